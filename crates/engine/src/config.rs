@@ -1,0 +1,305 @@
+//! The translator's configuration as plain data. Reading it from text, and telling a person what is
+//! wrong with it, is the control crate's work; [`Config::validate`] states what the engine relies on.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+use core::time::Duration;
+
+/// An IPv4 prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Prefix {
+    address: u32,
+    len: u8,
+}
+
+impl Prefix {
+    /// The prefix of `len` bits (at most 32) that `address` is in; bits beyond it are cleared.
+    ///
+    /// # Panics
+    /// When `len` is over 32.
+    pub const fn new(address: Ipv4Addr, len: u8) -> Self {
+        assert!(len <= 32);
+        let prefix = Self { address: u32::from_be_bytes(address.octets()), len };
+        Self { address: prefix.address & prefix.mask(), len }
+    }
+
+    const fn mask(self) -> u32 {
+        if self.len == 0 { 0 } else { u32::MAX << (32 - self.len) }
+    }
+
+    /// Whether an address, host byte order, is in the prefix.
+    pub const fn contains(self, address: u32) -> bool {
+        address & self.mask() == self.address
+    }
+
+    /// The first address, host byte order.
+    pub const fn first(self) -> u32 {
+        self.address
+    }
+
+    /// The last address, host byte order.
+    pub const fn last(self) -> u32 {
+        self.address | !self.mask()
+    }
+
+    /// The number of bits.
+    pub const fn len(self) -> u8 {
+        self.len
+    }
+
+    /// Whether the prefix has no bits and holds every address.
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+}
+
+/// Addresses from the first to the last, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressRange {
+    /// The first address.
+    pub first: Ipv4Addr,
+    /// The last address, not below the first.
+    pub last: Ipv4Addr,
+}
+
+/// One of the gateway's two sides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SideConfig {
+    /// The gateway's own address on that side: it answers ping and is the source of ICMP errors.
+    pub address: Option<Ipv4Addr>,
+    /// The network that is directly connected there.
+    pub network: Option<Prefix>,
+    /// Largest IP packet that side carries, bytes; `None`: 1500.
+    pub mtu: Option<u16>,
+}
+
+/// A pool of external addresses and the ports used of each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// Its name, which rules refer to.
+    pub name: String,
+    /// Its addresses, in configured order; ranges do not overlap, in or across pools.
+    pub addresses: Vec<AddressRange>,
+    /// First and last port (and ICMP query identifier) to use.
+    pub ports: (u16, u16),
+}
+
+/// How far a mapping, or a filter, depends on the remote endpoint (RFC 4787 sections 4.1 and 5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Behavior {
+    /// Not at all.
+    #[default]
+    EndpointIndependent,
+    /// On its address.
+    AddressDependent,
+    /// On its address and port.
+    AddressAndPortDependent,
+}
+
+/// How a subscriber's mappings choose external addresses (RFC 4787 REQ-2, RFC 7857 section 4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pooling {
+    /// All of a subscriber's mappings use one external address.
+    #[default]
+    Paired,
+    /// One external address until its ports run out, then others.
+    SoftPaired,
+    /// Any external address for each mapping.
+    Arbitrary,
+}
+
+/// How an external port is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Allocation {
+    /// Unpredictably (RFC 6056).
+    #[default]
+    Random,
+    /// The internal port where it is free, else unpredictably.
+    Preserve,
+}
+
+/// What one subscriber, and the whole table, may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// TCP mappings a subscriber.
+    pub tcp_ports: u32,
+    /// UDP mappings a subscriber.
+    pub udp_ports: u32,
+    /// ICMP query mappings a subscriber; also bounds mappings of other protocols.
+    pub icmp_ports: u32,
+    /// Sessions a mapping.
+    pub sessions_per_mapping: u16,
+    /// New mappings a second and subscriber; one second's worth may come at once.
+    pub new_mappings_per_second: u32,
+    /// ICMP errors a second that the translator makes; one second's worth may come at once.
+    pub icmp_errors_per_second: u32,
+    /// Mappings in all; `None`: as many as the pools have ports, at most 2^20.
+    pub mappings: Option<u32>,
+    /// Sessions in all beyond one a mapping; `None`: as many as mappings.
+    pub extra_sessions: Option<u32>,
+    /// Bytes for fragments that wait for their first.
+    pub fragment_memory: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            tcp_ports: 2000,
+            udp_ports: 2000,
+            icmp_ports: 200,
+            sessions_per_mapping: 64,
+            new_mappings_per_second: 500,
+            icmp_errors_per_second: 500,
+            mappings: None,
+            extra_sessions: None,
+            fragment_memory: 16 << 20,
+        }
+    }
+}
+
+/// Idle timeouts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// UDP (RFC 4787 REQ-5).
+    pub udp: Duration,
+    /// TCP, connection established (RFC 5382 REQ-5).
+    pub tcp_established: Duration,
+    /// TCP, connection half open (RFC 7857 section 2.1).
+    pub tcp_opening: Duration,
+    /// TCP, connection closed or reset (RFC 7857 section 2.1).
+    pub tcp_closing: Duration,
+    /// ICMP queries (RFC 5508 REQ-2).
+    pub icmp: Duration,
+    /// Protocols that are translated by address alone.
+    pub other: Duration,
+    /// How long a freed UDP port or ICMP query identifier stays unused (RFC 6888 REQ-8).
+    pub hold_down: Duration,
+    /// How long fragments wait for the rest of their datagram.
+    pub fragment: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        let minutes = |n: u64| Duration::from_secs(n * 60);
+        Self {
+            udp: minutes(5),
+            tcp_established: minutes(124),
+            tcp_opening: minutes(4),
+            tcp_closing: minutes(4),
+            icmp: minutes(1),
+            other: minutes(5),
+            hold_down: minutes(2),
+            fragment: Duration::from_secs(2),
+        }
+    }
+}
+
+/// A mapping that the operator made. Both ports, or neither, are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StaticMapping {
+    /// Protocol number (TCP, UDP or ICMP); `None`: all three, and with whole addresses every other.
+    pub protocol: Option<u8>,
+    /// Internal address and, unless the whole address is mapped, port.
+    pub internal: (Ipv4Addr, Option<u16>),
+    /// External address and, unless the whole address is mapped, port.
+    pub external: (Ipv4Addr, Option<u16>),
+}
+
+/// What a rule looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Match {
+    /// The packet's source, seen from the inside: prefix and port (0: any).
+    Source(Prefix, u16),
+    /// The packet's destination, seen from the inside: prefix and port (0: any).
+    Destination(Prefix, u16),
+}
+
+/// What a rule does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuleAction {
+    /// Translate the source from the pool with this index.
+    Snat(usize),
+    /// Translate the destination of outbound packets to this endpoint.
+    Dnat(Ipv4Addr, Option<u16>),
+    /// Forward untranslated, in both directions.
+    Bypass,
+}
+
+/// One rule. Over all rules of a kind the longest prefix wins, then the exact port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// What it looks at.
+    pub matches: Match,
+    /// What it does.
+    pub action: RuleAction,
+}
+
+/// Everything that the engine is told when it starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The subscribers' side.
+    pub inside: SideConfig,
+    /// The Internet's side.
+    pub outside: SideConfig,
+    /// Inside prefixes that are translated.
+    pub subscribers: Vec<Prefix>,
+    /// The pools; new mappings come from `default_pool` unless a rule says otherwise.
+    pub pools: Vec<PoolConfig>,
+    /// Index of the pool that is used without a rule.
+    pub default_pool: usize,
+    /// Mapping behavior.
+    pub mapping: Behavior,
+    /// Filtering behavior.
+    pub filtering: Behavior,
+    /// Pooling behavior.
+    pub pooling: Pooling,
+    /// Port allocation.
+    pub allocation: Allocation,
+    /// Whether UDP ports keep their parity (RFC 4787 REQ-4).
+    pub port_parity: bool,
+    /// Whether subscribers reach each other through external endpoints (RFC 4787 REQ-9).
+    pub hairpinning: bool,
+    /// Whether inbound packets restart idle timers (RFC 4787 REQ-6).
+    pub inbound_refresh: bool,
+    /// Whether a TCP packet other than a SYN may make a mapping.
+    pub tcp_pickup: bool,
+    /// Limits.
+    pub limits: Limits,
+    /// Timeouts.
+    pub timeouts: Timeouts,
+    /// Static mappings.
+    pub statics: Vec<StaticMapping>,
+    /// Rules.
+    pub rules: Vec<Rule>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let prefix = |a, b, c, d, len| Prefix::new(Ipv4Addr::new(a, b, c, d), len);
+        Self {
+            inside: SideConfig::default(),
+            outside: SideConfig::default(),
+            subscribers: Vec::from([
+                prefix(10, 0, 0, 0, 8),
+                prefix(172, 16, 0, 0, 12),
+                prefix(192, 168, 0, 0, 16),
+                prefix(100, 64, 0, 0, 10),
+            ]),
+            pools: Vec::new(),
+            default_pool: 0,
+            mapping: Behavior::default(),
+            filtering: Behavior::default(),
+            pooling: Pooling::default(),
+            allocation: Allocation::default(),
+            port_parity: true,
+            hairpinning: true,
+            inbound_refresh: true,
+            tcp_pickup: false,
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+            statics: Vec::new(),
+            rules: Vec::new(),
+        }
+    }
+}

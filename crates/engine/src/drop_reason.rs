@@ -1,0 +1,69 @@
+//! Why packets are dropped: one list, from which come the enum, the counters' names and
+//! docs/drop-reasons.md.
+
+macro_rules! drop_reasons {
+    ($($variant:ident $name:literal $text:literal;)*) => {
+        /// Why a packet was dropped.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum DropReason {
+            $(#[doc = $text] $variant,)*
+        }
+
+        impl DropReason {
+            /// Every reason, in the order of the enum.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// Its name in counters, logs and documentation.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),* }
+            }
+
+            /// One sentence for people.
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text),* }
+            }
+        }
+    };
+}
+
+drop_reasons! {
+    NotIpv4 "not_ipv4" "The frame does not carry IPv4.";
+    BadLength "bad_length" "The frame or a header ends too early, or length fields contradict each other.";
+    BadHeaderChecksum "bad_header_checksum" "The IPv4 header checksum is wrong.";
+    BadOptions "bad_options" "An IP option runs past the header.";
+    SourceRoute "source_route" "The packet carries a source-route option.";
+    MartianSource "martian_source" "The source is a loopback, multicast, broadcast, class E or zero address.";
+    MartianDestination "martian_destination" "The destination is a loopback, multicast, broadcast, class E or zero address.";
+    Land "land" "Source and destination are the same address (the LAND attack).";
+    SpoofedSource "spoofed_source" "The source is one of the gateway's own or external addresses.";
+    NotSubscriber "not_subscriber" "The inside source is no subscriber and matches no rule.";
+    SameSide "same_side" "The packet would leave by the side it came from.";
+    NotForUs "not_for_us" "The packet came from outside and its destination is not an external address.";
+    LocalUnsupported "local_unsupported" "The packet is addressed to the gateway itself, which answers only ping.";
+    TtlExceeded "ttl_exceeded" "The time to live ran out here.";
+    TooBig "too_big" "The packet does not fit the next link's MTU and may not be fragmented.";
+    IcmpBadChecksum "icmp_bad_checksum" "An ICMP error's checksum, or its embedded packet's header checksum, is wrong.";
+    IcmpBadEmbedded "icmp_bad_embedded" "An ICMP error's embedded packet cannot be read.";
+    IcmpUnsupported "icmp_unsupported" "The ICMP type is not one that is translated.";
+    IcmpNoSession "icmp_no_session" "An ICMP error is about a packet that no mapping explains.";
+    NoMapping "no_mapping" "No mapping has this external endpoint.";
+    Filtered "filtered" "The filtering behavior does not admit this remote endpoint.";
+    TcpNotSyn "tcp_not_syn" "A TCP packet other than a SYN belongs to no session.";
+    HairpinDisabled "hairpin_disabled" "Subscribers may not reach each other through external addresses.";
+    PortQuota "port_quota" "The subscriber has as many mappings of this protocol as it may have.";
+    SessionLimit "session_limit" "The mapping has as many sessions as it may have.";
+    MappingRate "mapping_rate" "The subscriber makes new mappings faster than it may.";
+    PoolExhausted "pool_exhausted" "No external port is free that the subscriber may have.";
+    MappingTableFull "mapping_table_full" "The configured number of mappings is reached.";
+    SessionTableFull "session_table_full" "The configured number of sessions is reached.";
+    Ambiguous "ambiguous" "A protocol without ports is in use by another subscriber towards this remote address.";
+    FragmentUnmatched "fragment_unmatched" "The first fragment of this datagram did not come in time, or was itself dropped.";
+    FragmentOverlap "fragment_overlap" "Fragments of this datagram overlap.";
+    FragmentTooLong "fragment_too_long" "The fragment ends beyond 65,535 bytes.";
+    FragmentTiny "fragment_tiny" "The first fragment is too short to hold the transport header, or a later one is malformed.";
+    FragmentLimit "fragment_limit" "Memory for waiting fragments, or the table of fragmented datagrams, is full.";
+    NoRoute "no_route" "No route leads to the destination.";
+    NoNeighbor "no_neighbor" "The next hop did not answer ARP, or too many packets were waiting for it.";
+    TransmitFull "transmit_full" "The device could not take the packet.";
+}

@@ -1,0 +1,85 @@
+//! What the engine reports besides packets: changes of its state, in order of time.
+
+use crate::Timestamp;
+use core::net::Ipv4Addr;
+
+/// An address and a port (or ICMP query identifier; 0 where the protocol has none).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Endpoint {
+    /// The address.
+    pub address: Ipv4Addr,
+    /// The port.
+    pub port: u16,
+}
+
+impl Endpoint {
+    /// An endpoint of an address in host byte order.
+    pub const fn new(address: u32, port: u16) -> Self {
+        Self { address: Ipv4Addr::from_bits(address), port }
+    }
+}
+
+/// How a mapping came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MappingKind {
+    /// By a subscriber's packet.
+    Dynamic,
+    /// By the operator.
+    Static,
+}
+
+impl MappingKind {
+    /// Its name in JSON and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dynamic => "dynamic",
+            Self::Static => "static",
+        }
+    }
+}
+
+/// A mapping as events name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MappingId {
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Internal endpoint; its address is the subscriber.
+    pub internal: Endpoint,
+    /// External endpoint.
+    pub external: Endpoint,
+    /// How it came to be.
+    pub kind: MappingKind,
+}
+
+/// A change of state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A mapping was made.
+    MappingCreated(MappingId),
+    /// A mapping went.
+    MappingRemoved(MappingId),
+    /// A subscriber was refused a mapping by its port quota or rate; at most one a second and
+    /// subscriber.
+    QuotaReached {
+        /// The subscriber.
+        subscriber: Ipv4Addr,
+        /// IP protocol number.
+        protocol: u8,
+    },
+    /// No port was free; at most one a second and pool.
+    PoolExhausted {
+        /// Index of the pool.
+        pool: usize,
+        /// IP protocol number.
+        protocol: u8,
+    },
+}
+
+/// A change and its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When it happened.
+    pub time: Timestamp,
+    /// What happened.
+    pub change: Change,
+}

@@ -1,0 +1,196 @@
+//! What goes into the engine and what comes out: packets in place, one verdict each, counters.
+
+use crate::DropReason;
+
+/// A side of the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The subscribers' side.
+    Inside,
+    /// The Internet's side.
+    Outside,
+}
+
+impl Side {
+    /// The other side.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Inside => Self::Outside,
+            Self::Outside => Self::Inside,
+        }
+    }
+}
+
+/// An IP packet in a buffer. The bytes before it are the caller's (link headers, headroom); the
+/// engine may shorten the packet at its end, and a later one may use the headroom.
+#[derive(Debug)]
+pub struct Packet<'b> {
+    buffer: &'b mut [u8],
+    start: usize,
+    end: usize,
+}
+
+impl<'b> Packet<'b> {
+    /// The packet that fills `buffer[start..]`.
+    ///
+    /// # Panics
+    /// When `start` is beyond the buffer.
+    pub fn new(buffer: &'b mut [u8], start: usize) -> Self {
+        let end = buffer.len();
+        assert!(start <= end);
+        Self { buffer, start, end }
+    }
+
+    /// The packet's bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// The packet's bytes, to change.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.start..self.end]
+    }
+
+    /// Its length, bytes.
+    pub fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where it begins in the buffer.
+    pub fn start(&self) -> usize {
+        self.start
+    }
+
+    /// Where it ends in the buffer.
+    pub fn end(&self) -> usize {
+        self.end
+    }
+
+    /// Cuts off what follows the first `len` bytes; longer than the packet changes nothing.
+    pub fn truncate(&mut self, len: usize) {
+        self.end = self.end.min(self.start + len);
+    }
+}
+
+/// The way a packet takes through the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Direction {
+    /// From inside to outside.
+    Outbound,
+    /// From outside to inside.
+    Inbound,
+    /// From inside to inside, by external endpoints.
+    Hairpin,
+    /// To the gateway itself.
+    Local,
+}
+
+impl Direction {
+    /// Every direction.
+    pub const ALL: [Self; 4] = [Self::Outbound, Self::Inbound, Self::Hairpin, Self::Local];
+
+    /// Its name in counters.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Outbound => "outbound",
+            Self::Inbound => "inbound",
+            Self::Hairpin => "hairpin",
+            Self::Local => "local",
+        }
+    }
+}
+
+/// A packet's fate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Send it by this side: translated, or bypassing translation, in place.
+    Forward(Side),
+    /// It was a request to the gateway itself and is now the reply: send it back by this side.
+    Reply(Side),
+    /// Forget it.
+    Drop(DropReason),
+    /// The engine keeps a copy (a fragment whose first is not here yet): forget it. The copy comes
+    /// out of `poll_transmit` later, or is dropped and counted then.
+    Held,
+}
+
+/// What an input packet came to, as counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Outcome {
+    /// Sent on.
+    Forwarded,
+    /// Answered by the gateway itself.
+    Replied,
+    /// Dropped.
+    Dropped,
+}
+
+impl Outcome {
+    /// Every outcome.
+    pub const ALL: [Self; 3] = [Self::Forwarded, Self::Replied, Self::Dropped];
+
+    /// Its name in counters.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Forwarded => "forwarded",
+            Self::Replied => "replied",
+            Self::Dropped => "dropped",
+        }
+    }
+}
+
+/// Packets and bytes by direction and outcome, drops by reason. Every input packet is counted once;
+/// one that is held is counted when its fate is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets, `[Direction][Outcome]`.
+    pub packets: [[u64; 3]; 4],
+    /// IP bytes as received, `[Direction][Outcome]`.
+    pub bytes: [[u64; 3]; 4],
+    /// Dropped packets, `[DropReason]`.
+    pub drops: [u64; DropReason::ALL.len()],
+    /// Forwarded packets of protocols that are translated by address alone.
+    pub portless: u64,
+    /// Packets that the engine made itself and handed out.
+    pub generated: u64,
+    /// ICMP errors that were due and not made, because of their rate limit or a full queue.
+    pub errors_suppressed: u64,
+    /// Timestamps that went back and were clamped.
+    pub clock_backwards: u64,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            packets: [[0; 3]; 4],
+            bytes: [[0; 3]; 4],
+            drops: [0; DropReason::ALL.len()],
+            portless: 0,
+            generated: 0,
+            errors_suppressed: 0,
+            clock_backwards: 0,
+        }
+    }
+}
+
+impl Counters {
+    /// Counts one packet of `len` bytes.
+    pub fn count(&mut self, direction: Direction, verdict: Outcome, len: usize) {
+        self.packets[direction as usize][verdict as usize] += 1;
+        self.bytes[direction as usize][verdict as usize] += len as u64;
+    }
+
+    /// Counts one dropped packet of `len` bytes.
+    pub fn count_drop(&mut self, direction: Direction, reason: DropReason, len: usize) {
+        self.count(direction, Outcome::Dropped, len);
+        self.drops[reason as usize] += 1;
+    }
+}

@@ -1,0 +1,62 @@
+//! The program: its subcommands, and how their failures reach the user.
+
+mod check;
+mod demo;
+mod replay;
+mod run;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// A carrier-grade network address translator.
+#[derive(Parser)]
+#[command(name = "natgate", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Check(check::Args),
+    Replay(replay::Args),
+    Run(run::Args),
+    Demo(demo::Args),
+}
+
+/// Why a command failed.
+#[derive(Debug)]
+enum Failure {
+    /// The user's input is wrong (arguments, configuration, capture): exit code 2. One message a line.
+    Input(Vec<String>),
+    /// Something failed at run time: exit code 1.
+    Runtime(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Runtime(error)
+    }
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Check(args) => check::run(args),
+        Command::Replay(args) => replay::run(args),
+        Command::Run(args) => run::run(args),
+        Command::Demo(args) => demo::run(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Input(messages)) => {
+            for message in messages {
+                eprintln!("natgate: {message}");
+            }
+            ExitCode::from(2)
+        }
+        Err(Failure::Runtime(error)) => {
+            eprintln!("natgate: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! ARP for IPv4 over Ethernet (RFC 826).

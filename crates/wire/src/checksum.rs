@@ -1,0 +1,70 @@
+//! The Internet checksum (RFC 1071) and its incremental update (RFC 1624, equation 3).
+
+/// Ones' complement sum of `bytes` as big-endian 16-bit words, added to `start`; an odd last byte
+/// counts as the high half of a word.
+pub fn sum(bytes: &[u8], start: u32) -> u32 {
+    let mut words = bytes.chunks_exact(2);
+    let mut total = u64::from(start);
+    for word in &mut words {
+        total += u64::from(u16::from_be_bytes([word[0], word[1]]));
+    }
+    if let [last] = words.remainder() {
+        total += u64::from(*last) << 8;
+    }
+    while total >> 32 != 0 {
+        total = (total & 0xffff_ffff) + (total >> 32);
+    }
+    total as u32
+}
+
+/// Folds a 32-bit partial sum to 16 bits.
+pub fn fold(mut total: u32) -> u16 {
+    while total >> 16 != 0 {
+        total = (total & 0xffff) + (total >> 16);
+    }
+    total as u16
+}
+
+/// The checksum of `bytes`: the complement of their sum. Over data that contains a correct checksum
+/// the result is zero.
+pub fn checksum(bytes: &[u8]) -> u16 {
+    !fold(sum(bytes, 0))
+}
+
+/// The partial sum of the TCP or UDP pseudo header.
+pub fn pseudo_header(source: u32, destination: u32, protocol: u8, length: u16) -> u32 {
+    (source >> 16)
+        + (source & 0xffff)
+        + (destination >> 16)
+        + (destination & 0xffff)
+        + u32::from(protocol)
+        + u32::from(length)
+}
+
+/// The change that replaced fields make to a checksum: `~m + m'` for each, kept as a partial sum so
+/// that several fields cost one fold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delta(u32);
+
+impl Delta {
+    /// No change.
+    pub const NONE: Self = Self(0);
+
+    /// Adds the replacement of a 16-bit field.
+    #[must_use]
+    pub fn replace_u16(self, old: u16, new: u16) -> Self {
+        Self(self.0 + u32::from(!old) + u32::from(new))
+    }
+
+    /// Adds the replacement of a 32-bit field. At most 4096 replacements fit in one delta.
+    #[must_use]
+    pub fn replace_u32(self, old: u32, new: u32) -> Self {
+        self.replace_u16((old >> 16) as u16, (new >> 16) as u16).replace_u16(old as u16, new as u16)
+    }
+
+    /// The checksum after the change: `HC' = ~(~HC + ~m + m')`.
+    #[must_use]
+    pub fn apply(self, checksum: u16) -> u16 {
+        !fold(u32::from(!checksum) + self.0)
+    }
+}

@@ -1,0 +1,60 @@
+//! Bytes to headers and back: IPv4, TCP, UDP, ICMP, Ethernet with VLAN tags, Linux cooked, ARP, and
+//! the Internet checksum.
+//!
+//! A view such as [`Ipv4`] wraps a byte slice and names its fields; `new_checked` is the only fallible
+//! step, after which no accessor can go out of bounds. This crate knows nothing of translation.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod arp;
+pub mod checksum;
+pub mod icmp;
+pub mod ipv4;
+pub mod link;
+pub mod tcp;
+pub mod udp;
+
+pub use checksum::Delta;
+pub use icmp::Icmp;
+pub use ipv4::Ipv4;
+pub use tcp::Tcp;
+pub use udp::Udp;
+
+/// IP protocol numbers that the translator treats by name.
+pub mod protocol {
+    /// Internet Control Message Protocol (RFC 792).
+    pub const ICMP: u8 = 1;
+    /// Transmission Control Protocol.
+    pub const TCP: u8 = 6;
+    /// User Datagram Protocol.
+    pub const UDP: u8 = 17;
+    /// Datagram Congestion Control Protocol.
+    pub const DCCP: u8 = 33;
+    /// Generic Routing Encapsulation.
+    pub const GRE: u8 = 47;
+    /// Encapsulating Security Payload.
+    pub const ESP: u8 = 50;
+    /// Stream Control Transmission Protocol.
+    pub const SCTP: u8 = 132;
+}
+
+/// Reads a big-endian 16-bit field.
+pub(crate) fn get_u16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// Reads a big-endian 32-bit field.
+pub(crate) fn get_u32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// Writes a big-endian 16-bit field.
+pub(crate) fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
+    bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+}
+
+/// Writes a big-endian 32-bit field.
+pub(crate) fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
+    bytes[at..at + 4].copy_from_slice(&value.to_be_bytes());
+}

@@ -1,0 +1,1 @@
+//! Link headers: Ethernet with VLAN tags, Linux cooked.

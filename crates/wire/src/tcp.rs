@@ -1,0 +1,119 @@
+//! The TCP header (RFC 9293).
+
+use crate::{get_u16, get_u32, put_u16};
+
+/// Length of a header without options, bytes.
+pub const HEADER_LEN: usize = 20;
+
+/// Flag bits, as in the header's fourteenth byte.
+pub mod flags {
+    /// No more data from the sender.
+    pub const FIN: u8 = 0x01;
+    /// Synchronise sequence numbers.
+    pub const SYN: u8 = 0x02;
+    /// Reset the connection.
+    pub const RST: u8 = 0x04;
+    /// Push.
+    pub const PSH: u8 = 0x08;
+    /// The acknowledgment field counts.
+    pub const ACK: u8 = 0x10;
+}
+
+/// A view of a whole TCP header.
+#[derive(Clone, Copy, Debug)]
+pub struct Tcp<T>(T);
+
+impl<T: AsRef<[u8]>> Tcp<T> {
+    /// Wraps bytes; `None` when the header, with the options that its data offset announces, is not
+    /// all there or the data offset is too small.
+    pub fn new_checked(bytes: T) -> Option<Self> {
+        let data = bytes.as_ref();
+        if data.len() < HEADER_LEN {
+            return None;
+        }
+        let header_len = usize::from(data[12] >> 4) * 4;
+        (HEADER_LEN..=data.len()).contains(&header_len).then_some(Self(bytes))
+    }
+
+    /// Source port.
+    pub fn source_port(&self) -> u16 {
+        get_u16(self.0.as_ref(), 0)
+    }
+
+    /// Destination port.
+    pub fn destination_port(&self) -> u16 {
+        get_u16(self.0.as_ref(), 2)
+    }
+
+    /// Sequence number.
+    pub fn sequence(&self) -> u32 {
+        get_u32(self.0.as_ref(), 4)
+    }
+
+    /// Acknowledgment number.
+    pub fn acknowledgment(&self) -> u32 {
+        get_u32(self.0.as_ref(), 8)
+    }
+
+    /// Header length with options, bytes.
+    pub fn header_len(&self) -> usize {
+        usize::from(self.0.as_ref()[12] >> 4) * 4
+    }
+
+    /// The flag bits (see [`flags`]).
+    pub fn flags(&self) -> u8 {
+        self.0.as_ref()[13]
+    }
+
+    /// The window field, unscaled.
+    pub fn window(&self) -> u16 {
+        get_u16(self.0.as_ref(), 14)
+    }
+
+    /// The checksum field.
+    pub fn checksum(&self) -> u16 {
+        get_u16(self.0.as_ref(), 16)
+    }
+
+    /// The shift count of the window scale option (RFC 7323), at most 14; `None` when absent.
+    pub fn window_scale(&self) -> Option<u8> {
+        const END: u8 = 0;
+        const NO_OPERATION: u8 = 1;
+        const WINDOW_SCALE: u8 = 3;
+        let mut options = &self.0.as_ref()[HEADER_LEN..self.header_len()];
+        while let Some(&kind) = options.first() {
+            match kind {
+                END => return None,
+                NO_OPERATION => options = &options[1..],
+                _ => {
+                    let len = usize::from(*options.get(1)?);
+                    if len < 2 || len > options.len() {
+                        return None;
+                    }
+                    if kind == WINDOW_SCALE && len == 3 {
+                        return Some(options[2].min(14));
+                    }
+                    options = &options[len..];
+                }
+            }
+        }
+        None
+    }
+}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]>> Tcp<T> {
+    /// Sets the source port.
+    pub fn set_source_port(&mut self, value: u16) {
+        put_u16(self.0.as_mut(), 0, value);
+    }
+
+    /// Sets the destination port.
+    pub fn set_destination_port(&mut self, value: u16) {
+        put_u16(self.0.as_mut(), 2, value);
+    }
+
+    /// Sets the checksum.
+    pub fn set_checksum(&mut self, value: u16) {
+        put_u16(self.0.as_mut(), 16, value);
+    }
+}
