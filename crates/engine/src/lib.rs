@@ -15,24 +15,35 @@
 
 extern crate alloc;
 
+mod calendar;
 mod config;
 mod drop_reason;
+mod engine;
 mod event;
+mod external;
+mod index;
 mod packet;
+mod parse;
+mod prefetch;
+mod random;
+mod respond;
+mod rewrite;
+mod rules;
+mod session;
+mod subscriber;
+mod table;
 mod time;
+mod translate;
 
 pub use config::{
     AddressRange, Allocation, Behavior, Config, Limits, Match, PoolConfig, Pooling, Prefix, Rule,
     RuleAction, SideConfig, StaticMapping, Timeouts,
 };
 pub use drop_reason::DropReason;
+pub use engine::Engine;
 pub use event::{Change, Endpoint, Event, MappingId, MappingKind};
 pub use packet::{Counters, Direction, Outcome, Packet, Side, Verdict};
 pub use time::{TICK, Timestamp};
-
-/// The translator.
-#[derive(Debug)]
-pub struct Engine {}
 
 /// Why a configuration cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,87 +98,4 @@ pub struct PoolUsage {
     pub held: u64,
     /// Ports kept for static mappings.
     pub reserved: u64,
-}
-
-impl Engine {
-    /// Most packets that one call of [`Engine::process`] takes.
-    pub const MAX_BATCH: usize = 256;
-
-    /// An engine that starts empty at time `now`. The seed decides every choice that must not be
-    /// guessed: take it from the operating system, or from the user to repeat a run.
-    ///
-    /// # Errors
-    /// [`ConfigError`] names what the configuration contradicts.
-    pub fn new(_config: &Config, _seed: [u8; 32], _now: Timestamp) -> Result<Self, ConfigError> {
-        Ok(Self {})
-    }
-
-    /// Bytes that an engine of this configuration takes.
-    pub fn memory(_config: &Config) -> u64 {
-        0
-    }
-
-    /// Lets time pass: what is due until `now` happens, in order, each at its own time, but only so
-    /// much that events and packets made fit their queues. Returns whether there is more to do:
-    /// drain the queues and call again. A `now` before the latest seen counts as the latest.
-    pub fn advance(&mut self, _now: Timestamp) -> bool {
-        false
-    }
-
-    /// The time of the next thing that is due.
-    pub fn next_deadline(&self) -> Option<Timestamp> {
-        None
-    }
-
-    /// Translates a batch that came in on one side, in order: rewrites each packet in place and says
-    /// what to do with it.
-    ///
-    /// # Panics
-    /// When the slices differ in length or hold more than [`Engine::MAX_BATCH`].
-    pub fn process(
-        &mut self,
-        _now: Timestamp,
-        _from: Side,
-        packets: &mut [Packet<'_>],
-        verdicts: &mut [Verdict],
-    ) {
-        assert!(packets.len() == verdicts.len() && packets.len() <= Self::MAX_BATCH);
-        verdicts.fill(Verdict::Drop(DropReason::NotIpv4));
-    }
-
-    /// The next event, oldest first.
-    pub fn poll_event(&mut self) -> Option<Event> {
-        None
-    }
-
-    /// The next packet of the engine's own making, oldest first: written to the front of `buffer`,
-    /// with the time it was made, the side to send it by and its length. A buffer of 65,535 bytes
-    /// holds any.
-    pub fn poll_transmit(&mut self, _buffer: &mut [u8]) -> Option<(Timestamp, Side, usize)> {
-        None
-    }
-
-    /// The counters so far.
-    pub fn counters(&self) -> &Counters {
-        todo!()
-    }
-
-    /// Counts a frame that came in on `from` and cannot be given to [`Engine::process`] because it
-    /// does not carry IPv4.
-    pub fn count_foreign(&mut self, _from: Side, _len: usize) {}
-
-    /// Every mapping, in no order that means anything.
-    pub fn mappings(&self) -> impl Iterator<Item = MappingInfo> + '_ {
-        core::iter::empty()
-    }
-
-    /// Every session, in no order that means anything.
-    pub fn sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
-        core::iter::empty()
-    }
-
-    /// What a pool holds for a protocol (TCP, UDP or ICMP).
-    pub fn pool_usage(&self, _pool: usize, _protocol: u8) -> PoolUsage {
-        PoolUsage::default()
-    }
 }

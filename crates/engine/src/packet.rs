@@ -163,6 +163,8 @@ pub struct Counters {
     pub generated: u64,
     /// ICMP errors that were due and not made, because of their rate limit or a full queue.
     pub errors_suppressed: u64,
+    /// Events that nobody polled in time.
+    pub events_lost: u64,
     /// Timestamps that went back and were clamped.
     pub clock_backwards: u64,
 }
@@ -176,6 +178,7 @@ impl Default for Counters {
             portless: 0,
             generated: 0,
             errors_suppressed: 0,
+            events_lost: 0,
             clock_backwards: 0,
         }
     }
@@ -186,6 +189,13 @@ impl Counters {
     pub fn count(&mut self, direction: Direction, verdict: Outcome, len: usize) {
         self.packets[direction as usize][verdict as usize] += 1;
         self.bytes[direction as usize][verdict as usize] += len as u64;
+    }
+
+    /// Recounts as dropped a packet of `len` bytes that was counted as forwarded.
+    pub fn recount_drop(&mut self, direction: Direction, reason: DropReason, len: usize) {
+        self.packets[direction as usize][Outcome::Forwarded as usize] -= 1;
+        self.bytes[direction as usize][Outcome::Forwarded as usize] -= len as u64;
+        self.count_drop(direction, reason, len);
     }
 
     /// Counts one dropped packet of `len` bytes.

@@ -62,6 +62,12 @@ impl Delta {
         self.replace_u16((old >> 16) as u16, (new >> 16) as u16).replace_u16(old as u16, new as u16)
     }
 
+    /// Both changes.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+
     /// The checksum after the change: `HC' = ~(~HC + ~m + m')`.
     #[must_use]
     pub fn apply(self, checksum: u16) -> u16 {

@@ -5,6 +5,9 @@ use crate::{get_u16, get_u32, put_u16};
 /// Length of a header without options, bytes.
 pub const HEADER_LEN: usize = 20;
 
+/// Offset of the checksum, bytes.
+pub const CHECKSUM: usize = 16;
+
 /// Flag bits, as in the header's fourteenth byte.
 pub mod flags {
     /// No more data from the sender.
@@ -72,7 +75,7 @@ impl<T: AsRef<[u8]>> Tcp<T> {
 
     /// The checksum field.
     pub fn checksum(&self) -> u16 {
-        get_u16(self.0.as_ref(), 16)
+        get_u16(self.0.as_ref(), CHECKSUM)
     }
 
     /// The shift count of the window scale option (RFC 7323), at most 14; `None` when absent.
@@ -114,6 +117,6 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Tcp<T> {
 
     /// Sets the checksum.
     pub fn set_checksum(&mut self, value: u16) {
-        put_u16(self.0.as_mut(), 16, value);
+        put_u16(self.0.as_mut(), CHECKSUM, value);
     }
 }

@@ -5,6 +5,9 @@ use crate::{get_u16, put_u16};
 /// Header length, bytes.
 pub const HEADER_LEN: usize = 8;
 
+/// Offset of the checksum, bytes.
+pub const CHECKSUM: usize = 6;
+
 /// A view of a UDP datagram, of which only the first eight bytes need be there.
 #[derive(Clone, Copy, Debug)]
 pub struct Udp<T>(T);
@@ -32,7 +35,7 @@ impl<T: AsRef<[u8]>> Udp<T> {
 
     /// The checksum field; zero means that the sender computed none.
     pub fn checksum(&self) -> u16 {
-        get_u16(self.0.as_ref(), 6)
+        get_u16(self.0.as_ref(), CHECKSUM)
     }
 }
 
@@ -54,6 +57,6 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Udp<T> {
 
     /// Sets the checksum.
     pub fn set_checksum(&mut self, value: u16) {
-        put_u16(self.0.as_mut(), 6, value);
+        put_u16(self.0.as_mut(), CHECKSUM, value);
     }
 }

@@ -1,0 +1,176 @@
+//! Lists of things to do at a tick, for the engine's timers: a ring of list heads, one a tick, with a
+//! bit for each list that is not empty. The links are where the things are: in a [`Link`] of each
+//! record for timers that may be taken out, or wherever the owner likes.
+//!
+//! A ring reaches `span` ticks ahead. Who has a later deadline enters at the end of the reach and,
+//! when the tick comes, enters again.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// No element.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Marks a `prev` that names a list head instead of an element.
+const HEAD: u32 = 1 << 31;
+
+/// An element's neighbours in its list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    next: u32,
+    prev: u32,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self { next: NONE, prev: NONE }
+    }
+}
+
+/// Where the links of a timer's elements are.
+pub(crate) trait Links {
+    fn link(&mut self, element: u32) -> &mut Link;
+}
+
+/// The ring of list heads.
+#[derive(Clone, Debug)]
+pub(crate) struct Calendar {
+    heads: Vec<u32>,
+    occupied: Vec<u64>,
+    /// Lists that are not empty.
+    lists: usize,
+}
+
+impl Calendar {
+    /// A calendar that reaches at least `span` ticks ahead.
+    pub(crate) fn new(span: u32) -> Self {
+        let size = (span as usize + 1).next_power_of_two().max(64);
+        Self { heads: vec![NONE; size], occupied: vec![0; size / 64], lists: 0 }
+    }
+
+    /// How far ahead of the current tick an element may be entered.
+    pub(crate) fn span(&self) -> u32 {
+        self.heads.len() as u32 - 1
+    }
+
+    fn place(&self, tick: u32) -> usize {
+        tick as usize & (self.heads.len() - 1)
+    }
+
+    /// The first element of a tick's list, or [`NONE`].
+    pub(crate) fn head(&self, tick: u32) -> u32 {
+        self.heads[self.place(tick)]
+    }
+
+    /// Makes `element` the first of a tick's list ([`NONE`]: the list is empty).
+    pub(crate) fn set_head(&mut self, tick: u32, element: u32) {
+        self.set_place(self.place(tick), element);
+    }
+
+    fn set_place(&mut self, place: usize, element: u32) {
+        match (self.heads[place], element) {
+            (NONE, NONE) => {}
+            (NONE, _) => self.lists += 1,
+            (_, NONE) => self.lists -= 1,
+            _ => {}
+        }
+        self.heads[place] = element;
+        let bit = 1 << (place % 64);
+        if element == NONE {
+            self.occupied[place / 64] &= !bit;
+        } else {
+            self.occupied[place / 64] |= bit;
+        }
+    }
+
+    /// The first tick from `from` on, within the reach, whose list is not empty.
+    pub(crate) fn next(&self, from: u32) -> Option<u32> {
+        if self.lists == 0 {
+            return None;
+        }
+        let start = self.place(from);
+        let words = self.occupied.len();
+        for step in 0..=words {
+            let word = (start / 64 + step) % words;
+            let mut bits = self.occupied[word];
+            if step == 0 {
+                bits &= u64::MAX << (start % 64);
+            } else if step == words {
+                bits &= !(u64::MAX << (start % 64));
+            }
+            if bits != 0 {
+                let place = word * 64 + bits.trailing_zeros() as usize;
+                let ahead = (place + self.heads.len() - start) % self.heads.len();
+                return Some(from + ahead as u32);
+            }
+        }
+        None
+    }
+
+    /// Enters an element at a tick that is within the reach.
+    pub(crate) fn enter(&mut self, links: &mut impl Links, element: u32, tick: u32) {
+        let place = self.place(tick);
+        let next = self.heads[place];
+        *links.link(element) = Link { next, prev: HEAD | place as u32 };
+        if next != NONE {
+            links.link(next).prev = element;
+        }
+        self.set_place(place, element);
+    }
+
+    /// Takes an element out, wherever it is entered; one that is not entered stays so.
+    pub(crate) fn take(&mut self, links: &mut impl Links, element: u32) {
+        let Link { next, prev } = core::mem::take(links.link(element));
+        if prev == NONE {
+            return;
+        }
+        if next != NONE {
+            links.link(next).prev = prev;
+        }
+        if prev & HEAD == 0 {
+            links.link(prev).next = next;
+        } else {
+            self.set_place((prev & !HEAD) as usize, next);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+    use proptest::prelude::*;
+
+    impl Links for Vec<Link> {
+        fn link(&mut self, element: u32) -> &mut Link {
+            &mut self[element as usize]
+        }
+    }
+
+    proptest! {
+        /// Against a map from element to tick, while the current tick moves.
+        #[test]
+        fn behaves_as_a_map(ops in proptest::collection::vec((0_u32..20, 0_u32..64, 0_u32..30), 1..200)) {
+            let mut calendar = Calendar::new(63);
+            let mut links = vec![Link::default(); 20];
+            let mut map: BTreeMap<u32, u32> = BTreeMap::new();
+            let mut now = 0;
+            for (element, ahead, step) in ops {
+                calendar.take(&mut links, element);
+                map.remove(&element);
+                if ahead > 3 {
+                    calendar.enter(&mut links, element, now + ahead);
+                    map.insert(element, now + ahead);
+                }
+                prop_assert_eq!(calendar.next(now), map.values().min().copied());
+                let target = now + step;
+                while let Some(tick) = calendar.next(now).filter(|&t| t <= target) {
+                    let first = calendar.head(tick);
+                    calendar.take(&mut links, first);
+                    prop_assert_eq!(map.remove(&first), Some(tick));
+                }
+                now = target;
+            }
+        }
+    }
+}

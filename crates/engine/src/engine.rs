@@ -1,0 +1,556 @@
+//! The translator as a whole: its parts, the passage of time, what it tells about itself. What it does
+//! with a packet is in `translate.rs`.
+
+use crate::calendar::NONE;
+use crate::config::{Config, RuleAction};
+use crate::external::{External, MAX_ADDRESSES};
+use crate::packet::{Counters, Direction, Side};
+use crate::parse::has_ports;
+use crate::random::{Generator, HashKey};
+use crate::respond::{Envelope, Message, PENDING_SYN_MILLIS, PendingSyns, Responder};
+use crate::rules::Rules;
+use crate::session::State;
+use crate::subscriber::Subscribers;
+use crate::table::{Mapping, NewMapping, SessionRef, Table};
+use crate::time::{TICK, nanos};
+use crate::{
+    Change, ConfigError, DropReason, Endpoint, Event, MappingId, MappingInfo, MappingKind,
+    PoolUsage, SessionInfo, Timestamp,
+};
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+use natgate_wire::protocol;
+
+/// Events that wait to be polled.
+const EVENTS: usize = 2048;
+/// Most things that one call of [`Engine::advance`] does.
+const ADVANCE_BUDGET: u32 = 256;
+/// Mappings when the configuration does not say.
+const DEFAULT_MAPPINGS: usize = 1 << 20;
+/// How often a subscriber's refusals, and a pool's exhaustion, are reported at most, nanoseconds.
+const REPORT_INTERVAL: u64 = 1_000_000_000;
+
+/// The translator.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    pub(crate) config: Config,
+    pub(crate) timeouts: Ticks,
+    pub(crate) table: Table,
+    pub(crate) external: External,
+    pub(crate) subscribers: Subscribers,
+    pub(crate) rules: Rules,
+    pub(crate) statics: WholeStatics,
+    pub(crate) generator: Generator,
+    pub(crate) responder: Responder,
+    pub(crate) pending: PendingSyns,
+    pub(crate) counters: Counters,
+    events: VecDeque<Event>,
+    /// When each pool's exhaustion was last reported, nanoseconds.
+    pool_reported: Vec<Option<u64>>,
+    /// Time of tick 0, nanoseconds.
+    base: u64,
+    /// Latest time seen, nanoseconds.
+    pub(crate) now: u64,
+    /// Latest tick whose things are done.
+    pub(crate) tick: u32,
+}
+
+/// Timeouts in ticks.
+#[derive(Clone, Debug)]
+pub(crate) struct Ticks {
+    pub(crate) udp: u32,
+    pub(crate) established: u32,
+    pub(crate) opening: u32,
+    pub(crate) closing: u32,
+    pub(crate) icmp: u32,
+    pub(crate) other: u32,
+    hold_down: u32,
+}
+
+/// Static mappings of whole addresses: mappings for their ports are made when packets come.
+#[derive(Clone, Debug)]
+pub(crate) struct WholeStatics {
+    /// Internal address and index of the external one, sorted.
+    by_internal: Vec<(u32, u32)>,
+    /// The same by the index.
+    by_external: Vec<(u32, u32)>,
+}
+
+impl WholeStatics {
+    fn new(config: &Config, external: &External) -> Self {
+        let whole = config.statics.iter().filter(|mapping| mapping.external.1.is_none());
+        let mut by_internal: Vec<(u32, u32)> = whole
+            .filter_map(|mapping| {
+                let index = external.index(mapping.external.0.to_bits())?;
+                Some((mapping.internal.0.to_bits(), index))
+            })
+            .collect();
+        by_internal.sort_unstable();
+        let mut by_external: Vec<(u32, u32)> =
+            by_internal.iter().map(|&(internal, index)| (index, internal)).collect();
+        by_external.sort_unstable();
+        Self { by_internal, by_external }
+    }
+
+    /// The index of the external address of an internal one.
+    pub(crate) fn external(&self, internal: u32) -> Option<u32> {
+        let at = self.by_internal.binary_search_by_key(&internal, |pair| pair.0).ok()?;
+        Some(self.by_internal[at].1)
+    }
+
+    /// The internal address of an external one.
+    pub(crate) fn internal(&self, index: u32) -> Option<u32> {
+        let at = self.by_external.binary_search_by_key(&index, |pair| pair.0).ok()?;
+        Some(self.by_external[at].1)
+    }
+}
+
+/// How large the tables are.
+struct Sizes {
+    addresses: usize,
+    mappings: usize,
+    further: usize,
+}
+
+impl Sizes {
+    fn new(config: &Config) -> Self {
+        let pool_addresses = |pool: &crate::PoolConfig| -> usize {
+            let count = |range: &crate::AddressRange| {
+                range.last.to_bits().saturating_sub(range.first.to_bits()) as usize + 1
+            };
+            pool.addresses.iter().map(count).sum()
+        };
+        let endpoints = |pool: &crate::PoolConfig| -> usize {
+            3 * pool_addresses(pool) * (usize::from(pool.ports.1.saturating_sub(pool.ports.0)) + 1)
+        };
+        let all: usize = config.pools.iter().map(endpoints).sum();
+        let limit = |limit: Option<u32>, default| limit.map_or(default, |limit| limit as usize);
+        let dynamic = limit(config.limits.mappings, all.min(DEFAULT_MAPPINGS));
+        let mappings = dynamic + 3 * config.statics.len();
+        Self {
+            addresses: config.pools.iter().map(pool_addresses).sum::<usize>()
+                + config.statics.len(),
+            mappings,
+            further: limit(config.limits.extra_sessions, mappings),
+        }
+    }
+}
+
+impl Engine {
+    /// Most packets that one call of [`Engine::process`] takes.
+    pub const MAX_BATCH: usize = 256;
+
+    /// An engine that starts empty at time `now`. The seed decides every choice that must not be
+    /// guessed: take it from the operating system, or from the user to repeat a run.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names what the configuration contradicts.
+    pub fn new(config: &Config, seed: [u8; 32], now: Timestamp) -> Result<Self, ConfigError> {
+        validate(config)?;
+        let sizes = Sizes::new(config);
+        let timeouts = Ticks::new(config);
+        let mut generator = Generator::new(seed);
+        let key = HashKey::new(&mut generator);
+        let external = External::new(config, timeouts.hold_down, key);
+        let mut engine = Self {
+            table: Table::new(sizes.mappings, sizes.further, config.mapping, config.filtering, key),
+            subscribers: Subscribers::new(sizes.mappings, key),
+            rules: Rules::new(&config.rules),
+            statics: WholeStatics::new(config, &external),
+            external,
+            responder: Responder::new(config.limits.icmp_errors_per_second),
+            pending: PendingSyns::new(),
+            counters: Counters::default(),
+            events: VecDeque::with_capacity(EVENTS),
+            pool_reported: vec![None; config.pools.len()],
+            base: now.0 - now.0 % nanos(TICK),
+            now: now.0,
+            tick: 0,
+            generator,
+            timeouts,
+            config: config.clone(),
+        };
+        engine.make_statics();
+        Ok(engine)
+    }
+
+    /// Bytes that an engine of this configuration takes.
+    pub fn memory(config: &Config) -> u64 {
+        let sizes = Sizes::new(config);
+        Table::memory(sizes.mappings, sizes.further)
+            + External::memory(sizes.addresses)
+            + Subscribers::memory(sizes.mappings)
+            + Responder::memory()
+            + (EVENTS * size_of::<Event>()) as u64
+    }
+
+    /// Reserves what static mappings take and makes those with ports, which are always there.
+    fn make_statics(&mut self) {
+        for mapping in self.config.statics.clone() {
+            let index = self.external.index(mapping.external.0.to_bits()).unwrap_or(NONE);
+            let (Some(internal_port), Some(external_port)) =
+                (mapping.internal.1, mapping.external.1)
+            else {
+                self.external.reserve_address(index);
+                continue;
+            };
+            let all = [protocol::TCP, protocol::UDP, protocol::ICMP];
+            for protocol in all.into_iter().filter(|&p| mapping.protocol.is_none_or(|q| p == q)) {
+                let new = NewMapping {
+                    protocol,
+                    internal: (mapping.internal.0.to_bits(), internal_port),
+                    external: (mapping.external.0.to_bits(), external_port),
+                    is_static: true,
+                    permanent: true,
+                };
+                self.external.reserve(protocol, index, external_port);
+                let slot = self.table.add(new, Default::default(), 0).expect("statics have room");
+                self.external.take(protocol, index, external_port, slot);
+            }
+        }
+    }
+
+    // ---- time ----
+
+    fn tick_of(&self, time: u64) -> u32 {
+        (time.saturating_sub(self.base) / nanos(TICK)) as u32
+    }
+
+    pub(crate) fn time_of(&self, tick: u32) -> u64 {
+        self.base + u64::from(tick) * nanos(TICK)
+    }
+
+    /// The first tick that is not before `ticks` ticks after a time.
+    pub(crate) fn deadline(&self, time: u64, ticks: u32) -> u32 {
+        (time.saturating_sub(self.base).div_ceil(nanos(TICK)) as u32).saturating_add(ticks)
+    }
+
+    /// Lets time pass: what is due until `now` happens, in order, each at its own time, but only so
+    /// much that events and packets made fit their queues. Returns whether there is more to do:
+    /// drain the queues and call again. A `now` before the latest seen counts as the latest.
+    pub fn advance(&mut self, now: Timestamp) -> bool {
+        self.now = self.now.max(now.0);
+        let target = self.tick_of(self.now);
+        if self.tick == target {
+            return false;
+        }
+        let mut budget = ADVANCE_BUDGET;
+        while let Some(tick) = self.next_tick().filter(|&tick| tick <= target) {
+            if budget == 0 || self.responder.is_full() || self.events.len() > EVENTS / 2 {
+                return true;
+            }
+            budget -= 1;
+            self.tick = tick - 1;
+            self.work(tick);
+        }
+        self.tick = target;
+        false
+    }
+
+    /// The first tick at which something is due.
+    fn next_tick(&self) -> Option<u32> {
+        let ticks = [
+            self.table.next_tick(self.tick),
+            self.external.next_tick(self.tick),
+            self.pending.next_tick(),
+        ];
+        ticks.into_iter().flatten().min()
+    }
+
+    /// The time of the next thing that is due, or is to be looked at.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.next_tick().map(|tick| Timestamp(self.time_of(tick)))
+    }
+
+    /// Does one thing that is due at this tick.
+    fn work(&mut self, tick: u32) {
+        if let Some(session) = self.table.due(tick) {
+            self.session_due(session, tick);
+        } else if self.external.release(tick) {
+            // One port more is free.
+        } else if self.pending.next_tick() == Some(tick) {
+            self.answer_syn(tick);
+        }
+    }
+
+    fn session_due(&mut self, session: SessionRef, tick: u32) {
+        let closing = self.timeouts.closing;
+        let state = self.table.session_mut(session);
+        if state.expires <= tick && state.state() == State::Established {
+            state.set_state(State::Transitory);
+            state.expires = tick + closing;
+        }
+        if state.expires > tick {
+            self.table.schedule(session, tick);
+        } else if let Some(mapping) = self.table.remove_session(session, tick) {
+            self.remove_mapping(mapping, self.time_of(tick));
+        }
+    }
+
+    /// Removes a mapping that has no session left.
+    fn remove_mapping(&mut self, slot: u32, time: u64) {
+        let mapping = self.table.remove(slot);
+        let index = self.external.index(mapping.external_address).expect("a known address");
+        let (protocol, port) = (mapping.protocol, mapping.external_port);
+        if mapping.is_static() {
+            if has_ports(protocol) {
+                self.external.disown(protocol, index, port);
+            }
+            return;
+        }
+        if has_ports(protocol) {
+            let release = self.deadline(time, self.timeouts.hold_down);
+            self.external.give(protocol, index, port, release);
+        }
+        self.subscribers.release(mapping.internal_address, quota_class(protocol));
+        self.raise(time, Change::MappingRemoved(identify(&mapping)));
+    }
+
+    /// Remembers a SYN that nobody takes, to answer it six seconds later unless its connection has
+    /// come about by then.
+    pub(crate) fn remember_syn(
+        &mut self,
+        envelope: Envelope,
+        external: (u32, u16),
+        remote: (u32, u16),
+        packet: &[u8],
+    ) {
+        let due = self.deadline(self.now, ticks(Duration::from_millis(PENDING_SYN_MILLIS)));
+        if !self.pending.add(due, envelope, external, remote, packet) {
+            self.counters.errors_suppressed += 1;
+        }
+    }
+
+    fn answer_syn(&mut self, tick: u32) {
+        let Some(syn) = self.pending.pop() else { return };
+        let owner = self
+            .external
+            .index(syn.external.0)
+            .and_then(|index| self.external.owner(protocol::TCP, index, syn.external.1));
+        if owner.is_some_and(|slot| self.table.find_session(slot, syn.remote).is_some()) {
+            return;
+        }
+        let time = self.time_of(tick);
+        let message = Message::PORT_UNREACHABLE;
+        if !self.responder.send(time, message, syn.envelope, syn.quoted()) {
+            self.counters.errors_suppressed += 1;
+        }
+    }
+
+    // ---- events ----
+
+    pub(crate) fn raise(&mut self, time: u64, change: Change) {
+        if self.events.len() < EVENTS {
+            self.events.push_back(Event { time: Timestamp(time), change });
+        } else {
+            self.counters.events_lost += 1;
+        }
+    }
+
+    /// Reports that a subscriber was refused, unless that was done within the last second.
+    pub(crate) fn report_quota(&mut self, subscriber: u32, protocol: u8) {
+        let Some(record) = self.subscribers.find(subscriber) else { return };
+        let reported = &mut self.subscribers.get_mut(record).reported;
+        if reported.is_none_or(|at| self.now - at >= REPORT_INTERVAL) {
+            *reported = Some(self.now);
+            let subscriber = core::net::Ipv4Addr::from_bits(subscriber);
+            self.raise(self.now, Change::QuotaReached { subscriber, protocol });
+        }
+    }
+
+    /// Reports that a pool has no port, unless that was done within the last second.
+    pub(crate) fn report_exhausted(&mut self, pool: usize, protocol: u8) {
+        let reported = &mut self.pool_reported[pool];
+        if reported.is_none_or(|at| self.now - at >= REPORT_INTERVAL) {
+            *reported = Some(self.now);
+            self.raise(self.now, Change::PoolExhausted { pool, protocol });
+        }
+    }
+
+    /// The next event, oldest first.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The next packet of the engine's own making, oldest first: written to the front of `buffer`,
+    /// with the time it was made, the side to send it by and its length.
+    ///
+    /// # Panics
+    /// When the buffer is shorter than the packet; 65,535 bytes hold any.
+    pub fn poll_transmit(&mut self, buffer: &mut [u8]) -> Option<(Timestamp, Side, usize)> {
+        let (time, side, bytes) = self.responder.poll()?;
+        buffer[..bytes.len()].copy_from_slice(bytes);
+        self.counters.generated += 1;
+        Some((Timestamp(time), side, bytes.len()))
+    }
+
+    // ---- what it tells ----
+
+    /// The counters so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Counts a frame that came in on `from` and cannot be given to [`Engine::process`] because it
+    /// does not carry IPv4.
+    pub fn count_foreign(&mut self, from: Side, len: usize) {
+        self.counters.count_drop(direction_from(from), DropReason::NotIpv4, len);
+    }
+
+    /// Recounts as dropped a packet of `len` bytes that [`Engine::process`] had forwarded, and that
+    /// the gateway could not deliver.
+    pub fn count_undelivered(&mut self, direction: Direction, reason: DropReason, len: usize) {
+        self.counters.recount_drop(direction, reason, len);
+    }
+
+    /// Every mapping, in no order that means anything.
+    pub fn mappings(&self) -> impl Iterator<Item = MappingInfo> + '_ {
+        self.table.slots().map(|slot| self.describe(slot))
+    }
+
+    fn describe(&self, slot: u32) -> MappingInfo {
+        let mapping = self.table.mapping(slot);
+        let mut info = MappingInfo {
+            id: identify(mapping),
+            sessions: u32::from(mapping.sessions),
+            created: Timestamp(self.time_of(mapping.created)),
+            expires: None,
+            packets_out: 0,
+            packets_in: 0,
+        };
+        for session in self.table.sessions(slot) {
+            let session = self.table.session(session);
+            info.packets_out += u64::from(session.packets_out);
+            info.packets_in += u64::from(session.packets_in);
+            if !mapping.is_permanent() {
+                info.expires = info.expires.max(Some(Timestamp(self.time_of(session.expires))));
+            }
+        }
+        info
+    }
+
+    /// Every session, in no order that means anything.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
+        self.table.slots().flat_map(move |slot| {
+            let mapping = identify(self.table.mapping(slot));
+            self.table.sessions(slot).map(move |session| self.describe_session(mapping, session))
+        })
+    }
+
+    fn describe_session(&self, mapping: MappingId, session: SessionRef) -> SessionInfo {
+        let session = self.table.session(session);
+        SessionInfo {
+            mapping,
+            remote: Endpoint::new(session.remote_address, session.remote_port),
+            state: session.state().name(),
+            expires: Timestamp(self.time_of(session.expires)),
+            packets_out: u64::from(session.packets_out),
+            packets_in: u64::from(session.packets_in),
+        }
+    }
+
+    /// What a pool holds for a protocol (TCP, UDP or ICMP).
+    ///
+    /// # Panics
+    /// When there is no such pool or the protocol is another.
+    pub fn pool_usage(&self, pool: usize, protocol: u8) -> PoolUsage {
+        self.external.usage(pool, protocol, |slot| self.table.mapping(slot).is_static())
+    }
+}
+
+impl Ticks {
+    fn new(config: &Config) -> Self {
+        let timeouts = &config.timeouts;
+        Self {
+            udp: ticks(timeouts.udp),
+            established: ticks(timeouts.tcp_established),
+            opening: ticks(timeouts.tcp_opening),
+            closing: ticks(timeouts.tcp_closing),
+            icmp: ticks(timeouts.icmp),
+            other: ticks(timeouts.other),
+            hold_down: ticks(timeouts.hold_down),
+        }
+    }
+}
+
+/// A duration in ticks, rounded up.
+fn ticks(duration: Duration) -> u32 {
+    nanos(duration).div_ceil(nanos(TICK)).min(u64::from(u32::MAX / 4)) as u32
+}
+
+/// The direction of a packet of which only the side it came from is known.
+pub(crate) fn direction_from(side: Side) -> Direction {
+    match side {
+        Side::Inside => Direction::Outbound,
+        Side::Outside => Direction::Inbound,
+    }
+}
+
+/// The quota that a protocol's mappings count against.
+pub(crate) fn quota_class(protocol: u8) -> usize {
+    match protocol {
+        protocol::TCP => 0,
+        protocol::UDP => 1,
+        _ => 2,
+    }
+}
+
+/// A mapping as events name it.
+pub(crate) fn identify(mapping: &Mapping) -> MappingId {
+    MappingId {
+        protocol: mapping.protocol,
+        internal: Endpoint::new(mapping.internal_address, mapping.internal_port),
+        external: Endpoint::new(mapping.external_address, mapping.external_port),
+        kind: if mapping.is_static() { MappingKind::Static } else { MappingKind::Dynamic },
+    }
+}
+
+/// What the engine relies on; the control crate says the same with line and column.
+fn validate(config: &Config) -> Result<(), ConfigError> {
+    let fail = |message: String| Err(ConfigError { message });
+    if config.pools.is_empty() || config.default_pool >= config.pools.len() {
+        return fail("there is no pool: give at least one".into());
+    }
+    for pool in &config.pools {
+        let backwards = pool.addresses.iter().any(|range| range.first > range.last);
+        if pool.addresses.is_empty() || backwards || pool.ports.1.max(1) < pool.ports.0.max(1) {
+            return fail(format!(
+                "pool {}: addresses and ports must be given from first to last",
+                pool.name
+            ));
+        }
+    }
+    let sizes = Sizes::new(config);
+    if sizes.addresses > MAX_ADDRESSES {
+        return fail(format!(
+            "{} external addresses: at most {MAX_ADDRESSES} are possible",
+            sizes.addresses
+        ));
+    }
+    if sizes.mappings >= 1 << 31 || sizes.further >= 1 << 31 {
+        return fail("limits.mappings and limits.extra_sessions must be below 2^31".into());
+    }
+    let timeouts = &config.timeouts;
+    let short = [
+        timeouts.udp,
+        timeouts.tcp_established,
+        timeouts.tcp_opening,
+        timeouts.tcp_closing,
+        timeouts.icmp,
+        timeouts.other,
+    ];
+    if short.iter().any(|&timeout| timeout < Duration::from_secs(1)) {
+        return fail("a timeout is below one second".into());
+    }
+    if timeouts.hold_down > Duration::from_secs(3600) {
+        return fail("timeouts.hold_down is over one hour".into());
+    }
+    if config.rules.iter().any(|rule| matches!(rule.action, RuleAction::Dnat(..))) {
+        return fail("dnat rules are not in this version: use a [[static]] mapping".into());
+    }
+    Ok(())
+}

@@ -1,0 +1,508 @@
+//! The external side: which addresses there are, which of their ports are free, used, held or
+//! reserved, and which mapping a port belongs to.
+//!
+//! For each of the protocols with ports an address has a bitmap of its free ports and an array with
+//! an entry a port: nothing, the mapping's slot, or, in hold-down, the next port that is released at
+//! the same tick. So free, used, held and reserved ports are told apart at any time, and no port is
+//! ever in two states.
+
+use crate::PoolUsage;
+use crate::calendar::{Calendar, NONE};
+use crate::config::{Allocation, Config, Pooling};
+use crate::prefetch::prefetch;
+use crate::random::{Generator, HashKey};
+use alloc::vec;
+use alloc::vec::Vec;
+use natgate_wire::protocol;
+
+const PORTS: usize = 1 << 16;
+const WORDS: usize = PORTS / 64;
+
+/// Most external addresses: an address's index and a port share 31 bits.
+pub(crate) const MAX_ADDRESSES: usize = 1 << 15;
+
+/// Entry of a port that no mapping has: free, reserved or not in a pool.
+const EMPTY: u32 = 0;
+/// Marks a port in hold-down; the other bits are the next one released with it.
+const HELD: u32 = 1 << 31;
+/// The end of a list of held ports.
+const LAST: u32 = HELD - 1;
+
+/// Random draws before the bitmap is searched.
+const DRAWS: u32 = 8;
+
+/// Addresses that follow each other, and the index of the first.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    first: u32,
+    last: u32,
+    index: u32,
+}
+
+/// A pool: its addresses' indexes and its ports.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pool {
+    first: u32,
+    count: u32,
+    ports: (u16, u16),
+}
+
+/// A side of port 1024, or all ports of a pool that does not span it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    first: u16,
+    last: u16,
+}
+
+/// What a new mapping asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish {
+    pub(crate) pool: usize,
+    pub(crate) protocol: u8,
+    pub(crate) subscriber: u32,
+    pub(crate) internal_port: u16,
+    /// The index of the address that the subscriber's other mappings have.
+    pub(crate) paired: Option<u32>,
+}
+
+/// The ports of one protocol over all addresses.
+#[derive(Clone, Debug)]
+struct Ports {
+    /// A bit a free port, [`WORDS`] an address.
+    free: Vec<u64>,
+    /// Free ports an address: below 1024, and from there.
+    count: Vec<[u32; 2]>,
+    /// An entry a port, [`PORTS`] an address.
+    owner: Vec<u32>,
+    /// Ports in hold-down, by release; `None`: the protocol's ports are free at once.
+    holds: Option<Calendar>,
+}
+
+impl Ports {
+    fn new(addresses: usize, hold: Option<u32>) -> Self {
+        Self {
+            free: vec![0; addresses * WORDS],
+            count: vec![[0; 2]; addresses],
+            owner: vec![EMPTY; addresses * PORTS],
+            holds: hold.filter(|&ticks| ticks > 0).map(|ticks| Calendar::new(ticks + 1)),
+        }
+    }
+
+    fn is_free(&self, address: u32, port: u16) -> bool {
+        self.free[address as usize * WORDS + usize::from(port) / 64] >> (port % 64) & 1 != 0
+    }
+
+    fn set_free(&mut self, address: u32, port: u16, free: bool) {
+        debug_assert_ne!(self.is_free(address, port), free);
+        self.free[address as usize * WORDS + usize::from(port) / 64] ^= 1 << (port % 64);
+        let count = &mut self.count[address as usize][usize::from(port >= 1024)];
+        if free {
+            *count += 1;
+        } else {
+            *count -= 1;
+        }
+    }
+
+    /// Frees all ports of an address from the first to the last.
+    fn free_all(&mut self, address: u32, (first, last): (u16, u16)) {
+        let words = &mut self.free[address as usize * WORDS..][..WORDS];
+        words[usize::from(first / 64)..=usize::from(last / 64)].fill(u64::MAX);
+        words[usize::from(first / 64)] &= u64::MAX << (first % 64);
+        words[usize::from(last / 64)] &= u64::MAX >> (63 - last % 64);
+        let count = |words: &[u64]| words.iter().map(|word| word.count_ones()).sum();
+        let (low, high) = words.split_at(1024 / 64);
+        self.count[address as usize] = [count(low), count(high)];
+    }
+
+    fn free_in(&self, address: u32, range: Range) -> u32 {
+        let [low, high] = self.count[address as usize];
+        (if range.first < 1024 { low } else { 0 }) + if range.last >= 1024 { high } else { 0 }
+    }
+
+    /// A free port of an address, in a range and of a parity, each as likely as another while many
+    /// are free.
+    fn choose(
+        &self,
+        address: u32,
+        range: Range,
+        parity: Option<u16>,
+        generator: &mut Generator,
+    ) -> Option<u16> {
+        let step = if parity.is_some() { 2 } else { 1 };
+        let first = match parity {
+            Some(parity) => u32::from(range.first) + u32::from((range.first ^ parity) & 1),
+            None => u32::from(range.first),
+        };
+        let last = u32::from(range.last);
+        if first > last {
+            return None;
+        }
+        let candidates = (last - first) / step + 1;
+        let mut port = first;
+        for _ in 0..DRAWS {
+            port = first + step * generator.below(candidates);
+            if self.is_free(address, port as u16) {
+                return Some(port as u16);
+            }
+        }
+        let mask = match parity {
+            None => u64::MAX,
+            Some(parity) => 0x5555_5555_5555_5555 << (parity & 1),
+        };
+        self.search(address, port as u16, range, mask, generator)
+    }
+
+    /// The bitmap's words in turn from a port's on: a free port of a range and mask.
+    fn search(
+        &self,
+        address: u32,
+        from: u16,
+        range: Range,
+        mask: u64,
+        generator: &mut Generator,
+    ) -> Option<u16> {
+        let words = &self.free[address as usize * WORDS..][..WORDS];
+        let (low, high) = (usize::from(range.first) / 64, usize::from(range.last) / 64);
+        let start = usize::from(from) / 64;
+        let candidates = (start..=high).chain(low..start).find_map(|word| {
+            let mut bits = words[word] & mask;
+            if word == low {
+                bits &= u64::MAX << (range.first % 64);
+            }
+            if word == high {
+                bits &= u64::MAX >> (63 - range.last % 64);
+            }
+            (bits != 0).then_some((word, bits))
+        });
+        let (word, bits) = candidates?;
+        let turn = generator.below(64);
+        let bit = (bits.rotate_right(turn).trailing_zeros() + turn) % 64;
+        Some((word * 64) as u16 + bit as u16)
+    }
+}
+
+/// All external addresses and ports.
+#[derive(Clone, Debug)]
+pub(crate) struct External {
+    /// Sorted, disjoint.
+    spans: Vec<Span>,
+    addresses: Vec<u32>,
+    pools: Vec<Pool>,
+    ports: [Ports; 3],
+    pooling: Pooling,
+    allocation: Allocation,
+    parity: bool,
+    key: HashKey,
+}
+
+/// Index of a protocol that has ports.
+pub(crate) fn protocol_index(protocol: u8) -> usize {
+    match protocol {
+        protocol::TCP => 0,
+        protocol::UDP => 1,
+        protocol::ICMP => 2,
+        _ => unreachable!("protocol {protocol} has no ports"),
+    }
+}
+
+impl External {
+    /// All pools' ports free; `hold` is the hold-down in ticks.
+    pub(crate) fn new(config: &Config, hold: u32, key: HashKey) -> Self {
+        let mut addresses = Vec::new();
+        let mut pools = Vec::new();
+        for pool in &config.pools {
+            let first = addresses.len() as u32;
+            for range in &pool.addresses {
+                addresses.extend(range.first.to_bits()..=range.last.to_bits());
+            }
+            let count = addresses.len() as u32 - first;
+            let ports = (pool.ports.0.max(1), pool.ports.1);
+            pools.push(Pool { first, count, ports });
+        }
+        for mapping in &config.statics {
+            let address = mapping.external.0.to_bits();
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        let count = addresses.len();
+        let mut external = Self {
+            spans: spans(&addresses),
+            addresses,
+            ports: [
+                Ports::new(count, None),
+                Ports::new(count, Some(hold)),
+                Ports::new(count, Some(hold)),
+            ],
+            pools,
+            pooling: config.pooling,
+            allocation: config.allocation,
+            parity: config.port_parity,
+            key,
+        };
+        external.free_pools();
+        external
+    }
+
+    fn free_pools(&mut self) {
+        for pool in &self.pools {
+            for address in pool.first..pool.first + pool.count {
+                for ports in &mut self.ports {
+                    ports.free_all(address, pool.ports);
+                }
+            }
+        }
+    }
+
+    /// Bytes that this many addresses take.
+    pub(crate) fn memory(addresses: usize) -> u64 {
+        (addresses * 3 * (WORDS * 8 + PORTS * 4)) as u64
+    }
+
+    /// The index of an external address.
+    #[inline]
+    pub(crate) fn index(&self, address: u32) -> Option<u32> {
+        let at = self.spans.partition_point(|span| span.last < address);
+        let span = self.spans.get(at)?;
+        (span.first <= address).then(|| span.index + (address - span.first))
+    }
+
+    /// The address with this index.
+    pub(crate) fn address(&self, index: u32) -> u32 {
+        self.addresses[index as usize]
+    }
+
+    fn entry(index: u32, port: u16) -> usize {
+        index as usize * PORTS + usize::from(port)
+    }
+
+    /// Fetches a port's entry.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, protocol: u8, index: u32, port: u16) {
+        prefetch(&self.ports[protocol_index(protocol)].owner, Self::entry(index, port));
+    }
+
+    /// The slot of the mapping that has this port.
+    #[inline]
+    pub(crate) fn owner(&self, protocol: u8, index: u32, port: u16) -> Option<u32> {
+        match self.ports[protocol_index(protocol)].owner[Self::entry(index, port)] {
+            EMPTY => None,
+            entry if entry & HELD != 0 => None,
+            entry => Some(entry - 1),
+        }
+    }
+
+    /// The ports of a pool that an internal port may have: on its side of 1024 if the pool has both
+    /// and the protocol is not ICMP, whose identifiers mean nothing.
+    fn range(&self, pool: usize, protocol: u8, internal_port: u16) -> Range {
+        let (first, last) = self.pools[pool].ports;
+        if protocol == protocol::ICMP || first >= 1024 || last < 1024 {
+            Range { first, last }
+        } else if internal_port < 1024 {
+            Range { first, last: 1023 }
+        } else {
+            Range { first: 1024, last }
+        }
+    }
+
+    /// Chooses a free external address and port for a new mapping: (index, port).
+    pub(crate) fn choose(&self, wish: Wish, generator: &mut Generator) -> Option<(u32, u16)> {
+        let range = self.range(wish.pool, wish.protocol, wish.internal_port);
+        let ports = &self.ports[protocol_index(wish.protocol)];
+        let paired = self.paired(wish.pool, wish.subscriber, wish.paired);
+        let index = match (self.pooling, paired) {
+            (Pooling::Paired, Some(index)) => index,
+            (Pooling::SoftPaired, Some(index)) if ports.free_in(index, range) > 0 => index,
+            _ => self.choose_address(wish, range, generator)?,
+        };
+        Some((index, self.choose_port(index, wish, range, generator)?))
+    }
+
+    /// The address of a pool that a subscriber with mappings is paired with: its record's, or, if
+    /// that is of another pool, one that depends on nothing but the subscriber.
+    fn paired(&self, pool: usize, subscriber: u32, paired: Option<u32>) -> Option<u32> {
+        let pool = self.pools[pool];
+        let paired = paired?;
+        if paired.wrapping_sub(pool.first) < pool.count {
+            return Some(paired);
+        }
+        let turn = self.key.hash(u64::from(subscriber), u64::from(pool.first)) >> 32;
+        Some(pool.first + ((turn * u64::from(pool.count)) >> 32) as u32)
+    }
+
+    /// The one of two random addresses that has more free ports; if neither has any, the next that
+    /// has.
+    fn choose_address(&self, wish: Wish, range: Range, generator: &mut Generator) -> Option<u32> {
+        let pool = self.pools[wish.pool];
+        let ports = &self.ports[protocol_index(wish.protocol)];
+        let free = |offset: u32| ports.free_in(pool.first + offset, range);
+        let (a, b) = (generator.below(pool.count), generator.below(pool.count));
+        let better = if free(a) >= free(b) { a } else { b };
+        (better..pool.count)
+            .chain(0..better)
+            .find(|&offset| free(offset) > 0)
+            .map(|offset| pool.first + offset)
+    }
+
+    /// An external address for a mapping that takes no port.
+    pub(crate) fn choose_portless(
+        &self,
+        pool: usize,
+        subscriber: u32,
+        paired: Option<u32>,
+        generator: &mut Generator,
+    ) -> u32 {
+        let Pool { first, count, .. } = self.pools[pool];
+        let any = first + generator.below(count);
+        match self.pooling {
+            Pooling::Arbitrary => any,
+            Pooling::Paired | Pooling::SoftPaired => {
+                self.paired(pool, subscriber, paired).unwrap_or(any)
+            }
+        }
+    }
+
+    fn choose_port(
+        &self,
+        index: u32,
+        wish: Wish,
+        range: Range,
+        generator: &mut Generator,
+    ) -> Option<u16> {
+        let ports = &self.ports[protocol_index(wish.protocol)];
+        if self.allocation == Allocation::Preserve
+            && (range.first..=range.last).contains(&wish.internal_port)
+            && ports.is_free(index, wish.internal_port)
+        {
+            return Some(wish.internal_port);
+        }
+        if ports.free_in(index, range) == 0 {
+            return None;
+        }
+        let parity =
+            (self.parity && wish.protocol == protocol::UDP).then_some(wish.internal_port & 1);
+        parity
+            .and_then(|parity| ports.choose(index, range, Some(parity), generator))
+            .or_else(|| ports.choose(index, range, None, generator))
+    }
+
+    /// Gives a port, free or reserved, to a mapping.
+    pub(crate) fn take(&mut self, protocol: u8, index: u32, port: u16, slot: u32) {
+        let ports = &mut self.ports[protocol_index(protocol)];
+        if ports.is_free(index, port) {
+            ports.set_free(index, port, false);
+        }
+        let entry = &mut ports.owner[Self::entry(index, port)];
+        assert_eq!(*entry, EMPTY, "external port has an owner already");
+        *entry = slot + 1;
+    }
+
+    /// Keeps a port from being chosen.
+    pub(crate) fn reserve(&mut self, protocol: u8, index: u32, port: u16) {
+        let ports = &mut self.ports[protocol_index(protocol)];
+        if ports.is_free(index, port) {
+            ports.set_free(index, port, false);
+        }
+    }
+
+    /// Keeps all ports of an address from being chosen.
+    pub(crate) fn reserve_address(&mut self, index: u32) {
+        for protocol in [protocol::TCP, protocol::UDP, protocol::ICMP] {
+            for port in 0..=u16::MAX {
+                self.reserve(protocol, index, port);
+            }
+        }
+    }
+
+    /// Takes a reserved port from its mapping; it stays reserved.
+    pub(crate) fn disown(&mut self, protocol: u8, index: u32, port: u16) {
+        self.ports[protocol_index(protocol)].owner[Self::entry(index, port)] = EMPTY;
+    }
+
+    /// Takes a port from its mapping: it is free at once, or at `release` if the protocol's ports
+    /// are held down.
+    pub(crate) fn give(&mut self, protocol: u8, index: u32, port: u16, release: u32) {
+        let ports = &mut self.ports[protocol_index(protocol)];
+        let entry = Self::entry(index, port);
+        match &mut ports.holds {
+            None => {
+                ports.owner[entry] = EMPTY;
+                ports.set_free(index, port, true);
+            }
+            Some(holds) => {
+                let next = holds.head(release);
+                ports.owner[entry] = HELD | if next == NONE { LAST } else { next };
+                holds.set_head(release, entry as u32);
+            }
+        }
+    }
+
+    /// The first tick after `now` at which a port is released.
+    pub(crate) fn next_tick(&self, now: u32) -> Option<u32> {
+        self.ports.iter().filter_map(|ports| ports.holds.as_ref()?.next(now + 1)).min()
+    }
+
+    /// Frees one port that is due at this tick; `false`: there is none.
+    pub(crate) fn release(&mut self, tick: u32) -> bool {
+        for ports in &mut self.ports {
+            let Some(holds) = &mut ports.holds else { continue };
+            let entry = holds.head(tick);
+            if entry == NONE {
+                continue;
+            }
+            let next = ports.owner[entry as usize] & !HELD;
+            holds.set_head(tick, if next == LAST { NONE } else { next });
+            ports.owner[entry as usize] = EMPTY;
+            let index = entry / PORTS as u32;
+            ports.set_free(index, entry as u16, true);
+            return true;
+        }
+        false
+    }
+
+    /// What a pool holds; `used` and `reserved` are told apart by who asks `is_static`.
+    pub(crate) fn usage(
+        &self,
+        pool: usize,
+        protocol: u8,
+        is_static: impl Fn(u32) -> bool,
+    ) -> PoolUsage {
+        let Pool { first, count, ports: (low, high) } = self.pools[pool];
+        let ports = &self.ports[protocol_index(protocol)];
+        let mut usage = PoolUsage::default();
+        for index in first..first + count {
+            for port in low..=high {
+                let owner = ports.owner[Self::entry(index, port)];
+                let state = match owner {
+                    EMPTY if ports.is_free(index, port) => &mut usage.free,
+                    EMPTY => &mut usage.reserved,
+                    _ if owner & HELD != 0 => &mut usage.held,
+                    _ if is_static(owner - 1) => &mut usage.reserved,
+                    _ => &mut usage.used,
+                };
+                *state += 1;
+            }
+        }
+        usage
+    }
+}
+
+/// The runs of consecutive addresses, sorted.
+fn spans(addresses: &[u32]) -> Vec<Span> {
+    let mut sorted: Vec<(u32, u32)> =
+        addresses.iter().enumerate().map(|(index, &address)| (address, index as u32)).collect();
+    sorted.sort_unstable();
+    let mut spans: Vec<Span> = Vec::new();
+    for (address, index) in sorted {
+        match spans.last_mut() {
+            Some(span)
+                if span.last.wrapping_add(1) == address
+                    && span.index + (address - span.first) == index =>
+            {
+                span.last = address;
+            }
+            _ => spans.push(Span { first: address, last: address, index }),
+        }
+    }
+    spans
+}

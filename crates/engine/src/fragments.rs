@@ -1,0 +1,562 @@
+//! Fragmented datagrams on their way through: no reassembly, but each later fragment gets the
+//! rewrite that the translator chose for the first, the only one with ports. Fragments may come in
+//! any order (RFC 4787 REQ-14); those before the first wait, in bounded memory and time.
+//!
+//! Left to the engine: checks that hold for every packet, the translation of the first fragment,
+//! counting of what goes on. Always true: a fragment leaves only by the rewrite of a first fragment
+//! that went before it; no two fragments of a datagram that leave share a byte (RFC 1858, 3128,
+//! 5722); a packet that was held is handed out once or counted as dropped once; nothing is
+//! allocated after construction, and no call but `advance` looks at more than one datagram.
+//!
+//! One source, spoofed or not, gets an eighth of the memory and of the table, and datagrams without
+//! a translated first fragment get half of the table: so who sends fragments in order, through a
+//! mapping, is not hurt by floods of others.
+
+mod coverage;
+mod keyed;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use crate::packet::{Counters, Direction, Side};
+use crate::random::HashKey;
+use crate::{DropReason, TICK, Timestamp};
+use core::time::Duration;
+use coverage::{Coverage, Misfit};
+use keyed::{Keyed, Words};
+use natgate_wire::{Delta, Ipv4, protocol};
+use store::{BLOCK, NONE, Queue, Store, Way};
+
+/// The part of table and memory that one source may take.
+const SOURCE_SHARE: usize = 8;
+
+/// Memory for waiting fragments for which the table has room for one datagram.
+const MEMORY_PER_DATAGRAM: usize = 1024;
+const DATAGRAMS: core::ops::RangeInclusive<usize> = 1024..=65_536;
+
+/// Blocks that one source may take however little memory there is: one fragment of Ethernet size.
+const LEAST_SOURCE_BLOCKS: usize = 4;
+
+/// Bytes of a TCP header without options: what a first fragment must hold.
+const TCP_HEADER_LEN: u32 = 20;
+
+/// What the fragments of one datagram have in common (RFC 791), and the side they come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Key {
+    side: Side,
+    source: u32,
+    destination: u32,
+    protocol: u8,
+    identification: u16,
+}
+
+/// A packet that is a fragment: of which datagram, and which part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fragment {
+    key: Key,
+    /// Its payload's place in the datagram's, bytes.
+    start: u16,
+    end: u32,
+    /// Whether the datagram goes on after it.
+    more: bool,
+    header_len: u32,
+}
+
+/// What a later fragment gets: the rewrite of its datagram's first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rewrite {
+    /// Address to write as the source.
+    pub(crate) source: u32,
+    /// Address to write as the destination.
+    pub(crate) destination: u32,
+    /// Identification to write.
+    pub(crate) identification: u16,
+    /// The side to send by.
+    pub(crate) out: Side,
+    /// What to count it as.
+    pub(crate) direction: Direction,
+}
+
+/// The fate of a fragment other than the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Later {
+    /// Rewrite it and send it.
+    Apply(Rewrite),
+    /// A copy waits for the first fragment.
+    Held,
+    Drop(DropReason),
+}
+
+/// A fragment that waited and goes on, rewritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Released {
+    /// When its datagram's first fragment was translated.
+    pub(crate) time: Timestamp,
+    /// The side to send it by.
+    pub(crate) out: Side,
+    /// What to count it as.
+    pub(crate) direction: Direction,
+    /// Its length, bytes.
+    pub(crate) len: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The first fragment has not come or is being translated; others wait.
+    Open,
+    /// The first fragment has gone on.
+    Translated(Rewrite),
+    /// The first fragment was refused. Nothing has gone on, so another first may try again.
+    Refused,
+    /// The fragments contradict each other: all are dropped, for this reason.
+    Discarded(DropReason),
+}
+
+#[derive(Debug)]
+struct Datagram {
+    coverage: Coverage,
+    state: State,
+    /// Its tick: when it is forgotten.
+    due: Timestamp,
+    /// Neighbours in the list by age, which is also the order of their ticks.
+    older: u32,
+    newer: u32,
+    source: u32,
+    waiting: Queue,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SourceKey {
+    side: Side,
+    address: u32,
+}
+
+/// What one source takes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Source {
+    datagrams: usize,
+    blocks: usize,
+}
+
+/// Every datagram of which fragments are on their way.
+#[derive(Debug)]
+pub(crate) struct Fragments {
+    timeout: Duration,
+    capacity: usize,
+    datagrams: Keyed<Key, Datagram>,
+    sources: Keyed<SourceKey, Source>,
+    oldest: u32,
+    newest: u32,
+    /// Datagrams without a translated first fragment.
+    unsettled: usize,
+    store: Store,
+    /// Most blocks of one source.
+    source_blocks: usize,
+    /// Fragments that waited and go on.
+    released: Queue,
+}
+
+impl Fragment {
+    /// The fragment that a packet from this side is; `None`: it is a whole datagram.
+    pub(crate) fn of<T: AsRef<[u8]>>(side: Side, packet: &Ipv4<T>) -> Option<Self> {
+        let start = packet.fragment_offset();
+        let more = packet.more_fragments();
+        if start == 0 && !more {
+            return None;
+        }
+        let payload = usize::from(packet.total_len()) - packet.header_len();
+        let key = Key {
+            side,
+            source: packet.source(),
+            destination: packet.destination(),
+            protocol: packet.protocol(),
+            identification: packet.identification(),
+        };
+        Some(Self {
+            key,
+            start: start as u16,
+            end: (start + payload) as u32,
+            more,
+            header_len: packet.header_len() as u32,
+        })
+    }
+
+    /// Whether it is the first of its datagram.
+    pub(crate) fn is_first(&self) -> bool {
+        self.start == 0
+    }
+
+    /// Whether no honest sender makes it: empty, not the last and no multiple of eight bytes, or
+    /// such that the TCP header would not be whole in the first (RFC 1858, RFC 3128).
+    fn is_tiny(&self) -> bool {
+        let len = self.end - u32::from(self.start);
+        let within_tcp_header = self.key.protocol == protocol::TCP
+            && if self.is_first() {
+                self.end < TCP_HEADER_LEN
+            } else {
+                u32::from(self.start) < TCP_HEADER_LEN
+            };
+        len == 0 || (self.more && !len.is_multiple_of(8)) || within_tcp_header
+    }
+
+    fn is_too_long(&self) -> bool {
+        self.header_len + self.end > u32::from(u16::MAX)
+    }
+}
+
+impl Rewrite {
+    /// Rewrites the header at the front of `packet`, which may end early: addresses,
+    /// identification, time to live one less, checksum.
+    ///
+    /// # Panics
+    /// When there is no whole IPv4 header.
+    pub(crate) fn apply(&self, packet: &mut [u8]) {
+        let mut header = Ipv4::new_header_checked(packet).expect("fragments are checked packets");
+        let ttl = header.ttl().saturating_sub(1);
+        let delta = Delta::NONE
+            .replace_u32(header.source(), self.source)
+            .replace_u32(header.destination(), self.destination)
+            .replace_u16(header.identification(), self.identification)
+            .replace_u16(u16::from(header.ttl()) << 8, u16::from(ttl) << 8);
+        header.set_source(self.source);
+        header.set_destination(self.destination);
+        header.set_identification(self.identification);
+        header.set_ttl(ttl);
+        header.update_checksum(delta);
+    }
+}
+
+impl Fragments {
+    /// Room for `memory` bytes of waiting fragments; a datagram is forgotten `timeout` after the
+    /// first of its fragments to arrive, whichever that was.
+    pub(crate) fn new(memory: usize, timeout: Duration, hash_key: HashKey) -> Self {
+        let (capacity, blocks) = Self::sizes(memory);
+        Self::sized(capacity, blocks, timeout, hash_key)
+    }
+
+    fn sized(capacity: usize, blocks: usize, timeout: Duration, hash_key: HashKey) -> Self {
+        Self {
+            timeout,
+            capacity,
+            datagrams: Keyed::new(capacity, hash_key),
+            sources: Keyed::new(capacity, hash_key),
+            oldest: NONE,
+            newest: NONE,
+            unsettled: 0,
+            store: Store::new(blocks),
+            source_blocks: (blocks / SOURCE_SHARE).max(LEAST_SOURCE_BLOCKS),
+            released: Queue::EMPTY,
+        }
+    }
+
+    /// Bytes that [`Fragments::new`] takes in all.
+    pub(crate) fn memory(memory: usize) -> u64 {
+        let (capacity, blocks) = Self::sizes(memory);
+        Keyed::<Key, Datagram>::memory(capacity)
+            + Keyed::<SourceKey, Source>::memory(capacity)
+            + Store::memory(blocks)
+    }
+
+    /// Datagrams and blocks; block numbers have 32 bits.
+    fn sizes(memory: usize) -> (usize, usize) {
+        let capacity = (memory / MEMORY_PER_DATAGRAM).clamp(*DATAGRAMS.start(), *DATAGRAMS.end());
+        (capacity, (memory / BLOCK).min(NONE as usize))
+    }
+
+    /// A first fragment, before its translation: whether it may be translated. Then
+    /// [`Fragments::decided`] must follow. Time never goes back from call to call.
+    pub(crate) fn first(
+        &mut self,
+        now: Timestamp,
+        fragment: &Fragment,
+        counters: &mut Counters,
+    ) -> Result<(), DropReason> {
+        assert!(fragment.is_first());
+        if fragment.is_tiny() {
+            return Err(DropReason::FragmentTiny);
+        }
+        let slot = match self.datagrams.find(fragment.key) {
+            Some(slot) => slot,
+            None => self.open(now, fragment.key).ok_or(DropReason::FragmentLimit)?,
+        };
+        if let State::Discarded(reason) = self.datagrams[slot].state {
+            return Err(reason);
+        }
+        let place = self.place(slot, fragment, counters)?;
+        self.datagrams[slot].coverage.insert(place, fragment);
+        self.datagrams[slot].state = State::Open;
+        Ok(())
+    }
+
+    /// What became of a first fragment that [`Fragments::first`] let pass: its rewrite, or `None`
+    /// if it was refused. Waiting fragments are released or dropped accordingly.
+    pub(crate) fn decided(
+        &mut self,
+        now: Timestamp,
+        fragment: &Fragment,
+        rewrite: Option<Rewrite>,
+        counters: &mut Counters,
+    ) {
+        // Between the two calls the datagram may have been discarded.
+        let Some(slot) = self.datagrams.find(fragment.key) else { return };
+        if self.datagrams[slot].state != State::Open {
+            return;
+        }
+        match rewrite {
+            Some(rewrite) => {
+                self.set_state(slot, State::Translated(rewrite));
+                self.release(slot, rewrite, now);
+                self.forget_if_complete(slot);
+            }
+            None => {
+                self.drop_waiting(slot, DropReason::FragmentUnmatched, counters);
+                self.datagrams[slot].coverage = Coverage::EMPTY;
+                self.set_state(slot, State::Refused);
+                if self.unsettled > self.capacity / 2 {
+                    self.forget(slot);
+                }
+            }
+        }
+    }
+
+    /// A fragment other than the first, with the packet that it is. The counters are for others of
+    /// its datagram that waited; its own fate is the caller's to count, unless it is held.
+    pub(crate) fn later(
+        &mut self,
+        now: Timestamp,
+        fragment: &Fragment,
+        packet: &[u8],
+        counters: &mut Counters,
+    ) -> Later {
+        assert!(!fragment.is_first());
+        if fragment.is_tiny() {
+            return Later::Drop(DropReason::FragmentTiny);
+        }
+        let slot = match self.datagrams.find(fragment.key) {
+            Some(slot) => slot,
+            None => match self.open_waiting(now, fragment, packet.len()) {
+                Ok(slot) => slot,
+                Err(reason) => return Later::Drop(reason),
+            },
+        };
+        match self.datagrams[slot].state {
+            State::Discarded(reason) => return Later::Drop(reason),
+            State::Refused => return Later::Drop(DropReason::FragmentUnmatched),
+            State::Open | State::Translated(_) => {}
+        }
+        let place = match self.place(slot, fragment, counters) {
+            Ok(place) => place,
+            Err(reason) => return Later::Drop(reason),
+        };
+        if let State::Translated(rewrite) = self.datagrams[slot].state {
+            self.datagrams[slot].coverage.insert(place, fragment);
+            self.forget_if_complete(slot);
+            return Later::Apply(rewrite);
+        }
+        if !self.has_room(self.datagrams[slot].source, packet.len()) {
+            return Later::Drop(DropReason::FragmentLimit);
+        }
+        //= rfc4787#REQ-14
+        self.hold(slot, packet);
+        self.datagrams[slot].coverage.insert(place, fragment);
+        Later::Held
+    }
+
+    /// The time of the oldest released fragment.
+    pub(crate) fn next_released(&self) -> Option<Timestamp> {
+        self.store.front(&self.released).map(|way| way.time)
+    }
+
+    /// Writes the oldest released fragment to the front of `buffer`.
+    ///
+    /// # Panics
+    /// When the buffer is too short; 65,535 bytes suffice.
+    pub(crate) fn poll_released(&mut self, buffer: &mut [u8]) -> Option<Released> {
+        let (Way { time, out, direction }, len) = self.store.pop(&mut self.released, buffer)?;
+        Some(Released { time, out, direction, len })
+    }
+
+    /// Forgets the datagrams whose tick is not after `now`, and drops what waits for them.
+    pub(crate) fn advance(&mut self, now: Timestamp, counters: &mut Counters) {
+        while self.next_deadline().is_some_and(|due| due <= now) {
+            let slot = self.oldest;
+            self.drop_waiting(slot, DropReason::FragmentUnmatched, counters);
+            self.forget(slot);
+        }
+    }
+
+    /// The tick at which [`Fragments::advance`] will find the next thing to do.
+    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
+        (self.oldest != NONE).then(|| self.datagrams[self.oldest].due)
+    }
+
+    /// The fragment's place among the others. Where they contradict each other, the datagram is
+    /// discarded; a mere repetition harms only itself.
+    fn place(
+        &mut self,
+        slot: u32,
+        fragment: &Fragment,
+        counters: &mut Counters,
+    ) -> Result<usize, DropReason> {
+        let fit = if fragment.is_too_long() {
+            Err(DropReason::FragmentTooLong)
+        } else {
+            match self.datagrams[slot].coverage.place(fragment) {
+                Ok(place) => return Ok(place),
+                Err(Misfit::Duplicate) => return Err(DropReason::FragmentOverlap),
+                Err(Misfit::Overlap) => Err(DropReason::FragmentOverlap),
+                Err(Misfit::Full) => Err(DropReason::FragmentLimit),
+            }
+        };
+        if let Err(reason) = fit {
+            self.drop_waiting(slot, reason, counters);
+            self.set_state(slot, State::Discarded(reason));
+        }
+        fit
+    }
+
+    /// A new datagram, if table and share of its source have room.
+    //= rfc4787#REQ-14a
+    fn open(&mut self, now: Timestamp, key: Key) -> Option<u32> {
+        let source_key = SourceKey { side: key.side, address: key.source };
+        let source = self.sources.find(source_key);
+        if source.is_some_and(|s| self.sources[s].datagrams >= self.capacity / SOURCE_SHARE) {
+            return None;
+        }
+        let due = tick_of(now.plus(self.timeout));
+        let datagram = Datagram {
+            coverage: Coverage::EMPTY,
+            state: State::Open,
+            due,
+            older: self.newest,
+            newer: NONE,
+            source: NONE,
+            waiting: Queue::EMPTY,
+        };
+        let slot = self.datagrams.insert(key, datagram)?;
+        let source = source.unwrap_or_else(|| {
+            let source = self.sources.insert(source_key, Source::default());
+            source.expect("there are no more sources than datagrams")
+        });
+        self.sources[source].datagrams += 1;
+        self.datagrams[slot].source = source;
+        self.unsettled += 1;
+        match self.newest {
+            NONE => self.oldest = slot,
+            newest => {
+                assert!(self.datagrams[newest].due <= due, "time went back");
+                self.datagrams[newest].newer = slot;
+            }
+        }
+        self.newest = slot;
+        Some(slot)
+    }
+
+    /// A new datagram whose first fragment has not come, if this one can be kept.
+    fn open_waiting(
+        &mut self,
+        now: Timestamp,
+        fragment: &Fragment,
+        len: usize,
+    ) -> Result<u32, DropReason> {
+        let source = SourceKey { side: fragment.key.side, address: fragment.key.source };
+        let source = self.sources.find(source).unwrap_or(NONE);
+        // One that is too long is not kept, only remembered.
+        let too_long = fragment.is_too_long();
+        let room = self.unsettled < self.capacity / 2 && (too_long || self.has_room(source, len));
+        let slot = if room { self.open(now, fragment.key) } else { None };
+        slot.ok_or(if too_long { DropReason::FragmentTooLong } else { DropReason::FragmentLimit })
+    }
+
+    /// Whether a packet of `len` bytes fits in the memory and in its source's share ([`NONE`]: the
+    /// source has nothing yet).
+    fn has_room(&self, source: u32, len: usize) -> bool {
+        let taken = if source == NONE { 0 } else { self.sources[source].blocks };
+        let blocks = Store::blocks(len);
+        blocks <= self.store.free_blocks() && taken + blocks <= self.source_blocks
+    }
+
+    fn hold(&mut self, slot: u32, packet: &[u8]) {
+        let datagram = &mut self.datagrams[slot];
+        self.store.push(&mut datagram.waiting, packet);
+        self.sources[datagram.source].blocks += Store::blocks(packet.len());
+    }
+
+    fn release(&mut self, slot: u32, rewrite: Rewrite, now: Timestamp) {
+        let datagram = &mut self.datagrams[slot];
+        let way = Way { time: now, out: rewrite.out, direction: rewrite.direction };
+        while let Some(len) =
+            self.store.send(&mut datagram.waiting, &mut self.released, way, |p| rewrite.apply(p))
+        {
+            self.sources[datagram.source].blocks -= Store::blocks(len);
+        }
+    }
+
+    fn drop_waiting(&mut self, slot: u32, reason: DropReason, counters: &mut Counters) {
+        let direction = match self.datagrams.key(slot).side {
+            Side::Inside => Direction::Outbound,
+            Side::Outside => Direction::Inbound,
+        };
+        let datagram = &mut self.datagrams[slot];
+        while let Some(len) = self.store.discard(&mut datagram.waiting) {
+            self.sources[datagram.source].blocks -= Store::blocks(len);
+            counters.count_drop(direction, reason, len);
+        }
+    }
+
+    fn set_state(&mut self, slot: u32, state: State) {
+        let settled = |state| matches!(state, State::Translated(_));
+        let before = core::mem::replace(&mut self.datagrams[slot].state, state);
+        self.unsettled += usize::from(settled(before));
+        self.unsettled -= usize::from(settled(state));
+    }
+
+    /// A datagram that has gone on whole is forgotten at once: its sender may use the
+    /// identification again, and the table is for those that are not whole. What still comes finds
+    /// no first fragment, so it goes nowhere.
+    fn forget_if_complete(&mut self, slot: u32) {
+        if self.datagrams[slot].coverage.is_complete() {
+            self.forget(slot);
+        }
+    }
+
+    /// Takes a datagram for which nothing waits out of the table.
+    fn forget(&mut self, slot: u32) {
+        let Datagram { state, older, newer, source, .. } = self.datagrams[slot];
+        match older {
+            NONE => self.oldest = newer,
+            older => self.datagrams[older].newer = newer,
+        }
+        match newer {
+            NONE => self.newest = older,
+            newer => self.datagrams[newer].older = older,
+        }
+        self.unsettled -= usize::from(!matches!(state, State::Translated(_)));
+        self.sources[source].datagrams -= 1;
+        if self.sources[source].datagrams == 0 {
+            self.sources.remove(source);
+        }
+        self.datagrams.remove(slot);
+    }
+}
+
+impl Words for Key {
+    fn words(self) -> (u64, u64) {
+        let Self { side, source, destination, protocol, identification } = self;
+        let addresses = u64::from(source) << 32 | u64::from(destination);
+        let rest = u64::from(identification) << 16 | u64::from(protocol) << 8 | side as u64;
+        (addresses, rest)
+    }
+}
+
+impl Words for SourceKey {
+    fn words(self) -> (u64, u64) {
+        (u64::from(self.address), self.side as u64)
+    }
+}
+
+/// The first tick that is not before a time.
+fn tick_of(time: Timestamp) -> Timestamp {
+    let tick = TICK.as_nanos() as u64;
+    Timestamp(time.0.div_ceil(tick).saturating_mul(tick))
+}

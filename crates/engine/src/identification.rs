@@ -1,0 +1,191 @@
+//! Identifications for fragmented datagrams that leave with a shared external address. Their
+//! senders chose them without knowing of each other, so they are chosen anew (RFC 6864 section
+//! 5.3.1).
+//!
+//! Each external address has one sequence for all protocols and destinations, which is stricter
+//! than the RFC asks and keeps no state per destination. It goes through all 65,536 values in an
+//! order that only the seed tells (RFC 7739), and then through the same again: two uses of a value
+//! are always 65,536 datagrams apart. They are also at least [`LIFETIME`] apart: who comes too early
+//! gets none (RFC 6864 section 5.2 obliges sources to keep such a rate), so an address sends about
+//! 2,000 fragmented datagrams a second.
+
+use crate::Timestamp;
+use crate::random::Generator;
+use alloc::vec::Vec;
+use core::time::Duration;
+use natgate_wire::{Delta, Ipv4};
+
+/// How long fragments may live. RFC 6864 speaks of two minutes at most; packets spend far less than
+/// a second in the network, and receivers commonly wait 30 seconds for the rest of a datagram.
+pub(crate) const LIFETIME: Duration = Duration::from_secs(30);
+
+/// A sequence remembers when it was last in each eighth of its values, not each value's time: so
+/// the most that an address sends in one lifetime is between seven eighths and all of them.
+const PARTS: usize = 8;
+const PART_LEN: u16 = (0x1_0000 / PARTS) as u16;
+
+const ROUNDS: usize = 4;
+
+/// Writes an identification into the IPv4 header at the front of `packet` and updates its checksum.
+///
+/// # Panics
+/// When there is no whole IPv4 header.
+pub(crate) fn write(packet: &mut [u8], identification: u16) {
+    let mut header = Ipv4::new_header_checked(packet).expect("a checked packet");
+    let delta = Delta::NONE.replace_u16(header.identification(), identification);
+    header.set_identification(identification);
+    header.update_checksum(delta);
+}
+
+/// The sequences of all external addresses.
+#[derive(Debug)]
+pub(crate) struct Identifications {
+    /// The round functions of a Feistel network on two bytes: random tables.
+    rounds: [[u8; 256]; ROUNDS],
+    sequences: Vec<Sequence>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sequence {
+    /// Set this address's order apart from the others'.
+    key: [u8; ROUNDS],
+    /// Steps taken, modulo the period.
+    position: u16,
+    /// When a value of each part was last given out.
+    used: [Option<Timestamp>; PARTS],
+}
+
+impl Identifications {
+    /// A sequence for each of `addresses` external addresses.
+    pub(crate) fn new(addresses: usize, generator: &mut Generator) -> Self {
+        let mut rounds = [[0; 256]; ROUNDS];
+        for bytes in rounds.as_flattened_mut().chunks_exact_mut(8) {
+            bytes.copy_from_slice(&generator.next_u64().to_le_bytes());
+        }
+        let sequence = |_| {
+            let [a, b, c, d, ..] = generator.next_u64().to_le_bytes();
+            Sequence { key: [a, b, c, d], position: 0, used: [None; PARTS] }
+        };
+        Self { rounds, sequences: (0..addresses).map(sequence).collect() }
+    }
+
+    /// Bytes that [`Identifications::new`] takes.
+    pub(crate) fn memory(addresses: usize) -> u64 {
+        (addresses * size_of::<Sequence>()) as u64
+    }
+
+    /// The next identification of the address with this index; `None`: each value may still be in
+    /// use. Time never goes back from call to call.
+    ///
+    /// # Panics
+    /// When there is no such address.
+    //= rfc6864#4.3
+    pub(crate) fn next(&mut self, now: Timestamp, address: usize) -> Option<u16> {
+        let sequence = &mut self.sequences[address];
+        let part = usize::from(sequence.position / PART_LEN);
+        let enters = sequence.position.is_multiple_of(PART_LEN);
+        if enters && sequence.used[part].is_some_and(|used| now.since(used) < LIFETIME) {
+            return None;
+        }
+        sequence.used[part] = Some(now);
+        let value = permute(&self.rounds, sequence.key, sequence.position);
+        sequence.position = sequence.position.wrapping_add(1);
+        Some(value)
+    }
+}
+
+/// A one-to-one map of 16-bit numbers (Luby and Rackoff: four rounds of random functions).
+fn permute(rounds: &[[u8; 256]; ROUNDS], key: [u8; ROUNDS], value: u16) -> u16 {
+    let [mut left, mut right] = value.to_be_bytes();
+    for (round, key) in rounds.iter().zip(key) {
+        (left, right) = (right, left ^ round[usize::from(right ^ key)]);
+    }
+    u16::from_be_bytes([left, right])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn identifications(seed: u8) -> Identifications {
+        Identifications::new(2, &mut Generator::new([seed; 32]))
+    }
+
+    fn take(from: &mut Identifications, now: u64, address: usize, n: usize) -> Vec<u16> {
+        (0..n).map_while(|_| from.next(Timestamp(now), address)).collect()
+    }
+
+    //= test rfc6864#4.3
+    #[test]
+    fn every_value_comes_once_before_any_comes_again() {
+        let mut identifications = identifications(1);
+        let mut seen = vec![false; 0x1_0000];
+        for value in take(&mut identifications, 0, 0, 0x1_0000) {
+            assert!(!core::mem::replace(&mut seen[usize::from(value)], true), "{value} came twice");
+        }
+        assert!(seen.iter().all(|&s| s));
+    }
+
+    //= test rfc6864#4.3
+    #[test]
+    fn no_value_comes_again_within_the_lifetime() {
+        let mut identifications = identifications(2);
+        let first = take(&mut identifications, 0, 0, 40_000);
+        let rest = take(&mut identifications, 5 * SECOND, 0, 40_000);
+        assert_eq!(first.len() + rest.len(), 0x1_0000);
+        assert_eq!(take(&mut identifications, 30 * SECOND - 1, 0, 1), []);
+        // Values 0 to 32,767 are 30 seconds old; those from there to 40,960 share a part with
+        // younger ones.
+        let again = take(&mut identifications, 30 * SECOND, 0, 0x1_0000);
+        assert_eq!(again, first[..32_768]);
+        assert_eq!(take(&mut identifications, 35 * SECOND - 1, 0, 1), []);
+        let again = take(&mut identifications, 35 * SECOND, 0, 0x1_0000);
+        assert_eq!(again[..7_232], first[32_768..]);
+        assert_eq!(again[7_232..], rest);
+    }
+
+    #[test]
+    fn writing_keeps_the_header_checksum_right() {
+        let mut bytes = [0; 20];
+        let mut header = Ipv4::init(&mut bytes, 20);
+        header.set_total_len(20);
+        header.set_identification(0x1234);
+        header.fill_checksum();
+        for value in [0, 1, 0x1234, 0xffff] {
+            write(&mut bytes, value);
+            let header = Ipv4::new_checked(&bytes).expect("a whole packet");
+            assert!(header.identification() == value && header.checksum_valid());
+        }
+    }
+
+    #[test]
+    fn an_address_does_not_use_up_another_ones() {
+        let mut identifications = identifications(3);
+        take(&mut identifications, 0, 0, 0x1_0000);
+        assert_eq!(identifications.next(Timestamp(0), 0), None);
+        assert_eq!(take(&mut identifications, 0, 1, 0x1_0000).len(), 0x1_0000);
+    }
+
+    #[test]
+    fn the_order_depends_on_seed_and_address_and_does_not_count() {
+        let mut one = identifications(4);
+        let mut other = identifications(5);
+        let orders =
+            [take(&mut one, 0, 0, 1000), take(&mut one, 0, 1, 1000), take(&mut other, 0, 0, 1000)];
+        for (i, order) in orders.iter().enumerate() {
+            for later in &orders[i + 1..] {
+                let same = order.iter().zip(later).filter(|(a, b)| a == b).count();
+                assert!(same < 5, "{same} of 1000 alike");
+            }
+            let mut steps: Vec<u16> =
+                order.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
+            steps.sort_unstable();
+            let repeated = steps.windows(2).filter(|pair| pair[0] == pair[1]).count();
+            assert!(repeated < 50, "{repeated} of 999 steps repeat");
+        }
+        assert_eq!(take(&mut identifications(4), 0, 0, 1000), orders[0]);
+    }
+}

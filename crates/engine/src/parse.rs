@@ -1,0 +1,248 @@
+//! The first stage: what a packet is, or why it is none that could be translated. Nothing here
+//! depends on state.
+
+use crate::DropReason;
+use crate::session::Segment;
+use natgate_wire::ipv4::{Ipv4Error, Options, scan_options};
+use natgate_wire::tcp::flags::SYN;
+use natgate_wire::{Icmp, Ipv4, Tcp, Udp, icmp, ipv4, protocol, tcp, udp};
+
+/// Whether a protocol has ports, or identifiers that serve as such.
+#[inline(always)]
+pub(crate) fn has_ports(protocol: u8) -> bool {
+    matches!(protocol, protocol::TCP | protocol::UDP | protocol::ICMP)
+}
+
+/// What kind of payload a packet carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Tcp,
+    Udp,
+    /// A query or reply with an identifier; whether it may make a mapping.
+    IcmpQuery {
+        request: bool,
+    },
+    IcmpError,
+    IcmpOther,
+    /// A protocol that is translated by address alone.
+    Portless,
+    /// A fragment other than the first: no ports are in sight.
+    LaterFragment,
+}
+
+/// A packet's headers, read once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Headers {
+    pub(crate) source: (u32, u16),
+    pub(crate) destination: (u32, u16),
+    pub(crate) protocol: u8,
+    pub(crate) ttl: u8,
+    pub(crate) kind: Kind,
+    pub(crate) header_len: u8,
+    /// Whether it is a fragment, the first included.
+    pub(crate) fragment: bool,
+    pub(crate) dont_fragment: bool,
+    pub(crate) total_len: u16,
+    pub(crate) segment: Segment,
+}
+
+/// Whether an address is one that no packet may come from or go to: this host, this network,
+/// multicast, reserved, broadcast.
+fn is_martian(address: u32) -> bool {
+    matches!(address >> 24, 0 | 127 | 224..=255)
+}
+
+/// Reads a packet's headers (sections 2.1 to 2.4 of the specification).
+pub(crate) fn parse(bytes: &[u8]) -> Result<Headers, DropReason> {
+    let packet = Ipv4::new_checked(bytes).map_err(|error| match error {
+        Ipv4Error::Version => DropReason::NotIpv4,
+        Ipv4Error::Length => DropReason::BadLength,
+    })?;
+    if !packet.checksum_valid() {
+        return Err(DropReason::BadHeaderChecksum);
+    }
+    if packet.header_len() > ipv4::HEADER_LEN {
+        match scan_options(packet.options()) {
+            Options::Plain => {}
+            Options::SourceRoute => return Err(DropReason::SourceRoute),
+            Options::Malformed => return Err(DropReason::BadOptions),
+        }
+    }
+    let (source, destination) = (packet.source(), packet.destination());
+    if is_martian(source) {
+        return Err(DropReason::MartianSource);
+    }
+    if is_martian(destination) {
+        return Err(DropReason::MartianDestination);
+    }
+    if source == destination {
+        return Err(DropReason::Land);
+    }
+    let mut headers = Headers {
+        source: (source, 0),
+        destination: (destination, 0),
+        protocol: packet.protocol(),
+        ttl: packet.ttl(),
+        kind: Kind::Portless,
+        header_len: packet.header_len() as u8,
+        fragment: packet.more_fragments() || packet.fragment_offset() > 0,
+        dont_fragment: packet.dont_fragment(),
+        total_len: packet.total_len(),
+        segment: Segment::default(),
+    };
+    if packet.fragment_offset() > 0 {
+        headers.kind = Kind::LaterFragment;
+    } else {
+        headers.read_transport(packet.payload())?;
+    }
+    Ok(headers)
+}
+
+impl Headers {
+    fn read_transport(&mut self, payload: &[u8]) -> Result<(), DropReason> {
+        let bad = if self.fragment { DropReason::FragmentTiny } else { DropReason::BadLength };
+        match self.protocol {
+            protocol::TCP => self.read_tcp(&Tcp::new_checked(payload).ok_or(bad)?),
+            protocol::UDP => {
+                let datagram = Udp::new_checked(payload).ok_or(bad)?;
+                let length = usize::from(datagram.length());
+                if length < udp::HEADER_LEN || (length > payload.len() && !self.fragment) {
+                    return Err(bad);
+                }
+                self.kind = Kind::Udp;
+                self.source.1 = datagram.source_port();
+                self.destination.1 = datagram.destination_port();
+            }
+            protocol::ICMP => self.read_icmp(&Icmp::new_checked(payload).ok_or(bad)?),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn read_tcp(&mut self, header: &Tcp<&[u8]>) {
+        self.kind = Kind::Tcp;
+        self.source.1 = header.source_port();
+        self.destination.1 = header.destination_port();
+        let flags = header.flags();
+        self.segment = Segment {
+            flags,
+            sequence: header.sequence(),
+            acknowledgment: header.acknowledgment(),
+            window: header.window(),
+            scale: if flags & SYN != 0 { header.window_scale() } else { None },
+        };
+    }
+
+    /// An identifier stands where the sender's port would: the sender's of a packet from inside, the
+    /// receiver's of one from outside. Both are set; who looks a mapping up uses the one of its side.
+    fn read_icmp(&mut self, message: &Icmp<&[u8]>) {
+        use icmp::kind::{ECHO_REPLY, ECHO_REQUEST, REDIRECT, TIMESTAMP_REPLY, TIMESTAMP_REQUEST};
+        self.kind = match message.kind() {
+            ECHO_REQUEST | TIMESTAMP_REQUEST => Kind::IcmpQuery { request: true },
+            ECHO_REPLY | TIMESTAMP_REPLY => Kind::IcmpQuery { request: false },
+            kind if kind != REDIRECT && icmp::is_error(kind) => Kind::IcmpError,
+            _ => Kind::IcmpOther,
+        };
+        if matches!(self.kind, Kind::IcmpQuery { .. }) {
+            self.source.1 = message.identifier();
+            self.destination.1 = message.identifier();
+        }
+    }
+
+    /// The remote endpoint of a packet from inside.
+    pub(crate) fn remote_outbound(&self) -> (u32, u16) {
+        match self.kind {
+            Kind::IcmpQuery { .. } => (self.destination.0, 0),
+            _ => self.destination,
+        }
+    }
+
+    /// The remote endpoint of a packet from outside.
+    pub(crate) fn remote_inbound(&self) -> (u32, u16) {
+        match self.kind {
+            Kind::IcmpQuery { .. } => (self.source.0, 0),
+            _ => self.source,
+        }
+    }
+}
+
+/// The packet that an ICMP error embeds: as much of it as its error must quote.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Embedded {
+    /// Where its IP header begins, from the start of the ICMP message.
+    pub(crate) at: usize,
+    /// Where its transport header begins, from the start of the ICMP message.
+    pub(crate) transport: usize,
+    pub(crate) protocol: u8,
+    pub(crate) source: (u32, u16),
+    pub(crate) destination: (u32, u16),
+}
+
+impl Embedded {
+    /// Reads the packet embedded in an ICMP error message (section 6.1 of the specification).
+    pub(crate) fn read(message: &[u8]) -> Result<Self, DropReason> {
+        let error = Icmp::new_checked(message).ok_or(DropReason::BadLength)?;
+        if !error.checksum_valid() {
+            return Err(DropReason::IcmpBadChecksum);
+        }
+        let bad = DropReason::IcmpBadEmbedded;
+        let packet = Ipv4::new_header_checked(error.body()).map_err(|_| bad)?;
+        if !packet.checksum_valid() {
+            return Err(DropReason::IcmpBadChecksum);
+        }
+        if packet.fragment_offset() > 0 {
+            return Err(bad);
+        }
+        let mut embedded = Self {
+            at: icmp::HEADER_LEN,
+            transport: icmp::HEADER_LEN + packet.header_len(),
+            protocol: packet.protocol(),
+            source: (packet.source(), 0),
+            destination: (packet.destination(), 0),
+        };
+        match packet.protocol() {
+            protocol::TCP | protocol::UDP => {
+                // The ports stand at the same place in both.
+                let header = Udp::new_checked(packet.payload()).ok_or(bad)?;
+                embedded.source.1 = header.source_port();
+                embedded.destination.1 = header.destination_port();
+            }
+            protocol::ICMP => {
+                let query = Icmp::new_checked(packet.payload()).ok_or(bad)?;
+                if !is_query(query.kind()) {
+                    return Err(bad);
+                }
+                embedded.source.1 = query.identifier();
+                embedded.destination.1 = query.identifier();
+            }
+            _ => {}
+        }
+        Ok(embedded)
+    }
+
+    /// The remote endpoint, as seen from the embedded packet's sender.
+    pub(crate) fn remote_of_source(&self) -> (u32, u16) {
+        if self.protocol == protocol::ICMP { (self.destination.0, 0) } else { self.destination }
+    }
+
+    /// The remote endpoint, as seen from the embedded packet's receiver.
+    pub(crate) fn remote_of_destination(&self) -> (u32, u16) {
+        if self.protocol == protocol::ICMP { (self.source.0, 0) } else { self.source }
+    }
+}
+
+fn is_query(kind: u8) -> bool {
+    use icmp::kind::{ECHO_REPLY, ECHO_REQUEST, TIMESTAMP_REPLY, TIMESTAMP_REQUEST};
+    matches!(kind, ECHO_REPLY | ECHO_REQUEST | TIMESTAMP_REPLY | TIMESTAMP_REQUEST)
+}
+
+/// Offset of the checksum in a transport header whose checksum covers the addresses.
+pub(crate) fn checksum_offset(protocol: u8) -> Option<usize> {
+    /// A UDP with partial checksums (RFC 3828).
+    const UDP_LITE: u8 = 136;
+    match protocol {
+        protocol::TCP => Some(tcp::CHECKSUM),
+        protocol::UDP | UDP_LITE | protocol::DCCP => Some(udp::CHECKSUM),
+        _ => None,
+    }
+}

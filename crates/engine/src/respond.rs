@@ -1,0 +1,215 @@
+//! Packets of the gateway's own making: ICMP errors, their rate, the queue they leave by, and the
+//! TCP SYNs that are answered late (RFC 5382 REQ-4).
+
+use crate::packet::Side;
+use crate::subscriber::Rate;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use natgate_wire::{Icmp, Ipv4, icmp, ipv4, protocol};
+
+/// Longest ICMP error, bytes (RFC 1812 section 4.3.2.3).
+const ERROR_LEN: usize = 576;
+/// Headers of an ICMP error before its quotation, bytes.
+const ERROR_HEADERS: usize = ipv4::HEADER_LEN + icmp::HEADER_LEN;
+/// Longest quotation, bytes.
+pub(crate) const QUOTE_LEN: usize = ERROR_LEN - ERROR_HEADERS;
+/// TTL of the gateway's own packets.
+pub(crate) const OWN_TTL: u8 = 64;
+/// Errors that wait to be polled.
+pub(crate) const QUEUE: usize = 512;
+/// SYNs that are remembered.
+pub(crate) const PENDING_SYNS: usize = 1024;
+/// How long an unsolicited SYN is remembered before it is answered, milliseconds.
+pub(crate) const PENDING_SYN_MILLIS: u64 = 6000;
+
+/// What an ICMP error says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    kind: u8,
+    code: u8,
+    /// The second word's lower half: the MTU of "fragmentation needed".
+    mtu: u16,
+}
+
+impl Message {
+    pub(crate) const TTL_EXCEEDED: Self = Self::new(icmp::kind::TIME_EXCEEDED, 0);
+    pub(crate) const HOST_UNREACHABLE: Self = Self::new(icmp::kind::UNREACHABLE, 1);
+    pub(crate) const PORT_UNREACHABLE: Self = Self::new(icmp::kind::UNREACHABLE, 3);
+
+    const fn new(kind: u8, code: u8) -> Self {
+        Self { kind, code, mtu: 0 }
+    }
+
+    pub(crate) const fn fragmentation_needed(mtu: u16) -> Self {
+        Self { kind: icmp::kind::UNREACHABLE, code: 4, mtu }
+    }
+}
+
+/// Where an ICMP error comes from and goes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Envelope {
+    pub(crate) side: Side,
+    pub(crate) source: u32,
+    pub(crate) destination: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Slot {
+    time: u64,
+    side: Side,
+    len: usize,
+    bytes: [u8; ERROR_LEN],
+}
+
+/// Writes ICMP errors and keeps them until they are polled.
+#[derive(Clone, Debug)]
+pub(crate) struct Responder {
+    queue: Vec<Slot>,
+    first: usize,
+    len: usize,
+    rate: Rate,
+    per_second: u32,
+}
+
+impl Responder {
+    pub(crate) fn new(per_second: u32) -> Self {
+        let slot = Slot { time: 0, side: Side::Inside, len: 0, bytes: [0; ERROR_LEN] };
+        Self { queue: vec![slot; QUEUE], first: 0, len: 0, rate: Rate::default(), per_second }
+    }
+
+    /// Bytes that a responder and its pending SYNs take.
+    pub(crate) fn memory() -> u64 {
+        (QUEUE * size_of::<Slot>() + PENDING_SYNS * size_of::<PendingSyn>()) as u64
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.len == QUEUE
+    }
+
+    /// Queues an ICMP error about `quoted`, a packet as received; `false`: the rate forbids it, or the
+    /// queue is full.
+    pub(crate) fn send(
+        &mut self,
+        now: u64,
+        message: Message,
+        envelope: Envelope,
+        quoted: &[u8],
+    ) -> bool {
+        if self.is_full() || !self.rate.permits(now, self.per_second) {
+            return false;
+        }
+        self.rate.count(now, self.per_second);
+        let slot = &mut self.queue[(self.first + self.len) % QUEUE];
+        self.len += 1;
+        let quoted = &quoted[..quoted.len().min(QUOTE_LEN)];
+        slot.time = now;
+        slot.side = envelope.side;
+        slot.len = ERROR_HEADERS + quoted.len();
+        write_error(&mut slot.bytes[..ERROR_HEADERS + quoted.len()], message, envelope, quoted);
+        true
+    }
+
+    /// The oldest error: its time, side and bytes.
+    pub(crate) fn poll(&mut self) -> Option<(u64, Side, &[u8])> {
+        if self.len == 0 {
+            return None;
+        }
+        let slot = &self.queue[self.first];
+        self.first = (self.first + 1) % QUEUE;
+        self.len -= 1;
+        Some((slot.time, slot.side, &slot.bytes[..slot.len]))
+    }
+}
+
+fn write_error(bytes: &mut [u8], message: Message, envelope: Envelope, quoted: &[u8]) {
+    const DONT_FRAGMENT: u16 = 0x4000;
+    let total_len = bytes.len() as u16;
+    let mut packet = Ipv4::init(bytes, ipv4::HEADER_LEN);
+    packet.set_total_len(total_len);
+    packet.set_fragment_field(DONT_FRAGMENT);
+    packet.set_ttl(OWN_TTL);
+    packet.set_protocol(protocol::ICMP);
+    packet.set_source(envelope.source);
+    packet.set_destination(envelope.destination);
+    packet.fill_checksum();
+    let payload = packet.payload_mut();
+    payload[..icmp::HEADER_LEN].fill(0);
+    payload[6..8].copy_from_slice(&message.mtu.to_be_bytes());
+    payload[icmp::HEADER_LEN..].copy_from_slice(quoted);
+    let mut error = Icmp::new_checked(payload).expect("an error is longer than its header");
+    error.set_kind(message.kind);
+    error.set_code(message.code);
+    error.fill_checksum();
+}
+
+/// Turns an echo request into its reply, in place.
+pub(crate) fn echo_reply(bytes: &mut [u8]) {
+    let mut packet = Ipv4::new_checked(bytes).expect("a parsed packet stays one");
+    let (source, destination) = (packet.source(), packet.destination());
+    packet.set_source(destination);
+    packet.set_destination(source);
+    packet.set_ttl(OWN_TTL);
+    packet.fill_checksum();
+    let mut message = Icmp::new_checked(packet.payload_mut()).expect("an echo request");
+    message.set_kind(icmp::kind::ECHO_REPLY);
+    message.fill_checksum();
+}
+
+/// A SYN that found no mapping, or was refused.
+#[derive(Clone, Debug)]
+pub(crate) struct PendingSyn {
+    /// Tick at which it is answered.
+    pub(crate) due: u32,
+    /// Who is answered, by whom.
+    pub(crate) envelope: Envelope,
+    /// The connection, outside the translation: external endpoint and remote.
+    pub(crate) external: (u32, u16),
+    pub(crate) remote: (u32, u16),
+    len: usize,
+    bytes: [u8; QUOTE_LEN],
+}
+
+impl PendingSyn {
+    /// The beginning of the packet.
+    pub(crate) fn quoted(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// The SYNs to be answered, oldest first.
+#[derive(Clone, Debug)]
+pub(crate) struct PendingSyns(VecDeque<PendingSyn>);
+
+impl PendingSyns {
+    pub(crate) fn new() -> Self {
+        Self(VecDeque::with_capacity(PENDING_SYNS))
+    }
+
+    /// Remembers a SYN; `false`: there are too many.
+    pub(crate) fn add(
+        &mut self,
+        due: u32,
+        envelope: Envelope,
+        external: (u32, u16),
+        remote: (u32, u16),
+        packet: &[u8],
+    ) -> bool {
+        if self.0.len() == PENDING_SYNS {
+            return false;
+        }
+        let len = packet.len().min(QUOTE_LEN);
+        let mut bytes = [0; QUOTE_LEN];
+        bytes[..len].copy_from_slice(&packet[..len]);
+        self.0.push_back(PendingSyn { due, envelope, external, remote, len, bytes });
+        true
+    }
+
+    pub(crate) fn next_tick(&self) -> Option<u32> {
+        self.0.front().map(|syn| syn.due)
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<PendingSyn> {
+        self.0.pop_front()
+    }
+}

@@ -1,0 +1,140 @@
+//! The last stage: putting new endpoints into a packet, with every checksum that covers them updated
+//! by what changed (RFC 1624), so that a wrong checksum stays wrong by as much as it was.
+
+use crate::parse::{Embedded, Headers, Kind, checksum_offset};
+use natgate_wire::{Delta, Ipv4, protocol};
+
+/// New endpoints for a packet; `None` leaves an end as it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rewrite {
+    pub(crate) source: Option<(u32, u16)>,
+    pub(crate) destination: Option<(u32, u16)>,
+}
+
+/// Takes one from the TTL and puts the new endpoints in.
+pub(crate) fn apply(bytes: &mut [u8], headers: &Headers, rewrite: Rewrite) {
+    let addresses = apply_addresses(bytes, headers, rewrite);
+    let transport = &mut bytes[usize::from(headers.header_len)..];
+    match headers.kind {
+        Kind::Tcp | Kind::Udp => {
+            let mut delta = addresses;
+            if let Some((_, port)) = rewrite.source {
+                delta = replace_u16(transport, 0, port, delta);
+            }
+            if let Some((_, port)) = rewrite.destination {
+                delta = replace_u16(transport, 2, port, delta);
+            }
+            let _ = update_checksum(transport, headers.protocol, delta);
+        }
+        Kind::IcmpQuery { .. } => {
+            // A hairpinned query has its identifier translated twice; the second counts.
+            if let Some((_, identifier)) = rewrite.destination.or(rewrite.source) {
+                let delta = replace_u16(transport, 4, identifier, Delta::NONE);
+                let _ = update_u16(transport, 2, delta);
+            }
+        }
+        Kind::Portless => {
+            let _ = update_checksum(transport, headers.protocol, addresses);
+        }
+        Kind::IcmpError | Kind::IcmpOther | Kind::LaterFragment => {}
+    }
+}
+
+/// The IP header's part of [`apply`]; returns what changed of the addresses.
+fn apply_addresses(bytes: &mut [u8], headers: &Headers, rewrite: Rewrite) -> Delta {
+    let mut packet = Ipv4::new_checked(bytes).expect("a parsed packet stays one");
+    let mut delta = Delta::NONE;
+    if let Some((address, _)) = rewrite.source {
+        delta = delta.replace_u32(headers.source.0, address);
+        packet.set_source(address);
+    }
+    if let Some((address, _)) = rewrite.destination {
+        delta = delta.replace_u32(headers.destination.0, address);
+        packet.set_destination(address);
+    }
+    let ttl = headers.ttl.saturating_sub(1);
+    packet.set_ttl(ttl);
+    let protocol = u16::from(headers.protocol);
+    let (old, new) = (u16::from(headers.ttl) << 8 | protocol, u16::from(ttl) << 8 | protocol);
+    packet.update_checksum(delta.replace_u16(old, new));
+    delta
+}
+
+/// Puts new endpoints into the packet that an ICMP error embeds, and updates the ICMP checksum.
+pub(crate) fn apply_embedded(message: &mut [u8], embedded: &Embedded, rewrite: Rewrite) {
+    let header = &mut message[embedded.at..embedded.transport];
+    let mut addresses = Delta::NONE;
+    if let Some((address, _)) = rewrite.source {
+        addresses = replace_u32(header, 12, address, addresses);
+    }
+    if let Some((address, _)) = rewrite.destination {
+        addresses = replace_u32(header, 16, address, addresses);
+    }
+    let mut outer = addresses.and(update_u16(header, 10, addresses));
+    let transport = &mut message[embedded.transport..];
+    let mut ports = Delta::NONE;
+    let covered = match embedded.protocol {
+        protocol::ICMP => {
+            if let Some((_, identifier)) = rewrite.source.or(rewrite.destination) {
+                ports = replace_u16(transport, 4, identifier, ports);
+            }
+            outer = outer.and(ports).and(update_u16(transport, 2, ports));
+            None
+        }
+        protocol::TCP | protocol::UDP => {
+            if let Some((_, port)) = rewrite.source {
+                ports = replace_u16(transport, 0, port, ports);
+            }
+            if let Some((_, port)) = rewrite.destination {
+                ports = replace_u16(transport, 2, port, ports);
+            }
+            outer = outer.and(ports);
+            Some(addresses.and(ports))
+        }
+        _ => Some(addresses),
+    };
+    if let Some(delta) = covered {
+        outer = outer.and(update_checksum(transport, embedded.protocol, delta));
+    }
+    let _ = update_u16(message, 2, outer);
+}
+
+/// Updates a transport checksum that is there; returns what its own change does to a checksum
+/// over it. UDP's zero, no checksum, stays, and none becomes zero.
+fn update_checksum(transport: &mut [u8], protocol: u8, delta: Delta) -> Delta {
+    let Some(at) = checksum_offset(protocol).filter(|at| at + 2 <= transport.len()) else {
+        return Delta::NONE;
+    };
+    if protocol != protocol::UDP {
+        return update_u16(transport, at, delta);
+    }
+    match get_u16(transport, at) {
+        0 => Delta::NONE,
+        old => match delta.apply(old) {
+            0 => replace_u16(transport, at, 0xffff, Delta::NONE),
+            new => replace_u16(transport, at, new, Delta::NONE),
+        },
+    }
+}
+
+/// Updates a checksum field; returns the change of the field itself.
+fn update_u16(bytes: &mut [u8], at: usize, delta: Delta) -> Delta {
+    let new = delta.apply(get_u16(bytes, at));
+    replace_u16(bytes, at, new, Delta::NONE)
+}
+
+fn get_u16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// Writes a field at an even offset; returns the delta with its replacement added.
+fn replace_u16(bytes: &mut [u8], at: usize, new: u16, delta: Delta) -> Delta {
+    let delta = delta.replace_u16(get_u16(bytes, at), new);
+    bytes[at..at + 2].copy_from_slice(&new.to_be_bytes());
+    delta
+}
+
+fn replace_u32(bytes: &mut [u8], at: usize, new: u32, delta: Delta) -> Delta {
+    let delta = replace_u16(bytes, at, (new >> 16) as u16, delta);
+    replace_u16(bytes, at + 2, new as u16, delta)
+}

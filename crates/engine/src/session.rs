@@ -1,0 +1,270 @@
+//! A session: one remote endpoint of a mapping, its idle timer, and for TCP the state of the
+//! connection (RFC 6146 section 3.5.2.2 as RFC 7857 section 2 amends it) with as much of its
+//! sequence numbers as it takes to tell a genuine RST from a forged one.
+//!
+//! The timers' durations are not known here: a packet's effect is an [`Idle`] that says which one
+//! starts, if any.
+
+use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
+
+/// The timer that a packet starts afresh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Idle {
+    /// None: the deadline stays.
+    Keep,
+    /// The opening timeout.
+    Opening,
+    /// The established timeout; for protocols other than TCP their own.
+    Established,
+    /// The closing timeout.
+    Closing,
+}
+
+/// Which way a packet goes: `Out` from the mapping's internal endpoint, `In` to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Out,
+    In,
+}
+
+/// State of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum State {
+    /// There is no session here.
+    #[default]
+    None,
+    /// A protocol without connections.
+    Open,
+    /// SYN sent out, none has come in.
+    OpeningOut,
+    /// SYN came in, none has gone out.
+    OpeningIn,
+    /// Both have sent a SYN.
+    Established,
+    /// The inside has sent a FIN.
+    FinOut,
+    /// The outside has sent a FIN.
+    FinIn,
+    /// Both have.
+    Closed,
+    /// A RST, or nothing for the established timeout: about to go.
+    Transitory,
+}
+
+impl State {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Open => "open",
+            Self::OpeningOut => "opening-out",
+            Self::OpeningIn => "opening-in",
+            Self::Established => "established",
+            Self::FinOut => "fin-out",
+            Self::FinIn => "fin-in",
+            Self::Closed => "closed",
+            Self::Transitory => "transitory",
+        }
+    }
+}
+
+/// What of a TCP header matters to a session.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Segment {
+    pub(crate) flags: u8,
+    pub(crate) sequence: u32,
+    pub(crate) acknowledgment: u32,
+    pub(crate) window: u16,
+    /// The window scale option; looked for in SYNs only.
+    pub(crate) scale: Option<u8>,
+}
+
+impl Segment {
+    /// A SYN that opens a connection: without ACK, RST and FIN.
+    pub(crate) fn opens(self) -> bool {
+        self.flags & (SYN | ACK | RST | FIN) == SYN
+    }
+
+    fn has(self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// A scale field's value before a SYN with the option has been seen.
+const SCALE_UNKNOWN: u8 = 15;
+
+/// A session; half a cache line.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct Session {
+    pub(crate) remote_address: u32,
+    /// Tick at which it goes unless refreshed.
+    pub(crate) expires: u32,
+    pub(crate) packets_out: u32,
+    pub(crate) packets_in: u32,
+    /// The next sequence numbers that inside and outside expect, where known.
+    expects: [u32; 2],
+    /// The latest window fields of inside and outside.
+    window: [u16; 2],
+    pub(crate) remote_port: u16,
+    /// Window scale shifts: low half inside's, high half outside's; 15: no such option seen.
+    scales: u8,
+    /// Low four bits: [`State`]; then one bit each: something is known of what inside, outside
+    /// expects.
+    state_known: u8,
+}
+
+const _: () = assert!(size_of::<Session>() == 32);
+
+impl Session {
+    pub(crate) fn new(remote_address: u32, remote_port: u16) -> Self {
+        Self { remote_address, remote_port, ..Self::default() }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        match self.state_known & 0xf {
+            0 => State::None,
+            1 => State::Open,
+            2 => State::OpeningOut,
+            3 => State::OpeningIn,
+            4 => State::Established,
+            5 => State::FinOut,
+            6 => State::FinIn,
+            7 => State::Closed,
+            _ => State::Transitory,
+        }
+    }
+
+    pub(crate) fn set_state(&mut self, state: State) {
+        self.state_known = self.state_known & 0xf0 | state as u8;
+    }
+
+    /// Counts a forwarded packet.
+    pub(crate) fn count(&mut self, way: Way) {
+        let counter = match way {
+            Way::Out => &mut self.packets_out,
+            Way::In => &mut self.packets_in,
+        };
+        *counter = counter.saturating_add(1);
+    }
+
+    /// Takes a TCP segment into account: moves the state and says which timer starts.
+    pub(crate) fn take_segment(&mut self, way: Way, segment: Segment) -> Idle {
+        let (state, idle) = self.next_state(way, segment);
+        if segment.opens()
+            && matches!(self.state(), State::None | State::Closed | State::Transitory)
+        {
+            self.forget();
+        }
+        self.set_state(state);
+        self.learn(way, segment);
+        idle
+    }
+
+    fn next_state(&self, way: Way, segment: Segment) -> (State, Idle) {
+        let state = self.state();
+        let opening = match way {
+            Way::Out => State::OpeningOut,
+            Way::In => State::OpeningIn,
+        };
+        let reset = segment.has(RST);
+        match state {
+            State::None | State::Open if segment.opens() => (opening, Idle::Opening),
+            State::None | State::Open => (State::Established, Idle::Established),
+            State::OpeningOut | State::OpeningIn => {
+                self.next_state_opening(state, opening, segment)
+            }
+            State::Closed if !segment.opens() => (state, Idle::Keep),
+            State::Transitory if reset => (state, Idle::Keep),
+            State::Closed | State::Transitory if segment.opens() => (opening, Idle::Opening),
+            State::Closed | State::Transitory => (State::Established, Idle::Established),
+            State::Established | State::FinOut | State::FinIn if reset => {
+                if self.reset_is_valid(way, segment) {
+                    (State::Transitory, Idle::Closing)
+                } else {
+                    (state, Idle::Keep)
+                }
+            }
+            State::Established | State::FinOut | State::FinIn if segment.has(FIN) => {
+                match (state, way) {
+                    (State::Established, Way::Out) => (State::FinOut, Idle::Established),
+                    (State::Established, Way::In) => (State::FinIn, Idle::Established),
+                    (State::FinOut, Way::In) | (State::FinIn, Way::Out) => {
+                        (State::Closed, Idle::Closing)
+                    }
+                    _ => (state, Idle::Established),
+                }
+            }
+            State::Established | State::FinOut | State::FinIn => (state, Idle::Established),
+        }
+    }
+
+    /// The opening states wait for the other side's SYN.
+    fn next_state_opening(&self, state: State, opening: State, segment: Segment) -> (State, Idle) {
+        let other_side = state != opening;
+        if other_side && segment.has(SYN) && !segment.has(RST | FIN) {
+            (State::Established, Idle::Established)
+        } else if state == State::OpeningOut && !other_side && segment.opens() {
+            (state, Idle::Opening)
+        } else {
+            (state, Idle::Keep)
+        }
+    }
+
+    fn forget(&mut self) {
+        self.state_known &= 0x0f;
+        self.expects = [0; 2];
+        self.window = [0; 2];
+        self.scales = SCALE_UNKNOWN << 4 | SCALE_UNKNOWN;
+    }
+
+    fn is_known(&self, end: usize) -> bool {
+        self.state_known & 0x10 << end != 0
+    }
+
+    /// Notes what the sender of a segment expects, and what its SYN makes the receiver expect.
+    fn learn(&mut self, way: Way, segment: Segment) {
+        if segment.has(RST) {
+            return;
+        }
+        let (sender, receiver) = (way as usize, 1 - way as usize);
+        if segment.has(SYN) {
+            let scale = segment.scale.unwrap_or(SCALE_UNKNOWN);
+            let shift = sender as u32 * 4;
+            self.scales = self.scales & !(0xf << shift) | scale << shift;
+            self.expect(receiver, segment.sequence.wrapping_add(1));
+            // A SYN's own window is not scaled; it is kept as if it were.
+            self.window[sender] = match segment.scale {
+                Some(scale) => segment.window >> scale,
+                None => segment.window,
+            };
+        }
+        if segment.has(ACK) {
+            self.expect(sender, segment.acknowledgment);
+            if !segment.has(SYN) {
+                self.window[sender] = segment.window;
+            }
+        }
+    }
+
+    fn expect(&mut self, end: usize, next: u32) {
+        let advances = (next.wrapping_sub(self.expects[end]) as i32) > 0;
+        if !self.is_known(end) || advances {
+            self.expects[end] = next;
+            self.state_known |= 0x10 << end;
+        }
+    }
+
+    /// Whether a RST falls into its receiver's window (RFC 5961 section 3).
+    fn reset_is_valid(&self, way: Way, segment: Segment) -> bool {
+        let receiver = 1 - way as usize;
+        let (inside, outside) = (self.scales & 0xf, self.scales >> 4);
+        let scale = match (inside, outside) {
+            (SCALE_UNKNOWN, _) | (_, SCALE_UNKNOWN) => 0,
+            _ if receiver == Way::Out as usize => inside,
+            _ => outside,
+        };
+        let window = (u32::from(self.window[receiver]) << scale).max(1);
+        self.is_known(receiver) && segment.sequence.wrapping_sub(self.expects[receiver]) < window
+    }
+}

@@ -1,0 +1,533 @@
+//! Mappings and sessions: the slots they live in, the indexes that find them, their timers.
+//!
+//! A mapping is one cache line and carries its first session; further sessions have lines of their
+//! own and are linked to it. A mapping without sessions exists only if it is permanent. The external
+//! way to a mapping of a protocol with ports is a plain array and lives with the ports
+//! (`external.rs`).
+
+use crate::calendar::{Calendar, Link, Links, NONE};
+use crate::config::Behavior;
+use crate::index::Index;
+use crate::prefetch::prefetch;
+use crate::random::HashKey;
+use crate::session::{Session, State};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Reach of the session timers, ticks: who has longer to live is looked at again after it.
+pub(crate) const REACH: u32 = 2047;
+
+const PERMANENT: u8 = 1;
+const STATIC: u8 = 2;
+const LIVE: u8 = 4;
+
+/// A mapping and its first session; one cache line.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct Mapping {
+    pub(crate) internal_address: u32,
+    pub(crate) external_address: u32,
+    pub(crate) internal_port: u16,
+    pub(crate) external_port: u16,
+    pub(crate) protocol: u8,
+    flags: u8,
+    pub(crate) sessions: u16,
+    /// Tick at which it was made.
+    pub(crate) created: u32,
+    /// First of the further sessions; in a free slot the next free one.
+    more: u32,
+    timer: Link,
+    pub(crate) first: Session,
+}
+
+const _: () = assert!(size_of::<Mapping>() == 64);
+
+impl Mapping {
+    /// Made by the operator: admits anybody, counts against no quota, raises no events.
+    pub(crate) fn is_static(&self) -> bool {
+        self.flags & STATIC != 0
+    }
+
+    /// Stays without sessions.
+    pub(crate) fn is_permanent(&self) -> bool {
+        self.flags & PERMANENT != 0
+    }
+
+    fn is_live(&self) -> bool {
+        self.flags & LIVE != 0
+    }
+}
+
+/// A session beyond its mapping's first.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(64))]
+struct Further {
+    session: Session,
+    mapping: u32,
+    /// Neighbours among the mapping's further sessions; in a free slot `next` is the next free one.
+    next: u32,
+    prev: u32,
+    timer: Link,
+}
+
+const _: () = assert!(size_of::<Further>() == 64);
+
+/// Names a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SessionRef {
+    /// The first of this mapping.
+    First(u32),
+    /// A further one.
+    Further(u32),
+}
+
+/// What a new mapping is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewMapping {
+    pub(crate) protocol: u8,
+    pub(crate) internal: (u32, u16),
+    pub(crate) external: (u32, u16),
+    pub(crate) is_static: bool,
+    pub(crate) permanent: bool,
+}
+
+/// What outbound packets are looked up by; the remote part is zero as far as the mapping behavior
+/// does not depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) protocol: u8,
+    pub(crate) address: u32,
+    pub(crate) port: u16,
+    pub(crate) remote: (u32, u16),
+}
+
+/// A store of slots with a list of free ones; slots never used follow the mark.
+#[derive(Clone, Debug)]
+struct Slots<T> {
+    slots: Vec<T>,
+    free: u32,
+    mark: u32,
+    used: u32,
+}
+
+impl<T: Copy + Default> Slots<T> {
+    fn new(capacity: usize) -> Self {
+        Self { slots: vec![T::default(); capacity], free: NONE, mark: 0, used: 0 }
+    }
+
+    /// Takes a slot; `next_free` reads the link out of a free one.
+    fn take(&mut self, next_free: impl Fn(&T) -> u32) -> Option<u32> {
+        let slot = if self.free != NONE {
+            let slot = self.free;
+            self.free = next_free(&self.slots[slot as usize]);
+            slot
+        } else if (self.mark as usize) < self.slots.len() {
+            self.mark += 1;
+            self.mark - 1
+        } else {
+            return None;
+        };
+        self.used += 1;
+        Some(slot)
+    }
+
+    /// Gives a slot back; `freed` is what it holds from now on, made from the next free one.
+    fn give(&mut self, slot: u32, freed: impl Fn(u32) -> T) {
+        self.slots[slot as usize] = freed(self.free);
+        self.free = slot;
+        self.used -= 1;
+    }
+
+    fn is_full(&self) -> bool {
+        self.used as usize == self.slots.len()
+    }
+}
+
+impl Links for Slots<Mapping> {
+    fn link(&mut self, element: u32) -> &mut Link {
+        &mut self.slots[element as usize].timer
+    }
+}
+
+impl Links for Slots<Further> {
+    fn link(&mut self, element: u32) -> &mut Link {
+        &mut self.slots[element as usize].timer
+    }
+}
+
+/// All mappings and sessions.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    key: HashKey,
+    mapping_behavior: Behavior,
+    /// Whether all sessions of a mapping with one remote address share a hash, so that the filter
+    /// can ask for the address alone.
+    by_address: bool,
+    mappings: Slots<Mapping>,
+    further: Slots<Further>,
+    by_internal: Index,
+    by_remote: Index,
+    /// Mappings of protocols without ports, by external address, protocol and remote address.
+    by_portless: Index,
+    portless: usize,
+    timers: Calendar,
+    further_timers: Calendar,
+}
+
+impl Table {
+    pub(crate) fn new(
+        mappings: usize,
+        further: usize,
+        mapping_behavior: Behavior,
+        filtering: Behavior,
+        key: HashKey,
+    ) -> Self {
+        Self {
+            key,
+            mapping_behavior,
+            by_address: filtering == Behavior::AddressDependent,
+            mappings: Slots::new(mappings),
+            further: Slots::new(further),
+            by_internal: Index::new(mappings),
+            by_remote: Index::new(further),
+            by_portless: Index::new(Self::portless_capacity(mappings)),
+            portless: 0,
+            timers: Calendar::new(REACH),
+            further_timers: Calendar::new(REACH),
+        }
+    }
+
+    /// Bytes that a table of this size takes.
+    pub(crate) fn memory(mappings: usize, further: usize) -> u64 {
+        (mappings * size_of::<Mapping>() + further * size_of::<Further>()) as u64
+            + Index::memory(mappings)
+            + Index::memory(further)
+            + Index::memory(Self::portless_capacity(mappings))
+    }
+
+    pub(crate) fn mapping(&self, slot: u32) -> &Mapping {
+        &self.mappings.slots[slot as usize]
+    }
+
+    pub(crate) fn session(&self, session: SessionRef) -> &Session {
+        match session {
+            SessionRef::First(slot) => &self.mappings.slots[slot as usize].first,
+            SessionRef::Further(slot) => &self.further.slots[slot as usize].session,
+        }
+    }
+
+    pub(crate) fn session_mut(&mut self, session: SessionRef) -> &mut Session {
+        match session {
+            SessionRef::First(slot) => &mut self.mappings.slots[slot as usize].first,
+            SessionRef::Further(slot) => &mut self.further.slots[slot as usize].session,
+        }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.mappings.is_full()
+    }
+
+    /// Whether there is no room for one more mapping of a protocol without ports.
+    pub(crate) fn portless_is_full(&self) -> bool {
+        self.portless == Self::portless_capacity(self.mappings.slots.len())
+    }
+
+    fn portless_capacity(mappings: usize) -> usize {
+        mappings / 16 + 64
+    }
+
+    /// The key under which the mapping behavior files an outbound packet.
+    #[inline]
+    pub(crate) fn key(&self, protocol: u8, internal: (u32, u16), remote: (u32, u16)) -> Key {
+        let (address, port) = internal;
+        let remote = match self.mapping_behavior {
+            _ if !crate::parse::has_ports(protocol) => (remote.0, 0),
+            Behavior::EndpointIndependent => (0, 0),
+            Behavior::AddressDependent => (remote.0, 0),
+            Behavior::AddressAndPortDependent => remote,
+        };
+        Key { protocol, address, port, remote }
+    }
+
+    #[inline]
+    fn hash(&self, key: Key) -> u64 {
+        self.key.hash(
+            u64::from(key.address) << 32 | u64::from(key.port) << 16 | u64::from(key.protocol),
+            u64::from(key.remote.0) << 16 | u64::from(key.remote.1),
+        )
+    }
+
+    fn hash_remote(&self, mapping: u32, remote: (u32, u16)) -> u64 {
+        let port = if self.by_address { 0 } else { remote.1 };
+        self.key.hash(u64::from(mapping) | 1 << 63, u64::from(remote.0) << 16 | u64::from(port))
+    }
+
+    fn hash_portless(&self, external: u32, protocol: u8, remote: u32) -> u64 {
+        self.key.hash(u64::from(external) << 8 | u64::from(protocol) | 1 << 62, u64::from(remote))
+    }
+
+    /// First stage of an outbound lookup: fetches the index line.
+    #[inline(always)]
+    pub(crate) fn prefetch_index(&self, key: Key) {
+        self.by_internal.prefetch(self.hash(key));
+    }
+
+    /// Second stage: fetches the mapping's line.
+    #[inline(always)]
+    pub(crate) fn prefetch_candidate(&self, key: Key) {
+        if let Some(slot) = self.by_internal.candidate(self.hash(key)) {
+            self.prefetch_mapping(slot);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn prefetch_mapping(&self, slot: u32) {
+        prefetch(&self.mappings.slots, slot as usize);
+    }
+
+    /// The key of a mapping that is in the table.
+    fn key_of(&self, mapping: &Mapping) -> Key {
+        let internal = (mapping.internal_address, mapping.internal_port);
+        if mapping.is_static() && crate::parse::has_ports(mapping.protocol) {
+            // Whatever the mapping behavior, a static mapping serves all remotes.
+            let (address, port) = internal;
+            return Key { protocol: mapping.protocol, address, port, remote: (0, 0) };
+        }
+        let remote = (mapping.first.remote_address, mapping.first.remote_port);
+        self.key(mapping.protocol, internal, remote)
+    }
+
+    /// Whether a mapping's key names the remote of its first session. That place then keeps the
+    /// remote when the session goes before others do.
+    fn is_keyed_by_remote(&self, mapping: &Mapping) -> bool {
+        self.mapping_behavior != Behavior::EndpointIndependent && !mapping.is_static()
+    }
+
+    /// The mapping with this key.
+    #[inline]
+    pub(crate) fn find(&self, key: Key) -> Option<u32> {
+        self.by_internal.find(self.hash(key), |slot| self.key_of(self.mapping(slot)) == key)
+    }
+
+    /// The mapping of a protocol without ports between an external and a remote address.
+    pub(crate) fn find_portless(&self, external: u32, protocol: u8, remote: u32) -> Option<u32> {
+        self.by_portless.find(self.hash_portless(external, protocol, remote), |slot| {
+            let mapping = self.mapping(slot);
+            (mapping.external_address, mapping.protocol, mapping.first.remote_address)
+                == (external, protocol, remote)
+        })
+    }
+
+    /// A mapping's session with this remote endpoint.
+    #[inline]
+    pub(crate) fn find_session(&self, slot: u32, remote: (u32, u16)) -> Option<SessionRef> {
+        let mapping = self.mapping(slot);
+        let first = &mapping.first;
+        if first.state() != State::None && (first.remote_address, first.remote_port) == remote {
+            return Some(SessionRef::First(slot));
+        }
+        if mapping.more == NONE {
+            return None;
+        }
+        self.by_remote
+            .find(self.hash_remote(slot, remote), |further| {
+                let further = &self.further.slots[further as usize];
+                let session = &further.session;
+                further.mapping == slot && (session.remote_address, session.remote_port) == remote
+            })
+            .map(SessionRef::Further)
+    }
+
+    /// Whether a mapping has a session with this remote address; for the address-dependent filter
+    /// only.
+    pub(crate) fn knows_address(&self, slot: u32, remote: u32) -> bool {
+        debug_assert!(self.by_address);
+        let mapping = self.mapping(slot);
+        if mapping.first.state() != State::None && mapping.first.remote_address == remote {
+            return true;
+        }
+        mapping.more != NONE
+            && self
+                .by_remote
+                .find(self.hash_remote(slot, (remote, 0)), |further| {
+                    let further = &self.further.slots[further as usize];
+                    further.mapping == slot && further.session.remote_address == remote
+                })
+                .is_some()
+    }
+
+    /// Adds a mapping; one that is not permanent gets its first session at once, whose timer runs
+    /// once [`Table::schedule`] is called. `None`: the table is full.
+    pub(crate) fn add(&mut self, new: NewMapping, first: Session, created: u32) -> Option<u32> {
+        let slot = self.mappings.take(|free| free.more)?;
+        let flags = LIVE
+            | if new.is_static { STATIC } else { 0 }
+            | if new.permanent { PERMANENT } else { 0 };
+        self.mappings.slots[slot as usize] = Mapping {
+            internal_address: new.internal.0,
+            internal_port: new.internal.1,
+            external_address: new.external.0,
+            external_port: new.external.1,
+            protocol: new.protocol,
+            flags,
+            sessions: u16::from(first.state() != State::None),
+            created,
+            more: NONE,
+            timer: Link::default(),
+            first,
+        };
+        let hash = self.hash(self.key_of(self.mapping(slot)));
+        self.by_internal.insert(hash, slot);
+        if !crate::parse::has_ports(new.protocol) {
+            let hash = self.hash_portless(new.external.0, new.protocol, first.remote_address);
+            self.by_portless.insert(hash, slot);
+            self.portless += 1;
+        }
+        Some(slot)
+    }
+
+    /// Adds a session to a mapping. `None`: there is no room for further sessions.
+    pub(crate) fn add_session(&mut self, slot: u32, session: Session) -> Option<SessionRef> {
+        let keyed = self.is_keyed_by_remote(self.mapping(slot));
+        let mapping = &mut self.mappings.slots[slot as usize];
+        if mapping.first.state() == State::None
+            && (!keyed || mapping.first.remote_address == session.remote_address)
+        {
+            mapping.first = session;
+            mapping.sessions += 1;
+            return Some(SessionRef::First(slot));
+        }
+        let further = self.further.take(|free| free.next)?;
+        let next = core::mem::replace(&mut mapping.more, further);
+        mapping.sessions += 1;
+        self.further.slots[further as usize] =
+            Further { session, mapping: slot, next, prev: NONE, timer: Link::default() };
+        if next != NONE {
+            self.further.slots[next as usize].prev = further;
+        }
+        let hash = self.hash_remote(slot, (session.remote_address, session.remote_port));
+        self.by_remote.insert(hash, further);
+        Some(SessionRef::Further(further))
+    }
+
+    /// Enters a session's timer for its deadline, wherever it was before.
+    pub(crate) fn schedule(&mut self, session: SessionRef, now: u32) {
+        let tick = self.session(session).expires.min(now + self.timers.span()).max(now + 1);
+        match session {
+            SessionRef::First(slot) => {
+                self.timers.take(&mut self.mappings, slot);
+                self.timers.enter(&mut self.mappings, slot, tick);
+            }
+            SessionRef::Further(slot) => {
+                self.further_timers.take(&mut self.further, slot);
+                self.further_timers.enter(&mut self.further, slot, tick);
+            }
+        }
+    }
+
+    /// The first tick after `now` at which a session's timer is to be looked at.
+    pub(crate) fn next_tick(&self, now: u32) -> Option<u32> {
+        let first = self.timers.next(now + 1);
+        let further = self.further_timers.next(now + 1);
+        first.into_iter().chain(further).min()
+    }
+
+    /// A session whose timer is entered for this tick.
+    pub(crate) fn due(&self, tick: u32) -> Option<SessionRef> {
+        let (first, further) = (self.timers.head(tick), self.further_timers.head(tick));
+        if further != NONE {
+            Some(SessionRef::Further(further))
+        } else if first != NONE {
+            Some(SessionRef::First(first))
+        } else {
+            None
+        }
+    }
+
+    /// The mapping that a session belongs to.
+    pub(crate) fn mapping_of(&self, session: SessionRef) -> u32 {
+        match session {
+            SessionRef::First(slot) => slot,
+            SessionRef::Further(slot) => self.further.slots[slot as usize].mapping,
+        }
+    }
+
+    /// Removes a session. Returns the mapping if that has none left and is to be removed.
+    pub(crate) fn remove_session(&mut self, session: SessionRef, now: u32) -> Option<u32> {
+        let slot = self.mapping_of(session);
+        match session {
+            SessionRef::First(_) => self.remove_first(slot, now),
+            SessionRef::Further(further) => self.unlink(further),
+        }
+        let mapping = self.mapping(slot);
+        (mapping.sessions == 0 && !mapping.is_permanent()).then_some(slot)
+    }
+
+    fn remove_first(&mut self, slot: u32, now: u32) {
+        self.timers.take(&mut self.mappings, slot);
+        let keyed = self.is_keyed_by_remote(self.mapping(slot));
+        let mapping = &mut self.mappings.slots[slot as usize];
+        mapping.first.set_state(State::None);
+        if mapping.more == NONE || keyed {
+            mapping.sessions -= 1;
+            return;
+        }
+        let heir = mapping.more;
+        mapping.first = self.further.slots[heir as usize].session;
+        self.unlink(heir);
+        self.schedule(SessionRef::First(slot), now);
+    }
+
+    /// Takes a further session out of its mapping and frees its slot.
+    fn unlink(&mut self, further: u32) {
+        let Further { session, mapping: slot, next, prev, .. } =
+            self.further.slots[further as usize];
+        let hash = self.hash_remote(slot, (session.remote_address, session.remote_port));
+        self.by_remote.remove(hash, further);
+        self.further_timers.take(&mut self.further, further);
+        if next != NONE {
+            self.further.slots[next as usize].prev = prev;
+        }
+        if prev != NONE {
+            self.further.slots[prev as usize].next = next;
+        } else {
+            self.mappings.slots[slot as usize].more = next;
+        }
+        self.mappings.slots[slot as usize].sessions -= 1;
+        self.further.give(further, |free| Further { next: free, ..Further::default() });
+    }
+
+    /// Removes a mapping with all its sessions; its external port is the caller's to free.
+    pub(crate) fn remove(&mut self, slot: u32) -> Mapping {
+        while self.mapping(slot).more != NONE {
+            self.unlink(self.mapping(slot).more);
+        }
+        let mapping = *self.mapping(slot);
+        self.by_internal.remove(self.hash(self.key_of(&mapping)), slot);
+        if !crate::parse::has_ports(mapping.protocol) {
+            let remote = mapping.first.remote_address;
+            let hash = self.hash_portless(mapping.external_address, mapping.protocol, remote);
+            self.by_portless.remove(hash, slot);
+            self.portless -= 1;
+        }
+        self.timers.take(&mut self.mappings, slot);
+        self.mappings.give(slot, |free| Mapping { more: free, ..Mapping::default() });
+        mapping
+    }
+
+    /// Every mapping's slot.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.mappings.mark).filter(|&slot| self.mapping(slot).is_live())
+    }
+
+    /// Every session of a mapping.
+    pub(crate) fn sessions(&self, slot: u32) -> impl Iterator<Item = SessionRef> + '_ {
+        let mapping = self.mapping(slot);
+        let first = (mapping.first.state() != State::None).then_some(SessionRef::First(slot));
+        let start = Some(mapping.more).filter(|&more| more != NONE);
+        let further = core::iter::successors(start, |&at| {
+            Some(self.further.slots[at as usize].next).filter(|&next| next != NONE)
+        });
+        first.into_iter().chain(further.map(SessionRef::Further))
+    }
+}

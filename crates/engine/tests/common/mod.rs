@@ -1,0 +1,277 @@
+//! A laboratory for the engine's tests: packets by a sentence, an engine with a clock.
+
+#![allow(dead_code, unreachable_pub, missing_docs)]
+
+use natgate_engine::{
+    AddressRange, Change, Config, DropReason, Engine, Event, MappingId, Packet, PoolConfig, Prefix,
+    Side, SideConfig, Timestamp, Verdict,
+};
+use natgate_wire::{Icmp, Ipv4, Tcp, Udp, checksum, protocol};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+pub const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+pub const OUTSIDE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
+pub const REMOTE: &str = "198.51.100.7:80";
+
+pub fn pool(first: &str, last: &str, ports: (u16, u16)) -> PoolConfig {
+    let range = AddressRange { first: first.parse().unwrap(), last: last.parse().unwrap() };
+    PoolConfig { name: "default".into(), addresses: vec![range], ports }
+}
+
+/// One external address, both sides with addresses.
+pub fn config() -> Config {
+    Config {
+        inside: SideConfig {
+            address: Some(INSIDE),
+            network: Some(Prefix::new(INSIDE, 24)),
+            mtu: None,
+        },
+        outside: SideConfig {
+            address: Some(OUTSIDE),
+            network: Some(Prefix::new(OUTSIDE, 24)),
+            mtu: None,
+        },
+        pools: vec![pool("203.0.113.1", "203.0.113.1", (1024, 65535))],
+        ..Config::default()
+    }
+}
+
+pub fn endpoint(text: &str) -> (u32, u16) {
+    match text.split_once(':') {
+        Some((address, port)) => {
+            (address.parse::<Ipv4Addr>().unwrap().to_bits(), port.parse().unwrap())
+        }
+        None => (text.parse::<Ipv4Addr>().unwrap().to_bits(), 0),
+    }
+}
+
+pub fn ip(protocol: u8, source: u32, destination: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 20 + payload.len()];
+    let total_len = bytes.len() as u16;
+    let mut packet = Ipv4::init(&mut bytes[..], 20);
+    packet.set_total_len(total_len);
+    packet.set_ttl(64);
+    packet.set_protocol(protocol);
+    packet.set_source(source);
+    packet.set_destination(destination);
+    packet.payload_mut().copy_from_slice(payload);
+    packet.fill_checksum();
+    bytes
+}
+
+fn fill_transport_checksum(bytes: &mut [u8], at: usize, protocol: u8) {
+    let packet = Ipv4::new_checked(&bytes[..]).unwrap();
+    let (source, destination) = (packet.source(), packet.destination());
+    let payload = &mut bytes[20..];
+    payload[at..at + 2].fill(0);
+    let pseudo = checksum::pseudo_header(source, destination, protocol, payload.len() as u16);
+    let value = !checksum::fold(checksum::sum(payload, pseudo));
+    payload[at..at + 2].copy_from_slice(&value.to_be_bytes());
+}
+
+pub fn udp(source: &str, destination: &str) -> Vec<u8> {
+    let (from, to) = (endpoint(source), endpoint(destination));
+    let mut payload = *b"\0\0\0\0\0\0\0\0hello";
+    let mut datagram = Udp::new_checked(&mut payload[..]).unwrap();
+    datagram.set_source_port(from.1);
+    datagram.set_destination_port(to.1);
+    datagram.set_length(13);
+    let mut bytes = ip(protocol::UDP, from.0, to.0, &payload);
+    fill_transport_checksum(&mut bytes, 6, protocol::UDP);
+    bytes
+}
+
+/// Flags as letters: S, A, F, R, P.
+pub fn tcp(source: &str, destination: &str, flags: &str, seq: u32, ack: u32) -> Vec<u8> {
+    let (from, to) = (endpoint(source), endpoint(destination));
+    let mut payload = [0; 20];
+    payload[12] = 5 << 4;
+    payload[13] = flags.bytes().fold(0, |bits, flag| {
+        bits | match flag {
+            b'F' => 1,
+            b'S' => 2,
+            b'R' => 4,
+            b'P' => 8,
+            b'A' => 16,
+            _ => panic!("no such flag"),
+        }
+    });
+    payload[4..8].copy_from_slice(&seq.to_be_bytes());
+    payload[8..12].copy_from_slice(&ack.to_be_bytes());
+    payload[14..16].copy_from_slice(&1000_u16.to_be_bytes());
+    let mut header = Tcp::new_checked(&mut payload[..]).unwrap();
+    header.set_source_port(from.1);
+    header.set_destination_port(to.1);
+    let mut bytes = ip(protocol::TCP, from.0, to.0, &payload);
+    fill_transport_checksum(&mut bytes, 16, protocol::TCP);
+    bytes
+}
+
+pub fn icmp(source: &str, destination: &str, kind: u8, code: u8, rest: &[u8]) -> Vec<u8> {
+    let mut payload = vec![kind, code, 0, 0];
+    payload.extend_from_slice(rest);
+    Icmp::new_checked(&mut payload[..]).unwrap().fill_checksum();
+    ip(protocol::ICMP, endpoint(source).0, endpoint(destination).0, &payload)
+}
+
+pub fn ping(source: &str, destination: &str, identifier: u16) -> Vec<u8> {
+    let [high, low] = identifier.to_be_bytes();
+    icmp(source, destination, 8, 0, &[high, low, 0, 1, b'x'])
+}
+
+/// An ICMP error that embeds a packet.
+pub fn error(source: &str, destination: &str, kind: u8, code: u8, about: &[u8]) -> Vec<u8> {
+    let mut rest = vec![0; 4];
+    rest.extend_from_slice(about);
+    icmp(source, destination, kind, code, &rest)
+}
+
+pub fn set_ttl(bytes: &mut [u8], ttl: u8) {
+    let mut packet = Ipv4::new_checked(bytes).unwrap();
+    packet.set_ttl(ttl);
+    packet.fill_checksum();
+}
+
+/// A packet by its endpoints, for comparison.
+pub fn ends(bytes: &[u8]) -> (String, String) {
+    let packet = Ipv4::new_checked(bytes).unwrap();
+    assert!(packet.checksum_valid(), "IP checksum");
+    let (source, destination) =
+        (Ipv4Addr::from_bits(packet.source()), Ipv4Addr::from_bits(packet.destination()));
+    match packet.protocol() {
+        protocol::TCP | protocol::UDP => {
+            let ports = Udp::new_checked(packet.payload()).unwrap();
+            let length = packet.payload().len() as u16;
+            let pseudo = checksum::pseudo_header(
+                packet.source(),
+                packet.destination(),
+                packet.protocol(),
+                length,
+            );
+            let sum = checksum::fold(checksum::sum(packet.payload(), pseudo));
+            assert_eq!(sum, 0xffff, "transport checksum");
+            (
+                format!("{source}:{}", ports.source_port()),
+                format!("{destination}:{}", ports.destination_port()),
+            )
+        }
+        protocol::ICMP => {
+            assert!(Icmp::new_checked(packet.payload()).unwrap().checksum_valid(), "ICMP checksum");
+            (source.to_string(), destination.to_string())
+        }
+        _ => (source.to_string(), destination.to_string()),
+    }
+}
+
+/// An engine with a clock, and what came of it.
+pub struct Lab {
+    pub engine: Engine,
+    pub now: Timestamp,
+    pub events: Vec<Event>,
+    pub sent: Vec<(Timestamp, Side, Vec<u8>)>,
+}
+
+impl Lab {
+    pub fn new(config: &Config) -> Self {
+        Self::seeded(config, 0)
+    }
+
+    pub fn seeded(config: &Config, seed: u8) -> Self {
+        let now = Timestamp(1_700_000_000_000_000_000);
+        let engine = Engine::new(config, [seed; 32], now).unwrap();
+        Self { engine, now, events: Vec::new(), sent: Vec::new() }
+    }
+
+    fn drain(&mut self) {
+        while let Some(event) = self.engine.poll_event() {
+            self.events.push(event);
+        }
+        let mut buffer = [0; 2048];
+        while let Some((time, side, len)) = self.engine.poll_transmit(&mut buffer) {
+            self.sent.push((time, side, buffer[..len].to_vec()));
+        }
+    }
+
+    pub fn wait(&mut self, duration: Duration) {
+        self.now = self.now.plus(duration);
+        loop {
+            let more = self.engine.advance(self.now);
+            self.drain();
+            if !more {
+                break;
+            }
+        }
+    }
+
+    pub fn wait_s(&mut self, seconds: f64) {
+        self.wait(Duration::from_secs_f64(seconds));
+    }
+
+    /// One packet in: the verdict and the bytes after it.
+    pub fn pass(&mut self, from: Side, bytes: &[u8]) -> (Verdict, Vec<u8>) {
+        let mut buffer = bytes.to_vec();
+        let mut packets = [Packet::new(&mut buffer, 0)];
+        let mut verdicts = [Verdict::Held];
+        self.engine.process(self.now, from, &mut packets, &mut verdicts);
+        let bytes = packets[0].bytes().to_vec();
+        self.drain();
+        (verdicts[0], bytes)
+    }
+
+    /// A packet from inside that must be forwarded outside: its new form.
+    pub fn out(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let (verdict, bytes) = self.pass(Side::Inside, bytes);
+        assert_eq!(verdict, Verdict::Forward(Side::Outside));
+        bytes
+    }
+
+    /// A packet from outside that must be let in: its new form.
+    pub fn inward(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let (verdict, bytes) = self.pass(Side::Outside, bytes);
+        assert_eq!(verdict, Verdict::Forward(Side::Inside));
+        bytes
+    }
+
+    /// A packet that must be dropped, unchanged: why.
+    pub fn refused(&mut self, from: Side, bytes: &[u8]) -> DropReason {
+        let before = self.engine.counters().clone();
+        let (verdict, after) = self.pass(from, bytes);
+        let Verdict::Drop(reason) = verdict else { panic!("{verdict:?} instead of a drop") };
+        assert_eq!(after, bytes[..after.len()], "a dropped packet is not changed");
+        let counters = self.engine.counters();
+        assert_eq!(counters.drops[reason as usize], before.drops[reason as usize] + 1);
+        reason
+    }
+
+    /// The external endpoint that a UDP or TCP packet from inside gets.
+    pub fn external_of(&mut self, bytes: &[u8]) -> String {
+        ends(&self.out(bytes)).0
+    }
+
+    pub fn created(&mut self) -> Vec<MappingId> {
+        self.take_events(|change| match change {
+            Change::MappingCreated(id) => Some(id),
+            _ => None,
+        })
+    }
+
+    pub fn removed(&mut self) -> Vec<MappingId> {
+        self.take_events(|change| match change {
+            Change::MappingRemoved(id) => Some(id),
+            _ => None,
+        })
+    }
+
+    fn take_events(&mut self, pick: impl Fn(Change) -> Option<MappingId>) -> Vec<MappingId> {
+        let mut taken = Vec::new();
+        self.events.retain(|event| match pick(event.change) {
+            Some(id) => {
+                taken.push(id);
+                false
+            }
+            None => true,
+        });
+        taken
+    }
+}
