@@ -4,7 +4,9 @@
 use crate::calendar::NONE;
 use crate::config::{Config, RuleAction};
 use crate::external::{External, MAX_ADDRESSES};
-use crate::packet::{Counters, Direction, Side};
+use crate::fragments::Fragments;
+use crate::identification::Identifications;
+use crate::packet::{Counters, Direction, Outcome, Side};
 use crate::parse::has_ports;
 use crate::random::{Generator, HashKey};
 use crate::respond::{Envelope, Message, PENDING_SYN_MILLIS, PendingSyns, Responder};
@@ -47,6 +49,8 @@ pub struct Engine {
     pub(crate) generator: Generator,
     pub(crate) responder: Responder,
     pub(crate) pending: PendingSyns,
+    pub(crate) fragments: Fragments,
+    pub(crate) identifications: Identifications,
     pub(crate) counters: Counters,
     events: VecDeque<Event>,
     /// When each pool's exhaustion was last reported, nanoseconds.
@@ -164,6 +168,8 @@ impl Engine {
             external,
             responder: Responder::new(config.limits.icmp_errors_per_second),
             pending: PendingSyns::new(),
+            fragments: Fragments::new(config.limits.fragment_memory, config.timeouts.fragment, key),
+            identifications: Identifications::new(sizes.addresses, &mut generator),
             counters: Counters::default(),
             events: VecDeque::with_capacity(EVENTS),
             pool_reported: vec![None; config.pools.len()],
@@ -185,6 +191,8 @@ impl Engine {
             + External::memory(sizes.addresses)
             + Subscribers::memory(sizes.mappings)
             + Responder::memory()
+            + Fragments::memory(config.limits.fragment_memory)
+            + Identifications::memory(sizes.addresses)
             + (EVENTS * size_of::<Event>()) as u64
     }
 
@@ -257,6 +265,7 @@ impl Engine {
             self.table.next_tick(self.tick),
             self.external.next_tick(self.tick),
             self.pending.next_tick(),
+            self.fragments.next_deadline().map(|due| self.deadline(due.0, 0)),
         ];
         ticks.into_iter().flatten().min()
     }
@@ -274,6 +283,8 @@ impl Engine {
             // One port more is free.
         } else if self.pending.next_tick() == Some(tick) {
             self.answer_syn(tick);
+        } else {
+            self.fragments.advance(Timestamp(self.time_of(tick)), &mut self.counters);
         }
     }
 
@@ -376,12 +387,19 @@ impl Engine {
         self.events.pop_front()
     }
 
-    /// The next packet of the engine's own making, oldest first: written to the front of `buffer`,
-    /// with the time it was made, the side to send it by and its length.
+    /// The next packet of the engine's own making, or fragment that had waited, oldest first: written
+    /// to the front of `buffer`, with the time it was made, the side to send it by and its length.
     ///
     /// # Panics
     /// When the buffer is shorter than the packet; 65,535 bytes hold any.
     pub fn poll_transmit(&mut self, buffer: &mut [u8]) -> Option<(Timestamp, Side, usize)> {
+        let own = self.responder.next_time();
+        let released = self.fragments.next_released();
+        if released.is_some_and(|released| own.is_none_or(|own| released.0 <= own)) {
+            let released = self.fragments.poll_released(buffer)?;
+            self.counters.count(released.direction, Outcome::Forwarded, released.len);
+            return Some((released.time, released.out, released.len));
+        }
         let (time, side, bytes) = self.responder.poll()?;
         buffer[..bytes.len()].copy_from_slice(bytes);
         self.counters.generated += 1;

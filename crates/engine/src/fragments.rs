@@ -112,7 +112,7 @@ enum State {
     Discarded(DropReason),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Datagram {
     coverage: Coverage,
     state: State,
@@ -139,7 +139,7 @@ struct Source {
 }
 
 /// Every datagram of which fragments are on their way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Fragments {
     timeout: Duration,
     capacity: usize,

@@ -5,9 +5,9 @@
 //! Each external address has one sequence for all protocols and destinations, which is stricter
 //! than the RFC asks and keeps no state per destination. It goes through all 65,536 values in an
 //! order that only the seed tells (RFC 7739), and then through the same again: two uses of a value
-//! are always 65,536 datagrams apart. They are also at least [`LIFETIME`] apart: who comes too early
-//! gets none (RFC 6864 section 5.2 obliges sources to keep such a rate), so an address sends about
-//! 2,000 fragmented datagrams a second.
+//! are always 65,536 datagrams apart. They are also at least [`LIFETIME`] apart: who comes too
+//! early gets none (RFC 6864 section 5.2 obliges sources to keep such a rate), so an address sends
+//! about 2,000 fragmented datagrams a second.
 
 use crate::Timestamp;
 use crate::random::Generator;
@@ -38,7 +38,7 @@ pub(crate) fn write(packet: &mut [u8], identification: u16) {
 }
 
 /// The sequences of all external addresses.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Identifications {
     /// The round functions of a Feistel network on two bytes: random tables.
     rounds: [[u8; 256]; ROUNDS],

@@ -21,6 +21,8 @@ mod drop_reason;
 mod engine;
 mod event;
 mod external;
+mod fragments;
+mod identification;
 mod index;
 mod packet;
 mod parse;

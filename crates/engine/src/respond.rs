@@ -110,6 +110,11 @@ impl Responder {
         true
     }
 
+    /// When the oldest error was made.
+    pub(crate) fn next_time(&self) -> Option<u64> {
+        (self.len > 0).then(|| self.queue[self.first].time)
+    }
+
     /// The oldest error: its time, side and bytes.
     pub(crate) fn poll(&mut self) -> Option<(u64, Side, &[u8])> {
         if self.len == 0 {

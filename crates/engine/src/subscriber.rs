@@ -4,7 +4,6 @@
 
 use crate::index::Index;
 use crate::random::HashKey;
-use alloc::vec;
 use alloc::vec::Vec;
 
 /// A subscriber's record.
@@ -58,19 +57,12 @@ pub(crate) struct Subscribers {
     records: Vec<Subscriber>,
     index: Index,
     free: u32,
-    mark: u32,
 }
 
 impl Subscribers {
     /// Room for as many as there can be mappings.
     pub(crate) fn new(capacity: usize, key: HashKey) -> Self {
-        Self {
-            key,
-            records: vec![Subscriber::default(); capacity],
-            index: Index::new(capacity),
-            free: NONE,
-            mark: 0,
-        }
+        Self { key, records: Vec::with_capacity(capacity), index: Index::new(capacity), free: NONE }
     }
 
     /// Bytes that room for this many takes.
@@ -100,15 +92,17 @@ impl Subscribers {
     /// # Panics
     /// When there are more than mappings.
     pub(crate) fn add(&mut self, address: u32, paired: u32) -> u32 {
+        let record = Subscriber { address, paired, ..Subscriber::default() };
         let at = if self.free != NONE {
             let at = self.free;
-            self.free = self.records[at as usize].next;
+            let freed = core::mem::replace(&mut self.records[at as usize], record);
+            self.free = freed.next;
             at
         } else {
-            self.mark += 1;
-            self.mark - 1
+            assert!(self.records.len() < self.records.capacity(), "more subscribers than mappings");
+            self.records.push(record);
+            self.records.len() as u32 - 1
         };
-        self.records[at as usize] = Subscriber { address, paired, ..Subscriber::default() };
         self.index.insert(self.hash(address), at);
         at
     }

@@ -11,7 +11,6 @@ use crate::index::Index;
 use crate::prefetch::prefetch;
 use crate::random::HashKey;
 use crate::session::{Session, State};
-use alloc::vec;
 use alloc::vec::Vec;
 
 /// Reach of the session timers, ticks: who has longer to live is looked at again after it.
@@ -101,18 +100,19 @@ pub(crate) struct Key {
     pub(crate) remote: (u32, u16),
 }
 
-/// A store of slots with a list of free ones; slots never used follow the mark.
+/// A store of slots with a list of free ones. Room for all is set aside at the start; what has never
+/// been used has never been touched.
 #[derive(Clone, Debug)]
 struct Slots<T> {
     slots: Vec<T>,
+    capacity: usize,
     free: u32,
-    mark: u32,
-    used: u32,
+    used: usize,
 }
 
-impl<T: Copy + Default> Slots<T> {
+impl<T: Default> Slots<T> {
     fn new(capacity: usize) -> Self {
-        Self { slots: vec![T::default(); capacity], free: NONE, mark: 0, used: 0 }
+        Self { slots: Vec::with_capacity(capacity), capacity, free: NONE, used: 0 }
     }
 
     /// Takes a slot; `next_free` reads the link out of a free one.
@@ -121,9 +121,9 @@ impl<T: Copy + Default> Slots<T> {
             let slot = self.free;
             self.free = next_free(&self.slots[slot as usize]);
             slot
-        } else if (self.mark as usize) < self.slots.len() {
-            self.mark += 1;
-            self.mark - 1
+        } else if self.slots.len() < self.capacity {
+            self.slots.push(T::default());
+            self.slots.len() as u32 - 1
         } else {
             return None;
         };
@@ -139,7 +139,7 @@ impl<T: Copy + Default> Slots<T> {
     }
 
     fn is_full(&self) -> bool {
-        self.used as usize == self.slots.len()
+        self.used == self.capacity
     }
 }
 
@@ -229,7 +229,7 @@ impl Table {
 
     /// Whether there is no room for one more mapping of a protocol without ports.
     pub(crate) fn portless_is_full(&self) -> bool {
-        self.portless == Self::portless_capacity(self.mappings.slots.len())
+        self.portless == Self::portless_capacity(self.mappings.capacity)
     }
 
     fn portless_capacity(mappings: usize) -> usize {
@@ -517,7 +517,7 @@ impl Table {
 
     /// Every mapping's slot.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.mappings.mark).filter(|&slot| self.mapping(slot).is_live())
+        (0..self.mappings.slots.len() as u32).filter(|&slot| self.mapping(slot).is_live())
     }
 
     /// Every session of a mapping.

@@ -1,5 +1,7 @@
 //! What happens to a packet, in the order of the specification's sections 3 to 7. Everything is
 //! decided before the first byte is changed, so that an ICMP error can quote the packet as it came.
+//! Fragments take a turn on the way (section 11): the first is translated as a whole packet is, the
+//! others get its rewrite.
 //!
 //! A batch goes through three stages: all headers are read and the index lines fetched, then the
 //! mappings' lines, then each packet is decided. The first two only warm caches; the third would come
@@ -8,6 +10,8 @@
 use crate::config::{Behavior, SideConfig};
 use crate::engine::{Engine, direction_from, identify, quota_class};
 use crate::external::Wish;
+use crate::fragments::{Fragment, Later, Rewrite as FragmentRewrite};
+use crate::identification;
 use crate::packet::{Direction, Outcome, Packet, Side, Verdict};
 use crate::parse::{Embedded, Headers, Kind, has_ports, parse};
 use crate::respond::{Envelope, Message, echo_reply};
@@ -17,7 +21,7 @@ use crate::session::{Idle, Session, State, Way};
 use crate::table::{NewMapping, SessionRef};
 use crate::{Change, DropReason, Timestamp};
 use natgate_wire::tcp::flags::RST;
-use natgate_wire::{Icmp, icmp, protocol};
+use natgate_wire::{Icmp, Ipv4, icmp, protocol};
 
 /// Packets whose cache misses overlap.
 const STAGE: usize = 32;
@@ -145,6 +149,8 @@ impl Engine {
             }
         };
         match fate {
+            // Counted when it is released or given up.
+            Ok(Verdict::Held) => Verdict::Held,
             Ok(verdict) => {
                 let outcome = match verdict {
                     Verdict::Reply(_) => Outcome::Replied,
@@ -193,19 +199,30 @@ impl Engine {
         };
         if let Some(index) = external {
             *direction = Direction::Hairpin;
-            return self.hairpin(bytes, headers, pool, index);
+            if !self.config.hairpinning {
+                return Err(DropReason::HairpinDisabled);
+            }
+            self.check_transit(bytes, headers, Side::Inside, Side::Inside)?;
+            return self.by_fragment(bytes, headers, Side::Inside, direction, |engine, bytes| {
+                engine.hairpin(bytes, headers, pool, index)
+            });
         }
         if self.config.inside.network.is_some_and(|network| network.contains(destination)) {
             return Err(DropReason::SameSide);
         }
         self.check_transit(bytes, headers, Side::Inside, Side::Outside)?;
+        self.by_fragment(bytes, headers, Side::Inside, direction, |engine, bytes| {
+            engine.send_out(bytes, headers, pool)
+        })
+    }
+
+    fn send_out(&mut self, bytes: &mut [u8], headers: &Headers, pool: usize) -> Fate {
         match headers.kind {
             Kind::IcmpOther => return Err(DropReason::IcmpUnsupported),
             Kind::IcmpError => {
                 self.translate_error_outbound(bytes, headers)?;
                 return Ok(Verdict::Forward(Side::Outside));
             }
-            Kind::LaterFragment => return Err(DropReason::FragmentUnmatched),
             _ => {}
         }
         let slot = self.outbound(bytes, headers, pool)?;
@@ -422,7 +439,12 @@ impl Engine {
             }
             return Err(DropReason::NotForUs);
         };
-        let fate = self.inbound(bytes, headers, index);
+        if headers.kind == Kind::LaterFragment {
+            self.check_transit(bytes, headers, Side::Outside, Side::Inside)?;
+        }
+        let fate = self.by_fragment(bytes, headers, Side::Outside, direction, |engine, bytes| {
+            engine.inbound(bytes, headers, index)
+        });
         if own && fate == Err(DropReason::NoMapping) {
             *direction = Direction::Local;
             return self.local(bytes, headers, Side::Outside);
@@ -448,7 +470,6 @@ impl Engine {
                 self.translate_error_inbound(bytes, headers, Side::Outside)?;
                 return Ok(Verdict::Forward(Side::Inside));
             }
-            Kind::LaterFragment => return Err(DropReason::FragmentUnmatched),
             _ => {}
         }
         let arrival =
@@ -520,17 +541,12 @@ impl Engine {
     // ---- hairpin ----
 
     fn hairpin(&mut self, bytes: &mut [u8], headers: &Headers, pool: usize, index: u32) -> Fate {
-        if !self.config.hairpinning {
-            return Err(DropReason::HairpinDisabled);
-        }
-        self.check_transit(bytes, headers, Side::Inside, Side::Inside)?;
         match headers.kind {
             Kind::IcmpOther => return Err(DropReason::IcmpUnsupported),
             Kind::IcmpError => {
                 self.hairpin_error(bytes, headers)?;
                 return Ok(Verdict::Forward(Side::Inside));
             }
-            Kind::LaterFragment => return Err(DropReason::FragmentUnmatched),
             _ => {}
         }
         let sender = self.outbound(bytes, headers, pool)?;
@@ -577,6 +593,65 @@ impl Engine {
             };
             self.remember_syn(envelope, headers.destination, remote, bytes);
         }
+    }
+
+    // ---- fragments ----
+
+    /// Translates a packet that is no fragment, or a first one; others get the first's rewrite.
+    #[inline]
+    fn by_fragment(
+        &mut self,
+        bytes: &mut [u8],
+        headers: &Headers,
+        from: Side,
+        direction: &mut Direction,
+        translate: impl FnOnce(&mut Self, &mut [u8]) -> Fate,
+    ) -> Fate {
+        if !headers.fragment {
+            return translate(self, bytes);
+        }
+        let now = Timestamp(self.now);
+        let packet = Ipv4::new_checked(&bytes[..]).expect("a parsed packet stays one");
+        let fragment = Fragment::of(from, &packet).expect("it is a fragment");
+        if headers.kind == Kind::LaterFragment {
+            return match self.fragments.later(now, &fragment, bytes, &mut self.counters) {
+                Later::Apply(rewrite) => {
+                    rewrite.apply(bytes);
+                    *direction = rewrite.direction;
+                    Ok(Verdict::Forward(rewrite.out))
+                }
+                Later::Held => Ok(Verdict::Held),
+                Later::Drop(reason) => Err(reason),
+            };
+        }
+        self.fragments.first(now, &fragment, &mut self.counters)?;
+        let fate = translate(self, bytes)
+            .and_then(|verdict| self.identify_fragment(bytes, verdict, *direction));
+        let rewrite = fate.ok().map(|(_, rewrite)| rewrite);
+        self.fragments.decided(now, &fragment, rewrite, &mut self.counters);
+        fate.map(|(verdict, _)| verdict)
+    }
+
+    /// Gives a translated first fragment an identification of its external address's own, and says
+    /// what the rest of its datagram gets.
+    fn identify_fragment(
+        &mut self,
+        bytes: &mut [u8],
+        verdict: Verdict,
+        direction: Direction,
+    ) -> Result<(Verdict, FragmentRewrite), DropReason> {
+        let Verdict::Forward(out) = verdict else { return Err(DropReason::LocalUnsupported) };
+        let packet = Ipv4::new_checked(&bytes[..]).expect("a translated packet stays one");
+        let (source, destination) = (packet.source(), packet.destination());
+        let mut identification = packet.identification();
+        if let Some(index) = self.external.index(source) {
+            identification = self
+                .identifications
+                .next(Timestamp(self.now), index as usize)
+                .ok_or(DropReason::FragmentLimit)?;
+            identification::write(bytes, identification);
+        }
+        Ok((verdict, FragmentRewrite { source, destination, identification, out, direction }))
     }
 
     // ---- sessions ----

@@ -1,7 +1,7 @@
 //! Which bytes of a datagram its fragments have brought so far. Every piece is remembered as it
-//! came, sorted, none merged: so a repeated fragment can be told from one that overlaps others, which
-//! a merged range could not do. What a repetition carries is not compared (the first may be gone):
-//! it is dropped, so it need not be trusted.
+//! came, sorted, none merged: so a repeated fragment can be told from one that overlaps others,
+//! which a merged range could not do. What a repetition carries is not compared (the first may be
+//! gone): it is dropped, so it need not be trusted.
 //!
 //! No two pieces share a byte; none lies beyond the last one.
 
@@ -28,7 +28,7 @@ pub(super) enum Misfit {
     Full,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Coverage {
     pieces: [Piece; MAX_PIECES],
     count: usize,

@@ -10,7 +10,7 @@ pub(super) trait Words: Copy + Eq {
     fn words(self) -> (u64, u64);
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Keyed<K, V> {
     index: Index,
     hash_key: HashKey,
@@ -38,6 +38,7 @@ impl<K: Words, V> Keyed<K, V> {
         Index::memory(capacity) + (capacity * slot) as u64
     }
 
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.keys.len() - self.free.len()
     }

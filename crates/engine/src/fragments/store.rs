@@ -50,7 +50,7 @@ impl Queue {
     pub(super) const EMPTY: Self = Self { head: NONE, tail: NONE };
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Store {
     bytes: Vec<u8>,
     /// Those that have ever been used; room for the rest is set aside.

@@ -71,12 +71,18 @@ fn fill_transport_checksum(bytes: &mut [u8], at: usize, protocol: u8) {
 }
 
 pub fn udp(source: &str, destination: &str) -> Vec<u8> {
+    udp_with(source, destination, b"hello")
+}
+
+pub fn udp_with(source: &str, destination: &str, data: &[u8]) -> Vec<u8> {
     let (from, to) = (endpoint(source), endpoint(destination));
-    let mut payload = *b"\0\0\0\0\0\0\0\0hello";
+    let mut payload = vec![0; 8];
+    payload.extend_from_slice(data);
+    let length = payload.len() as u16;
     let mut datagram = Udp::new_checked(&mut payload[..]).unwrap();
     datagram.set_source_port(from.1);
     datagram.set_destination_port(to.1);
-    datagram.set_length(13);
+    datagram.set_length(length);
     let mut bytes = ip(protocol::UDP, from.0, to.0, &payload);
     fill_transport_checksum(&mut bytes, 6, protocol::UDP);
     bytes
@@ -187,7 +193,7 @@ impl Lab {
         while let Some(event) = self.engine.poll_event() {
             self.events.push(event);
         }
-        let mut buffer = [0; 2048];
+        let mut buffer = [0; 65_535];
         while let Some((time, side, len)) = self.engine.poll_transmit(&mut buffer) {
             self.sent.push((time, side, buffer[..len].to_vec()));
         }
