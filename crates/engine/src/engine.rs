@@ -9,7 +9,7 @@ use crate::identification::Identifications;
 use crate::packet::{Counters, Direction, Outcome, Side};
 use crate::parse::has_ports;
 use crate::random::{Generator, HashKey};
-use crate::respond::{Envelope, Message, PENDING_SYN_MILLIS, PendingSyns, Responder};
+use crate::respond::{Envelope, Message, PENDING_SYN_NANOS, PendingSyns, Responder};
 use crate::rules::Rules;
 use crate::session::State;
 use crate::subscriber::Subscribers;
@@ -17,7 +17,7 @@ use crate::table::{Mapping, NewMapping, SessionRef, Table};
 use crate::time::{TICK, nanos};
 use crate::{
     Change, ConfigError, DropReason, Endpoint, Event, MappingId, MappingInfo, MappingKind,
-    PoolUsage, SessionInfo, Timestamp,
+    PoolUsage, SessionInfo, Timeouts, Timestamp,
 };
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -40,7 +40,7 @@ const REPORT_INTERVAL: u64 = 1_000_000_000;
 #[derive(Clone, Debug)]
 pub struct Engine {
     pub(crate) config: Config,
-    pub(crate) timeouts: Ticks,
+    pub(crate) timeouts: Nanos,
     pub(crate) table: Table,
     pub(crate) external: External,
     pub(crate) subscribers: Subscribers,
@@ -63,16 +63,16 @@ pub struct Engine {
     pub(crate) tick: u32,
 }
 
-/// Timeouts in ticks.
+/// Timeouts in nanoseconds.
 #[derive(Clone, Debug)]
-pub(crate) struct Ticks {
-    pub(crate) udp: u32,
-    pub(crate) established: u32,
-    pub(crate) opening: u32,
-    pub(crate) closing: u32,
-    pub(crate) icmp: u32,
-    pub(crate) other: u32,
-    hold_down: u32,
+pub(crate) struct Nanos {
+    pub(crate) udp: u64,
+    pub(crate) established: u64,
+    pub(crate) opening: u64,
+    pub(crate) closing: u64,
+    pub(crate) icmp: u64,
+    pub(crate) other: u64,
+    hold_down: u64,
 }
 
 /// Static mappings of whole addresses: mappings for their ports are made when packets come.
@@ -118,6 +118,7 @@ struct Sizes {
     addresses: usize,
     mappings: usize,
     further: usize,
+    subscribers: usize,
 }
 
 impl Sizes {
@@ -140,6 +141,8 @@ impl Sizes {
                 + config.statics.len(),
             mappings,
             further: limit(config.limits.extra_sessions, mappings),
+            // Every record has a mapping, and with several pools a second record may have it too.
+            subscribers: dynamic * if config.pools.len() > 1 { 2 } else { 1 },
         }
     }
 }
@@ -156,13 +159,13 @@ impl Engine {
     pub fn new(config: &Config, seed: [u8; 32], now: Timestamp) -> Result<Self, ConfigError> {
         validate(config)?;
         let sizes = Sizes::new(config);
-        let timeouts = Ticks::new(config);
+        let timeouts = Nanos::new(&config.timeouts);
         let mut generator = Generator::new(seed);
         let key = HashKey::new(&mut generator);
-        let external = External::new(config, timeouts.hold_down, key);
+        let external = External::new(config, timeouts.hold_down.div_ceil(nanos(TICK)) as u32);
         let mut engine = Self {
             table: Table::new(sizes.mappings, sizes.further, config.mapping, config.filtering, key),
-            subscribers: Subscribers::new(sizes.mappings, key),
+            subscribers: Subscribers::new(sizes.subscribers, key),
             rules: Rules::new(&config.rules),
             statics: WholeStatics::new(config, &external),
             external,
@@ -189,7 +192,7 @@ impl Engine {
         let sizes = Sizes::new(config);
         Table::memory(sizes.mappings, sizes.further)
             + External::memory(sizes.addresses)
-            + Subscribers::memory(sizes.mappings)
+            + Subscribers::memory(sizes.subscribers)
             + Responder::memory()
             + Fragments::memory(config.limits.fragment_memory)
             + Identifications::memory(sizes.addresses)
@@ -224,7 +227,7 @@ impl Engine {
 
     // ---- time ----
 
-    fn tick_of(&self, time: u64) -> u32 {
+    pub(crate) fn tick_of(&self, time: u64) -> u32 {
         (time.saturating_sub(self.base) / nanos(TICK)) as u32
     }
 
@@ -232,9 +235,9 @@ impl Engine {
         self.base + u64::from(tick) * nanos(TICK)
     }
 
-    /// The first tick that is not before `ticks` ticks after a time.
-    pub(crate) fn deadline(&self, time: u64, ticks: u32) -> u32 {
-        (time.saturating_sub(self.base).div_ceil(nanos(TICK)) as u32).saturating_add(ticks)
+    /// The first tick that is not before a time plus a duration, both in nanoseconds.
+    pub(crate) fn deadline(&self, time: u64, duration: u64) -> u32 {
+        (time.saturating_sub(self.base) + duration).div_ceil(nanos(TICK)) as u32
     }
 
     /// Lets time pass: what is due until `now` happens, in order, each at its own time, but only so
@@ -289,11 +292,11 @@ impl Engine {
     }
 
     fn session_due(&mut self, session: SessionRef, tick: u32) {
-        let closing = self.timeouts.closing;
+        let expires = self.deadline(self.time_of(tick), self.timeouts.closing);
         let state = self.table.session_mut(session);
         if state.expires <= tick && state.state() == State::Established {
             state.set_state(State::Transitory);
-            state.expires = tick + closing;
+            state.expires = expires;
         }
         if state.expires > tick {
             self.table.schedule(session, tick);
@@ -317,7 +320,8 @@ impl Engine {
             let release = self.deadline(time, self.timeouts.hold_down);
             self.external.give(protocol, index, port, release);
         }
-        self.subscribers.release(mapping.internal_address, quota_class(protocol));
+        let pool = self.external.pool_of(index);
+        self.subscribers.release(mapping.internal_address, pool, quota_class(protocol));
         self.raise(time, Change::MappingRemoved(identify(&mapping)));
     }
 
@@ -330,7 +334,7 @@ impl Engine {
         remote: (u32, u16),
         packet: &[u8],
     ) {
-        let due = self.deadline(self.now, ticks(Duration::from_millis(PENDING_SYN_MILLIS)));
+        let due = self.deadline(self.now, PENDING_SYN_NANOS);
         if !self.pending.add(due, envelope, external, remote, packet) {
             self.counters.errors_suppressed += 1;
         }
@@ -480,24 +484,18 @@ impl Engine {
     }
 }
 
-impl Ticks {
-    fn new(config: &Config) -> Self {
-        let timeouts = &config.timeouts;
+impl Nanos {
+    fn new(timeouts: &Timeouts) -> Self {
         Self {
-            udp: ticks(timeouts.udp),
-            established: ticks(timeouts.tcp_established),
-            opening: ticks(timeouts.tcp_opening),
-            closing: ticks(timeouts.tcp_closing),
-            icmp: ticks(timeouts.icmp),
-            other: ticks(timeouts.other),
-            hold_down: ticks(timeouts.hold_down),
+            udp: nanos(timeouts.udp),
+            established: nanos(timeouts.tcp_established),
+            opening: nanos(timeouts.tcp_opening),
+            closing: nanos(timeouts.tcp_closing),
+            icmp: nanos(timeouts.icmp),
+            other: nanos(timeouts.other),
+            hold_down: nanos(timeouts.hold_down),
         }
     }
-}
-
-/// A duration in ticks, rounded up.
-fn ticks(duration: Duration) -> u32 {
-    nanos(duration).div_ceil(nanos(TICK)).min(u64::from(u32::MAX / 4)) as u32
 }
 
 /// The direction of a packet of which only the side it came from is known.
@@ -564,8 +562,15 @@ fn validate(config: &Config) -> Result<(), ConfigError> {
     if short.iter().any(|&timeout| timeout < Duration::from_secs(1)) {
         return fail("a timeout is below one second".into());
     }
+    if short.iter().any(|&timeout| timeout > Duration::from_secs(30 * 86_400)) {
+        return fail("a timeout is over thirty days".into());
+    }
     if timeouts.hold_down > Duration::from_secs(3600) {
         return fail("timeouts.hold_down is over one hour".into());
+    }
+    let limits = &config.limits;
+    if limits.new_mappings_per_second == 0 || limits.icmp_errors_per_second == 0 {
+        return fail("a rate of limits is 0: give at least 1 a second".into());
     }
     if config.rules.iter().any(|rule| matches!(rule.action, RuleAction::Dnat(..))) {
         return fail("dnat rules are not in this version: use a [[static]] mapping".into());

@@ -10,7 +10,7 @@ use crate::PoolUsage;
 use crate::calendar::{Calendar, NONE};
 use crate::config::{Allocation, Config, Pooling};
 use crate::prefetch::prefetch;
-use crate::random::{Generator, HashKey};
+use crate::random::Generator;
 use alloc::vec;
 use alloc::vec::Vec;
 use natgate_wire::protocol;
@@ -59,9 +59,8 @@ pub(crate) struct Range {
 pub(crate) struct Wish {
     pub(crate) pool: usize,
     pub(crate) protocol: u8,
-    pub(crate) subscriber: u32,
     pub(crate) internal_port: u16,
-    /// The index of the address that the subscriber's other mappings have.
+    /// The index of the address that the subscriber's other mappings of the pool have.
     pub(crate) paired: Option<u32>,
 }
 
@@ -192,7 +191,8 @@ pub(crate) struct External {
     pooling: Pooling,
     allocation: Allocation,
     parity: bool,
-    key: HashKey,
+    /// Addresses that a static mapping takes as a whole.
+    whole: Vec<bool>,
 }
 
 /// Index of a protocol that has ports.
@@ -207,7 +207,7 @@ pub(crate) fn protocol_index(protocol: u8) -> usize {
 
 impl External {
     /// All pools' ports free; `hold` is the hold-down in ticks.
-    pub(crate) fn new(config: &Config, hold: u32, key: HashKey) -> Self {
+    pub(crate) fn new(config: &Config, hold: u32) -> Self {
         let mut addresses = Vec::new();
         let mut pools = Vec::new();
         for pool in &config.pools {
@@ -238,7 +238,7 @@ impl External {
             pooling: config.pooling,
             allocation: config.allocation,
             parity: config.port_parity,
-            key,
+            whole: vec![false; count],
         };
         external.free_pools();
         external
@@ -309,25 +309,12 @@ impl External {
     pub(crate) fn choose(&self, wish: Wish, generator: &mut Generator) -> Option<(u32, u16)> {
         let range = self.range(wish.pool, wish.protocol, wish.internal_port);
         let ports = &self.ports[protocol_index(wish.protocol)];
-        let paired = self.paired(wish.pool, wish.subscriber, wish.paired);
-        let index = match (self.pooling, paired) {
+        let index = match (self.pooling, wish.paired) {
             (Pooling::Paired, Some(index)) => index,
             (Pooling::SoftPaired, Some(index)) if ports.free_in(index, range) > 0 => index,
             _ => self.choose_address(wish, range, generator)?,
         };
         Some((index, self.choose_port(index, wish, range, generator)?))
-    }
-
-    /// The address of a pool that a subscriber with mappings is paired with: its record's, or, if
-    /// that is of another pool, one that depends on nothing but the subscriber.
-    fn paired(&self, pool: usize, subscriber: u32, paired: Option<u32>) -> Option<u32> {
-        let pool = self.pools[pool];
-        let paired = paired?;
-        if paired.wrapping_sub(pool.first) < pool.count {
-            return Some(paired);
-        }
-        let turn = self.key.hash(u64::from(subscriber), u64::from(pool.first)) >> 32;
-        Some(pool.first + ((turn * u64::from(pool.count)) >> 32) as u32)
     }
 
     /// The one of two random addresses that has more free ports; if neither has any, the next that
@@ -344,22 +331,35 @@ impl External {
             .map(|offset| pool.first + offset)
     }
 
-    /// An external address for a mapping that takes no port.
+    /// Chooses an external address for a mapping that takes no port: the first from a random one on
+    /// that the pooling behavior permits and of which `is_free` holds.
     pub(crate) fn choose_portless(
         &self,
         pool: usize,
-        subscriber: u32,
         paired: Option<u32>,
         generator: &mut Generator,
-    ) -> u32 {
+        is_free: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
         let Pool { first, count, .. } = self.pools[pool];
-        let any = first + generator.below(count);
-        match self.pooling {
-            Pooling::Arbitrary => any,
-            Pooling::Paired | Pooling::SoftPaired => {
-                self.paired(pool, subscriber, paired).unwrap_or(any)
+        let fits = |index: &u32| !self.whole[*index as usize] && is_free(*index);
+        if self.pooling != Pooling::Arbitrary && paired.is_some() {
+            let index = paired.filter(fits);
+            if index.is_some() || self.pooling == Pooling::Paired {
+                return index;
             }
         }
+        let start = generator.below(count);
+        (start..count).chain(0..start).map(|offset| first + offset).find(fits)
+    }
+
+    /// The pool that an address is of.
+    ///
+    /// # Panics
+    /// When it is of none.
+    pub(crate) fn pool_of(&self, index: u32) -> usize {
+        let at = self.pools.partition_point(|pool| pool.first + pool.count <= index);
+        assert!(at < self.pools.len(), "the address is of a pool");
+        at
     }
 
     fn choose_port(
@@ -407,6 +407,7 @@ impl External {
 
     /// Keeps all ports of an address from being chosen.
     pub(crate) fn reserve_address(&mut self, index: u32) {
+        self.whole[index as usize] = true;
         for protocol in [protocol::TCP, protocol::UDP, protocol::ICMP] {
             for port in 0..=u16::MAX {
                 self.reserve(protocol, index, port);

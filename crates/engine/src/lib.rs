@@ -61,13 +61,13 @@ pub struct MappingInfo {
     pub id: MappingId,
     /// Sessions it has.
     pub sessions: u32,
-    /// When it was made.
+    /// When it was made, to the tick before.
     pub created: Timestamp,
     /// When it will go unless refreshed; `None`: never.
     pub expires: Option<Timestamp>,
-    /// Packets sent out by it.
+    /// Packets sent out by its present sessions.
     pub packets_out: u64,
-    /// Packets let in by it.
+    /// Packets let in by its present sessions.
     pub packets_in: u64,
 }
 

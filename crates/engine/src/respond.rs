@@ -20,8 +20,8 @@ pub(crate) const OWN_TTL: u8 = 64;
 pub(crate) const QUEUE: usize = 512;
 /// SYNs that are remembered.
 pub(crate) const PENDING_SYNS: usize = 1024;
-/// How long an unsolicited SYN is remembered before it is answered, milliseconds.
-pub(crate) const PENDING_SYN_MILLIS: u64 = 6000;
+/// How long an unsolicited SYN is remembered before it is answered, nanoseconds.
+pub(crate) const PENDING_SYN_NANOS: u64 = 6_000_000_000;
 
 /// What an ICMP error says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

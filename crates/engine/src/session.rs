@@ -92,6 +92,7 @@ impl Segment {
 
 /// A scale field's value before a SYN with the option has been seen.
 const SCALE_UNKNOWN: u8 = 15;
+const NO_SCALES: u8 = SCALE_UNKNOWN << 4 | SCALE_UNKNOWN;
 
 /// A session; half a cache line.
 #[derive(Clone, Copy, Debug, Default)]
@@ -110,7 +111,7 @@ pub(crate) struct Session {
     /// Window scale shifts: low half inside's, high half outside's; 15: no such option seen.
     scales: u8,
     /// Low four bits: [`State`]; then one bit each: something is known of what inside, outside
-    /// expects.
+    /// expects; the window of inside, outside is a SYN's and so not scaled.
     state_known: u8,
 }
 
@@ -118,7 +119,7 @@ const _: () = assert!(size_of::<Session>() == 32);
 
 impl Session {
     pub(crate) fn new(remote_address: u32, remote_port: u16) -> Self {
-        Self { remote_address, remote_port, ..Self::default() }
+        Self { remote_address, remote_port, scales: NO_SCALES, ..Self::default() }
     }
 
     pub(crate) fn state(&self) -> State {
@@ -215,7 +216,7 @@ impl Session {
         self.state_known &= 0x0f;
         self.expects = [0; 2];
         self.window = [0; 2];
-        self.scales = SCALE_UNKNOWN << 4 | SCALE_UNKNOWN;
+        self.scales = NO_SCALES;
     }
 
     fn is_known(&self, end: usize) -> bool {
@@ -228,22 +229,20 @@ impl Session {
             return;
         }
         let (sender, receiver) = (way as usize, 1 - way as usize);
-        if segment.has(SYN) {
+        let syn = segment.has(SYN) && !segment.has(FIN);
+        if syn {
             let scale = segment.scale.unwrap_or(SCALE_UNKNOWN);
             let shift = sender as u32 * 4;
             self.scales = self.scales & !(0xf << shift) | scale << shift;
             self.expect(receiver, segment.sequence.wrapping_add(1));
-            // A SYN's own window is not scaled; it is kept as if it were.
-            self.window[sender] = match segment.scale {
-                Some(scale) => segment.window >> scale,
-                None => segment.window,
-            };
         }
         if segment.has(ACK) {
             self.expect(sender, segment.acknowledgment);
-            if !segment.has(SYN) {
-                self.window[sender] = segment.window;
-            }
+        }
+        if syn || segment.has(ACK) {
+            self.window[sender] = segment.window;
+            let unscaled = 0x40 << sender;
+            self.state_known = self.state_known & !unscaled | if syn { unscaled } else { 0 };
         }
     }
 
@@ -260,6 +259,7 @@ impl Session {
         let receiver = 1 - way as usize;
         let (inside, outside) = (self.scales & 0xf, self.scales >> 4);
         let scale = match (inside, outside) {
+            _ if self.state_known & 0x40 << receiver != 0 => 0,
             (SCALE_UNKNOWN, _) | (_, SCALE_UNKNOWN) => 0,
             _ if receiver == Way::Out as usize => inside,
             _ => outside,

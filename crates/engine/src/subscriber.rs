@@ -1,6 +1,9 @@
 //! Subscribers that have mappings: how many of each protocol, how fast they make them, and the
 //! external address that they are paired with. A record goes with the subscriber's last mapping; by
 //! then its rate has long recovered, for no mapping lives less than a second.
+//!
+//! A subscriber whom rules send to several pools is paired with one address of each: further records
+//! of the kind [`Subscribers::paired`] asks for hold the pairs beyond the first.
 
 use crate::index::Index;
 use crate::random::HashKey;
@@ -9,10 +12,13 @@ use alloc::vec::Vec;
 /// A subscriber's record.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Subscriber {
-    pub(crate) address: u32,
-    /// Index of its external address.
-    pub(crate) paired: u32,
-    /// Mappings: TCP, UDP, ICMP and all others.
+    address: u32,
+    /// In a further record, its pool; else [`NONE`].
+    further: u32,
+    /// The pool of its first mapping, and the index of its external address there.
+    pool: u32,
+    paired: u32,
+    /// Mappings: TCP, UDP, ICMP and all others; in a further record, all of its pool in the first.
     pub(crate) mappings: [u32; 3],
     /// In a free record, the next free one.
     next: u32,
@@ -70,13 +76,20 @@ impl Subscribers {
         (capacity * size_of::<Subscriber>()) as u64 + Index::memory(capacity)
     }
 
-    fn hash(&self, address: u32) -> u64 {
-        self.key.hash(u64::from(address), 1 << 61)
+    fn hash(&self, address: u32, further: u32) -> u64 {
+        self.key.hash(u64::from(address), 1 << 61 | u64::from(further))
+    }
+
+    fn find_record(&self, address: u32, further: u32) -> Option<u32> {
+        self.index.find(self.hash(address, further), |at| {
+            let record = &self.records[at as usize];
+            (record.address, record.further) == (address, further)
+        })
     }
 
     /// The record of a subscriber.
     pub(crate) fn find(&self, address: u32) -> Option<u32> {
-        self.index.find(self.hash(address), |at| self.records[at as usize].address == address)
+        self.find_record(address, NONE)
     }
 
     pub(crate) fn get(&self, at: u32) -> &Subscriber {
@@ -87,12 +100,51 @@ impl Subscribers {
         &mut self.records[at as usize]
     }
 
-    /// A new record, which is to get a mapping.
+    /// The index of the external address of a pool that a subscriber is paired with.
+    pub(crate) fn paired(&self, at: u32, pool: usize) -> Option<u32> {
+        let record = self.get(at);
+        if record.pool as usize == pool {
+            return Some(record.paired);
+        }
+        let further = self.find_record(record.address, pool as u32)?;
+        Some(self.get(further).paired)
+    }
+
+    /// Notes that a subscriber has a mapping more, with this external address of a pool; the address
+    /// of its first there is what it is paired with. Returns its record.
     ///
     /// # Panics
-    /// When there are more than mappings.
-    pub(crate) fn add(&mut self, address: u32, paired: u32) -> u32 {
-        let record = Subscriber { address, paired, ..Subscriber::default() };
+    /// When there are more subscribers than mappings.
+    pub(crate) fn count(&mut self, address: u32, pool: usize, index: u32, class: usize) -> u32 {
+        let pool = pool as u32;
+        let at = match self.find(address) {
+            Some(at) => at,
+            None => self.add(Subscriber {
+                address,
+                further: NONE,
+                pool,
+                paired: index,
+                ..Subscriber::default()
+            }),
+        };
+        self.records[at as usize].mappings[class] += 1;
+        if self.records[at as usize].pool != pool {
+            let further = match self.find_record(address, pool) {
+                Some(further) => further,
+                None => self.add(Subscriber {
+                    address,
+                    further: pool,
+                    pool,
+                    paired: index,
+                    ..Subscriber::default()
+                }),
+            };
+            self.records[further as usize].mappings[0] += 1;
+        }
+        at
+    }
+
+    fn add(&mut self, record: Subscriber) -> u32 {
         let at = if self.free != NONE {
             let at = self.free;
             let freed = core::mem::replace(&mut self.records[at as usize], record);
@@ -103,18 +155,27 @@ impl Subscribers {
             self.records.push(record);
             self.records.len() as u32 - 1
         };
-        self.index.insert(self.hash(address), at);
+        self.index.insert(self.hash(record.address, record.further), at);
         at
     }
 
-    /// Notes that a subscriber has a mapping less; forgets it when that was the last.
-    pub(crate) fn release(&mut self, address: u32, class: usize) {
+    /// Notes that a subscriber has a mapping of a pool less; forgets it when that was the last.
+    pub(crate) fn release(&mut self, address: u32, pool: usize, class: usize) {
         let at = self.find(address).expect("a mapping's subscriber has a record");
+        if self.records[at as usize].pool as usize != pool {
+            let further = self.find_record(address, pool as u32);
+            self.release_from(further.expect("a further pool has a record"), 0);
+        }
+        self.release_from(at, class);
+    }
+
+    fn release_from(&mut self, at: u32, class: usize) {
         let record = &mut self.records[at as usize];
         record.mappings[class] -= 1;
         if record.mappings == [0; 3] {
+            let (address, further) = (record.address, record.further);
             record.next = core::mem::replace(&mut self.free, at);
-            self.index.remove(self.hash(address), at);
+            self.index.remove(self.hash(address, further), at);
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::respond::{Envelope, Message, echo_reply};
 use crate::rewrite::{Rewrite, apply, apply_embedded};
 use crate::rules::Ruling;
 use crate::session::{Idle, Session, State, Way};
+use crate::subscriber::Rate;
 use crate::table::{NewMapping, SessionRef};
 use crate::{Change, DropReason, Timestamp};
 use natgate_wire::tcp::flags::RST;
@@ -318,23 +319,23 @@ impl Engine {
         let quota = [limits.tcp_ports, limits.udp_ports, limits.icmp_ports][class];
         let per_second = limits.new_mappings_per_second;
         let record = self.subscribers.find(internal.0);
-        if let Some(record) = record.map(|at| self.subscribers.get(at)) {
-            if !record.rate.permits(self.now, per_second) {
-                return Err(DropReason::MappingRate);
-            }
-            if record.mappings[class] >= quota {
-                return Err(DropReason::PortQuota);
-            }
+        let (rate, held) = record.map_or((Rate::default(), 0), |at| {
+            let record = self.subscribers.get(at);
+            (record.rate, record.mappings[class])
+        });
+        if !rate.permits(self.now, per_second) {
+            return Err(DropReason::MappingRate);
+        }
+        if held >= quota {
+            return Err(DropReason::PortQuota);
         }
         if self.table.is_full() || !has_ports(protocol) && self.table.portless_is_full() {
             return Err(DropReason::MappingTableFull);
         }
-        let paired = record.map(|at| self.subscribers.get(at).paired);
+        let paired = record.and_then(|at| self.subscribers.paired(at, pool));
         let (index, port) = self.choose_external(headers, pool, paired, remote)?;
-        let record = record.unwrap_or_else(|| self.subscribers.add(internal.0, index));
-        let record = self.subscribers.get_mut(record);
-        record.mappings[class] += 1;
-        record.rate.count(self.now, per_second);
+        let record = self.subscribers.count(internal.0, pool, index, class);
+        self.subscribers.get_mut(record).rate.count(self.now, per_second);
         let new = NewMapping {
             protocol,
             internal,
@@ -357,25 +358,15 @@ impl Engine {
     ) -> Result<(u32, u16), DropReason> {
         let protocol = headers.protocol;
         if has_ports(protocol) {
-            let wish = Wish {
-                pool,
-                protocol,
-                subscriber: headers.source.0,
-                internal_port: headers.source.1,
-                paired,
-            };
-            return self
-                .external
-                .choose(wish, &mut self.generator)
-                .ok_or(DropReason::PoolExhausted);
+            let wish = Wish { pool, protocol, internal_port: headers.source.1, paired };
+            let chosen = self.external.choose(wish, &mut self.generator);
+            return chosen.ok_or(DropReason::PoolExhausted);
         }
-        let subscriber = headers.source.0;
-        let index = self.external.choose_portless(pool, subscriber, paired, &mut self.generator);
-        let address = self.external.address(index);
-        if self.table.find_portless(address, protocol, remote.0).is_some() {
-            return Err(DropReason::Ambiguous);
-        }
-        Ok((index, 0))
+        let (table, external) = (&self.table, &self.external);
+        let is_free =
+            |index| table.find_portless(external.address(index), protocol, remote.0).is_none();
+        let index = external.choose_portless(pool, paired, &mut self.generator, is_free);
+        Ok((index.ok_or(DropReason::Ambiguous)?, 0))
     }
 
     /// Puts a new mapping with its first session into the table, which has room.
@@ -388,7 +379,8 @@ impl Engine {
         headers: &Headers,
     ) -> u32 {
         let session = self.new_session(remote, way, headers);
-        let slot = self.table.add(new, session, self.tick).expect("the table has room");
+        let created = self.tick_of(self.now);
+        let slot = self.table.add(new, session, created).expect("the table has room");
         self.table.schedule(SessionRef::First(slot), self.tick);
         if has_ports(new.protocol) {
             self.external.take(new.protocol, index, new.external.1, slot);
@@ -677,7 +669,7 @@ impl Engine {
             Idle::Established
         };
         session.count(way);
-        session.expires = self.deadline(self.now, self.idle_ticks(idle, headers.protocol));
+        session.expires = self.deadline(self.now, self.idle_timeout(idle, headers.protocol));
         session
     }
 
@@ -711,7 +703,7 @@ impl Engine {
         if idle == Idle::Keep || !refreshes {
             return;
         }
-        let expires = self.deadline(self.now, self.idle_ticks(idle, headers.protocol));
+        let expires = self.deadline(self.now, self.idle_timeout(idle, headers.protocol));
         let session = self.table.session_mut(at);
         let sooner = expires < session.expires;
         session.expires = expires;
@@ -722,7 +714,7 @@ impl Engine {
     }
 
     #[inline]
-    fn idle_ticks(&self, idle: Idle, protocol: u8) -> u32 {
+    fn idle_timeout(&self, idle: Idle, protocol: u8) -> u64 {
         match (protocol, idle) {
             (protocol::TCP, Idle::Opening) => self.timeouts.opening,
             (protocol::TCP, Idle::Closing) => self.timeouts.closing,
