@@ -63,6 +63,13 @@ pub struct AddressRange {
     pub last: Ipv4Addr,
 }
 
+impl AddressRange {
+    /// How many addresses it has.
+    pub const fn count(&self) -> usize {
+        self.last.to_bits().saturating_sub(self.first.to_bits()) as usize + 1
+    }
+}
+
 /// One of the gateway's two sides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SideConfig {

@@ -3,7 +3,7 @@
 
 use crate::calendar::NONE;
 use crate::config::{Config, RuleAction};
-use crate::external::{External, MAX_ADDRESSES};
+use crate::external::{External, MAX_ADDRESSES, external_addresses};
 use crate::fragments::Fragments;
 use crate::identification::Identifications;
 use crate::packet::{Counters, Direction, Outcome, Side};
@@ -16,8 +16,8 @@ use crate::subscriber::Subscribers;
 use crate::table::{Mapping, NewMapping, SessionRef, Table};
 use crate::time::{TICK, nanos};
 use crate::{
-    Change, ConfigError, DropReason, Endpoint, Event, MappingId, MappingInfo, MappingKind,
-    PoolUsage, SessionInfo, Timeouts, Timestamp,
+    AddressRange, Change, ConfigError, DropReason, Endpoint, Event, MappingId, MappingInfo,
+    MappingKind, PoolUsage, SessionInfo, StaticMapping, Timeouts, Timestamp,
 };
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -123,28 +123,30 @@ struct Sizes {
 
 impl Sizes {
     fn new(config: &Config) -> Self {
-        let pool_addresses = |pool: &crate::PoolConfig| -> usize {
-            let count = |range: &crate::AddressRange| {
-                range.last.to_bits().saturating_sub(range.first.to_bits()) as usize + 1
-            };
-            pool.addresses.iter().map(count).sum()
-        };
         let endpoints = |pool: &crate::PoolConfig| -> usize {
-            3 * pool_addresses(pool) * (usize::from(pool.ports.1.saturating_sub(pool.ports.0)) + 1)
+            let ports = usize::from(pool.ports.1.saturating_sub(pool.ports.0)) + 1;
+            3 * ports * pool.addresses.iter().map(AddressRange::count).sum::<usize>()
         };
         let all: usize = config.pools.iter().map(endpoints).sum();
         let limit = |limit: Option<u32>, default| limit.map_or(default, |limit| limit as usize);
         let dynamic = limit(config.limits.mappings, all.min(DEFAULT_MAPPINGS));
-        let mappings = dynamic + 3 * config.statics.len();
+        let permanent: usize = config.statics.iter().map(|one| permanent(one).count()).sum();
         Self {
-            addresses: config.pools.iter().map(pool_addresses).sum::<usize>()
-                + config.statics.len(),
-            mappings,
-            further: limit(config.limits.extra_sessions, mappings),
+            addresses: external_addresses(config).len(),
+            mappings: dynamic + permanent,
+            further: limit(config.limits.extra_sessions, dynamic + permanent),
             // Every record has a mapping, and with several pools a second record may have it too.
             subscribers: dynamic * if config.pools.len() > 1 { 2 } else { 1 },
         }
     }
+}
+
+/// The protocols for which a static mapping is always there: those of one with ports.
+fn permanent(mapping: &StaticMapping) -> impl Iterator<Item = u8> {
+    let StaticMapping { protocol, external: (_, port), .. } = *mapping;
+    [protocol::TCP, protocol::UDP, protocol::ICMP]
+        .into_iter()
+        .filter(move |&p| port.is_some() && protocol.is_none_or(|only| p == only))
 }
 
 impl Engine {
@@ -209,8 +211,7 @@ impl Engine {
                 self.external.reserve_address(index);
                 continue;
             };
-            let all = [protocol::TCP, protocol::UDP, protocol::ICMP];
-            for protocol in all.into_iter().filter(|&p| mapping.protocol.is_none_or(|q| p == q)) {
+            for protocol in permanent(&mapping) {
                 let new = NewMapping {
                     protocol,
                     internal: (mapping.internal.0.to_bits(), internal_port),
@@ -423,6 +424,12 @@ impl Engine {
         self.counters.count_drop(direction_from(from), DropReason::NotIpv4, len);
     }
 
+    /// Gives up the fragments that wait for the first of their datagram, and counts them: at the end
+    /// of a capture, or of a gateway's life.
+    pub fn drop_held(&mut self) {
+        self.fragments.advance(Timestamp(u64::MAX), &mut self.counters);
+    }
+
     /// Recounts as dropped a packet of `len` bytes that [`Engine::process`] had forwarded, and that
     /// the gateway could not deliver.
     pub fn count_undelivered(&mut self, direction: Direction, reason: DropReason, len: usize) {
@@ -540,13 +547,14 @@ fn validate(config: &Config) -> Result<(), ConfigError> {
             ));
         }
     }
-    let sizes = Sizes::new(config);
-    if sizes.addresses > MAX_ADDRESSES {
+    let ranges = config.pools.iter().flat_map(|pool| &pool.addresses);
+    let addresses = ranges.map(AddressRange::count).sum::<usize>() + config.statics.len();
+    if addresses > MAX_ADDRESSES {
         return fail(format!(
-            "{} external addresses: at most {MAX_ADDRESSES} are possible",
-            sizes.addresses
+            "{addresses} external addresses: at most {MAX_ADDRESSES} are possible"
         ));
     }
+    let sizes = Sizes::new(config);
     if sizes.mappings >= 1 << 31 || sizes.further >= 1 << 31 {
         return fail("limits.mappings and limits.extra_sessions must be below 2^31".into());
     }

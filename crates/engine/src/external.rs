@@ -8,7 +8,7 @@
 
 use crate::PoolUsage;
 use crate::calendar::{Calendar, NONE};
-use crate::config::{Allocation, Config, Pooling};
+use crate::config::{Allocation, Config, PoolConfig, Pooling};
 use crate::prefetch::prefetch;
 use crate::random::Generator;
 use alloc::vec;
@@ -208,23 +208,16 @@ pub(crate) fn protocol_index(protocol: u8) -> usize {
 impl External {
     /// All pools' ports free; `hold` is the hold-down in ticks.
     pub(crate) fn new(config: &Config, hold: u32) -> Self {
-        let mut addresses = Vec::new();
-        let mut pools = Vec::new();
-        for pool in &config.pools {
-            let first = addresses.len() as u32;
-            for range in &pool.addresses {
-                addresses.extend(range.first.to_bits()..=range.last.to_bits());
-            }
-            let count = addresses.len() as u32 - first;
+        let addresses = external_addresses(config);
+        let mut first = 0;
+        let pool = |pool: &PoolConfig| {
+            let count = pool.addresses.iter().map(|range| range.count() as u32).sum();
             let ports = (pool.ports.0.max(1), pool.ports.1);
-            pools.push(Pool { first, count, ports });
-        }
-        for mapping in &config.statics {
-            let address = mapping.external.0.to_bits();
-            if !addresses.contains(&address) {
-                addresses.push(address);
-            }
-        }
+            let pool = Pool { first, count, ports };
+            first += count;
+            pool
+        };
+        let pools = config.pools.iter().map(pool).collect();
         let count = addresses.len();
         let mut external = Self {
             spans: spans(&addresses),
@@ -486,6 +479,21 @@ impl External {
         }
         usage
     }
+}
+
+/// All external addresses in the order of their indexes: the pools', then those that only static
+/// mappings name.
+pub(crate) fn external_addresses(config: &Config) -> Vec<u32> {
+    let ranges = config.pools.iter().flat_map(|pool| &pool.addresses);
+    let mut addresses: Vec<u32> =
+        ranges.flat_map(|range| range.first.to_bits()..=range.last.to_bits()).collect();
+    for mapping in &config.statics {
+        let address = mapping.external.0.to_bits();
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    addresses
 }
 
 /// The runs of consecutive addresses, sorted.

@@ -204,9 +204,18 @@ impl Engine {
                 return Err(DropReason::HairpinDisabled);
             }
             self.check_transit(bytes, headers, Side::Inside, Side::Inside)?;
-            return self.by_fragment(bytes, headers, Side::Inside, direction, |engine, bytes| {
-                engine.hairpin(bytes, headers, pool, index)
-            });
+            let fate =
+                self.by_fragment(bytes, headers, Side::Inside, direction, |engine, bytes| {
+                    engine.hairpin(bytes, headers, pool, index)
+                });
+            if fate == Err(DropReason::NoMapping)
+                && self.is_own(destination)
+                && is_echo_request(bytes, headers)
+            {
+                *direction = Direction::Local;
+                return self.local(bytes, headers, Side::Inside);
+            }
+            return fate;
         }
         if self.config.inside.network.is_some_and(|network| network.contains(destination)) {
             return Err(DropReason::SameSide);
@@ -282,13 +291,13 @@ impl Engine {
         pool: usize,
         remote: (u32, u16),
     ) -> Result<u32, DropReason> {
-        if headers.kind == (Kind::IcmpQuery { request: false }) {
-            return Err(DropReason::NoMapping);
-        }
         self.may_open(headers)?;
         if let Some(index) = self.statics.external(headers.source.0) {
             let external = (self.external.address(index), headers.source.1);
             return self.add_whole(headers.source, external, remote, Way::Out, headers);
+        }
+        if headers.kind == (Kind::IcmpQuery { request: false }) {
+            return Err(DropReason::NoMapping);
         }
         let made = self.make_mapping(headers, pool, remote);
         if let Err(reason) = made {
@@ -437,7 +446,7 @@ impl Engine {
         let fate = self.by_fragment(bytes, headers, Side::Outside, direction, |engine, bytes| {
             engine.inbound(bytes, headers, index)
         });
-        if own && fate == Err(DropReason::NoMapping) {
+        if own && fate == Err(DropReason::NoMapping) && is_echo_request(bytes, headers) {
             *direction = Direction::Local;
             return self.local(bytes, headers, Side::Outside);
         }
@@ -823,13 +832,7 @@ impl Engine {
 
     /// Answers an echo request to the gateway itself.
     fn local(&mut self, bytes: &mut [u8], headers: &Headers, from: Side) -> Fate {
-        let message = Icmp::new_checked(&bytes[usize::from(headers.header_len)..]);
-        let echo = headers.kind == (Kind::IcmpQuery { request: true })
-            && !headers.fragment
-            && message.is_some_and(|message| {
-                message.kind() == icmp::kind::ECHO_REQUEST && message.checksum_valid()
-            });
-        if !echo {
+        if !is_echo_request(bytes, headers) {
             return Err(DropReason::LocalUnsupported);
         }
         echo_reply(bytes);
@@ -912,6 +915,15 @@ impl Engine {
             self.counters.portless += 1;
         }
     }
+}
+
+/// Whether a packet is an echo request that a host would answer.
+fn is_echo_request(bytes: &[u8], headers: &Headers) -> bool {
+    headers.kind == (Kind::IcmpQuery { request: true })
+        && !headers.fragment
+        && Icmp::new_checked(&bytes[usize::from(headers.header_len)..]).is_some_and(|message| {
+            message.kind() == icmp::kind::ECHO_REQUEST && message.checksum_valid()
+        })
 }
 
 /// The outer end of a packet from inside, as rules see it.

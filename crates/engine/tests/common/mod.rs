@@ -139,6 +139,10 @@ pub fn set_ttl(bytes: &mut [u8], ttl: u8) {
     packet.fill_checksum();
 }
 
+pub fn fill_header_checksum(bytes: &mut [u8]) {
+    Ipv4::new_checked(bytes).unwrap().fill_checksum();
+}
+
 /// A packet by its endpoints, for comparison.
 pub fn ends(bytes: &[u8]) -> (String, String) {
     let packet = Ipv4::new_checked(bytes).unwrap();

@@ -1,0 +1,80 @@
+//! After start-up the engine allocates nothing, whatever comes: every allocation of this program is
+//! counted, and none may fall into a call of the engine.
+
+mod common;
+
+use common::*;
+use natgate_engine::{Config, Engine, Packet, Side, Timestamp, Verdict};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call goes to the system's allocator unchanged; counting touches no memory of it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn nothing_is_allocated_after_start_up() {
+    let mut config =
+        Config { pools: vec![pool("203.0.113.1", "203.0.113.2", (1024, 1400))], ..config() };
+    config.limits.mappings = Some(600);
+    let mut engine = Engine::new(&config, [3; 32], Timestamp(0)).unwrap();
+    let mut now = Timestamp(0);
+    let mut buffer = vec![0; 65_535];
+    let mut seen = [0_u64; 3];
+    for round in 0_u32..20_000 {
+        let subscriber = format!("10.0.{}.{}:{}", round % 7, 10 + round % 200, 1000 + round % 900);
+        let mut packets = [
+            udp(&subscriber, REMOTE),
+            tcp(&subscriber, REMOTE, "S", round, 0),
+            ping("10.0.0.77", "198.51.100.1", round as u16),
+            udp("10.0.0.99:5", "198.51.100.3:1100"),
+            tcp("10.0.0.98:5", "203.0.113.1:1101", "S", 1, 0),
+        ];
+        if round % 3 == 0 {
+            set_ttl(&mut packets[0], 1);
+        }
+        // A fragment without its first.
+        packets[3][7] = u8::from(round % 5 == 0);
+        packets[3][4..6].copy_from_slice(&(round as u16).to_be_bytes());
+        fill_header_checksum(&mut packets[3]);
+        let mut batch = packets.each_mut().map(|bytes| Packet::new(bytes, 0));
+        let mut verdicts = [Verdict::Held; 5];
+        now = Timestamp(now.0 + 50_000_000);
+
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        while engine.advance(now) {
+            while engine.poll_event().is_some() {}
+            while engine.poll_transmit(&mut buffer).is_some() {}
+        }
+        engine.process(now, Side::Inside, &mut batch, &mut verdicts);
+        while engine.poll_event().is_some() {}
+        while engine.poll_transmit(&mut buffer).is_some() {}
+        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before, "in round {round}");
+
+        for verdict in verdicts {
+            seen[match verdict {
+                Verdict::Forward(_) | Verdict::Reply(_) => 0,
+                Verdict::Drop(_) => 1,
+                Verdict::Held => 2,
+            }] += 1;
+        }
+    }
+    assert!(seen.iter().all(|&n| n > 1000), "all kinds of packets were there: {seen:?}");
+}
