@@ -1,1 +1,11 @@
-//! To be written.
+//! What stands around the data plane: the configuration file, what it means, what scripts read.
+//!
+//! [`config`] reads the file that an operator writes; [`meaning`] says in words and numbers what it
+//! will do; [`json`] gives events, counters, mappings and sessions the form that scripts rely on.
+//! Nothing here touches a packet.
+
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod json;
+pub mod meaning;

@@ -27,6 +27,9 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use natgate_wire::protocol;
 
+/// Ticks, four years of them, after which they are counted afresh as soon as nothing is under way: a
+/// capture may jump by decades.
+const FAR: u64 = 1 << 28;
 /// Events that wait to be polled.
 const EVENTS: usize = 2048;
 /// Most things that one call of [`Engine::advance`] does.
@@ -228,8 +231,13 @@ impl Engine {
 
     // ---- time ----
 
-    pub(crate) fn tick_of(&self, time: u64) -> u32 {
-        (time.saturating_sub(self.base) / nanos(TICK)) as u32
+    fn tick_of(&self, time: u64) -> u64 {
+        time.saturating_sub(self.base) / nanos(TICK)
+    }
+
+    /// The latest tick that is not after the present time.
+    pub(crate) fn present_tick(&self) -> u32 {
+        self.tick_of(self.now) as u32
     }
 
     pub(crate) fn time_of(&self, tick: u32) -> u64 {
@@ -247,11 +255,11 @@ impl Engine {
     pub fn advance(&mut self, now: Timestamp) -> bool {
         self.now = self.now.max(now.0);
         let target = self.tick_of(self.now);
-        if self.tick == target {
+        if u64::from(self.tick) == target {
             return false;
         }
         let mut budget = ADVANCE_BUDGET;
-        while let Some(tick) = self.next_tick().filter(|&tick| tick <= target) {
+        while let Some(tick) = self.next_tick().filter(|&tick| u64::from(tick) <= target) {
             if budget == 0 || self.responder.is_full() || self.events.len() > EVENTS / 2 {
                 return true;
             }
@@ -259,7 +267,13 @@ impl Engine {
             self.tick = tick - 1;
             self.work(tick);
         }
-        self.tick = target;
+        if target > FAR && self.next_tick().is_none() {
+            // Nothing remembers a tick, so they can be counted from here.
+            self.base += target * nanos(TICK);
+            self.tick = 0;
+        } else {
+            self.tick = target as u32;
+        }
         false
     }
 

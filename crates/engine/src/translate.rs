@@ -388,7 +388,7 @@ impl Engine {
         headers: &Headers,
     ) -> u32 {
         let session = self.new_session(remote, way, headers);
-        let created = self.tick_of(self.now);
+        let created = self.present_tick();
         let slot = self.table.add(new, session, created).expect("the table has room");
         self.table.schedule(SessionRef::First(slot), self.tick);
         if has_ports(new.protocol) {

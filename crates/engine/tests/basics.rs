@@ -264,3 +264,18 @@ fn own_addresses_answer_ping() {
         DropReason::LocalUnsupported
     );
 }
+
+#[test]
+fn time_may_jump_by_decades() {
+    let mut lab = Lab::new(&config());
+    for _ in 0..3 {
+        lab.out(&udp("10.0.0.5:4000", REMOTE));
+        let made = lab.now;
+        lab.wait_s(1_700_000_000.0);
+        let event = lab.events.pop().unwrap();
+        let lived = event.time.since(made).as_millis();
+        assert!((300_000..=300_125).contains(&lived), "{lived} ms");
+        assert_eq!(lab.removed().len() + lab.events.len(), 1);
+        lab.events.clear();
+    }
+}

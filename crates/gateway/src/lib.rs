@@ -1,6 +1,17 @@
 //! A NAT that runs: the translator between two devices, with the router around it, or between the
 //! two interfaces of a capture.
 
+mod clock;
+mod counters;
+mod fragment;
+pub mod replay;
+pub mod router;
+mod run;
 mod settings;
+mod worker;
 
+pub use clock::Clock;
+pub use counters::{Losses, Origin};
+pub use run::{Controls, Observer, run};
 pub use settings::{Backend, Route, Settings, SideSettings};
+pub use worker::{SideStatus, Status, Worker, WorkerError};

@@ -1,11 +1,67 @@
-//! `natgate check`.
+//! `natgate check`: reads a configuration and prints what it means, or everything that is wrong
+//! with it.
+//!
+//! No device needs to exist, and nothing is changed. The control crate reads and explains; here are
+//! the arguments, the streams and the exit code.
 
 use crate::Failure;
+use anyhow::Context;
+use natgate_control::config::{self, Problem};
+use natgate_control::meaning::Meaning;
+use serde_json::json;
+use std::io::Write;
+use std::path::PathBuf;
+
+const AFTER_HELP: &str = "\
+The exit code is 0 for a configuration that can be run, 2 for one that cannot: then standard error
+has every problem, one a line, as FILE:LINE:COLUMN: KEY: MESSAGE. Warnings do not change it.
+
+With --json, standard output has one object:
+  {\"ok\": true, \"pools\": [...], \"mappings\": N, \"sessions\": N, \"memory_bytes\": N,
+   \"warnings\": [...]}
+  {\"ok\": false, \"errors\": [{\"file\", \"line\", \"column\", \"key\", \"message\"}]}
+
+Examples:
+natgate check /etc/natgate.toml
+natgate check --json lab.toml
+
+docs/configuration.md describes every key.";
 
 /// Validate a configuration and say what it means
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// The configuration file (TOML)
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
 
-pub(crate) fn run(_args: Args) -> Result<(), Failure> {
-    Err(Failure::Runtime(anyhow::anyhow!("not yet written")))
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    match config::read(&args.file) {
+        Ok(configuration) => {
+            let meaning = Meaning::of(configuration);
+            let text = if args.json {
+                let mut object = json!(meaning);
+                object["ok"] = true.into();
+                format!("{object}\n")
+            } else {
+                format!("{}: can be run\n{meaning}", args.file.display())
+            };
+            Ok(print(&text)?)
+        }
+        Err(problems) => {
+            if args.json {
+                print(&format!("{}\n", json!({"ok": false, "errors": problems})))?;
+            }
+            Err(Failure::Input(problems.iter().map(Problem::to_string).collect()))
+        }
+    }
+}
+
+/// Writes to standard output; a reader that has gone away is an error and no panic.
+fn print(text: &str) -> anyhow::Result<()> {
+    std::io::stdout().write_all(text.as_bytes()).context("standard output cannot be written")
 }

@@ -1,11 +1,329 @@
-//! `natgate run`.
+//! `natgate run`: opens the devices that the configuration names, starts the loop, and listens to
+//! signals.
+//!
+//! What is missing in the configuration and known to the kernel (addresses, the default gateway) is
+//! taken from there. Files are written by the loop's thread when it is idle or asked; the state is
+//! written to a new file that then takes the old one's place, so that nobody reads half of it.
 
 use crate::Failure;
+use anyhow::Context;
+use natgate_control::{config, json};
+use natgate_engine::{Counters, Direction, DropReason, Event, MappingId, MappingInfo};
+use natgate_engine::{Outcome, Prefix, Side, SideConfig};
+use natgate_gateway::{Clock, Controls, Observer, Settings, SideSettings, SideStatus, Status};
+use natgate_gateway::{Worker, run as run_worker};
+use natgate_io::packet::{Config, PacketDevice, kernel_address, kernel_gateway};
+use natgate_io::{Change, Device, LinkInfo};
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Run the gateway
+///
+/// Translates between the devices that the configuration names, until SIGTERM or SIGINT. Needs root,
+/// or CAP_NET_RAW and CAP_NET_ADMIN. It answers ARP and ping for its own addresses and ARP for every
+/// external address, so the devices should be up and have no IP address of the kernel's own (`ip addr
+/// flush dev DEVICE`): otherwise the kernel answers, too. Where the configuration gives no address or
+/// gateway of a side, the kernel's are taken. Receive offloads that merge frames are switched off.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+#[command(
+    after_help = "Signals: SIGTERM and SIGINT stop; SIGUSR1 writes the state to --status-file.\n\
+    \n\
+    Example:\n  \
+    natgate run -c /etc/natgate.toml --events /var/log/natgate.jsonl --status-file /run/natgate.json"
+)]
+pub(crate) struct Args {
+    /// Configuration
+    #[arg(short, long, value_name = "FILE")]
+    config: PathBuf,
+    /// Append changes of state to this file, one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
+    /// Where SIGUSR1 has counters, mappings, sessions, neighbors and devices written, as JSON
+    #[arg(long, value_name = "FILE")]
+    status_file: Option<PathBuf>,
+}
 
-pub(crate) fn run(_args: Args) -> Result<(), Failure> {
-    Err(Failure::Runtime(anyhow::anyhow!("not yet written")))
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let mut settings = config::load(&args.config).map_err(Failure::Input)?;
+    if settings.inside.device == settings.outside.device {
+        let device = &settings.inside.device;
+        return Err(args.input(format!(
+            "inside.device and outside.device are both {device:?}; give each side its own device"
+        )));
+    }
+    for side in [Side::Inside, Side::Outside] {
+        complete(&mut settings, side).map_err(anyhow::Error::from)?;
+    }
+    let devices = [open(&settings.inside)?, open(&settings.outside)?];
+    let mut log = Log::open(&args, &settings)?;
+
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).context("the system gives no random numbers")?;
+    let clock = Clock::new();
+    let mut worker = Worker::new(&settings, seed, devices, clock.now())
+        .map_err(|error| args.input(error.to_string()))?;
+
+    let signals = Signals::catch().context("signals cannot be caught")?;
+    say(format!("running, inside {}, outside {}", settings.inside.device, settings.outside.device));
+    let result = run_worker(&mut worker, &clock, &signals.controls(), &mut log);
+    log.idle();
+    say(format!("stopped; {}", summary(&worker.status(clock.now()).counters)));
+    result.context("waiting for packets failed")?;
+    match log.failure {
+        Some(error) => Err(anyhow::Error::from(error).context("events are missing").into()),
+        None => Ok(()),
+    }
+}
+
+impl Args {
+    /// The configuration is wrong.
+    fn input(&self, message: String) -> Failure {
+        Failure::Input(vec![format!("{}: {message}", self.config.display())])
+    }
+}
+
+/// Tells the operator something.
+fn say(message: String) {
+    // There is nobody left to tell when standard error is gone; packets still flow.
+    let _ = writeln!(io::stderr(), "natgate: {message}");
+}
+
+/// Takes from the kernel what the configuration does not say about a side.
+fn complete(settings: &mut Settings, side: Side) -> Result<(), natgate_io::Error> {
+    let (own, engine): (&mut SideSettings, &mut SideConfig) = match side {
+        Side::Inside => (&mut settings.inside, &mut settings.engine.inside),
+        Side::Outside => (&mut settings.outside, &mut settings.engine.outside),
+    };
+    let Some((address, len)) = kernel_address(&own.device)? else { return Ok(()) };
+    let device = &own.device;
+    say(format!(
+        "warning: the kernel has address {address} on {device} and answers there, too; take it away \
+         with `ip addr flush dev {device}` and write {}.address = \"{address}/{len}\"",
+        name(side)
+    ));
+    if own.address.is_none() {
+        own.address = Some((address, len));
+        engine.address = Some(address);
+        engine.network = Some(Prefix::new(address, len));
+        own.gateway = own.gateway.or_else(|| kernel_gateway(&own.device));
+    }
+    Ok(())
+}
+
+fn open(side: &SideSettings) -> Result<Box<dyn Device>, Failure> {
+    let device =
+        PacketDevice::open(&side.device, Config::default()).map_err(anyhow::Error::from)?;
+    match device.stop_merging() {
+        Ok(stopped) => {
+            for offload in stopped {
+                say(format!("switched off {offload} of {}", side.device));
+            }
+        }
+        Err(error) => say(format!("warning: frames longer than the MTU will be lost: {error}")),
+    }
+    Ok(Box::new(device))
+}
+
+/// The signals that are listened to.
+struct Signals {
+    stop: Arc<AtomicBool>,
+    status: Arc<AtomicBool>,
+    wake: UnixStream,
+}
+
+impl Signals {
+    fn catch() -> io::Result<Self> {
+        let (stop, status) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (wake, waker) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?;
+        // Actions of a signal are done in the order of registration: the flag first, then the byte.
+        for (signal, flag) in [(SIGTERM, &stop), (SIGINT, &stop), (SIGUSR1, &status)] {
+            signal_hook::flag::register(signal, Arc::clone(flag))?;
+            signal_hook::low_level::pipe::register(signal, waker.try_clone()?)?;
+        }
+        Ok(Self { stop, status, wake })
+    }
+
+    fn controls(&self) -> Controls<'_> {
+        Controls { stop: &self.stop, status: &self.status, wake: &self.wake }
+    }
+}
+
+/// Writes down what the gateway tells.
+struct Log {
+    events: Option<BufWriter<File>>,
+    status_file: Option<PathBuf>,
+    /// The pools' names, which events mention.
+    pools: Vec<String>,
+    /// What went wrong with the events first; nothing more is written then.
+    failure: Option<io::Error>,
+}
+
+impl Log {
+    fn open(args: &Args, settings: &Settings) -> Result<Self, Failure> {
+        let append = |path: &PathBuf| {
+            let file = File::options().create(true).append(true).open(path);
+            file.map(BufWriter::new).with_context(|| format!("{} cannot be opened", path.display()))
+        };
+        Ok(Self {
+            events: args.events.as_ref().map(append).transpose()?,
+            status_file: args.status_file.clone(),
+            pools: settings.engine.pools.iter().map(|pool| pool.name.clone()).collect(),
+            failure: None,
+        })
+    }
+
+    /// Notes that events cannot be written any more: translation goes on without them.
+    fn check(&mut self, result: io::Result<()>) {
+        if let Err(error) = result {
+            say(format!("warning: events cannot be written any more: {error}"));
+            self.events = None;
+            self.failure = Some(error);
+        }
+    }
+}
+
+impl Observer for Log {
+    fn event(&mut self, event: &Event) {
+        let Some(file) = &mut self.events else { return };
+        let written = serde_json::to_writer(&mut *file, &json::event(event, &self.pools))
+            .map_err(io::Error::from)
+            .and_then(|()| file.write_all(b"\n"));
+        self.check(written);
+    }
+
+    fn link(&mut self, side: Side, link: &LinkInfo, change: &Change) {
+        let what = match change {
+            Change::Up => "is up".to_owned(),
+            Change::Down => "is down".to_owned(),
+            Change::Gone => "is gone; waiting for it to come back".to_owned(),
+            Change::Back(Ok(())) => "is back".to_owned(),
+            Change::Back(Err(error)) => format!("is back, but cannot be used: {error}"),
+            Change::Altered => format!("has address {} and MTU {} now", link.mac, link.mtu),
+        };
+        say(format!("{} device {} {what}", name(side), link.name));
+    }
+
+    fn status(&mut self, status: &Status<'_>) {
+        self.idle();
+        let Some(path) = &self.status_file else {
+            return say(format!(
+                "{}; --status-file names a file for more",
+                summary(&status.counters)
+            ));
+        };
+        if let Err(error) = replace(path, &status_object(status)) {
+            say(format!("warning: {} cannot be written: {error}", path.display()));
+        }
+    }
+
+    fn idle(&mut self) {
+        if let Some(file) = &mut self.events {
+            let flushed = file.flush();
+            self.check(flushed);
+        }
+    }
+}
+
+/// Writes a file anew, in one step for who reads it.
+fn replace(path: &Path, value: &Value) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let mut file = BufWriter::new(File::create(&beside)?);
+    serde_json::to_writer(&mut file, value)?;
+    file.write_all(b"\n")?;
+    file.into_inner()?;
+    fs::rename(&beside, path)
+}
+
+/// The state as scripts read it.
+fn status_object(status: &Status<'_>) -> Value {
+    let now = status.now;
+    let by_id: HashMap<MappingId, MappingInfo> =
+        status.engine.mappings().map(|info| (info.id, info)).collect();
+    let mappings: Vec<_> = by_id.values().map(|info| json::mapping(info, now)).collect();
+    let sessions = status.engine.sessions().filter_map(|session| {
+        by_id.get(&session.mapping).map(|mapping| json::session(&session, mapping, now))
+    });
+    let [inside, outside] = &status.sides;
+    json!({
+        "time": now.0 as f64 / 1e9,
+        "counters": json::counters(&status.counters),
+        "mappings": mappings,
+        "sessions": sessions.collect::<Vec<_>>(),
+        "neighbors": { "inside": neighbors(inside), "outside": neighbors(outside) },
+        "devices": { "inside": device(inside), "outside": device(outside) },
+        "router": {
+            "arp_asked": status.router.arp_asked,
+            "arp_answered": status.router.arp_answered,
+            "arp_ignored": status.router.arp_ignored,
+            "arp_conflicts": status.router.arp_conflicts,
+            "neighbors_lost": status.router.neighbors_lost,
+            "own_packets_lost": status.own_lost,
+            "frames_not_addressed": status.not_addressed,
+        },
+    })
+}
+
+fn neighbors(side: &SideStatus) -> Value {
+    let object = |neighbor: &natgate_gateway::router::NeighborInfo| {
+        json!({
+            "address": neighbor.address,
+            "mac": neighbor.mac.map(|mac| mac.to_string()),
+            "asking": neighbor.asking,
+            "held": neighbor.held,
+        })
+    };
+    side.neighbors.iter().map(object).collect()
+}
+
+fn device(side: &SideStatus) -> Value {
+    let (link, frames) = (&side.link, &side.frames);
+    json!({
+        "name": link.name,
+        "mac": link.mac.to_string(),
+        "mtu": link.mtu,
+        "up": link.up,
+        "received": frames.received,
+        "transmitted": frames.transmitted,
+        "receive_overrun": frames.receive_overrun,
+        "receive_oversize": frames.receive_oversize,
+        "receive_unfinished": frames.receive_unfinished,
+        "transmit_full": frames.transmit_full,
+        "transmit_refused": frames.transmit_refused,
+        "link_losses": frames.link_losses,
+    })
+}
+
+/// The counters in one sentence.
+fn summary(counters: &Counters) -> String {
+    let ways = Direction::ALL.map(|direction| {
+        let (packets, bytes) =
+            (counters.packets[direction as usize], counters.bytes[direction as usize]);
+        let done = match direction {
+            Direction::Local => Outcome::Replied,
+            _ => Outcome::Forwarded,
+        } as usize;
+        format!("{} {} packets ({} bytes)", direction.name(), packets[done], bytes[done])
+    });
+    let reasons = DropReason::ALL.iter().filter(|reason| counters.drops[**reason as usize] > 0);
+    let drops: Vec<_> = reasons
+        .map(|reason| format!("{} {}", reason.name(), counters.drops[*reason as usize]))
+        .collect();
+    let drops = if drops.is_empty() { "nothing".to_owned() } else { drops.join(", ") };
+    format!("{}; dropped: {drops}", ways.join(", "))
+}
+
+fn name(side: Side) -> &'static str {
+    match side {
+        Side::Inside => "inside",
+        Side::Outside => "outside",
+    }
 }

@@ -1,0 +1,376 @@
+//! What no single value shows: whether the parts of a configuration agree.
+//!
+//! Each check is one small function over the draft. An error is something that cannot work or would
+//! silently have no effect on a packet; a warning is something that works and that an operator
+//! would still want to know. Of two parts that disagree the later in the file is to blame.
+
+use super::draft::{ActionDraft, Draft, SideDraft, StaticDraft};
+use super::problem::{Located, Report};
+use super::values::{overlaps, show_prefix, show_range};
+use natgate_engine::{AddressRange, Match, Pooling, Prefix};
+use std::collections::{HashMap, HashSet};
+use std::net::Ipv4Addr;
+
+/// Addresses that pools and static mappings may have together: the engine's limit.
+const MOST_ADDRESSES: u64 = 1 << 15;
+
+/// Reports everything that does not agree.
+pub(super) fn check(draft: &Draft, report: &Report<'_>) {
+    for side in [&draft.inside, &draft.outside] {
+        gateway_is_a_neighbor(side, report);
+    }
+    sides_differ(draft, report);
+    routes(draft, report);
+    pool_names_differ(draft, report);
+    pool_addresses_do_not_overlap(draft, report);
+    addresses_are_not_too_many(draft, report);
+    subscribers(draft, report);
+    external_addresses(draft, report);
+    statics_do_not_overlap(draft, report);
+    static_internals(draft, report);
+    rules(draft, report);
+    pools_are_used(draft, report);
+    quota_fits(draft, report);
+    parity_can_be_kept(draft, report);
+    table_is_not_too_large(draft, report);
+}
+
+fn gateway_is_a_neighbor(side: &SideDraft, report: &Report<'_>) {
+    let (Some(gateway), Some(network)) = (&side.gateway, side.network()) else { return };
+    neighbor(gateway, network, side, report);
+}
+
+/// A next hop must be in the connected network, and not the gateway itself.
+fn neighbor(hop: &Located<Ipv4Addr>, network: Prefix, side: &SideDraft, report: &Report<'_>) {
+    let (name, shown) = (side.name(), show_prefix(network));
+    if side.own() == Some(hop.value) {
+        report.wrong(&hop.place, format!("is {name}.address itself; write the next router's"));
+    } else if !network.contains(hop.value.into()) {
+        let message = format!("{} is not in {shown}, the network of {name}.address", hop.value);
+        report.wrong(&hop.place, format!("{message}; write a neighbor's address"));
+    }
+}
+
+fn sides_differ(draft: &Draft, report: &Report<'_>) {
+    let (inside, outside) = (&draft.inside, &draft.outside);
+    if let (Some(one), Some(other)) = (&inside.device, &outside.device)
+        && one.value == other.value
+    {
+        let message = format!("\"{}\" is the inside's device too", other.value);
+        report.wrong(&other.place, format!("{message}; each side needs its own"));
+    }
+    let (Some(one), Some(other)) = (&inside.address, &outside.address) else { return };
+    let (Some(inner), Some(outer)) = (inside.network(), outside.network()) else { return };
+    let outside_in_inner = inner.contains(other.value.0.into());
+    let inside_in_outer = outer.contains(one.value.0.into());
+    let (inner, outer) = (show_prefix(inner), show_prefix(outer));
+    if outside_in_inner && inside_in_outer {
+        let message = format!("is in one network with inside.address ({inner} and {outer})");
+        report.wrong(&other.place, format!("{message}; the sides need different networks"));
+    } else if outside_in_inner {
+        let message = format!("the inside network {inner} contains outside.address");
+        report.unwise(&one.place, format!("{message}; hosts there cannot reach the outside's"));
+    } else if inside_in_outer {
+        let message = format!("the outside network {outer} contains inside.address");
+        report.unwise(&other.place, format!("{message}; hosts there cannot be told apart"));
+    }
+}
+
+fn routes(draft: &Draft, report: &Report<'_>) {
+    let mut seen: HashMap<Prefix, usize> = HashMap::new();
+    for route in &draft.routes {
+        let side = draft.side(route.side);
+        if let Some(network) = side.network() {
+            neighbor(&route.via, network, side, report);
+        }
+        let (prefix, place) = (route.prefix.value, &route.prefix.place);
+        let shown = show_prefix(prefix);
+        if let Some(line) = seen.insert(prefix, report.line(place.offset)) {
+            let message = format!("{shown} has a route in line {line} already; keep one");
+            report.wrong(place, message);
+        }
+        if let Some(connected) =
+            [&draft.inside, &draft.outside].iter().find(|side| side.network() == Some(prefix))
+        {
+            let name = connected.name();
+            let message = format!("{shown} is the network of {name}.address, which goes first");
+            report.wrong(place, format!("{message}; remove the route"));
+        }
+        if prefix.is_empty() && side.gateway.is_some() {
+            let message = format!("stands beside {}.gateway, which means the same", side.name());
+            report.wrong(place, format!("{message}; keep one of the two"));
+        }
+    }
+}
+
+fn pool_names_differ(draft: &Draft, report: &Report<'_>) {
+    let mut seen: HashMap<&str, usize> = HashMap::new();
+    for pool in &draft.pools {
+        let line = report.line(pool.name.place.offset);
+        if let Some(line) = seen.insert(&pool.name.value, line) {
+            let message = format!("\"{}\" is the name of the pool in line {line}", pool.name.value);
+            report.wrong(&pool.name.place, format!("{message}; give each pool its own"));
+        }
+    }
+}
+
+/// Sweeps over all ranges in order of address, and reports each that begins before the end of what
+/// was seen; of the two the later in the file is to blame.
+fn pool_addresses_do_not_overlap(draft: &Draft, report: &Report<'_>) {
+    let mut ranges: Vec<&Located<AddressRange>> = all_ranges(draft).collect();
+    ranges.sort_by_key(|range| (range.value.first, range.place.offset));
+    let mut farthest: Option<&Located<AddressRange>> = None;
+    for range in ranges {
+        if let Some(seen) = farthest.filter(|seen| range.value.first <= seen.value.last) {
+            let (earlier, later) =
+                if seen.place.offset < range.place.offset { (seen, range) } else { (range, seen) };
+            let (one, other) = (show_range(later.value), show_range(earlier.value));
+            let line = report.line(earlier.place.offset);
+            let message = format!("{one} overlaps {} in line {line} ({other})", earlier.place.key);
+            report.wrong(&later.place, format!("{message}; name each address once"));
+        }
+        if farthest.is_none_or(|seen| range.value.last > seen.value.last) {
+            farthest = Some(range);
+        }
+    }
+}
+
+fn all_ranges(draft: &Draft) -> impl Iterator<Item = &Located<AddressRange>> {
+    draft.pools.iter().flat_map(|pool| &pool.ranges)
+}
+
+/// Blames the first entry with which it is too much.
+fn addresses_are_not_too_many(draft: &Draft, report: &Report<'_>) {
+    let of_pools = all_ranges(draft).map(|range| (size(range.value), &range.place));
+    let of_statics = draft.statics.iter().map(|mapping| (1, &mapping.external.place));
+    let mut total = 0;
+    for (count, place) in of_pools.chain(of_statics) {
+        total += count;
+        if total > MOST_ADDRESSES {
+            let message = format!("makes {total} external addresses with those before it");
+            report.wrong(place, format!("{message}; at most {MOST_ADDRESSES} are possible"));
+            return;
+        }
+    }
+}
+
+fn subscribers(draft: &Draft, report: &Report<'_>) {
+    let names_others =
+        !draft.statics.is_empty() || draft.rules.iter().any(|rule| rule.action.is_snat());
+    if let Some(place) = draft.no_subscribers.as_ref().filter(|_| !names_others) {
+        report.wrong(place, "names nobody, nor does a rule; write inside prefixes");
+    }
+    let mut seen: Vec<&Located<Prefix>> = Vec::new();
+    let mut sorted: Vec<&Located<Prefix>> = draft.subscribers.iter().collect();
+    sorted.sort_by_key(|prefix| (prefix.value.first(), prefix.value.len(), prefix.place.offset));
+    for prefix in sorted {
+        if let Some(wider) = seen.last().filter(|wider| wider.value.contains(prefix.value.first()))
+        {
+            let (one, other) = (show_prefix(prefix.value), show_prefix(wider.value));
+            report.unwise(&prefix.place, format!("{one} has no effect: {other} contains it"));
+        } else {
+            seen.push(prefix);
+        }
+    }
+}
+
+/// What no external address, of a pool or a static mapping, may be.
+fn external_addresses(draft: &Draft, report: &Report<'_>) {
+    let statics = draft.statics.iter().map(|mapping| Located {
+        value: AddressRange { first: mapping.external.value.0, last: mapping.external.value.0 },
+        place: mapping.external.place.clone(),
+    });
+    for range in all_ranges(draft).cloned().chain(statics) {
+        let shown = show_range(range.value);
+        if let Some(inside) = draft.subscribers.iter().find(|s| overlaps(range.value, s.value)) {
+            let prefix = show_prefix(inside.value);
+            let remedy = "set nat.subscribers to the inside prefixes only";
+            let message = format!("{shown} overlaps {prefix} of nat.subscribers; {remedy}");
+            report.wrong(&range.place, message);
+        }
+        let taken = [
+            ("inside.address", draft.inside.own()),
+            ("inside.gateway", draft.inside.gateway.as_ref().map(|gateway| gateway.value)),
+            ("outside.gateway", draft.outside.gateway.as_ref().map(|gateway| gateway.value)),
+        ];
+        for (name, address) in taken {
+            let Some(address) = address.filter(|address| contains(range.value, *address)) else {
+                continue;
+            };
+            let message = format!("{shown} contains {name} ({address}); leave that address out");
+            report.wrong(&range.place, message);
+        }
+        if let Some(network) = draft.inside.network().filter(|n| overlaps(range.value, *n)) {
+            let network = show_prefix(network);
+            let message = format!("{shown} is in {network}, the network of inside.address");
+            report.unwise(&range.place, message);
+        }
+    }
+}
+
+fn contains(range: AddressRange, address: Ipv4Addr) -> bool {
+    (range.first..=range.last).contains(&address)
+}
+
+/// What is taken by static mappings on one side; a port of `None` is the whole address.
+#[derive(Default)]
+struct Taken {
+    ports: HashMap<(Ipv4Addr, u8, Option<u16>), usize>,
+    addresses: HashMap<(Ipv4Addr, u8), usize>,
+}
+
+impl Taken {
+    /// Takes an endpoint for a protocol; gives the line of a mapping that has some of it already.
+    fn take(
+        &mut self,
+        endpoint: (Ipv4Addr, Option<u16>),
+        protocol: u8,
+        line: usize,
+    ) -> Option<usize> {
+        let (address, port) = endpoint;
+        let whole = self.ports.get(&(address, protocol, None));
+        let same = self.ports.get(&(address, protocol, port));
+        let any = self.addresses.get(&(address, protocol)).filter(|_| port.is_none());
+        let earlier = whole.or(same).or(any).copied();
+        self.ports.entry((address, protocol, port)).or_insert(line);
+        self.addresses.entry((address, protocol)).or_insert(line);
+        earlier
+    }
+}
+
+fn statics_do_not_overlap(draft: &Draft, report: &Report<'_>) {
+    let (mut internal, mut external) = (Taken::default(), Taken::default());
+    for mapping in &draft.statics {
+        let line = report.line(mapping.place.offset);
+        for (taken, endpoint) in
+            [(&mut internal, &mapping.internal), (&mut external, &mapping.external)]
+        {
+            let takes = |protocol: &u8| taken.take(endpoint.value, *protocol, line);
+            let earlier: Vec<usize> = protocols(mapping).iter().filter_map(takes).collect();
+            if let Some(line) = earlier.first() {
+                let message = format!("overlaps the static mapping in line {line}");
+                report.wrong(&endpoint.place, format!("{message}; map each endpoint once"));
+            }
+        }
+    }
+}
+
+/// The protocols that a static mapping takes; 0 stands for all that have no ports.
+fn protocols(mapping: &StaticDraft) -> &[u8] {
+    match &mapping.protocol {
+        Some(protocol) => std::slice::from_ref(protocol),
+        None if mapping.internal.value.1.is_some() => &[1, 6, 17],
+        None => &[1, 6, 17, 0],
+    }
+}
+
+fn static_internals(draft: &Draft, report: &Report<'_>) {
+    let own = [draft.inside.own(), draft.outside.own()];
+    let externals: HashSet<Ipv4Addr> = draft.statics.iter().map(|m| m.external.value.0).collect();
+    for mapping in &draft.statics {
+        let (address, place) = (mapping.internal.value.0, &mapping.internal.place);
+        if own.contains(&Some(address)) {
+            report.wrong(place, format!("{address} is the gateway itself; write a host's address"));
+        } else if externals.contains(&address)
+            || all_ranges(draft).any(|range| contains(range.value, address))
+        {
+            report.wrong(place, format!("{address} is an external address; write an internal one"));
+        }
+    }
+}
+
+fn rules(draft: &Draft, report: &Report<'_>) {
+    // Rules of kind snat and bypass are searched together, those of kind dnat for themselves.
+    let mut seen: HashMap<(bool, bool, Prefix, u16), usize> = HashMap::new();
+    for rule in &draft.rules {
+        if let ActionDraft::Snat(pool) = &rule.action
+            && draft.pool_index(&pool.value).is_none()
+        {
+            let names: Vec<String> =
+                draft.pools.iter().map(|pool| format!("\"{}\"", pool.name.value)).collect();
+            let message = format!("there is no pool {:?}", pool.value);
+            let remedy = format!("write one of {}", names.join(", "));
+            report.missing(&pool.place, format!("{message}; {remedy}"));
+        }
+        let (by_source, prefix, port) = match rule.matches.value {
+            Match::Source(prefix, port) => (true, prefix, port),
+            Match::Destination(prefix, port) => (false, prefix, port),
+        };
+        let key = (matches!(rule.action, ActionDraft::Dnat(_)), by_source, prefix, port);
+        let place = &rule.matches.place;
+        if let Some(line) = seen.insert(key, report.line(place.offset)) {
+            let message = format!("is what the rule in line {line} matches; keep one of the two");
+            report.wrong(place, message);
+        }
+    }
+}
+
+fn pools_are_used(draft: &Draft, report: &Report<'_>) {
+    let mut used = vec![false; draft.pools.len()];
+    let named = draft.rules.iter().filter_map(|rule| match &rule.action {
+        ActionDraft::Snat(pool) => draft.pool_index(&pool.value),
+        _ => None,
+    });
+    for index in named.chain([draft.default_pool()]) {
+        if let Some(pool) = used.get_mut(index) {
+            *pool = true;
+        }
+    }
+    for (pool, _) in draft.pools.iter().zip(used).filter(|(_, used)| !used) {
+        let message = format!("no rule names pool \"{}\", so it is never used", pool.name.value);
+        report.unwise(&pool.name.place, message);
+    }
+}
+
+fn quota_fits(draft: &Draft, report: &Report<'_>) {
+    if draft.config.pooling != Pooling::Paired {
+        return;
+    }
+    let limits = &draft.config.limits;
+    for pool in &draft.pools {
+        let (first, last) = pool.ports.value;
+        let ports = u32::from(last - first) + 1;
+        for (protocol, quota) in
+            [("TCP", limits.tcp_ports), ("UDP", limits.udp_ports), ("ICMP", limits.icmp_ports)]
+        {
+            if quota > ports {
+                let name = &pool.name.value;
+                let message =
+                    format!("the {protocol} quota of {quota} is more than the {ports} ports");
+                let why = "which is all that a subscriber gets under paired pooling";
+                let message = format!("{message} of an address of pool \"{name}\", {why}");
+                report.unwise(&draft.quota_place, message);
+            }
+        }
+    }
+}
+
+fn parity_can_be_kept(draft: &Draft, report: &Report<'_>) {
+    for pool in draft.pools.iter().filter(|_| draft.config.port_parity) {
+        let (first, last) = pool.ports.value;
+        if first == last {
+            let lost = if first % 2 == 0 { "odd" } else { "even" };
+            let message = format!("port {first} alone leaves {lost} ports without nat.port_parity");
+            report.unwise(&pool.ports.place, message);
+        }
+    }
+}
+
+fn table_is_not_too_large(draft: &Draft, report: &Report<'_>) {
+    let Some(mappings) = draft.config.limits.mappings.map(u64::from) else { return };
+    let endpoints = |pool: &super::draft::PoolDraft| {
+        let (first, last) = pool.ports.value;
+        let addresses = pool.ranges.iter().map(|range| size(range.value)).sum::<u64>();
+        addresses.saturating_mul((u64::from(last - first) + 1) * 3)
+    };
+    let statics = draft.statics.len() as u64 * 3;
+    let all = draft.pools.iter().map(endpoints).fold(statics, u64::saturating_add);
+    if mappings > all {
+        let message = format!("{mappings} mappings take memory for more than the pools' {all}");
+        report.unwise(&draft.mappings_place, message);
+    }
+}
+
+fn size(range: AddressRange) -> u64 {
+    u64::from(u32::from(range.last) - u32::from(range.first)) + 1
+}

@@ -1,0 +1,195 @@
+//! A configuration that has been read value by value, before anybody knows whether its parts agree:
+//! everything that [`super::checks`] may want to point at still has its place.
+//!
+//! What could not be read is absent here, or has its default, and has been reported. A draft
+//! becomes [`Settings`] only if nothing was.
+
+use super::problem::{Located, Place};
+use natgate_engine::{AddressRange, Config, Match, PoolConfig, Prefix, Rule, RuleAction, Side};
+use natgate_engine::{SideConfig, StaticMapping};
+use natgate_gateway::{Backend, Route, Settings, SideSettings};
+use std::net::Ipv4Addr;
+
+/// The whole file.
+pub(super) struct Draft {
+    pub(super) inside: SideDraft,
+    pub(super) outside: SideDraft,
+    pub(super) routes: Vec<RouteDraft>,
+    pub(super) pools: Vec<PoolDraft>,
+    pub(super) subscribers: Vec<Located<Prefix>>,
+    /// Where that list stands, if the file has it without an entry.
+    pub(super) no_subscribers: Option<Place>,
+    /// Behavior, limits and timeouts; the rest of it is filled in at the end.
+    pub(super) config: Config,
+    /// Where the quota stands, or would.
+    pub(super) quota_place: Place,
+    /// Where the size of the mapping table stands, or would.
+    pub(super) mappings_place: Place,
+    pub(super) statics: Vec<StaticDraft>,
+    pub(super) rules: Vec<RuleDraft>,
+}
+
+/// One of the two sides.
+pub(super) struct SideDraft {
+    pub(super) side: Side,
+    pub(super) device: Option<Located<String>>,
+    pub(super) backend: Backend,
+    pub(super) address: Option<Located<(Ipv4Addr, u8)>>,
+    pub(super) gateway: Option<Located<Ipv4Addr>>,
+    pub(super) mtu: u16,
+}
+
+impl SideDraft {
+    /// The network that is directly connected, as far as the file says.
+    pub(super) fn network(&self) -> Option<Prefix> {
+        self.address.as_ref().map(|address| Prefix::new(address.value.0, address.value.1))
+    }
+
+    /// The gateway's own address.
+    pub(super) fn own(&self) -> Option<Ipv4Addr> {
+        self.address.as_ref().map(|address| address.value.0)
+    }
+
+    /// `inside` or `outside`.
+    pub(super) fn name(&self) -> &'static str {
+        match self.side {
+            Side::Inside => "inside",
+            Side::Outside => "outside",
+        }
+    }
+
+    fn engine(&self) -> SideConfig {
+        SideConfig { address: self.own(), network: self.network(), mtu: Some(self.mtu) }
+    }
+
+    fn settings(self) -> SideSettings {
+        SideSettings {
+            device: self.device.map(|device| device.value).unwrap_or_default(),
+            backend: self.backend,
+            address: self.address.map(|address| address.value),
+            gateway: self.gateway.map(|gateway| gateway.value),
+            mtu: self.mtu,
+        }
+    }
+}
+
+/// A route.
+pub(super) struct RouteDraft {
+    pub(super) prefix: Located<Prefix>,
+    pub(super) via: Located<Ipv4Addr>,
+    pub(super) side: Side,
+}
+
+/// A pool.
+pub(super) struct PoolDraft {
+    pub(super) name: Located<String>,
+    pub(super) ranges: Vec<Located<AddressRange>>,
+    pub(super) ports: Located<(u16, u16)>,
+}
+
+/// A static mapping.
+pub(super) struct StaticDraft {
+    pub(super) place: Place,
+    pub(super) internal: Located<(Ipv4Addr, Option<u16>)>,
+    pub(super) external: Located<(Ipv4Addr, Option<u16>)>,
+    pub(super) protocol: Option<u8>,
+}
+
+/// A rule.
+pub(super) struct RuleDraft {
+    pub(super) matches: Located<Match>,
+    pub(super) action: ActionDraft,
+}
+
+/// What a rule does.
+pub(super) enum ActionDraft {
+    Snat(Located<String>),
+    Dnat(Located<(Ipv4Addr, Option<u16>)>),
+    Bypass,
+}
+
+impl ActionDraft {
+    /// Whether the rule translates sources.
+    pub(super) fn is_snat(&self) -> bool {
+        matches!(self, Self::Snat(_))
+    }
+}
+
+impl Draft {
+    /// One side.
+    pub(super) fn side(&self, side: Side) -> &SideDraft {
+        match side {
+            Side::Inside => &self.inside,
+            Side::Outside => &self.outside,
+        }
+    }
+
+    /// The pool of a name.
+    pub(super) fn pool_index(&self, name: &str) -> Option<usize> {
+        self.pools.iter().position(|pool| pool.name.value == name)
+    }
+
+    /// The pool that is used without a rule: the one named `default`, else the first.
+    pub(super) fn default_pool(&self) -> usize {
+        self.pool_index("default").unwrap_or(0)
+    }
+
+    /// The settings of a draft without problems.
+    pub(super) fn into_settings(self) -> Settings {
+        let rules = self.rules.iter().map(|rule| self.rule(rule)).collect();
+        let default_pool = self.default_pool();
+        let engine = Config {
+            inside: self.inside.engine(),
+            outside: self.outside.engine(),
+            subscribers: self.subscribers.iter().map(|prefix| prefix.value).collect(),
+            pools: self.pools.into_iter().map(PoolDraft::into_config).collect(),
+            default_pool,
+            statics: self.statics.iter().map(StaticDraft::to_config).collect(),
+            rules,
+            ..self.config
+        };
+        let route = |route: &RouteDraft| Route {
+            prefix: route.prefix.value,
+            via: route.via.value,
+            side: route.side,
+        };
+        Settings {
+            engine,
+            inside: self.inside.settings(),
+            outside: self.outside.settings(),
+            routes: self.routes.iter().map(route).collect(),
+        }
+    }
+
+    fn rule(&self, rule: &RuleDraft) -> Rule {
+        let action = match &rule.action {
+            ActionDraft::Snat(pool) => {
+                let index = self.pool_index(&pool.value);
+                RuleAction::Snat(index.expect("a rule of an unknown pool is a problem"))
+            }
+            ActionDraft::Dnat(to) => RuleAction::Dnat(to.value.0, to.value.1),
+            ActionDraft::Bypass => RuleAction::Bypass,
+        };
+        Rule { matches: rule.matches.value, action }
+    }
+}
+
+impl PoolDraft {
+    fn into_config(self) -> PoolConfig {
+        PoolConfig {
+            name: self.name.value,
+            addresses: self.ranges.iter().map(|range| range.value).collect(),
+            ports: self.ports.value,
+        }
+    }
+}
+
+impl StaticDraft {
+    fn to_config(&self) -> StaticMapping {
+        StaticMapping {
+            protocol: self.protocol,
+            internal: self.internal.value,
+            external: self.external.value,
+        }
+    }
+}

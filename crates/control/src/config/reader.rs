@@ -1,0 +1,235 @@
+//! Walking the TOML tree: tables that know their keys, values that know their place.
+//!
+//! Opening a table reports every key that it should not have; asking a value for a type that it
+//! does not have reports that and gives nothing. So whoever reads a section only says what it
+//! wants, and takes the default where nothing comes back.
+
+use super::problem::{Located, Place, Report};
+use super::schema;
+use super::values::quoted;
+use std::ops::RangeInclusive;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A table, or the absence of one that need not be there.
+#[derive(Clone)]
+pub(super) struct Section<'a> {
+    pub(super) report: &'a Report<'a>,
+    /// Its name in the schema.
+    name: &'static str,
+    /// Its path, `pool[0]`, and where it begins.
+    pub(super) place: Place,
+    table: Option<&'a DeTable<'a>>,
+}
+
+impl<'a> Section<'a> {
+    /// The whole file.
+    pub(super) fn root(report: &'a Report<'a>, tree: &'a Spanned<DeTable<'a>>) -> Self {
+        Self::open(report, "", Place::default(), tree.get_ref())
+    }
+
+    fn open(
+        report: &'a Report<'a>,
+        name: &'static str,
+        place: Place,
+        table: &'a DeTable<'a>,
+    ) -> Self {
+        let section = Self { report, name, place, table: Some(table) };
+        for key in table.keys().filter(|key| !schema::keys(name).contains(&key.get_ref().as_ref()))
+        {
+            let unknown = key.get_ref().as_ref();
+            let place = section.place_of(unknown, key.span().start);
+            let kind = if name.is_empty() { "table" } else { "key" };
+            let remedy = schema::remedy(name, unknown);
+            report.wrong(&place, format!("there is no such {kind}; {remedy}"));
+        }
+        section
+    }
+
+    /// Whether the file has the table.
+    pub(super) fn is_present(&self) -> bool {
+        self.table.is_some()
+    }
+
+    /// A value, if it is there.
+    pub(super) fn get(&self, key: &'static str) -> Option<Value<'a>> {
+        debug_assert!(schema::keys(self.name).contains(&key), "{key} is missing in the schema");
+        let (name, value) = self.table?.get_key_value(key)?;
+        let span = if value.span().is_empty() { name.span() } else { value.span() };
+        let place = self.place_of(key, span.start);
+        Some(Value { report: self.report, place, value: value.get_ref() })
+    }
+
+    /// A value that must be there.
+    pub(super) fn require(&self, key: &'static str, example: &str) -> Option<Value<'a>> {
+        let value = self.get(key);
+        if value.is_none() {
+            let missing = self.place_of(key, self.place.offset);
+            self.report.missing(&missing, format!("is missing; write {key} = {example}"));
+        }
+        value
+    }
+
+    /// A table inside this one; `name` is its name in the schema.
+    pub(super) fn section(&self, key: &'static str, name: &'static str) -> Self {
+        let found = self.get(key).and_then(|value| match value.value {
+            DeValue::Table(table) => {
+                Some(Self::open(self.report, name, value.place.clone(), table))
+            }
+            DeValue::Array(_) if self.name.is_empty() => {
+                value.wrong(format!("is there more than once; write one [{key}]"));
+                None
+            }
+            _ => {
+                value.wrong_type(&format!("a table [{name}]"));
+                None
+            }
+        });
+        let place = self.place_of(key, self.place.offset);
+        found.unwrap_or(Self { report: self.report, name, place, table: None })
+    }
+
+    /// The tables of an array of tables, `[[key]]`; only the file itself has such.
+    pub(super) fn sections(&self, key: &'static str) -> Vec<Self> {
+        let Some(value) = self.get(key) else { return Vec::new() };
+        let DeValue::Array(items) = value.value else {
+            value.wrong_type(&format!("an array of tables; write [[{key}]]"));
+            return Vec::new();
+        };
+        let open = |(index, item): (usize, &'a Spanned<DeValue<'a>>)| {
+            let place = Place { key: format!("{key}[{index}]"), offset: item.span().start };
+            match item.get_ref() {
+                DeValue::Table(table) => Some(Self::open(self.report, key, place, table)),
+                other => {
+                    Value { report: self.report, place, value: other }
+                        .wrong_type(&format!("a table; write [[{key}]]"));
+                    None
+                }
+            }
+        };
+        items.iter().enumerate().filter_map(open).collect()
+    }
+
+    /// Where a key of this table stands, or would.
+    fn place_of(&self, key: &str, offset: usize) -> Place {
+        let dot = if self.place.key.is_empty() { "" } else { "." };
+        let bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let is_bare = !key.is_empty() && key.chars().all(bare);
+        let key = if is_bare { key.to_owned() } else { quoted(key) };
+        Place { key: format!("{}{dot}{key}", self.place.key), offset }
+    }
+}
+
+/// A value.
+#[derive(Clone)]
+pub(super) struct Value<'a> {
+    report: &'a Report<'a>,
+    pub(super) place: Place,
+    value: &'a DeValue<'a>,
+}
+
+impl<'a> Value<'a> {
+    /// Reports that the value is wrong.
+    pub(super) fn wrong(&self, message: impl Into<String>) {
+        self.report.wrong(&self.place, message);
+    }
+
+    fn wrong_type(&self, wanted: &str) {
+        let found = match self.value {
+            DeValue::String(_) => "a string",
+            DeValue::Integer(_) => "an integer",
+            DeValue::Float(_) => "a number with a fraction",
+            DeValue::Boolean(_) => "true or false",
+            DeValue::Datetime(_) => "a date",
+            DeValue::Array(_) => "an array",
+            DeValue::Table(_) => "a table",
+        };
+        self.wrong(format!("is {found}; it must be {wanted}"));
+    }
+
+    /// A string; `wanted` says what kind, for the message.
+    pub(super) fn string(&self, wanted: &str) -> Option<&'a str> {
+        if let DeValue::String(text) = self.value {
+            return Some(text);
+        }
+        self.wrong_type(wanted);
+        None
+    }
+
+    /// A string that means something more.
+    pub(super) fn parsed<T>(
+        &self,
+        wanted: &str,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<Located<T>> {
+        match parse(self.string(wanted)?) {
+            Ok(value) => Some(Located { value, place: self.place.clone() }),
+            Err(message) => {
+                self.wrong(message);
+                None
+            }
+        }
+    }
+
+    /// One of several words; a word whose meaning is an error is known and yet refused with it.
+    pub(super) fn word<T: Clone>(&self, words: &[(&str, Result<T, &str>)]) -> Option<T> {
+        let usable = words.iter().filter(|(_, meaning)| meaning.is_ok());
+        let list: Vec<String> = usable.map(|(word, _)| format!("\"{word}\"")).collect();
+        let text = self.string(&format!("one of {}", list.join(", ")))?;
+        match words.iter().find(|(word, _)| *word == text) {
+            Some((_, Ok(meaning))) => return Some(meaning.clone()),
+            Some((_, Err(message))) => self.wrong(format!("\"{text}\" {message}")),
+            None => {
+                let remedy = match schema::nearest(words.iter().map(|(word, _)| *word), text) {
+                    Some(near) => format!("did you mean \"{near}\"?"),
+                    None => format!("it must be one of {}", list.join(", ")),
+                };
+                self.wrong(format!("{} is unknown; {remedy}", quoted(text)));
+            }
+        }
+        None
+    }
+
+    /// True or false.
+    pub(super) fn boolean(&self) -> Option<bool> {
+        if let DeValue::Boolean(value) = self.value {
+            return Some(*value);
+        }
+        self.wrong_type("true or false");
+        None
+    }
+
+    /// Whether the value is an integer.
+    pub(super) fn is_integer(&self) -> bool {
+        self.value.is_integer()
+    }
+
+    /// An integer within bounds.
+    pub(super) fn integer(&self, bounds: RangeInclusive<u64>) -> Option<u64> {
+        let (low, high) = (bounds.start(), bounds.end());
+        let DeValue::Integer(digits) = self.value else {
+            self.wrong_type(&format!("an integer from {low} to {high}"));
+            return None;
+        };
+        let value = u64::from_str_radix(digits.as_str(), digits.radix()).ok();
+        if let Some(value) = value.filter(|value| bounds.contains(value)) {
+            return Some(value);
+        }
+        self.wrong(format!("{} is out of bounds; it must be from {low} to {high}", digits));
+        None
+    }
+
+    /// The elements of an array.
+    pub(super) fn items(&self, wanted: &str) -> Option<Vec<Self>> {
+        let DeValue::Array(items) = self.value else {
+            self.wrong_type(wanted);
+            return None;
+        };
+        let item = |(index, item): (usize, &'a Spanned<DeValue<'a>>)| {
+            let key = format!("{}[{index}]", self.place.key);
+            let place = Place { key, offset: item.span().start };
+            Self { report: self.report, place, value: item.get_ref() }
+        };
+        Some(items.iter().enumerate().map(item).collect())
+    }
+}

@@ -1,0 +1,117 @@
+//! Reading `[[static]]` and `[[rule]]`: the parts of a configuration that name single endpoints.
+//!
+//! A table that has a fault is left out of the draft, so that the checks which compare tables with
+//! each other look at whole ones only. Names of pools are looked up later, by the checks, when all
+//! pools are known. Rules of kind `dnat` are read in full and then refused: this engine has none.
+
+use super::draft::{ActionDraft, RuleDraft, StaticDraft};
+use super::problem::Located;
+use super::reader::{Section, Value};
+use super::sections::is_usable;
+use super::values;
+use natgate_engine::Match;
+use std::net::Ipv4Addr;
+
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// An endpoint and whether it has a port.
+type Endpoint = Located<(Ipv4Addr, Option<u16>)>;
+
+/// A static mapping: whole addresses, or one port.
+pub(super) fn read_static(section: &Section<'_>) -> Option<StaticDraft> {
+    let protocols = [("tcp", Ok(TCP)), ("udp", Ok(UDP)), ("icmp", Ok(ICMP))];
+    let protocol = section.get("protocol").map(|value| value.word(&protocols));
+    let internal =
+        section.require("internal", "\"10.0.0.80:8080\"").and_then(|value| read_endpoint(&value));
+    let external =
+        section.require("external", "\"203.0.113.1:80\"").and_then(|value| read_endpoint(&value));
+    let (internal, external) = (internal?, external?);
+    if internal.value.1.is_some() != external.value.1.is_some() {
+        let message =
+            "one endpoint has a port and the other has none; give both a port, or neither";
+        section.report.wrong(&external.place, message);
+        return None;
+    }
+    let protocol = match protocol {
+        Some(word) => Some(word?),
+        None => None,
+    };
+    Some(StaticDraft { place: section.place.clone(), internal, external, protocol })
+}
+
+fn read_endpoint(value: &Value<'_>) -> Option<Endpoint> {
+    let endpoint = value.parsed("an address, with or without a port", values::endpoint)?;
+    is_usable(value, endpoint.value.0).then_some(endpoint)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Snat,
+    Dnat,
+    Bypass,
+}
+
+/// A rule.
+pub(super) fn read_rule(section: &Section<'_>) -> Option<RuleDraft> {
+    let kinds = [("snat", Ok(Kind::Snat)), ("dnat", Ok(Kind::Dnat)), ("bypass", Ok(Kind::Bypass))];
+    let kind_value = section.require("kind", "\"snat\"");
+    let kind = kind_value.as_ref().and_then(|value| value.word(&kinds));
+    let matches = read_match(section, kind);
+    let kind = kind?;
+    refuse(section, "pool", kind != Kind::Snat, "only a rule of kind \"snat\" has it");
+    refuse(section, "to", kind != Kind::Dnat, "only a rule of kind \"dnat\" has it");
+    let action = match kind {
+        Kind::Snat => section
+            .require("pool", "\"default\"")
+            .and_then(|value| value.parsed("the name of a pool", |name| Ok(name.to_owned())))
+            .map(ActionDraft::Snat),
+        Kind::Dnat => section
+            .require("to", "\"192.0.2.80:8080\"")
+            .and_then(|value| read_endpoint(&value))
+            .map(ActionDraft::Dnat),
+        Kind::Bypass => Some(ActionDraft::Bypass),
+    };
+    if let (Some(value), Kind::Dnat) = (&kind_value, kind) {
+        value.wrong("\"dnat\" is not in this version; use a [[static]] mapping");
+    }
+    Some(RuleDraft { matches: matches?, action: action? })
+}
+
+/// What a rule looks at: one prefix, and a port of the same endpoint.
+fn read_match(rule: &Section<'_>, kind: Option<Kind>) -> Option<Located<Match>> {
+    rule.require("match", "{ source = \"10.1.0.0/16\" }")?;
+    let section = rule.section("match", "rule.match");
+    let port = match section.get("port") {
+        Some(value) => value.integer(0..=65_535).and_then(|port| u16::try_from(port).ok()),
+        None => Some(0),
+    };
+    let (source, destination) = (section.get("source"), section.get("destination"));
+    if let (Some(source), true) = (&source, kind == Some(Kind::Dnat)) {
+        source.wrong("means nothing to a rule of kind \"dnat\"; write destination");
+        return None;
+    }
+    if let (Some(_), Some(destination)) = (&source, &destination) {
+        destination.wrong("stands beside source; keep one of the two");
+        return None;
+    }
+    let by_source = source.is_some();
+    let Some(value) = source.or(destination) else {
+        if section.is_present() {
+            let either = "write source or destination = \"10.1.0.0/16\"";
+            section.report.missing(&section.place, format!("names no prefix; {either}"));
+        }
+        return None;
+    };
+    let Located { value: prefix, place } = value.parsed("a prefix", values::prefix)?;
+    let matches = if by_source { Match::Source } else { Match::Destination };
+    Some(Located { value: matches(prefix, port?), place })
+}
+
+/// Refuses a key that has no meaning in this kind of rule.
+fn refuse(section: &Section<'_>, key: &'static str, refused: bool, why: &str) {
+    if let Some(value) = section.get(key).filter(|_| refused) {
+        value.wrong(format!("has no effect here; {why}"));
+    }
+}

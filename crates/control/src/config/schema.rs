@@ -1,0 +1,102 @@
+//! Every table and key of the configuration file, and the guess at what a misspelt one should be.
+//!
+//! The reader refuses to look for a key that is not listed here, and a test compares the list with
+//! docs/configuration.md, so that file, reader and documentation name the same keys.
+
+/// The tables (as written between the brackets; empty: the file itself) and their keys.
+pub const SECTIONS: &[(&str, &[&str])] = &[
+    ("", &["inside", "outside", "route", "pool", "nat", "limits", "timeouts", "static", "rule"]),
+    ("inside", SIDE),
+    ("outside", SIDE),
+    ("route", &["prefix", "via", "side"]),
+    ("pool", &["name", "addresses", "ports"]),
+    (
+        "nat",
+        &[
+            "subscribers",
+            "mapping",
+            "filtering",
+            "pooling",
+            "allocation",
+            "port_parity",
+            "hairpinning",
+            "inbound_refresh",
+            "tcp_pickup",
+            "block",
+        ],
+    ),
+    ("nat.block", &["size", "max_per_subscriber"]),
+    (
+        "limits",
+        &[
+            "ports_per_subscriber",
+            "sessions_per_mapping",
+            "new_mappings_per_second",
+            "icmp_errors_per_second",
+            "mappings",
+            "extra_sessions",
+            "fragment_memory",
+        ],
+    ),
+    ("limits.ports_per_subscriber", &["tcp", "udp", "icmp"]),
+    (
+        "timeouts",
+        &[
+            "udp",
+            "tcp_established",
+            "tcp_opening",
+            "tcp_closing",
+            "icmp",
+            "other",
+            "hold_down",
+            "fragment",
+        ],
+    ),
+    ("static", &["internal", "external", "protocol"]),
+    ("rule", &["kind", "match", "pool", "to"]),
+    ("rule.match", &["source", "destination", "port"]),
+];
+
+const SIDE: &[&str] = &["device", "backend", "address", "gateway", "mtu"];
+
+/// The keys of a table.
+///
+/// # Panics
+/// When the table is not listed.
+pub(super) fn keys(section: &str) -> &'static [&'static str] {
+    let found = SECTIONS.iter().find(|(name, _)| *name == section);
+    found.expect("the reader opens listed tables only").1
+}
+
+/// What to do about a key that `section` does not have.
+pub(super) fn remedy(section: &str, unknown: &str) -> String {
+    let known = keys(section);
+    if let Some(near) = nearest(known.iter().copied(), unknown) {
+        return format!("did you mean `{near}`?");
+    }
+    let elsewhere = |(name, keys): &&(&str, &[&str])| !name.is_empty() && keys.contains(&unknown);
+    if let Some((name, _)) = SECTIONS.iter().find(elsewhere) {
+        return format!("it belongs in [{name}]");
+    }
+    let list: Vec<String> = known.iter().map(|key| format!("`{key}`")).collect();
+    format!("it may have {}", list.join(", "))
+}
+
+/// The candidate that is most like `text`, if one is like it at all.
+pub(super) fn nearest<'a>(
+    candidates: impl Iterator<Item = &'a str>,
+    text: &str,
+) -> Option<&'a str> {
+    // Beyond two thirds of the letters in place a guess is more often right than not; long input is
+    // no slip of the finger, and the comparison is quadratic.
+    const ALIKE: f64 = 0.66;
+    const LONGEST: usize = 64;
+    if text.len() > LONGEST {
+        return None;
+    }
+    candidates
+        .map(|candidate| (strsim::normalized_damerau_levenshtein(candidate, text), candidate))
+        .filter(|(alike, _)| *alike >= ALIKE)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}

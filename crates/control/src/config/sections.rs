@@ -1,0 +1,342 @@
+//! Reading the tables one by one: sides, routes, pools, behavior, limits, timeouts.
+//!
+//! Each value is checked for itself here; defaults are those of `natgate_engine::Config`. Whether
+//! values agree with each other is [`super::checks`]' question.
+
+use super::draft::{Draft, PoolDraft, RouteDraft, SideDraft};
+use super::problem::{Located, Place};
+use super::reader::{Section, Value};
+use super::rules;
+use super::values::{self, show_duration};
+use natgate_engine::{
+    AddressRange, Allocation, Behavior, Config, Limits, Pooling, Prefix, Side, Timeouts,
+};
+use natgate_gateway::Backend;
+use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const DAY: Duration = Duration::from_secs(86_400);
+/// Largest IPv4 packet that every link must carry (RFC 791), largest that can be.
+const MTU_BOUNDS: (u64, u64) = (68, 65_535);
+/// What a host must be able to receive (RFC 791).
+const MTU_WISE: u64 = 576;
+const DEFAULT_MTU: u16 = 1500;
+const DEFAULT_PORTS: (u16, u16) = (1024, 65_535);
+/// One fragmented datagram of the largest size.
+const LEAST_FRAGMENT_MEMORY: u64 = 64 << 10;
+/// A gap of one nanosecond.
+const MOST_A_SECOND: u64 = 1_000_000_000;
+/// The engine counts its mappings, static ones among them, in 31 bits.
+const MOST_MAPPINGS: u64 = 1 << 30;
+
+/// Reads the whole file.
+pub(super) fn read(root: Section<'_>) -> Draft {
+    let mut config = Config::default();
+    let nat = root.section("nat", "nat");
+    let limits = root.section("limits", "limits");
+    let quota_place = read_limits(&limits, &mut config.limits);
+    let mappings_place = limits.get("mappings").map_or(limits.place, |value| value.place);
+    read_timeouts(&root.section("timeouts", "timeouts"), &mut config.timeouts);
+    let (subscribers, no_subscribers) = read_subscribers(&nat, &config.subscribers);
+    read_nat(&nat, &mut config);
+    Draft {
+        inside: read_side(&root, Side::Inside),
+        outside: read_side(&root, Side::Outside),
+        routes: root.sections("route").iter().filter_map(read_route).collect(),
+        pools: read_pools(&root),
+        subscribers,
+        no_subscribers,
+        quota_place,
+        mappings_place,
+        statics: root.sections("static").iter().filter_map(rules::read_static).collect(),
+        rules: root.sections("rule").iter().filter_map(rules::read_rule).collect(),
+        config,
+    }
+}
+
+fn read_side(root: &Section<'_>, side: Side) -> SideDraft {
+    let (name, device) = match side {
+        Side::Inside => ("inside", "eth1"),
+        Side::Outside => ("outside", "eth0"),
+    };
+    let section = root.section(name, name);
+    let example = format!("\"{device}\"");
+    let device = if section.is_present() {
+        section.require("device", &example).and_then(|value| value.parsed("a device", device_name))
+    } else {
+        if root.get(name).is_none() {
+            let message = format!("is missing; write [{name}] with device = {example}");
+            root.report.missing(&section.place, message);
+        }
+        None
+    };
+    let backends = [
+        ("af-packet", Ok(Backend::AfPacket)),
+        ("af-xdp", Err("is not in this version; use \"af-packet\"")),
+        ("dpdk", Err("is not in this version; use \"af-packet\"")),
+        ("tun", Err("is not in this version; use \"af-packet\"")),
+    ];
+    let backend = section.get("backend").and_then(|value| value.word(&backends));
+    let address = section.get("address").and_then(|value| {
+        let address = value.parsed("an address with its prefix length", values::interface_address);
+        address.filter(|address| is_usable(&value, address.value.0))
+    });
+    SideDraft {
+        side,
+        device,
+        backend: backend.unwrap_or_default(),
+        address,
+        gateway: section.get("gateway").and_then(|value| read_address(&value)),
+        mtu: section.get("mtu").and_then(|value| read_mtu(&section, &value)).unwrap_or(DEFAULT_MTU),
+    }
+}
+
+/// What Linux takes as the name of a device.
+fn device_name(text: &str) -> Result<String, String> {
+    const LONGEST: usize = 15;
+    let odd = |c: char| c.is_whitespace() || c.is_control() || c == '/' || c == ':';
+    if text.is_empty() || text == "." || text == ".." || text.contains(odd) || text.len() > LONGEST
+    {
+        let shown = values::quoted(text);
+        let rule = "without space, \"/\" and \":\", such as \"eth0\"";
+        return Err(format!("{shown} names no device; write 1 to {LONGEST} bytes {rule}"));
+    }
+    Ok(text.to_owned())
+}
+
+fn read_mtu(section: &Section<'_>, value: &Value<'_>) -> Option<u16> {
+    let mtu = value.integer(MTU_BOUNDS.0..=MTU_BOUNDS.1)?;
+    if mtu < MTU_WISE {
+        let message = format!("is below the {MTU_WISE} bytes that every host takes (RFC 791)");
+        section.report.unwise(&value.place, message);
+    }
+    u16::try_from(mtu).ok()
+}
+
+/// An address that a host can have.
+fn read_address(value: &Value<'_>) -> Option<Located<Ipv4Addr>> {
+    let address = value.parsed("an IPv4 address", values::address)?;
+    is_usable(value, address.value).then_some(address)
+}
+
+/// Whether a host can have the address; if not, that is reported.
+pub(super) fn is_usable(value: &Value<'_>, address: Ipv4Addr) -> bool {
+    is_usable_range(value, AddressRange { first: address, last: address })
+}
+
+fn is_usable_range(value: &Value<'_>, range: AddressRange) -> bool {
+    let class = values::unusable(range);
+    if let Some(class) = class {
+        let shown = values::show_range(range);
+        let relation = if range.first == range.last { "is in" } else { "overlaps" };
+        value.wrong(format!("{shown} {relation} {class}, which no host has; write unicast"));
+    }
+    class.is_none()
+}
+
+fn read_route(section: &Section<'_>) -> Option<RouteDraft> {
+    let prefix = section
+        .require("prefix", "\"198.51.100.0/24\"")
+        .and_then(|value| value.parsed("a prefix", values::prefix));
+    let via = section.require("via", "\"192.0.2.254\"").and_then(|value| read_address(&value));
+    let sides = [("inside", Ok(Side::Inside)), ("outside", Ok(Side::Outside))];
+    let side = match section.get("side") {
+        Some(value) => value.word(&sides)?,
+        None => Side::Outside,
+    };
+    Some(RouteDraft { prefix: prefix?, via: via?, side })
+}
+
+fn read_pools(root: &Section<'_>) -> Vec<PoolDraft> {
+    if root.get("pool").is_none() {
+        let place = Place { key: "pool".to_owned(), offset: 0 };
+        let example = "[[pool]] with addresses = [\"203.0.113.1\"]";
+        root.report.missing(&place, format!("is missing; write {example}"));
+    }
+    root.sections("pool").iter().enumerate().map(|(index, pool)| read_pool(index, pool)).collect()
+}
+
+/// A pool is always kept, that rules which name it are not blamed for its faults.
+fn read_pool(index: usize, section: &Section<'_>) -> PoolDraft {
+    let given = match section.get("name") {
+        Some(value) => value.parsed("a name", pool_name),
+        None if index == 0 => {
+            Some(Located { value: "default".to_owned(), place: section.place.clone() })
+        }
+        None => section.require("name", "\"second\"").and(None),
+    };
+    let nameless = || Located { value: section.place.key.clone(), place: section.place.clone() };
+    let wanted = "an array of addresses";
+    let entries = section
+        .require("addresses", "[\"203.0.113.1\"]")
+        .and_then(|value| {
+            let items = value.items(wanted)?;
+            if items.is_empty() {
+                value.wrong("has no address; write one such as [\"203.0.113.1\"]");
+            }
+            Some(items)
+        })
+        .unwrap_or_default();
+    let range = |value: &Value<'_>| {
+        let range = value.parsed("an address, a prefix or a range", values::address_range)?;
+        is_usable_range(value, range.value).then_some(range)
+    };
+    let ports = section.get("ports").and_then(|value| {
+        value.parsed("a string such as \"1024-65535\" or \"5000\"", values::ports)
+    });
+    let all_ports = || Located { value: DEFAULT_PORTS, place: section.place.clone() };
+    PoolDraft {
+        name: given.unwrap_or_else(nameless),
+        ranges: entries.iter().filter_map(range).collect(),
+        ports: ports.unwrap_or_else(all_ports),
+    }
+}
+
+fn pool_name(text: &str) -> Result<String, String> {
+    const LONGEST: usize = 64;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if text.is_empty() || text.len() > LONGEST || !text.chars().all(plain) {
+        let rule = "letters, digits, \"-\", \"_\" or \".\"";
+        return Err(format!("{} is no name; write 1 to {LONGEST} {rule}", values::quoted(text)));
+    }
+    Ok(text.to_owned())
+}
+
+/// Who is translated, and the list's place if it is empty.
+fn read_subscribers(
+    nat: &Section<'_>,
+    default: &[Prefix],
+) -> (Vec<Located<Prefix>>, Option<Place>) {
+    let Some(value) = nat.get("subscribers") else {
+        let place = Place { key: "nat.subscribers".to_owned(), offset: nat.place.offset };
+        let located = |prefix: &Prefix| Located { value: *prefix, place: place.clone() };
+        return (default.iter().map(located).collect(), None);
+    };
+    let Some(entries) = value.items("an array of prefixes") else { return (Vec::new(), None) };
+    let prefixes = entries.iter().filter_map(|entry| entry.parsed("a prefix", values::prefix));
+    (prefixes.collect(), entries.is_empty().then_some(value.place))
+}
+
+fn read_nat(nat: &Section<'_>, config: &mut Config) {
+    let behaviors = [
+        ("endpoint-independent", Ok(Behavior::EndpointIndependent)),
+        ("address-dependent", Ok(Behavior::AddressDependent)),
+        ("address-and-port-dependent", Ok(Behavior::AddressAndPortDependent)),
+    ];
+    let poolings = [
+        ("paired", Ok(Pooling::Paired)),
+        ("soft-paired", Ok(Pooling::SoftPaired)),
+        ("arbitrary", Ok(Pooling::Arbitrary)),
+    ];
+    let allocations = [
+        ("random", Ok(Allocation::Random)),
+        ("preserve", Ok(Allocation::Preserve)),
+        ("block", Err("is not in this version; use \"random\" or \"preserve\"")),
+        ("deterministic", Err("is not in this version; use \"random\" or \"preserve\"")),
+    ];
+    set(&mut config.mapping, nat.get("mapping").and_then(|value| value.word(&behaviors)));
+    set(&mut config.filtering, nat.get("filtering").and_then(|value| value.word(&behaviors)));
+    set(&mut config.pooling, nat.get("pooling").and_then(|value| value.word(&poolings)));
+    set(&mut config.allocation, nat.get("allocation").and_then(|value| value.word(&allocations)));
+    for (key, slot) in [
+        ("port_parity", &mut config.port_parity),
+        ("hairpinning", &mut config.hairpinning),
+        ("inbound_refresh", &mut config.inbound_refresh),
+        ("tcp_pickup", &mut config.tcp_pickup),
+    ] {
+        set(slot, nat.get(key).and_then(|value| value.boolean()));
+    }
+    let block = nat.section("block", "nat.block");
+    for (key, most) in [("size", 65_535), ("max_per_subscriber", 65_535)] {
+        let _ = block.get(key).and_then(|value| value.integer(1..=most));
+    }
+    if block.is_present() {
+        let message = "has no effect: allocation by port blocks is not in this version";
+        nat.report.unwise(&block.place, message);
+    }
+}
+
+/// Reads `[limits]` and says where the quota stands.
+fn read_limits(section: &Section<'_>, limits: &mut Limits) -> Place {
+    let quota = section.section("ports_per_subscriber", "limits.ports_per_subscriber");
+    let all = u64::from(u32::MAX);
+    for (section, key, least, most, slot) in [
+        (&quota, "tcp", 1, all, &mut limits.tcp_ports),
+        (&quota, "udp", 1, all, &mut limits.udp_ports),
+        (&quota, "icmp", 1, all, &mut limits.icmp_ports),
+        (section, "new_mappings_per_second", 1, MOST_A_SECOND, &mut limits.new_mappings_per_second),
+        (section, "icmp_errors_per_second", 1, MOST_A_SECOND, &mut limits.icmp_errors_per_second),
+    ] {
+        set(slot, bounded(section, key, least, most));
+    }
+    let sessions = bounded(section, "sessions_per_mapping", 1, u64::from(u16::MAX));
+    set(&mut limits.sessions_per_mapping, sessions.and_then(|value| u16::try_from(value).ok()));
+    limits.mappings = bounded(section, "mappings", 1, MOST_MAPPINGS);
+    limits.extra_sessions = bounded(section, "extra_sessions", 0, MOST_MAPPINGS);
+    set(&mut limits.fragment_memory, section.get("fragment_memory").and_then(|v| read_memory(&v)));
+    quota.place
+}
+
+fn bounded(section: &Section<'_>, key: &'static str, least: u64, most: u64) -> Option<u32> {
+    let value = section.get(key)?.integer(least..=most)?;
+    u32::try_from(value).ok()
+}
+
+/// Bytes, as an integer or a string with a unit.
+fn read_memory(value: &Value<'_>) -> Option<usize> {
+    const MOST: u64 = 1 << 40;
+    if value.is_integer() {
+        return value.integer(LEAST_FRAGMENT_MEMORY..=MOST).map(|bytes| bytes as usize);
+    }
+    let size = value.parsed("a size such as \"16MiB\" or a number of bytes", values::size)?.value;
+    if !(LEAST_FRAGMENT_MEMORY..=MOST).contains(&size) {
+        value.wrong("is out of bounds; it must be from \"64KiB\" (one datagram) to \"1TiB\"");
+        return None;
+    }
+    Some(size as usize)
+}
+
+fn read_timeouts(section: &Section<'_>, timeouts: &mut Timeouts) {
+    // Key, where it goes, the bounds of what makes sense, the least that the RFCs ask for.
+    let idle = Duration::from_secs(1)..=DAY * 30;
+    let tick = Duration::from_millis(1);
+    let rfc = |minutes: u32, source: &'static str| Some((MINUTE * minutes, source));
+    for (key, slot, bounds, least) in [
+        ("udp", &mut timeouts.udp, &idle, rfc(2, "RFC 4787 REQ-5")),
+        ("tcp_established", &mut timeouts.tcp_established, &idle, rfc(124, "RFC 5382 REQ-5")),
+        ("tcp_opening", &mut timeouts.tcp_opening, &idle, rfc(4, "RFC 7857 section 2.1")),
+        ("tcp_closing", &mut timeouts.tcp_closing, &idle, rfc(4, "RFC 7857 section 2.1")),
+        ("icmp", &mut timeouts.icmp, &idle, rfc(1, "RFC 5508 REQ-2")),
+        ("other", &mut timeouts.other, &idle, None),
+        ("hold_down", &mut timeouts.hold_down, &(tick..=MINUTE * 60), rfc(2, "RFC 6888 REQ-8")),
+        ("fragment", &mut timeouts.fragment, &(tick..=MINUTE * 2), None),
+    ] {
+        let Some(value) = section.get(key) else { continue };
+        let Some(duration) = read_duration(&value, bounds) else { continue };
+        *slot = duration;
+        if let Some((least, source)) = least.filter(|(least, _)| duration < *least) {
+            let (shown, least) = (show_duration(duration), show_duration(least));
+            let message = format!("{shown} is below the {least} that {source} asks for");
+            section.report.unwise(&value.place, message);
+        }
+    }
+}
+
+fn read_duration(value: &Value<'_>, bounds: &RangeInclusive<Duration>) -> Option<Duration> {
+    let duration = value.parsed("a duration in quotes, such as \"2h4m\"", values::duration)?.value;
+    if !bounds.contains(&duration) {
+        let (least, most) = (show_duration(*bounds.start()), show_duration(*bounds.end()));
+        let shown = show_duration(duration);
+        value.wrong(format!("{shown} is out of bounds; it must be from {least} to {most}"));
+        return None;
+    }
+    Some(duration)
+}
+
+fn set<T>(slot: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *slot = value;
+    }
+}

@@ -1,0 +1,208 @@
+//! Values that a configuration writes as text: durations, sizes, addresses, ports.
+//!
+//! Each function takes the text between the quotes and gives the value or one sentence that says
+//! what is wrong and what would be right; the place is added by the reader. All are strict: what an
+//! operator may have meant otherwise is refused.
+
+use natgate_engine::{AddressRange, Prefix};
+use std::fmt::Write;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// Text as it is shown in a message: quoted, control characters escaped, not endless.
+pub(super) fn quoted(text: &str) -> String {
+    const LONGEST: usize = 60;
+    match text.char_indices().nth(LONGEST) {
+        None => format!("{text:?}"),
+        Some((end, _)) => format!("{:?}...", &text[..end]),
+    }
+}
+
+/// Names and milliseconds.
+const TIME_UNITS: [(&str, u64); 5] =
+    [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
+
+/// A duration such as `2h4m`: whole numbers with units d, h, m, s, ms, each once, large to small.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let not_a_duration = || {
+        let units = "numbers with d, h, m, s, ms, in this order, such as \"2h4m\"";
+        format!("{} is no duration; write {units}", quoted(text))
+    };
+    let mut rest = text;
+    let mut units = TIME_UNITS.iter();
+    let mut total: u64 = 0;
+    while !rest.is_empty() {
+        let number_end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let (number, after) = rest.split_at(number_end);
+        let unit_end = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit_end);
+        let known = units.find(|(name, _)| *name == unit);
+        let milliseconds = known
+            .and_then(|(_, scale)| number.parse::<u64>().ok()?.checked_mul(*scale))
+            .and_then(|part| total.checked_add(part));
+        total = milliseconds.ok_or_else(not_a_duration)?;
+        rest = after;
+    }
+    if text.is_empty() { Err(not_a_duration()) } else { Ok(Duration::from_millis(total)) }
+}
+
+/// A duration as [`duration`] reads it.
+pub(crate) fn show_duration(duration: Duration) -> String {
+    let mut rest = duration.as_millis();
+    let mut text = String::new();
+    for (unit, scale) in TIME_UNITS.map(|(unit, scale)| (unit, u128::from(scale))) {
+        if rest >= scale {
+            let _ = write!(text, "{}{unit}", rest / scale);
+            rest %= scale;
+        }
+    }
+    if text.is_empty() { "0s".to_owned() } else { text }
+}
+
+/// A size such as `16MiB`, in bytes.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let size = text.parse::<bytesize::ByteSize>();
+    size.map(|size| size.0).map_err(|_| {
+        format!("{} is no size; write one such as \"16MiB\" or \"4GiB\"", quoted(text))
+    })
+}
+
+/// One address.
+pub(super) fn address(text: &str) -> Result<Ipv4Addr, String> {
+    text.parse().map_err(|_| {
+        format!("{} is no IPv4 address; write one such as \"192.0.2.1\"", quoted(text))
+    })
+}
+
+/// An address with the length of its network's prefix; the address is a host's.
+pub(super) fn interface_address(text: &str) -> Result<(Ipv4Addr, u8), String> {
+    let example = "write an address with its prefix length, such as \"192.0.2.1/24\"";
+    let Some((host, len)) = split_prefix(text) else {
+        return Err(format!("{} is no interface address; {example}", quoted(text)));
+    };
+    let network = Prefix::new(host, len);
+    if len == 0 {
+        return Err(format!("{} makes every address a neighbor; {example}", quoted(text)));
+    }
+    let bits = u32::from(host);
+    if len <= 30 && (bits == network.first() || bits == network.last()) {
+        let kind = if bits == network.first() { "network" } else { "broadcast" };
+        return Err(format!("{host} is the {kind} address of its own prefix; write a host's"));
+    }
+    Ok((host, len))
+}
+
+/// A prefix, or one address.
+pub(super) fn prefix(text: &str) -> Result<Prefix, String> {
+    if let Ok(host) = text.parse() {
+        return Ok(Prefix::new(host, 32));
+    }
+    let Some((first, len)) = split_prefix(text) else {
+        let shown = quoted(text);
+        return Err(format!("{shown} is no IPv4 prefix; write one such as \"10.0.0.0/8\""));
+    };
+    let prefix = Prefix::new(first, len);
+    if u32::from(first) == prefix.first() {
+        return Ok(prefix);
+    }
+    let right = Ipv4Addr::from(prefix.first());
+    Err(format!("{first} has bits beyond the /{len}; write \"{right}/{len}\""))
+}
+
+/// An entry of an address set: a prefix (all its addresses), an address, or `FIRST-LAST`.
+pub(super) fn address_range(text: &str) -> Result<AddressRange, String> {
+    //= rfc6888#REQ-3
+    if let Some((first, last)) = text.split_once('-') {
+        let (first, last) = (address(first.trim())?, address(last.trim())?);
+        if first > last {
+            return Err(format!("the range is reversed; write \"{last}-{first}\""));
+        }
+        return Ok(AddressRange { first, last });
+    }
+    if !text.contains('/') {
+        return address(text).map(|one| AddressRange { first: one, last: one });
+    }
+    let prefix = prefix(text)?;
+    Ok(AddressRange { first: prefix.first().into(), last: prefix.last().into() })
+}
+
+/// `FIRST-LAST`, or one port.
+pub(super) fn ports(text: &str) -> Result<(u16, u16), String> {
+    let port = |text: &str| number(text).and_then(|port| u16::try_from(port).ok());
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (Some(first), Some(last)) = (port(first.trim()), port(last.trim())) else {
+        let shown = quoted(text);
+        return Err(format!("{shown} is no range of ports; write one such as \"1024-65535\""));
+    };
+    if first > last {
+        return Err(format!("the range is reversed; write \"{last}-{first}\""));
+    }
+    if first == 0 {
+        return Err("port 0 cannot be used; begin at 1, better at 1024".to_owned());
+    }
+    Ok((first, last))
+}
+
+/// An address with or without a port.
+pub(super) fn endpoint(text: &str) -> Result<(Ipv4Addr, Option<u16>), String> {
+    let Some((host, port)) = text.split_once(':') else {
+        return address(text).map(|host| (host, None));
+    };
+    let host = address(host)?;
+    match number(port).and_then(|port| u16::try_from(port).ok()) {
+        Some(0) | None => {
+            Err(format!("{} is no port; write one from 1 to 65535, or none", quoted(port)))
+        }
+        some => Ok((host, some)),
+    }
+}
+
+/// The addresses that no host can have, if the range has some of them.
+pub(super) fn unusable(range: AddressRange) -> Option<&'static str> {
+    const CLASSES: [(Ipv4Addr, u8, &str); 4] = [
+        (Ipv4Addr::new(0, 0, 0, 0), 8, "0.0.0.0/8 (zero)"),
+        (Ipv4Addr::new(127, 0, 0, 0), 8, "127.0.0.0/8 (loopback)"),
+        (Ipv4Addr::new(224, 0, 0, 0), 4, "224.0.0.0/4 (multicast)"),
+        (Ipv4Addr::new(240, 0, 0, 0), 4, "240.0.0.0/4 (class E)"),
+    ];
+    CLASSES
+        .into_iter()
+        .find(|(first, len, _)| overlaps(range, Prefix::new(*first, *len)))
+        .map(|(_, _, class)| class)
+}
+
+/// Whether a range and a prefix have an address in common.
+pub(super) fn overlaps(range: AddressRange, prefix: Prefix) -> bool {
+    u32::from(range.first) <= prefix.last() && prefix.first() <= u32::from(range.last)
+}
+
+/// A range as an address set writes it.
+pub(crate) fn show_range(range: AddressRange) -> String {
+    let (first, last) = (u32::from(range.first), u32::from(range.last));
+    let size = u64::from(last - first) + 1;
+    if size == 1 {
+        range.first.to_string()
+    } else if size.is_power_of_two() && u64::from(first) % size == 0 {
+        format!("{}/{}", range.first, 32 - size.trailing_zeros())
+    } else {
+        format!("{}-{}", range.first, range.last)
+    }
+}
+
+/// A prefix as a configuration writes it.
+pub(crate) fn show_prefix(prefix: Prefix) -> String {
+    format!("{}/{}", Ipv4Addr::from(prefix.first()), prefix.len())
+}
+
+fn split_prefix(text: &str) -> Option<(Ipv4Addr, u8)> {
+    let (host, len) = text.split_once('/')?;
+    let len = number(len).filter(|len| *len <= 32)?;
+    Some((host.parse().ok()?, len as u8))
+}
+
+/// A decimal number; no sign, no leading zeros that could mean octal.
+fn number(text: &str) -> Option<u32> {
+    let plain =
+        text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+    if plain { text.parse().ok() } else { None }
+}

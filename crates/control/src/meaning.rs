@@ -1,0 +1,144 @@
+//! What a configuration means: how many mappings its pools hold, whom they can serve, what memory
+//! it takes. `natgate check` prints it, for people as text and for programs as JSON.
+//!
+//! Numbers are those of a gateway that runs alone with all ports free; ports that static mappings
+//! keep are taken off. Hold-down, which keeps UDP and ICMP ports from use for a while, is not.
+
+mod text;
+
+use crate::config::{Configuration, Problem};
+use natgate_engine::{AddressRange, Config, Engine, PoolConfig, Pooling};
+use natgate_gateway::Settings;
+use serde::Serialize;
+
+/// Mappings that the table holds at most unless `limits.mappings` says more.
+const DEFAULT_MAPPINGS: u64 = 1 << 20;
+
+/// A number for each protocol that has ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PerProtocol {
+    /// TCP.
+    pub tcp: u64,
+    /// UDP.
+    pub udp: u64,
+    /// ICMP queries.
+    pub icmp: u64,
+}
+
+impl PerProtocol {
+    fn new(number: impl Fn(u8) -> u64) -> Self {
+        Self { tcp: number(6), udp: number(17), icmp: number(1) }
+    }
+}
+
+/// What one pool means.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// Whether it is used where no rule says otherwise.
+    pub default: bool,
+    /// Number of addresses.
+    pub addresses: u64,
+    /// First and last port.
+    pub ports: (u16, u16),
+    /// Mappings that it can hold.
+    pub mappings: PerProtocol,
+    /// Subscribers that can have their full quota at the same time.
+    pub subscribers_at_full_quota: u64,
+}
+
+/// What a configuration means.
+#[derive(Clone, Debug, Serialize)]
+pub struct Meaning {
+    /// The pools, in the file's order.
+    pub pools: Vec<Pool>,
+    /// Dynamic mappings that the table holds.
+    pub mappings: u64,
+    /// Sessions that the table holds.
+    pub sessions: u64,
+    /// Bytes that the translator takes when it starts, and never more.
+    pub memory_bytes: u64,
+    /// What is legal and yet unwise.
+    pub warnings: Vec<Problem>,
+    #[serde(skip)]
+    settings: Settings,
+}
+
+impl Meaning {
+    /// What `configuration` means.
+    pub fn of(configuration: Configuration) -> Self {
+        let Configuration { settings, warnings } = configuration;
+        let config = &settings.engine;
+        let pools: Vec<Pool> = (0..config.pools.len()).map(|index| pool(config, index)).collect();
+        let limits = &config.limits;
+        let mappings = limits.mappings.map_or(ports(&pools).min(DEFAULT_MAPPINGS), u64::from);
+        // The engine keeps three mappings for each static one, for it may be of three protocols.
+        let all = mappings + 3 * config.statics.len() as u64;
+        let sessions = all + limits.extra_sessions.map_or(all, u64::from);
+        let memory_bytes = Engine::memory(config);
+        Self { pools, mappings, sessions, memory_bytes, warnings, settings }
+    }
+}
+
+/// Ports that the pools have, over all protocols.
+fn ports(pools: &[Pool]) -> u64 {
+    let ports = |pool: &Pool| pool.addresses * (u64::from(pool.ports.1 - pool.ports.0) + 1) * 3;
+    pools.iter().map(ports).sum()
+}
+
+fn pool(config: &Config, index: usize) -> Pool {
+    let pool = &config.pools[index];
+    let addresses: u64 = pool.addresses.iter().map(|range| size(*range)).sum();
+    let each = ports_of_an_address(pool);
+    let all = addresses * each;
+    let mappings =
+        PerProtocol::new(|protocol| all.saturating_sub(reserved(config, pool, protocol)));
+    let limits = &config.limits;
+    let served = [
+        (limits.tcp_ports, mappings.tcp),
+        (limits.udp_ports, mappings.udp),
+        (limits.icmp_ports, mappings.icmp),
+    ]
+    .map(|(quota, free)| {
+        let quota = u64::from(quota.max(1));
+        match config.pooling {
+            // A subscriber's quota does not go over the edge of an address.
+            Pooling::Paired => (addresses * (each / quota)).min(free / quota),
+            Pooling::SoftPaired | Pooling::Arbitrary => free / quota,
+        }
+    });
+    Pool {
+        name: pool.name.clone(),
+        default: index == config.default_pool,
+        addresses,
+        ports: pool.ports,
+        mappings,
+        subscribers_at_full_quota: served.into_iter().min().unwrap_or(0),
+    }
+}
+
+/// Ports of a pool that static mappings keep for a protocol.
+fn reserved(config: &Config, pool: &PoolConfig, protocol: u8) -> u64 {
+    let in_pool =
+        |address| pool.addresses.iter().any(|range| (range.first..=range.last).contains(&address));
+    let of_protocol = config
+        .statics
+        .iter()
+        .filter(|mapping| mapping.protocol.is_none_or(|its| its == protocol))
+        .filter(|mapping| in_pool(mapping.external.0));
+    of_protocol
+        .map(|mapping| match mapping.external.1 {
+            Some(port) => u64::from((pool.ports.0..=pool.ports.1).contains(&port)),
+            None => ports_of_an_address(pool),
+        })
+        .sum()
+}
+
+fn ports_of_an_address(pool: &PoolConfig) -> u64 {
+    u64::from(pool.ports.1 - pool.ports.0) + 1
+}
+
+fn size(range: AddressRange) -> u64 {
+    u64::from(u32::from(range.last) - u32::from(range.first)) + 1
+}

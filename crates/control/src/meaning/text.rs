@@ -1,0 +1,234 @@
+//! The meaning of a configuration in words, as `natgate check` prints it.
+//!
+//! Everything that the file sets, or leaves at its default, is said once, in units a person reads;
+//! long lists are cut. Warnings come last, each a line that begins with `warning:`. Programs should
+//! read the JSON instead: these words may change.
+
+use super::{Meaning, PerProtocol, Pool, ports};
+use crate::config::{show_duration, show_prefix, show_range};
+use natgate_engine::{Allocation, Behavior, Match, Pooling, Rule, RuleAction, Side};
+use natgate_gateway::{Backend, SideSettings};
+use std::fmt::{self, Display, Formatter};
+use std::net::Ipv4Addr;
+
+impl Display for Meaning {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Sides")?;
+        self.side(f, Side::Inside)?;
+        self.side(f, Side::Outside)?;
+        self.routes(f)?;
+        writeln!(f, "Pools")?;
+        for (index, pool) in self.pools.iter().enumerate() {
+            self.pool(f, index, pool)?;
+        }
+        writeln!(f, "Translation")?;
+        self.translation(f)?;
+        self.statics(f)?;
+        self.rules(f)?;
+        writeln!(f, "Limits")?;
+        self.limits(f)?;
+        writeln!(f, "Idle timeouts")?;
+        self.timeouts(f)?;
+        writeln!(f, "Memory")?;
+        let memory = bytesize::ByteSize(self.memory_bytes).display().iec();
+        writeln!(f, "  {memory}, all of it taken at the start")?;
+        for warning in &self.warnings {
+            writeln!(f, "warning: {warning}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Meaning {
+    fn side(&self, f: &mut Formatter<'_>, side: Side) -> fmt::Result {
+        let SideSettings { device, backend, address, gateway, mtu } = self.settings.side(side);
+        let backend = match backend {
+            Backend::AfPacket => "af-packet",
+        };
+        write!(f, "  {}: {device} ({backend}), ", side_name(side))?;
+        match address {
+            Some((address, len)) => write!(f, "{address}/{len}")?,
+            None => write!(f, "address taken from the device")?,
+        }
+        if let Some(gateway) = gateway {
+            write!(f, ", next hop {gateway}")?;
+        }
+        writeln!(f, ", MTU {mtu}")
+    }
+
+    fn routes(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for route in &self.settings.routes {
+            let prefix = show_prefix(route.prefix);
+            writeln!(f, "  route: {prefix} via {}, {}", route.via, side_name(route.side))?;
+        }
+        Ok(())
+    }
+
+    fn pool(&self, f: &mut Formatter<'_>, index: usize, pool: &Pool) -> fmt::Result {
+        let used = if pool.default { " (used without a rule)" } else { "" };
+        let PerProtocol { tcp, udp, icmp } = pool.mappings;
+        let counted = plural(pool.addresses, "address", "addresses");
+        let (first, last) = pool.ports;
+        writeln!(f, "  {}{used}: {counted}, ports {first}-{last}", pool.name)?;
+        writeln!(f, "    {}", list(&self.settings.engine.pools[index].addresses, show_range))?;
+        let (tcp, udp, icmp) = (grouped(tcp), grouped(udp), grouped(icmp));
+        writeln!(f, "    holds {tcp} TCP, {udp} UDP and {icmp} ICMP mappings")?;
+        let served = plural(pool.subscribers_at_full_quota, "subscriber", "subscribers");
+        writeln!(f, "    serves {served} at their full quota")
+    }
+
+    fn translation(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let config = &self.settings.engine;
+        let (pooling, allocation) = (pooling(config.pooling), allocation(config.allocation));
+        writeln!(f, "  subscribers: {}", list(&config.subscribers, show_prefix))?;
+        writeln!(f, "  mapping {}", behavior(config.mapping))?;
+        writeln!(f, "  filtering {}", behavior(config.filtering))?;
+        writeln!(f, "  pooling {pooling}, ports {allocation}")?;
+        for (on, yes, no) in [
+            (config.port_parity, "UDP ports keep their parity", "UDP ports of any parity"),
+            (config.hairpinning, "hairpinning on", "hairpinning off"),
+            (config.inbound_refresh, "inbound packets refresh", "inbound packets do not refresh"),
+            (
+                config.tcp_pickup,
+                "any TCP packet makes a mapping",
+                "only an outbound SYN makes a TCP mapping",
+            ),
+        ] {
+            writeln!(f, "  {}", if on { yes } else { no })?;
+        }
+        Ok(())
+    }
+
+    fn statics(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for mapping in &self.settings.engine.statics {
+            let protocol = match mapping.protocol {
+                Some(6) => "TCP",
+                Some(17) => "UDP",
+                Some(1) => "ICMP",
+                _ => "all protocols",
+            };
+            let (internal, external) = (endpoint(mapping.internal), endpoint(mapping.external));
+            writeln!(f, "  static: {internal} is {external}, {protocol}")?;
+        }
+        Ok(())
+    }
+
+    fn rules(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for Rule { matches, action } in &self.settings.engine.rules {
+            let (end, prefix, port) = match *matches {
+                Match::Source(prefix, port) => ("source", prefix, port),
+                Match::Destination(prefix, port) => ("destination", prefix, port),
+            };
+            write!(f, "  rule: {end} {}", show_prefix(prefix))?;
+            if port != 0 {
+                write!(f, " port {port}")?;
+            }
+            match action {
+                RuleAction::Snat(pool) => {
+                    writeln!(f, " uses pool {}", self.settings.engine.pools[*pool].name)?;
+                }
+                RuleAction::Dnat(address, port) => {
+                    writeln!(f, " is redirected to {}", endpoint((*address, *port)))?;
+                }
+                RuleAction::Bypass => writeln!(f, " passes untranslated")?,
+            }
+        }
+        Ok(())
+    }
+
+    fn limits(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let limits = &self.settings.engine.limits;
+        let (tcp, udp) = (grouped(limits.tcp_ports.into()), grouped(limits.udp_ports.into()));
+        let icmp = grouped(limits.icmp_ports.into());
+        writeln!(f, "  a subscriber: {tcp} TCP, {udp} UDP and {icmp} ICMP mappings")?;
+        let rate = grouped(limits.new_mappings_per_second.into());
+        writeln!(f, "  a subscriber: {rate} new mappings a second")?;
+        writeln!(f, "  a mapping: {} sessions", grouped(limits.sessions_per_mapping.into()))?;
+        let (mappings, sessions) = (grouped(self.mappings), grouped(self.sessions));
+        write!(f, "  in all: {mappings} mappings")?;
+        let ports = ports(&self.pools);
+        if self.mappings < ports {
+            write!(f, " (limits.mappings; the pools have ports for {})", grouped(ports))?;
+        }
+        writeln!(f, ", {sessions} sessions")?;
+        let errors = grouped(limits.icmp_errors_per_second.into());
+        writeln!(f, "  in all: {errors} ICMP errors a second of the gateway's own")?;
+        let fragments = bytesize::ByteSize(limits.fragment_memory as u64).display().iec();
+        writeln!(f, "  in all: {fragments} of fragments that wait")
+    }
+
+    fn timeouts(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let timeouts = &self.settings.engine.timeouts;
+        let show = show_duration;
+        let (udp, icmp, other) = (show(timeouts.udp), show(timeouts.icmp), show(timeouts.other));
+        writeln!(f, "  UDP {udp}, ICMP {icmp}, other protocols {other}")?;
+        let (opening, closing) = (show(timeouts.tcp_opening), show(timeouts.tcp_closing));
+        let established = show(timeouts.tcp_established);
+        writeln!(f, "  TCP opening {opening}, established {established}, closing {closing}")?;
+        let (hold_down, fragment) = (show(timeouts.hold_down), show(timeouts.fragment));
+        writeln!(f, "  hold-down of freed ports {hold_down}, fragments {fragment}")
+    }
+}
+
+fn side_name(side: Side) -> &'static str {
+    match side {
+        Side::Inside => "inside",
+        Side::Outside => "outside",
+    }
+}
+
+fn behavior(behavior: Behavior) -> &'static str {
+    match behavior {
+        Behavior::EndpointIndependent => "endpoint-independent",
+        Behavior::AddressDependent => "address-dependent",
+        Behavior::AddressAndPortDependent => "address-and-port-dependent",
+    }
+}
+
+fn pooling(pooling: Pooling) -> &'static str {
+    match pooling {
+        Pooling::Paired => "paired",
+        Pooling::SoftPaired => "soft-paired",
+        Pooling::Arbitrary => "arbitrary",
+    }
+}
+
+fn allocation(allocation: Allocation) -> &'static str {
+    match allocation {
+        Allocation::Random => "random",
+        Allocation::Preserve => "preserved where free",
+    }
+}
+
+fn endpoint((address, port): (Ipv4Addr, Option<u16>)) -> String {
+    match port {
+        Some(port) => format!("{address}:{port}"),
+        None => address.to_string(),
+    }
+}
+
+/// A list that does not fill the screen.
+fn list<T: Copy>(items: &[T], show: impl Fn(T) -> String) -> String {
+    const MOST: usize = 8;
+    let shown: Vec<String> = items.iter().take(MOST).map(|item| show(*item)).collect();
+    let more = items.len().saturating_sub(MOST);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{rest}", shown.join(", "))
+}
+
+fn plural(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(number), if number == 1 { one } else { many })
+}
+
+/// A number with a comma after every thousand.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

@@ -1,0 +1,593 @@
+//! What bad configurations are told: every problem, at its place, with its remedy.
+
+use natgate_control::config::{self, Problem, read_text};
+use std::path::Path;
+
+const SMALLEST: &str = r#"[inside]
+device = "eth1"
+[outside]
+device = "eth0"
+[[pool]]
+addresses = ["203.0.113.1"]
+"#;
+
+/// Compares `LINE:COLUMN key: message` of each problem with what is expected: the same beginning up
+/// to the first `…`, then a fragment.
+#[track_caller]
+fn compare(text: &str, found: &[Problem], expected: &[&str]) {
+    let found: Vec<String> = found
+        .iter()
+        .map(|problem| {
+            let position = problem.line.zip(problem.column);
+            let (line, column) = position.expect("a problem in the text has a position");
+            format!("{line}:{column} {}: {}", problem.key, problem.message)
+        })
+        .collect();
+    let agrees = |(found, expected): (&String, &&str)| {
+        let (start, fragment) = expected.split_once('…').unwrap_or((expected, ""));
+        found.starts_with(start) && found.contains(fragment)
+    };
+    let same = found.len() == expected.len() && found.iter().zip(expected).all(agrees);
+    assert!(same, "in\n{text}\nfound    {found:#?}\nexpected {expected:#?}");
+}
+
+#[track_caller]
+fn refused(text: &str, expected: &[&str]) {
+    let problems = read_text(text, "t.toml").err().unwrap_or_default();
+    compare(text, &problems, expected);
+}
+
+/// A case that stands below the smallest file, from line 7 on.
+#[track_caller]
+fn refused_after_smallest(cases: &[(&str, &[&str])]) {
+    for (extra, expected) in cases {
+        refused(&format!("{SMALLEST}{extra}"), expected);
+    }
+}
+
+#[track_caller]
+fn warned(cases: &[(&str, &[&str])]) {
+    for (text, expected) in cases {
+        let read = read_text(text, "t.toml").expect("a configuration with warnings can be run");
+        compare(text, &read.warnings, expected);
+    }
+}
+
+#[test]
+fn missing_parts() {
+    refused(
+        "",
+        &[
+            "1:1 inside: is missing; write [inside] with device = \"eth1\"",
+            "1:1 outside: is missing; write [outside] with device = \"eth0\"",
+            "1:1 pool: is missing; write [[pool]] with addresses = [\"203.0.113.1\"]",
+        ],
+    );
+    refused(
+        "[inside]\n[outside]\naddress = \"192.0.2.1/24\"\n[[pool]]\n",
+        &[
+            "1:1 inside.device: is missing; write device = \"eth1\"",
+            "2:1 outside.device: is missing; write device = \"eth0\"",
+            "4:1 pool[0].addresses: is missing; write addresses = [\"203.0.113.1\"]",
+        ],
+    );
+}
+
+#[test]
+fn unknown_keys_and_tables() {
+    refused_after_smallest(&[
+        ("[nat]\nmaping = 1\n", &["8:1 nat.maping: there is no such key; did you mean `mapping`?"]),
+        ("[limts]\n", &["7:2 limts: there is no such table; did you mean `limits`?"]),
+        ("zzz = 1\n", &["7:1 pool[0].zzz: …it may have `name`, `addresses`, `ports`"]),
+        ("[nat]\nmtu = 1500\n", &["8:1 nat.mtu: …it belongs in [inside]"]),
+        (
+            "[limits.ports_per_subscriber]\nsctp = 5\n",
+            &["8:1 limits.ports_per_subscriber.sctp: …it may have `tcp`, `udp`, `icmp`"],
+        ),
+        (
+            "[[rule]]\nkind = \"bypass\"\nmatch = { sourc = \"10.0.0.0/8\" }\n",
+            &[
+                "9:9 rule[0].match: names no prefix; …write source or destination",
+                "9:11 rule[0].match.sourc: …did you mean `source`?",
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn wrong_types() {
+    refused_after_smallest(&[
+        ("ports = 5000\n", &["7:9 pool[0].ports: is an integer; it must be a string such as"]),
+        ("[timeouts]\nudp = 300\n", &["8:7 timeouts.udp: is an integer; …\"2h4m\""]),
+        ("[nat]\nhairpinning = \"yes\"\n", &["8:15 nat.hairpinning: is a string; …true or false"]),
+        (
+            "[nat]\nsubscribers = \"10.0.0.0/8\"\n",
+            &["8:15 nat.subscribers: is a string; …an array"],
+        ),
+        (
+            "[nat]\nmapping = true\n",
+            &["8:11 nat.mapping: is true or false; …one of \"endpoint-ind"],
+        ),
+        ("[nat]\nblock = 512\n", &["8:9 nat.block: is an integer; …a table [nat.block]"]),
+        ("[limits]\nmappings = 1.5\n", &["8:12 limits.mappings: is a number with a fraction; …"]),
+        ("[static]\ninternal = \"10.0.0.1\"\n", &["7:1 static: is a table; …write [[static]]"]),
+        ("[[nat]]\n[[nat]]\n", &["7:1 nat: is there more than once; write one [nat]"]),
+        ("name = 1979-05-27\n", &["7:8 pool[0].name: is a date; …a name"]),
+    ]);
+    refused(
+        "inside = 5\n[outside]\ndevice = \"eth0\"\n[[pool]]\naddresses = [\"203.0.113.1\", 7]\n",
+        &[
+            "1:10 inside: is an integer; it must be a table [inside]",
+            "5:29 pool[0].addresses[1]: is an integer; it must be an address",
+        ],
+    );
+    refused(
+        &SMALLEST.replace("[\"203.0.113.1\"]", "[]"),
+        &["6:13 pool[0].addresses: has no address; …write one"],
+    );
+}
+
+#[test]
+fn text_that_is_not_toml() {
+    refused_after_smallest(&[
+        (
+            "[timeouts]\nudp = 5m\nicmp = \"x\"\n",
+            &[
+                "8:7 : is not TOML: string values must be quoted",
+                "9:8 timeouts.icmp: \"x\" is no duration",
+            ],
+        ),
+        ("ports = \"1-2\"\nports = \"1-2\"\n", &["8:1 : is not TOML: duplicate key"]),
+        ("[nat\n", &["7:5 : is not TOML: unclosed table"]),
+    ]);
+    // What could not be read is not called missing.
+    refused("[inside\ndevice = \"é\" \u{1}\n", &["1:8 : is not TOML", "2:14 : is not TOML"]);
+}
+
+#[test]
+fn words() {
+    refused_after_smallest(&[
+        (
+            "[nat]\nmapping = \"endpoint-independant\"\n",
+            &["8:11 nat.mapping: \"endpoint-independant\" is unknown; did you mean \"endpoint-ind"],
+        ),
+        ("[nat]\nfiltering = \"full cone\"\n", &["8:13 nat.filtering: …it must be one of \"endp"]),
+        ("[nat]\npooling = \"Paired\"\n", &["8:11 nat.pooling: …did you mean \"paired\"?"]),
+        (
+            "[nat]\nallocation = \"block\"\n",
+            &["8:14 nat.allocation: \"block\" is not in this version; use \"random\""],
+        ),
+        ("[nat]\nallocation = \"deterministic\"\n", &["8:14 nat.allocation: …not in this version"]),
+    ]);
+    for backend in ["af-xdp", "dpdk", "tun"] {
+        let text = SMALLEST.replace("\"eth1\"", &format!("\"eth1\"\nbackend = \"{backend}\""));
+        let expected =
+            format!("3:11 inside.backend: \"{backend}\" is not in this version; use \"af-packet\"");
+        refused(&text, &[&expected]);
+    }
+}
+
+#[test]
+fn numbers() {
+    refused_after_smallest(&[
+        (
+            "[limits]\nports_per_subscriber = { tcp = 0, udp = -1, icmp = 4294967296 }\n",
+            &[
+                "8:32 limits.ports_per_subscriber.tcp: 0 is out of bounds; …1 to 4294967295",
+                "8:41 limits.ports_per_subscriber.udp: -1 is out of bounds",
+                "8:52 limits.ports_per_subscriber.icmp: 4294967296 is out of bounds",
+            ],
+        ),
+        ("[limits]\nsessions_per_mapping = 65536\n", &["8:24 limits.sessions_per_mapping: …65535"]),
+        ("[limits]\nnew_mappings_per_second = 0\n", &["8:27 limits.new_mappings_per_second: 0 "]),
+        ("[limits]\nicmp_errors_per_second = 0\n", &["8:26 limits.icmp_errors_per_second: 0 is"]),
+        ("[limits]\nmappings = 0\n", &["8:12 limits.mappings: 0 is"]),
+        (
+            "[limits]\nextra_sessions = 0x4000_0001\n",
+            &["8:18 limits.extra_sessions: 0x40000001 is"],
+        ),
+        ("[limits]\nfragment_memory = \"16MB5\"\n", &["8:19 limits.fragment_memory: …no size"]),
+        ("[limits]\nfragment_memory = \"1KiB\"\n", &["8:19 limits.fragment_memory: …\"64KiB\""]),
+        ("[limits]\nfragment_memory = 0\n", &["8:19 limits.fragment_memory: 0 is out of bounds"]),
+        (
+            "[nat.block]\nsize = 0\nmax_per_subscriber = 0\n",
+            &[
+                "8:8 nat.block.size: 0 is out of bounds",
+                "9:22 nat.block.max_per_subscriber: 0 is out of bounds",
+            ],
+        ),
+    ]);
+    let mtu = SMALLEST.replace("\"eth0\"", "\"eth0\"\nmtu = 67");
+    refused(&mtu, &["5:7 outside.mtu: 67 is out of bounds; it must be from 68 to 65535"]);
+}
+
+#[test]
+fn durations() {
+    for (value, fragment) in [
+        ("", "is no duration"),
+        ("5", "is no duration"),
+        ("m", "is no duration"),
+        ("5 m", "is no duration"),
+        ("4m2h", "in this order"),
+        ("1m1m", "is no duration"),
+        ("5M", "is no duration"),
+        ("-5m", "is no duration"),
+        ("1.5h", "is no duration"),
+        ("18446744073709551615s1000ms", "is no duration"),
+        ("213503982335d", "is no duration"),
+        ("0s", "0s is out of bounds; it must be from 1s to 30d"),
+        ("999ms", "999ms is out of bounds"),
+        ("31d", "31d is out of bounds"),
+    ] {
+        let expected = format!("8:7 timeouts.udp: …{fragment}");
+        refused(&format!("{SMALLEST}[timeouts]\nudp = \"{value}\"\n"), &[&expected]);
+    }
+    refused_after_smallest(&[
+        ("[timeouts]\nhold_down = \"61m\"\n", &["8:13 timeouts.hold_down: 1h1m is …1ms to 1h"]),
+        ("[timeouts]\nfragment = \"3m\"\n", &["8:12 timeouts.fragment: 3m is …1ms to 2m"]),
+    ]);
+}
+
+#[test]
+fn addresses() {
+    for (value, fragment) in [
+        ("203.0.113.300", "is no IPv4 address"),
+        ("2001:db8::1", "is no IPv4 address"),
+        ("", "is no IPv4 address"),
+        ("203.0.113.0/33", "is no IPv4 prefix"),
+        ("203.0.113.0/+8", "is no IPv4 prefix"),
+        ("203.0.113.0/028", "is no IPv4 prefix"),
+        ("203.0.113.1/28", "has bits beyond the /28; write \"203.0.113.0/28\""),
+        ("203.0.113.9-203.0.113.1", "is reversed; write \"203.0.113.1-203.0.113.9\""),
+        ("203.0.113.9-", "is no IPv4 address"),
+        ("0.0.0.0/8", "overlaps 0.0.0.0/8 (zero)"),
+        ("127.0.0.1", "is in 127.0.0.0/8 (loopback)"),
+        ("223.255.255.255-224.0.0.0", "overlaps 224.0.0.0/4 (multicast)"),
+        ("255.255.255.255", "is in 240.0.0.0/4 (class E)"),
+        ("192.168.1.1", "overlaps 192.168.0.0/16 of nat.subscribers; set nat.subscribers"),
+        ("203.0.0.0/16", "makes 65536 external addresses"),
+    ] {
+        let expected = format!("6:14 pool[0].addresses[0]: …{fragment}");
+        refused(&SMALLEST.replace("203.0.113.1", value), &[&expected]);
+    }
+}
+
+#[test]
+fn ports() {
+    for (value, fragment) in [
+        ("", "is no range of ports"),
+        ("1024-", "is no range of ports"),
+        ("1024-65536", "is no range of ports"),
+        ("1024-2047-4095", "is no range of ports"),
+        ("0-1023", "port 0 cannot be used"),
+        ("2047-1024", "is reversed; write \"1024-2047\""),
+    ] {
+        let expected = format!("7:9 pool[0].ports: …{fragment}");
+        refused(&format!("{SMALLEST}ports = \"{value}\"\n"), &[&expected]);
+    }
+}
+
+#[test]
+fn pools() {
+    let second = |addresses: &str| format!("[[pool]]\nname = \"b\"\naddresses = [{addresses}]\n");
+    refused_after_smallest(&[
+        (
+            &second("\"203.0.113.0/30\""),
+            &["9:14 pool[1].addresses[0]: 203.0.113.0/30 overlaps pool[0].addresses[0] in line 6"],
+        ),
+        // The wide range in between must not hide the overlap with the first.
+        (
+            &second("\"198.51.100.0/24\", \"198.51.100.7\", \"198.51.100.200\""),
+            &[
+                "9:33 pool[1].addresses[1]: 198.51.100.7 overlaps pool[1].addresses[0] in line 9",
+                "9:49 pool[1].addresses[2]: 198.51.100.200 overlaps pool[1].addresses[0]",
+            ],
+        ),
+        ("[[pool]]\naddresses = [\"203.0.113.2\"]\n", &["7:1 pool[1].name: is missing"]),
+        (
+            "[[pool]]\nname = \"default\"\naddresses = [\"203.0.113.2\"]\n",
+            &["8:8 pool[1].name: \"default\" is the name of the pool in line 5"],
+        ),
+        ("name = \"a b\"\n", &["7:8 pool[0].name: \"a b\" is no name"]),
+    ]);
+}
+
+#[test]
+fn sides() {
+    let sides = |inside: &str, outside: &str| {
+        format!(
+            "[inside]\n{inside}\n[outside]\n{outside}\n[[pool]]\naddresses = [\"203.0.113.1\"]\n"
+        )
+    };
+    let in_one = "device = \"a\"\naddress = \"10.0.0.1/8\"";
+    for (inside, outside, expected) in [
+        (in_one, "device = \"a\"", "5:10 outside.device: \"a\" is the inside's device too"),
+        (in_one, "device = \"\"", "5:10 outside.device: \"\" names no device"),
+        (in_one, "device = \"a/b\"", "5:10 outside.device: \"a/b\" names no device"),
+        (
+            in_one,
+            "device = \"b\"\naddress = \"10.9.0.1/8\"",
+            "6:11 outside.address: is in one network",
+        ),
+        (in_one, "device = \"b\"\naddress = \"192.0.2.1\"", "6:11 outside.address: …no interface"),
+        (
+            in_one,
+            "device = \"b\"\naddress = \"192.0.2.0/24\"",
+            "6:11 outside.address: …network address",
+        ),
+        (in_one, "device = \"b\"\naddress = \"192.0.2.3/30\"", "6:11 outside.address: …broadcast"),
+        (
+            in_one,
+            "device = \"b\"\naddress = \"192.0.2.3/0\"",
+            "6:11 outside.address: …every address",
+        ),
+        (in_one, "device = \"b\"\naddress = \"127.0.0.1/8\"", "6:11 outside.address: …loopback"),
+        (in_one, "device = \"b\"\ngateway = \"192.0.2\"", "6:11 outside.gateway: …no IPv4 address"),
+    ] {
+        refused(&sides(inside, outside), &[expected]);
+    }
+    let gateway = format!("{in_one}\ngateway = ");
+    let other = "device = \"b\"";
+    refused(
+        &sides(&format!("{gateway}\"192.0.2.1\""), other),
+        &["4:11 inside.gateway: 192.0.2.1 is not in 10.0.0.0/8"],
+    );
+    refused(
+        &sides(&format!("{gateway}\"10.0.0.1\""), other),
+        &["4:11 inside.gateway: is inside.add"],
+    );
+    let pool =
+        sides(in_one, "device = \"b\"\naddress = \"203.0.113.2/24\"\ngateway = \"203.0.113.1\"");
+    refused(&pool, &["9:14 pool[0].addresses[0]: 203.0.113.1 contains outside.gateway"]);
+}
+
+#[test]
+fn routes() {
+    let base = SMALLEST
+        .replace("\"eth0\"\n", "\"eth0\"\naddress = \"192.0.2.1/24\"\ngateway = \"192.0.2.254\"\n");
+    for (extra, expected) in [
+        ("prefix = \"198.51.100.0/24\"", "9:1 route[0].via: is missing"),
+        ("via = \"192.0.2.254\"", "9:1 route[0].prefix: is missing"),
+        ("prefix = \"8.8.8.8/8\"\nvia = \"192.0.2.2\"", "10:10 route[0].prefix: …beyond the /8"),
+        (
+            "prefix = \"8.0.0.0/8\"\nvia = \"192.0.3.2\"",
+            "11:7 route[0].via: …is not in 192.0.2.0/24",
+        ),
+        ("prefix = \"8.0.0.0/8\"\nvia = \"192.0.2.1\"", "11:7 route[0].via: is outside.address"),
+        ("prefix = \"0.0.0.0/0\"\nvia = \"192.0.2.2\"", "10:10 route[0].prefix: …outside.gateway"),
+        ("prefix = \"192.0.2.0/24\"\nvia = \"192.0.2.2\"", "10:10 route[0].prefix: …goes first"),
+        (
+            "prefix = \"8.0.0.0/8\"\nvia = \"192.0.2.2\"\nside = \"in\"",
+            "12:8 route[0].side: \"in\" is",
+        ),
+    ] {
+        refused(&format!("{base}[[route]]\n{extra}\n"), &[expected]);
+    }
+    let route = "[[route]]\nprefix = \"8.0.0.0/8\"\nvia = \"192.0.2.2\"\n";
+    refused(
+        &format!("{base}{route}{route}"),
+        &["13:10 route[1].prefix: 8.0.0.0/8 has a route in line 10 already"],
+    );
+}
+
+#[test]
+fn static_mappings() {
+    let mapping = |internal: &str, external: &str, protocol: &str| {
+        let protocol = if protocol.is_empty() {
+            String::new()
+        } else {
+            format!("protocol = \"{protocol}\"\n")
+        };
+        format!("[[static]]\ninternal = \"{internal}\"\nexternal = \"{external}\"\n{protocol}")
+    };
+    let one = mapping("10.0.0.80:8080", "203.0.113.1:80", "tcp");
+    refused_after_smallest(&[
+        (
+            "[[static]]\n",
+            &["7:1 static[0].internal: is missing", "7:1 static[0].external: is missing"],
+        ),
+        (&mapping("10.0.0.80:8080", "203.0.113.1", ""), &["9:12 static[0].external: …or neither"]),
+        (
+            &mapping("10.0.0.80:0", "203.0.113.1:1", ""),
+            &["8:12 static[0].internal: \"0\" is no port"],
+        ),
+        (
+            &mapping("10.0.0.80:x", "203.0.113.1:1", ""),
+            &["8:12 static[0].internal: \"x\" is no port"],
+        ),
+        (&mapping("10.0.0.80", "224.0.0.1", ""), &["9:12 static[0].external: …multicast"]),
+        (&mapping("10.0.0.80", "10.0.0.81", ""), &["9:12 static[0].external: …nat.subscribers"]),
+        (&mapping("203.0.113.1", "198.51.100.1", ""), &["8:12 static[0].internal: …external addr"]),
+        (&mapping("10.0.0.80", "198.51.100.1", "sctp"), &["10:12 static[0].protocol: \"sctp\" is"]),
+        (
+            &(one.clone() + &mapping("10.0.0.81:80", "203.0.113.1:80", "")),
+            &["13:12 static[1].external: overlaps the static mapping in line 7"],
+        ),
+        (
+            &(one.clone() + &mapping("10.0.0.80:8080", "203.0.113.1:81", "tcp")),
+            &["12:12 static[1].internal: overlaps the static mapping in line 7"],
+        ),
+        (
+            &(one.clone() + &mapping("10.0.0.81", "203.0.113.1", "")),
+            &["13:12 static[1].external: overlaps the static mapping in line 7"],
+        ),
+        (
+            &(mapping("10.0.0.80", "203.0.113.1", "") + &one),
+            &[
+                "11:12 static[1].internal: overlaps the static mapping in line 7",
+                "12:12 static[1].external: overlaps the static mapping in line 7",
+            ],
+        ),
+    ]);
+    let different = mapping("10.0.0.80:8080", "203.0.113.1:80", "udp");
+    assert!(read_text(&format!("{SMALLEST}{one}{different}"), "t").is_ok());
+    let own = SMALLEST.replace("\"eth1\"", "\"eth1\"\naddress = \"10.0.0.1/8\"");
+    refused(
+        &format!("{own}{}", mapping("10.0.0.1", "198.51.100.1", "")),
+        &["9:12 static[0].internal: 10.0.0.1 is the gateway itself"],
+    );
+}
+
+#[test]
+fn rules() {
+    let rule = |kind: &str, matches: &str, rest: &str| {
+        format!("[[rule]]\nkind = \"{kind}\"\nmatch = {{ {matches} }}\n{rest}\n")
+    };
+    let source = "source = \"10.1.0.0/16\"";
+    refused_after_smallest(&[
+        ("[[rule]]\n", &["7:1 rule[0].kind: is missing", "7:1 rule[0].match: is missing"]),
+        (&rule("masq", source, ""), &["8:8 rule[0].kind: \"masq\" is unknown"]),
+        (&rule("snat", source, ""), &["7:1 rule[0].pool: is missing"]),
+        (
+            &rule("snat", source, "pool = \"x\""),
+            &["10:8 rule[0].pool: there is no pool \"x\"; write one of \"default\""],
+        ),
+        (&rule("bypass", source, "pool = \"default\""), &["10:8 rule[0].pool: has no effect here"]),
+        (&rule("bypass", source, "to = \"10.0.0.1\""), &["10:6 rule[0].to: has no effect here"]),
+        (&rule("bypass", "", ""), &["9:9 rule[0].match: names no prefix"]),
+        (&rule("bypass", "source = \"10.1.0.1/16\"", ""), &["9:20 rule[0].match.source: …beyond"]),
+        (
+            &rule("bypass", &format!("{source}, destination = \"1.1.1.1\""), ""),
+            &["9:49 rule[0].match.destination: stands beside source"],
+        ),
+        (
+            &rule("bypass", &format!("{source}, port = 65536"), ""),
+            &["9:42 rule[0].match.port: 65536"],
+        ),
+        (
+            &(rule("bypass", source, "") + &rule("snat", source, "pool = \"default\"")),
+            &["13:20 rule[1].match.source: is what the rule in line 9 matches"],
+        ),
+        (
+            &rule("dnat", "destination = \"192.0.2.1\"", "to = \"192.0.2.80:8080\""),
+            &["8:8 rule[0].kind: \"dnat\" is not in this version; use a [[static]] mapping"],
+        ),
+        (
+            &rule("dnat", source, ""),
+            &[
+                "7:1 rule[0].to: is missing",
+                "8:8 rule[0].kind: \"dnat\" is not in this version",
+                "9:20 rule[0].match.source: means nothing to a rule of kind \"dnat\"",
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn subscribers() {
+    refused_after_smallest(&[
+        ("[nat]\nsubscribers = []\n", &["8:15 nat.subscribers: names nobody"]),
+        (
+            "[nat]\nsubscribers = [\"10.0.0.1/8\"]\n",
+            &["8:16 nat.subscribers[0]: …write \"10.0.0.0/8\""],
+        ),
+        ("[nat]\nsubscribers = [\"0.0.0.0/0\"]\n", &["6:14 pool[0].addresses[0]: …0.0.0.0/0"]),
+    ]);
+    let rule =
+        "[[rule]]\nkind = \"snat\"\nmatch = { source = \"10.0.0.0/8\" }\npool = \"default\"\n";
+    assert!(read_text(&format!("{SMALLEST}[nat]\nsubscribers = []\n{rule}"), "t").is_ok());
+}
+
+#[test]
+fn what_is_unwise_is_a_warning() {
+    let after = |extra: &str| format!("{SMALLEST}{extra}");
+    let limits = "[limits]\nports_per_subscriber = { tcp = 70000 }\n";
+    let sides = SMALLEST
+        .replace("\"eth1\"", "\"eth1\"\naddress = \"10.0.0.1/8\"\nmtu = 500")
+        .replace("\"eth0\"", "\"eth0\"\naddress = \"10.9.0.1/16\"");
+    let in_outside = SMALLEST
+        .replace("\"eth1\"", "\"eth1\"\naddress = \"10.9.0.1/16\"")
+        .replace("\"eth0\"", "\"eth0\"\naddress = \"10.0.0.1/8\"");
+    let inside_pool = SMALLEST.replace("\"eth1\"", "\"eth1\"\naddress = \"203.0.113.9/24\"");
+    let second = "[[pool]]\nname = \"b\"\naddresses = [\"203.0.113.2\"]\n";
+    warned(&[
+        (SMALLEST, &[]),
+        (
+            &after("[timeouts]\nudp = \"119s\"\ntcp_established = \"2h\"\ntcp_opening = \"4m\"\n"),
+            &[
+                "8:7 timeouts.udp: 1m59s is below the 2m that RFC 4787 REQ-5 asks for",
+                "9:19 timeouts.tcp_established: 2h is below the 2h4m that RFC 5382 REQ-5 asks for",
+            ],
+        ),
+        (
+            &after(
+                "[timeouts]\ntcp_opening = \"3m\"\ntcp_closing = \"3m\"\nicmp = \"59s\"\n\
+                 hold_down = \"1s\"\nother = \"1s\"\nfragment = \"1s\"\n",
+            ),
+            &[
+                "8:15 timeouts.tcp_opening: 3m is below the 4m",
+                "9:15 timeouts.tcp_closing: 3m is below the 4m",
+                "10:8 timeouts.icmp: 59s is below the 1m",
+                "11:13 timeouts.hold_down: 1s is below the 2m",
+            ],
+        ),
+        (&after("[nat.block]\nsize = 512\n"), &["7:1 nat.block: has no effect"]),
+        (
+            &after("[nat]\nsubscribers = [\"10.1.0.0/16\", \"10.0.0.0/8\"]\n"),
+            &["8:16 nat.subscribers[0]: 10.1.0.0/16 has no effect: 10.0.0.0/8 contains it"],
+        ),
+        (
+            &after(limits),
+            &["8:24 limits.ports_per_subscriber: the TCP quota of 70000 is more than the"],
+        ),
+        (&after(&format!("[nat]\npooling = \"arbitrary\"\n{limits}")), &[]),
+        (
+            &after(
+                "ports = \"5001\"\n[limits]\nports_per_subscriber = { tcp = 1, udp = 1, icmp = 1 }\n",
+            ),
+            &["7:9 pool[0].ports: port 5001 alone leaves even ports without nat.port_parity"],
+        ),
+        (&after("[limits]\nmappings = 200000\n"), &["8:12 limits.mappings: 200000 mappings take"]),
+        (&after(second), &["8:8 pool[1].name: no rule names pool \"b\", so it is never used"]),
+        (
+            &sides,
+            &[
+                "3:11 inside.address: the inside network 10.0.0.0/8 contains outside.address",
+                "4:7 inside.mtu: is below the 576 bytes",
+            ],
+        ),
+        (
+            &in_outside,
+            &["6:11 outside.address: the outside network 10.0.0.0/8 contains inside.addr"],
+        ),
+        (&inside_pool, &["7:14 pool[0].addresses[0]: 203.0.113.1 is in 203.0.113.0/24, the"]),
+    ]);
+}
+
+#[test]
+fn problems_read_as_one_line_each() {
+    let problems = config::parse("[inside]\ndevice = \"a\\nb\"\n", "lab.toml");
+    let problems = problems.expect_err("there is neither outside nor pool");
+    assert_eq!(problems.len(), 3);
+    assert!(problems.iter().all(|problem| !problem.contains('\n')), "{problems:?}");
+    let odd = config::parse("\"a\\u001b\\nb\" = 1\n", "lab.toml").expect_err("an unknown key");
+    assert!(odd[0].starts_with("lab.toml:1:1: \"a\\u{1b}\\nb\": there is no"), "{odd:?}");
+    assert!(problems[2].starts_with("lab.toml:2:10: inside.device: \"a\\nb\" names no device; "));
+}
+
+#[test]
+fn columns_count_characters() {
+    refused(
+        &format!("\"é\" = 1\r\n{SMALLEST}ports = \"ß\"\r\n"),
+        &["1:1 \"é\": there is no such table", "8:9 pool[0].ports: \"ß\" is no range of ports"],
+    );
+    refused(
+        &format!("{SMALLEST}name = \"é\" \n[nat] # é\nx.\"é\" = 5 # \n"),
+        &["7:8 pool[0].name: \"é\" is no name", "9:1 nat.x: there is no such key"],
+    );
+}
+
+#[test]
+fn files_that_cannot_be_read() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let absent = config::load(&directory.join("absent.toml")).expect_err("the file is absent");
+    assert_eq!(absent.len(), 1);
+    assert!(absent[0].contains("absent.toml: cannot be read: No such file"), "{absent:?}");
+    let is_directory = config::load(directory).expect_err("a directory is no file");
+    assert!(is_directory[0].contains("Is a directory"), "{is_directory:?}");
+    let latin = directory.join("latin1.toml");
+    std::fs::write(&latin, b"# ok\n# caf\xe9\n").expect("the test may write its directory");
+    let latin = config::load(&latin).expect_err("the file is not UTF-8");
+    assert_eq!(latin.len(), 1);
+    assert!(latin[0].contains("latin1.toml:2:6: "), "{latin:?}");
+}

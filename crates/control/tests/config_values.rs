@@ -1,0 +1,296 @@
+//! What good configurations are read as.
+
+use natgate_control::config::{parse, read_text};
+use natgate_engine::{
+    AddressRange, Allocation, Behavior, Config, Match, PoolConfig, Pooling, Prefix, Rule,
+    RuleAction, Side, SideConfig, StaticMapping,
+};
+use natgate_gateway::{Backend, Route, Settings, SideSettings};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+const SMALLEST: &str = r#"
+[inside]
+device = "eth1"
+[outside]
+device = "eth0"
+[[pool]]
+addresses = ["203.0.113.1"]
+"#;
+
+fn ip(text: &str) -> Ipv4Addr {
+    text.parse().expect("an address in a test")
+}
+
+fn range(first: &str, last: &str) -> AddressRange {
+    AddressRange { first: ip(first), last: ip(last) }
+}
+
+fn side(device: &str) -> SideSettings {
+    SideSettings {
+        device: device.to_owned(),
+        backend: Backend::AfPacket,
+        address: None,
+        gateway: None,
+        mtu: 1500,
+    }
+}
+
+#[track_caller]
+fn good(text: &str) -> Settings {
+    parse(text, "test.toml").unwrap_or_else(|problems| panic!("{}", problems.join("\n")))
+}
+
+#[test]
+fn the_smallest_file_is_the_engines_defaults_with_a_pool() {
+    let mtu = SideConfig { mtu: Some(1500), ..SideConfig::default() };
+    let pool = PoolConfig {
+        name: "default".to_owned(),
+        addresses: vec![range("203.0.113.1", "203.0.113.1")],
+        ports: (1024, 65_535),
+    };
+    let expected = Settings {
+        engine: Config {
+            inside: mtu.clone(),
+            outside: mtu,
+            pools: vec![pool],
+            ..Config::default()
+        },
+        inside: side("eth1"),
+        outside: side("eth0"),
+        routes: Vec::new(),
+    };
+    assert_eq!(good(SMALLEST), expected);
+}
+
+/// Every key, none with its default.
+const EVERYTHING: &str = r#"
+[inside]
+device  = "veth-in"
+backend = "af-packet"
+address = "10.0.0.1/8"
+gateway = "10.255.255.254"
+mtu = 9000
+[outside]
+device  = "veth-out"
+address = "192.0.2.1/24"
+gateway = "192.0.2.254"
+mtu = 1400
+[[route]]
+prefix = "10.128.0.0/9"
+via = "10.0.0.2"
+side = "inside"
+[[route]]
+prefix = "198.51.100.0/25"
+via = "192.0.2.253"
+[[pool]]
+name = "first"
+addresses = ["203.0.113.0/28", "203.0.113.77"]
+ports = "5000"
+[[pool]]
+name = "default"
+addresses = ["192.0.2.10-192.0.2.20"]
+ports = "1024-2047"
+[nat]
+subscribers = ["10.0.0.0/9", "100.64.0.7"]
+mapping = "address-dependent"
+filtering = "address-and-port-dependent"
+pooling = "soft-paired"
+allocation = "preserve"
+port_parity = false
+hairpinning = false
+inbound_refresh = false
+tcp_pickup = true
+[nat.block]
+size = 512
+max_per_subscriber = 4
+[limits]
+ports_per_subscriber = { tcp = 1, udp = 2, icmp = 3 }
+sessions_per_mapping = 4
+new_mappings_per_second = 5
+icmp_errors_per_second = 6
+mappings = 7
+extra_sessions = 0
+fragment_memory = "64KiB"
+[timeouts]
+udp = "1s"
+tcp_established = "1d2h4m5s6ms"
+tcp_opening = "90m"
+tcp_closing = "30d"
+icmp = "1001ms"
+other = "2h4m"
+hold_down = "1h"
+fragment = "500ms"
+[[static]]
+internal = "10.0.0.80:8080"
+external = "203.0.113.1:80"
+protocol = "tcp"
+[[static]]
+internal = "10.0.0.81"
+external = "198.51.100.9"
+[[rule]]
+kind = "snat"
+match = { source = "10.1.0.0/16", port = 0 }
+pool = "first"
+[[rule]]
+kind = "bypass"
+match = { destination = "10.99.0.1", port = 53 }
+"#;
+
+fn everything() -> Settings {
+    let prefix = |address, len| Prefix::new(ip(address), len);
+    let mut engine = Config {
+        inside: SideConfig {
+            address: Some(ip("10.0.0.1")),
+            network: Some(prefix("10.0.0.0", 8)),
+            mtu: Some(9000),
+        },
+        outside: SideConfig {
+            address: Some(ip("192.0.2.1")),
+            network: Some(prefix("192.0.2.0", 24)),
+            mtu: Some(1400),
+        },
+        subscribers: vec![prefix("10.0.0.0", 9), prefix("100.64.0.7", 32)],
+        pools: vec![
+            PoolConfig {
+                name: "first".to_owned(),
+                addresses: vec![
+                    range("203.0.113.0", "203.0.113.15"),
+                    range("203.0.113.77", "203.0.113.77"),
+                ],
+                ports: (5000, 5000),
+            },
+            PoolConfig {
+                name: "default".to_owned(),
+                addresses: vec![range("192.0.2.10", "192.0.2.20")],
+                ports: (1024, 2047),
+            },
+        ],
+        default_pool: 1,
+        mapping: Behavior::AddressDependent,
+        filtering: Behavior::AddressAndPortDependent,
+        pooling: Pooling::SoftPaired,
+        allocation: Allocation::Preserve,
+        port_parity: false,
+        hairpinning: false,
+        inbound_refresh: false,
+        tcp_pickup: true,
+        statics: vec![
+            StaticMapping {
+                protocol: Some(6),
+                internal: (ip("10.0.0.80"), Some(8080)),
+                external: (ip("203.0.113.1"), Some(80)),
+            },
+            StaticMapping {
+                protocol: None,
+                internal: (ip("10.0.0.81"), None),
+                external: (ip("198.51.100.9"), None),
+            },
+        ],
+        rules: vec![
+            Rule { matches: Match::Source(prefix("10.1.0.0", 16), 0), action: RuleAction::Snat(0) },
+            Rule {
+                matches: Match::Destination(prefix("10.99.0.1", 32), 53),
+                action: RuleAction::Bypass,
+            },
+        ],
+        ..Config::default()
+    };
+    let limits = &mut engine.limits;
+    (limits.tcp_ports, limits.udp_ports, limits.icmp_ports) = (1, 2, 3);
+    limits.sessions_per_mapping = 4;
+    limits.new_mappings_per_second = 5;
+    limits.icmp_errors_per_second = 6;
+    limits.mappings = Some(7);
+    limits.extra_sessions = Some(0);
+    limits.fragment_memory = 65_536;
+    let timeouts = &mut engine.timeouts;
+    let seconds = Duration::from_secs;
+    timeouts.udp = seconds(1);
+    timeouts.tcp_established = Duration::from_millis(93_845_006);
+    timeouts.tcp_opening = seconds(90 * 60);
+    timeouts.tcp_closing = seconds(30 * 86_400);
+    timeouts.icmp = Duration::from_millis(1001);
+    timeouts.other = seconds(7440);
+    timeouts.hold_down = seconds(3600);
+    timeouts.fragment = Duration::from_millis(500);
+    Settings {
+        engine,
+        inside: SideSettings {
+            address: Some((ip("10.0.0.1"), 8)),
+            gateway: Some(ip("10.255.255.254")),
+            mtu: 9000,
+            ..side("veth-in")
+        },
+        outside: SideSettings {
+            address: Some((ip("192.0.2.1"), 24)),
+            gateway: Some(ip("192.0.2.254")),
+            mtu: 1400,
+            ..side("veth-out")
+        },
+        routes: vec![
+            Route { prefix: prefix("10.128.0.0", 9), via: ip("10.0.0.2"), side: Side::Inside },
+            Route {
+                prefix: prefix("198.51.100.0", 25),
+                via: ip("192.0.2.253"),
+                side: Side::Outside,
+            },
+        ],
+    }
+}
+
+//= test rfc6888#REQ-3
+#[test]
+fn every_key_arrives_where_it_belongs() {
+    assert_eq!(good(EVERYTHING), everything());
+}
+
+#[test]
+fn defaults_written_out_change_nothing() {
+    let written = format!(
+        r#"{SMALLEST}
+[nat]
+subscribers = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"]
+mapping   = "endpoint-independent"
+filtering = "endpoint-independent"
+pooling   = "paired"
+allocation = "random"
+port_parity = true
+hairpinning = true
+inbound_refresh = true
+tcp_pickup = false
+[limits]
+ports_per_subscriber = {{ tcp = 2000, udp = 2000, icmp = 200 }}
+sessions_per_mapping = 64
+new_mappings_per_second = 500
+icmp_errors_per_second = 500
+fragment_memory = "16MiB"
+[timeouts]
+udp = "5m"
+tcp_established = "2h4m"
+tcp_opening = "4m"
+tcp_closing = "4m"
+icmp = "60s"
+other = "5m"
+hold_down = "120s"
+fragment = "2s"
+"#
+    );
+    assert_eq!(good(&written), good(SMALLEST));
+    assert_eq!(read_text(&written, "t").map(|read| read.warnings), Ok(Vec::new()));
+}
+
+#[test]
+fn sizes_may_be_integers_and_ports_wide() {
+    let text = format!("{SMALLEST}ports = \"1-65535\"\n[limits]\nfragment_memory = 1_048_576\n");
+    let settings = good(&text);
+    assert_eq!(settings.engine.pools[0].ports, (1, 65_535));
+    assert_eq!(settings.engine.limits.fragment_memory, 1 << 20);
+}
+
+#[test]
+fn without_a_pool_named_default_the_first_is_used() {
+    let text = SMALLEST.replace("[[pool]]", "[[pool]]\nname = \"a\"")
+        + "[[pool]]\nname = \"b\"\naddresses = [\"203.0.113.2\"]\n";
+    assert_eq!(good(&text).engine.default_pool, 0);
+}

@@ -1,0 +1,121 @@
+//! What became of packets after the translator let them pass.
+//!
+//! The translator counts a packet as forwarded when it has done its part. Where the router or the
+//! device then loses it, [`Losses`] notes that, and [`Losses::correct`] moves it to the drops, so that
+//! every input packet is still counted once.
+
+use natgate_engine::{Counters, Direction, DropReason, Outcome, Side};
+
+/// An input packet as the translator has counted it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The way it takes.
+    pub direction: Direction,
+    /// What it was counted as.
+    pub outcome: Outcome,
+    /// Bytes as received.
+    pub len: usize,
+}
+
+impl Origin {
+    /// A packet that came in on `from` and was forwarded by `to`.
+    pub fn forwarded(from: Side, to: Side, len: usize) -> Self {
+        let direction = match (from, to) {
+            (Side::Inside, Side::Outside) => Direction::Outbound,
+            (Side::Outside, _) => Direction::Inbound,
+            (Side::Inside, Side::Inside) => Direction::Hairpin,
+        };
+        Self { direction, outcome: Outcome::Forwarded, len }
+    }
+
+    /// A request to the gateway itself that became the reply.
+    pub fn replied(len: usize) -> Self {
+        Self { direction: Direction::Local, outcome: Outcome::Replied, len }
+    }
+}
+
+/// Packets that the translator let pass and that were lost afterwards.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// By direction and by what they were counted as.
+    counted: Counters,
+    /// Packets of the gateway's own making that were lost.
+    own: u64,
+}
+
+impl Losses {
+    /// Notes the loss of a packet; without an origin it was of the gateway's own making.
+    pub fn note(&mut self, origin: Option<Origin>, reason: DropReason) {
+        match origin {
+            Some(Origin { direction, outcome, len }) => {
+                self.counted.count(direction, outcome, len);
+                self.counted.drops[reason as usize] += 1;
+            }
+            None => self.own += 1,
+        }
+    }
+
+    /// Packets of the gateway's own making that were lost.
+    pub fn own(&self) -> u64 {
+        self.own
+    }
+
+    /// The translator's counters with what was lost afterwards counted as dropped.
+    #[must_use]
+    pub fn correct(&self, counters: &Counters) -> Counters {
+        let mut corrected = counters.clone();
+        let lost = &self.counted;
+        for (way, outcomes) in corrected.packets.iter_mut().zip(&lost.packets) {
+            move_to_dropped(way, outcomes);
+        }
+        for (way, outcomes) in corrected.bytes.iter_mut().zip(&lost.bytes) {
+            move_to_dropped(way, outcomes);
+        }
+        for (drops, lost) in corrected.drops.iter_mut().zip(lost.drops) {
+            *drops += lost;
+        }
+        corrected
+    }
+}
+
+fn move_to_dropped(counts: &mut [u64; 3], lost: &[u64; 3]) {
+    for outcome in [Outcome::Forwarded, Outcome::Replied] {
+        let moved = lost[outcome as usize].min(counts[outcome as usize]);
+        counts[outcome as usize] -= moved;
+        counts[Outcome::Dropped as usize] += moved;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_packet_is_counted_once_as_dropped() {
+        let mut counters = Counters::default();
+        counters.count(Direction::Outbound, Outcome::Forwarded, 100);
+        counters.count(Direction::Outbound, Outcome::Forwarded, 50);
+        counters.count(Direction::Local, Outcome::Replied, 84);
+        let mut losses = Losses::default();
+        let outbound = Origin::forwarded(Side::Inside, Side::Outside, 100);
+        losses.note(Some(outbound), DropReason::NoNeighbor);
+        losses.note(Some(Origin::replied(84)), DropReason::NoRoute);
+        losses.note(None, DropReason::NoRoute);
+
+        let corrected = losses.correct(&counters);
+        assert_eq!(corrected.packets[Direction::Outbound as usize], [1, 0, 1]);
+        assert_eq!(corrected.bytes[Direction::Outbound as usize], [50, 0, 100]);
+        assert_eq!(corrected.packets[Direction::Local as usize], [0, 0, 1]);
+        assert_eq!(corrected.drops[DropReason::NoNeighbor as usize], 1);
+        assert_eq!(corrected.drops[DropReason::NoRoute as usize], 1);
+        assert_eq!(losses.own(), 1);
+    }
+
+    #[test]
+    fn directions_follow_from_the_sides() {
+        let direction = |from, to| Origin::forwarded(from, to, 0).direction;
+        assert_eq!(direction(Side::Inside, Side::Outside), Direction::Outbound);
+        assert_eq!(direction(Side::Outside, Side::Inside), Direction::Inbound);
+        assert_eq!(direction(Side::Inside, Side::Inside), Direction::Hairpin);
+    }
+}

@@ -1,0 +1,237 @@
+//! The offline loop: a capture in, what the translator makes of it out, in simulated time.
+//!
+//! The clock is the packets' timestamps. Before a packet is taken, everything due earlier happens
+//! at its own time; a timestamp that goes back counts as the latest seen, and the first is when the
+//! translator starts. The replay ends with the last packet: timers are not run out, and fragments
+//! that wait then stay without a fate. What there is to a packet is handed on before the next is
+//! read, if asked for.
+//!
+//! Which side a packet is of, [`Input`] says; which link header one leaves with, the output part.
+//! There is no ARP here and no routing: what the translator forwards leaves by the other interface.
+
+mod input;
+mod output;
+
+pub use input::{Input, InputError};
+
+use input::{Arrival, Step};
+use natgate_engine::{
+    Config, ConfigError, Counters, Engine, Event, Packet, Side, Timestamp, Verdict,
+};
+use natgate_io::pcap::Interface;
+use natgate_wire::link::ethertype;
+use output::{Cause, Header, Output};
+use std::io::{self, Read, Write};
+
+/// The capture's two interfaces, in the order of the capture, and which sides they are.
+pub type Interfaces = [(Side, Interface); 2];
+
+/// Longest packet that the translator makes, bytes.
+const MAX_PACKET: usize = 65_535;
+
+/// Who wants to know of changes of the translator's state.
+pub trait Observer {
+    /// Takes an event.
+    ///
+    /// # Errors
+    /// Those of whatever it is written to.
+    fn event(&mut self, event: &Event) -> io::Result<()>;
+
+    /// Hands everything taken so far to whoever reads it.
+    ///
+    /// # Errors
+    /// Those of whatever it is written to.
+    fn flush(&mut self) -> io::Result<()>;
+}
+
+/// When results are handed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flush {
+    /// Each packet's before the next is read: for conversations.
+    EachPacket,
+    /// When buffers are full, and at the end: for files.
+    AtEnd,
+}
+
+/// Why a replay ended early. Everything before has been translated and written.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The translator cannot be run like this.
+    #[error("{}", .0.message)]
+    Config(ConfigError),
+    /// The input cannot be read further.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// The output cannot be written.
+    #[error("the translated capture cannot be written")]
+    Output(#[source] io::Error),
+    /// The observer failed.
+    #[error("events cannot be written")]
+    Events(#[source] io::Error),
+}
+
+/// How a replay went.
+#[derive(Debug)]
+pub struct Report {
+    /// What was counted, up to the end.
+    pub counters: Counters,
+    /// Whether the end is that of the input.
+    pub end: Result<(), ReplayError>,
+}
+
+/// Takes every packet of `input` through a translator of this configuration and seed, and writes
+/// what leaves it to `output` as pcapng.
+pub fn replay<R: Read, W: Write>(
+    config: &Config,
+    seed: [u8; 32],
+    mut input: Input<R>,
+    output: W,
+    observer: &mut dyn Observer,
+    flush: Flush,
+) -> Report {
+    let mut replay = Replay {
+        output: Output::new(output),
+        observer,
+        now: Timestamp::default(),
+        backwards: 0,
+        buffer: vec![0; MAX_PACKET],
+    };
+    let mut engine = None;
+    let start = |now| Engine::new(config, seed, now).map_err(ReplayError::Config);
+    let end = replay.run(&mut engine, start, &mut input, flush);
+    let finished = replay.finish(&input);
+    let mut counters = engine.map_or_else(Counters::default, |mut engine| {
+        engine.drop_held();
+        engine.counters().clone()
+    });
+    counters.clock_backwards += replay.backwards;
+    Report { counters, end: end.and(finished) }
+}
+
+struct Replay<'a, W> {
+    output: Output<W>,
+    observer: &'a mut dyn Observer,
+    /// The latest time seen.
+    now: Timestamp,
+    /// How often time went back: the engine is only told times that do not.
+    backwards: u64,
+    /// For packets of the engine's own making.
+    buffer: Vec<u8>,
+}
+
+impl<W: Write> Replay<'_, W> {
+    /// The engine is started with the first packet, for its clock counts from its start.
+    fn run<R: Read>(
+        &mut self,
+        engine: &mut Option<Engine>,
+        start: impl Fn(Timestamp) -> Result<Engine, ReplayError>,
+        input: &mut Input<R>,
+        flush: Flush,
+    ) -> Result<(), ReplayError> {
+        while let Some(step) = input.next_step()? {
+            self.begin(input)?;
+            if let Step::Packet(arrival) = step {
+                let engine = match engine {
+                    Some(engine) => engine,
+                    None => engine.insert(start(arrival.time)?),
+                };
+                self.let_time_pass(engine, arrival.time)?;
+                self.take(engine, arrival, input.frame())?;
+            }
+            if flush == Flush::EachPacket {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin<R: Read>(&mut self, input: &Input<R>) -> Result<(), ReplayError> {
+        self.output.begin(|| input.interfaces()).map_err(ReplayError::Output)
+    }
+
+    /// Events first: who has read a packet finds what it changed.
+    fn flush(&mut self) -> Result<(), ReplayError> {
+        self.observer.flush().map_err(ReplayError::Events)?;
+        self.output.flush().map_err(ReplayError::Output)
+    }
+
+    fn finish<R: Read>(&mut self, input: &Input<R>) -> Result<(), ReplayError> {
+        self.begin(input)?;
+        self.flush()
+    }
+
+    /// What is due until a packet's time happens.
+    fn let_time_pass(&mut self, engine: &mut Engine, time: Timestamp) -> Result<(), ReplayError> {
+        if time < self.now {
+            self.backwards += 1;
+        } else {
+            self.now = time;
+        }
+        loop {
+            let more = engine.advance(self.now);
+            self.drain(engine, None)?;
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        engine: &mut Engine,
+        arrival: Arrival,
+        frame: &mut [u8],
+    ) -> Result<(), ReplayError> {
+        let Arrival { side, link, .. } = arrival;
+        let network = link.locate(frame);
+        let start = network.map_or(0, |network| network.offset);
+        if network.is_none_or(|network| network.ethertype != ethertype::IPV4) {
+            engine.count_foreign(side, frame.len() - start);
+            return Ok(());
+        }
+        let header = Header::new(link, &frame[..start]);
+        self.output.saw(side, header);
+        let mut packets = [Packet::new(frame, start)];
+        let mut verdicts = [Verdict::Held];
+        engine.process(self.now, side, &mut packets, &mut verdicts);
+        let ([packet], [verdict]) = (packets, verdicts);
+        match verdict {
+            Verdict::Forward(to) => self.send(to, Cause::Passed(header), packet.bytes())?,
+            Verdict::Reply(to) => self.send(to, Cause::Answered(header), packet.bytes())?,
+            Verdict::Drop(_) | Verdict::Held => {}
+        }
+        self.drain(engine, Some((side, header)))
+    }
+
+    fn send(&mut self, side: Side, cause: Cause, packet: &[u8]) -> Result<(), ReplayError> {
+        self.output.packet(side, self.now, cause, packet).map_err(ReplayError::Output)
+    }
+
+    /// Writes the events and packets that the last call made the engine produce: on its own, or
+    /// provoked by a packet.
+    fn drain(
+        &mut self,
+        engine: &mut Engine,
+        provoked_by: Option<(Side, Header)>,
+    ) -> Result<(), ReplayError> {
+        while let Some(event) = engine.poll_event() {
+            self.observer.event(&event).map_err(ReplayError::Events)?;
+        }
+        while let Some((time, side, len)) = engine.poll_transmit(&mut self.buffer) {
+            let packet = &self.buffer[..len];
+            let cause = match provoked_by {
+                // Fragments are never the engine's own: they waited for this packet.
+                Some((_, header)) if is_fragment(packet) => Cause::Passed(header),
+                Some((from, header)) if side == from => Cause::Answered(header),
+                _ => Cause::Unknown,
+            };
+            self.output.packet(side, time, cause, packet).map_err(ReplayError::Output)?;
+        }
+        Ok(())
+    }
+}
+
+fn is_fragment(packet: &[u8]) -> bool {
+    natgate_wire::Ipv4::new_header_checked(packet)
+        .is_ok_and(|packet| packet.more_fragments() || packet.fragment_offset() > 0)
+}

@@ -1,0 +1,255 @@
+//! The translated capture: each packet leaves through its side's interface, under a link header.
+//!
+//! A forwarded packet keeps the link header that it came with, addresses and VLAN tags unchanged.
+//! An answer gets that of the packet that provoked it with the Ethernet addresses exchanged. Where
+//! there is none to keep (the packet was made by a timer, or came in under another type of header),
+//! the last frame that came in on the side that the packet leaves by lends its own, exchanged; if
+//! none has come, addresses are zero. In Linux cooked headers an exchange makes the packet one that
+//! this machine sent, from an unknown address.
+
+use super::Interfaces;
+use natgate_engine::{Side, Timestamp};
+use natgate_io::pcap::{LinkType, Writer};
+use natgate_wire::link::{self, Ethernet, ethertype};
+use std::io::{self, Write};
+
+/// Longest link header: Linux cooked version 2 and all the tags that are looked behind, bytes.
+const MAX_HEADER: usize = link::COOKED2_LEN + link::MAX_VLAN_TAGS * link::VLAN_LEN;
+
+/// A link header.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Header {
+    link: LinkType,
+    bytes: [u8; MAX_HEADER],
+    len: usize,
+}
+
+/// Where a packet's link header comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Cause {
+    /// It came with this one and goes on.
+    Passed(Header),
+    /// It answers a packet that came with this one.
+    Answered(Header),
+    /// Nothing that came.
+    Unknown,
+}
+
+impl Header {
+    /// What stands in front of an IPv4 packet in a frame.
+    pub(super) fn new(link: LinkType, header: &[u8]) -> Self {
+        let mut bytes = [0; MAX_HEADER];
+        bytes[..header.len()].copy_from_slice(header);
+        Self { link, bytes, len: header.len() }
+    }
+
+    /// A header for packets to and from nowhere.
+    fn blank(link: LinkType) -> Self {
+        const ARPHRD_ETHER: u8 = 1;
+        let [high, low] = ethertype::IPV4.to_be_bytes();
+        let mut bytes = [0; MAX_HEADER];
+        let len = match link {
+            LinkType::ETHERNET => {
+                bytes[12..14].copy_from_slice(&[high, low]);
+                link::ETHERNET_LEN
+            }
+            LinkType::COOKED => {
+                bytes[3] = ARPHRD_ETHER;
+                bytes[14..16].copy_from_slice(&[high, low]);
+                link::COOKED_LEN
+            }
+            LinkType::COOKED2 => {
+                bytes[..2].copy_from_slice(&[high, low]);
+                bytes[9] = ARPHRD_ETHER;
+                link::COOKED2_LEN
+            }
+            _ => 0,
+        };
+        Self { link, bytes, len }.exchanged()
+    }
+
+    /// The header of an answer.
+    fn exchanged(mut self) -> Self {
+        const SENT_BY_US: u8 = 4;
+        match self.link {
+            LinkType::ETHERNET => {
+                if let Some(mut frame) = Ethernet::new_checked(&mut self.bytes[..self.len]) {
+                    frame.exchange();
+                }
+            }
+            LinkType::COOKED => {
+                self.bytes[..2].copy_from_slice(&[0, SENT_BY_US]);
+                self.bytes[4..14].fill(0);
+            }
+            LinkType::COOKED2 => {
+                self.bytes[10] = SENT_BY_US;
+                self.bytes[11..20].fill(0);
+            }
+            _ => {}
+        }
+        self
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// The output, which has a beginning as soon as the interfaces are known.
+pub(super) struct Output<W>(State<W>);
+
+enum State<W> {
+    Fresh(Option<W>),
+    Begun(Begun<W>),
+}
+
+struct Begun<W> {
+    writer: Writer<W>,
+    /// Interface number, link type, and the header last seen: of the inside and of the outside.
+    sides: [(u32, LinkType, Option<Header>); 2],
+}
+
+impl<W: Write> Output<W> {
+    pub(super) fn new(output: W) -> Self {
+        Self(State::Fresh(Some(output)))
+    }
+
+    /// Writes what comes before the first packet, unless it has been written.
+    pub(super) fn begin(&mut self, interfaces: impl FnOnce() -> Interfaces) -> io::Result<()> {
+        let State::Fresh(output) = &mut self.0 else { return Ok(()) };
+        let Some(output) = output.take() else { return Ok(()) };
+        let interfaces = interfaces();
+        let number = |side| u32::from(interfaces[1].0 == side);
+        let of = |side| (number(side), interfaces[number(side) as usize].1.link, None);
+        let sides = [of(Side::Inside), of(Side::Outside)];
+        let [first, second] = interfaces.map(|(_, interface)| interface);
+        self.0 = State::Begun(Begun { writer: Writer::new(output, &[first, second])?, sides });
+        Ok(())
+    }
+
+    /// Remembers the link header of a frame that came in.
+    pub(super) fn saw(&mut self, side: Side, header: Header) {
+        if let State::Begun(begun) = &mut self.0 {
+            begun.sides[side as usize].2 = Some(header);
+        }
+    }
+
+    /// Writes an IPv4 packet that leaves by `side`.
+    pub(super) fn packet(
+        &mut self,
+        side: Side,
+        time: Timestamp,
+        cause: Cause,
+        packet: &[u8],
+    ) -> io::Result<()> {
+        let State::Begun(begun) = &mut self.0 else { return Ok(()) };
+        let (number, link, last) = begun.sides[side as usize];
+        let header = match cause {
+            Cause::Passed(header) if header.link == link => header,
+            Cause::Answered(header) if header.link == link => header.exchanged(),
+            _ => match last {
+                Some(header) if header.link == link => header.exchanged(),
+                _ => Header::blank(link),
+            },
+        };
+        begun.writer.packet(number, time.0, header.bytes(), packet)
+    }
+
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        match &mut self.0 {
+            State::Fresh(_) => Ok(()),
+            State::Begun(begun) => begun.writer.flush(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use natgate_io::pcap::{Capture, Interface, Item};
+
+    const ETHERNET: [u8; 18] = [1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 0x81, 0, 0, 9, 8, 0];
+    const EXCHANGED: [u8; 18] = [2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 0x81, 0, 0, 9, 8, 0];
+
+    /// The frames of an output whose inside and outside have these links, after `write`.
+    fn frames(
+        [inside, outside]: [LinkType; 2],
+        write: impl FnOnce(&mut Output<&mut Vec<u8>>),
+    ) -> Vec<(usize, Vec<u8>)> {
+        let mut bytes = Vec::new();
+        let mut output = Output::new(&mut bytes);
+        let interface = |link| Interface { name: None, link, snaplen: 0 };
+        // The outside is the capture's first interface.
+        let interfaces = [(Side::Outside, interface(outside)), (Side::Inside, interface(inside))];
+        output.begin(|| interfaces.clone()).unwrap();
+        output.begin(|| unreachable!()).unwrap();
+        write(&mut output);
+        let mut capture = Capture::new(&bytes[..]);
+        let mut frames = Vec::new();
+        while let Some(item) = capture.next_item().unwrap() {
+            if let Item::Packet(record) = item {
+                frames.push((record.interface, capture.frame().to_vec()));
+            }
+        }
+        frames
+    }
+
+    fn sent(links: [LinkType; 2], seen: Option<Header>, cause: Cause) -> Vec<u8> {
+        let frames = frames(links, |output| {
+            if let Some(header) = seen {
+                output.saw(Side::Inside, header);
+            }
+            output.packet(Side::Inside, Timestamp(5), cause, b"packet").unwrap();
+        });
+        let [(interface, frame)] = &frames[..] else { panic!("{frames:?}") };
+        assert_eq!(*interface, 1);
+        frame.strip_suffix(b"packet").unwrap().to_vec()
+    }
+
+    #[test]
+    fn headers_pass_are_exchanged_or_made() {
+        let header = Header::new(LinkType::ETHERNET, &ETHERNET);
+        let raw = Header::new(LinkType::RAW, &[]);
+        let blank = [&[0; 12][..], &[8, 0]].concat();
+        let to = |seen, cause| sent([LinkType::ETHERNET; 2], seen, cause);
+        assert_eq!(to(None, Cause::Passed(header)), ETHERNET);
+        assert_eq!(to(None, Cause::Answered(header)), EXCHANGED);
+        assert_eq!(to(Some(header), Cause::Unknown), EXCHANGED);
+        assert_eq!(to(Some(header), Cause::Passed(raw)), EXCHANGED);
+        assert_eq!(to(Some(raw), Cause::Passed(raw)), blank);
+        assert_eq!(to(None, Cause::Unknown), blank);
+        let bare = [LinkType::RAW, LinkType::ETHERNET];
+        assert_eq!(sent(bare, Some(raw), Cause::Passed(header)), []);
+    }
+
+    #[test]
+    fn cooked_answers_are_sent_by_us() {
+        let cooked = [0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0, 8, 0];
+        let header = Header::new(LinkType::COOKED, &cooked);
+        let answer = [0, 4, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0];
+        let to = |cause| sent([LinkType::COOKED, LinkType::RAW], None, cause);
+        assert_eq!(to(Cause::Passed(header)), cooked);
+        assert_eq!(to(Cause::Answered(header)), answer);
+        assert_eq!(to(Cause::Unknown), answer);
+
+        let cooked = [8, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0];
+        let header = Header::new(LinkType::COOKED2, &cooked);
+        let answer = [8, 0, 0, 0, 0, 0, 0, 0, 0, 1, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let to = |cause| sent([LinkType::COOKED2, LinkType::RAW], None, cause);
+        assert_eq!(to(Cause::Passed(header)), cooked);
+        assert_eq!(to(Cause::Answered(header)), answer);
+        assert_eq!(to(Cause::Unknown), answer);
+    }
+
+    #[test]
+    fn the_longest_header_fits() {
+        let mut frame = vec![0; link::COOKED2_LEN];
+        frame[..2].copy_from_slice(&ethertype::VLAN.to_be_bytes());
+        for _ in 0..link::MAX_VLAN_TAGS + 1 {
+            frame.extend([0, 1, 0x81, 0]);
+        }
+        let network = LinkType::COOKED2.locate(&frame).unwrap();
+        let header = Header::new(LinkType::COOKED2, &frame[..network.offset]);
+        assert_eq!(header.bytes().len(), MAX_HEADER);
+    }
+}

@@ -1,0 +1,479 @@
+//! The router around the translator: which neighbour a packet goes to, and ARP to find it.
+//!
+//! A state machine without a device or a clock: frames and times come in, frames to send come out of
+//! [`Router::poll_transmit`]. On each side it has an address, routes and neighbours of its own; it
+//! answers ARP requests for its own addresses and, outside, for every external address. Whether a
+//! packet may pass, and by which side, is the translator's decision.
+
+mod neighbors;
+mod routes;
+#[cfg(test)]
+mod tests;
+
+pub use neighbors::{
+    KNOWN, MOST_HELD, MOST_NEIGHBORS, MOST_NEW_PER_SECOND, NeighborInfo, RETRY, TRIES,
+};
+
+use crate::counters::{Losses, Origin};
+use crate::fragment::fragment;
+use crate::{Settings, SideSettings};
+use natgate_engine::{Config, DropReason, Prefix, Side, Timestamp};
+use natgate_io::Frame;
+use natgate_wire::arp::{self, Arp, Mac, Operation, Repr};
+use natgate_wire::link::{ETHERNET_LEN, ethertype};
+use neighbors::{Action, Held, Neighbors};
+use routes::Routes;
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+
+/// Most packets that wait for neighbours in all.
+pub const MOST_HELD_IN_ALL: usize = 1024;
+
+/// Most frames that wait to be fetched; answers beyond are not given.
+const MOST_QUEUED: usize = 4096;
+
+/// What the settings lack to make a router.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RouterError {
+    /// A side has no address.
+    #[error(
+        "{side}.address is missing and device {device:?} has none; give the gateway's own address \
+         there and the length of its network's prefix, such as address = \"{example}\""
+    )]
+    NoAddress {
+        /// The side's name.
+        side: &'static str,
+        /// The side's device.
+        device: String,
+        /// What could be written.
+        example: &'static str,
+    },
+    /// A next hop cannot be reached.
+    #[error(
+        "{key} {via} is not a neighbour's address in {side}'s network {network}; the next hop must \
+         be directly connected"
+    )]
+    Unreachable {
+        /// The key that names the next hop.
+        key: String,
+        /// The next hop.
+        via: Ipv4Addr,
+        /// The side's name.
+        side: &'static str,
+        /// The side's network, as in the configuration.
+        network: String,
+    },
+}
+
+/// What the router has counted besides packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouterCounters {
+    /// ARP requests that were answered.
+    pub arp_answered: u64,
+    /// ARP requests sent.
+    pub arp_asked: u64,
+    /// ARP messages that could not be read, or that nobody may send.
+    pub arp_ignored: u64,
+    /// ARP messages from others who use one of the gateway's addresses.
+    pub arp_conflicts: u64,
+    /// Neighbours that did not answer.
+    pub neighbors_lost: u64,
+}
+
+/// What becomes of a packet to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is a finished Ethernet frame now: send it.
+    Ready,
+    /// The router has kept a copy, and will hand it out or note its loss.
+    Kept,
+    /// It cannot be sent, which is noted.
+    Lost,
+}
+
+/// The router.
+#[derive(Debug)]
+pub struct Router {
+    ports: [Port; 2],
+    queue: Queue,
+    counters: RouterCounters,
+}
+
+/// One side.
+#[derive(Debug)]
+struct Port {
+    mac: Mac,
+    address: Ipv4Addr,
+    mtu: usize,
+    owned: Owned,
+    routes: Routes,
+    neighbors: Neighbors,
+}
+
+/// What is on its way out, and what has been lost there.
+#[derive(Debug, Default)]
+struct Queue {
+    frames: VecDeque<(Side, Vec<u8>, Option<Origin>)>,
+    /// Packets that wait for neighbours, both sides.
+    held: usize,
+    losses: Losses,
+}
+
+impl Router {
+    /// A router between devices with these hardware addresses, `[inside, outside]`.
+    ///
+    /// # Errors
+    /// [`RouterError`] when the settings name no address or an unreachable next hop.
+    pub fn new(settings: &Settings, macs: [Mac; 2]) -> Result<Self, RouterError> {
+        let inside = Port::new(settings, Side::Inside, macs[0])?;
+        let outside = Port::new(settings, Side::Outside, macs[1])?;
+        let (queue, counters) = (Queue::default(), RouterCounters::default());
+        Ok(Self { ports: [inside, outside], queue, counters })
+    }
+
+    /// Finds the way of an IP packet that leaves by `side`. The frame's bytes are the packet; when it
+    /// is [`Fate::Ready`] they are the Ethernet frame, whose header has taken headroom.
+    ///
+    /// # Panics
+    /// When there is no headroom for an Ethernet header.
+    pub fn send(
+        &mut self,
+        now: Timestamp,
+        side: Side,
+        frame: &mut Frame<'_>,
+        origin: Option<Origin>,
+    ) -> Fate {
+        let port = &mut self.ports[index(side)];
+        if frame.len() > port.mtu {
+            return self.send_fragments(now, side, frame.bytes(), origin);
+        }
+        let Some(hop) = destination(frame.bytes()).and_then(|to| port.routes.next_hop(to)) else {
+            self.note_loss(origin, DropReason::NoRoute);
+            return Fate::Lost;
+        };
+        match port.neighbors.resolve(hop) {
+            Some(mac) => {
+                let (start, end) = frame.range();
+                frame.set_range(start - ETHERNET_LEN, end);
+                port.write_header(frame.bytes_mut(), mac);
+                Fate::Ready
+            }
+            None => {
+                let held = Held { frame: with_header_room(frame.bytes()), origin };
+                self.hold(now, side, hop, held)
+            }
+        }
+    }
+
+    #[cold]
+    fn send_fragments(
+        &mut self,
+        now: Timestamp,
+        side: Side,
+        packet: &[u8],
+        origin: Option<Origin>,
+    ) -> Fate {
+        let Some(fragments) = fragment(packet, self.ports[index(side)].mtu) else {
+            self.note_loss(origin, DropReason::TooBig);
+            return Fate::Lost;
+        };
+        // The packet stands or falls, for the counters, with its first fragment.
+        let mut origin = origin;
+        for fragment in fragments {
+            let mut bytes = with_header_room(&fragment);
+            let end = bytes.len();
+            let mut frame = Frame::new(&mut bytes, ETHERNET_LEN, end);
+            let origin = origin.take();
+            if self.send(now, side, &mut frame, origin) == Fate::Ready {
+                self.queue.push(side, bytes, origin);
+            }
+        }
+        Fate::Kept
+    }
+
+    #[cold]
+    fn hold(&mut self, now: Timestamp, side: Side, hop: Ipv4Addr, held: Held) -> Fate {
+        let Self { ports, queue, counters } = self;
+        let port = &mut ports[index(side)];
+        let asker = port.asker();
+        let asked =
+            port.neighbors.ask(now, hop, &mut |action| asker.act(action, side, queue, counters));
+        let held = if asked && queue.held < MOST_HELD_IN_ALL {
+            port.neighbors.hold(hop, held)
+        } else {
+            Err(held)
+        };
+        match held {
+            Ok(()) => {
+                queue.held += 1;
+                Fate::Kept
+            }
+            Err(held) => {
+                queue.losses.note(held.origin, DropReason::NoNeighbor);
+                Fate::Lost
+            }
+        }
+    }
+
+    /// Takes in an Ethernet frame that carries ARP.
+    pub fn receive_arp(&mut self, now: Timestamp, side: Side, frame: &[u8]) {
+        let Some((destination, message)) = read(frame) else {
+            self.counters.arp_ignored += 1;
+            return;
+        };
+        let port = &mut self.ports[index(side)];
+        if !(destination == port.mac || destination == Mac::BROADCAST)
+            || message.sender_mac == port.mac
+            || !message.sender_mac.is_station()
+        {
+            self.counters.arp_ignored += 1;
+            return;
+        }
+        // Whoever says that one of our addresses is his is neither believed nor answered.
+        if port.owned.contains(message.sender) {
+            self.counters.arp_conflicts += 1;
+            return;
+        }
+        let (sender, sender_mac) = (message.sender, message.sender_mac);
+        let released = match message.operation {
+            Operation::Request => port.neighbors.heard(now, sender, sender_mac),
+            Operation::Reply if destination == port.mac => {
+                port.neighbors.answered(now, sender, sender_mac)
+            }
+            Operation::Reply => Vec::new(),
+        };
+        self.release(side, sender_mac, released);
+        if message.operation == Operation::Request {
+            self.answer(side, &message);
+        }
+    }
+
+    /// Answers a request for one of our addresses. A probe (RFC 5227), whose sender has no address
+    /// yet, is answered like any other: so the prober learns that the address is taken.
+    fn answer(&mut self, side: Side, request: &Repr) {
+        let port = &self.ports[index(side)];
+        if !port.owned.contains(request.target) || self.queue.frames.len() >= MOST_QUEUED {
+            return;
+        }
+        let reply = Repr {
+            operation: Operation::Reply,
+            sender_mac: port.mac,
+            sender: request.target,
+            target_mac: request.sender_mac,
+            target: request.sender,
+        };
+        self.queue.push(side, reply.frame(request.sender_mac).to_vec(), None);
+        self.counters.arp_answered += 1;
+    }
+
+    /// Sends what waited for a neighbour on its way.
+    fn release(&mut self, side: Side, mac: Mac, released: Vec<Held>) {
+        for mut held in released {
+            self.queue.held -= 1;
+            self.ports[index(side)].write_header(&mut held.frame, mac);
+            self.queue.push(side, held.frame, held.origin);
+        }
+    }
+
+    /// Lets time pass: asks again, gives up, forgets.
+    pub fn advance(&mut self, now: Timestamp) {
+        let Self { ports, queue, counters } = self;
+        for (port, side) in ports.iter_mut().zip([Side::Inside, Side::Outside]) {
+            let asker = port.asker();
+            port.neighbors.advance(now, &mut |action| asker.act(action, side, queue, counters));
+        }
+    }
+
+    /// When [`Router::advance`] has something to do next.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.ports.iter().filter_map(|port| port.neighbors.next_deadline()).min()
+    }
+
+    /// The next frame to send, oldest first: by which side, its bytes, and whence it came if it was
+    /// an input packet.
+    pub fn poll_transmit(&mut self) -> Option<(Side, Vec<u8>, Option<Origin>)> {
+        self.queue.frames.pop_front()
+    }
+
+    /// A side's link was away, or is another: its neighbours are asked for afresh.
+    pub fn relink(&mut self, side: Side, mac: Mac) {
+        let port = &mut self.ports[index(side)];
+        port.mac = mac;
+        for held in port.neighbors.clear() {
+            self.queue.held -= 1;
+            self.queue.losses.note(held.origin, DropReason::NoNeighbor);
+        }
+    }
+
+    /// Notes a packet that was handed out and could not be sent.
+    pub fn note_loss(&mut self, origin: Option<Origin>, reason: DropReason) {
+        self.queue.losses.note(origin, reason);
+    }
+
+    /// A side's hardware address.
+    pub fn mac(&self, side: Side) -> Mac {
+        self.ports[index(side)].mac
+    }
+
+    /// What has been lost after the translator let it pass.
+    pub fn losses(&self) -> &Losses {
+        &self.queue.losses
+    }
+
+    /// What has been counted besides packets.
+    pub fn counters(&self) -> RouterCounters {
+        self.counters
+    }
+
+    /// A side's neighbours, in order of address.
+    pub fn neighbors(&self, side: Side) -> Vec<NeighborInfo> {
+        self.ports[index(side)].neighbors.list()
+    }
+}
+
+impl Port {
+    fn new(settings: &Settings, side: Side, mac: Mac) -> Result<Self, RouterError> {
+        let own = settings.side(side);
+        let name = name(side);
+        let Some((address, prefix_len)) = own.address else {
+            let example = if side == Side::Inside { "10.0.0.1/8" } else { "192.0.2.1/24" };
+            let device = own.device.clone();
+            return Err(RouterError::NoAddress { side: name, device, example });
+        };
+        let network = Prefix::new(address, prefix_len);
+        let mut routes = Routes::new(network);
+        let mut add = |key: String, prefix, via| {
+            let network = format!("{}/{}", Ipv4Addr::from_bits(network.first()), network.len());
+            let reachable = routes.add(prefix, via);
+            reachable.then_some(()).ok_or(RouterError::Unreachable {
+                key,
+                via,
+                side: name,
+                network,
+            })
+        };
+        for (number, route) in settings.routes.iter().enumerate().filter(|(_, r)| r.side == side) {
+            add(format!("route[{number}].via"), route.prefix, route.via)?;
+        }
+        if let Some(gateway) = own.gateway {
+            add(format!("{name}.gateway"), Prefix::new(Ipv4Addr::UNSPECIFIED, 0), gateway)?;
+        }
+        let neighbors = Neighbors::default();
+        let owned = Owned::new(own, (side == Side::Outside).then_some(&settings.engine));
+        Ok(Self { mac, address, mtu: own.mtu.into(), owned, routes, neighbors })
+    }
+
+    fn write_header(&self, frame: &mut [u8], destination: Mac) {
+        if let Some(header) = frame.first_chunk_mut() {
+            arp::write_ethernet(header, destination, self.mac, ethertype::IPV4);
+        }
+    }
+
+    fn asker(&self) -> Asker {
+        Asker { mac: self.mac, address: self.address }
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Copy)]
+struct Asker {
+    mac: Mac,
+    address: Ipv4Addr,
+}
+
+impl Asker {
+    fn act(self, action: Action, side: Side, queue: &mut Queue, counters: &mut RouterCounters) {
+        match action {
+            Action::Ask(target, known) => {
+                let request = Repr {
+                    operation: Operation::Request,
+                    sender_mac: self.mac,
+                    sender: self.address,
+                    target_mac: Mac::default(),
+                    target,
+                };
+                let frame = request.frame(known.unwrap_or(Mac::BROADCAST));
+                queue.push(side, frame.to_vec(), None);
+                counters.arp_asked += 1;
+            }
+            Action::GiveUp(held) => {
+                counters.neighbors_lost += 1;
+                queue.held -= held.len();
+                for held in held {
+                    queue.losses.note(held.origin, DropReason::NoNeighbor);
+                }
+            }
+        }
+    }
+}
+
+impl Queue {
+    fn push(&mut self, side: Side, frame: Vec<u8>, origin: Option<Origin>) {
+        self.frames.push_back((side, frame, origin));
+    }
+}
+
+/// Addresses that are answered for: ranges in order, none touching another.
+#[derive(Debug)]
+struct Owned(Vec<(u32, u32)>);
+
+impl Owned {
+    /// A side's own address and, outside, the external addresses.
+    fn new(side: &SideSettings, external: Option<&Config>) -> Self {
+        let own = side.address.iter().map(|(address, _)| (address.to_bits(), address.to_bits()));
+        let pools = external.into_iter().flat_map(|config| &config.pools);
+        let pools = pools.flat_map(|pool| &pool.addresses);
+        let pools = pools.map(|range| (range.first.to_bits(), range.last.to_bits()));
+        let statics = external.into_iter().flat_map(|config| &config.statics);
+        let statics = statics.map(|fixed| (fixed.external.0.to_bits(), fixed.external.0.to_bits()));
+        let mut ranges: Vec<_> = own.chain(pools).chain(statics).collect();
+        ranges.sort_unstable();
+        ranges.dedup_by(|later, earlier| {
+            let touching = later.0 <= earlier.1.saturating_add(1);
+            if touching {
+                earlier.1 = earlier.1.max(later.1);
+            }
+            touching
+        });
+        Self(ranges)
+    }
+
+    fn contains(&self, address: Ipv4Addr) -> bool {
+        let address = address.to_bits();
+        let after = self.0.partition_point(|(first, _)| *first <= address);
+        after > 0 && address <= self.0[after - 1].1
+    }
+}
+
+/// Reads an ARP frame: its Ethernet destination and the message.
+fn read(frame: &[u8]) -> Option<(Mac, Repr)> {
+    let (destination, _, _) = arp::read_ethernet(frame)?;
+    Some((destination, Arp::new_checked(&frame[ETHERNET_LEN..])?.repr()))
+}
+
+/// A packet's destination; `None` when it is shorter than a header.
+fn destination(packet: &[u8]) -> Option<Ipv4Addr> {
+    let octets: [u8; 4] = packet.get(16..20)?.try_into().ok()?;
+    Some(Ipv4Addr::from(octets))
+}
+
+/// A copy of a packet with room for an Ethernet header in front.
+fn with_header_room(packet: &[u8]) -> Vec<u8> {
+    [&[0; ETHERNET_LEN], packet].concat()
+}
+
+/// A side's place in arrays.
+pub(crate) fn index(side: Side) -> usize {
+    match side {
+        Side::Inside => 0,
+        Side::Outside => 1,
+    }
+}
+
+/// A side's name in configuration and messages.
+pub(crate) fn name(side: Side) -> &'static str {
+    match side {
+        Side::Inside => "inside",
+        Side::Outside => "outside",
+    }
+}

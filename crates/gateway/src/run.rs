@@ -1,0 +1,100 @@
+//! The loop: turns while there is traffic, a short spin after it, then sleep until something comes or
+//! is due.
+//!
+//! A core that others share must not be held for long: after [`SPIN`] without a frame the thread
+//! sleeps in the kernel, which wakes it in microseconds.
+
+use crate::{Clock, Status, Worker};
+use natgate_engine::{Event, Side};
+use natgate_io::{Change, LinkInfo, wait};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How long to look for frames before sleeping.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// What a gateway tells while it runs.
+pub trait Observer {
+    /// The translator's state changed. Called in order of time.
+    fn event(&mut self, event: &Event);
+
+    /// A device changed.
+    fn link(&mut self, side: Side, link: &LinkInfo, change: &Change);
+
+    /// Somebody asked for the state.
+    fn status(&mut self, status: &Status<'_>);
+
+    /// Nothing is going on: a good time to write out what was told.
+    fn idle(&mut self);
+}
+
+/// How others tell a running gateway something: by setting a flag, then writing a byte to the other
+/// end of `wake`.
+#[derive(Debug)]
+pub struct Controls<'a> {
+    /// Stop.
+    pub stop: &'a AtomicBool,
+    /// Tell the observer the state.
+    pub status: &'a AtomicBool,
+    /// Where the byte comes in; does not block.
+    pub wake: &'a UnixStream,
+}
+
+/// Runs a gateway until it is told to stop.
+///
+/// # Errors
+/// What the system says, when it cannot wait.
+pub fn run(
+    worker: &mut Worker,
+    clock: &Clock,
+    controls: &Controls<'_>,
+    observer: &mut dyn Observer,
+) -> io::Result<()> {
+    let mut last_frame = clock.now();
+    while !controls.stop.load(Ordering::Relaxed) {
+        let now = clock.now();
+        if worker.turn(now, observer) > 0 {
+            last_frame = now;
+        } else if now.since(last_frame) >= SPIN {
+            observer.idle();
+            sleep(worker, clock, controls, observer)?;
+        } else {
+            std::hint::spin_loop();
+        }
+        if controls.status.swap(false, Ordering::Relaxed) {
+            observer.status(&worker.status(now));
+        }
+    }
+    Ok(())
+}
+
+/// Sleeps until a frame comes, something is due, or somebody wants something.
+fn sleep(
+    worker: &mut Worker,
+    clock: &Clock,
+    controls: &Controls<'_>,
+    observer: &mut dyn Observer,
+) -> io::Result<()> {
+    let timeout = worker.next_deadline().since(clock.now());
+    let [inside, outside] = worker.devices();
+    let devices = [inside.readiness(), outside.readiness()].into_iter().flatten();
+    let descriptors: arrayvec::ArrayVec<_, 3> =
+        std::iter::once(controls.wake.as_fd()).chain(devices).collect();
+    let trouble = wait(&descriptors, timeout)?;
+    drop(descriptors);
+    swallow(controls.wake);
+    if trouble {
+        let now = clock.now();
+        worker.maintain(now, observer);
+    }
+    Ok(())
+}
+
+/// Takes the bytes that woke us.
+fn swallow(mut wake: &UnixStream) {
+    let mut bytes = [0; 64];
+    while matches!(wake.read(&mut bytes), Ok(count) if count > 0) {}
+}

@@ -1,0 +1,125 @@
+//! The trait that every back end implements.
+//!
+//! A device never fails once it is open: frames that cannot be sent are reported as lost, a link that
+//! goes down receives nothing until it is up again, and [`Device::maintain`] looks for a device that
+//! was taken away and came back.
+
+use crate::{Batch, Error, Frame};
+use natgate_wire::arp::Mac;
+use std::os::fd::BorrowedFd;
+
+/// A link that sends and receives Ethernet frames.
+pub trait Device {
+    /// The two halves.
+    fn split(&mut self) -> (&mut dyn Receive, &mut dyn Transmit);
+
+    /// What the link is, as of the latest [`Device::maintain`].
+    fn link(&self) -> &LinkInfo;
+
+    /// What has passed since the device was opened.
+    fn statistics(&mut self) -> Statistics;
+
+    /// Looks after the link; to be called about once a second, and whenever waiting for
+    /// [`Device::readiness`] reports an error. Returns what has changed.
+    fn maintain(&mut self) -> Option<Change>;
+
+    /// Readable when frames wait to be received; `None` when there is nothing to wait for, because
+    /// the device is gone.
+    fn readiness(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// The half that receives.
+pub trait Receive {
+    /// Takes back the memory of the frames it handed out before, and adds to `batch` the frames
+    /// that have come in, oldest first, as many as fit. Does not wait.
+    fn receive<'d>(&'d mut self, batch: &mut Batch<'d>);
+}
+
+/// The half that sends.
+pub trait Transmit {
+    /// Sends frames in order, at most [`crate::BATCH`]. Does not wait: what the link cannot take now
+    /// is lost.
+    fn transmit(&mut self, frames: &[Frame<'_>]) -> Lost;
+}
+
+/// Which frames of a batch were not sent: bit `i` stands for frame `i`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost(u64);
+
+const _: () = assert!(crate::BATCH <= u64::BITS as usize);
+
+impl Lost {
+    /// None.
+    pub const NONE: Self = Self(0);
+
+    /// Marks a frame.
+    ///
+    /// # Panics
+    /// When no batch has such a frame.
+    pub fn mark(&mut self, index: usize) {
+        assert!(index < crate::BATCH);
+        self.0 |= 1 << index;
+    }
+
+    /// Whether a frame is marked.
+    pub fn contains(self, index: usize) -> bool {
+        self.0 >> index & 1 == 1
+    }
+
+    /// How many are marked.
+    pub fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+}
+
+/// What a link is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkInfo {
+    /// Its name.
+    pub name: String,
+    /// The system's number for it.
+    pub index: u32,
+    /// Its hardware address.
+    pub mac: Mac,
+    /// Largest payload of a frame, bytes.
+    pub mtu: u32,
+    /// Whether it is switched on and has a carrier.
+    pub up: bool,
+}
+
+/// What [`Device::maintain`] found changed.
+#[derive(Debug)]
+pub enum Change {
+    /// The link went up.
+    Up,
+    /// The link went down.
+    Down,
+    /// The device was taken away.
+    Gone,
+    /// The device is back, or another of its name came; with the error when it cannot be used.
+    Back(Result<(), Error>),
+    /// Its hardware address or MTU changed.
+    Altered,
+}
+
+/// Frames counted since the device was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Handed out by `receive`.
+    pub received: u64,
+    /// Sent.
+    pub transmitted: u64,
+    /// Lost on the way in, because they came faster than they were taken.
+    pub receive_overrun: u64,
+    /// Not handed out because they were longer than the link's MTU, or stood for several (by receive
+    /// offload here or segmentation offload at the sender) in a way that is not known.
+    pub receive_oversize: u64,
+    /// Not handed out because the sender left a checksum unfinished that cannot be finished here.
+    pub receive_unfinished: u64,
+    /// Not sent because a queue was full.
+    pub transmit_full: u64,
+    /// Not sent because the link was down, gone or refused the frame.
+    pub transmit_refused: u64,
+    /// Times that the link went down or away.
+    pub link_losses: u64,
+}

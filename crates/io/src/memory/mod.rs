@@ -1,0 +1,168 @@
+//! A back end without a network: two devices with queues between them, for tests and simulations.
+//!
+//! [`pair`] makes a [`MemoryDevice`], which a gateway uses, and the [`Wire`] that a test holds at the
+//! other end. Single-threaded. Both queues are bounded, so that full queues can be tried too.
+
+use crate::{BATCH, Batch, Change, Device, Frame, HEADROOM, LinkInfo, Lost};
+use crate::{Receive, Statistics, Transmit};
+use natgate_wire::arp::Mac;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+
+/// Most frames that wait in a queue.
+pub const QUEUE: usize = 1024;
+
+#[derive(Debug, Default)]
+struct Queues {
+    to_device: VecDeque<Vec<u8>>,
+    from_device: VecDeque<Vec<u8>>,
+    up: bool,
+}
+
+/// A device that a gateway uses.
+#[derive(Debug)]
+pub struct MemoryDevice {
+    link: LinkInfo,
+    receiver: Receiver,
+    transmitter: Transmitter,
+    link_losses: u64,
+}
+
+/// The test's end of a [`MemoryDevice`].
+#[derive(Clone, Debug)]
+pub struct Wire(Rc<RefCell<Queues>>);
+
+/// A device of this name and hardware address, and the other end of its cable. It is up.
+pub fn pair(name: &str, mac: Mac) -> (MemoryDevice, Wire) {
+    let queues = Rc::new(RefCell::new(Queues { up: true, ..Queues::default() }));
+    let device = MemoryDevice {
+        link: LinkInfo { name: name.to_owned(), index: 1, mac, mtu: 1500, up: true },
+        receiver: Receiver { queues: queues.clone(), lent: Vec::new(), received: 0 },
+        transmitter: Transmitter { queues: queues.clone(), sent: 0, full: 0, refused: 0 },
+        link_losses: 0,
+    };
+    (device, Wire(queues))
+}
+
+impl Wire {
+    /// Puts a frame on the cable; returns whether there was room.
+    pub fn send(&self, frame: &[u8]) -> bool {
+        let mut queues = self.0.borrow_mut();
+        let room = queues.to_device.len() < QUEUE;
+        if room {
+            queues.to_device.push_back(frame.to_vec());
+        }
+        room
+    }
+
+    /// Takes the oldest frame that the device has sent.
+    pub fn take(&self) -> Option<Vec<u8>> {
+        self.0.borrow_mut().from_device.pop_front()
+    }
+
+    /// Plugs the cable in or pulls it.
+    pub fn set_up(&self, up: bool) {
+        self.0.borrow_mut().up = up;
+    }
+}
+
+impl Device for MemoryDevice {
+    fn split(&mut self) -> (&mut dyn Receive, &mut dyn Transmit) {
+        (&mut self.receiver, &mut self.transmitter)
+    }
+
+    fn link(&self) -> &LinkInfo {
+        &self.link
+    }
+
+    fn statistics(&mut self) -> Statistics {
+        Statistics {
+            received: self.receiver.received,
+            transmitted: self.transmitter.sent,
+            transmit_full: self.transmitter.full,
+            transmit_refused: self.transmitter.refused,
+            link_losses: self.link_losses,
+            ..Statistics::default()
+        }
+    }
+
+    fn maintain(&mut self) -> Option<Change> {
+        let up = self.receiver.queues.borrow().up;
+        let was_up = std::mem::replace(&mut self.link.up, up);
+        match (was_up, up) {
+            (true, false) => {
+                self.link_losses += 1;
+                Some(Change::Down)
+            }
+            (false, true) => Some(Change::Up),
+            _ => None,
+        }
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+#[derive(Debug)]
+struct Receiver {
+    queues: Rc<RefCell<Queues>>,
+    lent: Vec<Vec<u8>>,
+    received: u64,
+}
+
+impl Receive for Receiver {
+    fn receive<'d>(&'d mut self, batch: &mut Batch<'d>) {
+        self.lent.clear();
+        let mut queues = self.queues.borrow_mut();
+        if !queues.up {
+            return;
+        }
+        while self.lent.len() < batch.remaining_capacity()
+            && let Some(frame) = queues.to_device.pop_front()
+        {
+            let mut buffer = vec![0; HEADROOM];
+            buffer.extend(frame);
+            self.lent.push(buffer);
+        }
+        self.received += self.lent.len() as u64;
+        batch.extend(self.lent.iter_mut().map(|buffer| {
+            let end = buffer.len();
+            Frame::new(buffer, HEADROOM, end)
+        }));
+    }
+}
+
+#[derive(Debug)]
+struct Transmitter {
+    queues: Rc<RefCell<Queues>>,
+    sent: u64,
+    full: u64,
+    refused: u64,
+}
+
+impl Transmit for Transmitter {
+    fn transmit(&mut self, frames: &[Frame<'_>]) -> Lost {
+        assert!(frames.len() <= BATCH);
+        let mut queues = self.queues.borrow_mut();
+        let mut lost = Lost::NONE;
+        for (index, frame) in frames.iter().enumerate() {
+            if !queues.up {
+                self.refused += 1;
+                lost.mark(index);
+            } else if queues.from_device.len() == QUEUE {
+                self.full += 1;
+                lost.mark(index);
+            } else {
+                self.sent += 1;
+                queues.from_device.push_back(frame.bytes().to_vec());
+            }
+        }
+        lost
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+//! How much memory a packet socket takes.
+
+/// Sizes of a packet socket's queues; out of range means the nearest in range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Frames that the receive ring holds, 256 to 65,536; rounded up to a power of two. With a large
+    /// MTU it is fewer: the ring takes at most 256 MiB.
+    pub slots: usize,
+    /// Bytes that may wait to be sent, 64 KiB to 256 MiB.
+    pub send_buffer: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { slots: 4096, send_buffer: 4 << 20 }
+    }
+}
+
+impl Config {
+    const MOST_RING_BYTES: usize = 256 << 20;
+
+    /// Slots of a ring whose slots have this many bytes.
+    pub(super) fn ring_slots(&self, slot_len: usize) -> usize {
+        let slots = self.slots.clamp(256, 65_536).next_power_of_two();
+        slots.min((Self::MOST_RING_BYTES / slot_len).max(256))
+    }
+
+    /// The send buffer in range.
+    pub(super) fn send_buffer_bytes(&self) -> libc::c_int {
+        self.send_buffer.clamp(64 << 10, 256 << 20) as libc::c_int
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_stay_in_range() {
+        let slots = |slots, len| Config { slots, ..Config::default() }.ring_slots(len);
+        assert_eq!(slots(4096, 2048), 4096);
+        assert_eq!(slots(0, 2048), 256);
+        assert_eq!(slots(300, 2048), 512);
+        assert_eq!(slots(usize::MAX, 2048), 65_536);
+        assert_eq!(slots(65_536, 16_384), 16_384);
+        let buffer = |send_buffer| Config { send_buffer, ..Config::default() }.send_buffer_bytes();
+        assert_eq!(buffer(0), 65_536);
+        assert_eq!(buffer(usize::MAX), 256 << 20);
+    }
+}

@@ -1,0 +1,192 @@
+//! Linux packet sockets (AF_PACKET): works with every Ethernet device, needs no driver support.
+//!
+//! Receives from a ring that is shared with the kernel (TPACKET_V2: a slot a frame, so that no frame
+//! waits for a block to fill), in place; sends by `sendmmsg`. Two sockets, so that the halves know
+//! nothing of each other. What the kernel leaves undone on virtual devices is finished here:
+//! checksums that the sender meant for its hardware, VLAN tags that were taken off. A tag of VLAN 0,
+//! which carries only a priority, stays off; any other is put back, so that the frame is as it was on
+//! the wire. Frames that stand for several, merged or never cut, are taken apart.
+//!
+//! The kernel sees every frame, too: a device used here should have no address of the kernel's own,
+//! or both answer.
+
+mod config;
+mod finish;
+mod interface;
+mod ring;
+mod segment;
+mod slots;
+mod socket;
+mod transmit;
+
+pub use config::Config;
+pub use interface::{Offload, kernel_address, kernel_gateway};
+
+use crate::{Change, Device, Error, LinkInfo, Receive, Statistics, Transmit};
+use ring::Ring;
+use std::os::fd::BorrowedFd;
+use transmit::Sender;
+
+/// A device that is used through packet sockets.
+#[derive(Debug)]
+pub struct PacketDevice {
+    link: LinkInfo,
+    config: Config,
+    receiver: Receiver,
+    transmitter: Transmitter,
+    overrun: u64,
+    link_losses: u64,
+}
+
+impl PacketDevice {
+    /// Opens a device; it may be down.
+    ///
+    /// # Errors
+    /// [`Error`] when there is no such device, it is not Ethernet, or the system does not let us.
+    pub fn open(name: &str, config: Config) -> Result<Self, Error> {
+        let link = interface::read(name)?;
+        let mut device = Self {
+            link,
+            config,
+            receiver: Receiver::default(),
+            transmitter: Transmitter::default(),
+            overrun: 0,
+            link_losses: 0,
+        };
+        device.attach()?;
+        Ok(device)
+    }
+
+    /// Switches off what merges received frames beyond the MTU (generic and large receive offload).
+    /// Returns what was on and is now off.
+    ///
+    /// # Errors
+    /// [`Error`] when one is on and cannot be switched off.
+    pub fn stop_merging(&self) -> Result<Vec<Offload>, Error> {
+        interface::stop_merging(&self.link.name)
+    }
+
+    fn attach(&mut self) -> Result<(), Error> {
+        let ring = Ring::open(&self.link, &self.config)?;
+        let sender = Sender::open(&self.link, &self.config)?;
+        self.receiver.ring = Some(ring);
+        self.transmitter.sender = Some(sender);
+        Ok(())
+    }
+
+    fn detach(&mut self) -> Change {
+        self.collect_overruns();
+        self.receiver.ring = None;
+        self.transmitter.sender = None;
+        if self.link.up {
+            self.link_losses += 1;
+        }
+        self.link.up = false;
+        Change::Gone
+    }
+
+    fn reattach(&mut self) -> Option<Change> {
+        match interface::read(&self.link.name) {
+            Err(Error::NoDevice(_)) => None,
+            Err(error) => Some(Change::Back(Err(error))),
+            Ok(link) => {
+                self.link = link;
+                Some(Change::Back(self.attach()))
+            }
+        }
+    }
+
+    fn collect_overruns(&mut self) {
+        self.overrun += self.receiver.ring.as_ref().map_or(0, Ring::take_overruns);
+    }
+
+    fn refresh(&mut self, now: LinkInfo, flapped: bool) -> Option<Change> {
+        let before = std::mem::replace(&mut self.link, now);
+        // An error that is pending now is of a loss that was not seen before.
+        if flapped || before.up && !self.link.up {
+            self.link_losses += 1;
+        }
+        match (before.up, self.link.up) {
+            (true, false) => Some(Change::Down),
+            (false, true) => Some(Change::Up),
+            (true, true) if flapped => Some(Change::Up),
+            _ => (before != self.link).then_some(Change::Altered),
+        }
+    }
+}
+
+impl Device for PacketDevice {
+    fn split(&mut self) -> (&mut dyn Receive, &mut dyn Transmit) {
+        (&mut self.receiver, &mut self.transmitter)
+    }
+
+    fn link(&self) -> &LinkInfo {
+        &self.link
+    }
+
+    fn statistics(&mut self) -> Statistics {
+        self.collect_overruns();
+        let (receiver, transmitter) = (&self.receiver, &self.transmitter);
+        Statistics {
+            received: receiver.counts.received,
+            receive_oversize: receiver.counts.oversize,
+            receive_unfinished: receiver.counts.unfinished,
+            transmitted: transmitter.counts.sent,
+            transmit_full: transmitter.counts.full,
+            transmit_refused: transmitter.counts.refused,
+            receive_overrun: self.overrun,
+            link_losses: self.link_losses,
+        }
+    }
+
+    fn maintain(&mut self) -> Option<Change> {
+        let Some(ring) = &self.receiver.ring else {
+            return self.reattach();
+        };
+        let flapped = ring.take_error();
+        match interface::read(&self.link.name) {
+            Ok(now) if now.index == self.link.index && ring.attached() => {
+                self.refresh(now, flapped)
+            }
+            _ => Some(self.detach()),
+        }
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        self.receiver.ring.as_ref().map(Ring::descriptor)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Receiver {
+    ring: Option<Ring>,
+    counts: ring::Counts,
+}
+
+impl Receive for Receiver {
+    fn receive<'d>(&'d mut self, batch: &mut crate::Batch<'d>) {
+        if let Some(ring) = &mut self.ring {
+            ring.receive(batch, &mut self.counts);
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Transmitter {
+    sender: Option<Sender>,
+    counts: transmit::Counts,
+}
+
+impl Transmit for Transmitter {
+    fn transmit(&mut self, frames: &[crate::Frame<'_>]) -> crate::Lost {
+        match &self.sender {
+            Some(sender) => sender.transmit(frames, &mut self.counts),
+            None => {
+                self.counts.refused += frames.len() as u64;
+                let mut lost = crate::Lost::NONE;
+                (0..frames.len()).for_each(|index| lost.mark(index));
+                lost
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The receiving half: a ring of slots in memory that is shared with the kernel.
+//!
+//! `receive` lends the filled slots out as frames; the next `receive` gives them back. There are more
+//! slots than a batch has frames, so no slot is lent twice. A frame that stands for several is taken
+//! apart into memory of our own; if it does not fit its slot, the kernel has put the whole of it into
+//! the socket's queue beside the ring.
+
+use super::Config;
+use super::finish::{VIRTIO_LEN, insert_vlan_tag};
+use super::segment::{self, Merged};
+use super::slots::{Slot, Slots};
+use super::socket;
+use crate::{BATCH, Batch, Error, Frame, HEADROOM, LinkInfo};
+use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Bytes that merged frames may take beside the ring.
+const RECEIVE_BUFFER: libc::c_int = 8 << 20;
+
+/// Frames counted on the way in.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) received: u64,
+    pub(super) oversize: u64,
+    pub(super) unfinished: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Ring {
+    socket: OwnedFd,
+    slots: Slots,
+    /// The slot that the kernel fills next, as far as we have seen.
+    head: usize,
+    /// Slots before `head` that are lent out.
+    lent: usize,
+    /// Longest frame of the link, bytes.
+    longest: usize,
+    merged: Merged,
+    /// Memory for segments of merged frames, a batch's worth.
+    segments: Vec<u8>,
+}
+
+impl Ring {
+    pub(super) fn open(link: &LinkInfo, config: &Config) -> Result<Self, Error> {
+        let name = link.name.as_str();
+        let socket = socket::open(name)?;
+        let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
+        socket::set(&socket, name, libc::PACKET_VERSION, version, "choosing TPACKET_V2")?;
+        let one: libc::c_int = 1;
+        socket::set(&socket, name, libc::PACKET_VNET_HDR, one, "asking for virtio headers")?;
+        let reserve = HEADROOM as libc::c_uint;
+        socket::set(&socket, name, libc::PACKET_RESERVE, reserve, "reserving headroom")?;
+        let ignore = "ignoring outgoing frames (Linux 4.20 or later)";
+        socket::set(&socket, name, libc::PACKET_IGNORE_OUTGOING, one, ignore)?;
+        socket::set(&socket, name, libc::PACKET_COPY_THRESH, one, "asking for long frames")?;
+        socket::set_receive_buffer(&socket, RECEIVE_BUFFER);
+        let longest = link.mtu as usize + ETHERNET_LEN + VLAN_LEN;
+        let slots = Slots::map(&socket, name, longest, config)?;
+        let segments = vec![0; BATCH * (HEADROOM + longest)];
+        let merged = Merged::default();
+        let ring = Self { socket, slots, head: 0, lent: 0, longest, merged, segments };
+        // Bound last: from now on frames come in.
+        socket::bind(&ring.socket, name, link.index, libc::ETH_P_ALL as u16)?;
+        Ok(ring)
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Whether the device that was bound to still exists.
+    pub(super) fn attached(&self) -> bool {
+        socket::bound_index(&self.socket).is_some()
+    }
+
+    /// Takes the pending error; returns whether there was one: the device was down, if only for a
+    /// moment.
+    pub(super) fn take_error(&self) -> bool {
+        socket::take_error(&self.socket) != 0
+    }
+
+    /// Frames that found no free slot since the last call.
+    pub(super) fn take_overruns(&self) -> u64 {
+        socket::take_drops(&self.socket)
+    }
+
+    pub(super) fn receive<'d>(&'d mut self, batch: &mut Batch<'d>, counts: &mut Counts) {
+        let Self { socket, slots, head, lent, longest, merged, segments } = self;
+        for back in (1..=*lent).rev() {
+            slots.give_back((*head + slots.count() - back) % slots.count());
+        }
+        *lent = 0;
+        let before = batch.len();
+        let mut room = segments.chunks_exact_mut(HEADROOM + *longest);
+        while !batch.is_full() {
+            if merged.is_busy() {
+                batch.extend(next_segment(merged, &mut room));
+                continue;
+            }
+            if *lent == BATCH || !slots.is_ours(*head) {
+                break;
+            }
+            // SAFETY: the slot is ours and was not lent since it was given to the kernel; `self`
+            // stays borrowed for as long as the frame lives.
+            #[allow(unsafe_code)]
+            let slot = unsafe { slots.lend(*head) };
+            *head = (*head + 1) % slots.count();
+            // A slot of which no frame comes is given back with the others, so that the order stays.
+            *lent += 1;
+            batch.extend(take(slot, socket, *longest, merged, counts));
+        }
+        counts.received += (batch.len() - before) as u64;
+    }
+}
+
+/// The next segment of a merged frame, in memory of its own.
+fn next_segment<'d>(
+    merged: &mut Merged,
+    room: &mut impl Iterator<Item = &'d mut [u8]>,
+) -> Option<Frame<'d>> {
+    // There is memory for as many segments as a batch takes.
+    let memory = room.next()?;
+    let len = merged.write_next(&mut memory[HEADROOM..])?;
+    Some(Frame::new(memory, HEADROOM, HEADROOM + len))
+}
+
+/// The frame in a slot, finished; `None` when it is merged and has been left to `merged`, or is one
+/// to refuse, which is counted.
+fn take<'d>(
+    slot: Slot<'d>,
+    socket: &OwnedFd,
+    longest: usize,
+    merged: &mut Merged,
+    counts: &mut Counts,
+) -> Option<Frame<'d>> {
+    let (start, end) = slot.range()?;
+    let virtio = slot.virtio(start)?;
+    if slot.copied() || slot.truncated() || virtio.merged() {
+        let usable = take_whole(&slot, start, end, socket, &mut merged.frame)
+            && virtio.merged()
+            && slot.vlan_tag().is_none()
+            && merged.begin(virtio, longest);
+        counts.oversize += u64::from(!usable);
+        return None;
+    }
+    let tag = slot.vlan_tag().filter(|_| end - start >= ETHERNET_LEN);
+    let buffer = slot.buffer;
+    if !virtio.finish_checksum(&mut buffer[start..end]) {
+        counts.unfinished += 1;
+        return None;
+    }
+    let Some((protocol, control)) = tag else { return Some(Frame::new(buffer, start, end)) };
+    let start = start - VLAN_LEN;
+    insert_vlan_tag(&mut buffer[start..end], protocol, control);
+    Some(Frame::new(buffer, start, end))
+}
+
+/// Copies a frame that may be longer than its slot; returns whether the whole of it was there.
+fn take_whole(
+    slot: &Slot<'_>,
+    start: usize,
+    end: usize,
+    socket: &OwnedFd,
+    whole: &mut Vec<u8>,
+) -> bool {
+    whole.clear();
+    if slot.copied() {
+        whole.resize(VIRTIO_LEN + segment::LONGEST, 0);
+        let len = socket::receive(socket, whole).unwrap_or(0);
+        whole.truncate(len);
+        whole.drain(..VIRTIO_LEN.min(len));
+    } else {
+        whole.extend_from_slice(&slot.buffer[start..end]);
+    }
+    slot.copied() || !slot.truncated()
+}

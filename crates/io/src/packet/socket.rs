@@ -1,0 +1,147 @@
+//! Packet sockets: the few system calls that both halves need.
+#![allow(unsafe_code)]
+
+use crate::Error;
+use std::mem;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Opens a packet socket that receives nothing until it is bound to a protocol.
+pub(super) fn open(device: &str) -> Result<OwnedFd, Error> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no pointers are passed.
+    let descriptor = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+    if descriptor < 0 {
+        return Err(Error::last("opening a packet socket", device));
+    }
+    // SAFETY: the descriptor was just made and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Binds to a device and an EtherType; 0 receives nothing.
+pub(super) fn bind(socket: &OwnedFd, device: &str, index: u32, protocol: u16) -> Result<(), Error> {
+    // SAFETY: sockaddr_ll is plain integers, of which zero is a value.
+    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = protocol.to_be();
+    address.sll_ifindex = index as libc::c_int;
+    // SAFETY: the address outlives the call, and its length is passed.
+    let result = unsafe {
+        libc::bind(
+            socket.as_raw_fd(),
+            (&raw const address).cast(),
+            mem::size_of_val(&address) as libc::socklen_t,
+        )
+    };
+    // ENETDOWN: the device is down; the socket is bound all the same and receives once it is up.
+    if result < 0 && std::io::Error::last_os_error().raw_os_error() != Some(libc::ENETDOWN) {
+        return Err(Error::last("binding a packet socket", device));
+    }
+    Ok(())
+}
+
+/// The index of the device that the socket is bound to; `None` when that device is gone.
+pub(super) fn bound_index(socket: &OwnedFd) -> Option<u32> {
+    // SAFETY: sockaddr_ll is plain integers, of which zero is a value.
+    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+    let mut len = mem::size_of_val(&address) as libc::socklen_t;
+    // SAFETY: address and length outlive the call, and the length is the address's.
+    let result =
+        unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut len) };
+    if result < 0 { None } else { u32::try_from(address.sll_ifindex).ok() }
+}
+
+/// Sets an option of the packet level.
+pub(super) fn set<T: Copy>(
+    socket: &OwnedFd,
+    device: &str,
+    option: libc::c_int,
+    value: T,
+    what: &'static str,
+) -> Result<(), Error> {
+    set_at(socket, libc::SOL_PACKET, option, value).map_err(|_| Error::last(what, device))
+}
+
+/// Sets the bytes that may wait to be sent; without the right to exceed the system's limit, up to it.
+pub(super) fn set_send_buffer(socket: &OwnedFd, bytes: libc::c_int) {
+    if set_at(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, bytes).is_err() {
+        // The system's default works as well, only with a shorter queue.
+        let _ = set_at(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes);
+    }
+}
+
+/// Sets the bytes that may wait to be received beside a ring, as far as the system lets us.
+pub(super) fn set_receive_buffer(socket: &OwnedFd, bytes: libc::c_int) {
+    if set_at(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes).is_err() {
+        // The system's default works as well, only with a shorter queue.
+        let _ = set_at(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes);
+    }
+}
+
+/// Receives a frame that waits, to the front of a buffer; returns its length, cut to the buffer's.
+pub(super) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Option<usize> {
+    // SAFETY: the buffer outlives the call, and its length is passed.
+    let len = unsafe {
+        libc::recv(socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT)
+    };
+    usize::try_from(len).ok()
+}
+
+fn set_at<T: Copy>(
+    socket: &OwnedFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: T,
+) -> Result<(), ()> {
+    // SAFETY: the value outlives the call, and its length is passed.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            mem::size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if result < 0 { Err(()) } else { Ok(()) }
+}
+
+/// Takes the socket's pending error, 0 if none.
+pub(super) fn take_error(socket: &OwnedFd) -> libc::c_int {
+    let mut error: libc::c_int = 0;
+    if get_at(socket, libc::SOL_SOCKET, libc::SO_ERROR, &mut error) { error } else { 0 }
+}
+
+/// Takes the number of frames that found the ring full since the last call.
+pub(super) fn take_drops(socket: &OwnedFd) -> u64 {
+    let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+    get_at(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut statistics);
+    statistics.tp_drops.into()
+}
+
+/// Reads an option; `T` must be plain integers. Returns whether it could be read.
+fn get_at<T: Copy>(
+    socket: &OwnedFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: &mut T,
+) -> bool {
+    let mut len = mem::size_of::<T>() as libc::socklen_t;
+    // SAFETY: value and length outlive the call; the kernel writes at most `len` bytes, and every
+    // caller's type takes any bytes.
+    let result = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, option, (value as *mut T).cast(), &raw mut len)
+    };
+    result == 0
+}
+
+/// Opens a socket that only serves to ask about devices.
+pub(super) fn open_for_queries(device: &str) -> Result<OwnedFd, Error> {
+    // SAFETY: no pointers are passed.
+    let descriptor =
+        unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if descriptor < 0 {
+        return Err(Error::last("opening a socket to ask", device));
+    }
+    // SAFETY: the descriptor was just made and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}

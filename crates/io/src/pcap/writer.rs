@@ -1,0 +1,100 @@
+//! pcapng out: one section, its interfaces, enhanced packets.
+//!
+//! Little-endian on every machine, times in nanoseconds, no options but name and resolution: the
+//! same calls give the same bytes.
+
+use super::{Interface, ng::SECTION_HEADER};
+use std::io::{self, Write};
+
+/// Longest name that is written, bytes.
+const MAX_NAME: usize = 1024;
+
+/// A pcapng that is being written.
+#[derive(Debug)]
+pub struct Writer<W> {
+    output: W,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a capture with these interfaces, which packets name by their index.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn new(mut output: W, interfaces: &[Interface]) -> io::Result<Self> {
+        let length_unknown = [0xff; 8];
+        let header = [&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &length_unknown].concat();
+        write_block(&mut output, SECTION_HEADER, &[&header])?;
+        for interface in interfaces {
+            write_block(&mut output, 1, &[&description(interface)])?;
+        }
+        Ok(Self { output })
+    }
+
+    /// Writes a packet in two parts, which nothing separates in the file: what is in front of the
+    /// network packet, and the network packet. `time` is nanoseconds since 1970.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn packet(
+        &mut self,
+        interface: u32,
+        time: u64,
+        link_header: &[u8],
+        packet: &[u8],
+    ) -> io::Result<()> {
+        let len = (link_header.len() + packet.len()) as u32;
+        let mut header = [0; 20];
+        let fields = [interface, (time >> 32) as u32, time as u32, len, len];
+        for (bytes, field) in header.chunks_exact_mut(4).zip(fields) {
+            bytes.copy_from_slice(&field.to_le_bytes());
+        }
+        write_block(&mut self.output, 6, &[&header, link_header, packet])
+    }
+
+    /// Hands everything written so far to whoever reads it.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
+    }
+
+    /// The output.
+    pub fn into_inner(self) -> W {
+        self.output
+    }
+}
+
+fn description(interface: &Interface) -> Vec<u8> {
+    let mut body = Vec::new();
+    body.extend(interface.link.number().to_le_bytes());
+    body.extend([0; 2]);
+    body.extend(interface.snaplen.to_le_bytes());
+    if let Some(name) = &interface.name {
+        put_option(&mut body, 2, &name[..name.len().min(MAX_NAME)]);
+    }
+    put_option(&mut body, 9, &[9]);
+    put_option(&mut body, 0, &[]);
+    body
+}
+
+fn put_option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
+    body.extend(code.to_le_bytes());
+    body.extend((value.len() as u16).to_le_bytes());
+    body.extend(value);
+    body.resize(body.len().next_multiple_of(4), 0);
+}
+
+/// A block whose body is these parts, one after the other, filled up to a multiple of four.
+fn write_block(output: &mut impl Write, kind: u32, parts: &[&[u8]]) -> io::Result<()> {
+    let body: usize = parts.iter().map(|part| part.len()).sum();
+    let padded = body.next_multiple_of(4);
+    let len = (12 + padded as u32).to_le_bytes();
+    output.write_all(&kind.to_le_bytes())?;
+    output.write_all(&len)?;
+    for part in parts {
+        output.write_all(part)?;
+    }
+    output.write_all(&[0; 3][..padded - body])?;
+    output.write_all(&len)
+}

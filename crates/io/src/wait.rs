@@ -1,0 +1,81 @@
+//! Waiting for devices.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+/// Most descriptors to wait for at once.
+const MOST: usize = 16;
+
+/// Waits until a descriptor is readable or in error, or the time is over; a signal ends it early.
+/// Returns whether any was in error.
+///
+/// # Errors
+/// What the system says, when it cannot wait.
+///
+/// # Panics
+/// When there are more than 16 descriptors.
+#[allow(unsafe_code)]
+pub fn wait(descriptors: &[BorrowedFd<'_>], timeout: Duration) -> io::Result<bool> {
+    assert!(descriptors.len() <= MOST);
+    let mut polled = [libc::pollfd { fd: -1, events: 0, revents: 0 }; MOST];
+    for (entry, descriptor) in polled.iter_mut().zip(descriptors) {
+        entry.fd = descriptor.as_raw_fd();
+        entry.events = libc::POLLIN;
+    }
+    let timeout = libc::timespec {
+        tv_sec: timeout.as_secs().min(i32::MAX as u64) as libc::time_t,
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    // SAFETY: the array holds as many entries as are passed, the time outlives the call, and a null
+    // signal mask leaves the mask as it is.
+    let ready = unsafe {
+        libc::ppoll(
+            polled.as_mut_ptr(),
+            descriptors.len() as libc::nfds_t,
+            &timeout,
+            std::ptr::null(),
+        )
+    };
+    if ready < 0 {
+        let error = io::Error::last_os_error();
+        return if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) };
+    }
+    Ok(polled.iter().any(|entry| entry.revents & !libc::POLLIN != 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+    use std::time::Instant;
+
+    #[test]
+    fn ends_when_the_time_is_over_and_not_before() -> io::Result<()> {
+        let (_writer, reader) = UnixStream::pair()?;
+        let begin = Instant::now();
+        assert!(!wait(&[reader.as_fd()], Duration::from_millis(20))?);
+        assert!(begin.elapsed() >= Duration::from_millis(20));
+        Ok(())
+    }
+
+    #[test]
+    fn ends_when_something_comes() -> io::Result<()> {
+        let (mut writer, reader) = UnixStream::pair()?;
+        writer.write_all(b"x")?;
+        let begin = Instant::now();
+        assert!(!wait(&[reader.as_fd()], Duration::from_secs(60))?);
+        assert!(begin.elapsed() < Duration::from_secs(30));
+        Ok(())
+    }
+
+    #[test]
+    fn says_when_a_descriptor_is_in_error() -> io::Result<()> {
+        let (writer, reader) = UnixStream::pair()?;
+        drop(writer);
+        assert!(wait(&[reader.as_fd()], Duration::from_secs(60))?);
+        Ok(())
+    }
+}

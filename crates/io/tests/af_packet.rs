@@ -1,0 +1,326 @@
+//! Packet sockets against the kernel: frames through a veth pair, and what real senders do to them.
+//!
+//! Each test runs in a network namespace of its own thread, which goes with the thread. Needs root
+//! and iproute2, and fails without.
+
+use natgate_io::packet::{Config, PacketDevice, kernel_address};
+use natgate_io::{Batch, Change, Device, Error, Frame, Lost, wait};
+use natgate_wire::checksum;
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Long enough for any machine, short enough to fail the same day.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Moves this thread into a new network namespace that holds the pair end-a, end-b, both up.
+fn veth() {
+    // SAFETY: no pointers are passed; only this thread changes its namespace.
+    let result = unsafe { libc::unshare(libc::CLONE_NEWNET) };
+    let error = std::io::Error::last_os_error();
+    assert!(result == 0, "making a network namespace failed ({error}); run this test as root");
+    make_pair();
+}
+
+fn make_pair() {
+    ip(
+        "link add end-a address 02:00:00:00:00:0a type veth peer name end-b address 02:00:00:00:00:0b",
+    );
+    for end in ["end-a", "end-b"] {
+        // No neighbour discovery of the kernel's between the frames of the tests.
+        ip(&format!("link set {end} addrgenmode none up"));
+    }
+}
+
+fn ip(arguments: &str) {
+    let output = Command::new("ip").args(arguments.split(' ')).output().expect("ip can be run");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {arguments}: {message}");
+}
+
+fn open(name: &str) -> PacketDevice {
+    PacketDevice::open(name, Config::default()).expect("the device can be opened")
+}
+
+/// A frame from end a to end b, or the reverse.
+fn frame(to: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, to ^ 1, 0x88, 0xb5];
+    frame.extend(payload);
+    frame
+}
+
+fn send(device: &mut PacketDevice, bytes: &[u8]) -> Lost {
+    let mut bytes = bytes.to_vec();
+    let end = bytes.len();
+    device.split().1.transmit(&[Frame::new(&mut bytes, 0, end)])
+}
+
+/// Frames that come in until there are `count`.
+fn receive(device: &mut PacketDevice, count: usize) -> Vec<Vec<u8>> {
+    let begin = Instant::now();
+    let mut frames = Vec::new();
+    while frames.len() < count {
+        assert!(begin.elapsed() < PATIENCE, "{} of {count} frames came", frames.len());
+        let mut batch = Batch::new();
+        device.split().0.receive(&mut batch);
+        if batch.is_empty() {
+            drop(batch);
+            let descriptor = device.readiness().expect("the device is there");
+            wait(&[descriptor], Duration::from_millis(100)).expect("poll works");
+            continue;
+        }
+        frames.extend(batch.iter().map(|frame| frame.bytes().to_vec()));
+    }
+    frames
+}
+
+/// Looks after the device until it reports what `expected` accepts.
+fn maintain_until(device: &mut PacketDevice, expected: impl Fn(&Change) -> bool) {
+    let begin = Instant::now();
+    loop {
+        match device.maintain() {
+            Some(change) if expected(&change) => return,
+            _ => std::thread::sleep(Duration::from_millis(5)),
+        }
+        assert!(begin.elapsed() < PATIENCE, "the change was never reported");
+    }
+}
+
+#[test]
+fn frames_pass_both_ways_unchanged_and_in_order() {
+    veth();
+    let (mut a, mut b) = (open("end-a"), open("end-b"));
+    assert_eq!((a.link().mtu, a.link().up), (1500, true));
+    assert_eq!(a.link().mac.to_string(), "02:00:00:00:00:0a");
+    // More than the ring has slots, so that every slot is used again.
+    for number in 0..5000_u32 {
+        let sent = frame(0x0b, &number.to_be_bytes().repeat(300));
+        assert_eq!(send(&mut a, &sent), Lost::NONE);
+        assert_eq!(receive(&mut b, 1), [sent]);
+    }
+    let sent: Vec<_> = (0..1000_u32).map(|n| frame(0x0a, &n.to_be_bytes())).collect();
+    for bytes in &sent {
+        assert_eq!(send(&mut b, bytes), Lost::NONE);
+    }
+    assert_eq!(receive(&mut a, 1000), sent);
+    // Neither end sees what it sent itself.
+    assert_eq!((a.statistics().received, b.statistics().received), (1000, 5000));
+    assert_eq!((a.statistics().transmitted, b.statistics().transmitted), (5000, 1000));
+}
+
+#[test]
+fn a_batch_goes_out_and_bad_frames_do_not_stop_the_others() {
+    veth();
+    let (mut a, mut b) = (open("end-a"), open("end-b"));
+    let (mut good, mut long, mut short) = (frame(0x0b, b"good"), frame(0x0b, &[0; 1600]), [0; 5]);
+    let mut last = frame(0x0b, b"last");
+    let (good_len, last_len, long_len) = (good.len(), last.len(), long.len());
+    let lost = a.split().1.transmit(&[
+        Frame::new(&mut long, 0, long_len),
+        Frame::new(&mut good, 0, good_len),
+        Frame::new(&mut short, 0, 5),
+        Frame::new(&mut last, 0, last_len),
+    ]);
+    assert!(lost.contains(0) && lost.contains(2) && lost.count() == 2, "{lost:?}");
+    assert_eq!(receive(&mut b, 2), [frame(0x0b, b"good"), frame(0x0b, b"last")]);
+    assert_eq!(a.statistics().transmit_refused, 2);
+}
+
+#[test]
+fn frames_that_find_the_ring_full_are_counted() {
+    veth();
+    let (mut a, mut b) = (open("end-a"), {
+        let config = Config { slots: 256, ..Config::default() };
+        PacketDevice::open("end-b", config).expect("the device can be opened")
+    });
+    for number in 0..300_u32 {
+        assert_eq!(send(&mut a, &frame(0x0b, &number.to_be_bytes())), Lost::NONE);
+    }
+    assert_eq!(receive(&mut b, 256)[255][14..], 255_u32.to_be_bytes());
+    assert_eq!(b.statistics().receive_overrun, 44);
+    assert_eq!(send(&mut a, &frame(0x0b, b"room again")), Lost::NONE);
+    assert_eq!(receive(&mut b, 1), [frame(0x0b, b"room again")]);
+}
+
+#[test]
+fn checksums_that_the_kernel_leaves_unfinished_are_finished() {
+    veth();
+    let mut b = open("end-b");
+    let socket = kernel_sender();
+    for payload in [&b"even"[..], b"odd", b""] {
+        socket.send(payload).expect("the kernel sends");
+        let received = &receive(&mut b, 1)[0];
+        assert_eq!(&received[42..], payload);
+        assert!(udp_checksum_valid(received), "{received:02x?}");
+    }
+}
+
+#[test]
+fn merged_frames_are_taken_apart() {
+    veth();
+    let mut b = open("end-b");
+    let socket = kernel_sender();
+    // One merged frame that fits a slot of the ring, then ones that do not, more than a batch.
+    for (size, len) in [(100, 1000), (1000, 10_000), (1400, 60_001), (600, 60_000)] {
+        merge_datagrams(&socket, size);
+        let payload: Vec<u8> = (0..len).map(|n| (n / 7) as u8).collect();
+        socket.send(&payload).expect("the kernel sends several datagrams in one frame");
+        let datagrams: Vec<_> = payload.chunks(size as usize).collect();
+        let received = receive(&mut b, datagrams.len());
+        for (received, datagram) in received.iter().zip(datagrams) {
+            assert_eq!(&received[42..], datagram);
+            assert!(udp_checksum_valid(received), "{received:02x?}");
+        }
+    }
+    merge_datagrams(&socket, 0);
+    socket.send(b"small").expect("the kernel sends");
+    assert_eq!(receive(&mut b, 1)[0][42..], *b"small");
+    assert_eq!(b.statistics().receive_oversize, 0);
+}
+
+/// Has the kernel cut what the socket sends into datagrams of this size, as late as it can; 0: not.
+fn merge_datagrams(socket: &UdpSocket, size: libc::c_int) {
+    // SAFETY: the value outlives the call, and its length is passed.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_UDP,
+            libc::UDP_SEGMENT,
+            (&raw const size).cast(),
+            std::mem::size_of_val(&size) as libc::socklen_t,
+        )
+    };
+    assert_eq!(result, 0);
+}
+
+#[test]
+fn frames_longer_than_the_mtu_are_refused_and_counted() {
+    veth();
+    ip("link set end-b mtu 576");
+    let (mut a, mut b) = (open("end-a"), open("end-b"));
+    ip("link set end-b mtu 9000");
+    ip("link set end-a mtu 9000");
+    assert_eq!(send(&mut a, &frame(0x0b, &[7; 8000])), Lost::NONE);
+    assert_eq!(send(&mut a, &frame(0x0b, b"small")), Lost::NONE);
+    assert_eq!(receive(&mut b, 1), [frame(0x0b, b"small")]);
+    assert_eq!(b.statistics().receive_oversize, 1);
+}
+
+#[test]
+fn vlan_tags_are_put_back_and_priority_tags_are_not() {
+    veth();
+    let (mut a, mut b) = (open("end-a"), open("end-b"));
+    let mut tagged = frame(0x0b, b"tagged");
+    tagged.splice(12..12, [0x81, 0, 0x20, 5]);
+    assert_eq!(send(&mut a, &tagged), Lost::NONE);
+    assert_eq!(receive(&mut b, 1), [tagged]);
+    let mut priority = frame(0x0b, b"priority");
+    priority.splice(12..12, [0x81, 0, 0x60, 0]);
+    assert_eq!(send(&mut a, &priority), Lost::NONE);
+    assert_eq!(receive(&mut b, 1), [frame(0x0b, b"priority")]);
+}
+
+#[test]
+fn a_link_that_flaps_is_survived() {
+    veth();
+    let (mut a, mut b) = (open("end-a"), open("end-b"));
+    for round in 1..=3 {
+        ip("link set end-b down");
+        maintain_until(&mut b, |change| matches!(change, Change::Down));
+        assert_eq!(send(&mut b, &frame(0x0a, b"into the void")).count(), 1);
+        ip("link set end-b up");
+        maintain_until(&mut b, |change| matches!(change, Change::Up));
+        assert_eq!(send(&mut a, &frame(0x0b, b"again")), Lost::NONE);
+        assert_eq!(receive(&mut b, 1), [frame(0x0b, b"again")]);
+        assert_eq!(send(&mut b, &frame(0x0a, b"and back")), Lost::NONE);
+        assert_eq!(receive(&mut a, 1), [frame(0x0a, b"and back")]);
+        assert_eq!(b.statistics().link_losses, round);
+    }
+    assert_eq!(b.statistics().transmit_refused, 3);
+}
+
+#[test]
+fn a_flap_too_short_to_be_seen_is_counted() {
+    veth();
+    let mut b = open("end-b");
+    assert!(b.maintain().is_none());
+    ip("link set end-b down");
+    ip("link set end-b up");
+    maintain_until(&mut b, |change| matches!(change, Change::Up));
+    assert_eq!(b.statistics().link_losses, 1);
+    assert!(b.maintain().is_none());
+}
+
+#[test]
+fn a_device_that_goes_and_comes_back_is_taken_up_again() {
+    veth();
+    let mut b = open("end-b");
+    ip("link delete end-b");
+    maintain_until(&mut b, |change| matches!(change, Change::Gone));
+    assert!(b.readiness().is_none() && b.maintain().is_none());
+    assert_eq!(send(&mut b, &frame(0x0a, b"into the void")).count(), 1);
+    make_pair();
+    maintain_until(&mut b, |change| matches!(change, Change::Back(Ok(()))));
+    let mut a = open("end-a");
+    assert_eq!(send(&mut a, &frame(0x0b, b"again")), Lost::NONE);
+    assert_eq!(receive(&mut b, 1), [frame(0x0b, b"again")]);
+    assert_eq!(b.statistics().link_losses, 1);
+}
+
+#[test]
+fn a_device_that_is_down_can_be_opened_and_used_once_it_is_up() {
+    veth();
+    ip("link set end-b down");
+    let mut b = open("end-b");
+    assert!(!b.link().up);
+    ip("link set end-b up");
+    maintain_until(&mut b, |change| matches!(change, Change::Up));
+    let mut a = open("end-a");
+    assert_eq!(send(&mut a, &frame(0x0b, b"up")), Lost::NONE);
+    assert_eq!(receive(&mut b, 1), [frame(0x0b, b"up")]);
+}
+
+#[test]
+fn receive_offload_is_switched_off_once() {
+    veth();
+    let b = open("end-b");
+    assert_eq!(b.stop_merging().expect("ethtool works"), []);
+}
+
+#[test]
+fn jumbo_frames_pass_when_the_mtu_lets_them() {
+    veth();
+    ip("link set end-a mtu 9000");
+    ip("link set end-b mtu 9000");
+    let (mut a, mut b) = (open("end-a"), open("end-b"));
+    let sent = frame(0x0b, &[7; 9000]);
+    assert_eq!(send(&mut a, &sent), Lost::NONE);
+    assert_eq!(receive(&mut b, 1), [sent]);
+}
+
+#[test]
+fn the_kernels_address_is_read() {
+    veth();
+    assert_eq!(kernel_address("end-a").expect("end-a exists"), None);
+    ip("addr add 10.9.0.1/20 dev end-a");
+    let expected = (std::net::Ipv4Addr::new(10, 9, 0, 1), 20);
+    assert_eq!(kernel_address("end-a").expect("end-a exists"), Some(expected));
+    assert!(matches!(kernel_address("end-c"), Err(Error::NoDevice(name)) if name == "end-c"));
+}
+
+/// A socket of the kernel's whose datagrams leave by end a.
+fn kernel_sender() -> UdpSocket {
+    ip("addr add 10.9.0.1/24 dev end-a");
+    ip("neigh add 10.9.0.2 lladdr 02:00:00:00:00:0b dev end-a");
+    let socket = UdpSocket::bind("10.9.0.1:4000").expect("the address is there");
+    socket.connect("10.9.0.2:53").expect("there is a route");
+    socket
+}
+
+fn udp_checksum_valid(frame: &[u8]) -> bool {
+    let address = |at: usize| u32::from_be_bytes(frame[at..at + 4].try_into().expect("four bytes"));
+    let datagram = &frame[34..];
+    let pseudo = checksum::pseudo_header(address(26), address(30), 17, datagram.len() as u16);
+    frame[40..42] != [0, 0] && checksum::fold(checksum::sum(datagram, pseudo)) == 0xffff
+}

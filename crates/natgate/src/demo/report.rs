@@ -1,0 +1,190 @@
+//! What the demonstration tells: lines for people, or one JSON object.
+//!
+//! The object: `passed` (true if every step did), `seconds`, `steps` (each `name`, `what`,
+//! `passed`, `detail`, `seconds`), `status` (as `natgate run` writes it: mappings, counters).
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Instant;
+
+use serde_json::{Map, Value, json};
+
+use super::steps::{Scene, Step};
+
+/// Mappings printed of each protocol; the rest is only counted.
+const SHOWN: usize = 4;
+
+/// How one step went.
+pub(crate) struct StepResult {
+    name: &'static str,
+    what: &'static str,
+    outcome: Result<String, String>,
+    seconds: f64,
+}
+
+/// Everything that there is to tell.
+#[derive(Default)]
+pub(crate) struct Report {
+    pub(crate) steps: Vec<StepResult>,
+    /// The gateway's own account.
+    pub(crate) status: Value,
+    pub(crate) seconds: f64,
+}
+
+impl StepResult {
+    /// Takes a step.
+    pub(crate) fn of(step: &Step, scene: &Scene) -> Self {
+        Self::measure(step.name, step.what, || (step.run)(scene))
+    }
+
+    /// Does something and takes the time.
+    pub(crate) fn measure(
+        name: &'static str,
+        what: &'static str,
+        work: impl FnOnce() -> anyhow::Result<String>,
+    ) -> Self {
+        let began = Instant::now();
+        let outcome = work().map_err(|error| format!("{error:#}"));
+        Self { name, what, outcome, seconds: began.elapsed().as_secs_f64() }
+    }
+
+    /// For people.
+    pub(crate) fn line(&self, number: usize) -> String {
+        let (mark, detail) = match &self.outcome {
+            Ok(detail) => ("pass", detail),
+            Err(error) => ("FAIL", error),
+        };
+        format!("{number:3} {mark}  {:39} {:4.1} s  {detail}", self.what, self.seconds)
+    }
+
+    fn to_json(&self) -> Value {
+        let (passed, detail) = match &self.outcome {
+            Ok(detail) => (true, detail),
+            Err(error) => (false, error),
+        };
+        json!({
+            "name": self.name,
+            "what": self.what,
+            "passed": passed,
+            "detail": detail,
+            "seconds": self.seconds,
+        })
+    }
+}
+
+impl Report {
+    /// Whether all went well.
+    pub(crate) fn passed(&self) -> bool {
+        self.steps.iter().all(|step| step.outcome.is_ok())
+    }
+
+    /// One sentence that names the steps that failed.
+    pub(crate) fn failures(&self) -> String {
+        let failed: Vec<_> =
+            self.steps.iter().filter(|step| step.outcome.is_err()).map(|step| step.name).collect();
+        format!("{} of {} steps failed: {}", failed.len(), self.steps.len(), failed.join(", "))
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        json!({
+            "passed": self.passed(),
+            "seconds": self.seconds,
+            "steps": self.steps.iter().map(StepResult::to_json).collect::<Vec<_>>(),
+            "status": self.status,
+        })
+    }
+
+    /// The gateway's own account: its mappings and what it counted.
+    pub(crate) fn print_status(&self) {
+        print!("{}", mappings(&self.status["mappings"]));
+        print!("{}", counters(&self.status["counters"]));
+    }
+
+    pub(crate) fn print_end(&self) {
+        let passed = self.steps.iter().filter(|step| step.outcome.is_ok()).count();
+        let failed = self.steps.len() - passed;
+        println!("\n{passed} passed, {failed} failed, {:.1} s", self.seconds);
+    }
+}
+
+/// Who is where.
+pub(crate) fn introduction(name: &str) -> String {
+    format!(
+        "Network namespaces {name}-*, with the kernel's own TCP/IP at every end:
+
+  sub1 10.0.0.11 --+                                       +-- server1 198.51.100.10
+                switch -- 10.0.0.1 [nat] 192.0.2.2 -- router
+  sub2 10.0.0.12 --+      pool 203.0.113.1 to .4           +-- server2 198.51.100.130
+"
+    )
+}
+
+/// How to play with a network that is being held.
+pub(crate) fn ways_in(name: &str) -> String {
+    format!(
+        "
+The network stays until you press Enter. In another terminal, for instance:
+
+  ip netns exec {name}-sub1 curl -o /dev/null http://198.51.100.10/
+  ip netns exec {name}-sub1 bash
+  ip netns exec {name}-nat tcpdump -n -i outside
+"
+    )
+}
+
+fn mappings(mappings: &Value) -> String {
+    let mut by_protocol: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
+    for mapping in mappings.as_array().into_iter().flatten() {
+        by_protocol.entry(plain(&mapping["protocol"])).or_default().push(mapping);
+    }
+    let count: usize = by_protocol.values().map(Vec::len).sum();
+    let mut text = format!("\n{count} mappings\n");
+    let columns = ["protocol", "internal", "external", "sessions", "packets_out", "packets_in"];
+    row(&mut text, columns.map(str::to_owned));
+    for (protocol, mut mappings) in by_protocol {
+        // Those that carried most are those that one recognizes.
+        mappings.sort_by_key(|mapping| Reverse(mapping["packets_out"].as_u64()));
+        for mapping in mappings.iter().take(SHOWN) {
+            row(&mut text, columns.map(|column| plain(&mapping[column])));
+        }
+        if let Some(rest @ 1..) = mappings.len().checked_sub(SHOWN) {
+            let _ = writeln!(text, "  {protocol:8} and {rest} more");
+        }
+    }
+    text
+}
+
+fn row(text: &mut String, cells: [String; 6]) {
+    let [protocol, internal, external, sessions, out, inn] = cells;
+    let _ = writeln!(
+        text,
+        "  {protocol:8} {internal:21} {external:21} {sessions:>8} {out:>11} {inn:>10}"
+    );
+}
+
+fn counters(counters: &Value) -> String {
+    let mut text = "\nPackets counted by the gateway\n".to_owned();
+    let empty = Map::new();
+    for (direction, verdicts) in counters["packets"].as_object().unwrap_or(&empty) {
+        for (verdict, count) in verdicts.as_object().unwrap_or(&empty) {
+            let bytes = plain(&counters["bytes"][direction][verdict]);
+            let count = plain(count);
+            if count != "0" {
+                let _ =
+                    writeln!(text, "  {direction:9} {verdict:10} {count:>10}  {bytes:>12} bytes");
+            }
+        }
+    }
+    for (reason, count) in counters["drops"].as_object().unwrap_or(&empty) {
+        if count.as_u64() != Some(0) {
+            let _ = writeln!(text, "  dropped: {reason} {}", plain(count));
+        }
+    }
+    text
+}
+
+/// A value without the quotes of a string.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

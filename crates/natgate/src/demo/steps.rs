@@ -1,0 +1,208 @@
+//! What the demonstration does, one function a step, and the table of them.
+//!
+//! A step ends with a line that says what was seen, or with an error that says what was expected
+//! instead. Each is bounded in time by what it calls.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use natgate_testnet::{
+    GATEWAY_INSIDE, GATEWAY_OUTSIDE, Gateway, Network, POOL, ROUTER, SERVER1, SERVER2, traffic,
+    wait_for_listener,
+};
+
+/// What the steps play in.
+pub(crate) struct Scene {
+    /// The namespaces.
+    pub(crate) network: Network,
+    /// The gateway between them.
+    pub(crate) gateway: Gateway,
+    /// What the web server answers.
+    pub(crate) body: Arc<[u8]>,
+}
+
+/// One thing that is shown.
+pub(crate) struct Step {
+    /// One word.
+    pub(crate) name: &'static str,
+    /// What is shown by it.
+    pub(crate) what: &'static str,
+    /// Does it.
+    pub(crate) run: fn(&Scene) -> anyhow::Result<String>,
+}
+
+/// Everything that is shown, in order.
+pub(crate) const STEPS: &[Step] = &[
+    Step { name: "ping-gateway", what: "the gateway answers on both sides", run: ping_gateway },
+    Step { name: "ping", what: "ping a server through the translator", run: ping_server },
+    Step { name: "http", what: "download 16 MiB by curl, compare", run: download },
+    Step { name: "traceroute", what: "every hop is seen, the gateway too", run: traceroute },
+    Step { name: "udp-mapping", what: "one mapping towards two servers", run: same_mapping },
+    Step { name: "udp-filtering", what: "a stranger may answer", run: stranger_answers },
+    Step { name: "udp-fragments", what: "8,000 bytes in fragments, both ways", run: fragments },
+    Step { name: "paired", what: "one external address a subscriber", run: paired },
+    Step { name: "many", what: "500 TCP connections at once", run: many_connections },
+    Step { name: "hairpin-udp", what: "subscriber to subscriber, UDP", run: hairpin_udp },
+    Step { name: "hairpin-tcp", what: "subscriber to subscriber, TCP", run: hairpin_tcp },
+    Step { name: "iperf3-up", what: "iperf3, subscriber to server", run: iperf3_up },
+    Step { name: "iperf3-down", what: "iperf3, server to subscriber", run: iperf3_down },
+];
+
+fn ping_gateway(scene: &Scene) -> anyhow::Result<String> {
+    let inside = ping(scene, "sub1", GATEWAY_INSIDE)?;
+    let outside = ping(scene, "server1", GATEWAY_OUTSIDE)?;
+    Ok(format!("inside: {inside}; outside: {outside}"))
+}
+
+fn ping_server(scene: &Scene) -> anyhow::Result<String> {
+    ping(scene, "sub1", SERVER1)
+}
+
+/// Three echo requests, all of which must be answered.
+fn ping(scene: &Scene, from: &str, to: Ipv4Addr) -> anyhow::Result<String> {
+    let arguments = ["-n", "-c", "3", "-i", "0.2", "-W", "2", &to.to_string()];
+    let said = run(scene, from, 10, "ping", &arguments)?;
+    let line = said.lines().find(|line| line.contains(" received, "));
+    let line = line.with_context(|| format!("ping said nothing of answers: {said}"))?;
+    ensure!(line.contains(" 3 received, "), "ping {to}: {line}, not all 3");
+    let times = said.lines().find_map(|line| line.strip_prefix("rtt ")?.split('/').nth(4));
+    Ok(format!("3 of 3 answered, {} ms", times.unwrap_or("?")))
+}
+
+fn download(scene: &Scene) -> anyhow::Result<String> {
+    let began = Instant::now();
+    for node in ["sub1", "sub2"] {
+        let url = format!("http://{SERVER1}/");
+        let arguments = ["--silent", "--show-error", "--fail", &url];
+        let output = scene.network.node(node).run(15, "curl", &arguments)?;
+        let (got, sent) = (output.stdout.len(), scene.body.len());
+        ensure!(output.stdout == *scene.body, "{got} bytes came that are not the {sent} sent");
+    }
+    let megabytes = 2.0 * scene.body.len() as f64 / 1e6;
+    let rate = megabytes / began.elapsed().as_secs_f64();
+    Ok(format!("2 x {} bytes, all equal, {rate:.0} MB/s", scene.body.len()))
+}
+
+fn traceroute(scene: &Scene) -> anyhow::Result<String> {
+    let arguments = ["-n", "-q", "1", "-w", "2", "-m", "6", &SERVER1.to_string()];
+    let said = run(scene, "sub1", 20, "traceroute", &arguments)?;
+    let hops: Vec<_> = said.lines().skip(1).filter_map(|l| l.split_whitespace().nth(1)).collect();
+    let wanted = [GATEWAY_INSIDE, ROUTER, SERVER1].map(|hop| hop.to_string());
+    ensure!(hops == wanted, "the hops were {hops:?}, not {wanted:?}");
+    Ok(hops.join(", "))
+}
+
+fn same_mapping(scene: &Scene) -> anyhow::Result<String> {
+    let socket = traffic::udp_socket(scene.network.node("sub1"))?;
+    let first = traffic::ask_udp(&socket, SERVER1).context("server 1")?;
+    let second = traffic::ask_udp(&socket, SERVER2).context("server 2")?;
+    ensure!(first == second, "one server saw {first}, the other {second}");
+    ensure_external(first)?;
+    Ok(format!("both servers saw {first}"))
+}
+
+fn stranger_answers(scene: &Scene) -> anyhow::Result<String> {
+    let socket = traffic::udp_socket(scene.network.node("sub1"))?;
+    let external = traffic::ask_udp(&socket, SERVER1)?;
+    let stranger = traffic::udp_socket(scene.network.node("server2"))?;
+    stranger.send_to(b"hello", external)?;
+    let mut buffer = [0; 16];
+    let (length, from) = socket.recv_from(&mut buffer).context("nothing arrived")?;
+    ensure!(&buffer[..length] == b"hello", "something else arrived: {:?}", &buffer[..length]);
+    Ok(format!("{from} reached {external}, which had asked {SERVER1} only"))
+}
+
+fn fragments(scene: &Scene) -> anyhow::Result<String> {
+    let arguments = ["-n", "-c", "3", "-i", "0.2", "-W", "2", "-s", "8000", &SERVER1.to_string()];
+    let said = run(scene, "sub1", 10, "ping", &arguments)?;
+    ensure!(said.contains(" 3 received, "), "not all 3 were answered: {said}");
+    let socket = traffic::udp_socket(scene.network.node("sub2"))?;
+    let external = traffic::ask_udp_once(&socket, SERVER1, &[0x55; 8000])?;
+    Ok(format!("3 of 3 large pings answered, a large datagram came from {external}"))
+}
+
+fn paired(scene: &Scene) -> anyhow::Result<String> {
+    let mut found = Vec::new();
+    for node in ["sub1", "sub2"] {
+        let mut addresses = BTreeSet::new();
+        for _ in 0..20 {
+            let socket = traffic::udp_socket(scene.network.node(node))?;
+            let external = traffic::ask_udp(&socket, SERVER1)?;
+            ensure_external(external)?;
+            addresses.insert(*external.ip());
+        }
+        ensure!(addresses.len() == 1, "{node} was seen under {addresses:?}, not one address");
+        found.extend(addresses.first().map(|address| format!("{node} is always {address}")));
+    }
+    Ok(found.join(", "))
+}
+
+fn many_connections(scene: &Scene) -> anyhow::Result<String> {
+    let endpoints = traffic::many_connections(&scene.network, 250)?;
+    let distinct: BTreeSet<_> = endpoints.iter().collect();
+    ensure!(distinct.len() == 500, "{} distinct external endpoints, not 500", distinct.len());
+    Ok("all open together, each echoed 1,000 bytes".to_owned())
+}
+
+fn hairpin_udp(scene: &Scene) -> anyhow::Result<String> {
+    describe(traffic::hairpin_udp(&scene.network)?)
+}
+
+fn hairpin_tcp(scene: &Scene) -> anyhow::Result<String> {
+    describe(traffic::hairpin_tcp(&scene.network, 5000)?)
+}
+
+/// The one called must have seen the caller's external endpoint (RFC 4787 REQ-9a).
+fn describe(meeting: traffic::Hairpin) -> anyhow::Result<String> {
+    let traffic::Hairpin { called, caller, seen } = meeting;
+    ensure!(seen == caller, "the one called saw {seen}, not the caller's external {caller}");
+    ensure_external(called)?;
+    Ok(format!("{seen} called {called}"))
+}
+
+fn iperf3_up(scene: &Scene) -> anyhow::Result<String> {
+    iperf3(scene, &[])
+}
+
+fn iperf3_down(scene: &Scene) -> anyhow::Result<String> {
+    iperf3(scene, &["--reverse"])
+}
+
+/// Two seconds of as much as TCP will carry.
+fn iperf3(scene: &Scene, more: &[&str]) -> anyhow::Result<String> {
+    let (server, log) = (scene.network.node("server1"), scene.network.file("iperf3.log"));
+    let mut daemon = server.start("iperf3".as_ref(), &["--server", "--one-off"], &log)?;
+    let result = wait_for_listener(server, 5201, Duration::from_secs(5)).and_then(|()| {
+        let address = SERVER1.to_string();
+        let usual = ["--client", &address, "--time", "2", "--json"];
+        scene.network.node("sub1").run(15, "iperf3", &[&usual, more].concat())
+    });
+    // It has ended by itself unless something went wrong.
+    let _ = daemon.kill();
+    daemon.wait()?;
+    let measured: serde_json::Value = serde_json::from_slice(&result?.stdout)?;
+    let rate = measured["end"]["sum_received"]["bits_per_second"].as_f64().unwrap_or_default();
+    if rate < 1e6 {
+        bail!("{rate} bit/s arrived, less than 1 Mbit/s");
+    }
+    Ok(format!("{:.2} Gbit/s", rate / 1e9))
+}
+
+fn ensure_external(endpoint: SocketAddrV4) -> anyhow::Result<()> {
+    ensure!(POOL.contains(endpoint.ip()), "{endpoint} is not of the pool {POOL:?}");
+    Ok(())
+}
+
+fn run(
+    scene: &Scene,
+    node: &str,
+    seconds: u32,
+    program: &str,
+    arguments: &[&str],
+) -> anyhow::Result<String> {
+    let output = scene.network.node(node).run(seconds, program, arguments)?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

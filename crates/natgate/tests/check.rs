@@ -1,0 +1,99 @@
+//! `natgate check` as a user meets it: exit codes, streams, text and JSON.
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+const GOOD: &str = r#"[inside]
+device = "no-such-device"
+[outside]
+device = "nor-this-one"
+[[pool]]
+addresses = ["203.0.113.1"]
+[timeouts]
+udp = "30s"
+"#;
+
+fn check(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_natgate"))
+        .arg("check")
+        .args(arguments)
+        .output()
+        .expect("the program can be started")
+}
+
+fn file(name: &str, text: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, text).expect("the test may write its directory");
+    path.display().to_string()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("the program writes UTF-8")
+}
+
+#[test]
+fn a_good_file_is_explained_without_its_devices() {
+    let output = check(&[&file("good.toml", GOOD)]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(output.stderr.is_empty());
+    let said = text(&output.stdout);
+    assert!(said.contains("ports 1024-65535") && said.contains("64,512 TCP"), "{said}");
+    assert!(said.lines().any(|line| line.starts_with("warning: ")), "{said}");
+}
+
+#[test]
+fn a_bad_file_is_told_everything_on_standard_error() {
+    let path = file("bad.toml", &GOOD.replace("30s", "30").replace("203.0.113.1", "203.0.113"));
+    let output = check(&[&path]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    let said = text(&output.stderr);
+    assert_eq!(said.lines().count(), 2, "{said}");
+    assert!(said.contains(&format!("{path}:6:14: pool[0].addresses[0]: ")), "{said}");
+    assert!(said.contains(&format!("{path}:8:7: timeouts.udp: ")), "{said}");
+}
+
+#[test]
+fn json_of_a_good_file() {
+    let output = check(&["--json", &file("good-json.toml", GOOD)]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let said: Value = serde_json::from_slice(&output.stdout).expect("standard output is JSON");
+    assert_eq!(said["ok"], true);
+    assert_eq!(said["pools"][0]["name"], "default");
+    assert_eq!(said["pools"][0]["mappings"]["udp"], 64_512);
+    assert!(said["memory_bytes"].is_u64());
+    assert_eq!(said["warnings"][0]["key"], "timeouts.udp");
+}
+
+#[test]
+fn json_of_a_bad_file() {
+    let path = file("bad-json.toml", &GOOD.replace("30s", "30"));
+    let output = check(&["--json", &path]);
+    assert_eq!(output.status.code(), Some(2));
+    let said: Value = serde_json::from_slice(&output.stdout).expect("standard output is JSON");
+    assert_eq!(said["ok"], false);
+    let error = &said["errors"][0];
+    assert_eq!((&error["line"], &error["column"]), (&8.into(), &7.into()));
+    assert_eq!((&error["file"], &error["key"]), (&path.as_str().into(), &"timeouts.udp".into()));
+    assert!(error["message"].as_str().is_some_and(|message| message.contains("is no duration")));
+    assert!(text(&output.stderr).contains(":8:7: "));
+}
+
+#[test]
+fn a_file_that_is_not_there() {
+    let output = check(&["/no/such/natgate.toml"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(said.contains("/no/such/natgate.toml: cannot be read: No such file"), "{said}");
+    assert_eq!(check(&[]).status.code(), Some(2));
+}
+
+#[test]
+fn help_has_an_example() {
+    let output = check(&["--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    let said = text(&output.stdout);
+    assert!(said.lines().any(|line| line.starts_with("natgate check ")), "{said}");
+    assert!(said.contains("--json"), "{said}");
+}

@@ -1,0 +1,397 @@
+//! The whole program between real kernels: network namespaces with curl, ping, traceroute and a
+//! thousand sockets at their ends, natgate on packet sockets in the middle.
+//!
+//! The network is that of the demonstration (`natgate-testnet`). These tests need root and the
+//! programs that `make test` installs, and fail without them. One runs at a time: they measure time
+//! and share two cores with the gateway.
+
+use std::collections::BTreeSet;
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use natgate_testnet::{
+    GATEWAY_INSIDE, GATEWAY_OUTSIDE, Gateway, Network, POOL, ROUTER, SERVER1, SERVER2, Servers,
+    config, is_root, raise_open_files, remove_leftovers, terminate, traffic, wait_for,
+};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
+const TAG: &str = "ngtest";
+
+static TURN: Mutex<()> = Mutex::new(());
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// A network with everything running in it; what is first here goes first.
+struct Scene {
+    gateway: Gateway,
+    _servers: Servers,
+    network: Network,
+    body: Arc<[u8]>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// Starts everything, with more configuration than the demonstration's.
+fn scene(more: &str) -> Scene {
+    let turn = turn();
+    assert!(is_root(), "network namespaces need root: run the tests as root");
+    remove_leftovers(TAG);
+    raise_open_files().unwrap();
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let network = Network::build(&format!("{TAG}{}-{number}", std::process::id())).unwrap();
+    let body: Arc<[u8]> =
+        (0..4_000_000u32).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
+    let servers = Servers::start(&network, Arc::clone(&body)).unwrap();
+    let gateway = Gateway::start(&network, Path::new(PROGRAM), &config(more)).unwrap();
+    Scene { gateway, _servers: servers, network, body, _turn: turn }
+}
+
+/// One test at a time; one that failed does not keep the others from running.
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Scene {
+    /// Runs a program to its end and returns what it said.
+    fn run(&self, node: &str, program: &str, arguments: &[&str]) -> io::Result<String> {
+        let output = self.network.node(node).run(20, program, arguments)?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn udp_socket(&self, node: &str) -> UdpSocket {
+        traffic::udp_socket(self.network.node(node)).unwrap()
+    }
+
+    /// Downloads from the web server and compares.
+    fn download(&self, node: &str) {
+        let url = format!("http://{SERVER1}/");
+        let arguments = ["--silent", "--show-error", "--fail", &url];
+        let output = self.network.node(node).run(20, "curl", &arguments).unwrap();
+        assert!(output.stdout == *self.body, "{} bytes came that differ", output.stdout.len());
+    }
+}
+
+#[test]
+fn pings_are_answered_by_gateway_and_servers() {
+    let scene = scene("");
+    for (node, address) in [
+        ("sub1", GATEWAY_INSIDE),
+        ("server1", GATEWAY_OUTSIDE),
+        ("router", GATEWAY_OUTSIDE),
+        ("sub1", SERVER1),
+        ("sub2", SERVER2),
+    ] {
+        let arguments = ["-n", "-c", "3", "-i", "0.1", "-W", "2", &address.to_string()];
+        let said = scene.run(node, "ping", &arguments).unwrap();
+        assert!(said.contains(" 3 received, "), "{node}: {said}");
+    }
+}
+
+#[test]
+fn web_downloads_arrive_unchanged() {
+    let scene = scene("");
+    scene.download("sub1");
+    scene.download("sub2");
+}
+
+#[test]
+fn traceroute_shows_every_hop() {
+    let scene = scene("");
+    let arguments = ["-n", "-q", "1", "-w", "2", "-m", "6", &SERVER1.to_string()];
+    let said = scene.run("sub1", "traceroute", &arguments).unwrap();
+    let hops: Vec<_> = said.lines().skip(1).filter_map(|l| l.split_whitespace().nth(1)).collect();
+    assert_eq!(hops, [GATEWAY_INSIDE, ROUTER, SERVER1].map(|hop| hop.to_string()), "{said}");
+}
+
+#[test]
+fn one_socket_is_one_endpoint_and_open_to_strangers() {
+    let scene = scene("");
+    let socket = scene.udp_socket("sub1");
+    let external = traffic::ask_udp(&socket, SERVER1).unwrap();
+    assert_eq!(traffic::ask_udp(&socket, SERVER2).unwrap(), external);
+    assert!(POOL.contains(external.ip()), "{external}");
+    let stranger = scene.udp_socket("router");
+    assert_eq!(reaches(&stranger, external, &socket), Some(stranger_endpoint(&stranger, ROUTER)));
+}
+
+#[test]
+fn address_dependent_filtering_keeps_strangers_out() {
+    let scene = scene("[nat]\nfiltering = \"address-dependent\"\n");
+    let socket = scene.udp_socket("sub1");
+    let external = traffic::ask_udp(&socket, SERVER1).unwrap();
+    assert_eq!(reaches(&scene.udp_socket("server2"), external, &socket), None);
+    let known = scene.udp_socket("server1");
+    assert_eq!(reaches(&known, external, &socket), Some(stranger_endpoint(&known, SERVER1)));
+}
+
+/// Who is seen as the sender when `from` sends to the external endpoint of `to`; `None`: nobody.
+fn reaches(from: &UdpSocket, external: SocketAddrV4, to: &UdpSocket) -> Option<SocketAddrV4> {
+    from.send_to(b"hello", external).unwrap();
+    let mut buffer = [0; 16];
+    match to.recv_from(&mut buffer) {
+        Ok((length, seen)) => {
+            assert_eq!(&buffer[..length], b"hello");
+            Some(seen.to_string().parse().unwrap())
+        }
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn stranger_endpoint(socket: &UdpSocket, address: Ipv4Addr) -> SocketAddrV4 {
+    SocketAddrV4::new(address, socket.local_addr().unwrap().port())
+}
+
+#[test]
+fn subscribers_meet_by_their_external_endpoints() {
+    let scene = scene("");
+    for meeting in [
+        traffic::hairpin_udp(&scene.network).unwrap(),
+        traffic::hairpin_tcp(&scene.network, 5000).unwrap(),
+    ] {
+        assert_eq!(meeting.seen, meeting.caller);
+        assert!(POOL.contains(meeting.called.ip()) && POOL.contains(meeting.caller.ip()));
+    }
+}
+
+#[test]
+fn a_thousand_tcp_connections_at_once() {
+    let scene = scene("[limits]\nnew_mappings_per_second = 5000\n");
+    let endpoints = traffic::many_connections(&scene.network, 500).unwrap();
+    let distinct: BTreeSet<_> = endpoints.iter().collect();
+    assert_eq!(distinct.len(), 1000, "external endpoints must differ");
+    assert!(endpoints.iter().all(|endpoint| POOL.contains(endpoint.ip())));
+}
+
+#[test]
+fn an_uninvited_syn_is_refused_after_six_seconds() {
+    let scene = scene("");
+    let began = Instant::now();
+    let nobody = SocketAddrV4::new(POOL[0], 40_000);
+    let error = traffic::connect(scene.network.node("server1"), 0, nobody).unwrap_err();
+    let took = began.elapsed();
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error} after {took:?}");
+    assert!((5.8..8.0).contains(&took.as_secs_f64()), "{took:?}");
+}
+
+#[test]
+fn path_mtu_discovery_works_through_the_translator() {
+    let scene = scene("");
+    // The server goes on to announce what it could take before, or TCP would never send too much.
+    for (node, arguments) in [
+        ("router", "link set server1 mtu 1300"),
+        ("server1", "link set eth0 mtu 1300"),
+        ("server1", "route change default via 198.51.100.1 advmss 1460"),
+    ] {
+        let arguments: Vec<_> = arguments.split(' ').collect();
+        scene.run(node, "ip", &arguments).unwrap();
+    }
+    let arguments = ["-n", "-c", "1", "-M", "do", "-s", "1400", &SERVER1.to_string()];
+    let said = scene.run("sub1", "ping", &arguments).unwrap_err().to_string();
+    assert!(said.contains("Frag needed") && said.contains("mtu = 1300"), "{said}");
+    let stream = traffic::connect_reflector(scene.network.node("sub2"), 0, SERVER1).unwrap();
+    traffic::read_endpoint(&stream).unwrap();
+    traffic::echo(&stream, &scene.body[..100_000]).unwrap();
+}
+
+#[test]
+fn a_flapping_link_under_load_costs_no_mapping() {
+    let scene = scene("");
+    let node = scene.network.node("sub1");
+    let stream = traffic::connect_reflector(node, 0, SERVER1).unwrap();
+    traffic::read_endpoint(&stream).unwrap();
+    let socket = scene.udp_socket("sub1");
+    socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let external = traffic::ask_udp(&socket, SERVER1).unwrap();
+
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                // Silence is what a link that is down sounds like.
+                if let Ok(seen) = traffic::ask_udp_once(&socket, SERVER1, b"load") {
+                    assert_eq!(seen, external);
+                }
+            }
+        });
+        for device in ["outside", "inside", "outside", "inside"] {
+            scene.run("nat", "ip", &["link", "set", device, "down"]).unwrap();
+            thread::sleep(Duration::from_millis(300));
+            scene.run("nat", "ip", &["link", "set", device, "up"]).unwrap();
+            thread::sleep(Duration::from_millis(200));
+        }
+        stop.store(true, Ordering::Relaxed);
+        load.join().unwrap();
+    });
+
+    let seen = wait_for("an answer after the flapping", Duration::from_secs(5), || {
+        Ok(traffic::ask_udp(&socket, SERVER1).ok())
+    });
+    assert_eq!(seen.unwrap(), external);
+    traffic::echo(&stream, &scene.body[..50_000]).unwrap();
+    scene.download("sub2");
+}
+
+#[test]
+fn sigterm_ends_the_gateway_under_load_with_exit_code_0() {
+    let scene = scene("");
+    let socket = scene.udp_socket("sub1");
+    traffic::ask_udp(&socket, SERVER1).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let load = thread::spawn({
+        let stop = Arc::clone(&stop);
+        move || {
+            while !stop.load(Ordering::Relaxed) {
+                let _ = socket.send_to(b"load", (SERVER1, 9));
+                thread::sleep(Duration::from_micros(100));
+            }
+        }
+    });
+    thread::sleep(Duration::from_millis(200));
+    let status = scene.gateway.stop().unwrap();
+    stop.store(true, Ordering::Relaxed);
+    load.join().unwrap();
+    assert_eq!(status.code(), Some(0));
+}
+
+/// A capture on one device, written by dumpcap; stopped by [`Capture::stop`] or with its thread.
+struct Capture {
+    child: Child,
+    file: PathBuf,
+}
+
+impl Capture {
+    fn start(network: &Network, node: &str, device: &str) -> Self {
+        let (file, log) = (network.file(&format!("{node}.pcapng")), network.file("dumpcap.log"));
+        let arguments = ["-q", "-i", device, "-w", file.to_str().unwrap()];
+        let child = network.node(node).start("dumpcap".as_ref(), &arguments, &log).unwrap();
+        wait_for("dumpcap's start", Duration::from_secs(10), || {
+            Ok(std::fs::read_to_string(&log)?.contains("File: ").then_some(()))
+        })
+        .unwrap();
+        Self { child, file }
+    }
+
+    fn stop(mut self) -> PathBuf {
+        // What has been captured is handed over in blocks, every 100 ms at the latest.
+        thread::sleep(Duration::from_millis(500));
+        terminate(&self.child).unwrap();
+        wait_for("dumpcap's end", Duration::from_secs(10), || self.child.try_wait()).unwrap();
+        self.file
+    }
+}
+
+/// The frames that a display filter admits, one line each; every checksum is verified.
+fn tshark(file: &Path, filter: &str) -> Vec<String> {
+    let mut command = Command::new("timeout");
+    command.args(["60", "tshark", "-n", "-r"]).arg(file);
+    for protocol in ["ip", "tcp", "udp"] {
+        command.args(["-o", &format!("{protocol}.check_checksum:TRUE")]);
+    }
+    let output = command.args(["-Y", filter]).output().unwrap();
+    let wrong = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "tshark: {wrong}");
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn tshark_finds_every_checksum_right_on_both_sides() {
+    const BAD: &str = "ip.checksum.status == 0 || tcp.checksum.status == 0 \
+                       || udp.checksum.status == 0 || icmp.checksum.status == 0";
+    let scene = scene("");
+    let outside = Capture::start(&scene.network, "router", "nat");
+    let inside = Capture::start(&scene.network, "switch", "bridge");
+    scene.download("sub1");
+    let large = ["-n", "-c", "2", "-i", "0.1", "-s", "8000", &SERVER1.to_string()];
+    scene.run("sub1", "ping", &large).unwrap();
+    scene.run("sub2", "traceroute", &["-n", "-q", "1", "-w", "2", &SERVER2.to_string()]).unwrap();
+    traffic::ask_udp_once(&scene.udp_socket("sub2"), SERVER2, &[0xaa; 5000]).unwrap();
+    traffic::hairpin_udp(&scene.network).unwrap();
+    traffic::hairpin_tcp(&scene.network, 5000).unwrap();
+
+    let (outside, inside) = (outside.stop(), inside.stop());
+    for file in [&outside, &inside] {
+        assert_eq!(tshark(file, BAD), [""; 0], "{}", file.display());
+        // That tshark had something to judge, and judged it.
+        for (good, least) in [("tcp", 500), ("udp", 10), ("icmp", 5)] {
+            let seen = tshark(file, &format!("{good}.checksum.status == 1")).len();
+            assert!(seen >= least, "{}: {seen} good {good} packets", file.display());
+        }
+    }
+    assert_eq!(tshark(&outside, "ip.addr == 10.0.0.0/8"), [""; 0], "internal addresses outside");
+}
+
+fn demo(arguments: &[&str]) -> Child {
+    let mut command = Command::new(PROGRAM);
+    command.arg("demo").args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Namespaces, files and processes in namespaces that bear this process number.
+fn traces(number: u32) -> Vec<String> {
+    let prefix = format!("ngdemo{number}-");
+    let directories = [PathBuf::from("/run/netns"), std::env::temp_dir()];
+    let entries = directories.iter().flat_map(|directory| std::fs::read_dir(directory).unwrap());
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut traces: Vec<_> = names.filter(|name| name.starts_with(&prefix)).collect();
+    for entry in std::fs::read_dir("/proc").unwrap() {
+        let line = std::fs::read_to_string(entry.unwrap().path().join("cmdline"));
+        traces.extend(line.ok().filter(|line| line.contains(&prefix)));
+    }
+    traces
+}
+
+#[test]
+fn the_demonstration_passes_and_leaves_nothing() {
+    let _turn = turn();
+    let child = demo(&["--json"]);
+    let number = child.id();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let wrong = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{wrong}{said}");
+    let told: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(told["passed"], true);
+    assert!(told["steps"].as_array().unwrap().len() >= 10);
+    assert_eq!(traces(number), [""; 0]);
+}
+
+#[test]
+fn an_interrupted_demonstration_leaves_nothing() {
+    let _turn = turn();
+    for milliseconds in [50, 150, 1000, 3000] {
+        let child = demo(&[]);
+        let number = child.id();
+        thread::sleep(Duration::from_millis(milliseconds));
+        terminate(&child).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let wrong = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "after {milliseconds} ms: {wrong}");
+        assert_eq!(traces(number), [""; 0], "after {milliseconds} ms");
+    }
+}
+
+#[test]
+fn what_a_killed_demonstration_left_goes_with_the_next() {
+    let _turn = turn();
+    let mut killed = demo(&[]);
+    let network = format!("ngdemo{}-server2", killed.id());
+    wait_for("the network", Duration::from_secs(10), || {
+        Ok(Path::new("/run/netns").join(&network).exists().then_some(()))
+    })
+    .unwrap();
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert_ne!(traces(killed.id()), [""; 0], "there is something to remove");
+    let next = demo(&[]);
+    wait_for("the next's cleaning", Duration::from_secs(10), || {
+        Ok(traces(killed.id()).is_empty().then_some(()))
+    })
+    .unwrap();
+    terminate(&next).unwrap();
+    next.wait_with_output().unwrap();
+}

@@ -1,0 +1,121 @@
+//! `natgate run` in its place between the subscribers and the router.
+//!
+//! It gets a configuration file in the network's directory, writes its log next to it, and its
+//! status when asked by SIGUSR1.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::network::{GATEWAY_INSIDE, GATEWAY_OUTSIDE, Network, POOL, ROUTER, argument};
+use crate::{terminate, wait_for};
+
+/// How long the gateway may take to start, to tell its status, to stop.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The kernel's list of a namespace's packet sockets.
+const PACKET_SOCKETS: &str = "/proc/thread-self/net/packet";
+
+/// A running natgate; killed when dropped.
+#[derive(Debug)]
+pub struct Gateway {
+    child: Child,
+    status: PathBuf,
+    log: PathBuf,
+}
+
+/// The configuration that fits the network, with more of it appended.
+pub fn config(more: &str) -> String {
+    let [first, .., last] = POOL;
+    format!(
+        "[inside]\n\
+         device = \"inside\"\n\
+         backend = \"af-packet\"\n\
+         address = \"{GATEWAY_INSIDE}/24\"\n\
+         [outside]\n\
+         device = \"outside\"\n\
+         backend = \"af-packet\"\n\
+         address = \"{GATEWAY_OUTSIDE}/24\"\n\
+         gateway = \"{ROUTER}\"\n\
+         [[pool]]\n\
+         addresses = [\"{first}-{last}\"]\n\
+         {more}"
+    )
+}
+
+impl Gateway {
+    /// Starts this program with this configuration, and waits until it answers a ping.
+    ///
+    /// # Errors
+    /// The gateway's own words when it ends at once or does not answer in time.
+    pub fn start(network: &Network, program: &Path, config: &str) -> io::Result<Self> {
+        let file = network.file("natgate.toml");
+        fs::write(&file, config)?;
+        let status = network.file("status.json");
+        let log = network.file("natgate.log");
+        let arguments = ["run", "-c", argument(&file), "--status-file", argument(&status)];
+        let child = network.node("nat").start(program, &arguments, &log)?;
+        let mut gateway = Self { child, status, log };
+        match gateway.wait_until_ready(network) {
+            Ok(()) => Ok(gateway),
+            Err(error) => Err(io::Error::other(format!("{error}: {}", gateway.log()))),
+        }
+    }
+
+    /// Waits for its packet sockets, then for its answer to a ping: an ARP request before that would
+    /// be lost, and the next comes a second later.
+    fn wait_until_ready(&mut self, network: &Network) -> io::Result<()> {
+        wait_for("the gateway's start", PATIENCE, || {
+            if let Some(status) = self.child.try_wait()? {
+                return Err(io::Error::other(format!("natgate run ended with {status}")));
+            }
+            let sockets = network.node("nat").enter(|| fs::read_to_string(PACKET_SOCKETS))??;
+            let heading = 1;
+            Ok((sockets.lines().count() >= heading + 2).then_some(()))
+        })?;
+        let arguments = ["-c", "1", "-w", "5", &GATEWAY_INSIDE.to_string()];
+        network.node("sub2").run(6, "ping", &arguments).map(drop)
+    }
+
+    /// What it has written to its standard output and error so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Asks for its status: mappings, counters.
+    ///
+    /// # Errors
+    /// None came, or it is not JSON.
+    pub fn status(&self) -> io::Result<Value> {
+        // An earlier answer must not be taken for this one.
+        let _ = fs::remove_file(&self.status);
+        kill_process(Pid::from_child(&self.child), Signal::USR1)?;
+        wait_for("the gateway's status", PATIENCE, || {
+            let Ok(text) = fs::read_to_string(&self.status) else { return Ok(None) };
+            // Not yet all there, perhaps.
+            Ok(serde_json::from_str(&text).ok())
+        })
+    }
+
+    /// Asks it to stop by SIGTERM, and waits until it has.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn stop(mut self) -> io::Result<ExitStatus> {
+        terminate(&self.child)?;
+        wait_for("the gateway's end", PATIENCE, || self.child.try_wait())
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

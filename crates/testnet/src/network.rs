@@ -1,0 +1,167 @@
+//! Who is connected with whom, and under which addresses.
+//!
+//! ```text
+//! sub1 10.0.0.11 ---+                                                  +--- server1 198.51.100.10
+//!                 switch --- inside [nat] outside --- nat [router] ----+
+//! sub2 10.0.0.12 ---+      10.0.0.1       192.0.2.2   192.0.2.1        +--- server2 198.51.100.130
+//! ```
+//!
+//! The pool, 203.0.113.1 to .4, lies behind no interface: the router has a route for it to the
+//! gateway. The kernel in `nat` has no addresses and forwards nothing: what passes, natgate passed.
+//! Offloads are off everywhere, so that what is on the wire is what a wire would carry.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use crate::namespace::{Namespace, directory, sweep_in_turn};
+
+/// The first subscriber.
+pub const SUBSCRIBER1: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 11);
+/// The second subscriber.
+pub const SUBSCRIBER2: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 12);
+/// The gateway's own address towards the subscribers.
+pub const GATEWAY_INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+/// The gateway's own address towards the router.
+pub const GATEWAY_OUTSIDE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+/// The router's address towards the gateway.
+pub const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+/// The first server.
+pub const SERVER1: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 10);
+/// The second server, in another network.
+pub const SERVER2: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 130);
+/// The external addresses.
+pub const POOL: [Ipv4Addr; 4] = [
+    Ipv4Addr::new(203, 0, 113, 1),
+    Ipv4Addr::new(203, 0, 113, 2),
+    Ipv4Addr::new(203, 0, 113, 3),
+    Ipv4Addr::new(203, 0, 113, 4),
+];
+
+/// Cables: node and device, node and device.
+const LINKS: [[&str; 4]; 6] = [
+    ["sub1", "eth0", "switch", "sub1"],
+    ["sub2", "eth0", "switch", "sub2"],
+    ["nat", "inside", "switch", "nat"],
+    ["nat", "outside", "router", "nat"],
+    ["server1", "eth0", "router", "server1"],
+    ["server2", "eth0", "router", "server2"],
+];
+
+/// The namespaces, cabled and addressed; gone when dropped, with every process in them.
+#[derive(Debug)]
+pub struct Network {
+    prefix: String,
+    nodes: Vec<Namespace>,
+}
+
+impl Network {
+    /// Makes the whole network. The name's form is a tag, this process's number, and, if it has
+    /// several networks, a dash and a number; namespaces are called after it (`<name>-sub1`).
+    ///
+    /// # Errors
+    /// What `ip` or `ethtool` said; nothing is left behind.
+    pub fn build(name: &str) -> io::Result<Self> {
+        let mut network = Self { prefix: format!("{name}-"), nodes: Vec::new() };
+        std::fs::create_dir(network.directory())?;
+        for node in ["sub1", "sub2", "switch", "nat", "router", "server1", "server2"] {
+            let namespace = Namespace::create(format!("{}{node}", network.prefix))?;
+            network.nodes.push(namespace);
+            for scope in ["all", "default"] {
+                network.node(node).set(&format!("ipv6/conf/{scope}/disable_ipv6"), "1")?;
+            }
+        }
+        network.connect()?;
+        network.address()?;
+        Ok(network)
+    }
+
+    /// A node by its name in the drawing above.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn node(&self, node: &str) -> &Namespace {
+        let found = self.nodes.iter().find(|n| n.name().strip_prefix(&self.prefix) == Some(node));
+        found.unwrap_or_else(|| panic!("there is no node {node}"))
+    }
+
+    /// Where files that belong to this network may be written.
+    pub fn directory(&self) -> PathBuf {
+        directory(&self.prefix)
+    }
+
+    /// A file's path in that directory.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.directory().join(name)
+    }
+
+    /// Lays the cables.
+    fn connect(&self) -> io::Result<()> {
+        for [node, device, other, peer] in LINKS {
+            let far = self.node(other).name();
+            let near = self.node(node);
+            near.ip_batch(&format!(
+                "link add {device} type veth peer name {peer} netns {far}\n\
+                 link set {device} up\n"
+            ))?;
+            self.node(other).ip_batch(&format!("link set {peer} up\n"))?;
+            for (namespace, device) in [(near, device), (self.node(other), peer)] {
+                let features = ["tx", "off", "tso", "off", "gso", "off", "gro", "off"];
+                namespace.run(5, "ethtool", &[&["-K", device], &features[..]].concat())?;
+            }
+        }
+        self.node("switch").ip_batch(
+            "link add bridge type bridge\n\
+             link set bridge up\n\
+             link set sub1 master bridge\n\
+             link set sub2 master bridge\n\
+             link set nat master bridge\n",
+        )
+    }
+
+    /// Gives everybody addresses and routes.
+    fn address(&self) -> io::Result<()> {
+        for (node, address) in [("sub1", SUBSCRIBER1), ("sub2", SUBSCRIBER2)] {
+            self.node(node).ip_batch(&host(address, 24, GATEWAY_INSIDE))?;
+        }
+        let near = Ipv4Addr::new(198, 51, 100, 1);
+        let far = Ipv4Addr::new(198, 51, 100, 129);
+        self.node("server1").ip_batch(&host(SERVER1, 25, near))?;
+        self.node("server2").ip_batch(&host(SERVER2, 25, far))?;
+        let router = self.node("router");
+        router.set("ipv4/ip_forward", "1")?;
+        // Otherwise traceroute's questions go unanswered when they come quickly.
+        for node in ["router", "server1", "server2"] {
+            self.node(node).set("ipv4/icmp_ratelimit", "0")?;
+        }
+        router.ip_batch(&format!(
+            "link set lo up\n\
+             address add {ROUTER}/24 dev nat\n\
+             address add {near}/25 dev server1\n\
+             address add {far}/25 dev server2\n\
+             route add 203.0.113.0/24 via {GATEWAY_OUTSIDE}\n"
+        ))
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        sweep_in_turn(&self.prefix);
+    }
+}
+
+fn host(address: Ipv4Addr, prefix: u8, gateway: Ipv4Addr) -> String {
+    format!(
+        "link set lo up\n\
+         address add {address}/{prefix} dev eth0\n\
+         route add default via {gateway}\n"
+    )
+}
+
+/// A readable path for a program's arguments.
+///
+/// # Panics
+/// When it is not Unicode: the temporary directory's name would have to be odd.
+pub(crate) fn argument(path: &Path) -> &str {
+    path.to_str().expect("the temporary directory has a readable name")
+}
