@@ -869,7 +869,9 @@ impl Engine {
     /// Sends an ICMP error about a packet back where it came from, unless it is of a kind that gets
     /// none (RFC 1812 section 4.3.2.7).
     fn answer(&mut self, bytes: &[u8], headers: &Headers, from: Side, message: Message) {
-        if matches!(headers.kind, Kind::IcmpError | Kind::LaterFragment) {
+        let redirect = headers.kind == Kind::IcmpOther
+            && bytes[usize::from(headers.header_len)] == icmp::kind::REDIRECT;
+        if redirect || matches!(headers.kind, Kind::IcmpError | Kind::LaterFragment) {
             return;
         }
         let envelope =

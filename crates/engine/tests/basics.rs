@@ -279,3 +279,15 @@ fn time_may_jump_by_decades() {
         lab.events.clear();
     }
 }
+
+#[test]
+fn no_error_is_made_about_an_error() {
+    let mut lab = Lab::new(&config());
+    for kind in [3, 4, 5, 11, 12] {
+        let mut packet =
+            error("10.0.0.5", "198.51.100.7", kind, 0, &udp("1.2.3.4:5", "10.0.0.5:6"));
+        set_ttl(&mut packet, 1);
+        assert_eq!(lab.refused(Side::Inside, &packet), DropReason::TtlExceeded);
+    }
+    assert!(lab.sent.is_empty());
+}
