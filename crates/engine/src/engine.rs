@@ -2,8 +2,8 @@
 //! with a packet is in `translate.rs`.
 
 use crate::calendar::NONE;
-use crate::config::{Config, RuleAction};
-use crate::external::{External, MAX_ADDRESSES, external_addresses};
+use crate::config::Config;
+use crate::external::External;
 use crate::fragments::Fragments;
 use crate::identification::Identifications;
 use crate::packet::{Counters, Direction, Outcome, Side};
@@ -12,19 +12,17 @@ use crate::random::{Generator, HashKey};
 use crate::respond::{Envelope, Message, PENDING_SYN_NANOS, PendingSyns, Responder};
 use crate::rules::Rules;
 use crate::session::State;
+use crate::sizes::{Sizes, permanent, validate};
 use crate::subscriber::Subscribers;
 use crate::table::{Mapping, NewMapping, SessionRef, Table};
 use crate::time::{TICK, nanos};
 use crate::{
-    AddressRange, Change, ConfigError, DropReason, Endpoint, Event, MappingId, MappingInfo,
-    MappingKind, PoolUsage, SessionInfo, StaticMapping, Timeouts, Timestamp,
+    Change, ConfigError, DropReason, Endpoint, Event, MappingId, MappingInfo, MappingKind,
+    PoolUsage, SessionInfo, Timeouts, Timestamp,
 };
 use alloc::collections::VecDeque;
-use alloc::format;
-use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::time::Duration;
 use natgate_wire::protocol;
 
 /// Ticks, four years of them, after which they are counted afresh as soon as nothing is under way: a
@@ -34,12 +32,10 @@ const FAR: u64 = 1 << 28;
 const EVENTS: usize = 2048;
 /// Most things that one call of [`Engine::advance`] does.
 const ADVANCE_BUDGET: u32 = 256;
-/// Mappings when the configuration does not say.
-const DEFAULT_MAPPINGS: usize = 1 << 20;
 /// How often a subscriber's refusals, and a pool's exhaustion, are reported at most, nanoseconds.
 const REPORT_INTERVAL: u64 = 1_000_000_000;
 
-/// The translator.
+/// The translator. A clone goes on as the original would, but may allocate while it grows.
 #[derive(Clone, Debug)]
 pub struct Engine {
     pub(crate) config: Config,
@@ -114,42 +110,6 @@ impl WholeStatics {
         let at = self.by_external.binary_search_by_key(&index, |pair| pair.0).ok()?;
         Some(self.by_external[at].1)
     }
-}
-
-/// How large the tables are.
-struct Sizes {
-    addresses: usize,
-    mappings: usize,
-    further: usize,
-    subscribers: usize,
-}
-
-impl Sizes {
-    fn new(config: &Config) -> Self {
-        let endpoints = |pool: &crate::PoolConfig| -> usize {
-            let ports = usize::from(pool.ports.1.saturating_sub(pool.ports.0)) + 1;
-            3 * ports * pool.addresses.iter().map(AddressRange::count).sum::<usize>()
-        };
-        let all: usize = config.pools.iter().map(endpoints).sum();
-        let limit = |limit: Option<u32>, default| limit.map_or(default, |limit| limit as usize);
-        let dynamic = limit(config.limits.mappings, all.min(DEFAULT_MAPPINGS));
-        let permanent: usize = config.statics.iter().map(|one| permanent(one).count()).sum();
-        Self {
-            addresses: external_addresses(config).len(),
-            mappings: dynamic + permanent,
-            further: limit(config.limits.extra_sessions, dynamic + permanent),
-            // Every record has a mapping, and with several pools a second record may have it too.
-            subscribers: dynamic * if config.pools.len() > 1 { 2 } else { 1 },
-        }
-    }
-}
-
-/// The protocols for which a static mapping is always there: those of one with ports.
-fn permanent(mapping: &StaticMapping) -> impl Iterator<Item = u8> {
-    let StaticMapping { protocol, external: (_, port), .. } = *mapping;
-    [protocol::TCP, protocol::UDP, protocol::ICMP]
-        .into_iter()
-        .filter(move |&p| port.is_some() && protocol.is_none_or(|only| p == only))
 }
 
 impl Engine {
@@ -544,58 +504,4 @@ pub(crate) fn identify(mapping: &Mapping) -> MappingId {
         external: Endpoint::new(mapping.external_address, mapping.external_port),
         kind: if mapping.is_static() { MappingKind::Static } else { MappingKind::Dynamic },
     }
-}
-
-/// What the engine relies on; the control crate says the same with line and column.
-fn validate(config: &Config) -> Result<(), ConfigError> {
-    let fail = |message: String| Err(ConfigError { message });
-    if config.pools.is_empty() || config.default_pool >= config.pools.len() {
-        return fail("there is no pool: give at least one".into());
-    }
-    for pool in &config.pools {
-        let backwards = pool.addresses.iter().any(|range| range.first > range.last);
-        if pool.addresses.is_empty() || backwards || pool.ports.1.max(1) < pool.ports.0.max(1) {
-            return fail(format!(
-                "pool {}: addresses and ports must be given from first to last",
-                pool.name
-            ));
-        }
-    }
-    let ranges = config.pools.iter().flat_map(|pool| &pool.addresses);
-    let addresses = ranges.map(AddressRange::count).sum::<usize>() + config.statics.len();
-    if addresses > MAX_ADDRESSES {
-        return fail(format!(
-            "{addresses} external addresses: at most {MAX_ADDRESSES} are possible"
-        ));
-    }
-    let sizes = Sizes::new(config);
-    if sizes.mappings >= 1 << 31 || sizes.further >= 1 << 31 {
-        return fail("limits.mappings and limits.extra_sessions must be below 2^31".into());
-    }
-    let timeouts = &config.timeouts;
-    let short = [
-        timeouts.udp,
-        timeouts.tcp_established,
-        timeouts.tcp_opening,
-        timeouts.tcp_closing,
-        timeouts.icmp,
-        timeouts.other,
-    ];
-    if short.iter().any(|&timeout| timeout < Duration::from_secs(1)) {
-        return fail("a timeout is below one second".into());
-    }
-    if short.iter().any(|&timeout| timeout > Duration::from_secs(30 * 86_400)) {
-        return fail("a timeout is over thirty days".into());
-    }
-    if timeouts.hold_down > Duration::from_secs(3600) {
-        return fail("timeouts.hold_down is over one hour".into());
-    }
-    let limits = &config.limits;
-    if limits.new_mappings_per_second == 0 || limits.icmp_errors_per_second == 0 {
-        return fail("a rate of limits is 0: give at least 1 a second".into());
-    }
-    if config.rules.iter().any(|rule| matches!(rule.action, RuleAction::Dnat(..))) {
-        return fail("dnat rules are not in this version: use a [[static]] mapping".into());
-    }
-    Ok(())
 }

@@ -32,6 +32,7 @@ mod respond;
 mod rewrite;
 mod rules;
 mod session;
+mod sizes;
 mod subscriber;
 mod table;
 mod time;

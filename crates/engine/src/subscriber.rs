@@ -61,6 +61,7 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct Subscribers {
     key: HashKey,
     records: Vec<Subscriber>,
+    capacity: usize,
     index: Index,
     free: u32,
 }
@@ -151,7 +152,7 @@ impl Subscribers {
             self.free = freed.next;
             at
         } else {
-            assert!(self.records.len() < self.records.capacity(), "more subscribers than mappings");
+            assert!(self.records.len() < self.capacity, "more subscribers than mappings");
             self.records.push(record);
             self.records.len() as u32 - 1
         };

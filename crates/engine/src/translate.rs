@@ -6,49 +6,32 @@
 //! A batch goes through three stages: all headers are read and the index lines fetched, then the
 //! mappings' lines, then each packet is decided. The first two only warm caches; the third would come
 //! to the same without them.
+//!
+//! This file has the ways that packets take. What they find or make on the way is in `mappings.rs`,
+//! ICMP errors in `errors.rs`, what any router does in `transit.rs`.
 
-use crate::config::{Behavior, SideConfig};
-use crate::engine::{Engine, direction_from, identify, quota_class};
-use crate::external::Wish;
+mod errors;
+mod mappings;
+mod transit;
+
+use crate::engine::{Engine, direction_from};
 use crate::fragments::{Fragment, Later, Rewrite as FragmentRewrite};
 use crate::identification;
 use crate::packet::{Direction, Outcome, Packet, Side, Verdict};
-use crate::parse::{Embedded, Headers, Kind, has_ports, parse};
-use crate::respond::{Envelope, Message, echo_reply};
-use crate::rewrite::{Rewrite, apply, apply_embedded};
+use crate::parse::{Headers, Kind, has_ports, parse};
+use crate::respond::Envelope;
+use crate::rewrite::{Rewrite, apply};
 use crate::rules::Ruling;
-use crate::session::{Idle, Session, State, Way};
-use crate::subscriber::Rate;
-use crate::table::{NewMapping, SessionRef};
-use crate::{Change, DropReason, Timestamp};
-use natgate_wire::tcp::flags::RST;
-use natgate_wire::{Icmp, Ipv4, icmp, protocol};
+use crate::{DropReason, Timestamp};
+use mappings::Arrival;
+use natgate_wire::Ipv4;
+use transit::is_echo_request;
 
 /// Packets whose cache misses overlap.
 const STAGE: usize = 32;
-/// Source of ICMP errors to the inside when no address is configured there (RFC 7600).
-const DUMMY_ADDRESS: u32 = 0xc000_0008;
-/// IP packets up to this size go out when no MTU is configured, bytes.
-const DEFAULT_MTU: u16 = 1500;
 
 /// What was decided of a packet.
 type Fate = Result<Verdict, DropReason>;
-
-/// Where an inbound packet goes: the mapping, and the session if there is one already.
-#[derive(Clone, Copy, Debug)]
-enum Found {
-    Mapping(u32, Option<SessionRef>),
-    /// A whole address is mapped; the mapping for this port is yet to be made: its internal address.
-    Whole(u32),
-}
-
-/// The inbound view of a packet: by which mapping it comes in and from whom.
-#[derive(Clone, Copy, Debug)]
-struct Arrival {
-    index: u32,
-    port: u16,
-    remote: (u32, u16),
-}
 
 impl Engine {
     /// Translates a batch that came in on one side, in order: rewrites each packet in place and says
@@ -243,178 +226,6 @@ impl Engine {
         Ok(Verdict::Forward(Side::Outside))
     }
 
-    /// The mapping that a packet from inside goes out by, made if need be, its session refreshed.
-    fn outbound(
-        &mut self,
-        bytes: &[u8],
-        headers: &Headers,
-        pool: usize,
-    ) -> Result<u32, DropReason> {
-        let remote = headers.remote_outbound();
-        let key = self.table.key(headers.protocol, headers.source, remote);
-        let found = self.table.find(key).or_else(|| self.find_static(headers));
-        let Some(slot) = found else {
-            return self.outbound_new(bytes, headers, pool, remote);
-        };
-        match self.table.find_session(slot, remote) {
-            Some(session) => self.refresh(session, Way::Out, headers),
-            None => {
-                self.may_open(headers)?;
-                self.add_session(slot, remote, Way::Out, headers)?;
-            }
-        }
-        Ok(slot)
-    }
-
-    /// A static mapping serves all remotes, also when the mapping behavior files others by remote.
-    fn find_static(&self, headers: &Headers) -> Option<u32> {
-        if self.config.mapping == Behavior::EndpointIndependent
-            || self.config.statics.is_empty()
-            || !has_ports(headers.protocol)
-        {
-            return None;
-        }
-        let key = crate::table::Key {
-            protocol: headers.protocol,
-            address: headers.source.0,
-            port: headers.source.1,
-            remote: (0, 0),
-        };
-        self.table.find(key).filter(|&slot| self.table.mapping(slot).is_static())
-    }
-
-    #[cold]
-    fn outbound_new(
-        &mut self,
-        bytes: &[u8],
-        headers: &Headers,
-        pool: usize,
-        remote: (u32, u16),
-    ) -> Result<u32, DropReason> {
-        self.may_open(headers)?;
-        if let Some(index) = self.statics.external(headers.source.0) {
-            let external = (self.external.address(index), headers.source.1);
-            return self.add_whole(headers.source, external, remote, Way::Out, headers);
-        }
-        if headers.kind == (Kind::IcmpQuery { request: false }) {
-            return Err(DropReason::NoMapping);
-        }
-        let made = self.make_mapping(headers, pool, remote);
-        if let Err(reason) = made {
-            match reason {
-                DropReason::MappingRate | DropReason::PortQuota => {
-                    self.report_quota(headers.source.0, headers.protocol);
-                }
-                DropReason::PoolExhausted => self.report_exhausted(pool, headers.protocol),
-                _ => {}
-            }
-            if reason != DropReason::Ambiguous {
-                self.answer(bytes, headers, Side::Inside, Message::HOST_UNREACHABLE);
-            }
-        }
-        made
-    }
-
-    /// Makes a mapping within the subscriber's limits.
-    fn make_mapping(
-        &mut self,
-        headers: &Headers,
-        pool: usize,
-        remote: (u32, u16),
-    ) -> Result<u32, DropReason> {
-        let (protocol, internal) = (headers.protocol, headers.source);
-        let class = quota_class(protocol);
-        let limits = &self.config.limits;
-        let quota = [limits.tcp_ports, limits.udp_ports, limits.icmp_ports][class];
-        let per_second = limits.new_mappings_per_second;
-        let record = self.subscribers.find(internal.0);
-        let (rate, held) = record.map_or((Rate::default(), 0), |at| {
-            let record = self.subscribers.get(at);
-            (record.rate, record.mappings[class])
-        });
-        if !rate.permits(self.now, per_second) {
-            return Err(DropReason::MappingRate);
-        }
-        if held >= quota {
-            return Err(DropReason::PortQuota);
-        }
-        if self.table.is_full() || !has_ports(protocol) && self.table.portless_is_full() {
-            return Err(DropReason::MappingTableFull);
-        }
-        let paired = record.and_then(|at| self.subscribers.paired(at, pool));
-        let (index, port) = self.choose_external(headers, pool, paired, remote)?;
-        let record = self.subscribers.count(internal.0, pool, index, class);
-        self.subscribers.get_mut(record).rate.count(self.now, per_second);
-        let new = NewMapping {
-            protocol,
-            internal,
-            external: (self.external.address(index), port),
-            is_static: false,
-            permanent: false,
-        };
-        let slot = self.install(new, index, remote, Way::Out, headers);
-        let id = identify(self.table.mapping(slot));
-        self.raise(self.now, Change::MappingCreated(id));
-        Ok(slot)
-    }
-
-    fn choose_external(
-        &mut self,
-        headers: &Headers,
-        pool: usize,
-        paired: Option<u32>,
-        remote: (u32, u16),
-    ) -> Result<(u32, u16), DropReason> {
-        let protocol = headers.protocol;
-        if has_ports(protocol) {
-            let wish = Wish { pool, protocol, internal_port: headers.source.1, paired };
-            let chosen = self.external.choose(wish, &mut self.generator);
-            return chosen.ok_or(DropReason::PoolExhausted);
-        }
-        let (table, external) = (&self.table, &self.external);
-        let is_free =
-            |index| table.find_portless(external.address(index), protocol, remote.0).is_none();
-        let index = external.choose_portless(pool, paired, &mut self.generator, is_free);
-        Ok((index.ok_or(DropReason::Ambiguous)?, 0))
-    }
-
-    /// Puts a new mapping with its first session into the table, which has room.
-    fn install(
-        &mut self,
-        new: NewMapping,
-        index: u32,
-        remote: (u32, u16),
-        way: Way,
-        headers: &Headers,
-    ) -> u32 {
-        let session = self.new_session(remote, way, headers);
-        let created = self.present_tick();
-        let slot = self.table.add(new, session, created).expect("the table has room");
-        self.table.schedule(SessionRef::First(slot), self.tick);
-        if has_ports(new.protocol) {
-            self.external.take(new.protocol, index, new.external.1, slot);
-        }
-        slot
-    }
-
-    /// Makes the mapping for one port of an address that is mapped as a whole.
-    fn add_whole(
-        &mut self,
-        internal: (u32, u16),
-        external: (u32, u16),
-        remote: (u32, u16),
-        way: Way,
-        headers: &Headers,
-    ) -> Result<u32, DropReason> {
-        let protocol = headers.protocol;
-        if self.table.is_full() || !has_ports(protocol) && self.table.portless_is_full() {
-            return Err(DropReason::MappingTableFull);
-        }
-        let index = self.external.index(external.0).expect("a static address is external");
-        let new = NewMapping { protocol, internal, external, is_static: true, permanent: false };
-        Ok(self.install(new, index, remote, way, headers))
-    }
-
     // ---- from the outside ----
 
     fn take_outside(
@@ -450,18 +261,33 @@ impl Engine {
             *direction = Direction::Local;
             return self.local(bytes, headers, Side::Outside);
         }
-        if matches!(fate, Err(DropReason::NoMapping | DropReason::Filtered))
+        if let Err(reason) = fate {
+            self.remember_refused(bytes, headers, reason, Side::Outside, headers.source);
+        }
+        fate
+    }
+
+    /// Remembers a SYN that was refused, to tell its sender later; `remote` is the sender as seen
+    /// outside.
+    fn remember_refused(
+        &mut self,
+        bytes: &[u8],
+        headers: &Headers,
+        reason: DropReason,
+        from: Side,
+        remote: (u32, u16),
+    ) {
+        if matches!(reason, DropReason::NoMapping | DropReason::Filtered)
             && headers.kind == Kind::Tcp
             && headers.segment.opens()
         {
             let envelope = Envelope {
-                side: Side::Outside,
-                source: destination,
+                side: from,
+                source: headers.destination.0,
                 destination: headers.source.0,
             };
-            self.remember_syn(envelope, headers.destination, headers.source, bytes);
+            self.remember_syn(envelope, headers.destination, remote, bytes);
         }
-        fate
     }
 
     fn inbound(&mut self, bytes: &mut [u8], headers: &Headers, index: u32) -> Fate {
@@ -483,60 +309,6 @@ impl Engine {
         apply(bytes, headers, Rewrite { source: None, destination });
         self.count_portless(headers);
         Ok(Verdict::Forward(Side::Inside))
-    }
-
-    /// Finds the mapping that a packet comes in by and asks the filter; changes nothing.
-    fn admit(&self, headers: &Headers, arrival: Arrival) -> Result<Found, DropReason> {
-        let Arrival { index, port, remote } = arrival;
-        let owner = if has_ports(headers.protocol) {
-            self.external.owner(headers.protocol, index, port)
-        } else {
-            let address = self.external.address(index);
-            self.table.find_portless(address, headers.protocol, remote.0)
-        };
-        let Some(slot) = owner else {
-            let internal = self.statics.internal(index).ok_or(DropReason::NoMapping)?;
-            self.may_open(headers)?;
-            return Ok(Found::Whole(internal));
-        };
-        let session = self.table.find_session(slot, remote);
-        if session.is_none() {
-            let admitted = self.table.mapping(slot).is_static()
-                || match self.config.filtering {
-                    Behavior::EndpointIndependent => true,
-                    Behavior::AddressDependent => self.table.knows_address(slot, remote.0),
-                    Behavior::AddressAndPortDependent => false,
-                };
-            if !admitted {
-                return Err(DropReason::Filtered);
-            }
-            self.may_open(headers)?;
-        }
-        Ok(Found::Mapping(slot, session))
-    }
-
-    /// Lets an admitted packet in: refreshes its session or makes it.
-    fn enter(
-        &mut self,
-        headers: &Headers,
-        arrival: Arrival,
-        found: Found,
-    ) -> Result<u32, DropReason> {
-        match found {
-            Found::Mapping(slot, Some(session)) => {
-                self.refresh(session, Way::In, headers);
-                Ok(slot)
-            }
-            Found::Mapping(slot, None) => {
-                self.add_session(slot, arrival.remote, Way::In, headers)?;
-                Ok(slot)
-            }
-            Found::Whole(internal) => {
-                let external = (self.external.address(arrival.index), arrival.port);
-                let internal = (internal, arrival.port);
-                self.add_whole(internal, external, arrival.remote, Way::In, headers)
-            }
-        }
     }
 
     // ---- hairpin ----
@@ -565,7 +337,7 @@ impl Engine {
         let receiver = match entered {
             Ok(slot) => self.table.mapping(slot),
             Err(reason) => {
-                self.refuse_hairpin(bytes, headers, reason, arrival.remote);
+                self.remember_refused(bytes, headers, reason, Side::Inside, arrival.remote);
                 return Err(reason);
             }
         };
@@ -573,27 +345,6 @@ impl Engine {
         apply(bytes, headers, Rewrite { source: Some(source), destination });
         self.count_portless(headers);
         Ok(Verdict::Forward(Side::Inside))
-    }
-
-    /// Remembers a hairpinned SYN that was refused; its sender is told at its internal endpoint.
-    fn refuse_hairpin(
-        &mut self,
-        bytes: &[u8],
-        headers: &Headers,
-        reason: DropReason,
-        remote: (u32, u16),
-    ) {
-        if matches!(reason, DropReason::NoMapping | DropReason::Filtered)
-            && headers.kind == Kind::Tcp
-            && headers.segment.opens()
-        {
-            let envelope = Envelope {
-                side: Side::Inside,
-                source: headers.destination.0,
-                destination: headers.source.0,
-            };
-            self.remember_syn(envelope, headers.destination, remote, bytes);
-        }
     }
 
     // ---- fragments ----
@@ -654,278 +405,6 @@ impl Engine {
         }
         Ok((verdict, FragmentRewrite { source, destination, identification, out, direction }))
     }
-
-    // ---- sessions ----
-
-    /// Whether a packet may start a session: of TCP only a SYN, unless flows are picked up.
-    fn may_open(&self, headers: &Headers) -> Result<(), DropReason> {
-        let segment = headers.segment;
-        let picked_up = self.config.tcp_pickup && segment.flags & RST == 0;
-        if headers.kind != Kind::Tcp || segment.opens() || picked_up {
-            Ok(())
-        } else {
-            Err(DropReason::TcpNotSyn)
-        }
-    }
-
-    /// A session as its first packet makes it.
-    fn new_session(&self, remote: (u32, u16), way: Way, headers: &Headers) -> Session {
-        let mut session = Session::new(remote.0, remote.1);
-        let idle = if headers.kind == Kind::Tcp {
-            session.take_segment(way, headers.segment)
-        } else {
-            session.set_state(State::Open);
-            Idle::Established
-        };
-        session.count(way);
-        session.expires = self.deadline(self.now, self.idle_timeout(idle, headers.protocol));
-        session
-    }
-
-    fn add_session(
-        &mut self,
-        slot: u32,
-        remote: (u32, u16),
-        way: Way,
-        headers: &Headers,
-    ) -> Result<(), DropReason> {
-        if self.table.mapping(slot).sessions >= self.config.limits.sessions_per_mapping {
-            return Err(DropReason::SessionLimit);
-        }
-        let session = self.new_session(remote, way, headers);
-        let session = self.table.add_session(slot, session).ok_or(DropReason::SessionTableFull)?;
-        self.table.schedule(session, self.tick);
-        Ok(())
-    }
-
-    /// Counts a packet of a session, moves its state and restarts its timer as it is due.
-    #[inline]
-    fn refresh(&mut self, at: SessionRef, way: Way, headers: &Headers) {
-        let session = self.table.session_mut(at);
-        session.count(way);
-        let idle = if headers.kind == Kind::Tcp {
-            session.take_segment(way, headers.segment)
-        } else {
-            Idle::Established
-        };
-        let refreshes = way == Way::Out || self.config.inbound_refresh || idle == Idle::Closing;
-        if idle == Idle::Keep || !refreshes {
-            return;
-        }
-        let expires = self.deadline(self.now, self.idle_timeout(idle, headers.protocol));
-        let session = self.table.session_mut(at);
-        let sooner = expires < session.expires;
-        session.expires = expires;
-        if sooner {
-            // A timer that fires too early only looks again; one too late would be wrong.
-            self.table.schedule(at, self.tick);
-        }
-    }
-
-    #[inline]
-    fn idle_timeout(&self, idle: Idle, protocol: u8) -> u64 {
-        match (protocol, idle) {
-            (protocol::TCP, Idle::Opening) => self.timeouts.opening,
-            (protocol::TCP, Idle::Closing) => self.timeouts.closing,
-            (protocol::TCP, _) => self.timeouts.established,
-            (protocol::UDP, _) => self.timeouts.udp,
-            (protocol::ICMP, _) => self.timeouts.icmp,
-            _ => self.timeouts.other,
-        }
-    }
-
-    // ---- ICMP errors ----
-
-    fn translate_error_outbound(
-        &mut self,
-        bytes: &mut [u8],
-        headers: &Headers,
-    ) -> Result<(), DropReason> {
-        let message = &mut bytes[usize::from(headers.header_len)..];
-        let embedded = Embedded::read(message)?;
-        let external = self.error_external(&embedded)?;
-        let rewrite = Rewrite { source: None, destination: Some(external) };
-        apply_embedded(message, &embedded, rewrite);
-        let outer = Rewrite { source: Some((external.0, 0)), destination: None };
-        apply(bytes, headers, outer);
-        Ok(())
-    }
-
-    /// The external endpoint of the session that an error from inside is about: the embedded packet
-    /// went to its internal endpoint.
-    fn error_external(&self, embedded: &Embedded) -> Result<(u32, u16), DropReason> {
-        let remote = embedded.remote_of_destination();
-        let key = self.table.key(embedded.protocol, embedded.destination, remote);
-        let slot = self.table.find(key).or_else(|| self.find_static_error(embedded));
-        let slot = slot.ok_or(DropReason::IcmpNoSession)?;
-        self.table.find_session(slot, remote).ok_or(DropReason::IcmpNoSession)?;
-        let mapping = self.table.mapping(slot);
-        Ok((mapping.external_address, mapping.external_port))
-    }
-
-    fn find_static_error(&self, embedded: &Embedded) -> Option<u32> {
-        let key = crate::table::Key {
-            protocol: embedded.protocol,
-            address: embedded.destination.0,
-            port: embedded.destination.1,
-            remote: (0, 0),
-        };
-        self.table.find(key).filter(|&slot| self.table.mapping(slot).is_static())
-    }
-
-    fn translate_error_inbound(
-        &mut self,
-        bytes: &mut [u8],
-        headers: &Headers,
-        from: Side,
-    ) -> Result<(), DropReason> {
-        let message = &mut bytes[usize::from(headers.header_len)..];
-        let embedded = Embedded::read(message)?;
-        let internal = self.error_internal(&embedded, embedded.remote_of_source())?;
-        self.check_transit(bytes, headers, from, Side::Inside)?;
-        let message = &mut bytes[usize::from(headers.header_len)..];
-        apply_embedded(message, &embedded, Rewrite { source: Some(internal), destination: None });
-        apply(bytes, headers, Rewrite { source: None, destination: Some((internal.0, 0)) });
-        Ok(())
-    }
-
-    /// The internal endpoint of the session that an error from outside is about: the embedded packet
-    /// came from its external endpoint.
-    fn error_internal(
-        &self,
-        embedded: &Embedded,
-        remote: (u32, u16),
-    ) -> Result<(u32, u16), DropReason> {
-        let (address, port) = embedded.source;
-        let index = self.external.index(address).ok_or(DropReason::IcmpNoSession)?;
-        let owner = if has_ports(embedded.protocol) {
-            self.external.owner(embedded.protocol, index, port)
-        } else {
-            self.table.find_portless(address, embedded.protocol, remote.0)
-        };
-        let slot = owner.ok_or(DropReason::IcmpNoSession)?;
-        self.table.find_session(slot, remote).ok_or(DropReason::IcmpNoSession)?;
-        let mapping = self.table.mapping(slot);
-        Ok((mapping.internal_address, mapping.internal_port))
-    }
-
-    /// An error from inside about a hairpinned packet: translated as outbound, then as inbound.
-    fn hairpin_error(&mut self, bytes: &mut [u8], headers: &Headers) -> Result<(), DropReason> {
-        let message = &mut bytes[usize::from(headers.header_len)..];
-        let embedded = Embedded::read(message)?;
-        let external = self.error_external(&embedded)?;
-        let query = embedded.protocol == protocol::ICMP;
-        let remote = if query { (external.0, 0) } else { external };
-        let mut seen_outside = embedded;
-        if query {
-            seen_outside.source.1 = external.1;
-        }
-        let internal = self.error_internal(&seen_outside, remote)?;
-        let rewrite = Rewrite { source: Some(internal), destination: Some(external) };
-        apply_embedded(message, &embedded, rewrite);
-        let outer = Rewrite { source: Some((external.0, 0)), destination: Some((internal.0, 0)) };
-        apply(bytes, headers, outer);
-        Ok(())
-    }
-
-    // ---- the router's part ----
-
-    /// Answers an echo request to the gateway itself.
-    fn local(&mut self, bytes: &mut [u8], headers: &Headers, from: Side) -> Fate {
-        if !is_echo_request(bytes, headers) {
-            return Err(DropReason::LocalUnsupported);
-        }
-        echo_reply(bytes);
-        Ok(Verdict::Reply(from))
-    }
-
-    /// Forwards a packet untranslated.
-    fn bypass(&mut self, bytes: &mut [u8], headers: &Headers, from: Side) -> Fate {
-        self.check_transit(bytes, headers, from, from.other())?;
-        apply(bytes, headers, Rewrite::default());
-        Ok(Verdict::Forward(from.other()))
-    }
-
-    /// Whether a packet may travel on: its TTL lasts and it fits.
-    fn check_transit(
-        &mut self,
-        bytes: &[u8],
-        headers: &Headers,
-        from: Side,
-        to: Side,
-    ) -> Result<(), DropReason> {
-        if headers.ttl <= 1 {
-            self.answer(bytes, headers, from, Message::TTL_EXCEEDED);
-            return Err(DropReason::TtlExceeded);
-        }
-        let mtu = self.side(to).mtu.unwrap_or(DEFAULT_MTU);
-        if headers.dont_fragment && headers.total_len > mtu {
-            self.answer(bytes, headers, from, Message::fragmentation_needed(mtu));
-            return Err(DropReason::TooBig);
-        }
-        Ok(())
-    }
-
-    /// Sends an ICMP error about a packet back where it came from, unless it is of a kind that gets
-    /// none (RFC 1812 section 4.3.2.7).
-    fn answer(&mut self, bytes: &[u8], headers: &Headers, from: Side, message: Message) {
-        let redirect = headers.kind == Kind::IcmpOther
-            && bytes[usize::from(headers.header_len)] == icmp::kind::REDIRECT;
-        if redirect || matches!(headers.kind, Kind::IcmpError | Kind::LaterFragment) {
-            return;
-        }
-        let envelope =
-            Envelope { side: from, source: self.own_address(from), destination: headers.source.0 };
-        if !self.responder.send(self.now, message, envelope, bytes) {
-            self.counters.errors_suppressed += 1;
-        }
-    }
-
-    fn side(&self, side: Side) -> &SideConfig {
-        match side {
-            Side::Inside => &self.config.inside,
-            Side::Outside => &self.config.outside,
-        }
-    }
-
-    /// The source of ICMP errors that leave by a side.
-    fn own_address(&self, side: Side) -> u32 {
-        match (self.side(side).address, side) {
-            (Some(address), _) => address.to_bits(),
-            (None, Side::Inside) => DUMMY_ADDRESS,
-            (None, Side::Outside) => self.external.address(0),
-        }
-    }
-
-    fn is_own(&self, address: u32) -> bool {
-        let own = [self.config.inside.address, self.config.outside.address];
-        own.iter().flatten().any(|own| own.to_bits() == address)
-    }
-
-    fn is_ours(&self, address: u32) -> bool {
-        self.is_own(address) || self.external.index(address).is_some()
-    }
-
-    fn is_subscriber(&self, address: u32) -> bool {
-        let named =
-            || self.config.statics.iter().any(|mapping| mapping.internal.0.to_bits() == address);
-        self.config.subscribers.iter().any(|prefix| prefix.contains(address)) || named()
-    }
-
-    fn count_portless(&mut self, headers: &Headers) {
-        if headers.kind == Kind::Portless {
-            self.counters.portless += 1;
-        }
-    }
-}
-
-/// Whether a packet is an echo request that a host would answer.
-fn is_echo_request(bytes: &[u8], headers: &Headers) -> bool {
-    headers.kind == (Kind::IcmpQuery { request: true })
-        && !headers.fragment
-        && Icmp::new_checked(&bytes[usize::from(headers.header_len)..]).is_some_and(|message| {
-            message.kind() == icmp::kind::ECHO_REQUEST && message.checksum_valid()
-        })
 }
 
 /// The outer end of a packet from inside, as rules see it.

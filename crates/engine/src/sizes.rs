@@ -1,0 +1,102 @@
+//! What a configuration comes to: whether it can be run, and how large the tables will be.
+
+use crate::ConfigError;
+use crate::config::{AddressRange, Config, PoolConfig, RuleAction, StaticMapping};
+use crate::external::{MAX_ADDRESSES, external_addresses};
+use alloc::format;
+use alloc::string::String;
+use core::time::Duration;
+use natgate_wire::protocol;
+
+/// Mappings when the configuration does not say.
+const DEFAULT_MAPPINGS: usize = 1 << 20;
+
+/// How large the tables are.
+pub(crate) struct Sizes {
+    pub(crate) addresses: usize,
+    pub(crate) mappings: usize,
+    pub(crate) further: usize,
+    pub(crate) subscribers: usize,
+}
+
+impl Sizes {
+    pub(crate) fn new(config: &Config) -> Self {
+        let endpoints = |pool: &PoolConfig| -> usize {
+            let ports = usize::from(pool.ports.1.saturating_sub(pool.ports.0)) + 1;
+            3 * ports * pool.addresses.iter().map(AddressRange::count).sum::<usize>()
+        };
+        let all: usize = config.pools.iter().map(endpoints).sum();
+        let limit = |limit: Option<u32>, default| limit.map_or(default, |limit| limit as usize);
+        let dynamic = limit(config.limits.mappings, all.min(DEFAULT_MAPPINGS));
+        let permanent: usize = config.statics.iter().map(|one| permanent(one).count()).sum();
+        Self {
+            addresses: external_addresses(config).len(),
+            mappings: dynamic + permanent,
+            further: limit(config.limits.extra_sessions, dynamic + permanent),
+            // Every record has a mapping, and with several pools a second record may have it too.
+            subscribers: dynamic * if config.pools.len() > 1 { 2 } else { 1 },
+        }
+    }
+}
+
+/// The protocols for which a static mapping is always there: those of one with ports.
+pub(crate) fn permanent(mapping: &StaticMapping) -> impl Iterator<Item = u8> {
+    let StaticMapping { protocol, external: (_, port), .. } = *mapping;
+    [protocol::TCP, protocol::UDP, protocol::ICMP]
+        .into_iter()
+        .filter(move |&p| port.is_some() && protocol.is_none_or(|only| p == only))
+}
+
+/// What the engine relies on; the control crate says the same with line and column.
+pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
+    let fail = |message: String| Err(ConfigError { message });
+    if config.pools.is_empty() || config.default_pool >= config.pools.len() {
+        return fail("there is no pool: give at least one".into());
+    }
+    for pool in &config.pools {
+        let backwards = pool.addresses.iter().any(|range| range.first > range.last);
+        if pool.addresses.is_empty() || backwards || pool.ports.1.max(1) < pool.ports.0.max(1) {
+            return fail(format!(
+                "pool {}: addresses and ports must be given from first to last",
+                pool.name
+            ));
+        }
+    }
+    let ranges = config.pools.iter().flat_map(|pool| &pool.addresses);
+    let addresses = ranges.map(AddressRange::count).sum::<usize>() + config.statics.len();
+    if addresses > MAX_ADDRESSES {
+        return fail(format!(
+            "{addresses} external addresses: at most {MAX_ADDRESSES} are possible"
+        ));
+    }
+    let sizes = Sizes::new(config);
+    if sizes.mappings >= 1 << 31 || sizes.further >= 1 << 31 {
+        return fail("limits.mappings and limits.extra_sessions must be below 2^31".into());
+    }
+    let timeouts = &config.timeouts;
+    let short = [
+        timeouts.udp,
+        timeouts.tcp_established,
+        timeouts.tcp_opening,
+        timeouts.tcp_closing,
+        timeouts.icmp,
+        timeouts.other,
+    ];
+    if short.iter().any(|&timeout| timeout < Duration::from_secs(1)) {
+        return fail("a timeout is below one second".into());
+    }
+    if short.iter().any(|&timeout| timeout > Duration::from_secs(30 * 86_400)) {
+        return fail("a timeout is over thirty days".into());
+    }
+    if timeouts.hold_down > Duration::from_secs(3600) {
+        return fail("timeouts.hold_down is over one hour".into());
+    }
+    let limits = &config.limits;
+    if limits.new_mappings_per_second == 0 || limits.icmp_errors_per_second == 0 {
+        return fail("a rate of limits is 0: give at least 1 a second".into());
+    }
+    if config.rules.iter().any(|rule| matches!(rule.action, RuleAction::Dnat(..))) {
+        return fail("dnat rules are not in this version: use a [[static]] mapping".into());
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! ICMP errors: whom they are about, and the packet they embed put right (section 6 of the
+//! specification).
+
+use super::Engine;
+use crate::DropReason;
+use crate::packet::Side;
+use crate::parse::{Embedded, Headers};
+use crate::rewrite::{Rewrite, apply, apply_embedded};
+use natgate_wire::protocol;
+
+impl Engine {
+    pub(super) fn translate_error_outbound(
+        &mut self,
+        bytes: &mut [u8],
+        headers: &Headers,
+    ) -> Result<(), DropReason> {
+        let message = &mut bytes[usize::from(headers.header_len)..];
+        let embedded = Embedded::read(message)?;
+        let external = self.error_external(&embedded)?;
+        let rewrite = Rewrite { source: None, destination: Some(external) };
+        apply_embedded(message, &embedded, rewrite);
+        let outer = Rewrite { source: Some((external.0, 0)), destination: None };
+        apply(bytes, headers, outer);
+        Ok(())
+    }
+
+    /// The external endpoint of the session that an error from inside is about: the embedded packet
+    /// went to its internal endpoint.
+    fn error_external(&self, embedded: &Embedded) -> Result<(u32, u16), DropReason> {
+        let remote = embedded.remote_of_destination();
+        let slot = self
+            .find_internal(embedded.protocol, embedded.destination, remote)
+            .ok_or(DropReason::IcmpNoSession)?;
+        self.table.find_session(slot, remote).ok_or(DropReason::IcmpNoSession)?;
+        let mapping = self.table.mapping(slot);
+        Ok((mapping.external_address, mapping.external_port))
+    }
+
+    pub(super) fn translate_error_inbound(
+        &mut self,
+        bytes: &mut [u8],
+        headers: &Headers,
+        from: Side,
+    ) -> Result<(), DropReason> {
+        let message = &mut bytes[usize::from(headers.header_len)..];
+        let embedded = Embedded::read(message)?;
+        let internal = self.error_internal(&embedded, embedded.remote_of_source())?;
+        self.check_transit(bytes, headers, from, Side::Inside)?;
+        let message = &mut bytes[usize::from(headers.header_len)..];
+        apply_embedded(message, &embedded, Rewrite { source: Some(internal), destination: None });
+        apply(bytes, headers, Rewrite { source: None, destination: Some((internal.0, 0)) });
+        Ok(())
+    }
+
+    /// The internal endpoint of the session that an error from outside is about: the embedded packet
+    /// came from its external endpoint.
+    fn error_internal(
+        &self,
+        embedded: &Embedded,
+        remote: (u32, u16),
+    ) -> Result<(u32, u16), DropReason> {
+        let (address, port) = embedded.source;
+        let index = self.external.index(address).ok_or(DropReason::IcmpNoSession)?;
+        let slot = self
+            .find_external(embedded.protocol, (index, port), remote)
+            .ok_or(DropReason::IcmpNoSession)?;
+        self.table.find_session(slot, remote).ok_or(DropReason::IcmpNoSession)?;
+        let mapping = self.table.mapping(slot);
+        Ok((mapping.internal_address, mapping.internal_port))
+    }
+
+    /// An error from inside about a hairpinned packet: translated as outbound, then as inbound.
+    pub(super) fn hairpin_error(
+        &mut self,
+        bytes: &mut [u8],
+        headers: &Headers,
+    ) -> Result<(), DropReason> {
+        let message = &mut bytes[usize::from(headers.header_len)..];
+        let embedded = Embedded::read(message)?;
+        let external = self.error_external(&embedded)?;
+        let query = embedded.protocol == protocol::ICMP;
+        let remote = if query { (external.0, 0) } else { external };
+        let mut seen_outside = embedded;
+        if query {
+            seen_outside.source.1 = external.1;
+        }
+        let internal = self.error_internal(&seen_outside, remote)?;
+        let rewrite = Rewrite { source: Some(internal), destination: Some(external) };
+        apply_embedded(message, &embedded, rewrite);
+        let outer = Rewrite { source: Some((external.0, 0)), destination: Some((internal.0, 0)) };
+        apply(bytes, headers, outer);
+        Ok(())
+    }
+}

@@ -1,0 +1,350 @@
+//! The mappings and sessions that packets go by: found, made within the subscriber's limits, entered,
+//! refreshed (sections 3.8 to 3.10, 4.4 to 4.6 and 9 of the specification).
+
+use super::Engine;
+use crate::config::Behavior;
+use crate::engine::{identify, quota_class};
+use crate::external::Wish;
+use crate::packet::Side;
+use crate::parse::{Headers, Kind, has_ports};
+use crate::respond::Message;
+use crate::session::{Idle, Session, State, Way};
+use crate::subscriber::Rate;
+use crate::table::{Key, NewMapping, SessionRef};
+use crate::{Change, DropReason};
+use natgate_wire::protocol;
+use natgate_wire::tcp::flags::RST;
+
+/// Where an inbound packet goes: the mapping, and the session if there is one already.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Found {
+    Mapping(u32, Option<SessionRef>),
+    /// A whole address is mapped; the mapping for this port is yet to be made: its internal address.
+    Whole(u32),
+}
+
+/// The inbound view of a packet: by which mapping it comes in and from whom.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    pub(super) index: u32,
+    pub(super) port: u16,
+    pub(super) remote: (u32, u16),
+}
+
+impl Engine {
+    /// The mapping that a packet from inside goes out by, made if need be, its session refreshed.
+    pub(super) fn outbound(
+        &mut self,
+        bytes: &[u8],
+        headers: &Headers,
+        pool: usize,
+    ) -> Result<u32, DropReason> {
+        let remote = headers.remote_outbound();
+        let Some(slot) = self.find_internal(headers.protocol, headers.source, remote) else {
+            return self.outbound_new(bytes, headers, pool, remote);
+        };
+        match self.table.find_session(slot, remote) {
+            Some(session) => self.refresh(session, Way::Out, headers),
+            None => {
+                self.may_open(headers)?;
+                self.add_session(slot, remote, Way::Out, headers)?;
+            }
+        }
+        Ok(slot)
+    }
+
+    /// The mapping of an internal endpoint towards a remote. A static one serves all remotes, also
+    /// when the mapping behavior files others by remote.
+    #[inline]
+    pub(super) fn find_internal(
+        &self,
+        protocol: u8,
+        internal: (u32, u16),
+        remote: (u32, u16),
+    ) -> Option<u32> {
+        let found = self.table.find(self.table.key(protocol, internal, remote));
+        if found.is_some()
+            || self.config.mapping == Behavior::EndpointIndependent
+            || self.config.statics.is_empty()
+            || !has_ports(protocol)
+        {
+            return found;
+        }
+        let (address, port) = internal;
+        let key = Key { protocol, address, port, remote: (0, 0) };
+        self.table.find(key).filter(|&slot| self.table.mapping(slot).is_static())
+    }
+
+    /// The mapping of an external endpoint, for protocols without ports towards a remote.
+    #[inline]
+    pub(super) fn find_external(
+        &self,
+        protocol: u8,
+        (index, port): (u32, u16),
+        remote: (u32, u16),
+    ) -> Option<u32> {
+        if has_ports(protocol) {
+            self.external.owner(protocol, index, port)
+        } else {
+            self.table.find_portless(self.external.address(index), protocol, remote.0)
+        }
+    }
+
+    #[cold]
+    fn outbound_new(
+        &mut self,
+        bytes: &[u8],
+        headers: &Headers,
+        pool: usize,
+        remote: (u32, u16),
+    ) -> Result<u32, DropReason> {
+        self.may_open(headers)?;
+        if let Some(index) = self.statics.external(headers.source.0) {
+            let external = (self.external.address(index), headers.source.1);
+            return self.add_whole(headers.source, external, remote, Way::Out, headers);
+        }
+        if headers.kind == (Kind::IcmpQuery { request: false }) {
+            return Err(DropReason::NoMapping);
+        }
+        let made = self.make_mapping(headers, pool, remote);
+        if let Err(reason) = made {
+            match reason {
+                DropReason::MappingRate | DropReason::PortQuota => {
+                    self.report_quota(headers.source.0, headers.protocol);
+                }
+                DropReason::PoolExhausted => self.report_exhausted(pool, headers.protocol),
+                _ => {}
+            }
+            if reason != DropReason::Ambiguous {
+                self.answer(bytes, headers, Side::Inside, Message::HOST_UNREACHABLE);
+            }
+        }
+        made
+    }
+
+    /// Makes a mapping within the subscriber's limits.
+    fn make_mapping(
+        &mut self,
+        headers: &Headers,
+        pool: usize,
+        remote: (u32, u16),
+    ) -> Result<u32, DropReason> {
+        let (protocol, internal) = (headers.protocol, headers.source);
+        let class = quota_class(protocol);
+        let limits = &self.config.limits;
+        let quota = [limits.tcp_ports, limits.udp_ports, limits.icmp_ports][class];
+        let per_second = limits.new_mappings_per_second;
+        let record = self.subscribers.find(internal.0);
+        let (rate, held) = record.map_or((Rate::default(), 0), |at| {
+            let record = self.subscribers.get(at);
+            (record.rate, record.mappings[class])
+        });
+        if !rate.permits(self.now, per_second) {
+            return Err(DropReason::MappingRate);
+        }
+        if held >= quota {
+            return Err(DropReason::PortQuota);
+        }
+        if self.table.is_full() || !has_ports(protocol) && self.table.portless_is_full() {
+            return Err(DropReason::MappingTableFull);
+        }
+        let paired = record.and_then(|at| self.subscribers.paired(at, pool));
+        let (index, port) = self.choose_external(headers, pool, paired, remote)?;
+        let record = self.subscribers.count(internal.0, pool, index, class);
+        self.subscribers.get_mut(record).rate.count(self.now, per_second);
+        let new = NewMapping {
+            protocol,
+            internal,
+            external: (self.external.address(index), port),
+            is_static: false,
+            permanent: false,
+        };
+        let slot = self.install(new, index, remote, Way::Out, headers);
+        let id = identify(self.table.mapping(slot));
+        self.raise(self.now, Change::MappingCreated(id));
+        Ok(slot)
+    }
+
+    fn choose_external(
+        &mut self,
+        headers: &Headers,
+        pool: usize,
+        paired: Option<u32>,
+        remote: (u32, u16),
+    ) -> Result<(u32, u16), DropReason> {
+        let protocol = headers.protocol;
+        if has_ports(protocol) {
+            let wish = Wish { pool, protocol, internal_port: headers.source.1, paired };
+            let chosen = self.external.choose(wish, &mut self.generator);
+            return chosen.ok_or(DropReason::PoolExhausted);
+        }
+        let (table, external) = (&self.table, &self.external);
+        let is_free =
+            |index| table.find_portless(external.address(index), protocol, remote.0).is_none();
+        let index = external.choose_portless(pool, paired, &mut self.generator, is_free);
+        Ok((index.ok_or(DropReason::Ambiguous)?, 0))
+    }
+
+    /// Puts a new mapping with its first session into the table, which has room.
+    fn install(
+        &mut self,
+        new: NewMapping,
+        index: u32,
+        remote: (u32, u16),
+        way: Way,
+        headers: &Headers,
+    ) -> u32 {
+        let session = self.new_session(remote, way, headers);
+        let created = self.present_tick();
+        let slot = self.table.add(new, session, created).expect("the table has room");
+        self.table.schedule(SessionRef::First(slot), self.tick);
+        if has_ports(new.protocol) {
+            self.external.take(new.protocol, index, new.external.1, slot);
+        }
+        slot
+    }
+
+    /// Makes the mapping for one port of an address that is mapped as a whole.
+    fn add_whole(
+        &mut self,
+        internal: (u32, u16),
+        external: (u32, u16),
+        remote: (u32, u16),
+        way: Way,
+        headers: &Headers,
+    ) -> Result<u32, DropReason> {
+        let protocol = headers.protocol;
+        if self.table.is_full() || !has_ports(protocol) && self.table.portless_is_full() {
+            return Err(DropReason::MappingTableFull);
+        }
+        let index = self.external.index(external.0).expect("a static address is external");
+        let new = NewMapping { protocol, internal, external, is_static: true, permanent: false };
+        Ok(self.install(new, index, remote, way, headers))
+    }
+
+    /// Finds the mapping that a packet comes in by and asks the filter; changes nothing.
+    pub(super) fn admit(&self, headers: &Headers, arrival: Arrival) -> Result<Found, DropReason> {
+        let Arrival { index, port, remote } = arrival;
+        let owner = self.find_external(headers.protocol, (index, port), remote);
+        let Some(slot) = owner else {
+            let internal = self.statics.internal(index).ok_or(DropReason::NoMapping)?;
+            self.may_open(headers)?;
+            return Ok(Found::Whole(internal));
+        };
+        let session = self.table.find_session(slot, remote);
+        if session.is_none() {
+            let admitted = self.table.mapping(slot).is_static()
+                || match self.config.filtering {
+                    Behavior::EndpointIndependent => true,
+                    Behavior::AddressDependent => self.table.knows_address(slot, remote.0),
+                    Behavior::AddressAndPortDependent => false,
+                };
+            if !admitted {
+                return Err(DropReason::Filtered);
+            }
+            self.may_open(headers)?;
+        }
+        Ok(Found::Mapping(slot, session))
+    }
+
+    /// Lets an admitted packet in: refreshes its session or makes it.
+    pub(super) fn enter(
+        &mut self,
+        headers: &Headers,
+        arrival: Arrival,
+        found: Found,
+    ) -> Result<u32, DropReason> {
+        match found {
+            Found::Mapping(slot, Some(session)) => {
+                self.refresh(session, Way::In, headers);
+                Ok(slot)
+            }
+            Found::Mapping(slot, None) => {
+                self.add_session(slot, arrival.remote, Way::In, headers)?;
+                Ok(slot)
+            }
+            Found::Whole(internal) => {
+                let external = (self.external.address(arrival.index), arrival.port);
+                let internal = (internal, arrival.port);
+                self.add_whole(internal, external, arrival.remote, Way::In, headers)
+            }
+        }
+    }
+
+    /// Whether a packet may start a session: of TCP only a SYN, unless flows are picked up.
+    pub(super) fn may_open(&self, headers: &Headers) -> Result<(), DropReason> {
+        let segment = headers.segment;
+        let picked_up = self.config.tcp_pickup && segment.flags & RST == 0;
+        if headers.kind != Kind::Tcp || segment.opens() || picked_up {
+            Ok(())
+        } else {
+            Err(DropReason::TcpNotSyn)
+        }
+    }
+
+    /// A session as its first packet makes it.
+    fn new_session(&self, remote: (u32, u16), way: Way, headers: &Headers) -> Session {
+        let mut session = Session::new(remote.0, remote.1);
+        let idle = if headers.kind == Kind::Tcp {
+            session.take_segment(way, headers.segment)
+        } else {
+            session.set_state(State::Open);
+            Idle::Established
+        };
+        session.count(way);
+        session.expires = self.deadline(self.now, self.idle_timeout(idle, headers.protocol));
+        session
+    }
+
+    fn add_session(
+        &mut self,
+        slot: u32,
+        remote: (u32, u16),
+        way: Way,
+        headers: &Headers,
+    ) -> Result<(), DropReason> {
+        if self.table.mapping(slot).sessions >= self.config.limits.sessions_per_mapping {
+            return Err(DropReason::SessionLimit);
+        }
+        let session = self.new_session(remote, way, headers);
+        let session = self.table.add_session(slot, session).ok_or(DropReason::SessionTableFull)?;
+        self.table.schedule(session, self.tick);
+        Ok(())
+    }
+
+    /// Counts a packet of a session, moves its state and restarts its timer as it is due.
+    #[inline]
+    fn refresh(&mut self, at: SessionRef, way: Way, headers: &Headers) {
+        let session = self.table.session_mut(at);
+        session.count(way);
+        let idle = if headers.kind == Kind::Tcp {
+            session.take_segment(way, headers.segment)
+        } else {
+            Idle::Established
+        };
+        let refreshes = way == Way::Out || self.config.inbound_refresh || idle == Idle::Closing;
+        if idle == Idle::Keep || !refreshes {
+            return;
+        }
+        let expires = self.deadline(self.now, self.idle_timeout(idle, headers.protocol));
+        let session = self.table.session_mut(at);
+        let sooner = expires < session.expires;
+        session.expires = expires;
+        if sooner {
+            // A timer that fires too early only looks again; one too late would be wrong.
+            self.table.schedule(at, self.tick);
+        }
+    }
+
+    #[inline]
+    fn idle_timeout(&self, idle: Idle, protocol: u8) -> u64 {
+        match (protocol, idle) {
+            (protocol::TCP, Idle::Opening) => self.timeouts.opening,
+            (protocol::TCP, Idle::Closing) => self.timeouts.closing,
+            (protocol::TCP, _) => self.timeouts.established,
+            (protocol::UDP, _) => self.timeouts.udp,
+            (protocol::ICMP, _) => self.timeouts.icmp,
+            _ => self.timeouts.other,
+        }
+    }
+}

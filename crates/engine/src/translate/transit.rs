@@ -1,0 +1,115 @@
+//! What any router does: its own addresses, TTL, MTU, ICMP errors about packets that cannot travel on,
+//! and packets that pass untranslated (sections 3.2, 3.3, 3.6 and 8 of the specification).
+
+use super::{Engine, Fate};
+use crate::DropReason;
+use crate::config::SideConfig;
+use crate::packet::{Side, Verdict};
+use crate::parse::{Headers, Kind};
+use crate::respond::{Envelope, Message, echo_reply};
+use crate::rewrite::{Rewrite, apply};
+use natgate_wire::{Icmp, icmp};
+
+/// Source of ICMP errors to the inside when no address is configured there (RFC 7600).
+const DUMMY_ADDRESS: u32 = 0xc000_0008;
+/// IP packets up to this size go out when no MTU is configured, bytes.
+const DEFAULT_MTU: u16 = 1500;
+
+impl Engine {
+    /// Answers an echo request to the gateway itself.
+    pub(super) fn local(&mut self, bytes: &mut [u8], headers: &Headers, from: Side) -> Fate {
+        if !is_echo_request(bytes, headers) {
+            return Err(DropReason::LocalUnsupported);
+        }
+        echo_reply(bytes);
+        Ok(Verdict::Reply(from))
+    }
+
+    /// Forwards a packet untranslated.
+    pub(super) fn bypass(&mut self, bytes: &mut [u8], headers: &Headers, from: Side) -> Fate {
+        self.check_transit(bytes, headers, from, from.other())?;
+        apply(bytes, headers, Rewrite::default());
+        Ok(Verdict::Forward(from.other()))
+    }
+
+    /// Whether a packet may travel on: its TTL lasts and it fits.
+    pub(super) fn check_transit(
+        &mut self,
+        bytes: &[u8],
+        headers: &Headers,
+        from: Side,
+        to: Side,
+    ) -> Result<(), DropReason> {
+        if headers.ttl <= 1 {
+            self.answer(bytes, headers, from, Message::TTL_EXCEEDED);
+            return Err(DropReason::TtlExceeded);
+        }
+        let mtu = self.side(to).mtu.unwrap_or(DEFAULT_MTU);
+        if headers.dont_fragment && headers.total_len > mtu {
+            self.answer(bytes, headers, from, Message::fragmentation_needed(mtu));
+            return Err(DropReason::TooBig);
+        }
+        Ok(())
+    }
+
+    /// Sends an ICMP error about a packet back where it came from, unless it is of a kind that gets
+    /// none (RFC 1812 section 4.3.2.7).
+    pub(super) fn answer(&mut self, bytes: &[u8], headers: &Headers, from: Side, message: Message) {
+        let redirect = headers.kind == Kind::IcmpOther
+            && bytes[usize::from(headers.header_len)] == icmp::kind::REDIRECT;
+        if redirect || matches!(headers.kind, Kind::IcmpError | Kind::LaterFragment) {
+            return;
+        }
+        let envelope =
+            Envelope { side: from, source: self.own_address(from), destination: headers.source.0 };
+        if !self.responder.send(self.now, message, envelope, bytes) {
+            self.counters.errors_suppressed += 1;
+        }
+    }
+
+    fn side(&self, side: Side) -> &SideConfig {
+        match side {
+            Side::Inside => &self.config.inside,
+            Side::Outside => &self.config.outside,
+        }
+    }
+
+    /// The source of ICMP errors that leave by a side.
+    fn own_address(&self, side: Side) -> u32 {
+        match (self.side(side).address, side) {
+            (Some(address), _) => address.to_bits(),
+            (None, Side::Inside) => DUMMY_ADDRESS,
+            (None, Side::Outside) => self.external.address(0),
+        }
+    }
+
+    pub(super) fn is_own(&self, address: u32) -> bool {
+        let own = [self.config.inside.address, self.config.outside.address];
+        own.iter().flatten().any(|own| own.to_bits() == address)
+    }
+
+    pub(super) fn is_ours(&self, address: u32) -> bool {
+        self.is_own(address) || self.external.index(address).is_some()
+    }
+
+    pub(super) fn is_subscriber(&self, address: u32) -> bool {
+        let named =
+            || self.config.statics.iter().any(|mapping| mapping.internal.0.to_bits() == address);
+        self.config.subscribers.iter().any(|prefix| prefix.contains(address)) || named()
+    }
+
+    pub(super) fn count_portless(&mut self, headers: &Headers) {
+        if headers.kind == Kind::Portless {
+            self.counters.portless += 1;
+        }
+    }
+}
+
+/// Whether a packet is an echo request that a host would answer.
+pub(super) fn is_echo_request(bytes: &[u8], headers: &Headers) -> bool {
+    headers.kind == (Kind::IcmpQuery { request: true })
+        && !headers.fragment
+        && Icmp::new_checked(&bytes[usize::from(headers.header_len)..]).is_some_and(|message| {
+            message.kind() == icmp::kind::ECHO_REQUEST && message.checksum_valid()
+        })
+}
