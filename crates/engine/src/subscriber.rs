@@ -69,7 +69,13 @@ pub(crate) struct Subscribers {
 impl Subscribers {
     /// Room for as many as there can be mappings.
     pub(crate) fn new(capacity: usize, key: HashKey) -> Self {
-        Self { key, records: Vec::with_capacity(capacity), index: Index::new(capacity), free: NONE }
+        Self {
+            key,
+            records: Vec::with_capacity(capacity),
+            capacity,
+            index: Index::new(capacity),
+            free: NONE,
+        }
     }
 
     /// Bytes that room for this many takes.
