@@ -58,8 +58,8 @@ pub enum Change {
     MappingCreated(MappingId),
     /// A mapping went.
     MappingRemoved(MappingId),
-    /// A subscriber was refused a mapping by its port quota or rate; at most one a second and
-    /// subscriber.
+    /// A subscriber that has mappings was refused another by its port quota or rate; at most one a
+    /// second while it has any.
     QuotaReached {
         /// The subscriber.
         subscriber: Ipv4Addr,
