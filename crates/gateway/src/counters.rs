@@ -1,8 +1,8 @@
 //! What became of packets after the translator let them pass.
 //!
 //! The translator counts a packet as forwarded when it has done its part. Where the router or the
-//! device then loses it, [`Losses`] notes that, and [`Losses::correct`] moves it to the drops, so that
-//! every input packet is still counted once.
+//! device then loses it, [`Losses`] notes that, and [`Losses::correct`] moves it to the drops, so
+//! that every input packet is still counted once.
 
 use natgate_engine::{Counters, Direction, DropReason, Outcome, Side};
 

@@ -7,7 +7,8 @@ use natgate_wire::ipv4::HEADER_LEN;
 const COPIED: u8 = 0x80;
 
 /// The fragments of a packet, each at most `mtu` bytes; `None` when it may not be fragmented, is no
-/// IPv4 packet, ends beyond the longest datagram, or not even eight bytes of payload would fit behind the header.
+/// IPv4 packet, ends beyond the longest datagram, or not even eight bytes of payload would fit
+/// behind the header.
 pub(crate) fn fragment(packet: &[u8], mtu: usize) -> Option<Vec<Vec<u8>>> {
     let whole = Ipv4::new_checked(packet).ok().filter(|whole| !whole.dont_fragment())?;
     let payload = whole.payload();

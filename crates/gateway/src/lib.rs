@@ -1,6 +1,8 @@
 //! A NAT that runs: the translator between two devices, with the router around it, or between the
 //! two interfaces of a capture.
 
+#![forbid(unsafe_code)]
+
 mod clock;
 mod counters;
 mod fragment;

@@ -1,5 +1,5 @@
-//! The loop: turns while there is traffic, a short spin after it, then sleep until something comes or
-//! is due.
+//! The loop: turns while there is traffic, a short spin after it, then sleep until something comes
+//! or is due.
 //!
 //! A core that others share must not be held for long: after [`SPIN`] without a frame the thread
 //! sleeps in the kernel, which wakes it in microseconds.

@@ -33,8 +33,8 @@ pub enum WorkerError {
     Router(#[from] RouterError),
     /// A device carries less than the configuration says.
     #[error(
-        "{side}.mtu is {configured}, but device {device:?} carries {actual} bytes; set {side}.mtu = \
-         {actual}, or raise the device's with `ip link set dev {device} mtu {configured}`"
+        "{side}.mtu is {configured}, but device {device:?} carries {actual} bytes; set \
+         {side}.mtu = {actual}, or raise the device's with `ip link set dev {device} mtu {configured}`"
     )]
     Mtu {
         /// The side's name.

@@ -1,8 +1,8 @@
 //! The trait that every back end implements.
 //!
-//! A device never fails once it is open: frames that cannot be sent are reported as lost, a link that
-//! goes down receives nothing until it is up again, and [`Device::maintain`] looks for a device that
-//! was taken away and came back.
+//! A device never fails once it is open: frames that cannot be sent are reported as lost, a link
+//! that goes down receives nothing until it is up again, and [`Device::maintain`] looks for a
+//! device that was taken away and came back.
 
 use crate::{Batch, Error, Frame};
 use natgate_wire::arp::Mac;
@@ -37,8 +37,8 @@ pub trait Receive {
 
 /// The half that sends.
 pub trait Transmit {
-    /// Sends frames in order, at most [`crate::BATCH`]. Does not wait: what the link cannot take now
-    /// is lost.
+    /// Sends frames in order, at most [`crate::BATCH`]. Does not wait: what the link cannot take
+    /// now is lost.
     fn transmit(&mut self, frames: &[Frame<'_>]) -> Lost;
 }
 
@@ -111,8 +111,8 @@ pub struct Statistics {
     pub transmitted: u64,
     /// Lost on the way in, because they came faster than they were taken.
     pub receive_overrun: u64,
-    /// Not handed out because they were longer than the link's MTU, or stood for several (by receive
-    /// offload here or segmentation offload at the sender) in a way that is not known.
+    /// Not handed out because they were longer than the link's MTU, or stood for several (by
+    /// receive offload here or segmentation offload at the sender) in a way that is not known.
     pub receive_oversize: u64,
     /// Not handed out because the sender left a checksum unfinished that cannot be finished here.
     pub receive_unfinished: u64,

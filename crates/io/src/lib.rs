@@ -2,8 +2,8 @@
 //!
 //! A [`Device`] has two halves that are used at the same time: [`Receive`] lends batches of frames
 //! that lie in the device's own memory, [`Transmit`] sends frames wherever they lie. Back ends, one
-//! folder each: [`packet`] (Linux packet sockets), [`memory`] (queues between tests). What the frames
-//! mean is not this crate's business.
+//! folder each: [`packet`] (Linux packet sockets), [`memory`] (queues between tests). What the
+//! frames mean is not this crate's business.
 
 #![deny(unsafe_code)]
 

@@ -3,7 +3,7 @@
 //! Each test runs in a network namespace of its own thread, which goes with the thread. Needs root
 //! and iproute2, and fails without.
 
-use natgate_io::packet::{Config, PacketDevice, kernel_address};
+use natgate_io::packet::{Config, Offload, PacketDevice, kernel_address};
 use natgate_io::{Batch, Change, Device, Error, Frame, Lost, wait};
 use natgate_wire::checksum;
 use std::net::UdpSocket;
@@ -24,9 +24,8 @@ fn veth() {
 }
 
 fn make_pair() {
-    ip(
-        "link add end-a address 02:00:00:00:00:0a type veth peer name end-b address 02:00:00:00:00:0b",
-    );
+    ip("link add end-a address 02:00:00:00:00:0a type veth peer name end-b");
+    ip("link set end-b address 02:00:00:00:00:0b");
     for end in ["end-a", "end-b"] {
         // No neighbour discovery of the kernel's between the frames of the tests.
         ip(&format!("link set {end} addrgenmode none up"));
@@ -39,7 +38,16 @@ fn ip(arguments: &str) {
     assert!(output.status.success(), "ip {arguments}: {message}");
 }
 
+/// Opens a device; the kernel may take a moment to notice that both ends are up.
 fn open(name: &str) -> PacketDevice {
+    let mut device = open_down(name);
+    if !device.link().up {
+        maintain_until(&mut device, |change| matches!(change, Change::Up));
+    }
+    device
+}
+
+fn open_down(name: &str) -> PacketDevice {
     PacketDevice::open(name, Config::default()).expect("the device can be opened")
 }
 
@@ -272,7 +280,7 @@ fn a_device_that_goes_and_comes_back_is_taken_up_again() {
 fn a_device_that_is_down_can_be_opened_and_used_once_it_is_up() {
     veth();
     ip("link set end-b down");
-    let mut b = open("end-b");
+    let mut b = open_down("end-b");
     assert!(!b.link().up);
     ip("link set end-b up");
     maintain_until(&mut b, |change| matches!(change, Change::Up));
@@ -286,6 +294,29 @@ fn receive_offload_is_switched_off_once() {
     veth();
     let b = open("end-b");
     assert_eq!(b.stop_merging().expect("ethtool works"), []);
+    assert_eq!(generic_receive_offload("end-b", SET_GRO, 1), 1);
+    assert_eq!(b.stop_merging().expect("ethtool works"), [Offload::Gro]);
+    assert_eq!(generic_receive_offload("end-b", GET_GRO, 0), 0);
+    assert_eq!(b.stop_merging().expect("ethtool works"), []);
+}
+
+const GET_GRO: u32 = 0x2b;
+const SET_GRO: u32 = 0x2c;
+
+/// Asks for a device's generic receive offload, or sets it, as ethtool does.
+fn generic_receive_offload(device: &str, command: u32, value: u32) -> u32 {
+    let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket to ask by");
+    let mut asked = [command, value];
+    // SAFETY: ifreq is integers, arrays of them and a pointer, of which zero is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(device.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = (&raw mut asked).cast();
+    // SAFETY: request and value outlive the call; both commands read and write two integers.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), 0x8946, &raw mut request) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    asked[1]
 }
 
 #[test]

@@ -48,7 +48,7 @@ const BODY: usize = 16 << 20;
 /// runs the gateway between them on packet sockets, and sends real traffic through it: pings, web
 /// downloads, UDP to several servers, traceroute, iperf3 both ways, connections between the two
 /// subscribers by their external addresses. Prints what went through, the mappings and the
-/// counters, and removes everything again. Takes about twenty seconds; needs root; touches nothing
+/// counters, and removes everything again. Takes about ten seconds; needs root; touches nothing
 /// outside its own namespaces.
 #[derive(clap::Args)]
 #[command(after_help = "\

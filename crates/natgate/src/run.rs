@@ -8,7 +8,7 @@
 use crate::Failure;
 use anyhow::Context;
 use natgate_control::{config, json};
-use natgate_engine::{Counters, Direction, DropReason, Event, MappingId, MappingInfo};
+use natgate_engine::{Direction, DropReason, Event, MappingId, MappingInfo};
 use natgate_engine::{Outcome, Prefix, Side, SideConfig};
 use natgate_gateway::{Clock, Controls, Observer, Settings, SideSettings, SideStatus, Status};
 use natgate_gateway::{Worker, run as run_worker};
@@ -26,17 +26,18 @@ use std::sync::atomic::AtomicBool;
 
 /// Run the gateway
 ///
-/// Translates between the devices that the configuration names, until SIGTERM or SIGINT. Needs root,
-/// or CAP_NET_RAW and CAP_NET_ADMIN. It answers ARP and ping for its own addresses and ARP for every
-/// external address, so the devices should be up and have no IP address of the kernel's own (`ip addr
-/// flush dev DEVICE`): otherwise the kernel answers, too. Where the configuration gives no address or
-/// gateway of a side, the kernel's are taken. Receive offloads that merge frames are switched off.
+/// Translates between the devices that the configuration names, until SIGTERM or SIGINT. Needs
+/// root, or CAP_NET_RAW and CAP_NET_ADMIN. It answers ARP and ping for its own addresses and ARP
+/// for every external address, so the devices should be up and have no IP address of the kernel's
+/// own (`ip addr flush dev DEVICE`): otherwise the kernel answers, too. Where the configuration
+/// gives no address or gateway of a side, the kernel's are taken. Receive offloads that merge
+/// frames are switched off.
 #[derive(clap::Args)]
 #[command(
     after_help = "Signals: SIGTERM and SIGINT stop; SIGUSR1 writes the state to --status-file.\n\
     \n\
     Example:\n  \
-    natgate run -c /etc/natgate.toml --events /var/log/natgate.jsonl --status-file /run/natgate.json"
+    natgate run -c /etc/natgate.toml --events /var/log/natgate.jsonl --status-file /run/nat.json"
 )]
 pub(crate) struct Args {
     /// Configuration
@@ -74,7 +75,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     say(format!("running, inside {}, outside {}", settings.inside.device, settings.outside.device));
     let result = run_worker(&mut worker, &clock, &signals.controls(), &mut log);
     log.idle();
-    say(format!("stopped; {}", summary(&worker.status(clock.now()).counters)));
+    say(format!("stopped; {}", summary(&worker.status(clock.now()))));
     result.context("waiting for packets failed")?;
     match log.failure {
         Some(error) => Err(anyhow::Error::from(error).context("events are missing").into()),
@@ -104,8 +105,8 @@ fn complete(settings: &mut Settings, side: Side) -> Result<(), natgate_io::Error
     let Some((address, len)) = kernel_address(&own.device)? else { return Ok(()) };
     let device = &own.device;
     say(format!(
-        "warning: the kernel has address {address} on {device} and answers there, too; take it away \
-         with `ip addr flush dev {device}` and write {}.address = \"{address}/{len}\"",
+        "warning: the kernel has address {address} on {device} and answers there, too; take it \
+         away with `ip addr flush dev {device}` and write {}.address = \"{address}/{len}\"",
         name(side)
     ));
     if own.address.is_none() {
@@ -214,10 +215,7 @@ impl Observer for Log {
     fn status(&mut self, status: &Status<'_>) {
         self.idle();
         let Some(path) = &self.status_file else {
-            return say(format!(
-                "{}; --status-file names a file for more",
-                summary(&status.counters)
-            ));
+            return say(format!("{}; --status-file names a file for more", summary(status)));
         };
         if let Err(error) = replace(path, &status_object(status)) {
             say(format!("warning: {} cannot be written: {error}", path.display()));
@@ -303,19 +301,24 @@ fn device(side: &SideStatus) -> Value {
 }
 
 /// The counters in one sentence.
-fn summary(counters: &Counters) -> String {
+fn summary(status: &Status<'_>) -> String {
+    let counters = &status.counters;
     let ways = Direction::ALL.map(|direction| {
-        let (packets, bytes) =
-            (counters.packets[direction as usize], counters.bytes[direction as usize]);
+        let packets = counters.packets[direction as usize];
+        let bytes = counters.bytes[direction as usize];
         let done = match direction {
             Direction::Local => Outcome::Replied,
             _ => Outcome::Forwarded,
         } as usize;
         format!("{} {} packets ({} bytes)", direction.name(), packets[done], bytes[done])
     });
-    let reasons = DropReason::ALL.iter().filter(|reason| counters.drops[**reason as usize] > 0);
-    let drops: Vec<_> = reasons
-        .map(|reason| format!("{} {}", reason.name(), counters.drops[*reason as usize]))
+    let reasons = DropReason::ALL.iter().map(|reason| (reason.name(), *reason as usize));
+    let drops = reasons.map(|(name, reason)| (name, counters.drops[reason]));
+    let overrun = status.sides.iter().map(|side| side.frames.receive_overrun).sum();
+    let drops: Vec<_> = drops
+        .chain([("frames that came too fast", overrun)])
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| format!("{name} {count}"))
         .collect();
     let drops = if drops.is_empty() { "nothing".to_owned() } else { drops.join(", ") };
     format!("{}; dropped: {drops}", ways.join(", "))

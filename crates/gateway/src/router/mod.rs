@@ -1,9 +1,9 @@
 //! The router around the translator: which neighbour a packet goes to, and ARP to find it.
 //!
-//! A state machine without a device or a clock: frames and times come in, frames to send come out of
-//! [`Router::poll_transmit`]. On each side it has an address, routes and neighbours of its own; it
-//! answers ARP requests for its own addresses and, outside, for every external address. Whether a
-//! packet may pass, and by which side, is the translator's decision.
+//! A state machine without a device or a clock: frames and times come in, frames to send come out
+//! of [`Router::poll_transmit`]. On each side it has an address, routes and neighbours of its own;
+//! it answers ARP requests for its own addresses and, outside, for every external address. Whether
+//! a packet may pass, and by which side, is the translator's decision.
 
 mod neighbors;
 mod routes;
@@ -28,6 +28,9 @@ use std::net::Ipv4Addr;
 
 /// Most packets that wait for neighbours in all.
 pub const MOST_HELD_IN_ALL: usize = 1024;
+
+/// Most addresses that are announced on a new link; others are found by who asks for them.
+const MOST_ANNOUNCED: usize = 256;
 
 /// Most frames that wait to be fetched; answers beyond are not given.
 const MOST_QUEUED: usize = 4096;
@@ -131,8 +134,8 @@ impl Router {
         Ok(Self { ports: [inside, outside], queue, counters })
     }
 
-    /// Finds the way of an IP packet that leaves by `side`. The frame's bytes are the packet; when it
-    /// is [`Fate::Ready`] they are the Ethernet frame, whose header has taken headroom.
+    /// Finds the way of an IP packet that leaves by `side`. The frame's bytes are the packet; when
+    /// it is [`Fate::Ready`] they are the Ethernet frame, whose header has taken headroom.
     ///
     /// # Panics
     /// When there is no headroom for an Ethernet header.
@@ -295,13 +298,24 @@ impl Router {
         self.queue.frames.pop_front()
     }
 
-    /// A side's link was away, or is another: its neighbours are asked for afresh.
+    /// A side's link was away, or is another: its neighbours are asked for afresh, and told of our
+    /// addresses (RFC 5227 section 2.3).
     pub fn relink(&mut self, side: Side, mac: Mac) {
         let port = &mut self.ports[index(side)];
         port.mac = mac;
         for held in port.neighbors.clear() {
             self.queue.held -= 1;
             self.queue.losses.note(held.origin, DropReason::NoNeighbor);
+        }
+        for address in port.owned.addresses().take(MOST_ANNOUNCED) {
+            let announcement = Repr {
+                operation: Operation::Request,
+                sender_mac: mac,
+                sender: address,
+                target_mac: Mac::default(),
+                target: address,
+            };
+            self.queue.push(side, announcement.frame(Mac::BROADCAST).to_vec(), None);
         }
     }
 
@@ -436,6 +450,11 @@ impl Owned {
             touching
         });
         Self(ranges)
+    }
+
+    /// Every address, in order.
+    fn addresses(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
+        self.0.iter().flat_map(|(first, last)| *first..=*last).map(Ipv4Addr::from_bits)
     }
 
     fn contains(&self, address: Ipv4Addr) -> bool {

@@ -1,9 +1,9 @@
 //! Who is on one side's link: hardware addresses by address, and packets that wait for one.
 //!
-//! A neighbour is *asked* for until it answers; it is then *known* for a while. A known neighbour that
-//! was used meanwhile is asked again, and used on until it has failed to answer; one that was not is
-//! forgotten. Everything is bounded: neighbours, packets that wait for each, and how many new ones
-//! may be asked for in a second.
+//! A neighbour is *asked* for until it answers; it is then *known* for a while. A known neighbour
+//! that was used meanwhile is asked again, and used on until it has failed to answer; one that was
+//! not is forgotten. Everything is bounded: neighbours, packets that wait for each, and how many
+//! new ones may be asked for in a second.
 
 use crate::counters::Origin;
 use natgate_engine::Timestamp;
@@ -27,8 +27,8 @@ pub const RETRY: Duration = Duration::from_secs(1);
 /// How often is asked.
 pub const TRIES: u8 = 3;
 
-/// Most new neighbours that are asked for in a second: a scan of the link's addresses from the other
-/// side must not become a storm on the link.
+/// Most new neighbours that are asked for in a second: a scan of the link's addresses from the
+/// other side must not become a storm on the link.
 pub const MOST_NEW_PER_SECOND: u32 = 1000;
 
 /// A packet that waits for its neighbour: room for an Ethernet header, then the packet.
@@ -159,8 +159,8 @@ impl Neighbors {
         neighbor.held
     }
 
-    /// Takes the answer to a question; returns the packets that waited for it. An answer that nobody
-    /// asked for is not believed.
+    /// Takes the answer to a question; returns the packets that waited for it. An answer that
+    /// nobody asked for is not believed.
     pub(super) fn answered(&mut self, now: Timestamp, address: Ipv4Addr, mac: Mac) -> Vec<Held> {
         match self.table.get(&address) {
             Some(neighbor) if neighbor.tries > 0 => self.confirm(now, address, mac),

@@ -1,4 +1,5 @@
-//! The router in virtual time: finding neighbours, waiting for them, giving up, answering for others.
+//! The router in virtual time: finding neighbours, waiting for them, giving up, answering for
+//! others.
 
 use super::*;
 use crate::{Backend, Route};
@@ -450,12 +451,28 @@ fn packets_longer_than_the_link_leave_in_fragments() {
 }
 
 #[test]
-fn another_link_means_asking_afresh() {
+fn another_link_means_asking_and_announcing_afresh() {
     let mut router = acquainted();
     assert_eq!(send(&mut router, at(1), Side::Outside, "192.0.2.9").0, Fate::Kept);
     outputs(&mut router);
     let mac = Mac([2, 0, 0, 0, 0, 9]);
     router.relink(Side::Outside, mac);
+    let announced: Vec<_> = outputs(&mut router)
+        .into_iter()
+        .map(|out| match out {
+            Out::Arp(Side::Outside, Mac::BROADCAST, message) => {
+                let (operation, target) =
+                    (Operation::Request, (&*message.target.to_string(), Mac::default()));
+                assert_eq!(message, arp(operation, (target.0, mac), target));
+                message.target
+            }
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(announced.len(), 18);
+    assert!(
+        ["192.0.2.1", "198.51.100.7", "203.0.113.31"].iter().all(|a| announced.contains(&ip(a)))
+    );
     assert_eq!(lost(&router, DropReason::NoNeighbor), 1);
     assert_eq!(send(&mut router, at(2), Side::Outside, "8.8.8.8").0, Fate::Kept);
     match &outputs(&mut router)[..] {

@@ -3,8 +3,8 @@
 /// Sizes of a packet socket's queues; out of range means the nearest in range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Frames that the receive ring holds, 256 to 65,536; rounded up to a power of two. With a large
-    /// MTU it is fewer: the ring takes at most 256 MiB.
+    /// Frames that the receive ring holds, 256 to 65,536; rounded up to a power of two. With a
+    /// large MTU it is fewer: the ring takes at most 256 MiB.
     pub slots: usize,
     /// Bytes that may wait to be sent, 64 KiB to 256 MiB.
     pub send_buffer: usize,

@@ -68,8 +68,8 @@ impl VirtioHeader {
         if field + 2 > frame.len() || carries_sctp(frame, start) {
             return false;
         }
-        // The field holds the pseudo header's sum, which so gets into the total. Zero would say that
-        // there is no checksum (RFC 768); its other form means the same number to TCP.
+        // The field holds the pseudo header's sum, which so gets into the total. Zero would say
+        // that there is no checksum (RFC 768); its other form means the same number to TCP.
         let sum = match checksum::checksum(&frame[start..]) {
             0 => 0xffff,
             sum => sum,
@@ -84,8 +84,8 @@ fn carries_sctp(frame: &[u8], start: usize) -> bool {
     start >= ETHERNET_LEN + 20 && frame[ETHERNET_LEN] >> 4 == 4 && frame[ETHERNET_LEN + 9] == SCTP
 }
 
-/// Puts a VLAN tag back behind the hardware addresses. `with_room` begins four free bytes before the
-/// frame, where the frame begins afterwards.
+/// Puts a VLAN tag back behind the hardware addresses. `with_room` begins four free bytes before
+/// the frame, where the frame begins afterwards.
 pub(super) fn insert_vlan_tag(with_room: &mut [u8], protocol: u16, control: u16) {
     const ADDRESSES: usize = 12;
     with_room.copy_within(4..4 + ADDRESSES, 0);

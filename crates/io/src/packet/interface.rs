@@ -86,8 +86,8 @@ pub fn kernel_gateway(name: &str) -> Option<Ipv4Addr> {
 }
 
 /// Finds a device's default gateway in the kernel's table: a line a route, the fields being device,
-/// destination, gateway, flags and others, of which the eighth is the mask; addresses are numbers in
-/// hexadecimal, as they lie in memory.
+/// destination, gateway, flags and others, of which the eighth is the mask; addresses are numbers
+/// in hexadecimal, as they lie in memory.
 fn default_gateway(table: &str, name: &str) -> Option<Ipv4Addr> {
     table.lines().find_map(|line| {
         let fields: Vec<_> = line.split_whitespace().collect();

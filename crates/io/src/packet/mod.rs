@@ -1,11 +1,11 @@
 //! Linux packet sockets (AF_PACKET): works with every Ethernet device, needs no driver support.
 //!
-//! Receives from a ring that is shared with the kernel (TPACKET_V2: a slot a frame, so that no frame
-//! waits for a block to fill), in place; sends by `sendmmsg`. Two sockets, so that the halves know
-//! nothing of each other. What the kernel leaves undone on virtual devices is finished here:
-//! checksums that the sender meant for its hardware, VLAN tags that were taken off. A tag of VLAN 0,
-//! which carries only a priority, stays off; any other is put back, so that the frame is as it was on
-//! the wire. Frames that stand for several, merged or never cut, are taken apart.
+//! Receives from a ring that is shared with the kernel (TPACKET_V2: a slot a frame, so that no
+//! frame waits for a block to fill), in place; sends by `sendmmsg`. Two sockets, so that the halves
+//! know nothing of each other. What the kernel leaves undone on virtual devices is finished here:
+//! checksums that the sender meant for its hardware, VLAN tags that were taken off. A tag of VLAN
+//! 0, which carries only a priority, stays off; any other is put back, so that the frame is as it
+//! was on the wire. Frames that stand for several, merged or never cut, are taken apart.
 //!
 //! The kernel sees every frame, too: a device used here should have no address of the kernel's own,
 //! or both answer.
@@ -74,11 +74,11 @@ impl PacketDevice {
         Ok(())
     }
 
-    fn detach(&mut self) -> Change {
+    fn detach(&mut self, lost: bool) -> Change {
         self.collect_overruns();
         self.receiver.ring = None;
         self.transmitter.sender = None;
-        if self.link.up {
+        if lost || self.link.up {
             self.link_losses += 1;
         }
         self.link.up = false;
@@ -148,7 +148,7 @@ impl Device for PacketDevice {
             Ok(now) if now.index == self.link.index && ring.attached() => {
                 self.refresh(now, flapped)
             }
-            _ => Some(self.detach()),
+            _ => Some(self.detach(flapped)),
         }
     }
 

@@ -1,9 +1,9 @@
 //! The receiving half: a ring of slots in memory that is shared with the kernel.
 //!
-//! `receive` lends the filled slots out as frames; the next `receive` gives them back. There are more
-//! slots than a batch has frames, so no slot is lent twice. A frame that stands for several is taken
-//! apart into memory of our own; if it does not fit its slot, the kernel has put the whole of it into
-//! the socket's queue beside the ring.
+//! `receive` lends the filled slots out as frames; the next `receive` gives them back. There are
+//! more slots than a batch has frames, so no slot is lent twice. A frame that stands for several is
+//! taken apart into memory of our own; if it does not fit its slot, the kernel has put the whole of
+//! it into the socket's queue beside the ring.
 
 use super::Config;
 use super::finish::{VIRTIO_LEN, insert_vlan_tag};
@@ -105,7 +105,8 @@ impl Ring {
             #[allow(unsafe_code)]
             let slot = unsafe { slots.lend(*head) };
             *head = (*head + 1) % slots.count();
-            // A slot of which no frame comes is given back with the others, so that the order stays.
+            // A slot of which no frame comes is given back with the others, so that the order
+            // stays.
             *lent += 1;
             batch.extend(take(slot, socket, *longest, merged, counts));
         }

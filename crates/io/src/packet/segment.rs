@@ -1,5 +1,5 @@
-//! Taking apart what was merged: a frame that stands for several, because receive offload merged them
-//! or because their sender left cutting to hardware that is not there.
+//! Taking apart what was merged: a frame that stands for several, because receive offload merged
+//! them or because their sender left cutting to hardware that is not there.
 //!
 //! TCP and UDP over IPv4 are known; everything else merged is refused. Every segment is a whole
 //! frame with finished checksums, as if the sender had made it.
@@ -38,8 +38,8 @@ struct Layout {
 }
 
 impl Merged {
-    /// Begins with the frame that has been filled in, whose segments may be `longest` bytes; returns
-    /// whether it is of a kind that is known.
+    /// Begins with the frame that has been filled in, whose segments may be `longest` bytes;
+    /// returns whether it is of a kind that is known.
     pub(super) fn begin(&mut self, header: VirtioHeader, longest: usize) -> bool {
         self.layout = Layout::of(header, &self.frame, longest);
         self.written = 0;
@@ -115,7 +115,8 @@ impl Merged {
 }
 
 impl Layout {
-    /// Where things are in a merged frame; `None` when it is of no kind that is known, or malformed.
+    /// Where things are in a merged frame; `None` when it is of no kind that is known, or
+    /// malformed.
     fn of(header: VirtioHeader, frame: &[u8], longest: usize) -> Option<Self> {
         let (_, _, kind) = arp::read_ethernet(frame)?;
         let packet = Ipv4::new_checked(frame.get(ETHERNET_LEN..)?).ok()?;

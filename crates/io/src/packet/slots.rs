@@ -1,7 +1,8 @@
-//! The memory of a receive ring: slots that belong to the kernel or to us, as their status words say.
+//! The memory of a receive ring: slots that belong to the kernel or to us, as their status words
+//! say.
 //!
-//! Slots are filled in order. The kernel does not touch a slot whose status is "ours", nor do we touch
-//! another.
+//! Slots are filled in order. The kernel does not touch a slot whose status is "ours", nor do we
+//! touch another.
 #![allow(unsafe_code)]
 
 use super::finish::{VIRTIO_LEN, VirtioHeader};

@@ -61,7 +61,8 @@ pub(super) fn set<T: Copy>(
     set_at(socket, libc::SOL_PACKET, option, value).map_err(|_| Error::last(what, device))
 }
 
-/// Sets the bytes that may wait to be sent; without the right to exceed the system's limit, up to it.
+/// Sets the bytes that may wait to be sent; without the right to exceed the system's limit, up to
+/// it.
 pub(super) fn set_send_buffer(socket: &OwnedFd, bytes: libc::c_int) {
     if set_at(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, bytes).is_err() {
         // The system's default works as well, only with a shorter queue.

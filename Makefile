@@ -1,0 +1,111 @@
+# Everything one does with natgate from a checkout. `make help` lists it.
+#
+# A fresh Debian machine with git and make suffices: what a target needs is looked for first, and
+# only what is missing is installed, programs by apt-get and Rust by rustup. Installing, `demo` and
+# `test` need root (they make network namespaces); building and linting do not.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
+TOOLCHAIN := $(shell sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
+# A machine without an operating system: what the engine is built for to prove that it needs none.
+BARE := x86_64-unknown-none
+
+# program:package
+BUILD_TOOLS := cc:gcc cc:libc6-dev curl:curl update-ca-certificates:ca-certificates
+DEMO_TOOLS := ip:iproute2 ethtool:ethtool ping:iputils-ping traceroute:traceroute iperf3:iperf3 \
+	curl:curl setpriv:util-linux timeout:coreutils
+TEST_TOOLS := $(DEMO_TOOLS) tshark:tshark dumpcap:wireshark-common ps:procps
+
+# $(call install,TOOLS): installs the packages of those programs that are not there.
+define install
+missing=; \
+for tool in $(1); do \
+	command -v "$${tool%%:*}" >/dev/null || missing+=" $${tool##*:}"; \
+done; \
+if [ -n "$$missing" ]; then \
+	if ! command -v apt-get >/dev/null; then \
+		echo "make: programs are missing; install:$$missing" >&2; exit 1; \
+	fi; \
+	if [ "$$(id -u)" != 0 ]; then \
+		echo "make: programs are missing; as root: apt-get install$$missing" >&2; exit 1; \
+	fi; \
+	apt-get update -qq; \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
+fi
+endef
+
+.PHONY: help
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1 \2/p' $(MAKEFILE_LIST) | \
+		awk '{ printf "  make %-14s", $$2; $$1 = $$2 = ""; print }'
+
+.PHONY: demo
+demo: root demo-tools ## Build, and show the translator at work between network namespaces
+	@$(MAKE) --no-print-directory build
+	@"$(TARGET)/release/natgate" demo
+
+.PHONY: build
+build: toolchain ## Build the release binary, target/release/natgate
+	@cargo build --release --locked -p natgate
+
+.PHONY: test
+test: root test-tools lint bare ## Run every check and every test
+	@cargo test --workspace --locked --no-fail-fast
+
+.PHONY: lint
+lint: toolchain ## Check formatting and lints
+	@cargo fmt --all --check
+	@cargo clippy --workspace --all-targets --locked -- -D warnings
+
+.PHONY: bare
+bare: toolchain ## Build the engine for a machine without an operating system
+	@rustup target list --toolchain $(TOOLCHAIN) --installed | grep -qx $(BARE) || \
+		rustup target add --toolchain $(TOOLCHAIN) $(BARE)
+	@cargo build --locked -p natgate-engine --target $(BARE)
+
+.PHONY: fuzz
+fuzz: toolchain ## Run every fuzz target for a minute, on nightly Rust
+	@$(call install,c++:g++)
+	@rustup toolchain list | grep -q '^nightly-' || \
+		rustup toolchain install nightly --profile minimal
+	@command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz
+	@for target in $$(cargo +nightly fuzz list); do \
+		cargo +nightly fuzz run "$$target" -- -max_total_time=60; \
+	done
+
+.PHONY: vectors-bless
+vectors-bless: toolchain ## Accept what the program now does as what the vectors expect
+	@NATGATE_BLESS=1 cargo test --locked -p natgate --test vectors
+
+.PHONY: clean
+clean: ## Remove what was built
+	@cargo clean
+
+.PHONY: root
+root:
+	@if [ "$$(id -u)" != 0 ]; then \
+		echo "make: network namespaces need root: run it as root, such as by sudo" >&2; exit 1; \
+	fi
+
+.PHONY: demo-tools
+demo-tools:
+	@$(call install,$(DEMO_TOOLS))
+
+.PHONY: test-tools
+test-tools:
+	@$(call install,$(TEST_TOOLS))
+
+.PHONY: toolchain
+toolchain:
+	@$(call install,$(BUILD_TOOLS))
+	@command -v rustup >/dev/null || \
+		curl --proto '=https' --tlsv1.2 -sSf https://static.rust-lang.org/rustup/rustup-init.sh | \
+		sh -s -- -y --no-modify-path --profile minimal --default-toolchain none
+	@rustup toolchain list | grep -q '^$(TOOLCHAIN)-' || \
+		rustup toolchain install $(TOOLCHAIN) --profile minimal -c rustfmt -c clippy

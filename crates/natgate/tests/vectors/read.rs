@@ -1,0 +1,210 @@
+//! From packets to the vectors' notation: what [`crate::write`] would have to read to give the same
+//! bytes. Checksums are computed afresh here, and only wrong or absent ones are mentioned.
+
+use crate::words::FILLER;
+use crate::write::{ICMP_KINDS, PROTOCOLS, TCP_FLAGS, TTL, WINDOW};
+use natgate_wire::{Icmp, Ipv4, Tcp, Udp, checksum, icmp, protocol};
+use std::fmt::Write;
+use std::net::Ipv4Addr;
+
+/// Longest data that is shown as text, bytes.
+const LONGEST_TEXT: usize = 48;
+
+/// The description of a packet; more may follow it.
+pub(crate) fn packet(bytes: &[u8]) -> String {
+    match Ipv4::new_header_checked(bytes) {
+        Ok(packet) => describe(&packet, bytes),
+        Err(_) => format!("raw {}", hex(bytes)),
+    }
+}
+
+fn describe(packet: &Ipv4<&[u8]>, bytes: &[u8]) -> String {
+    let number = packet.protocol();
+    let named = PROTOCOLS.iter().find(|(_, protocol)| *protocol == number);
+    let name = named.map_or_else(|| number.to_string(), |(name, _)| (*name).into());
+    let ends = [packet.source(), packet.destination()].map(Ipv4Addr::from_bits);
+    let all_there = usize::from(packet.total_len()) <= bytes.len();
+    let is_fragment = packet.more_fragments() || packet.fragment_offset() > 0;
+    let (ports, rest) = transport(packet, all_there && !is_fragment);
+    let mut line = match ports {
+        Some([source, destination]) => {
+            format!("{name} {}:{source} > {}:{destination}", ends[0], ends[1])
+        }
+        None => format!("{name} {} > {}", ends[0], ends[1]),
+    };
+    line += &rest;
+    line += &header(packet, bytes);
+    if !all_there {
+        let _ = write!(line, " len={} cut={}", packet.total_len(), bytes.len());
+    } else if bytes.len() > packet.total_len().into() {
+        let _ = write!(line, " more={}", hex(&bytes[packet.total_len().into()..]));
+    }
+    line
+}
+
+/// What is not as usual in the IP header.
+fn header(packet: &Ipv4<&[u8]>, bytes: &[u8]) -> String {
+    let mut line = String::new();
+    if packet.ttl() != TTL {
+        let _ = write!(line, " ttl={}", packet.ttl());
+    }
+    if bytes[1] != 0 {
+        let _ = write!(line, " tos={:#04x}", bytes[1]);
+    }
+    if packet.identification() != 0 {
+        let _ = write!(line, " ip-id={}", packet.identification());
+    }
+    if packet.dont_fragment() {
+        line += " df";
+    }
+    let (from, more) = (packet.fragment_offset(), packet.more_fragments());
+    if from > 0 || more {
+        let to = from + packet.payload().len();
+        let _ = write!(line, " frag={from}..{to}{}", if more { "+" } else { "" });
+    }
+    if !packet.options().is_empty() {
+        let _ = write!(line, " opts={}", hex(packet.options()));
+    }
+    match checksum::fold(checksum::sum(&bytes[..packet.header_len()], 0)) {
+        0xffff => {}
+        wrong_by => {
+            let _ = write!(line, " ipsum=+{wrong_by:#06x}");
+        }
+    }
+    line
+}
+
+/// The ports, if there are any to be seen, and what the transport header and data say.
+fn transport(packet: &Ipv4<&[u8]>, whole: bool) -> (Option<[u16; 2]>, String) {
+    let payload = packet.payload();
+    if packet.fragment_offset() > 0 {
+        return (None, data(payload));
+    }
+    match packet.protocol() {
+        protocol::UDP => udp(packet, whole),
+        protocol::TCP => tcp(packet, whole),
+        protocol::ICMP => (None, icmp_message(payload, whole)),
+        _ => (None, data(payload)),
+    }
+}
+
+fn udp(packet: &Ipv4<&[u8]>, whole: bool) -> (Option<[u16; 2]>, String) {
+    let payload = packet.payload();
+    let Some(datagram) = Udp::new_checked(payload) else { return (None, data(payload)) };
+    let mut line = data(&payload[8..]);
+    let fits = usize::from(datagram.length()) <= payload.len() && datagram.length() >= 8;
+    let expected = usize::from(packet.total_len()).saturating_sub(packet.header_len());
+    if usize::from(datagram.length()) != expected {
+        let _ = write!(line, " ulen={}", datagram.length());
+    }
+    line += &match datagram.checksum() {
+        0 => " sum=none".into(),
+        _ if whole && fits => pseudo_sum(packet, &payload[..datagram.length().into()]),
+        sum => format!(" sum={sum:#06x}"),
+    };
+    (Some([datagram.source_port(), datagram.destination_port()]), line)
+}
+
+fn tcp(packet: &Ipv4<&[u8]>, whole: bool) -> (Option<[u16; 2]>, String) {
+    let payload = packet.payload();
+    let Some(segment) = Tcp::new_checked(payload) else {
+        // An ICMP error may quote no more than ports and sequence number.
+        let Some(ports) = Udp::new_checked(payload) else { return (None, data(payload)) };
+        let sequence = u32::from_be_bytes([payload[4], payload[5], payload[6], payload[7]]);
+        let line = format!(" seq={sequence}{}", data(&payload[8..]));
+        return (Some([ports.source_port(), ports.destination_port()]), line);
+    };
+    let flags: String = TCP_FLAGS
+        .chars()
+        .enumerate()
+        .filter(|(bit, _)| segment.flags() & 1 << bit != 0)
+        .map(|(_, letter)| letter)
+        .collect();
+    let mut line = if flags.is_empty() { String::new() } else { format!(" {flags}") };
+    let _ = write!(line, " seq={}", segment.sequence());
+    if segment.acknowledgment() != 0 {
+        let _ = write!(line, " ack={}", segment.acknowledgment());
+    }
+    if segment.window() != WINDOW {
+        let _ = write!(line, " win={}", segment.window());
+    }
+    match &payload[20..segment.header_len()] {
+        [] => {}
+        [1, 3, 3, shift] => {
+            let _ = write!(line, " wscale={shift}");
+        }
+        options => {
+            let _ = write!(line, " topts={}", hex(options));
+        }
+    }
+    line += &data(&payload[segment.header_len()..]);
+    line += &match segment.checksum() {
+        _ if whole => pseudo_sum(packet, payload),
+        sum => format!(" sum={sum:#06x}"),
+    };
+    (Some([segment.source_port(), segment.destination_port()]), line)
+}
+
+fn icmp_message(payload: &[u8], whole: bool) -> String {
+    let Some(message) = Icmp::new_checked(payload) else { return data(payload) };
+    let kind = message.kind();
+    let named = ICMP_KINDS.iter().find(|(_, number)| *number == kind);
+    let mut line = named.map_or_else(|| format!(" type={kind}"), |(name, _)| format!(" {name}"));
+    let is_error = icmp::is_error(kind);
+    if message.code() != 0 || is_error {
+        let _ = write!(line, " code={}", message.code());
+    }
+    let low = u16::from_be_bytes([payload[6], payload[7]]);
+    if message.identifier() != 0 || !is_error {
+        let _ = write!(line, " ident={}", message.identifier());
+    }
+    match low {
+        0 if is_error => {}
+        low if is_error => {
+            let _ = write!(line, " mtu={low}");
+        }
+        low => {
+            let _ = write!(line, " n={low}");
+        }
+    }
+    if is_error && Ipv4::new_header_checked(message.body()).is_ok() {
+        let _ = write!(line, " {{ {} }}", packet(message.body()));
+    } else {
+        line += &data(message.body());
+    }
+    if !whole {
+        let _ = write!(line, " sum={:#06x}", message.checksum());
+    } else if !message.checksum_valid() {
+        let wrong_by = checksum::fold(checksum::sum(payload, 0));
+        let _ = write!(line, " sum=+{wrong_by:#06x}");
+    }
+    line
+}
+
+/// Says by how much a checksum over the pseudo header is wrong, if it is.
+fn pseudo_sum(packet: &Ipv4<&[u8]>, bytes: &[u8]) -> String {
+    let length = bytes.len() as u16;
+    let (source, destination) = (packet.source(), packet.destination());
+    let pseudo = checksum::pseudo_header(source, destination, packet.protocol(), length);
+    match checksum::fold(checksum::sum(bytes, pseudo)) {
+        0xffff => String::new(),
+        wrong_by => format!(" sum=+{wrong_by:#06x}"),
+    }
+}
+
+fn data(bytes: &[u8]) -> String {
+    let plain = |byte: &u8| (b' '..=b'~').contains(byte) && *byte != b'"';
+    if bytes.is_empty() {
+        String::new()
+    } else if bytes.len() > LONGEST_TEXT && bytes.iter().all(|byte| *byte == FILLER) {
+        format!(" bytes={}", bytes.len())
+    } else if bytes.len() <= LONGEST_TEXT && bytes.iter().all(plain) {
+        format!(" \"{}\"", String::from_utf8_lossy(bytes))
+    } else {
+        format!(" hex={}", hex(bytes))
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

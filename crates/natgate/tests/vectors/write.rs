@@ -1,0 +1,240 @@
+//! From the vectors' notation to packets. vectors/README.md explains the notation.
+//!
+//! Lengths and checksums are right unless a word says otherwise.
+
+use crate::words::{Result, Words, number};
+use natgate_wire::{Ipv4, checksum, protocol};
+use std::net::Ipv4Addr;
+
+/// Names of ICMP types.
+pub(crate) const ICMP_KINDS: [(&str, u8); 9] = [
+    ("echo-reply", 0),
+    ("unreachable", 3),
+    ("quench", 4),
+    ("redirect", 5),
+    ("echo", 8),
+    ("exceeded", 11),
+    ("problem", 12),
+    ("timestamp", 13),
+    ("timestamp-reply", 14),
+];
+
+/// Letters of TCP flags, from the lowest bit.
+pub(crate) const TCP_FLAGS: &str = "FSRPAUEC";
+
+/// Names of protocols; others go by number.
+pub(crate) const PROTOCOLS: [(&str, u8); 7] = [
+    ("icmp", protocol::ICMP),
+    ("tcp", protocol::TCP),
+    ("udp", protocol::UDP),
+    ("dccp", protocol::DCCP),
+    ("gre", protocol::GRE),
+    ("esp", protocol::ESP),
+    ("sctp", protocol::SCTP),
+];
+
+/// Window of TCP segments that name none.
+pub(crate) const WINDOW: u16 = 1000;
+/// TTL of packets that name none.
+pub(crate) const TTL: u8 = 64;
+
+/// An address and, where one is written, a port.
+type End = (u32, Option<u16>);
+
+/// The packet that a description describes.
+pub(crate) fn packet(words: &mut Words) -> Result<Vec<u8>> {
+    let name = words.next("a protocol")?;
+    if name == "raw" {
+        return crate::words::hex(&words.next("the bytes of a raw packet")?);
+    }
+    let named = PROTOCOLS.iter().find(|(known, _)| *known == name);
+    let protocol = named.map_or_else(|| number(&name), |(_, protocol)| Ok(*protocol))?;
+    let source = end(&words.next("a source")?)?;
+    if words.next(">")? != ">" {
+        return Err("between source and destination stands >".into());
+    }
+    let destination = end(&words.next("a destination")?)?;
+    let fragment = words.text("frag").map(|range| Fragment::new(&range)).transpose()?;
+    let later = fragment.is_some_and(|fragment| fragment.from > 0);
+    let payload = match protocol {
+        _ if later => words.data()?,
+        protocol::UDP => udp(words, source, destination)?,
+        protocol::TCP => tcp(words, source, destination)?,
+        protocol::ICMP => icmp(words)?,
+        _ => words.data()?,
+    };
+    let mut whole = Whole { protocol, source: source.0, destination: destination.0, payload };
+    if !later {
+        whole.sum_up(words)?;
+    }
+    let mut packet = whole.packet(words, fragment)?;
+    if let Some(cut) = words.number::<u16>("cut")? {
+        packet.truncate(cut.into());
+    }
+    packet.extend(words.hex("more")?.unwrap_or_default());
+    words.end()?;
+    Ok(packet)
+}
+
+/// `10.0.0.5:4000`, or an address alone.
+fn end(text: &str) -> Result<End> {
+    let (address, port) = match text.split_once(':') {
+        Some((address, port)) => (address, Some(number(port)?)),
+        None => (text, None),
+    };
+    let address: Ipv4Addr = address.parse().map_err(|error| format!("{address}: {error}"))?;
+    Ok((address.to_bits(), port))
+}
+
+/// Which part of a datagram a fragment has.
+#[derive(Clone, Copy)]
+struct Fragment {
+    from: u16,
+    to: u16,
+    more: bool,
+}
+
+impl Fragment {
+    /// `24..40`, with a plus if more follows.
+    fn new(range: &str) -> Result<Self> {
+        let ends = range.trim_end_matches('+').split_once("..");
+        let (from, to) = ends.ok_or("a part is written such as 0..24")?;
+        Ok(Self { from: number(from)?, to: number(to)?, more: range.ends_with('+') })
+    }
+}
+
+fn ports(source: End, destination: End) -> Result<Vec<u8>> {
+    let port = |end: End| end.1.ok_or("a port is missing");
+    Ok([port(source)?.to_be_bytes(), port(destination)?.to_be_bytes()].concat())
+}
+
+fn udp(words: &mut Words, source: End, destination: End) -> Result<Vec<u8>> {
+    let data = words.data()?;
+    let length: u16 = words.number("ulen")?.unwrap_or(8 + data.len() as u16);
+    Ok([&ports(source, destination)?[..], &length.to_be_bytes(), &[0, 0], &data].concat())
+}
+
+fn tcp(words: &mut Words, source: End, destination: End) -> Result<Vec<u8>> {
+    let mut flags = 0;
+    let letters = words.plain.iter().position(|word| word.chars().all(|c| TCP_FLAGS.contains(c)));
+    if let Some(at) = letters {
+        let word = words.plain.remove(at);
+        flags = word.chars().filter_map(|c| TCP_FLAGS.find(c)).fold(0, |bits, at| bits | 1 << at);
+    }
+    let sequence: u32 = words.number("seq")?.unwrap_or(0);
+    let acknowledgment: u32 = words.number("ack")?.unwrap_or(0);
+    let window: u16 = words.number("win")?.unwrap_or(WINDOW);
+    let mut options = words.hex("topts")?.unwrap_or_default();
+    if let Some(shift) = words.number::<u8>("wscale")? {
+        options.extend([1, 3, 3, shift]);
+    }
+    let offset: u8 = words.number("off")?.unwrap_or(5 + (options.len() / 4) as u8);
+    Ok([
+        &ports(source, destination)?[..],
+        &sequence.to_be_bytes(),
+        &acknowledgment.to_be_bytes(),
+        &[offset << 4, flags],
+        &window.to_be_bytes(),
+        &[0; 4],
+        &options,
+        &words.data()?,
+    ]
+    .concat())
+}
+
+fn icmp(words: &mut Words) -> Result<Vec<u8>> {
+    let named = ICMP_KINDS.iter().find(|(name, _)| words.flag(name)).map(|(_, kind)| *kind);
+    let kind = match named {
+        Some(kind) => kind,
+        None => words.number("type")?.ok_or("an ICMP type is missing")?,
+    };
+    let code: u8 = words.number("code")?.unwrap_or(0);
+    let high: u16 = words.number("ident")?.unwrap_or(0);
+    let low = match words.number::<u16>("n")? {
+        Some(low) => low,
+        None => words.number("mtu")?.unwrap_or(0),
+    };
+    let body = match words.inner.take() {
+        Some(mut inner) => packet(&mut inner)?,
+        None => words.data()?,
+    };
+    Ok([&[kind, code, 0, 0][..], &high.to_be_bytes(), &low.to_be_bytes(), &body].concat())
+}
+
+/// A datagram, or what there is of it.
+struct Whole {
+    protocol: u8,
+    source: u32,
+    destination: u32,
+    payload: Vec<u8>,
+}
+
+impl Whole {
+    /// Writes the transport checksum, as `sum` has it.
+    fn sum_up(&mut self, words: &mut Words) -> Result<()> {
+        let at = match self.protocol {
+            protocol::UDP => 6,
+            protocol::TCP => 16,
+            protocol::ICMP => 2,
+            _ => return Ok(()),
+        };
+        let right = self.right_sum();
+        let sum = match words.text("sum").as_deref() {
+            None => right,
+            Some("none") => 0,
+            Some(by) if by.starts_with('+') => off_by(right, number(by)?),
+            Some(value) => number(value)?,
+        };
+        self.payload[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+        Ok(())
+    }
+
+    fn right_sum(&self) -> u16 {
+        let (length, protocol) = (self.payload.len() as u16, self.protocol);
+        let pseudo = match protocol {
+            protocol::ICMP => 0,
+            _ => checksum::pseudo_header(self.source, self.destination, protocol, length),
+        };
+        match !checksum::fold(checksum::sum(&self.payload, pseudo)) {
+            0 if protocol == protocol::UDP => 0xffff,
+            sum => sum,
+        }
+    }
+
+    /// The packet, or the fragment of it that `part` names, with its header.
+    fn packet(&self, words: &mut Words, mut fragment: Option<Fragment>) -> Result<Vec<u8>> {
+        let mut payload = &self.payload[..];
+        if let Some(part) = words.text("part") {
+            let part = Fragment::new(&part)?;
+            let more = usize::from(part.to) < payload.len();
+            payload = payload.get(part.from.into()..part.to.into()).ok_or("no such part")?;
+            fragment = Some(Fragment { more, ..part });
+        }
+        let mut options = words.hex("opts")?.unwrap_or_default();
+        options.resize(options.len().next_multiple_of(4), 0);
+        let header_len = 20 + options.len();
+        let mut bytes = [&vec![0; header_len][..], payload].concat();
+        let total_len = words.number("len")?.unwrap_or(bytes.len() as u16);
+        let tos: u8 = words.number("tos")?.unwrap_or(0);
+        let mut packet = Ipv4::init(&mut bytes[..], header_len);
+        packet.set_total_len(total_len);
+        packet.set_identification(words.number("ip-id")?.unwrap_or(0));
+        let place = fragment.map_or(0, |part| part.from / 8 | u16::from(part.more) << 13);
+        packet.set_fragment_field(place | u16::from(words.flag("df")) << 14);
+        packet.set_ttl(words.number("ttl")?.unwrap_or(TTL));
+        packet.set_protocol(self.protocol);
+        packet.set_source(self.source);
+        packet.set_destination(self.destination);
+        bytes[1] = tos;
+        bytes[20..header_len].copy_from_slice(&options);
+        let sum = checksum::checksum(&bytes[..header_len]);
+        let sum = off_by(sum, words.number("ipsum")?.unwrap_or(0));
+        bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+        Ok(bytes)
+    }
+}
+
+/// A checksum that is wrong by some amount, in ones' complement.
+fn off_by(right: u16, by: u16) -> u16 {
+    checksum::fold(u32::from(right) + u32::from(by))
+}
