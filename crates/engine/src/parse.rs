@@ -173,6 +173,8 @@ pub(crate) struct Embedded {
     pub(crate) at: usize,
     /// Where its transport header begins, from the start of the ICMP message.
     pub(crate) transport: usize,
+    /// Where what is there of it ends; extensions may follow (RFC 4884).
+    pub(crate) end: usize,
     pub(crate) protocol: u8,
     pub(crate) source: (u32, u16),
     pub(crate) destination: (u32, u16),
@@ -196,6 +198,7 @@ impl Embedded {
         let mut embedded = Self {
             at: icmp::HEADER_LEN,
             transport: icmp::HEADER_LEN + packet.header_len(),
+            end: icmp::HEADER_LEN + packet.header_len() + packet.payload().len(),
             protocol: packet.protocol(),
             source: (packet.source(), 0),
             destination: (packet.destination(), 0),
@@ -238,11 +241,9 @@ fn is_query(kind: u8) -> bool {
 
 /// Offset of the checksum in a transport header whose checksum covers the addresses.
 pub(crate) fn checksum_offset(protocol: u8) -> Option<usize> {
-    /// A UDP with partial checksums (RFC 3828).
-    const UDP_LITE: u8 = 136;
     match protocol {
         protocol::TCP => Some(tcp::CHECKSUM),
-        protocol::UDP | UDP_LITE | protocol::DCCP => Some(udp::CHECKSUM),
+        protocol::UDP | protocol::UDP_LITE | protocol::DCCP => Some(udp::CHECKSUM),
         _ => None,
     }
 }

@@ -31,6 +31,10 @@ pub(crate) fn apply(bytes: &mut [u8], headers: &Headers, rewrite: Rewrite) {
             if let Some((_, identifier)) = rewrite.destination.or(rewrite.source) {
                 let delta = replace_u16(transport, 4, identifier, Delta::NONE);
                 let _ = update_u16(transport, 2, delta);
+                if transport.iter().all(|&byte| byte == 0) {
+                    // RFC 1624's one exception: the checksum of nothing but zeros is not zero.
+                    transport[2..4].fill(0xff);
+                }
             }
         }
         Kind::Portless => {
@@ -71,7 +75,7 @@ pub(crate) fn apply_embedded(message: &mut [u8], embedded: &Embedded, rewrite: R
         addresses = replace_u32(header, 16, address, addresses);
     }
     let mut outer = addresses.and(update_u16(header, 10, addresses));
-    let transport = &mut message[embedded.transport..];
+    let transport = &mut message[embedded.transport..embedded.end];
     let mut ports = Delta::NONE;
     let covered = match embedded.protocol {
         protocol::ICMP => {
@@ -100,21 +104,18 @@ pub(crate) fn apply_embedded(message: &mut [u8], embedded: &Embedded, rewrite: R
 }
 
 /// Updates a transport checksum that is there; returns what its own change does to a checksum
-/// over it. UDP's zero, no checksum, stays, and none becomes zero.
+/// over it. UDP's zero, no checksum, stays, and neither UDP's nor UDP-Lite's becomes zero.
 fn update_checksum(transport: &mut [u8], protocol: u8, delta: Delta) -> Delta {
     let Some(at) = checksum_offset(protocol).filter(|at| at + 2 <= transport.len()) else {
         return Delta::NONE;
     };
-    if protocol != protocol::UDP {
-        return update_u16(transport, at, delta);
-    }
-    match get_u16(transport, at) {
-        0 => Delta::NONE,
-        old => match delta.apply(old) {
-            0 => replace_u16(transport, at, 0xffff, Delta::NONE),
-            new => replace_u16(transport, at, new, Delta::NONE),
-        },
-    }
+    let old = get_u16(transport, at);
+    let new = match (protocol, old, delta.apply(old)) {
+        (protocol::UDP, 0, _) => 0,
+        (protocol::UDP | protocol::UDP_LITE, _, 0) => 0xffff,
+        (_, _, new) => new,
+    };
+    replace_u16(transport, at, new, Delta::NONE)
 }
 
 /// Updates a checksum field; returns the change of the field itself.

@@ -291,3 +291,16 @@ fn no_error_is_made_about_an_error() {
     }
     assert!(lab.sent.is_empty());
 }
+
+#[test]
+fn what_follows_an_embedded_packet_stays() {
+    let mut lab = Lab::new(&config());
+    let sent = lab.out(&tcp("10.0.0.5:4000", REMOTE, "S", 1, 0));
+    let mut about = sent[..28].to_vec();
+    about[2..4].copy_from_slice(&28_u16.to_be_bytes());
+    fill_header_checksum(&mut about);
+    about.extend_from_slice(b"extension of this error");
+    let told = lab.inward(&error("192.0.2.1", "203.0.113.1", 11, 0, &about));
+    assert_eq!(told[56..], *b"extension of this error");
+    assert_eq!(ends(&told).1, "10.0.0.5");
+}

@@ -37,6 +37,8 @@ pub mod protocol {
     pub const ESP: u8 = 50;
     /// Stream Control Transmission Protocol.
     pub const SCTP: u8 = 132;
+    /// UDP with partial checksums (RFC 3828).
+    pub const UDP_LITE: u8 = 136;
 }
 
 /// Reads a big-endian 16-bit field.
