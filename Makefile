@@ -69,6 +69,7 @@ bare: toolchain ## Build the engine for a machine without an operating system
 		rustup target add --toolchain $(TOOLCHAIN) $(BARE)
 	@cargo build --locked -p natgate-engine --target $(BARE)
 
+# Without a sanitizer: what is fuzzed is safe Rust but for its prefetches, and twenty times as fast.
 .PHONY: fuzz
 fuzz: toolchain ## Run every fuzz target for a minute, on nightly Rust
 	@$(call install,c++:g++)
@@ -76,7 +77,8 @@ fuzz: toolchain ## Run every fuzz target for a minute, on nightly Rust
 		rustup toolchain install nightly --profile minimal
 	@command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz
 	@for target in $$(cargo +nightly fuzz list); do \
-		cargo +nightly fuzz run "$$target" -- -max_total_time=60; \
+		cargo +nightly fuzz run --sanitizer none --no-trace-compares "$$target" -- \
+			-max_total_time=60 -max_len=1600 -len_control=0; \
 	done
 
 .PHONY: vectors-bless

@@ -21,9 +21,14 @@ pub(crate) struct Link {
     prev: u32,
 }
 
+impl Link {
+    /// In no list.
+    pub(crate) const OUT: Self = Self { next: NONE, prev: NONE };
+}
+
 impl Default for Link {
     fn default() -> Self {
-        Self { next: NONE, prev: NONE }
+        Self::OUT
     }
 }
 

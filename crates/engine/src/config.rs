@@ -1,5 +1,5 @@
 //! The translator's configuration as plain data. Reading it from text, and telling a person what is
-//! wrong with it, is the control crate's work; [`Config::validate`] states what the engine relies on.
+//! wrong with it, is the control crate's work; `Engine::new` refuses what the engine could not run with.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -12,7 +12,7 @@ use crate::random::{Generator, HashKey};
 use crate::respond::{Envelope, Message, PENDING_SYN_NANOS, PendingSyns, Responder};
 use crate::rules::Rules;
 use crate::session::State;
-use crate::sizes::{Sizes, permanent, validate};
+use crate::sizes::{Sizes, WHOLE_MAPPINGS, permanent, validate};
 use crate::subscriber::Subscribers;
 use crate::table::{Mapping, NewMapping, SessionRef, Table};
 use crate::time::{TICK, nanos};
@@ -21,13 +21,16 @@ use crate::{
     PoolUsage, SessionInfo, Timeouts, Timestamp,
 };
 use alloc::collections::VecDeque;
+use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 use natgate_wire::protocol;
 
-/// Ticks, four years of them, after which they are counted afresh as soon as nothing is under way: a
-/// capture may jump by decades.
+/// Ticks, a year of them, after which they are counted afresh as soon as nothing is under way: a
+/// capture may jump by decades. (Should something be under way for 17 years, timers go wrong then.)
 const FAR: u64 = 1 << 28;
+/// The latest time there is, nanoseconds.
+const LATEST: u64 = i64::MAX as u64;
 /// Events that wait to be polled.
 const EVENTS: usize = 2048;
 /// Most things that one call of [`Engine::advance`] does.
@@ -45,6 +48,8 @@ pub struct Engine {
     pub(crate) subscribers: Subscribers,
     pub(crate) rules: Rules,
     pub(crate) statics: WholeStatics,
+    /// Internal addresses that static mappings name, sorted.
+    pub(crate) static_hosts: Vec<u32>,
     pub(crate) generator: Generator,
     pub(crate) responder: Responder,
     pub(crate) pending: PendingSyns,
@@ -54,6 +59,7 @@ pub struct Engine {
     events: VecDeque<Event>,
     /// When each pool's exhaustion was last reported, nanoseconds.
     pool_reported: Vec<Option<u64>>,
+    started: Timestamp,
     /// Time of tick 0, nanoseconds.
     base: u64,
     /// Latest time seen, nanoseconds.
@@ -74,41 +80,78 @@ pub(crate) struct Nanos {
     hold_down: u64,
 }
 
-/// Static mappings of whole addresses: mappings for their ports are made when packets come.
+/// A static mapping of a whole address: mappings for its ports are made when packets come.
+#[derive(Clone, Debug)]
+struct Whole {
+    internal: u32,
+    /// Index of the external address.
+    index: u32,
+    /// The one protocol that it is for; `None`: all.
+    protocol: Option<u8>,
+    /// Mappings that there are.
+    mappings: u32,
+}
+
+/// The static mappings of whole addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct WholeStatics {
-    /// Internal address and index of the external one, sorted.
-    by_internal: Vec<(u32, u32)>,
-    /// The same by the index.
-    by_external: Vec<(u32, u32)>,
+    /// Sorted by internal address.
+    entries: Vec<Whole>,
+    /// Places in `entries`, sorted by the external address.
+    by_index: Vec<usize>,
 }
 
 impl WholeStatics {
     fn new(config: &Config, external: &External) -> Self {
         let whole = config.statics.iter().filter(|mapping| mapping.external.1.is_none());
-        let mut by_internal: Vec<(u32, u32)> = whole
+        let mut entries: Vec<Whole> = whole
             .filter_map(|mapping| {
                 let index = external.index(mapping.external.0.to_bits())?;
-                Some((mapping.internal.0.to_bits(), index))
+                let internal = mapping.internal.0.to_bits();
+                Some(Whole { internal, index, protocol: mapping.protocol, mappings: 0 })
             })
             .collect();
-        by_internal.sort_unstable();
-        let mut by_external: Vec<(u32, u32)> =
-            by_internal.iter().map(|&(internal, index)| (index, internal)).collect();
-        by_external.sort_unstable();
-        Self { by_internal, by_external }
+        entries.sort_by_key(|whole| whole.internal);
+        let mut by_index: Vec<usize> = (0..entries.len()).collect();
+        by_index.sort_by_key(|&at| entries[at].index);
+        Self { entries, by_index }
+    }
+
+    /// The place of the mapping of an internal address, for a protocol.
+    fn place(&self, internal: u32, protocol: u8) -> Option<usize> {
+        let start = self.entries.partition_point(|whole| whole.internal < internal);
+        (start..self.entries.len())
+            .take_while(|&at| self.entries[at].internal == internal)
+            .find(|&at| self.entries[at].protocol.is_none_or(|only| only == protocol))
     }
 
     /// The index of the external address of an internal one.
-    pub(crate) fn external(&self, internal: u32) -> Option<u32> {
-        let at = self.by_internal.binary_search_by_key(&internal, |pair| pair.0).ok()?;
-        Some(self.by_internal[at].1)
+    pub(crate) fn external(&self, internal: u32, protocol: u8) -> Option<u32> {
+        Some(self.entries[self.place(internal, protocol)?].index)
     }
 
     /// The internal address of an external one.
-    pub(crate) fn internal(&self, index: u32) -> Option<u32> {
-        let at = self.by_external.binary_search_by_key(&index, |pair| pair.0).ok()?;
-        Some(self.by_external[at].1)
+    pub(crate) fn internal(&self, index: u32, protocol: u8) -> Option<u32> {
+        let start = self.by_index.partition_point(|&at| self.entries[at].index < index);
+        let entries = self.by_index[start..].iter().map(|&at| &self.entries[at]);
+        entries
+            .take_while(|whole| whole.index == index)
+            .find(|whole| whole.protocol.is_none_or(|only| only == protocol))
+            .map(|whole| whole.internal)
+    }
+
+    /// Counts a mapping more; `false`: the address has too many.
+    pub(crate) fn count(&mut self, internal: u32, protocol: u8) -> bool {
+        let place = self.place(internal, protocol).expect("the address is mapped as a whole");
+        let mappings = &mut self.entries[place].mappings;
+        let room = *mappings < WHOLE_MAPPINGS;
+        *mappings += u32::from(room);
+        room
+    }
+
+    fn release(&mut self, internal: u32, protocol: u8) {
+        let place = self.place(internal, protocol).expect("the address is mapped as a whole");
+        self.entries[place].mappings -= 1;
     }
 }
 
@@ -123,16 +166,18 @@ impl Engine {
     /// [`ConfigError`] names what the configuration contradicts.
     pub fn new(config: &Config, seed: [u8; 32], now: Timestamp) -> Result<Self, ConfigError> {
         validate(config)?;
+        let now = Timestamp(now.0.min(LATEST));
         let sizes = Sizes::new(config);
         let timeouts = Nanos::new(&config.timeouts);
         let mut generator = Generator::new(seed);
         let key = HashKey::new(&mut generator);
         let external = External::new(config, timeouts.hold_down.div_ceil(nanos(TICK)) as u32);
         let mut engine = Self {
-            table: Table::new(sizes.mappings, sizes.further, config.mapping, config.filtering, key),
+            table: Table::new(sizes.room, config.mapping, config.filtering, key),
             subscribers: Subscribers::new(sizes.subscribers, key),
             rules: Rules::new(&config.rules),
             statics: WholeStatics::new(config, &external),
+            static_hosts: static_hosts(config),
             external,
             responder: Responder::new(config.limits.icmp_errors_per_second),
             pending: PendingSyns::new(),
@@ -141,6 +186,7 @@ impl Engine {
             counters: Counters::default(),
             events: VecDeque::with_capacity(EVENTS),
             pool_reported: vec![None; config.pools.len()],
+            started: now,
             base: now.0 - now.0 % nanos(TICK),
             now: now.0,
             tick: 0,
@@ -148,14 +194,14 @@ impl Engine {
             timeouts,
             config: config.clone(),
         };
-        engine.make_statics();
+        engine.make_statics()?;
         Ok(engine)
     }
 
     /// Bytes that an engine of this configuration takes.
     pub fn memory(config: &Config) -> u64 {
         let sizes = Sizes::new(config);
-        Table::memory(sizes.mappings, sizes.further)
+        Table::memory(sizes.room)
             + External::memory(sizes.addresses)
             + Subscribers::memory(sizes.subscribers)
             + Responder::memory()
@@ -165,13 +211,13 @@ impl Engine {
     }
 
     /// Reserves what static mappings take and makes those with ports, which are always there.
-    fn make_statics(&mut self) {
+    fn make_statics(&mut self) -> Result<(), ConfigError> {
         for mapping in self.config.statics.clone() {
             let index = self.external.index(mapping.external.0.to_bits()).unwrap_or(NONE);
             let (Some(internal_port), Some(external_port)) =
                 (mapping.internal.1, mapping.external.1)
             else {
-                self.external.reserve_address(index);
+                self.external.reserve_address(index, mapping.protocol);
                 continue;
             };
             for protocol in permanent(&mapping) {
@@ -182,11 +228,16 @@ impl Engine {
                     is_static: true,
                     permanent: true,
                 };
-                self.external.reserve(protocol, index, external_port);
+                if self.external.owner(protocol, index, external_port).is_some() {
+                    let (address, _) = mapping.external;
+                    let message = format!("{address}:{external_port} has two static mappings");
+                    return Err(ConfigError { message });
+                }
                 let slot = self.table.add(new, Default::default(), 0).expect("statics have room");
                 self.external.take(protocol, index, external_port, slot);
             }
         }
+        Ok(())
     }
 
     // ---- time ----
@@ -209,23 +260,35 @@ impl Engine {
         (time.saturating_sub(self.base) + duration).div_ceil(nanos(TICK)) as u32
     }
 
+    /// Takes note of the time, which does not go back, nor beyond the year 2262.
+    pub(crate) fn observe(&mut self, now: Timestamp) {
+        self.now = self.now.max(now.0.min(LATEST));
+    }
+
     /// Lets time pass: what is due until `now` happens, in order, each at its own time, but only so
     /// much that events and packets made fit their queues. Returns whether there is more to do:
     /// drain the queues and call again. A `now` before the latest seen counts as the latest.
     pub fn advance(&mut self, now: Timestamp) -> bool {
-        self.now = self.now.max(now.0);
+        self.observe(now);
         let target = self.tick_of(self.now);
-        if u64::from(self.tick) == target {
-            return false;
-        }
         let mut budget = ADVANCE_BUDGET;
-        while let Some(tick) = self.next_tick().filter(|&tick| u64::from(tick) <= target) {
+        loop {
+            let tick = self.next_tick().filter(|&tick| u64::from(tick) <= target);
+            let syn = self.pending.next_due().filter(|&due| due <= self.now);
+            if tick.is_none() && syn.is_none() {
+                break;
+            }
             if budget == 0 || self.responder.is_full() || self.events.len() > EVENTS / 2 {
                 return true;
             }
             budget -= 1;
-            self.tick = tick - 1;
-            self.work(tick);
+            match (tick, syn) {
+                (Some(tick), syn) if syn.is_none_or(|due| self.time_of(tick) <= due) => {
+                    self.tick = tick - 1;
+                    self.work(tick);
+                }
+                _ => self.answer_syn(),
+            }
         }
         if target > FAR && self.next_tick().is_none() {
             // Nothing remembers a tick, so they can be counted from here.
@@ -242,7 +305,6 @@ impl Engine {
         let ticks = [
             self.table.next_tick(self.tick),
             self.external.next_tick(self.tick),
-            self.pending.next_tick(),
             self.fragments.next_deadline().map(|due| self.deadline(due.0, 0)),
         ];
         ticks.into_iter().flatten().min()
@@ -250,7 +312,8 @@ impl Engine {
 
     /// The time of the next thing that is due, or is to be looked at.
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.next_tick().map(|tick| Timestamp(self.time_of(tick)))
+        let tick = self.next_tick().map(|tick| self.time_of(tick));
+        tick.into_iter().chain(self.pending.next_due()).min().map(Timestamp)
     }
 
     /// Does one thing that is due at this tick.
@@ -259,10 +322,8 @@ impl Engine {
             self.session_due(session, tick);
         } else if self.external.release(tick) {
             // One port more is free.
-        } else if self.pending.next_tick() == Some(tick) {
-            self.answer_syn(tick);
         } else {
-            self.fragments.advance(Timestamp(self.time_of(tick)), &mut self.counters);
+            self.fragments.forget_oldest(&mut self.counters);
         }
     }
 
@@ -289,6 +350,7 @@ impl Engine {
             if has_ports(protocol) {
                 self.external.disown(protocol, index, port);
             }
+            self.statics.release(mapping.internal_address, protocol);
             return;
         }
         if has_ports(protocol) {
@@ -309,13 +371,13 @@ impl Engine {
         remote: (u32, u16),
         packet: &[u8],
     ) {
-        let due = self.deadline(self.now, PENDING_SYN_NANOS);
+        let due = self.now + PENDING_SYN_NANOS;
         if !self.pending.add(due, envelope, external, remote, packet) {
             self.counters.errors_suppressed += 1;
         }
     }
 
-    fn answer_syn(&mut self, tick: u32) {
+    fn answer_syn(&mut self) {
         let Some(syn) = self.pending.pop() else { return };
         let owner = self
             .external
@@ -324,9 +386,8 @@ impl Engine {
         if owner.is_some_and(|slot| self.table.find_session(slot, syn.remote).is_some()) {
             return;
         }
-        let time = self.time_of(tick);
         let message = Message::PORT_UNREACHABLE;
-        if !self.responder.send(time, message, syn.envelope, syn.quoted()) {
+        if !self.responder.send(syn.due, message, syn.envelope, syn.quoted()) {
             self.counters.errors_suppressed += 1;
         }
     }
@@ -420,7 +481,10 @@ impl Engine {
         let mut info = MappingInfo {
             id: identify(mapping),
             sessions: u32::from(mapping.sessions),
-            created: Timestamp(self.time_of(mapping.created)),
+            created: match mapping.is_permanent() {
+                true => self.started,
+                false => Timestamp(self.time_of(mapping.created)),
+            },
             expires: None,
             packets_out: 0,
             packets_in: 0,
@@ -477,6 +541,13 @@ impl Nanos {
             hold_down: nanos(timeouts.hold_down),
         }
     }
+}
+
+fn static_hosts(config: &Config) -> Vec<u32> {
+    let mut hosts: Vec<u32> =
+        config.statics.iter().map(|mapping| mapping.internal.0.to_bits()).collect();
+    hosts.sort_unstable();
+    hosts
 }
 
 /// The direction of a packet of which only the side it came from is known.

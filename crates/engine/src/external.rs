@@ -9,6 +9,7 @@
 use crate::PoolUsage;
 use crate::calendar::{Calendar, NONE};
 use crate::config::{Allocation, Config, PoolConfig, Pooling};
+use crate::parse::has_ports;
 use crate::prefetch::prefetch;
 use crate::random::Generator;
 use alloc::vec;
@@ -18,8 +19,9 @@ use natgate_wire::protocol;
 const PORTS: usize = 1 << 16;
 const WORDS: usize = PORTS / 64;
 
-/// Most external addresses: an address's index and a port share 31 bits.
-pub(crate) const MAX_ADDRESSES: usize = 1 << 15;
+/// Most external addresses: an address's index and a port share 31 bits, all ones of which mean
+/// something else.
+pub(crate) const MAX_ADDRESSES: usize = (1 << 15) - 1;
 
 /// Entry of a port that no mapping has: free, reserved or not in a pool.
 const EMPTY: u32 = 0;
@@ -71,6 +73,8 @@ struct Ports {
     free: Vec<u64>,
     /// Free ports an address: below 1024, and from there.
     count: Vec<[u32; 2]>,
+    /// The same a pool; addresses of none count in the last.
+    pool_count: Vec<[u32; 2]>,
     /// An entry a port, [`PORTS`] an address.
     owner: Vec<u32>,
     /// Ports in hold-down, by release; `None`: the protocol's ports are free at once.
@@ -78,10 +82,11 @@ struct Ports {
 }
 
 impl Ports {
-    fn new(addresses: usize, hold: Option<u32>) -> Self {
+    fn new(addresses: usize, pools: usize, hold: Option<u32>) -> Self {
         Self {
             free: vec![0; addresses * WORDS],
             count: vec![[0; 2]; addresses],
+            pool_count: vec![[0; 2]; pools + 1],
             owner: vec![EMPTY; addresses * PORTS],
             holds: hold.filter(|&ticks| ticks > 0).map(|ticks| Calendar::new(ticks + 1)),
         }
@@ -91,30 +96,38 @@ impl Ports {
         self.free[address as usize * WORDS + usize::from(port) / 64] >> (port % 64) & 1 != 0
     }
 
-    fn set_free(&mut self, address: u32, port: u16, free: bool) {
+    fn set_free(&mut self, address: u32, pool: usize, port: u16, free: bool) {
         debug_assert_ne!(self.is_free(address, port), free);
         self.free[address as usize * WORDS + usize::from(port) / 64] ^= 1 << (port % 64);
-        let count = &mut self.count[address as usize][usize::from(port >= 1024)];
-        if free {
-            *count += 1;
-        } else {
-            *count -= 1;
+        let side = usize::from(port >= 1024);
+        for count in [&mut self.count[address as usize][side], &mut self.pool_count[pool][side]] {
+            if free {
+                *count += 1;
+            } else {
+                *count -= 1;
+            }
         }
     }
 
     /// Frees all ports of an address from the first to the last.
-    fn free_all(&mut self, address: u32, (first, last): (u16, u16)) {
+    fn free_all(&mut self, address: u32, pool: usize, (first, last): (u16, u16)) {
         let words = &mut self.free[address as usize * WORDS..][..WORDS];
         words[usize::from(first / 64)..=usize::from(last / 64)].fill(u64::MAX);
         words[usize::from(first / 64)] &= u64::MAX << (first % 64);
         words[usize::from(last / 64)] &= u64::MAX >> (63 - last % 64);
         let count = |words: &[u64]| words.iter().map(|word| word.count_ones()).sum();
         let (low, high) = words.split_at(1024 / 64);
-        self.count[address as usize] = [count(low), count(high)];
+        let count: [u32; 2] = [count(low), count(high)];
+        self.count[address as usize] = count;
+        self.pool_count[pool] =
+            [self.pool_count[pool][0] + count[0], self.pool_count[pool][1] + count[1]];
     }
 
     fn free_in(&self, address: u32, range: Range) -> u32 {
-        let [low, high] = self.count[address as usize];
+        Self::in_range(self.count[address as usize], range)
+    }
+
+    fn in_range([low, high]: [u32; 2], range: Range) -> u32 {
         (if range.first < 1024 { low } else { 0 }) + if range.last >= 1024 { high } else { 0 }
     }
 
@@ -191,7 +204,7 @@ pub(crate) struct External {
     pooling: Pooling,
     allocation: Allocation,
     parity: bool,
-    /// Addresses that a static mapping takes as a whole.
+    /// Addresses whose protocols without ports a static mapping takes.
     whole: Vec<bool>,
 }
 
@@ -223,9 +236,9 @@ impl External {
             spans: spans(&addresses),
             addresses,
             ports: [
-                Ports::new(count, None),
-                Ports::new(count, Some(hold)),
-                Ports::new(count, Some(hold)),
+                Ports::new(count, config.pools.len(), None),
+                Ports::new(count, config.pools.len(), Some(hold)),
+                Ports::new(count, config.pools.len(), Some(hold)),
             ],
             pools,
             pooling: config.pooling,
@@ -238,10 +251,10 @@ impl External {
     }
 
     fn free_pools(&mut self) {
-        for pool in &self.pools {
+        for (number, pool) in self.pools.iter().enumerate() {
             for address in pool.first..pool.first + pool.count {
                 for ports in &mut self.ports {
-                    ports.free_all(address, pool.ports);
+                    ports.free_all(address, number, pool.ports);
                 }
             }
         }
@@ -315,6 +328,9 @@ impl External {
     fn choose_address(&self, wish: Wish, range: Range, generator: &mut Generator) -> Option<u32> {
         let pool = self.pools[wish.pool];
         let ports = &self.ports[protocol_index(wish.protocol)];
+        if Ports::in_range(ports.pool_count[wish.pool], range) == 0 {
+            return None;
+        }
         let free = |offset: u32| ports.free_in(pool.first + offset, range);
         let (a, b) = (generator.below(pool.count), generator.below(pool.count));
         let better = if free(a) >= free(b) { a } else { b };
@@ -345,14 +361,9 @@ impl External {
         (start..count).chain(0..start).map(|offset| first + offset).find(fits)
     }
 
-    /// The pool that an address is of.
-    ///
-    /// # Panics
-    /// When it is of none.
+    /// The pool that an address is of; of none: one beyond the last.
     pub(crate) fn pool_of(&self, index: u32) -> usize {
-        let at = self.pools.partition_point(|pool| pool.first + pool.count <= index);
-        assert!(at < self.pools.len(), "the address is of a pool");
-        at
+        pool_of(&self.pools, index)
     }
 
     fn choose_port(
@@ -381,10 +392,8 @@ impl External {
 
     /// Gives a port, free or reserved, to a mapping.
     pub(crate) fn take(&mut self, protocol: u8, index: u32, port: u16, slot: u32) {
+        self.reserve(protocol, index, port);
         let ports = &mut self.ports[protocol_index(protocol)];
-        if ports.is_free(index, port) {
-            ports.set_free(index, port, false);
-        }
         let entry = &mut ports.owner[Self::entry(index, port)];
         assert_eq!(*entry, EMPTY, "external port has an owner already");
         *entry = slot + 1;
@@ -392,16 +401,18 @@ impl External {
 
     /// Keeps a port from being chosen.
     pub(crate) fn reserve(&mut self, protocol: u8, index: u32, port: u16) {
+        let pool = self.pool_of(index);
         let ports = &mut self.ports[protocol_index(protocol)];
         if ports.is_free(index, port) {
-            ports.set_free(index, port, false);
+            ports.set_free(index, pool, port, false);
         }
     }
 
-    /// Keeps all ports of an address from being chosen.
-    pub(crate) fn reserve_address(&mut self, index: u32) {
-        self.whole[index as usize] = true;
-        for protocol in [protocol::TCP, protocol::UDP, protocol::ICMP] {
+    /// Keeps all ports of an address from being chosen, of one protocol or of all.
+    pub(crate) fn reserve_address(&mut self, index: u32, only: Option<u8>) {
+        self.whole[index as usize] |= only.is_none_or(|protocol| !has_ports(protocol));
+        let protocols = [protocol::TCP, protocol::UDP, protocol::ICMP];
+        for protocol in protocols.into_iter().filter(|&p| only.is_none_or(|only| p == only)) {
             for port in 0..=u16::MAX {
                 self.reserve(protocol, index, port);
             }
@@ -416,12 +427,13 @@ impl External {
     /// Takes a port from its mapping: it is free at once, or at `release` if the protocol's ports
     /// are held down.
     pub(crate) fn give(&mut self, protocol: u8, index: u32, port: u16, release: u32) {
+        let pool = self.pool_of(index);
         let ports = &mut self.ports[protocol_index(protocol)];
         let entry = Self::entry(index, port);
         match &mut ports.holds {
             None => {
                 ports.owner[entry] = EMPTY;
-                ports.set_free(index, port, true);
+                ports.set_free(index, pool, port, true);
             }
             Some(holds) => {
                 let next = holds.head(release);
@@ -438,6 +450,7 @@ impl External {
 
     /// Frees one port that is due at this tick; `false`: there is none.
     pub(crate) fn release(&mut self, tick: u32) -> bool {
+        let pools = &self.pools;
         for ports in &mut self.ports {
             let Some(holds) = &mut ports.holds else { continue };
             let entry = holds.head(tick);
@@ -448,7 +461,7 @@ impl External {
             holds.set_head(tick, if next == LAST { NONE } else { next });
             ports.owner[entry as usize] = EMPTY;
             let index = entry / PORTS as u32;
-            ports.set_free(index, entry as u16, true);
+            ports.set_free(index, pool_of(pools, index), entry as u16, true);
             return true;
         }
         false
@@ -479,6 +492,10 @@ impl External {
         }
         usage
     }
+}
+
+fn pool_of(pools: &[Pool], index: u32) -> usize {
+    pools.partition_point(|pool| pool.first + pool.count <= index)
 }
 
 /// All external addresses in the order of their indexes: the pools', then those that only static

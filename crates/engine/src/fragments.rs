@@ -379,6 +379,13 @@ impl Fragments {
     /// Forgets the datagrams whose tick is not after `now`, and drops what waits for them.
     pub(crate) fn advance(&mut self, now: Timestamp, counters: &mut Counters) {
         while self.next_deadline().is_some_and(|due| due <= now) {
+            self.forget_oldest(counters);
+        }
+    }
+
+    /// Forgets one datagram, the oldest, if there is any.
+    pub(crate) fn forget_oldest(&mut self, counters: &mut Counters) {
+        if self.oldest != NONE {
             let slot = self.oldest;
             self.drop_waiting(slot, DropReason::FragmentUnmatched, counters);
             self.forget(slot);

@@ -95,7 +95,7 @@ impl Index {
     pub(crate) fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let tag = Self::tag(hash);
         let mut at = self.home(hash);
-        loop {
+        for _ in 0..self.buckets.len() {
             let bucket = &self.buckets[at];
             let mut places = bucket.matches(tag);
             while places != 0 {
@@ -110,9 +110,11 @@ impl Index {
             }
             at = self.after(at);
         }
+        None
     }
 
-    /// Adds a slot. The caller keeps to the capacity and adds no slot twice.
+    /// Adds a slot. The caller keeps to the capacity, adds no slot twice, and few with one hash: they
+    /// would stand one after the other.
     pub(crate) fn insert(&mut self, hash: u64, slot: u32) {
         let mut at = self.home(hash);
         loop {

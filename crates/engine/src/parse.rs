@@ -102,12 +102,12 @@ impl Headers {
     fn read_transport(&mut self, payload: &[u8]) -> Result<(), DropReason> {
         let bad = if self.fragment { DropReason::FragmentTiny } else { DropReason::BadLength };
         match self.protocol {
-            protocol::TCP => self.read_tcp(&Tcp::new_checked(payload).ok_or(bad)?),
+            protocol::TCP => self.read_tcp(payload)?,
             protocol::UDP => {
                 let datagram = Udp::new_checked(payload).ok_or(bad)?;
                 let length = usize::from(datagram.length());
                 if length < udp::HEADER_LEN || (length > payload.len() && !self.fragment) {
-                    return Err(bad);
+                    return Err(DropReason::BadLength);
                 }
                 self.kind = Kind::Udp;
                 self.source.1 = datagram.source_port();
@@ -119,7 +119,16 @@ impl Headers {
         Ok(())
     }
 
-    fn read_tcp(&mut self, header: &Tcp<&[u8]>) {
+    /// A first fragment may end within the options.
+    fn read_tcp(&mut self, payload: &[u8]) -> Result<(), DropReason> {
+        let header = match Tcp::new_checked(payload) {
+            Some(header) => header,
+            None if !self.fragment => return Err(DropReason::BadLength),
+            None => Tcp::new_prefix_checked(payload).ok_or(DropReason::FragmentTiny)?,
+        };
+        if header.header_len() < tcp::HEADER_LEN {
+            return Err(DropReason::BadLength);
+        }
         self.kind = Kind::Tcp;
         self.source.1 = header.source_port();
         self.destination.1 = header.destination_port();
@@ -131,6 +140,7 @@ impl Headers {
             window: header.window(),
             scale: if flags & SYN != 0 { header.window_scale() } else { None },
         };
+        Ok(())
     }
 
     /// An identifier stands where the sender's port would: the sender's of a packet from inside, the

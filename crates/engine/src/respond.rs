@@ -164,8 +164,8 @@ pub(crate) fn echo_reply(bytes: &mut [u8]) {
 /// A SYN that found no mapping, or was refused.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingSyn {
-    /// Tick at which it is answered.
-    pub(crate) due: u32,
+    /// When it is answered, nanoseconds.
+    pub(crate) due: u64,
     /// Who is answered, by whom.
     pub(crate) envelope: Envelope,
     /// The connection, outside the translation: external endpoint and remote.
@@ -194,7 +194,7 @@ impl PendingSyns {
     /// Remembers a SYN; `false`: there are too many.
     pub(crate) fn add(
         &mut self,
-        due: u32,
+        due: u64,
         envelope: Envelope,
         external: (u32, u16),
         remote: (u32, u16),
@@ -210,7 +210,8 @@ impl PendingSyns {
         true
     }
 
-    pub(crate) fn next_tick(&self) -> Option<u32> {
+    /// When the oldest is answered, nanoseconds.
+    pub(crate) fn next_due(&self) -> Option<u64> {
         self.0.front().map(|syn| syn.due)
     }
 

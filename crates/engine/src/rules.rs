@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 pub(crate) enum Ruling {
     /// Forward it untranslated.
     Bypass,
-    /// Translate its source from this pool; whether the rule names the source itself.
-    Pool { pool: usize, by_source: bool },
+    /// Translate its source from this pool.
+    Pool(usize),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -20,9 +20,12 @@ struct Entry {
     ruling: Ruling,
 }
 
-/// The rules, best first: the longest prefix, then the exact port, then the first configured.
+/// The rules, best first: the longest prefix, then the exact port, then the source's.
 #[derive(Clone, Debug)]
-pub(crate) struct Rules(Vec<Entry>);
+pub(crate) struct Rules {
+    entries: Vec<Entry>,
+    by_port: bool,
+}
 
 impl Rules {
     pub(crate) fn new(rules: &[Rule]) -> Self {
@@ -33,20 +36,27 @@ impl Rules {
             };
             let ruling = match rule.action {
                 RuleAction::Bypass => Ruling::Bypass,
-                RuleAction::Snat(pool) => Ruling::Pool { pool, by_source },
+                RuleAction::Snat(pool) => Ruling::Pool(pool),
                 RuleAction::Dnat(..) => return None,
             };
             Some(Entry { prefix, port, by_source, ruling })
         };
         let mut entries: Vec<Entry> = rules.iter().filter_map(entry).collect();
-        entries.sort_by_key(|entry| (core::cmp::Reverse(entry.prefix.len()), entry.port == 0));
-        Self(entries)
+        entries.sort_by_key(|entry| {
+            (core::cmp::Reverse(entry.prefix.len()), entry.port == 0, !entry.by_source)
+        });
+        Self { by_port: entries.iter().any(|entry| entry.port != 0), entries }
+    }
+
+    /// Whether a rule looks at a port.
+    pub(crate) fn by_port(&self) -> bool {
+        self.by_port
     }
 
     /// The best rule for a packet with these endpoints, `inner` being the one on the inside.
     #[inline]
     pub(crate) fn find(&self, inner: (u32, u16), outer: (u32, u16)) -> Option<Ruling> {
-        self.0
+        self.entries
             .iter()
             .find(|entry| {
                 let (address, port) = if entry.by_source { inner } else { outer };
@@ -74,12 +84,12 @@ mod tests {
             rule(Match::Source, 16, 80, RuleAction::Bypass),
             rule(Match::Destination, 32, 53, RuleAction::Snat(3)),
         ]);
-        let pool = |pool, by_source| Some(Ruling::Pool { pool, by_source });
+        let pool = |pool| Some(Ruling::Pool(pool));
         let (a, b) = (0x0a01_0001, 0x0a02_0001);
-        assert_eq!(rules.find((b, 5), (1, 1)), pool(1, true));
-        assert_eq!(rules.find((a, 5), (1, 1)), pool(2, true));
+        assert_eq!(rules.find((b, 5), (1, 1)), pool(1));
+        assert_eq!(rules.find((a, 5), (1, 1)), pool(2));
         assert_eq!(rules.find((a, 80), (1, 1)), Some(Ruling::Bypass));
-        assert_eq!(rules.find((a, 80), (0x0a01_0203, 53)), pool(3, false));
+        assert_eq!(rules.find((a, 80), (0x0a01_0203, 53)), pool(3));
         assert_eq!(rules.find((1, 80), (2, 53)), None);
     }
 }

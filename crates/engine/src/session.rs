@@ -95,7 +95,7 @@ const SCALE_UNKNOWN: u8 = 15;
 const NO_SCALES: u8 = SCALE_UNKNOWN << 4 | SCALE_UNKNOWN;
 
 /// A session; half a cache line.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Session {
     pub(crate) remote_address: u32,
@@ -117,9 +117,28 @@ pub(crate) struct Session {
 
 const _: () = assert!(size_of::<Session>() == 32);
 
+impl Default for Session {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
 impl Session {
+    /// No session.
+    pub(crate) const NONE: Self = Self {
+        remote_address: 0,
+        expires: 0,
+        packets_out: 0,
+        packets_in: 0,
+        expects: [0; 2],
+        window: [0; 2],
+        remote_port: 0,
+        scales: NO_SCALES,
+        state_known: 0,
+    };
+
     pub(crate) fn new(remote_address: u32, remote_port: u16) -> Self {
-        Self { remote_address, remote_port, scales: NO_SCALES, ..Self::default() }
+        Self { remote_address, remote_port, ..Self::NONE }
     }
 
     pub(crate) fn state(&self) -> State {

@@ -1,8 +1,9 @@
 //! What a configuration comes to: whether it can be run, and how large the tables will be.
 
 use crate::ConfigError;
-use crate::config::{AddressRange, Config, PoolConfig, RuleAction, StaticMapping};
+use crate::config::{AddressRange, Config, PoolConfig, Rule, RuleAction, StaticMapping};
 use crate::external::{MAX_ADDRESSES, external_addresses};
+use crate::table::Room;
 use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
@@ -11,11 +12,13 @@ use natgate_wire::protocol;
 /// Mappings when the configuration does not say.
 const DEFAULT_MAPPINGS: usize = 1 << 20;
 
+/// Most mappings at a time for the ports of one address that is mapped as a whole.
+pub(crate) const WHOLE_MAPPINGS: u32 = 4096;
+
 /// How large the tables are.
 pub(crate) struct Sizes {
     pub(crate) addresses: usize,
-    pub(crate) mappings: usize,
-    pub(crate) further: usize,
+    pub(crate) room: Room,
     pub(crate) subscribers: usize,
 }
 
@@ -28,11 +31,15 @@ impl Sizes {
         let all: usize = config.pools.iter().map(endpoints).sum();
         let limit = |limit: Option<u32>, default| limit.map_or(default, |limit| limit as usize);
         let dynamic = limit(config.limits.mappings, all.min(DEFAULT_MAPPINGS));
-        let permanent: usize = config.statics.iter().map(|one| permanent(one).count()).sum();
+        let fixed = |one: &StaticMapping| match one.external.1 {
+            Some(_) => permanent(one).count(),
+            None => WHOLE_MAPPINGS as usize,
+        };
+        let fixed: usize = config.statics.iter().map(fixed).sum();
+        let further = limit(config.limits.extra_sessions, dynamic + fixed);
         Self {
             addresses: external_addresses(config).len(),
-            mappings: dynamic + permanent,
-            further: limit(config.limits.extra_sessions, dynamic + permanent),
+            room: Room { dynamic, fixed, further },
             // Every record has a mapping, and with several pools a second record may have it too.
             subscribers: dynamic * if config.pools.len() > 1 { 2 } else { 1 },
         }
@@ -70,7 +77,8 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
         ));
     }
     let sizes = Sizes::new(config);
-    if sizes.mappings >= 1 << 31 || sizes.further >= 1 << 31 {
+    let Room { dynamic, fixed, further } = sizes.room;
+    if dynamic + fixed >= 1 << 31 || further >= 1 << 31 {
         return fail("limits.mappings and limits.extra_sessions must be below 2^31".into());
     }
     let timeouts = &config.timeouts;
@@ -94,6 +102,20 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
     let limits = &config.limits;
     if limits.new_mappings_per_second == 0 || limits.icmp_errors_per_second == 0 {
         return fail("a rate of limits is 0: give at least 1 a second".into());
+    }
+    if timeouts.fragment.is_zero() || timeouts.fragment > Duration::from_secs(3600) {
+        return fail("timeouts.fragment must be above zero and at most one hour".into());
+    }
+    let unknown =
+        |rule: &Rule| matches!(rule.action, RuleAction::Snat(pool) if pool >= config.pools.len());
+    if config.rules.iter().any(unknown) {
+        return fail("a rule names a pool that does not exist".into());
+    }
+    let mut addresses = external_addresses(config);
+    addresses.sort_unstable();
+    if let Some(twice) = addresses.windows(2).find(|pair| pair[0] == pair[1]) {
+        let address = core::net::Ipv4Addr::from_bits(twice[0]);
+        return fail(format!("{address} is in two pools, or twice in one"));
     }
     if config.rules.iter().any(|rule| matches!(rule.action, RuleAction::Dnat(..))) {
         return fail("dnat rules are not in this version: use a [[static]] mapping".into());

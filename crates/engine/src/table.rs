@@ -66,10 +66,25 @@ struct Further {
     /// Neighbours among the mapping's further sessions; in a free slot `next` is the next free one.
     next: u32,
     prev: u32,
+    /// Neighbours among those with the same remote address, if the filter asks for it.
+    next_alike: u32,
+    prev_alike: u32,
     timer: Link,
 }
 
 const _: () = assert!(size_of::<Further>() == 64);
+
+impl Further {
+    const UNLINKED: Self = Self {
+        session: Session::NONE,
+        mapping: NONE,
+        next: NONE,
+        prev: NONE,
+        next_alike: NONE,
+        prev_alike: NONE,
+        timer: Link::OUT,
+    };
+}
 
 /// Names a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,12 +122,11 @@ struct Slots<T> {
     slots: Vec<T>,
     capacity: usize,
     free: u32,
-    used: usize,
 }
 
 impl<T: Default> Slots<T> {
     fn new(capacity: usize) -> Self {
-        Self { slots: Vec::with_capacity(capacity), capacity, free: NONE, used: 0 }
+        Self { slots: Vec::with_capacity(capacity), capacity, free: NONE }
     }
 
     /// Takes a slot; `next_free` reads the link out of a free one.
@@ -127,7 +141,6 @@ impl<T: Default> Slots<T> {
         } else {
             return None;
         };
-        self.used += 1;
         Some(slot)
     }
 
@@ -135,11 +148,6 @@ impl<T: Default> Slots<T> {
     fn give(&mut self, slot: u32, freed: impl Fn(u32) -> T) {
         self.slots[slot as usize] = freed(self.free);
         self.free = slot;
-        self.used -= 1;
-    }
-
-    fn is_full(&self) -> bool {
-        self.used == self.capacity
     }
 }
 
@@ -155,54 +163,78 @@ impl Links for Slots<Further> {
     }
 }
 
+/// How many a table holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Mappings that subscribers make.
+    pub(crate) dynamic: usize,
+    /// Mappings of the operator's.
+    pub(crate) fixed: usize,
+    /// Sessions beyond the first of each mapping.
+    pub(crate) further: usize,
+}
+
+impl Room {
+    /// How many of the dynamic mappings may be of protocols without ports.
+    fn portless(self) -> usize {
+        self.dynamic / 16 + 64
+    }
+}
+
 /// All mappings and sessions.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     key: HashKey,
     mapping_behavior: Behavior,
-    /// Whether all sessions of a mapping with one remote address share a hash, so that the filter
-    /// can ask for the address alone.
-    by_address: bool,
+    room: Room,
     mappings: Slots<Mapping>,
     further: Slots<Further>,
     by_internal: Index,
     by_remote: Index,
+    /// The first of each list of further sessions of a mapping that have one remote address, for
+    /// the filter that asks for the address alone; without that filter `None`.
+    by_address: Option<Index>,
     /// Mappings of protocols without ports, by external address, protocol and remote address.
     by_portless: Index,
-    portless: usize,
+    dynamic: usize,
+    dynamic_portless: usize,
     timers: Calendar,
     further_timers: Calendar,
 }
 
 impl Table {
     pub(crate) fn new(
-        mappings: usize,
-        further: usize,
+        room: Room,
         mapping_behavior: Behavior,
         filtering: Behavior,
         key: HashKey,
     ) -> Self {
+        let Room { dynamic, fixed, further } = room;
+        let by_address = filtering == Behavior::AddressDependent;
         Self {
             key,
             mapping_behavior,
-            by_address: filtering == Behavior::AddressDependent,
-            mappings: Slots::new(mappings),
+            room,
+            mappings: Slots::new(dynamic + fixed),
             further: Slots::new(further),
-            by_internal: Index::new(mappings),
+            by_internal: Index::new(dynamic + fixed),
             by_remote: Index::new(further),
-            by_portless: Index::new(Self::portless_capacity(mappings)),
-            portless: 0,
+            by_address: by_address.then(|| Index::new(further)),
+            by_portless: Index::new(room.portless() + fixed),
+            dynamic: 0,
+            dynamic_portless: 0,
             timers: Calendar::new(REACH),
             further_timers: Calendar::new(REACH),
         }
     }
 
     /// Bytes that a table of this size takes.
-    pub(crate) fn memory(mappings: usize, further: usize) -> u64 {
-        (mappings * size_of::<Mapping>() + further * size_of::<Further>()) as u64
+    pub(crate) fn memory(room: Room) -> u64 {
+        let mappings = room.dynamic + room.fixed;
+        (mappings * size_of::<Mapping>() + room.further * size_of::<Further>()) as u64
             + Index::memory(mappings)
-            + Index::memory(further)
-            + Index::memory(Self::portless_capacity(mappings))
+            + 2 * Index::memory(room.further)
+            + Index::memory(room.portless() + room.fixed)
     }
 
     pub(crate) fn mapping(&self, slot: u32) -> &Mapping {
@@ -223,17 +255,10 @@ impl Table {
         }
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.mappings.is_full()
-    }
-
-    /// Whether there is no room for one more mapping of a protocol without ports.
-    pub(crate) fn portless_is_full(&self) -> bool {
-        self.portless == Self::portless_capacity(self.mappings.capacity)
-    }
-
-    fn portless_capacity(mappings: usize) -> usize {
-        mappings / 16 + 64
+    /// Whether there is no room for one more dynamic mapping of a protocol.
+    pub(crate) fn is_full(&self, protocol: u8) -> bool {
+        self.dynamic >= self.room.dynamic
+            || !crate::parse::has_ports(protocol) && self.dynamic_portless >= self.room.portless()
     }
 
     /// The key under which the mapping behavior files an outbound packet.
@@ -258,8 +283,11 @@ impl Table {
     }
 
     fn hash_remote(&self, mapping: u32, remote: (u32, u16)) -> u64 {
-        let port = if self.by_address { 0 } else { remote.1 };
-        self.key.hash(u64::from(mapping) | 1 << 63, u64::from(remote.0) << 16 | u64::from(port))
+        self.key.hash(u64::from(mapping) | 1 << 63, u64::from(remote.0) << 16 | u64::from(remote.1))
+    }
+
+    fn hash_address(&self, mapping: u32, remote: u32) -> u64 {
+        self.key.hash(u64::from(mapping) | 1 << 60, u64::from(remote))
     }
 
     fn hash_portless(&self, external: u32, protocol: u8, remote: u32) -> u64 {
@@ -341,19 +369,50 @@ impl Table {
     /// Whether a mapping has a session with this remote address; for the address-dependent filter
     /// only.
     pub(crate) fn knows_address(&self, slot: u32, remote: u32) -> bool {
-        debug_assert!(self.by_address);
-        let mapping = self.mapping(slot);
-        if mapping.first.state() != State::None && mapping.first.remote_address == remote {
-            return true;
+        let first = &self.mapping(slot).first;
+        first.state() != State::None && first.remote_address == remote
+            || self.first_alike(slot, remote).is_some()
+    }
+
+    /// The first further session of a mapping with this remote address.
+    fn first_alike(&self, slot: u32, remote: u32) -> Option<u32> {
+        self.by_address.as_ref()?.find(self.hash_address(slot, remote), |further| {
+            let further = &self.further.slots[further as usize];
+            further.mapping == slot && further.session.remote_address == remote
+        })
+    }
+
+    /// Puts a further session at the head of those with its remote address.
+    fn link_alike(&mut self, further: u32) {
+        let Further { session, mapping, .. } = self.further.slots[further as usize];
+        let head = self.first_alike(mapping, session.remote_address);
+        let hash = self.hash_address(mapping, session.remote_address);
+        let Some(by_address) = &mut self.by_address else { return };
+        if let Some(head) = head {
+            by_address.remove(hash, head);
+            self.further.slots[head as usize].prev_alike = further;
+            self.further.slots[further as usize].next_alike = head;
         }
-        mapping.more != NONE
-            && self
-                .by_remote
-                .find(self.hash_remote(slot, (remote, 0)), |further| {
-                    let further = &self.further.slots[further as usize];
-                    further.mapping == slot && further.session.remote_address == remote
-                })
-                .is_some()
+        by_address.insert(hash, further);
+    }
+
+    /// Takes a further session out of those with its remote address.
+    fn unlink_alike(&mut self, further: u32) {
+        let Further { session, mapping, next_alike, prev_alike, .. } =
+            self.further.slots[further as usize];
+        let hash = self.hash_address(mapping, session.remote_address);
+        let Some(by_address) = &mut self.by_address else { return };
+        if next_alike != NONE {
+            self.further.slots[next_alike as usize].prev_alike = prev_alike;
+        }
+        if prev_alike != NONE {
+            self.further.slots[prev_alike as usize].next_alike = next_alike;
+            return;
+        }
+        by_address.remove(hash, further);
+        if next_alike != NONE {
+            by_address.insert(hash, next_alike);
+        }
     }
 
     /// Adds a mapping; one that is not permanent gets its first session at once, whose timer runs
@@ -381,18 +440,28 @@ impl Table {
         if !crate::parse::has_ports(new.protocol) {
             let hash = self.hash_portless(new.external.0, new.protocol, first.remote_address);
             self.by_portless.insert(hash, slot);
-            self.portless += 1;
         }
+        self.count_dynamic(new.protocol, !new.is_static, 1);
         Some(slot)
+    }
+
+    fn count_dynamic(&mut self, protocol: u8, dynamic: bool, change: isize) {
+        if dynamic {
+            self.dynamic = self.dynamic.strict_add_signed(change);
+            if !crate::parse::has_ports(protocol) {
+                self.dynamic_portless = self.dynamic_portless.strict_add_signed(change);
+            }
+        }
     }
 
     /// Adds a session to a mapping. `None`: there is no room for further sessions.
     pub(crate) fn add_session(&mut self, slot: u32, session: Session) -> Option<SessionRef> {
-        let keyed = self.is_keyed_by_remote(self.mapping(slot));
+        let mapping = *self.mapping(slot);
+        let kept = Mapping { first: session, ..mapping };
+        let fits =
+            !self.is_keyed_by_remote(&mapping) || self.key_of(&kept) == self.key_of(&mapping);
         let mapping = &mut self.mappings.slots[slot as usize];
-        if mapping.first.state() == State::None
-            && (!keyed || mapping.first.remote_address == session.remote_address)
-        {
+        if mapping.first.state() == State::None && fits {
             mapping.first = session;
             mapping.sessions += 1;
             return Some(SessionRef::First(slot));
@@ -401,12 +470,13 @@ impl Table {
         let next = core::mem::replace(&mut mapping.more, further);
         mapping.sessions += 1;
         self.further.slots[further as usize] =
-            Further { session, mapping: slot, next, prev: NONE, timer: Link::default() };
+            Further { session, mapping: slot, next, ..Further::UNLINKED };
         if next != NONE {
             self.further.slots[next as usize].prev = further;
         }
         let hash = self.hash_remote(slot, (session.remote_address, session.remote_port));
         self.by_remote.insert(hash, further);
+        self.link_alike(further);
         Some(SessionRef::Further(further))
     }
 
@@ -484,6 +554,7 @@ impl Table {
             self.further.slots[further as usize];
         let hash = self.hash_remote(slot, (session.remote_address, session.remote_port));
         self.by_remote.remove(hash, further);
+        self.unlink_alike(further);
         self.further_timers.take(&mut self.further, further);
         if next != NONE {
             self.further.slots[next as usize].prev = prev;
@@ -494,7 +565,7 @@ impl Table {
             self.mappings.slots[slot as usize].more = next;
         }
         self.mappings.slots[slot as usize].sessions -= 1;
-        self.further.give(further, |free| Further { next: free, ..Further::default() });
+        self.further.give(further, |free| Further { next: free, ..Further::UNLINKED });
     }
 
     /// Removes a mapping with all its sessions; its external port is the caller's to free.
@@ -508,8 +579,8 @@ impl Table {
             let remote = mapping.first.remote_address;
             let hash = self.hash_portless(mapping.external_address, mapping.protocol, remote);
             self.by_portless.remove(hash, slot);
-            self.portless -= 1;
         }
+        self.count_dynamic(mapping.protocol, !mapping.is_static(), -1);
         self.timers.take(&mut self.mappings, slot);
         self.mappings.give(slot, |free| Mapping { more: free, ..Mapping::default() });
         mapping

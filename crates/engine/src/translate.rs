@@ -18,13 +18,13 @@ use crate::engine::{Engine, direction_from};
 use crate::fragments::{Fragment, Later, Rewrite as FragmentRewrite};
 use crate::identification;
 use crate::packet::{Direction, Outcome, Packet, Side, Verdict};
-use crate::parse::{Headers, Kind, has_ports, parse};
+use crate::parse::{Embedded, Headers, Kind, has_ports, parse};
 use crate::respond::Envelope;
 use crate::rewrite::{Rewrite, apply};
 use crate::rules::Ruling;
 use crate::{DropReason, Timestamp};
 use mappings::Arrival;
-use natgate_wire::Ipv4;
+use natgate_wire::{Ipv4, protocol};
 use transit::is_echo_request;
 
 /// Packets whose cache misses overlap.
@@ -50,7 +50,7 @@ impl Engine {
         if now.0 < self.now {
             self.counters.clock_backwards += 1;
         }
-        self.now = self.now.max(now.0);
+        self.observe(now);
         for (packets, verdicts) in packets.chunks_mut(STAGE).zip(verdicts.chunks_mut(STAGE)) {
             let mut headers = [Err(DropReason::NotIpv4); STAGE];
             for (packet, headers) in packets.iter().zip(&mut headers) {
@@ -158,53 +158,42 @@ impl Engine {
         headers: &Headers,
         direction: &mut Direction,
     ) -> Fate {
-        let (source, destination) = (headers.source.0, headers.destination.0);
-        if self.is_ours(source) {
+        let destination = headers.destination.0;
+        if self.is_ours(headers.source.0) {
             return Err(DropReason::SpoofedSource);
         }
-        let external = self.external.index(destination);
-        if external.is_none() && self.is_own(destination) {
+        if self.is_own(destination) && self.external.index(destination).is_none() {
             *direction = Direction::Local;
             return self.local(bytes, headers, Side::Inside);
         }
-        let ruling = self.rules.find(with_port(headers, headers.source), outer(headers));
-        if ruling == Some(Ruling::Bypass) {
-            return self.bypass(bytes, headers, Side::Inside);
+        if headers.fragment && self.rules.by_port() {
+            // What the rules say of a later fragment, only the first can tell.
+            self.check_later(bytes, headers, Side::Inside)?;
+            let way = |engine: &mut Self, bytes: &mut [u8], direction: &mut Direction| {
+                engine.inside(bytes, headers, direction)
+            };
+            return self.by_fragment(bytes, headers, Side::Inside, direction, way);
         }
-        let pool = match ruling {
-            Some(Ruling::Pool { pool, by_source }) => {
-                if !by_source && !self.is_subscriber(source) {
-                    return Err(DropReason::NotSubscriber);
-                }
-                pool
-            }
-            _ if self.is_subscriber(source) => self.config.default_pool,
-            _ => return Err(DropReason::NotSubscriber),
+        self.inside(bytes, headers, direction)
+    }
+
+    fn inside(&mut self, bytes: &mut [u8], headers: &Headers, direction: &mut Direction) -> Fate {
+        let (source, destination) = (headers.source.0, headers.destination.0);
+        let pool = match self.ruling(bytes, headers, Side::Inside) {
+            Some(Ruling::Bypass) => return self.bypass(bytes, headers, Side::Inside),
+            Some(Ruling::Pool(pool)) => pool,
+            None if self.is_subscriber(source) => self.config.default_pool,
+            None => return Err(DropReason::NotSubscriber),
         };
-        if let Some(index) = external {
+        if let Some(index) = self.external.index(destination) {
             *direction = Direction::Hairpin;
-            if !self.config.hairpinning {
-                return Err(DropReason::HairpinDisabled);
-            }
-            self.check_transit(bytes, headers, Side::Inside, Side::Inside)?;
-            let fate =
-                self.by_fragment(bytes, headers, Side::Inside, direction, |engine, bytes| {
-                    engine.hairpin(bytes, headers, pool, index)
-                });
-            if fate == Err(DropReason::NoMapping)
-                && self.is_own(destination)
-                && is_echo_request(bytes, headers)
-            {
-                *direction = Direction::Local;
-                return self.local(bytes, headers, Side::Inside);
-            }
-            return fate;
+            return self.turn_round(bytes, headers, direction, pool, index);
         }
         if self.config.inside.network.is_some_and(|network| network.contains(destination)) {
             return Err(DropReason::SameSide);
         }
         self.check_transit(bytes, headers, Side::Inside, Side::Outside)?;
-        self.by_fragment(bytes, headers, Side::Inside, direction, |engine, bytes| {
+        self.by_first(bytes, headers, Side::Inside, direction, |engine, bytes, _| {
             engine.send_out(bytes, headers, pool)
         })
     }
@@ -244,19 +233,13 @@ impl Engine {
                 *direction = Direction::Local;
                 return self.local(bytes, headers, Side::Outside);
             }
-            let inner = with_port(headers, headers.destination);
-            let outer = with_port(headers, headers.source);
-            if self.rules.find(inner, outer) == Some(Ruling::Bypass) {
-                return self.bypass(bytes, headers, Side::Outside);
-            }
-            return Err(DropReason::NotForUs);
+            return self.pass_in(bytes, headers, direction);
         };
-        if headers.kind == Kind::LaterFragment {
-            self.check_transit(bytes, headers, Side::Outside, Side::Inside)?;
-        }
-        let fate = self.by_fragment(bytes, headers, Side::Outside, direction, |engine, bytes| {
+        self.check_later(bytes, headers, Side::Outside)?;
+        let way = |engine: &mut Self, bytes: &mut [u8], _: &mut Direction| {
             engine.inbound(bytes, headers, index)
-        });
+        };
+        let fate = self.by_fragment(bytes, headers, Side::Outside, direction, way);
         if own && fate == Err(DropReason::NoMapping) && is_echo_request(bytes, headers) {
             *direction = Direction::Local;
             return self.local(bytes, headers, Side::Outside);
@@ -265,6 +248,52 @@ impl Engine {
             self.remember_refused(bytes, headers, reason, Side::Outside, headers.source);
         }
         fate
+    }
+
+    /// A packet to an address that is not external: forwarded if a rule bypasses translation.
+    fn pass_in(&mut self, bytes: &mut [u8], headers: &Headers, direction: &mut Direction) -> Fate {
+        if headers.fragment && self.rules.by_port() {
+            self.check_later(bytes, headers, Side::Outside)?;
+        }
+        let way = |engine: &mut Self, bytes: &mut [u8], _: &mut Direction| match engine.ruling(
+            bytes,
+            headers,
+            Side::Outside,
+        ) {
+            Some(Ruling::Bypass) => engine.bypass(bytes, headers, Side::Outside),
+            _ => Err(DropReason::NotForUs),
+        };
+        if self.rules.by_port() {
+            self.by_fragment(bytes, headers, Side::Outside, direction, way)
+        } else {
+            way(self, bytes, direction)
+        }
+    }
+
+    /// What the rules say of a packet. An ICMP error has no ports; if no rule sends it past the
+    /// translator by its addresses, what it is about may.
+    fn ruling(&self, bytes: &[u8], headers: &Headers, from: Side) -> Option<Ruling> {
+        let ends = |source, destination, from| match from {
+            Side::Inside => (source, destination),
+            Side::Outside => (destination, source),
+        };
+        let (source, destination) = (headers.source, headers.destination);
+        let (inner, outer) =
+            ends(with_port(headers, source), with_port(headers, destination), from);
+        let ruling = self.rules.find(inner, outer);
+        if headers.kind != Kind::IcmpError || ruling == Some(Ruling::Bypass) {
+            return ruling;
+        }
+        let message = &bytes[usize::from(headers.header_len)..];
+        let Ok(about) = Embedded::read(message) else { return ruling };
+        let ports = matches!(about.protocol, protocol::TCP | protocol::UDP);
+        let end = |(address, port)| (address, if ports { port } else { 0 });
+        // The packet that it is about went the other way.
+        let (inner, outer) = ends(end(about.source), end(about.destination), from.other());
+        match self.rules.find(inner, outer) {
+            Some(Ruling::Bypass) => Some(Ruling::Bypass),
+            _ => ruling,
+        }
     }
 
     /// Remembers a SYN that was refused, to tell its sender later; `remote` is the sender as seen
@@ -313,6 +342,32 @@ impl Engine {
 
     // ---- hairpin ----
 
+    fn turn_round(
+        &mut self,
+        bytes: &mut [u8],
+        headers: &Headers,
+        direction: &mut Direction,
+        pool: usize,
+        index: u32,
+    ) -> Fate {
+        if !self.config.hairpinning {
+            return Err(DropReason::HairpinDisabled);
+        }
+        self.check_transit(bytes, headers, Side::Inside, Side::Inside)?;
+        let way = |engine: &mut Self, bytes: &mut [u8], _: &mut Direction| {
+            engine.hairpin(bytes, headers, pool, index)
+        };
+        let fate = self.by_first(bytes, headers, Side::Inside, direction, way);
+        if fate == Err(DropReason::NoMapping)
+            && self.is_own(headers.destination.0)
+            && is_echo_request(bytes, headers)
+        {
+            *direction = Direction::Local;
+            return self.local(bytes, headers, Side::Inside);
+        }
+        fate
+    }
+
     fn hairpin(&mut self, bytes: &mut [u8], headers: &Headers, pool: usize, index: u32) -> Fate {
         match headers.kind {
             Kind::IcmpOther => return Err(DropReason::IcmpUnsupported),
@@ -349,6 +404,23 @@ impl Engine {
 
     // ---- fragments ----
 
+    /// As [`Engine::by_fragment`], unless the packet came through that already, on its way to the
+    /// rules.
+    #[inline]
+    fn by_first(
+        &mut self,
+        bytes: &mut [u8],
+        headers: &Headers,
+        from: Side,
+        direction: &mut Direction,
+        translate: impl FnOnce(&mut Self, &mut [u8], &mut Direction) -> Fate,
+    ) -> Fate {
+        if headers.fragment && self.rules.by_port() {
+            return translate(self, bytes, direction);
+        }
+        self.by_fragment(bytes, headers, from, direction, translate)
+    }
+
     /// Translates a packet that is no fragment, or a first one; others get the first's rewrite.
     #[inline]
     fn by_fragment(
@@ -357,10 +429,10 @@ impl Engine {
         headers: &Headers,
         from: Side,
         direction: &mut Direction,
-        translate: impl FnOnce(&mut Self, &mut [u8]) -> Fate,
+        translate: impl FnOnce(&mut Self, &mut [u8], &mut Direction) -> Fate,
     ) -> Fate {
         if !headers.fragment {
-            return translate(self, bytes);
+            return translate(self, bytes, direction);
         }
         let now = Timestamp(self.now);
         let packet = Ipv4::new_checked(&bytes[..]).expect("a parsed packet stays one");
@@ -377,7 +449,7 @@ impl Engine {
             };
         }
         self.fragments.first(now, &fragment, &mut self.counters)?;
-        let fate = translate(self, bytes)
+        let fate = translate(self, bytes, direction)
             .and_then(|verdict| self.identify_fragment(bytes, verdict, *direction));
         let rewrite = fate.ok().map(|(_, rewrite)| rewrite);
         self.fragments.decided(now, &fragment, rewrite, &mut self.counters);
@@ -405,11 +477,6 @@ impl Engine {
         }
         Ok((verdict, FragmentRewrite { source, destination, identification, out, direction }))
     }
-}
-
-/// The outer end of a packet from inside, as rules see it.
-fn outer(headers: &Headers) -> (u32, u16) {
-    with_port(headers, headers.destination)
 }
 
 /// An endpoint as rules see it: ICMP identifiers are no ports.

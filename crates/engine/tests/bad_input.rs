@@ -656,7 +656,7 @@ fn icmp_errors_that_embed_rubbish_are_dropped() {
         ("another port", DropReason::IcmpNoSession, |about| about[21] ^= 1),
         ("another remote port", DropReason::IcmpNoSession, |about| about[23] ^= 1),
         ("another protocol", DropReason::IcmpNoSession, |about| *about = with(about, 9, 47)),
-        ("its own direction", DropReason::IcmpNoSession, reverse),
+        ("its own direction", DropReason::IcmpNoSession, |about| reverse(about)),
     ];
     for (name, reason, change) in cases {
         for kind in [3, 4, 11, 12] {
@@ -678,7 +678,7 @@ fn as_icmp(about: &[u8], kind: u8) -> Vec<u8> {
 }
 
 /// An embedded packet with its ends exchanged.
-fn reverse(about: &mut Vec<u8>) {
+fn reverse(about: &mut [u8]) {
     let (addresses, ports) = (about[12..20].to_vec(), about[20..24].to_vec());
     about[12..20].copy_from_slice(&[&addresses[4..], &addresses[..4]].concat());
     about[20..24].copy_from_slice(&[&ports[2..], &ports[..2]].concat());
@@ -713,6 +713,30 @@ fn a_wrong_checksum_of_a_query_passes_and_stays_wrong() {
         assert!(!Icmp::new_checked(&after[20..]).unwrap().checksum_valid());
     }
     world.finish();
+}
+
+// ---- found by fuzzing ----
+
+/// A message of zeros is the one case that RFC 1624 gets wrong: its sum is 0x0000, not 0xffff.
+#[test]
+fn a_message_of_zeros_keeps_a_right_checksum() {
+    let mut lab = Lab::new(&config());
+    let out = lab.out(&icmp("10.0.0.5", "198.51.100.7", 8, 0, &[0; 4]));
+    ends(&out);
+    let reply = icmp("198.51.100.7", "203.0.113.1", 0, 0, &[out[24], out[25], 0, 0]);
+    assert_eq!(lab.inward(&reply)[20..], [0, 0, 0xff, 0xff, 0, 0, 0, 0]);
+}
+
+/// A clone has the room of its original, although it was cloned when there was nothing in it.
+#[test]
+fn a_clone_does_what_its_original_does() {
+    let mut original = Lab::new(&config());
+    let mut clone = Lab::new(&config());
+    clone.engine = original.engine.clone();
+    for host in 5..250 {
+        let sent = udp(&format!("10.0.0.{host}:4000"), REMOTE);
+        assert_eq!(original.out(&sent), clone.out(&sent));
+    }
 }
 
 // ---- random faults ----

@@ -55,9 +55,9 @@ const BODY: usize = 16 << 20;
 Exit codes: 0 every step passed, 1 a step failed or the demonstration could not be held.
 
 Examples:
-  natgate demo
-  natgate demo --json
-  natgate demo --hold")]
+natgate demo
+natgate demo --json
+natgate demo --hold")]
 pub(crate) struct Args {
     /// Print the result as one JSON object instead of text
     #[arg(long)]

@@ -36,7 +36,7 @@ use std::sync::atomic::AtomicBool;
 #[command(
     after_help = "Signals: SIGTERM and SIGINT stop; SIGUSR1 writes the state to --status-file.\n\
     \n\
-    Example:\n  \
+    Example:\n\
     natgate run -c /etc/natgate.toml --events /var/log/natgate.jsonl --status-file /run/nat.json"
 )]
 pub(crate) struct Args {

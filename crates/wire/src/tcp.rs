@@ -38,6 +38,12 @@ impl<T: AsRef<[u8]>> Tcp<T> {
         (HEADER_LEN..=data.len()).contains(&header_len).then_some(Self(bytes))
     }
 
+    /// Wraps bytes of which the options need not all be there, as in a first fragment; `None` when
+    /// they are shorter than a header without.
+    pub fn new_prefix_checked(bytes: T) -> Option<Self> {
+        (bytes.as_ref().len() >= HEADER_LEN).then_some(Self(bytes))
+    }
+
     /// Source port.
     pub fn source_port(&self) -> u16 {
         get_u16(self.0.as_ref(), 0)
@@ -83,7 +89,8 @@ impl<T: AsRef<[u8]>> Tcp<T> {
         const END: u8 = 0;
         const NO_OPERATION: u8 = 1;
         const WINDOW_SCALE: u8 = 3;
-        let mut options = &self.0.as_ref()[HEADER_LEN..self.header_len()];
+        let bytes = self.0.as_ref();
+        let mut options = bytes.get(HEADER_LEN..self.header_len().min(bytes.len()))?;
         while let Some(&kind) = options.first() {
             match kind {
                 END => return None,

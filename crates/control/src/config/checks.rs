@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
 
 /// Addresses that pools and static mappings may have together: the engine's limit.
-const MOST_ADDRESSES: u64 = 1 << 15;
+const MOST_ADDRESSES: u64 = (1 << 15) - 1;
 
 /// Reports everything that does not agree.
 pub(super) fn check(draft: &Draft, report: &Report<'_>) {

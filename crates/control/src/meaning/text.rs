@@ -31,7 +31,7 @@ impl Display for Meaning {
         self.timeouts(f)?;
         writeln!(f, "Memory")?;
         let memory = bytesize::ByteSize(self.memory_bytes).display().iec();
-        writeln!(f, "  {memory}, all of it taken at the start")?;
+        writeln!(f, "  {memory}, all of it set aside at the start, taken as it is used")?;
         for warning in &self.warnings {
             writeln!(f, "warning: {warning}")?;
         }

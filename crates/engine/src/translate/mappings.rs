@@ -99,7 +99,7 @@ impl Engine {
         remote: (u32, u16),
     ) -> Result<u32, DropReason> {
         self.may_open(headers)?;
-        if let Some(index) = self.statics.external(headers.source.0) {
+        if let Some(index) = self.statics.external(headers.source.0, headers.protocol) {
             let external = (self.external.address(index), headers.source.1);
             return self.add_whole(headers.source, external, remote, Way::Out, headers);
         }
@@ -145,7 +145,7 @@ impl Engine {
         if held >= quota {
             return Err(DropReason::PortQuota);
         }
-        if self.table.is_full() || !has_ports(protocol) && self.table.portless_is_full() {
+        if self.table.is_full(protocol) {
             return Err(DropReason::MappingTableFull);
         }
         let paired = record.and_then(|at| self.subscribers.paired(at, pool));
@@ -214,7 +214,7 @@ impl Engine {
         headers: &Headers,
     ) -> Result<u32, DropReason> {
         let protocol = headers.protocol;
-        if self.table.is_full() || !has_ports(protocol) && self.table.portless_is_full() {
+        if !self.statics.count(internal.0, protocol) {
             return Err(DropReason::MappingTableFull);
         }
         let index = self.external.index(external.0).expect("a static address is external");
@@ -227,7 +227,8 @@ impl Engine {
         let Arrival { index, port, remote } = arrival;
         let owner = self.find_external(headers.protocol, (index, port), remote);
         let Some(slot) = owner else {
-            let internal = self.statics.internal(index).ok_or(DropReason::NoMapping)?;
+            let internal =
+                self.statics.internal(index, headers.protocol).ok_or(DropReason::NoMapping)?;
             self.may_open(headers)?;
             return Ok(Found::Whole(internal));
         };

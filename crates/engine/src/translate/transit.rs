@@ -52,6 +52,23 @@ impl Engine {
         Ok(())
     }
 
+    /// [`Engine::check_transit`] of a fragment other than the first, which is not asked again.
+    pub(super) fn check_later(
+        &mut self,
+        bytes: &[u8],
+        headers: &Headers,
+        from: Side,
+    ) -> Result<(), DropReason> {
+        if headers.kind != Kind::LaterFragment {
+            return Ok(());
+        }
+        let to = match from {
+            Side::Inside if self.external.index(headers.destination.0).is_some() => Side::Inside,
+            _ => from.other(),
+        };
+        self.check_transit(bytes, headers, from, to)
+    }
+
     /// Sends an ICMP error about a packet back where it came from, unless it is of a kind that gets
     /// none (RFC 1812 section 4.3.2.7).
     pub(super) fn answer(&mut self, bytes: &[u8], headers: &Headers, from: Side, message: Message) {
@@ -93,9 +110,8 @@ impl Engine {
     }
 
     pub(super) fn is_subscriber(&self, address: u32) -> bool {
-        let named =
-            || self.config.statics.iter().any(|mapping| mapping.internal.0.to_bits() == address);
-        self.config.subscribers.iter().any(|prefix| prefix.contains(address)) || named()
+        self.config.subscribers.iter().any(|prefix| prefix.contains(address))
+            || self.static_hosts.binary_search(&address).is_ok()
     }
 
     pub(super) fn count_portless(&mut self, headers: &Headers) {

@@ -89,8 +89,11 @@ impl<R: Read> Input<R> {
                 (single.side(0), first, second)
             }
             Source::Pair(pair) => {
-                let [inside, outside] = &pair.halves;
-                (Side::Inside, inside.interface.clone(), outside.interface.clone())
+                // Which is which was said by the user, not by the names.
+                let [inside, outside] = pair.halves.each_ref().map(|half| {
+                    half.interface.clone().map(|interface| Interface { name: None, ..interface })
+                });
+                (Side::Inside, inside, outside)
             }
         };
         let unknown = Interface { name: None, link: LinkType::RAW, snaplen: 0 };

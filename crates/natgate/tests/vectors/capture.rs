@@ -134,9 +134,14 @@ fn link_header(frame: &Frame) -> String {
     }
 }
 
-/// Fragments by side, ends, protocol and identification: first byte, last of all or not, payload.
+/// Fragments seen, by the datagram that they are of.
 #[derive(Default)]
-struct Datagrams(BTreeMap<(usize, u32, u32, u8, u16), Vec<(usize, bool, Vec<u8>)>>);
+struct Datagrams(BTreeMap<Datagram, Vec<Fragment>>);
+
+/// Side, ends, protocol and identification.
+type Datagram = (usize, u32, u32, u8, u16);
+/// First byte, whether it is the last of all, and payload.
+type Fragment = (usize, bool, Vec<u8>);
 
 impl Datagrams {
     /// What there is to say when a frame completes a datagram.

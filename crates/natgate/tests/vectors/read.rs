@@ -93,8 +93,7 @@ fn udp(packet: &Ipv4<&[u8]>, whole: bool) -> (Option<[u16; 2]>, String) {
     let Some(datagram) = Udp::new_checked(payload) else { return (None, data(payload)) };
     let mut line = data(&payload[8..]);
     let fits = usize::from(datagram.length()) <= payload.len() && datagram.length() >= 8;
-    let expected = usize::from(packet.total_len()).saturating_sub(packet.header_len());
-    if usize::from(datagram.length()) != expected {
+    if usize::from(datagram.length()) != payload.len() {
         let _ = write!(line, " ulen={}", datagram.length());
     }
     line += &match datagram.checksum() {
@@ -111,7 +110,10 @@ fn tcp(packet: &Ipv4<&[u8]>, whole: bool) -> (Option<[u16; 2]>, String) {
         // An ICMP error may quote no more than ports and sequence number.
         let Some(ports) = Udp::new_checked(payload) else { return (None, data(payload)) };
         let sequence = u32::from_be_bytes([payload[4], payload[5], payload[6], payload[7]]);
-        let line = format!(" seq={sequence}{}", data(&payload[8..]));
+        let mut line = format!(" seq={sequence}");
+        if payload.len() > 8 {
+            let _ = write!(line, " rest={}", hex(&payload[8..]));
+        }
         return (Some([ports.source_port(), ports.destination_port()]), line);
     };
     let flags: String = TCP_FLAGS

@@ -76,6 +76,11 @@ impl Words {
         at.map(|at| self.plain.remove(at)).is_some()
     }
 
+    /// Whether a value is given.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
     /// A value as it is written.
     pub(crate) fn text(&mut self, name: &str) -> Option<String> {
         self.values.remove(name)
@@ -126,7 +131,7 @@ pub(crate) fn number<T: TryFrom<u64>>(text: &str) -> Result<T> {
 }
 
 pub(crate) fn hex(text: &str) -> Result<Vec<u8>> {
-    if !text.is_ascii() || text.len() % 2 != 0 {
+    if !text.is_ascii() || !text.len().is_multiple_of(2) {
         return Err(format!("{text}: hexadecimal bytes have two digits each"));
     }
     let byte = |at: usize| {

@@ -54,17 +54,25 @@ pub(crate) fn packet(words: &mut Words) -> Result<Vec<u8>> {
         return Err("between source and destination stands >".into());
     }
     let destination = end(&words.next("a destination")?)?;
+    let no_ports = source.1.is_none() && destination.1.is_none();
     let fragment = words.text("frag").map(|range| Fragment::new(&range)).transpose()?;
     let later = fragment.is_some_and(|fragment| fragment.from > 0);
+    // Without ports, or a type, there is no transport header: a fragment, or a packet cut short.
+    let headless = match protocol {
+        protocol::TCP | protocol::UDP => later || no_ports,
+        protocol::ICMP => later || words.has("hex") && !has_kind(words),
+        _ => later,
+    };
+    let summed = !headless && !words.has("rest");
     let payload = match protocol {
-        _ if later => words.data()?,
+        _ if headless => words.data()?,
         protocol::UDP => udp(words, source, destination)?,
         protocol::TCP => tcp(words, source, destination)?,
         protocol::ICMP => icmp(words)?,
         _ => words.data()?,
     };
     let mut whole = Whole { protocol, source: source.0, destination: destination.0, payload };
-    if !later {
+    if summed {
         whole.sum_up(words)?;
     }
     let mut packet = whole.packet(words, fragment)?;
@@ -74,6 +82,11 @@ pub(crate) fn packet(words: &mut Words) -> Result<Vec<u8>> {
     packet.extend(words.hex("more")?.unwrap_or_default());
     words.end()?;
     Ok(packet)
+}
+
+fn has_kind(words: &Words) -> bool {
+    let named = |(name, _): &(&str, u8)| words.plain.iter().any(|word| word == name);
+    words.has("type") || ICMP_KINDS.iter().any(named)
 }
 
 /// `10.0.0.5:4000`, or an address alone.
@@ -122,6 +135,10 @@ fn tcp(words: &mut Words, source: End, destination: End) -> Result<Vec<u8>> {
         flags = word.chars().filter_map(|c| TCP_FLAGS.find(c)).fold(0, |bits, at| bits | 1 << at);
     }
     let sequence: u32 = words.number("seq")?.unwrap_or(0);
+    if let Some(rest) = words.hex("rest")? {
+        // A header that ends early, as ICMP errors may embed it, or that lies about its length.
+        return Ok([&ports(source, destination)?[..], &sequence.to_be_bytes(), &rest].concat());
+    }
     let acknowledgment: u32 = words.number("ack")?.unwrap_or(0);
     let window: u16 = words.number("win")?.unwrap_or(WINDOW);
     let mut options = words.hex("topts")?.unwrap_or_default();
@@ -219,8 +236,8 @@ impl Whole {
         let mut packet = Ipv4::init(&mut bytes[..], header_len);
         packet.set_total_len(total_len);
         packet.set_identification(words.number("ip-id")?.unwrap_or(0));
-        let place = fragment.map_or(0, |part| part.from / 8 | u16::from(part.more) << 13);
-        packet.set_fragment_field(place | u16::from(words.flag("df")) << 14);
+        let place = fragment.map_or(0, |part| (part.from / 8) | (u16::from(part.more) << 13));
+        packet.set_fragment_field(place | (u16::from(words.flag("df")) << 14));
         packet.set_ttl(words.number("ttl")?.unwrap_or(TTL));
         packet.set_protocol(self.protocol);
         packet.set_source(self.source);

@@ -1,0 +1,265 @@
+//! What once went wrong, so that it does not again. Each case says what a packet, or a configuration,
+//! could do.
+
+mod common;
+
+use common::*;
+use natgate_engine::{
+    Behavior, Config, DropReason, Match, Prefix, Rule, RuleAction, Side, StaticMapping, Verdict,
+};
+use natgate_wire::{Ipv4, protocol};
+use std::net::Ipv4Addr;
+
+fn whole(protocol: Option<u8>, internal: &str, external: &str) -> StaticMapping {
+    let address = |text: &str| Ipv4Addr::from_bits(endpoint(text).0);
+    StaticMapping {
+        protocol,
+        internal: (address(internal), None),
+        external: (address(external), None),
+    }
+}
+
+fn by_source(prefix: &str, len: u8, port: u16, action: RuleAction) -> Rule {
+    let prefix = Prefix::new(Ipv4Addr::from_bits(endpoint(prefix).0), len);
+    Rule { matches: Match::Source(prefix, port), action }
+}
+
+/// The two fragments of a datagram.
+fn halves(datagram: &[u8]) -> [Vec<u8>; 2] {
+    let middle = 20 + (datagram.len() - 20) / 2 / 8 * 8;
+    let part = |bytes: &[u8], field: u16| {
+        let mut part = [&datagram[..20], bytes].concat();
+        let total_len = part.len() as u16;
+        let mut packet = Ipv4::new_header_checked(&mut part[..]).unwrap();
+        packet.set_total_len(total_len);
+        packet.set_fragment_field(field);
+        packet.fill_checksum();
+        part
+    };
+    [part(&datagram[20..middle], 0x2000), part(&datagram[middle..], (middle as u16 - 20) / 8)]
+}
+
+/// A stranger whom the filter admits took the place of a mapping's own remote, and the index no
+/// longer found the mapping.
+#[test]
+fn a_stranger_does_not_take_the_place_of_the_mappings_remote() {
+    for filtering in [Behavior::EndpointIndependent, Behavior::AddressDependent] {
+        let mapping = Behavior::AddressAndPortDependent;
+        let mut lab = Lab::new(&Config { mapping, filtering, ..config() });
+        let external = lab.external_of(&udp("10.0.0.5:1000", "198.51.100.7:80"));
+        lab.wait_s(200.0);
+        lab.inward(&udp("198.51.100.7:5", &external));
+        lab.wait_s(150.0);
+        lab.inward(&udp("198.51.100.7:81", &external));
+        lab.wait_s(1000.0);
+        assert_eq!(lab.engine.mappings().count(), 0);
+    }
+}
+
+/// Sessions of one mapping with one remote address had one hash: their search grew with their
+/// number and could go round for ever.
+#[test]
+fn many_sessions_with_one_address_stay_cheap_to_tell_apart() {
+    let mut limited = Config { filtering: Behavior::AddressDependent, ..config() };
+    limited.limits.extra_sessions = Some(60);
+    let mut lab = Lab::new(&limited);
+    for round in 1..50 {
+        for port in 1..60 {
+            lab.out(&udp("10.0.0.5:1000", &format!("198.51.100.{round}:{port}")));
+        }
+        let last = udp("10.0.0.5:1000", &format!("198.51.100.{round}:59"));
+        for _ in 0..2 {
+            lab.wait_s(175.0);
+            lab.out(&last);
+        }
+        let external = ends(&lab.out(&last)).0;
+        lab.inward(&udp(&format!("198.51.100.{round}:999"), &external));
+        let stranger = udp("198.51.100.250:1", &external);
+        assert_eq!(lab.refused(Side::Outside, &stranger), DropReason::Filtered);
+        lab.wait_s(301.0);
+    }
+    assert_eq!(lab.engine.sessions().count(), 0);
+}
+
+/// The protocol of a whole-address mapping was ignored.
+#[test]
+fn a_whole_address_is_mapped_for_its_protocol_only() {
+    let port = |protocol, internal: &str, external: &str| {
+        let part = |text: &str| (Ipv4Addr::from_bits(endpoint(text).0), Some(endpoint(text).1));
+        StaticMapping { protocol, internal: part(internal), external: part(external) }
+    };
+    let mut lab = Lab::new(&Config {
+        statics: vec![
+            whole(Some(protocol::TCP), "10.0.0.80", "203.0.113.9"),
+            port(Some(protocol::UDP), "10.0.0.81:53", "203.0.113.9:53"),
+        ],
+        ..config()
+    });
+    assert!(lab.external_of(&udp("10.0.0.80:53", REMOTE)).starts_with("203.0.113.1:"));
+    assert_eq!(lab.external_of(&tcp("10.0.0.80:53", REMOTE, "S", 1, 0)), "203.0.113.9:53");
+    assert_eq!(ends(&lab.inward(&udp(REMOTE, "203.0.113.9:53"))).1, "10.0.0.81:53");
+    let stray = udp(REMOTE, "203.0.113.9:54");
+    assert_eq!(lab.refused(Side::Outside, &stray), DropReason::NoMapping);
+    let gre = ip(47, endpoint("198.51.100.7").0, endpoint("203.0.113.9").0, b"tunnel");
+    assert_eq!(lab.refused(Side::Outside, &gre), DropReason::NoMapping);
+}
+
+/// Outsiders could fill the table of mappings through an address that is mapped as a whole.
+#[test]
+fn knocking_at_a_static_address_leaves_subscribers_their_room() {
+    let mut limited = Config { statics: vec![whole(None, "10.0.0.80", "203.0.113.9")], ..config() };
+    limited.limits.mappings = Some(100);
+    let mut lab = Lab::new(&limited);
+    let mut admitted = 0;
+    for port in 1..6000 {
+        let knock = udp("198.51.100.9:7", &format!("203.0.113.9:{port}"));
+        let (verdict, _) = lab.pass(Side::Outside, &knock);
+        admitted += u32::from(verdict == Verdict::Forward(Side::Inside));
+    }
+    assert_eq!(admitted, 4096);
+    for port in 1..=100 {
+        lab.out(&udp(&format!("10.0.0.5:{port}"), REMOTE));
+    }
+    assert_eq!(lab.refused(Side::Inside, &udp("10.0.0.6:1", REMOTE)), DropReason::MappingTableFull);
+    lab.wait_s(400.0);
+    assert_eq!(lab.engine.mappings().count(), 0);
+    lab.inward(&udp("198.51.100.9:7", "203.0.113.9:5999"));
+}
+
+/// Rules that look at ports judged later fragments, which have none, by themselves: they left
+/// untranslated.
+#[test]
+fn the_first_fragment_speaks_for_its_datagram_before_the_rules() {
+    let rules = [
+        vec![
+            by_source("10.0.0.0", 16, 0, RuleAction::Bypass),
+            by_source("10.0.0.0", 16, 77, RuleAction::Snat(0)),
+        ],
+        vec![by_source("10.0.0.0", 16, 77, RuleAction::Bypass)],
+        vec![by_source("77.0.0.0", 8, 77, RuleAction::Snat(0))],
+    ];
+    for (rules, inner, translated) in [
+        (&rules[0], "10.0.0.5:77", true),
+        (&rules[1], "10.0.0.5:77", false),
+        (&rules[2], "77.0.0.5:77", true),
+    ] {
+        for order in [[0, 1], [1, 0]] {
+            let mut lab = Lab::new(&Config { rules: rules.clone(), ..config() });
+            let parts = halves(&udp_with(inner, REMOTE, &[1; 64]));
+            let mut sources = Vec::new();
+            for n in order {
+                let (verdict, bytes) = lab.pass(Side::Inside, &parts[n]);
+                if verdict == Verdict::Forward(Side::Outside) {
+                    sources.push(bytes);
+                }
+                sources.extend(lab.sent.drain(..).map(|(_, _, bytes)| bytes));
+            }
+            assert_eq!(sources.len(), 2, "{order:?} {rules:?}");
+            let outside = endpoint("203.0.113.1").0;
+            for bytes in sources {
+                let source = Ipv4::new_checked(&bytes[..]).unwrap().source();
+                assert_eq!(source == outside, translated, "{order:?} {rules:?}");
+            }
+        }
+    }
+}
+
+/// An ICMP error about a flow that a rule with a port sends past the translator was refused.
+#[test]
+fn errors_about_bypassed_flows_pass_too() {
+    let rules = vec![by_source("10.0.0.0", 16, 4500, RuleAction::Bypass)];
+    let mut lab = Lab::new(&Config { rules, ..config() });
+    let out = lab.out(&udp("10.0.0.5:4500", REMOTE));
+    let told = lab.inward(&error("192.0.2.9", "10.0.0.5", 3, 4, &out));
+    assert_eq!(told[28..], out);
+    let back = lab.inward(&udp(REMOTE, "10.0.0.5:4500"));
+    let told = lab.out(&error("10.0.0.5", "198.51.100.7", 3, 3, &back));
+    assert_eq!(ends(&told).0, "10.0.0.5");
+    let other = error("192.0.2.9", "10.0.0.5", 3, 4, &udp("10.0.0.5:4501", REMOTE));
+    assert_eq!(lab.refused(Side::Outside, &other), DropReason::NotForUs);
+}
+
+/// A rule by destination did not admit sources that are no subscribers.
+#[test]
+fn whom_a_rule_names_is_translated() {
+    let prefix = Prefix::new(Ipv4Addr::new(198, 51, 100, 0), 24);
+    let rule = Rule { matches: Match::Destination(prefix, 0), action: RuleAction::Snat(0) };
+    let mut lab = Lab::new(&Config { rules: vec![rule], ..config() });
+    assert!(lab.external_of(&udp("13.1.1.1:5", REMOTE)).starts_with("203.0.113.1:"));
+    assert_eq!(
+        lab.refused(Side::Inside, &udp("13.1.1.1:5", "192.0.2.9:5")),
+        DropReason::NotSubscriber
+    );
+}
+
+/// Times near the end of time overflowed.
+#[test]
+fn the_end_of_time_is_not_the_end() {
+    let mut lab = Lab::new(&config());
+    lab.now = natgate_engine::Timestamp(u64::MAX - 5);
+    lab.wait_s(0.0);
+    lab.out(&udp("10.0.0.5:4000", REMOTE));
+    lab.out(&udp("10.0.0.5:4001", REMOTE));
+    assert!(lab.engine.next_deadline().is_some());
+    assert_eq!(lab.engine.mappings().count(), 2);
+}
+
+/// A first fragment that ends within the TCP options is whole enough.
+#[test]
+fn a_first_fragment_may_end_within_the_options() {
+    let mut lab = Lab::new(&config());
+    let mut syn = tcp("10.0.0.5:4000", REMOTE, "S", 1, 0);
+    syn.extend_from_slice(&[2, 4, 5, 0xb4, 1, 1, 1, 1, 1, 1, 1, 0]);
+    syn[32] = 8 << 4;
+    let total_len = syn.len() as u16;
+    Ipv4::new_header_checked(&mut syn[..]).unwrap().set_total_len(total_len);
+    let middle = 20 + 24;
+    let mut first = syn[..middle].to_vec();
+    let mut packet = Ipv4::new_header_checked(&mut first[..]).unwrap();
+    packet.set_total_len(middle as u16);
+    packet.set_fragment_field(0x2000);
+    packet.fill_checksum();
+    let (verdict, _) = lab.pass(Side::Inside, &first);
+    assert_eq!(verdict, Verdict::Forward(Side::Outside));
+}
+
+/// Configurations that the engine cannot run are refused, not run into.
+#[test]
+fn contradictions_are_refused_at_the_start() {
+    let refused = |config: Config| {
+        let start = natgate_engine::Timestamp(0);
+        natgate_engine::Engine::new(&config, [0; 32], start).map(|_| ()).unwrap_err().message
+    };
+    let rules = vec![by_source("10.0.0.0", 8, 0, RuleAction::Snat(7))];
+    assert!(refused(Config { rules, ..config() }).contains("pool"));
+    let mut timeless = config();
+    timeless.timeouts.fragment = std::time::Duration::ZERO;
+    assert!(refused(timeless).contains("fragment"));
+    let twice = vec![pool("203.0.113.1", "203.0.113.9", (1, 9)); 2];
+    assert!(refused(Config { pools: twice, ..config() }).contains("203.0.113.1"));
+    let one = StaticMapping {
+        protocol: None,
+        internal: (Ipv4Addr::new(10, 0, 0, 5), Some(1)),
+        external: (Ipv4Addr::new(203, 0, 113, 1), Some(1)),
+    };
+    assert!(refused(Config { statics: vec![one; 2], ..config() }).contains("203.0.113.1:1"));
+}
+
+/// The last port of the last address looked like the end of the list of held ports.
+#[test]
+fn the_last_port_of_the_largest_pool_is_released() {
+    let mut large =
+        Config { pools: vec![pool("16.0.0.0", "16.0.127.254", (65535, 65535))], ..config() };
+    large.limits.mappings = Some(1000);
+    large.port_parity = false;
+    large.statics = vec![];
+    let mut lab = Lab::new(&large);
+    for n in 0..500 {
+        lab.out(&udp(&format!("10.0.{}.{}:5", n / 200, 10 + n % 200), REMOTE));
+    }
+    lab.wait_s(500.0);
+    let usage = lab.engine.pool_usage(0, protocol::UDP);
+    assert_eq!((usage.free, usage.held, usage.used), (32767, 0, 0));
+    large.pools[0].addresses[0].last = "16.0.127.255".parse().unwrap();
+    assert!(natgate_engine::Engine::new(&large, [0; 32], natgate_engine::Timestamp(0)).is_err());
+}
