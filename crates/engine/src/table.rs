@@ -294,18 +294,18 @@ impl Table {
         self.key.hash(u64::from(external) << 8 | u64::from(protocol) | 1 << 62, u64::from(remote))
     }
 
-    /// First stage of an outbound lookup: fetches the index line.
+    /// First stage of an outbound lookup: fetches the index line. Returns the hash for the second.
     #[inline(always)]
-    pub(crate) fn prefetch_index(&self, key: Key) {
-        self.by_internal.prefetch(self.hash(key));
+    pub(crate) fn prefetch_index(&self, key: Key) -> u64 {
+        let hash = self.hash(key);
+        self.by_internal.prefetch(hash);
+        hash
     }
 
-    /// Second stage: fetches the mapping's line.
+    /// Second stage: the slot of the mapping, most likely.
     #[inline(always)]
-    pub(crate) fn prefetch_candidate(&self, key: Key) {
-        if let Some(slot) = self.by_internal.candidate(self.hash(key)) {
-            self.prefetch_mapping(slot);
-        }
+    pub(crate) fn candidate(&self, hash: u64) -> Option<u32> {
+        self.by_internal.candidate(hash)
     }
 
     #[inline(always)]

@@ -30,6 +30,20 @@ use transit::is_echo_request;
 /// Packets whose cache misses overlap.
 const STAGE: usize = 32;
 
+/// Where a packet's mapping will most likely be found; kept from the first stage for the second.
+#[derive(Clone, Copy, Debug)]
+enum Hint {
+    None,
+    /// By the hash of its internal end.
+    Internal(u64),
+    /// By its external end.
+    External {
+        protocol: u8,
+        index: u32,
+        port: u16,
+    },
+}
+
 /// What was decided of a packet.
 type Fate = Result<Verdict, DropReason>;
 
@@ -53,14 +67,15 @@ impl Engine {
         self.observe(now);
         for (packets, verdicts) in packets.chunks_mut(STAGE).zip(verdicts.chunks_mut(STAGE)) {
             let mut headers = [Err(DropReason::NotIpv4); STAGE];
-            for (packet, headers) in packets.iter().zip(&mut headers) {
+            let mut hints = [Hint::None; STAGE];
+            for ((packet, headers), hint) in packets.iter().zip(&mut headers).zip(&mut hints) {
                 *headers = parse(packet.bytes());
                 if let Ok(headers) = headers {
-                    self.prefetch_index(from, headers);
+                    *hint = self.prefetch_index(from, headers);
                 }
             }
-            for headers in headers.iter().flatten() {
-                self.prefetch_mapping(from, headers);
+            for &hint in &hints[..packets.len()] {
+                self.prefetch_mapping(hint);
             }
             for ((packet, headers), verdict) in packets.iter_mut().zip(&headers).zip(verdicts) {
                 *verdict = self.decide(from, packet, headers);
@@ -69,45 +84,34 @@ impl Engine {
     }
 
     #[inline]
-    fn prefetch_index(&self, from: Side, headers: &Headers) {
-        if !has_ports(headers.protocol) {
-            return;
+    fn prefetch_index(&self, from: Side, headers: &Headers) -> Hint {
+        let protocol = headers.protocol;
+        if !has_ports(protocol) {
+            return Hint::None;
         }
         match from {
             Side::Inside => {
-                let remote = headers.remote_outbound();
-                let key = self.table.key(headers.protocol, headers.source, remote);
-                self.table.prefetch_index(key);
+                let key = self.table.key(protocol, headers.source, headers.remote_outbound());
+                Hint::Internal(self.table.prefetch_index(key))
             }
             Side::Outside => {
                 let (address, port) = headers.destination;
-                if let Some(index) = self.external.index(address) {
-                    self.external.prefetch(headers.protocol, index, port);
-                }
+                let Some(index) = self.external.index(address) else { return Hint::None };
+                self.external.prefetch(protocol, index, port);
+                Hint::External { protocol, index, port }
             }
         }
     }
 
     #[inline]
-    fn prefetch_mapping(&self, from: Side, headers: &Headers) {
-        if !has_ports(headers.protocol) {
-            return;
-        }
-        match from {
-            Side::Inside => {
-                let remote = headers.remote_outbound();
-                let key = self.table.key(headers.protocol, headers.source, remote);
-                self.table.prefetch_candidate(key);
-            }
-            Side::Outside => {
-                let (address, port) = headers.destination;
-                let index = self.external.index(address);
-                if let Some(slot) =
-                    index.and_then(|i| self.external.owner(headers.protocol, i, port))
-                {
-                    self.table.prefetch_mapping(slot);
-                }
-            }
+    fn prefetch_mapping(&self, hint: Hint) {
+        let slot = match hint {
+            Hint::None => None,
+            Hint::Internal(hash) => self.table.candidate(hash),
+            Hint::External { protocol, index, port } => self.external.owner(protocol, index, port),
+        };
+        if let Some(slot) = slot {
+            self.table.prefetch_mapping(slot);
         }
     }
 

@@ -6,6 +6,7 @@ use crate::DropReason;
 use crate::packet::Side;
 use crate::parse::{Embedded, Headers};
 use crate::rewrite::{Rewrite, apply, apply_embedded};
+use crate::table::Mapping;
 use natgate_wire::protocol;
 
 impl Engine {
@@ -28,11 +29,8 @@ impl Engine {
     /// went to its internal endpoint.
     fn error_external(&self, embedded: &Embedded) -> Result<(u32, u16), DropReason> {
         let remote = embedded.remote_of_destination();
-        let slot = self
-            .find_internal(embedded.protocol, embedded.destination, remote)
-            .ok_or(DropReason::IcmpNoSession)?;
-        self.table.find_session(slot, remote).ok_or(DropReason::IcmpNoSession)?;
-        let mapping = self.table.mapping(slot);
+        let slot = self.find_internal(embedded.protocol, embedded.destination, remote);
+        let mapping = self.with_session(slot, remote)?;
         Ok((mapping.external_address, mapping.external_port))
     }
 
@@ -61,12 +59,16 @@ impl Engine {
     ) -> Result<(u32, u16), DropReason> {
         let (address, port) = embedded.source;
         let index = self.external.index(address).ok_or(DropReason::IcmpNoSession)?;
-        let slot = self
-            .find_external(embedded.protocol, (index, port), remote)
-            .ok_or(DropReason::IcmpNoSession)?;
-        self.table.find_session(slot, remote).ok_or(DropReason::IcmpNoSession)?;
-        let mapping = self.table.mapping(slot);
+        let slot = self.find_external(embedded.protocol, (index, port), remote);
+        let mapping = self.with_session(slot, remote)?;
         Ok((mapping.internal_address, mapping.internal_port))
+    }
+
+    /// A mapping that was found, if it has a session with this remote endpoint.
+    fn with_session(&self, slot: Option<u32>, remote: (u32, u16)) -> Result<&Mapping, DropReason> {
+        slot.filter(|&slot| self.table.find_session(slot, remote).is_some())
+            .map(|slot| self.table.mapping(slot))
+            .ok_or(DropReason::IcmpNoSession)
     }
 
     /// An error from inside about a hairpinned packet: translated as outbound, then as inbound.
