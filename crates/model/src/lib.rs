@@ -1,1 +1,509 @@
-//! To be written.
+//! The same NAT as `natgate-engine`, slow and obvious, in ordered maps: what the engine is compared
+//! with, and the shortest way to learn what natgate does with a packet.
+//!
+//! It follows SPECIFICATION.md section by section and says so in comments: what is looked at first
+//! (`bytes`), the way from the inside and from the outside (this file), allocation and limits
+//! (`allocation`), TCP states (`tcp`), what happens by itself (`timers`). Nothing is fast: what one map holds is not repeated in another
+//! but searched for.
+//!
+//! Choices that only the engine's seed decides (external address and port) are given to the model,
+//! which checks that they were open; alone it takes the first that is. Fragments and rules that
+//! change destinations are not modelled.
+//!
+//! [`compare`] drives the two side by side.
+
+#![forbid(unsafe_code)]
+
+mod allocation;
+mod bytes;
+pub mod compare;
+mod lookup;
+mod tcp;
+mod timers;
+mod view;
+
+use bytes::{
+    Segment, check, check_error, ends, icmp_kind, ip, is_ping, lower_ttl, set_embedded, set_near,
+};
+use natgate_engine::{
+    Behavior, Change, Config, Counters, Direction, DropReason, Endpoint, Event, MappingId,
+    MappingKind, Outcome, RuleAction, Side, Timestamp, Verdict,
+};
+use natgate_wire::protocol::{ICMP, TCP, UDP};
+use natgate_wire::{Icmp, Ipv4, icmp};
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use tcp::{Connection, Timer};
+
+/// The reference translator.
+#[derive(Clone, Debug)]
+pub struct Model {
+    config: Config,
+    now: Timestamp,
+    started: Timestamp,
+    mappings: BTreeMap<Key, Mapping>,
+    held: BTreeMap<(u8, Endpoint), Timestamp>,
+    syns: Vec<Syn>,
+    paired: BTreeMap<(u32, usize), Ipv4Addr>,
+    mapping_rate: BTreeMap<u32, u64>,
+    error_rate: u64,
+    quota_reported: BTreeMap<u32, Option<Timestamp>>,
+    exhaustion_reported: BTreeMap<usize, Option<Timestamp>>,
+    counters: Counters,
+    made: Made,
+}
+
+/// What a mapping is looked up by from the inside (3.8); of `remote` as much as the mapping behavior
+/// looks at counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Key {
+    protocol: u8,
+    internal: Endpoint,
+    remote: Option<Endpoint>,
+}
+
+#[derive(Clone, Debug)]
+struct Mapping {
+    external: Endpoint,
+    kind: MappingKind,
+    /// Of a static mapping with ports: it needs no sessions.
+    permanent: bool,
+    created: Timestamp,
+    sessions: BTreeMap<Endpoint, Session>,
+}
+
+#[derive(Clone, Debug)]
+struct Session {
+    /// When its time runs out, not yet moved to a tick.
+    expires: Timestamp,
+    connection: Connection,
+    packets_out: u64,
+    packets_in: u64,
+}
+
+/// An unsolicited SYN that will be answered (4.7).
+#[derive(Clone, Debug)]
+struct Syn {
+    due: Timestamp,
+    external: Endpoint,
+    remote: Endpoint,
+    back_to: Side,
+    quote: Vec<u8>,
+}
+
+/// A packet that the translator makes itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// When it was made.
+    pub time: Timestamp,
+    /// The side to send it by.
+    pub side: Side,
+    /// Its bytes; those that the specification leaves open (type of service, identification,
+    /// don't-fragment) are zero.
+    pub bytes: Vec<u8>,
+}
+
+/// What a call brings about besides verdicts.
+#[derive(Clone, Debug, Default)]
+pub struct Made {
+    /// Events, in order of time.
+    pub events: Vec<Event>,
+    /// Packets, in order of time.
+    pub transmits: Vec<Transmit>,
+    /// A choice of the engine's that was not open, and what was.
+    pub illegal: Option<String>,
+}
+
+/// What should become of a packet.
+#[derive(Clone, Debug)]
+pub struct Expected {
+    /// Its fate.
+    pub verdict: Verdict,
+    /// Its bytes, unless it is dropped.
+    pub bytes: Vec<u8>,
+    /// What else happens.
+    pub made: Made,
+}
+
+/// A packet on its way through.
+struct Packet {
+    from: Side,
+    direction: Direction,
+    received: Vec<u8>,
+    bytes: Vec<u8>,
+    choice: Option<Endpoint>,
+}
+
+impl Packet {
+    fn protocol(&self) -> u8 {
+        ip(&self.received).protocol()
+    }
+
+    fn is_error(&self) -> bool {
+        icmp_kind(&self.received).is_some_and(icmp::is_error)
+    }
+
+    /// A SYN without ACK, RST and FIN.
+    fn is_syn(&self) -> bool {
+        Segment::of(&self.received).is_some_and(Segment::syn)
+    }
+}
+
+type Fate = Result<Verdict, DropReason>;
+
+/// Whether a protocol has ports, or identifiers that serve as such.
+fn has_ports(protocol: u8) -> bool {
+    matches!(protocol, TCP | UDP | ICMP)
+}
+
+impl Model {
+    /// A translator that starts empty.
+    pub fn new(config: &Config, now: Timestamp) -> Self {
+        let mut model = Self {
+            config: config.clone(),
+            now,
+            started: now,
+            mappings: BTreeMap::new(),
+            held: BTreeMap::new(),
+            syns: Vec::new(),
+            paired: BTreeMap::new(),
+            mapping_rate: BTreeMap::new(),
+            error_rate: 0,
+            quota_reported: BTreeMap::new(),
+            exhaustion_reported: BTreeMap::new(),
+            counters: Counters::default(),
+            made: Made::default(),
+        };
+        for mapping in &config.statics {
+            let (Some(inside), Some(outside)) = (mapping.internal.1, mapping.external.1) else {
+                continue;
+            };
+            let internal = Endpoint { address: mapping.internal.0, port: inside };
+            let external = Endpoint { address: mapping.external.0, port: outside };
+            for protocol in [TCP, UDP, ICMP] {
+                if mapping.protocol.is_none_or(|only| only == protocol) {
+                    let key = model.fixed(protocol, internal, external, None);
+                    model.mappings.get_mut(&key).expect("just made").permanent = true;
+                }
+            }
+        }
+        model
+    }
+
+    /// What should become of one packet from a side, in a batch of its own. `choice` is the external
+    /// endpoint that the engine gave to the mapping that it made for the packet, if it made one.
+    pub fn process(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        bytes: &[u8],
+        choice: Option<Endpoint>,
+    ) -> Expected {
+        self.counters.clock_backwards += u64::from(now < self.now); // 1.1
+        self.see(now);
+        let direction = if from == Side::Inside { Direction::Outbound } else { Direction::Inbound };
+        let mut packet =
+            Packet { from, direction, received: bytes.to_vec(), bytes: Vec::new(), choice };
+        let fate = self.fate(&mut packet);
+        let len = packet.received.len();
+        let outcome = match fate {
+            Ok(Verdict::Reply(_)) => Outcome::Replied,
+            Ok(_) => Outcome::Forwarded,
+            Err(reason) => {
+                self.counters.drops[reason as usize] += 1;
+                Outcome::Dropped
+            }
+        };
+        self.counters.count(packet.direction, outcome, len);
+        let verdict = fate.unwrap_or_else(Verdict::Drop);
+        Expected { verdict, bytes: packet.bytes, made: std::mem::take(&mut self.made) }
+    }
+
+    fn fate(&mut self, packet: &mut Packet) -> Fate {
+        check(&mut packet.received)?; // section 2
+        packet.bytes.clone_from(&packet.received);
+        match packet.from {
+            Side::Inside => self.way_out(packet),
+            Side::Outside => self.way_in(packet),
+        }
+    }
+
+    /// Section 3.
+    fn way_out(&mut self, packet: &mut Packet) -> Fate {
+        let (source, destination) = (ip(&packet.bytes).source(), ip(&packet.bytes).destination());
+        if self.is_own(source) || self.is_external(source) {
+            return Err(DropReason::SpoofedSource); // 3.1
+        }
+        if self.is_own(destination) && !self.is_external(destination) {
+            return self.local(packet); // 3.2
+        }
+        let rule = self.rule(packet).cloned();
+        if rule == Some(RuleAction::Bypass) {
+            self.hop(packet, Side::Outside)?; // 3.3
+            lower_ttl(&mut packet.bytes);
+            return Ok(Verdict::Forward(Side::Outside));
+        }
+        if !self.config.subscribers.iter().any(|prefix| prefix.contains(source))
+            && !self.config.statics.iter().any(|fixed| fixed.internal.0.to_bits() == source)
+            && rule.is_none()
+        {
+            return Err(DropReason::NotSubscriber); // 3.4
+        }
+        let mut exit = Side::Outside;
+        if self.is_external(destination) {
+            packet.direction = Direction::Hairpin; // 3.5
+            exit = Side::Inside;
+            if !self.config.hairpinning {
+                return Err(DropReason::HairpinDisabled);
+            }
+        } else if self.config.inside.network.is_some_and(|net| net.contains(destination)) {
+            return Err(DropReason::SameSide);
+        }
+        self.hop(packet, exit)?; // 3.6
+        match icmp_kind(&packet.bytes) {
+            Some(3 | 4 | 11 | 12) => self.error(packet)?, // 3.7
+            None | Some(0 | 8 | 13 | 14) => {
+                self.outbound(packet, rule)?;
+                if packet.direction == Direction::Hairpin
+                    && let reply @ Verdict::Reply(_) = self.inbound(packet)?
+                {
+                    return Ok(reply);
+                }
+                self.counters.portless += u64::from(!has_ports(packet.protocol()));
+            }
+            _ => return Err(DropReason::IcmpUnsupported),
+        }
+        lower_ttl(&mut packet.bytes);
+        Ok(Verdict::Forward(exit))
+    }
+
+    /// Section 4.
+    fn way_in(&mut self, packet: &mut Packet) -> Fate {
+        let (source, destination) = (ip(&packet.bytes).source(), ip(&packet.bytes).destination());
+        if self.is_own(source) || self.is_external(source) {
+            return Err(DropReason::SpoofedSource); // 4.1
+        }
+        if !self.is_external(destination) {
+            if self.is_outside_own(destination) {
+                return self.local(packet); // 4.2
+            }
+            if self.rule(packet) != Some(&RuleAction::Bypass) {
+                return Err(DropReason::NotForUs);
+            }
+            self.hop(packet, Side::Inside)?;
+            lower_ttl(&mut packet.bytes);
+            return Ok(Verdict::Forward(Side::Inside));
+        }
+        match icmp_kind(&packet.bytes) {
+            Some(3 | 4 | 11 | 12) => {
+                self.error(packet)?; // 4.3
+                self.hop(packet, Side::Inside)?;
+            }
+            None | Some(0 | 8 | 13 | 14) => {
+                if let reply @ Verdict::Reply(_) = self.inbound(packet)? {
+                    return Ok(reply);
+                }
+                self.counters.portless += u64::from(!has_ports(packet.protocol()));
+            }
+            _ => return Err(DropReason::IcmpUnsupported),
+        }
+        lower_ttl(&mut packet.bytes);
+        Ok(Verdict::Forward(Side::Inside))
+    }
+
+    /// Sections 3.8 to 3.11.
+    fn outbound(
+        &mut self,
+        packet: &mut Packet,
+        rule: Option<RuleAction>,
+    ) -> Result<(), DropReason> {
+        let protocol = packet.protocol();
+        let (internal, remote) = ends(&packet.bytes, Side::Inside);
+        let key = self.key_of_internal(protocol, internal, remote);
+        if !self.mappings.contains_key(&key) {
+            if self.is_midstream(packet) {
+                return Err(DropReason::TcpNotSyn); // 3.9
+            }
+            if matches!(icmp_kind(&packet.bytes), Some(0 | 14)) {
+                return Err(DropReason::NoMapping);
+            }
+            self.create(packet, key, rule)?;
+        } else if !self.mappings[&key].sessions.contains_key(&remote) {
+            if self.is_midstream(packet) {
+                return Err(DropReason::TcpNotSyn); // 3.10
+            }
+            self.room_for_session(key)?;
+        }
+        self.touch(key, remote, Side::Inside, Segment::of(&packet.bytes));
+        set_near(&mut packet.bytes, Side::Inside, self.mappings[&key].external); // 3.11
+        Ok(())
+    }
+
+    /// Sections 4.4 to 4.8, and the second half of a hairpin (7.1).
+    fn inbound(&mut self, packet: &mut Packet) -> Fate {
+        let (external, remote) = ends(&packet.bytes, Side::Outside);
+        let Some(key) = self.by_external(packet.protocol(), external, remote) else {
+            let own = match packet.direction {
+                Direction::Hairpin => self.is_own(external.address.to_bits()), // 7.1
+                _ => self.is_outside_own(external.address.to_bits()),
+            };
+            if own && is_ping(&packet.received) {
+                return self.local(packet); // 4.4
+            }
+            self.remember(packet, external, remote);
+            return Err(DropReason::NoMapping);
+        };
+        let mapping = &self.mappings[&key];
+        let known = mapping.sessions.contains_key(&remote);
+        if !known {
+            let admitted = match self.config.filtering {
+                _ if mapping.kind == MappingKind::Static => true,
+                Behavior::EndpointIndependent => true,
+                Behavior::AddressDependent => {
+                    mapping.sessions.keys().any(|end| end.address == remote.address)
+                }
+                Behavior::AddressAndPortDependent => false,
+            };
+            if !admitted {
+                self.remember(packet, external, remote);
+                return Err(DropReason::Filtered); // 4.5
+            }
+            if self.is_midstream(packet) {
+                return Err(DropReason::TcpNotSyn);
+            }
+        }
+        if packet.direction != Direction::Hairpin {
+            self.hop(packet, Side::Inside)?; // 4.6
+        }
+        if !known {
+            self.room_for_session(key)?;
+        }
+        self.touch(key, remote, Side::Outside, Segment::of(&packet.bytes));
+        set_near(&mut packet.bytes, Side::Outside, key.internal); // 4.8
+        Ok(Verdict::Forward(Side::Inside))
+    }
+
+    /// Section 6: an ICMP error.
+    fn error(&mut self, packet: &mut Packet) -> Result<(), DropReason> {
+        check_error(&packet.bytes)?; // 6.1
+        self.translate_error(packet, packet.from)?;
+        if packet.direction == Direction::Hairpin {
+            self.translate_error(packet, Side::Outside)?; // 6.5
+        }
+        Ok(())
+    }
+
+    /// Sections 6.2 and 6.3. The embedded packet had gone the other way.
+    fn translate_error(&mut self, packet: &mut Packet, from: Side) -> Result<(), DropReason> {
+        let embedded = &packet.bytes[ip(&packet.bytes).header_len() + 8..];
+        let protocol = ip(embedded).protocol();
+        let (near, far) = ends(embedded, from.other());
+        let key = match from {
+            Side::Inside => Some(self.key_of_internal(protocol, near, far)),
+            Side::Outside => self.by_external(protocol, near, far),
+        };
+        let key = key.ok_or(DropReason::IcmpNoSession)?;
+        let mapping = self.mappings.get(&key).ok_or(DropReason::IcmpNoSession)?;
+        if !mapping.sessions.contains_key(&far) {
+            return Err(DropReason::IcmpNoSession);
+        }
+        let end = if from == Side::Inside { mapping.external } else { key.internal };
+        set_embedded(&mut packet.bytes, from, end);
+        Ok(())
+    }
+
+    /// Section 3.2: a packet to the gateway itself.
+    fn local(&mut self, packet: &mut Packet) -> Fate {
+        packet.direction = Direction::Local;
+        packet.bytes.clone_from(&packet.received);
+        if !is_ping(&packet.received) {
+            return Err(DropReason::LocalUnsupported);
+        }
+        let (source, destination) = (ip(&packet.bytes).source(), ip(&packet.bytes).destination());
+        let mut reply = Ipv4::new_checked(&mut packet.bytes[..]).expect("checked when it came in");
+        reply.set_source(destination);
+        reply.set_destination(source);
+        reply.set_ttl(64);
+        reply.fill_checksum();
+        let mut icmp = Icmp::new_checked(reply.payload_mut()).expect("checked when it came in");
+        icmp.set_kind(icmp::kind::ECHO_REPLY);
+        icmp.fill_checksum();
+        Ok(Verdict::Reply(packet.from))
+    }
+
+    /// Section 3.6: whether a packet can go one hop further, out by a side.
+    fn hop(&mut self, packet: &Packet, exit: Side) -> Result<(), DropReason> {
+        let ip = ip(&packet.received);
+        let side = if exit == Side::Inside { &self.config.inside } else { &self.config.outside };
+        let mtu = side.mtu.unwrap_or(1500);
+        if ip.ttl() <= 1 {
+            self.answer(packet, icmp::kind::TIME_EXCEEDED, 0, 0);
+            return Err(DropReason::TtlExceeded);
+        }
+        if ip.dont_fragment() && ip.total_len() > mtu {
+            self.answer(packet, icmp::kind::UNREACHABLE, 4, mtu);
+            return Err(DropReason::TooBig);
+        }
+        Ok(())
+    }
+
+    /// A packet belongs to a session: it is made if there is none yet (section 9), its time starts
+    /// afresh, and the packet is counted.
+    fn touch(&mut self, key: Key, remote: Endpoint, from: Side, segment: Option<Segment>) {
+        let timeouts = &self.config.timeouts;
+        let mapping = self.mappings.get_mut(&key).expect("looked up");
+        let is_new = !mapping.sessions.contains_key(&remote);
+        let session = mapping.sessions.entry(remote).or_insert_with(|| Session {
+            expires: Timestamp(0),
+            connection: Connection::default(),
+            packets_out: 0,
+            packets_in: 0,
+        });
+        let may_refresh = is_new || from == Side::Inside || self.config.inbound_refresh;
+        let time = match (key.protocol, segment) {
+            (TCP, Some(segment)) => match session.connection.step(from, segment) {
+                Timer::Opening if may_refresh => Some(timeouts.tcp_opening), // 9.3
+                Timer::Established if may_refresh => Some(timeouts.tcp_established),
+                Timer::Closing => Some(timeouts.tcp_closing),
+                _ => None,
+            },
+            (UDP, _) if may_refresh => Some(timeouts.udp), // 9.2
+            (ICMP, _) if may_refresh => Some(timeouts.icmp),
+            (_, _) if may_refresh => Some(timeouts.other),
+            _ => None,
+        };
+        if let Some(time) = time {
+            session.expires = self.now.plus(time);
+        }
+        let (out, into) = if from == Side::Inside { (1, 0) } else { (0, 1) };
+        session.packets_out += out;
+        session.packets_in += into;
+    }
+
+    /// Whether a packet is of TCP and cannot begin a session (3.9, 3.10, 4.5).
+    fn is_midstream(&self, packet: &Packet) -> bool {
+        Segment::of(&packet.received).is_some_and(|segment| {
+            if self.config.tcp_pickup { segment.rst() } else { !segment.syn() }
+        })
+    }
+
+    /// Time never goes back (1.1).
+    fn see(&mut self, now: Timestamp) {
+        self.now = self.now.max(now);
+    }
+
+    fn raise(&mut self, time: Timestamp, change: Change) {
+        self.made.events.push(Event { time, change });
+    }
+}
+
+impl Mapping {
+    fn id(&self, key: Key) -> MappingId {
+        MappingId {
+            protocol: key.protocol,
+            internal: key.internal,
+            external: self.external,
+            kind: self.kind,
+        }
+    }
+}

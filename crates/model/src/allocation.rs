@@ -1,0 +1,272 @@
+//! Making a mapping: limits (specification, section 3.9) and the choice of its external endpoint
+//! (section 5). The choice itself is the engine's; here is written which choices are open.
+
+use crate::{Key, Made, Mapping, Model, Packet, has_ports};
+use natgate_engine::{
+    Allocation, Change, DropReason, Endpoint, MappingKind, PoolConfig, Pooling, RuleAction,
+    Timestamp,
+};
+use natgate_wire::icmp::kind::UNREACHABLE;
+use natgate_wire::protocol::{ICMP, TCP, UDP};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+const SECOND: u64 = 1_000_000_000;
+/// Most mappings at a time for the ports of one address that is mapped as a whole (3.9).
+const MOST_OF_WHOLE: usize = 4096;
+
+/// GCRA: whether one more is within the rate. `due` is when the next would come if they came evenly.
+pub(crate) fn conforms(due: u64, now: Timestamp, per_second: u32) -> bool {
+    per_second > 0 && due <= now.0.saturating_add(SECOND - SECOND / u64::from(per_second))
+}
+
+/// GCRA: `due` after one more.
+pub(crate) fn spend(due: u64, now: Timestamp, per_second: u32) -> u64 {
+    due.max(now.0).saturating_add(SECOND / u64::from(per_second))
+}
+
+/// The addresses of a pool.
+pub(crate) fn addresses(pool: &PoolConfig) -> impl Iterator<Item = Ipv4Addr> + '_ {
+    let ranges = pool.addresses.iter();
+    ranges.flat_map(|range| range.first.to_bits()..=range.last.to_bits()).map(Ipv4Addr::from_bits)
+}
+
+impl Model {
+    /// 3.9: makes the mapping, or answers the packet and says why not.
+    pub(crate) fn create(
+        &mut self,
+        packet: &Packet,
+        key: Key,
+        rule: Option<RuleAction>,
+    ) -> Result<(), DropReason> {
+        let pool = match rule {
+            Some(RuleAction::Snat(pool)) => pool,
+            _ => self.config.default_pool,
+        };
+        let room = self.room_for_mapping(key);
+        let external = room.and_then(|()| {
+            let open = self.open_choices(key, pool)?;
+            let chosen = self.choose(packet, &open);
+            let subscriber = key.internal.address.to_bits();
+            self.paired.entry((subscriber, pool)).or_insert(chosen.address);
+            Ok(chosen)
+        });
+        let external = match external {
+            Ok(external) => external,
+            Err(DropReason::Ambiguous) => return Err(DropReason::Ambiguous),
+            Err(reason) => {
+                self.report(key, pool, reason);
+                self.answer(packet, UNREACHABLE, 1, 0);
+                return Err(reason);
+            }
+        };
+        let due = self.mapping_rate.entry(key.internal.address.to_bits()).or_default();
+        *due = spend(*due, self.now, self.config.limits.new_mappings_per_second);
+        let mapping = Mapping {
+            external,
+            kind: MappingKind::Dynamic,
+            permanent: false,
+            created: self.now,
+            sessions: BTreeMap::new(),
+        };
+        self.raise(self.now, Change::MappingCreated(mapping.id(key)));
+        self.mappings.insert(key, mapping);
+        Ok(())
+    }
+
+    /// 3.9: rate, quota, table, in this order.
+    fn room_for_mapping(&self, key: Key) -> Result<(), DropReason> {
+        let limits = &self.config.limits;
+        let due = self.mapping_rate.get(&key.internal.address.to_bits()).copied().unwrap_or(0);
+        if !conforms(due, self.now, limits.new_mappings_per_second) {
+            return Err(DropReason::MappingRate);
+        }
+        // Protocols without ports share the quota of ICMP (5.7).
+        let class = |protocol| if has_ports(protocol) { protocol } else { ICMP };
+        let quota = match class(key.protocol) {
+            TCP => limits.tcp_ports,
+            UDP => limits.udp_ports,
+            _ => limits.icmp_ports,
+        };
+        let of_subscriber = |other: &Key| {
+            other.internal.address == key.internal.address
+                && class(other.protocol) == class(key.protocol)
+        };
+        if self.dynamic().filter(|(other, _)| of_subscriber(other)).count() >= quota as usize {
+            return Err(DropReason::PortQuota);
+        }
+        if self.dynamic().count() >= self.most_mappings() {
+            return Err(DropReason::MappingTableFull);
+        }
+        Ok(())
+    }
+
+    /// Whether a mapping is one that there is: of an address that is mapped as a whole only those
+    /// ports that have sessions.
+    pub(crate) fn is_listed(mapping: &Mapping) -> bool {
+        mapping.permanent || !mapping.sessions.is_empty()
+    }
+
+    /// 3.9: whether one port more of an address that is mapped as a whole may have a mapping.
+    fn room_for_whole(&self, key: Key) -> Result<(), DropReason> {
+        let external = self.mappings[&key].external.address;
+        let alike = |(other, mapping): &(&Key, &Mapping)| {
+            mapping.kind == MappingKind::Static
+                && !mapping.permanent
+                && other.internal.address == key.internal.address
+                && mapping.external.address == external
+        };
+        let there_are = self.mappings.iter().filter(alike).filter(|(_, one)| Self::is_listed(one));
+        if there_are.count() < MOST_OF_WHOLE { Ok(()) } else { Err(DropReason::MappingTableFull) }
+    }
+
+    /// 3.10: whether a mapping may have one session more.
+    pub(crate) fn room_for_session(&self, key: Key) -> Result<(), DropReason> {
+        let limits = &self.config.limits;
+        if !Self::is_listed(&self.mappings[&key]) {
+            return self.room_for_whole(key);
+        }
+        if self.mappings[&key].sessions.len() >= usize::from(limits.sessions_per_mapping) {
+            return Err(DropReason::SessionLimit);
+        }
+        let extra = |mapping: &Mapping| mapping.sessions.len().saturating_sub(1);
+        let permanent = self.mappings.values().filter(|mapping| mapping.permanent).count();
+        let whole = self.config.statics.iter().filter(|fixed| fixed.external.1.is_none()).count();
+        let all = self.most_mappings() + permanent + MOST_OF_WHOLE * whole;
+        let most = limits.extra_sessions.map_or(all, |most| most as usize);
+        let is_extra = !self.mappings[&key].sessions.is_empty();
+        if is_extra && self.mappings.values().map(extra).sum::<usize>() >= most {
+            return Err(DropReason::SessionTableFull);
+        }
+        Ok(())
+    }
+
+    fn most_mappings(&self) -> usize {
+        let ports = |pool: &PoolConfig| {
+            3 * addresses(pool).count() * (usize::from(pool.ports.1 - pool.ports.0) + 1)
+        };
+        let all = self.config.pools.iter().map(ports).sum::<usize>().min(1 << 20);
+        self.config.limits.mappings.map_or(all, |most| most as usize)
+    }
+
+    pub(crate) fn dynamic(&self) -> impl Iterator<Item = (&Key, &Mapping)> {
+        self.mappings.iter().filter(|(_, mapping)| mapping.kind == MappingKind::Dynamic)
+    }
+
+    /// Raises what 3.9 says about a refused mapping, at most once a second.
+    fn report(&mut self, key: Key, pool: usize, reason: DropReason) {
+        let (subscriber, protocol) = (key.internal.address, key.protocol);
+        let (last, change) = match reason {
+            DropReason::MappingRate | DropReason::PortQuota => {
+                if !self.dynamic().any(|(other, _)| other.internal.address == subscriber) {
+                    return; // What is remembered of a subscriber goes with its last mapping.
+                }
+                let last = self.quota_reported.entry(subscriber.to_bits()).or_default();
+                (last, Change::QuotaReached { subscriber, protocol })
+            }
+            DropReason::PoolExhausted => {
+                let last = self.exhaustion_reported.entry(pool).or_default();
+                (last, Change::PoolExhausted { pool, protocol })
+            }
+            _ => return,
+        };
+        if last.is_none_or(|last| self.now.since(last) >= Duration::from_secs(1)) {
+            *last = Some(self.now);
+            self.raise(self.now, change);
+        }
+    }
+
+    /// The engine's choice if it was open, else the first that was.
+    fn choose(&mut self, packet: &Packet, open: &[Endpoint]) -> Endpoint {
+        match packet.choice {
+            Some(choice) if open.contains(&choice) => return choice,
+            Some(choice) => {
+                let illegal = format!("{choice:?} was chosen, open were {open:?}");
+                self.made = Made { illegal: Some(illegal), ..std::mem::take(&mut self.made) };
+            }
+            None => {}
+        }
+        open[0]
+    }
+
+    /// Section 5: every external endpoint that the mapping may get; never empty.
+    fn open_choices(&mut self, key: Key, pool: usize) -> Result<Vec<Endpoint>, DropReason> {
+        // 5.5: the address that the subscriber got first of this pool, while it has any of it.
+        let subscriber = key.internal.address.to_bits();
+        let has_any = self.dynamic().any(|(other, mapping)| {
+            other.internal.address == key.internal.address
+                && self.pool_of(mapping.external.address.to_bits()) == Some(pool)
+        });
+        let paired = match (self.config.pooling, self.paired.get(&(subscriber, pool))) {
+            (Pooling::Paired | Pooling::SoftPaired, Some(address)) if has_any => Some(*address),
+            _ => None,
+        };
+        let open_at = |wanted: &dyn Fn(Ipv4Addr) -> bool| -> Vec<Endpoint> {
+            let all = addresses(&self.config.pools[pool]).filter(|address| wanted(*address));
+            all.flat_map(|address| self.open_ports(key, pool, address)).collect()
+        };
+        let mut open = open_at(&|address| paired.is_none_or(|paired| address == paired));
+        if open.is_empty() && self.config.pooling == Pooling::SoftPaired {
+            open = open_at(&|_| true);
+        }
+        if paired.is_none() {
+            self.paired.remove(&(subscriber, pool));
+        }
+        match open.is_empty() {
+            false => Ok(open),
+            true if has_ports(key.protocol) => Err(DropReason::PoolExhausted),
+            true => Err(DropReason::Ambiguous),
+        }
+    }
+
+    /// 5.1 to 5.4 and 5.7: the endpoints of one external address that the mapping may get.
+    fn open_ports(&self, key: Key, pool: usize, address: Ipv4Addr) -> Vec<Endpoint> {
+        let at = |port| Endpoint { address, port };
+        if !has_ports(key.protocol) {
+            let ambiguous = self.dynamic().any(|(other, mapping)| {
+                (other.protocol, other.remote) == (key.protocol, key.remote)
+                    && mapping.external.address == address
+            });
+            // An address that a static mapping takes for one such protocol is kept from all.
+            let kept = self.config.statics.iter().any(|fixed| {
+                fixed.external == (address, None)
+                    && fixed.protocol.is_none_or(|one| !has_ports(one))
+            });
+            return if ambiguous || kept { Vec::new() } else { vec![at(0)] };
+        }
+        let (first, last) = self.config.pools[pool].ports;
+        let used: BTreeSet<Endpoint> = self
+            .mappings
+            .iter()
+            .filter(|(other, _)| other.protocol == key.protocol)
+            .map(|(_, mapping)| mapping.external)
+            .collect();
+        let wanted = key.internal.port;
+        let split = first < 1024 && last >= 1024 && key.protocol != ICMP; // 5.2
+        let free: Vec<u16> = (first..=last)
+            .filter(|&port| !split || (port < 1024) == (wanted < 1024))
+            .filter(|&port| !used.contains(&at(port)))
+            .filter(|&port| !self.held.contains_key(&(key.protocol, at(port))))
+            .filter(|&port| self.static_internal(key.protocol, at(port)).is_none())
+            .collect();
+        if self.config.allocation == Allocation::Preserve && free.contains(&wanted) {
+            return vec![at(wanted)]; // 5.4
+        }
+        let same_parity = |port: &u16| port % 2 == wanted % 2;
+        if self.config.port_parity && key.protocol == UDP && free.iter().any(same_parity) {
+            return free.into_iter().filter(same_parity).map(at).collect(); // 5.3
+        }
+        free.into_iter().map(at).collect()
+    }
+
+    /// The pool that an external address is of.
+    pub(crate) fn pool_of(&self, address: u32) -> Option<usize> {
+        let holds = |pool: &PoolConfig| {
+            pool.addresses
+                .iter()
+                .any(|range| (range.first.to_bits()..=range.last.to_bits()).contains(&address))
+        };
+        self.config.pools.iter().position(holds)
+    }
+}

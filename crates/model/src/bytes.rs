@@ -1,0 +1,258 @@
+//! A packet's bytes as the model sees them: its two ends, and how to replace one of them.
+//!
+//! Checksums are not updated by differences, as the engine does, but recomputed over all that is
+//! there so that the ones' complement sum comes to what it came to before: a right checksum stays
+//! right, a wrong one stays wrong by the same amount, and a packet of which only the beginning is
+//! there (as ICMP errors embed it) needs no rule of its own.
+
+use natgate_engine::{DropReason, Endpoint, Side};
+use natgate_wire::ipv4::{Ipv4Error, Options, scan_options};
+use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
+use natgate_wire::{Icmp, Ipv4, Tcp, Udp, checksum, icmp, tcp::flags};
+
+/// UDP with partial checksums (RFC 3828), which cover the addresses like DCCP's.
+pub(crate) const UDP_LITE: u8 = 136;
+
+/// The IPv4 header of bytes that have been found to have one.
+pub(crate) fn ip(bytes: &[u8]) -> Ipv4<&[u8]> {
+    Ipv4::new_header_checked(bytes).expect("checked when it came in")
+}
+
+/// The ICMP type of an ICMP packet.
+pub(crate) fn icmp_kind(bytes: &[u8]) -> Option<u8> {
+    let ip = ip(bytes);
+    if ip.protocol() == ICMP { Some(Icmp::new_checked(ip.payload())?.kind()) } else { None }
+}
+
+/// Whether a packet is an echo request with the right checksum.
+pub(crate) fn is_ping(bytes: &[u8]) -> bool {
+    icmp_kind(bytes) == Some(icmp::kind::ECHO_REQUEST)
+        && Icmp::new_checked(ip(bytes).payload()).is_some_and(|icmp| icmp.checksum_valid())
+}
+
+/// What every packet must satisfy (specification, section 2); bytes after its end are cut off.
+pub(crate) fn check(bytes: &mut Vec<u8>) -> Result<(), DropReason> {
+    let ip = match Ipv4::new_checked(&bytes[..]) {
+        Ok(ip) => ip,
+        Err(Ipv4Error::Version) => return Err(DropReason::NotIpv4), // 2.1
+        Err(Ipv4Error::Length) => return Err(DropReason::BadLength),
+    };
+    if !ip.checksum_valid() {
+        return Err(DropReason::BadHeaderChecksum); // 2.2
+    }
+    match scan_options(ip.options()) {
+        Options::Plain => {}
+        Options::SourceRoute => return Err(DropReason::SourceRoute),
+        Options::Malformed => return Err(DropReason::BadOptions),
+    }
+    let martian = |address: u32| matches!(address >> 24, 0 | 127 | 224..=255);
+    if martian(ip.source()) {
+        return Err(DropReason::MartianSource); // 2.3
+    }
+    if martian(ip.destination()) {
+        return Err(DropReason::MartianDestination);
+    }
+    if ip.source() == ip.destination() {
+        return Err(DropReason::Land);
+    }
+    assert!(!ip.more_fragments() && ip.fragment_offset() == 0, "the model knows no fragments");
+    let payload = ip.payload();
+    let whole = match ip.protocol() {
+        TCP => Tcp::new_checked(payload).is_some(), // 2.4
+        UDP => Udp::new_checked(payload)
+            .is_some_and(|udp| (8..=payload.len()).contains(&usize::from(udp.length()))),
+        ICMP => payload.len() >= 8,
+        _ => true,
+    };
+    if !whole {
+        return Err(DropReason::BadLength);
+    }
+    let len = usize::from(ip.total_len());
+    bytes.truncate(len);
+    Ok(())
+}
+
+/// The ends of a packet that came from a side: the near one, which is translated, and the remote
+/// one. An ICMP query's identifier is its near port; its remote port is 0 (3.8), and so are both
+/// ports of protocols that have none (5.7).
+pub(crate) fn ends(bytes: &[u8], from: Side) -> (Endpoint, Endpoint) {
+    let ip = ip(bytes);
+    let word = |at| u16::from_be_bytes([ip.payload()[at], ip.payload()[at + 1]]);
+    let (source, destination) = match (ip.protocol(), from) {
+        (TCP | UDP, _) => (word(0), word(2)),
+        (ICMP, Side::Inside) => (word(4), 0),
+        (ICMP, Side::Outside) => (0, word(4)),
+        _ => (0, 0),
+    };
+    let source = Endpoint::new(ip.source(), source);
+    let destination = Endpoint::new(ip.destination(), destination);
+    match from {
+        Side::Inside => (source, destination),
+        Side::Outside => (destination, source),
+    }
+}
+
+/// Replaces the near end of a packet.
+pub(crate) fn set_near(bytes: &mut [u8], from: Side, near: Endpoint) {
+    put_near(bytes, from, near);
+    // Of a message of zeros alone the right checksum is 0xffff (RFC 1624 section 3).
+    let header_len = ip(bytes).header_len();
+    if ip(bytes).protocol() == ICMP && ip(bytes).payload().iter().all(|byte| *byte == 0) {
+        bytes[header_len + 2..header_len + 4].fill(0xff);
+    }
+}
+
+/// Replaces the near end of a packet of which only the beginning need be there.
+fn put_near(bytes: &mut [u8], from: Side, near: Endpoint) {
+    let (protocol, header_len) = (ip(bytes).protocol(), ip(bytes).header_len());
+    rewrite(bytes, |bytes| {
+        let port_at = match (protocol, from) {
+            (TCP | UDP, Side::Inside) => Some(header_len),
+            (TCP | UDP, Side::Outside) => Some(header_len + 2),
+            (ICMP, _) => Some(header_len + 4),
+            _ => None,
+        };
+        if let Some(at) = port_at {
+            bytes[at..at + 2].copy_from_slice(&near.port.to_be_bytes());
+        }
+        set_address(bytes, from, near.address.to_bits());
+    });
+}
+
+/// Replaces the near address alone; checksums are the caller's.
+fn set_address(bytes: &mut [u8], from: Side, address: u32) {
+    let at = if from == Side::Inside { 12 } else { 16 };
+    bytes[at..at + 4].copy_from_slice(&address.to_be_bytes());
+}
+
+/// In an ICMP error that came from a side: replaces the near end of the packet that it embeds, which
+/// had gone the other way, and the error's own near address (6.3).
+pub(crate) fn set_embedded(bytes: &mut [u8], from: Side, near: Endpoint) {
+    let body = ip(bytes).header_len() + 8;
+    rewrite(bytes, |bytes| {
+        put_near(&mut bytes[body..], from.other(), near);
+        set_address(bytes, from, near.address.to_bits());
+    });
+}
+
+/// Takes one off the time to live.
+pub(crate) fn lower_ttl(bytes: &mut [u8]) {
+    bytes[8] -= 1;
+    fill_header_checksum(bytes);
+}
+
+/// Changes a packet and sets its checksums right again, or as wrong as they were.
+fn rewrite(bytes: &mut [u8], change: impl FnOnce(&mut [u8])) {
+    let field = checksum_field(bytes);
+    let before = covered_sum(bytes);
+    change(bytes);
+    if let Some(at) = field {
+        bytes[at..at + 2].fill(0);
+        let value = match (before + 0xffff - covered_sum(bytes)) % 0xffff {
+            0 if matches!(ip(bytes).protocol(), UDP | UDP_LITE) => 0xffff, // 0 means none
+            value => value,
+        };
+        bytes[at..at + 2].copy_from_slice(&(value as u16).to_be_bytes());
+    }
+    fill_header_checksum(bytes);
+}
+
+fn fill_header_checksum(bytes: &mut [u8]) {
+    Ipv4::new_header_checked(bytes).expect("checked when it came in").fill_checksum();
+}
+
+/// Where the transport checksum is; `None` if there is none, or it is cut off.
+fn checksum_field(bytes: &[u8]) -> Option<usize> {
+    let ip = ip(bytes);
+    let at = match ip.protocol() {
+        TCP => 16,
+        UDP | UDP_LITE | DCCP => 6,
+        ICMP => 2,
+        _ => return None,
+    };
+    let field = ip.payload().get(at..at + 2)?;
+    let absent = ip.protocol() == UDP && field == [0, 0];
+    (!absent).then_some(ip.header_len() + at)
+}
+
+/// What the transport checksum covers, summed modulo 65535: the payload, and the addresses unless it
+/// is ICMP. (Protocol and length are covered too, but never change.)
+fn covered_sum(bytes: &[u8]) -> u32 {
+    let ip = ip(bytes);
+    let pseudo = if ip.protocol() == ICMP { &[] } else { &bytes[12..20] };
+    u32::from(checksum::fold(checksum::sum(ip.payload(), checksum::sum(pseudo, 0)))) % 0xffff
+}
+
+/// What the embedded packet of an ICMP error must satisfy (6.1).
+pub(crate) fn check_error(bytes: &[u8]) -> Result<(), DropReason> {
+    let ip = ip(bytes);
+    let icmp = Icmp::new_checked(ip.payload()).ok_or(DropReason::BadLength)?;
+    if !icmp.checksum_valid() {
+        return Err(DropReason::IcmpBadChecksum);
+    }
+    let embedded =
+        Ipv4::new_header_checked(icmp.body()).map_err(|_| DropReason::IcmpBadEmbedded)?;
+    if !embedded.checksum_valid() {
+        return Err(DropReason::IcmpBadChecksum);
+    }
+    if embedded.fragment_offset() > 0 {
+        return Err(DropReason::IcmpBadEmbedded);
+    }
+    let payload = embedded.payload();
+    let readable = match embedded.protocol() {
+        TCP | UDP => payload.len() >= 8,
+        ICMP => payload.len() >= 8 && matches!(payload[0], 0 | 8 | 13 | 14),
+        _ => true,
+    };
+    if readable { Ok(()) } else { Err(DropReason::IcmpBadEmbedded) }
+}
+
+/// What a TCP segment says that the session's state depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    flags: u8,
+    pub(crate) sequence: u32,
+    pub(crate) acknowledgment: u32,
+    pub(crate) window: u16,
+    pub(crate) scale: Option<u8>,
+}
+
+impl Segment {
+    /// The segment of a TCP packet.
+    pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
+        let ip = ip(bytes);
+        let tcp = if ip.protocol() == TCP { Tcp::new_checked(ip.payload())? } else { return None };
+        Some(Self {
+            flags: tcp.flags(),
+            sequence: tcp.sequence(),
+            acknowledgment: tcp.acknowledgment(),
+            window: tcp.window(),
+            scale: tcp.window_scale(),
+        })
+    }
+
+    /// RST, whatever else is set.
+    pub(crate) fn rst(self) -> bool {
+        self.flags & flags::RST != 0
+    }
+
+    /// FIN; together with RST it counts as RST (9.3).
+    pub(crate) fn fin(self) -> bool {
+        self.flags & flags::FIN != 0 && !self.rst()
+    }
+
+    /// ACK.
+    pub(crate) fn ack(self) -> bool {
+        self.flags & flags::ACK != 0
+    }
+
+    /// SYN without RST and FIN, with or without ACK.
+    pub(crate) fn any_syn(self) -> bool {
+        self.flags & (flags::SYN | flags::RST | flags::FIN) == flags::SYN
+    }
+
+    /// SYN without ACK, RST and FIN.
+    pub(crate) fn syn(self) -> bool {
+        self.any_syn() && !self.ack()
+    }
+}

@@ -1,0 +1,284 @@
+//! Drives the engine and the model side by side and says where they part.
+//!
+//! [`Pair`] gives both the same calls and compares verdicts, bytes, events, packets of their own,
+//! counters and, by [`Pair::check_state`], everything that the engine tells of its state.
+//! What can be said of the engine without the model is checked apart from it (`invariants`), so that
+//! an error that both made would still be seen.
+
+mod invariants;
+
+use crate::timers::tick;
+use crate::{Made, Model, Transmit};
+use natgate_engine::{
+    Change, Config, Endpoint, Engine, Event, MappingId, MappingInfo, Packet, SessionInfo, Side,
+    Timestamp, Verdict,
+};
+use natgate_wire::Ipv4;
+use natgate_wire::protocol::{ICMP, TCP, UDP};
+use std::collections::VecDeque;
+use std::fmt::Debug;
+
+/// Engine and model in lock-step.
+#[derive(Debug)]
+pub struct Pair {
+    /// The engine.
+    pub engine: Engine,
+    /// The model.
+    pub model: Model,
+    config: Config,
+}
+
+/// What became of a packet, both agreeing.
+#[derive(Clone, Debug)]
+pub struct Done {
+    /// Its fate.
+    pub verdict: Verdict,
+    /// Its bytes afterwards, meaningful unless it was dropped.
+    pub bytes: Vec<u8>,
+}
+
+/// Where engine and model, or engine and invariant, part: a sentence and the two sides.
+pub type Divergence = String;
+
+impl Pair {
+    /// Both, empty.
+    ///
+    /// # Errors
+    /// When the engine refuses the configuration.
+    pub fn new(config: &Config, seed: [u8; 32], now: Timestamp) -> Result<Self, Divergence> {
+        let engine = Engine::new(config, seed, now)
+            .map_err(|error| format!("the engine refused the configuration: {}", error.message))?;
+        Ok(Self { engine, model: Model::new(config, now), config: config.clone() })
+    }
+
+    /// Lets time pass for both; returns the packets that were made.
+    ///
+    /// # Errors
+    /// Where they part.
+    pub fn advance(&mut self, now: Timestamp) -> Result<Vec<Transmit>, Divergence> {
+        if let Some(due) = self.model.next_tick() {
+            let told = self.engine.next_deadline();
+            if told.is_none_or(|told| told > due) {
+                return Err(format!("{due:?} is due, the engine's next deadline is {told:?}"));
+            }
+        }
+        let mut made = Made::default();
+        while self.engine.advance(now) {
+            self.drain(&mut made)?;
+        }
+        self.drain(&mut made)?;
+        let expected = self.model.advance(now);
+        same("events of advance", &by_time(&made.events), &by_time(&expected.events))?;
+        same("packets of advance", &made.transmits, &expected.transmits)?;
+        same("counters", self.engine.counters(), self.model.counters())?;
+        Ok(made.transmits)
+    }
+
+    /// Gives a batch to both; returns what became of each packet, and the packets that were made.
+    ///
+    /// # Errors
+    /// Where they part.
+    pub fn process(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        packets: &[Vec<u8>],
+    ) -> Result<(Vec<Done>, Vec<Transmit>), Divergence> {
+        let (results, made) = self.run_engine(now, from, packets)?;
+        let mut choices: VecDeque<Endpoint> = made.events.iter().filter_map(created).collect();
+        let mut expected_all = Made::default();
+        for (index, (bytes, result)) in packets.iter().zip(&results).enumerate() {
+            // A batch that comes with an earlier time is counted once (1.1).
+            let now = if index == 0 { now } else { now.max(self.model.now()) };
+            let expected = self.model.process(now, from, bytes, choices.front().copied());
+            let what =
+                |what: &str| format!("{what} of packet {index} from {from:?} {:?}", Hex(bytes));
+            if let Some(illegal) = expected.made.illegal {
+                return Err(format!("{}: {illegal}", what("external endpoint")));
+            }
+            same(&what("verdict"), &result.verdict, &expected.verdict)?;
+            if !matches!(expected.verdict, Verdict::Drop(_)) {
+                same(&what("bytes"), &Hex(&result.bytes), &Hex(&expected.bytes))?;
+                invariants::permitted_change(bytes, &result.bytes, result.verdict)
+                    .map_err(|wrong| format!("{}: {wrong}", what("bytes")))?;
+            }
+            if expected.made.events.iter().any(|event| created(event).is_some()) {
+                choices.pop_front();
+            }
+            expected_all.events.extend(expected.made.events);
+            expected_all.transmits.extend(expected.made.transmits);
+        }
+        same("events of process", &made.events, &expected_all.events)?;
+        same("packets of process", &made.transmits, &expected_all.transmits)?;
+        same("counters", self.engine.counters(), self.model.counters())?;
+        let dropped = results.iter().filter(|done| matches!(done.verdict, Verdict::Drop(_)));
+        if made.transmits.len() > dropped.count() {
+            return Err("more packets were answered than were dropped".into());
+        }
+        Ok((results, made.transmits))
+    }
+
+    fn run_engine(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        packets: &[Vec<u8>],
+    ) -> Result<(Vec<Done>, Made), Divergence> {
+        // Headroom of varying size, with a pattern that must survive.
+        let headroom = |index: usize| index % 7 * 3;
+        let mut buffers: Vec<Vec<u8>> = packets
+            .iter()
+            .enumerate()
+            .map(|(index, bytes)| [&vec![0xa5; headroom(index)][..], bytes].concat())
+            .collect();
+        let mut views: Vec<Packet<'_>> = buffers
+            .iter_mut()
+            .enumerate()
+            .map(|(index, buffer)| Packet::new(buffer, headroom(index)))
+            .collect();
+        let mut verdicts = vec![Verdict::Held; packets.len()];
+        self.engine.process(now, from, &mut views, &mut verdicts);
+        let results = views
+            .iter()
+            .zip(&verdicts)
+            .map(|(view, verdict)| Done { verdict: *verdict, bytes: view.bytes().to_vec() })
+            .collect();
+        if buffers
+            .iter()
+            .enumerate()
+            .any(|(index, b)| b[..headroom(index)].iter().any(|b| *b != 0xa5))
+        {
+            return Err("bytes before a packet changed".into());
+        }
+        let mut made = Made::default();
+        self.drain(&mut made)?;
+        Ok((results, made))
+    }
+
+    /// Takes what the engine has made.
+    fn drain(&mut self, made: &mut Made) -> Result<(), Divergence> {
+        while let Some(event) = self.engine.poll_event() {
+            made.events.push(event);
+        }
+        let mut buffer = vec![0; 65_535];
+        while let Some((time, side, len)) = self.engine.poll_transmit(&mut buffer) {
+            let bytes = without_free_fields(&buffer[..len])?;
+            made.transmits.push(Transmit { time, side, bytes });
+        }
+        let in_order = made.events.is_sorted_by_key(|event| event.time);
+        if in_order && made.transmits.is_sorted_by_key(|packet| packet.time) {
+            Ok(())
+        } else {
+            Err(format!("not in order of time: {made:?}"))
+        }
+    }
+
+    /// Compares mappings, sessions and pools, and checks what must always hold of them.
+    ///
+    /// # Errors
+    /// Where they part.
+    pub fn check_state(&self) -> Result<(), Divergence> {
+        let mut mappings: Vec<MappingInfo> = self.engine.mappings().collect();
+        let mut sessions: Vec<SessionInfo> = self.engine.sessions().collect();
+        for mapping in &mut mappings {
+            mapping.expires = mapping.expires.map(tick);
+        }
+        for session in &mut sessions {
+            session.expires = tick(session.expires);
+        }
+        let (mut expected, mut expected_sessions) = (self.model.mappings(), self.model.sessions());
+        let order = |id: &MappingId| (id.protocol, id.internal, id.external);
+        // Several mappings of a protocol without ports differ in nothing but what they count.
+        let order_mappings = |one: &MappingInfo| {
+            (order(&one.id), one.expires, one.sessions, one.packets_out, one.packets_in)
+        };
+        mappings.sort_by_key(order_mappings);
+        expected.sort_by_key(order_mappings);
+        sessions.sort_by_key(|session| (order(&session.mapping), session.remote));
+        expected_sessions.sort_by_key(|session| (order(&session.mapping), session.remote));
+        for (mapping, expected) in mappings.iter_mut().zip(&expected) {
+            // Told by the engine in ticks.
+            if mapping.id == expected.id && mapping.created <= self.model.now() {
+                mapping.created = expected.created;
+            }
+        }
+        same_lists("mappings", &mappings, &expected)?;
+        same_lists("sessions", &sessions, &expected_sessions)?;
+        for pool in 0..self.config.pools.len() {
+            for protocol in [TCP, UDP, ICMP] {
+                let usage = self.engine.pool_usage(pool, protocol);
+                same("pool usage", &usage, &self.model.pool_usage(pool, protocol))?;
+                invariants::pool(&self.config, pool, protocol, usage, &mappings)?;
+            }
+        }
+        invariants::state(&self.config, &mappings, &sessions)
+    }
+}
+
+/// The external endpoint of a mapping that an event says was made.
+fn created(event: &Event) -> Option<Endpoint> {
+    match event.change {
+        Change::MappingCreated(id) => Some(id.external),
+        _ => None,
+    }
+}
+
+/// Events as a multiset for each time (specification, 1.2 and 10): equal if these texts are.
+fn by_time(events: &[Event]) -> Vec<String> {
+    let mut texts: Vec<(Timestamp, String)> =
+        events.iter().map(|event| (event.time, format!("{event:?}"))).collect();
+    texts.sort();
+    texts.into_iter().map(|(_, text)| text).collect()
+}
+
+/// A packet that the engine made, without what the specification leaves open.
+fn without_free_fields(bytes: &[u8]) -> Result<Vec<u8>, Divergence> {
+    let mut bytes = bytes.to_vec();
+    let mut ip = match Ipv4::new_checked(&mut bytes[..]) {
+        Ok(ip) if ip.checksum_valid() => ip,
+        _ => return Err(format!("the engine sent what is no IPv4 packet: {bytes:02x?}")),
+    };
+    if ip.more_fragments() || ip.fragment_offset() != 0 {
+        return Err(format!("the engine sent a fragment: {bytes:02x?}"));
+    }
+    ip.set_identification(0);
+    ip.set_fragment_field(0);
+    bytes[1] = 0;
+    Ipv4::new_checked(&mut bytes[..]).expect("checked above").fill_checksum();
+    Ok(bytes)
+}
+
+/// Bytes, printed in hexadecimal.
+#[derive(PartialEq)]
+struct Hex<'b>(&'b [u8]);
+
+impl Debug for Hex<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+fn same<T: PartialEq + Debug>(what: &str, engine: &T, model: &T) -> Result<(), Divergence> {
+    if engine == model {
+        Ok(())
+    } else {
+        Err(format!("{what} differ\n engine: {engine:?}\n model:  {model:?}"))
+    }
+}
+
+/// As [`same`], but prints only the elements that one side alone has.
+fn same_lists<T: PartialEq + Debug>(
+    what: &str,
+    engine: &[T],
+    model: &[T],
+) -> Result<(), Divergence> {
+    if engine == model {
+        return Ok(());
+    }
+    let only = |these: &[T], those: &[T]| {
+        let only = these.iter().filter(|one| !those.contains(one));
+        only.map(|one| format!("\n  {one:?}")).collect::<String>()
+    };
+    let (engine, model) = (only(engine, model), only(model, engine));
+    Err(format!("{what} differ\n engine alone:{engine}\n model alone:{model}"))
+}

@@ -1,0 +1,142 @@
+//! Who is meant: mappings by either end (specification, 3.8, 4.4, 5.7), static mappings, rules, and
+//! the gateway's own and external addresses.
+
+use crate::bytes::{check_error, ends, icmp_kind, ip};
+use crate::{Key, Mapping, Model, Packet, has_ports};
+use natgate_engine::{Behavior, Endpoint, MappingKind, Match, RuleAction, Side};
+use natgate_wire::protocol::{TCP, UDP};
+use std::collections::BTreeMap;
+
+impl Model {
+    /// What the mapping between an internal and a remote endpoint is looked up by (3.8, 5.7).
+    pub(crate) fn key_of_internal(
+        &mut self,
+        protocol: u8,
+        internal: Endpoint,
+        remote: Endpoint,
+    ) -> Key {
+        let by_remote = (!has_ports(protocol)).then_some(remote); // 5.7
+        if let Some(external) = self.static_external(protocol, internal) {
+            return self.fixed(protocol, internal, external, by_remote);
+        }
+        let remote = match self.config.mapping {
+            _ if by_remote.is_some() => by_remote,
+            Behavior::EndpointIndependent => None,
+            Behavior::AddressDependent => Some(Endpoint { port: 0, ..remote }),
+            Behavior::AddressAndPortDependent => Some(remote),
+        };
+        Key { protocol, internal, remote }
+    }
+
+    /// 4.4, and for protocols without ports 5.7.
+    pub(crate) fn by_external(
+        &mut self,
+        protocol: u8,
+        external: Endpoint,
+        remote: Endpoint,
+    ) -> Option<Key> {
+        if let Some(internal) = self.static_internal(protocol, external) {
+            let by_remote = (!has_ports(protocol)).then_some(remote); // 5.7
+            return Some(self.fixed(protocol, internal, external, by_remote));
+        }
+        let meant = self.mappings.iter().find(|(key, mapping)| {
+            key.protocol == protocol
+                && mapping.external == external
+                && (has_ports(protocol) || key.remote == Some(remote))
+        });
+        meant.map(|(key, _)| *key)
+    }
+
+    /// The external endpoint that a static mapping gives to an internal one.
+    pub(crate) fn static_external(&self, protocol: u8, internal: Endpoint) -> Option<Endpoint> {
+        let statics = self.config.statics.iter();
+        statics.filter(|fixed| fixed.protocol.is_none_or(|only| only == protocol)).find_map(
+            |fixed| {
+                let (address, port) = fixed.internal;
+                let meant = address == internal.address
+                    && port.is_none_or(|port| has_ports(protocol) && port == internal.port);
+                let port = fixed.external.1.unwrap_or(internal.port);
+                meant.then_some(Endpoint { address: fixed.external.0, port })
+            },
+        )
+    }
+
+    /// The internal endpoint that a static mapping gives to an external one.
+    pub(crate) fn static_internal(&self, protocol: u8, external: Endpoint) -> Option<Endpoint> {
+        let statics = self.config.statics.iter();
+        statics.filter(|fixed| fixed.protocol.is_none_or(|only| only == protocol)).find_map(
+            |fixed| {
+                let (address, port) = fixed.external;
+                let meant = address == external.address
+                    && port.is_none_or(|port| has_ports(protocol) && port == external.port);
+                let port = fixed.internal.1.unwrap_or(external.port);
+                meant.then_some(Endpoint { address: fixed.internal.0, port })
+            },
+        )
+    }
+
+    /// The static mapping between two endpoints. Those of whole addresses are as many as there are
+    /// ports, and written down only when looked at.
+    pub(crate) fn fixed(
+        &mut self,
+        protocol: u8,
+        internal: Endpoint,
+        external: Endpoint,
+        remote: Option<Endpoint>,
+    ) -> Key {
+        let key = Key { protocol, internal, remote };
+        self.mappings.entry(key).or_insert(Mapping {
+            external,
+            kind: MappingKind::Static,
+            permanent: false,
+            created: self.started,
+            sessions: BTreeMap::new(),
+        });
+        key
+    }
+
+    /// The rule for a packet (3.3). What bypasses translation takes the errors about it along
+    /// (3.4a).
+    pub(crate) fn rule(&self, packet: &Packet) -> Option<&RuleAction> {
+        let rule = self.best_rule(&packet.bytes, packet.from);
+        if rule != Some(&RuleAction::Bypass)
+            && matches!(icmp_kind(&packet.bytes), Some(3 | 4 | 11 | 12))
+            && check_error(&packet.bytes).is_ok()
+        {
+            let embedded = &packet.bytes[ip(&packet.bytes).header_len() + 8..];
+            let about = self.best_rule(embedded, packet.from.other());
+            return about.filter(|rule| **rule == RuleAction::Bypass).or(rule);
+        }
+        rule
+    }
+
+    /// The longest prefix, then the exact port, then that of the source; seen from the inside.
+    fn best_rule(&self, bytes: &[u8], from: Side) -> Option<&RuleAction> {
+        let (near, far) = ends(bytes, from);
+        let has_ports = matches!(ip(bytes).protocol(), TCP | UDP);
+        let fits = self.config.rules.iter().filter_map(|rule| {
+            let (prefix, port, end, by_source) = match rule.matches {
+                Match::Source(prefix, port) => (prefix, port, near, true),
+                Match::Destination(prefix, port) => (prefix, port, far, false),
+            };
+            let fits = prefix.contains(end.address.to_bits())
+                && (port == 0 || has_ports && port == end.port);
+            fits.then_some(((prefix.len(), port != 0, by_source), &rule.action))
+        });
+        fits.max_by_key(|(rank, _)| *rank).map(|(_, action)| action)
+    }
+
+    pub(crate) fn is_own(&self, address: u32) -> bool {
+        let own = [self.config.inside.address, self.config.outside.address];
+        own.into_iter().flatten().any(|own| own.to_bits() == address)
+    }
+
+    pub(crate) fn is_outside_own(&self, address: u32) -> bool {
+        self.config.outside.address.is_some_and(|own| own.to_bits() == address)
+    }
+
+    pub(crate) fn is_external(&self, address: u32) -> bool {
+        self.pool_of(address).is_some()
+            || self.config.statics.iter().any(|fixed| fixed.external.0.to_bits() == address)
+    }
+}

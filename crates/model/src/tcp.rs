@@ -1,0 +1,159 @@
+//! What a TCP connection does to its session: the table of section 9.3 and the window of 9.4 of the
+//! specification (RFC 6146 section 3.5.2.2, RFC 7857 section 2, RFC 5961 section 3).
+
+use crate::bytes::Segment;
+use natgate_engine::Side;
+
+/// A row of the table in 9.3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum State {
+    OpeningOut,
+    OpeningIn,
+    Established,
+    FinOut,
+    FinIn,
+    Closed,
+    Transitory,
+}
+
+impl State {
+    /// Its name in the specification.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::OpeningOut => "opening-out",
+            Self::OpeningIn => "opening-in",
+            Self::Established => "established",
+            Self::FinOut => "fin-out",
+            Self::FinIn => "fin-in",
+            Self::Closed => "closed",
+            Self::Transitory => "transitory",
+        }
+    }
+}
+
+/// The table's last column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timer {
+    Unchanged,
+    Opening,
+    Established,
+    Closing,
+}
+
+/// What one end of the connection has said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Half {
+    /// The next sequence number that it expects.
+    expected: Option<u32>,
+    /// Its latest window as in the header, and whether a SYN announced it, which is never scaled.
+    window: Option<(u16, bool)>,
+    /// The scale option of its SYN.
+    scale: Option<u8>,
+}
+
+impl Half {
+    /// It expects nothing below `number`; sequence numbers wrap.
+    fn expects(&mut self, number: u32) {
+        match self.expected {
+            Some(known) if (number.wrapping_sub(known) as i32) <= 0 => {}
+            _ => self.expected = Some(number),
+        }
+    }
+}
+
+/// A TCP session's connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Connection {
+    /// `None` until the first segment.
+    pub(crate) state: Option<State>,
+    internal: Half,
+    remote: Half,
+}
+
+impl Connection {
+    /// A segment from a side passes: moves the state and says what becomes of the time.
+    pub(crate) fn step(&mut self, from: Side, segment: Segment) -> Timer {
+        let (next, timer) = self.next(from, segment);
+        let afresh = matches!(self.state, None | Some(State::Closed | State::Transitory));
+        if afresh && segment.syn() {
+            *self = Self::default(); // 9.4, last sentence
+        }
+        self.learn(from, segment);
+        self.state = Some(next);
+        timer
+    }
+
+    /// The table of 9.3.
+    fn next(&self, from: Side, segment: Segment) -> (State, Timer) {
+        let out = from == Side::Inside;
+        let opening = if out { State::OpeningOut } else { State::OpeningIn };
+        let fin = if out { State::FinOut } else { State::FinIn };
+        let Some(state) = self.state else {
+            return match segment.syn() {
+                true => (opening, Timer::Opening),
+                false => (State::Established, Timer::Established),
+            };
+        };
+        match state {
+            State::OpeningOut if !out && segment.any_syn() => {
+                (State::Established, Timer::Established)
+            }
+            State::OpeningOut if out && segment.syn() => (state, Timer::Opening),
+            State::OpeningIn if out && segment.any_syn() => {
+                (State::Established, Timer::Established)
+            }
+            State::OpeningOut | State::OpeningIn => (state, Timer::Unchanged),
+            State::Established | State::FinOut | State::FinIn if segment.rst() => {
+                match self.rst_valid(from, segment) {
+                    true => (State::Transitory, Timer::Closing),
+                    false => (state, Timer::Unchanged),
+                }
+            }
+            State::Established if segment.fin() => (fin, Timer::Established),
+            State::FinOut | State::FinIn if segment.fin() && state != fin => {
+                (State::Closed, Timer::Closing)
+            }
+            State::Established | State::FinOut | State::FinIn => (state, Timer::Established),
+            State::Closed | State::Transitory if segment.syn() => (opening, Timer::Opening),
+            State::Closed => (state, Timer::Unchanged),
+            State::Transitory if segment.rst() => (state, Timer::Unchanged),
+            State::Transitory => (State::Established, Timer::Established),
+        }
+    }
+
+    /// 9.4: whether a RST from a side is in its receiver's window.
+    fn rst_valid(&self, from: Side, segment: Segment) -> bool {
+        let (sender, receiver) = match from {
+            Side::Inside => (self.internal, self.remote),
+            Side::Outside => (self.remote, self.internal),
+        };
+        let Some(expected) = receiver.expected else { return false };
+        let (window, in_syn) = receiver.window.unwrap_or((0, false));
+        let shift = match (receiver.scale, sender.scale) {
+            (Some(shift), Some(_)) if !in_syn => shift,
+            _ => 0,
+        };
+        segment.sequence.wrapping_sub(expected) < (u32::from(window) << shift).max(1)
+    }
+
+    /// 9.4: what a segment from a side tells of both ends.
+    fn learn(&mut self, from: Side, segment: Segment) {
+        if segment.rst() {
+            return;
+        }
+        let (sender, receiver) = match from {
+            Side::Inside => (&mut self.internal, &mut self.remote),
+            Side::Outside => (&mut self.remote, &mut self.internal),
+        };
+        if segment.any_syn() {
+            receiver.expects(segment.sequence.wrapping_add(1));
+            sender.scale = segment.scale;
+        }
+        if segment.ack() {
+            sender.expects(segment.acknowledgment);
+        }
+        if segment.ack() || segment.any_syn() {
+            sender.window = Some((segment.window, segment.any_syn()));
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The model's state in the engine's own words, for comparison and for telling states apart.
+
+use crate::allocation::addresses;
+use crate::timers::tick;
+use crate::{Key, Mapping, Model, Session};
+use natgate_engine::{Counters, Endpoint, MappingInfo, PoolUsage, SessionInfo, TICK, Timestamp};
+use natgate_wire::protocol::TCP;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+impl Model {
+    /// The counters so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The latest time seen.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Every mapping; times of expiry are those of ticks.
+    pub fn mappings(&self) -> Vec<MappingInfo> {
+        let listed = |(key, mapping): (&Key, &Mapping)| {
+            let latest = mapping.sessions.values().map(|session| tick(session.expires)).max();
+            let of_sessions =
+                |count: fn(&Session) -> u64| mapping.sessions.values().map(count).sum();
+            Self::is_listed(mapping).then(|| MappingInfo {
+                id: mapping.id(*key),
+                sessions: mapping.sessions.len() as u32,
+                created: mapping.created,
+                expires: if mapping.permanent { None } else { latest },
+                packets_out: of_sessions(|session| session.packets_out),
+                packets_in: of_sessions(|session| session.packets_in),
+            })
+        };
+        self.mappings.iter().filter_map(listed).collect()
+    }
+
+    /// Every session; times of expiry are those of ticks.
+    pub fn sessions(&self) -> Vec<SessionInfo> {
+        let of = |(key, mapping): (&Key, &Mapping)| -> Vec<SessionInfo> {
+            let (protocol, id) = (key.protocol, mapping.id(*key));
+            let sessions = mapping.sessions.iter();
+            sessions
+                .map(|(remote, session)| SessionInfo {
+                    mapping: id,
+                    remote: *remote,
+                    state: state_name(protocol, session),
+                    expires: tick(session.expires),
+                    packets_out: session.packets_out,
+                    packets_in: session.packets_in,
+                })
+                .collect()
+        };
+        self.mappings.iter().flat_map(of).collect()
+    }
+
+    /// What a pool holds for a protocol.
+    pub fn pool_usage(&self, pool: usize, protocol: u8) -> PoolUsage {
+        let (first, last) = self.config.pools[pool].ports;
+        let of_pool = |end: &Endpoint| {
+            self.pool_of(end.address.to_bits()) == Some(pool) && (first..=last).contains(&end.port)
+        };
+        let used = self
+            .dynamic()
+            .filter(|(key, mapping)| key.protocol == protocol && of_pool(&mapping.external));
+        let held = self.held.keys().filter(|(of, end)| *of == protocol && of_pool(end));
+        let reserved = addresses(&self.config.pools[pool])
+            .filter(|address| self.config.statics.iter().any(|fixed| fixed.external.0 == *address))
+            .flat_map(|address| (first..=last).map(move |port| Endpoint { address, port }))
+            .filter(|end| self.static_internal(protocol, *end).is_some());
+        let all = addresses(&self.config.pools[pool]).count() * (usize::from(last - first) + 1);
+        let (used, held, reserved) =
+            (used.count() as u64, held.count() as u64, reserved.count() as u64);
+        PoolUsage { free: all as u64 - used - held - reserved, used, held, reserved }
+    }
+
+    /// A number that two states share if nothing that can be done from now on tells them apart
+    /// (packet counts and absolute times are left out).
+    pub fn digest(&self) -> u64 {
+        let mut hash = DefaultHasher::new();
+        let ahead = |time: Timestamp| time.0.saturating_sub(self.now.0);
+        let since = |time: &Option<Timestamp>| {
+            time.map_or(1_000_000_000, |time| (self.now.0 - time.0).min(1_000_000_000))
+        };
+        (self.now.0 % TICK.as_nanos() as u64).hash(&mut hash);
+        for (key, mapping) in &self.mappings {
+            (key, mapping.external).hash(&mut hash);
+            for (remote, session) in &mapping.sessions {
+                (remote, session.connection, ahead(session.expires)).hash(&mut hash);
+            }
+        }
+        for (held, until) in &self.held {
+            (held, ahead(*until)).hash(&mut hash);
+        }
+        for syn in &self.syns {
+            (syn.external, syn.remote, ahead(syn.due), &syn.quote).hash(&mut hash);
+        }
+        for (subscriber, due) in &self.mapping_rate {
+            (subscriber, ahead(Timestamp(*due))).hash(&mut hash);
+        }
+        for (subscriber, time) in &self.quota_reported {
+            (subscriber, since(time)).hash(&mut hash);
+        }
+        for (pool, time) in &self.exhaustion_reported {
+            (pool, since(time)).hash(&mut hash);
+        }
+        ahead(Timestamp(self.error_rate)).hash(&mut hash);
+        hash.finish()
+    }
+}
+
+fn state_name(protocol: u8, session: &Session) -> &'static str {
+    match session.connection.state {
+        Some(state) if protocol == TCP => state.name(),
+        _ => "open",
+    }
+}

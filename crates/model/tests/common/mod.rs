@@ -1,0 +1,233 @@
+//! Packets for tests: right unless a test asks for something wrong.
+
+#![allow(dead_code, reason = "no test needs all of it")]
+
+use natgate_engine::{Endpoint, Side};
+use natgate_wire::ipv4::{self, Ipv4};
+use natgate_wire::protocol::{ICMP, TCP, UDP};
+use natgate_wire::{Icmp, Tcp, checksum};
+
+/// How a transport checksum is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sum {
+    /// As it should be.
+    Right,
+    /// The field holds this, right or not (UDP: 0 means that there is none).
+    Is(u16),
+    /// Two bytes of payload are chosen so that the right checksum comes to this.
+    Aimed(u16),
+}
+
+/// A packet to be written down.
+#[derive(Clone, Debug)]
+pub(crate) struct Spec {
+    pub(crate) protocol: u8,
+    /// For ICMP queries the identifier is the port of the end that the packet's side translates.
+    pub(crate) source: Endpoint,
+    pub(crate) destination: Endpoint,
+    pub(crate) identifier: u16,
+    pub(crate) icmp: (u8, u8),
+    pub(crate) flags: u8,
+    pub(crate) sequence: u32,
+    pub(crate) acknowledgment: u32,
+    pub(crate) window: u16,
+    pub(crate) scale: Option<u8>,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) ttl: u8,
+    pub(crate) dont_fragment: bool,
+    pub(crate) options: Vec<u8>,
+    pub(crate) sum: Sum,
+}
+
+impl Spec {
+    /// A packet of a protocol between two ends.
+    pub(crate) fn new(protocol: u8, source: Endpoint, destination: Endpoint) -> Self {
+        Self {
+            protocol,
+            source,
+            destination,
+            identifier: source.port,
+            icmp: (8, 0),
+            flags: natgate_wire::tcp::flags::SYN,
+            sequence: 1000,
+            acknowledgment: 0,
+            window: 1000,
+            scale: None,
+            payload: vec![1, 2, 3, 4],
+            ttl: 64,
+            dont_fragment: false,
+            options: Vec::new(),
+            sum: Sum::Right,
+        }
+    }
+
+    /// What answers a packet: its ends exchanged, its identifier and payload kept.
+    pub(crate) fn answer(packet: &[u8]) -> Self {
+        let mut spec = Self::like(packet);
+        (spec.source, spec.destination) = (spec.destination, spec.source);
+        (spec.sequence, spec.acknowledgment) = (spec.acknowledgment, spec.sequence.wrapping_add(1));
+        spec.icmp.0 = if spec.icmp.0 == 13 { 14 } else { 0 };
+        spec
+    }
+
+    /// What a packet of TCP, UDP, ICMP query or other says, time to live and options apart.
+    pub(crate) fn like(packet: &[u8]) -> Self {
+        let ip = Ipv4::new_checked(packet).expect("a packet that came out");
+        let payload = ip.payload();
+        let word = |at: usize| u16::from_be_bytes([payload[at], payload[at + 1]]);
+        let ports = match ip.protocol() {
+            TCP | UDP => (word(0), word(2)),
+            _ => (0, 0),
+        };
+        let source = Endpoint::new(ip.source(), ports.0);
+        let destination = Endpoint::new(ip.destination(), ports.1);
+        let mut spec = Self::new(ip.protocol(), source, destination);
+        let data_at = match ip.protocol() {
+            TCP => {
+                let tcp = Tcp::new_checked(payload).expect("a packet that came out");
+                spec.flags = tcp.flags();
+                (spec.sequence, spec.acknowledgment) = (tcp.sequence(), tcp.acknowledgment());
+                spec.window = tcp.window();
+                spec.scale = tcp.window_scale();
+                tcp.header_len()
+            }
+            UDP => 8,
+            ICMP => {
+                spec.icmp = (payload[0], payload[1]);
+                spec.identifier = word(4);
+                8
+            }
+            _ => 0,
+        };
+        spec.payload = payload[data_at..].to_vec();
+        spec
+    }
+
+    /// The bytes.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let header_len = ipv4::HEADER_LEN + self.options.len();
+        let mut transport = self.transport_header();
+        let aim_at = transport.len();
+        transport.extend(&self.payload);
+        if let Sum::Aimed(_) = self.sum
+            && transport.len() < aim_at + 2
+        {
+            transport.resize(aim_at + 2, 0);
+        }
+        if self.protocol == UDP {
+            let len = transport.len() as u16;
+            transport[4..6].copy_from_slice(&len.to_be_bytes());
+        }
+        self.fill_sum(&mut transport, aim_at);
+        let mut bytes = vec![0; header_len + transport.len()];
+        let len = bytes.len() as u16;
+        let mut ip = Ipv4::init(&mut bytes[..], header_len);
+        ip.set_total_len(len);
+        ip.set_identification(self.sequence as u16);
+        ip.set_fragment_field(if self.dont_fragment { 0x4000 } else { 0 });
+        ip.set_ttl(self.ttl);
+        ip.set_protocol(self.protocol);
+        ip.set_source(self.source.address.to_bits());
+        ip.set_destination(self.destination.address.to_bits());
+        ip.payload_mut().copy_from_slice(&transport);
+        bytes[ipv4::HEADER_LEN..header_len].copy_from_slice(&self.options);
+        Ipv4::new_checked(&mut bytes[..]).expect("made so").fill_checksum();
+        bytes
+    }
+
+    fn transport_header(&self) -> Vec<u8> {
+        let ports = [self.source.port.to_be_bytes(), self.destination.port.to_be_bytes()].concat();
+        match self.protocol {
+            TCP => {
+                let options: &[u8] = match self.scale {
+                    Some(shift) => &[1, 3, 3, shift],
+                    None => &[],
+                };
+                let mut header = ports;
+                header.extend(self.sequence.to_be_bytes());
+                header.extend(self.acknowledgment.to_be_bytes());
+                header.extend([(5 + options.len() as u8 / 4) << 4, self.flags]);
+                header.extend(self.window.to_be_bytes());
+                header.extend([0; 4]);
+                header.extend(options);
+                header
+            }
+            UDP => [&ports[..], &[0; 4]].concat(),
+            ICMP => {
+                let [high, low] = self.identifier.to_be_bytes();
+                // Without payload the sequence number is 0 too, so that messages of zeros occur.
+                let sequence = u8::from(!self.payload.is_empty());
+                vec![self.icmp.0, self.icmp.1, 0, 0, high, low, 0, sequence]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn fill_sum(&self, transport: &mut [u8], aim_at: usize) {
+        let at = match self.protocol {
+            TCP => 16,
+            UDP => 6,
+            ICMP => 2,
+            _ => return,
+        };
+        let (source, destination) = (self.source.address, self.destination.address);
+        let pseudo = match self.protocol {
+            ICMP => 0,
+            protocol => checksum::pseudo_header(
+                source.to_bits(),
+                destination.to_bits(),
+                protocol,
+                transport.len() as u16,
+            ),
+        };
+        let right = |transport: &[u8]| !checksum::fold(checksum::sum(transport, pseudo));
+        if let Sum::Aimed(aim) = self.sum {
+            transport[aim_at..aim_at + 2].fill(0);
+            // The payload word that takes the sum from what it is to the complement of the aim.
+            let word = checksum::fold(u32::from(!aim) + u32::from(right(transport)));
+            transport[aim_at..aim_at + 2].copy_from_slice(&word.to_be_bytes());
+        }
+        let value = match self.sum {
+            Sum::Is(value) => value,
+            _ => match right(transport) {
+                0 if self.protocol == UDP => 0xffff,
+                value => value,
+            },
+        };
+        transport[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    }
+}
+
+/// An ICMP error about a packet, which it embeds the first bytes of.
+pub(crate) fn error_about(
+    packet: &[u8],
+    source: Endpoint,
+    kind: (u8, u8),
+    embedded_len: usize,
+) -> Vec<u8> {
+    let to = Ipv4::new_checked(packet).expect("a packet that came out").source();
+    let mut spec = Spec::new(ICMP, source, Endpoint::new(to, 0));
+    spec.icmp = kind;
+    spec.identifier = 0;
+    spec.payload = packet[..embedded_len.min(packet.len())].to_vec();
+    let mut bytes = spec.bytes();
+    bytes[ipv4::HEADER_LEN + 6..ipv4::HEADER_LEN + 8].fill(0);
+    set_icmp_sum(&mut bytes);
+    bytes
+}
+
+/// Sets the checksum of an ICMP packet right.
+pub(crate) fn set_icmp_sum(bytes: &mut [u8]) {
+    let mut ip = Ipv4::new_checked(bytes).expect("made so");
+    Icmp::new_checked(ip.payload_mut()).expect("made so").fill_checksum();
+}
+
+/// The endpoint of an address written as four numbers.
+pub(crate) const fn end(address: [u8; 4], port: u16) -> Endpoint {
+    Endpoint::new(u32::from_be_bytes(address), port)
+}
+
+/// The side that a packet of an index and a direction comes from.
+pub(crate) const fn side(outside: bool) -> Side {
+    if outside { Side::Outside } else { Side::Inside }
+}

@@ -1,0 +1,343 @@
+//! How cases are drawn: small configurations in which everything runs out soon, and operations that
+//! prefer edges (ticks, timeouts, windows, checksums) to the vast middle.
+
+use crate::common::{Sum, end};
+use crate::world::{
+    Body, FIXED, INSIDE, OWN, Oddity, Operation, POOL, REMOTE, Send, Sequence, Target, Wait,
+};
+use natgate_engine::{
+    AddressRange, Allocation, Behavior, Config, Limits, Match, PoolConfig, Pooling, Prefix, Rule,
+    RuleAction, SideConfig, StaticMapping, TICK, Timeouts,
+};
+use natgate_wire::protocol::{GRE, TCP, UDP};
+use natgate_wire::tcp::flags::{ACK, FIN, PSH, RST, SYN};
+use proptest::prelude::*;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+fn flags() -> impl Strategy<Value = u8> {
+    prop_oneof![
+        5 => Just(SYN),
+        3 => Just(SYN | ACK),
+        4 => Just(ACK),
+        2 => Just(ACK | PSH),
+        3 => Just(FIN | ACK),
+        3 => Just(RST),
+        2 => Just(RST | ACK),
+        2 => 0u8..64,
+    ]
+}
+
+fn sequence() -> impl Strategy<Value = Sequence> {
+    prop_oneof![
+        6 => Just(Sequence::Off(0)),
+        3 => (-2i32..4).prop_map(Sequence::Off),
+        3 => (-2i32..2, prop_oneof![Just(0u8), Just(2), 0u8..15])
+            .prop_map(|(off, shift)| Sequence::OffWindow(off, shift)),
+        1 => any::<u32>().prop_map(Sequence::Any),
+    ]
+}
+
+fn edge() -> impl Strategy<Value = u16> {
+    prop_oneof![Just(0u16), Just(0xffff), Just(1), Just(0xfffe), any::<u16>()]
+}
+
+fn body() -> impl Strategy<Value = Body> {
+    let tcp = (
+        flags(),
+        sequence(),
+        prop_oneof![4 => Just(0i32), 1 => -3i32..3, 1 => any::<i32>()],
+        prop_oneof![2 => Just(1000u16), 1 => Just(0), 1 => Just(1), 1 => any::<u16>()],
+        prop_oneof![2 => Just(None), 2 => Just(Some(2u8)), 1 => (0u8..20).prop_map(Some)],
+    );
+    let icmp_kind = prop_oneof![
+        6 => Just(None),
+        2 => prop::sample::select(vec![8u8, 13, 0, 14]).prop_map(Some),
+        1 => (0u8..20).prop_map(Some),
+    ];
+    let sum = prop_oneof![
+        4 => Just(Sum::Right),
+        1 => edge().prop_map(Sum::Is),
+        2 => edge().prop_map(Sum::Aimed),
+    ];
+    let ttl = prop_oneof![16 => Just(64u8), 1 => 0u8..4, 1 => Just(255)];
+    (tcp, icmp_kind, prop_oneof![3 => 0u8..9, 1 => any::<u8>()], sum, ttl, oddity()).prop_map(
+        |((flags, sequence, acknowledgment, window, scale), icmp_kind, len, sum, ttl, oddity)| {
+            Body {
+                flags,
+                sequence,
+                acknowledgment,
+                window,
+                scale,
+                icmp_kind,
+                len,
+                sum,
+                ttl,
+                oddity,
+            }
+        },
+    )
+}
+
+fn oddity() -> impl Strategy<Value = Oddity> {
+    let option = prop_oneof![
+        Just(vec![1u8]),
+        Just(vec![7, 7, 4, 0, 0, 0, 0]),
+        Just(vec![148, 4, 0, 0]),
+        Just(vec![131, 3, 4]),
+        Just(vec![1, 137, 3, 4]),
+        Just(vec![0, 137, 3, 4]),
+        Just(vec![7, 1]),
+        prop::collection::vec(any::<u8>(), 1..12),
+    ];
+    prop_oneof![
+        30 => Just(Oddity::None),
+        1 => Just(Oddity::DontFragment),
+        1 => any::<bool>().prop_map(Oddity::Long),
+        1 => (1u8..20).prop_map(Oddity::Trailing),
+        1 => option.prop_map(Oddity::Options),
+        1 => (0usize..48, any::<u8>(), prop::bool::weighted(0.8))
+            .prop_map(|(at, value, fix)| Oddity::Byte(at, value, fix)),
+        1 => (0usize..44).prop_map(Oddity::Cut),
+    ]
+}
+
+fn target() -> impl Strategy<Value = Target> {
+    prop_oneof![
+        10 => (0usize..3, 0usize..3).prop_map(|(address, port)| Target::Remote(address, port)),
+        6 => any::<usize>().prop_map(Target::Mapping),
+        1 => (0u8..4, 1020u16..1030).prop_map(|(address, port)| Target::Pool(address, port)),
+        1 => (0usize..2).prop_map(Target::Own),
+        1 => (0usize..2, 0usize..8).prop_map(|(index, port)| Target::Fixed(index, port)),
+        1 => prop::sample::select(vec![
+            [127, 0, 0, 1], [0, 0, 0, 0], [224, 0, 0, 1], [255, 255, 255, 255], [10, 0, 0, 1],
+            [10, 0, 9, 9], [172, 30, 0, 1],
+        ])
+        .prop_map(Target::Raw),
+    ]
+}
+
+fn send() -> impl Strategy<Value = Send> {
+    let protocol = prop_oneof![6 => Just(0usize), 5 => Just(1), 3 => Just(2), 2 => 3usize..7];
+    let near = (
+        prop_oneof![12 => 0usize..3, 2 => Just(3), 1 => Just(4)],
+        prop_oneof![6 => 0usize..2, 3 => 0usize..8],
+    );
+    let error_kind =
+        prop_oneof![(prop::sample::select(vec![3u8, 4, 11, 12]), 0u8..5), (Just(5u8), Just(1u8)),];
+    let embedded = prop_oneof![2 => Just(28usize), 2 => Just(548), 1 => 20usize..60];
+    prop_oneof![
+        8 => (prop::bool::weighted(0.25), near, target(), protocol, body()).prop_map(
+            |(outside, near, target, protocol, body)| Send::Fresh {
+                outside, near, target, protocol, body,
+            }
+        ),
+        5 => (any::<usize>(), body()).prop_map(|(pick, body)| Send::Again { pick, body }),
+        7 => (any::<usize>(), any::<bool>(), body())
+            .prop_map(|(pick, exact, body)| Send::Back { pick, exact, body }),
+        3 => (
+            any::<usize>(),
+            error_kind,
+            prop::option::of(0usize..5),
+            embedded,
+            prop::bool::weighted(0.1),
+            prop::option::weighted(0.2, any::<usize>()),
+        )
+            .prop_map(|(pick, kind, from, len, short, spoil)| Send::Error { pick, kind, from, len, short, spoil }),
+    ]
+}
+
+pub(crate) fn operation() -> impl Strategy<Value = Operation> {
+    let tick = TICK.as_nanos() as i64;
+    let off = move || prop::sample::select(vec![-tick, -1, 0, 1, tick - 1, tick]);
+    let wait = prop_oneof![
+        4 => (0u64..300_000_000).prop_map(Wait::Nanos),
+        4 => off().prop_map(Wait::Next),
+        4 => (0usize..9, off()).prop_map(|(index, off)| Wait::Timeout(index, off)),
+        1 => (0u64..4).prop_map(Wait::Hours),
+        1 => (0u64..500_000_000).prop_map(Wait::Back),
+    ];
+    prop_oneof![
+        8 => prop::collection::vec(send(), 1..2).prop_map(Operation::Packets),
+        2 => prop::collection::vec(send(), 2..12).prop_map(Operation::Packets),
+        4 => wait.prop_map(Operation::Wait),
+        1 => (0u64..2_000_000_000).prop_map(Operation::Unnoticed),
+    ]
+}
+
+fn behavior() -> impl Strategy<Value = Behavior> {
+    prop::sample::select(vec![
+        Behavior::EndpointIndependent,
+        Behavior::AddressDependent,
+        Behavior::AddressAndPortDependent,
+    ])
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    let few = || prop_oneof![8 => Just(2000u32), 4 => 1u32..5, 1 => Just(0)];
+    let rate = || prop_oneof![2 => Just(500u32), 1 => 1u32..9];
+    let sessions = prop_oneof![2 => Just(64u16), 1 => 1u16..4];
+    let table = || prop_oneof![4 => Just(Some(1000u32)), 1 => (1u32..8).prop_map(Some)];
+    let extra = prop_oneof![2 => Just(Some(1000u32)), 1 => (0u32..3).prop_map(Some)];
+    (few(), few(), few(), sessions, rate(), rate(), table(), extra).prop_map(
+        |(tcp, udp, icmp, sessions, mapping_rate, error_rate, mappings, extra)| Limits {
+            tcp_ports: tcp,
+            udp_ports: udp,
+            icmp_ports: icmp,
+            sessions_per_mapping: sessions,
+            new_mappings_per_second: mapping_rate,
+            icmp_errors_per_second: error_rate,
+            mappings,
+            extra_sessions: extra,
+            ..Limits::default()
+        },
+    )
+}
+
+fn timeouts() -> impl Strategy<Value = Timeouts> {
+    let time = || {
+        prop_oneof![
+            Just(Duration::from_secs(4)),
+            Just(Duration::from_millis(1300)),
+            Just(Duration::from_secs(240)),
+            (1_000_000_000u64..20_000_000_000).prop_map(Duration::from_nanos),
+        ]
+    };
+    let hold = prop_oneof![Just(Duration::ZERO), time()];
+    (time(), time(), time(), time(), time(), time(), hold).prop_map(
+        |(udp, tcp_established, tcp_opening, tcp_closing, icmp, other, hold_down)| Timeouts {
+            udp,
+            tcp_established,
+            tcp_opening,
+            tcp_closing,
+            icmp,
+            other,
+            hold_down,
+            ..Timeouts::default()
+        },
+    )
+}
+
+fn pools() -> impl Strategy<Value = Vec<PoolConfig>> {
+    let ports = prop_oneof![
+        1 => Just((1024u16, 65535u16)),
+        30 => prop::sample::select(vec![
+            (1000, 1100), (1020, 1027), (5000, 5003), (1, 6), (2000, 2000), (4990, 5010),
+            (65500, 65535),
+        ]),
+    ];
+    (1u32..4, ports, any::<bool>()).prop_map(|(addresses, ports, two)| {
+        let at = |off: u32| Ipv4Addr::from_bits(u32::from_be_bytes(POOL) + off);
+        let pool = |name: &str, first, last| PoolConfig {
+            name: name.into(),
+            addresses: vec![AddressRange { first: at(first), last: at(last) }],
+            ports,
+        };
+        let mut pools = vec![pool("default", 0, addresses - 1)];
+        if two {
+            pools.push(pool("other", 10, 11));
+        }
+        pools
+    })
+}
+
+fn statics() -> impl Strategy<Value = Vec<StaticMapping>> {
+    let fixed = |protocol, inside, index: usize, ports: Option<(u16, u16)>| StaticMapping {
+        protocol,
+        internal: (end(inside, 0).address, ports.map(|ports| ports.0)),
+        external: (end(FIXED[index], 0).address, ports.map(|ports| ports.1)),
+    };
+    prop_oneof![
+        4 => Just(vec![]),
+        1 => Just(vec![fixed(None, INSIDE[3], 0, Some((5000, 2000)))]),
+        1 => Just(vec![
+            fixed(Some(UDP), INSIDE[3], 1, Some((5000, 5001))),
+            fixed(Some(TCP), INSIDE[3], 1, Some((2000, 1024))),
+        ]),
+        1 => Just(vec![fixed(None, INSIDE[3], 0, None)]),
+        1 => Just(vec![fixed(None, INSIDE[3], 1, None)]),
+        1 => prop::sample::select(vec![TCP, UDP, GRE])
+            .prop_map(move |protocol| vec![fixed(Some(protocol), INSIDE[3], 1, None)]),
+    ]
+}
+
+fn rules(pools: usize) -> impl Strategy<Value = Vec<Rule>> {
+    let prefix = |[a, b, c, d]: [u8; 4], len| Prefix::new(Ipv4Addr::new(a, b, c, d), len);
+    let bypass = |matches| Rule { matches, action: RuleAction::Bypass };
+    let snat = move |matches| Rule { matches, action: RuleAction::Snat(pools - 1) };
+    prop_oneof![
+        6 => Just(vec![]),
+        1 => Just(vec![bypass(Match::Source(prefix(INSIDE[1], 32), 0))]),
+        1 => Just(vec![bypass(Match::Destination(prefix(REMOTE[1], 31), 0))]),
+        1 => Just(vec![
+            snat(Match::Source(prefix(INSIDE[4], 24), 0)),
+            snat(Match::Source(prefix(INSIDE[2], 32), 0)),
+        ]),
+        1 => Just(vec![
+            bypass(Match::Source(prefix(INSIDE[0], 30), 5000)),
+            snat(Match::Source(prefix(INSIDE[0], 30), 0)),
+            bypass(Match::Destination(prefix(REMOTE[0], 30), 5000)),
+        ]),
+        1 => Just(vec![
+            bypass(Match::Source(prefix(INSIDE[0], 8), 0)),
+            snat(Match::Source(prefix(INSIDE[0], 31), 0)),
+        ]),
+    ]
+}
+
+pub(crate) fn config() -> impl Strategy<Value = Config> {
+    let side =
+        |own: [u8; 4], network: Option<Prefix>| {
+            prop_oneof![
+                3 => Just(Some(end(own, 0).address)),
+                1 => Just(None),
+            ]
+            .prop_flat_map(move |address| {
+                prop_oneof![2 => Just(None), 1 => Just(Some(600u16))]
+                    .prop_map(move |mtu| SideConfig { address, network, mtu })
+            })
+        };
+    let inside = side(OWN[0], Some(Prefix::new(Ipv4Addr::new(10, 0, 0, 0), 16)));
+    let outside = prop_oneof![3 => side(OWN[1], None), 1 => side(POOL, None)];
+    let behaviors = (
+        behavior(),
+        behavior(),
+        prop::sample::select(vec![Pooling::Paired, Pooling::SoftPaired, Pooling::Arbitrary]),
+        prop::sample::select(vec![Allocation::Random, Allocation::Preserve]),
+        prop::array::uniform4(any::<bool>()),
+    );
+    let rest = pools().prop_flat_map(|pools| {
+        let count = pools.len();
+        (Just(pools), rules(count))
+    });
+    (inside, outside, behaviors, limits(), timeouts(), rest, statics()).prop_map(
+        |(inside, outside, behaviors, limits, timeouts, (pools, rules), statics)| {
+            let (mapping, filtering, pooling, allocation, switches) = behaviors;
+            let [port_parity, hairpinning, inbound_refresh, tcp_pickup] = switches;
+            let mut limits = limits;
+            if mapping != Behavior::EndpointIndependent {
+                // The place of a mapping's first session stays with the remote that the mapping
+                // depends on, so that less than all of the table may be of use.
+                limits.extra_sessions = Some(1000);
+            }
+            Config {
+                inside,
+                outside,
+                pools,
+                mapping,
+                filtering,
+                pooling,
+                allocation,
+                port_parity,
+                hairpinning: hairpinning || port_parity,
+                inbound_refresh,
+                tcp_pickup,
+                limits,
+                timeouts,
+                statics,
+                rules,
+                ..Config::default()
+            }
+        },
+    )
+}

@@ -1,0 +1,359 @@
+//! What a case consists of, and carrying it out: operations, the packets that they stand for, and the
+//! packets that came out before, which answers and errors refer to.
+
+use crate::common::{Spec, Sum, end, error_about, set_icmp_sum, side};
+use natgate_engine::{Config, Endpoint, Side, Timestamp, Verdict};
+use natgate_model::compare::{Divergence, Pair};
+use natgate_wire::Ipv4;
+use natgate_wire::protocol::{DCCP, ESP, GRE, ICMP, TCP, UDP};
+use std::time::Duration;
+
+/// Subscribers; the last is none, and one has a static mapping if there are any.
+pub(crate) const INSIDE: [[u8; 4]; 5] =
+    [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 3], [10, 0, 0, 80], [11, 0, 0, 1]];
+pub(crate) const REMOTE: [[u8; 4]; 3] = [[198, 51, 100, 1], [198, 51, 100, 2], [192, 0, 2, 200]];
+/// The gateway's own addresses, inside and outside.
+pub(crate) const OWN: [[u8; 4]; 2] = [[10, 0, 0, 254], [192, 0, 2, 1]];
+pub(crate) const POOL: [u8; 4] = [203, 0, 113, 1];
+/// External addresses of static mappings: outside the pool, and in it.
+pub(crate) const FIXED: [[u8; 4]; 2] = [[203, 0, 113, 80], [203, 0, 113, 2]];
+pub(crate) const PORTS: [u16; 8] = [5000, 5001, 1023, 1024, 2000, 2001, 80, 0];
+pub(crate) const UDP_LITE: u8 = 136;
+pub(crate) const PROTOCOLS: [u8; 7] = [TCP, UDP, ICMP, GRE, ESP, DCCP, UDP_LITE];
+pub(crate) const START: Timestamp = Timestamp(1_000_000_000_000_000_077);
+
+/// Where a fresh packet goes.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    Remote(usize, usize),
+    /// The external endpoint of one of the mappings there are.
+    Mapping(usize),
+    Pool(u8, u16),
+    Own(usize),
+    Fixed(usize, usize),
+    Raw([u8; 4]),
+}
+
+/// What a packet carries.
+#[derive(Clone, Debug)]
+pub(crate) struct Body {
+    pub(crate) flags: u8,
+    pub(crate) sequence: Sequence,
+    pub(crate) acknowledgment: i32,
+    pub(crate) window: u16,
+    pub(crate) scale: Option<u8>,
+    pub(crate) icmp_kind: Option<u8>,
+    pub(crate) len: u8,
+    pub(crate) sum: Sum,
+    pub(crate) ttl: u8,
+    pub(crate) oddity: Oddity,
+}
+
+/// A sequence number in terms of what the other end of an earlier packet expects.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sequence {
+    Off(i32),
+    /// Off the end of the earlier packet's window, scaled by its own shift.
+    OffWindow(i32, u8),
+    Any(u32),
+}
+
+/// What is wrong or rare with a packet's header.
+#[derive(Clone, Debug)]
+pub(crate) enum Oddity {
+    None,
+    DontFragment,
+    Long(bool),
+    Trailing(u8),
+    Options(Vec<u8>),
+    /// A byte of the header (or of what follows it) is changed, the header checksum set right or not.
+    Byte(usize, u8, bool),
+    Cut(usize),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Send {
+    Fresh {
+        outside: bool,
+        near: (usize, usize),
+        target: Target,
+        protocol: usize,
+        body: Body,
+    },
+    Again {
+        pick: usize,
+        body: Body,
+    },
+    Back {
+        pick: usize,
+        exact: bool,
+        body: Body,
+    },
+    /// The embedded packet may claim to end where more follows it (RFC 4884), or be spoilt.
+    Error {
+        pick: usize,
+        kind: (u8, u8),
+        from: Option<usize>,
+        len: usize,
+        short: bool,
+        spoil: Option<usize>,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Wait {
+    Nanos(u64),
+    /// To the next thing that is due, and some nanoseconds.
+    Next(i64),
+    /// One of the timeouts, and some nanoseconds.
+    Timeout(usize, i64),
+    Hours(u64),
+    Back(u64),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Operation {
+    Packets(Vec<Send>),
+    Wait(Wait),
+    /// Time goes on, but `advance` is not told before the next packets.
+    Unnoticed(u64),
+}
+
+/// A packet that was sent on.
+pub(crate) struct Seen {
+    from: Side,
+    exit: Side,
+    input: Vec<u8>,
+    output: Vec<u8>,
+}
+
+pub(crate) struct World {
+    pub(crate) pair: Pair,
+    pub(crate) config: Config,
+    pub(crate) now: Timestamp,
+    pub(crate) seen: Vec<Seen>,
+}
+
+impl World {
+    pub(crate) fn apply(&mut self, operation: &Operation) -> Result<(), Divergence> {
+        match operation {
+            Operation::Unnoticed(nanos) => self.now.0 += nanos,
+            Operation::Wait(wait) => {
+                let told = self.wait(wait);
+                self.pair.advance(told)?;
+            }
+            Operation::Packets(sends) => {
+                let packets: Vec<(Side, Vec<u8>)> =
+                    sends.iter().filter_map(|send| self.packet(send)).collect();
+                // One batch for as many as come from one side after each other.
+                for batch in packets.chunk_by(|one, next| one.0 == next.0) {
+                    self.send(batch)?;
+                }
+            }
+        }
+        self.pair.check_state()
+    }
+
+    fn send(&mut self, batch: &[(Side, Vec<u8>)]) -> Result<(), Divergence> {
+        let from = batch[0].0;
+        let inputs: Vec<Vec<u8>> = batch.iter().map(|(_, bytes)| bytes.clone()).collect();
+        let (results, _) = self.pair.process(self.now, from, &inputs)?;
+        for (input, done) in inputs.into_iter().zip(results) {
+            if let Verdict::Forward(exit) = done.verdict {
+                self.seen.push(Seen { from, exit, input, output: done.bytes });
+            }
+        }
+        let excess = self.seen.len().saturating_sub(32);
+        self.seen.drain(..excess);
+        Ok(())
+    }
+
+    /// Moves the clock and returns the time to tell.
+    fn wait(&mut self, wait: &Wait) -> Timestamp {
+        let times = &self.config.timeouts;
+        let ahead = match *wait {
+            Wait::Nanos(nanos) => nanos,
+            Wait::Next(off) => {
+                let next = self.pair.model.next_tick().unwrap_or(self.now);
+                next.0.saturating_sub(self.now.0).saturating_add_signed(off)
+            }
+            Wait::Timeout(index, off) => {
+                let times = [
+                    times.udp,
+                    times.tcp_opening,
+                    times.tcp_established,
+                    times.tcp_closing,
+                    times.icmp,
+                    times.other,
+                    times.hold_down,
+                    Duration::from_secs(6),
+                    Duration::from_secs(1),
+                ];
+                (times[index % times.len()].as_nanos() as u64).saturating_add_signed(off)
+            }
+            Wait::Hours(hours) => hours * 3_600_000_000_000,
+            Wait::Back(nanos) => return Timestamp(self.now.0 - nanos),
+        };
+        self.now.0 += ahead;
+        self.now
+    }
+
+    fn target(&self, target: &Target, port: u16) -> Endpoint {
+        match *target {
+            Target::Remote(address, port) => {
+                end(REMOTE[address % REMOTE.len()], PORTS[port % PORTS.len()])
+            }
+            Target::Mapping(pick) => {
+                let mappings = self.pair.model.mappings();
+                match mappings.len() {
+                    0 => end(POOL, port),
+                    len => mappings[pick % len].id.external,
+                }
+            }
+            Target::Pool(address, port) => {
+                Endpoint::new(u32::from_be_bytes(POOL) + u32::from(address), port)
+            }
+            Target::Own(index) => end(OWN[index % 2], port),
+            Target::Fixed(index, port) => end(FIXED[index % 2], PORTS[port % PORTS.len()]),
+            Target::Raw(address) => end(address, port),
+        }
+    }
+
+    /// The packet that is sent, and from which side; `None` when it is about one that there is not.
+    fn packet(&self, send: &Send) -> Option<(Side, Vec<u8>)> {
+        let picked = |pick: usize| self.seen.get(pick.checked_rem(self.seen.len())?);
+        Some(match send {
+            Send::Fresh { outside, near, target, protocol, body } => {
+                let protocol = PROTOCOLS[protocol % PROTOCOLS.len()];
+                let port = PORTS[near.1 % PORTS.len()];
+                let source = match outside {
+                    false => end(INSIDE[near.0 % INSIDE.len()], port),
+                    true => end(REMOTE[near.0 % REMOTE.len()], port),
+                };
+                let destination = self.target(target, port);
+                let mut spec = Spec::new(protocol, source, destination);
+                if *outside {
+                    spec.identifier = destination.port;
+                }
+                (side(*outside), body.apply(spec, None))
+            }
+            Send::Again { pick, body } => {
+                let seen = picked(*pick)?;
+                if is_icmp_error(&seen.input) {
+                    return None;
+                }
+                let spec = Spec::like(&seen.input);
+                (seen.from, body.apply(spec, Some(&seen.output)))
+            }
+            Send::Back { pick, exact, body } => {
+                let seen = picked(*pick)?;
+                if is_icmp_error(&seen.output) {
+                    return None;
+                }
+                let spec = Spec::answer(&seen.output);
+                let bytes = if *exact { spec.bytes() } else { body.apply(spec, None) };
+                (seen.exit, bytes)
+            }
+            Send::Error { pick, kind, from, len, short, spoil } => {
+                let seen = picked(*pick)?;
+                let arrived = Ipv4::new_checked(&seen.output[..]).expect("came out");
+                let source = match (from, seen.exit) {
+                    (None, _) => Endpoint::new(arrived.destination(), 0),
+                    (Some(index), Side::Inside) => end(INSIDE[index % INSIDE.len()], 0),
+                    (Some(index), Side::Outside) => end(REMOTE[index % REMOTE.len()], 0),
+                };
+                let mut about = seen.output.clone();
+                if *short {
+                    let mut ip = Ipv4::new_checked(&mut about[..]).expect("came out");
+                    ip.set_total_len(ip.total_len().min(ip.header_len() as u16 + 8));
+                    ip.fill_checksum();
+                }
+                let mut bytes = error_about(&seen.output, source, *kind, (*len).max(20));
+                let embedded = bytes.len() - 28;
+                bytes[28..].copy_from_slice(&about[..embedded]);
+                set_icmp_sum(&mut bytes);
+                if let Some(at) = spoil {
+                    let at = 20 + at % (bytes.len() - 20);
+                    bytes[at] ^= 0x41;
+                    if at.is_multiple_of(2) {
+                        set_icmp_sum(&mut bytes);
+                    }
+                }
+                (seen.exit, bytes)
+            }
+        })
+    }
+}
+
+pub(crate) fn is_icmp_error(packet: &[u8]) -> bool {
+    let ip = Ipv4::new_checked(packet).expect("came out");
+    ip.protocol() == ICMP && natgate_wire::icmp::is_error(ip.payload()[0])
+}
+
+impl Body {
+    /// Fills a packet in; `output` is what became of an earlier one with the same payload.
+    fn apply(&self, mut spec: Spec, output: Option<&[u8]>) -> Vec<u8> {
+        let end_of_window =
+            |off: i32, shift: u8| (u32::from(spec.window) << shift).wrapping_add_signed(off);
+        spec.sequence = match self.sequence {
+            Sequence::Off(off) => spec.sequence.wrapping_add_signed(off),
+            Sequence::OffWindow(off, shift) => {
+                spec.sequence.wrapping_add(end_of_window(off, shift))
+            }
+            Sequence::Any(number) => number,
+        };
+        spec.acknowledgment = spec.acknowledgment.wrapping_add_signed(self.acknowledgment);
+        (spec.flags, spec.window, spec.scale) = (self.flags, self.window, self.scale);
+        if let Some(kind) = self.icmp_kind {
+            spec.icmp = (kind, 0);
+        }
+        spec.payload = (0..self.len).collect();
+        (spec.ttl, spec.sum) = (self.ttl, self.sum);
+        match &self.oddity {
+            Oddity::DontFragment => spec.dont_fragment = true,
+            Oddity::Long(dont_fragment) => {
+                spec.payload.resize(1600, 7);
+                spec.dont_fragment = *dont_fragment;
+            }
+            Oddity::Options(options) => {
+                spec.options.clone_from(options);
+                spec.options.resize(options.len().div_ceil(4) * 4, 0);
+            }
+            _ => {}
+        }
+        if let (Sum::Aimed(_), Some(output)) = (self.sum, output) {
+            // The checksum after translation is what should be met: aim with its addresses and ports.
+            let after = Spec::like(output);
+            let aimed = Spec {
+                source: after.source,
+                destination: after.destination,
+                identifier: after.identifier,
+                ..spec.clone()
+            };
+            spec.payload = Spec::like(&aimed.bytes()).payload;
+            spec.sum = Sum::Right;
+        }
+        self.oddity.spoil(spec.bytes())
+    }
+}
+
+impl Oddity {
+    fn spoil(&self, mut bytes: Vec<u8>) -> Vec<u8> {
+        match *self {
+            Self::Trailing(len) => bytes.resize(bytes.len() + usize::from(len), 0xee),
+            Self::Byte(at, value, fix) => {
+                let at = at % bytes.len();
+                bytes[at] ^= value;
+                if at == 6 || at == 7 {
+                    bytes[at] &= 0x40 * u8::from(at == 6); // fragments are not modelled
+                }
+                if fix && let Ok(mut ip) = Ipv4::new_checked(&mut bytes[..]) {
+                    ip.fill_checksum();
+                }
+            }
+            Self::Cut(len) => bytes.truncate(len),
+            _ => {}
+        }
+        bytes
+    }
+}
