@@ -16,7 +16,8 @@ const SECOND: u64 = 1_000_000_000;
 /// Most mappings at a time for the ports of one address that is mapped as a whole (3.9).
 const MOST_OF_WHOLE: usize = 4096;
 
-/// GCRA: whether one more is within the rate. `due` is when the next would come if they came evenly.
+/// GCRA: whether one more is within the rate. `due` is when the next would come if they came
+/// evenly.
 pub(crate) fn conforms(due: u64, now: Timestamp, per_second: u32) -> bool {
     per_second > 0 && due <= now.0.saturating_add(SECOND - SECOND / u64::from(per_second))
 }

@@ -125,8 +125,8 @@ fn set_address(bytes: &mut [u8], from: Side, address: u32) {
     bytes[at..at + 4].copy_from_slice(&address.to_be_bytes());
 }
 
-/// In an ICMP error that came from a side: replaces the near end of the packet that it embeds, which
-/// had gone the other way, and the error's own near address (6.3).
+/// In an ICMP error that came from a side: replaces the near end of the packet that it embeds,
+/// which had gone the other way, and the error's own near address (6.3).
 pub(crate) fn set_embedded(bytes: &mut [u8], from: Side, near: Endpoint) {
     let body = ip(bytes).header_len() + 8;
     rewrite(bytes, |bytes| {
@@ -175,8 +175,8 @@ fn checksum_field(bytes: &[u8]) -> Option<usize> {
     (!absent).then_some(ip.header_len() + at)
 }
 
-/// What the transport checksum covers, summed modulo 65535: the payload, and the addresses unless it
-/// is ICMP. (Protocol and length are covered too, but never change.)
+/// What the transport checksum covers, summed modulo 65535: the payload, and the addresses unless
+/// it is ICMP. (Protocol and length are covered too, but never change.)
 fn covered_sum(bytes: &[u8]) -> u32 {
     let ip = ip(bytes);
     let pseudo = if ip.protocol() == ICMP { &[] } else { &bytes[12..20] };

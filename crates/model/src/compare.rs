@@ -2,8 +2,8 @@
 //!
 //! [`Pair`] gives both the same calls and compares verdicts, bytes, events, packets of their own,
 //! counters and, by [`Pair::check_state`], everything that the engine tells of its state.
-//! What can be said of the engine without the model is checked apart from it (`invariants`), so that
-//! an error that both made would still be seen.
+//! What can be said of the engine without the model is checked apart from it (`invariants`), so
+//! that an error that both made would still be seen.
 
 mod invariants;
 

@@ -3,8 +3,8 @@
 //!
 //! It follows SPECIFICATION.md section by section and says so in comments: what is looked at first
 //! (`bytes`), the way from the inside and from the outside (this file), allocation and limits
-//! (`allocation`), TCP states (`tcp`), what happens by itself (`timers`). Nothing is fast: what one map holds is not repeated in another
-//! but searched for.
+//! (`allocation`), TCP states (`tcp`), what happens by itself (`timers`). Nothing is fast: what one
+//! map holds is not repeated in another but searched for.
 //!
 //! Choices that only the engine's seed decides (external address and port) are given to the model,
 //! which checks that they were open; alone it takes the first that is. Fragments and rules that
@@ -53,8 +53,8 @@ pub struct Model {
     made: Made,
 }
 
-/// What a mapping is looked up by from the inside (3.8); of `remote` as much as the mapping behavior
-/// looks at counts.
+/// What a mapping is looked up by from the inside (3.8); of `remote` as much as the mapping
+/// behavior looks at counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Key {
     protocol: u8,
@@ -190,8 +190,9 @@ impl Model {
         model
     }
 
-    /// What should become of one packet from a side, in a batch of its own. `choice` is the external
-    /// endpoint that the engine gave to the mapping that it made for the packet, if it made one.
+    /// What should become of one packet from a side, in a batch of its own. `choice` is the
+    /// external endpoint that the engine gave to the mapping that it made for the packet, if it made
+    /// one.
     pub fn process(
         &mut self,
         now: Timestamp,

@@ -1,5 +1,5 @@
-//! The model by itself, on what the specification says in numbers. It takes the first choice that is
-//! open, so its external endpoints are known.
+//! The model by itself, on what the specification says in numbers. It takes the first choice that
+//! is open, so its external endpoints are known.
 
 mod common;
 

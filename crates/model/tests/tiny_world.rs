@@ -16,6 +16,7 @@ use natgate_model::compare::{Divergence, Pair};
 use natgate_wire::protocol::{TCP, UDP};
 use natgate_wire::tcp::flags::{ACK, RST, SYN};
 use std::collections::HashSet;
+use std::io::Write;
 use std::time::Duration;
 
 const A: Endpoint = end([10, 0, 0, 1], 5000);
@@ -171,8 +172,10 @@ fn everything_that_can_happen_in_a_tiny_world() {
         let depth = depth(6);
         let begun = std::time::Instant::now();
         let (states, steps) = explore(&config, depth);
-        println!(
-            "{mapping:?}, {pooling:?}: {states} states, {steps} steps to depth {depth}, {:?}",
+        // Past the test runner, which would keep it to itself.
+        let _ = writeln!(
+            std::io::stderr(),
+            "tiny world, {mapping:?}, {pooling:?}: {states} states, {steps} steps to depth {depth}, {:?}",
             begun.elapsed()
         );
         assert!(states > 1000 || depth < 5, "the world is smaller than it should be");

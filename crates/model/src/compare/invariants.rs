@@ -12,8 +12,8 @@ use natgate_wire::{Ipv4, icmp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-/// Of a packet that is sent on only addresses, ports and identifiers, the time to live and checksums
-/// may change; in an ICMP error the embedded packet's likewise, except its time to live.
+/// Of a packet that is sent on only addresses, ports and identifiers, the time to live and
+/// checksums may change; in an ICMP error the embedded packet's likewise, except its time to live.
 pub(super) fn permitted_change(
     before: &[u8],
     after: &[u8],

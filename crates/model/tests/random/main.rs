@@ -2,8 +2,8 @@
 //!
 //! A case is a small configuration and a list of operations: packets made afresh, packets sent
 //! again, answers to and ICMP errors about packets that came out, and time. After each operation
-//! everything that can be seen of both is compared. A failing case is shrunk, and its seed is printed
-//! and kept by proptest; PROPTEST_CASES sets how many cases are tried.
+//! everything that can be seen of both is compared. A failing case is shrunk, and its seed is
+//! printed and kept by proptest; PROPTEST_CASES sets how many cases are tried.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -43,8 +43,8 @@ proptest! {
         run(&config, seed, &operations).map_err(TestCaseError::fail)?;
     }
 
-    /// What answers a translated packet comes back to who sent it, as if there were no translator but
-    /// for the time to live.
+    /// What answers a translated packet comes back to who sent it, as if there were no translator
+    /// but for the time to live.
     #[test]
     fn answers_come_back(
         config in config(),
@@ -61,7 +61,8 @@ proptest! {
         spec.payload = (0..len).collect();
         let sent = spec.bytes();
         let (results, _) =
-            pair.process(START, Side::Inside, std::slice::from_ref(&sent)).map_err(TestCaseError::fail)?;
+            pair.process(START, Side::Inside, std::slice::from_ref(&sent))
+                .map_err(TestCaseError::fail)?;
         if results[0].verdict == Verdict::Forward(Side::Outside) {
             let mut answer = Spec::answer(&results[0].bytes);
             answer.flags = SYN | ACK;

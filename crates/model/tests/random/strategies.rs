@@ -123,9 +123,6 @@ fn send() -> impl Strategy<Value = Send> {
         prop_oneof![12 => 0usize..3, 2 => Just(3), 1 => Just(4)],
         prop_oneof![6 => 0usize..2, 3 => 0usize..8],
     );
-    let error_kind =
-        prop_oneof![(prop::sample::select(vec![3u8, 4, 11, 12]), 0u8..5), (Just(5u8), Just(1u8)),];
-    let embedded = prop_oneof![2 => Just(28usize), 2 => Just(548), 1 => 20usize..60];
     prop_oneof![
         8 => (prop::bool::weighted(0.25), near, target(), protocol, body()).prop_map(
             |(outside, near, target, protocol, body)| Send::Fresh {
@@ -135,16 +132,22 @@ fn send() -> impl Strategy<Value = Send> {
         5 => (any::<usize>(), body()).prop_map(|(pick, body)| Send::Again { pick, body }),
         7 => (any::<usize>(), any::<bool>(), body())
             .prop_map(|(pick, exact, body)| Send::Back { pick, exact, body }),
-        3 => (
-            any::<usize>(),
-            error_kind,
-            prop::option::of(0usize..5),
-            embedded,
-            prop::bool::weighted(0.1),
-            prop::option::weighted(0.2, any::<usize>()),
-        )
-            .prop_map(|(pick, kind, from, len, short, spoil)| Send::Error { pick, kind, from, len, short, spoil }),
+        3 => error(),
     ]
+}
+
+fn error() -> impl Strategy<Value = Send> {
+    let kind = prop_oneof![
+        6 => (prop::sample::select(vec![3u8, 4, 11, 12]), 0u8..5),
+        1 => Just((5u8, 1u8)),
+    ];
+    let from = prop::option::of(0usize..5);
+    let len = prop_oneof![2 => Just(28usize), 2 => Just(548), 1 => 20usize..60];
+    let short = prop::bool::weighted(0.1);
+    let spoil = prop::option::weighted(0.2, any::<usize>());
+    (any::<usize>(), kind, from, len, short, spoil).prop_map(
+        |(pick, kind, from, len, short, spoil)| Send::Error { pick, kind, from, len, short, spoil },
+    )
 }
 
 pub(crate) fn operation() -> impl Strategy<Value = Operation> {
@@ -160,6 +163,7 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         8 => prop::collection::vec(send(), 1..2).prop_map(Operation::Packets),
         2 => prop::collection::vec(send(), 2..12).prop_map(Operation::Packets),
+        1 => prop::collection::vec(send(), 17..120).prop_map(Operation::Packets),
         4 => wait.prop_map(Operation::Wait),
         1 => (0u64..2_000_000_000).prop_map(Operation::Unnoticed),
     ]

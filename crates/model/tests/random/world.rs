@@ -1,5 +1,5 @@
-//! What a case consists of, and carrying it out: operations, the packets that they stand for, and the
-//! packets that came out before, which answers and errors refer to.
+//! What a case consists of, and carrying it out: operations, the packets that they stand for, and
+//! the packets that came out before, which answers and errors refer to.
 
 use crate::common::{Spec, Sum, end, error_about, set_icmp_sum, side};
 use natgate_engine::{Config, Endpoint, Side, Timestamp, Verdict};
@@ -21,6 +21,9 @@ pub(crate) const PORTS: [u16; 8] = [5000, 5001, 1023, 1024, 2000, 2001, 80, 0];
 pub(crate) const UDP_LITE: u8 = 136;
 pub(crate) const PROTOCOLS: [u8; 7] = [TCP, UDP, ICMP, GRE, ESP, DCCP, UDP_LITE];
 pub(crate) const START: Timestamp = Timestamp(1_000_000_000_000_000_077);
+
+/// More packets than this are sorted by side, so that their batches are large.
+const LARGE: usize = 16;
 
 /// Where a fresh packet goes.
 #[derive(Clone, Debug)]
@@ -66,7 +69,7 @@ pub(crate) enum Oddity {
     Long(bool),
     Trailing(u8),
     Options(Vec<u8>),
-    /// A byte of the header (or of what follows it) is changed, the header checksum set right or not.
+    /// A byte of the header (or of what follows) is changed, the header checksum set right or not.
     Byte(usize, u8, bool),
     Cut(usize),
 }
@@ -143,8 +146,11 @@ impl World {
                 self.pair.advance(told)?;
             }
             Operation::Packets(sends) => {
-                let packets: Vec<(Side, Vec<u8>)> =
+                let mut packets: Vec<(Side, Vec<u8>)> =
                     sends.iter().filter_map(|send| self.packet(send)).collect();
+                if sends.len() > LARGE {
+                    packets.sort_by_key(|(from, _)| *from == Side::Outside);
+                }
                 // One batch for as many as come from one side after each other.
                 for batch in packets.chunk_by(|one, next| one.0 == next.0) {
                     self.send(batch)?;
@@ -322,7 +328,7 @@ impl Body {
             _ => {}
         }
         if let (Sum::Aimed(_), Some(output)) = (self.sum, output) {
-            // The checksum after translation is what should be met: aim with its addresses and ports.
+            // The checksum after translation is what should be met: aim with its ends.
             let after = Spec::like(output);
             let aimed = Spec {
                 source: after.source,
