@@ -161,11 +161,11 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         1 => (0u64..500_000_000).prop_map(Wait::Back),
     ];
     prop_oneof![
-        8 => prop::collection::vec(send(), 1..2).prop_map(Operation::Packets),
-        2 => prop::collection::vec(send(), 2..12).prop_map(Operation::Packets),
+        16 => prop::collection::vec(send(), 1..2).prop_map(Operation::Packets),
+        4 => prop::collection::vec(send(), 2..12).prop_map(Operation::Packets),
         1 => prop::collection::vec(send(), 17..120).prop_map(Operation::Packets),
-        4 => wait.prop_map(Operation::Wait),
-        1 => (0u64..2_000_000_000).prop_map(Operation::Unnoticed),
+        8 => wait.prop_map(Operation::Wait),
+        2 => (0u64..2_000_000_000).prop_map(Operation::Unnoticed),
     ]
 }
 
@@ -225,7 +225,8 @@ fn timeouts() -> impl Strategy<Value = Timeouts> {
 fn pools() -> impl Strategy<Value = Vec<PoolConfig>> {
     let ports = prop_oneof![
         1 => Just((1024u16, 65535u16)),
-        30 => prop::sample::select(vec![
+        4 => Just((1000, 3000)),
+        120 => prop::sample::select(vec![
             (1000, 1100), (1020, 1027), (5000, 5003), (1, 6), (2000, 2000), (4990, 5010),
             (65500, 65535),
         ]),
