@@ -26,6 +26,7 @@ pub struct Pair {
     /// The model.
     pub model: Model,
     config: Config,
+    buffer: Vec<u8>,
 }
 
 /// What became of a packet, both agreeing.
@@ -48,7 +49,8 @@ impl Pair {
     pub fn new(config: &Config, seed: [u8; 32], now: Timestamp) -> Result<Self, Divergence> {
         let engine = Engine::new(config, seed, now)
             .map_err(|error| format!("the engine refused the configuration: {}", error.message))?;
-        Ok(Self { engine, model: Model::new(config, now), config: config.clone() })
+        let model = Model::new(config, now);
+        Ok(Self { engine, model, config: config.clone(), buffer: vec![0; 65_535] })
     }
 
     /// Lets time pass for both; returns the packets that were made.
@@ -160,9 +162,8 @@ impl Pair {
         while let Some(event) = self.engine.poll_event() {
             made.events.push(event);
         }
-        let mut buffer = vec![0; 65_535];
-        while let Some((time, side, len)) = self.engine.poll_transmit(&mut buffer) {
-            let bytes = without_free_fields(&buffer[..len])?;
+        while let Some((time, side, len)) = self.engine.poll_transmit(&mut self.buffer) {
+            let bytes = without_free_fields(&self.buffer[..len])?;
             made.transmits.push(Transmit { time, side, bytes });
         }
         let in_order = made.events.is_sorted_by_key(|event| event.time);

@@ -191,8 +191,7 @@ impl Model {
     }
 
     /// What should become of one packet from a side, in a batch of its own. `choice` is the
-    /// external endpoint that the engine gave to the mapping that it made for the packet, if it made
-    /// one.
+    /// external endpoint that the engine gave to the mapping that it made for the packet, if any.
     pub fn process(
         &mut self,
         now: Timestamp,

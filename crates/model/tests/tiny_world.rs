@@ -175,7 +175,7 @@ fn everything_that_can_happen_in_a_tiny_world() {
         // Past the test runner, which would keep it to itself.
         let _ = writeln!(
             std::io::stderr(),
-            "tiny world, {mapping:?}, {pooling:?}: {states} states, {steps} steps to depth {depth}, {:?}",
+            "{mapping:?}, {pooling:?}: {states} states, {steps} steps to depth {depth}, {:?}",
             begun.elapsed()
         );
         assert!(states > 1000 || depth < 5, "the world is smaller than it should be");

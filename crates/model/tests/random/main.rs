@@ -54,7 +54,8 @@ proptest! {
         protocol in 0usize..7,
         len in any::<u8>(),
     ) {
-        let config = Config { rules: vec![], limits: Limits::default(), ..config };
+        let limits = Limits { fragment_memory: 4096, ..Limits::default() };
+        let config = Config { rules: vec![], limits, ..config };
         let mut pair = Pair::new(&config, seed, START).map_err(TestCaseError::fail)?;
         let source = end(INSIDE[near.0], PORTS[near.1]);
         let mut spec = Spec::new(PROTOCOLS[protocol], source, end(REMOTE[far.0], PORTS[far.1]));

@@ -1,5 +1,6 @@
 //! How cases are drawn: small configurations in which everything runs out soon, and operations that
-//! prefer edges (ticks, timeouts, windows, checksums) to the vast middle.
+//! prefer edges (ticks, timeouts, windows, checksums) to the vast middle. Large strategies are
+//! boxed, for proptest moves what it draws about.
 
 use crate::common::{Sum, end};
 use crate::world::{
@@ -42,7 +43,7 @@ fn edge() -> impl Strategy<Value = u16> {
     prop_oneof![Just(0u16), Just(0xffff), Just(1), Just(0xfffe), any::<u16>()]
 }
 
-fn body() -> impl Strategy<Value = Body> {
+fn body() -> BoxedStrategy<Body> {
     let tcp = (
         flags(),
         sequence(),
@@ -61,25 +62,34 @@ fn body() -> impl Strategy<Value = Body> {
         2 => edge().prop_map(Sum::Aimed),
     ];
     let ttl = prop_oneof![16 => Just(64u8), 1 => 0u8..4, 1 => Just(255)];
-    (tcp, icmp_kind, prop_oneof![3 => 0u8..9, 1 => any::<u8>()], sum, ttl, oddity()).prop_map(
-        |((flags, sequence, acknowledgment, window, scale), icmp_kind, len, sum, ttl, oddity)| {
-            Body {
-                flags,
-                sequence,
-                acknowledgment,
-                window,
-                scale,
+    (tcp, icmp_kind, prop_oneof![3 => 0u8..9, 1 => any::<u8>()], sum, ttl, oddity())
+        .prop_map(
+            |(
+                (flags, sequence, acknowledgment, window, scale),
                 icmp_kind,
                 len,
                 sum,
                 ttl,
                 oddity,
-            }
-        },
-    )
+            )| {
+                Body {
+                    flags,
+                    sequence,
+                    acknowledgment,
+                    window,
+                    scale,
+                    icmp_kind,
+                    len,
+                    sum,
+                    ttl,
+                    oddity,
+                }
+            },
+        )
+        .boxed()
 }
 
-fn oddity() -> impl Strategy<Value = Oddity> {
+fn oddity() -> BoxedStrategy<Oddity> {
     let option = prop_oneof![
         Just(vec![1u8]),
         Just(vec![7, 7, 4, 0, 0, 0, 0]),
@@ -100,9 +110,10 @@ fn oddity() -> impl Strategy<Value = Oddity> {
             .prop_map(|(at, value, fix)| Oddity::Byte(at, value, fix)),
         1 => (0usize..44).prop_map(Oddity::Cut),
     ]
+    .boxed()
 }
 
-fn target() -> impl Strategy<Value = Target> {
+fn target() -> BoxedStrategy<Target> {
     prop_oneof![
         10 => (0usize..3, 0usize..3).prop_map(|(address, port)| Target::Remote(address, port)),
         6 => any::<usize>().prop_map(Target::Mapping),
@@ -115,9 +126,10 @@ fn target() -> impl Strategy<Value = Target> {
         ])
         .prop_map(Target::Raw),
     ]
+    .boxed()
 }
 
-fn send() -> impl Strategy<Value = Send> {
+fn send() -> BoxedStrategy<Send> {
     let protocol = prop_oneof![6 => Just(0usize), 5 => Just(1), 3 => Just(2), 2 => 3usize..7];
     let near = (
         prop_oneof![12 => 0usize..3, 2 => Just(3), 1 => Just(4)],
@@ -134,9 +146,10 @@ fn send() -> impl Strategy<Value = Send> {
             .prop_map(|(pick, exact, body)| Send::Back { pick, exact, body }),
         3 => error(),
     ]
+    .boxed()
 }
 
-fn error() -> impl Strategy<Value = Send> {
+fn error() -> BoxedStrategy<Send> {
     let kind = prop_oneof![
         6 => (prop::sample::select(vec![3u8, 4, 11, 12]), 0u8..5),
         1 => Just((5u8, 1u8)),
@@ -145,9 +158,16 @@ fn error() -> impl Strategy<Value = Send> {
     let len = prop_oneof![2 => Just(28usize), 2 => Just(548), 1 => 20usize..60];
     let short = prop::bool::weighted(0.1);
     let spoil = prop::option::weighted(0.2, any::<usize>());
-    (any::<usize>(), kind, from, len, short, spoil).prop_map(
-        |(pick, kind, from, len, short, spoil)| Send::Error { pick, kind, from, len, short, spoil },
-    )
+    (any::<usize>(), kind, from, len, short, spoil)
+        .prop_map(|(pick, kind, from, len, short, spoil)| Send::Error {
+            pick,
+            kind,
+            from,
+            len,
+            short,
+            spoil,
+        })
+        .boxed()
 }
 
 pub(crate) fn operation() -> impl Strategy<Value = Operation> {
@@ -193,7 +213,7 @@ fn limits() -> impl Strategy<Value = Limits> {
             icmp_errors_per_second: error_rate,
             mappings,
             extra_sessions: extra,
-            ..Limits::default()
+            fragment_memory: 4096,
         },
     )
 }
