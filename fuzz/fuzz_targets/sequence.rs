@@ -136,7 +136,7 @@ fn pool(last: u8) -> PoolConfig {
 }
 
 fn side(address: Ipv4Addr) -> SideConfig {
-    SideConfig { address: Some(address), network: None, mtu: Some(1500) }
+    SideConfig { address: Some(address), mtu: Some(1500), ..SideConfig::default() }
 }
 
 impl Setting {

@@ -18,6 +18,7 @@ mod values;
 
 pub use problem::Problem;
 pub use schema::SECTIONS;
+pub use values::duration;
 pub(crate) use values::{show_duration, show_prefix, show_range};
 
 use natgate_gateway::Settings;

@@ -73,8 +73,8 @@ impl Meaning {
         let pools: Vec<Pool> = (0..config.pools.len()).map(|index| pool(config, index)).collect();
         let limits = &config.limits;
         let mappings = limits.mappings.map_or(ports(&pools).min(DEFAULT_MAPPINGS), u64::from);
-        // The engine keeps three mappings for each static one, for it may be of three protocols.
-        let all = mappings + 3 * config.statics.len() as u64;
+        // The engine keeps four mappings for each static one, for it may be of four protocols.
+        let all = mappings + 4 * config.statics.len() as u64;
         let sessions = all + limits.extra_sessions.map_or(all, u64::from);
         let memory_bytes = Engine::memory(config);
         Self { pools, mappings, sessions, memory_bytes, warnings, settings }

@@ -489,6 +489,34 @@ fn subscribers() {
 }
 
 #[test]
+fn state() {
+    let interval = "is out of bounds; it must be from 100ms to 1d";
+    let cases = [
+        ("[state]\n", "7:1 state.file: is missing; write file = \"/var/lib/natgate/ports\""),
+        ("[state]\nfile = 5\n", "8:8 state.file: is an integer; it must be a path in quotes"),
+        ("[state]\nfile = \"ports\"\n", "8:8 state.file: \"ports\" is no absolute path of a file"),
+        ("[state]\nfile = \"/var/\"\n", "8:8 state.file: \"/var/\" is no absolute path of a file"),
+        ("[state]\nfile = \"\"\n", "8:8 state.file: \"\" is no absolute path of a file"),
+        ("[state]\nfile = \"/p\\u0000\"\n", "8:8 state.file: \"/p\\0\" is no absolute path"),
+        (
+            "[state]\nfile = \"/p\"\ninterval = \"99ms\"\n",
+            &format!("9:12 state.interval: 99ms {interval}"),
+        ),
+        (
+            "[state]\nfile = \"/p\"\ninterval = \"25h\"\n",
+            &format!("9:12 state.interval: 1d1h {interval}"),
+        ),
+        ("[state]\nfil = \"/p\"\n", "8:1 state.fil: there is no such key; did you mean `file`?"),
+    ];
+    for (extra, expected) in cases {
+        let missing = ["7:1 state.file: is missing; write file = \"/var/lib/natgate/ports\""];
+        let more = if extra.contains("fil =") { &missing[..] } else { &[] };
+        refused(&format!("{SMALLEST}{extra}"), &[more, &[expected]].concat());
+    }
+}
+
+//= test rfc7857#section-2.1-shorter
+#[test]
 fn what_is_unwise_is_a_warning() {
     let after = |extra: &str| format!("{SMALLEST}{extra}");
     let limits = "[limits]\nports_per_subscriber = { tcp = 70000 }\n";

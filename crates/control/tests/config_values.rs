@@ -2,10 +2,10 @@
 
 use natgate_control::config::{parse, read_text};
 use natgate_engine::{
-    AddressRange, Allocation, Behavior, Config, Match, PoolConfig, Pooling, Prefix, Rule,
+    AddressRange, Allocation, Behavior, Config, Match, PoolConfig, Pooling, Prefix, Refusal, Rule,
     RuleAction, Side, SideConfig, StaticMapping,
 };
-use natgate_gateway::{Backend, Route, Settings, SideSettings};
+use natgate_gateway::{Backend, Route, Settings, SideSettings, StateSettings};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -59,6 +59,7 @@ fn the_smallest_file_is_the_engines_defaults_with_a_pool() {
         inside: side("eth1"),
         outside: side("eth0"),
         routes: Vec::new(),
+        state: None,
     };
     assert_eq!(good(SMALLEST), expected);
 }
@@ -71,6 +72,7 @@ backend = "af-packet"
 address = "10.0.0.1/8"
 gateway = "10.255.255.254"
 mtu = 9000
+icmp_errors = false
 [outside]
 device  = "veth-out"
 address = "192.0.2.1/24"
@@ -101,6 +103,10 @@ port_parity = false
 hairpinning = false
 inbound_refresh = false
 tcp_pickup = true
+filtering_tcp = "address-dependent"
+tcp_mss = 1240
+unsolicited_syn = "silent"
+refusal = "prohibited"
 [nat.block]
 size = 512
 max_per_subscriber = 4
@@ -112,6 +118,8 @@ icmp_errors_per_second = 6
 mappings = 7
 extra_sessions = 0
 fragment_memory = "64KiB"
+held_ports = 8
+extra_sessions_per_subscriber = 9
 [timeouts]
 udp = "1s"
 tcp_established = "1d2h4m5s6ms"
@@ -121,6 +129,9 @@ icmp = "1001ms"
 other = "2h4m"
 hold_down = "1h"
 fragment = "500ms"
+[state]
+file = "/run/ports in use"
+interval = "1500ms"
 [[static]]
 internal = "10.0.0.80:8080"
 external = "203.0.113.1:80"
@@ -144,11 +155,13 @@ fn everything() -> Settings {
             address: Some(ip("10.0.0.1")),
             network: Some(prefix("10.0.0.0", 8)),
             mtu: Some(9000),
+            silent: true,
         },
         outside: SideConfig {
             address: Some(ip("192.0.2.1")),
             network: Some(prefix("192.0.2.0", 24)),
             mtu: Some(1400),
+            ..SideConfig::default()
         },
         subscribers: vec![prefix("10.0.0.0", 9), prefix("100.64.0.7", 32)],
         pools: vec![
@@ -175,6 +188,10 @@ fn everything() -> Settings {
         hairpinning: false,
         inbound_refresh: false,
         tcp_pickup: true,
+        filtering_tcp: Some(Behavior::AddressDependent),
+        tcp_mss: Some(1240),
+        answer_unsolicited_syn: false,
+        refusal: Refusal::Prohibited,
         statics: vec![
             StaticMapping {
                 protocol: Some(6),
@@ -204,6 +221,8 @@ fn everything() -> Settings {
     limits.mappings = Some(7);
     limits.extra_sessions = Some(0);
     limits.fragment_memory = 65_536;
+    limits.held_ports = Some(8);
+    limits.extra_sessions_per_subscriber = Some(9);
     let timeouts = &mut engine.timeouts;
     let seconds = Duration::from_secs;
     timeouts.udp = seconds(1);
@@ -236,10 +255,20 @@ fn everything() -> Settings {
                 side: Side::Outside,
             },
         ],
+        state: Some(StateSettings {
+            file: "/run/ports in use".into(),
+            interval: Duration::from_millis(1500),
+        }),
     }
 }
 
 //= test rfc6888#REQ-3
+//= test rfc4787#REQ-5b
+//= test rfc4787#REQ-8a
+//= test rfc5382#REQ-3a
+//= test rfc5382#REQ-5a
+//= test rfc7857#section-2.1
+//= test rfc7857#section-8
 #[test]
 fn every_key_arrives_where_it_belongs() {
     assert_eq!(good(EVERYTHING), everything());
@@ -259,6 +288,9 @@ port_parity = true
 hairpinning = true
 inbound_refresh = true
 tcp_pickup = false
+filtering_tcp = "endpoint-independent"
+unsolicited_syn = "answer"
+refusal = "host-unreachable"
 [limits]
 ports_per_subscriber = {{ tcp = 2000, udp = 2000, icmp = 200 }}
 sessions_per_mapping = 64
@@ -276,8 +308,17 @@ hold_down = "120s"
 fragment = "2s"
 "#
     );
-    assert_eq!(good(&written), good(SMALLEST));
+    let mut settings = good(&written);
+    assert_eq!(settings.engine.filtering_tcp.take(), Some(settings.engine.filtering));
+    assert_eq!(settings, good(SMALLEST));
     assert_eq!(read_text(&written, "t").map(|read| read.warnings), Ok(Vec::new()));
+}
+
+#[test]
+fn ports_are_remembered_every_ten_seconds_if_at_all() {
+    let state = good(&format!("{SMALLEST}[state]\nfile = \"/p\"\n")).state;
+    let interval = Duration::from_secs(10);
+    assert_eq!(state, Some(StateSettings { file: "/p".into(), interval }));
 }
 
 #[test]
@@ -286,6 +327,12 @@ fn sizes_may_be_integers_and_ports_wide() {
     let settings = good(&text);
     assert_eq!(settings.engine.pools[0].ports, (1, 65_535));
     assert_eq!(settings.engine.limits.fragment_memory, 1 << 20);
+}
+
+#[test]
+fn segments_may_be_as_large_as_the_mtu_allows() {
+    let text = SMALLEST.replace("[[pool]]", "mtu = 1300\n[nat]\ntcp_mss = \"mtu\"\n[[pool]]");
+    assert_eq!(good(&text).engine.tcp_mss, Some(1260));
 }
 
 #[test]

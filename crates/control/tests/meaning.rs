@@ -68,6 +68,7 @@ fn the_words_name_everything() {
         "ports = \"1024-65535\"\n\
          [nat]\nallocation = \"preserve\"\nsubscribers = [\"10.0.0.0/8\"]\n\
          [timeouts]\nudp = \"30s\"\n\
+         [state]\nfile = \"/run/ports\"\n\
          [[static]]\ninternal = \"10.0.0.3\"\nexternal = \"198.51.100.1\"\n\
          [[rule]]\nkind = \"bypass\"\nmatch = { destination = \"10.9.0.0/16\", port = 53 }\n",
         "\"203.0.113.1\"",
@@ -85,6 +86,8 @@ fn the_words_name_everything() {
         "  rule: destination 10.9.0.0/16 port 53 passes untranslated",
         "  UDP 30s, ICMP 1m, other protocols 5m",
         "  TCP opening 4m, established 2h4m, closing 4m",
+        "  ports that were in use are held for 2m",
+        "  ports in use are written to /run/ports every 10s and at the end",
         "warning: t.toml:12:7: timeouts.udp: 30s is below the 2m that RFC 4787 REQ-5 asks for",
     ] {
         assert!(text.lines().any(|found| found == line), "{line:?} is not in\n{text}");

@@ -79,6 +79,8 @@ pub struct SideConfig {
     pub network: Option<Prefix>,
     /// Largest IP packet that side carries, bytes; `None`: 1500.
     pub mtu: Option<u16>,
+    /// Whether the gateway's own ICMP errors towards that side are left out (RFC 5508 REQ-9).
+    pub silent: bool,
 }
 
 /// A pool of external addresses and the ports used of each.
@@ -126,15 +128,29 @@ pub enum Allocation {
     Preserve,
 }
 
+/// What a subscriber is told whose packet finds no room: no port, quota or rate exceeded, table full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Refusal {
+    /// ICMP 3/1, host unreachable (RFC 6888 REQ-11).
+    #[default]
+    HostUnreachable,
+    /// ICMP 3/13, communication administratively prohibited (RFC 5508 REQ-8).
+    Prohibited,
+    /// Nothing.
+    Silent,
+}
+
 /// What one subscriber, and the whole table, may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
+    //= rfc6888#REQ-4a
     /// TCP mappings a subscriber.
     pub tcp_ports: u32,
     /// UDP mappings a subscriber.
     pub udp_ports: u32,
     /// ICMP query mappings a subscriber; also bounds mappings of other protocols.
     pub icmp_ports: u32,
+    //= rfc6888#REQ-5a
     /// Sessions a mapping.
     pub sessions_per_mapping: u16,
     /// New mappings a second and subscriber; one second's worth may come at once.
@@ -145,8 +161,12 @@ pub struct Limits {
     pub mappings: Option<u32>,
     /// Sessions in all beyond one a mapping; `None`: as many as mappings.
     pub extra_sessions: Option<u32>,
+    /// Sessions of one subscriber beyond one a mapping; `None`: a sixteenth of all, at least 64.
+    pub extra_sessions_per_subscriber: Option<u32>,
     /// Bytes for fragments that wait for their first.
     pub fragment_memory: usize,
+    /// Ports in hold-down at a time; beyond, the one that has been for longest is free. `None`: all.
+    pub held_ports: Option<u32>,
 }
 
 impl Default for Limits {
@@ -160,7 +180,9 @@ impl Default for Limits {
             icmp_errors_per_second: 500,
             mappings: None,
             extra_sessions: None,
+            extra_sessions_per_subscriber: None,
             fragment_memory: 16 << 20,
+            held_ports: None,
         }
     }
 }
@@ -190,10 +212,18 @@ impl Default for Timeouts {
     fn default() -> Self {
         let minutes = |n: u64| Duration::from_secs(n * 60);
         Self {
+            //= rfc4787#REQ-5
+            //= rfc4787#REQ-5c
             udp: minutes(5),
+            //= rfc5382#REQ-5
+            //= rfc5597#REQ-5
             tcp_established: minutes(124),
+            //= rfc5382#REQ-5-transitory
+            //= rfc7857#section-2.1-default
             tcp_opening: minutes(4),
+            //= rfc5597#REQ-5-transitory
             tcp_closing: minutes(4),
+            //= rfc5508#REQ-2a
             icmp: minutes(1),
             other: minutes(5),
             hold_down: minutes(2),
@@ -259,6 +289,8 @@ pub struct Config {
     pub mapping: Behavior,
     /// Filtering behavior.
     pub filtering: Behavior,
+    /// Filtering behavior for TCP and DCCP (RFC 5382 REQ-3b); `None`: as for all.
+    pub filtering_tcp: Option<Behavior>,
     /// Pooling behavior.
     pub pooling: Pooling,
     /// Port allocation.
@@ -271,6 +303,12 @@ pub struct Config {
     pub inbound_refresh: bool,
     /// Whether a TCP packet other than a SYN may make a mapping.
     pub tcp_pickup: bool,
+    /// Most that a SYN may announce as its maximum segment size; `None`: it is left alone.
+    pub tcp_mss: Option<u16>,
+    /// Whether an unsolicited inbound SYN is answered after six seconds (RFC 5382 REQ-4).
+    pub answer_unsolicited_syn: bool,
+    /// What a subscriber is told whose packet finds no room.
+    pub refusal: Refusal,
     /// Limits.
     pub limits: Limits,
     /// Timeouts.
@@ -296,13 +334,19 @@ impl Default for Config {
             pools: Vec::new(),
             default_pool: 0,
             mapping: Behavior::default(),
+            //= rfc6888#REQ-7
             filtering: Behavior::default(),
+            filtering_tcp: None,
+            //= rfc6888#REQ-2
             pooling: Pooling::default(),
             allocation: Allocation::default(),
             port_parity: true,
             hairpinning: true,
             inbound_refresh: true,
             tcp_pickup: false,
+            tcp_mss: None,
+            answer_unsolicited_syn: true,
+            refusal: Refusal::default(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             statics: Vec::new(),

@@ -9,7 +9,7 @@ use crate::identification::Identifications;
 use crate::packet::{Counters, Direction, Outcome, Side};
 use crate::parse::has_ports;
 use crate::random::{Generator, HashKey};
-use crate::respond::{Envelope, Message, PENDING_SYN_NANOS, PendingSyns, Responder};
+use crate::respond::{Connection, Envelope, Message, PENDING_SYN_NANOS, PendingSyns, Responder};
 use crate::rules::Rules;
 use crate::session::State;
 use crate::sizes::{Sizes, WHOLE_MAPPINGS, permanent, validate};
@@ -24,6 +24,7 @@ use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::net::Ipv4Addr;
 use natgate_wire::protocol;
 
 /// Ticks, a year of them, after which they are counted afresh as soon as nothing is under way: a
@@ -50,7 +51,11 @@ pub struct Engine {
     pub(crate) statics: WholeStatics,
     /// Internal addresses that static mappings name, sorted.
     pub(crate) static_hosts: Vec<u32>,
+    /// First and last addresses of the connected networks, but for external ones; else 0.
+    pub(crate) broadcasts: [u32; 4],
     pub(crate) generator: Generator,
+    /// Sessions that a subscriber may have beyond the first of each mapping.
+    pub(crate) further_each: u32,
     pub(crate) responder: Responder,
     pub(crate) pending: PendingSyns,
     pub(crate) fragments: Fragments,
@@ -173,13 +178,14 @@ impl Engine {
         let key = HashKey::new(&mut generator);
         let external = External::new(config, timeouts.hold_down.div_ceil(nanos(TICK)) as u32);
         let mut engine = Self {
-            table: Table::new(sizes.room, config.mapping, config.filtering, key),
+            table: Table::new(sizes.room, config, key),
             subscribers: Subscribers::new(sizes.subscribers, key),
             rules: Rules::new(&config.rules),
             statics: WholeStatics::new(config, &external),
             static_hosts: static_hosts(config),
+            broadcasts: broadcasts(config, &external),
             external,
-            responder: Responder::new(config.limits.icmp_errors_per_second),
+            responder: Responder::new(config),
             pending: PendingSyns::new(),
             fragments: Fragments::new(config.limits.fragment_memory, config.timeouts.fragment, key),
             identifications: Identifications::new(sizes.addresses, &mut generator),
@@ -191,6 +197,7 @@ impl Engine {
             now: now.0,
             tick: 0,
             generator,
+            further_each: sizes.further_each,
             timeouts,
             config: config.clone(),
         };
@@ -336,11 +343,26 @@ impl Engine {
         }
         if state.expires > tick {
             self.table.schedule(session, tick);
-        } else if let Some(mapping) = self.table.remove_session(session, tick) {
-            self.remove_mapping(mapping, self.time_of(tick));
+        } else {
+            self.remove_session(session, tick);
         }
     }
 
+    fn remove_session(&mut self, session: SessionRef, tick: u32) {
+        let slot = self.table.mapping_of(session);
+        let one_further_less = self.table.remove_session(session, tick);
+        let mapping = self.table.mapping(slot);
+        if one_further_less && !mapping.is_static() {
+            let record = self.subscribers.find(mapping.internal_address);
+            let record = record.expect("a mapping's subscriber has a record");
+            self.subscribers.get_mut(record).further_sessions -= 1;
+        }
+        if mapping.sessions == 0 && !mapping.is_permanent() {
+            self.remove_mapping(slot, self.time_of(tick));
+        }
+    }
+
+    //= rfc7857#section-11
     /// Removes a mapping that has no session left.
     fn remove_mapping(&mut self, slot: u32, time: u64) {
         let mapping = self.table.remove(slot);
@@ -355,7 +377,7 @@ impl Engine {
         }
         if has_ports(protocol) {
             let release = self.deadline(time, self.timeouts.hold_down);
-            self.external.give(protocol, index, port, release);
+            self.external.give(protocol, index, port, release, self.tick);
         }
         let pool = self.external.pool_of(index);
         self.subscribers.release(mapping.internal_address, pool, quota_class(protocol));
@@ -367,28 +389,69 @@ impl Engine {
     pub(crate) fn remember_syn(
         &mut self,
         envelope: Envelope,
-        external: (u32, u16),
-        remote: (u32, u16),
+        connection: Connection,
         packet: &[u8],
     ) {
+        //= rfc5382#REQ-4
+        //= rfc5597#REQ-4
         let due = self.now + PENDING_SYN_NANOS;
-        if !self.pending.add(due, envelope, external, remote, packet) {
+        if !self.pending.add(due, envelope, connection, packet) {
             self.counters.errors_suppressed += 1;
         }
     }
 
     fn answer_syn(&mut self) {
         let Some(syn) = self.pending.pop() else { return };
-        let owner = self
-            .external
-            .index(syn.external.0)
-            .and_then(|index| self.external.owner(protocol::TCP, index, syn.external.1));
-        if owner.is_some_and(|slot| self.table.find_session(slot, syn.remote).is_some()) {
+        let (protocol, (address, port), remote) = syn.connection;
+        let index = self.external.index(address);
+        let owner = index.and_then(|index| self.external.owner(protocol, index, port));
+        //= rfc5382#REQ-4-outbound
+        //= rfc5597#REQ-4-outbound
+        if owner.is_some_and(|slot| self.table.find_session(slot, remote).is_some()) {
             return;
         }
+        //= rfc5382#REQ-4-answer
+        //= rfc5597#REQ-4-answer
         let message = Message::PORT_UNREACHABLE;
         if !self.responder.send(syn.due, message, syn.envelope, syn.quoted()) {
             self.counters.errors_suppressed += 1;
+        }
+    }
+
+    // ---- restarts ----
+
+    /// Writes the ports of an external address that a new mapping could not take: used, held, or of
+    /// static mappings. `address` counts from 0; `None`: there are not so many. A bit a port, 1,024
+    /// words. The protocol is TCP, UDP, ICMP or DCCP.
+    ///
+    /// # Panics
+    /// When the protocol is another or `into` has another length.
+    pub fn taken_ports(&self, address: usize, protocol: u8, into: &mut [u64]) -> Option<Ipv4Addr> {
+        assert_eq!(into.len(), 1024, "a bit a port");
+        self.external.taken(address as u32, protocol, into).map(Ipv4Addr::from_bits)
+    }
+
+    /// Holds the ports of an external address that an earlier engine had taken, as
+    /// [`Engine::taken_ports`] told, for the hold-down from now: of every protocol, for nobody knows
+    /// their connections any more. Ports that are not free, or in no pool, stay as they are.
+    ///
+    /// # Panics
+    /// As [`Engine::taken_ports`].
+    pub fn hold_ports(&mut self, address: Ipv4Addr, protocol: u8, ports: &[u64]) {
+        assert_eq!(ports.len(), 1024, "a bit a port");
+        let Some(index) = self.external.index(address.to_bits()) else { return };
+        //= rfc6888#REQ-8-restart
+        let release = self.deadline(self.now, self.timeouts.hold_down);
+        if release <= self.tick {
+            return;
+        }
+        for (word, &bits) in ports.iter().enumerate() {
+            let mut bits = bits;
+            while bits != 0 {
+                let port = word * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                self.external.hold(protocol, index, port as u16, release);
+            }
         }
     }
 
@@ -404,11 +467,12 @@ impl Engine {
 
     /// Reports that a subscriber was refused, unless that was done within the last second.
     pub(crate) fn report_quota(&mut self, subscriber: u32, protocol: u8) {
+        //= rfc6888#REQ-11c
         let Some(record) = self.subscribers.find(subscriber) else { return };
         let reported = &mut self.subscribers.get_mut(record).reported;
         if reported.is_none_or(|at| self.now - at >= REPORT_INTERVAL) {
             *reported = Some(self.now);
-            let subscriber = core::net::Ipv4Addr::from_bits(subscriber);
+            let subscriber = Ipv4Addr::from_bits(subscriber);
             self.raise(self.now, Change::QuotaReached { subscriber, protocol });
         }
     }
@@ -520,7 +584,7 @@ impl Engine {
         }
     }
 
-    /// What a pool holds for a protocol (TCP, UDP or ICMP).
+    /// What a pool holds for a protocol (TCP, UDP, ICMP or DCCP).
     ///
     /// # Panics
     /// When there is no such pool or the protocol is another.
@@ -548,6 +612,17 @@ fn static_hosts(config: &Config) -> Vec<u32> {
         config.statics.iter().map(|mapping| mapping.internal.0.to_bits()).collect();
     hosts.sort_unstable();
     hosts
+}
+
+/// The addresses that mean every host of a connected network (the last; the first of old), unless
+/// the operator has made them external.
+fn broadcasts(config: &Config, external: &External) -> [u32; 4] {
+    let ends = [&config.inside, &config.outside].map(|side| {
+        let network = side.network.filter(|network| network.len() <= 30);
+        network.map_or([0; 2], |network| [network.first(), network.last()])
+    });
+    let [[a, b], [c, d]] = ends;
+    [a, b, c, d].map(|address| if external.index(address).is_some() { 0 } else { address })
 }
 
 /// The direction of a packet of which only the side it came from is known.

@@ -54,6 +54,7 @@ pub struct MappingId {
 /// A change of state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
+    //= rfc6888#REQ-12
     /// A mapping was made.
     MappingCreated(MappingId),
     /// A mapping went.

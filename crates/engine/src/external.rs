@@ -77,18 +77,23 @@ struct Ports {
     pool_count: Vec<[u32; 2]>,
     /// An entry a port, [`PORTS`] an address.
     owner: Vec<u32>,
-    /// Ports in hold-down, by release; `None`: the protocol's ports are free at once.
-    holds: Option<Calendar>,
+    /// Ports in hold-down, by release.
+    holds: Calendar,
+    /// How long a port is held that a mapping gives back, ticks.
+    hold: u32,
 }
 
 impl Ports {
-    fn new(addresses: usize, pools: usize, hold: Option<u32>) -> Self {
+    /// `hold` is how long ports are held that mappings give back, `reach` the longest that any is
+    /// held, ticks.
+    fn new(addresses: usize, pools: usize, hold: u32, reach: u32) -> Self {
         Self {
             free: vec![0; addresses * WORDS],
             count: vec![[0; 2]; addresses],
             pool_count: vec![[0; 2]; pools + 1],
             owner: vec![EMPTY; addresses * PORTS],
-            holds: hold.filter(|&ticks| ticks > 0).map(|ticks| Calendar::new(ticks + 1)),
+            holds: Calendar::new(reach + 1),
+            hold,
         }
     }
 
@@ -123,6 +128,14 @@ impl Ports {
             [self.pool_count[pool][0] + count[0], self.pool_count[pool][1] + count[1]];
     }
 
+    /// Enters a port that is not free among those that are released at a tick.
+    fn hold_until(&mut self, address: u32, port: u16, release: u32) {
+        let entry = External::entry(address, port);
+        let next = self.holds.head(release);
+        self.owner[entry] = HELD | if next == NONE { LAST } else { next };
+        self.holds.set_head(release, entry as u32);
+    }
+
     fn free_in(&self, address: u32, range: Range) -> u32 {
         Self::in_range(self.count[address as usize], range)
     }
@@ -150,8 +163,12 @@ impl Ports {
             return None;
         }
         let candidates = (last - first) / step + 1;
+        //= rfc7857#section-9
         let mut port = first;
         for _ in 0..DRAWS {
+            //= rfc6056#section-4-obfuscate
+            //= rfc6056#section-4-parity
+            //= rfc6888#REQ-15
             port = first + step * generator.below(candidates);
             if self.is_free(address, port as u16) {
                 return Some(port as u16);
@@ -161,6 +178,7 @@ impl Ports {
             None => u64::MAX,
             Some(parity) => 0x5555_5555_5555_5555 << (parity & 1),
         };
+        //= rfc6888#REQ-13
         self.search(address, port as u16, range, mask, generator)
     }
 
@@ -200,13 +218,20 @@ pub(crate) struct External {
     spans: Vec<Span>,
     addresses: Vec<u32>,
     pools: Vec<Pool>,
-    ports: [Ports; 3],
+    ports: [Ports; PROTOCOLS.len()],
     pooling: Pooling,
     allocation: Allocation,
     parity: bool,
     /// Addresses whose protocols without ports a static mapping takes.
     whole: Vec<bool>,
+    /// Ports in hold-down, and how many there may be.
+    held: u32,
+    most_held: u32,
 }
+
+/// The protocols that have ports, by their index.
+pub(crate) const PROTOCOLS: [u8; 4] =
+    [protocol::TCP, protocol::UDP, protocol::ICMP, protocol::DCCP];
 
 /// Index of a protocol that has ports.
 pub(crate) fn protocol_index(protocol: u8) -> usize {
@@ -214,6 +239,7 @@ pub(crate) fn protocol_index(protocol: u8) -> usize {
         protocol::TCP => 0,
         protocol::UDP => 1,
         protocol::ICMP => 2,
+        protocol::DCCP => 3,
         _ => unreachable!("protocol {protocol} has no ports"),
     }
 }
@@ -235,11 +261,13 @@ impl External {
         let mut external = Self {
             spans: spans(&addresses),
             addresses,
-            ports: [
-                Ports::new(count, config.pools.len(), None),
-                Ports::new(count, config.pools.len(), Some(hold)),
-                Ports::new(count, config.pools.len(), Some(hold)),
-            ],
+            ports: PROTOCOLS.map(|protocol| {
+                // TCP connections are tracked (RFC 6888 REQ-8, exception A).
+                let after_use = if protocol == protocol::TCP { 0 } else { hold };
+                Ports::new(count, config.pools.len(), after_use, hold)
+            }),
+            held: 0,
+            most_held: config.limits.held_ports.unwrap_or(u32::MAX),
             pools,
             pooling: config.pooling,
             allocation: config.allocation,
@@ -262,7 +290,7 @@ impl External {
 
     /// Bytes that this many addresses take.
     pub(crate) fn memory(addresses: usize) -> u64 {
-        (addresses * 3 * (WORDS * 8 + PORTS * 4)) as u64
+        (addresses * PROTOCOLS.len() * (WORDS * 8 + PORTS * 4)) as u64
     }
 
     /// The index of an external address.
@@ -302,6 +330,7 @@ impl External {
     /// and the protocol is not ICMP, whose identifiers mean nothing.
     fn range(&self, pool: usize, protocol: u8, internal_port: u16) -> Range {
         let (first, last) = self.pools[pool].ports;
+        //= rfc4787#REQ-3a
         if protocol == protocol::ICMP || first >= 1024 || last < 1024 {
             Range { first, last }
         } else if internal_port < 1024 {
@@ -316,7 +345,11 @@ impl External {
         let range = self.range(wish.pool, wish.protocol, wish.internal_port);
         let ports = &self.ports[protocol_index(wish.protocol)];
         let index = match (self.pooling, wish.paired) {
+            //= rfc4787#REQ-2
+            //= rfc7857#section-4
+            //= rfc7857#section-4-tcp
             (Pooling::Paired, Some(index)) => index,
+            //= rfc7857#section-4-soft
             (Pooling::SoftPaired, Some(index)) if ports.free_in(index, range) > 0 => index,
             _ => self.choose_address(wish, range, generator)?,
         };
@@ -374,6 +407,8 @@ impl External {
         generator: &mut Generator,
     ) -> Option<u16> {
         let ports = &self.ports[protocol_index(wish.protocol)];
+        //= rfc7857#section-9-preserve
+        //= rfc6056#section-4-preserve
         if self.allocation == Allocation::Preserve
             && (range.first..=range.last).contains(&wish.internal_port)
             && ports.is_free(index, wish.internal_port)
@@ -383,8 +418,11 @@ impl External {
         if ports.free_in(index, range) == 0 {
             return None;
         }
+        //= rfc4787#REQ-4
+        //= rfc7857#section-8
         let parity =
             (self.parity && wish.protocol == protocol::UDP).then_some(wish.internal_port & 1);
+        //= rfc7857#section-9-parity
         parity
             .and_then(|parity| ports.choose(index, range, Some(parity), generator))
             .or_else(|| ports.choose(index, range, None, generator))
@@ -395,6 +433,9 @@ impl External {
         self.reserve(protocol, index, port);
         let ports = &mut self.ports[protocol_index(protocol)];
         let entry = &mut ports.owner[Self::entry(index, port)];
+        //= rfc4787#REQ-3
+        //= rfc5382#REQ-7
+        //= rfc5597#REQ-7
         assert_eq!(*entry, EMPTY, "external port has an owner already");
         *entry = slot + 1;
     }
@@ -411,8 +452,7 @@ impl External {
     /// Keeps all ports of an address from being chosen, of one protocol or of all.
     pub(crate) fn reserve_address(&mut self, index: u32, only: Option<u8>) {
         self.whole[index as usize] |= only.is_none_or(|protocol| !has_ports(protocol));
-        let protocols = [protocol::TCP, protocol::UDP, protocol::ICMP];
-        for protocol in protocols.into_iter().filter(|&p| only.is_none_or(|only| p == only)) {
+        for protocol in PROTOCOLS.into_iter().filter(|&p| only.is_none_or(|only| p == only)) {
             for port in 0..=u16::MAX {
                 self.reserve(protocol, index, port);
             }
@@ -424,47 +464,79 @@ impl External {
         self.ports[protocol_index(protocol)].owner[Self::entry(index, port)] = EMPTY;
     }
 
-    /// Takes a port from its mapping: it is free at once, or at `release` if the protocol's ports
-    /// are held down.
-    pub(crate) fn give(&mut self, protocol: u8, index: u32, port: u16, release: u32) {
+    /// Takes a port from its mapping: it is free at once, or at tick `release` if the protocol's
+    /// ports are held down. Should too many be held, the one that has been for longest is free.
+    pub(crate) fn give(&mut self, protocol: u8, index: u32, port: u16, release: u32, now: u32) {
         let pool = self.pool_of(index);
         let ports = &mut self.ports[protocol_index(protocol)];
-        let entry = Self::entry(index, port);
-        match &mut ports.holds {
-            None => {
-                ports.owner[entry] = EMPTY;
-                ports.set_free(index, pool, port, true);
-            }
-            Some(holds) => {
-                let next = holds.head(release);
-                ports.owner[entry] = HELD | if next == NONE { LAST } else { next };
-                holds.set_head(release, entry as u32);
-            }
+        //= rfc6888#REQ-8a
+        if ports.hold == 0 || self.most_held == 0 {
+            ports.owner[Self::entry(index, port)] = EMPTY;
+            ports.set_free(index, pool, port, true);
+            return;
+        }
+        //= rfc6888#REQ-8
+        ports.hold_until(index, port, release);
+        self.held += 1;
+        //= rfc6888#REQ-8-configurable
+        if self.held > self.most_held
+            && let Some(tick) = self.next_tick(now)
+        {
+            self.release(tick);
+        }
+    }
+
+    /// Holds a port until tick `release`, if it is free and room is left for one that is held.
+    pub(crate) fn hold(&mut self, protocol: u8, index: u32, port: u16, release: u32) {
+        let ports = &mut self.ports[protocol_index(protocol)];
+        if self.held < self.most_held && ports.is_free(index, port) {
+            ports.set_free(index, pool_of(&self.pools, index), port, false);
+            ports.hold_until(index, port, release);
+            self.held += 1;
         }
     }
 
     /// The first tick after `now` at which a port is released.
     pub(crate) fn next_tick(&self, now: u32) -> Option<u32> {
-        self.ports.iter().filter_map(|ports| ports.holds.as_ref()?.next(now + 1)).min()
+        self.ports.iter().filter_map(|ports| ports.holds.next(now + 1)).min()
     }
 
     /// Frees one port that is due at this tick; `false`: there is none.
     pub(crate) fn release(&mut self, tick: u32) -> bool {
         let pools = &self.pools;
         for ports in &mut self.ports {
-            let Some(holds) = &mut ports.holds else { continue };
-            let entry = holds.head(tick);
+            let entry = ports.holds.head(tick);
             if entry == NONE {
                 continue;
             }
             let next = ports.owner[entry as usize] & !HELD;
-            holds.set_head(tick, if next == LAST { NONE } else { next });
+            ports.holds.set_head(tick, if next == LAST { NONE } else { next });
             ports.owner[entry as usize] = EMPTY;
             let index = entry / PORTS as u32;
             ports.set_free(index, pool_of(pools, index), entry as u16, true);
+            self.held -= 1;
             return true;
         }
         false
+    }
+
+    /// Writes a bit for each port of an address that is in the pool and not free; `None`: there is no
+    /// such address. One that only static mappings name has none.
+    pub(crate) fn taken(&self, index: u32, protocol: u8, into: &mut [u64]) -> Option<u32> {
+        let address = *self.addresses.get(index as usize)?;
+        into.fill(0);
+        if let Some(pool) = self.pools.get(self.pool_of(index)) {
+            let free = &self.ports[protocol_index(protocol)].free;
+            let free = &free[index as usize * WORDS..][..WORDS];
+            let (first, last) = (usize::from(pool.ports.0), usize::from(pool.ports.1));
+            for (word, (taken, free)) in into.iter_mut().zip(free).enumerate() {
+                let from = first.saturating_sub(word * 64).min(64);
+                let to = (last + 1).saturating_sub(word * 64).min(64);
+                let below = |bits: usize| if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
+                *taken = !free & below(to) & !below(from);
+            }
+        }
+        Some(address)
     }
 
     /// What a pool holds; `used` and `reserved` are told apart by who asks `is_static`.

@@ -8,9 +8,10 @@
 //! 5722); a packet that was held is handed out once or counted as dropped once; nothing is
 //! allocated after construction, and no call but `advance` looks at more than one datagram.
 //!
-//! One source, spoofed or not, gets an eighth of the memory and of the table, and datagrams without
-//! a translated first fragment get half of the table: so who sends fragments in order, through a
-//! mapping, is not hurt by floods of others.
+//! One source, spoofed or not, gets an eighth of the memory, and a new place in the table only while
+//! it has less than an eighth of those that are free: so however many flood the table, some of it
+//! stays free for who has nothing there. Datagrams without a translated first fragment get half of
+//! the table: so who sends fragments in order, through a mapping, is not hurt by floods of others.
 
 mod coverage;
 mod keyed;
@@ -27,7 +28,7 @@ use keyed::{Keyed, Words};
 use natgate_wire::{Delta, Ipv4, protocol};
 use store::{BLOCK, NONE, Queue, Store, Way};
 
-/// The part of table and memory that one source may take.
+/// The part of memory, and of the table's free places, that one source may take.
 const SOURCE_SHARE: usize = 8;
 
 /// Memory for waiting fragments for which the table has room for one datagram.
@@ -427,7 +428,8 @@ impl Fragments {
     fn open(&mut self, now: Timestamp, key: Key) -> Option<u32> {
         let source_key = SourceKey { side: key.side, address: key.source };
         let source = self.sources.find(source_key);
-        if source.is_some_and(|s| self.sources[s].datagrams >= self.capacity / SOURCE_SHARE) {
+        let free = self.capacity - self.datagrams.len();
+        if source.is_some_and(|s| self.sources[s].datagrams >= free / SOURCE_SHARE) {
             return None;
         }
         let due = tick_of(now.plus(self.timeout));

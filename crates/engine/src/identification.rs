@@ -7,10 +7,14 @@
 //! order that only the seed tells (RFC 7739), and then through the same again: two uses of a value
 //! are always 65,536 datagrams apart. They are also at least [`LIFETIME`] apart: who comes too
 //! early gets none (RFC 6864 section 5.2 obliges sources to keep such a rate), so an address sends
-//! about 2,000 fragmented datagrams a second.
+//! about 2,000 fragmented datagrams a second. One internal host gets a quarter of them, so that it
+//! does not use up what others need.
 
 use crate::Timestamp;
 use crate::random::Generator;
+use crate::subscriber::Rate;
+use crate::time::nanos;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 use natgate_wire::{Delta, Ipv4};
@@ -23,6 +27,11 @@ pub(crate) const LIFETIME: Duration = Duration::from_secs(30);
 /// the most that an address sends in one lifetime is between seven eighths and all of them.
 const PARTS: usize = 8;
 const PART_LEN: u16 = (0x1_0000 / PARTS) as u16;
+
+/// How many identifications one internal host gets in a lifetime.
+const SHARE: u64 = 0x1_0000 / 4;
+/// Internal hosts are told apart by the last twelve bits of their addresses.
+const HOSTS: usize = 4096;
 
 const ROUNDS: usize = 4;
 
@@ -43,6 +52,8 @@ pub(crate) struct Identifications {
     /// The round functions of a Feistel network on two bytes: random tables.
     rounds: [[u8; 256]; ROUNDS],
     sequences: Vec<Sequence>,
+    /// How fast internal hosts use them.
+    hosts: Vec<Rate>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,23 +77,39 @@ impl Identifications {
             let [a, b, c, d, ..] = generator.next_u64().to_le_bytes();
             Sequence { key: [a, b, c, d], position: 0, used: [None; PARTS] }
         };
-        Self { rounds, sequences: (0..addresses).map(sequence).collect() }
+        let sequences = (0..addresses).map(sequence).collect();
+        Self { rounds, sequences, hosts: vec![Rate::default(); HOSTS] }
     }
 
     /// Bytes that [`Identifications::new`] takes.
     pub(crate) fn memory(addresses: usize) -> u64 {
-        (addresses * size_of::<Sequence>()) as u64
+        (addresses * size_of::<Sequence>() + HOSTS * size_of::<Rate>()) as u64
     }
 
-    /// The next identification of the address with this index; `None`: each value may still be in
-    /// use. Time never goes back from call to call.
+    /// The next identification of the address with this index, for an internal host; `None`: each
+    /// value may still be in use, or the host has had its share. Time never goes back from call to
+    /// call.
     ///
     /// # Panics
     /// When there is no such address.
-    //= rfc6864#4.3
-    pub(crate) fn next(&mut self, now: Timestamp, address: usize) -> Option<u16> {
+    pub(crate) fn next_for(&mut self, now: Timestamp, address: usize, host: u32) -> Option<u16> {
+        let rate = &mut self.hosts[host as usize % HOSTS];
+        let (spacing, burst) = (nanos(LIFETIME) / SHARE, nanos(LIFETIME));
+        if !rate.permits_spaced(now.0, spacing, burst) {
+            return None;
+        }
+        let value = self.next(now, address)?;
+        let rate = &mut self.hosts[host as usize % HOSTS];
+        rate.count_spaced(now.0, spacing);
+        Some(value)
+    }
+
+    fn next(&mut self, now: Timestamp, address: usize) -> Option<u16> {
         let sequence = &mut self.sequences[address];
         let part = usize::from(sequence.position / PART_LEN);
+        //= rfc6864#section-4.2
+        //= rfc6864#section-4.3-unique
+        //= rfc6864#section-5.2
         let enters = sequence.position.is_multiple_of(PART_LEN);
         if enters && sequence.used[part].is_some_and(|used| now.since(used) < LIFETIME) {
             return None;
@@ -118,7 +145,7 @@ mod tests {
         (0..n).map_while(|_| from.next(Timestamp(now), address)).collect()
     }
 
-    //= test rfc6864#4.3
+    //= test rfc6864#section-4.3-unique
     #[test]
     fn every_value_comes_once_before_any_comes_again() {
         let mut identifications = identifications(1);
@@ -129,7 +156,8 @@ mod tests {
         assert!(seen.iter().all(|&s| s));
     }
 
-    //= test rfc6864#4.3
+    //= test rfc6864#section-4.3-unique
+    //= test rfc6864#section-5.2
     #[test]
     fn no_value_comes_again_within_the_lifetime() {
         let mut identifications = identifications(2);
@@ -159,6 +187,18 @@ mod tests {
             let header = Ipv4::new_checked(&bytes).expect("a whole packet");
             assert!(header.identification() == value && header.checksum_valid());
         }
+    }
+
+    #[test]
+    fn a_host_does_not_use_up_an_address() {
+        let mut identifications = identifications(6);
+        let mut take = |now, host, n| {
+            (0..n).filter(|_| identifications.next_for(Timestamp(now), 0, host).is_some()).count()
+        };
+        assert_eq!(take(0, 1, 20_000), 16_384);
+        assert_eq!(take(0, 2, 20_000), 16_384);
+        assert_eq!(take(15 * SECOND, 1, 20_000), 8192);
+        assert_eq!(take(15 * SECOND, 3, 20_000), 16_384);
     }
 
     #[test]

@@ -39,8 +39,8 @@ mod time;
 mod translate;
 
 pub use config::{
-    AddressRange, Allocation, Behavior, Config, Limits, Match, PoolConfig, Pooling, Prefix, Rule,
-    RuleAction, SideConfig, StaticMapping, Timeouts,
+    AddressRange, Allocation, Behavior, Config, Limits, Match, PoolConfig, Pooling, Prefix,
+    Refusal, Rule, RuleAction, SideConfig, StaticMapping, Timeouts,
 };
 pub use drop_reason::DropReason;
 pub use engine::Engine;

@@ -161,7 +161,8 @@ pub struct Counters {
     pub portless: u64,
     /// Packets that the engine made itself and handed out.
     pub generated: u64,
-    /// ICMP errors that were due and not made, because of their rate limit or a full queue.
+    /// ICMP errors that were due and not made, because of their rate limit, a full queue, or a side
+    /// that is to have none.
     pub errors_suppressed: u64,
     /// Events that nobody polled in time.
     pub events_lost: u64,

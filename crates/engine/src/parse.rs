@@ -4,13 +4,13 @@
 use crate::DropReason;
 use crate::session::Segment;
 use natgate_wire::ipv4::{Ipv4Error, Options, scan_options};
-use natgate_wire::tcp::flags::SYN;
-use natgate_wire::{Icmp, Ipv4, Tcp, Udp, icmp, ipv4, protocol, tcp, udp};
+use natgate_wire::tcp::flags::{ACK, RST, SYN};
+use natgate_wire::{Dccp, Icmp, Ipv4, Tcp, Udp, dccp, icmp, ipv4, protocol, tcp, udp};
 
 /// Whether a protocol has ports, or identifiers that serve as such.
 #[inline(always)]
 pub(crate) fn has_ports(protocol: u8) -> bool {
-    matches!(protocol, protocol::TCP | protocol::UDP | protocol::ICMP)
+    matches!(protocol, protocol::TCP | protocol::UDP | protocol::ICMP | protocol::DCCP)
 }
 
 /// What kind of payload a packet carries.
@@ -18,6 +18,7 @@ pub(crate) fn has_ports(protocol: u8) -> bool {
 pub(crate) enum Kind {
     Tcp,
     Udp,
+    Dccp,
     /// A query or reply with an identifier; whether it may make a mapping.
     IcmpQuery {
         request: bool,
@@ -46,18 +47,28 @@ pub(crate) struct Headers {
     pub(crate) segment: Segment,
 }
 
-/// Whether an address is one that no packet may come from or go to: this host, this network,
-/// multicast, reserved, broadcast.
+/// Whether an address is one that no packet that is forwarded may come from or go to: this host, this
+/// network, this link (RFC 3927 section 7), multicast, reserved, broadcast.
 fn is_martian(address: u32) -> bool {
-    matches!(address >> 24, 0 | 127 | 224..=255)
+    const LINK_LOCAL: u32 = 0xa9fe;
+    //= rfc1812#section-4.2.2.11-zero
+    //= rfc1812#section-4.2.2.11-broadcast
+    //= rfc1812#section-4.2.2.11-loopback
+    //= rfc1812#section-4.2.3.1-zero
+    //= rfc1812#section-5.3.5.1
+    matches!(address >> 24, 0 | 127 | 224..=255) || address >> 16 == LINK_LOCAL
 }
 
 /// Reads a packet's headers (sections 2.1 to 2.4 of the specification).
 pub(crate) fn parse(bytes: &[u8]) -> Result<Headers, DropReason> {
+    //= rfc1812#section-5.2.2
+    //= rfc1812#section-5.2.2-truncated
     let packet = Ipv4::new_checked(bytes).map_err(|error| match error {
         Ipv4Error::Version => DropReason::NotIpv4,
         Ipv4Error::Length => DropReason::BadLength,
     })?;
+    //= rfc1812#section-4.2.2.5-verify
+    //= rfc1812#section-4.3.2.7-header
     if !packet.checksum_valid() {
         return Err(DropReason::BadHeaderChecksum);
     }
@@ -69,15 +80,22 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Headers, DropReason> {
         }
     }
     let (source, destination) = (packet.source(), packet.destination());
+    //= rfc1812#section-4.3.2.7-source
+    //= rfc1812#section-5.3.7-source
     if is_martian(source) {
         return Err(DropReason::MartianSource);
     }
+    //= rfc1812#section-4.3.2.7-broadcast
+    //= rfc1812#section-5.3.7-destination
+    //= rfc1812#section-4.3.3.6-everybody
     if is_martian(destination) {
         return Err(DropReason::MartianDestination);
     }
     if source == destination {
         return Err(DropReason::Land);
     }
+    //= rfc1812#section-4.2.2.3-received
+    //= rfc1812#section-5.3.3.3-accept
     let mut headers = Headers {
         source: (source, 0),
         destination: (destination, 0),
@@ -85,6 +103,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Headers, DropReason> {
         ttl: packet.ttl(),
         kind: Kind::Portless,
         header_len: packet.header_len() as u8,
+        //= rfc6864#section-4.1-ignore
+        //= rfc6864#section-4.1-fragmentation-only
         fragment: packet.more_fragments() || packet.fragment_offset() > 0,
         dont_fragment: packet.dont_fragment(),
         total_len: packet.total_len(),
@@ -102,7 +122,10 @@ impl Headers {
     fn read_transport(&mut self, payload: &[u8]) -> Result<(), DropReason> {
         let bad = if self.fragment { DropReason::FragmentTiny } else { DropReason::BadLength };
         match self.protocol {
+            //= rfc6888#REQ-1
+            //= rfc6888#REQ-1b
             protocol::TCP => self.read_tcp(payload)?,
+            //= rfc6888#REQ-1a
             protocol::UDP => {
                 let datagram = Udp::new_checked(payload).ok_or(bad)?;
                 let length = usize::from(datagram.length());
@@ -113,7 +136,10 @@ impl Headers {
                 self.source.1 = datagram.source_port();
                 self.destination.1 = datagram.destination_port();
             }
+            //= rfc6888#REQ-1c
             protocol::ICMP => self.read_icmp(&Icmp::new_checked(payload).ok_or(bad)?),
+            //= rfc6888#REQ-1d
+            protocol::DCCP => self.read_dccp(payload)?,
             _ => {}
         }
         Ok(())
@@ -143,13 +169,34 @@ impl Headers {
         Ok(())
     }
 
+    /// A first fragment may end within the options.
+    fn read_dccp(&mut self, payload: &[u8]) -> Result<(), DropReason> {
+        let header = match Dccp::new_checked(payload) {
+            Some(header) => header,
+            None if !self.fragment => return Err(DropReason::BadLength),
+            None => Dccp::new_prefix_checked(payload).ok_or(DropReason::FragmentTiny)?,
+        };
+        if header.header_len() < dccp::HEADER_LEN {
+            return Err(DropReason::BadLength);
+        }
+        self.kind = Kind::Dccp;
+        self.source.1 = header.source_port();
+        self.destination.1 = header.destination_port();
+        self.segment.flags = dccp_flags(header.kind());
+        Ok(())
+    }
+
     /// An identifier stands where the sender's port would: the sender's of a packet from inside, the
     /// receiver's of one from outside. Both are set; who looks a mapping up uses the one of its side.
     fn read_icmp(&mut self, message: &Icmp<&[u8]>) {
         use icmp::kind::{ECHO_REPLY, ECHO_REQUEST, REDIRECT, TIMESTAMP_REPLY, TIMESTAMP_REQUEST};
+        //= rfc5508#REQ-1
+        //= rfc5508#REQ-11
         self.kind = match message.kind() {
             ECHO_REQUEST | TIMESTAMP_REQUEST => Kind::IcmpQuery { request: true },
             ECHO_REPLY | TIMESTAMP_REPLY => Kind::IcmpQuery { request: false },
+            //= rfc4787#REQ-12b
+            //= rfc5382#REQ-9
             kind if kind != REDIRECT && icmp::is_error(kind) => Kind::IcmpError,
             _ => Kind::IcmpOther,
         };
@@ -176,6 +223,21 @@ impl Headers {
     }
 }
 
+//= rfc5597#REQ-2
+/// What a DCCP packet of a type does to its connection, told by the flags of the TCP segment that
+/// does the same. A listening server's word opens a connection as a request does (RFC 5596); whatever
+/// ends one counts as a RST.
+fn dccp_flags(kind: u8) -> u8 {
+    use dccp::kind::{CLOSE, CLOSE_REQUEST, LISTEN, REQUEST, RESET, RESPONSE};
+    match kind {
+        //= rfc5597#REQ-2-simultaneous
+        REQUEST | LISTEN => SYN,
+        RESPONSE => SYN | ACK,
+        CLOSE_REQUEST | CLOSE | RESET => RST,
+        _ => ACK,
+    }
+}
+
 /// The packet that an ICMP error embeds: as much of it as its error must quote.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Embedded {
@@ -194,28 +256,40 @@ impl Embedded {
     /// Reads the packet embedded in an ICMP error message (section 6.1 of the specification).
     pub(crate) fn read(message: &[u8]) -> Result<Self, DropReason> {
         let error = Icmp::new_checked(message).ok_or(DropReason::BadLength)?;
+        //= rfc5508#REQ-3
         if !error.checksum_valid() {
             return Err(DropReason::IcmpBadChecksum);
         }
         let bad = DropReason::IcmpBadEmbedded;
         let packet = Ipv4::new_header_checked(error.body()).map_err(|_| bad)?;
+        //= rfc5508#REQ-3a
         if !packet.checksum_valid() {
             return Err(DropReason::IcmpBadChecksum);
+        }
+        match scan_options(packet.options()) {
+            Options::Plain => {}
+            //= rfc5508#section-7.3
+            Options::SourceRoute => return Err(DropReason::SourceRoute),
+            Options::Malformed => return Err(bad),
         }
         if packet.fragment_offset() > 0 {
             return Err(bad);
         }
         let mut embedded = Self {
             at: icmp::HEADER_LEN,
+            //= rfc5508#REQ-3b
             transport: icmp::HEADER_LEN + packet.header_len(),
+            //= rfc5508#REQ-3c
+            //= rfc5508#REQ-3d
             end: icmp::HEADER_LEN + packet.header_len() + packet.payload().len(),
             protocol: packet.protocol(),
             source: (packet.source(), 0),
             destination: (packet.destination(), 0),
         };
         match packet.protocol() {
-            protocol::TCP | protocol::UDP => {
-                // The ports stand at the same place in both.
+            //= rfc5597#REQ-9
+            protocol::TCP | protocol::UDP | protocol::DCCP => {
+                // The ports stand at the same place in all.
                 let header = Udp::new_checked(packet.payload()).ok_or(bad)?;
                 embedded.source.1 = header.source_port();
                 embedded.destination.1 = header.destination_port();

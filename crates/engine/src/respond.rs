@@ -1,6 +1,7 @@
 //! Packets of the gateway's own making: ICMP errors, their rate, the queue they leave by, and the
 //! TCP SYNs that are answered late (RFC 5382 REQ-4).
 
+use crate::config::Config;
 use crate::packet::Side;
 use crate::subscriber::Rate;
 use alloc::collections::VecDeque;
@@ -8,8 +9,11 @@ use alloc::vec;
 use alloc::vec::Vec;
 use natgate_wire::{Icmp, Ipv4, icmp, ipv4, protocol};
 
+//= rfc1812#section-4.3.2.3
 /// Longest ICMP error, bytes (RFC 1812 section 4.3.2.3).
 const ERROR_LEN: usize = 576;
+/// IP packets up to this size go out when no MTU is configured, bytes.
+pub(crate) const DEFAULT_MTU: u16 = 1500;
 /// Headers of an ICMP error before its quotation, bytes.
 const ERROR_HEADERS: usize = ipv4::HEADER_LEN + icmp::HEADER_LEN;
 /// Longest quotation, bytes.
@@ -33,8 +37,14 @@ pub(crate) struct Message {
 }
 
 impl Message {
+    //= rfc1812#section-5.2.7.1
+    //= rfc1812#section-5.2.7.1-unknown
+    //= rfc1812#section-4.3.3.3
+    //= rfc5508#REQ-10c
     pub(crate) const TTL_EXCEEDED: Self = Self::new(icmp::kind::TIME_EXCEEDED, 0);
+    //= rfc1812#section-5.2.7.1-host
     pub(crate) const HOST_UNREACHABLE: Self = Self::new(icmp::kind::UNREACHABLE, 1);
+    pub(crate) const PROHIBITED: Self = Self::new(icmp::kind::UNREACHABLE, 13);
     pub(crate) const PORT_UNREACHABLE: Self = Self::new(icmp::kind::UNREACHABLE, 3);
 
     const fn new(kind: u8, code: u8) -> Self {
@@ -42,6 +52,7 @@ impl Message {
     }
 
     pub(crate) const fn fragmentation_needed(mtu: u16) -> Self {
+        //= rfc1812#section-5.2.7.1-mtu
         Self { kind: icmp::kind::UNREACHABLE, code: 4, mtu }
     }
 }
@@ -68,27 +79,36 @@ pub(crate) struct Responder {
     queue: Vec<Slot>,
     first: usize,
     len: usize,
-    rate: Rate,
-    per_second: u32,
+    rates: Rates,
+    /// The longest error that each side takes, bytes; 0: none at all.
+    longest: [usize; 2],
 }
 
 impl Responder {
-    pub(crate) fn new(per_second: u32) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         let slot = Slot { time: 0, side: Side::Inside, len: 0, bytes: [0; ERROR_LEN] };
-        Self { queue: vec![slot; QUEUE], first: 0, len: 0, rate: Rate::default(), per_second }
+        let longest = [&config.inside, &config.outside].map(|side| match side.silent {
+            true => 0,
+            //= rfc1812#section-4.2.3.3
+            false => ERROR_LEN.min(usize::from(side.mtu.unwrap_or(DEFAULT_MTU))),
+        });
+        //= rfc1812#section-4.3.2.8-configurable
+        let rates = Rates::new(config.limits.icmp_errors_per_second);
+        Self { queue: vec![slot; QUEUE], first: 0, len: 0, rates, longest }
     }
 
     /// Bytes that a responder and its pending SYNs take.
     pub(crate) fn memory() -> u64 {
-        (QUEUE * size_of::<Slot>() + PENDING_SYNS * size_of::<PendingSyn>()) as u64
+        let slots = QUEUE * size_of::<Slot>() + PENDING_SYNS * size_of::<PendingSyn>();
+        (slots + REQUESTERS * size_of::<Rate>()) as u64
     }
 
     pub(crate) fn is_full(&self) -> bool {
         self.len == QUEUE
     }
 
-    /// Queues an ICMP error about `quoted`, a packet as received; `false`: the rate forbids it, or the
-    /// queue is full.
+    /// Queues an ICMP error about `quoted`, a packet as received; `false`: the rate or the side
+    /// forbids it, or the queue is full.
     pub(crate) fn send(
         &mut self,
         now: u64,
@@ -96,13 +116,16 @@ impl Responder {
         envelope: Envelope,
         quoted: &[u8],
     ) -> bool {
-        if self.is_full() || !self.rate.permits(now, self.per_second) {
+        //= rfc5508#REQ-9
+        //= rfc5508#REQ-10f
+        //= rfc1812#section-4.3.2.8
+        let longest = self.longest[envelope.side as usize];
+        if self.is_full() || longest == 0 || !self.rates.take(now, envelope.destination) {
             return false;
         }
-        self.rate.count(now, self.per_second);
         let slot = &mut self.queue[(self.first + self.len) % QUEUE];
         self.len += 1;
-        let quoted = &quoted[..quoted.len().min(QUOTE_LEN)];
+        let quoted = &quoted[..quoted.len().min(longest - ERROR_HEADERS)];
         slot.time = now;
         slot.side = envelope.side;
         slot.len = ERROR_HEADERS + quoted.len();
@@ -127,20 +150,68 @@ impl Responder {
     }
 }
 
+/// How many classes of requesters there are.
+const REQUESTERS: usize = 4096;
+
+/// How fast errors are made: all together at a rate, and one requester's at a quarter of it, so that
+/// none uses up what is for all. Requesters are told apart by the last twelve bits of their
+/// addresses. Who has asked for nothing of late gets an answer even when the rate is used up, from a
+/// reserve of the same size: the first error always goes out (RFC 1812 section 4.3.2.8).
+#[derive(Clone, Debug)]
+struct Rates {
+    all: Rate,
+    reserve: Rate,
+    requesters: Vec<Rate>,
+    per_second: u32,
+}
+
+impl Rates {
+    fn new(per_second: u32) -> Self {
+        let requesters = vec![Rate::default(); REQUESTERS];
+        Self { all: Rate::default(), reserve: Rate::default(), requesters, per_second }
+    }
+
+    /// Whether a requester may be sent an error now, which then counts.
+    fn take(&mut self, now: u64, requester: u32) -> bool {
+        let share = (self.per_second / 4).max(1);
+        let own = &mut self.requesters[requester as usize % REQUESTERS];
+        let from = match self.all.permits(now, self.per_second) {
+            true => &mut self.all,
+            false if own.is_fresh(now) => &mut self.reserve,
+            false => return false,
+        };
+        let permitted = own.permits(now, share) && from.permits(now, self.per_second);
+        if permitted {
+            own.count(now, share);
+            from.count(now, self.per_second);
+        }
+        permitted
+    }
+}
+
 fn write_error(bytes: &mut [u8], message: Message, envelope: Envelope, quoted: &[u8]) {
     const DONT_FRAGMENT: u16 = 0x4000;
     let total_len = bytes.len() as u16;
     let mut packet = Ipv4::init(bytes, ipv4::HEADER_LEN);
     packet.set_total_len(total_len);
+    // The class of service, without congestion marks, of the packet that it is about.
+    //= rfc5508#REQ-10d
+    //= rfc1812#section-4.3.2.5
+    packet.set_service(quoted[1] & 0xfc);
+    //= rfc6864#section-4.1-any
+    //= rfc1812#section-4.2.2.3-own
     packet.set_fragment_field(DONT_FRAGMENT);
+    //= rfc1812#section-4.3.2.2
     packet.set_ttl(OWN_TTL);
     packet.set_protocol(protocol::ICMP);
     packet.set_source(envelope.source);
     packet.set_destination(envelope.destination);
     packet.fill_checksum();
     let payload = packet.payload_mut();
+    //= rfc4884#section-4-length
     payload[..icmp::HEADER_LEN].fill(0);
     payload[6..8].copy_from_slice(&message.mtu.to_be_bytes());
+    //= rfc1812#section-4.3.2.3-identical
     payload[icmp::HEADER_LEN..].copy_from_slice(quoted);
     let mut error = Icmp::new_checked(payload).expect("an error is longer than its header");
     error.set_kind(message.kind);
@@ -152,6 +223,9 @@ fn write_error(bytes: &mut [u8], message: Message, envelope: Envelope, quoted: &
 pub(crate) fn echo_reply(bytes: &mut [u8]) {
     let mut packet = Ipv4::new_checked(bytes).expect("a parsed packet stays one");
     let (source, destination) = (packet.source(), packet.destination());
+    //= rfc1812#section-4.3.2.5-reply
+    //= rfc1812#section-4.3.3.6-source
+    //= rfc1812#section-4.3.3.6-data
     packet.set_source(destination);
     packet.set_destination(source);
     packet.set_ttl(OWN_TTL);
@@ -161,6 +235,9 @@ pub(crate) fn echo_reply(bytes: &mut [u8]) {
     message.fill_checksum();
 }
 
+/// A connection as seen outside: protocol, external endpoint and remote.
+pub(crate) type Connection = (u8, (u32, u16), (u32, u16));
+
 /// A SYN that found no mapping, or was refused.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingSyn {
@@ -168,9 +245,7 @@ pub(crate) struct PendingSyn {
     pub(crate) due: u64,
     /// Who is answered, by whom.
     pub(crate) envelope: Envelope,
-    /// The connection, outside the translation: external endpoint and remote.
-    pub(crate) external: (u32, u16),
-    pub(crate) remote: (u32, u16),
+    pub(crate) connection: Connection,
     len: usize,
     bytes: [u8; QUOTE_LEN],
 }
@@ -196,8 +271,7 @@ impl PendingSyns {
         &mut self,
         due: u64,
         envelope: Envelope,
-        external: (u32, u16),
-        remote: (u32, u16),
+        connection: Connection,
         packet: &[u8],
     ) -> bool {
         if self.0.len() == PENDING_SYNS {
@@ -206,7 +280,7 @@ impl PendingSyns {
         let len = packet.len().min(QUOTE_LEN);
         let mut bytes = [0; QUOTE_LEN];
         bytes[..len].copy_from_slice(&packet[..len]);
-        self.0.push_back(PendingSyn { due, envelope, external, remote, len, bytes });
+        self.0.push_back(PendingSyn { due, envelope, connection, len, bytes });
         true
     }
 

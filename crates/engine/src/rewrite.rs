@@ -2,7 +2,8 @@
 //! by what changed (RFC 1624), so that a wrong checksum stays wrong by as much as it was.
 
 use crate::parse::{Embedded, Headers, Kind, checksum_offset};
-use natgate_wire::{Delta, Ipv4, protocol};
+use natgate_wire::checksum::{fold, sum};
+use natgate_wire::{Delta, Ipv4, Tcp, protocol};
 
 /// New endpoints for a packet; `None` leaves an end as it is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,12 +12,17 @@ pub(crate) struct Rewrite {
     pub(crate) destination: Option<(u32, u16)>,
 }
 
+//= rfc4787#REQ-10
+//= rfc5382#REQ-6
+//= rfc5597#REQ-6
+//= rfc5597#REQ-12
+//= rfc5597#REQ-13
 /// Takes one from the TTL and puts the new endpoints in.
 pub(crate) fn apply(bytes: &mut [u8], headers: &Headers, rewrite: Rewrite) {
     let addresses = apply_addresses(bytes, headers, rewrite);
     let transport = &mut bytes[usize::from(headers.header_len)..];
     match headers.kind {
-        Kind::Tcp | Kind::Udp => {
+        Kind::Tcp | Kind::Udp | Kind::Dccp => {
             let mut delta = addresses;
             if let Some((_, port)) = rewrite.source {
                 delta = replace_u16(transport, 0, port, delta);
@@ -56,16 +62,42 @@ fn apply_addresses(bytes: &mut [u8], headers: &Headers, rewrite: Rewrite) -> Del
         delta = delta.replace_u32(headers.destination.0, address);
         packet.set_destination(address);
     }
+    //= rfc1812#section-5.3.1-decrement
     let ttl = headers.ttl.saturating_sub(1);
     packet.set_ttl(ttl);
     let protocol = u16::from(headers.protocol);
     let (old, new) = (u16::from(headers.ttl) << 8 | protocol, u16::from(ttl) << 8 | protocol);
+    //= rfc1812#section-4.2.2.5-incremental
+    //= rfc1812#section-5.2.5
+    //= rfc1812#section-5.3.3.3-unchanged
+    //= rfc6864#section-4.3-clear
     packet.update_checksum(delta.replace_u16(old, new));
     delta
 }
 
+/// Lowers the maximum segment size that a SYN announces to `limit`; one that announces none, or
+/// less, stays as it is (RFC 9293 section 3.7.1).
+pub(crate) fn lower_mss(segment: &mut [u8], limit: u16) {
+    let header = Tcp::new_prefix_checked(&*segment).and_then(|header| header.max_segment_size());
+    let Some((at, _)) = header.filter(|&(_, announced)| announced > limit) else { return };
+    // A checksum adds up 16-bit words, so a value at an odd place changes two of them.
+    let start = at & !1;
+    let end = (at + 3) & !1;
+    if end > segment.len() {
+        return;
+    }
+    let words = |segment: &[u8]| sum(&segment[start..end], 0);
+    let old = words(segment);
+    segment[at..at + 2].copy_from_slice(&limit.to_be_bytes());
+    let delta = Delta::NONE.replace_u16(fold(old), fold(words(segment)));
+    let _ = update_checksum(segment, protocol::TCP, delta);
+}
+
 /// Puts new endpoints into the packet that an ICMP error embeds, and updates the ICMP checksum.
 pub(crate) fn apply_embedded(message: &mut [u8], embedded: &Embedded, rewrite: Rewrite) {
+    //= rfc5508#REQ-4a
+    //= rfc5508#REQ-5a
+    //= rfc4884#section-6-original
     let header = &mut message[embedded.at..embedded.transport];
     let mut addresses = Delta::NONE;
     if let Some((address, _)) = rewrite.source {
@@ -85,7 +117,7 @@ pub(crate) fn apply_embedded(message: &mut [u8], embedded: &Embedded, rewrite: R
             outer = outer.and(ports).and(update_u16(transport, 2, ports));
             None
         }
-        protocol::TCP | protocol::UDP => {
+        protocol::TCP | protocol::UDP | protocol::DCCP => {
             if let Some((_, port)) = rewrite.source {
                 ports = replace_u16(transport, 0, port, ports);
             }
@@ -100,9 +132,14 @@ pub(crate) fn apply_embedded(message: &mut [u8], embedded: &Embedded, rewrite: R
     if let Some(delta) = covered {
         outer = outer.and(update_checksum(transport, embedded.protocol, delta));
     }
+    //= rfc5508#REQ-4b
+    //= rfc5508#REQ-5b
+    //= rfc5508#section-7.1.2
+    //= rfc4884#section-6-length
     let _ = update_u16(message, 2, outer);
 }
 
+//= rfc5597#REQ-11
 /// Updates a transport checksum that is there; returns what its own change does to a checksum
 /// over it. UDP's zero, no checksum, stays, and neither UDP's nor UDP-Lite's becomes zero.
 fn update_checksum(transport: &mut [u8], protocol: u8, delta: Delta) -> Delta {

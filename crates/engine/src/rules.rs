@@ -59,6 +59,7 @@ impl Rules {
         self.entries
             .iter()
             .find(|entry| {
+                //= rfc6888#REQ-6
                 let (address, port) = if entry.by_source { inner } else { outer };
                 entry.prefix.contains(address) && (entry.port == 0 || entry.port == port)
             })

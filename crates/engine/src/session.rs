@@ -170,24 +170,48 @@ impl Session {
 
     /// Takes a TCP segment into account: moves the state and says which timer starts.
     pub(crate) fn take_segment(&mut self, way: Way, segment: Segment) -> Idle {
-        let (state, idle) = self.next_state(way, segment);
-        if segment.opens()
-            && matches!(self.state(), State::None | State::Closed | State::Transitory)
-        {
-            self.forget();
-        }
+        let (state, idle) = self.next_state(way, segment, Self::reset_is_valid);
+        let opens = match self.state() {
+            State::None | State::Closed if segment.opens() => {
+                self.forget();
+                true
+            }
+            // Forged or not, nothing known may hold any more.
+            State::Transitory if segment.opens() => {
+                self.forget();
+                false
+            }
+            State::None | State::Open | State::OpeningOut | State::OpeningIn => true,
+            _ => false,
+        };
         self.set_state(state);
-        self.learn(way, segment);
+        self.learn(way, segment, opens);
         idle
     }
 
-    fn next_state(&self, way: Way, segment: Segment) -> (State, Idle) {
+    /// Takes a DCCP packet into account, given the flags of a TCP segment that means the same. Its
+    /// sequence numbers are not followed, so whatever ends a connection is believed: it goes after
+    /// the closing timeout, unless it turns out to be alive.
+    pub(crate) fn take_dccp(&mut self, way: Way, packet: Segment) -> Idle {
+        let (state, idle) = self.next_state(way, packet, |_, _, _| true);
+        self.set_state(state);
+        idle
+    }
+
+    fn next_state(
+        &self,
+        way: Way,
+        segment: Segment,
+        reset_is_valid: impl FnOnce(&Self, Way, Segment) -> bool,
+    ) -> (State, Idle) {
         let state = self.state();
         let opening = match way {
             Way::Out => State::OpeningOut,
             Way::In => State::OpeningIn,
         };
         let reset = segment.has(RST);
+        //= rfc5382#REQ-2
+        //= rfc7857#section-2
         match state {
             State::None | State::Open if segment.opens() => (opening, Idle::Opening),
             State::None | State::Open => (State::Established, Idle::Established),
@@ -195,17 +219,24 @@ impl Session {
                 self.next_state_opening(state, opening, segment)
             }
             State::Closed if !segment.opens() => (state, Idle::Keep),
+            //= rfc7857#section-7.1
             State::Transitory if reset => (state, Idle::Keep),
-            State::Closed | State::Transitory if segment.opens() => (opening, Idle::Opening),
+            State::Closed if segment.opens() => (opening, Idle::Opening),
+            // The SYN may be forged and the connection alive: whatever else comes revives it.
+            State::Transitory if segment.opens() => (state, Idle::Opening),
             State::Closed | State::Transitory => (State::Established, Idle::Established),
+            //= rfc7857#section-2.2
+            //= rfc7857#section-2.2-wait
             State::Established | State::FinOut | State::FinIn if reset => {
-                if self.reset_is_valid(way, segment) {
+                if reset_is_valid(self, way, segment) {
                     (State::Transitory, Idle::Closing)
                 } else {
                     (state, Idle::Keep)
                 }
             }
-            State::Established | State::FinOut | State::FinIn if segment.has(FIN) => {
+            State::Established | State::FinOut | State::FinIn
+                if segment.has(FIN) && self.fin_is_plausible(way, segment) =>
+            {
                 match (state, way) {
                     (State::Established, Way::Out) => (State::FinOut, Idle::Established),
                     (State::Established, Way::In) => (State::FinIn, Idle::Established),
@@ -222,6 +253,7 @@ impl Session {
     /// The opening states wait for the other side's SYN.
     fn next_state_opening(&self, state: State, opening: State, segment: Segment) -> (State, Idle) {
         let other_side = state != opening;
+        //= rfc5382#REQ-2a
         if other_side && segment.has(SYN) && !segment.has(RST | FIN) {
             (State::Established, Idle::Established)
         } else if state == State::OpeningOut && !other_side && segment.opens() {
@@ -242,9 +274,10 @@ impl Session {
         self.state_known & 0x10 << end != 0
     }
 
-    /// Notes what the sender of a segment expects, and what its SYN makes the receiver expect.
-    fn learn(&mut self, way: Way, segment: Segment) {
-        if segment.has(RST) {
+    /// Notes what the sender of a segment expects and, while the connection opens, what its SYN
+    /// makes the receiver expect. Later a SYN teaches nothing: anybody could send it.
+    fn learn(&mut self, way: Way, segment: Segment, opens: bool) {
+        if segment.has(RST) || segment.has(SYN) && !opens {
             return;
         }
         let (sender, receiver) = (way as usize, 1 - way as usize);
@@ -271,6 +304,23 @@ impl Session {
             self.expects[end] = next;
             self.state_known |= 0x10 << end;
         }
+    }
+
+    /// Whether a FIN is not further from what its receiver expects than its largest window, whichever
+    /// way: the segment may repeat what has been received. Without known scales the largest there
+    /// is counts, for a connection that closes in good faith must not stay.
+    fn fin_is_plausible(&self, way: Way, segment: Segment) -> bool {
+        const LARGEST_SCALE: u8 = 14;
+        let receiver = 1 - way as usize;
+        let (inside, outside) = (self.scales & 0xf, self.scales >> 4);
+        let scale = match (inside, outside) {
+            (SCALE_UNKNOWN, _) | (_, SCALE_UNKNOWN) => LARGEST_SCALE,
+            _ if receiver == Way::Out as usize => inside,
+            _ => outside,
+        };
+        let window = i64::from(u16::MAX) << scale;
+        let ahead = i64::from(segment.sequence.wrapping_sub(self.expects[receiver]) as i32);
+        !self.is_known(receiver) || (-window..window).contains(&ahead)
     }
 
     /// Whether a RST falls into its receiver's window (RFC 5961 section 3).

@@ -2,14 +2,17 @@
 
 use crate::ConfigError;
 use crate::config::{AddressRange, Config, PoolConfig, Rule, RuleAction, StaticMapping};
-use crate::external::{MAX_ADDRESSES, external_addresses};
+use crate::external::{MAX_ADDRESSES, PROTOCOLS, external_addresses};
 use crate::table::Room;
 use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
-use natgate_wire::protocol;
 
-/// Mappings when the configuration does not say.
+/// Protocols that room is set aside for when the configuration does not say: TCP, UDP and ICMP. DCCP
+/// shares it.
+const COMMON: usize = 3;
+
+/// Most mappings when the configuration does not say.
 const DEFAULT_MAPPINGS: usize = 1 << 20;
 
 /// Most mappings at a time for the ports of one address that is mapped as a whole.
@@ -20,13 +23,15 @@ pub(crate) struct Sizes {
     pub(crate) addresses: usize,
     pub(crate) room: Room,
     pub(crate) subscribers: usize,
+    /// Sessions of one subscriber beyond the first of each mapping.
+    pub(crate) further_each: u32,
 }
 
 impl Sizes {
     pub(crate) fn new(config: &Config) -> Self {
         let endpoints = |pool: &PoolConfig| -> usize {
             let ports = usize::from(pool.ports.1.saturating_sub(pool.ports.0)) + 1;
-            3 * ports * pool.addresses.iter().map(AddressRange::count).sum::<usize>()
+            COMMON * ports * pool.addresses.iter().map(AddressRange::count).sum::<usize>()
         };
         let all: usize = config.pools.iter().map(endpoints).sum();
         let limit = |limit: Option<u32>, default| limit.map_or(default, |limit| limit as usize);
@@ -40,6 +45,10 @@ impl Sizes {
         Self {
             addresses: external_addresses(config).len(),
             room: Room { dynamic, fixed, further },
+            further_each: config
+                .limits
+                .extra_sessions_per_subscriber
+                .unwrap_or((further as u32 / 16).max(64)),
             // Every record has a mapping, and with several pools a second record may have it too.
             subscribers: dynamic * if config.pools.len() > 1 { 2 } else { 1 },
         }
@@ -49,9 +58,7 @@ impl Sizes {
 /// The protocols for which a static mapping is always there: those of one with ports.
 pub(crate) fn permanent(mapping: &StaticMapping) -> impl Iterator<Item = u8> {
     let StaticMapping { protocol, external: (_, port), .. } = *mapping;
-    [protocol::TCP, protocol::UDP, protocol::ICMP]
-        .into_iter()
-        .filter(move |&p| port.is_some() && protocol.is_none_or(|only| p == only))
+    PROTOCOLS.into_iter().filter(move |&p| port.is_some() && protocol.is_none_or(|only| p == only))
 }
 
 /// What the engine relies on; the control crate says the same with line and column.

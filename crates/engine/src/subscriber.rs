@@ -18,8 +18,10 @@ pub(crate) struct Subscriber {
     /// The pool of its first mapping, and the index of its external address there.
     pool: u32,
     paired: u32,
-    /// Mappings: TCP, UDP, ICMP and all others; in a further record, all of its pool in the first.
+    /// Mappings: TCP, UDP, all others; in a further record, all of its pool in the first.
     pub(crate) mappings: [u32; 3],
+    /// Sessions beyond the first of each mapping.
+    pub(crate) further_sessions: u32,
     /// In a free record, the next free one.
     next: u32,
     /// When its next mapping would be due at the permitted rate, nanoseconds.
@@ -40,13 +42,28 @@ impl Rate {
 
     /// Whether one more event is within the rate of `per_second`.
     pub(crate) fn permits(self, now: u64, per_second: u32) -> bool {
-        let spacing = Self::spacing(per_second);
-        self.due <= now.saturating_add(Self::SECOND - spacing)
+        self.permits_spaced(now, Self::spacing(per_second), Self::SECOND)
+    }
+
+    /// Whether one more event is within a rate given as the space between events and how much of it
+    /// may come at once, both nanoseconds.
+    pub(crate) fn permits_spaced(self, now: u64, spacing: u64, burst: u64) -> bool {
+        self.due <= now.saturating_add(burst - spacing)
+    }
+
+    /// Whether no event of late counts any more.
+    pub(crate) fn is_fresh(self, now: u64) -> bool {
+        self.due <= now
     }
 
     /// Counts an event.
     pub(crate) fn count(&mut self, now: u64, per_second: u32) {
-        self.due = self.due.max(now) + Self::spacing(per_second);
+        self.count_spaced(now, Self::spacing(per_second));
+    }
+
+    /// Counts an event, given the space between events, nanoseconds.
+    pub(crate) fn count_spaced(&mut self, now: u64, spacing: u64) {
+        self.due = self.due.max(now) + spacing;
     }
 
     fn spacing(per_second: u32) -> u64 {

@@ -6,11 +6,11 @@
 //! (`external.rs`).
 
 use crate::calendar::{Calendar, Link, Links, NONE};
-use crate::config::Behavior;
+use crate::config::{Behavior, Config};
 use crate::index::Index;
 use crate::prefetch::prefetch;
 use crate::random::HashKey;
-use crate::session::{Session, State};
+use crate::session::{Session, State, Way};
 use alloc::vec::Vec;
 
 /// Reach of the session timers, ticks: who has longer to live is looked at again after it.
@@ -63,6 +63,8 @@ impl Mapping {
 struct Further {
     session: Session,
     mapping: u32,
+    /// Whether a packet from outside made it.
+    inbound: bool,
     /// Neighbours among the mapping's further sessions; in a free slot `next` is the next free one.
     next: u32,
     prev: u32,
@@ -78,6 +80,7 @@ impl Further {
     const UNLINKED: Self = Self {
         session: Session::NONE,
         mapping: NONE,
+        inbound: false,
         next: NONE,
         prev: NONE,
         next_alike: NONE,
@@ -189,6 +192,8 @@ pub(crate) struct Table {
     room: Room,
     mappings: Slots<Mapping>,
     further: Slots<Further>,
+    /// Further sessions that packets from outside made.
+    inbound: usize,
     by_internal: Index,
     by_remote: Index,
     /// The first of each list of further sessions of a mapping that have one remote address, for
@@ -203,20 +208,17 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn new(
-        room: Room,
-        mapping_behavior: Behavior,
-        filtering: Behavior,
-        key: HashKey,
-    ) -> Self {
+    pub(crate) fn new(room: Room, config: &Config, key: HashKey) -> Self {
         let Room { dynamic, fixed, further } = room;
-        let by_address = filtering == Behavior::AddressDependent;
+        let filters = [Some(config.filtering), config.filtering_tcp];
+        let by_address = filters.contains(&Some(Behavior::AddressDependent));
         Self {
             key,
-            mapping_behavior,
+            mapping_behavior: config.mapping,
             room,
             mappings: Slots::new(dynamic + fixed),
             further: Slots::new(further),
+            inbound: 0,
             by_internal: Index::new(dynamic + fixed),
             by_remote: Index::new(further),
             by_address: by_address.then(|| Index::new(further)),
@@ -267,10 +269,16 @@ impl Table {
         let (address, port) = internal;
         let remote = match self.mapping_behavior {
             _ if !crate::parse::has_ports(protocol) => (remote.0, 0),
+            //= rfc4787#REQ-1
+            //= rfc5382#REQ-1
+            //= rfc5597#REQ-1
+            //= rfc5508#REQ-1a
             Behavior::EndpointIndependent => (0, 0),
             Behavior::AddressDependent => (remote.0, 0),
             Behavior::AddressAndPortDependent => remote,
         };
+        //= rfc7857#section-5
+        //= rfc7857#section-5-default
         Key { protocol, address, port, remote }
     }
 
@@ -454,8 +462,14 @@ impl Table {
         }
     }
 
-    /// Adds a session to a mapping. `None`: there is no room for further sessions.
-    pub(crate) fn add_session(&mut self, slot: u32, session: Session) -> Option<SessionRef> {
+    /// Adds a session to a mapping. `None`: there is no room for further sessions; those that packets
+    /// from outside make get half of it, so that strangers leave subscribers the rest.
+    pub(crate) fn add_session(
+        &mut self,
+        slot: u32,
+        session: Session,
+        way: Way,
+    ) -> Option<SessionRef> {
         let mapping = *self.mapping(slot);
         let kept = Mapping { first: session, ..mapping };
         let fits =
@@ -466,11 +480,17 @@ impl Table {
             mapping.sessions += 1;
             return Some(SessionRef::First(slot));
         }
+        let inbound = way == Way::In;
+        if inbound && self.inbound >= self.room.further.div_ceil(2) {
+            return None;
+        }
         let further = self.further.take(|free| free.next)?;
+        self.inbound += usize::from(inbound);
+        let mapping = &mut self.mappings.slots[slot as usize];
         let next = core::mem::replace(&mut mapping.more, further);
         mapping.sessions += 1;
         self.further.slots[further as usize] =
-            Further { session, mapping: slot, next, ..Further::UNLINKED };
+            Further { session, mapping: slot, inbound, next, ..Further::UNLINKED };
         if next != NONE {
             self.further.slots[next as usize].prev = further;
         }
@@ -522,36 +542,38 @@ impl Table {
         }
     }
 
-    /// Removes a session. Returns the mapping if that has none left and is to be removed.
-    pub(crate) fn remove_session(&mut self, session: SessionRef, now: u32) -> Option<u32> {
-        let slot = self.mapping_of(session);
+    /// Removes a session of a mapping; says whether one of the further ones is less.
+    pub(crate) fn remove_session(&mut self, session: SessionRef, now: u32) -> bool {
         match session {
-            SessionRef::First(_) => self.remove_first(slot, now),
-            SessionRef::Further(further) => self.unlink(further),
+            SessionRef::First(slot) => self.remove_first(slot, now),
+            SessionRef::Further(further) => {
+                self.unlink(further);
+                true
+            }
         }
-        let mapping = self.mapping(slot);
-        (mapping.sessions == 0 && !mapping.is_permanent()).then_some(slot)
     }
 
-    fn remove_first(&mut self, slot: u32, now: u32) {
+    fn remove_first(&mut self, slot: u32, now: u32) -> bool {
         self.timers.take(&mut self.mappings, slot);
         let keyed = self.is_keyed_by_remote(self.mapping(slot));
         let mapping = &mut self.mappings.slots[slot as usize];
         mapping.first.set_state(State::None);
         if mapping.more == NONE || keyed {
             mapping.sessions -= 1;
-            return;
+            return false;
         }
         let heir = mapping.more;
         mapping.first = self.further.slots[heir as usize].session;
         self.unlink(heir);
         self.schedule(SessionRef::First(slot), now);
+        true
     }
 
     /// Takes a further session out of its mapping and frees its slot.
     fn unlink(&mut self, further: u32) {
-        let Further { session, mapping: slot, next, prev, .. } =
+        let Further { session, mapping: slot, inbound, next, prev, .. } =
             self.further.slots[further as usize];
+        self.inbound -= usize::from(inbound);
         let hash = self.hash_remote(slot, (session.remote_address, session.remote_port));
         self.by_remote.remove(hash, further);
         self.unlink_alike(further);
@@ -568,12 +590,10 @@ impl Table {
         self.further.give(further, |free| Further { next: free, ..Further::UNLINKED });
     }
 
-    /// Removes a mapping with all its sessions; its external port is the caller's to free.
+    /// Removes a mapping without sessions; its external port is the caller's to free.
     pub(crate) fn remove(&mut self, slot: u32) -> Mapping {
-        while self.mapping(slot).more != NONE {
-            self.unlink(self.mapping(slot).more);
-        }
         let mapping = *self.mapping(slot);
+        assert_eq!(mapping.sessions, 0, "a mapping goes after its sessions");
         self.by_internal.remove(self.hash(self.key_of(&mapping)), slot);
         if !crate::parse::has_ports(mapping.protocol) {
             let remote = mapping.first.remote_address;

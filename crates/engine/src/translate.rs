@@ -148,6 +148,8 @@ impl Engine {
                 verdict
             }
             Err(reason) => {
+                //= rfc1812#section-4.2.2.11-counted
+                //= rfc1812#section-5.3.9-counted
                 self.counters.count_drop(direction, reason, len);
                 Verdict::Drop(reason)
             }
@@ -163,9 +165,8 @@ impl Engine {
         direction: &mut Direction,
     ) -> Fate {
         let destination = headers.destination.0;
-        if self.is_ours(headers.source.0) {
-            return Err(DropReason::SpoofedSource);
-        }
+        self.check_ends(headers)?;
+        //= rfc1812#section-5.2.3
         if self.is_own(destination) && self.external.index(destination).is_none() {
             *direction = Direction::Local;
             return self.local(bytes, headers, Side::Inside);
@@ -187,13 +188,17 @@ impl Engine {
             Some(Ruling::Bypass) => return self.bypass(bytes, headers, Side::Inside),
             Some(Ruling::Pool(pool)) => pool,
             None if self.is_subscriber(source) => self.config.default_pool,
+            // Whoever sends it, a router on the way perhaps: it is about somebody's session or dropped.
+            //= rfc5508#REQ-5
+            None if headers.kind == Kind::IcmpError => self.config.default_pool,
+            //= rfc1812#section-4.3.2.7-silent
             None => return Err(DropReason::NotSubscriber),
         };
         if let Some(index) = self.external.index(destination) {
             *direction = Direction::Hairpin;
             return self.turn_round(bytes, headers, direction, pool, index);
         }
-        if self.config.inside.network.is_some_and(|network| network.contains(destination)) {
+        if self.is_inside(destination) {
             return Err(DropReason::SameSide);
         }
         self.check_transit(bytes, headers, Side::Inside, Side::Outside)?;
@@ -215,6 +220,7 @@ impl Engine {
         let mapping = self.table.mapping(slot);
         let source = Some((mapping.external_address, mapping.external_port));
         apply(bytes, headers, Rewrite { source, destination: None });
+        self.clamp_mss(bytes, headers);
         self.count_portless(headers);
         Ok(Verdict::Forward(Side::Outside))
     }
@@ -228,9 +234,7 @@ impl Engine {
         direction: &mut Direction,
     ) -> Fate {
         let destination = headers.destination.0;
-        if self.is_ours(headers.source.0) {
-            return Err(DropReason::SpoofedSource);
-        }
+        self.check_ends(headers)?;
         let own = self.config.outside.address.is_some_and(|own| own.to_bits() == destination);
         let Some(index) = self.external.index(destination) else {
             if own {
@@ -239,6 +243,9 @@ impl Engine {
             }
             return self.pass_in(bytes, headers, direction);
         };
+        if self.is_inside(headers.source.0) {
+            return Err(DropReason::SpoofedSource);
+        }
         self.check_later(bytes, headers, Side::Outside)?;
         let way = |engine: &mut Self, bytes: &mut [u8], _: &mut Direction| {
             engine.inbound(bytes, headers, index)
@@ -290,7 +297,7 @@ impl Engine {
         }
         let message = &bytes[usize::from(headers.header_len)..];
         let Ok(about) = Embedded::read(message) else { return ruling };
-        let ports = matches!(about.protocol, protocol::TCP | protocol::UDP);
+        let ports = has_ports(about.protocol) && about.protocol != protocol::ICMP;
         let end = |(address, port)| (address, if ports { port } else { 0 });
         // The packet that it is about went the other way.
         let (inner, outer) = ends(end(about.source), end(about.destination), from.other());
@@ -310,8 +317,10 @@ impl Engine {
         from: Side,
         remote: (u32, u16),
     ) {
-        if matches!(reason, DropReason::NoMapping | DropReason::Filtered)
-            && headers.kind == Kind::Tcp
+        //= rfc5382#REQ-4a
+        if self.config.answer_unsolicited_syn
+            && matches!(reason, DropReason::NoMapping | DropReason::Filtered)
+            && matches!(headers.kind, Kind::Tcp | Kind::Dccp)
             && headers.segment.opens()
         {
             let envelope = Envelope {
@@ -319,7 +328,8 @@ impl Engine {
                 source: headers.destination.0,
                 destination: headers.source.0,
             };
-            self.remember_syn(envelope, headers.destination, remote, bytes);
+            let connection = (headers.protocol, headers.destination, remote);
+            self.remember_syn(envelope, connection, bytes);
         }
     }
 
@@ -340,6 +350,7 @@ impl Engine {
         let mapping = self.table.mapping(slot);
         let destination = Some((mapping.internal_address, mapping.internal_port));
         apply(bytes, headers, Rewrite { source: None, destination });
+        self.clamp_mss(bytes, headers);
         self.count_portless(headers);
         Ok(Verdict::Forward(Side::Inside))
     }
@@ -354,6 +365,8 @@ impl Engine {
         pool: usize,
         index: u32,
     ) -> Fate {
+        //= rfc4787#REQ-9
+        //= rfc5382#REQ-8
         if !self.config.hairpinning {
             return Err(DropReason::HairpinDisabled);
         }
@@ -383,8 +396,13 @@ impl Engine {
         }
         let sender = self.outbound(bytes, headers, pool)?;
         let sender = self.table.mapping(sender);
+        //= rfc4787#REQ-9a
+        //= rfc5382#REQ-8a
+        //= rfc5597#REQ-8
         let source = (sender.external_address, sender.external_port);
+        //= rfc7857#section-12
         // A query's identifier is all it has of ports: outside, it would be the sender's.
+        //= rfc5508#REQ-7
         let query = matches!(headers.kind, Kind::IcmpQuery { .. });
         let arrival = Arrival {
             index,
@@ -402,6 +420,7 @@ impl Engine {
         };
         let destination = Some((receiver.internal_address, receiver.internal_port));
         apply(bytes, headers, Rewrite { source: Some(source), destination });
+        self.clamp_mss(bytes, headers);
         self.count_portless(headers);
         Ok(Verdict::Forward(Side::Inside))
     }
@@ -442,6 +461,7 @@ impl Engine {
         let packet = Ipv4::new_checked(&bytes[..]).expect("a parsed packet stays one");
         let fragment = Fragment::of(from, &packet).expect("it is a fragment");
         if headers.kind == Kind::LaterFragment {
+            //= rfc1812#section-5.2.6-reassembly
             return match self.fragments.later(now, &fragment, bytes, &mut self.counters) {
                 Later::Apply(rewrite) => {
                     rewrite.apply(bytes);
@@ -454,7 +474,7 @@ impl Engine {
         }
         self.fragments.first(now, &fragment, &mut self.counters)?;
         let fate = translate(self, bytes, direction)
-            .and_then(|verdict| self.identify_fragment(bytes, verdict, *direction));
+            .and_then(|verdict| self.identify_fragment(bytes, headers, verdict, *direction));
         let rewrite = fate.ok().map(|(_, rewrite)| rewrite);
         self.fragments.decided(now, &fragment, rewrite, &mut self.counters);
         fate.map(|(verdict, _)| verdict)
@@ -465,6 +485,7 @@ impl Engine {
     fn identify_fragment(
         &mut self,
         bytes: &mut [u8],
+        headers: &Headers,
         verdict: Verdict,
         direction: Direction,
     ) -> Result<(Verdict, FragmentRewrite), DropReason> {
@@ -472,21 +493,47 @@ impl Engine {
         let packet = Ipv4::new_checked(&bytes[..]).expect("a translated packet stays one");
         let (source, destination) = (packet.source(), packet.destination());
         let mut identification = packet.identification();
+        //= rfc7857#section-10
+        //= rfc6864#section-5.3.1
         if let Some(index) = self.external.index(source) {
             identification = self
                 .identifications
-                .next(Timestamp(self.now), index as usize)
+                .next_for(Timestamp(self.now), index as usize, headers.source.0)
                 .ok_or(DropReason::FragmentLimit)?;
             identification::write(bytes, identification);
         }
         Ok((verdict, FragmentRewrite { source, destination, identification, out, direction }))
+    }
+
+    /// Gives an identification of its external address's own to a whole datagram that the gateway is
+    /// about to cut into fragments after translation (RFC 6864 section 5.3.1). One that has another
+    /// source, must not be cut, or came in fragments and has its identification, stays as it is.
+    ///
+    /// # Errors
+    /// [`DropReason::FragmentLimit`] when each identification of the address may still be in use, or
+    /// the internal host has had its share.
+    pub fn identify(&mut self, packet: &mut [u8]) -> Result<(), DropReason> {
+        let Ok(headers) = parse(packet) else { return Ok(()) };
+        let Some(index) = self.external.index(headers.source.0) else { return Ok(()) };
+        if headers.fragment || headers.dont_fragment {
+            return Ok(());
+        }
+        let external = (index, headers.source.1);
+        let slot = self.find_external(headers.protocol, external, headers.remote_outbound());
+        // An answer of the gateway's own counts as that of whom it goes to.
+        let internal = slot.map(|slot| self.table.mapping(slot).internal_address);
+        let host = internal.unwrap_or(headers.destination.0);
+        //= rfc6864#section-5.3.1
+        let next = self.identifications.next_for(Timestamp(self.now), index as usize, host);
+        identification::write(packet, next.ok_or(DropReason::FragmentLimit)?);
+        Ok(())
     }
 }
 
 /// An endpoint as rules see it: ICMP identifiers are no ports.
 fn with_port(headers: &Headers, endpoint: (u32, u16)) -> (u32, u16) {
     match headers.kind {
-        Kind::Tcp | Kind::Udp => endpoint,
+        Kind::Tcp | Kind::Udp | Kind::Dccp => endpoint,
         _ => (endpoint.0, 0),
     }
 }

@@ -263,3 +263,196 @@ fn the_last_port_of_the_largest_pool_is_released() {
     large.pools[0].addresses[0].last = "16.0.127.255".parse().unwrap();
     assert!(natgate_engine::Engine::new(&large, [0; 32], natgate_engine::Timestamp(0)).is_err());
 }
+
+/// Anybody outside could send a SYN on a connection that was there, and then a RST that fitted it:
+/// the SYN had told the translator what the inside expected.
+//= test rfc7857#section-2.2
+#[test]
+fn a_forged_syn_does_not_make_a_forged_rst_valid() {
+    let established = |lab: &mut Lab| {
+        let at = lab.external_of(&tcp("10.0.0.5:4000", REMOTE, "S", 1000, 0));
+        lab.inward(&tcp(REMOTE, &at, "SA", 5000, 1001));
+        lab.out(&tcp("10.0.0.5:4000", REMOTE, "A", 1001, 5001));
+        at
+    };
+    for forged in [5001, 5001_u32.wrapping_add(1 << 20), 5001 + (1 << 30), 0x9000_0000] {
+        let mut lab = Lab::new(&config());
+        let at = established(&mut lab);
+        lab.inward(&tcp(REMOTE, &at, "S", forged.wrapping_sub(1), 0));
+        lab.inward(&tcp(REMOTE, &at, "SA", forged.wrapping_sub(1), 1001));
+        lab.inward(&tcp(REMOTE, &at, "R", forged, 0));
+        let states: Vec<_> = lab.engine.sessions().map(|session| session.state).collect();
+        assert_eq!(states, [if forged == 5001 { "transitory" } else { "established" }]);
+    }
+}
+
+const INTERNAL: &str = "10.0.0.5:4000";
+
+fn established() -> (Lab, String) {
+    let mut lab = Lab::new(&config());
+    let at = lab.external_of(&tcp(INTERNAL, REMOTE, "S", 100, 0));
+    lab.inward(&tcp(REMOTE, &at, "SA", 500, 101));
+    lab.out(&tcp(INTERNAL, REMOTE, "A", 101, 501));
+    (lab, at)
+}
+
+/// A forged SYN after a RST had put a connection that went on into an opening state, in which its
+/// traffic no longer refreshed it.
+#[test]
+fn a_forged_syn_after_a_reset_does_not_end_a_connection_that_goes_on() {
+    let (mut lab, at) = established();
+    lab.inward(&tcp(REMOTE, &at, "R", 501, 0));
+    lab.inward(&tcp(REMOTE, &at, "S", 12_345, 0));
+    for second in 0..60 {
+        lab.wait_s(10.0);
+        lab.out(&tcp(INTERNAL, REMOTE, "A", 101 + second, 501));
+        lab.inward(&tcp(REMOTE, &at, "A", 501, 101 + second));
+    }
+}
+
+/// A forged FIN counted as the other half of a close, and a long download after a short upload ended.
+#[test]
+fn a_forged_fin_does_not_end_a_half_closed_connection() {
+    for forged in [501 + 0x10_0000, 501_u32.wrapping_sub(0x10_0000), 0x5555_5555, 0xaaaa_aaaa] {
+        let mut lab = Lab::new(&config());
+        // Both have a scale of 4: a window of at most a mebibyte.
+        let scaled = |from: &str, to: &str| syn_with(from, to, &[3, 3, 4, 0]);
+        let at = lab.external_of(&scaled(INTERNAL, REMOTE));
+        let mut answer = scaled(REMOTE, &at);
+        answer[33] = 0x12;
+        answer[28..32].copy_from_slice(&2_u32.to_be_bytes());
+        answer[24..28].copy_from_slice(&500_u32.to_be_bytes());
+        lab.pass(Side::Outside, &answer);
+        lab.out(&tcp(INTERNAL, REMOTE, "A", 2, 501));
+        lab.inward(&tcp(REMOTE, &at, "F", forged, 0));
+        lab.out(&tcp(INTERNAL, REMOTE, "FA", 2, 501));
+        for n in 0..60 {
+            lab.wait_s(10.0);
+            lab.inward(&tcp(REMOTE, &at, "A", 501 + n, 3));
+            lab.out(&tcp(INTERNAL, REMOTE, "A", 3, 502 + n));
+        }
+        lab.inward(&tcp(REMOTE, &at, "FA", 561, 3));
+        lab.wait_s(241.0);
+        assert_eq!(lab.engine.mappings().count(), 0);
+    }
+}
+
+/// Strangers outside, each packet from another port, filled the table of further sessions, and no
+/// subscriber could speak to a second remote.
+#[test]
+fn strangers_leave_subscribers_half_of_the_sessions() {
+    let mut limited = config();
+    limited.limits.extra_sessions = Some(1000);
+    limited.limits.extra_sessions_per_subscriber = Some(1000);
+    let mut lab = Lab::new(&limited);
+    let ends: Vec<String> = (1000..1020)
+        .map(|port| lab.external_of(&udp(&format!("10.0.0.6:{port}"), REMOTE)))
+        .collect();
+    let admitted = ends
+        .iter()
+        .flat_map(|end| (1..64).map(move |port| udp(&format!("198.51.100.66:{port}"), end)))
+        .filter(|packet| matches!(lab.pass(Side::Outside, packet).0, Verdict::Forward(_)))
+        .count();
+    assert_eq!(admitted, 500);
+    lab.out(&udp("10.0.0.5:1000", "198.51.100.1:53"));
+    for host in 2..=64 {
+        lab.out(&udp("10.0.0.5:1000", &format!("198.51.100.{host}:53")));
+    }
+    assert_eq!(
+        lab.refused(Side::Outside, &udp("198.51.100.67:1", &ends[19])),
+        DropReason::SessionTableFull
+    );
+    lab.wait_s(301.0);
+    assert_eq!(lab.engine.sessions().count(), 0);
+    let end = lab.external_of(&udp("10.0.0.6:1000", REMOTE));
+    lab.inward(&udp("198.51.100.67:1", &end));
+}
+
+/// One subscriber within its quotas of mappings could take all further sessions.
+#[test]
+fn a_subscriber_gets_a_share_of_the_sessions() {
+    let mut limited = config();
+    limited.limits.extra_sessions_per_subscriber = Some(100);
+    let mut lab = Lab::new(&limited);
+    let mut made = 0;
+    for port in 1000..1010 {
+        for remote in 1..=21 {
+            let packet = udp(&format!("10.0.0.5:{port}"), &format!("198.51.100.{remote}:53"));
+            match lab.pass(Side::Inside, &packet).0 {
+                Verdict::Drop(reason) => assert_eq!(reason, DropReason::SessionLimit),
+                _ => made += 1,
+            }
+        }
+    }
+    assert_eq!(made, 10 + 100);
+    lab.out(&udp("10.0.0.6:1000", "198.51.100.1:53"));
+    lab.out(&udp("10.0.0.6:1000", "198.51.100.2:53"));
+    lab.wait_s(301.0);
+    for remote in 1..=60 {
+        lab.out(&udp("10.0.0.5:1000", &format!("198.51.100.{remote}:53")));
+    }
+}
+
+/// A server behind a static mapping was left with as many clients as a subscriber's socket.
+#[test]
+fn a_static_server_has_as_many_clients_as_come() {
+    let endpoint = |text: &str, port| (text.parse().unwrap(), Some(port));
+    let web = StaticMapping {
+        protocol: Some(protocol::TCP),
+        internal: endpoint("10.0.0.80", 80),
+        external: endpoint("203.0.113.1", 80),
+    };
+    let mut lab = Lab::new(&Config { statics: vec![web], ..config() });
+    for client in 0..1000 {
+        lab.inward(&tcp(&format!("198.51.100.7:{}", 1024 + client), "203.0.113.1:80", "S", 1, 0));
+    }
+}
+
+/// Without refresh from outside, strangers kept a mapping all the same: each new session had a time of
+/// its own (RFC 4787 section 12).
+//= test rfc4787#REQ-6a
+#[test]
+fn without_inbound_refresh_strangers_do_not_keep_a_mapping() {
+    let mut lab = Lab::new(&Config { inbound_refresh: false, ..config() });
+    let at = lab.external_of(&udp(INTERNAL, REMOTE));
+    for port in 1000..1024 {
+        lab.wait_s(290.0);
+        lab.pass(Side::Outside, &udp(&format!("198.51.100.66:{port}"), &at));
+    }
+    assert_eq!(lab.engine.mappings().count(), 0);
+}
+
+/// Whoever is outside and says that he is a neighbour of the subscribers lies.
+#[test]
+fn sources_of_the_inside_network_do_not_come_from_outside() {
+    let mut lab = Lab::new(&config());
+    let at = lab.external_of(&udp(INTERNAL, REMOTE));
+    assert_eq!(lab.refused(Side::Outside, &udp("10.0.0.6:53", &at)), DropReason::SpoofedSource);
+}
+
+#[test]
+fn link_local_addresses_are_not_forwarded() {
+    let mut lab = Lab::new(&config());
+    let metadata = udp(INTERNAL, "169.254.169.254:80");
+    assert_eq!(lab.refused(Side::Inside, &metadata), DropReason::MartianDestination);
+    let from = udp("169.254.1.1:80", "203.0.113.1:4000");
+    assert_eq!(lab.refused(Side::Outside, &from), DropReason::MartianSource);
+}
+
+/// A SYN in `transitory`, forged or not, makes everything forgotten and teaches nothing: it had made
+/// the forger's RST valid and the genuine one not.
+#[test]
+fn a_forged_syn_in_transitory_teaches_nothing() {
+    let state = |lab: &Lab| lab.engine.sessions().next().map(|session| session.state);
+    for forged in [0_u32, 0x4000_0000, 0x5555_5555, 0x9000_0000] {
+        let (mut lab, at) = established();
+        lab.inward(&tcp(REMOTE, &at, "R", 501, 0));
+        lab.inward(&tcp(REMOTE, &at, "S", forged, 0));
+        lab.out(&tcp(INTERNAL, REMOTE, "A", 101, 501));
+        lab.inward(&tcp(REMOTE, &at, "A", 501, 101));
+        lab.inward(&tcp(REMOTE, &at, "R", forged.wrapping_add(1), 0));
+        assert_eq!(state(&lab), Some("established"), "the forger's, {forged:x}");
+        lab.inward(&tcp(REMOTE, &at, "R", 501, 0));
+        assert_eq!(state(&lab), Some("transitory"), "the genuine one, {forged:x}");
+    }
+}

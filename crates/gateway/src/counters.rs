@@ -41,6 +41,8 @@ pub struct Losses {
     counted: Counters,
     /// Packets of the gateway's own making that were lost.
     own: u64,
+    /// What the translator counted though it did not come in.
+    excluded: Counters,
 }
 
 impl Losses {
@@ -55,15 +57,24 @@ impl Losses {
         }
     }
 
+    /// Takes off what the translator counted between two readings of its counters: a packet of the
+    /// gateway's own making that had to be translated, and is no input packet.
+    pub fn exclude(&mut self, before: &Counters, after: &Counters) {
+        combine(&mut self.excluded, after, |sum, count| *sum += count);
+        combine(&mut self.excluded, before, |sum, count| *sum -= count);
+    }
+
     /// Packets of the gateway's own making that were lost.
     pub fn own(&self) -> u64 {
         self.own
     }
 
-    /// The translator's counters with what was lost afterwards counted as dropped.
+    /// The translator's counters of input packets, with what was lost afterwards counted as
+    /// dropped.
     #[must_use]
     pub fn correct(&self, counters: &Counters) -> Counters {
         let mut corrected = counters.clone();
+        combine(&mut corrected, &self.excluded, |count, excluded| *count -= excluded);
         let lost = &self.counted;
         for (way, outcomes) in corrected.packets.iter_mut().zip(&lost.packets) {
             move_to_dropped(way, outcomes);
@@ -75,6 +86,16 @@ impl Losses {
             *drops += lost;
         }
         corrected
+    }
+}
+
+/// Does something to each count of packets, bytes and drops, with the same one of another.
+fn combine(counters: &mut Counters, with: &Counters, action: impl Fn(&mut u64, u64)) {
+    let ways = counters.packets.iter_mut().chain(&mut counters.bytes).flatten();
+    let counts = ways.chain(&mut counters.drops);
+    let others = with.packets.iter().chain(&with.bytes).flatten().chain(&with.drops);
+    for (count, other) in counts.zip(others) {
+        action(count, *other);
     }
 }
 
@@ -109,6 +130,21 @@ mod tests {
         assert_eq!(corrected.drops[DropReason::NoNeighbor as usize], 1);
         assert_eq!(corrected.drops[DropReason::NoRoute as usize], 1);
         assert_eq!(losses.own(), 1);
+    }
+
+    #[test]
+    fn packets_that_did_not_come_in_are_not_counted() {
+        let mut counters = Counters::default();
+        counters.count(Direction::Inbound, Outcome::Forwarded, 100);
+        let before = counters.clone();
+        counters.count(Direction::Inbound, Outcome::Forwarded, 56);
+        counters.count_drop(Direction::Outbound, DropReason::IcmpNoSession, 70);
+        let mut losses = Losses::default();
+        losses.exclude(&before, &counters);
+        assert_eq!(losses.correct(&counters), before);
+        counters.count(Direction::Inbound, Outcome::Forwarded, 10);
+        let inbound = losses.correct(&counters).packets[Direction::Inbound as usize];
+        assert_eq!(inbound, [2, 0, 0]);
     }
 
     #[test]

@@ -6,6 +6,11 @@ use natgate_wire::ipv4::HEADER_LEN;
 /// Option kinds with this bit are repeated in every fragment.
 const COPIED: u8 = 0x80;
 
+//= rfc4787#REQ-13a
+//= rfc1812#section-4.2.2.7
+//= rfc1812#section-4.2.2.7-few
+//= rfc1812#section-4.2.2.7-order
+//= rfc5508#section-7.1.1-fragment
 /// The fragments of a packet, each at most `mtu` bytes; `None` when it may not be fragmented, is no
 /// IPv4 packet, ends beyond the longest datagram, or not even eight bytes of payload would fit
 /// behind the header.
@@ -48,7 +53,9 @@ fn one(header: &[u8], payload: &[u8], field: FragmentField) -> Vec<u8> {
     bytes[2..4].copy_from_slice(&total_len.to_be_bytes());
     if let Ok(mut fragment) = Ipv4::new_checked(&mut bytes[..]) {
         let more = if field.more { MORE_FRAGMENTS } else { 0 };
-        fragment.set_fragment_field(more | (field.offset / 8) as u16);
+        //= rfc1812#section-5.2.5-fragments
+        let reserved = u16::from(header[6] & 0x80) << 8;
+        fragment.set_fragment_field(reserved | more | (field.offset / 8) as u16);
         fragment.fill_checksum();
     }
     bytes
@@ -110,6 +117,7 @@ mod tests {
         payload
     }
 
+    //= test rfc4787#REQ-13a
     #[test]
     fn fragments_fit_and_make_up_the_packet_again() {
         for (payload, mtu) in [(1480, 1400), (1480, 68), (65_515, 1500), (1400, 1419), (9, 28)] {
@@ -151,5 +159,17 @@ mod tests {
         assert!(fragment(&packet(&[], 1480, 0), 27).is_none());
         assert!(fragment(&packet(&[], 1000, 8191), 500).is_none());
         assert!(fragment(b"not a packet", 5).is_none());
+    }
+
+    //= test rfc1812#section-5.2.5-fragments
+    #[test]
+    fn fragments_keep_reserved_bits() {
+        for reserved in [0, 0x8000] {
+            let mut whole = packet(&[], 1000, reserved);
+            whole[1] = 1;
+            for fragment in fragment(&whole, 500).expect("may be fragmented") {
+                assert_eq!((fragment[1], fragment[6] & 0x80), (1, (reserved >> 8) as u8));
+            }
+        }
     }
 }

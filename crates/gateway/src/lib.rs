@@ -10,10 +10,12 @@ pub mod replay;
 pub mod router;
 mod run;
 mod settings;
+mod state;
 mod worker;
 
 pub use clock::Clock;
 pub use counters::{Losses, Origin};
 pub use run::{Controls, Observer, run};
 pub use settings::{Backend, Route, Settings, SideSettings};
+pub use state::{SavedPorts, StateError, StateSettings};
 pub use worker::{SideStatus, Status, Worker, WorkerError};

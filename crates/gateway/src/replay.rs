@@ -7,16 +7,20 @@
 //! read, if asked for.
 //!
 //! Which side a packet is of, [`Input`] says; which link header one leaves with, the output part.
-//! There is no ARP here and no routing: what the translator forwards leaves by the other interface.
+//! There is no ARP here and no routing: what the translator forwards leaves by the other interface,
+//! in fragments if it is longer than that side's MTU.
 
 mod input;
 mod output;
 
 pub use input::{Input, InputError};
 
+use crate::counters::{Losses, Origin};
+use crate::fragment::fragment;
 use input::{Arrival, Step};
 use natgate_engine::{
-    Config, ConfigError, Counters, Engine, Event, Packet, Side, Timestamp, Verdict,
+    Config, ConfigError, Counters, DropReason, Engine, Event, Packet, Side, SideConfig, Timestamp,
+    Verdict,
 };
 use natgate_io::pcap::Interface;
 use natgate_wire::link::ethertype;
@@ -28,6 +32,9 @@ pub type Interfaces = [(Side, Interface); 2];
 
 /// Longest packet that the translator makes, bytes.
 const MAX_PACKET: usize = 65_535;
+
+/// Longest packet that a side carries when the configuration does not say, bytes.
+const DEFAULT_MTU: u16 = 1500;
 
 /// Who wants to know of changes of the translator's state.
 pub trait Observer {
@@ -92,6 +99,8 @@ pub fn replay<R: Read, W: Write>(
     let mut replay = Replay {
         output: Output::new(output),
         observer,
+        mtus: [&config.inside, &config.outside].map(mtu),
+        losses: Losses::default(),
         now: Timestamp::default(),
         backwards: 0,
         buffer: vec![0; MAX_PACKET],
@@ -102,15 +111,23 @@ pub fn replay<R: Read, W: Write>(
     let finished = replay.finish(&input);
     let mut counters = engine.map_or_else(Counters::default, |mut engine| {
         engine.drop_held();
-        engine.counters().clone()
+        replay.losses.correct(engine.counters())
     });
     counters.clock_backwards += replay.backwards;
     Report { counters, end: end.and(finished) }
 }
 
+fn mtu(side: &SideConfig) -> usize {
+    side.mtu.unwrap_or(DEFAULT_MTU).into()
+}
+
 struct Replay<'a, W> {
     output: Output<W>,
     observer: &'a mut dyn Observer,
+    /// Largest packets, bytes: of the inside and of the outside.
+    mtus: [usize; 2],
+    /// Packets that were too long after translation.
+    losses: Losses,
     /// The latest time seen.
     now: Timestamp,
     /// How often time went back: the engine is only told times that do not.
@@ -194,17 +211,47 @@ impl<W: Write> Replay<'_, W> {
         let mut packets = [Packet::new(frame, start)];
         let mut verdicts = [Verdict::Held];
         engine.process(self.now, side, &mut packets, &mut verdicts);
-        let ([packet], [verdict]) = (packets, verdicts);
-        match verdict {
-            Verdict::Forward(to) => self.send(to, Cause::Passed(header), packet.bytes())?,
-            Verdict::Reply(to) => self.send(to, Cause::Answered(header), packet.bytes())?,
-            Verdict::Drop(_) | Verdict::Held => {}
+        let ([mut packet], [verdict]) = (packets, verdicts);
+        let way = match verdict {
+            Verdict::Forward(to) => {
+                Some((to, Cause::Passed(header), Origin::forwarded(side, to, packet.len())))
+            }
+            Verdict::Reply(to) => {
+                Some((to, Cause::Answered(header), Origin::replied(packet.len())))
+            }
+            Verdict::Drop(_) | Verdict::Held => None,
+        };
+        if let Some((to, cause, origin)) = way {
+            let long = packet.len() > self.mtus[to as usize];
+            match if long { engine.identify(packet.bytes_mut()) } else { Ok(()) } {
+                Ok(()) => self.send(to, self.now, cause, packet.bytes(), Some(origin))?,
+                Err(reason) => self.losses.note(Some(origin), reason),
+            }
         }
         self.drain(engine, Some((side, header)))
     }
 
-    fn send(&mut self, side: Side, cause: Cause, packet: &[u8]) -> Result<(), ReplayError> {
-        self.output.packet(side, self.now, cause, packet).map_err(ReplayError::Output)
+    /// Writes a packet, in fragments if it is too long for its side.
+    fn send(
+        &mut self,
+        side: Side,
+        time: Timestamp,
+        cause: Cause,
+        packet: &[u8],
+        origin: Option<Origin>,
+    ) -> Result<(), ReplayError> {
+        let mtu = self.mtus[side as usize];
+        if packet.len() <= mtu {
+            return self.output.packet(side, time, cause, packet).map_err(ReplayError::Output);
+        }
+        let Some(fragments) = fragment(packet, mtu) else {
+            self.losses.note(origin, DropReason::TooBig);
+            return Ok(());
+        };
+        for fragment in fragments {
+            self.output.packet(side, time, cause, &fragment).map_err(ReplayError::Output)?;
+        }
+        Ok(())
     }
 
     /// Writes the events and packets that the last call made the engine produce: on its own, or
@@ -217,16 +264,18 @@ impl<W: Write> Replay<'_, W> {
         while let Some(event) = engine.poll_event() {
             self.observer.event(&event).map_err(ReplayError::Events)?;
         }
-        while let Some((time, side, len)) = engine.poll_transmit(&mut self.buffer) {
-            let packet = &self.buffer[..len];
+        let mut buffer = std::mem::take(&mut self.buffer);
+        while let Some((time, side, len)) = engine.poll_transmit(&mut buffer) {
+            let packet = &buffer[..len];
             let cause = match provoked_by {
                 // Fragments are never the engine's own: they waited for this packet.
                 Some((_, header)) if is_fragment(packet) => Cause::Passed(header),
                 Some((from, header)) if side == from => Cause::Answered(header),
                 _ => Cause::Unknown,
             };
-            self.output.packet(side, time, cause, packet).map_err(ReplayError::Output)?;
+            self.send(side, time, cause, packet, None)?;
         }
+        self.buffer = buffer;
         Ok(())
     }
 }

@@ -27,6 +27,9 @@ pub trait Observer {
     /// Somebody asked for the state.
     fn status(&mut self, status: &Status<'_>);
 
+    /// The ports in use have been written to the state file, or could not be.
+    fn ports_written(&mut self, _: &io::Result<()>) {}
+
     /// Nothing is going on: a good time to write out what was told.
     fn idle(&mut self);
 }

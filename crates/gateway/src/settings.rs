@@ -1,6 +1,7 @@
 //! What a gateway is told when it starts: the engine's configuration and what is around it.
 
-use natgate_engine::{Config, Prefix, Side};
+use crate::StateSettings;
+use natgate_engine::{Config, Prefix, Side, SideConfig};
 use std::net::Ipv4Addr;
 
 /// How packets get in and out.
@@ -18,7 +19,8 @@ pub struct SideSettings {
     pub device: String,
     /// How packets get in and out of it.
     pub backend: Backend,
-    /// The gateway's own address there and the length of its prefix, bits. `None`: taken from the device.
+    /// The gateway's own address there and the length of its prefix, bits. `None`: taken from the
+    /// device.
     pub address: Option<(Ipv4Addr, u8)>,
     /// Next hop for what no route names.
     pub gateway: Option<Ipv4Addr>,
@@ -48,6 +50,8 @@ pub struct Settings {
     pub outside: SideSettings,
     /// Static routes; the longest prefix wins, connected networks first among equals.
     pub routes: Vec<Route>,
+    /// Where ports in use are remembered over a restart; `None`: they are not.
+    pub state: Option<StateSettings>,
 }
 
 impl Settings {
@@ -56,6 +60,13 @@ impl Settings {
         match side {
             Side::Inside => &self.inside,
             Side::Outside => &self.outside,
+        }
+    }
+    /// What the translator is told of one side.
+    pub fn engine_side(&self, side: Side) -> &SideConfig {
+        match side {
+            Side::Inside => &self.engine.inside,
+            Side::Outside => &self.engine.outside,
         }
     }
 }

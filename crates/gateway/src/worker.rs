@@ -6,12 +6,14 @@
 
 use crate::counters::Origin;
 use crate::router::{self, Fate, NeighborInfo, Router, RouterCounters, RouterError};
-use crate::{Observer, Settings};
+use crate::state::Keeper;
+use crate::{Observer, SavedPorts, Settings, StateError};
 use arrayvec::ArrayVec;
 use natgate_engine::{ConfigError, Counters, DropReason, Engine, Packet, Side, Timestamp, Verdict};
 use natgate_io::{BATCH, Batch, Change, Device, Frame, HEADROOM, LinkInfo, Statistics, Transmit};
 use natgate_wire::arp;
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
+use std::io;
 use std::time::Duration;
 
 /// How often devices are looked after.
@@ -56,6 +58,8 @@ pub struct Worker {
     /// Where the translator writes packets of its own: headroom and the longest packet.
     scratch: Vec<u8>,
     next_maintenance: Timestamp,
+    /// Remembers ports in use over a restart.
+    keeper: Option<Keeper>,
 }
 
 /// A gateway's state, to show.
@@ -101,6 +105,7 @@ impl Worker {
     ) -> Result<Self, WorkerError> {
         for (device, side) in devices.iter().zip([Side::Inside, Side::Outside]) {
             let (configured, link) = (settings.side(side).mtu, device.link());
+            //= rfc1812#section-3.3.4
             if u32::from(configured) > link.mtu {
                 let (side, device, actual) = (router::name(side), link.name.clone(), link.mtu);
                 return Err(WorkerError::Mtu { side, configured, device, actual });
@@ -114,7 +119,26 @@ impl Worker {
             devices,
             scratch: vec![0; HEADROOM + LONGEST],
             next_maintenance: now.plus(MAINTENANCE),
+            keeper: None,
         })
+    }
+
+    /// Holds the ports that were in use before a restart, and remembers from now on which are.
+    ///
+    /// # Errors
+    /// [`StateError::Thread`].
+    pub fn remember(&mut self, saved: SavedPorts, now: Timestamp) -> Result<(), StateError> {
+        self.keeper = Some(Keeper::new(saved, &mut self.stages.engine, now)?);
+        Ok(())
+    }
+
+    /// Ends the gateway's work: writes down a last time which ports are in use, if that is done at
+    /// all.
+    ///
+    /// # Errors
+    /// Why that was not possible.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.keeper.take().map_or(Ok(()), |keeper| keeper.finish(&self.stages.engine))
     }
 
     /// Does what there is to do; returns how many frames came in.
@@ -128,16 +152,25 @@ impl Worker {
         let outside = self.pass(now, Side::Outside);
         self.drain(now, observer);
         self.stages.router.advance(now);
+        self.report(now);
         self.send_queued();
         if now >= self.next_maintenance {
             self.maintain(now, observer);
+        }
+        let keeper = self.keeper.as_mut();
+        if let Some(result) = keeper.and_then(|keeper| keeper.turn(now, &self.stages.engine)) {
+            observer.ports_written(&result);
         }
         inside + outside
     }
 
     /// When a turn is due even if no frame comes.
     pub fn next_deadline(&self) -> Timestamp {
-        let deadlines = [self.stages.engine.next_deadline(), self.stages.router.next_deadline()];
+        let deadlines = [
+            self.stages.engine.next_deadline(),
+            self.stages.router.next_deadline(),
+            self.keeper.as_ref().map(Keeper::next_deadline),
+        ];
         deadlines.into_iter().flatten().fold(self.next_maintenance, Timestamp::min)
     }
 
@@ -218,6 +251,21 @@ impl Worker {
         }
     }
 
+    /// Tells senders that the router could not deliver their packets.
+    fn report(&mut self, now: Timestamp) {
+        while let Some((from, error)) = self.stages.router.poll_error() {
+            let mut bytes = [vec![0; HEADROOM], error].concat();
+            let end = bytes.len();
+            let mut batch = Batch::new();
+            batch.push(Frame::new(&mut bytes, HEADROOM, end));
+            if let Some((side, frame)) = self.stages.translate_error(now, from, batch) {
+                let mut output = Output::default();
+                output.push(frame, None);
+                self.stages.send(output, self.devices[router::index(side)].split().1);
+            }
+        }
+    }
+
     /// Sends what the router has to say on its own, and what has waited for neighbours.
     fn send_queued(&mut self) {
         while let Some((side, mut bytes, origin)) = self.stages.router.poll_transmit() {
@@ -237,8 +285,8 @@ struct Stages {
     not_addressed: u64,
 }
 
-/// A packet after translation: what to do with it, and its length as received.
-type Fated<'d> = (Frame<'d>, Verdict, usize);
+/// A packet after translation, and what to do with it.
+type Fated<'d> = (Frame<'d>, Verdict);
 
 impl Stages {
     /// Keeps the frames that carry IPv4 to us, as packets; ARP is dealt with, the rest is counted.
@@ -252,8 +300,10 @@ impl Stages {
             if kind == ethertype::ARP {
                 self.router.receive_arp(now, from, frame.bytes());
             } else if destination != self.router.mac(from) {
-                // Nothing that was sent to many, or to others, is forwarded (RFC 1812 section
-                // 5.3.4).
+                // Nothing that was sent to many, or to others, is forwarded.
+                //= rfc1812#section-4.3.2.7-link
+                //= rfc1812#section-5.3.4-forward
+                //= rfc1812#section-5.3.4-discard
                 self.not_addressed += 1;
             } else if kind == ethertype::IPV4 {
                 let (start, end) = frame.range();
@@ -289,11 +339,27 @@ impl Stages {
         let fated = packets.into_iter().zip(ranges).zip(verdicts);
         fated
             .map(|((mut frame, (start, end)), verdict)| {
-                let len = frame.len();
                 frame.set_range(start, end);
-                (frame, *verdict, len)
+                (frame, *verdict)
             })
             .collect()
+    }
+
+    /// Translates an ICMP error of the router's own, as one that came in by `from`, and finds its
+    /// way. It is no input packet, so it is not counted as one.
+    fn translate_error<'d>(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        error: Batch<'d>,
+    ) -> Option<(Side, Frame<'d>)> {
+        let before = self.engine.counters().clone();
+        let mut fated = self.translate(now, from, error);
+        self.router.exclude(&before, self.engine.counters());
+        let (mut frame, verdict) = fated.pop()?;
+        let Verdict::Forward(side) = verdict else { return None };
+        let fate = self.router.send_error(now, side, &mut frame);
+        (fate == Fate::Ready).then_some((side, frame))
     }
 
     /// Finds the way of the packets that live, by side.
@@ -304,13 +370,19 @@ impl Stages {
         fated: ArrayVec<Fated<'d>, BATCH>,
     ) -> [Output<'d>; 2] {
         let mut outputs = [Output::default(), Output::default()];
-        for (mut frame, verdict, len) in fated {
+        for (mut frame, verdict) in fated {
+            // Translation changes no length, and what followed the packet has been cut off.
+            let len = frame.len();
             let (side, origin) = match verdict {
                 Verdict::Forward(side) => (side, Origin::forwarded(from, side, len)),
                 Verdict::Reply(side) => (side, Origin::replied(len)),
                 Verdict::Drop(_) | Verdict::Held => continue,
             };
-            if self.router.send(now, side, &mut frame, Some(origin)) == Fate::Ready {
+            if frame.len() > self.router.mtu(side)
+                && let Err(reason) = self.engine.identify(frame.bytes_mut())
+            {
+                self.router.note_loss(Some(origin), reason);
+            } else if self.router.send(now, side, &mut frame, Some(origin)) == Fate::Ready {
                 outputs[router::index(side)].push(frame, Some(origin));
             }
         }

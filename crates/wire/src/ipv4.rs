@@ -159,6 +159,11 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
         put_u16(self.0.as_mut(), 6, value);
     }
 
+    /// Sets the type of service; the checksum is left to [`Ipv4::fill_checksum`].
+    pub fn set_service(&mut self, value: u8) {
+        self.0.as_mut()[1] = value;
+    }
+
     /// Sets the time to live; the checksum is left to the caller.
     pub fn set_ttl(&mut self, value: u8) {
         self.0.as_mut()[8] = value;
@@ -223,6 +228,10 @@ pub fn scan_options(mut options: &[u8]) -> Options {
             END => return Options::Plain,
             NO_OPERATION => options = &options[1..],
             LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE => return Options::SourceRoute,
+            //= rfc1812#section-4.2.2.1-stream
+            //= rfc1812#section-4.2.2.6
+            //= rfc1812#section-5.3.13.1
+            //= rfc1812#section-5.3.13.3
             _ => match options.get(1) {
                 Some(&len) if len >= 2 && usize::from(len) <= options.len() => {
                     options = &options[usize::from(len)..];

@@ -1,4 +1,4 @@
-//! Bytes to headers and back: IPv4, TCP, UDP, ICMP, Ethernet with VLAN tags, Linux cooked, ARP, and
+//! Bytes to headers and back: IPv4, TCP, UDP, DCCP, ICMP, Ethernet with VLAN tags, Linux cooked, ARP, and
 //! the Internet checksum.
 //!
 //! A view such as [`Ipv4`] wraps a byte slice and names its fields; `new_checked` is the only fallible
@@ -9,6 +9,7 @@
 
 pub mod arp;
 pub mod checksum;
+pub mod dccp;
 pub mod icmp;
 pub mod ipv4;
 pub mod link;
@@ -16,6 +17,7 @@ pub mod tcp;
 pub mod udp;
 
 pub use checksum::Delta;
+pub use dccp::Dccp;
 pub use icmp::Icmp;
 pub use ipv4::Ipv4;
 pub use tcp::Tcp;

@@ -86,26 +86,40 @@ impl<T: AsRef<[u8]>> Tcp<T> {
 
     /// The shift count of the window scale option (RFC 7323), at most 14; `None` when absent.
     pub fn window_scale(&self) -> Option<u8> {
+        const WINDOW_SCALE: u8 = 3;
+        let at = self.find_option(WINDOW_SCALE, 3)?;
+        Some(self.0.as_ref()[at + 2].min(14))
+    }
+
+    /// Where the value of the maximum segment size option (RFC 9293 section 3.7.1) stands, from the
+    /// header's beginning, and the value; `None` when absent.
+    pub fn max_segment_size(&self) -> Option<(usize, u16)> {
+        const MAX_SEGMENT_SIZE: u8 = 2;
+        let at = self.find_option(MAX_SEGMENT_SIZE, 4)? + 2;
+        Some((at, get_u16(self.0.as_ref(), at)))
+    }
+
+    /// Where the first option of a kind and length begins; options that contradict themselves end
+    /// the search.
+    fn find_option(&self, kind: u8, len: usize) -> Option<usize> {
         const END: u8 = 0;
         const NO_OPERATION: u8 = 1;
-        const WINDOW_SCALE: u8 = 3;
         let bytes = self.0.as_ref();
-        let mut options = bytes.get(HEADER_LEN..self.header_len().min(bytes.len()))?;
-        while let Some(&kind) = options.first() {
-            match kind {
-                END => return None,
-                NO_OPERATION => options = &options[1..],
-                _ => {
-                    let len = usize::from(*options.get(1)?);
-                    if len < 2 || len > options.len() {
-                        return None;
-                    }
-                    if kind == WINDOW_SCALE && len == 3 {
-                        return Some(options[2].min(14));
-                    }
-                    options = &options[len..];
-                }
+        let end = self.header_len().min(bytes.len());
+        let mut at = HEADER_LEN;
+        while at < end && bytes[at] != END {
+            if bytes[at] == NO_OPERATION {
+                at += 1;
+                continue;
             }
+            let option_len = usize::from(*bytes[..end].get(at + 1)?);
+            if option_len < 2 || at + option_len > end {
+                return None;
+            }
+            if bytes[at] == kind && option_len == len {
+                return Some(at);
+            }
+            at += option_len;
         }
         None
     }

@@ -259,8 +259,8 @@ fn statics_do_not_overlap(draft: &Draft, report: &Report<'_>) {
 fn protocols(mapping: &StaticDraft) -> &[u8] {
     match &mapping.protocol {
         Some(protocol) => std::slice::from_ref(protocol),
-        None if mapping.internal.value.1.is_some() => &[1, 6, 17],
-        None => &[1, 6, 17, 0],
+        None if mapping.internal.value.1.is_some() => &[1, 6, 17, 33],
+        None => &[1, 6, 17, 33, 0],
     }
 }
 

@@ -7,8 +7,11 @@
 use super::problem::{Located, Place};
 use natgate_engine::{AddressRange, Config, Match, PoolConfig, Prefix, Rule, RuleAction, Side};
 use natgate_engine::{SideConfig, StaticMapping};
-use natgate_gateway::{Backend, Route, Settings, SideSettings};
+use natgate_gateway::{Backend, Route, Settings, SideSettings, StateSettings};
 use std::net::Ipv4Addr;
+
+/// An IPv4 and a TCP header without options, bytes.
+const TCP_HEADERS: u16 = 40;
 
 /// The whole file.
 pub(super) struct Draft {
@@ -21,12 +24,15 @@ pub(super) struct Draft {
     pub(super) no_subscribers: Option<Place>,
     /// Behavior, limits and timeouts; the rest of it is filled in at the end.
     pub(super) config: Config,
+    /// Whether SYNs are to announce no more than fits both sides' MTU.
+    pub(super) mss_by_mtu: bool,
     /// Where the quota stands, or would.
     pub(super) quota_place: Place,
     /// Where the size of the mapping table stands, or would.
     pub(super) mappings_place: Place,
     pub(super) statics: Vec<StaticDraft>,
     pub(super) rules: Vec<RuleDraft>,
+    pub(super) state: Option<StateSettings>,
 }
 
 /// One of the two sides.
@@ -37,6 +43,7 @@ pub(super) struct SideDraft {
     pub(super) address: Option<Located<(Ipv4Addr, u8)>>,
     pub(super) gateway: Option<Located<Ipv4Addr>>,
     pub(super) mtu: u16,
+    pub(super) icmp_errors: bool,
 }
 
 impl SideDraft {
@@ -59,7 +66,12 @@ impl SideDraft {
     }
 
     fn engine(&self) -> SideConfig {
-        SideConfig { address: self.own(), network: self.network(), mtu: Some(self.mtu) }
+        SideConfig {
+            address: self.own(),
+            network: self.network(),
+            mtu: Some(self.mtu),
+            silent: !self.icmp_errors,
+        }
     }
 
     fn settings(self) -> SideSettings {
@@ -138,6 +150,7 @@ impl Draft {
     pub(super) fn into_settings(self) -> Settings {
         let rules = self.rules.iter().map(|rule| self.rule(rule)).collect();
         let default_pool = self.default_pool();
+        let by_mtu = self.inside.mtu.min(self.outside.mtu).saturating_sub(TCP_HEADERS);
         let engine = Config {
             inside: self.inside.engine(),
             outside: self.outside.engine(),
@@ -146,6 +159,7 @@ impl Draft {
             default_pool,
             statics: self.statics.iter().map(StaticDraft::to_config).collect(),
             rules,
+            tcp_mss: if self.mss_by_mtu { Some(by_mtu) } else { self.config.tcp_mss },
             ..self.config
         };
         let route = |route: &RouteDraft| Route {
@@ -158,6 +172,7 @@ impl Draft {
             inside: self.inside.settings(),
             outside: self.outside.settings(),
             routes: self.routes.iter().map(route).collect(),
+            state: self.state,
         }
     }
 

@@ -15,13 +15,14 @@ use std::net::Ipv4Addr;
 const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+const DCCP: u8 = 33;
 
 /// An endpoint and whether it has a port.
 type Endpoint = Located<(Ipv4Addr, Option<u16>)>;
 
 /// A static mapping: whole addresses, or one port.
 pub(super) fn read_static(section: &Section<'_>) -> Option<StaticDraft> {
-    let protocols = [("tcp", Ok(TCP)), ("udp", Ok(UDP)), ("icmp", Ok(ICMP))];
+    let protocols = [("tcp", Ok(TCP)), ("udp", Ok(UDP)), ("icmp", Ok(ICMP)), ("dccp", Ok(DCCP))];
     let protocol = section.get("protocol").map(|value| value.word(&protocols));
     let internal =
         section.require("internal", "\"10.0.0.80:8080\"").and_then(|value| read_endpoint(&value));

@@ -5,7 +5,13 @@
 
 /// The tables (as written between the brackets; empty: the file itself) and their keys.
 pub const SECTIONS: &[(&str, &[&str])] = &[
-    ("", &["inside", "outside", "route", "pool", "nat", "limits", "timeouts", "static", "rule"]),
+    (
+        "",
+        &[
+            "inside", "outside", "route", "pool", "nat", "limits", "timeouts", "state", "static",
+            "rule",
+        ],
+    ),
     ("inside", SIDE),
     ("outside", SIDE),
     ("route", &["prefix", "via", "side"]),
@@ -16,12 +22,16 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "subscribers",
             "mapping",
             "filtering",
+            "filtering_tcp",
             "pooling",
             "allocation",
             "port_parity",
             "hairpinning",
             "inbound_refresh",
             "tcp_pickup",
+            "tcp_mss",
+            "unsolicited_syn",
+            "refusal",
             "block",
         ],
     ),
@@ -35,7 +45,9 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "icmp_errors_per_second",
             "mappings",
             "extra_sessions",
+            "extra_sessions_per_subscriber",
             "fragment_memory",
+            "held_ports",
         ],
     ),
     ("limits.ports_per_subscriber", &["tcp", "udp", "icmp"]),
@@ -52,12 +64,13 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "fragment",
         ],
     ),
+    ("state", &["file", "interval"]),
     ("static", &["internal", "external", "protocol"]),
     ("rule", &["kind", "match", "pool", "to"]),
     ("rule.match", &["source", "destination", "port"]),
 ];
 
-const SIDE: &[&str] = &["device", "backend", "address", "gateway", "mtu"];
+const SIDE: &[&str] = &["device", "backend", "address", "gateway", "mtu", "icmp_errors"];
 
 /// The keys of a table.
 ///

@@ -1,4 +1,4 @@
-//! Reading the tables one by one: sides, routes, pools, behavior, limits, timeouts.
+//! Reading the tables one by one: sides, routes, pools, behavior, limits, timeouts, state.
 //!
 //! Each value is checked for itself here; defaults are those of `natgate_engine::Config`. Whether
 //! values agree with each other is [`super::checks`]' question.
@@ -9,11 +9,12 @@ use super::reader::{Section, Value};
 use super::rules;
 use super::values::{self, show_duration};
 use natgate_engine::{
-    AddressRange, Allocation, Behavior, Config, Limits, Pooling, Prefix, Side, Timeouts,
+    AddressRange, Allocation, Behavior, Config, Limits, Pooling, Prefix, Refusal, Side, Timeouts,
 };
-use natgate_gateway::Backend;
+use natgate_gateway::{Backend, StateSettings};
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -23,7 +24,10 @@ const MTU_BOUNDS: (u64, u64) = (68, 65_535);
 /// What a host must be able to receive (RFC 791).
 const MTU_WISE: u64 = 576;
 const DEFAULT_MTU: u16 = 1500;
+/// What fits the smallest packets that must be carried, and the largest, after 40 bytes of headers.
+const MSS_BOUNDS: (u64, u64) = (28, 65_495);
 const DEFAULT_PORTS: (u16, u16) = (1024, 65_535);
+const DEFAULT_STATE_INTERVAL: Duration = Duration::from_secs(10);
 /// One fragmented datagram of the largest size.
 const LEAST_FRAGMENT_MEMORY: u64 = 64 << 10;
 /// A gap of one nanosecond.
@@ -41,6 +45,7 @@ pub(super) fn read(root: Section<'_>) -> Draft {
     read_timeouts(&root.section("timeouts", "timeouts"), &mut config.timeouts);
     let (subscribers, no_subscribers) = read_subscribers(&nat, &config.subscribers);
     read_nat(&nat, &mut config);
+    let mss_by_mtu = read_mss(&nat, &mut config);
     Draft {
         inside: read_side(&root, Side::Inside),
         outside: read_side(&root, Side::Outside),
@@ -48,10 +53,12 @@ pub(super) fn read(root: Section<'_>) -> Draft {
         pools: read_pools(&root),
         subscribers,
         no_subscribers,
+        mss_by_mtu,
         quota_place,
         mappings_place,
         statics: root.sections("static").iter().filter_map(rules::read_static).collect(),
         rules: root.sections("rule").iter().filter_map(rules::read_rule).collect(),
+        state: read_state(&root.section("state", "state")),
         config,
     }
 }
@@ -89,6 +96,7 @@ fn read_side(root: &Section<'_>, side: Side) -> SideDraft {
         backend: backend.unwrap_or_default(),
         address,
         gateway: section.get("gateway").and_then(|value| read_address(&value)),
+        icmp_errors: section.get("icmp_errors").and_then(|value| value.boolean()).unwrap_or(true),
         mtu: section.get("mtu").and_then(|value| read_mtu(&section, &value)).unwrap_or(DEFAULT_MTU),
     }
 }
@@ -237,7 +245,12 @@ fn read_nat(nat: &Section<'_>, config: &mut Config) {
         ("deterministic", Err("is not in this version; use \"random\" or \"preserve\"")),
     ];
     set(&mut config.mapping, nat.get("mapping").and_then(|value| value.word(&behaviors)));
+    //= rfc4787#REQ-8a
+    //= rfc5382#REQ-3a
     set(&mut config.filtering, nat.get("filtering").and_then(|value| value.word(&behaviors)));
+    //= rfc5597#REQ-3-configurable
+    config.filtering_tcp = nat.get("filtering_tcp").and_then(|value| value.word(&behaviors));
+    read_answers(nat, config);
     set(&mut config.pooling, nat.get("pooling").and_then(|value| value.word(&poolings)));
     set(&mut config.allocation, nat.get("allocation").and_then(|value| value.word(&allocations)));
     for (key, slot) in [
@@ -258,6 +271,30 @@ fn read_nat(nat: &Section<'_>, config: &mut Config) {
     }
 }
 
+/// What those are told who are refused.
+fn read_answers(nat: &Section<'_>, config: &mut Config) {
+    let refusals = [
+        ("host-unreachable", Ok(Refusal::HostUnreachable)),
+        ("prohibited", Ok(Refusal::Prohibited)),
+        ("silent", Ok(Refusal::Silent)),
+    ];
+    let answers = [("answer", Ok(true)), ("silent", Ok(false))];
+    set(&mut config.refusal, nat.get("refusal").and_then(|value| value.word(&refusals)));
+    let answer = nat.get("unsolicited_syn").and_then(|value| value.word(&answers));
+    set(&mut config.answer_unsolicited_syn, answer);
+}
+
+/// The maximum segment size, in bytes; whether it is the MTUs that say it.
+fn read_mss(nat: &Section<'_>, config: &mut Config) -> bool {
+    let Some(value) = nat.get("tcp_mss") else { return false };
+    if value.is_integer() {
+        let size = value.integer(MSS_BOUNDS.0..=MSS_BOUNDS.1);
+        config.tcp_mss = size.and_then(|size| u16::try_from(size).ok());
+        return false;
+    }
+    value.word(&[("mtu", Ok(()))]).is_some()
+}
+
 /// Reads `[limits]` and says where the quota stands.
 fn read_limits(section: &Section<'_>, limits: &mut Limits) -> Place {
     let quota = section.section("ports_per_subscriber", "limits.ports_per_subscriber");
@@ -275,6 +312,9 @@ fn read_limits(section: &Section<'_>, limits: &mut Limits) -> Place {
     set(&mut limits.sessions_per_mapping, sessions.and_then(|value| u16::try_from(value).ok()));
     limits.mappings = bounded(section, "mappings", 1, MOST_MAPPINGS);
     limits.extra_sessions = bounded(section, "extra_sessions", 0, MOST_MAPPINGS);
+    limits.extra_sessions_per_subscriber =
+        bounded(section, "extra_sessions_per_subscriber", 0, all);
+    limits.held_ports = bounded(section, "held_ports", 0, all);
     set(&mut limits.fragment_memory, section.get("fragment_memory").and_then(|v| read_memory(&v)));
     quota.place
 }
@@ -304,8 +344,11 @@ fn read_timeouts(section: &Section<'_>, timeouts: &mut Timeouts) {
     let tick = Duration::from_millis(1);
     let rfc = |minutes: u32, source: &'static str| Some((MINUTE * minutes, source));
     for (key, slot, bounds, least) in [
+        //= rfc4787#REQ-5b
         ("udp", &mut timeouts.udp, &idle, rfc(2, "RFC 4787 REQ-5")),
+        //= rfc5382#REQ-5a
         ("tcp_established", &mut timeouts.tcp_established, &idle, rfc(124, "RFC 5382 REQ-5")),
+        //= rfc7857#section-2.1-shorter
         ("tcp_opening", &mut timeouts.tcp_opening, &idle, rfc(4, "RFC 7857 section 2.1")),
         ("tcp_closing", &mut timeouts.tcp_closing, &idle, rfc(4, "RFC 7857 section 2.1")),
         ("icmp", &mut timeouts.icmp, &idle, rfc(1, "RFC 5508 REQ-2")),
@@ -333,6 +376,29 @@ fn read_duration(value: &Value<'_>, bounds: &RangeInclusive<Duration>) -> Option
         return None;
     }
     Some(duration)
+}
+
+/// Where ports in use are remembered, if they are to be.
+fn read_state(section: &Section<'_>) -> Option<StateSettings> {
+    const INTERVALS: RangeInclusive<Duration> = Duration::from_millis(100)..=DAY;
+    let file = section
+        .is_present()
+        .then(|| section.require("file", "\"/var/lib/natgate/ports\""))
+        .flatten()
+        .and_then(|value| value.parsed("a path in quotes", absolute_path));
+    let interval = section.get("interval").and_then(|value| read_duration(&value, &INTERVALS));
+    Some(StateSettings { file: file?.value, interval: interval.unwrap_or(DEFAULT_STATE_INTERVAL) })
+}
+
+/// The path of a file, wherever the gateway is started.
+fn absolute_path(text: &str) -> Result<PathBuf, String> {
+    let is_file = text.starts_with('/') && !text.ends_with('/') && !text.contains('\0');
+    is_file.then(|| PathBuf::from(text)).ok_or_else(|| {
+        let shown = values::quoted(text);
+        format!(
+            "{shown} is no absolute path of a file; write one such as \"/var/lib/natgate/ports\""
+        )
+    })
 }
 
 fn set<T>(slot: &mut T, value: Option<T>) {

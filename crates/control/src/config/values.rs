@@ -23,7 +23,10 @@ const TIME_UNITS: [(&str, u64); 5] =
     [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
 
 /// A duration such as `2h4m`: whole numbers with units d, h, m, s, ms, each once, large to small.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// One sentence: what is wrong and what would be right.
+pub fn duration(text: &str) -> Result<Duration, String> {
     let not_a_duration = || {
         let units = "numbers with d, h, m, s, ms, in this order, such as \"2h4m\"";
         format!("{} is no duration; write {units}", quoted(text))

@@ -6,7 +6,7 @@
 
 use super::{Meaning, PerProtocol, Pool, ports};
 use crate::config::{show_duration, show_prefix, show_range};
-use natgate_engine::{Allocation, Behavior, Match, Pooling, Rule, RuleAction, Side};
+use natgate_engine::{Allocation, Behavior, Match, Pooling, Refusal, Rule, RuleAction, Side};
 use natgate_gateway::{Backend, SideSettings};
 use std::fmt::{self, Display, Formatter};
 use std::net::Ipv4Addr;
@@ -29,6 +29,8 @@ impl Display for Meaning {
         self.limits(f)?;
         writeln!(f, "Idle timeouts")?;
         self.timeouts(f)?;
+        writeln!(f, "After a restart")?;
+        self.state(f)?;
         writeln!(f, "Memory")?;
         let memory = bytesize::ByteSize(self.memory_bytes).display().iec();
         writeln!(f, "  {memory}, all of it set aside at the start, taken as it is used")?;
@@ -53,7 +55,12 @@ impl Meaning {
         if let Some(gateway) = gateway {
             write!(f, ", next hop {gateway}")?;
         }
-        writeln!(f, ", MTU {mtu}")
+        write!(f, ", MTU {mtu}")?;
+        let config = match side {
+            Side::Inside => &self.settings.engine.inside,
+            Side::Outside => &self.settings.engine.outside,
+        };
+        writeln!(f, "{}", if config.silent { ", no ICMP errors" } else { "" })
     }
 
     fn routes(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -83,6 +90,9 @@ impl Meaning {
         writeln!(f, "  subscribers: {}", list(&config.subscribers, show_prefix))?;
         writeln!(f, "  mapping {}", behavior(config.mapping))?;
         writeln!(f, "  filtering {}", behavior(config.filtering))?;
+        if let Some(filtering) = config.filtering_tcp {
+            writeln!(f, "  filtering of TCP {}", behavior(filtering))?;
+        }
         writeln!(f, "  pooling {pooling}, ports {allocation}")?;
         for (on, yes, no) in [
             (config.port_parity, "UDP ports keep their parity", "UDP ports of any parity"),
@@ -93,8 +103,17 @@ impl Meaning {
                 "any TCP packet makes a mapping",
                 "only an outbound SYN makes a TCP mapping",
             ),
+            (
+                config.answer_unsolicited_syn,
+                "an unsolicited SYN is answered after six seconds",
+                "an unsolicited SYN is not answered",
+            ),
         ] {
             writeln!(f, "  {}", if on { yes } else { no })?;
+        }
+        writeln!(f, "  who is refused a mapping gets {}", refusal(config.refusal))?;
+        if let Some(size) = config.tcp_mss {
+            writeln!(f, "  TCP segments of at most {} bytes", grouped(size.into()))?;
         }
         Ok(())
     }
@@ -105,6 +124,7 @@ impl Meaning {
                 Some(6) => "TCP",
                 Some(17) => "UDP",
                 Some(1) => "ICMP",
+                Some(33) => "DCCP",
                 _ => "all protocols",
             };
             let (internal, external) = (endpoint(mapping.internal), endpoint(mapping.external));
@@ -154,7 +174,11 @@ impl Meaning {
         let errors = grouped(limits.icmp_errors_per_second.into());
         writeln!(f, "  in all: {errors} ICMP errors a second of the gateway's own")?;
         let fragments = bytesize::ByteSize(limits.fragment_memory as u64).display().iec();
-        writeln!(f, "  in all: {fragments} of fragments that wait")
+        writeln!(f, "  in all: {fragments} of fragments that wait")?;
+        match limits.held_ports {
+            Some(ports) => writeln!(f, "  in all: {} ports in hold-down", grouped(ports.into())),
+            None => Ok(()),
+        }
     }
 
     fn timeouts(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -167,6 +191,16 @@ impl Meaning {
         writeln!(f, "  TCP opening {opening}, established {established}, closing {closing}")?;
         let (hold_down, fragment) = (show(timeouts.hold_down), show(timeouts.fragment));
         writeln!(f, "  hold-down of freed ports {hold_down}, fragments {fragment}")
+    }
+
+    fn state(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Some(state) = &self.settings.state else {
+            return writeln!(f, "  ports that were in use may be given out at once");
+        };
+        let hold_down = show_duration(self.settings.engine.timeouts.hold_down);
+        let (file, interval) = (state.file.display(), show_duration(state.interval));
+        writeln!(f, "  ports that were in use are held for {hold_down}")?;
+        writeln!(f, "  ports in use are written to {file} every {interval} and at the end")
     }
 }
 
@@ -197,6 +231,14 @@ fn allocation(allocation: Allocation) -> &'static str {
     match allocation {
         Allocation::Random => "random",
         Allocation::Preserve => "preserved where free",
+    }
+}
+
+fn refusal(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::HostUnreachable => "ICMP 3/1, host unreachable",
+        Refusal::Prohibited => "ICMP 3/13, administratively prohibited",
+        Refusal::Silent => "no answer",
     }
 }
 

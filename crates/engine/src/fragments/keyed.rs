@@ -38,7 +38,6 @@ impl<K: Words, V> Keyed<K, V> {
         Index::memory(capacity) + (capacity * slot) as u64
     }
 
-    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.keys.len() - self.free.len()
     }

@@ -20,6 +20,7 @@ impl Engine {
         let external = self.error_external(&embedded)?;
         let rewrite = Rewrite { source: None, destination: Some(external) };
         apply_embedded(message, &embedded, rewrite);
+        //= rfc5508#REQ-5c
         let outer = Rewrite { source: Some((external.0, 0)), destination: None };
         apply(bytes, headers, outer);
         Ok(())
@@ -42,10 +43,12 @@ impl Engine {
     ) -> Result<(), DropReason> {
         let message = &mut bytes[usize::from(headers.header_len)..];
         let embedded = Embedded::read(message)?;
+        //= rfc4787#REQ-12a
         let internal = self.error_internal(&embedded, embedded.remote_of_source())?;
         self.check_transit(bytes, headers, from, Side::Inside)?;
         let message = &mut bytes[usize::from(headers.header_len)..];
         apply_embedded(message, &embedded, Rewrite { source: Some(internal), destination: None });
+        //= rfc5508#REQ-4c
         apply(bytes, headers, Rewrite { source: None, destination: Some((internal.0, 0)) });
         Ok(())
     }
@@ -64,13 +67,21 @@ impl Engine {
         Ok((mapping.internal_address, mapping.internal_port))
     }
 
+    //= rfc4787#REQ-12
+    //= rfc5382#REQ-10
+    //= rfc7857#section-7.1
+    //= rfc5597#REQ-10
     /// A mapping that was found, if it has a session with this remote endpoint.
     fn with_session(&self, slot: Option<u32>, remote: (u32, u16)) -> Result<&Mapping, DropReason> {
+        //= rfc5508#REQ-4
+        //= rfc5508#REQ-5
+        //= rfc5508#REQ-6
         slot.filter(|&slot| self.table.find_session(slot, remote).is_some())
             .map(|slot| self.table.mapping(slot))
             .ok_or(DropReason::IcmpNoSession)
     }
 
+    //= rfc7857#section-12-error
     /// An error from inside about a hairpinned packet: translated as outbound, then as inbound.
     pub(super) fn hairpin_error(
         &mut self,
@@ -89,6 +100,8 @@ impl Engine {
         let internal = self.error_internal(&seen_outside, remote)?;
         let rewrite = Rewrite { source: Some(internal), destination: Some(external) };
         apply_embedded(message, &embedded, rewrite);
+        //= rfc5508#REQ-7
+        //= rfc5508#REQ-7a
         let outer = Rewrite { source: Some((external.0, 0)), destination: Some((internal.0, 0)) };
         apply(bytes, headers, outer);
         Ok(())

@@ -2,12 +2,10 @@
 //! refreshed (sections 3.8 to 3.10, 4.4 to 4.6 and 9 of the specification).
 
 use super::Engine;
-use crate::config::Behavior;
+use crate::config::{Behavior, Config};
 use crate::engine::{identify, quota_class};
 use crate::external::Wish;
-use crate::packet::Side;
 use crate::parse::{Headers, Kind, has_ports};
-use crate::respond::Message;
 use crate::session::{Idle, Session, State, Way};
 use crate::subscriber::Rate;
 use crate::table::{Key, NewMapping, SessionRef};
@@ -62,6 +60,7 @@ impl Engine {
         internal: (u32, u16),
         remote: (u32, u16),
     ) -> Option<u32> {
+        //= rfc4787#REQ-11
         let found = self.table.find(self.table.key(protocol, internal, remote));
         if found.is_some()
             || self.config.mapping == Behavior::EndpointIndependent
@@ -101,7 +100,11 @@ impl Engine {
         self.may_open(headers)?;
         if let Some(index) = self.statics.external(headers.source.0, headers.protocol) {
             let external = (self.external.address(index), headers.source.1);
-            return self.add_whole(headers.source, external, remote, Way::Out, headers);
+            let added = self.add_whole(headers.source, external, remote, Way::Out, headers);
+            if added.is_err() {
+                self.refuse(bytes, headers);
+            }
+            return added;
         }
         if headers.kind == (Kind::IcmpQuery { request: false }) {
             return Err(DropReason::NoMapping);
@@ -115,8 +118,10 @@ impl Engine {
                 DropReason::PoolExhausted => self.report_exhausted(pool, headers.protocol),
                 _ => {}
             }
+            //= rfc5508#REQ-8
+            //= rfc6888#REQ-11b
             if reason != DropReason::Ambiguous {
-                self.answer(bytes, headers, Side::Inside, Message::HOST_UNREACHABLE);
+                self.refuse(bytes, headers);
             }
         }
         made
@@ -139,12 +144,18 @@ impl Engine {
             let record = self.subscribers.get(at);
             (record.rate, record.mappings[class])
         });
+        //= rfc6888#REQ-4c
+        //= rfc6888#REQ-5b
         if !rate.permits(self.now, per_second) {
             return Err(DropReason::MappingRate);
         }
+        //= rfc6888#REQ-4
+        //= rfc6888#REQ-4b
         if held >= quota {
             return Err(DropReason::PortQuota);
         }
+        //= rfc6888#REQ-11a
+        //= rfc6888#REQ-11d
         if self.table.is_full(protocol) {
             return Err(DropReason::MappingTableFull);
         }
@@ -225,6 +236,8 @@ impl Engine {
     /// Finds the mapping that a packet comes in by and asks the filter; changes nothing.
     pub(super) fn admit(&self, headers: &Headers, arrival: Arrival) -> Result<Found, DropReason> {
         let Arrival { index, port, remote } = arrival;
+        //= rfc7857#section-6
+        //= rfc7857#section-6-default
         let owner = self.find_external(headers.protocol, (index, port), remote);
         let Some(slot) = owner else {
             let internal =
@@ -234,8 +247,11 @@ impl Engine {
         };
         let session = self.table.find_session(slot, remote);
         if session.is_none() {
+            //= rfc4787#REQ-8
+            //= rfc5382#REQ-3
+            //= rfc5597#REQ-3
             let admitted = self.table.mapping(slot).is_static()
-                || match self.config.filtering {
+                || match self.filtering(headers.kind) {
                     Behavior::EndpointIndependent => true,
                     Behavior::AddressDependent => self.table.knows_address(slot, remote.0),
                     Behavior::AddressAndPortDependent => false,
@@ -246,6 +262,17 @@ impl Engine {
             self.may_open(headers)?;
         }
         Ok(Found::Mapping(slot, session))
+    }
+
+    /// The filtering behavior for packets of a kind.
+    fn filtering(&self, kind: Kind) -> Behavior {
+        let Config { filtering, filtering_tcp, .. } = self.config;
+        match kind {
+            //= rfc5382#REQ-3b
+            //= rfc5597#REQ-3-independent
+            Kind::Tcp | Kind::Dccp => filtering_tcp.unwrap_or(filtering),
+            _ => filtering,
+        }
     }
 
     /// Lets an admitted packet in: refreshes its session or makes it.
@@ -276,21 +303,20 @@ impl Engine {
     pub(super) fn may_open(&self, headers: &Headers) -> Result<(), DropReason> {
         let segment = headers.segment;
         let picked_up = self.config.tcp_pickup && segment.flags & RST == 0;
-        if headers.kind != Kind::Tcp || segment.opens() || picked_up {
-            Ok(())
-        } else {
-            Err(DropReason::TcpNotSyn)
-        }
+        let connects = matches!(headers.kind, Kind::Tcp | Kind::Dccp);
+        if !connects || segment.opens() || picked_up { Ok(()) } else { Err(DropReason::TcpNotSyn) }
     }
 
     /// A session as its first packet makes it.
     fn new_session(&self, remote: (u32, u16), way: Way, headers: &Headers) -> Session {
         let mut session = Session::new(remote.0, remote.1);
-        let idle = if headers.kind == Kind::Tcp {
-            session.take_segment(way, headers.segment)
-        } else {
-            session.set_state(State::Open);
-            Idle::Established
+        let idle = match headers.kind {
+            Kind::Tcp => session.take_segment(way, headers.segment),
+            Kind::Dccp => session.take_dccp(way, headers.segment),
+            _ => {
+                session.set_state(State::Open);
+                Idle::Established
+            }
         };
         session.count(way);
         session.expires = self.deadline(self.now, self.idle_timeout(idle, headers.protocol));
@@ -304,11 +330,32 @@ impl Engine {
         way: Way,
         headers: &Headers,
     ) -> Result<(), DropReason> {
-        if self.table.mapping(slot).sessions >= self.config.limits.sessions_per_mapping {
+        //= rfc7857#section-7
+        //= rfc7857#section-7-tcp
+        let mapping = self.table.mapping(slot);
+        let (is_static, internal) = (mapping.is_static(), mapping.internal_address);
+        // Who runs a server has asked for its clients.
+        let limit = if is_static { u16::MAX } else { self.config.limits.sessions_per_mapping };
+        let subscriber = match is_static {
+            true => None,
+            false => self.subscribers.find(internal),
+        };
+        let has_share = |at| self.subscribers.get(at).further_sessions >= self.further_each;
+        //= rfc6888#REQ-5
+        if mapping.sessions >= limit || subscriber.is_some_and(has_share) {
             return Err(DropReason::SessionLimit);
         }
-        let session = self.new_session(remote, way, headers);
-        let session = self.table.add_session(slot, session).ok_or(DropReason::SessionTableFull)?;
+        let mut session = self.new_session(remote, way, headers);
+        if way == Way::In && !self.config.inbound_refresh && !is_static {
+            // Else strangers would keep the mapping by ever new sessions.
+            let sessions = self.table.sessions(slot).map(|at| self.table.session(at).expires);
+            session.expires = session.expires.min(sessions.max().unwrap_or(u32::MAX));
+        }
+        let session =
+            self.table.add_session(slot, session, way).ok_or(DropReason::SessionTableFull)?;
+        if let (SessionRef::Further(_), Some(at)) = (session, subscriber) {
+            self.subscribers.get_mut(at).further_sessions += 1;
+        }
         self.table.schedule(session, self.tick);
         Ok(())
     }
@@ -318,11 +365,13 @@ impl Engine {
     fn refresh(&mut self, at: SessionRef, way: Way, headers: &Headers) {
         let session = self.table.session_mut(at);
         session.count(way);
-        let idle = if headers.kind == Kind::Tcp {
-            session.take_segment(way, headers.segment)
-        } else {
-            Idle::Established
+        let idle = match headers.kind {
+            Kind::Tcp => session.take_segment(way, headers.segment),
+            Kind::Dccp => session.take_dccp(way, headers.segment),
+            _ => Idle::Established,
         };
+        //= rfc4787#REQ-6
+        //= rfc4787#REQ-6a
         let refreshes = way == Way::Out || self.config.inbound_refresh || idle == Idle::Closing;
         if idle == Idle::Keep || !refreshes {
             return;
@@ -340,10 +389,12 @@ impl Engine {
     #[inline]
     fn idle_timeout(&self, idle: Idle, protocol: u8) -> u64 {
         match (protocol, idle) {
-            (protocol::TCP, Idle::Opening) => self.timeouts.opening,
-            (protocol::TCP, Idle::Closing) => self.timeouts.closing,
-            (protocol::TCP, _) => self.timeouts.established,
+            //= rfc7857#section-2.1
+            (protocol::TCP | protocol::DCCP, Idle::Opening) => self.timeouts.opening,
+            (protocol::TCP | protocol::DCCP, Idle::Closing) => self.timeouts.closing,
+            (protocol::TCP | protocol::DCCP, _) => self.timeouts.established,
             (protocol::UDP, _) => self.timeouts.udp,
+            //= rfc5508#REQ-2
             (protocol::ICMP, _) => self.timeouts.icmp,
             _ => self.timeouts.other,
         }

@@ -3,24 +3,30 @@
 
 use super::{Engine, Fate};
 use crate::DropReason;
-use crate::config::SideConfig;
+use crate::config::{Refusal, SideConfig};
 use crate::packet::{Side, Verdict};
 use crate::parse::{Headers, Kind};
-use crate::respond::{Envelope, Message, echo_reply};
-use crate::rewrite::{Rewrite, apply};
+use crate::respond::{DEFAULT_MTU, Envelope, Message, echo_reply};
+use crate::rewrite::{Rewrite, apply, lower_mss};
+use natgate_wire::tcp::flags::SYN;
 use natgate_wire::{Icmp, icmp};
 
 /// Source of ICMP errors to the inside when no address is configured there (RFC 7600).
 const DUMMY_ADDRESS: u32 = 0xc000_0008;
-/// IP packets up to this size go out when no MTU is configured, bytes.
-const DEFAULT_MTU: u16 = 1500;
 
 impl Engine {
     /// Answers an echo request to the gateway itself.
     pub(super) fn local(&mut self, bytes: &mut [u8], headers: &Headers, from: Side) -> Fate {
+        //= rfc1812#section-4.3.2.1
+        //= rfc1812#section-4.3.3.2-ignore
+        //= rfc1812#section-4.3.3.3-ignore
+        //= rfc1812#section-4.3.3.7
         if !is_echo_request(bytes, headers) {
             return Err(DropReason::LocalUnsupported);
         }
+        //= rfc5508#REQ-10a
+        //= rfc1812#section-4.2.2.9-local
+        //= rfc1812#section-4.3.3.6-echo
         echo_reply(bytes);
         Ok(Verdict::Reply(from))
     }
@@ -40,11 +46,21 @@ impl Engine {
         from: Side,
         to: Side,
     ) -> Result<(), DropReason> {
+        //= rfc5508#REQ-10a
+        //= rfc5508#section-7.2
+        //= rfc1812#section-4.2.2.9-zero
+        //= rfc1812#section-5.2.7.3
+        //= rfc1812#section-5.3.1-error
+        //= rfc1812#section-5.3.1-predict
         if headers.ttl <= 1 {
             self.answer(bytes, headers, from, Message::TTL_EXCEEDED);
             return Err(DropReason::TtlExceeded);
         }
         let mtu = self.side(to).mtu.unwrap_or(DEFAULT_MTU);
+        //= rfc4787#REQ-13
+        //= rfc5508#REQ-10a
+        //= rfc5508#section-7.1.1-honour
+        //= rfc6864#section-4.3-df
         if headers.dont_fragment && headers.total_len > mtu {
             self.answer(bytes, headers, from, Message::fragmentation_needed(mtu));
             return Err(DropReason::TooBig);
@@ -70,17 +86,41 @@ impl Engine {
     }
 
     /// Sends an ICMP error about a packet back where it came from, unless it is of a kind that gets
-    /// none (RFC 1812 section 4.3.2.7).
+    /// none (RFC 1812 section 4.3.2.7). ICMP that is no query may be an error.
     pub(super) fn answer(&mut self, bytes: &[u8], headers: &Headers, from: Side, message: Message) {
-        let redirect = headers.kind == Kind::IcmpOther
-            && bytes[usize::from(headers.header_len)] == icmp::kind::REDIRECT;
-        if redirect || matches!(headers.kind, Kind::IcmpError | Kind::LaterFragment) {
+        //= rfc5508#REQ-10e
+        //= rfc1812#section-4.3.2.7-error
+        //= rfc1812#section-4.3.2.7-fragment
+        if matches!(headers.kind, Kind::IcmpError | Kind::IcmpOther | Kind::LaterFragment) {
             return;
         }
         let envelope =
             Envelope { side: from, source: self.own_address(from), destination: headers.source.0 };
         if !self.responder.send(self.now, message, envelope, bytes) {
             self.counters.errors_suppressed += 1;
+        }
+    }
+
+    /// Tells a subscriber that a packet found no room, as the configuration says.
+    pub(super) fn refuse(&mut self, bytes: &[u8], headers: &Headers) {
+        let message = match self.config.refusal {
+            Refusal::HostUnreachable => Message::HOST_UNREACHABLE,
+            //= rfc5508#REQ-8-code
+            Refusal::Prohibited => Message::PROHIBITED,
+            Refusal::Silent => return,
+        };
+        self.answer(bytes, headers, Side::Inside, message);
+    }
+
+    /// Lowers the maximum segment size that a translated SYN announces to what the configuration
+    /// says.
+    #[inline]
+    pub(super) fn clamp_mss(&self, bytes: &mut [u8], headers: &Headers) {
+        if let Some(limit) = self.config.tcp_mss
+            && headers.segment.flags & SYN != 0
+            && headers.kind == Kind::Tcp
+        {
+            lower_mss(&mut bytes[usize::from(headers.header_len)..], limit);
         }
     }
 
@@ -93,6 +133,8 @@ impl Engine {
 
     /// The source of ICMP errors that leave by a side.
     fn own_address(&self, side: Side) -> u32 {
+        //= rfc1812#section-4.2.2.11-own-source
+        //= rfc1812#section-4.3.2.4
         match (self.side(side).address, side) {
             (Some(address), _) => address.to_bits(),
             (None, Side::Inside) => DUMMY_ADDRESS,
@@ -105,8 +147,32 @@ impl Engine {
         own.iter().flatten().any(|own| own.to_bits() == address)
     }
 
+    /// Whether an address is of the network that is connected inside.
+    pub(super) fn is_inside(&self, address: u32) -> bool {
+        self.config.inside.network.is_some_and(|network| network.contains(address))
+    }
+
     pub(super) fn is_ours(&self, address: u32) -> bool {
         self.is_own(address) || self.external.index(address).is_some()
+    }
+
+    /// Whether a packet's ends are what they may be wherever it comes from: the source not ours,
+    /// neither one the broadcast address of a connected network (RFC 1812 section 5.3.5, RFC 2644).
+    #[inline]
+    pub(super) fn check_ends(&self, headers: &Headers) -> Result<(), DropReason> {
+        let (source, destination) = (headers.source.0, headers.destination.0);
+        //= rfc1812#section-4.2.2.11-directed
+        if self.broadcasts.contains(&source) {
+            return Err(DropReason::MartianSource);
+        }
+        //= rfc1812#section-4.2.3.1
+        if self.broadcasts.contains(&destination) {
+            return Err(DropReason::MartianDestination);
+        }
+        if self.is_ours(source) {
+            return Err(DropReason::SpoofedSource);
+        }
+        Ok(())
     }
 
     pub(super) fn is_subscriber(&self, address: u32) -> bool {

@@ -6,7 +6,7 @@ use natgate_engine::{
     AddressRange, Change, Config, DropReason, Engine, Event, MappingId, Packet, PoolConfig, Prefix,
     Side, SideConfig, Timestamp, Verdict,
 };
-use natgate_wire::{Icmp, Ipv4, Tcp, Udp, checksum, protocol};
+use natgate_wire::{Dccp, Icmp, Ipv4, Tcp, Udp, checksum, protocol};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -25,12 +25,12 @@ pub fn config() -> Config {
         inside: SideConfig {
             address: Some(INSIDE),
             network: Some(Prefix::new(INSIDE, 24)),
-            mtu: None,
+            ..SideConfig::default()
         },
         outside: SideConfig {
             address: Some(OUTSIDE),
             network: Some(Prefix::new(OUTSIDE, 24)),
-            mtu: None,
+            ..SideConfig::default()
         },
         pools: vec![pool("203.0.113.1", "203.0.113.1", (1024, 65535))],
         ..Config::default()
@@ -114,6 +114,31 @@ pub fn tcp(source: &str, destination: &str, flags: &str, seq: u32, ack: u32) -> 
     bytes
 }
 
+/// A DCCP packet of a type, with long sequence numbers and checksum coverage of everything.
+pub fn dccp(source: &str, destination: &str, kind: u8) -> Vec<u8> {
+    let (from, to) = (endpoint(source), endpoint(destination));
+    let mut payload = [0; 24];
+    payload[4] = 6;
+    payload[8] = kind << 1 | 1;
+    payload[20..24].copy_from_slice(b"TEST");
+    let mut header = Dccp::new_checked(&mut payload[..]).unwrap();
+    header.set_source_port(from.1);
+    header.set_destination_port(to.1);
+    let mut bytes = ip(protocol::DCCP, from.0, to.0, &payload);
+    fill_transport_checksum(&mut bytes, 6, protocol::DCCP);
+    bytes
+}
+
+/// A SYN with these options, which fill whole words.
+pub fn syn_with(source: &str, destination: &str, options: &[u8]) -> Vec<u8> {
+    let plain = tcp(source, destination, "S", 1, 0);
+    let mut payload = [&plain[20..], options].concat();
+    payload[12] = ((payload.len() / 4) << 4) as u8;
+    let mut bytes = ip(protocol::TCP, endpoint(source).0, endpoint(destination).0, &payload);
+    fill_transport_checksum(&mut bytes, 16, protocol::TCP);
+    bytes
+}
+
 pub fn icmp(source: &str, destination: &str, kind: u8, code: u8, rest: &[u8]) -> Vec<u8> {
     let mut payload = vec![kind, code, 0, 0];
     payload.extend_from_slice(rest);
@@ -150,7 +175,7 @@ pub fn ends(bytes: &[u8]) -> (String, String) {
     let (source, destination) =
         (Ipv4Addr::from_bits(packet.source()), Ipv4Addr::from_bits(packet.destination()));
     match packet.protocol() {
-        protocol::TCP | protocol::UDP => {
+        protocol::TCP | protocol::UDP | protocol::DCCP => {
             let ports = Udp::new_checked(packet.payload()).unwrap();
             let length = packet.payload().len() as u16;
             let pseudo = checksum::pseudo_header(
@@ -283,5 +308,130 @@ impl Lab {
             None => true,
         });
         taken
+    }
+}
+
+// ---- headers with more to them ----
+
+/// The packet with IP options, of whole words, behind its header.
+pub fn with_options(bytes: &[u8], options: &[u8]) -> Vec<u8> {
+    let mut long = [&bytes[..20], options, &bytes[20..]].concat();
+    long[0] += (options.len() / 4) as u8;
+    let total_len = long.len() as u16;
+    long[2..4].copy_from_slice(&total_len.to_be_bytes());
+    fill_header_checksum(&mut long);
+    long
+}
+
+/// The packet with another type-of-service byte.
+pub fn with_service(bytes: &[u8], service: u8) -> Vec<u8> {
+    let mut changed = bytes.to_vec();
+    changed[1] = service;
+    fill_header_checksum(&mut changed);
+    changed
+}
+
+pub fn with_ttl(bytes: &[u8], ttl: u8) -> Vec<u8> {
+    let mut changed = bytes.to_vec();
+    set_ttl(&mut changed, ttl);
+    changed
+}
+
+/// The packet with another identification, and flags and fragment offset as one field.
+pub fn with_fragment_field(bytes: &[u8], identification: u16, field: u16) -> Vec<u8> {
+    let mut changed = bytes.to_vec();
+    let mut packet = Ipv4::new_checked(&mut changed[..]).unwrap();
+    packet.set_identification(identification);
+    packet.set_fragment_field(field);
+    packet.fill_checksum();
+    changed
+}
+
+/// The flag that forbids fragmentation, in the fragment field.
+pub const DONT_FRAGMENT: u16 = 0x4000;
+
+/// An ICMP error with its second word.
+pub fn error_with(
+    (source, destination): (&str, &str),
+    (kind, code): (u8, u8),
+    word: [u8; 4],
+    about: &[u8],
+) -> Vec<u8> {
+    icmp(source, destination, kind, code, &[&word[..], about].concat())
+}
+
+// ---- TCP with data, fragments, and stories of many packets ----
+
+/// As [`tcp`], with data.
+pub fn tcp_with(source: &str, destination: &str, flags: &str, data: &[u8]) -> Vec<u8> {
+    let mut bytes = tcp(source, destination, flags, 1, 1);
+    bytes.extend_from_slice(data);
+    let total_len = bytes.len() as u16;
+    let mut packet = Ipv4::new_header_checked(&mut bytes[..]).unwrap();
+    packet.set_total_len(total_len);
+    packet.fill_checksum();
+    fill_transport_checksum(&mut bytes, 16, protocol::TCP);
+    bytes
+}
+
+/// A datagram in fragments with this much payload each.
+pub fn cut(datagram: &[u8], identification: u16, size: usize) -> Vec<Vec<u8>> {
+    assert!(size.is_multiple_of(8), "fragments carry multiples of eight bytes");
+    let payload = &datagram[20..];
+    let parts = payload.chunks(size).enumerate().map(|(n, part)| {
+        let more = (n + 1) * size < payload.len();
+        let field = u16::from(more) << 13 | (n * size / 8) as u16;
+        let mut bytes = [&datagram[..20], part].concat();
+        let total_len = bytes.len() as u16;
+        Ipv4::new_header_checked(&mut bytes[..]).unwrap().set_total_len(total_len);
+        with_fragment_field(&bytes, identification, field)
+    });
+    parts.collect()
+}
+
+/// The datagram of which these are all fragments, in whatever order.
+pub fn join(parts: &[Vec<u8>]) -> Vec<u8> {
+    let mut sorted = parts.to_vec();
+    sorted.sort_by_key(|part| Ipv4::new_checked(&part[..]).unwrap().fragment_offset());
+    let mut bytes = sorted[0][..20].to_vec();
+    for part in &sorted {
+        let offset = Ipv4::new_checked(&part[..]).unwrap().fragment_offset();
+        assert_eq!(offset, bytes.len() - 20, "fragments follow each other");
+        bytes.extend_from_slice(&part[20..]);
+    }
+    let total_len = bytes.len() as u16;
+    Ipv4::new_header_checked(&mut bytes[..]).unwrap().set_total_len(total_len);
+    with_fragment_field(&bytes, 0, 0)
+}
+
+pub fn address_of(external: &str) -> &str {
+    external.split_once(':').unwrap().0
+}
+
+pub fn port_of(external: &str) -> u16 {
+    external.split_once(':').unwrap().1.parse().unwrap()
+}
+
+impl Lab {
+    /// What a packet from inside becomes that must turn round: its new form.
+    pub fn hairpin(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let (verdict, bytes) = self.pass(Side::Inside, bytes);
+        assert_eq!(verdict, Verdict::Forward(Side::Inside));
+        bytes
+    }
+
+    /// Whether a packet is forwarded.
+    pub fn passes(&mut self, from: Side, bytes: &[u8]) -> bool {
+        matches!(self.pass(from, bytes).0, Verdict::Forward(_))
+    }
+
+    /// Lets time pass until all mappings are gone: how long the last lived on, in seconds.
+    pub fn lives_on(&mut self) -> f64 {
+        let start = self.now;
+        self.events.clear();
+        self.wait_s(1_000_000.0);
+        let last = self.events.last().expect("there was a mapping").time;
+        assert_eq!(self.engine.mappings().count(), 0, "the mapping goes");
+        last.since(start).as_secs_f64()
     }
 }

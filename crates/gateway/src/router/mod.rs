@@ -4,8 +4,16 @@
 //! of [`Router::poll_transmit`]. On each side it has an address, routes and neighbours of its own;
 //! it answers ARP requests for its own addresses and, outside, for every external address. Whether
 //! a packet may pass, and by which side, is the translator's decision.
+//!
+//! A packet that cannot be delivered is lost, which is noted, and its sender is told by an ICMP
+//! error. That error is about the packet as the router has it, translated: it comes out of
+//! [`Router::poll_error`], to be translated like any other that comes in where the packet would
+//! have left.
 
+mod errors;
 mod neighbors;
+mod outbox;
+mod owned;
 mod routes;
 #[cfg(test)]
 mod tests;
@@ -14,16 +22,18 @@ pub use neighbors::{
     KNOWN, MOST_HELD, MOST_NEIGHBORS, MOST_NEW_PER_SECOND, NeighborInfo, RETRY, TRIES,
 };
 
+use crate::Settings;
 use crate::counters::{Losses, Origin};
-use crate::fragment::fragment;
-use crate::{Settings, SideSettings};
-use natgate_engine::{Config, DropReason, Prefix, Side, Timestamp};
+use errors::{Errors, Unreachable};
+use natgate_engine::{Counters, DropReason, Prefix, Side, Timestamp};
 use natgate_io::Frame;
+use natgate_wire::Ipv4;
 use natgate_wire::arp::{self, Arp, Mac, Operation, Repr};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
 use neighbors::{Action, Held, Neighbors};
-use routes::Routes;
-use std::collections::VecDeque;
+use outbox::Outbox;
+use owned::Owned;
+use routes::{Hop, Routes};
 use std::net::Ipv4Addr;
 
 /// Most packets that wait for neighbours in all.
@@ -31,9 +41,6 @@ pub const MOST_HELD_IN_ALL: usize = 1024;
 
 /// Most addresses that are announced on a new link; others are found by who asks for them.
 const MOST_ANNOUNCED: usize = 256;
-
-/// Most frames that wait to be fetched; answers beyond are not given.
-const MOST_QUEUED: usize = 4096;
 
 /// What the settings lack to make a router.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,6 +88,11 @@ pub struct RouterCounters {
     pub arp_conflicts: u64,
     /// Neighbours that did not answer.
     pub neighbors_lost: u64,
+    /// ICMP errors sent about packets that could not be delivered.
+    pub errors_made: u64,
+    /// ICMP errors that were due and not sent, because of their limits, a full queue, or a side
+    /// that gets none.
+    pub errors_suppressed: u64,
 }
 
 /// What becomes of a packet to be sent.
@@ -98,8 +110,7 @@ pub enum Fate {
 #[derive(Debug)]
 pub struct Router {
     ports: [Port; 2],
-    queue: Queue,
-    counters: RouterCounters,
+    outbox: Outbox,
 }
 
 /// One side.
@@ -108,18 +119,11 @@ struct Port {
     mac: Mac,
     address: Ipv4Addr,
     mtu: usize,
+    /// Whether no ICMP errors of the gateway's own go there.
+    silent: bool,
     owned: Owned,
     routes: Routes,
     neighbors: Neighbors,
-}
-
-/// What is on its way out, and what has been lost there.
-#[derive(Debug, Default)]
-struct Queue {
-    frames: VecDeque<(Side, Vec<u8>, Option<Origin>)>,
-    /// Packets that wait for neighbours, both sides.
-    held: usize,
-    losses: Losses,
 }
 
 impl Router {
@@ -130,8 +134,8 @@ impl Router {
     pub fn new(settings: &Settings, macs: [Mac; 2]) -> Result<Self, RouterError> {
         let inside = Port::new(settings, Side::Inside, macs[0])?;
         let outside = Port::new(settings, Side::Outside, macs[1])?;
-        let (queue, counters) = (Queue::default(), RouterCounters::default());
-        Ok(Self { ports: [inside, outside], queue, counters })
+        let errors = Errors::new(&settings.engine.limits, inside.mtu.min(outside.mtu));
+        Ok(Self { ports: [inside, outside], outbox: Outbox::new(errors) })
     }
 
     /// Finds the way of an IP packet that leaves by `side`. The frame's bytes are the packet; when
@@ -146,74 +150,33 @@ impl Router {
         frame: &mut Frame<'_>,
         origin: Option<Origin>,
     ) -> Fate {
-        let port = &mut self.ports[index(side)];
-        if frame.len() > port.mtu {
-            return self.send_fragments(now, side, frame.bytes(), origin);
-        }
-        let Some(hop) = destination(frame.bytes()).and_then(|to| port.routes.next_hop(to)) else {
-            self.note_loss(origin, DropReason::NoRoute);
-            return Fate::Lost;
+        let Self { ports, outbox } = self;
+        let port = &mut ports[index(side)];
+        let hop = match destination(frame.bytes()).map(|to| port.routes.next_hop(to)) {
+            Some(Hop::Neighbor(hop)) => hop,
+            Some(Hop::Everybody) => return outbox.lose(origin, DropReason::NoRoute),
+            Some(Hop::Nowhere) | None => {
+                outbox.report(side, frame.bytes(), origin, Unreachable::Network);
+                return outbox.lose(origin, DropReason::NoRoute);
+            }
         };
+        let fits = frame.len() <= port.mtu;
+        if !fits && !may_be_cut(frame.bytes()) {
+            return outbox.lose(origin, DropReason::TooBig);
+        }
         match port.neighbors.resolve(hop) {
-            Some(mac) => {
+            Some(mac) if fits => {
                 let (start, end) = frame.range();
                 frame.set_range(start - ETHERNET_LEN, end);
                 port.write_header(frame.bytes_mut(), mac);
                 Fate::Ready
             }
+            Some(mac) => {
+                outbox.push_packet(side, port, mac, with_header_room(frame.bytes()), origin)
+            }
             None => {
                 let held = Held { frame: with_header_room(frame.bytes()), origin };
-                self.hold(now, side, hop, held)
-            }
-        }
-    }
-
-    #[cold]
-    fn send_fragments(
-        &mut self,
-        now: Timestamp,
-        side: Side,
-        packet: &[u8],
-        origin: Option<Origin>,
-    ) -> Fate {
-        let Some(fragments) = fragment(packet, self.ports[index(side)].mtu) else {
-            self.note_loss(origin, DropReason::TooBig);
-            return Fate::Lost;
-        };
-        // The packet stands or falls, for the counters, with its first fragment.
-        let mut origin = origin;
-        for fragment in fragments {
-            let mut bytes = with_header_room(&fragment);
-            let end = bytes.len();
-            let mut frame = Frame::new(&mut bytes, ETHERNET_LEN, end);
-            let origin = origin.take();
-            if self.send(now, side, &mut frame, origin) == Fate::Ready {
-                self.queue.push(side, bytes, origin);
-            }
-        }
-        Fate::Kept
-    }
-
-    #[cold]
-    fn hold(&mut self, now: Timestamp, side: Side, hop: Ipv4Addr, held: Held) -> Fate {
-        let Self { ports, queue, counters } = self;
-        let port = &mut ports[index(side)];
-        let asker = port.asker();
-        let asked =
-            port.neighbors.ask(now, hop, &mut |action| asker.act(action, side, queue, counters));
-        let held = if asked && queue.held < MOST_HELD_IN_ALL {
-            port.neighbors.hold(hop, held)
-        } else {
-            Err(held)
-        };
-        match held {
-            Ok(()) => {
-                queue.held += 1;
-                Fate::Kept
-            }
-            Err(held) => {
-                queue.losses.note(held.origin, DropReason::NoNeighbor);
-                Fate::Lost
+                hold(now, side, hop, held, port, outbox)
             }
         }
     }
@@ -221,20 +184,22 @@ impl Router {
     /// Takes in an Ethernet frame that carries ARP.
     pub fn receive_arp(&mut self, now: Timestamp, side: Side, frame: &[u8]) {
         let Some((destination, message)) = read(frame) else {
-            self.counters.arp_ignored += 1;
+            self.outbox.counters.arp_ignored += 1;
             return;
         };
         let port = &mut self.ports[index(side)];
         if !(destination == port.mac || destination == Mac::BROADCAST)
             || message.sender_mac == port.mac
+            //= rfc1812#section-3.3.2-group
+            //= rfc1812#section-5.3.4-send
             || !message.sender_mac.is_station()
         {
-            self.counters.arp_ignored += 1;
+            self.outbox.counters.arp_ignored += 1;
             return;
         }
         // Whoever says that one of our addresses is his is neither believed nor answered.
         if port.owned.contains(message.sender) {
-            self.counters.arp_conflicts += 1;
+            self.outbox.counters.arp_conflicts += 1;
             return;
         }
         let (sender, sender_mac) = (message.sender, message.sender_mac);
@@ -255,7 +220,7 @@ impl Router {
     /// yet, is answered like any other: so the prober learns that the address is taken.
     fn answer(&mut self, side: Side, request: &Repr) {
         let port = &self.ports[index(side)];
-        if !port.owned.contains(request.target) || self.queue.frames.len() >= MOST_QUEUED {
+        if !port.owned.contains(request.target) || self.outbox.is_full() {
             return;
         }
         let reply = Repr {
@@ -265,25 +230,25 @@ impl Router {
             target_mac: request.sender_mac,
             target: request.sender,
         };
-        self.queue.push(side, reply.frame(request.sender_mac).to_vec(), None);
-        self.counters.arp_answered += 1;
+        self.outbox.push(side, reply.frame(request.sender_mac).to_vec(), None);
+        self.outbox.counters.arp_answered += 1;
     }
 
     /// Sends what waited for a neighbour on its way.
     fn release(&mut self, side: Side, mac: Mac, released: Vec<Held>) {
-        for mut held in released {
-            self.queue.held -= 1;
-            self.ports[index(side)].write_header(&mut held.frame, mac);
-            self.queue.push(side, held.frame, held.origin);
+        for held in released {
+            self.outbox.held -= 1;
+            let port = &self.ports[index(side)];
+            self.outbox.push_packet(side, port, mac, held.frame, held.origin);
         }
     }
 
     /// Lets time pass: asks again, gives up, forgets.
     pub fn advance(&mut self, now: Timestamp) {
-        let Self { ports, queue, counters } = self;
+        let Self { ports, outbox } = self;
         for (port, side) in ports.iter_mut().zip([Side::Inside, Side::Outside]) {
             let asker = port.asker();
-            port.neighbors.advance(now, &mut |action| asker.act(action, side, queue, counters));
+            port.neighbors.advance(now, &mut |action| asker.act(action, side, outbox));
         }
     }
 
@@ -295,7 +260,34 @@ impl Router {
     /// The next frame to send, oldest first: by which side, its bytes, and whence it came if it was
     /// an input packet.
     pub fn poll_transmit(&mut self) -> Option<(Side, Vec<u8>, Option<Origin>)> {
-        self.queue.frames.pop_front()
+        self.outbox.pop()
+    }
+
+    /// The next ICMP error about a packet that could not be delivered: the side that it counts as
+    /// coming in by, and the whole packet, as a host beyond that side would have sent it. When it
+    /// has been translated it is to be sent by [`Router::send_error`].
+    pub fn poll_error(&mut self) -> Option<(Side, Vec<u8>)> {
+        self.outbox.errors.poll()
+    }
+
+    /// As [`Router::send`], for a translated ICMP error that came from [`Router::poll_error`]: its
+    /// source becomes the router's own address of the side that it leaves by. It is not sent when
+    /// the limits, or the configuration of that side, forbid it.
+    ///
+    /// # Panics
+    /// When the frame holds no IPv4 packet, or there is no headroom for an Ethernet header.
+    //= rfc1812#section-4.3.2.4
+    pub fn send_error(&mut self, now: Timestamp, side: Side, frame: &mut Frame<'_>) -> Fate {
+        let port = &self.ports[index(side)];
+        let mut packet = Ipv4::new_checked(frame.bytes_mut()).expect("an error is a packet");
+        if port.silent || !self.outbox.errors.permits(now, packet.destination()) {
+            self.outbox.counters.errors_suppressed += 1;
+            return Fate::Lost;
+        }
+        self.outbox.counters.errors_made += 1;
+        packet.set_source(port.address.to_bits());
+        packet.fill_checksum();
+        self.send(now, side, frame, None)
     }
 
     /// A side's link was away, or is another: its neighbours are asked for afresh, and told of our
@@ -304,8 +296,8 @@ impl Router {
         let port = &mut self.ports[index(side)];
         port.mac = mac;
         for held in port.neighbors.clear() {
-            self.queue.held -= 1;
-            self.queue.losses.note(held.origin, DropReason::NoNeighbor);
+            self.outbox.held -= 1;
+            self.outbox.losses.note(held.origin, DropReason::NoNeighbor);
         }
         for address in port.owned.addresses().take(MOST_ANNOUNCED) {
             let announcement = Repr {
@@ -315,13 +307,24 @@ impl Router {
                 target_mac: Mac::default(),
                 target: address,
             };
-            self.queue.push(side, announcement.frame(Mac::BROADCAST).to_vec(), None);
+            self.outbox.push(side, announcement.frame(Mac::BROADCAST).to_vec(), None);
         }
     }
 
     /// Notes a packet that was handed out and could not be sent.
     pub fn note_loss(&mut self, origin: Option<Origin>, reason: DropReason) {
-        self.queue.losses.note(origin, reason);
+        self.outbox.losses.note(origin, reason);
+    }
+
+    /// Takes off what the translator counted between two readings of its counters, for packets that
+    /// did not come in.
+    pub fn exclude(&mut self, before: &Counters, after: &Counters) {
+        self.outbox.losses.exclude(before, after);
+    }
+
+    /// Largest packet that leaves by a side in one piece, bytes.
+    pub fn mtu(&self, side: Side) -> usize {
+        self.ports[index(side)].mtu
     }
 
     /// A side's hardware address.
@@ -331,12 +334,12 @@ impl Router {
 
     /// What has been lost after the translator let it pass.
     pub fn losses(&self) -> &Losses {
-        &self.queue.losses
+        &self.outbox.losses
     }
 
     /// What has been counted besides packets.
     pub fn counters(&self) -> RouterCounters {
-        self.counters
+        self.outbox.counters
     }
 
     /// A side's neighbours, in order of address.
@@ -374,7 +377,8 @@ impl Port {
         }
         let neighbors = Neighbors::default();
         let owned = Owned::new(own, (side == Side::Outside).then_some(&settings.engine));
-        Ok(Self { mac, address, mtu: own.mtu.into(), owned, routes, neighbors })
+        let silent = settings.engine_side(side).silent;
+        Ok(Self { mac, address, mtu: own.mtu.into(), silent, owned, routes, neighbors })
     }
 
     fn write_header(&self, frame: &mut [u8], destination: Mac) {
@@ -396,7 +400,7 @@ struct Asker {
 }
 
 impl Asker {
-    fn act(self, action: Action, side: Side, queue: &mut Queue, counters: &mut RouterCounters) {
+    fn act(self, action: Action, side: Side, outbox: &mut Outbox) {
         match action {
             Action::Ask(target, known) => {
                 let request = Repr {
@@ -407,60 +411,41 @@ impl Asker {
                     target,
                 };
                 let frame = request.frame(known.unwrap_or(Mac::BROADCAST));
-                queue.push(side, frame.to_vec(), None);
-                counters.arp_asked += 1;
+                outbox.push(side, frame.to_vec(), None);
+                outbox.counters.arp_asked += 1;
             }
             Action::GiveUp(held) => {
-                counters.neighbors_lost += 1;
-                queue.held -= held.len();
-                for held in held {
-                    queue.losses.note(held.origin, DropReason::NoNeighbor);
-                }
+                outbox.report_held(side, &held);
+                outbox.give_up(held);
             }
+            Action::Evict(held) => outbox.give_up(held),
         }
     }
 }
 
-impl Queue {
-    fn push(&mut self, side: Side, frame: Vec<u8>, origin: Option<Origin>) {
-        self.frames.push_back((side, frame, origin));
-    }
-}
-
-/// Addresses that are answered for: ranges in order, none touching another.
-#[derive(Debug)]
-struct Owned(Vec<(u32, u32)>);
-
-impl Owned {
-    /// A side's own address and, outside, the external addresses.
-    fn new(side: &SideSettings, external: Option<&Config>) -> Self {
-        let own = side.address.iter().map(|(address, _)| (address.to_bits(), address.to_bits()));
-        let pools = external.into_iter().flat_map(|config| &config.pools);
-        let pools = pools.flat_map(|pool| &pool.addresses);
-        let pools = pools.map(|range| (range.first.to_bits(), range.last.to_bits()));
-        let statics = external.into_iter().flat_map(|config| &config.statics);
-        let statics = statics.map(|fixed| (fixed.external.0.to_bits(), fixed.external.0.to_bits()));
-        let mut ranges: Vec<_> = own.chain(pools).chain(statics).collect();
-        ranges.sort_unstable();
-        ranges.dedup_by(|later, earlier| {
-            let touching = later.0 <= earlier.1.saturating_add(1);
-            if touching {
-                earlier.1 = earlier.1.max(later.1);
-            }
-            touching
-        });
-        Self(ranges)
-    }
-
-    /// Every address, in order.
-    fn addresses(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
-        self.0.iter().flat_map(|(first, last)| *first..=*last).map(Ipv4Addr::from_bits)
-    }
-
-    fn contains(&self, address: Ipv4Addr) -> bool {
-        let address = address.to_bits();
-        let after = self.0.partition_point(|(first, _)| *first <= address);
-        after > 0 && address <= self.0[after - 1].1
+/// Lets a packet wait for its neighbour, who is asked for.
+#[cold]
+fn hold(
+    now: Timestamp,
+    side: Side,
+    hop: Ipv4Addr,
+    held: Held,
+    port: &mut Port,
+    outbox: &mut Outbox,
+) -> Fate {
+    let asker = port.asker();
+    let asked = port.neighbors.ask(now, hop, &mut |action| asker.act(action, side, outbox));
+    let held = if asked && outbox.held < MOST_HELD_IN_ALL {
+        port.neighbors.hold(hop, held)
+    } else {
+        Err(held)
+    };
+    match held {
+        Ok(()) => {
+            outbox.held += 1;
+            Fate::Kept
+        }
+        Err(held) => outbox.lose(held.origin, DropReason::NoNeighbor),
     }
 }
 
@@ -474,6 +459,11 @@ fn read(frame: &[u8]) -> Option<(Mac, Repr)> {
 fn destination(packet: &[u8]) -> Option<Ipv4Addr> {
     let octets: [u8; 4] = packet.get(16..20)?.try_into().ok()?;
     Some(Ipv4Addr::from(octets))
+}
+
+/// Whether a packet may be cut into fragments.
+fn may_be_cut(packet: &[u8]) -> bool {
+    Ipv4::new_checked(packet).is_ok_and(|packet| !packet.dont_fragment())
 }
 
 /// A copy of a packet with room for an Ethernet header in front.

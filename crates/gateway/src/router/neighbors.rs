@@ -45,6 +45,9 @@ pub(super) enum Action {
     Ask(Ipv4Addr, Option<Mac>),
     /// These packets' neighbour does not answer.
     GiveUp(Vec<Held>),
+    /// These packets' neighbour makes room for another; whether it would have answered is not
+    /// known.
+    Evict(Vec<Held>),
 }
 
 #[derive(Debug)]
@@ -131,6 +134,7 @@ impl Neighbors {
         self.unresolved.insert((serial, address));
     }
 
+    //= rfc1812#section-3.3.2-queue
     /// Lets a packet wait for a neighbour that is being asked for; gives it back when enough wait.
     pub(super) fn hold(&mut self, address: Ipv4Addr, held: Held) -> Result<(), Held> {
         match self.table.get_mut(&address) {
@@ -148,7 +152,7 @@ impl Neighbors {
         let oldest = self.unresolved.first().map(|(_, address)| *address);
         let victim = oldest.or_else(|| self.timers.first().map(|(_, address)| *address));
         if let Some(address) = victim {
-            act(Action::GiveUp(self.remove(address)));
+            act(Action::Evict(self.remove(address)));
         }
     }
 
@@ -201,6 +205,7 @@ impl Neighbors {
             self.remove(address);
             return;
         }
+        //= rfc1812#section-3.3.2
         if neighbor.tries >= TRIES {
             return act(Action::GiveUp(self.remove(address)));
         }

@@ -13,6 +13,18 @@ enum Target {
     Via(Ipv4Addr),
 }
 
+/// Where a packet goes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hop {
+    /// To this address on the link.
+    Neighbor(Ipv4Addr),
+    /// No route leads to its destination.
+    Nowhere,
+    /// To everybody on the link: such a packet is not forwarded (RFC 2644), nor answered (RFC 1812
+    /// section 4.3.2.7).
+    Everybody,
+}
+
 /// One side's routes.
 #[derive(Debug)]
 pub(super) struct Routes {
@@ -35,12 +47,16 @@ impl Routes {
         self.on_link(via.to_bits())
     }
 
-    /// The address to send to on the link, on the way to a destination; `None` without a route.
-    pub(super) fn next_hop(&self, destination: Ipv4Addr) -> Option<Ipv4Addr> {
-        match self.table.get_lpm(&(destination.to_bits(), 32))?.1 {
-            Target::Via(via) => Some(*via),
-            // A packet to everybody on the link is not forwarded (RFC 2644).
-            Target::Connected => self.on_link(destination.to_bits()).then_some(destination),
+    /// Where a packet to a destination goes next.
+    pub(super) fn next_hop(&self, destination: Ipv4Addr) -> Hop {
+        match self.table.get_lpm(&(destination.to_bits(), 32)).map(|(_, target)| *target) {
+            Some(Target::Via(via)) => Hop::Neighbor(via),
+            Some(Target::Connected) if self.on_link(destination.to_bits()) => {
+                Hop::Neighbor(destination)
+            }
+            //= rfc1812#section-4.2.3.1
+            Some(Target::Connected) => Hop::Everybody,
+            None => Hop::Nowhere,
         }
     }
 
@@ -71,7 +87,10 @@ mod tests {
     }
 
     fn next_hop(routes: &Routes, destination: &str) -> Option<String> {
-        routes.next_hop(address(destination)).map(|hop| hop.to_string())
+        match routes.next_hop(address(destination)) {
+            Hop::Neighbor(hop) => Some(hop.to_string()),
+            Hop::Nowhere | Hop::Everybody => None,
+        }
     }
 
     #[test]
@@ -91,7 +110,7 @@ mod tests {
     #[test]
     fn without_a_route_there_is_no_next_hop() {
         let routes = Routes::new(prefix("10.0.0.0/24"));
-        assert_eq!(next_hop(&routes, "10.0.1.0"), None);
+        assert_eq!(routes.next_hop(address("10.0.1.0")), Hop::Nowhere);
     }
 
     #[test]
@@ -104,11 +123,12 @@ mod tests {
         assert_eq!(next_hop(&routes, "10.1.0.9").as_deref(), Some("10.0.0.2"));
     }
 
+    //= test rfc1812#section-4.2.3.1
     #[test]
     fn nobody_sends_to_everybody() {
         let routes = Routes::new(prefix("10.0.0.0/24"));
-        assert_eq!(next_hop(&routes, "10.0.0.0"), None);
-        assert_eq!(next_hop(&routes, "10.0.0.255"), None);
+        assert_eq!(routes.next_hop(address("10.0.0.0")), Hop::Everybody);
+        assert_eq!(routes.next_hop(address("10.0.0.255")), Hop::Everybody);
         let pair = Routes::new(prefix("10.0.0.0/31"));
         assert_eq!(next_hop(&pair, "10.0.0.0").as_deref(), Some("10.0.0.0"));
         assert_eq!(next_hop(&pair, "10.0.0.1").as_deref(), Some("10.0.0.1"));

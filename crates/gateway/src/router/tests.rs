@@ -1,9 +1,11 @@
 //! The router in virtual time: finding neighbours, waiting for them, giving up, answering for
 //! others.
 
+mod undelivered;
+
 use super::*;
-use crate::{Backend, Route};
-use natgate_engine::{AddressRange, Direction, Outcome, PoolConfig, StaticMapping};
+use crate::{Backend, Route, SideSettings};
+use natgate_engine::{AddressRange, Config, Direction, Outcome, PoolConfig, StaticMapping};
 use natgate_io::HEADROOM;
 use natgate_wire::Ipv4;
 use std::time::Duration;
@@ -50,6 +52,7 @@ fn settings() -> Settings {
             via: ip("192.0.2.253"),
             side: Side::Outside,
         }],
+        state: None,
     }
 }
 
@@ -143,6 +146,7 @@ fn lost(router: &Router, reason: DropReason) -> u64 {
     router.losses().correct(&Default::default()).drops[reason as usize]
 }
 
+//= test rfc1812#section-3.3.2-queue
 #[test]
 fn the_first_packet_waits_until_its_next_hop_has_answered() {
     let mut router = router();
@@ -189,6 +193,7 @@ fn packets_without_a_route_are_lost() {
     assert_eq!(outputs(&mut router), []);
 }
 
+//= test rfc1812#section-3.3.2
 #[test]
 fn a_neighbor_that_does_not_answer_is_asked_three_times_and_given_up() {
     let mut router = router();
@@ -323,6 +328,8 @@ fn who_claims_our_address_is_neither_answered_nor_believed() {
     assert_eq!(router.counters().arp_conflicts, 6);
 }
 
+//= test rfc1812#section-3.3.2-group
+//= test rfc1812#section-5.3.4-send
 #[test]
 fn messages_that_nobody_may_send_are_ignored() {
     let mut router = acquainted();
@@ -424,30 +431,6 @@ fn a_full_table_of_known_neighbors_gives_up_the_one_known_the_longest() {
     let neighbors = router.neighbors(Side::Inside);
     assert_eq!(neighbors.len(), MOST_NEIGHBORS);
     assert!(neighbors.iter().all(|neighbor| neighbor.address != ip(&nth(1))));
-}
-
-#[test]
-fn packets_longer_than_the_link_leave_in_fragments() {
-    let mut router = acquainted();
-    let send = |router: &mut Router, bytes: Vec<u8>| {
-        let mut buffer = [vec![0; HEADROOM], bytes].concat();
-        let end = buffer.len();
-        router.send(
-            at(1),
-            Side::Outside,
-            &mut Frame::new(&mut buffer, HEADROOM, end),
-            Some(OUTBOUND),
-        )
-    };
-    assert_eq!(send(&mut router, packet("8.8.8.8", 2000)), Fate::Kept);
-    let frames: Vec<_> = std::iter::from_fn(|| router.poll_transmit()).collect();
-    let lens: Vec<_> = frames.iter().map(|(_, frame, _)| frame.len() - 14).collect();
-    assert_eq!(lens, [1500, 520]);
-    assert_eq!(frames.iter().filter(|(_, _, origin)| origin.is_some()).count(), 1);
-    let mut whole = packet("8.8.8.8", 2000);
-    whole[6] = 0x40;
-    assert_eq!(send(&mut router, whole), Fate::Lost);
-    assert_eq!(lost(&router, DropReason::TooBig), 1);
 }
 
 #[test]

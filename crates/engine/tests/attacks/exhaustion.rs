@@ -1,0 +1,320 @@
+//! Using up what others need: ports, mappings, sessions, the memory for refused SYNs, the ration of
+//! ICMP errors. Each test states what the attacker gets and what is left to others.
+
+use crate::common::*;
+use crate::world::*;
+use natgate_engine::{Behavior, Change, Config, DropReason, Side, Verdict};
+use natgate_wire::protocol;
+use std::time::Duration;
+
+/// Rates that do not stand in the way of quotas.
+fn hasty() -> Config {
+    let mut config = config();
+    config.limits.new_mappings_per_second = 1_000_000;
+    config
+}
+
+/// The packet that begins a flow of a protocol.
+fn begin(protocol: u8, source: &str, remote: &str) -> Vec<u8> {
+    let (source_host, remote_host) =
+        (source.split(':').next().unwrap(), remote.split(':').next().unwrap());
+    match protocol {
+        protocol::TCP => tcp(source, remote, "S", 1, 0),
+        protocol::UDP => udp(source, remote),
+        _ => ping(source_host, remote_host, endpoint(source).1),
+    }
+}
+
+//= test rfc6888#REQ-4
+#[test]
+fn one_subscriber_gets_its_quota_and_no_more() {
+    let mut lab = Lab::new(&hasty());
+    for (protocol, quota) in [(protocol::TCP, 2000), (protocol::UDP, 2000), (protocol::ICMP, 200)] {
+        let mut made = 0;
+        for port in 1024..=65_535 {
+            let packet = begin(protocol, &format!("10.0.0.66:{port}"), REMOTE);
+            made += u32::from(passes(&mut lab, Side::Inside, &packet));
+        }
+        assert_eq!(made, quota, "of 64,512 flows");
+        assert_eq!(lab.engine.pool_usage(0, protocol).used, u64::from(quota));
+        assert!(passes(&mut lab, Side::Inside, &begin(protocol, VICTIM, REMOTE)));
+    }
+    let told = |change: Change| matches!(change, Change::QuotaReached { .. });
+    assert_eq!(lab.events.iter().filter(|event| told(event.change)).count(), 1, "one a second");
+}
+
+/// At its rate, however fast it sends: a second's worth at once and 500 a second. Other subscribers
+/// have a rate of their own.
+#[test]
+fn one_subscriber_makes_mappings_at_its_rate() {
+    let mut config = config();
+    config.limits.tcp_ports = 60_000;
+    let mut lab = Lab::new(&config);
+    let (mut made, mut others) = (0, 0);
+    // Ten seconds at 6,000 flows a second.
+    for n in 0..60_000_u32 {
+        let packet = tcp(&format!("10.0.0.66:{}", 1024 + n), REMOTE, "S", 1, 0);
+        made += u32::from(passes(&mut lab, Side::Inside, &packet));
+        if n % 100 == 0 {
+            let other = udp(&format!("10.0.{}.{}:4000", 1 + n / 20_000, n / 100 % 200), REMOTE);
+            others += u32::from(passes(&mut lab, Side::Inside, &other));
+        }
+        lab.wait(Duration::from_nanos(166_667));
+    }
+    assert!((5490..=5510).contains(&made), "{made}");
+    assert_eq!(others, 600);
+}
+
+/// Subscribers in numbers fill the table. Who is in it goes on, in and out, and its timers run on;
+/// who is not is told so, and finds room when mappings go.
+#[test]
+fn a_full_table_leaves_alone_those_who_are_in_it() {
+    const ROOM: u32 = 10_000;
+    let mut config = hasty();
+    config.limits.mappings = Some(ROOM);
+    let mut lab = Lab::new(&config);
+    let external = lab.external_of(&tcp(VICTIM, REMOTE, "S", 100, 0));
+    lab.inward(&tcp(REMOTE, &external, "SA", 500, 101));
+    let mut made = 0;
+    for n in 0..50_000_u32 {
+        let packet = udp(&format!("10.{}.{}.{}:4000", 1 + n / 65_536, n / 256, n % 256), REMOTE);
+        made += u32::from(passes(&mut lab, Side::Inside, &packet));
+        if n % 100 == 0 {
+            lab.out(&tcp(VICTIM, REMOTE, "A", 101 + n, 501));
+            lab.inward(&tcp(REMOTE, &external, "A", 501, 101 + n));
+        }
+    }
+    assert_eq!(made, ROOM - 1);
+    assert_eq!(lab.engine.mappings().count(), ROOM as usize);
+    assert_eq!(dropped(&lab, DropReason::MappingTableFull), 50_000 - u64::from(made));
+    // A later one finds room as soon as the flood's mappings have timed out.
+    lab.wait_s(301.0);
+    assert_eq!(lab.engine.mappings().count(), 1);
+    lab.out(&udp("10.99.0.1:4000", REMOTE));
+}
+
+/// The same with ports instead of the table: the pool's last port is given out, and then nobody
+/// loses what he has.
+#[test]
+fn an_empty_pool_leaves_alone_those_who_have_ports() {
+    let mut config = hasty();
+    config.pools = vec![pool("203.0.113.1", "203.0.113.1", (1024, 5023))];
+    let (mut lab, external) = established(&config);
+    let mut made = 0;
+    for n in 0..20_000_u32 {
+        let packet = tcp(&format!("10.1.{}.{}:4000", n / 256, n % 256), REMOTE, "S", 1, 0);
+        made += u32::from(passes(&mut lab, Side::Inside, &packet));
+    }
+    assert_eq!(made, 3999, "all ports but the victim's");
+    assert_eq!(dropped(&lab, DropReason::PoolExhausted), 20_000 - 3999);
+    lab.out(&tcp(VICTIM, REMOTE, "A", 101, 501));
+    lab.inward(&tcp(REMOTE, &external, "A", 501, 101));
+    // Of TCP: UDP and ICMP have their own.
+    lab.out(&udp(VICTIM, REMOTE));
+    lab.out(&ping("10.0.0.5", "198.51.100.7", 7));
+}
+
+/// Scanners outside open sessions with a subscriber's endpoint until it has all it may have: the
+/// sessions that it has go on, and other mappings, its own too, have theirs. A filter stops it.
+#[test]
+fn scanners_use_up_one_mappings_sessions_at_most() {
+    for (filtering, expected) in [
+        (Behavior::EndpointIndependent, 63),
+        (Behavior::AddressDependent, 0),
+        (Behavior::AddressAndPortDependent, 0),
+    ] {
+        let mut lab = Lab::new(&Config { filtering, ..config() });
+        let external = lab.external_of(&udp(VICTIM, REMOTE));
+        lab.external_of(&udp("10.0.0.5:4001", REMOTE));
+        let mut admitted = 0;
+        for n in 0..10_000_u32 {
+            let source = format!("100.70.{}.{}:{}", n / 256, n % 256, 1024 + n);
+            admitted += u32::from(passes(&mut lab, Side::Outside, &udp(&source, &external)));
+        }
+        assert!(admitted <= expected, "{filtering:?}: {admitted} of 10,000");
+        assert_eq!(admitted > 0, expected > 0);
+        assert_eq!(lab.engine.sessions().count(), 2 + admitted as usize);
+        lab.out(&udp(VICTIM, REMOTE));
+        lab.inward(&udp(REMOTE, &external));
+        lab.out(&udp("10.0.0.5:4001", "192.0.2.9:53"));
+        lab.out(&udp("10.0.0.6:4000", "192.0.2.9:53"));
+    }
+}
+
+/// Strangers who know the endpoints of many mappings fill their half of the table of further
+/// sessions, and keep it full: a subscriber's second and third remote find room all the same.
+#[test]
+fn scanners_use_up_half_of_the_sessions_at_most() {
+    let mut config = hasty();
+    config.limits.extra_sessions = Some(20_000);
+    let mut lab = Lab::new(&config);
+    let mut external = Vec::new();
+    for host in 1..=100 {
+        for port in 4000..4010 {
+            external.push(lab.external_of(&udp(&format!("10.0.1.{host}:{port}"), REMOTE)));
+        }
+    }
+    let mut admitted = 0;
+    for to in &external {
+        for port in 1024..1064 {
+            let packet = udp(&format!("198.51.100.66:{port}"), to);
+            admitted += u32::from(passes(&mut lab, Side::Outside, &packet));
+        }
+    }
+    assert_eq!(admitted, 10_000, "of 40,000");
+    for port in 4000..4010 {
+        for remote in 1..=60 {
+            lab.out(&udp(&format!("10.0.0.5:{port}"), &format!("192.0.2.{remote}:53")));
+        }
+    }
+}
+
+/// A subscriber that speaks to as many remotes as it can, within its quotas of mappings, gets a
+/// sixteenth of the further sessions.
+//= test rfc6888#REQ-5
+#[test]
+fn one_subscriber_uses_up_a_sixteenth_of_the_sessions() {
+    let mut config = hasty();
+    config.limits.extra_sessions = Some(160_000);
+    let mut lab = Lab::new(&config);
+    let mut made = 0;
+    for port in 1024..3024 {
+        for remote in 1..=64 {
+            let packet = udp(&format!("10.0.0.66:{port}"), &format!("192.0.2.{remote}:53"));
+            made += u32::from(passes(&mut lab, Side::Inside, &packet));
+        }
+    }
+    assert_eq!(made, 2000 + 10_000, "of 128,000: one for each mapping, and its share");
+    lab.out(&udp(VICTIM, REMOTE));
+    lab.out(&udp(VICTIM, "192.0.2.9:53"));
+}
+
+/// What a scanner finds by trying every port of the address: each mapping that the filter admits
+/// him to, and of a port without mapping nothing comes back.
+#[test]
+fn a_scan_of_all_ports_makes_no_mapping_and_no_noise() {
+    let mut lab = Lab::new(&config());
+    lab.external_of(&udp(VICTIM, REMOTE));
+    lab.events.clear();
+    let probe = udp(ATTACKER, "203.0.113.1:1");
+    let admitted = (0..=u16::MAX)
+        .filter(|&port| passes(&mut lab, Side::Outside, &with_ports(&probe, 6666, port)))
+        .count();
+    assert_eq!(admitted, 1);
+    assert_eq!(lab.engine.mappings().count(), 1);
+    lab.wait_s(7.0);
+    assert!(lab.sent.is_empty() && lab.events.is_empty());
+}
+
+/// A flood of SYNs from outside: 1,024 of them are remembered to be answered; the others are not,
+/// and connections, in and out, come about as without the flood.
+#[test]
+fn a_flood_of_syns_from_outside_is_nobodys_business() {
+    let mut lab = Lab::new(&config());
+    let (mut in_time, mut answered) = (0, 0);
+    for n in 0..100_000_u32 {
+        let source = format!("100.{}.{}.{}:6666", 70 + (n >> 16), n >> 8 & 0xff, n & 0xff);
+        let to = format!("203.0.113.1:{}", 1 + n % 1000);
+        let verdict = lab.pass(Side::Outside, &tcp(&source, &to, "S", n, 0)).0;
+        assert_eq!(verdict, Verdict::Drop(DropReason::NoMapping));
+        if n % 1000 == 0 {
+            // Somebody else connects, both ways.
+            let inner = format!("10.0.1.{}:4000", n / 1000);
+            let outer = lab.external_of(&tcp(&inner, REMOTE, "S", 1, 0));
+            let back = lab.inward(&tcp(REMOTE, &outer, "SA", 1, 2));
+            assert_eq!(ends(&back).1, inner);
+            let visitor = lab.inward(&tcp("192.0.2.9:80", &outer, "S", 1, 0));
+            assert_eq!(ends(&visitor).1, inner);
+            in_time += 1;
+        }
+        lab.wait(Duration::from_micros(100));
+        answered += lab.sent.drain(..).len();
+    }
+    lab.wait_s(7.0);
+    answered += lab.sent.len();
+    assert_eq!(in_time, 100);
+    // Ten seconds: remembered at the start, and again when those have been answered.
+    assert!((1..=3 * 1024).contains(&answered), "{answered}");
+    assert_eq!(lab.engine.mappings().count(), 100);
+}
+
+/// A flood of SYNs from inside makes mappings that never open: within the quota, and gone after
+/// `tcp_opening`.
+#[test]
+fn a_flood_of_syns_from_inside_is_within_the_quota_and_goes() {
+    let mut lab = Lab::new(&hasty());
+    for port in 1024..=65_535 {
+        lab.pass(Side::Inside, &tcp(&format!("10.0.0.66:{port}"), REMOTE, "S", 1, 0));
+    }
+    assert_eq!(lab.engine.mappings().count(), 2000);
+    lab.wait_s(241.0);
+    assert_eq!(lab.engine.mappings().count(), 0);
+    assert_eq!(lab.engine.pool_usage(0, protocol::TCP).free, 64_512);
+}
+
+/// Inbound packets keep a mapping alive as RFC 4787 REQ-6a allows: one packet from its remote in
+/// five minutes does. With `inbound_refresh` off it does not.
+#[test]
+fn who_sends_from_outside_keeps_a_mapping_only_if_inbound_packets_refresh() {
+    for inbound_refresh in [true, false] {
+        let mut lab = Lab::new(&Config { inbound_refresh, ..config() });
+        let external = lab.external_of(&udp(VICTIM, REMOTE));
+        for _ in 0..12 {
+            lab.wait_s(290.0);
+            lab.pass(Side::Outside, &udp(REMOTE, &external));
+        }
+        assert_eq!(lab.engine.mappings().count(), usize::from(inbound_refresh));
+    }
+}
+
+/// Nor does one who comes from another port each time, for a new session of his: without refresh
+/// from outside it ends with the mapping's own.
+#[test]
+fn who_comes_from_ever_new_ports_keeps_no_mapping_without_refresh() {
+    let mut lab = Lab::new(&Config { inbound_refresh: false, ..config() });
+    let external = lab.external_of(&udp(VICTIM, REMOTE));
+    let mut admitted = 0;
+    for n in 0..600 {
+        lab.wait_s(1.0);
+        let from = format!("198.51.100.66:{}", 1024 + n);
+        admitted += u32::from(passes(&mut lab, Side::Outside, &udp(&from, &external)));
+    }
+    assert!(admitted > 0);
+    assert_eq!(lab.engine.mappings().count(), 0, "five minutes after its own last packet");
+}
+
+/// Refused packets refresh nothing, whatever the setting (RFC 7857 section 7).
+#[test]
+fn who_is_refused_keeps_no_mapping() {
+    let mut lab = Lab::new(&Config { filtering: Behavior::AddressDependent, ..config() });
+    let external = lab.external_of(&udp(VICTIM, REMOTE));
+    for _ in 0..299 {
+        lab.wait_s(1.0);
+        assert!(!passes(&mut lab, Side::Outside, &udp(ATTACKER, &external)));
+    }
+    lab.wait_s(1.2);
+    assert_eq!(lab.engine.mappings().count(), 0);
+}
+
+/// Protocols without ports can be taken from others on the same external address: who uses one
+/// towards a remote has it to himself. Another remote, another protocol, another external address
+/// are free.
+#[test]
+fn a_protocol_without_ports_belongs_to_the_first_who_uses_it_towards_a_remote() {
+    let mut lab = Lab::new(&config());
+    let packet = |protocol, source: &str, remote: &str| {
+        ip(protocol, endpoint(source).0, endpoint(remote).0, &[1, 2, 3, 4, 5, 6, 7, 8])
+    };
+    lab.out(&packet(50, "10.0.0.66", "198.51.100.7"));
+    let refused = lab.refused(Side::Inside, &packet(50, "10.0.0.5", "198.51.100.7"));
+    assert_eq!(refused, DropReason::Ambiguous);
+    lab.out(&packet(50, "10.0.0.5", "198.51.100.8"));
+    lab.out(&packet(47, "10.0.0.5", "198.51.100.7"));
+    // How much of it one subscriber may take: the quota of ICMP.
+    let mut taken = 1;
+    for n in 0..1000_u32 {
+        let remote = format!("198.18.{}.{}", n / 250, n % 250);
+        taken += u32::from(passes(&mut lab, Side::Inside, &packet(50, "10.0.0.66", &remote)));
+    }
+    assert_eq!(taken, 200);
+}

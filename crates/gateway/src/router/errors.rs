@@ -1,0 +1,203 @@
+//! ICMP errors about packets that cannot be delivered: no route leads there (code 0), or the
+//! neighbour does not answer ARP (code 1); RFC 1812 sections 3.3.2 and 4.3.3.1.
+//!
+//! The router sees packets after translation, so what it could quote is not what the sender sent.
+//! It therefore writes the error that a host beyond would have sent about the packet as it stands,
+//! and leaves it to the translator to find the sender and to put the quotation right. The source is
+//! the undelivered packet's destination, because nobody else speaks from there with the
+//! translator's consent; it is replaced by the router's own address after translation.
+//!
+//! Always true: none is about an ICMP error, a later fragment or a packet of the gateway's own; of
+//! packets that waited together one a conversation is answered. They are limited as the
+//! translator's own errors are, and counted apart from those: all together to a rate, those to one
+//! address to a quarter of it.
+
+use crate::counters::Origin;
+use natgate_engine::{Limits, Outcome, Side, Timestamp};
+use natgate_wire::icmp::kind;
+use natgate_wire::{Icmp, Ipv4, icmp, ipv4, protocol};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Errors that wait to be translated: as many as one batch can make.
+const MOST_WAITING: usize = natgate_io::BATCH;
+
+/// Longest error, bytes (RFC 1812 section 4.3.2.3).
+const LONGEST: usize = 576;
+
+const HEADERS: usize = ipv4::HEADER_LEN + icmp::HEADER_LEN;
+
+/// TTL before translation, which takes one: it leaves with that of all the gateway's packets.
+const TTL: u8 = 65;
+
+/// Addresses that errors go to are told apart by their last twelve bits.
+const REQUESTERS: usize = 4096;
+
+/// What an error says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unreachable {
+    /// There is no route.
+    Network = 0,
+    /// The neighbour does not answer. If it is the next router, others behind the same network may
+    /// still be reached another way, so it is said of the host alone.
+    Host = 1,
+}
+
+/// Writes errors and keeps them until they are translated.
+#[derive(Debug)]
+pub(super) struct Errors {
+    waiting: VecDeque<(Side, Vec<u8>)>,
+    /// Longest error, bytes.
+    longest: usize,
+    all: Pace,
+    requesters: Vec<Pace>,
+}
+
+impl Errors {
+    /// As many as these limits permit, none longer than `mtu`.
+    pub(super) fn new(limits: &Limits, mtu: usize) -> Self {
+        let per_second = limits.icmp_errors_per_second;
+        Self {
+            waiting: VecDeque::new(),
+            longest: LONGEST.min(mtu),
+            all: Pace::new(per_second),
+            requesters: vec![Pace::new(per_second / 4); REQUESTERS],
+        }
+    }
+
+    /// Makes the error about a packet that should have left by `side`, if it is one that is
+    /// answered; `None`: it is not. `Some(false)`: too many wait.
+    //= rfc1812#section-4.3.3.1-network
+    //= rfc1812#section-4.3.3.1-host
+    pub(super) fn report(
+        &mut self,
+        side: Side,
+        packet: &[u8],
+        origin: Option<Origin>,
+        unreachable: Unreachable,
+    ) -> Option<bool> {
+        let error = write(answered(packet, origin)?, unreachable, self.longest)?;
+        let room = self.waiting.len() < MOST_WAITING;
+        if room {
+            self.waiting.push_back((side, error));
+        }
+        Some(room)
+    }
+
+    /// The oldest error and the side that it counts as coming in by.
+    pub(super) fn poll(&mut self) -> Option<(Side, Vec<u8>)> {
+        self.waiting.pop_front()
+    }
+
+    /// Whether one more error may be sent to an address, which then counts.
+    //= rfc1812#section-4.3.2.8
+    pub(super) fn permits(&mut self, now: Timestamp, requester: u32) -> bool {
+        let own = &mut self.requesters[requester as usize % REQUESTERS];
+        let permitted = own.permits(now) && self.all.permits(now);
+        if permitted {
+            own.count(now);
+            self.all.count(now);
+        }
+        permitted
+    }
+}
+
+/// Evenly spaced events, a second's worth of which may come at once (GCRA).
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    spacing: Duration,
+    /// When the events so far would have been had they kept the spacing.
+    due: Timestamp,
+}
+
+impl Pace {
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn new(per_second: u32) -> Self {
+        Self { spacing: Self::SECOND / per_second.max(1), due: Timestamp::default() }
+    }
+
+    fn permits(&self, now: Timestamp) -> bool {
+        self.due.plus(self.spacing) <= now.plus(Self::SECOND)
+    }
+
+    fn count(&mut self, now: Timestamp) {
+        self.due = self.due.max(now).plus(self.spacing);
+    }
+}
+
+/// The packet, if it is one that gets an error: forwarded for somebody, a whole datagram or the
+/// first fragment, and no ICMP but queries and replies.
+//= rfc1812#section-4.3.2.7-error
+//= rfc1812#section-4.3.2.7-fragment
+fn answered(packet: &[u8], origin: Option<Origin>) -> Option<&[u8]> {
+    let forwarded = origin.is_some_and(|origin| origin.outcome == Outcome::Forwarded);
+    let view = Ipv4::new_checked(packet).ok().filter(|view| view.fragment_offset() == 0)?;
+    let is_query = |message: Icmp<&[u8]>| {
+        use kind::{ECHO_REPLY, ECHO_REQUEST, TIMESTAMP_REPLY, TIMESTAMP_REQUEST};
+        matches!(message.kind(), ECHO_REPLY | ECHO_REQUEST | TIMESTAMP_REPLY | TIMESTAMP_REQUEST)
+    };
+    let may_be_error = view.protocol() == protocol::ICMP
+        && !Icmp::new_checked(view.payload()).is_some_and(is_query);
+    (forwarded && !may_be_error).then_some(packet)
+}
+
+/// The error about a packet, as the host that it was for would send it.
+//= rfc1812#section-4.3.2.2
+//= rfc1812#section-4.3.2.3
+//= rfc1812#section-4.3.2.5
+fn write(packet: &[u8], unreachable: Unreachable, longest: usize) -> Option<Vec<u8>> {
+    const DONT_FRAGMENT: u16 = 0x4000;
+    /// The class of service, without congestion marks.
+    const SERVICE: u8 = 0xfc;
+    let about = Ipv4::new_checked(packet).ok()?;
+    let quoted = &packet[..usize::from(about.total_len()).min(longest - HEADERS)];
+    let mut bytes = vec![0; HEADERS + quoted.len()];
+    let total_len = bytes.len() as u16;
+    let mut error = Ipv4::init(&mut bytes[..], ipv4::HEADER_LEN);
+    error.set_total_len(total_len);
+    error.set_service(packet[1] & SERVICE);
+    error.set_fragment_field(DONT_FRAGMENT);
+    error.set_ttl(TTL);
+    error.set_protocol(protocol::ICMP);
+    error.set_source(about.destination());
+    error.set_destination(about.source());
+    error.fill_checksum();
+    let message = error.payload_mut();
+    message[icmp::HEADER_LEN..].copy_from_slice(quoted);
+    let mut message = Icmp::new_checked(message)?;
+    message.set_kind(kind::UNREACHABLE);
+    message.set_code(unreachable as u8);
+    message.fill_checksum();
+    Some(bytes)
+}
+
+/// Who talks with whom: of packets that wait together one of each conversation is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Conversation {
+    source: u32,
+    destination: u32,
+    protocol: u8,
+    /// Ports, or what serves as such.
+    ports: [u8; 4],
+}
+
+impl Conversation {
+    /// A packet's; `None` when it is no packet.
+    pub(super) fn of(packet: &[u8]) -> Option<Self> {
+        let packet = Ipv4::new_checked(packet).ok()?;
+        let (source, destination) = (packet.source(), packet.destination());
+        let at = match packet.protocol() {
+            protocol::TCP | protocol::UDP | protocol::DCCP => Some(0),
+            // Type, code and checksum differ from message to message, identifiers do not.
+            protocol::ICMP => Some(4),
+            _ => None,
+        };
+        let ports = at.and_then(|at| packet.payload().get(at..at + 4));
+        let mut ports: [u8; 4] = ports.and_then(|ports| ports.try_into().ok()).unwrap_or_default();
+        if packet.protocol() == protocol::ICMP {
+            ports[2..].fill(0);
+        }
+        Some(Self { source, destination, protocol: packet.protocol(), ports })
+    }
+}

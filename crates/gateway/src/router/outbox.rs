@@ -1,0 +1,126 @@
+//! What is on its way out of the router, and what has been lost there.
+//!
+//! Frames wait here until the loop fetches them; packets longer than the link are cut into
+//! fragments as they come in, once their neighbour is known. Losses are counted here, and reported
+//! to senders where that is due.
+
+use super::errors::{Conversation, Errors, Unreachable};
+use super::neighbors::Held;
+use super::{Fate, Port, RouterCounters, with_header_room};
+use crate::counters::{Losses, Origin};
+use crate::fragment::fragment;
+use natgate_engine::{DropReason, Side};
+use natgate_wire::arp::Mac;
+use natgate_wire::link::ETHERNET_LEN;
+use std::collections::VecDeque;
+
+/// Most frames that wait to be fetched; answers beyond are not given.
+const MOST_QUEUED: usize = 4096;
+
+/// What is on its way out, and what has been lost there.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    frames: VecDeque<(Side, Vec<u8>, Option<Origin>)>,
+    /// Packets that wait for neighbours, both sides.
+    pub(super) held: usize,
+    pub(super) losses: Losses,
+    pub(super) counters: RouterCounters,
+    pub(super) errors: Errors,
+}
+
+impl Outbox {
+    pub(super) fn new(errors: Errors) -> Self {
+        Self {
+            frames: VecDeque::new(),
+            held: 0,
+            losses: Losses::default(),
+            counters: RouterCounters::default(),
+            errors,
+        }
+    }
+
+    /// Whether so many frames wait that no answers should be added.
+    pub(super) fn is_full(&self) -> bool {
+        self.frames.len() >= MOST_QUEUED
+    }
+
+    /// Adds a finished frame.
+    pub(super) fn push(&mut self, side: Side, frame: Vec<u8>, origin: Option<Origin>) {
+        self.frames.push_back((side, frame, origin));
+    }
+
+    /// The oldest frame.
+    pub(super) fn pop(&mut self) -> Option<(Side, Vec<u8>, Option<Origin>)> {
+        self.frames.pop_front()
+    }
+
+    /// Adds a packet to a neighbour, behind room for its header; in fragments if the link asks for
+    /// it. Then, for the counters, the packet stands or falls with its first fragment.
+    pub(super) fn push_packet(
+        &mut self,
+        side: Side,
+        port: &Port,
+        mac: Mac,
+        mut frame: Vec<u8>,
+        origin: Option<Origin>,
+    ) -> Fate {
+        let packet = &frame[ETHERNET_LEN..];
+        if packet.len() <= port.mtu {
+            port.write_header(&mut frame, mac);
+            self.push(side, frame, origin);
+            return Fate::Kept;
+        }
+        let Some(fragments) = fragment(packet, port.mtu) else {
+            return self.lose(origin, DropReason::TooBig);
+        };
+        let mut origin = origin;
+        for fragment in fragments {
+            let mut frame = with_header_room(&fragment);
+            port.write_header(&mut frame, mac);
+            self.push(side, frame, origin.take());
+        }
+        Fate::Kept
+    }
+
+    /// Notes a loss.
+    pub(super) fn lose(&mut self, origin: Option<Origin>, reason: DropReason) -> Fate {
+        self.losses.note(origin, reason);
+        Fate::Lost
+    }
+
+    /// Notes the loss of packets whose neighbour is no longer asked for.
+    pub(super) fn give_up(&mut self, held: Vec<Held>) {
+        self.counters.neighbors_lost += 1;
+        self.held -= held.len();
+        for held in held {
+            self.losses.note(held.origin, DropReason::NoNeighbor);
+        }
+    }
+
+    /// Tells the sender of a packet that it cannot be delivered; returns whether that was due.
+    pub(super) fn report(
+        &mut self,
+        side: Side,
+        packet: &[u8],
+        origin: Option<Origin>,
+        unreachable: Unreachable,
+    ) -> bool {
+        let made = self.errors.report(side, packet, origin, unreachable);
+        self.counters.errors_suppressed += u64::from(made == Some(false));
+        made.is_some()
+    }
+
+    /// Tells those whose packets waited for a neighbour in vain, once a conversation.
+    pub(super) fn report_held(&mut self, side: Side, held: &[Held]) {
+        let mut told: Vec<Conversation> = Vec::new();
+        for held in held {
+            let packet = &held.frame[ETHERNET_LEN..];
+            let Some(conversation) = Conversation::of(packet) else { continue };
+            if !told.contains(&conversation)
+                && self.report(side, packet, held.origin, Unreachable::Host)
+            {
+                told.push(conversation);
+            }
+        }
+    }
+}

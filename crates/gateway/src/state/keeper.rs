@@ -1,0 +1,197 @@
+//! The loop's part of remembering ports: copying what is taken, a few addresses a turn, for another
+//! thread to write.
+//!
+//! A pass goes through all external addresses. The two threads are joined by a channel that holds a
+//! few addresses: when the disk is slow the pass waits, packets do not. Each address is copied at
+//! one moment, but not all at the same.
+
+use super::file::{self, Replacement};
+use super::format::{Bitmap, Record, WORDS};
+use super::{SavedPorts, StateError, StateSettings};
+use natgate_engine::{Engine, Timestamp};
+use natgate_wire::protocol;
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// Addresses that are copied in one turn: 128 KiB, some ten microseconds.
+const ADDRESSES_A_TURN: usize = 4;
+
+/// Addresses that wait to be written.
+const MOST_WAITING: usize = 16;
+
+/// When to look again whether the other thread has room.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Protocols whose ports are remembered.
+const PROTOCOLS: [u8; 4] = [protocol::TCP, protocol::UDP, protocol::ICMP, protocol::DCCP];
+
+/// What the loop's thread tells the other.
+#[derive(Debug)]
+enum Message {
+    /// One address's ports.
+    Address(Vec<Record>),
+    /// That was the last address.
+    End,
+}
+
+/// Remembers the ports that a translator has given out.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    interval: Duration,
+    /// When the next pass begins.
+    next: Timestamp,
+    /// When there is something to do.
+    wake: Timestamp,
+    /// The next address of the pass under way.
+    at: Option<usize>,
+    /// What the other thread had no room for.
+    unsent: Option<Message>,
+    messages: SyncSender<Message>,
+    results: Receiver<io::Result<()>>,
+    thread: JoinHandle<()>,
+}
+
+impl Keeper {
+    /// Holds what was in use before, and remembers what is in use from now on.
+    ///
+    /// # Errors
+    /// [`StateError::Thread`].
+    pub(crate) fn new(
+        saved: SavedPorts,
+        engine: &mut Engine,
+        now: Timestamp,
+    ) -> Result<Self, StateError> {
+        let SavedPorts { settings: StateSettings { file, interval }, records, .. } = saved;
+        //= rfc6888#REQ-8-restart
+        for record in &records {
+            engine.hold_ports(record.address, record.protocol, &record.ports[..]);
+        }
+        let (messages, received) = sync_channel(MOST_WAITING);
+        let (sender, results) = channel();
+        let thread = Builder::new()
+            .name("state file".into())
+            .spawn(move || write_passes(&file, &received, &sender))
+            .map_err(StateError::Thread)?;
+        let next = now.plus(interval);
+        let (wake, at, unsent) = (next, None, None);
+        Ok(Self { interval, next, wake, at, unsent, messages, results, thread })
+    }
+
+    /// Does a turn's share of a pass, if one is under way or due; returns how a pass ended that has
+    /// been written meanwhile.
+    pub(crate) fn turn(&mut self, now: Timestamp, engine: &Engine) -> Option<io::Result<()>> {
+        if self.at.is_none() && now >= self.next {
+            self.at = Some(0);
+            self.next = now.plus(self.interval);
+        }
+        for _ in 0..ADDRESSES_A_TURN {
+            if !self.step(engine) {
+                break;
+            }
+        }
+        self.wake = match (&self.unsent, self.at) {
+            (Some(_), _) => now.plus(PAUSE),
+            (None, Some(_)) => now,
+            (None, None) => self.next,
+        };
+        self.results.try_recv().ok()
+    }
+
+    /// Copies one address; `false`: no pass is under way, or the other thread has no room.
+    fn step(&mut self, engine: &Engine) -> bool {
+        let message = match self.unsent.take() {
+            Some(message) => message,
+            None => match self.copy(engine) {
+                Some(message) => message,
+                None => return false,
+            },
+        };
+        match self.messages.try_send(message) {
+            Ok(()) => true,
+            Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) => {
+                self.unsent = Some(message);
+                false
+            }
+        }
+    }
+
+    /// The next message of the pass under way.
+    fn copy(&mut self, engine: &Engine) -> Option<Message> {
+        let at = self.at?;
+        let mut is_address = false;
+        let mut records = Vec::new();
+        for protocol in PROTOCOLS {
+            let mut ports: Bitmap = Box::new([0; WORDS]);
+            let Some(address) = engine.taken_ports(at, protocol, &mut ports[..]) else { continue };
+            is_address = true;
+            if ports.iter().any(|word| *word != 0) {
+                records.push(Record { address, protocol, ports });
+            }
+        }
+        self.at = is_address.then_some(at + 1);
+        Some(if is_address { Message::Address(records) } else { Message::End })
+    }
+
+    /// When [`Keeper::turn`] has something to do next.
+    pub(crate) fn next_deadline(&self) -> Timestamp {
+        self.wake
+    }
+
+    /// Writes everything once more, waiting for it, and ends.
+    ///
+    /// # Errors
+    /// Why the file could not be written.
+    pub(crate) fn finish(mut self, engine: &Engine) -> io::Result<()> {
+        // A pass under way is completed first: the other thread could not tell two apart.
+        let mut passes = if self.at.is_some() || self.unsent.is_some() { 2 } else { 1 };
+        while passes > 0 {
+            self.at = self.at.or(self.unsent.is_none().then_some(0));
+            let message = self.unsent.take().or_else(|| self.copy(engine));
+            let Some(message) = message else { break };
+            passes -= usize::from(matches!(message, Message::End));
+            if self.messages.send(message).is_err() {
+                break;
+            }
+        }
+        drop(self.messages);
+        let ended = self.thread.join().is_ok();
+        let last = self.results.into_iter().last();
+        match last {
+            Some(result) if ended => result,
+            _ => Err(io::Error::other("the thread that writes it has ended")),
+        }
+    }
+}
+
+/// The other thread: writes pass after pass until nobody sends any more.
+fn write_passes(path: &Path, messages: &Receiver<Message>, results: &Sender<io::Result<()>>) {
+    while let Ok(first) = messages.recv() {
+        let Some(result) = write_pass(path, first, messages) else { break };
+        if result.is_err() {
+            file::discard(path);
+        }
+        if results.send(result).is_err() {
+            return;
+        }
+    }
+    file::discard(path);
+}
+
+/// Writes one pass; `None`: it was broken off.
+fn write_pass(path: &Path, first: Message, messages: &Receiver<Message>) -> Option<io::Result<()>> {
+    let mut replacement = Replacement::begin(path);
+    let mut message = first;
+    while let Message::Address(records) = message {
+        if let Ok(open) = &mut replacement
+            && let Err(error) = records.iter().try_for_each(|record| open.record(record))
+        {
+            // The rest of the pass is taken in all the same, and not written.
+            replacement = Err(error);
+        }
+        message = messages.recv().ok()?;
+    }
+    Some(replacement.and_then(Replacement::finish))
+}

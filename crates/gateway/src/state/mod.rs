@@ -1,0 +1,138 @@
+//! Ports in use, remembered over a restart: whoever had one is still being sent to, so it must not
+//! go to somebody else at once (RFC 6888 REQ-8). That is true of TCP too, whose connections the
+//! translator no longer knows after it.
+//!
+//! Every so often the loop's thread copies which ports of each external address are taken, a few
+//! addresses a turn, so that no packet waits for it; another thread writes them to a file, and does
+//! so once more when the gateway stops. At the start all that the file names are held for the
+//! hold-down. A gateway that is killed forgets what it gave out since the last writing.
+//!
+//! The file's form is in `format`, how it is replaced in `file`. What a port is held for is the
+//! translator's business.
+
+mod file;
+mod format;
+mod keeper;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use keeper::Keeper;
+
+use crate::Settings;
+use format::{FormatError, Record};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where ports in use are remembered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateSettings {
+    /// The file.
+    pub file: PathBuf,
+    /// How often it is written.
+    pub interval: Duration,
+}
+
+/// Why ports cannot be remembered.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// The file is there and cannot be read.
+    #[error(
+        "state.file {} cannot be read: {error}; make it readable or remove it", .path.display()
+    )]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The file cannot be written.
+    #[error(
+        "state.file {} cannot be written: {error}; name a file in a directory that exists and may \
+         be written", .path.display()
+    )]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The file is somebody else's.
+    #[error(
+        "state.file {} was not written by natgate; name another, or remove it", .path.display()
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is of a version to come.
+    #[error(
+        "state.file {} is of version {version}, this natgate reads version {}; remove it, or \
+         run the natgate that wrote it", .path.display(), format::VERSION
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: u16,
+    },
+    /// No thread can be made to write it.
+    #[error("no thread can be started to write state.file")]
+    Thread(#[source] io::Error),
+}
+
+/// Ports that were in use before a restart, and where to write those in use from now on.
+#[derive(Debug)]
+pub struct SavedPorts {
+    settings: StateSettings,
+    records: Vec<Record>,
+    damage: Option<&'static str>,
+}
+
+impl SavedPorts {
+    /// Reads the file that the settings name, and makes sure that it can be written; `None` when
+    /// they name none, or ports are not held at all. A file that is not there is a first start.
+    ///
+    /// # Errors
+    /// [`StateError`] when the file cannot be used. A damaged one can: see
+    /// [`SavedPorts::damage`].
+    pub fn open(settings: &Settings) -> Result<Option<Self>, StateError> {
+        let Some(own) = &settings.state else { return Ok(None) };
+        if settings.engine.timeouts.hold_down.is_zero() {
+            return Ok(None);
+        }
+        let path = || own.file.clone();
+        let found = file::read(&own.file)
+            .map_err(|error| StateError::Unreadable { path: path(), error })?;
+        let (records, damage) = match found.as_deref().map(format::read) {
+            None => (Vec::new(), None),
+            Some(Ok(records)) => (records, None),
+            Some(Err(FormatError::Damaged(what))) => (Vec::new(), Some(what)),
+            Some(Err(FormatError::Foreign)) => {
+                return Err(StateError::Foreign { path: path() });
+            }
+            Some(Err(FormatError::Version(version))) => {
+                return Err(StateError::Version { path: path(), version });
+            }
+        };
+        file::try_write(&own.file)
+            .map_err(|error| StateError::Unwritable { path: path(), error })?;
+        Ok(Some(Self { settings: own.clone(), records, damage }))
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.settings.file
+    }
+
+    /// What is wrong with the file's content; it is not used then.
+    pub fn damage(&self) -> Option<&'static str> {
+        self.damage
+    }
+
+    /// Ports that were in use, over all addresses and protocols.
+    pub fn ports(&self) -> u64 {
+        let ports = self.records.iter().flat_map(|record| record.ports.iter());
+        ports.map(|word| u64::from(word.count_ones())).sum()
+    }
+}
