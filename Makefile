@@ -20,7 +20,8 @@ BARE := x86_64-unknown-none
 BUILD_TOOLS := cc:gcc cc:libc6-dev curl:curl update-ca-certificates:ca-certificates
 DEMO_TOOLS := ip:iproute2 ethtool:ethtool ping:iputils-ping traceroute:traceroute iperf3:iperf3 \
 	curl:curl setpriv:util-linux timeout:coreutils
-TEST_TOOLS := $(DEMO_TOOLS) tshark:tshark dumpcap:wireshark-common ps:procps
+TEST_TOOLS := $(DEMO_TOOLS) tshark:tshark dumpcap:wireshark-common ps:procps nft:nftables \
+	turnserver:coturn turnutils_natdiscovery:coturn stun:stun-client mtr:mtr-tiny
 
 # $(call install,TOOLS): installs the packages of those programs that are not there.
 define install
@@ -68,6 +69,26 @@ bare: toolchain ## Build the engine for a machine without an operating system
 	@rustup target list --toolchain $(TOOLCHAIN) --installed | grep -qx $(BARE) || \
 		rustup target add --toolchain $(TOOLCHAIN) $(BARE)
 	@cargo build --locked -p natgate-engine --target $(BARE)
+
+.PHONY: requirements
+requirements: toolchain ## Trace RFC requirements to code and tests; write docs/conformance.md
+	@cargo run --quiet --locked -p natgate-requirements
+
+# The suite's exit code 1 says that some MUST is not met: the reports say which.
+CONFORM = "$(TARGET)/release/natgate" conform
+.PHONY: conform
+conform: build ## Try natgate against the RFCs in simulated time; write docs/conform and its table
+	@$(CONFORM) -c docs/conform/natgate.toml --subject natgate --json docs/conform/natgate.json \
+		--html docs/conform/natgate.html || [ $$? = 1 ]
+	@sed -i '/^<!-- table -->$$/q' docs/conform.md
+	@{ echo; $(CONFORM) --compare docs/conform/natgate.json docs/conform/linux-masquerade.json; } \
+		>>docs/conform.md
+
+.PHONY: conform-linux
+conform-linux: root build ## Try the Linux kernel's masquerading likewise, for five minutes
+	@$(call install,ip:iproute2 ethtool:ethtool setpriv:util-linux timeout:coreutils nft:nftables)
+	@$(CONFORM) --lab linux --patience 10m --json docs/conform/linux-masquerade.json \
+		--html docs/conform/linux-masquerade.html || [ $$? = 1 ]
 
 # Without a sanitizer: what is fuzzed is safe Rust but for its prefetches, and twenty times as fast.
 .PHONY: fuzz

@@ -1,6 +1,7 @@
 //! The program: its subcommands, and how their failures reach the user.
 
 mod check;
+mod conform;
 mod demo;
 mod replay;
 mod run;
@@ -19,6 +20,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Check(check::Args),
+    Conform(Box<conform::Args>),
     Replay(replay::Args),
     Run(run::Args),
     Demo(demo::Args),
@@ -42,6 +44,7 @@ impl From<anyhow::Error> for Failure {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Check(args) => check::run(args),
+        Command::Conform(args) => conform::run(&args),
         Command::Replay(args) => replay::run(args),
         Command::Run(args) => run::run(args),
         Command::Demo(args) => demo::run(args),

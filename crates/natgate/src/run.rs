@@ -10,8 +10,8 @@ use anyhow::Context;
 use natgate_control::{config, json};
 use natgate_engine::{Direction, DropReason, Event, MappingId, MappingInfo};
 use natgate_engine::{Outcome, Prefix, Side, SideConfig};
-use natgate_gateway::{Clock, Controls, Observer, Settings, SideSettings, SideStatus, Status};
-use natgate_gateway::{Worker, run as run_worker};
+use natgate_gateway::{Clock, Controls, Observer, SavedPorts, Settings, SideSettings, SideStatus};
+use natgate_gateway::{StateError, Status, Worker, run as run_worker};
 use natgate_io::packet::{Config, PacketDevice, kernel_address, kernel_gateway};
 use natgate_io::{Change, Device, LinkInfo};
 use serde_json::{Value, json};
@@ -35,6 +35,8 @@ use std::sync::atomic::AtomicBool;
 #[derive(clap::Args)]
 #[command(
     after_help = "Signals: SIGTERM and SIGINT stop; SIGUSR1 writes the state to --status-file.\n\
+    \n\
+    With [state] in the configuration, ports that were in use before are held at the start.\n\
     \n\
     Example:\n\
     natgate run -c /etc/natgate.toml --events /var/log/natgate.jsonl --status-file /run/nat.json"
@@ -62,6 +64,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     for side in [Side::Inside, Side::Outside] {
         complete(&mut settings, side).map_err(anyhow::Error::from)?;
     }
+    let saved = saved_ports(&settings).map_err(anyhow::Error::from)?;
     let devices = [open(&settings.inside)?, open(&settings.outside)?];
     let mut log = Log::open(&args, &settings)?;
 
@@ -70,13 +73,18 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let clock = Clock::new();
     let mut worker = Worker::new(&settings, seed, devices, clock.now())
         .map_err(|error| args.input(error.to_string()))?;
+    if let Some(saved) = saved {
+        worker.remember(saved, clock.now()).map_err(anyhow::Error::from)?;
+    }
 
     let signals = Signals::catch().context("signals cannot be caught")?;
     say(format!("running, inside {}, outside {}", settings.inside.device, settings.outside.device));
     let result = run_worker(&mut worker, &clock, &signals.controls(), &mut log);
     log.idle();
     say(format!("stopped; {}", summary(&worker.status(clock.now()))));
+    let written = worker.finish().context("ports in use cannot be written to state.file");
     result.context("waiting for packets failed")?;
+    written?;
     match log.failure {
         Some(error) => Err(anyhow::Error::from(error).context("events are missing").into()),
         None => Ok(()),
@@ -116,6 +124,25 @@ fn complete(settings: &mut Settings, side: Side) -> Result<(), natgate_io::Error
         own.gateway = own.gateway.or_else(|| kernel_gateway(&own.device));
     }
     Ok(())
+}
+
+/// Reads which ports were in use before, and says so.
+fn saved_ports(settings: &Settings) -> Result<Option<SavedPorts>, StateError> {
+    let saved = SavedPorts::open(settings)?;
+    if let Some(saved) = &saved {
+        let (path, hold_down) = (saved.path().display(), settings.engine.timeouts.hold_down);
+        match (saved.damage(), saved.ports()) {
+            (Some(what), _) => say(format!(
+                "warning: state.file {path} is damaged ({what}), so ports that were in use before \
+                 may be given out at once"
+            )),
+            (None, 0) => {}
+            (None, ports) => {
+                say(format!("{ports} ports that were in use before are held for {hold_down:?}"));
+            }
+        }
+    }
+    Ok(saved)
 }
 
 fn open(side: &SideSettings) -> Result<Box<dyn Device>, Failure> {
@@ -165,6 +192,8 @@ struct Log {
     pools: Vec<String>,
     /// What went wrong with the events first; nothing more is written then.
     failure: Option<io::Error>,
+    /// Whether ports in use could be written the last time.
+    ports_written: bool,
 }
 
 impl Log {
@@ -178,6 +207,7 @@ impl Log {
             status_file: args.status_file.clone(),
             pools: settings.engine.pools.iter().map(|pool| pool.name.clone()).collect(),
             failure: None,
+            ports_written: true,
         })
     }
 
@@ -222,6 +252,20 @@ impl Observer for Log {
         }
     }
 
+    fn ports_written(&mut self, result: &io::Result<()>) {
+        // Said once, not every few seconds.
+        if result.is_ok() != self.ports_written {
+            say(match result {
+                Ok(()) => "ports in use are written to state.file again".to_owned(),
+                Err(error) => format!(
+                    "warning: ports in use cannot be written to state.file: {error}; after a \
+                     restart they may be given out at once"
+                ),
+            });
+        }
+        self.ports_written = result.is_ok();
+    }
+
     fn idle(&mut self) {
         if let Some(file) = &mut self.events {
             let flushed = file.flush();
@@ -264,6 +308,8 @@ fn status_object(status: &Status<'_>) -> Value {
             "arp_ignored": status.router.arp_ignored,
             "arp_conflicts": status.router.arp_conflicts,
             "neighbors_lost": status.router.neighbors_lost,
+            "errors_made": status.router.errors_made,
+            "errors_suppressed": status.router.errors_suppressed,
             "own_packets_lost": status.own_lost,
             "frames_not_addressed": status.not_addressed,
         },

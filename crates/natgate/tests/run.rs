@@ -275,6 +275,32 @@ fn events_that_cannot_be_opened_are_said_so() {
 }
 
 #[test]
+fn state_files_are_written_and_those_that_cannot_be_used_refused() {
+    let folder = Folder::new("state");
+    let path = folder.file("ports");
+    let with_state =
+        |path: &Path| format!("{GOOD}[state]\nfile = {:?}\n", path.display().to_string());
+    let (code, said) = refusal("state-refused", "", &with_state(Path::new("/nonexistent/ports")));
+    assert!(code == 1 && said.contains("/nonexistent/ports cannot be written"), "{said}");
+    fs::write(&path, "a letter").expect("the file can be written");
+    let (code, said) = refusal("state-refused", "", &with_state(&path));
+    assert!(code == 1 && said.contains("was not written by natgate"), "{said}");
+
+    let config = folder.config(&with_state(&path));
+    for content in ["", "NATPORTS?"] {
+        fs::write(&path, content).expect("the file can be written");
+        let mut gateway = Gateway::spawn("", &config, &[]);
+        assert!(gateway.hears("state.file").contains("is damaged (it ends too early)"));
+        gateway.hears("running");
+        gateway.signal("TERM");
+        assert_eq!(gateway.ends(), 0);
+    }
+    // What the end has written is no damage: the next start has nothing to say of it.
+    let gateway = Gateway::spawn("", &config, &[]);
+    assert!(gateway.said.recv_timeout(PATIENCE).is_ok_and(|said| said.contains("running")));
+}
+
+#[test]
 fn help_has_an_example() {
     let output = Command::new(env!("CARGO_BIN_EXE_natgate")).args(["run", "--help"]).output();
     let help = String::from_utf8(output.expect("it runs").stdout).expect("help is text");

@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::namespace::Namespace;
 use crate::network::{GATEWAY_INSIDE, GATEWAY_OUTSIDE, Network, POOL, ROUTER, argument};
 use crate::{terminate, wait_for};
 
@@ -32,6 +33,11 @@ pub struct Gateway {
 /// The configuration that fits the network, with more of it appended.
 pub fn config(more: &str) -> String {
     let [first, .., last] = POOL;
+    config_with_pool(&format!("addresses = [\"{first}-{last}\"]"), more)
+}
+
+/// The configuration that fits the network, with another pool: its keys, one a line.
+pub fn config_with_pool(pool: &str, more: &str) -> String {
     format!(
         "[inside]\n\
          device = \"inside\"\n\
@@ -43,7 +49,7 @@ pub fn config(more: &str) -> String {
          address = \"{GATEWAY_OUTSIDE}/24\"\n\
          gateway = \"{ROUTER}\"\n\
          [[pool]]\n\
-         addresses = [\"{first}-{last}\"]\n\
+         {pool}\n\
          {more}"
     )
 }
@@ -54,32 +60,48 @@ impl Gateway {
     /// # Errors
     /// The gateway's own words when it ends at once or does not answer in time.
     pub fn start(network: &Network, program: &Path, config: &str) -> io::Result<Self> {
+        let gateway = Self::start_in(network, "nat", program, config)?;
+        let arguments = ["-c", "1", "-w", "5", &GATEWAY_INSIDE.to_string()];
+        match network.node("sub2").run(6, "ping", &arguments) {
+            Ok(_) => Ok(gateway),
+            Err(error) => Err(io::Error::other(format!("{error}: {}", gateway.log()))),
+        }
+    }
+
+    /// Starts this program in a node with two devices, and waits until it listens on both.
+    ///
+    /// # Errors
+    /// The gateway's own words when it ends at once or takes too long.
+    pub fn start_in(
+        network: &Network,
+        node: &str,
+        program: &Path,
+        config: &str,
+    ) -> io::Result<Self> {
         let file = network.file("natgate.toml");
         fs::write(&file, config)?;
         let status = network.file("status.json");
         let log = network.file("natgate.log");
         let arguments = ["run", "-c", argument(&file), "--status-file", argument(&status)];
-        let child = network.node("nat").start(program, &arguments, &log)?;
+        let child = network.node(node).start(program, &arguments, &log)?;
         let mut gateway = Self { child, status, log };
-        match gateway.wait_until_ready(network) {
+        match gateway.wait_for_sockets(network.node(node)) {
             Ok(()) => Ok(gateway),
             Err(error) => Err(io::Error::other(format!("{error}: {}", gateway.log()))),
         }
     }
 
-    /// Waits for its packet sockets, then for its answer to a ping: an ARP request before that would
-    /// be lost, and the next comes a second later.
-    fn wait_until_ready(&mut self, network: &Network) -> io::Result<()> {
+    /// Waits for its packet sockets: an ARP request before that would be lost, and the next comes a
+    /// second later.
+    fn wait_for_sockets(&mut self, node: &Namespace) -> io::Result<()> {
         wait_for("the gateway's start", PATIENCE, || {
             if let Some(status) = self.child.try_wait()? {
                 return Err(io::Error::other(format!("natgate run ended with {status}")));
             }
-            let sockets = network.node("nat").enter(|| fs::read_to_string(PACKET_SOCKETS))??;
+            let sockets = node.enter(|| fs::read_to_string(PACKET_SOCKETS))??;
             let heading = 1;
             Ok((sockets.lines().count() >= heading + 2).then_some(()))
-        })?;
-        let arguments = ["-c", "1", "-w", "5", &GATEWAY_INSIDE.to_string()];
-        network.node("sub2").run(6, "ping", &arguments).map(drop)
+        })
     }
 
     /// What it has written to its standard output and error so far.

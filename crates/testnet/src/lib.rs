@@ -18,7 +18,7 @@ mod network;
 mod servers;
 pub mod traffic;
 
-pub use gateway::{Gateway, config};
+pub use gateway::{Gateway, config, config_with_pool};
 pub use namespace::{Namespace, abandon, remove_leftovers};
 pub use network::{
     GATEWAY_INSIDE, GATEWAY_OUTSIDE, Network, POOL, ROUTER, SERVER1, SERVER2, SUBSCRIBER1,

@@ -18,6 +18,9 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 /// Where `ip netns` keeps its names.
 const NAMES: &str = "/run/netns";
 
+/// How the name of a network's directory ends.
+const FILES: &str = "files";
+
 /// Held while something is started that would have to be cleaned up.
 static GATE: Mutex<()> = Mutex::new(());
 
@@ -97,7 +100,10 @@ impl Namespace {
     }
 
     /// Commands to `ip`, one a line, inside the namespace.
-    pub(crate) fn ip_batch(&self, lines: &str) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// What `ip` said, with the commands.
+    pub fn ip_batch(&self, lines: &str) -> io::Result<()> {
         let _gate = gate();
         let mut command = Command::new("ip");
         command.args(["-n", &self.name, "-batch", "-"]);
@@ -116,7 +122,10 @@ impl Namespace {
     }
 
     /// Sets a key below `/proc/sys/net` if this kernel has it.
-    pub(crate) fn set(&self, key: &str, value: &str) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The system's, when the kernel does not take the value.
+    pub fn set(&self, key: &str, value: &str) -> io::Result<()> {
         let path = Path::new("/proc/sys/net").join(key);
         self.enter(|| if path.exists() { fs::write(&path, value) } else { Ok(()) })?
     }
@@ -155,7 +164,7 @@ pub(crate) fn sweep_in_turn(prefix: &str) {
     sweep(prefix);
 }
 
-/// Ends the processes in all namespaces of that prefix, and removes them and the directory.
+/// Ends the processes in all namespaces of that prefix, and removes them and their directories.
 fn sweep(prefix: &str) {
     for name in entries(NAMES) {
         if !name.starts_with(prefix) {
@@ -168,13 +177,17 @@ fn sweep(prefix: &str) {
             eprintln!("natgate: namespace {name} stays: {error}");
         }
     }
-    // It may well not be there.
-    let _ = fs::remove_dir_all(directory(prefix));
+    let temporary = std::env::temp_dir();
+    let ours = |name: &String| name.starts_with(prefix) && name.ends_with(FILES);
+    for name in entries(&temporary).into_iter().filter(ours) {
+        // Who else removes it is welcome to.
+        let _ = fs::remove_dir_all(temporary.join(name));
+    }
 }
 
 /// The directory for what a network writes to disk.
 pub(crate) fn directory(prefix: &str) -> std::path::PathBuf {
-    std::env::temp_dir().join(format!("{prefix}files"))
+    std::env::temp_dir().join(format!("{prefix}{FILES}"))
 }
 
 /// Runs `ip` to its end.

@@ -62,18 +62,56 @@ impl Network {
     /// # Errors
     /// What `ip` or `ethtool` said; nothing is left behind.
     pub fn build(name: &str) -> io::Result<Self> {
-        let mut network = Self { prefix: format!("{name}-"), nodes: Vec::new() };
-        std::fs::create_dir(network.directory())?;
+        let mut network = Self::empty(name)?;
         for node in ["sub1", "sub2", "switch", "nat", "router", "server1", "server2"] {
-            let namespace = Namespace::create(format!("{}{node}", network.prefix))?;
-            network.nodes.push(namespace);
-            for scope in ["all", "default"] {
-                network.node(node).set(&format!("ipv6/conf/{scope}/disable_ipv6"), "1")?;
-            }
+            network.add(node)?;
         }
         network.connect()?;
         network.address()?;
         Ok(network)
+    }
+
+    /// A network with nobody in it, for other drawings than the one above; the name as for
+    /// [`Network::build`].
+    ///
+    /// # Errors
+    /// The system's, when its directory cannot be made.
+    pub fn empty(name: &str) -> io::Result<Self> {
+        let network = Self { prefix: format!("{name}-"), nodes: Vec::new() };
+        std::fs::create_dir(network.directory())?;
+        Ok(network)
+    }
+
+    /// Makes a node, which has no devices yet and no IPv6.
+    ///
+    /// # Errors
+    /// What `ip` said.
+    pub fn add(&mut self, node: &str) -> io::Result<()> {
+        self.nodes.push(Namespace::create(format!("{}{node}", self.prefix))?);
+        for scope in ["all", "default"] {
+            self.node(node).set(&format!("ipv6/conf/{scope}/disable_ipv6"), "1")?;
+        }
+        Ok(())
+    }
+
+    /// Lays a cable: node and device, node and device. Both ends are up, without addresses, and
+    /// without offloads.
+    ///
+    /// # Errors
+    /// What `ip` or `ethtool` said.
+    pub fn cable(&self, [node, device, other, peer]: [&str; 4]) -> io::Result<()> {
+        let (near, far) = (self.node(node), self.node(other));
+        near.ip_batch(&format!(
+            "link add {device} type veth peer name {peer} netns {}\n\
+             link set {device} up\n",
+            far.name()
+        ))?;
+        far.ip_batch(&format!("link set {peer} up\n"))?;
+        for (namespace, device) in [(near, device), (far, peer)] {
+            let features = ["tx", "off", "tso", "off", "gso", "off", "gro", "off"];
+            namespace.run(5, "ethtool", &[&["-K", device], &features[..]].concat())?;
+        }
+        Ok(())
     }
 
     /// A node by its name in the drawing above.
@@ -97,18 +135,8 @@ impl Network {
 
     /// Lays the cables.
     fn connect(&self) -> io::Result<()> {
-        for [node, device, other, peer] in LINKS {
-            let far = self.node(other).name();
-            let near = self.node(node);
-            near.ip_batch(&format!(
-                "link add {device} type veth peer name {peer} netns {far}\n\
-                 link set {device} up\n"
-            ))?;
-            self.node(other).ip_batch(&format!("link set {peer} up\n"))?;
-            for (namespace, device) in [(near, device), (self.node(other), peer)] {
-                let features = ["tx", "off", "tso", "off", "gso", "off", "gro", "off"];
-                namespace.run(5, "ethtool", &[&["-K", device], &features[..]].concat())?;
-            }
+        for link in LINKS {
+            self.cable(link)?;
         }
         self.node("switch").ip_batch(
             "link add bridge type bridge\n\

@@ -73,14 +73,41 @@ pub fn ask_udp_once(
 /// # Errors
 /// The system's, or nobody answered.
 pub fn connect(node: &Namespace, port: u16, to: SocketAddrV4) -> io::Result<TcpStream> {
+    connect_from(node, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port), to, PATIENCE)
+}
+
+/// Connects as [`connect`] does, from one of the node's addresses and within this time.
+///
+/// # Errors
+/// The system's, or nobody answered.
+pub fn connect_from(
+    node: &Namespace,
+    from: SocketAddrV4,
+    to: SocketAddrV4,
+    limit: Duration,
+) -> io::Result<TcpStream> {
     node.enter(|| {
-        let socket = socket_on(port)?;
-        socket.connect_timeout(&SockAddr::from(to), PATIENCE)?;
+        let socket = socket_on(from)?;
+        socket.connect_timeout(&SockAddr::from(to), limit)?;
         let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
         Ok(stream)
+    })?
+}
+
+/// Listens, also where a connection has its end; accepting waits so long for a connection.
+///
+/// # Errors
+/// The system's.
+pub fn listen(node: &Namespace, on: SocketAddrV4, limit: Duration) -> io::Result<TcpListener> {
+    node.enter(|| {
+        let socket = socket_on(on)?;
+        socket.listen(128)?;
+        // The receive timeout holds for accept as well.
+        socket.set_read_timeout(Some(limit))?;
+        Ok(socket.into())
     })?
 }
 
@@ -150,12 +177,7 @@ pub fn hairpin_tcp(network: &Network, port: u16) -> io::Result<Hairpin> {
     let (one, two) = (network.node("sub1"), network.node("sub2"));
     let held = [connect_reflector(one, port, SERVER1)?, connect_reflector(two, port, SERVER1)?];
     let (called, caller) = (read_endpoint(&held[0])?, read_endpoint(&held[1])?);
-    let listener: TcpListener = one.enter(|| {
-        let socket = socket_on(port)?;
-        socket.listen(1)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        Ok::<_, io::Error>(socket.into())
-    })??;
+    let listener = listen(one, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port), PATIENCE)?;
     let refused = |error| about(&format!("calling {called}"), error);
     let mut calling = connect(two, port, called).map_err(refused)?;
     let (mut answering, seen) = listener.accept()?;
@@ -212,12 +234,12 @@ fn open_connections(node: &Namespace, count: usize) -> io::Result<Vec<TcpStream>
         .collect()
 }
 
-/// A TCP socket on a port that others may use as well, or on one of its own (0): left to connect,
-/// the kernel would take one port for two servers, and so for one mapping.
-fn socket_on(port: u16) -> io::Result<Socket> {
+/// A TCP socket on an endpoint whose port others may use as well, or on a port of its own (0): left
+/// to connect, the kernel would take one port for two servers, and so for one mapping.
+fn socket_on(local: SocketAddrV4) -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(port != 0)?;
-    socket.bind(&SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port).into())?;
+    socket.set_reuse_address(local.port() != 0)?;
+    socket.bind(&local.into())?;
     Ok(socket)
 }
 

@@ -1,0 +1,172 @@
+//! What the RFCs ask of a translator, tried from outside on whatever stands between two links.
+//!
+//! The suite is the hosts on both sides: it sends raw packets into one, sees what comes out of
+//! either, and says for each requirement whether it is met, and what was seen. It knows nothing of
+//! the translator's inside, so it is as good for a box on a desk ([`Live`]) as for the program's
+//! own gateway in simulated time ([`Simulated`]), where two hours pass in no time.
+//!
+//! [`run`] does it. The requirements and their tests are in `suite`, by topic; [`Report`] is what
+//! comes out, as text, JSON or a page of HTML; [`comparison`] puts several side by side.
+//!
+//! Always holds: every test ends after a bounded time and a bounded number of packets, and a report
+//! names every requirement that was asked for, tried or not.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod catalogue;
+mod flow;
+mod hosts;
+mod live;
+mod packet;
+mod report;
+mod schedule;
+mod setup;
+mod simulated;
+mod stage;
+mod suite;
+mod surroundings;
+
+pub use bench::Bench;
+pub use catalogue::{Requirement, requirements};
+pub use live::{Live, LiveError};
+pub use report::{Count, Item, Report, Verdict, comparison};
+pub use setup::{Hosts, Options, Setup, Timers};
+pub use simulated::Simulated;
+pub use surroundings::{NoPlace, surround};
+
+use packet::Packet;
+use stage::{Stage, World};
+use std::cell::RefCell;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::rc::Rc;
+use std::time::Duration;
+use suite::{Kind, Trial};
+
+/// How often the first packet is tried, and the inside address asked for.
+const TRIES: u32 = 5;
+
+/// How long each of these may take.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Why nothing could be tried.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreachable {
+    /// A side has too few hosts.
+    #[error("the {side} has {count} host addresses; give it at least {}", Hosts::FEWEST)]
+    FewHosts {
+        /// The side's name.
+        side: &'static str,
+        /// How many there are.
+        count: usize,
+    },
+    /// Nobody has the inside address.
+    #[error(
+        "nobody on the inside answers ARP for {0}; is the translator there, is that its inside \
+         address, and is it the inside's device?"
+    )]
+    NoGateway(Ipv4Addr),
+    /// What goes in does not come out.
+    #[error(
+        "a UDP datagram from {from} on the inside to {to} did not come out on the outside; does \
+         the translator translate {from}, and has it a route to {to}?"
+    )]
+    NothingPasses {
+        /// The inside host that it was from.
+        from: SocketAddrV4,
+        /// The outside host that it was to.
+        to: SocketAddrV4,
+    },
+}
+
+/// Every requirement, in order, with the time that its test waits for timers; `None`: it cannot be
+/// seen from outside.
+pub fn catalogue(options: &Options) -> Vec<(&'static Requirement, Option<Duration>)> {
+    let needs = |one: &Requirement| suite::find(&one.id).map(|trial| trial.needs(options));
+    requirements().map(|one| (one, needs(one))).collect()
+}
+
+/// Tries the requirements that the options ask for; tells each one's result as soon as it is known.
+///
+/// # Errors
+/// [`Unreachable`] when nothing passes the translator, so that nothing can be said.
+pub fn run(
+    bench: Box<dyn Bench>,
+    setup: Setup,
+    options: Options,
+    observer: &mut dyn FnMut(&Item),
+) -> Result<Report, Unreachable> {
+    for (side, hosts) in [("inside", setup.inside_hosts), ("outside", setup.outside_hosts)] {
+        if hosts.count() < Hosts::FEWEST {
+            return Err(Unreachable::FewHosts { side, count: hosts.count() });
+        }
+    }
+    let world = Rc::new(RefCell::new(World::new(bench, setup, options.clone())));
+    let begin = world.borrow().bench.now();
+    schedule::run_alone(&world, meet(&world))?;
+
+    let wanted = |trial: &&Trial| trial.requirements.iter().any(|one| options.wants(one));
+    let patient = |trial: &&Trial| trial.needs(&options) <= options.patience;
+    let (trials, left_out): (Vec<_>, Vec<_>) = suite::trials().filter(wanted).partition(patient);
+    let mut items = schedule::run_all(&world, trials, observer);
+    for trial in left_out {
+        items.extend(
+            trial.requirements.iter().map(|one| Item::left_out(one, trial.needs(&options))),
+        );
+    }
+    let unseen = requirements().filter(|one| suite::find(&one.id).is_none());
+    items.extend(unseen.map(|one| Item::unseen(one, suite::why_unseen(&one.id))));
+    items.retain(|item| options.wants(&item.id));
+    items.sort_by_key(|item| catalogue::rank(&item.id));
+
+    let world = world.borrow();
+    Ok(Report {
+        natgate: env!("CARGO_PKG_VERSION").to_owned(),
+        subject: String::new(),
+        seconds: (world.bench.now() - begin).as_secs_f64(),
+        external: world.externals.clone(),
+        items,
+    })
+}
+
+/// Finds the translator on both sides.
+async fn meet(world: &Rc<RefCell<World>>) -> Result<(), Unreachable> {
+    use natgate_engine::Side;
+    let stage = Stage::lease(world).expect("there are hosts enough");
+    let gateway = stage.setup().inside_gateway;
+    let mut found = None;
+    for _ in 0..TRIES {
+        hosts::Hosts::ask(&mut *world.borrow_mut().bench, Side::Inside, stage.inside(0), gateway);
+        let end = stage.now() + PATIENCE;
+        while found.is_none() && stage.now() < end {
+            stage.rest(PATIENCE / 20).await;
+            found = world.borrow().hosts.found(Side::Inside, gateway);
+        }
+        if found.is_some() {
+            break;
+        }
+    }
+    let mac = found.ok_or(Unreachable::NoGateway(gateway))?;
+    world.borrow_mut().hosts.set_translator(Side::Inside, mac);
+    let (from, to) = (stage.near(0), stage.far(0));
+    for _ in 0..TRIES {
+        stage.send(Side::Inside, &Packet::udp(from, to, b"natgate conform"));
+        let end = stage.now() + PATIENCE;
+        if let Some(came) = stage.take_until(end, (Side::Outside, *to.ip()), |_| true).await {
+            stage.note_external(*came.source().ip());
+            stage.finish();
+            return Ok(());
+        }
+    }
+    Err(Unreachable::NothingPasses { from, to })
+}
+
+impl Trial {
+    /// The time that it waits for timers at most.
+    fn needs(&self, options: &Options) -> Duration {
+        match self.kind {
+            Kind::Timed(needs, _) => needs(&options.timers),
+            Kind::Quick(_) | Kind::Alone(_) => Duration::ZERO,
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! What a test has to itself: a few hosts on either side, and the means to send and to wait.
+//!
+//! Tests are written as if each were alone: they send, they wait, they look at what came. Many run
+//! at a time all the same, each with hosts that no other has at that time and with ports that no
+//! other ever has, so that what one leaves in the translator is not in another's way. All that a
+//! stage's hosts send and get is written down, in order, as the evidence for the verdict.
+
+use crate::bench::Bench;
+use crate::hosts::Hosts;
+use crate::packet::{Packet, Received, describe};
+use crate::setup::{Options, Setup};
+use natgate_engine::Side;
+use natgate_wire::arp::{self, Mac};
+use natgate_wire::link::{ETHERNET_LEN, ethertype};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// Hosts that a test has on each side.
+pub(crate) const HOSTS: usize = 3;
+
+/// Most lines of evidence that are kept of a test.
+const MOST_EVIDENCE: usize = 40;
+
+/// Where tests' ports come from; each is given out once before any is again.
+const PORTS: std::ops::Range<u16> = 20_000..60_000;
+
+/// Why a test ended before it passed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The requirement is not met.
+    Failed(String),
+    /// The requirement does not concern this translator, or cannot be seen from outside.
+    NotApplicable(String),
+    /// Could not be found out.
+    NotTested(String),
+}
+
+/// What a test found: why it passed, or why not.
+pub(crate) type Finding = Result<String, Stop>;
+
+/// Ends a test: the requirement is not met.
+pub(crate) fn failed<T>(why: impl Into<String>) -> Result<T, Stop> {
+    Err(Stop::Failed(why.into()))
+}
+
+/// Ends a test: the requirement does not concern this translator.
+pub(crate) fn not_applicable<T>(why: impl Into<String>) -> Result<T, Stop> {
+    Err(Stop::NotApplicable(why.into()))
+}
+
+/// Ends a test: it could not be found out.
+pub(crate) fn not_tested<T>(why: impl Into<String>) -> Result<T, Stop> {
+    Err(Stop::NotTested(why.into()))
+}
+
+/// Everything that all tests share.
+pub(crate) struct World {
+    pub(crate) bench: Box<dyn Bench>,
+    pub(crate) hosts: Hosts,
+    pub(crate) setup: Setup,
+    pub(crate) options: Options,
+    /// External addresses seen so far.
+    pub(crate) externals: Vec<Ipv4Addr>,
+    /// The earliest time that somebody waits for.
+    wake: Option<Duration>,
+    next_port: u16,
+    /// Hosts that no test has, longest unused first.
+    free: [VecDeque<Ipv4Addr>; 2],
+}
+
+impl World {
+    pub(crate) fn new(bench: Box<dyn Bench>, setup: Setup, options: Options) -> Self {
+        let mut hosts = Hosts::default();
+        let free = [setup.inside_hosts.iter().collect(), setup.outside_hosts.iter().collect()];
+        for (side, addresses) in [(Side::Inside, &free[0]), (Side::Outside, &free[1])] {
+            let addresses: &VecDeque<Ipv4Addr> = addresses;
+            addresses.iter().for_each(|address| hosts.appear(side, *address));
+        }
+        for address in setup.outside_gateway.iter().chain(&setup.untranslated) {
+            hosts.appear(Side::Outside, *address);
+        }
+        let externals = Vec::new();
+        Self { bench, hosts, setup, options, externals, wake: None, next_port: PORTS.start, free }
+    }
+
+    /// Takes in a frame.
+    pub(crate) fn take_in(&mut self, side: Side, frame: &[u8]) {
+        self.hosts.take_in(&mut *self.bench, side, frame);
+    }
+
+    /// The earliest time that somebody waits for, and nobody does any more.
+    pub(crate) fn take_wake(&mut self) -> Option<Duration> {
+        self.wake.take()
+    }
+
+    fn wait_until(&mut self, deadline: Duration) {
+        self.wake = Some(self.wake.map_or(deadline, |wake| wake.min(deadline)));
+    }
+}
+
+/// A test's hosts.
+pub(crate) struct Stage {
+    world: Rc<RefCell<World>>,
+    /// `[inside, outside]`.
+    hosts: [Vec<Ipv4Addr>; 2],
+    /// Inside hosts taken besides.
+    more: RefCell<Vec<Ipv4Addr>>,
+    evidence: RefCell<Vec<(Duration, String)>>,
+    begin: Duration,
+}
+
+impl Stage {
+    /// A stage with hosts that nobody else has; `None` when there are none left.
+    pub(crate) fn lease(world: &Rc<RefCell<World>>) -> Option<Self> {
+        let mut shared = world.borrow_mut();
+        if shared.free.iter().any(|free| free.len() < HOSTS) {
+            return None;
+        }
+        let hosts = [0, 1].map(|side: usize| shared.free[side].drain(..HOSTS).collect::<Vec<_>>());
+        for (hosts, side) in hosts.iter().zip([Side::Inside, Side::Outside]) {
+            hosts.iter().for_each(|host| shared.hosts.clear(side, *host));
+        }
+        let World { bench, setup, .. } = &mut *shared;
+        for host in &hosts[0] {
+            // So that the translator need not ask when the first packet comes.
+            Hosts::ask(&mut **bench, Side::Inside, *host, setup.inside_gateway);
+        }
+        let begin = shared.bench.now();
+        drop(shared);
+        let (more, evidence) = Default::default();
+        Some(Self { world: Rc::clone(world), hosts, more, evidence, begin })
+    }
+
+    /// Gives the hosts back, with what is left in their boxes as the last evidence.
+    pub(crate) fn finish(self) -> Vec<String> {
+        for side in [Side::Inside, Side::Outside] {
+            for host in &self.hosts[side as usize] {
+                self.drain(side, *host);
+            }
+        }
+        let mut world = self.world.borrow_mut();
+        for (free, hosts) in world.free.iter_mut().zip(&self.hosts) {
+            free.extend(hosts);
+        }
+        world.free[0].extend(self.more.borrow().iter());
+        drop(world);
+        let mut evidence = self.evidence.into_inner();
+        evidence.sort_by_key(|(time, _)| *time);
+        let line = |(time, what): (Duration, String)| {
+            let seconds = time.saturating_sub(self.begin).as_secs_f64();
+            format!("{seconds:9.3} s  {what}")
+        };
+        evidence.into_iter().map(line).collect()
+    }
+
+    /// An inside host of this test.
+    pub(crate) fn inside(&self, number: usize) -> Ipv4Addr {
+        self.hosts[0][number]
+    }
+
+    /// One more inside host, if there is one left.
+    pub(crate) fn another(&self) -> Option<Ipv4Addr> {
+        let mut world = self.world.borrow_mut();
+        let host = world.free[0].pop_front()?;
+        world.hosts.clear(Side::Inside, host);
+        self.more.borrow_mut().push(host);
+        Some(host)
+    }
+
+    /// The inside hosts taken besides, oldest first.
+    pub(crate) fn others(&self) -> Vec<Ipv4Addr> {
+        self.more.borrow().clone()
+    }
+
+    /// An outside host of this test.
+    pub(crate) fn outside(&self, number: usize) -> Ipv4Addr {
+        self.hosts[1][number]
+    }
+
+    /// A port that no test has had, unless forty thousand have been given out since.
+    pub(crate) fn port(&self) -> u16 {
+        let mut world = self.world.borrow_mut();
+        let port = world.next_port;
+        world.next_port = if port + 1 < PORTS.end { port + 1 } else { PORTS.start };
+        port
+    }
+
+    /// A new endpoint of an inside host.
+    pub(crate) fn near(&self, number: usize) -> SocketAddrV4 {
+        SocketAddrV4::new(self.inside(number), self.port())
+    }
+
+    /// A new endpoint of an outside host.
+    pub(crate) fn far(&self, number: usize) -> SocketAddrV4 {
+        SocketAddrV4::new(self.outside(number), self.port())
+    }
+
+    /// What the tester was told about the translator's surroundings.
+    pub(crate) fn setup(&self) -> Setup {
+        self.world.borrow().setup.clone()
+    }
+
+    /// What the tester was told to do.
+    pub(crate) fn options(&self) -> Options {
+        self.world.borrow().options.clone()
+    }
+
+    /// The longest packet that may be sent on a side, bytes.
+    pub(crate) fn mtu(&self, side: Side) -> usize {
+        self.world.borrow().bench.mtu(side)
+    }
+
+    /// The time now.
+    pub(crate) fn now(&self) -> Duration {
+        self.world.borrow().bench.now()
+    }
+
+    /// External addresses that any test has seen so far.
+    pub(crate) fn externals(&self) -> Vec<Ipv4Addr> {
+        self.world.borrow().externals.clone()
+    }
+
+    /// Notes that the translator uses this external address.
+    pub(crate) fn note_external(&self, address: Ipv4Addr) {
+        let mut world = self.world.borrow_mut();
+        if !world.externals.contains(&address) {
+            world.externals.push(address);
+        }
+    }
+
+    /// Writes a line of evidence.
+    fn note(&self, time: Duration, line: String) {
+        let mut evidence = self.evidence.borrow_mut();
+        match evidence.len() {
+            MOST_EVIDENCE.. => {}
+            len if len + 1 == MOST_EVIDENCE => evidence.push((time, "and more of it".to_owned())),
+            _ => evidence.push((time, line)),
+        }
+    }
+
+    /// Sends a packet from a side to the translator.
+    pub(crate) fn send(&self, side: Side, packet: &Packet) {
+        self.send_bytes(side, &packet.bytes());
+    }
+
+    /// Sends these bytes as a packet.
+    pub(crate) fn send_bytes(&self, side: Side, packet: &[u8]) {
+        let to = self.world.borrow().hosts.translator(side);
+        self.send_frame(side, to.unwrap_or(Mac::BROADCAST), packet);
+    }
+
+    /// Sends these bytes as a packet in a frame to this hardware address.
+    pub(crate) fn send_frame(&self, side: Side, to: Mac, packet: &[u8]) {
+        self.note(self.now(), format!("sent {}: {}", name(side), describe(packet)));
+        let mut world = self.world.borrow_mut();
+        let mut frame = vec![0; ETHERNET_LEN];
+        if let Some(header) = frame.first_chunk_mut() {
+            arp::write_ethernet(header, to, world.bench.mac(side), ethertype::IPV4);
+        }
+        frame.extend(packet);
+        world.bench.send(side, &frame);
+    }
+
+    /// Waits until this time.
+    pub(crate) async fn until(&self, time: Duration) {
+        std::future::poll_fn(|_| {
+            let mut world = self.world.borrow_mut();
+            if world.bench.now() >= time {
+                return Poll::Ready(());
+            }
+            world.wait_until(time);
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Waits for so long.
+    pub(crate) async fn rest(&self, time: Duration) {
+        self.until(self.now() + time).await;
+    }
+
+    /// The next packet to a host that is wanted, if one comes until then.
+    pub(crate) async fn take_until(
+        &self,
+        deadline: Duration,
+        (side, host): (Side, Ipv4Addr),
+        wanted: impl Fn(&Received) -> bool,
+    ) -> Option<Received> {
+        std::future::poll_fn(|_| {
+            if let Some(found) = self.take_now(side, host, &wanted) {
+                return Poll::Ready(Some(found));
+            }
+            let mut world = self.world.borrow_mut();
+            if world.bench.now() >= deadline {
+                return Poll::Ready(None);
+            }
+            world.wait_until(deadline);
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The next packet to a host that is wanted, if one comes in the time that a packet may take.
+    pub(crate) async fn take(
+        &self,
+        at: (Side, Ipv4Addr),
+        wanted: impl Fn(&Received) -> bool,
+    ) -> Option<Received> {
+        let deadline = self.now() + self.transit();
+        self.take_until(deadline, at, wanted).await
+    }
+
+    /// How long a packet may take through the translator.
+    pub(crate) fn transit(&self) -> Duration {
+        self.world.borrow().options.transit
+    }
+
+    fn take_now(
+        &self,
+        side: Side,
+        host: Ipv4Addr,
+        wanted: &dyn Fn(&Received) -> bool,
+    ) -> Option<Received> {
+        let found = self.world.borrow_mut().hosts.take(side, host, wanted)?;
+        self.note(found.at, format!("came {}: {}", name(side), describe(&found.bytes)));
+        Some(found)
+    }
+
+    /// Lets what is sent to addresses that no host may have be seen on the outside.
+    pub(crate) fn watch_everybody(&self) {
+        let mut world = self.world.borrow_mut();
+        let odd = [[0, 1, 2, 3], [127, 9, 9, 9], [224, 0, 0, 5], [240, 0, 0, 1], [255; 4]];
+        odd.iter().for_each(|address| world.hosts.appear(Side::Outside, (*address).into()));
+    }
+
+    /// Takes everything that has come to a host.
+    pub(crate) fn drain(&self, side: Side, host: Ipv4Addr) -> Vec<Received> {
+        std::iter::from_fn(|| self.take_now(side, host, &|_| true)).collect()
+    }
+}
+
+/// A side's name, as it reads in evidence.
+pub(crate) fn name(side: Side) -> &'static str {
+    match side {
+        Side::Inside => "inside",
+        Side::Outside => "outside",
+    }
+}

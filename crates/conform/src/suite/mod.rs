@@ -1,0 +1,106 @@
+//! The requirements and the tests that show whether they are met, by topic.
+//!
+//! A [`Trial`] is one run that settles one requirement, or several that the same packets settle.
+//! Tests look at packets alone: what a translator is configured to do, they find out or are told
+//! in the options. Where an RFC's requirement cannot be seen in packets, it is named all the same,
+//! with the reason.
+
+mod address;
+mod cgn;
+mod dccp;
+mod fragments;
+mod icmp;
+mod icmp_errors;
+mod mapping;
+mod own_errors;
+mod refresh;
+mod router;
+mod tcp;
+mod timers;
+mod udp;
+mod unseen;
+
+use crate::setup::Timers;
+use crate::stage::{Finding, Stage};
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+/// A test at work.
+pub(crate) type Running<'s> = Pin<Box<dyn Future<Output = Vec<Finding>> + 's>>;
+
+/// A test: one finding for each of its requirements.
+pub(crate) type Run = for<'s> fn(&'s Stage) -> Running<'s>;
+
+/// How a test runs.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    /// Beside others.
+    Quick(Run),
+    /// When others are through, for it floods the translator.
+    Alone(Run),
+    /// Waits for timers, so long at most.
+    Timed(fn(&Timers) -> Duration, Run),
+}
+
+/// Requirements, by name, that one run settles.
+pub(crate) struct Trial {
+    pub(crate) requirements: &'static [&'static str],
+    pub(crate) kind: Kind,
+}
+
+/// A test of one requirement, as a [`Run`].
+macro_rules! one {
+    ($test:path $(, $argument:expr)*) => {
+        |stage| Box::pin(async move { vec![$test(stage $(, $argument)*).await] })
+    };
+}
+
+/// A test that settles several requirements, as a [`Run`].
+macro_rules! several {
+    ($test:path $(, $argument:expr)*) => {
+        |stage| Box::pin(async move { Vec::from($test(stage $(, $argument)*).await) })
+    };
+}
+
+pub(crate) use {one, several};
+
+/// Every test.
+pub(crate) fn trials() -> impl Iterator<Item = &'static Trial> {
+    let topics: [&'static [Trial]; 11] = [
+        udp::TRIALS,
+        tcp::TRIALS,
+        icmp::TRIALS,
+        icmp_errors::TRIALS,
+        own_errors::TRIALS,
+        dccp::TRIALS,
+        fragments::TRIALS,
+        address::TRIALS,
+        cgn::TRIALS,
+        router::TRIALS,
+        timers::TRIALS,
+    ];
+    topics.into_iter().flatten().chain(refresh::TRIALS)
+}
+
+/// The test that settles a requirement, if there is one.
+pub(crate) fn find(id: &str) -> Option<&'static Trial> {
+    trials().find(|trial| trial.requirements.contains(&id))
+}
+
+pub(crate) use unseen::why_unseen;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_trial_is_of_known_requirements_and_none_is_tried_twice() {
+        let mut seen = HashSet::new();
+        for id in trials().flat_map(|trial| trial.requirements).copied().chain(unseen::NAMED) {
+            assert!(crate::catalogue::find(id).is_some(), "{id} is not in requirements/");
+            assert!(seen.insert(id), "{id} is there twice");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Where the suite's hosts can be around a gateway that is configured so and so.
+//!
+//! In simulated time no device and no network exists: what a configuration leaves open, such as the
+//! gateway's own addresses, is filled in here, and hosts are placed where the configuration lets
+//! them be: subscribers inside, neither in a pool nor mapped statically; anything but the gateway's
+//! own networks and pools outside.
+
+use crate::setup::{Hosts, Setup};
+use natgate_engine::{Config, Match, Prefix, RuleAction, SideConfig};
+use natgate_gateway::{Settings, SideSettings};
+use std::net::Ipv4Addr;
+
+/// Hosts on a side.
+const COUNT: u32 = 200;
+
+/// Networks for documentation and benchmarks (RFC 5737, RFC 2544), to be outside in.
+const OUTSIDE: [[u8; 4]; 5] =
+    [[198, 51, 100, 0], [203, 0, 113, 0], [192, 0, 2, 0], [198, 18, 5, 0], [198, 19, 7, 0]];
+
+/// No place was found.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no place for {COUNT} hosts was found {side}; {advice}")]
+pub struct NoPlace {
+    side: &'static str,
+    advice: &'static str,
+}
+
+/// Fills in what the settings leave open, and places hosts around the gateway.
+///
+/// # Errors
+/// [`NoPlace`] when its networks are too small for the hosts.
+pub fn surround(settings: &mut Settings) -> Result<Setup, NoPlace> {
+    let inside = NoPlace {
+        side: "inside",
+        advice: "give inside.address a prefix of at most 24 bits, whose addresses are subscribers",
+    };
+    let outside = NoPlace {
+        side: "outside",
+        advice: "give outside.address a prefix of at most 24 bits, or set outside.gateway",
+    };
+    let (inside_gateway, inside_hosts) = place_inside(settings).ok_or(inside)?;
+    let (outside_gateway, outside_hosts) = place_outside(settings).ok_or(outside)?;
+    let nobody = outside_gateway.is_none().then(|| next(outside_hosts.last, 1));
+    let untranslated = untranslated(&settings.engine);
+    Ok(Setup { inside_gateway, inside_hosts, outside_hosts, outside_gateway, nobody, untranslated })
+}
+
+fn place_inside(settings: &mut Settings) -> Option<(Ipv4Addr, Hosts)> {
+    let (address, len) = match settings.inside.address {
+        Some(known) => known,
+        None => {
+            let prefix = settings.engine.subscribers.iter().find(|prefix| prefix.len() <= 24)?;
+            let address = (next(Ipv4Addr::from_bits(prefix.first()), 1), prefix.len());
+            give(&mut settings.inside, &mut settings.engine.inside, address);
+            address
+        }
+    };
+    let config = &settings.engine;
+    let mapped = |host: Ipv4Addr| config.statics.iter().any(|mapping| mapping.internal.0 == host);
+    let subscriber =
+        |host: Ipv4Addr| config.subscribers.iter().any(|it| it.contains(host.to_bits()));
+    let may = |host| host != address && subscriber(host) && !mapped(host) && !taken(config, host);
+    Some((address, in_network(Prefix::new(address, len), &may)?))
+}
+
+fn place_outside(settings: &mut Settings) -> Option<(Option<Ipv4Addr>, Hosts)> {
+    if settings.outside.address.is_none() {
+        let free = free_network(settings)?;
+        give(&mut settings.outside, &mut settings.engine.outside, (next(free, 1), 24));
+        settings.outside.gateway = Some(next(free, 254));
+    }
+    let (address, len) = settings.outside.address?;
+    let network = Prefix::new(address, len);
+    match settings.outside.gateway {
+        Some(gateway) => {
+            let first = next(free_network(settings)?, 16);
+            Some((Some(gateway), Hosts { first, last: next(first, COUNT - 1) }))
+        }
+        None => {
+            let may = |host| host != address && !taken(&settings.engine, host);
+            Some((None, in_network(network, &may)?))
+        }
+    }
+}
+
+/// A network of 256 addresses that the configuration does not speak of.
+fn free_network(settings: &Settings) -> Option<Ipv4Addr> {
+    let config = &settings.engine;
+    let own = [&config.inside, &config.outside].into_iter().filter_map(|side| side.network);
+    let known: Vec<Prefix> = own.chain(config.subscribers.iter().copied()).collect();
+    let free = |network: &Ipv4Addr| {
+        let first = network.to_bits();
+        let own = |prefix: &Prefix| prefix.first() <= first + 255 && prefix.last() >= first;
+        !known.iter().any(own) && (0..256).all(|host| !taken(config, next(*network, host)))
+    };
+    OUTSIDE.map(Ipv4Addr::from).into_iter().find(free)
+}
+
+/// Hosts in a row of a network, with one more behind them that may not be anybody's.
+fn in_network(network: Prefix, may: &dyn Fn(Ipv4Addr) -> bool) -> Option<Hosts> {
+    const TRIES: u32 = 64;
+    let size = network.last() - network.first();
+    let starts = (0..TRIES).map(|number| 16 + number * 64);
+    let starts = starts.take_while(|start| start + COUNT < size);
+    let row = |start| {
+        let first = Ipv4Addr::from_bits(network.first() + start);
+        Hosts { first, last: next(first, COUNT - 1) }
+    };
+    starts.map(row).find(|hosts| hosts.iter().all(may) && may(next(hosts.last, 1)))
+}
+
+/// Whether an address is external.
+fn taken(config: &Config, host: Ipv4Addr) -> bool {
+    let ranges = config.pools.iter().flat_map(|pool| &pool.addresses);
+    let statics = config.statics.iter().map(|mapping| mapping.external.0);
+    ranges.into_iter().any(|range| (range.first..=range.last).contains(&host))
+        || statics.into_iter().any(|external| external == host)
+}
+
+/// An address to which the rules let everything bypass translation.
+fn untranslated(config: &Config) -> Option<Ipv4Addr> {
+    config.rules.iter().find_map(|rule| match (&rule.matches, &rule.action) {
+        (Match::Destination(prefix, 0), RuleAction::Bypass) => {
+            let inner = u32::from(prefix.len() < 31);
+            Some(Ipv4Addr::from_bits(prefix.first() + inner))
+        }
+        _ => None,
+    })
+}
+
+fn give(side: &mut SideSettings, engine: &mut SideConfig, (address, len): (Ipv4Addr, u8)) {
+    side.address = Some((address, len));
+    engine.address = Some(address);
+    engine.network = Some(Prefix::new(address, len));
+}
+
+fn next(address: Ipv4Addr, by: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(address.to_bits().wrapping_add(by))
+}

@@ -1,0 +1,331 @@
+//! The suite against the program's own gateway, in simulated time, two hours and more in each test.
+//!
+//! With its usual settings the gateway fails nothing but what the project's lists in
+//! `requirements/` say that it does otherwise, with the reason. With other settings, exactly those
+//! requirements change their verdict that the setting is about: so the suite can fail, and does not
+//! fail at random.
+
+use natgate_conform::Verdict::{Fail, NotApplicable, Pass};
+use natgate_conform::{Hosts, Options, Report, Setup, Simulated, Unreachable, Verdict};
+use natgate_conform::{requirements, run, surround};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// The gateway that is tried for the published report.
+const EVERYTHING: &str = include_str!("../../../docs/conform/natgate.toml");
+
+fn try_with(more: &str, options: Options) -> Report {
+    try_config(&format!("{EVERYTHING}\n{more}"), options)
+}
+
+fn try_config(text: &str, mut options: Options) -> Report {
+    let mut settings = natgate_control::config::parse(text, "test").expect("a good configuration");
+    let setup = surround(&mut settings).expect("room for hosts");
+    options.quota = Some(settings.engine.limits.udp_ports);
+    let bench = Simulated::new(&settings, [7; 32]).expect("a good configuration");
+    run(Box::new(bench), setup, options, &mut |_| {}).expect("packets pass")
+}
+
+fn verdicts(report: &Report) -> BTreeMap<String, Verdict> {
+    report.items.iter().map(|item| (item.id.clone(), item.verdict)).collect()
+}
+
+/// Requirements that natgate deliberately meets otherwise or not at all.
+fn exceptions() -> BTreeSet<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../requirements");
+    let mut found = BTreeSet::new();
+    for entry in std::fs::read_dir(folder).expect("requirements/").flatten() {
+        let text = std::fs::read_to_string(entry.path()).expect("a readable list");
+        let Ok(list) = text.parse::<toml::Table>() else { continue };
+        let rfc = entry.path().file_stem().expect("a name").to_string_lossy().into_owned();
+        for one in list["requirement"].as_array().expect("requirements") {
+            if one.get("exception").is_some() {
+                found.insert(format!("{rfc}#{}", one["id"].as_str().expect("a name")));
+            }
+        }
+    }
+    assert!(!found.is_empty());
+    found
+}
+
+/// With more configuration, these requirements and no others have another verdict than without.
+fn changes(more: &str, expected: &[(&str, Verdict)]) {
+    let usual = verdicts(&try_with("", Options::default()));
+    let report = try_with(more, Options::default());
+    let changed: BTreeMap<&str, Verdict> = report
+        .items
+        .iter()
+        .filter(|item| usual[&item.id] != item.verdict)
+        .map(|item| (&*item.id, item.verdict))
+        .collect();
+    let told: Vec<_> = report
+        .items
+        .iter()
+        .filter(|item| changed.contains_key(&*item.id))
+        .map(|item| {
+            format!("{}: {:?}, was {:?}: {}", item.id, item.verdict, usual[&item.id], item.why)
+        })
+        .collect();
+    assert_eq!(changed, expected.iter().copied().collect(), "\n{}", told.join("\n"));
+}
+
+#[test]
+fn as_it_comes_natgate_fails_only_what_it_deliberately_does_otherwise() {
+    let report = try_with("", Options::default());
+    let exceptions = exceptions();
+    for item in &report.items {
+        let excused = exceptions.contains(&item.id);
+        assert!(item.verdict != Fail || excused, "{}: {}\n{:#?}", item.id, item.why, item.evidence);
+        assert_ne!(item.verdict, Verdict::NotTested, "{}: {}", item.id, item.why);
+    }
+    let passed = report.items.iter().filter(|item| item.verdict == Pass).count();
+    assert!(passed > 150, "only {passed} passed");
+    assert!(
+        report.seconds > 7400.0,
+        "{} s are too few for an established connection",
+        report.seconds
+    );
+}
+
+#[test]
+fn the_smallest_configuration_will_do() {
+    let text = "[inside]\ndevice = \"a\"\n[outside]\ndevice = \"b\"\n\
+                [[pool]]\naddresses = [\"203.0.113.1\"]\n";
+    let report = try_config(text, Options::default());
+    let exceptions = exceptions();
+    let failed = report.items.iter().filter(|item| item.verdict == Fail);
+    let failed: Vec<_> = failed.filter(|item| !exceptions.contains(&item.id)).collect();
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_report() {
+    let only =
+        |_: ()| Options { only: vec!["rfc4787".into(), "rfc5382".into()], ..Options::default() };
+    assert_eq!(try_with("", only(())), try_with("", only(())));
+}
+
+#[test]
+fn every_requirement_is_reported_once_and_in_order() {
+    let report =
+        try_with("", Options { patience: std::time::Duration::ZERO, ..Options::default() });
+    let reported: Vec<_> = report.items.iter().map(|item| &item.id).collect();
+    assert_eq!(reported, requirements().map(|one| &one.id).collect::<Vec<_>>());
+    let item = report.item("rfc5382#REQ-5").expect("it is there");
+    assert_eq!((item.verdict, &*item.why), (Verdict::NotTested, "Not tested: needs 2 h 4 min."));
+}
+
+#[test]
+fn hosts_are_placed_where_the_configuration_lets_them_be() {
+    let place = |inside: &str, outside: &str, more: &str| {
+        let text = format!(
+            "[inside]\ndevice = \"a\"\n{inside}\n[outside]\ndevice = \"b\"\n{outside}\n\
+             [[pool]]\naddresses = [\"198.51.100.0/24\"]\n{more}"
+        );
+        let mut settings = natgate_control::config::parse(&text, "test").expect(&text);
+        surround(&mut settings)
+    };
+    // Nothing is said: a subscriber's network inside, a network that is no pool outside.
+    let setup = place("", "", "").unwrap();
+    assert_eq!(setup.inside_gateway.to_string(), "10.0.0.1");
+    assert_eq!(setup.outside_hosts.first.to_string(), "192.0.2.16");
+    assert!(setup.outside_gateway.is_some() && setup.nobody.is_none());
+    // A router is named: hosts are behind it. None is: they are neighbours, and one is missing.
+    let address = "address = \"192.0.2.1/24\"";
+    let behind = place("", &format!("{address}\ngateway = \"192.0.2.254\""), "").unwrap();
+    assert_eq!(behind.outside_gateway.unwrap().to_string(), "192.0.2.254");
+    assert_eq!(behind.outside_hosts.first.to_string(), "203.0.113.16");
+    let beside = place("", address, "").unwrap();
+    assert_eq!(beside.outside_hosts.first.to_string(), "192.0.2.16");
+    assert!(!beside.outside_hosts.contains(beside.nobody.unwrap()));
+    // Those who are mapped statically are no hosts, and neither are those who are no subscribers.
+    let mapped = "[[static]]\ninternal = \"10.0.0.100\"\nexternal = \"203.0.113.1\"\n";
+    let setup = place("address = \"10.0.0.1/16\"", "", mapped).unwrap();
+    assert!(!setup.inside_hosts.contains([10, 0, 0, 100].into()));
+    let strangers = "[nat]\nsubscribers = [\"172.16.0.0/12\"]\n";
+    let error = place("address = \"10.0.0.1/16\"", "", strangers).unwrap_err();
+    assert!(error.to_string().contains("whose addresses are subscribers"), "{error}");
+    let error = place("address = \"10.0.0.1/29\"", "", "").unwrap_err();
+    assert!(error.to_string().contains("found inside"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_tried_is_said_before_anything_is() {
+    let mut settings = natgate_control::config::parse(EVERYTHING, "test").unwrap();
+    let setup = surround(&mut settings).unwrap();
+    let failure = |setup: Setup| {
+        let bench = Simulated::new(&settings, [7; 32]).unwrap();
+        run(Box::new(bench), setup, Options::default(), &mut |_| {}).unwrap_err()
+    };
+    let elsewhere = Setup { inside_gateway: [10, 77, 9, 9].into(), ..setup.clone() };
+    assert_eq!(failure(elsewhere), Unreachable::NoGateway([10, 77, 9, 9].into()));
+    let hosts = |first: [u8; 4], last: [u8; 4]| Hosts { first: first.into(), last: last.into() };
+    let strangers = hosts([8, 8, 8, 0], [8, 8, 8, 255]);
+    let strangers = Setup { inside_hosts: strangers, ..setup.clone() };
+    assert!(matches!(failure(strangers), Unreachable::NothingPasses { .. }));
+    let few = Setup { outside_hosts: hosts([9, 9, 9, 1], [9, 9, 9, 9]), ..setup };
+    assert_eq!(failure(few), Unreachable::FewHosts { side: "outside", count: 9 });
+}
+
+#[test]
+fn address_dependent_filtering() {
+    changes(
+        "[nat]\nfiltering = \"address-dependent\"\n",
+        &[("rfc7857#section-7", Pass), ("rfc7857#section-7-tcp", Pass), ("rfc6888#REQ-7", Fail)],
+    );
+}
+
+#[test]
+fn address_and_port_dependent_filtering() {
+    changes(
+        "[nat]\nfiltering = \"address-and-port-dependent\"\n",
+        &[
+            ("rfc4787#REQ-8", Fail),
+            ("rfc5382#REQ-3", Fail),
+            ("rfc5597#REQ-3", Fail),
+            ("rfc7857#section-6", NotApplicable),
+            ("rfc7857#section-6-default", NotApplicable),
+            ("rfc7857#section-7", Pass),
+            ("rfc7857#section-7-tcp", Pass),
+            ("rfc6888#REQ-7", Fail),
+        ],
+    );
+}
+
+#[test]
+fn address_dependent_mapping() {
+    changes(
+        "[nat]\nmapping = \"address-dependent\"\n",
+        &[
+            ("rfc4787#REQ-1", Fail),
+            ("rfc4787#REQ-9a", Fail),
+            ("rfc5382#REQ-1", Fail),
+            ("rfc5382#REQ-2", Fail),
+            ("rfc5382#REQ-8", Fail),
+            ("rfc5382#REQ-8a", NotApplicable),
+            ("rfc5508#REQ-1a", Fail),
+            ("rfc5508#REQ-7", Fail),
+            ("rfc5508#REQ-7a", Fail),
+            ("rfc5597#REQ-1", Fail),
+            ("rfc5597#REQ-8", Fail),
+            ("rfc7857#section-12-error", Fail),
+        ],
+    );
+}
+
+#[test]
+fn no_hairpinning() {
+    changes(
+        "[nat]\nhairpinning = false\n",
+        &[
+            ("rfc4787#REQ-9", Fail),
+            ("rfc4787#REQ-9a", NotApplicable),
+            ("rfc5382#REQ-8", Fail),
+            ("rfc5382#REQ-8a", NotApplicable),
+            ("rfc5508#REQ-7", Fail),
+            ("rfc5508#REQ-7a", Fail),
+            ("rfc5597#REQ-8", Fail),
+            ("rfc7857#section-12-error", Fail),
+        ],
+    );
+}
+
+#[test]
+fn no_port_parity() {
+    changes(
+        "[nat]\nport_parity = false\n",
+        &[
+            ("rfc4787#REQ-4", Fail),
+            ("rfc7857#section-9-parity", NotApplicable),
+            ("rfc6056#section-4-parity", NotApplicable),
+        ],
+    );
+}
+
+#[test]
+fn arbitrary_pooling() {
+    changes(
+        "[nat]\npooling = \"arbitrary\"\n",
+        &[("rfc4787#REQ-2", Fail), ("rfc7857#section-4-tcp", Fail), ("rfc6888#REQ-2", Fail)],
+    );
+}
+
+#[test]
+fn preserved_ports() {
+    changes(
+        "[nat]\nallocation = \"preserve\"\n",
+        &[
+            ("rfc7857#section-9", NotApplicable),
+            ("rfc7857#section-9-preserve", Pass),
+            ("rfc6888#REQ-15", Fail),
+            ("rfc6056#section-4-obfuscate", NotApplicable),
+            ("rfc6056#section-4-preserve", Pass),
+        ],
+    );
+}
+
+#[test]
+fn preserved_ports_without_hold_down() {
+    changes(
+        "[nat]\nallocation = \"preserve\"\n[timeouts]\nhold_down = \"1s\"\n",
+        &[
+            ("rfc7857#section-9", NotApplicable),
+            ("rfc7857#section-9-preserve", Pass),
+            ("rfc6888#REQ-8", Fail),
+            ("rfc6888#REQ-15", Fail),
+            ("rfc6056#section-4-obfuscate", NotApplicable),
+            ("rfc6056#section-4-preserve", Pass),
+        ],
+    );
+}
+
+#[test]
+fn no_inbound_refresh() {
+    changes("[nat]\ninbound_refresh = false\n", &[("rfc4787#REQ-6a", NotApplicable)]);
+}
+
+#[test]
+fn short_timers() {
+    changes(
+        "[timeouts]\nudp = \"30s\"\nicmp = \"10s\"\n\
+         tcp_established = \"1h\"\ntcp_opening = \"20s\"\ntcp_closing = \"20s\"\n",
+        &[
+            ("rfc4787#REQ-5", Fail),
+            ("rfc4787#REQ-5c", Fail),
+            ("rfc5382#REQ-5", Fail),
+            ("rfc5382#REQ-5-transitory", Fail),
+            ("rfc5508#REQ-2", Fail),
+            ("rfc5597#REQ-5", Fail),
+            ("rfc5597#REQ-5-transitory", Fail),
+            ("rfc7857#section-2.1-default", Fail),
+            ("rfc7857#section-2.2-wait", Fail),
+        ],
+    );
+}
+
+#[test]
+fn small_limits_are_met_and_change_nothing() {
+    changes(
+        "[limits]\nports_per_subscriber = { tcp = 400, udp = 600, icmp = 50 }\n\
+         fragment_memory = \"64KiB\"\n",
+        &[],
+    );
+}
+
+#[test]
+fn mid_stream_pickup_changes_nothing() {
+    changes("[nat]\ntcp_pickup = true\n", &[]);
+}
+
+#[test]
+fn silent() {
+    changes(
+        "[nat]\nunsolicited_syn = \"silent\"\nrefusal = \"silent\"\n",
+        &[
+            ("rfc5382#REQ-4-answer", Fail),
+            ("rfc5508#REQ-8", Fail),
+            ("rfc5597#REQ-4-answer", Fail),
+            ("rfc6888#REQ-11b", Fail),
+        ],
+    );
+}

@@ -1,0 +1,382 @@
+//! `natgate conform`: what the RFCs ask of a translator, tried from outside on any that stands
+//! between two devices, on the program's own in simulated time, or on one of two in a laboratory of
+//! network namespaces.
+//!
+//! The suite and its reports are the conform crate's; here are the arguments, the bench and the
+//! files.
+
+mod lab;
+
+use crate::Failure;
+use anyhow::{Context, anyhow};
+use clap::{ArgGroup, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use natgate_conform::{Bench, Hosts, Live, LiveError, Options, Report, Requirement, Setup};
+use natgate_conform::{Simulated, Timers, catalogue, comparison, requirements, surround};
+use natgate_control::config;
+use std::fs;
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const AFTER_HELP: &str = "\
+The two devices must have no addresses of the kernel's. The suite is the hosts on both sides: it
+answers ARP for them, finds the translator's inside address by ARP, and learns its outside one from
+what comes out. Inside, the hosts are in the network of the translator's inside address; outside,
+they are in that of its outside address, or behind a router that the suite plays
+(--outside-gateway). What only the operator knows is to be named: --quota, --untranslated.
+
+Nothing is waited for but timers, all at the same time: a full run takes as long as the longest,
+two hours and four minutes. --quick leaves timers out, --patience 10m those that take longer.
+
+Exit codes: 0 every MUST that was tried is met or allowed to fail, 1 some are not, or nothing could
+be tried, 2 the arguments, the devices or the configuration are wrong.
+
+Examples:
+natgate conform --inside eth1 --outside eth2 --quick
+natgate conform --inside eth1 --outside eth2 --inside-gateway 192.168.1.1 \\
+    --inside-hosts 192.168.1.16-192.168.1.250 --html report.html
+natgate conform -c /etc/natgate.toml
+natgate conform --lab linux --patience 10m --json linux.json
+natgate conform --compare ours.json theirs.json";
+
+/// Try what the RFCs ask of a NAT, from outside
+///
+/// Sends packets into both sides of a translator, looks at what comes out of either, and says for
+/// each requirement of RFC 4787, 5382, 5508, 5597, 6056, 6864, 6888, 7857, 4884 and 1812 whether it
+/// is met, with the packets as evidence.
+#[derive(clap::Args)]
+#[command(
+    group(
+        ArgGroup::new("what").required(true).args(["inside", "config", "lab", "list", "compare"])
+    ),
+    override_usage = "natgate conform --inside DEVICE --outside DEVICE [OPTIONS]\n       \
+        natgate conform -c FILE [OPTIONS]\n       \
+        natgate conform --lab linux|natgate [OPTIONS]\n       \
+        natgate conform --list\n       \
+        natgate conform --compare FILE...",
+    after_help = AFTER_HELP
+)]
+pub(crate) struct Args {
+    /// The device on the translator's inside
+    #[arg(long, value_name = "DEVICE", requires = "outside")]
+    inside: Option<String>,
+    /// The device on the translator's outside
+    #[arg(long, value_name = "DEVICE", requires = "inside")]
+    outside: Option<String>,
+    /// Try natgate itself with this configuration, in simulated time: no device, no root, seconds
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Try one of these between network namespaces of this command's own (needs root)
+    #[arg(long, value_enum)]
+    lab: Option<Lab>,
+    /// Name every requirement and what it takes to try it
+    #[arg(long)]
+    list: bool,
+    /// Put reports in JSON side by side, as a table in Markdown
+    #[arg(long, value_name = "FILE", num_args = 1..=8)]
+    compare: Option<Vec<PathBuf>>,
+
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    timing: Timing,
+    #[command(flatten)]
+    output: Output,
+
+    /// Try only these, by name or the beginning of it (rfc4787, rfc5508#REQ-4), separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    only: Vec<String>,
+    /// These may fail without making the command fail, by name or the beginning of it
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    allow: Vec<String>,
+    /// Mappings of one protocol that the translator gives one subscriber
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=50_000))]
+    quota: Option<u32>,
+    /// With -c: decides every choice that is random
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    seed: u64,
+}
+
+/// What a laboratory has in its middle.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Lab {
+    /// The Linux kernel, `nft` masquerading, as it comes
+    Linux,
+    /// `natgate run`
+    Natgate,
+}
+
+/// Where the hosts are.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Hosts")]
+struct Place {
+    /// The translator's inside address
+    #[arg(long, value_name = "ADDRESS", default_value = "10.77.0.1")]
+    inside_gateway: Ipv4Addr,
+    /// Addresses for hosts on the inside
+    #[arg(long, value_name = "FIRST-LAST", value_parser = hosts)]
+    #[arg(default_value = "10.77.0.16-10.77.0.250")]
+    inside_hosts: Hosts,
+    /// Addresses for hosts on the outside
+    #[arg(long, value_name = "FIRST-LAST", value_parser = hosts)]
+    #[arg(default_value = "198.51.100.16-198.51.100.250")]
+    outside_hosts: Hosts,
+    /// The router that the translator sends to on the outside; without, the hosts are neighbours
+    #[arg(long, value_name = "ADDRESS")]
+    outside_gateway: Option<Ipv4Addr>,
+    /// An outside address that packets go to untranslated
+    #[arg(long, value_name = "ADDRESS")]
+    untranslated: Option<Ipv4Addr>,
+}
+
+/// What is waited for.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Waiting")]
+struct Timing {
+    /// Wait for no timers
+    #[arg(long, conflicts_with = "patience")]
+    quick: bool,
+    /// Leave out what waits for longer than this
+    #[arg(long, value_name = "DURATION", value_parser = config::duration)]
+    patience: Option<Duration>,
+    /// How long a packet may take through the translator
+    #[arg(long, value_name = "DURATION", value_parser = transit, default_value = "300ms")]
+    transit: Duration,
+    /// The translator's timer for UDP, if it was set below 5m
+    #[arg(long, value_name = "DURATION", value_parser = timer)]
+    udp: Option<Duration>,
+    /// Its timer for established TCP connections, if below 2h4m
+    #[arg(long, value_name = "DURATION", value_parser = timer)]
+    tcp_established: Option<Duration>,
+    /// Its timer for TCP connections that open, if below 4m
+    #[arg(long, value_name = "DURATION", value_parser = timer)]
+    tcp_opening: Option<Duration>,
+    /// Its timer for TCP connections that close, if below 4m
+    #[arg(long, value_name = "DURATION", value_parser = timer)]
+    tcp_closing: Option<Duration>,
+    /// Its timer for ICMP queries, if below 60s
+    #[arg(long, value_name = "DURATION", value_parser = timer)]
+    icmp: Option<Duration>,
+}
+
+/// Where the report goes.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Report")]
+struct Output {
+    /// Write the report as JSON to a file, or instead of text to standard output (-)
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    json: Option<PathBuf>,
+    /// Write the report as one page of HTML
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// What the report calls that which was tried
+    #[arg(long, value_name = "TEXT")]
+    subject: Option<String>,
+    /// Show in the text what was sent and what came where a requirement failed
+    #[arg(long)]
+    evidence: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if let Some(files) = &args.compare {
+        return say(&comparison(&read_reports(files)?));
+    }
+    let options = args.options();
+    check_names("--only", &args.only)?;
+    check_names("--allow", &args.allow)?;
+    if args.list {
+        return say(&list(&options));
+    }
+    let (mut report, subject) = match (args.lab, &args.config) {
+        (Some(lab), _) => (lab::run(lab, &options)?, lab.subject().to_owned()),
+        (None, Some(path)) => args.simulate(path, options)?,
+        (None, None) => args.live(options)?,
+    };
+    report.subject = args.output.subject.clone().unwrap_or(subject);
+    args.output.write(&report)?;
+    match report.failed_musts(&args.allow).count() {
+        0 => Ok(()),
+        count => Err(anyhow!("MUSTs that are not met: {count}").into()),
+    }
+}
+
+/// Names that choose nothing are mistakes.
+fn check_names(option: &str, names: &[String]) -> Result<(), Failure> {
+    for name in names {
+        let single = Options { only: vec![name.clone()], ..Options::default() };
+        if !requirements().any(|one| single.wants(&one.id)) {
+            let message = format!(
+                "{option} {name}: no requirement's name is that or begins so; --list has them"
+            );
+            return Err(Failure::Input(vec![message]));
+        }
+    }
+    Ok(())
+}
+
+impl Args {
+    fn options(&self) -> Options {
+        let timing = &self.timing;
+        let patience = if timing.quick { Duration::ZERO } else { Duration::MAX };
+        Options {
+            transit: timing.transit,
+            patience: timing.patience.unwrap_or(patience),
+            timers: Timers {
+                udp: timing.udp,
+                tcp_established: timing.tcp_established,
+                tcp_opening: timing.tcp_opening,
+                tcp_closing: timing.tcp_closing,
+                icmp: timing.icmp,
+            },
+            quota: self.quota,
+            only: self.only.clone(),
+        }
+    }
+
+    /// The program's own gateway, in simulated time.
+    fn simulate(&self, path: &Path, mut options: Options) -> Result<(Report, String), Failure> {
+        let wrong = |error: String| Failure::Input(vec![format!("{}: {error}", path.display())]);
+        let mut settings = config::load(path).map_err(Failure::Input)?;
+        let setup = surround(&mut settings).map_err(|error| wrong(error.to_string()))?;
+        options.quota = options.quota.or(Some(settings.engine.limits.udp_ports));
+        let mut seed = [0; 32];
+        seed[..8].copy_from_slice(&self.seed.to_le_bytes());
+        let bench = Simulated::new(&settings, seed).map_err(|error| wrong(error.to_string()))?;
+        let report = try_all(Box::new(bench), setup, options)?;
+        Ok((report, format!("natgate with {}, simulated", path.display())))
+    }
+
+    /// Whatever is between two devices.
+    fn live(&self, options: Options) -> Result<(Report, String), Failure> {
+        let (inside, outside) = (self.inside.as_deref(), self.outside.as_deref());
+        let (inside, outside) = (inside.unwrap_or_default(), outside.unwrap_or_default());
+        let live = Live::open(inside, outside).map_err(|error| match error {
+            LiveError::Device(natgate_io::Error::System { .. }) => {
+                Failure::Runtime(anyhow::Error::from(error))
+            }
+            error => Failure::Input(vec![error.to_string()]),
+        })?;
+        let report = try_all(Box::new(live), self.place.setup(), options)?;
+        Ok((report, format!("what is between {inside} and {outside}")))
+    }
+}
+
+impl Place {
+    fn setup(&self) -> Setup {
+        let last = self.outside_hosts.last;
+        Setup {
+            inside_gateway: self.inside_gateway,
+            inside_hosts: self.inside_hosts,
+            outside_hosts: self.outside_hosts,
+            outside_gateway: self.outside_gateway,
+            nobody: match self.outside_gateway {
+                None => Some(Ipv4Addr::from_bits(last.to_bits().saturating_add(1))),
+                Some(_) => None,
+            },
+            untranslated: self.untranslated,
+        }
+    }
+}
+
+/// Runs the suite, with a bar that tells how far it is.
+fn try_all(bench: Box<dyn Bench>, setup: Setup, options: Options) -> Result<Report, Failure> {
+    let count = catalogue(&options).into_iter().filter(|(one, needs)| {
+        options.wants(&one.id) && needs.is_some_and(|needs| needs <= options.patience)
+    });
+    let bar = ProgressBar::new(count.count() as u64);
+    bar.set_style(
+        ProgressStyle::with_template("{pos}/{len} {wide_bar} {msg}").context("progress")?,
+    );
+    let report = natgate_conform::run(bench, setup, options, &mut |item| {
+        bar.set_message(item.id.clone());
+        bar.inc(1);
+    });
+    bar.finish_and_clear();
+    report.map_err(|error| Failure::Runtime(error.into()))
+}
+
+impl Output {
+    fn write(&self, report: &Report) -> Result<(), Failure> {
+        let json = serde_json::to_string_pretty(report).context("the report")? + "\n";
+        if let Some(path) = &self.html {
+            write_file(path, &report.html())?;
+        }
+        match self.json.as_deref() {
+            Some(path) if path == Path::new("-") => say(&json),
+            Some(path) => {
+                write_file(path, &json)?;
+                say(&report.text(self.evidence))
+            }
+            None => say(&report.text(self.evidence)),
+        }
+    }
+}
+
+fn say(text: &str) -> Result<(), Failure> {
+    let mut output = std::io::stdout().lock();
+    let written = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+    Ok(written.context("standard output cannot be written")?)
+}
+
+fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
+    let written = fs::write(path, text);
+    Ok(written.with_context(|| format!("{}: cannot be written", path.display()))?)
+}
+
+fn read_reports(files: &[PathBuf]) -> Result<Vec<Report>, Failure> {
+    let read = |path: &PathBuf| {
+        let wrong = |error: &dyn std::fmt::Display| {
+            let advice = "name a report made by natgate conform --json";
+            Failure::Input(vec![format!("{}: {error}; {advice}", path.display())])
+        };
+        let text = fs::read_to_string(path).map_err(|error| wrong(&error))?;
+        serde_json::from_str(&text).map_err(|error| wrong(&error))
+    };
+    files.iter().map(read).collect()
+}
+
+fn list(options: &Options) -> String {
+    let wanted = catalogue(options).into_iter().filter(|(one, _)| options.wants(&one.id));
+    let line = |(one, needs): (&Requirement, Option<Duration>)| {
+        let needs = match needs {
+            None => "not visible".to_owned(),
+            Some(Duration::ZERO) => String::new(),
+            Some(needs) => format!("{} s", needs.as_secs()),
+        };
+        format!("{:<42} {:<11} {needs:>11}  {}\n", one.id, one.level, one.text)
+    };
+    wanted.map(line).collect()
+}
+
+/// Addresses from the first to the last.
+fn hosts(text: &str) -> Result<Hosts, String> {
+    let range = text.split_once('-').and_then(|(first, last)| {
+        let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        (first <= last).then_some(Hosts { first, last })
+    });
+    let fewest = Hosts::FEWEST;
+    let advice = format!("write at least {fewest} addresses, such as 10.77.0.16-10.77.0.250");
+    match range {
+        Some(hosts) if hosts.count() >= fewest => Ok(hosts),
+        Some(hosts) => Err(format!("these are only {} addresses; {advice}", hosts.count())),
+        None => Err(format!("that is no range of IPv4 addresses; {advice}")),
+    }
+}
+
+fn transit(text: &str) -> Result<Duration, String> {
+    let time = config::duration(text)?;
+    let range = Duration::from_millis(1)..=Duration::from_secs(10);
+    if range.contains(&time) { Ok(time) } else { Err("that is not 1ms to 10s".to_owned()) }
+}
+
+fn timer(text: &str) -> Result<Duration, String> {
+    let time = config::duration(text)?;
+    let long = time >= Duration::from_secs(2);
+    if long {
+        Ok(time)
+    } else {
+        Err("a timer that can be told from the network's delay is 2s or more".to_owned())
+    }
+}

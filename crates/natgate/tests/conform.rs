@@ -1,0 +1,226 @@
+//! `natgate conform` as users run it: its arguments, its reports, its laboratories.
+//!
+//! What the suite finds in simulated time is tested in its own crate. Here are the two laboratories,
+//! live, without the tests that wait for timers: natgate between two cables, and the Linux kernel,
+//! of which much is known that a suite must find. They need root and `nft`, and fail without them.
+
+use natgate_conform::Verdict::{self, Fail, NotTested, Pass};
+use natgate_conform::{Report, comparison};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
+
+fn conform(arguments: &[&str]) -> Output {
+    Command::new(PROGRAM).arg("conform").args(arguments).output().expect("the program starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn documents() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/conform")
+}
+
+fn document(name: &str) -> String {
+    let path = documents().join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn published(name: &str) -> Report {
+    serde_json::from_str(&document(name)).expect("a report")
+}
+
+fn report(output: &Output) -> Report {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)))
+}
+
+fn configuration() -> String {
+    documents().join("natgate.toml").to_str().expect("a readable path").to_owned()
+}
+
+/// These requirements have these verdicts.
+fn expect(report: &Report, expected: &[(&str, Verdict)]) {
+    for (id, verdict) in expected {
+        let item = report.item(id).unwrap_or_else(|| panic!("{id} is not there"));
+        assert_eq!(item.verdict, *verdict, "{id}: {}\n{:#?}", item.why, item.evidence);
+    }
+}
+
+#[test]
+fn the_exit_code_says_whether_a_must_failed() {
+    let config = configuration();
+    let good = conform(&["-c", &config, "--only", "rfc4787"]);
+    assert_eq!(good.status.code(), Some(0), "{}", text(&good.stderr));
+    assert!(text(&good.stdout).contains("pass       REQ-1 "), "{}", text(&good.stdout));
+
+    let folder = tempfile("exit-code");
+    let bad = folder.join("bad.toml");
+    let without = format!("{}\n[nat]\nhairpinning = false\n", document("natgate.toml"));
+    std::fs::write(&bad, without).unwrap();
+    let bad = bad.to_str().unwrap();
+    let output = conform(&["-c", bad, "--only", "rfc4787"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("MUSTs that are not met: 1"), "{}", text(&output.stderr));
+    let allowed = conform(&["-c", bad, "--only", "rfc4787", "--allow", "rfc4787#REQ-9"]);
+    assert_eq!(allowed.status.code(), Some(0));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn wrong_arguments_are_told_with_what_would_be_right() {
+    let config = configuration();
+    for (arguments, told) in [
+        (&["-c", "nowhere.toml"][..], "nowhere.toml"),
+        (&["-c", &config, "--only", "rfc4787#REQ-99"], "--list has them"),
+        (&["-c", &config, "--allow", "everything"], "--list has them"),
+        (&["--inside", "nodevice0", "--outside", "nodevice1"], "nodevice0"),
+        (&["--inside", "nodevice0"], "--outside"),
+        (&["-c", &config, "--inside-hosts", "10.0.0.1-10.0.0.9"], "at least 150"),
+        (&["-c", &config, "--patience", "soon"], "is no duration"),
+        (&["-c", &config, "--udp", "1s"], "2s or more"),
+        (&["--compare", "Cargo.toml"], "natgate conform --json"),
+        (&[], "--inside"),
+    ] {
+        let output = conform(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(told), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn every_requirement_is_listed_with_what_it_takes() {
+    let output = conform(&["--list", "--udp", "10s"]);
+    assert_eq!(output.status.code(), Some(0));
+    let list = text(&output.stdout);
+    let line = |id: &str| {
+        let found = list.lines().find(|line| line.split_whitespace().next() == Some(id));
+        found.unwrap_or_else(|| panic!("{id} is not in\n{list}"))
+    };
+    assert!(line("rfc4787#REQ-5").contains(" 10 s "));
+    assert!(line("rfc5382#REQ-5").contains(" 7440 s "));
+    assert!(line("rfc6888#REQ-12").contains(" not visible "));
+}
+
+#[test]
+fn reports_are_written_as_asked() {
+    let folder = tempfile("reports");
+    let (json, html) = (folder.join("report.json"), folder.join("report.html"));
+    let config = configuration();
+    let arguments = ["-c", &config, "--only", "rfc5382", "--quick", "--subject", "mine"];
+    let files = ["--json", json.to_str().unwrap(), "--html", html.to_str().unwrap()];
+    let output = conform(&[&arguments[..], &files].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let written: Report = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!(written.subject, "mine");
+    expect(&written, &[("rfc5382#REQ-1", Pass), ("rfc5382#REQ-5", NotTested)]);
+    let page = std::fs::read_to_string(html).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("Conformance: mine"));
+    assert_eq!(report(&conform(&[&arguments[..], &["--json", "-"]].concat())), written);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn shortened_timers_are_waited_for_and_said_to_be_so() {
+    let folder = tempfile("timers");
+    let short = folder.join("short.toml");
+    let timers = "[timeouts]\nudp = \"40s\"\nicmp = \"10s\"\n";
+    std::fs::write(&short, format!("{}\n{timers}", document("natgate.toml"))).unwrap();
+    let short = short.to_str().unwrap();
+    let only = ["-c", short, "--only", "rfc4787#REQ-5,rfc5508#REQ-2", "--json", "-"];
+    expect(&report(&conform(&only)), &[("rfc4787#REQ-5", Fail), ("rfc5508#REQ-2", Fail)]);
+    let told = report(&conform(&[&only[..], &["--udp", "40s", "--icmp", "10s"]].concat()));
+    expect(&told, &[("rfc4787#REQ-5", Pass), ("rfc5508#REQ-2", Pass)]);
+    let why = &told.item("rfc4787#REQ-5").unwrap().why;
+    assert!(why.contains("said to be set so, instead of 2 min"), "{why}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn the_published_verdicts_are_todays() {
+    let now = report(&conform(&["-c", &configuration(), "--json", "-"]));
+    for (now, then) in now.items.iter().zip(&published("natgate.json").items) {
+        let advice = "`make conform` writes the reports anew";
+        assert_eq!((&now.id, now.verdict), (&then.id, then.verdict), "{}; {advice}", now.why);
+    }
+}
+
+#[test]
+fn the_published_table_is_that_of_the_published_reports() {
+    let reports = ["natgate.json", "linux-masquerade.json"].map(published);
+    let page = document("../conform.md");
+    let (_, table) = page.split_once("<!-- table -->\n\n").expect("a place for the table");
+    let advice = "`make conform` writes it anew";
+    assert!(table == comparison(&reports), "docs/conform.md has another table; {advice}");
+}
+
+/// Fails in simulated time and in a laboratory are the same, but for what a laboratory lacks.
+#[test]
+fn natgate_between_two_cables_fails_what_it_fails_in_simulated_time() {
+    let output = conform(&["--lab", "natgate", "--quick", "--json", "-"]);
+    let live = report(&output);
+    let simulated = published("natgate.json");
+    for item in live.items.iter().filter(|item| item.verdict == Fail) {
+        let then = simulated.item(&item.id).expect("it is there").verdict;
+        assert_eq!(then, Fail, "{}: {}\n{:#?}", item.id, item.why, item.evidence);
+    }
+    let passed = live.items.iter().filter(|item| item.verdict == Pass).count();
+    assert!(passed > 140, "only {passed} passed");
+}
+
+#[test]
+fn the_kernel_is_found_to_be_as_it_is_known_to_be() {
+    let output = conform(&["--lab", "linux", "--quick", "--json", "-"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let linux = report(&output);
+    expect(
+        &linux,
+        &[
+            // Ports are kept where they can be, and another is taken only where they collide.
+            ("rfc4787#REQ-1", Fail),
+            ("rfc5382#REQ-1", Fail),
+            ("rfc4787#REQ-3", Pass),
+            ("rfc4787#REQ-3a", Pass),
+            ("rfc4787#REQ-4", Fail),
+            ("rfc6056#section-4-preserve", Pass),
+            // Filtering is by connection, and nothing turns round.
+            ("rfc4787#REQ-8", Fail),
+            ("rfc4787#REQ-9", Fail),
+            ("rfc5382#REQ-8", Fail),
+            ("rfc5508#REQ-7", Fail),
+            // Its own TCP answers for the external address.
+            ("rfc5382#REQ-4", Fail),
+            // Connections and errors are followed well.
+            ("rfc5382#REQ-2", Pass),
+            ("rfc5382#REQ-2a", Pass),
+            ("rfc5508#REQ-4a", Pass),
+            ("rfc5508#REQ-4c", Pass),
+            ("rfc5508#REQ-5a", Pass),
+            ("rfc4787#REQ-12", Pass),
+            // Fragments are put together and cut again, with the sender's identification.
+            ("rfc4787#REQ-13", Pass),
+            ("rfc4787#REQ-14", Pass),
+            ("rfc1812#section-5.2.6-reassembly", Fail),
+            ("rfc6864#section-5.3.1", Fail),
+            // A good router.
+            ("rfc1812#section-5.3.1-decrement", Pass),
+            ("rfc1812#section-5.3.1-error", Pass),
+            ("rfc1812#section-4.3.3.1-host", Pass),
+            ("rfc1812#section-4.3.3.6-echo", Pass),
+            // Nobody has asked it to be a carrier's.
+            ("rfc6888#REQ-9", Fail),
+            ("rfc4787#REQ-5", NotTested),
+        ],
+    );
+}
+
+/// A folder of this test's own.
+fn tempfile(name: &str) -> PathBuf {
+    let folder =
+        std::env::temp_dir().join(format!("natgate-conform-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder for the test");
+    folder
+}

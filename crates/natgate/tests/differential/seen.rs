@@ -1,0 +1,298 @@
+//! What came out of a translator, written down so that two can be compared.
+//!
+//! A packet becomes a table of named fields. Left out is what is a translator's own choice: the
+//! number of an external port (whether it is the internal one, and whether it is the one that this
+//! endpoint had before, is noted instead), and so the value of a checksum (whether it is right is
+//! noted, or by how much it is wrong). An ICMP error has the fields of the packet that it embeds, too,
+//! under `about.`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use natgate_engine::Side;
+use natgate_wire::{Icmp, Ipv4, checksum, icmp, protocol};
+
+use crate::packets::Endpoint;
+use crate::script::{EXTERNAL, Step};
+
+/// One packet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) fields: BTreeMap<String, String>,
+}
+
+/// Which external ports a translator has given to whom.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    given: Vec<Given>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Given {
+    protocol: u8,
+    internal: Endpoint,
+    remote: Endpoint,
+    port: u16,
+}
+
+impl Known {
+    /// The external endpoint by which a remote endpoint reaches an internal one; where none has been
+    /// given, the one with the internal port.
+    pub(crate) fn external(&self, protocol: u8, internal: Endpoint, remote: Endpoint) -> Endpoint {
+        let mut given = self.of(protocol, internal).filter(|given| given.remote == remote);
+        (EXTERNAL, given.next_back().map_or(internal.1, |given| given.port))
+    }
+
+    fn of(&self, protocol: u8, internal: Endpoint) -> impl DoubleEndedIterator<Item = &Given> {
+        self.given.iter().filter(move |g| g.protocol == protocol && g.internal == internal)
+    }
+
+    fn has(&self, protocol: u8, internal: Endpoint, port: u16) -> bool {
+        self.of(protocol, internal).any(|given| given.port == port)
+    }
+
+    /// Notes a port; says what is worth comparing about it.
+    fn learn(&mut self, protocol: u8, step: &Step, port: u16) -> String {
+        let (internal, remote) = (step.internal, step.remote);
+        let given = Given { protocol, internal, remote, port };
+        let others =
+            || self.given.iter().filter(|o| o.protocol == protocol && o.internal != internal);
+        let kept = match port == internal.1 {
+            true => "kept",
+            false if others().any(|other| other.port == internal.1) => "taken",
+            false => "another",
+        };
+        let before: Vec<_> = self.of(protocol, internal).map(|given| given.port).collect();
+        let constant = match before.is_empty() {
+            true => "first",
+            false if before.iter().all(|before| *before == port) => "constant",
+            false => "changed",
+        };
+        let shared = others().any(|other| other.port == port);
+        if !self.given.contains(&given) {
+            self.given.push(given);
+        }
+        format!("{kept} {constant} {}", if shared { "shared" } else { "alone" })
+    }
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in &self.fields {
+            write!(f, "{name}={value} ")?;
+        }
+        Ok(())
+    }
+}
+
+impl Seen {
+    /// Writes down a packet that left by this side in this step.
+    pub(crate) fn new(
+        step: &Step,
+        sent: &[Vec<u8>],
+        side: Side,
+        bytes: &[u8],
+        known: &mut Known,
+    ) -> Self {
+        let mut seen = Self::default();
+        seen.set("side", format!("{side:?}"));
+        let packet = match Ipv4::new_checked(bytes) {
+            Ok(packet) => packet,
+            Err(error) => {
+                seen.set("broken", format!("{error:?} {bytes:02x?}"));
+                return seen;
+            }
+        };
+        let outward = side == Side::Outside && packet.source() == EXTERNAL.to_bits();
+        let has_port = packet.fragment_offset() == 0 && ports_at(packet.protocol()).is_some();
+        if outward && step.side == Side::Inside && has_port && step.protocol == packet.protocol() {
+            let port = port(&packet, false);
+            let said = known.learn(packet.protocol(), step, port);
+            seen.set("port", said);
+        }
+        Writer { step, sent, known, seen: &mut seen }.packet("", bytes, &packet, true);
+        seen
+    }
+
+    pub(crate) fn get(&self, name: &str) -> &str {
+        self.fields.get(name).map_or("", String::as_str)
+    }
+
+    pub(crate) fn set(&mut self, name: &str, value: impl Into<String>) {
+        self.fields.insert(name.into(), value.into());
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.fields.remove(name);
+    }
+}
+
+/// Where source and destination port are in a protocol's header, and where its checksum is.
+fn ports_at(protocol: u8) -> Option<([usize; 2], usize)> {
+    match protocol {
+        protocol::TCP => Some(([0, 2], 16)),
+        protocol::UDP | protocol::DCCP => Some(([0, 2], 6)),
+        // One identifier for both.
+        protocol::ICMP => Some(([4, 4], 2)),
+        _ => None,
+    }
+}
+
+/// The source or destination port; 0 if it is not there.
+fn port(packet: &Ipv4<&[u8]>, destination: bool) -> u16 {
+    let Some((at, _)) = ports_at(packet.protocol()) else { return 0 };
+    let at = at[usize::from(destination)];
+    packet.payload().get(at..at + 2).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+}
+
+/// Turns bytes into fields.
+struct Writer<'a> {
+    step: &'a Step,
+    sent: &'a [Vec<u8>],
+    known: &'a Known,
+    seen: &'a mut Seen,
+}
+
+impl Writer<'_> {
+    fn set(&mut self, under: &str, name: &str, value: impl Into<String>) {
+        self.seen.set(&format!("{under}{name}"), value);
+    }
+
+    /// Everything about a packet, or about the beginning of one.
+    fn packet(&mut self, under: &str, bytes: &[u8], packet: &Ipv4<&[u8]>, whole: bool) {
+        self.set(under, "tos", format!("{:02x}", bytes[1]));
+        self.header(under, packet);
+        let payload = packet.payload();
+        let complete = usize::from(packet.total_len()) == packet.header_len() + payload.len();
+        let fragment = packet.more_fragments() || packet.fragment_offset() > 0;
+        if packet.fragment_offset() > 0 {
+            return self.set(under, "payload", hex(payload));
+        }
+        let kind = payload.first().copied().unwrap_or_default();
+        match packet.protocol() {
+            protocol::ICMP if icmp::is_error(kind) && whole => self.error(under, packet),
+            number if ports_at(number).is_some() => {
+                self.transport(under, packet, complete && !fragment);
+            }
+            _ => self.set(under, "payload", hex(payload)),
+        }
+    }
+
+    fn header(&mut self, under: &str, packet: &Ipv4<&[u8]>) {
+        for (name, address) in [("from", packet.source()), ("to", packet.destination())] {
+            let address = Ipv4Addr::from_bits(address);
+            let external = address == EXTERNAL;
+            self.set(under, name, if external { "external".into() } else { address.to_string() });
+        }
+        // A translator's own packets have identifications of its own.
+        let same = |sent: &Vec<u8>| sent.get(4..6) == Some(&packet.identification().to_be_bytes());
+        let id = if self.sent.iter().any(same) { "kept" } else { "new" };
+        self.set(under, "id", id);
+        self.set(under, "ttl", packet.ttl().to_string());
+        self.set(under, "protocol", packet.protocol().to_string());
+        self.set(under, "length", packet.total_len().to_string());
+        let flag = |set: bool, name| if set { name } else { "" };
+        let (df, mf) = (packet.dont_fragment(), packet.more_fragments());
+        let flags = format!("{}{}{}", flag(df, "DF "), flag(mf, "MF "), packet.fragment_offset());
+        self.set(under, "fragment", flags);
+        self.set(under, "options", hex(packet.options()));
+        let right = if packet.checksum_valid() { "right" } else { "wrong" };
+        self.set(under, "header", right);
+    }
+
+    /// Ports or identifier, checksum, and the rest.
+    fn transport(&mut self, under: &str, packet: &Ipv4<&[u8]>, complete: bool) {
+        let number = packet.protocol();
+        let (at, checksum_at) = ports_at(number).expect("a protocol with ports");
+        let mut bytes = packet.payload().to_vec();
+        if bytes.len() < 8 {
+            return self.set(under, "payload", hex(&bytes));
+        }
+        if complete || bytes.len() >= checksum_at + 2 {
+            let checksum = checksum_of(packet, &bytes, checksum_at, complete);
+            self.set(under, "checksum", checksum);
+        }
+        let (kind, code) = (bytes[0], bytes[1]);
+        for (name, destination) in [("source", false), ("destination", true)] {
+            let port = port(packet, destination);
+            let address = if destination { packet.destination() } else { packet.source() };
+            let query = number == protocol::ICMP;
+            let external = address == EXTERNAL.to_bits()
+                && self.known.has(number, self.step.internal, port)
+                && (!query || matches!(kind, 0 | 14) == destination);
+            let value = if external { "mapped".into() } else { port.to_string() };
+            self.set(under, name, value);
+            let at = at[usize::from(destination)];
+            bytes[at..at + 2].fill(0);
+        }
+        if number == protocol::ICMP {
+            self.set(under, "type", format!("{kind}/{code}"));
+            // Either end may be external; one of the two says so.
+            let (source, destination) = (self.get(under, "source"), self.get(under, "destination"));
+            let mapped = [source, destination].contains(&"mapped".to_owned());
+            let identifier = if mapped { "mapped".into() } else { port(packet, false).to_string() };
+            self.set(under, "identifier", identifier);
+            self.seen.remove(&format!("{under}source"));
+            self.seen.remove(&format!("{under}destination"));
+        }
+        if bytes.len() >= checksum_at + 2 {
+            bytes[checksum_at..checksum_at + 2].fill(0);
+        }
+        self.set(under, "payload", hex(&bytes));
+    }
+
+    fn get(&self, under: &str, name: &str) -> String {
+        self.seen.get(&format!("{under}{name}")).to_owned()
+    }
+
+    fn error(&mut self, under: &str, packet: &Ipv4<&[u8]>) {
+        let bytes = packet.payload();
+        let icmp = Icmp::new_checked(bytes).expect("an error has eight bytes");
+        self.set(under, "type", format!("{}/{}", icmp.kind(), icmp.code()));
+        self.set(under, "word", hex(&bytes[4..8]));
+        self.set(under, "checksum", if icmp.checksum_valid() { "right" } else { "wrong" });
+        match Ipv4::new_header_checked(&bytes[8..]) {
+            Ok(about) => {
+                self.packet("about.", &bytes[8..], &about, false);
+                let end = about.header_len() + about.payload().len();
+                self.set("about.", "beyond", hex(&bytes[8 + end..]));
+            }
+            Err(_) => self.set(under, "payload", hex(&bytes[8..])),
+        }
+    }
+}
+
+/// Whether the checksum is right, or by how much it is not. Of what is not all there, the value that
+/// it would have with both addresses and ports zero: all that is known.
+fn checksum_of(packet: &Ipv4<&[u8]>, bytes: &[u8], at: usize, complete: bool) -> String {
+    let value = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+    let number = packet.protocol();
+    if number == protocol::UDP && value == 0 {
+        return "none".into();
+    }
+    let (source, destination) = (packet.source(), packet.destination());
+    let pseudo = match number {
+        protocol::ICMP => 0,
+        _ => checksum::pseudo_header(source, destination, number, bytes.len() as u16),
+    };
+    if complete {
+        return match checksum::fold(checksum::sum(bytes, pseudo)) {
+            0xffff => "right".into(),
+            other => format!("wrong by {:04x}", !other),
+        };
+    }
+    let mut ends = checksum::pseudo_header(source, destination, 0, 0);
+    if number == protocol::ICMP {
+        ends = checksum::sum(&bytes[4..6], 0);
+    } else {
+        ends = checksum::sum(&bytes[..4], ends);
+    }
+    // Adding what a checksum covers takes it out of the complement.
+    let rest = checksum::fold(u32::from(value) + u32::from(checksum::fold(ends)));
+    format!("{:04x} without its ends", if rest == 0xffff { 0 } else { rest })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

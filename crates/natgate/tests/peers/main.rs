@@ -1,0 +1,103 @@
+//! The whole program among programs of other people: STUN clients and servers, traceroute and mtr,
+//! ping, and the kernel's own TCP at both ends, in network namespaces.
+//!
+//! Each file is one question. [`behaviors`]: does a STUN client find the mapping and filtering that
+//! were configured? [`routes`]: what does a traceroute see, from either side? [`sizes`]: does what
+//! is too large for a link still arrive? [`connections`]: does traffic leave anything behind?
+//!
+//! The network is that of the demonstration (`natgate-testnet`), sometimes with more in it. The
+//! tests need root and the programs that `make test` installs, and fail without them. One runs at a
+//! time: they measure time and share the machine's cores with the gateway.
+
+mod behaviors;
+mod connections;
+mod routes;
+mod sizes;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+use natgate_testnet::{Gateway, Namespace, Network, is_root, raise_open_files, remove_leftovers};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
+const TAG: &str = "ngpeer";
+
+static TURN: Mutex<()> = Mutex::new(());
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// One test at a time; one that failed does not keep the others from running.
+fn turn() -> MutexGuard<'static, ()> {
+    static ONCE: Once = Once::new();
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    ONCE.call_once(|| {
+        assert!(is_root(), "network namespaces need root: run the tests as root");
+        remove_leftovers(TAG);
+        raise_open_files().unwrap();
+    });
+    turn
+}
+
+/// The demonstration's network, under a name of its own.
+fn network() -> Network {
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    Network::build(&format!("{TAG}{}-{number}", std::process::id())).unwrap()
+}
+
+/// A host behind the first subscriber, which becomes a router.
+///
+/// ```text
+/// home 10.1.0.10 --- 10.1.0.1 [sub1] 10.0.0.11 --- 10.0.0.1 natgate
+/// ```
+const HOME: &str = "10.1.0.10";
+
+/// What the gateway's configuration needs for the host: the way to it, and a whole external address.
+const HOME_CONFIG: &str = "[[route]]\n\
+     prefix = \"10.1.0.0/24\"\n\
+     via = \"10.0.0.11\"\n\
+     side = \"inside\"\n\
+     [[static]]\n\
+     internal = \"10.1.0.10\"\n\
+     external = \"203.0.113.9\"\n";
+
+/// Where the host is reached from outside.
+const HOME_EXTERNAL: &str = "203.0.113.9";
+
+/// Adds that host.
+fn add_home(network: &mut Network) {
+    network.add("home").unwrap();
+    network.cable(["home", "eth0", "sub1", "home"]).unwrap();
+    let home = network.node("home");
+    home.ip_batch(&format!(
+        "link set lo up\n\
+         address add {HOME}/24 dev eth0\n\
+         route add default via 10.1.0.1\n"
+    ))
+    .unwrap();
+    let router = network.node("sub1");
+    router.ip_batch("address add 10.1.0.1/24 dev home\n").unwrap();
+    router.set("ipv4/ip_forward", "1").unwrap();
+    // Otherwise traceroute's questions go unanswered when they come quickly.
+    for node in [home, router] {
+        node.set("ipv4/icmp_ratelimit", "0").unwrap();
+    }
+}
+
+fn gateway(network: &Network, config: &str) -> Gateway {
+    Gateway::start(network, Path::new(PROGRAM), config).unwrap()
+}
+
+/// Runs a program to its end and returns what it said; it fails the test by its exit code, and when
+/// it takes longer than half a minute.
+fn run(node: &Namespace, program: &str, arguments: &str) -> String {
+    let arguments: Vec<_> = arguments.split_whitespace().collect();
+    let output = node.run(30, program, &arguments).unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// How often the gateway has dropped a packet for this reason.
+fn drops(gateway: &Gateway, reason: &str) -> u64 {
+    let status = gateway.status().unwrap();
+    let count = status["counters"]["drops"][reason].as_u64();
+    count.unwrap_or_else(|| panic!("{reason} is no reason for a drop"))
+}
