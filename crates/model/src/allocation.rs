@@ -6,7 +6,6 @@ use natgate_engine::{
     Allocation, Change, DropReason, Endpoint, MappingKind, PoolConfig, Pooling, RuleAction,
     Timestamp,
 };
-use natgate_wire::icmp::kind::UNREACHABLE;
 use natgate_wire::protocol::{ICMP, TCP, UDP};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -14,7 +13,7 @@ use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
 /// Most mappings at a time for the ports of one address that is mapped as a whole (3.9).
-const MOST_OF_WHOLE: usize = 4096;
+pub(crate) const MOST_OF_WHOLE: usize = 4096;
 
 /// GCRA: whether one more is within the rate. `due` is when the next would come if they came
 /// evenly.
@@ -58,7 +57,7 @@ impl Model {
             Err(DropReason::Ambiguous) => return Err(DropReason::Ambiguous),
             Err(reason) => {
                 self.report(key, pool, reason);
-                self.answer(packet, UNREACHABLE, 1, 0);
+                self.refuse(packet);
                 return Err(reason);
             }
         };
@@ -70,6 +69,7 @@ impl Model {
             permanent: false,
             created: self.now,
             sessions: BTreeMap::new(),
+            first: None,
         };
         self.raise(self.now, Change::MappingCreated(mapping.id(key)));
         self.mappings.insert(key, mapping);
@@ -83,8 +83,8 @@ impl Model {
         if !conforms(due, self.now, limits.new_mappings_per_second) {
             return Err(DropReason::MappingRate);
         }
-        // Protocols without ports share the quota of ICMP (5.7).
-        let class = |protocol| if has_ports(protocol) { protocol } else { ICMP };
+        // DCCP and protocols without ports share the quota of ICMP (5.7).
+        let class = |protocol| if matches!(protocol, TCP | UDP) { protocol } else { ICMP };
         let quota = match class(key.protocol) {
             TCP => limits.tcp_ports,
             UDP => limits.udp_ports,
@@ -110,7 +110,7 @@ impl Model {
     }
 
     /// 3.9: whether one port more of an address that is mapped as a whole may have a mapping.
-    fn room_for_whole(&self, key: Key) -> Result<(), DropReason> {
+    pub(crate) fn room_for_whole(&self, key: Key) -> Result<(), DropReason> {
         let external = self.mappings[&key].external.address;
         let alike = |(other, mapping): &(&Key, &Mapping)| {
             mapping.kind == MappingKind::Static
@@ -122,29 +122,10 @@ impl Model {
         if there_are.count() < MOST_OF_WHOLE { Ok(()) } else { Err(DropReason::MappingTableFull) }
     }
 
-    /// 3.10: whether a mapping may have one session more.
-    pub(crate) fn room_for_session(&self, key: Key) -> Result<(), DropReason> {
-        let limits = &self.config.limits;
-        if !Self::is_listed(&self.mappings[&key]) {
-            return self.room_for_whole(key);
-        }
-        if self.mappings[&key].sessions.len() >= usize::from(limits.sessions_per_mapping) {
-            return Err(DropReason::SessionLimit);
-        }
-        let extra = |mapping: &Mapping| mapping.sessions.len().saturating_sub(1);
-        let permanent = self.mappings.values().filter(|mapping| mapping.permanent).count();
-        let whole = self.config.statics.iter().filter(|fixed| fixed.external.1.is_none()).count();
-        let all = self.most_mappings() + permanent + MOST_OF_WHOLE * whole;
-        let most = limits.extra_sessions.map_or(all, |most| most as usize);
-        let is_extra = !self.mappings[&key].sessions.is_empty();
-        if is_extra && self.mappings.values().map(extra).sum::<usize>() >= most {
-            return Err(DropReason::SessionTableFull);
-        }
-        Ok(())
-    }
-
-    fn most_mappings(&self) -> usize {
+    /// How many dynamic mappings there may be: unless it is said, as many as ports.
+    pub(crate) fn most_mappings(&self) -> usize {
         let ports = |pool: &PoolConfig| {
+            // Room for all of TCP, UDP and ICMP, which DCCP shares.
             3 * addresses(pool).count() * (usize::from(pool.ports.1 - pool.ports.0) + 1)
         };
         let all = self.config.pools.iter().map(ports).sum::<usize>().min(1 << 20);

@@ -7,11 +7,8 @@
 
 use natgate_engine::{DropReason, Endpoint, Side};
 use natgate_wire::ipv4::{Ipv4Error, Options, scan_options};
-use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
-use natgate_wire::{Icmp, Ipv4, Tcp, Udp, checksum, icmp, tcp::flags};
-
-/// UDP with partial checksums (RFC 3828), which cover the addresses like DCCP's.
-pub(crate) const UDP_LITE: u8 = 136;
+use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP, UDP_LITE};
+use natgate_wire::{Dccp, Icmp, Ipv4, Tcp, Udp, checksum, dccp, icmp, tcp::flags};
 
 /// The IPv4 header of bytes that have been found to have one.
 pub(crate) fn ip(bytes: &[u8]) -> Ipv4<&[u8]> {
@@ -45,7 +42,9 @@ pub(crate) fn check(bytes: &mut Vec<u8>) -> Result<(), DropReason> {
         Options::SourceRoute => return Err(DropReason::SourceRoute),
         Options::Malformed => return Err(DropReason::BadOptions),
     }
-    let martian = |address: u32| matches!(address >> 24, 0 | 127 | 224..=255);
+    let martian = |address: u32| {
+        matches!(address >> 24, 0 | 127 | 224..=255) || address >> 16 == 169 << 8 | 254
+    };
     if martian(ip.source()) {
         return Err(DropReason::MartianSource); // 2.3
     }
@@ -62,6 +61,7 @@ pub(crate) fn check(bytes: &mut Vec<u8>) -> Result<(), DropReason> {
         UDP => Udp::new_checked(payload)
             .is_some_and(|udp| (8..=payload.len()).contains(&usize::from(udp.length()))),
         ICMP => payload.len() >= 8,
+        DCCP => Dccp::new_checked(payload).is_some(),
         _ => true,
     };
     if !whole {
@@ -79,7 +79,7 @@ pub(crate) fn ends(bytes: &[u8], from: Side) -> (Endpoint, Endpoint) {
     let ip = ip(bytes);
     let word = |at| u16::from_be_bytes([ip.payload()[at], ip.payload()[at + 1]]);
     let (source, destination) = match (ip.protocol(), from) {
-        (TCP | UDP, _) => (word(0), word(2)),
+        (TCP | UDP | DCCP, _) => (word(0), word(2)),
         (ICMP, Side::Inside) => (word(4), 0),
         (ICMP, Side::Outside) => (0, word(4)),
         _ => (0, 0),
@@ -102,13 +102,31 @@ pub(crate) fn set_near(bytes: &mut [u8], from: Side, near: Endpoint) {
     }
 }
 
+/// A checksum of 0xffff and one of 0 are wrong by the same amount. RFC 1624's sum keeps 0xffff if
+/// all that changes is an identifier of 0xffff to 0; and so does this with an ICMP query that has
+/// been translated, or one that an error embeds.
+pub(crate) fn keep_full(before: &[u8], after: &mut [u8]) {
+    let Ok(ip) = Ipv4::new_header_checked(&*after) else { return };
+    if ip.protocol() != ICMP || ip.payload().len() < 8 {
+        return;
+    }
+    let at = ip.header_len();
+    let word = |bytes: &[u8], off| u16::from_be_bytes([bytes[at + off], bytes[at + off + 1]]);
+    let was_full = word(before, 2) == 0xffff && word(before, 4) == 0xffff;
+    match before[at] {
+        0 | 8 | 13 | 14 if was_full && word(after, 4) == 0 => after[at + 2..at + 4].fill(0xff),
+        3 | 4 | 11 | 12 => keep_full(&before[at + 8..], &mut after[at + 8..]),
+        _ => {}
+    }
+}
+
 /// Replaces the near end of a packet of which only the beginning need be there.
 fn put_near(bytes: &mut [u8], from: Side, near: Endpoint) {
     let (protocol, header_len) = (ip(bytes).protocol(), ip(bytes).header_len());
     rewrite(bytes, |bytes| {
         let port_at = match (protocol, from) {
-            (TCP | UDP, Side::Inside) => Some(header_len),
-            (TCP | UDP, Side::Outside) => Some(header_len + 2),
+            (TCP | UDP | DCCP, Side::Inside) => Some(header_len),
+            (TCP | UDP | DCCP, Side::Outside) => Some(header_len + 2),
             (ICMP, _) => Some(header_len + 4),
             _ => None,
         };
@@ -133,6 +151,18 @@ pub(crate) fn set_embedded(bytes: &mut [u8], from: Side, near: Endpoint) {
         put_near(&mut bytes[body..], from.other(), near);
         set_address(bytes, from, near.address.to_bits());
     });
+}
+
+/// 4.9: lowers the maximum segment size that a segment with SYN announces.
+pub(crate) fn lower_mss(bytes: &mut [u8], limit: u16) {
+    let ip = ip(bytes);
+    let tcp = if ip.protocol() == TCP { Tcp::new_checked(ip.payload()) } else { None };
+    let announced = tcp.filter(|tcp| tcp.flags() & flags::SYN != 0);
+    let announced = announced.and_then(|tcp| tcp.max_segment_size());
+    if let Some((at, _)) = announced.filter(|(_, size)| *size > limit) {
+        let at = ip.header_len() + at;
+        rewrite(bytes, |bytes| bytes[at..at + 2].copy_from_slice(&limit.to_be_bytes()));
+    }
 }
 
 /// Takes one off the time to live.
@@ -195,22 +225,34 @@ pub(crate) fn check_error(bytes: &[u8]) -> Result<(), DropReason> {
     if !embedded.checksum_valid() {
         return Err(DropReason::IcmpBadChecksum);
     }
+    match scan_options(embedded.options()) {
+        Options::Plain => {}
+        Options::SourceRoute => return Err(DropReason::SourceRoute),
+        Options::Malformed => return Err(DropReason::IcmpBadEmbedded),
+    }
     if embedded.fragment_offset() > 0 {
         return Err(DropReason::IcmpBadEmbedded);
     }
     let payload = embedded.payload();
     let readable = match embedded.protocol() {
-        TCP | UDP => payload.len() >= 8,
+        TCP | UDP | DCCP => payload.len() >= 8,
         ICMP => payload.len() >= 8 && matches!(payload[0], 0 | 8 | 13 | 14),
         _ => true,
     };
     if readable { Ok(()) } else { Err(DropReason::IcmpBadEmbedded) }
 }
 
-/// What a TCP segment says that the session's state depends on.
+/// What a TCP segment or a DCCP packet says that the session's state depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
     flags: u8,
+    /// `None`: of DCCP, whose numbers are not followed (9.5).
+    pub(crate) numbers: Option<Numbers>,
+}
+
+/// What a TCP segment says about sequence numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbers {
     pub(crate) sequence: u32,
     pub(crate) acknowledgment: u32,
     pub(crate) window: u16,
@@ -218,17 +260,36 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// The segment of a TCP packet.
+    /// The segment of a TCP packet, or what is like one of DCCP.
     pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
         let ip = ip(bytes);
-        let tcp = if ip.protocol() == TCP { Tcp::new_checked(ip.payload())? } else { return None };
-        Some(Self {
-            flags: tcp.flags(),
+        match ip.protocol() {
+            TCP => Tcp::new_checked(ip.payload()).map(|tcp| Self::of_tcp(&tcp)),
+            DCCP => Dccp::new_checked(ip.payload()).map(|dccp| Self::of_dccp(dccp.kind())),
+            _ => None,
+        }
+    }
+
+    fn of_tcp(tcp: &Tcp<&[u8]>) -> Self {
+        let numbers = Numbers {
             sequence: tcp.sequence(),
             acknowledgment: tcp.acknowledgment(),
             window: tcp.window(),
             scale: tcp.window_scale(),
-        })
+        };
+        Self { flags: tcp.flags(), numbers: Some(numbers) }
+    }
+
+    /// 9.5.
+    fn of_dccp(kind: u8) -> Self {
+        use dccp::kind::{CLOSE, CLOSE_REQUEST, LISTEN, REQUEST, RESET, RESPONSE};
+        let flags = match kind {
+            REQUEST | LISTEN => flags::SYN,
+            RESPONSE => flags::SYN | flags::ACK,
+            CLOSE_REQUEST | CLOSE | RESET => flags::RST,
+            _ => flags::ACK,
+        };
+        Self { flags, numbers: None }
     }
 
     /// RST, whatever else is set.
@@ -246,9 +307,14 @@ impl Segment {
         self.flags & flags::ACK != 0
     }
 
+    /// SYN, whatever else is set.
+    pub(crate) fn has_syn(self) -> bool {
+        self.flags & flags::SYN != 0
+    }
+
     /// SYN without RST and FIN, with or without ACK.
     pub(crate) fn any_syn(self) -> bool {
-        self.flags & (flags::SYN | flags::RST | flags::FIN) == flags::SYN
+        self.has_syn() && self.flags & (flags::RST | flags::FIN) == 0
     }
 
     /// SYN without ACK, RST and FIN.

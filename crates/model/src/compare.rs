@@ -14,9 +14,10 @@ use natgate_engine::{
     Timestamp, Verdict,
 };
 use natgate_wire::Ipv4;
-use natgate_wire::protocol::{ICMP, TCP, UDP};
+use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::collections::VecDeque;
 use std::fmt::Debug;
+use std::net::Ipv4Addr;
 
 /// Engine and model in lock-step.
 #[derive(Debug)]
@@ -69,7 +70,10 @@ impl Pair {
             self.drain(&mut made)?;
         }
         self.drain(&mut made)?;
-        let expected = self.model.advance(now);
+        let engine = &self.engine;
+        let still_held = |protocol, end| is_taken(engine, protocol, end);
+        let expected = self.model.advance(now, Some(&still_held));
+        legal("ports held", &expected)?;
         same("events of advance", &by_time(&made.events), &by_time(&expected.events))?;
         same("packets of advance", &made.transmits, &expected.transmits)?;
         same("counters", self.engine.counters(), self.model.counters())?;
@@ -86,7 +90,12 @@ impl Pair {
         from: Side,
         packets: &[Vec<u8>],
     ) -> Result<(Vec<Done>, Vec<Transmit>), Divergence> {
+        let before: Vec<MappingInfo> = self.engine.mappings().collect();
         let (results, made) = self.run_engine(now, from, packets)?;
+        if from == Side::Outside && !self.config.inbound_refresh {
+            let after: Vec<MappingInfo> = self.engine.mappings().collect();
+            invariants::not_refreshed(&before, &after)?;
+        }
         let mut choices: VecDeque<Endpoint> = made.events.iter().filter_map(created).collect();
         let mut expected_all = Made::default();
         for (index, (bytes, result)) in packets.iter().zip(&results).enumerate() {
@@ -95,13 +104,12 @@ impl Pair {
             let expected = self.model.process(now, from, bytes, choices.front().copied());
             let what =
                 |what: &str| format!("{what} of packet {index} from {from:?} {:?}", Hex(bytes));
-            if let Some(illegal) = expected.made.illegal {
-                return Err(format!("{}: {illegal}", what("external endpoint")));
-            }
+            legal(&what("external endpoint"), &expected.made)?;
             same(&what("verdict"), &result.verdict, &expected.verdict)?;
             if !matches!(expected.verdict, Verdict::Drop(_)) {
                 same(&what("bytes"), &Hex(&result.bytes), &Hex(&expected.bytes))?;
-                invariants::permitted_change(bytes, &result.bytes, result.verdict)
+                let tcp_mss = self.config.tcp_mss;
+                invariants::permitted_change(bytes, &result.bytes, result.verdict, tcp_mss)
                     .map_err(|wrong| format!("{}: {wrong}", what("bytes")))?;
             }
             if expected.made.events.iter().any(|event| created(event).is_some()) {
@@ -118,6 +126,27 @@ impl Pair {
             return Err("more packets were answered than were dropped".into());
         }
         Ok((results, made.transmits))
+    }
+
+    /// Puts a new engine, which holds the ports that the old one had taken, in its place; and so
+    /// with the model.
+    ///
+    /// # Errors
+    /// When the engine refuses the configuration, or a choice of its own was not open.
+    pub fn restart(&mut self, seed: [u8; 32]) -> Result<(), Divergence> {
+        let old = &self.engine;
+        let mut engine = Engine::new(&self.config, seed, self.model.now())
+            .map_err(|error| format!("the engine refused the configuration: {}", error.message))?;
+        for protocol in [TCP, UDP, ICMP, DCCP] {
+            for (address, ports) in taken(old, protocol) {
+                engine.hold_ports(address, protocol, &ports);
+            }
+        }
+        self.engine = engine;
+        let engine = &self.engine;
+        let still_held = |protocol, end| is_taken(engine, protocol, end);
+        self.model = self.model.restarted(Some(&still_held));
+        legal("ports held", &self.model.made)
     }
 
     fn run_engine(
@@ -206,13 +235,36 @@ impl Pair {
         same_lists("mappings", &mappings, &expected)?;
         same_lists("sessions", &sessions, &expected_sessions)?;
         for pool in 0..self.config.pools.len() {
-            for protocol in [TCP, UDP, ICMP] {
+            for protocol in [TCP, UDP, ICMP, DCCP] {
                 let usage = self.engine.pool_usage(pool, protocol);
                 same("pool usage", &usage, &self.model.pool_usage(pool, protocol))?;
                 invariants::pool(&self.config, pool, protocol, usage, &mappings)?;
             }
         }
         invariants::state(&self.config, &mappings, &sessions)
+    }
+}
+
+/// The ports that the engine would give to nobody now, a bit each, by external address.
+fn taken(engine: &Engine, protocol: u8) -> impl Iterator<Item = (Ipv4Addr, [u64; 1024])> {
+    (0..).map_while(move |index| {
+        let mut ports = [0; 1024];
+        let address = engine.taken_ports(index, protocol, &mut ports)?;
+        Some((address, ports))
+    })
+}
+
+/// Whether the engine would give a port to nobody now.
+fn is_taken(engine: &Engine, protocol: u8, end: Endpoint) -> bool {
+    let bit = |ports: [u64; 1024]| ports[usize::from(end.port) / 64] >> (end.port % 64) & 1 != 0;
+    taken(engine, protocol).any(|(address, ports)| address == end.address && bit(ports))
+}
+
+/// An error if the engine made a choice that was not open.
+fn legal(what: &str, made: &Made) -> Result<(), Divergence> {
+    match &made.illegal {
+        Some(illegal) => Err(format!("{what}: {illegal}")),
+        None => Ok(()),
     }
 }
 
@@ -243,9 +295,7 @@ fn without_free_fields(bytes: &[u8]) -> Result<Vec<u8>, Divergence> {
         return Err(format!("the engine sent a fragment: {bytes:02x?}"));
     }
     ip.set_identification(0);
-    ip.set_fragment_field(0);
-    bytes[1] = 0;
-    Ipv4::new_checked(&mut bytes[..]).expect("checked above").fill_checksum();
+    ip.fill_checksum();
     Ok(bytes)
 }
 

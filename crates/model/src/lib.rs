@@ -3,12 +3,13 @@
 //!
 //! It follows SPECIFICATION.md section by section and says so in comments: what is looked at first
 //! (`bytes`), the way from the inside and from the outside (this file), allocation and limits
-//! (`allocation`), TCP states (`tcp`), what happens by itself (`timers`). Nothing is fast: what one
-//! map holds is not repeated in another but searched for.
+//! (`allocation`), sessions and connections (`sessions`, `tcp`), what happens by itself (`timers`),
+//! ICMP errors of its own (`errors`). Nothing is fast: what one map holds is not repeated in
+//! another but searched for.
 //!
-//! Choices that only the engine's seed decides (external address and port) are given to the model,
-//! which checks that they were open; alone it takes the first that is. Fragments and rules that
-//! change destinations are not modelled.
+//! Choices that the specification leaves to the engine (external address and port, which held port
+//! is free first) are given to the model, which checks that they were open; alone it takes the
+//! first. Fragments and rules that change destinations are not modelled.
 //!
 //! [`compare`] drives the two side by side.
 
@@ -17,23 +18,28 @@
 mod allocation;
 mod bytes;
 pub mod compare;
+mod errors;
 mod lookup;
+mod sessions;
 mod tcp;
 mod timers;
 mod view;
 
 use bytes::{
-    Segment, check, check_error, ends, icmp_kind, ip, is_ping, lower_ttl, set_embedded, set_near,
+    Segment, check, check_error, ends, icmp_kind, ip, is_ping, keep_full, lower_mss, lower_ttl,
+    set_embedded, set_near,
 };
+use errors::ErrorRates;
 use natgate_engine::{
     Behavior, Change, Config, Counters, Direction, DropReason, Endpoint, Event, MappingId,
     MappingKind, Outcome, RuleAction, Side, Timestamp, Verdict,
 };
-use natgate_wire::protocol::{ICMP, TCP, UDP};
+use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use natgate_wire::{Icmp, Ipv4, icmp};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use tcp::{Connection, Timer};
+use tcp::Connection;
+pub use timers::StillHeld;
 
 /// The reference translator.
 #[derive(Clone, Debug)]
@@ -42,11 +48,12 @@ pub struct Model {
     now: Timestamp,
     started: Timestamp,
     mappings: BTreeMap<Key, Mapping>,
+    sessions_made: u64,
     held: BTreeMap<(u8, Endpoint), Timestamp>,
     syns: Vec<Syn>,
     paired: BTreeMap<(u32, usize), Ipv4Addr>,
     mapping_rate: BTreeMap<u32, u64>,
-    error_rate: u64,
+    errors: ErrorRates,
     quota_reported: BTreeMap<u32, Option<Timestamp>>,
     exhaustion_reported: BTreeMap<usize, Option<Timestamp>>,
     counters: Counters,
@@ -70,10 +77,16 @@ struct Mapping {
     permanent: bool,
     created: Timestamp,
     sessions: BTreeMap<Endpoint, Session>,
+    /// The remote endpoint of the session that is no further one (3.10), while there is such.
+    first: Option<Endpoint>,
 }
 
 #[derive(Clone, Debug)]
 struct Session {
+    /// Counts up from session to session.
+    number: u64,
+    /// The side that the packet which made it came from.
+    made_from: Side,
     /// When its time runs out, not yet moved to a tick.
     expires: Timestamp,
     connection: Connection,
@@ -81,10 +94,11 @@ struct Session {
     packets_in: u64,
 }
 
-/// An unsolicited SYN that will be answered (4.7).
+/// An unsolicited SYN, or DCCP's like, that will be answered (4.7).
 #[derive(Clone, Debug)]
 struct Syn {
     due: Timestamp,
+    protocol: u8,
     external: Endpoint,
     remote: Endpoint,
     back_to: Side,
@@ -98,8 +112,7 @@ pub struct Transmit {
     pub time: Timestamp,
     /// The side to send it by.
     pub side: Side,
-    /// Its bytes; those that the specification leaves open (type of service, identification,
-    /// don't-fragment) are zero.
+    /// Its bytes; the identification, which the specification leaves open, is zero.
     pub bytes: Vec<u8>,
 }
 
@@ -139,11 +152,7 @@ impl Packet {
         ip(&self.received).protocol()
     }
 
-    fn is_error(&self) -> bool {
-        icmp_kind(&self.received).is_some_and(icmp::is_error)
-    }
-
-    /// A SYN without ACK, RST and FIN.
+    /// A SYN without ACK, RST and FIN, or what counts as such of DCCP (9.5).
     fn is_syn(&self) -> bool {
         Segment::of(&self.received).is_some_and(Segment::syn)
     }
@@ -153,7 +162,7 @@ type Fate = Result<Verdict, DropReason>;
 
 /// Whether a protocol has ports, or identifiers that serve as such.
 fn has_ports(protocol: u8) -> bool {
-    matches!(protocol, TCP | UDP | ICMP)
+    matches!(protocol, TCP | UDP | ICMP | DCCP)
 }
 
 impl Model {
@@ -164,11 +173,12 @@ impl Model {
             now,
             started: now,
             mappings: BTreeMap::new(),
+            sessions_made: 0,
             held: BTreeMap::new(),
             syns: Vec::new(),
             paired: BTreeMap::new(),
             mapping_rate: BTreeMap::new(),
-            error_rate: 0,
+            errors: ErrorRates::default(),
             quota_reported: BTreeMap::new(),
             exhaustion_reported: BTreeMap::new(),
             counters: Counters::default(),
@@ -180,7 +190,7 @@ impl Model {
             };
             let internal = Endpoint { address: mapping.internal.0, port: inside };
             let external = Endpoint { address: mapping.external.0, port: outside };
-            for protocol in [TCP, UDP, ICMP] {
+            for protocol in [TCP, UDP, ICMP, DCCP] {
                 if mapping.protocol.is_none_or(|only| only == protocol) {
                     let key = model.fixed(protocol, internal, external, None);
                     model.mappings.get_mut(&key).expect("just made").permanent = true;
@@ -208,7 +218,10 @@ impl Model {
         let len = packet.received.len();
         let outcome = match fate {
             Ok(Verdict::Reply(_)) => Outcome::Replied,
-            Ok(_) => Outcome::Forwarded,
+            Ok(_) => {
+                keep_full(&packet.received, &mut packet.bytes);
+                Outcome::Forwarded
+            }
             Err(reason) => {
                 self.counters.drops[reason as usize] += 1;
                 Outcome::Dropped
@@ -222,6 +235,12 @@ impl Model {
     fn fate(&mut self, packet: &mut Packet) -> Fate {
         check(&mut packet.received)?; // section 2
         packet.bytes.clone_from(&packet.received);
+        if self.is_broadcast(ip(&packet.bytes).source()) {
+            return Err(DropReason::MartianSource); // 2.3
+        }
+        if self.is_broadcast(ip(&packet.bytes).destination()) {
+            return Err(DropReason::MartianDestination);
+        }
         match packet.from {
             Side::Inside => self.way_out(packet),
             Side::Outside => self.way_in(packet),
@@ -246,6 +265,7 @@ impl Model {
         if !self.config.subscribers.iter().any(|prefix| prefix.contains(source))
             && !self.config.statics.iter().any(|fixed| fixed.internal.0.to_bits() == source)
             && rule.is_none()
+            && !matches!(icmp_kind(&packet.bytes), Some(3 | 4 | 11 | 12))
         {
             return Err(DropReason::NotSubscriber); // 3.4
         }
@@ -294,6 +314,9 @@ impl Model {
             lower_ttl(&mut packet.bytes);
             return Ok(Verdict::Forward(Side::Inside));
         }
+        if self.config.inside.network.is_some_and(|net| net.contains(source)) {
+            return Err(DropReason::SpoofedSource); // 4.2a
+        }
         match icmp_kind(&packet.bytes) {
             Some(3 | 4 | 11 | 12) => {
                 self.error(packet)?; // 4.3
@@ -332,10 +355,16 @@ impl Model {
             if self.is_midstream(packet) {
                 return Err(DropReason::TcpNotSyn); // 3.10
             }
-            self.room_for_session(key)?;
+            if let Err(reason) = self.room_for_session(key, remote, Side::Inside) {
+                if reason == DropReason::MappingTableFull {
+                    self.refuse(packet); // 3.9
+                }
+                return Err(reason);
+            }
         }
         self.touch(key, remote, Side::Inside, Segment::of(&packet.bytes));
         set_near(&mut packet.bytes, Side::Inside, self.mappings[&key].external); // 3.11
+        self.clamp(packet);
         Ok(())
     }
 
@@ -356,7 +385,11 @@ impl Model {
         let mapping = &self.mappings[&key];
         let known = mapping.sessions.contains_key(&remote);
         if !known {
-            let admitted = match self.config.filtering {
+            let own_filter = match packet.protocol() {
+                TCP | DCCP => self.config.filtering_tcp,
+                _ => None,
+            };
+            let admitted = match own_filter.unwrap_or(self.config.filtering) {
                 _ if mapping.kind == MappingKind::Static => true,
                 Behavior::EndpointIndependent => true,
                 Behavior::AddressDependent => {
@@ -376,11 +409,19 @@ impl Model {
             self.hop(packet, Side::Inside)?; // 4.6
         }
         if !known {
-            self.room_for_session(key)?;
+            self.room_for_session(key, remote, Side::Outside)?;
         }
         self.touch(key, remote, Side::Outside, Segment::of(&packet.bytes));
         set_near(&mut packet.bytes, Side::Outside, key.internal); // 4.8
+        self.clamp(packet);
         Ok(Verdict::Forward(Side::Inside))
+    }
+
+    /// 4.9, of a translated packet.
+    fn clamp(&self, packet: &mut Packet) {
+        if let Some(limit) = self.config.tcp_mss {
+            lower_mss(&mut packet.bytes, limit);
+        }
     }
 
     /// Section 6: an ICMP error.
@@ -434,53 +475,19 @@ impl Model {
     /// Section 3.6: whether a packet can go one hop further, out by a side.
     fn hop(&mut self, packet: &Packet, exit: Side) -> Result<(), DropReason> {
         let ip = ip(&packet.received);
-        let side = if exit == Side::Inside { &self.config.inside } else { &self.config.outside };
-        let mtu = side.mtu.unwrap_or(1500);
+        let mtu = self.mtu(exit);
         if ip.ttl() <= 1 {
-            self.answer(packet, icmp::kind::TIME_EXCEEDED, 0, 0);
+            self.answer(packet, (icmp::kind::TIME_EXCEEDED, 0, 0));
             return Err(DropReason::TtlExceeded);
         }
         if ip.dont_fragment() && ip.total_len() > mtu {
-            self.answer(packet, icmp::kind::UNREACHABLE, 4, mtu);
+            self.answer(packet, (icmp::kind::UNREACHABLE, 4, mtu));
             return Err(DropReason::TooBig);
         }
         Ok(())
     }
 
-    /// A packet belongs to a session: it is made if there is none yet (section 9), its time starts
-    /// afresh, and the packet is counted.
-    fn touch(&mut self, key: Key, remote: Endpoint, from: Side, segment: Option<Segment>) {
-        let timeouts = &self.config.timeouts;
-        let mapping = self.mappings.get_mut(&key).expect("looked up");
-        let is_new = !mapping.sessions.contains_key(&remote);
-        let session = mapping.sessions.entry(remote).or_insert_with(|| Session {
-            expires: Timestamp(0),
-            connection: Connection::default(),
-            packets_out: 0,
-            packets_in: 0,
-        });
-        let may_refresh = is_new || from == Side::Inside || self.config.inbound_refresh;
-        let time = match (key.protocol, segment) {
-            (TCP, Some(segment)) => match session.connection.step(from, segment) {
-                Timer::Opening if may_refresh => Some(timeouts.tcp_opening), // 9.3
-                Timer::Established if may_refresh => Some(timeouts.tcp_established),
-                Timer::Closing => Some(timeouts.tcp_closing),
-                _ => None,
-            },
-            (UDP, _) if may_refresh => Some(timeouts.udp), // 9.2
-            (ICMP, _) if may_refresh => Some(timeouts.icmp),
-            (_, _) if may_refresh => Some(timeouts.other),
-            _ => None,
-        };
-        if let Some(time) = time {
-            session.expires = self.now.plus(time);
-        }
-        let (out, into) = if from == Side::Inside { (1, 0) } else { (0, 1) };
-        session.packets_out += out;
-        session.packets_in += into;
-    }
-
-    /// Whether a packet is of TCP and cannot begin a session (3.9, 3.10, 4.5).
+    /// Whether a packet is of TCP or DCCP and cannot begin a session (3.9, 3.10, 4.5).
     fn is_midstream(&self, packet: &Packet) -> bool {
         Segment::of(&packet.received).is_some_and(|segment| {
             if self.config.tcp_pickup { segment.rst() } else { !segment.syn() }

@@ -4,7 +4,7 @@
 use crate::bytes::{check_error, ends, icmp_kind, ip};
 use crate::{Key, Mapping, Model, Packet, has_ports};
 use natgate_engine::{Behavior, Endpoint, MappingKind, Match, RuleAction, Side};
-use natgate_wire::protocol::{TCP, UDP};
+use natgate_wire::protocol::{DCCP, TCP, UDP};
 use std::collections::BTreeMap;
 
 impl Model {
@@ -91,6 +91,7 @@ impl Model {
             permanent: false,
             created: self.started,
             sessions: BTreeMap::new(),
+            first: None,
         });
         key
     }
@@ -113,7 +114,7 @@ impl Model {
     /// The longest prefix, then the exact port, then that of the source; seen from the inside.
     fn best_rule(&self, bytes: &[u8], from: Side) -> Option<&RuleAction> {
         let (near, far) = ends(bytes, from);
-        let has_ports = matches!(ip(bytes).protocol(), TCP | UDP);
+        let has_ports = matches!(ip(bytes).protocol(), TCP | UDP | DCCP);
         let fits = self.config.rules.iter().filter_map(|rule| {
             let (prefix, port, end, by_source) = match rule.matches {
                 Match::Source(prefix, port) => (prefix, port, near, true),
@@ -133,6 +134,14 @@ impl Model {
 
     pub(crate) fn is_outside_own(&self, address: u32) -> bool {
         self.config.outside.address.is_some_and(|own| own.to_bits() == address)
+    }
+
+    /// 2.3: whether an address means all hosts of a connected network.
+    pub(crate) fn is_broadcast(&self, address: u32) -> bool {
+        let sides = [&self.config.inside, &self.config.outside];
+        let mut networks = sides.into_iter().filter_map(|side| side.network);
+        networks.any(|net| net.len() <= 30 && [net.first(), net.last()].contains(&address))
+            && !self.is_external(address)
     }
 
     pub(crate) fn is_external(&self, address: u32) -> bool {

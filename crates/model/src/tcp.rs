@@ -1,7 +1,8 @@
 //! What a TCP connection does to its session: the table of section 9.3 and the window of 9.4 of the
-//! specification (RFC 6146 section 3.5.2.2, RFC 7857 section 2, RFC 5961 section 3).
+//! specification (RFC 6146 section 3.5.2.2, RFC 7857 section 2, RFC 5961 section 3). DCCP goes by
+//! the same table, without the window (9.5).
 
-use crate::bytes::Segment;
+use crate::bytes::{Numbers, Segment};
 use natgate_engine::Side;
 
 /// A row of the table in 9.3.
@@ -61,7 +62,7 @@ impl Half {
     }
 }
 
-/// A TCP session's connection.
+/// The connection of a TCP or DCCP session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Connection {
     /// `None` until the first segment.
@@ -75,10 +76,19 @@ impl Connection {
     pub(crate) fn step(&mut self, from: Side, segment: Segment) -> Timer {
         let (next, timer) = self.next(from, segment);
         let afresh = matches!(self.state, None | Some(State::Closed | State::Transitory));
+        let teaches = match self.state {
+            _ if segment.rst() => false,
+            None | Some(State::OpeningOut | State::OpeningIn) => true,
+            Some(State::Closed) => segment.syn() || !segment.has_syn(),
+            // 9.4: a SYN at another time may be anybody's, whatever else it carries.
+            _ => !segment.has_syn(),
+        };
         if afresh && segment.syn() {
             *self = Self::default(); // 9.4, last sentence
         }
-        self.learn(from, segment);
+        if let Some(numbers) = segment.numbers.filter(|_| teaches) {
+            self.learn(from, segment, numbers);
+        }
         self.state = Some(next);
         timer
     }
@@ -88,6 +98,7 @@ impl Connection {
         let out = from == Side::Inside;
         let opening = if out { State::OpeningOut } else { State::OpeningIn };
         let fin = if out { State::FinOut } else { State::FinIn };
+        let finishes = segment.fin() && self.fin_plausible(from, segment);
         let Some(state) = self.state else {
             return match segment.syn() {
                 true => (opening, Timer::Opening),
@@ -109,13 +120,14 @@ impl Connection {
                     false => (state, Timer::Unchanged),
                 }
             }
-            State::Established if segment.fin() => (fin, Timer::Established),
-            State::FinOut | State::FinIn if segment.fin() && state != fin => {
+            State::Established if finishes => (fin, Timer::Established),
+            State::FinOut | State::FinIn if finishes && state != fin => {
                 (State::Closed, Timer::Closing)
             }
             State::Established | State::FinOut | State::FinIn => (state, Timer::Established),
-            State::Closed | State::Transitory if segment.syn() => (opening, Timer::Opening),
+            State::Closed if segment.syn() => (opening, Timer::Opening),
             State::Closed => (state, Timer::Unchanged),
+            State::Transitory if segment.syn() => (state, Timer::Opening),
             State::Transitory if segment.rst() => (state, Timer::Unchanged),
             State::Transitory => (State::Established, Timer::Established),
         }
@@ -123,37 +135,55 @@ impl Connection {
 
     /// 9.4: whether a RST from a side is in its receiver's window.
     fn rst_valid(&self, from: Side, segment: Segment) -> bool {
-        let (sender, receiver) = match from {
-            Side::Inside => (self.internal, self.remote),
-            Side::Outside => (self.remote, self.internal),
-        };
+        let (sender, receiver) = self.halves(from);
+        let Some(Numbers { sequence, .. }) = segment.numbers else { return true }; // 9.5
         let Some(expected) = receiver.expected else { return false };
         let (window, in_syn) = receiver.window.unwrap_or((0, false));
         let shift = match (receiver.scale, sender.scale) {
             (Some(shift), Some(_)) if !in_syn => shift,
             _ => 0,
         };
-        segment.sequence.wrapping_sub(expected) < (u32::from(window) << shift).max(1)
+        sequence.wrapping_sub(expected) < (u32::from(window) << shift).max(1)
+    }
+
+    /// 9.4: whether a FIN from a side is about where its receiver is; nothing known, it may be.
+    fn fin_plausible(&self, from: Side, segment: Segment) -> bool {
+        let (sender, receiver) = self.halves(from);
+        let (Some(numbers), Some(expected)) = (segment.numbers, receiver.expected) else {
+            return true;
+        };
+        let shift = match (receiver.scale, sender.scale) {
+            (Some(shift), Some(_)) => shift,
+            _ => 14,
+        };
+        let window = i64::from(u16::MAX) << shift;
+        let distance = i64::from(numbers.sequence.wrapping_sub(expected) as i32);
+        -window <= distance && distance < window
+    }
+
+    /// What the ends are known to have said: that which a segment comes from, and its receiver.
+    fn halves(&self, from: Side) -> (Half, Half) {
+        match from {
+            Side::Inside => (self.internal, self.remote),
+            Side::Outside => (self.remote, self.internal),
+        }
     }
 
     /// 9.4: what a segment from a side tells of both ends.
-    fn learn(&mut self, from: Side, segment: Segment) {
-        if segment.rst() {
-            return;
-        }
+    fn learn(&mut self, from: Side, segment: Segment, numbers: Numbers) {
         let (sender, receiver) = match from {
             Side::Inside => (&mut self.internal, &mut self.remote),
             Side::Outside => (&mut self.remote, &mut self.internal),
         };
         if segment.any_syn() {
-            receiver.expects(segment.sequence.wrapping_add(1));
-            sender.scale = segment.scale;
+            receiver.expects(numbers.sequence.wrapping_add(1));
+            sender.scale = numbers.scale;
         }
         if segment.ack() {
-            sender.expects(segment.acknowledgment);
+            sender.expects(numbers.acknowledgment);
         }
         if segment.ack() || segment.any_syn() {
-            sender.window = Some((segment.window, segment.any_syn()));
+            sender.window = Some((numbers.window, segment.any_syn()));
         }
     }
 }

@@ -1,23 +1,21 @@
-//! What happens by itself: sessions and hold-downs run out, unsolicited SYNs are answered, and the
-//! ICMP errors that the translator makes (specification, sections 1, 4.7, 8 and 9.1).
+//! What happens by itself: sessions and hold-downs run out, and unsolicited SYNs are answered
+//! (specification, sections 1, 4.7, 5.6 and 9.1); and what a restart leaves.
 
-use crate::allocation::{addresses, conforms, spend};
-use crate::bytes::ip;
 use crate::tcp::State;
-use crate::{Key, Made, Model, Packet, Syn, Transmit};
-use natgate_engine::{Change, Endpoint, Side, TICK, Timestamp};
-use natgate_wire::icmp::{self, Icmp, kind::UNREACHABLE};
-use natgate_wire::ipv4::{self, Ipv4};
-use natgate_wire::protocol::{ICMP, TCP, UDP};
-use std::net::Ipv4Addr;
+use crate::{Key, Made, Model, Packet, Syn, has_ports};
+use natgate_engine::{Change, Endpoint, TICK, Timestamp};
+use natgate_wire::icmp::kind::UNREACHABLE;
+use natgate_wire::protocol::TCP;
 use std::time::Duration;
 
 /// How long an unsolicited SYN waits for its answer (4.7).
 const SYN_DELAY: Duration = Duration::from_secs(6);
 /// How many may wait.
 const MOST_SYNS: usize = 1024;
-/// Longest ICMP error (8.1), bytes.
-const MOST_ERROR: usize = 576;
+
+/// Which of several ports that are due at the same time are still held when only some may be (5.6):
+/// the engine's choice.
+pub type StillHeld<'f> = &'f dyn Fn(u8, Endpoint) -> bool;
 
 /// The first tick that is not before a time (1.2).
 pub(crate) fn tick(time: Timestamp) -> Timestamp {
@@ -25,8 +23,9 @@ pub(crate) fn tick(time: Timestamp) -> Timestamp {
 }
 
 impl Model {
-    /// Lets time pass: what is due until `now` happens, each at its own tick.
-    pub fn advance(&mut self, now: Timestamp) -> Made {
+    /// Lets time pass: what is due until `now` happens, each at its own tick. `still_held` is asked
+    /// where more ports would be held than may be; without it the first are free.
+    pub fn advance(&mut self, now: Timestamp, still_held: Option<StillHeld<'_>>) -> Made {
         self.see(now);
         while let Some(time) = self.next_tick().filter(|time| *time <= self.now) {
             // Of what is due at one time sessions go first: they no longer explain a SYN.
@@ -34,6 +33,7 @@ impl Model {
             self.answer_syns(time);
             self.held.retain(|_, until| tick(*until) > time);
         }
+        self.limit_held(still_held);
         std::mem::take(&mut self.made)
     }
 
@@ -48,7 +48,7 @@ impl Model {
     /// Sessions whose time has run out go, and with the last of them their mapping (9.1).
     fn expire_sessions(&mut self, time: Timestamp) {
         let closing = self.config.timeouts.tcp_closing;
-        for mapping in self.mappings.values_mut() {
+        for (key, mapping) in &mut self.mappings {
             mapping.sessions.retain(|_, session| {
                 let due = tick(session.expires) <= time;
                 if due && session.connection.state == Some(State::Established) {
@@ -58,12 +58,17 @@ impl Model {
                 }
                 !due
             });
+            if mapping.first.is_some_and(|first| !mapping.sessions.contains_key(&first)) {
+                let heirs = mapping.sessions.iter().filter(|_| key.remote.is_none());
+                let heir = heirs.max_by_key(|(_, session)| session.number);
+                mapping.first = heir.map(|(remote, _)| *remote); // 3.10
+            }
         }
         let gone = self.dynamic().filter(|(_, mapping)| mapping.sessions.is_empty());
         let gone: Vec<Key> = gone.map(|(key, _)| *key).collect();
         for key in gone {
             let mapping = self.mappings.remove(&key).expect("just seen");
-            if matches!(key.protocol, UDP | ICMP) {
+            if has_ports(key.protocol) && key.protocol != TCP {
                 let until = time.plus(self.config.timeouts.hold_down); // 5.6
                 self.held.insert((key.protocol, mapping.external), until);
             }
@@ -75,15 +80,62 @@ impl Model {
         }
     }
 
+    /// 5.6: of the ports that are due first as many are free as are held too many. It is enough to
+    /// see to it when time has passed: none is taken before.
+    fn limit_held(&mut self, still_held: Option<StillHeld<'_>>) {
+        let most = self.config.limits.held_ports.map_or(usize::MAX, |most| most as usize);
+        while self.held.len() > most {
+            let first = self.held.values().map(|until| tick(*until)).min().expect("some are held");
+            let due: Vec<(u8, Endpoint)> = self
+                .held
+                .iter()
+                .filter(|(_, until)| tick(**until) == first)
+                .map(|(held, _)| *held)
+                .collect();
+            let excess = self.held.len() - most;
+            let free: Vec<(u8, Endpoint)> = match still_held {
+                Some(still_held) if excess < due.len() => {
+                    due.iter().filter(|(of, end)| !still_held(*of, *end)).copied().collect()
+                }
+                _ => due.iter().take(excess).copied().collect(),
+            };
+            if free.len() != excess.min(due.len()) {
+                self.made.illegal =
+                    Some(format!("of {due:?}, {excess} should be free, but {free:?} are"));
+                return;
+            }
+            self.held.retain(|held, _| !free.contains(held));
+        }
+    }
+
+    /// A translator that takes the place of this one: it knows of no mapping, but holds the ports
+    /// that were taken (5.6).
+    #[must_use]
+    pub fn restarted(&self, still_held: Option<StillHeld<'_>>) -> Self {
+        let mut after = Self::new(&self.config, self.now);
+        let until = self.now.plus(self.config.timeouts.hold_down);
+        let used = self.dynamic().map(|(key, mapping)| (key.protocol, mapping.external));
+        let used = used.filter(|(protocol, _)| has_ports(*protocol));
+        let taken = used.chain(self.held.keys().copied());
+        if tick(until) > self.now {
+            after.held = taken.map(|taken| (taken, until)).collect();
+        }
+        after.limit_held(still_held);
+        after
+    }
+
     /// 4.7: remembers a SYN that was refused; `external` is what it was sent to.
     pub(crate) fn remember(&mut self, packet: &Packet, external: Endpoint, remote: Endpoint) {
-        if packet.is_syn() && self.syns.len() == MOST_SYNS {
-            self.counters.errors_suppressed += 1;
-        } else if packet.is_syn() {
-            let due = self.now.plus(SYN_DELAY);
-            let (back_to, quote) = (packet.from, packet.received.clone());
-            self.syns.push(Syn { due, external, remote, back_to, quote });
+        if !self.config.answer_unsolicited_syn || !packet.is_syn() {
+            return;
         }
+        if self.syns.len() == MOST_SYNS {
+            self.counters.errors_suppressed += 1;
+            return;
+        }
+        let (due, protocol) = (self.now.plus(SYN_DELAY), packet.protocol());
+        let (back_to, quote) = (packet.from, packet.received.clone());
+        self.syns.push(Syn { due, protocol, external, remote, back_to, quote });
     }
 
     /// 4.7, to the nanosecond: answers the SYNs that nothing has explained by now.
@@ -93,7 +145,7 @@ impl Model {
         let due: Vec<Syn> = due;
         for syn in due {
             let explained = self.mappings.iter().any(|(key, mapping)| {
-                key.protocol == TCP
+                key.protocol == syn.protocol
                     && mapping.external == syn.external
                     && mapping.sessions.contains_key(&syn.remote)
             });
@@ -102,56 +154,5 @@ impl Model {
                 self.send(time, syn.back_to, syn.external.address, port_unreachable, &syn.quote);
             }
         }
-    }
-
-    /// Section 8: answers a packet with an ICMP error from this gateway's address on its side.
-    pub(crate) fn answer(&mut self, packet: &Packet, kind: u8, code: u8, mtu: u16) {
-        if packet.is_error() {
-            return; // 8.2
-        }
-        let source = match packet.from {
-            Side::Inside => self.config.inside.address.unwrap_or(Ipv4Addr::new(192, 0, 0, 8)),
-            Side::Outside => self.config.outside.address.unwrap_or_else(|| {
-                let mut all = self.config.pools.iter().flat_map(addresses);
-                all.next().expect("a packet from outside had an external destination")
-            }),
-        };
-        self.send(self.now, packet.from, source, (kind, code, mtu), &packet.received);
-    }
-
-    /// Makes the ICMP error about a packet, within the rate (8.3).
-    fn send(
-        &mut self,
-        time: Timestamp,
-        side: Side,
-        source: Ipv4Addr,
-        (kind, code, mtu): (u8, u8, u16),
-        about: &[u8],
-    ) {
-        let rate = self.config.limits.icmp_errors_per_second;
-        if !conforms(self.error_rate, time, rate) {
-            self.counters.errors_suppressed += 1;
-            return;
-        }
-        self.error_rate = spend(self.error_rate, time, rate);
-        self.counters.generated += 1;
-        let quote = &about[..about.len().min(MOST_ERROR - ipv4::HEADER_LEN - icmp::HEADER_LEN)];
-        let mut bytes = vec![0; ipv4::HEADER_LEN + icmp::HEADER_LEN + quote.len()];
-        let len = bytes.len() as u16;
-        let mut error = Ipv4::init(&mut bytes[..], ipv4::HEADER_LEN);
-        error.set_total_len(len);
-        error.set_ttl(64);
-        error.set_protocol(ICMP);
-        error.set_source(source.to_bits());
-        error.set_destination(ip(about).source());
-        error.fill_checksum();
-        let mut message = Icmp::new_checked(error.payload_mut()).expect("long enough");
-        message.set_kind(kind);
-        message.set_code(code);
-        message.body_mut().copy_from_slice(quote);
-        let body = error.payload_mut();
-        body[6..8].copy_from_slice(&mtu.to_be_bytes());
-        Icmp::new_checked(body).expect("long enough").fill_checksum();
-        self.made.transmits.push(Transmit { time, side, bytes });
     }
 }

@@ -1,10 +1,12 @@
 //! The model's state in the engine's own words, for comparison and for telling states apart.
 
 use crate::allocation::addresses;
+use crate::tcp::State;
 use crate::timers::tick;
 use crate::{Key, Mapping, Model, Session};
-use natgate_engine::{Counters, Endpoint, MappingInfo, PoolUsage, SessionInfo, TICK, Timestamp};
-use natgate_wire::protocol::TCP;
+use natgate_engine::{
+    Counters, Endpoint, MappingInfo, PoolUsage, SessionInfo, Side, TICK, Timestamp,
+};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 impl Model {
@@ -39,13 +41,13 @@ impl Model {
     /// Every session; times of expiry are those of ticks.
     pub fn sessions(&self) -> Vec<SessionInfo> {
         let of = |(key, mapping): (&Key, &Mapping)| -> Vec<SessionInfo> {
-            let (protocol, id) = (key.protocol, mapping.id(*key));
+            let id = mapping.id(*key);
             let sessions = mapping.sessions.iter();
             sessions
                 .map(|(remote, session)| SessionInfo {
                     mapping: id,
                     remote: *remote,
-                    state: state_name(protocol, session),
+                    state: session.connection.state.map_or("open", State::name),
                     expires: tick(session.expires),
                     packets_out: session.packets_out,
                     packets_in: session.packets_in,
@@ -86,15 +88,19 @@ impl Model {
         (self.now.0 % TICK.as_nanos() as u64).hash(&mut hash);
         for (key, mapping) in &self.mappings {
             (key, mapping.external).hash(&mut hash);
-            for (remote, session) in &mapping.sessions {
-                (remote, session.connection, ahead(session.expires)).hash(&mut hash);
+            let mut sessions: Vec<_> = mapping.sessions.iter().collect();
+            sessions.sort_by_key(|(_, session)| session.number); // who is first next (3.10)
+            mapping.first.hash(&mut hash);
+            for (remote, session) in sessions {
+                let Session { connection, expires, made_from, .. } = session;
+                (remote, connection, ahead(*expires), *made_from == Side::Inside).hash(&mut hash);
             }
         }
         for (held, until) in &self.held {
             (held, ahead(*until)).hash(&mut hash);
         }
         for syn in &self.syns {
-            (syn.external, syn.remote, ahead(syn.due), &syn.quote).hash(&mut hash);
+            (syn.protocol, syn.external, syn.remote, ahead(syn.due), &syn.quote).hash(&mut hash);
         }
         for (subscriber, due) in &self.mapping_rate {
             (subscriber, ahead(Timestamp(*due))).hash(&mut hash);
@@ -105,14 +111,7 @@ impl Model {
         for (pool, time) in &self.exhaustion_reported {
             (pool, since(time)).hash(&mut hash);
         }
-        ahead(Timestamp(self.error_rate)).hash(&mut hash);
+        self.errors.ahead(self.now).hash(&mut hash);
         hash.finish()
-    }
-}
-
-fn state_name(protocol: u8, session: &Session) -> &'static str {
-    match session.connection.state {
-        Some(state) if protocol == TCP => state.name(),
-        _ => "open",
     }
 }

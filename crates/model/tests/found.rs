@@ -2,12 +2,14 @@
 
 mod common;
 
-use common::{Spec, end};
+use common::{Spec, Sum, end, error_about};
 use natgate_engine::{
-    AddressRange, Behavior, Config, Endpoint, PoolConfig, Side, Timeouts, Timestamp,
+    AddressRange, Behavior, Config, DropReason, Endpoint, Limits, PoolConfig, Side, Timeouts,
+    Timestamp, Verdict,
 };
 use natgate_model::compare::{Divergence, Pair};
-use natgate_wire::protocol::UDP;
+use natgate_wire::Ipv4;
+use natgate_wire::protocol::{ICMP, UDP};
 use std::time::Duration;
 
 const A: Endpoint = end([10, 0, 0, 1], 5000);
@@ -47,4 +49,69 @@ fn a_mapping_keeps_its_key_when_its_first_session_goes() -> Result<(), Divergenc
     pair.check_state()?;
     pair.advance(after(60))?;
     pair.check_state()
+}
+
+/// A port whose hold-down ends at the very tick at which one more is held makes room for that one:
+/// what is due later stays held.
+#[test]
+fn what_is_due_now_makes_room_for_what_is_held_now() -> Result<(), Divergence> {
+    let seconds = Duration::from_secs;
+    let config = Config {
+        limits: Limits { held_ports: Some(2), ..Limits::default() },
+        timeouts: Timeouts { udp: seconds(4), hold_down: seconds(10), ..Timeouts::default() },
+        ..config()
+    };
+    let start = Timestamp(1_000_000_000_000);
+    let mut pair = Pair::new(&config, [0; 32], start)?;
+    for (second, port) in [(0, 1000), (5, 1001), (10, 1002)] {
+        let now = start.plus(seconds(second));
+        pair.advance(now)?;
+        let out = Spec::new(UDP, Endpoint { port, ..A }, remote(80)).bytes();
+        pair.process(now, Side::Inside, &[out])?;
+    }
+    for second in [13, 14, 18, 19, 24] {
+        pair.advance(start.plus(seconds(second)))?;
+        pair.check_state()?;
+    }
+    assert_eq!(pair.model.pool_usage(0, UDP).held, 0);
+    Ok(())
+}
+
+/// A source route in the packet that an ICMP error embeds is what the error is dropped for, also
+/// when that packet is a later fragment.
+#[test]
+fn an_embedded_source_route_is_seen_before_the_rest() -> Result<(), Divergence> {
+    let start = Timestamp(1_000_000_000_000);
+    let mut pair = Pair::new(&config(), [0; 32], start)?;
+    let options = vec![1, 131, 3, 4];
+    let sent = Spec { options, ..Spec::new(UDP, EXTERNAL, remote(80)) };
+    let mut about = sent.bytes();
+    let mut later = Ipv4::new_checked(&mut about[..]).expect("made so");
+    later.set_fragment_field(1);
+    later.fill_checksum();
+    let error = error_about(&about, remote(0), (11, 0), 60);
+    let (done, _) = pair.process(start, Side::Outside, &[error])?;
+    assert_eq!(done[0].verdict, Verdict::Drop(DropReason::SourceRoute));
+    Ok(())
+}
+
+/// A wrong checksum of 0xffff stays one when all that changes is an identifier of 0xffff to 0. It
+/// does not become 0, which would be wrong by the same amount.
+#[test]
+fn a_full_checksum_stays_full_when_a_full_identifier_becomes_zero() -> Result<(), Divergence> {
+    let start = Timestamp(1_000_000_000_000);
+    let mut config = config();
+    config.pools[0].ports = (0xffff, 0xffff);
+    let mut pair = Pair::new(&config, [0; 32], start)?;
+    let sum = Sum::Is(0xffff);
+    let query = Spec { sum, ..Spec::new(ICMP, Endpoint { port: 0, ..A }, remote(0)) };
+    let (sent, _) = pair.process(start, Side::Inside, &[query.bytes()])?;
+    let answer = Spec { sum, ..Spec::answer(&sent[0].bytes) };
+    let about = Spec { sum, ..Spec::like(&sent[0].bytes) };
+    let error = error_about(&about.bytes(), remote(0), (3, 3), 28);
+    for (packet, header_at) in [(answer.bytes(), 20), (error, 48)] {
+        let (done, _) = pair.process(start, Side::Outside, &[packet])?;
+        assert_eq!(done[0].bytes[header_at + 2..header_at + 6], [0xff, 0xff, 0, 0]);
+    }
+    Ok(())
 }

@@ -3,21 +3,24 @@
 
 use super::Divergence;
 use crate::allocation::addresses;
-use crate::bytes::UDP_LITE;
+use crate::has_ports;
 use natgate_engine::{
-    Config, Endpoint, MappingInfo, MappingKind, PoolUsage, Pooling, SessionInfo, Verdict,
+    Config, Endpoint, MappingId, MappingInfo, MappingKind, PoolUsage, Pooling, SessionInfo,
+    Timestamp, Verdict,
 };
-use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
-use natgate_wire::{Ipv4, icmp};
+use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP, UDP_LITE};
+use natgate_wire::{Ipv4, Tcp, icmp, tcp::flags::SYN};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 /// Of a packet that is sent on only addresses, ports and identifiers, the time to live and
-/// checksums may change; in an ICMP error the embedded packet's likewise, except its time to live.
+/// checksums may change; in an ICMP error the embedded packet's likewise, except its time to live;
+/// and a SYN's maximum segment size, down to what the configuration says.
 pub(super) fn permitted_change(
     before: &[u8],
     after: &[u8],
     verdict: Verdict,
+    tcp_mss: Option<u16>,
 ) -> Result<(), Divergence> {
     let ip = Ipv4::new_checked(before).map_err(|_| "what is not IPv4 was sent on")?;
     let mut before = before[..usize::from(ip.total_len())].to_vec();
@@ -40,6 +43,12 @@ pub(super) fn permitted_change(
     if matches!(verdict, Verdict::Reply(_)) {
         may_change.push(icmp_at); // the type
     }
+    if let (Some((at, old)), Some((_, new)), Some(limit)) = (mss(&before), mss(after), tcp_mss)
+        && old > limit
+        && new == limit
+    {
+        may_change.extend([at, at + 1]);
+    }
     for at in may_change {
         if let (Some(old), Some(new)) = (before.get_mut(at), after.get(at)) {
             *old = *new;
@@ -51,13 +60,21 @@ pub(super) fn permitted_change(
     }
 }
 
+/// Where the maximum segment size is in a packet with SYN, and what it is.
+fn mss(packet: &[u8]) -> Option<(usize, u16)> {
+    let ip = Ipv4::new_checked(packet).ok().filter(|ip| ip.protocol() == TCP)?;
+    let tcp = Tcp::new_checked(ip.payload()).filter(|tcp| tcp.flags() & SYN != 0)?;
+    tcp.max_segment_size().map(|(at, size)| (ip.header_len() + at, size))
+}
+
 /// Where addresses, ports or identifiers, and checksums are in a packet.
 fn changeable(packet: &[u8]) -> Vec<usize> {
     let Ok(ip) = Ipv4::new_header_checked(packet) else { return Vec::new() };
     let transport: &[usize] = match ip.protocol() {
         TCP => &[0, 1, 2, 3, 16, 17],
         UDP => &[0, 1, 2, 3, 6, 7],
-        DCCP | UDP_LITE => &[6, 7],
+        DCCP => &[0, 1, 2, 3, 6, 7],
+        UDP_LITE => &[6, 7],
         ICMP => &[2, 3, 4, 5],
         _ => &[],
     };
@@ -102,14 +119,14 @@ pub(super) fn state(
     let mut address_of: BTreeMap<(Ipv4Addr, usize), Ipv4Addr> = BTreeMap::new();
     for mapping in mappings {
         let id = mapping.id;
-        let has_ports = matches!(id.protocol, TCP | UDP | ICMP);
+        let has_ports = has_ports(id.protocol);
         if has_ports && !external.insert((id.protocol, id.external)) {
             return Err(format!("{:?} is the external endpoint of two mappings", id.external));
         }
         if id.kind == MappingKind::Static {
             continue;
         }
-        let class = if has_ports { id.protocol } else { ICMP };
+        let class = if matches!(id.protocol, TCP | UDP) { id.protocol } else { ICMP };
         *used_by.entry((id.internal.address, class)).or_default() += 1;
         let pool = config.pools.iter().position(|pool| {
             addresses(pool).any(|address| address == id.external.address)
@@ -132,7 +149,54 @@ pub(super) fn state(
             return Err(format!("{subscriber} has {used} mappings of protocol {protocol}"));
         }
     }
+    session_limits(config, mappings)?;
     portless(sessions)
+}
+
+/// No more sessions of a mapping, of a subscriber and in all than there may be (3.10). At most one
+/// of a mapping is no further one.
+fn session_limits(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
+    let limits = &config.limits;
+    let further = |mapping: &MappingInfo| mapping.sessions.saturating_sub(1);
+    let mut of_subscriber: BTreeMap<Ipv4Addr, u32> = BTreeMap::new();
+    for mapping in mappings.iter().filter(|one| one.id.kind == MappingKind::Dynamic) {
+        *of_subscriber.entry(mapping.id.internal.address).or_default() += further(mapping);
+        if mapping.sessions > u32::from(limits.sessions_per_mapping) {
+            return Err(format!("{:?} has {} sessions", mapping.id, mapping.sessions));
+        }
+    }
+    let each = limits.extra_sessions_per_subscriber.unwrap_or(u32::MAX);
+    if let Some((subscriber, has)) = of_subscriber.iter().find(|(_, has)| **has > each) {
+        return Err(format!("{subscriber} has {has} further sessions"));
+    }
+    let all: u32 = mappings.iter().map(further).sum();
+    match limits.extra_sessions.is_some_and(|most| all > most) {
+        true => Err(format!("there are {all} further sessions")),
+        false => Ok(()),
+    }
+}
+
+/// Where packets from outside refresh nothing, no mapping has more time after a batch of them than
+/// before, made by a subscriber and of a protocol without connections. (Those of TCP and DCCP may
+/// end, for which they have time of their own.)
+pub(super) fn not_refreshed(
+    before: &[MappingInfo],
+    after: &[MappingInfo],
+) -> Result<(), Divergence> {
+    let ends = |id: &MappingId| (id.protocol, id.internal, id.external);
+    let mut known: BTreeMap<_, Vec<Option<Timestamp>>> = BTreeMap::new();
+    for one in before {
+        known.entry(ends(&one.id)).or_default().push(one.expires);
+    }
+    let refreshed = after.iter().find(|one| {
+        one.id.kind == MappingKind::Dynamic
+            && !matches!(one.id.protocol, TCP | DCCP)
+            && !known.get(&ends(&one.id)).is_some_and(|times| times.contains(&one.expires))
+    });
+    match refreshed {
+        Some(mapping) => Err(format!("a packet from outside refreshed {mapping:?}")),
+        None => Ok(()),
+    }
 }
 
 /// No two subscribers share an external address towards one remote address (5.7).
@@ -140,7 +204,7 @@ fn portless(sessions: &[SessionInfo]) -> Result<(), Divergence> {
     let mut seen: BTreeMap<(u8, Endpoint, Endpoint), Endpoint> = BTreeMap::new();
     for session in sessions {
         let id = session.mapping;
-        if matches!(id.protocol, TCP | UDP | ICMP) {
+        if has_ports(id.protocol) {
             continue;
         }
         let first = *seen.entry((id.protocol, id.external, session.remote)).or_insert(id.internal);

@@ -4,8 +4,8 @@
 
 use natgate_engine::{Endpoint, Side};
 use natgate_wire::ipv4::{self, Ipv4};
-use natgate_wire::protocol::{ICMP, TCP, UDP};
-use natgate_wire::{Icmp, Tcp, checksum};
+use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
+use natgate_wire::{Dccp, Icmp, Tcp, checksum, dccp};
 
 /// How a transport checksum is made.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +17,9 @@ pub(crate) enum Sum {
     /// Two bytes of payload are chosen so that the right checksum comes to this.
     Aimed(u16),
 }
+
+/// Most bytes that are copied before a maximum segment size.
+const MOST_BEFORE_MSS: usize = 5;
 
 /// A packet to be written down.
 #[derive(Clone, Debug)]
@@ -32,6 +35,11 @@ pub(crate) struct Spec {
     pub(crate) acknowledgment: u32,
     pub(crate) window: u16,
     pub(crate) scale: Option<u8>,
+    /// A maximum segment size, and how many bytes of no operation precede its option.
+    pub(crate) mss: Option<(u16, usize)>,
+    /// DCCP's packet type, and whether its sequence number is of 48 bits.
+    pub(crate) dccp: (u8, bool),
+    pub(crate) service: u8,
     pub(crate) payload: Vec<u8>,
     pub(crate) ttl: u8,
     pub(crate) dont_fragment: bool,
@@ -53,6 +61,9 @@ impl Spec {
             acknowledgment: 0,
             window: 1000,
             scale: None,
+            mss: None,
+            dccp: (dccp::kind::REQUEST, true),
+            service: 0,
             payload: vec![1, 2, 3, 4],
             ttl: 64,
             dont_fragment: false,
@@ -67,16 +78,20 @@ impl Spec {
         (spec.source, spec.destination) = (spec.destination, spec.source);
         (spec.sequence, spec.acknowledgment) = (spec.acknowledgment, spec.sequence.wrapping_add(1));
         spec.icmp.0 = if spec.icmp.0 == 13 { 14 } else { 0 };
+        if spec.dccp.0 == dccp::kind::REQUEST {
+            spec.dccp.0 = dccp::kind::RESPONSE;
+        }
         spec
     }
 
-    /// What a packet of TCP, UDP, ICMP query or other says, time to live and options apart.
+    /// What a packet of TCP, UDP, DCCP, ICMP query or other says, but for the IP header beyond the
+    /// addresses.
     pub(crate) fn like(packet: &[u8]) -> Self {
         let ip = Ipv4::new_checked(packet).expect("a packet that came out");
         let payload = ip.payload();
         let word = |at: usize| u16::from_be_bytes([payload[at], payload[at + 1]]);
         let ports = match ip.protocol() {
-            TCP | UDP => (word(0), word(2)),
+            TCP | UDP | DCCP => (word(0), word(2)),
             _ => (0, 0),
         };
         let source = Endpoint::new(ip.source(), ports.0);
@@ -89,7 +104,15 @@ impl Spec {
                 (spec.sequence, spec.acknowledgment) = (tcp.sequence(), tcp.acknowledgment());
                 spec.window = tcp.window();
                 spec.scale = tcp.window_scale();
+                let before =
+                    |at: usize| (at - natgate_wire::tcp::HEADER_LEN - 2).min(MOST_BEFORE_MSS);
+                spec.mss = tcp.max_segment_size().map(|(at, size)| (size, before(at)));
                 tcp.header_len()
+            }
+            DCCP => {
+                let dccp = Dccp::new_checked(payload).expect("a packet that came out");
+                spec.dccp = (dccp.kind(), payload[8] & 1 != 0);
+                dccp.header_len()
             }
             UDP => 8,
             ICMP => {
@@ -123,6 +146,7 @@ impl Spec {
         let len = bytes.len() as u16;
         let mut ip = Ipv4::init(&mut bytes[..], header_len);
         ip.set_total_len(len);
+        ip.set_service(self.service);
         ip.set_identification(self.sequence as u16);
         ip.set_fragment_field(if self.dont_fragment { 0x4000 } else { 0 });
         ip.set_ttl(self.ttl);
@@ -139,10 +163,7 @@ impl Spec {
         let ports = [self.source.port.to_be_bytes(), self.destination.port.to_be_bytes()].concat();
         match self.protocol {
             TCP => {
-                let options: &[u8] = match self.scale {
-                    Some(shift) => &[1, 3, 3, shift],
-                    None => &[],
-                };
+                let options = self.tcp_options();
                 let mut header = ports;
                 header.extend(self.sequence.to_be_bytes());
                 header.extend(self.acknowledgment.to_be_bytes());
@@ -153,6 +174,14 @@ impl Spec {
                 header
             }
             UDP => [&ports[..], &[0; 4]].concat(),
+            DCCP => {
+                let (kind, long) = self.dccp;
+                let words = if long { 4 } else { 3 };
+                let mut header =
+                    [&ports[..], &[words, 0, 0, 0, kind << 1 | u8::from(long)]].concat();
+                header.resize(usize::from(words) * 4, 0);
+                header
+            }
             ICMP => {
                 let [high, low] = self.identifier.to_be_bytes();
                 // Without payload the sequence number is 0 too, so that messages of zeros occur.
@@ -163,10 +192,24 @@ impl Spec {
         }
     }
 
+    fn tcp_options(&self) -> Vec<u8> {
+        let mut options = Vec::new();
+        if let Some((size, before)) = self.mss {
+            options.resize(before, 1);
+            options.extend([2, 4]);
+            options.extend(size.to_be_bytes());
+        }
+        if let Some(shift) = self.scale {
+            options.extend([1, 3, 3, shift]);
+        }
+        options.resize(options.len().next_multiple_of(4), 0);
+        options
+    }
+
     fn fill_sum(&self, transport: &mut [u8], aim_at: usize) {
         let at = match self.protocol {
             TCP => 16,
-            UDP => 6,
+            UDP | DCCP => 6,
             ICMP => 2,
             _ => return,
         };

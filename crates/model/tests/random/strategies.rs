@@ -4,13 +4,15 @@
 
 use crate::common::{Sum, end};
 use crate::world::{
-    Body, FIXED, INSIDE, OWN, Oddity, Operation, POOL, REMOTE, Send, Sequence, Target, Wait,
+    About, Body, Burst, FIXED, Forged, Forgery, INSIDE, Jump, OWN, Oddity, Operation, POOL, REMOTE,
+    Send, Sequence, Target, Wait,
 };
 use natgate_engine::{
-    AddressRange, Allocation, Behavior, Config, Limits, Match, PoolConfig, Pooling, Prefix, Rule,
-    RuleAction, SideConfig, StaticMapping, TICK, Timeouts,
+    AddressRange, Allocation, Behavior, Config, Limits, Match, PoolConfig, Pooling, Prefix,
+    Refusal, Rule, RuleAction, SideConfig, StaticMapping, TICK, Timeouts,
 };
-use natgate_wire::protocol::{GRE, TCP, UDP};
+use natgate_wire::dccp::kind::{CLOSE, CLOSE_REQUEST, LISTEN, REQUEST, RESET, RESPONSE};
+use natgate_wire::protocol::{DCCP, GRE, TCP, UDP};
 use natgate_wire::tcp::flags::{ACK, FIN, PSH, RST, SYN};
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
@@ -43,6 +45,23 @@ fn edge() -> impl Strategy<Value = u16> {
     prop_oneof![Just(0u16), Just(0xffff), Just(1), Just(0xfffe), any::<u16>()]
 }
 
+/// A maximum segment size at an even or odd place.
+fn mss() -> impl Strategy<Value = Option<(u16, usize)>> {
+    let size = prop_oneof![Just(1460u16), Just(1220), Just(1221), edge()];
+    prop_oneof![2 => Just(None), 3 => (size, 0usize..4).prop_map(Some)]
+}
+
+fn dccp() -> impl Strategy<Value = (u8, bool)> {
+    let kind = prop_oneof![
+        6 => Just(REQUEST),
+        3 => Just(RESPONSE),
+        2 => Just(LISTEN),
+        3 => prop::sample::select(vec![CLOSE_REQUEST, CLOSE, RESET]),
+        4 => 0u8..16,
+    ];
+    (kind, any::<bool>())
+}
+
 fn body() -> BoxedStrategy<Body> {
     let tcp = (
         flags(),
@@ -50,6 +69,7 @@ fn body() -> BoxedStrategy<Body> {
         prop_oneof![4 => Just(0i32), 1 => -3i32..3, 1 => any::<i32>()],
         prop_oneof![2 => Just(1000u16), 1 => Just(0), 1 => Just(1), 1 => any::<u16>()],
         prop_oneof![2 => Just(None), 2 => Just(Some(2u8)), 1 => (0u8..20).prop_map(Some)],
+        mss(),
     );
     let icmp_kind = prop_oneof![
         6 => Just(None),
@@ -62,30 +82,27 @@ fn body() -> BoxedStrategy<Body> {
         2 => edge().prop_map(Sum::Aimed),
     ];
     let ttl = prop_oneof![16 => Just(64u8), 1 => 0u8..4, 1 => Just(255)];
-    (tcp, icmp_kind, prop_oneof![3 => 0u8..9, 1 => any::<u8>()], sum, ttl, oddity())
-        .prop_map(
-            |(
-                (flags, sequence, acknowledgment, window, scale),
+    let service = prop_oneof![4 => Just(0u8), 1 => any::<u8>()];
+    let len = prop_oneof![3 => 0u8..9, 1 => any::<u8>()];
+    (tcp, dccp(), icmp_kind, len, sum, (ttl, service), oddity())
+        .prop_map(|(tcp, dccp, icmp_kind, len, sum, (ttl, service), oddity)| {
+            let (flags, sequence, acknowledgment, window, scale, mss) = tcp;
+            Body {
+                flags,
+                sequence,
+                acknowledgment,
+                window,
+                scale,
+                mss,
+                dccp,
+                service,
                 icmp_kind,
                 len,
                 sum,
                 ttl,
                 oddity,
-            )| {
-                Body {
-                    flags,
-                    sequence,
-                    acknowledgment,
-                    window,
-                    scale,
-                    icmp_kind,
-                    len,
-                    sum,
-                    ttl,
-                    oddity,
-                }
-            },
-        )
+            }
+        })
         .boxed()
 }
 
@@ -122,21 +139,26 @@ fn target() -> BoxedStrategy<Target> {
         1 => (0usize..2, 0usize..8).prop_map(|(index, port)| Target::Fixed(index, port)),
         1 => prop::sample::select(vec![
             [127, 0, 0, 1], [0, 0, 0, 0], [224, 0, 0, 1], [255, 255, 255, 255], [10, 0, 0, 1],
-            [10, 0, 9, 9], [172, 30, 0, 1],
+            [10, 0, 9, 9], [172, 30, 0, 1], [10, 0, 0, 0], [10, 0, 255, 255], [203, 0, 113, 0],
+            [203, 0, 113, 3], [169, 254, 169, 254],
         ])
         .prop_map(Target::Raw),
     ]
     .boxed()
 }
 
-fn send() -> BoxedStrategy<Send> {
-    let protocol = prop_oneof![6 => Just(0usize), 5 => Just(1), 3 => Just(2), 2 => 3usize..7];
-    let near = (
-        prop_oneof![12 => 0usize..3, 2 => Just(3), 1 => Just(4)],
+fn near() -> impl Strategy<Value = (usize, usize)> {
+    (
+        prop_oneof![12 => 0usize..3, 2 => Just(3), 1 => Just(4), 1 => Just(5)],
         prop_oneof![6 => 0usize..2, 3 => 0usize..8],
-    );
+    )
+}
+
+fn send() -> BoxedStrategy<Send> {
+    let protocol =
+        prop_oneof![6 => Just(0usize), 5 => Just(1), 3 => Just(2), 3 => Just(3), 2 => 4usize..7];
     prop_oneof![
-        8 => (prop::bool::weighted(0.25), near, target(), protocol, body()).prop_map(
+        8 => (prop::bool::weighted(0.25), near(), target(), protocol, body()).prop_map(
             |(outside, near, target, protocol, body)| Send::Fresh {
                 outside, near, target, protocol, body,
             }
@@ -156,17 +178,90 @@ fn error() -> BoxedStrategy<Send> {
     ];
     let from = prop::option::of(0usize..5);
     let len = prop_oneof![2 => Just(28usize), 2 => Just(548), 1 => 20usize..60];
-    let short = prop::bool::weighted(0.1);
-    let spoil = prop::option::weighted(0.2, any::<usize>());
-    (any::<usize>(), kind, from, len, short, spoil)
-        .prop_map(|(pick, kind, from, len, short, spoil)| Send::Error {
-            pick,
-            kind,
-            from,
-            len,
-            short,
-            spoil,
+    let rare = [[7u8, 4, 4, 0], [1, 131, 3, 4], [137, 3, 4, 0], [0, 131, 3, 4], [7, 9, 4, 0]];
+    let options = prop_oneof![
+        6 => Just(vec![]),
+        1 => prop::sample::select(rare.to_vec()).prop_map(|options| options.to_vec()),
+    ];
+    let about = (
+        prop::bool::weighted(0.1),
+        options,
+        prop::bool::weighted(0.05),
+        prop::option::weighted(0.2, any::<usize>()),
+    )
+        .prop_map(|(short, options, later, spoil)| About { short, options, later, spoil });
+    (any::<usize>(), kind, from, len, about)
+        .prop_map(|(pick, kind, from, len, about)| Send::Error { pick, kind, from, len, about })
+        .boxed()
+}
+
+/// A connection of TCP or, less often, DCCP.
+fn connect() -> BoxedStrategy<Operation> {
+    let body = (body(), prop::bool::weighted(0.9)).prop_map(|(body, plain)| match plain {
+        true => Body {
+            flags: SYN,
+            dccp: (REQUEST, body.dccp.1),
+            sequence: Sequence::Off(0),
+            ttl: 64,
+            oddity: Oddity::None,
+            ..body
+        },
+        false => body,
+    });
+    let protocol = prop_oneof![3 => Just(0usize), 1 => Just(3)];
+    (near(), target(), protocol, body)
+        .prop_map(|(near, target, protocol, body)| Operation::Connect {
+            near,
+            target,
+            protocol,
+            body,
         })
+        .boxed()
+}
+
+fn burst() -> BoxedStrategy<Operation> {
+    // 4,096 apart requesters share their limit.
+    let step = prop::sample::select(vec![0u32, 0, 1, 7, 4096]);
+    let count = prop_oneof![12 => 1usize..20, 1 => 20usize..160];
+    let port_step = prop::sample::select(vec![0u16, 1, 1, 256]);
+    let ends = (prop::bool::weighted(0.4), 0usize..6, target());
+    (ends, prop::bool::ANY, step, port_step, count, 0usize..7)
+        .prop_map(|((outside, first, target), last, step, port_step, count, protocol)| {
+            let ttl = if last { 1 } else { 64 };
+            Operation::Burst(Burst {
+                outside,
+                first,
+                ttl,
+                step,
+                port_step,
+                count,
+                target,
+                protocol,
+            })
+        })
+        .boxed()
+}
+
+fn forgery() -> BoxedStrategy<Operation> {
+    let flags = prop_oneof![
+        3 => Just(SYN),
+        2 => prop::sample::select(vec![SYN | ACK, SYN | FIN, SYN | FIN | ACK]),
+        3 => Just(FIN),
+        2 => Just(FIN | ACK),
+        4 => Just(RST),
+        2 => Just(ACK),
+    ];
+    let jump = prop_oneof![
+        3 => (-1i32..2).prop_map(Jump::Off),
+        3 => (-1i32..3).prop_map(Jump::Lie),
+        2 => (any::<bool>(), prop::sample::select(vec![0u8, 2, 14]), -2i32..3)
+            .prop_map(|(ahead, shift, off)| Jump::Window(ahead, shift, off)),
+    ];
+    let forged =
+        (any::<bool>(), flags, jump).prop_map(|(back, flags, jump)| Forged { back, flags, jump });
+    let lie = prop_oneof![2 => 1i32..3000, 1 => any::<i32>()];
+    (any::<usize>(), lie, prop::collection::vec(forged, 1..6))
+        .prop_map(|(pick, lie, segments)| Operation::Forgery(Forgery { pick, lie, segments }))
         .boxed()
 }
 
@@ -181,11 +276,15 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         1 => (0u64..500_000_000).prop_map(Wait::Back),
     ];
     prop_oneof![
-        16 => prop::collection::vec(send(), 1..2).prop_map(Operation::Packets),
-        4 => prop::collection::vec(send(), 2..12).prop_map(Operation::Packets),
-        1 => prop::collection::vec(send(), 17..120).prop_map(Operation::Packets),
-        8 => wait.prop_map(Operation::Wait),
-        2 => (0u64..2_000_000_000).prop_map(Operation::Unnoticed),
+        64 => prop::collection::vec(send(), 1..2).prop_map(Operation::Packets),
+        14 => prop::collection::vec(send(), 2..12).prop_map(Operation::Packets),
+        3 => prop::collection::vec(send(), 17..120).prop_map(Operation::Packets),
+        8 => connect(),
+        5 => burst(),
+        8 => forgery(),
+        32 => wait.prop_map(Operation::Wait),
+        8 => (0u64..2_000_000_000).prop_map(Operation::Unnoticed),
+        1 => any::<[u8; 32]>().prop_map(Operation::Restart),
     ]
 }
 
@@ -199,21 +298,29 @@ fn behavior() -> impl Strategy<Value = Behavior> {
 
 fn limits() -> impl Strategy<Value = Limits> {
     let few = || prop_oneof![8 => Just(2000u32), 4 => 1u32..5, 1 => Just(0)];
-    let rate = || prop_oneof![2 => Just(500u32), 1 => 1u32..9];
+    let rate = || prop_oneof![3 => Just(500u32), 1 => 1u32..9, 1 => Just(40)];
+    let held = prop_oneof![3 => Just(None), 1 => (0u32..4).prop_map(Some)];
     let sessions = prop_oneof![2 => Just(64u16), 1 => 1u16..4];
     let table = || prop_oneof![4 => Just(Some(1000u32)), 1 => (1u32..8).prop_map(Some)];
-    let extra = prop_oneof![2 => Just(Some(1000u32)), 1 => (0u32..3).prop_map(Some)];
-    (few(), few(), few(), sessions, rate(), rate(), table(), extra).prop_map(
-        |(tcp, udp, icmp, sessions, mapping_rate, error_rate, mappings, extra)| Limits {
-            tcp_ports: tcp,
-            udp_ports: udp,
-            icmp_ports: icmp,
-            sessions_per_mapping: sessions,
-            new_mappings_per_second: mapping_rate,
-            icmp_errors_per_second: error_rate,
-            mappings,
-            extra_sessions: extra,
-            fragment_memory: 4096,
+    let extra = prop_oneof![2 => Just(Some(1000u32)), 2 => (0u32..8).prop_map(Some)];
+    let each = prop_oneof![2 => Just(Some(1000)), 1 => (0u32..4).prop_map(Some), 1 => Just(None)];
+    let rates = (rate(), rate());
+    (few(), few(), few(), (sessions, extra, each), rates, table(), held).prop_map(
+        |(tcp, udp, icmp, (sessions, extra, each), rates, mappings, held_ports)| {
+            let (mapping_rate, error_rate) = rates;
+            Limits {
+                tcp_ports: tcp,
+                udp_ports: udp,
+                icmp_ports: icmp,
+                sessions_per_mapping: sessions,
+                new_mappings_per_second: mapping_rate,
+                icmp_errors_per_second: error_rate,
+                mappings,
+                extra_sessions: extra,
+                extra_sessions_per_subscriber: each,
+                fragment_memory: 4096,
+                held_ports,
+            }
         },
     )
 }
@@ -281,7 +388,7 @@ fn statics() -> impl Strategy<Value = Vec<StaticMapping>> {
         ]),
         1 => Just(vec![fixed(None, INSIDE[3], 0, None)]),
         1 => Just(vec![fixed(None, INSIDE[3], 1, None)]),
-        1 => prop::sample::select(vec![TCP, UDP, GRE])
+        1 => prop::sample::select(vec![TCP, UDP, DCCP, GRE])
             .prop_map(move |protocol| vec![fixed(Some(protocol), INSIDE[3], 1, None)]),
     ]
 }
@@ -310,26 +417,37 @@ fn rules(pools: usize) -> impl Strategy<Value = Vec<Rule>> {
     ]
 }
 
+/// `tcp_mss`, `answer_unsolicited_syn` and `refusal`.
+fn late() -> impl Strategy<Value = (Option<u16>, bool, Refusal)> {
+    let mss = prop_oneof![2 => Just(None), 2 => Just(Some(1220u16)), 1 => edge().prop_map(Some)];
+    let refusal = prop_oneof![
+        4 => Just(Refusal::HostUnreachable),
+        1 => Just(Refusal::Prohibited),
+        1 => Just(Refusal::Silent),
+    ];
+    (mss, prop::bool::weighted(0.9), refusal)
+}
+
 pub(crate) fn config() -> impl Strategy<Value = Config> {
-    let side =
-        |own: [u8; 4], network: Option<Prefix>| {
-            prop_oneof![
-                3 => Just(Some(end(own, 0).address)),
-                1 => Just(None),
-            ]
-            .prop_flat_map(move |address| {
-                prop_oneof![2 => Just(None), 1 => Just(Some(600u16))]
-                    .prop_map(move |mtu| SideConfig { address, network, mtu })
-            })
-        };
-    let inside = side(OWN[0], Some(Prefix::new(Ipv4Addr::new(10, 0, 0, 0), 16)));
-    let outside = prop_oneof![3 => side(OWN[1], None), 1 => side(POOL, None)];
+    let side = |own: [u8; 4], networks: Vec<Option<Prefix>>| {
+        let address = prop_oneof![3 => Just(Some(end(own, 0).address)), 1 => Just(None)];
+        let mtu = prop_oneof![6 => Just(None), 2 => Just(Some(600u16)), 1 => Just(Some(68))];
+        (address, prop::sample::select(networks), mtu, prop::bool::weighted(0.1)).prop_map(
+            |(address, network, mtu, silent)| SideConfig { address, network, mtu, silent },
+        )
+    };
+    let inside = side(OWN[0], vec![Some(Prefix::new(end([10, 0, 0, 0], 0).address, 16))]);
+    // The pool may lie in the outside network, and its last address be that network's last.
+    let near_pool = |len| Some(Prefix::new(end(POOL, 0).address, len));
+    let networks = vec![None, None, near_pool(30), near_pool(31), near_pool(24)];
+    let outside = prop_oneof![3 => side(OWN[1], networks.clone()), 1 => side(POOL, networks)];
     let behaviors = (
         behavior(),
-        behavior(),
+        (behavior(), prop::option::weighted(0.3, behavior())),
         prop::sample::select(vec![Pooling::Paired, Pooling::SoftPaired, Pooling::Arbitrary]),
         prop::sample::select(vec![Allocation::Random, Allocation::Preserve]),
         prop::array::uniform4(any::<bool>()),
+        late(),
     );
     let rest = pools().prop_flat_map(|pools| {
         let count = pools.len();
@@ -337,26 +455,26 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
     });
     (inside, outside, behaviors, limits(), timeouts(), rest, statics()).prop_map(
         |(inside, outside, behaviors, limits, timeouts, (pools, rules), statics)| {
-            let (mapping, filtering, pooling, allocation, switches) = behaviors;
+            let (mapping, (filtering, filtering_tcp), pooling, allocation, switches, late) =
+                behaviors;
+            let (tcp_mss, answer_unsolicited_syn, refusal) = late;
             let [port_parity, hairpinning, inbound_refresh, tcp_pickup] = switches;
-            let mut limits = limits;
-            if mapping != Behavior::EndpointIndependent {
-                // The place of a mapping's first session stays with the remote that the mapping
-                // depends on, so that less than all of the table may be of use.
-                limits.extra_sessions = Some(1000);
-            }
             Config {
                 inside,
                 outside,
                 pools,
                 mapping,
                 filtering,
+                filtering_tcp,
                 pooling,
                 allocation,
                 port_parity,
                 hairpinning: hairpinning || port_parity,
                 inbound_refresh,
                 tcp_pickup,
+                tcp_mss,
+                answer_unsolicited_syn,
+                refusal,
                 limits,
                 timeouts,
                 statics,

@@ -4,22 +4,26 @@
 use crate::common::{Spec, Sum, end, error_about, set_icmp_sum, side};
 use natgate_engine::{Config, Endpoint, Side, Timestamp, Verdict};
 use natgate_model::compare::{Divergence, Pair};
-use natgate_wire::Ipv4;
-use natgate_wire::protocol::{DCCP, ESP, GRE, ICMP, TCP, UDP};
+use natgate_wire::protocol::{DCCP, ESP, GRE, ICMP, TCP, UDP, UDP_LITE};
+use natgate_wire::tcp::flags::{ACK, SYN};
+use natgate_wire::{Ipv4, dccp};
 use std::time::Duration;
 
-/// Subscribers; the last is none, and one has a static mapping if there are any.
-pub(crate) const INSIDE: [[u8; 4]; 5] =
-    [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 3], [10, 0, 0, 80], [11, 0, 0, 1]];
+/// Subscribers; one has a static mapping if there are any. The last but one is none, and the last
+/// means all.
+pub(crate) const INSIDE: [[u8; 4]; 6] =
+    [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 3], [10, 0, 0, 80], [11, 0, 0, 1], [10, 0, 255, 255]];
 pub(crate) const REMOTE: [[u8; 4]; 3] = [[198, 51, 100, 1], [198, 51, 100, 2], [192, 0, 2, 200]];
+/// Who sends from outside. The last three lie: they belong inside, or to some link.
+pub(crate) const OUTSIDE: [[u8; 4]; 6] =
+    [REMOTE[0], REMOTE[1], REMOTE[2], INSIDE[1], [169, 254, 9, 9], [10, 0, 9, 9]];
 /// The gateway's own addresses, inside and outside.
 pub(crate) const OWN: [[u8; 4]; 2] = [[10, 0, 0, 254], [192, 0, 2, 1]];
 pub(crate) const POOL: [u8; 4] = [203, 0, 113, 1];
 /// External addresses of static mappings: outside the pool, and in it.
 pub(crate) const FIXED: [[u8; 4]; 2] = [[203, 0, 113, 80], [203, 0, 113, 2]];
 pub(crate) const PORTS: [u16; 8] = [5000, 5001, 1023, 1024, 2000, 2001, 80, 0];
-pub(crate) const UDP_LITE: u8 = 136;
-pub(crate) const PROTOCOLS: [u8; 7] = [TCP, UDP, ICMP, GRE, ESP, DCCP, UDP_LITE];
+pub(crate) const PROTOCOLS: [u8; 7] = [TCP, UDP, ICMP, DCCP, GRE, ESP, UDP_LITE];
 pub(crate) const START: Timestamp = Timestamp(1_000_000_000_000_000_077);
 
 /// More packets than this are sorted by side, so that their batches are large.
@@ -45,6 +49,9 @@ pub(crate) struct Body {
     pub(crate) acknowledgment: i32,
     pub(crate) window: u16,
     pub(crate) scale: Option<u8>,
+    pub(crate) mss: Option<(u16, usize)>,
+    pub(crate) dccp: (u8, bool),
+    pub(crate) service: u8,
     pub(crate) icmp_kind: Option<u8>,
     pub(crate) len: u8,
     pub(crate) sum: Sum,
@@ -76,31 +83,66 @@ pub(crate) enum Oddity {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Send {
-    Fresh {
-        outside: bool,
-        near: (usize, usize),
-        target: Target,
-        protocol: usize,
-        body: Body,
-    },
-    Again {
-        pick: usize,
-        body: Body,
-    },
-    Back {
-        pick: usize,
-        exact: bool,
-        body: Body,
-    },
-    /// The embedded packet may claim to end where more follows it (RFC 4884), or be spoilt.
-    Error {
-        pick: usize,
-        kind: (u8, u8),
-        from: Option<usize>,
-        len: usize,
-        short: bool,
-        spoil: Option<usize>,
-    },
+    Fresh { outside: bool, near: (usize, usize), target: Target, protocol: usize, body: Body },
+    Again { pick: usize, body: Body },
+    Back { pick: usize, exact: bool, body: Body },
+    Error { pick: usize, kind: (u8, u8), from: Option<usize>, len: usize, about: About },
+}
+
+/// What is rare with the packet that an ICMP error embeds.
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    /// It claims to end where more follows it (RFC 4884).
+    pub(crate) short: bool,
+    /// It has these options, a multiple of four bytes.
+    pub(crate) options: Vec<u8>,
+    /// It is a fragment other than the first.
+    pub(crate) later: bool,
+    /// A byte of the error is wrong.
+    pub(crate) spoil: Option<usize>,
+}
+
+/// Many packets that differ in an end: to be answered, if their time to live has run out, else to
+/// make sessions.
+#[derive(Clone, Debug)]
+pub(crate) struct Burst {
+    pub(crate) outside: bool,
+    pub(crate) first: usize,
+    pub(crate) ttl: u8,
+    /// From one source address to the next; 0: all have one.
+    pub(crate) step: u32,
+    /// From one remote port to the next.
+    pub(crate) port_step: u16,
+    pub(crate) count: usize,
+    pub(crate) target: Target,
+    pub(crate) protocol: usize,
+}
+
+/// Segments in the names of both ends of a connection, as one might send who knows of it, or who
+/// has a part in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Forgery {
+    pub(crate) pick: usize,
+    /// How far from the truth the lies begin.
+    pub(crate) lie: i32,
+    pub(crate) segments: Vec<Forged>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Forged {
+    pub(crate) back: bool,
+    pub(crate) flags: u8,
+    pub(crate) jump: Jump,
+}
+
+/// A sequence number, from the one that would be right.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Jump {
+    Off(i32),
+    /// Off the lie.
+    Lie(i32),
+    /// Off as far as the largest window with this shift, ahead or behind.
+    Window(bool, u8, i32),
 }
 
 #[derive(Clone, Debug)]
@@ -117,6 +159,16 @@ pub(crate) enum Wait {
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Packets(Vec<Send>),
+    /// A connection of TCP or DCCP is opened by both ends.
+    Connect {
+        near: (usize, usize),
+        target: Target,
+        protocol: usize,
+        body: Body,
+    },
+    Burst(Burst),
+    Forgery(Forgery),
+    Restart([u8; 32]),
     Wait(Wait),
     /// Time goes on, but `advance` is not told before the next packets.
     Unnoticed(u64),
@@ -145,6 +197,24 @@ impl World {
                 let told = self.wait(wait);
                 self.pair.advance(told)?;
             }
+            Operation::Restart(seed) => self.pair.restart(*seed)?,
+            Operation::Connect { near, target, protocol, body } => {
+                let send = Send::Fresh {
+                    outside: false,
+                    near: *near,
+                    target: target.clone(),
+                    protocol: *protocol,
+                    body: body.clone(),
+                };
+                self.connect(&send)?;
+            }
+            Operation::Burst(burst) => self.send(&self.burst(burst))?,
+            Operation::Forgery(forgery) => {
+                // One by one: they come from both sides.
+                for packet in self.forgery(forgery) {
+                    self.send(&[packet])?;
+                }
+            }
             Operation::Packets(sends) => {
                 let mut packets: Vec<(Side, Vec<u8>)> =
                     sends.iter().filter_map(|send| self.packet(send)).collect();
@@ -172,6 +242,69 @@ impl World {
         let excess = self.seen.len().saturating_sub(32);
         self.seen.drain(..excess);
         Ok(())
+    }
+
+    /// The first packet, an answer, and an answer to that, as far as they get.
+    fn connect(&mut self, first: &Send) -> Result<(), Divergence> {
+        let Some(mut packet) = self.packet(first) else { return Ok(()) };
+        for (flags, kind) in [(SYN | ACK, dccp::kind::RESPONSE), (ACK, dccp::kind::ACK)] {
+            let known = self.seen.last().map(|seen| seen.input.clone());
+            self.send(&[packet.clone()])?;
+            let Some(seen) = self.seen.last().filter(|seen| Some(&seen.input) != known.as_ref())
+            else {
+                return Ok(());
+            };
+            if is_icmp_error(&seen.output) {
+                return Ok(());
+            }
+            let answer = Spec::answer(&seen.output);
+            packet = (seen.exit, Spec { flags, dccp: (kind, true), ..answer }.bytes());
+        }
+        self.send(&[packet])
+    }
+
+    fn burst(&self, burst: &Burst) -> Vec<(Side, Vec<u8>)> {
+        let first = match burst.outside {
+            false => INSIDE[burst.first % INSIDE.len()],
+            true => OUTSIDE[burst.first % OUTSIDE.len()],
+        };
+        let protocol = PROTOCOLS[burst.protocol % PROTOCOLS.len()];
+        let destination = self.target(&burst.target, PORTS[0]);
+        let packet = |index: u32| {
+            let source = u32::from_be_bytes(first) + index * burst.step;
+            let mut spec = Spec::new(protocol, Endpoint::new(source, PORTS[0]), destination);
+            let remote = if burst.outside { &mut spec.source } else { &mut spec.destination };
+            remote.port = remote.port.wrapping_add(burst.port_step.wrapping_mul(index as u16));
+            let identifier = if burst.outside { destination.port } else { spec.identifier };
+            let service = index as u8;
+            (side(burst.outside), Spec { identifier, service, ttl: burst.ttl, ..spec }.bytes())
+        };
+        (0..burst.count as u32).map(packet).collect()
+    }
+
+    /// Nothing, if nothing of TCP has been sent on.
+    fn forgery(&self, forgery: &Forgery) -> Vec<(Side, Vec<u8>)> {
+        let is_tcp = |seen: &&Seen| ip(&seen.input).protocol() == TCP;
+        let all: Vec<&Seen> = self.seen.iter().filter(is_tcp).collect();
+        let Some(at) = forgery.pick.checked_rem(all.len()) else { return Vec::new() };
+        let seen = all[at];
+        let forge = |forged: &Forged| {
+            let (from, mut spec) = match forged.back {
+                true => (seen.exit, Spec::answer(&seen.output)),
+                false => (seen.from, Spec::like(&seen.input)),
+            };
+            let jump = match forged.jump {
+                Jump::Off(off) => off,
+                Jump::Lie(off) => forgery.lie.wrapping_add(off),
+                Jump::Window(ahead, shift, off) => {
+                    (0xffff << shift) * if ahead { 1 } else { -1 } + off
+                }
+            };
+            spec.sequence = spec.sequence.wrapping_add_signed(jump);
+            spec.flags = forged.flags;
+            (from, spec.bytes())
+        };
+        forgery.segments.iter().map(forge).collect()
     }
 
     /// Moves the clock and returns the time to tell.
@@ -234,7 +367,7 @@ impl World {
                 let port = PORTS[near.1 % PORTS.len()];
                 let source = match outside {
                     false => end(INSIDE[near.0 % INSIDE.len()], port),
-                    true => end(REMOTE[near.0 % REMOTE.len()], port),
+                    true => end(OUTSIDE[near.0 % OUTSIDE.len()], port),
                 };
                 let destination = self.target(target, port);
                 let mut spec = Spec::new(protocol, source, destination);
@@ -260,25 +393,16 @@ impl World {
                 let bytes = if *exact { spec.bytes() } else { body.apply(spec, None) };
                 (seen.exit, bytes)
             }
-            Send::Error { pick, kind, from, len, short, spoil } => {
+            Send::Error { pick, kind, from, len, about } => {
                 let seen = picked(*pick)?;
                 let arrived = Ipv4::new_checked(&seen.output[..]).expect("came out");
                 let source = match (from, seen.exit) {
                     (None, _) => Endpoint::new(arrived.destination(), 0),
                     (Some(index), Side::Inside) => end(INSIDE[index % INSIDE.len()], 0),
-                    (Some(index), Side::Outside) => end(REMOTE[index % REMOTE.len()], 0),
+                    (Some(index), Side::Outside) => end(OUTSIDE[index % OUTSIDE.len()], 0),
                 };
-                let mut about = seen.output.clone();
-                if *short {
-                    let mut ip = Ipv4::new_checked(&mut about[..]).expect("came out");
-                    ip.set_total_len(ip.total_len().min(ip.header_len() as u16 + 8));
-                    ip.fill_checksum();
-                }
-                let mut bytes = error_about(&seen.output, source, *kind, (*len).max(20));
-                let embedded = bytes.len() - 28;
-                bytes[28..].copy_from_slice(&about[..embedded]);
-                set_icmp_sum(&mut bytes);
-                if let Some(at) = spoil {
+                let mut bytes = error_about(&about.of(&seen.output), source, *kind, (*len).max(20));
+                if let Some(at) = about.spoil {
                     let at = 20 + at % (bytes.len() - 20);
                     bytes[at] ^= 0x41;
                     if at.is_multiple_of(2) {
@@ -291,9 +415,35 @@ impl World {
     }
 }
 
+/// The header of a packet that was sent on.
+fn ip(packet: &[u8]) -> Ipv4<&[u8]> {
+    Ipv4::new_checked(packet).expect("came out")
+}
+
 pub(crate) fn is_icmp_error(packet: &[u8]) -> bool {
-    let ip = Ipv4::new_checked(packet).expect("came out");
+    let ip = ip(packet);
     ip.protocol() == ICMP && natgate_wire::icmp::is_error(ip.payload()[0])
+}
+
+impl About {
+    /// The packet that is embedded.
+    fn of(&self, packet: &[u8]) -> Vec<u8> {
+        let mut about = packet.to_vec();
+        let mut header_len = Ipv4::new_checked(packet).expect("came out").header_len();
+        if header_len + self.options.len() <= 60 {
+            about.splice(header_len..header_len, self.options.iter().copied());
+            header_len += self.options.len();
+            about[0] = 0x40 | (header_len / 4) as u8;
+        }
+        let len = if self.short { about.len().min(header_len + 8) } else { about.len() };
+        about[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+        let mut ip = Ipv4::new_checked(&mut about[..]).expect("came out");
+        if self.later {
+            ip.set_fragment_field(1);
+        }
+        ip.fill_checksum();
+        about
+    }
 }
 
 impl Body {
@@ -310,6 +460,7 @@ impl Body {
         };
         spec.acknowledgment = spec.acknowledgment.wrapping_add_signed(self.acknowledgment);
         (spec.flags, spec.window, spec.scale) = (self.flags, self.window, self.scale);
+        (spec.mss, spec.dccp, spec.service) = (self.mss, self.dccp, self.service);
         if let Some(kind) = self.icmp_kind {
             spec.icmp = (kind, 0);
         }

@@ -1,0 +1,137 @@
+//! The ICMP errors that the translator makes (specification, section 8): about which packets, what
+//! they say, and how many. Those of SYNs that nobody explained (4.7) are due in `timers`.
+
+use crate::allocation::{addresses, conforms, spend};
+use crate::bytes::{icmp_kind, ip};
+use crate::{Model, Packet, Transmit};
+use natgate_engine::{Refusal, Side, SideConfig, Timestamp};
+use natgate_wire::icmp::{self, Icmp, kind::UNREACHABLE};
+use natgate_wire::ipv4::{self, Ipv4};
+use natgate_wire::protocol::ICMP;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+/// Longest ICMP error (8.1), bytes.
+const MOST_ERROR: u16 = 576;
+
+/// Type, code, and the MTU that "fragmentation needed" tells (else 0).
+pub(crate) type Message = (u8, u8, u16);
+
+/// 8.3: when, by each limit, the next error would come if they came evenly.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ErrorRates {
+    all: u64,
+    reserve: u64,
+    /// By the last 12 bits of the address that errors go to.
+    requesters: BTreeMap<u32, u64>,
+}
+
+impl ErrorRates {
+    /// Whether an error may go to an address now; it then counts.
+    fn take(&mut self, now: Timestamp, to: u32, rate: u32) -> bool {
+        let share = (rate / 4).max(1);
+        let own = self.requesters.entry(to & 0xfff).or_default();
+        let at_rest = *own <= now.0;
+        let common = match conforms(self.all, now, rate) {
+            true => &mut self.all,
+            false if at_rest => &mut self.reserve,
+            false => return false,
+        };
+        if !conforms(*own, now, share) || !conforms(*common, now, rate) {
+            return false;
+        }
+        *own = spend(*own, now, share);
+        *common = spend(*common, now, rate);
+        true
+    }
+
+    /// How far the limits are ahead of now, those at rest left out.
+    pub(crate) fn ahead(&self, now: Timestamp) -> (u64, u64, Vec<(u32, u64)>) {
+        let ahead = |due: u64| due.saturating_sub(now.0);
+        let requesters = self.requesters.iter().map(|(requester, due)| (*requester, ahead(*due)));
+        let busy = requesters.filter(|(_, ahead)| *ahead > 0).collect();
+        (ahead(self.all), ahead(self.reserve), busy)
+    }
+}
+
+impl Model {
+    /// 3.9: tells a subscriber that its packet found no room.
+    pub(crate) fn refuse(&mut self, packet: &Packet) {
+        match self.config.refusal {
+            Refusal::HostUnreachable => self.answer(packet, (UNREACHABLE, 1, 0)),
+            Refusal::Prohibited => self.answer(packet, (UNREACHABLE, 13, 0)),
+            Refusal::Silent => {}
+        }
+    }
+
+    /// Answers a packet with an ICMP error from this gateway's address on its side.
+    pub(crate) fn answer(&mut self, packet: &Packet, message: Message) {
+        if !matches!(icmp_kind(&packet.received), None | Some(0 | 8 | 13 | 14)) {
+            return; // 8.2
+        }
+        let source = match packet.from {
+            Side::Inside => self.config.inside.address.unwrap_or(Ipv4Addr::new(192, 0, 0, 8)),
+            Side::Outside => self.config.outside.address.unwrap_or_else(|| {
+                let mut all = self.config.pools.iter().flat_map(addresses);
+                all.next().expect("a packet from outside had an external destination")
+            }),
+        };
+        self.send(self.now, packet.from, source, message, &packet.received);
+    }
+
+    /// Makes the ICMP error about a packet, unless its side is to have none or it is one too many.
+    pub(crate) fn send(
+        &mut self,
+        time: Timestamp,
+        side: Side,
+        source: Ipv4Addr,
+        message: Message,
+        about: &[u8],
+    ) {
+        let to = ip(about).source();
+        let rate = self.config.limits.icmp_errors_per_second;
+        if self.side(side).silent || !self.errors.take(time, to, rate) {
+            self.counters.errors_suppressed += 1;
+            return;
+        }
+        self.counters.generated += 1;
+        let longest = usize::from(self.mtu(side).min(MOST_ERROR));
+        let quote = &about[..about.len().min(longest - ipv4::HEADER_LEN - icmp::HEADER_LEN)];
+        let bytes = write(source, to, message, quote);
+        self.made.transmits.push(Transmit { time, side, bytes });
+    }
+
+    pub(crate) fn side(&self, side: Side) -> &SideConfig {
+        match side {
+            Side::Inside => &self.config.inside,
+            Side::Outside => &self.config.outside,
+        }
+    }
+
+    pub(crate) fn mtu(&self, side: Side) -> u16 {
+        self.side(side).mtu.unwrap_or(1500)
+    }
+}
+
+/// 8.1: the bytes of an error that quotes the beginning of a packet.
+fn write(source: Ipv4Addr, to: u32, (kind, code, mtu): Message, quote: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; ipv4::HEADER_LEN + icmp::HEADER_LEN + quote.len()];
+    let len = bytes.len() as u16;
+    let mut error = Ipv4::init(&mut bytes[..], ipv4::HEADER_LEN);
+    error.set_total_len(len);
+    error.set_service(quote[1] & !0b11); // without ECN
+    error.set_fragment_field(0x4000);
+    error.set_ttl(64);
+    error.set_protocol(ICMP);
+    error.set_source(source.to_bits());
+    error.set_destination(to);
+    error.fill_checksum();
+    let body = error.payload_mut();
+    body[6..8].copy_from_slice(&mtu.to_be_bytes());
+    let mut message = Icmp::new_checked(body).expect("long enough");
+    message.set_kind(kind);
+    message.set_code(code);
+    message.body_mut().copy_from_slice(quote);
+    message.fill_checksum();
+    bytes
+}

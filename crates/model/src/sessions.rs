@@ -1,0 +1,158 @@
+//! The sessions of a mapping: how many there may be, which is the first of them, and what a packet
+//! does to its own (specification, sections 3.10, 4.6, 9.2 and 9.3). What TCP makes of it is in
+//! `tcp`; how sessions end, in `timers`.
+//!
+//! A session that is not its mapping's first is a further one; further ones are limited in all, by
+//! subscriber, and by who made them.
+
+use crate::allocation::MOST_OF_WHOLE;
+use crate::bytes::Segment;
+use crate::tcp::{Connection, Timer};
+use crate::{Key, Mapping, Model, Session};
+use natgate_engine::{Behavior, DropReason, Endpoint, MappingKind, Side, Timestamp};
+use natgate_wire::protocol::{ICMP, UDP};
+use std::time::Duration;
+
+/// Most sessions of a static mapping (3.10).
+const MOST_OF_STATIC: usize = 65_535;
+
+impl Model {
+    /// 3.10 and 4.6: whether a mapping may have one session more, which a packet from a side makes.
+    pub(crate) fn room_for_session(
+        &self,
+        key: Key,
+        remote: Endpoint,
+        from: Side,
+    ) -> Result<(), DropReason> {
+        let limits = &self.config.limits;
+        let mapping = &self.mappings[&key];
+        if !Self::is_listed(mapping) {
+            return self.room_for_whole(key);
+        }
+        let is_full = match mapping.kind {
+            MappingKind::Static => mapping.sessions.len() >= MOST_OF_STATIC,
+            MappingKind::Dynamic => {
+                let own = |other: &Key| other.internal.address == key.internal.address;
+                let own = self.dynamic().filter(|(other, _)| own(other));
+                let further: usize = own.map(|(_, one)| one.further()).sum();
+                mapping.sessions.len() >= usize::from(limits.sessions_per_mapping)
+                    || further >= self.further_each()
+            }
+        };
+        if is_full {
+            return Err(DropReason::SessionLimit);
+        }
+        if self.takes_first(key, remote) {
+            return Ok(());
+        }
+        let all: usize = self.mappings.values().map(Mapping::further).sum();
+        let inbound = self.mappings.values().flat_map(Mapping::further_sessions);
+        let inbound = inbound.filter(|session| session.made_from == Side::Outside);
+        let most = self.most_further();
+        if all >= most || from == Side::Outside && inbound.count() >= most.div_ceil(2) {
+            return Err(DropReason::SessionTableFull);
+        }
+        Ok(())
+    }
+
+    /// 3.10: whether a new session of a mapping is its first one.
+    pub(crate) fn takes_first(&self, key: Key, remote: Endpoint) -> bool {
+        self.mappings[&key].first.is_none()
+            && key.remote.is_none_or(|of| match self.config.mapping {
+                Behavior::AddressDependent => of.address == remote.address,
+                _ => of == remote,
+            })
+    }
+
+    /// How many further sessions there may be: unless it is said, as many as mappings.
+    fn most_further(&self) -> usize {
+        let permanent = self.mappings.values().filter(|mapping| mapping.permanent).count();
+        let whole = self.config.statics.iter().filter(|fixed| fixed.external.1.is_none()).count();
+        let all = self.most_mappings() + permanent + MOST_OF_WHOLE * whole;
+        self.config.limits.extra_sessions.map_or(all, |most| most as usize)
+    }
+
+    /// How many of them a subscriber may have: unless it is said, a sixteenth, at least 64.
+    fn further_each(&self) -> usize {
+        let each = self.config.limits.extra_sessions_per_subscriber;
+        each.map_or((self.most_further() / 16).max(64), |each| each as usize)
+    }
+
+    /// A packet from a side belongs to a session: it is made if there is none yet, its time starts
+    /// afresh, and the packet is counted.
+    pub(crate) fn touch(
+        &mut self,
+        key: Key,
+        remote: Endpoint,
+        from: Side,
+        segment: Option<Segment>,
+    ) {
+        let latest = match self.mappings[&key].sessions.contains_key(&remote) {
+            true => None,
+            false => self.add_session(key, remote, from),
+        };
+        let mapping = self.mappings.get_mut(&key).expect("looked up");
+        let session = mapping.sessions.get_mut(&remote).expect("there, or just made");
+        let is_new = session.packets_out + session.packets_in == 0;
+        let may_refresh = is_new || from == Side::Inside || self.config.inbound_refresh;
+        let timeouts = &self.config.timeouts;
+        let time: Option<Duration> = match (key.protocol, segment) {
+            (_, Some(segment)) => match session.connection.step(from, segment) {
+                Timer::Opening if may_refresh => Some(timeouts.tcp_opening), // 9.3
+                Timer::Established if may_refresh => Some(timeouts.tcp_established),
+                Timer::Closing => Some(timeouts.tcp_closing),
+                _ => None,
+            },
+            (UDP, _) if may_refresh => Some(timeouts.udp), // 9.2
+            (ICMP, _) if may_refresh => Some(timeouts.icmp),
+            (_, _) if may_refresh => Some(timeouts.other),
+            _ => None,
+        };
+        if let Some(time) = time {
+            session.expires = self.now.plus(time);
+        }
+        session.expires = latest.map_or(session.expires, |latest| session.expires.min(latest));
+        let (out, into) = if from == Side::Inside { (1, 0) } else { (0, 1) };
+        session.packets_out += out;
+        session.packets_in += into;
+    }
+
+    /// Makes a session; returns when its time ends at the latest, if that is not its own affair
+    /// (9.3).
+    fn add_session(&mut self, key: Key, remote: Endpoint, from: Side) -> Option<Timestamp> {
+        let is_first = self.takes_first(key, remote);
+        self.sessions_made += 1;
+        let session = Session {
+            number: self.sessions_made,
+            made_from: from,
+            expires: Timestamp(0),
+            connection: Connection::default(),
+            packets_out: 0,
+            packets_in: 0,
+        };
+        let mapping = self.mappings.get_mut(&key).expect("looked up");
+        let by_stranger = from == Side::Outside && mapping.kind == MappingKind::Dynamic;
+        let latest = match by_stranger && !self.config.inbound_refresh {
+            true => mapping.sessions.values().map(|session| session.expires).max(),
+            false => None,
+        };
+        mapping.sessions.insert(remote, session);
+        if is_first {
+            mapping.first = Some(remote);
+        }
+        latest
+    }
+}
+
+impl Mapping {
+    /// How many further sessions it has.
+    fn further(&self) -> usize {
+        self.sessions.len() - usize::from(self.first.is_some())
+    }
+
+    /// Its further sessions.
+    fn further_sessions(&self) -> impl Iterator<Item = &Session> {
+        let all = self.sessions.iter().filter(|(remote, _)| self.first != Some(**remote));
+        all.map(|(_, session)| session)
+    }
+}

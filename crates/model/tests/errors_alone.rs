@@ -1,0 +1,111 @@
+//! The model by itself, on the ICMP errors that the gateway makes (specification, section 8): what
+//! they say, and how many there are.
+
+mod common;
+
+use common::{Spec, end};
+use natgate_engine::{
+    AddressRange, Config, DropReason, Endpoint, Limits, PoolConfig, Refusal, Side, SideConfig,
+    Timestamp, Verdict,
+};
+use natgate_model::{Expected, Model};
+use natgate_wire::protocol::{ICMP, UDP};
+use std::time::Duration;
+
+const A: Endpoint = end([10, 0, 0, 1], 5000);
+const REMOTE: Endpoint = end([198, 51, 100, 1], 80);
+const EXTERNAL: Endpoint = end([203, 0, 113, 1], 2000);
+const START: Timestamp = Timestamp(1_000_000_000_000);
+
+fn config() -> Config {
+    let addresses = vec![AddressRange { first: EXTERNAL.address, last: EXTERNAL.address }];
+    Config {
+        pools: vec![PoolConfig { name: "default".into(), addresses, ports: (2000, 2003) }],
+        ..Config::default()
+    }
+}
+
+fn out(model: &mut Model, spec: &Spec) -> Expected {
+    model.process(model.now(), Side::Inside, &spec.bytes(), None)
+}
+
+/// A datagram that goes no further, from the nth address after A's.
+fn last(n: u32) -> Spec {
+    let source = Endpoint::new(A.address.to_bits() + n, A.port);
+    Spec { ttl: 1, ..Spec::new(UDP, source, REMOTE) }
+}
+
+/// How many of these datagrams are answered.
+fn answered(model: &mut Model, sources: impl IntoIterator<Item = u32>) -> usize {
+    sources.into_iter().map(|n| out(model, &last(n)).made.transmits.len()).sum()
+}
+
+#[test]
+fn an_error_keeps_the_class_of_service_and_fits_the_side() {
+    for (mtu, longest) in [(None, 576), (Some(9000), 576), (Some(100), 100)] {
+        let inside = SideConfig { mtu, ..SideConfig::default() };
+        let mut model = Model::new(&Config { inside, ..config() }, START);
+        let about = Spec { service: 0b1011_1011, payload: vec![7; 1000], ..last(0) };
+        let error = &out(&mut model, &about).made.transmits[0];
+        assert_eq!((error.bytes.len(), error.bytes[1]), (longest, 0b1011_1000));
+        assert_eq!(error.bytes[6..8], [0x40, 0]);
+        assert_eq!(error.bytes[28..], about.bytes()[..longest - 28]);
+    }
+}
+
+#[test]
+fn no_error_is_made_about_icmp_that_is_no_query() {
+    for (kind, answers) in [(8, 1), (13, 1), (0, 1), (14, 1), (3, 0), (5, 0), (15, 0), (42, 0)] {
+        let mut model = Model::new(&config(), START);
+        let about = Spec { icmp: (kind, 0), ttl: 1, ..Spec::new(ICMP, A, REMOTE) };
+        let done = out(&mut model, &about);
+        assert_eq!(done.verdict, Verdict::Drop(DropReason::TtlExceeded));
+        assert_eq!(done.made.transmits.len(), answers, "type {kind}");
+        assert_eq!(model.counters().errors_suppressed, 0);
+    }
+}
+
+#[test]
+fn a_silent_side_is_told_nothing() {
+    let inside = SideConfig { silent: true, ..SideConfig::default() };
+    let mut model = Model::new(&Config { inside, ..config() }, START);
+    assert_eq!(answered(&mut model, [0]), 0);
+    assert_eq!(model.counters().errors_suppressed, 1);
+}
+
+#[test]
+fn one_requester_gets_a_quarter_and_leaves_the_rest_to_others() {
+    let limits = Limits { icmp_errors_per_second: 8, ..Limits::default() };
+    let mut model = Model::new(&Config { limits, ..config() }, START);
+    assert_eq!(answered(&mut model, [0; 10]), 2);
+    // 4,096 on it is the same requester.
+    assert_eq!(answered(&mut model, [4096]), 0);
+    assert_eq!(answered(&mut model, 1..4), 3);
+    assert_eq!(answered(&mut model, 1..4), 3);
+    // The common limit is used up; the reserve is for those who have had none.
+    assert_eq!(answered(&mut model, [1, 2, 3]), 0);
+    assert_eq!(answered(&mut model, 4..20), 8);
+    assert_eq!(answered(&mut model, [4, 20]), 0);
+    model.advance(START.plus(Duration::from_millis(125)), None);
+    // One more of the common limit, and one of the reserve.
+    assert_eq!(answered(&mut model, [30; 3]), 1);
+    assert_eq!(answered(&mut model, [31, 32]), 1);
+    assert_eq!(model.counters().generated, 18);
+}
+
+#[test]
+fn a_refusal_says_what_is_configured() {
+    for (refusal, code) in [
+        (Refusal::HostUnreachable, Some(1)),
+        (Refusal::Prohibited, Some(13)),
+        (Refusal::Silent, None),
+    ] {
+        let limits = Limits { udp_ports: 0, ..Limits::default() };
+        let mut model = Model::new(&Config { refusal, limits, ..config() }, START);
+        let refused = out(&mut model, &Spec::new(UDP, A, REMOTE));
+        assert_eq!(refused.verdict, Verdict::Drop(DropReason::PortQuota));
+        let errors = refused.made.transmits.iter();
+        let said: Vec<(u8, u8)> = errors.map(|one| (one.bytes[20], one.bytes[21])).collect();
+        assert_eq!(said, code.map(|code| (3, code)).into_iter().collect::<Vec<_>>());
+    }
+}
