@@ -7,7 +7,7 @@
 //! This is the place to change the lookup structure: tables see `prefetch`, `candidate`, `find`,
 //! `insert` and `remove` only.
 
-use crate::prefetch::prefetch;
+use crate::prefetch::{equal, prefetch};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -30,14 +30,11 @@ struct Bucket {
 const _: () = assert!(size_of::<Bucket>() == 64);
 
 impl Bucket {
-    /// A bit for each place that holds this tag; written for the compiler to make one comparison of.
+    /// A bit for each place that holds this tag.
     #[inline(always)]
     fn matches(&self, tag: u16) -> u32 {
-        let mut bits = 0;
-        for (place, &held) in self.tags.iter().enumerate() {
-            bits |= u32::from(held == tag) << place;
-        }
-        bits
+        let [first @ .., ninth, tenth] = self.tags;
+        equal(&first, tag) | u32::from(ninth == tag) << 8 | u32::from(tenth == tag) << 9
     }
 }
 
@@ -120,7 +117,8 @@ impl Index {
         loop {
             let after = self.after(at);
             let bucket = &mut self.buckets[at];
-            if let Some(place) = bucket.tags.iter().position(|&tag| tag == 0) {
+            let place = bucket.matches(0).trailing_zeros() as usize;
+            if place < ENTRIES {
                 bucket.tags[place] = Self::tag(hash);
                 bucket.slots[place] = slot;
                 return;

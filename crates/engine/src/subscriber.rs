@@ -38,7 +38,7 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    const SECOND: u64 = 1_000_000_000;
+    pub(crate) const SECOND: u64 = 1_000_000_000;
 
     /// Whether one more event is within the rate of `per_second`.
     pub(crate) fn permits(self, now: u64, per_second: u32) -> bool {
@@ -66,7 +66,8 @@ impl Rate {
         self.due = self.due.max(now) + spacing;
     }
 
-    fn spacing(per_second: u32) -> u64 {
+    /// The time between events at a rate, nanoseconds.
+    pub(crate) fn spacing(per_second: u32) -> u64 {
         Self::SECOND / u64::from(per_second.max(1))
     }
 }
@@ -111,6 +112,12 @@ impl Subscribers {
         })
     }
 
+    /// Fetches the line by which a subscriber's record will be found.
+    #[inline]
+    pub(crate) fn prefetch(&self, address: u32) {
+        self.index.prefetch(self.hash(address, NONE));
+    }
+
     /// The record of a subscriber.
     pub(crate) fn find(&self, address: u32) -> Option<u32> {
         self.find_record(address, NONE)
@@ -134,14 +141,21 @@ impl Subscribers {
         Some(self.get(further).paired)
     }
 
-    /// Notes that a subscriber has a mapping more, with this external address of a pool; the address
-    /// of its first there is what it is paired with. Returns its record.
+    /// Notes that a subscriber, whose record is this if it has one, has a mapping more, with this
+    /// external address of a pool; the address of its first there is what it is paired with. Returns
+    /// its record.
     ///
     /// # Panics
     /// When there are more subscribers than mappings.
-    pub(crate) fn count(&mut self, address: u32, pool: usize, index: u32, class: usize) -> u32 {
+    pub(crate) fn count(
+        &mut self,
+        record: Option<u32>,
+        address: u32,
+        (pool, index): (usize, u32),
+        class: usize,
+    ) -> u32 {
         let pool = pool as u32;
-        let at = match self.find(address) {
+        let at = match record {
             Some(at) => at,
             None => self.add(Subscriber {
                 address,
