@@ -82,10 +82,12 @@ pub(crate) struct Subscribers {
     capacity: usize,
     index: Index,
     free: u32,
+    /// Records in use.
+    used: usize,
 }
 
 impl Subscribers {
-    /// Room for as many as there can be mappings.
+    /// Room for so many records.
     pub(crate) fn new(capacity: usize, key: HashKey) -> Self {
         Self {
             key,
@@ -93,6 +95,7 @@ impl Subscribers {
             capacity,
             index: Index::new(capacity),
             free: NONE,
+            used: 0,
         }
     }
 
@@ -146,7 +149,7 @@ impl Subscribers {
     /// its record.
     ///
     /// # Panics
-    /// When there are more subscribers than mappings.
+    /// When there is no room: ask [`Subscribers::is_full`] first.
     pub(crate) fn count(
         &mut self,
         record: Option<u32>,
@@ -182,14 +185,20 @@ impl Subscribers {
         at
     }
 
+    /// Whether there is no room for one more record.
+    pub(crate) fn is_full(&self) -> bool {
+        self.used >= self.capacity
+    }
+
     fn add(&mut self, record: Subscriber) -> u32 {
+        self.used += 1;
         let at = if self.free != NONE {
             let at = self.free;
             let freed = core::mem::replace(&mut self.records[at as usize], record);
             self.free = freed.next;
             at
         } else {
-            assert!(self.records.len() < self.capacity, "more subscribers than mappings");
+            assert!(self.records.len() < self.capacity, "more subscribers than there is room for");
             self.records.push(record);
             self.records.len() as u32 - 1
         };
@@ -213,6 +222,7 @@ impl Subscribers {
         if record.mappings == [0; 3] {
             let (address, further) = (record.address, record.further);
             record.next = core::mem::replace(&mut self.free, at);
+            self.used -= 1;
             self.index.remove(self.hash(address, further), at);
         }
     }

@@ -232,3 +232,16 @@ fn large_packets_that_may_not_be_fragmented_are_told_the_mtu() {
     assert_eq!(error[26..28], 600_u16.to_be_bytes());
     assert_eq!(lab.engine.mappings().count(), 0);
 }
+
+#[test]
+fn there_is_room_for_so_many_subscribers() {
+    let mut limited = config();
+    limited.limits.subscribers = Some(2);
+    let mut lab = Lab::new(&limited);
+    lab.out(&udp("10.0.0.5:1", REMOTE));
+    lab.out(&udp("10.0.0.6:1", REMOTE));
+    assert_eq!(lab.refused(Side::Inside, &udp("10.0.0.7:1", REMOTE)), DropReason::MappingTableFull);
+    lab.out(&udp("10.0.0.5:2", REMOTE));
+    lab.wait_s(301.0);
+    lab.out(&udp("10.0.0.7:1", REMOTE));
+}

@@ -151,8 +151,8 @@ impl Engine {
     ) -> Result<u32, DropReason> {
         let (protocol, internal) = (headers.protocol, headers.source);
         let record = self.subscribers.find(internal.0);
-        self.check_limits(record, protocol)?;
         let paired = record.and_then(|at| self.subscribers.paired(at, pool));
+        self.check_limits(record, paired, protocol)?;
         let external = self.choose_external(headers, pool, paired, remote)?;
         let hash = self.table.hash(self.table.key(protocol, internal, remote));
         let session = self.new_session(remote, Way::Out, headers);
@@ -160,10 +160,15 @@ impl Engine {
         Ok(self.add_dynamic(&flow, external))
     }
 
-    /// Whether a subscriber with this record, if it has one, may have one more mapping of a protocol
-    /// now.
+    /// Whether a subscriber with this record and address of the pool, if it has them, may have one more
+    /// mapping of a protocol now.
     #[inline]
-    pub(super) fn check_limits(&self, record: Option<u32>, protocol: u8) -> Result<(), DropReason> {
+    pub(super) fn check_limits(
+        &self,
+        record: Option<u32>,
+        paired: Option<u32>,
+        protocol: u8,
+    ) -> Result<(), DropReason> {
         let class = quota_class(protocol);
         let limits = &self.config.limits;
         let quota = [limits.tcp_ports, limits.udp_ports, limits.icmp_ports][class];
@@ -184,7 +189,7 @@ impl Engine {
         }
         //= rfc6888#REQ-11a
         //= rfc6888#REQ-11d
-        if self.table.is_full(protocol) {
+        if self.table.is_full(protocol) || paired.is_none() && self.subscribers.is_full() {
             return Err(DropReason::MappingTableFull);
         }
         Ok(())

@@ -263,7 +263,8 @@ impl Engine {
         // An earlier packet may have brought the sender its record.
         let record =
             Some(glance.record).filter(|&at| at != NONE).or_else(|| self.subscribers.find(source));
-        if self.check_limits(record, protocol).is_err() {
+        let wish = self.wish(glance, record);
+        if self.check_limits(record, wish.paired, protocol).is_err() {
             return false;
         }
         let drawn = glance.drawn.filter(|&drawn| self.external.is_free(protocol, drawn));
