@@ -181,7 +181,7 @@ impl Engine {
         let external = External::new(config, timeouts.hold_down.div_ceil(nanos(TICK)) as u32);
         let mut engine = Self {
             table: Table::new(sizes.room, config, key),
-            subscribers: Subscribers::new(sizes.subscribers, key),
+            subscribers: Subscribers::new(sizes.subscribers, sizes.addresses, key),
             rules: Rules::new(&config.rules),
             statics: WholeStatics::new(config, &external),
             static_hosts: static_hosts(config),

@@ -161,7 +161,8 @@ impl Ports {
         (if range.first < 1024 { low } else { 0 }) + if range.last >= 1024 { high } else { 0 }
     }
 
-    /// A free port of an address, in a range and of a parity, each as likely as another.
+    /// A free port of an address, in a range and of a parity, at random: of a word of the bitmap that
+    /// is drawn; should words with such a port have become rare, each as likely as another.
     fn choose(
         &self,
         address: u32,
@@ -171,13 +172,23 @@ impl Ports {
     ) -> Option<u16> {
         //= rfc7857#section-9
         for _ in 0..DRAWS {
-            let port = range.draw(parity, generator)?;
-            if self.is_free(address, port) {
-                return Some(port);
+            let port = self.pick(address, range.draw(generator), range, parity);
+            if port.is_some() {
+                return port;
             }
         }
         //= rfc6888#REQ-13
         self.choose_counted(address, range, parity, generator)
+    }
+
+    /// The free port of a range and parity that a draw comes to, if the word has one.
+    #[inline]
+    fn pick(&self, address: u32, draw: Draw, range: Range, parity: Option<u16>) -> Option<u16> {
+        let mask = parity.map_or(u64::MAX, |parity| EVEN << (parity & 1));
+        let word = self.free[address as usize * WORDS + draw.word];
+        let bits = word & mask & range.bits(draw.word);
+        let bit = (bits.rotate_right(draw.turn).trailing_zeros() + draw.turn) % 64;
+        (bits != 0).then_some((draw.word * 64) as u16 + bit as u16)
     }
 
     /// The same by counting: which of the free ports it is to be, then where that one is. Groups that
@@ -229,18 +240,24 @@ impl Ports {
     }
 }
 
+/// A word of an address's bitmap and a place in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Draw {
+    word: usize,
+    turn: u32,
+}
+
 impl Range {
-    /// A port of the range and parity, each as likely; `None`: there is none.
+    /// Draws a word of the bitmap, and where in it a free port is looked for first.
     #[inline]
-    fn draw(self, parity: Option<u16>, generator: &mut Generator) -> Option<u16> {
-        let step = if parity.is_some() { 2 } else { 1 };
-        let odd = parity.map_or(0, |parity| (self.first ^ parity) & 1);
-        let (first, last) = (u32::from(self.first) + u32::from(odd), u32::from(self.last));
-        let candidates = (last + step).checked_sub(first)? / step;
+    fn draw(self, generator: &mut Generator) -> Draw {
+        let (first, last) = (u32::from(self.first / 64), u32::from(self.last / 64));
+        let random = generator.next_u64();
         //= rfc6056#section-4-obfuscate
         //= rfc6056#section-4-parity
         //= rfc6888#REQ-15
-        (candidates > 0).then(|| (first + step * generator.below(candidates)) as u16)
+        let word = first + ((random >> 32) * u64::from(last - first + 1) >> 32) as u32;
+        Draw { word: word as usize, turn: random as u32 % 64 }
     }
 
     /// The ports of a bitmap's word that are in the range.
@@ -412,7 +429,13 @@ impl External {
     }
 
     /// Chooses a free external address and port for a new mapping: (index, port).
-    pub(crate) fn choose(&self, wish: Wish, generator: &mut Generator) -> Option<(u32, u16)> {
+    /// `tenants` says how many subscribers are paired with each address.
+    pub(crate) fn choose(
+        &self,
+        wish: Wish,
+        tenants: &[u32],
+        generator: &mut Generator,
+    ) -> Option<(u32, u16)> {
         let range = self.range(wish.pool, wish.protocol, wish.internal_port);
         let ports = &self.ports[protocol_index(wish.protocol)];
         let index = match (self.pooling, wish.paired) {
@@ -422,22 +445,35 @@ impl External {
             (Pooling::Paired, Some(index)) => index,
             //= rfc7857#section-4-soft
             (Pooling::SoftPaired, Some(index)) if ports.free_in(index, range) > 0 => index,
-            _ => self.choose_address(wish, range, generator)?,
+            _ => self.choose_address(wish, range, tenants, generator)?,
         };
         Some((index, self.choose_port(index, wish, range, generator)?))
     }
 
-    /// The one of two random addresses that has more free ports; if neither has any, the next that
-    /// has.
-    fn choose_address(&self, wish: Wish, range: Range, generator: &mut Generator) -> Option<u32> {
+    /// The better of two random addresses; if neither has a free port, the next that has. While both
+    /// have plenty of ports, the one with fewer subscribers is better, for they will want more; else
+    /// the one with more free ports.
+    fn choose_address(
+        &self,
+        wish: Wish,
+        range: Range,
+        tenants: &[u32],
+        generator: &mut Generator,
+    ) -> Option<u32> {
         let pool = self.pools[wish.pool];
         let ports = &self.ports[protocol_index(wish.protocol)];
         if Ports::in_range(ports.pool_count[wish.pool], range) == 0 {
             return None;
         }
         let free = |offset: u32| ports.free_in(pool.first + offset, range);
+        let tenants = |offset: u32| tenants[(pool.first + offset) as usize];
         let (a, b) = (generator.below(pool.count), generator.below(pool.count));
-        let better = if free(a) >= free(b) { a } else { b };
+        let plenty = (u32::from(range.last) - u32::from(range.first)) / 4;
+        let by_tenants = self.pooling != Pooling::Arbitrary
+            && free(a).min(free(b)) > plenty
+            && tenants(a) != tenants(b);
+        let a_is_better = if by_tenants { tenants(a) < tenants(b) } else { free(a) >= free(b) };
+        let better = if a_is_better { a } else { b };
         (better..pool.count)
             .chain(0..better)
             .find(|&offset| free(offset) > 0)
@@ -490,7 +526,7 @@ impl External {
             return None;
         }
         //= rfc7857#section-9-parity
-        self.parity(wish)
+        self.parity(&wish)
             .and_then(|parity| ports.choose(index, range, Some(parity), generator))
             .or_else(|| ports.choose(index, range, None, generator))
     }
@@ -507,29 +543,32 @@ impl External {
         *entry = slot + 1;
     }
 
-    /// Draws a port for a subscriber that has an address already, and fetches what says whether it is
-    /// free: to be asked for first by [`External::choose`].
+    /// Draws for a subscriber that has an address already, and fetches what says which ports are free
+    /// there: for [`External::drawn`].
     #[inline]
-    pub(crate) fn draw(&self, wish: Wish, generator: &mut Generator) -> Option<(u32, u16)> {
+    pub(crate) fn draw(&self, wish: &Wish, generator: &mut Generator) -> Option<Draw> {
         let index = wish.paired?;
         if self.pooling == Pooling::Arbitrary || self.allocation != Allocation::Random {
             return None;
         }
-        let range = self.range(wish.pool, wish.protocol, wish.internal_port);
-        let port = range.draw(self.parity(wish), generator)?;
+        let draw = self.range(wish.pool, wish.protocol, wish.internal_port).draw(generator);
         let ports = &self.ports[protocol_index(wish.protocol)];
-        prefetch(&ports.free, index as usize * WORDS + usize::from(port) / 64);
-        prefetch(&ports.owner, Self::entry(index, port));
-        Some((index, port))
+        prefetch(&ports.free, index as usize * WORDS + draw.word);
+        Some(draw)
     }
 
-    /// Whether a drawn port can be had.
+    /// The external endpoint that a draw comes to, if there is one: (index, port).
     #[inline]
-    pub(crate) fn is_free(&self, protocol: u8, (index, port): (u32, u16)) -> bool {
-        self.ports[protocol_index(protocol)].is_free(index, port)
+    pub(crate) fn drawn(&self, wish: &Wish, draw: Option<Draw>) -> Option<(u32, u16)> {
+        let (index, draw) = (wish.paired?, draw?);
+        let range = self.range(wish.pool, wish.protocol, wish.internal_port);
+        let ports = &self.ports[protocol_index(wish.protocol)];
+        let parity = self.parity(wish);
+        let port = ports.pick(index, draw, range, parity);
+        port.map(|port| (index, port))
     }
 
-    fn parity(&self, wish: Wish) -> Option<u16> {
+    fn parity(&self, wish: &Wish) -> Option<u16> {
         //= rfc4787#REQ-4
         //= rfc7857#section-8
         (self.parity && wish.protocol == protocol::UDP).then_some(wish.internal_port & 1)

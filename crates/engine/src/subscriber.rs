@@ -6,7 +6,9 @@
 //! of the kind [`Subscribers::paired`] asks for hold the pairs beyond the first.
 
 use crate::index::Index;
+use crate::prefetch::prefetch;
 use crate::random::HashKey;
+use alloc::vec;
 use alloc::vec::Vec;
 
 /// A subscriber's record.
@@ -84,11 +86,13 @@ pub(crate) struct Subscribers {
     free: u32,
     /// Records in use.
     used: usize,
+    /// How many are paired with each external address.
+    tenants: Vec<u32>,
 }
 
 impl Subscribers {
-    /// Room for so many records.
-    pub(crate) fn new(capacity: usize, key: HashKey) -> Self {
+    /// Room for so many records of subscribers paired with so many addresses.
+    pub(crate) fn new(capacity: usize, addresses: usize, key: HashKey) -> Self {
         Self {
             key,
             records: Vec::with_capacity(capacity),
@@ -96,6 +100,7 @@ impl Subscribers {
             index: Index::new(capacity),
             free: NONE,
             used: 0,
+            tenants: vec![0; addresses],
         }
     }
 
@@ -119,6 +124,19 @@ impl Subscribers {
     #[inline]
     pub(crate) fn prefetch(&self, address: u32) {
         self.index.prefetch(self.hash(address, NONE));
+    }
+
+    /// How many subscribers are paired with each external address, by its index.
+    pub(crate) fn tenants(&self) -> &[u32] {
+        &self.tenants
+    }
+
+    /// Fetches the record of a subscriber, most likely.
+    #[inline]
+    pub(crate) fn prefetch_record(&self, address: u32) {
+        if let Some(at) = self.index.candidate(self.hash(address, NONE)) {
+            prefetch(&self.records, at as usize);
+        }
     }
 
     /// The record of a subscriber.
@@ -192,6 +210,7 @@ impl Subscribers {
 
     fn add(&mut self, record: Subscriber) -> u32 {
         self.used += 1;
+        self.tenants[record.paired as usize] += 1;
         let at = if self.free != NONE {
             let at = self.free;
             let freed = core::mem::replace(&mut self.records[at as usize], record);
@@ -223,6 +242,7 @@ impl Subscribers {
             let (address, further) = (record.address, record.further);
             record.next = core::mem::replace(&mut self.free, at);
             self.used -= 1;
+            self.tenants[record.paired as usize] -= 1;
             self.index.remove(self.hash(address, further), at);
         }
     }

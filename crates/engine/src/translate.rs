@@ -84,9 +84,7 @@ impl Engine {
                 }
             }
             if new {
-                for glance in &mut glances[(step - 2) % 4][..len(step - 2)] {
-                    self.prepare(glance);
-                }
+                self.prepare(&mut glances[(step - 2) % 4][..len(step - 2)]);
             }
             if step >= 3 {
                 let first = (step - 3) * GROUP;

@@ -245,3 +245,24 @@ fn there_is_room_for_so_many_subscribers() {
     lab.wait_s(301.0);
     lab.out(&udp("10.0.0.7:1", REMOTE));
 }
+
+/// Subscribers who come at once, as after a power cut, are spread by their number: by the ports that
+/// they take first, some addresses would get many more than others.
+#[test]
+fn subscribers_are_spread_over_the_addresses() {
+    let pools = vec![pool("203.0.113.1", "203.0.113.16", (1024, 65535))];
+    let mut lab = Lab::new(&Config { pools, ..config() });
+    let mut tenants = std::collections::BTreeMap::new();
+    for round in 0..4 {
+        for subscriber in 0..1600 {
+            let source =
+                format!("10.1.{}.{}:{}", subscriber / 250, subscriber % 250 + 1, round + 5000);
+            let packet = udp(&source, REMOTE);
+            let external = lab.external_of(&packet);
+            let (address, _) = external.split_once(':').unwrap();
+            *tenants.entry(address.to_owned()).or_insert(0) += u32::from(round == 3);
+        }
+    }
+    assert_eq!(tenants.len(), 16);
+    assert!(tenants.values().all(|&n| (97..=103).contains(&n)), "{tenants:?}");
+}

@@ -224,7 +224,8 @@ impl Engine {
         let protocol = headers.protocol;
         if has_ports(protocol) {
             let wish = Wish { pool, protocol, internal_port: headers.source.1, paired };
-            let chosen = self.external.choose(wish, &mut self.generator);
+            let chosen =
+                self.external.choose(wish, self.subscribers.tenants(), &mut self.generator);
             return chosen.ok_or(DropReason::PoolExhausted);
         }
         let (table, external) = (&self.table, &self.external);

@@ -10,7 +10,7 @@
 use super::Engine;
 use super::mappings::Flow;
 use crate::calendar::NONE;
-use crate::external::{External, Wish};
+use crate::external::{Draw, External, Wish};
 use crate::packet::{Direction, Packet, Side};
 use crate::parse::is_martian;
 use crate::respond::DEFAULT_MTU;
@@ -41,7 +41,7 @@ pub(super) struct Glance {
     slot: u32,
     /// The sender's record, and a port drawn for a new mapping, if there is none and it may get one.
     record: u32,
-    drawn: Option<(u32, u16)>,
+    draw: Option<Draw>,
 }
 
 impl Glance {
@@ -56,7 +56,7 @@ impl Glance {
         flags: 0,
         slot: NONE,
         record: NONE,
-        drawn: None,
+        draw: None,
     };
 
     /// Reads the headers of a packet; says whether it is of the usual kind.
@@ -204,18 +204,19 @@ impl Engine {
     /// Stage three, of packets from inside that seem to have no mapping: looks the sender up, draws a
     /// port for it, and fetches what a new mapping will touch.
     #[inline(never)]
-    pub(super) fn prepare(&mut self, glance: &mut Glance) {
-        if glance.slot != NONE || glance.protocol == 0 {
-            return;
+    pub(super) fn prepare(&mut self, glances: &mut [Glance]) {
+        let is_new = |glance: &&mut Glance| glance.slot == NONE && glance.protocol != 0;
+        for glance in glances.iter_mut().filter(is_new) {
+            self.subscribers.prefetch_record(glance.source_address);
         }
-        let record = self.subscribers.find(glance.source_address);
-        glance.record = record.unwrap_or(NONE);
-        glance.drawn = record.and_then(|at| {
-            let wish = self.wish(glance, Some(at));
-            self.external.draw(wish, &mut self.generator)
-        });
+        for glance in glances.iter_mut().filter(is_new) {
+            let record = self.subscribers.find(glance.source_address);
+            glance.record = record.unwrap_or(NONE);
+            glance.draw = self.external.draw(&self.wish(glance, record), &mut self.generator);
+        }
     }
 
+    #[inline]
     fn wish(&self, glance: &Glance, record: Option<u32>) -> Wish {
         let pool = self.config.default_pool;
         Wish {
@@ -260,16 +261,19 @@ impl Engine {
         if self.table.find_hashed(glance.place, key).is_some() {
             return false;
         }
-        // An earlier packet may have brought the sender its record.
-        let record =
-            Some(glance.record).filter(|&at| at != NONE).or_else(|| self.subscribers.find(source));
+        let record = match glance.record {
+            // An earlier packet may have brought the sender its record.
+            NONE => self.subscribers.find(source),
+            record => Some(record),
+        };
         let wish = self.wish(glance, record);
         if self.check_limits(record, wish.paired, protocol).is_err() {
             return false;
         }
-        let drawn = glance.drawn.filter(|&drawn| self.external.is_free(protocol, drawn));
-        let external =
-            drawn.or_else(|| self.external.choose(self.wish(glance, record), &mut self.generator));
+        let external = match self.external.drawn(&wish, glance.draw) {
+            None => self.external.choose(wish, self.subscribers.tenants(), &mut self.generator),
+            drawn => drawn,
+        };
         let Some(external) = external else { return false };
         let mut session = Session::new(remote.0, remote.1);
         session.expires = round.udp;
