@@ -157,7 +157,7 @@ pub struct Limits {
     pub new_mappings_per_second: u32,
     /// ICMP errors a second that the translator makes; one second's worth may come at once.
     pub icmp_errors_per_second: u32,
-    /// Subscribers that have mappings at a time; `None`: an eighth of `mappings`, at least 65,536.
+    /// Subscribers that have mappings at a time; `None`: a sixteenth of `mappings`, at least 65,536.
     pub subscribers: Option<u32>,
     /// Mappings in all; `None`: as many as the pools have ports, at most 2^20.
     pub mappings: Option<u32>,

@@ -8,16 +8,17 @@
 //! `insert` and `remove` only.
 
 use crate::prefetch::{equal, prefetch};
-use alloc::vec;
+use alloc::alloc::{alloc_zeroed, handle_alloc_error};
 use alloc::vec::Vec;
+use core::alloc::Layout;
 
 const ENTRIES: usize = 10;
 
 /// Entries per hundred places when the index is as full as it was made for: beyond this share,
 /// buckets overflow too often.
-const LOAD_PERCENT: usize = 65;
+const LOAD_PERCENT: usize = 68;
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct Bucket {
     /// Low bits of the entries' hashes, never 0; 0: the place is free.
@@ -38,6 +39,21 @@ impl Bucket {
     }
 }
 
+/// Empty buckets, in memory that nothing has touched: what is never used takes no pages.
+#[allow(unsafe_code)]
+fn zeroed(count: usize) -> Vec<Bucket> {
+    let layout = Layout::array::<Bucket>(count).expect("a table that fits in memory");
+    // SAFETY: there is at least one bucket, so the layout is not empty; the block is allocated for
+    // exactly this layout; a bucket is integers, of which all zeros are valid values.
+    unsafe {
+        let block = alloc_zeroed(layout);
+        if block.is_null() {
+            handle_alloc_error(layout);
+        }
+        Vec::from_raw_parts(block.cast(), count, count)
+    }
+}
+
 /// A hash index over slot numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
@@ -47,7 +63,7 @@ pub(crate) struct Index {
 impl Index {
     /// An index for at most `capacity` entries.
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { buckets: vec![Bucket::default(); Self::buckets(capacity)] }
+        Self { buckets: zeroed(Self::buckets(capacity)) }
     }
 
     /// Bytes that an index for `capacity` entries takes.

@@ -54,7 +54,7 @@ impl Sizes {
                 .extra_sessions_per_subscriber
                 .unwrap_or((further as u32 / 16).max(64)),
             // A subscriber has a mapping, and with several pools some have a second record.
-            subscribers: limit(config.limits.subscribers, (dynamic / 8).max(LEAST_SUBSCRIBERS))
+            subscribers: limit(config.limits.subscribers, (dynamic / 16).max(LEAST_SUBSCRIBERS))
                 .min(dynamic)
                 * if config.pools.len() > 1 { 2 } else { 1 },
         }
