@@ -115,6 +115,7 @@ ports_per_subscriber = { tcp = 1, udp = 2, icmp = 3 }
 sessions_per_mapping = 4
 new_mappings_per_second = 5
 icmp_errors_per_second = 6
+subscribers = 5
 mappings = 7
 extra_sessions = 0
 fragment_memory = "64KiB"
@@ -218,6 +219,7 @@ fn everything() -> Settings {
     limits.sessions_per_mapping = 4;
     limits.new_mappings_per_second = 5;
     limits.icmp_errors_per_second = 6;
+    limits.subscribers = Some(5);
     limits.mappings = Some(7);
     limits.extra_sessions = Some(0);
     limits.fragment_memory = 65_536;

@@ -157,6 +157,8 @@ pub struct Limits {
     pub new_mappings_per_second: u32,
     /// ICMP errors a second that the translator makes; one second's worth may come at once.
     pub icmp_errors_per_second: u32,
+    /// Subscribers that have mappings at a time; `None`: a sixteenth of `mappings`, at least 65,536.
+    pub subscribers: Option<u32>,
     /// Mappings in all; `None`: as many as the pools have ports, at most 2^20.
     pub mappings: Option<u32>,
     /// Sessions in all beyond one a mapping; `None`: as many as mappings.
@@ -178,6 +180,7 @@ impl Default for Limits {
             sessions_per_mapping: 64,
             new_mappings_per_second: 500,
             icmp_errors_per_second: 500,
+            subscribers: None,
             mappings: None,
             extra_sessions: None,
             extra_sessions_per_subscriber: None,

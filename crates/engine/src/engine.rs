@@ -13,7 +13,7 @@ use crate::respond::{Connection, Envelope, Message, PENDING_SYN_NANOS, PendingSy
 use crate::rules::Rules;
 use crate::session::State;
 use crate::sizes::{Sizes, WHOLE_MAPPINGS, permanent, validate};
-use crate::subscriber::Subscribers;
+use crate::subscriber::{Rate, Subscribers};
 use crate::table::{Mapping, NewMapping, SessionRef, Table};
 use crate::time::{TICK, nanos};
 use crate::{
@@ -54,6 +54,8 @@ pub struct Engine {
     /// First and last addresses of the connected networks, but for external ones; else 0.
     pub(crate) broadcasts: [u32; 4],
     pub(crate) generator: Generator,
+    /// The time between a subscriber's mappings at the permitted rate, nanoseconds.
+    pub(crate) mapping_spacing: u64,
     /// Sessions that a subscriber may have beyond the first of each mapping.
     pub(crate) further_each: u32,
     pub(crate) responder: Responder,
@@ -179,7 +181,7 @@ impl Engine {
         let external = External::new(config, timeouts.hold_down.div_ceil(nanos(TICK)) as u32);
         let mut engine = Self {
             table: Table::new(sizes.room, config, key),
-            subscribers: Subscribers::new(sizes.subscribers, key),
+            subscribers: Subscribers::new(sizes.subscribers, sizes.addresses, key),
             rules: Rules::new(&config.rules),
             statics: WholeStatics::new(config, &external),
             static_hosts: static_hosts(config),
@@ -197,6 +199,7 @@ impl Engine {
             now: now.0,
             tick: 0,
             generator,
+            mapping_spacing: Rate::spacing(config.limits.new_mappings_per_second),
             further_each: sizes.further_each,
             timeouts,
             config: config.clone(),
@@ -240,7 +243,9 @@ impl Engine {
                     let message = format!("{address}:{external_port} has two static mappings");
                     return Err(ConfigError { message });
                 }
-                let slot = self.table.add(new, Default::default(), 0).expect("statics have room");
+                let hash = self.table.hash(self.table.static_key(protocol, new.internal, (0, 0)));
+                let slot = self.table.add(new, Default::default(), 0, hash);
+                let slot = slot.expect("statics have room");
                 self.external.take(protocol, index, external_port, slot);
             }
         }
@@ -278,6 +283,11 @@ impl Engine {
     pub fn advance(&mut self, now: Timestamp) -> bool {
         self.observe(now);
         let target = self.tick_of(self.now);
+        if target == u64::from(self.tick)
+            && self.pending.next_due().is_none_or(|due| due > self.now)
+        {
+            return false;
+        }
         let mut budget = ADVANCE_BUDGET;
         loop {
             let tick = self.next_tick().filter(|&tick| u64::from(tick) <= target);

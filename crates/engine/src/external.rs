@@ -30,8 +30,13 @@ const HELD: u32 = 1 << 31;
 /// The end of a list of held ports.
 const LAST: u32 = HELD - 1;
 
-/// Random draws before the bitmap is searched.
+/// Random draws before the free ports are counted.
 const DRAWS: u32 = 8;
+
+/// Groups of an address's ports whose free ones are counted, even and odd.
+const GROUPS: usize = 16;
+const GROUP_WORDS: usize = WORDS / GROUPS;
+const EVEN: u64 = 0x5555_5555_5555_5555;
 
 /// Addresses that follow each other, and the index of the first.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +76,8 @@ pub(crate) struct Wish {
 struct Ports {
     /// A bit a free port, [`WORDS`] an address.
     free: Vec<u64>,
+    /// Free ports a group, even and odd; [`GROUPS`] an address.
+    groups: Vec<[u16; 2]>,
     /// Free ports an address: below 1024, and from there.
     count: Vec<[u32; 2]>,
     /// The same a pool; addresses of none count in the last.
@@ -89,6 +96,7 @@ impl Ports {
     fn new(addresses: usize, pools: usize, hold: u32, reach: u32) -> Self {
         Self {
             free: vec![0; addresses * WORDS],
+            groups: vec![[0; 2]; addresses * GROUPS],
             count: vec![[0; 2]; addresses],
             pool_count: vec![[0; 2]; pools + 1],
             owner: vec![EMPTY; addresses * PORTS],
@@ -104,6 +112,9 @@ impl Ports {
     fn set_free(&mut self, address: u32, pool: usize, port: u16, free: bool) {
         debug_assert_ne!(self.is_free(address, port), free);
         self.free[address as usize * WORDS + usize::from(port) / 64] ^= 1 << (port % 64);
+        let group = address as usize * GROUPS + usize::from(port) / (GROUP_WORDS * 64);
+        let in_group = &mut self.groups[group][usize::from(port & 1)];
+        *in_group = if free { *in_group + 1 } else { *in_group - 1 };
         let side = usize::from(port >= 1024);
         for count in [&mut self.count[address as usize][side], &mut self.pool_count[pool][side]] {
             if free {
@@ -120,6 +131,12 @@ impl Ports {
         words[usize::from(first / 64)..=usize::from(last / 64)].fill(u64::MAX);
         words[usize::from(first / 64)] &= u64::MAX << (first % 64);
         words[usize::from(last / 64)] &= u64::MAX >> (63 - last % 64);
+        let groups = &mut self.groups[address as usize * GROUPS..][..GROUPS];
+        for (group, words) in groups.iter_mut().zip(words.chunks(GROUP_WORDS)) {
+            let count =
+                |mask: u64| words.iter().map(|word| (word & mask).count_ones() as u16).sum();
+            *group = [count(EVEN), count(EVEN << 1)];
+        }
         let count = |words: &[u64]| words.iter().map(|word| word.count_ones()).sum();
         let (low, high) = words.split_at(1024 / 64);
         let count: [u32; 2] = [count(low), count(high)];
@@ -144,8 +161,8 @@ impl Ports {
         (if range.first < 1024 { low } else { 0 }) + if range.last >= 1024 { high } else { 0 }
     }
 
-    /// A free port of an address, in a range and of a parity, each as likely as another while many
-    /// are free.
+    /// A free port of an address, in a range and of a parity, at random: of a word of the bitmap that
+    /// is drawn; should words with such a port have become rare, each as likely as another.
     fn choose(
         &self,
         address: u32,
@@ -153,61 +170,110 @@ impl Ports {
         parity: Option<u16>,
         generator: &mut Generator,
     ) -> Option<u16> {
-        let step = if parity.is_some() { 2 } else { 1 };
-        let first = match parity {
-            Some(parity) => u32::from(range.first) + u32::from((range.first ^ parity) & 1),
-            None => u32::from(range.first),
-        };
-        let last = u32::from(range.last);
-        if first > last {
-            return None;
-        }
-        let candidates = (last - first) / step + 1;
         //= rfc7857#section-9
-        let mut port = first;
         for _ in 0..DRAWS {
-            //= rfc6056#section-4-obfuscate
-            //= rfc6056#section-4-parity
-            //= rfc6888#REQ-15
-            port = first + step * generator.below(candidates);
-            if self.is_free(address, port as u16) {
-                return Some(port as u16);
+            let port = self.pick(address, range.draw(generator), range, parity);
+            if port.is_some() {
+                return port;
             }
         }
-        let mask = match parity {
-            None => u64::MAX,
-            Some(parity) => 0x5555_5555_5555_5555 << (parity & 1),
-        };
         //= rfc6888#REQ-13
-        self.search(address, port as u16, range, mask, generator)
+        self.choose_counted(address, range, parity, generator)
     }
 
-    /// The bitmap's words in turn from a port's on: a free port of a range and mask.
-    fn search(
+    /// The free port of a range and parity that a draw comes to, if the word has one.
+    #[inline]
+    fn pick(&self, address: u32, draw: Draw, range: Range, parity: Option<u16>) -> Option<u16> {
+        let mask = parity.map_or(u64::MAX, |parity| EVEN << (parity & 1));
+        let word = self.free[address as usize * WORDS + draw.word];
+        let bits = word & mask & range.bits(draw.word);
+        let bit = (bits.rotate_right(draw.turn).trailing_zeros() + draw.turn) % 64;
+        (bits != 0).then_some((draw.word * 64) as u16 + bit as u16)
+    }
+
+    /// The same by counting: which of the free ports it is to be, then where that one is. Groups that
+    /// lie in the range as a whole are counted already.
+    fn choose_counted(
         &self,
         address: u32,
-        from: u16,
         range: Range,
-        mask: u64,
+        parity: Option<u16>,
         generator: &mut Generator,
     ) -> Option<u16> {
         let words = &self.free[address as usize * WORDS..][..WORDS];
-        let (low, high) = (usize::from(range.first) / 64, usize::from(range.last) / 64);
-        let start = usize::from(from) / 64;
-        let candidates = (start..=high).chain(low..start).find_map(|word| {
-            let mut bits = words[word] & mask;
-            if word == low {
-                bits &= u64::MAX << (range.first % 64);
+        let mask = match parity {
+            None => u64::MAX,
+            Some(parity) => EVEN << (parity & 1),
+        };
+        let bits = |word: usize| words[word] & mask & range.bits(word);
+        let in_group = |group: usize| -> u32 {
+            if range.has_group(group) {
+                let [even, odd] = self.groups[address as usize * GROUPS + group];
+                match parity {
+                    None => u32::from(even) + u32::from(odd),
+                    Some(parity) => u32::from(if parity & 1 == 0 { even } else { odd }),
+                }
+            } else {
+                (group * GROUP_WORDS..(group + 1) * GROUP_WORDS)
+                    .map(|word| bits(word).count_ones())
+                    .sum()
             }
-            if word == high {
-                bits &= u64::MAX >> (63 - range.last % 64);
-            }
-            (bits != 0).then_some((word, bits))
-        });
-        let (word, bits) = candidates?;
-        let turn = generator.below(64);
-        let bit = (bits.rotate_right(turn).trailing_zeros() + turn) % 64;
-        Some((word * 64) as u16 + bit as u16)
+        };
+        let counts: [u32; GROUPS] = core::array::from_fn(in_group);
+        let all: u32 = counts.iter().sum();
+        if all == 0 {
+            return None;
+        }
+        let mut which = generator.below(all);
+        let group = counts.iter().position(|&count| {
+            let here = which < count;
+            which -= if here { 0 } else { count };
+            here
+        })?;
+        let mut word = group * GROUP_WORDS;
+        while which >= bits(word).count_ones() {
+            which -= bits(word).count_ones();
+            word += 1;
+        }
+        let rest = (0..which).fold(bits(word), |rest, _| rest & (rest - 1));
+        Some((word * 64) as u16 + rest.trailing_zeros() as u16)
+    }
+}
+
+/// A word of an address's bitmap and a place in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Draw {
+    word: usize,
+    turn: u32,
+}
+
+impl Range {
+    /// Draws a word of the bitmap, and where in it a free port is looked for first.
+    #[inline]
+    fn draw(self, generator: &mut Generator) -> Draw {
+        let (first, last) = (u32::from(self.first / 64), u32::from(self.last / 64));
+        let random = generator.next_u64();
+        //= rfc6056#section-4-obfuscate
+        //= rfc6056#section-4-parity
+        //= rfc6888#REQ-15
+        let word = first + ((random >> 32) * u64::from(last - first + 1) >> 32) as u32;
+        Draw { word: word as usize, turn: random as u32 % 64 }
+    }
+
+    /// The ports of a bitmap's word that are in the range.
+    fn bits(self, word: usize) -> u64 {
+        let below = |port: usize| match port.saturating_sub(word * 64) {
+            bits @ 0..64 => (1 << bits) - 1,
+            _ => u64::MAX,
+        };
+        below(usize::from(self.last) + 1) & !below(usize::from(self.first))
+    }
+
+    /// Whether all ports of a group that a pool may have are in the range.
+    fn has_group(self, group: usize) -> bool {
+        let first = group * GROUP_WORDS * 64;
+        // Beyond its ends a pool has nothing; within, only the border at 1024 divides a group.
+        self.last >= 1024 && (first > 0 || self.first < 1024)
     }
 }
 
@@ -216,6 +282,8 @@ impl Ports {
 pub(crate) struct External {
     /// Sorted, disjoint.
     spans: Vec<Span>,
+    /// The least and the greatest address.
+    bounds: (u32, u32),
     addresses: Vec<u32>,
     pools: Vec<Pool>,
     ports: [Ports; PROTOCOLS.len()],
@@ -259,6 +327,10 @@ impl External {
         let pools = config.pools.iter().map(pool).collect();
         let count = addresses.len();
         let mut external = Self {
+            bounds: (
+                addresses.iter().copied().min().unwrap_or(u32::MAX),
+                addresses.iter().copied().max().unwrap_or(0),
+            ),
             spans: spans(&addresses),
             addresses,
             ports: PROTOCOLS.map(|protocol| {
@@ -290,15 +362,23 @@ impl External {
 
     /// Bytes that this many addresses take.
     pub(crate) fn memory(addresses: usize) -> u64 {
-        (addresses * PROTOCOLS.len() * (WORDS * 8 + PORTS * 4)) as u64
+        (addresses * PROTOCOLS.len() * (WORDS * 8 + GROUPS * 4 + PORTS * 4)) as u64
     }
 
     /// The index of an external address.
     #[inline]
     pub(crate) fn index(&self, address: u32) -> Option<u32> {
-        let at = self.spans.partition_point(|span| span.last < address);
-        let span = self.spans.get(at)?;
+        let span = match &self.spans[..] {
+            [only] if address <= only.last => only,
+            spans => spans.get(spans.partition_point(|span| span.last < address))?,
+        };
         (span.first <= address).then(|| span.index + (address - span.first))
+    }
+
+    /// Whether an address may be external: it lies between the first and the last that are.
+    #[inline(always)]
+    pub(crate) fn may_have(&self, address: u32) -> bool {
+        (self.bounds.0..=self.bounds.1).contains(&address)
     }
 
     /// The address with this index.
@@ -306,20 +386,28 @@ impl External {
         self.addresses[index as usize]
     }
 
-    fn entry(index: u32, port: u16) -> usize {
+    /// The place of a port of an address among all ports of a protocol.
+    #[inline(always)]
+    pub(crate) fn entry(index: u32, port: u16) -> usize {
         index as usize * PORTS + usize::from(port)
     }
 
     /// Fetches a port's entry.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, protocol: u8, index: u32, port: u16) {
-        prefetch(&self.ports[protocol_index(protocol)].owner, Self::entry(index, port));
+    pub(crate) fn prefetch(&self, protocol: u8, entry: usize) {
+        prefetch(&self.ports[protocol_index(protocol)].owner, entry);
     }
 
     /// The slot of the mapping that has this port.
     #[inline]
     pub(crate) fn owner(&self, protocol: u8, index: u32, port: u16) -> Option<u32> {
-        match self.ports[protocol_index(protocol)].owner[Self::entry(index, port)] {
+        self.owner_at(protocol, Self::entry(index, port))
+    }
+
+    /// The slot of the mapping that has the port of this entry.
+    #[inline(always)]
+    pub(crate) fn owner_at(&self, protocol: u8, entry: usize) -> Option<u32> {
+        match self.ports[protocol_index(protocol)].owner[entry] {
             EMPTY => None,
             entry if entry & HELD != 0 => None,
             entry => Some(entry - 1),
@@ -341,7 +429,13 @@ impl External {
     }
 
     /// Chooses a free external address and port for a new mapping: (index, port).
-    pub(crate) fn choose(&self, wish: Wish, generator: &mut Generator) -> Option<(u32, u16)> {
+    /// `tenants` says how many subscribers are paired with each address.
+    pub(crate) fn choose(
+        &self,
+        wish: Wish,
+        tenants: &[u32],
+        generator: &mut Generator,
+    ) -> Option<(u32, u16)> {
         let range = self.range(wish.pool, wish.protocol, wish.internal_port);
         let ports = &self.ports[protocol_index(wish.protocol)];
         let index = match (self.pooling, wish.paired) {
@@ -351,22 +445,35 @@ impl External {
             (Pooling::Paired, Some(index)) => index,
             //= rfc7857#section-4-soft
             (Pooling::SoftPaired, Some(index)) if ports.free_in(index, range) > 0 => index,
-            _ => self.choose_address(wish, range, generator)?,
+            _ => self.choose_address(wish, range, tenants, generator)?,
         };
         Some((index, self.choose_port(index, wish, range, generator)?))
     }
 
-    /// The one of two random addresses that has more free ports; if neither has any, the next that
-    /// has.
-    fn choose_address(&self, wish: Wish, range: Range, generator: &mut Generator) -> Option<u32> {
+    /// The better of two random addresses; if neither has a free port, the next that has. While both
+    /// have plenty of ports, the one with fewer subscribers is better, for they will want more; else
+    /// the one with more free ports.
+    fn choose_address(
+        &self,
+        wish: Wish,
+        range: Range,
+        tenants: &[u32],
+        generator: &mut Generator,
+    ) -> Option<u32> {
         let pool = self.pools[wish.pool];
         let ports = &self.ports[protocol_index(wish.protocol)];
         if Ports::in_range(ports.pool_count[wish.pool], range) == 0 {
             return None;
         }
         let free = |offset: u32| ports.free_in(pool.first + offset, range);
+        let tenants = |offset: u32| tenants[(pool.first + offset) as usize];
         let (a, b) = (generator.below(pool.count), generator.below(pool.count));
-        let better = if free(a) >= free(b) { a } else { b };
+        let plenty = (u32::from(range.last) - u32::from(range.first)) / 4;
+        let by_tenants = self.pooling != Pooling::Arbitrary
+            && free(a).min(free(b)) > plenty
+            && tenants(a) != tenants(b);
+        let a_is_better = if by_tenants { tenants(a) < tenants(b) } else { free(a) >= free(b) };
+        let better = if a_is_better { a } else { b };
         (better..pool.count)
             .chain(0..better)
             .find(|&offset| free(offset) > 0)
@@ -418,12 +525,8 @@ impl External {
         if ports.free_in(index, range) == 0 {
             return None;
         }
-        //= rfc4787#REQ-4
-        //= rfc7857#section-8
-        let parity =
-            (self.parity && wish.protocol == protocol::UDP).then_some(wish.internal_port & 1);
         //= rfc7857#section-9-parity
-        parity
+        self.parity(&wish)
             .and_then(|parity| ports.choose(index, range, Some(parity), generator))
             .or_else(|| ports.choose(index, range, None, generator))
     }
@@ -436,8 +539,39 @@ impl External {
         //= rfc4787#REQ-3
         //= rfc5382#REQ-7
         //= rfc5597#REQ-7
-        assert_eq!(*entry, EMPTY, "external port has an owner already");
+        debug_assert_eq!(*entry, EMPTY, "external port has an owner already");
         *entry = slot + 1;
+    }
+
+    /// Draws for a subscriber that has an address already, and fetches what says which ports are free
+    /// there: for [`External::drawn`].
+    #[inline]
+    pub(crate) fn draw(&self, wish: &Wish, generator: &mut Generator) -> Option<Draw> {
+        let index = wish.paired?;
+        if self.pooling == Pooling::Arbitrary || self.allocation != Allocation::Random {
+            return None;
+        }
+        let draw = self.range(wish.pool, wish.protocol, wish.internal_port).draw(generator);
+        let ports = &self.ports[protocol_index(wish.protocol)];
+        prefetch(&ports.free, index as usize * WORDS + draw.word);
+        Some(draw)
+    }
+
+    /// The external endpoint that a draw comes to, if there is one: (index, port).
+    #[inline]
+    pub(crate) fn drawn(&self, wish: &Wish, draw: Option<Draw>) -> Option<(u32, u16)> {
+        let (index, draw) = (wish.paired?, draw?);
+        let range = self.range(wish.pool, wish.protocol, wish.internal_port);
+        let ports = &self.ports[protocol_index(wish.protocol)];
+        let parity = self.parity(wish);
+        let port = ports.pick(index, draw, range, parity);
+        port.map(|port| (index, port))
+    }
+
+    fn parity(&self, wish: &Wish) -> Option<u16> {
+        //= rfc4787#REQ-4
+        //= rfc7857#section-8
+        (self.parity && wish.protocol == protocol::UDP).then_some(wish.internal_port & 1)
     }
 
     /// Keeps a port from being chosen.

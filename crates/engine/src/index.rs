@@ -7,17 +7,18 @@
 //! This is the place to change the lookup structure: tables see `prefetch`, `candidate`, `find`,
 //! `insert` and `remove` only.
 
-use crate::prefetch::prefetch;
-use alloc::vec;
+use crate::prefetch::{equal, prefetch};
+use alloc::alloc::{alloc_zeroed, handle_alloc_error};
 use alloc::vec::Vec;
+use core::alloc::Layout;
 
 const ENTRIES: usize = 10;
 
 /// Entries per hundred places when the index is as full as it was made for: beyond this share,
 /// buckets overflow too often.
-const LOAD_PERCENT: usize = 65;
+const LOAD_PERCENT: usize = 68;
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct Bucket {
     /// Low bits of the entries' hashes, never 0; 0: the place is free.
@@ -30,14 +31,26 @@ struct Bucket {
 const _: () = assert!(size_of::<Bucket>() == 64);
 
 impl Bucket {
-    /// A bit for each place that holds this tag; written for the compiler to make one comparison of.
+    /// A bit for each place that holds this tag.
     #[inline(always)]
     fn matches(&self, tag: u16) -> u32 {
-        let mut bits = 0;
-        for (place, &held) in self.tags.iter().enumerate() {
-            bits |= u32::from(held == tag) << place;
+        let [first @ .., ninth, tenth] = self.tags;
+        equal(&first, tag) | u32::from(ninth == tag) << 8 | u32::from(tenth == tag) << 9
+    }
+}
+
+/// Empty buckets, in memory that nothing has touched: what is never used takes no pages.
+#[allow(unsafe_code)]
+fn zeroed(count: usize) -> Vec<Bucket> {
+    let layout = Layout::array::<Bucket>(count).expect("a table that fits in memory");
+    // SAFETY: there is at least one bucket, so the layout is not empty; the block is allocated for
+    // exactly this layout; a bucket is integers, of which all zeros are valid values.
+    unsafe {
+        let block = alloc_zeroed(layout);
+        if block.is_null() {
+            handle_alloc_error(layout);
         }
-        bits
+        Vec::from_raw_parts(block.cast(), count, count)
     }
 }
 
@@ -50,7 +63,7 @@ pub(crate) struct Index {
 impl Index {
     /// An index for at most `capacity` entries.
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { buckets: vec![Bucket::default(); Self::buckets(capacity)] }
+        Self { buckets: zeroed(Self::buckets(capacity)) }
     }
 
     /// Bytes that an index for `capacity` entries takes.
@@ -120,7 +133,8 @@ impl Index {
         loop {
             let after = self.after(at);
             let bucket = &mut self.buckets[at];
-            if let Some(place) = bucket.tags.iter().position(|&tag| tag == 0) {
+            let place = bucket.matches(0).trailing_zeros() as usize;
+            if place < ENTRIES {
                 bucket.tags[place] = Self::tag(hash);
                 bucket.slots[place] = slot;
                 return;

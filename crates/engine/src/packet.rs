@@ -186,6 +186,12 @@ impl Default for Counters {
 }
 
 impl Counters {
+    /// Counts packets that were forwarded, of so many bytes together.
+    pub fn count_forwarded(&mut self, direction: Direction, packets: u64, bytes: u64) {
+        self.packets[direction as usize][Outcome::Forwarded as usize] += packets;
+        self.bytes[direction as usize][Outcome::Forwarded as usize] += bytes;
+    }
+
     /// Counts one packet of `len` bytes.
     pub fn count(&mut self, direction: Direction, verdict: Outcome, len: usize) {
         self.packets[direction as usize][verdict as usize] += 1;

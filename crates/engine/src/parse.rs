@@ -49,7 +49,8 @@ pub(crate) struct Headers {
 
 /// Whether an address is one that no packet that is forwarded may come from or go to: this host, this
 /// network, this link (RFC 3927 section 7), multicast, reserved, broadcast.
-fn is_martian(address: u32) -> bool {
+#[inline(always)]
+pub(crate) fn is_martian(address: u32) -> bool {
     const LINK_LOCAL: u32 = 0xa9fe;
     //= rfc1812#section-4.2.2.11-zero
     //= rfc1812#section-4.2.2.11-broadcast

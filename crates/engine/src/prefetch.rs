@@ -1,4 +1,5 @@
-//! The one kernel that needs an intrinsic: asking the processor for a cache line ahead of its use.
+//! The kernels that need an intrinsic: asking the processor for a cache line ahead of its use, and
+//! comparing many numbers at once.
 
 /// Starts fetching the cache line of `slice[index]`; does nothing when there is no such element, or
 /// on processors for which nothing is known.
@@ -16,5 +17,47 @@ pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = element;
+    }
+}
+
+/// A bit for each of eight numbers that equals `wanted`.
+#[inline(always)]
+#[allow(unsafe_code)]
+pub(crate) fn equal(numbers: &[u16; 8], wanted: u16) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE2 is part of every x86-64 processor; the load reads the sixteen bytes that the array
+    // has, aligned or not.
+    unsafe {
+        use core::arch::x86_64::{
+            _mm_cmpeq_epi16, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_set1_epi16,
+            _mm_setzero_si128,
+        };
+        let numbers = _mm_loadu_si128(numbers.as_ptr().cast());
+        let equal = _mm_cmpeq_epi16(numbers, _mm_set1_epi16(wanted as i16));
+        _mm_movemask_epi8(_mm_packs_epi16(equal, _mm_setzero_si128())) as u32
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    equal_one_by_one(numbers, wanted)
+}
+
+/// What [`equal`] comes to.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn equal_one_by_one(numbers: &[u16; 8], wanted: u16) -> u32 {
+    let bits = numbers.iter().enumerate().map(|(at, &number)| u32::from(number == wanted) << at);
+    bits.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn eight_at_once_are_as_one_by_one(numbers in prop::array::uniform8(0_u16..3), wanted in 0_u16..3, high in any::<bool>()) {
+            let up = |number: u16| if high { number | 0xfff0 } else { number };
+            let numbers = numbers.map(up);
+            prop_assert_eq!(equal(&numbers, up(wanted)), equal_one_by_one(&numbers, up(wanted)));
+        }
     }
 }

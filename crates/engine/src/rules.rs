@@ -48,6 +48,11 @@ impl Rules {
         Self { by_port: entries.iter().any(|entry| entry.port != 0), entries }
     }
 
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Whether a rule looks at a port.
     pub(crate) fn by_port(&self) -> bool {
         self.by_port

@@ -90,6 +90,9 @@ impl Segment {
     }
 }
 
+/// Set while the inside's window is a SYN's and so not scaled; the bit above, the outside's.
+const UNSCALED: u8 = 0x40;
+
 /// A scale field's value before a SYN with the option has been seen.
 const SCALE_UNKNOWN: u8 = 15;
 const NO_SCALES: u8 = SCALE_UNKNOWN << 4 | SCALE_UNKNOWN;
@@ -141,6 +144,11 @@ impl Session {
         Self { remote_address, remote_port, ..Self::NONE }
     }
 
+    #[inline(always)]
+    pub(crate) fn is(&self, state: State) -> bool {
+        self.state_known & 0xf == state as u8
+    }
+
     pub(crate) fn state(&self) -> State {
         match self.state_known & 0xf {
             0 => State::None,
@@ -160,6 +168,7 @@ impl Session {
     }
 
     /// Counts a forwarded packet.
+    #[inline(always)]
     pub(crate) fn count(&mut self, way: Way) {
         let counter = match way {
             Way::Out => &mut self.packets_out,
@@ -185,7 +194,11 @@ impl Session {
             _ => false,
         };
         self.set_state(state);
-        self.learn(way, segment, opens);
+        if opens {
+            self.learn_opening(way, segment);
+        } else {
+            self.learn(way, segment);
+        }
         idle
     }
 
@@ -274,14 +287,25 @@ impl Session {
         self.state_known & 0x10 << end != 0
     }
 
-    /// Notes what the sender of a segment expects and, while the connection opens, what its SYN
-    /// makes the receiver expect. Later a SYN teaches nothing: anybody could send it.
-    fn learn(&mut self, way: Way, segment: Segment, opens: bool) {
-        if segment.has(RST) || segment.has(SYN) && !opens {
+    /// Notes what the sender of a segment expects. A SYN teaches nothing once the connection is
+    /// open: anybody could send it.
+    #[inline(always)]
+    pub(crate) fn learn(&mut self, way: Way, segment: Segment) {
+        if segment.has(ACK) && !segment.has(SYN | RST) {
+            let sender = way as usize;
+            self.expect(sender, segment.acknowledgment);
+            self.window[sender] = segment.window;
+            self.state_known &= !(UNSCALED << sender);
+        }
+    }
+
+    /// As [`Session::learn`], while the connection opens: a SYN also says what the receiver expects.
+    fn learn_opening(&mut self, way: Way, segment: Segment) {
+        let syn = segment.has(SYN) && !segment.has(FIN);
+        if segment.has(RST) || !syn && !segment.has(ACK) {
             return;
         }
         let (sender, receiver) = (way as usize, 1 - way as usize);
-        let syn = segment.has(SYN) && !segment.has(FIN);
         if syn {
             let scale = segment.scale.unwrap_or(SCALE_UNKNOWN);
             let shift = sender as u32 * 4;
@@ -291,13 +315,12 @@ impl Session {
         if segment.has(ACK) {
             self.expect(sender, segment.acknowledgment);
         }
-        if syn || segment.has(ACK) {
-            self.window[sender] = segment.window;
-            let unscaled = 0x40 << sender;
-            self.state_known = self.state_known & !unscaled | if syn { unscaled } else { 0 };
-        }
+        self.window[sender] = segment.window;
+        let unscaled = UNSCALED << sender;
+        self.state_known = self.state_known & !unscaled | if syn { unscaled } else { 0 };
     }
 
+    #[inline(always)]
     fn expect(&mut self, end: usize, next: u32) {
         let advances = (next.wrapping_sub(self.expects[end]) as i32) > 0;
         if !self.is_known(end) || advances {
@@ -328,7 +351,7 @@ impl Session {
         let receiver = 1 - way as usize;
         let (inside, outside) = (self.scales & 0xf, self.scales >> 4);
         let scale = match (inside, outside) {
-            _ if self.state_known & 0x40 << receiver != 0 => 0,
+            _ if self.state_known & UNSCALED << receiver != 0 => 0,
             (SCALE_UNKNOWN, _) | (_, SCALE_UNKNOWN) => 0,
             _ if receiver == Way::Out as usize => inside,
             _ => outside,

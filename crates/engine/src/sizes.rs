@@ -15,6 +15,10 @@ const COMMON: usize = 3;
 /// Most mappings when the configuration does not say.
 const DEFAULT_MAPPINGS: usize = 1 << 20;
 
+/// Subscribers that there is room for when the configuration does not say, as long as there is room
+/// for so many mappings.
+const LEAST_SUBSCRIBERS: usize = 1 << 16;
+
 /// Most mappings at a time for the ports of one address that is mapped as a whole.
 pub(crate) const WHOLE_MAPPINGS: u32 = 4096;
 
@@ -49,8 +53,10 @@ impl Sizes {
                 .limits
                 .extra_sessions_per_subscriber
                 .unwrap_or((further as u32 / 16).max(64)),
-            // Every record has a mapping, and with several pools a second record may have it too.
-            subscribers: dynamic * if config.pools.len() > 1 { 2 } else { 1 },
+            // A subscriber has a mapping, and with several pools some have a second record.
+            subscribers: limit(config.limits.subscribers, (dynamic / 16).max(LEAST_SUBSCRIBERS))
+                .min(dynamic)
+                * if config.pools.len() > 1 { 2 } else { 1 },
         }
     }
 }

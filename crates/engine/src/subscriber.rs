@@ -6,7 +6,9 @@
 //! of the kind [`Subscribers::paired`] asks for hold the pairs beyond the first.
 
 use crate::index::Index;
+use crate::prefetch::prefetch;
 use crate::random::HashKey;
+use alloc::vec;
 use alloc::vec::Vec;
 
 /// A subscriber's record.
@@ -38,7 +40,7 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    const SECOND: u64 = 1_000_000_000;
+    pub(crate) const SECOND: u64 = 1_000_000_000;
 
     /// Whether one more event is within the rate of `per_second`.
     pub(crate) fn permits(self, now: u64, per_second: u32) -> bool {
@@ -66,7 +68,8 @@ impl Rate {
         self.due = self.due.max(now) + spacing;
     }
 
-    fn spacing(per_second: u32) -> u64 {
+    /// The time between events at a rate, nanoseconds.
+    pub(crate) fn spacing(per_second: u32) -> u64 {
         Self::SECOND / u64::from(per_second.max(1))
     }
 }
@@ -81,17 +84,23 @@ pub(crate) struct Subscribers {
     capacity: usize,
     index: Index,
     free: u32,
+    /// Records in use.
+    used: usize,
+    /// How many are paired with each external address.
+    tenants: Vec<u32>,
 }
 
 impl Subscribers {
-    /// Room for as many as there can be mappings.
-    pub(crate) fn new(capacity: usize, key: HashKey) -> Self {
+    /// Room for so many records of subscribers paired with so many addresses.
+    pub(crate) fn new(capacity: usize, addresses: usize, key: HashKey) -> Self {
         Self {
             key,
             records: Vec::with_capacity(capacity),
             capacity,
             index: Index::new(capacity),
             free: NONE,
+            used: 0,
+            tenants: vec![0; addresses],
         }
     }
 
@@ -109,6 +118,25 @@ impl Subscribers {
             let record = &self.records[at as usize];
             (record.address, record.further) == (address, further)
         })
+    }
+
+    /// Fetches the line by which a subscriber's record will be found.
+    #[inline]
+    pub(crate) fn prefetch(&self, address: u32) {
+        self.index.prefetch(self.hash(address, NONE));
+    }
+
+    /// How many subscribers are paired with each external address, by its index.
+    pub(crate) fn tenants(&self) -> &[u32] {
+        &self.tenants
+    }
+
+    /// Fetches the record of a subscriber, most likely.
+    #[inline]
+    pub(crate) fn prefetch_record(&self, address: u32) {
+        if let Some(at) = self.index.candidate(self.hash(address, NONE)) {
+            prefetch(&self.records, at as usize);
+        }
     }
 
     /// The record of a subscriber.
@@ -134,14 +162,21 @@ impl Subscribers {
         Some(self.get(further).paired)
     }
 
-    /// Notes that a subscriber has a mapping more, with this external address of a pool; the address
-    /// of its first there is what it is paired with. Returns its record.
+    /// Notes that a subscriber, whose record is this if it has one, has a mapping more, with this
+    /// external address of a pool; the address of its first there is what it is paired with. Returns
+    /// its record.
     ///
     /// # Panics
-    /// When there are more subscribers than mappings.
-    pub(crate) fn count(&mut self, address: u32, pool: usize, index: u32, class: usize) -> u32 {
+    /// When there is no room: ask [`Subscribers::is_full`] first.
+    pub(crate) fn count(
+        &mut self,
+        record: Option<u32>,
+        address: u32,
+        (pool, index): (usize, u32),
+        class: usize,
+    ) -> u32 {
         let pool = pool as u32;
-        let at = match self.find(address) {
+        let at = match record {
             Some(at) => at,
             None => self.add(Subscriber {
                 address,
@@ -168,14 +203,21 @@ impl Subscribers {
         at
     }
 
+    /// Whether there is no room for one more record.
+    pub(crate) fn is_full(&self) -> bool {
+        self.used >= self.capacity
+    }
+
     fn add(&mut self, record: Subscriber) -> u32 {
+        self.used += 1;
+        self.tenants[record.paired as usize] += 1;
         let at = if self.free != NONE {
             let at = self.free;
             let freed = core::mem::replace(&mut self.records[at as usize], record);
             self.free = freed.next;
             at
         } else {
-            assert!(self.records.len() < self.capacity, "more subscribers than mappings");
+            assert!(self.records.len() < self.capacity, "more subscribers than there is room for");
             self.records.push(record);
             self.records.len() as u32 - 1
         };
@@ -199,6 +241,8 @@ impl Subscribers {
         if record.mappings == [0; 3] {
             let (address, further) = (record.address, record.further);
             record.next = core::mem::replace(&mut self.free, at);
+            self.used -= 1;
+            self.tenants[record.paired as usize] -= 1;
             self.index.remove(self.hash(address, further), at);
         }
     }

@@ -243,6 +243,11 @@ impl Table {
         &self.mappings.slots[slot as usize]
     }
 
+    #[inline(always)]
+    pub(crate) fn mapping_mut(&mut self, slot: u32) -> &mut Mapping {
+        &mut self.mappings.slots[slot as usize]
+    }
+
     pub(crate) fn session(&self, session: SessionRef) -> &Session {
         match session {
             SessionRef::First(slot) => &self.mappings.slots[slot as usize].first,
@@ -282,8 +287,18 @@ impl Table {
         Key { protocol, address, port, remote }
     }
 
+    /// The key under which a static mapping is filed: whatever the mapping behavior, it serves all
+    /// remotes.
+    pub(crate) fn static_key(&self, protocol: u8, internal: (u32, u16), remote: (u32, u16)) -> Key {
+        if crate::parse::has_ports(protocol) {
+            let (address, port) = internal;
+            return Key { protocol, address, port, remote: (0, 0) };
+        }
+        self.key(protocol, internal, remote)
+    }
+
     #[inline]
-    fn hash(&self, key: Key) -> u64 {
+    pub(crate) fn hash(&self, key: Key) -> u64 {
         self.key.hash(
             u64::from(key.address) << 32 | u64::from(key.port) << 16 | u64::from(key.protocol),
             u64::from(key.remote.0) << 16 | u64::from(key.remote.1),
@@ -324,13 +339,11 @@ impl Table {
     /// The key of a mapping that is in the table.
     fn key_of(&self, mapping: &Mapping) -> Key {
         let internal = (mapping.internal_address, mapping.internal_port);
-        if mapping.is_static() && crate::parse::has_ports(mapping.protocol) {
-            // Whatever the mapping behavior, a static mapping serves all remotes.
-            let (address, port) = internal;
-            return Key { protocol: mapping.protocol, address, port, remote: (0, 0) };
-        }
         let remote = (mapping.first.remote_address, mapping.first.remote_port);
-        self.key(mapping.protocol, internal, remote)
+        match mapping.is_static() {
+            true => self.static_key(mapping.protocol, internal, remote),
+            false => self.key(mapping.protocol, internal, remote),
+        }
     }
 
     /// Whether a mapping's key names the remote of its first session. That place then keeps the
@@ -342,7 +355,13 @@ impl Table {
     /// The mapping with this key.
     #[inline]
     pub(crate) fn find(&self, key: Key) -> Option<u32> {
-        self.by_internal.find(self.hash(key), |slot| self.key_of(self.mapping(slot)) == key)
+        self.find_hashed(self.hash(key), key)
+    }
+
+    /// The mapping with this key, whose hash is known.
+    #[inline]
+    pub(crate) fn find_hashed(&self, hash: u64, key: Key) -> Option<u32> {
+        self.by_internal.find(hash, |slot| self.key_of(self.mapping(slot)) == key)
     }
 
     /// The mapping of a protocol without ports between an external and a remote address.
@@ -423,9 +442,15 @@ impl Table {
         }
     }
 
-    /// Adds a mapping; one that is not permanent gets its first session at once, whose timer runs
+    /// Adds a mapping, `hash` being that of its key; one that is not permanent gets its first session at once, whose timer runs
     /// once [`Table::schedule`] is called. `None`: the table is full.
-    pub(crate) fn add(&mut self, new: NewMapping, first: Session, created: u32) -> Option<u32> {
+    pub(crate) fn add(
+        &mut self,
+        new: NewMapping,
+        first: Session,
+        created: u32,
+        hash: u64,
+    ) -> Option<u32> {
         let slot = self.mappings.take(|free| free.more)?;
         let flags = LIVE
             | if new.is_static { STATIC } else { 0 }
@@ -443,7 +468,7 @@ impl Table {
             timer: Link::default(),
             first,
         };
-        let hash = self.hash(self.key_of(self.mapping(slot)));
+        debug_assert_eq!(hash, self.hash(self.key_of(self.mapping(slot))));
         self.by_internal.insert(hash, slot);
         if !crate::parse::has_ports(new.protocol) {
             let hash = self.hash_portless(new.external.0, new.protocol, first.remote_address);

@@ -12,6 +12,7 @@
 
 mod errors;
 mod mappings;
+mod quick;
 mod transit;
 
 use crate::engine::{Engine, direction_from};
@@ -25,24 +26,12 @@ use crate::rules::Ruling;
 use crate::{DropReason, Timestamp};
 use mappings::Arrival;
 use natgate_wire::{Ipv4, protocol};
+use quick::{Glance, Tally};
 use transit::is_echo_request;
 
-/// Packets whose cache misses overlap.
-const STAGE: usize = 32;
-
-/// Where a packet's mapping will most likely be found; kept from the first stage for the second.
-#[derive(Clone, Copy, Debug)]
-enum Hint {
-    None,
-    /// By the hash of its internal end.
-    Internal(u64),
-    /// By its external end.
-    External {
-        protocol: u8,
-        index: u32,
-        port: u16,
-    },
-}
+/// Packets that a stage looks at before the next has its turn: about as many cache lines can be on
+/// their way at a time.
+const GROUP: usize = 16;
 
 /// What was decided of a packet.
 type Fate = Result<Verdict, DropReason>;
@@ -65,65 +54,61 @@ impl Engine {
             self.counters.clock_backwards += 1;
         }
         self.observe(now);
-        for (packets, verdicts) in packets.chunks_mut(STAGE).zip(verdicts.chunks_mut(STAGE)) {
-            let mut headers = [Err(DropReason::NotIpv4); STAGE];
-            let mut hints = [Hint::None; STAGE];
-            for ((packet, headers), hint) in packets.iter().zip(&mut headers).zip(&mut hints) {
-                *headers = parse(packet.bytes());
-                if let Ok(headers) = headers {
-                    *hint = self.prefetch_index(from, headers);
+        match from {
+            Side::Inside => self.take_batch::<quick::Inside>(packets, verdicts),
+            Side::Outside => self.take_batch::<quick::Outside>(packets, verdicts),
+        }
+    }
+
+    /// Packets go through four stages in groups, each group a stage behind the next: what a stage needs
+    /// is fetched while others are looked at.
+    fn take_batch<F: quick::From>(&mut self, packets: &mut [Packet<'_>], verdicts: &mut [Verdict]) {
+        let round = self.round::<F>();
+        let mut tally = Tally::default();
+        let mut glances = [[Glance::OTHER; GROUP]; 4];
+        let groups = packets.len().div_ceil(GROUP);
+        let all = packets.len();
+        // Whether the group that has just been approached seems to have new flows in it.
+        let mut news = false;
+        let len = |group: usize| (all - group * GROUP).min(GROUP);
+        for step in 0..groups + 3 {
+            if let Some(packets) = packets.chunks(GROUP).nth(step) {
+                for (packet, glance) in packets.iter().zip(&mut glances[step % 4]) {
+                    self.glance::<F>(glance, packet.bytes());
                 }
             }
-            for &hint in &hints[..packets.len()] {
-                self.prefetch_mapping(hint);
+            let new = core::mem::take(&mut news);
+            if (1..=groups).contains(&step) {
+                for glance in &mut glances[(step - 1) % 4][..len(step - 1)] {
+                    news |= self.approach::<F>(&round, glance);
+                }
             }
-            for ((packet, headers), verdict) in packets.iter_mut().zip(&headers).zip(verdicts) {
-                *verdict = self.decide(from, packet, headers);
+            if new {
+                self.prepare(&mut glances[(step - 2) % 4][..len(step - 2)]);
             }
-        }
-    }
-
-    #[inline]
-    fn prefetch_index(&self, from: Side, headers: &Headers) -> Hint {
-        let protocol = headers.protocol;
-        if !has_ports(protocol) {
-            return Hint::None;
-        }
-        match from {
-            Side::Inside => {
-                let key = self.table.key(protocol, headers.source, headers.remote_outbound());
-                Hint::Internal(self.table.prefetch_index(key))
-            }
-            Side::Outside => {
-                let (address, port) = headers.destination;
-                let Some(index) = self.external.index(address) else { return Hint::None };
-                self.external.prefetch(protocol, index, port);
-                Hint::External { protocol, index, port }
+            if step >= 3 {
+                let first = (step - 3) * GROUP;
+                let last = packets.len().min(first + GROUP);
+                let group = packets[first..last].iter_mut().zip(&mut verdicts[first..last]);
+                for ((packet, verdict), glance) in group.zip(&glances[(step - 3) % 4]) {
+                    *verdict = if self.quick::<F>(&round, glance, packet, &mut tally)
+                        || F::SIDE == Side::Inside
+                            && self.quick_new(&round, glance, packet, &mut tally)
+                    {
+                        Verdict::Forward(F::SIDE.other())
+                    } else {
+                        self.decide(F::SIDE, packet)
+                    };
+                }
             }
         }
-    }
-
-    #[inline]
-    fn prefetch_mapping(&self, hint: Hint) {
-        let slot = match hint {
-            Hint::None => None,
-            Hint::Internal(hash) => self.table.candidate(hash),
-            Hint::External { protocol, index, port } => self.external.owner(protocol, index, port),
-        };
-        if let Some(slot) = slot {
-            self.table.prefetch_mapping(slot);
-        }
+        self.count_quick::<F>(tally);
     }
 
     /// Decides one packet and counts it.
-    fn decide(
-        &mut self,
-        from: Side,
-        packet: &mut Packet<'_>,
-        headers: &Result<Headers, DropReason>,
-    ) -> Verdict {
+    fn decide(&mut self, from: Side, packet: &mut Packet<'_>) -> Verdict {
         let mut direction = direction_from(from);
-        let (fate, len) = match headers {
+        let (fate, len) = match &parse(packet.bytes()) {
             Err(reason) => (Err(*reason), packet.len()),
             Ok(headers) => {
                 let len = usize::from(headers.total_len);

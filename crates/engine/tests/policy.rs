@@ -232,3 +232,37 @@ fn large_packets_that_may_not_be_fragmented_are_told_the_mtu() {
     assert_eq!(error[26..28], 600_u16.to_be_bytes());
     assert_eq!(lab.engine.mappings().count(), 0);
 }
+
+#[test]
+fn there_is_room_for_so_many_subscribers() {
+    let mut limited = config();
+    limited.limits.subscribers = Some(2);
+    let mut lab = Lab::new(&limited);
+    lab.out(&udp("10.0.0.5:1", REMOTE));
+    lab.out(&udp("10.0.0.6:1", REMOTE));
+    assert_eq!(lab.refused(Side::Inside, &udp("10.0.0.7:1", REMOTE)), DropReason::MappingTableFull);
+    lab.out(&udp("10.0.0.5:2", REMOTE));
+    lab.wait_s(301.0);
+    lab.out(&udp("10.0.0.7:1", REMOTE));
+}
+
+/// Subscribers who come at once, as after a power cut, are spread by their number: by the ports that
+/// they take first, some addresses would get many more than others.
+#[test]
+fn subscribers_are_spread_over_the_addresses() {
+    let pools = vec![pool("203.0.113.1", "203.0.113.16", (1024, 65535))];
+    let mut lab = Lab::new(&Config { pools, ..config() });
+    let mut tenants = std::collections::BTreeMap::new();
+    for round in 0..4 {
+        for subscriber in 0..1600 {
+            let source =
+                format!("10.1.{}.{}:{}", subscriber / 250, subscriber % 250 + 1, round + 5000);
+            let packet = udp(&source, REMOTE);
+            let external = lab.external_of(&packet);
+            let (address, _) = external.split_once(':').unwrap();
+            *tenants.entry(address.to_owned()).or_insert(0) += u32::from(round == 3);
+        }
+    }
+    assert_eq!(tenants.len(), 16);
+    assert!(tenants.values().all(|&n| (97..=103).contains(&n)), "{tenants:?}");
+}

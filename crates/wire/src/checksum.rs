@@ -3,14 +3,15 @@
 /// Ones' complement sum of `bytes` as big-endian 16-bit words, added to `start`; an odd last byte
 /// counts as the high half of a word.
 pub fn sum(bytes: &[u8], start: u32) -> u32 {
-    let mut words = bytes.chunks_exact(2);
+    let (words, rest) = bytes.as_chunks::<4>();
     let mut total = u64::from(start);
-    for word in &mut words {
-        total += u64::from(u16::from_be_bytes([word[0], word[1]]));
+    for &word in words {
+        // Two words at once: the carry between them is folded in at the end.
+        total += u64::from(u32::from_be_bytes(word));
     }
-    if let [last] = words.remainder() {
-        total += u64::from(*last) << 8;
-    }
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    total += u64::from(u32::from_be_bytes(last));
     while total >> 32 != 0 {
         total = (total & 0xffff_ffff) + (total >> 32);
     }
@@ -18,11 +19,11 @@ pub fn sum(bytes: &[u8], start: u32) -> u32 {
 }
 
 /// Folds a 32-bit partial sum to 16 bits.
-pub fn fold(mut total: u32) -> u16 {
-    while total >> 16 != 0 {
-        total = (total & 0xffff) + (total >> 16);
-    }
-    total as u16
+#[inline(always)]
+pub fn fold(total: u32) -> u16 {
+    // At most 0x1_fffe, so that one more carry is all there can be.
+    let total = (total & 0xffff) + (total >> 16);
+    (total + (total >> 16)) as u16
 }
 
 /// The checksum of `bytes`: the complement of their sum. Over data that contains a correct checksum

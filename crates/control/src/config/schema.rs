@@ -43,6 +43,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "sessions_per_mapping",
             "new_mappings_per_second",
             "icmp_errors_per_second",
+            "subscribers",
             "mappings",
             "extra_sessions",
             "extra_sessions_per_subscriber",

@@ -310,6 +310,7 @@ fn read_limits(section: &Section<'_>, limits: &mut Limits) -> Place {
     }
     let sessions = bounded(section, "sessions_per_mapping", 1, u64::from(u16::MAX));
     set(&mut limits.sessions_per_mapping, sessions.and_then(|value| u16::try_from(value).ok()));
+    limits.subscribers = bounded(section, "subscribers", 1, MOST_MAPPINGS);
     limits.mappings = bounded(section, "mappings", 1, MOST_MAPPINGS);
     limits.extra_sessions = bounded(section, "extra_sessions", 0, MOST_MAPPINGS);
     limits.extra_sessions_per_subscriber =

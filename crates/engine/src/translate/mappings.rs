@@ -21,6 +21,21 @@ pub(super) enum Found {
     Whole(u32),
 }
 
+/// A flow that a subscriber begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flow {
+    pub(super) protocol: u8,
+    pub(super) internal: (u32, u16),
+    /// The pool that its external endpoint comes from.
+    pub(super) pool: usize,
+    /// The subscriber's record, if it has one.
+    pub(super) record: Option<u32>,
+    /// The hash of its key.
+    pub(super) hash: u64,
+    /// Its first session.
+    pub(super) session: Session,
+}
+
 /// The inbound view of a packet: by which mapping it comes in and from whom.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
@@ -135,34 +150,57 @@ impl Engine {
         remote: (u32, u16),
     ) -> Result<u32, DropReason> {
         let (protocol, internal) = (headers.protocol, headers.source);
+        let record = self.subscribers.find(internal.0);
+        let paired = record.and_then(|at| self.subscribers.paired(at, pool));
+        self.check_limits(record, paired, protocol)?;
+        let external = self.choose_external(headers, pool, paired, remote)?;
+        let hash = self.table.hash(self.table.key(protocol, internal, remote));
+        let session = self.new_session(remote, Way::Out, headers);
+        let flow = Flow { protocol, internal, pool, record, hash, session };
+        Ok(self.add_dynamic(&flow, external))
+    }
+
+    /// Whether a subscriber with this record and address of the pool, if it has them, may have one more
+    /// mapping of a protocol now.
+    #[inline]
+    pub(super) fn check_limits(
+        &self,
+        record: Option<u32>,
+        paired: Option<u32>,
+        protocol: u8,
+    ) -> Result<(), DropReason> {
         let class = quota_class(protocol);
         let limits = &self.config.limits;
         let quota = [limits.tcp_ports, limits.udp_ports, limits.icmp_ports][class];
-        let per_second = limits.new_mappings_per_second;
-        let record = self.subscribers.find(internal.0);
-        let (rate, held) = record.map_or((Rate::default(), 0), |at| {
+        if let Some(at) = record {
             let record = self.subscribers.get(at);
-            (record.rate, record.mappings[class])
-        });
-        //= rfc6888#REQ-4c
-        //= rfc6888#REQ-5b
-        if !rate.permits(self.now, per_second) {
-            return Err(DropReason::MappingRate);
-        }
-        //= rfc6888#REQ-4
-        //= rfc6888#REQ-4b
-        if held >= quota {
+            //= rfc6888#REQ-4c
+            //= rfc6888#REQ-5b
+            if !record.rate.permits_spaced(self.now, self.mapping_spacing, Rate::SECOND) {
+                return Err(DropReason::MappingRate);
+            }
+            //= rfc6888#REQ-4
+            //= rfc6888#REQ-4b
+            if record.mappings[class] >= quota {
+                return Err(DropReason::PortQuota);
+            }
+        } else if quota == 0 {
             return Err(DropReason::PortQuota);
         }
         //= rfc6888#REQ-11a
         //= rfc6888#REQ-11d
-        if self.table.is_full(protocol) {
+        if self.table.is_full(protocol) || paired.is_none() && self.subscribers.is_full() {
             return Err(DropReason::MappingTableFull);
         }
-        let paired = record.and_then(|at| self.subscribers.paired(at, pool));
-        let (index, port) = self.choose_external(headers, pool, paired, remote)?;
-        let record = self.subscribers.count(internal.0, pool, index, class);
-        self.subscribers.get_mut(record).rate.count(self.now, per_second);
+        Ok(())
+    }
+
+    /// Makes a mapping that the subscriber may have, with an external endpoint that is free.
+    pub(super) fn add_dynamic(&mut self, flow: &Flow, (index, port): (u32, u16)) -> u32 {
+        let Flow { protocol, internal, pool, record, hash, session } = *flow;
+        let class = quota_class(protocol);
+        let record = self.subscribers.count(record, internal.0, (pool, index), class);
+        self.subscribers.get_mut(record).rate.count_spaced(self.now, self.mapping_spacing);
         let new = NewMapping {
             protocol,
             internal,
@@ -170,10 +208,10 @@ impl Engine {
             is_static: false,
             permanent: false,
         };
-        let slot = self.install(new, index, remote, Way::Out, headers);
+        let slot = self.install(new, index, session, hash);
         let id = identify(self.table.mapping(slot));
         self.raise(self.now, Change::MappingCreated(id));
-        Ok(slot)
+        slot
     }
 
     fn choose_external(
@@ -186,7 +224,8 @@ impl Engine {
         let protocol = headers.protocol;
         if has_ports(protocol) {
             let wish = Wish { pool, protocol, internal_port: headers.source.1, paired };
-            let chosen = self.external.choose(wish, &mut self.generator);
+            let chosen =
+                self.external.choose(wish, self.subscribers.tenants(), &mut self.generator);
             return chosen.ok_or(DropReason::PoolExhausted);
         }
         let (table, external) = (&self.table, &self.external);
@@ -196,18 +235,11 @@ impl Engine {
         Ok((index.ok_or(DropReason::Ambiguous)?, 0))
     }
 
-    /// Puts a new mapping with its first session into the table, which has room.
-    fn install(
-        &mut self,
-        new: NewMapping,
-        index: u32,
-        remote: (u32, u16),
-        way: Way,
-        headers: &Headers,
-    ) -> u32 {
-        let session = self.new_session(remote, way, headers);
+    /// Puts a new mapping with its first session into the table, which has room; `hash` is that of its
+    /// key.
+    fn install(&mut self, new: NewMapping, index: u32, session: Session, hash: u64) -> u32 {
         let created = self.present_tick();
-        let slot = self.table.add(new, session, created).expect("the table has room");
+        let slot = self.table.add(new, session, created, hash).expect("the table has room");
         self.table.schedule(SessionRef::First(slot), self.tick);
         if has_ports(new.protocol) {
             self.external.take(new.protocol, index, new.external.1, slot);
@@ -230,7 +262,9 @@ impl Engine {
         }
         let index = self.external.index(external.0).expect("a static address is external");
         let new = NewMapping { protocol, internal, external, is_static: true, permanent: false };
-        Ok(self.install(new, index, remote, way, headers))
+        let session = self.new_session(remote, way, headers);
+        let hash = self.table.hash(self.table.static_key(protocol, internal, remote));
+        Ok(self.install(new, index, session, hash))
     }
 
     /// Finds the mapping that a packet comes in by and asks the filter; changes nothing.

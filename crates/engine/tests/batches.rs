@@ -1,0 +1,131 @@
+//! Packets in a batch go through stages together; what comes of them is the same as one by one.
+
+mod common;
+
+use common::*;
+use natgate_engine::{Allocation, Behavior, Config, Engine, Packet, Pooling, Side, Verdict};
+use natgate_engine::{StaticMapping, Timestamp};
+use proptest::prelude::*;
+
+/// A packet between few endpoints, so that flows begin, go on and collide within a batch.
+fn packet() -> impl Strategy<Value = (Side, Vec<u8>)> {
+    let inner = (5_u8..8, 4000_u16..4006);
+    let remote = (7_u8..9, 80_u16..82);
+    let kind = 0_u8..12;
+    (inner, remote, kind, any::<bool>(), prop::sample::select(vec![64_u8, 64, 64, 1])).prop_map(
+        |((host, port), (far, far_port), kind, inward, ttl)| {
+            let near = format!("10.0.0.{host}:{port}");
+            let outer = format!("203.0.113.{}:{port}", 1 + host % 2);
+            let far = format!("198.51.100.{far}:{far_port}");
+            let (source, destination) = if inward { (&far, &outer) } else { (&near, &far) };
+            let mut bytes = match kind {
+                0..=4 => udp(source, destination),
+                5 => tcp(source, destination, "S", 1, 0),
+                6 => tcp(source, destination, "SA", 1, 2),
+                7 => tcp(source, destination, "A", 2, 2),
+                8 => tcp(source, destination, "FA", 2, 2),
+                9 => tcp(source, destination, "R", 2, 0),
+                10 => ping(&source[..source.find(':').unwrap()], "198.51.100.7", port),
+                _ => udp(source, &outer),
+            };
+            set_ttl(&mut bytes, ttl);
+            (if inward { Side::Outside } else { Side::Inside }, bytes)
+        },
+    )
+}
+
+fn configuration() -> impl Strategy<Value = Config> {
+    let behavior = || {
+        prop::sample::select(vec![
+            Behavior::EndpointIndependent,
+            Behavior::EndpointIndependent,
+            Behavior::AddressDependent,
+            Behavior::AddressAndPortDependent,
+        ])
+    };
+    let pooling = prop::sample::select(vec![Pooling::Paired, Pooling::Arbitrary]);
+    let few = prop::sample::select(vec![2000_u32, 2000, 2]);
+    (behavior(), behavior(), pooling, few, any::<bool>(), any::<bool>()).prop_map(
+        |(mapping, filtering, pooling, quota, refresh, with_static)| {
+            let address = |text: &str| std::net::Ipv4Addr::from_bits(endpoint(text).0);
+            let web = StaticMapping {
+                protocol: None,
+                internal: (address("10.0.0.5"), Some(4001)),
+                external: (address("203.0.113.1"), Some(4001)),
+            };
+            let mut config = Config {
+                mapping,
+                filtering,
+                pooling,
+                // Nothing is left to chance: in a batch it would be asked in another order.
+                allocation: Allocation::Preserve,
+                inbound_refresh: refresh,
+                pools: vec![pool("203.0.113.1", "203.0.113.1", (1024, 65535))],
+                statics: if with_static { vec![web] } else { vec![] },
+                ..config()
+            };
+            config.limits.udp_ports = quota;
+            config.limits.extra_sessions = Some(8);
+            config
+        },
+    )
+}
+
+/// What an engine made of packets: their fates and bytes, then everything that it tells.
+fn outcome(engine: &mut Engine, taken: Vec<(Verdict, Vec<u8>)>) -> String {
+    let events: Vec<_> = std::iter::from_fn(|| engine.poll_event()).collect();
+    let mut buffer = vec![0; 65_535];
+    let mut made = Vec::new();
+    while let Some((time, side, len)) = engine.poll_transmit(&mut buffer) {
+        made.push((time, side, buffer[..len].to_vec()));
+    }
+    let mut sessions: Vec<_> = engine.sessions().map(|session| format!("{session:?}")).collect();
+    sessions.sort();
+    format!("{taken:?}\n{events:?}\n{made:?}\n{sessions:?}\n{:?}", engine.counters())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn a_batch_comes_to_the_same_as_its_packets_one_by_one(
+        config in configuration(),
+        batches in prop::collection::vec(
+            (prop::collection::vec(packet(), 1..90), 0_u64..200),
+            1..6,
+        ),
+    ) {
+        let mut now = Timestamp(1_700_000_000_000_000_000);
+        let mut whole = Engine::new(&config, [1; 32], now).unwrap();
+        let mut single = Engine::new(&config, [1; 32], now).unwrap();
+        for (packets, seconds) in batches {
+            now = now.plus(std::time::Duration::from_secs(seconds));
+            while whole.advance(now) {}
+            while single.advance(now) {}
+            for side in [Side::Inside, Side::Outside] {
+                let batch: Vec<Vec<u8>> =
+                    packets.iter().filter(|(from, _)| *from == side).map(|(_, b)| b.clone()).collect();
+                let together = process(&mut whole, now, side, batch.clone());
+                let apart = batch
+                    .into_iter()
+                    .flat_map(|bytes| process(&mut single, now, side, vec![bytes]))
+                    .collect();
+                prop_assert_eq!(outcome(&mut whole, together), outcome(&mut single, apart));
+            }
+        }
+    }
+}
+
+fn process(
+    engine: &mut Engine,
+    now: Timestamp,
+    side: Side,
+    mut batch: Vec<Vec<u8>>,
+) -> Vec<(Verdict, Vec<u8>)> {
+    let mut packets: Vec<Packet<'_>> =
+        batch.iter_mut().map(|bytes| Packet::new(bytes, 0)).collect();
+    let mut verdicts = vec![Verdict::Held; packets.len()];
+    engine.process(now, side, &mut packets, &mut verdicts);
+    let bytes: Vec<Vec<u8>> = packets.iter().map(|packet| packet.bytes().to_vec()).collect();
+    verdicts.into_iter().zip(bytes).collect()
+}
