@@ -11,7 +11,7 @@ use proptest::prelude::*;
 fn packet() -> impl Strategy<Value = (Side, Vec<u8>)> {
     let inner = (5_u8..8, 4000_u16..4006);
     let remote = (7_u8..9, 80_u16..82);
-    let kind = 0_u8..12;
+    let kind = 0_u8..14;
     (inner, remote, kind, any::<bool>(), prop::sample::select(vec![64_u8, 64, 64, 1])).prop_map(
         |((host, port), (far, far_port), kind, inward, ttl)| {
             let near = format!("10.0.0.{host}:{port}");
@@ -26,7 +26,11 @@ fn packet() -> impl Strategy<Value = (Side, Vec<u8>)> {
                 8 => tcp(source, destination, "FA", 2, 2),
                 9 => tcp(source, destination, "R", 2, 0),
                 10 => ping(&source[..source.find(':').unwrap()], "198.51.100.7", port),
-                _ => udp(source, &outer),
+                11 => udp(source, &outer),
+                _ => {
+                    let bare = |end: &str| endpoint(end).0;
+                    ip(47, bare(source), bare(destination), &[9; 7])
+                }
             };
             set_ttl(&mut bytes, ttl);
             (if inward { Side::Outside } else { Side::Inside }, bytes)
@@ -91,7 +95,7 @@ proptest! {
     fn a_batch_comes_to_the_same_as_its_packets_one_by_one(
         config in configuration(),
         batches in prop::collection::vec(
-            (prop::collection::vec(packet(), 1..90), 0_u64..200),
+            (prop::collection::vec(packet(), 1..250), 0_u64..200),
             1..6,
         ),
     ) {

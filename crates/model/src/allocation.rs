@@ -97,7 +97,15 @@ impl Model {
         if self.dynamic().filter(|(other, _)| of_subscriber(other)).count() >= quota as usize {
             return Err(DropReason::PortQuota);
         }
-        if self.dynamic().count() >= self.most_mappings() {
+        let own = key.internal.address;
+        let others: BTreeSet<Ipv4Addr> = self
+            .dynamic()
+            .map(|(other, _)| other.internal.address)
+            .filter(|of| *of != own)
+            .collect();
+        let most = self.most_mappings();
+        let subscribers = limits.subscribers.map_or((most / 16).max(1 << 16), |most| most as usize);
+        if self.dynamic().count() >= most || others.len() >= subscribers {
             return Err(DropReason::MappingTableFull);
         }
         Ok(())

@@ -158,7 +158,8 @@ impl Engine {
     /// Stage one: reads a packet and fetches the line by which its mapping will be found.
     #[inline(always)]
     pub(super) fn glance<F: From>(&self, glance: &mut Glance, bytes: &[u8]) {
-        glance.slot = NONE;
+        // What stood here before was about another packet.
+        *glance = Glance::OTHER;
         if !glance.read(bytes) {
             return;
         }

@@ -305,8 +305,10 @@ fn limits() -> impl Strategy<Value = Limits> {
     let extra = prop_oneof![2 => Just(Some(1000u32)), 2 => (0u32..8).prop_map(Some)];
     let each = prop_oneof![2 => Just(Some(1000)), 1 => (0u32..4).prop_map(Some), 1 => Just(None)];
     let rates = (rate(), rate());
-    (few(), few(), few(), (sessions, extra, each), rates, table(), held).prop_map(
-        |(tcp, udp, icmp, (sessions, extra, each), rates, mappings, held_ports)| {
+    let subscribers = prop_oneof![4 => Just(None), 1 => (1u32..4).prop_map(Some)];
+    let table = (table(), subscribers);
+    (few(), few(), few(), (sessions, extra, each), rates, table, held).prop_map(
+        |(tcp, udp, icmp, (sessions, extra, each), rates, (mappings, subscribers), held_ports)| {
             let (mapping_rate, error_rate) = rates;
             Limits {
                 tcp_ports: tcp,
@@ -315,6 +317,7 @@ fn limits() -> impl Strategy<Value = Limits> {
                 sessions_per_mapping: sessions,
                 new_mappings_per_second: mapping_rate,
                 icmp_errors_per_second: error_rate,
+                subscribers,
                 mappings,
                 extra_sessions: extra,
                 extra_sessions_per_subscriber: each,
