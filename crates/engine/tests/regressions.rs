@@ -456,3 +456,30 @@ fn a_forged_syn_in_transitory_teaches_nothing() {
         assert_eq!(state(&lab), Some("transitory"), "the genuine one, {forged:x}");
     }
 }
+
+/// Without refresh from outside, who is outside kept a connection's mapping all the same: out of
+/// `transitory`, in which it was about to go, any segment of his led back to `established`.
+#[test]
+fn without_inbound_refresh_the_remote_does_not_keep_a_connection() {
+    let mut lab = Lab::new(&Config { inbound_refresh: false, ..config() });
+    let at = lab.external_of(&tcp(INTERNAL, REMOTE, "S", 100, 0));
+    lab.inward(&tcp(REMOTE, &at, "SA", 500, 101));
+    lab.out(&tcp(INTERNAL, REMOTE, "A", 101, 501));
+    for _ in 0..90 {
+        lab.wait_s(100.0);
+        lab.pass(Side::Outside, &tcp(REMOTE, &at, "A", 501, 101));
+    }
+    assert_eq!(lab.engine.mappings().count(), 0);
+}
+
+/// Nor did strangers whose segments are picked up let it go.
+#[test]
+fn without_inbound_refresh_strangers_whom_pickup_admits_do_not_keep_a_mapping() {
+    let mut lab = Lab::new(&Config { inbound_refresh: false, tcp_pickup: true, ..config() });
+    let at = lab.external_of(&tcp(INTERNAL, REMOTE, "S", 100, 0));
+    for port in 1000..1050 {
+        lab.wait_s(100.0);
+        lab.pass(Side::Outside, &tcp(&format!("198.51.100.66:{port}"), &at, "A", 501, 101));
+    }
+    assert_eq!(lab.engine.mappings().count(), 0);
+}

@@ -95,9 +95,10 @@ impl Model {
         let session = mapping.sessions.get_mut(&remote).expect("there, or just made");
         let is_new = session.packets_out + session.packets_in == 0;
         let may_refresh = is_new || from == Side::Inside || self.config.inbound_refresh;
+        let revives = may_refresh && latest.is_none(); // 9.3
         let timeouts = &self.config.timeouts;
         let time: Option<Duration> = match (key.protocol, segment) {
-            (_, Some(segment)) => match session.connection.step(from, segment) {
+            (_, Some(segment)) => match session.connection.step(from, segment, revives) {
                 Timer::Opening if may_refresh => Some(timeouts.tcp_opening), // 9.3
                 Timer::Established if may_refresh => Some(timeouts.tcp_established),
                 Timer::Closing => Some(timeouts.tcp_closing),

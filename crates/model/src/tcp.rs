@@ -72,9 +72,16 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A segment from a side passes: moves the state and says what becomes of the time.
-    pub(crate) fn step(&mut self, from: Side, segment: Segment) -> Timer {
-        let (next, timer) = self.next(from, segment);
+    /// A segment from a side passes: moves the state and says what becomes of the time. Who may not
+    /// `revive` leaves what is about to go as it is.
+    pub(crate) fn step(&mut self, from: Side, segment: Segment, revive: bool) -> Timer {
+        let (mut next, timer) = self.next(from, segment);
+        if matches!(self.state, None | Some(State::Transitory))
+            && next == State::Established
+            && !revive
+        {
+            next = State::Transitory;
+        }
         let afresh = matches!(self.state, None | Some(State::Closed | State::Transitory));
         let teaches = match self.state {
             _ if segment.rst() => false,

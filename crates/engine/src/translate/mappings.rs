@@ -382,6 +382,9 @@ impl Engine {
         let mut session = self.new_session(remote, way, headers);
         if way == Way::In && !self.config.inbound_refresh && !is_static {
             // Else strangers would keep the mapping by ever new sessions.
+            if session.state() == State::Established {
+                session.set_state(State::Transitory);
+            }
             let sessions = self.table.sessions(slot).map(|at| self.table.session(at).expires);
             session.expires = session.expires.min(sessions.max().unwrap_or(u32::MAX));
         }
@@ -399,6 +402,7 @@ impl Engine {
     fn refresh(&mut self, at: SessionRef, way: Way, headers: &Headers) {
         let session = self.table.session_mut(at);
         session.count(way);
+        let before = session.state();
         let idle = match headers.kind {
             Kind::Tcp => session.take_segment(way, headers.segment),
             Kind::Dccp => session.take_dccp(way, headers.segment),
@@ -408,6 +412,10 @@ impl Engine {
         //= rfc4787#REQ-6a
         let refreshes = way == Way::Out || self.config.inbound_refresh || idle == Idle::Closing;
         if idle == Idle::Keep || !refreshes {
+            if before == State::Transitory {
+                // Only the inside brings back what is about to go.
+                session.set_state(before);
+            }
             return;
         }
         let expires = self.deadline(self.now, self.idle_timeout(idle, headers.protocol));

@@ -462,6 +462,11 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
                 behaviors;
             let (tcp_mss, answer_unsolicited_syn, refusal) = late;
             let [port_parity, hairpinning, inbound_refresh, tcp_pickup] = switches;
+            let mut limits = limits;
+            if pools.len() > 1 {
+                // Who has mappings of several pools counts more than once.
+                limits.subscribers = None;
+            }
             Config {
                 inside,
                 outside,
