@@ -256,7 +256,8 @@ impl Range {
         //= rfc6056#section-4-obfuscate
         //= rfc6056#section-4-parity
         //= rfc6888#REQ-15
-        let word = first + ((random >> 32) * u64::from(last - first + 1) >> 32) as u32;
+        let words = u64::from(last - first + 1);
+        let word = first + (((random >> 32) * words) >> 32) as u32;
         Draw { word: word as usize, turn: random as u32 % 64 }
     }
 
