@@ -24,8 +24,8 @@ pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
 #[inline(always)]
 #[allow(unsafe_code)]
 pub(crate) fn equal(numbers: &[u16; 8], wanted: u16) -> u32 {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: SSE2 is part of every x86-64 processor; the load reads the sixteen bytes that the array
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+    // SAFETY: the code is made for processors that have SSE2; the load reads the sixteen bytes that the array
     // has, aligned or not.
     unsafe {
         use core::arch::x86_64::{
@@ -36,12 +36,12 @@ pub(crate) fn equal(numbers: &[u16; 8], wanted: u16) -> u32 {
         let equal = _mm_cmpeq_epi16(numbers, _mm_set1_epi16(wanted as i16));
         _mm_movemask_epi8(_mm_packs_epi16(equal, _mm_setzero_si128())) as u32
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
     equal_one_by_one(numbers, wanted)
 }
 
 /// What [`equal`] comes to.
-#[cfg(any(test, not(target_arch = "x86_64")))]
+#[cfg(any(test, not(all(target_arch = "x86_64", target_feature = "sse2"))))]
 fn equal_one_by_one(numbers: &[u16; 8], wanted: u16) -> u32 {
     let bits = numbers.iter().enumerate().map(|(at, &number)| u32::from(number == wanted) << at);
     bits.sum()
