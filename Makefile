@@ -20,7 +20,8 @@ BARE := x86_64-unknown-none
 BUILD_TOOLS := cc:gcc cc:libc6-dev curl:curl update-ca-certificates:ca-certificates
 DEMO_TOOLS := ip:iproute2 ethtool:ethtool ping:iputils-ping traceroute:traceroute iperf3:iperf3 \
 	curl:curl setpriv:util-linux timeout:coreutils
-TEST_TOOLS := $(DEMO_TOOLS) tshark:tshark dumpcap:wireshark-common ps:procps nft:nftables \
+COUNT_TOOLS := valgrind:valgrind
+TEST_TOOLS := $(DEMO_TOOLS) $(COUNT_TOOLS) tshark:tshark dumpcap:wireshark-common ps:procps nft:nftables \
 	turnserver:coturn turnutils_natdiscovery:coturn stun:stun-client mtr:mtr-tiny
 
 # $(call install,TOOLS): installs the packages of those programs that are not there.
@@ -90,6 +91,23 @@ conform-linux: root build ## Try the Linux kernel's masquerading likewise, for f
 	@$(CONFORM) --lab linux --patience 10m --json docs/conform/linux-masquerade.json \
 		--html docs/conform/linux-masquerade.html || [ $$? = 1 ]
 
+# The prices are computed from what the engine's benchmark has written.
+.PHONY: bench
+bench: count-tools build ## Run every benchmark in full, for hours; write docs/results
+	@"$(TARGET)/release/natgate" bench engine --threads 2
+	@"$(TARGET)/release/natgate" bench structures
+	@"$(TARGET)/release/natgate" bench rfc9693
+	@"$(TARGET)/release/natgate" bench prices --engine docs/results/engine/engine.json
+	@"$(TARGET)/release/natgate" bench instructions --out docs/results
+
+.PHONY: bench-quick
+bench-quick: count-tools build ## Count instructions of the hot paths; compare with those committed
+	@"$(TARGET)/release/natgate" bench instructions --compare docs/results/instructions.json
+
+.PHONY: soak
+soak: build ## Check what always holds, over a table as big as memory permits
+	@"$(TARGET)/release/natgate" bench soak
+
 # Without a sanitizer: what is fuzzed is safe Rust but for its prefetches, and twenty times as fast.
 .PHONY: fuzz
 fuzz: toolchain ## Run every fuzz target for a minute, on nightly Rust
@@ -123,6 +141,10 @@ demo-tools:
 .PHONY: test-tools
 test-tools:
 	@$(call install,$(TEST_TOOLS))
+
+.PHONY: count-tools
+count-tools:
+	@$(call install,$(COUNT_TOOLS))
 
 .PHONY: toolchain
 toolchain:

@@ -1,13 +1,20 @@
 //! The program: its subcommands, and how their failures reach the user.
 
+mod bench;
 mod check;
 mod conform;
 mod demo;
+mod memory;
 mod replay;
 mod run;
 
 use clap::{Parser, Subcommand};
+use natgate_pages::LargePages;
 use std::process::ExitCode;
+
+/// Tables of gigabytes are looked up at random: with huge pages that costs no walk through page tables.
+#[global_allocator]
+static PAGES: LargePages = LargePages;
 
 /// A carrier-grade network address translator.
 #[derive(Parser)]
@@ -24,6 +31,7 @@ enum Command {
     Replay(replay::Args),
     Run(run::Args),
     Demo(demo::Args),
+    Bench(bench::Args),
 }
 
 /// Why a command failed.
@@ -48,6 +56,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(args),
         Command::Run(args) => run::run(args),
         Command::Demo(args) => demo::run(args),
+        Command::Bench(args) => bench::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

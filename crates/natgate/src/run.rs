@@ -5,10 +5,10 @@
 //! taken from there. Files are written by the loop's thread when it is idle or asked; the state is
 //! written to a new file that then takes the old one's place, so that nobody reads half of it.
 
-use crate::Failure;
+use crate::{Failure, memory};
 use anyhow::Context;
 use natgate_control::{config, json};
-use natgate_engine::{Direction, DropReason, Event, MappingId, MappingInfo};
+use natgate_engine::{Direction, DropReason, Engine, Event, MappingId, MappingInfo};
 use natgate_engine::{Outcome, Prefix, Side, SideConfig};
 use natgate_gateway::{Clock, Controls, Observer, SavedPorts, Settings, SideSettings, SideStatus};
 use natgate_gateway::{StateError, Status, Worker, run as run_worker};
@@ -61,6 +61,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             "inside.device and outside.device are both {device:?}; give each side its own device"
         )));
     }
+    memory::require(Engine::memory(&settings.engine), "the configuration").map_err(|lack| {
+        args.input(format!("{lack}; lower limits.mappings or limits.extra_sessions"))
+    })?;
     for side in [Side::Inside, Side::Outside] {
         complete(&mut settings, side).map_err(anyhow::Error::from)?;
     }

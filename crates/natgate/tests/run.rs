@@ -178,6 +178,11 @@ fn wrong_configurations_are_refused_with_code_2() {
     assert!(said.contains("outside.address is missing and device \"out0\" has none"), "{said}");
     let said = refused("twice", "\"out0\"", "\"in0\"");
     assert!(said.contains("outside.device"), "{said}");
+    let limits = "[limits]\nmappings = 1073741824\nfragment_memory = \"1TiB\"\n[[pool]]";
+    let said = refused("memory", "[[pool]]", limits);
+    assert!(said.contains("natgate.toml: the configuration needs 1."), "{said}");
+    assert!(said.contains(" TiB of memory and the machine has "), "{said}");
+    assert!(said.ends_with("; lower limits.mappings or limits.extra_sessions"), "{said}");
 }
 
 #[test]

@@ -1,0 +1,205 @@
+//! The engine's speed: established sessions both ways, new sessions, and what each takes of memory,
+//! all in one run, interleaved with what memory alone costs.
+//!
+//! Everything is switched on that a gateway has: validation, filtering, states, timers, counters,
+//! limits, checksums. Besides, apart from the figures that every run has ([`measure`]): several
+//! threads (`threads`), the longest pause while very many mappings expire (`pause`), new sessions
+//! when ports are scarce (`scarcity`). `page` writes it down. `README.md` beside them says how and
+//! why.
+
+mod bench;
+#[cfg(test)]
+mod keys;
+mod page;
+mod pause;
+mod scarcity;
+mod threads;
+
+pub use page::Comparison;
+pub(crate) use page::grouped;
+pub use pause::Pause;
+pub use scarcity::Scarcity;
+pub use threads::Threads;
+
+pub(crate) use bench::{Bench, Mode};
+
+use crate::clock;
+use crate::limit::Limit;
+use crate::report::progress;
+use crate::spread::Spread;
+use bench::ROUND;
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// The table that larger ones are compared with, sessions.
+const REFERENCE: u64 = 1_000_000;
+
+/// Rounds at least.
+const ROUNDS: usize = 5;
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Established sessions.
+    pub sessions: u64,
+    /// Packets that the engine is given at once, at most `Engine::MAX_BATCH`.
+    pub batch: usize,
+    /// How long the established sessions are measured.
+    pub time: Duration,
+    /// Whether the sessions are TCP connections instead of UDP.
+    pub tcp: bool,
+}
+
+impl Plan {
+    /// Bytes that measuring will take, most of them the engine's and the lines it is compared with.
+    pub fn memory(&self) -> u64 {
+        self.sessions * 180 + (1 << 28)
+    }
+}
+
+/// What was measured; times are nanoseconds a packet, medians over the rounds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figures {
+    /// Established sessions.
+    pub sessions: u64,
+    /// Packets of a batch.
+    pub batch: usize,
+    /// The sessions' protocol.
+    pub protocol: &'static str,
+    /// One packet out of an established session.
+    pub outbound_ns: f64,
+    /// One packet in.
+    pub inbound_ns: f64,
+    /// A batch out, a batch in, and so on.
+    pub mixed_ns: f64,
+    /// One new session: allocation, limits, timer and event included.
+    pub create_ns: f64,
+    /// One random line of memory, read and written back.
+    pub limit_ns: f64,
+    /// All that the engine has made resident, divided by the sessions.
+    pub bytes_per_session: f64,
+    /// `mixed_ns` with a million sessions, measured in turn; `None`: there are no more than that.
+    pub mixed_at_million_ns: Option<f64>,
+    /// The spread of each.
+    pub spreads: Spreads,
+}
+
+/// The spreads of the figures.
+#[derive(Clone, Debug, Serialize)]
+pub struct Spreads {
+    /// Of `outbound_ns`.
+    pub outbound_ns: Spread,
+    /// Of `inbound_ns`.
+    pub inbound_ns: Spread,
+    /// Of `mixed_ns`.
+    pub mixed_ns: Spread,
+    /// Of `create_ns`.
+    pub create_ns: Spread,
+    /// Of `limit_ns`.
+    pub limit_ns: Spread,
+}
+
+/// Measures.
+pub fn measure(plan: &Plan) -> Figures {
+    let bar = progress(plan.sessions);
+    bar.set_message("making sessions");
+    let mut bench = Bench::new(plan);
+    let create = Spread::of(&bench.fill(|count| bar.inc(count)));
+    let bytes_per_session = bench.resident();
+    let mut reference = (plan.sessions > REFERENCE).then(|| {
+        let mut bench = Bench::new(&Plan { sessions: REFERENCE, ..plan.clone() });
+        bench.fill(|_| ());
+        bench
+    });
+    let mut limit = Limit::new(plan.sessions as usize, ROUND);
+    bar.set_message("established sessions");
+    let [mut limits, mut outbound, mut inbound, mut mixed, mut million] = [const { Vec::new() }; 5];
+    let begun = Instant::now();
+    while begun.elapsed() < plan.time || limits.len() < ROUNDS {
+        limit.prepare(&mut bench.random);
+        let (time, ()) = clock::time(|| limit.run(plan.batch));
+        limits.push(time / ROUND as f64);
+        outbound.push(bench.round(Mode::Outbound).cpu);
+        inbound.push(bench.round(Mode::Inbound).cpu);
+        mixed.push(bench.round(Mode::Mixed).cpu);
+        million.extend(reference.as_mut().map(|bench| bench.round(Mode::Mixed).cpu));
+    }
+    bar.finish_and_clear();
+    let [limit, outbound, inbound, mixed] =
+        [limits, outbound, inbound, mixed].map(|times| Spread::of(&times));
+    Figures {
+        sessions: plan.sessions,
+        batch: plan.batch,
+        protocol: if plan.tcp { "tcp" } else { "udp" },
+        outbound_ns: outbound.median,
+        inbound_ns: inbound.median,
+        mixed_ns: mixed.median,
+        create_ns: create.median,
+        limit_ns: limit.median,
+        bytes_per_session,
+        mixed_at_million_ns: reference.map(|_| Spread::of(&million).median),
+        spreads: Spreads {
+            outbound_ns: outbound,
+            inbound_ns: inbound,
+            mixed_ns: mixed,
+            create_ns: create,
+            limit_ns: limit,
+        },
+    }
+}
+
+/// Everything that a run of the experiment finds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Results {
+    /// What every run has.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Each figure over `limit_ns`.
+    pub ratios_to_limit: Ratios,
+    /// `mixed_ns` over what it is with a million sessions.
+    pub mixed_to_million: Option<f64>,
+    /// Cycles of the time-stamp counter a nanosecond.
+    pub cycles_per_ns: f64,
+    /// Several threads against one.
+    pub threads: Option<Threads>,
+    /// Batches while very many mappings expire.
+    pub pause: Pause,
+    /// New sessions when few ports are free.
+    pub scarcity: Vec<Scarcity>,
+}
+
+/// Figures over what memory alone costs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Ratios {
+    /// Of `outbound_ns`.
+    pub outbound: f64,
+    /// Of `inbound_ns`.
+    pub inbound: f64,
+    /// Of `mixed_ns`.
+    pub mixed: f64,
+    /// Of `create_ns`.
+    pub create: f64,
+}
+
+/// Measures everything; `quick` makes what comes besides the plan small.
+pub fn run(plan: &Plan, threads: usize, quick: bool, cycles_per_ns: f64) -> Results {
+    let figures = measure(plan);
+    let threads = (threads > 1).then(|| threads::measure(plan, threads));
+    let pause = pause::measure(plan, if quick { 20_000 } else { 1_000_000 });
+    let scarcity = scarcity::measure(plan, if quick { 1 } else { 64 });
+    let ratio = |figure: f64| figure / figures.limit_ns;
+    Results {
+        ratios_to_limit: Ratios {
+            outbound: ratio(figures.outbound_ns),
+            inbound: ratio(figures.inbound_ns),
+            mixed: ratio(figures.mixed_ns),
+            create: ratio(figures.create_ns),
+        },
+        mixed_to_million: figures.mixed_at_million_ns.map(|million| figures.mixed_ns / million),
+        cycles_per_ns,
+        threads,
+        pause,
+        scarcity,
+        figures,
+    }
+}

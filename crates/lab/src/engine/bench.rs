@@ -1,0 +1,289 @@
+//! An engine with sessions, and rounds of packets for it.
+//!
+//! A round's packets are made before its time is taken, uniformly random over the sessions, and
+//! given to the engine as a gateway would: let time pass, process a batch, take the events.
+
+use super::Plan;
+use crate::clock;
+use crate::frame::{self, End, Frame};
+use crate::memory::resident;
+use crate::random::{Random, Shuffle};
+use natgate_engine::{
+    AddressRange, Change, Config, Engine, Limits, Packet, PoolConfig, Side, Timestamp, Verdict,
+};
+use natgate_wire::tcp::flags::{ACK, SYN};
+use std::net::Ipv4Addr;
+use std::ops::Range;
+use std::time::Instant;
+
+/// Packets of a round.
+pub(super) const ROUND: usize = 1 << 14;
+/// Subscribers that the sessions are spread over, if there are so many sessions.
+const SUBSCRIBERS: u64 = 65_536;
+/// Sessions to an external address: few enough for every subscriber to keep to the one it has got.
+const SESSIONS_PER_ADDRESS: u64 = 50_000;
+const INSIDE: u32 = 0x0a00_0001;
+const OUTSIDE: u32 = 0xc612_0001;
+const POOL: u32 = 0xcb00_7100;
+
+/// Which way the packets of a round go.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Mode {
+    Outbound,
+    Inbound,
+    /// A batch out, a batch in, and so on.
+    Mixed,
+}
+
+/// What a packet of a round took, nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Elapsed {
+    /// Of the thread's processor time.
+    pub(crate) cpu: f64,
+    /// As a clock on the wall has it.
+    pub(crate) wall: f64,
+}
+
+/// An engine, its sessions and a round's packets.
+pub(crate) struct Bench {
+    engine: Engine,
+    sessions: u64,
+    batch: usize,
+    tcp: bool,
+    subscribers: u64,
+    /// The external endpoint of each session.
+    external: Vec<(u32, u16)>,
+    frames: Vec<Frame>,
+    verdicts: Vec<Verdict>,
+    pub(super) random: Random,
+    /// Nanoseconds.
+    pub(super) now: u64,
+    /// How much of it a packet takes.
+    pub(super) spacing: u64,
+    /// Mappings that have gone.
+    pub(super) removed: u64,
+    resident_before: u64,
+}
+
+impl Bench {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        Self::with_config(plan, &config(plan.sessions))
+    }
+
+    pub(super) fn with_config(plan: &Plan, config: &Config) -> Self {
+        let external = vec![(u32::MAX, u16::MAX); plan.sessions as usize];
+        let frames = vec![Frame([0; 64]); ROUND];
+        let resident_before = resident();
+        Self {
+            engine: Engine::new(config, [1; 32], Timestamp(0))
+                .expect("the laboratory's configuration can be run"),
+            sessions: plan.sessions,
+            batch: plan.batch,
+            tcp: plan.tcp,
+            subscribers: SUBSCRIBERS.min(plan.sessions.div_ceil(16)),
+            external,
+            frames,
+            verdicts: vec![Verdict::Held; ROUND],
+            random: Random::new(7),
+            now: 1,
+            spacing: 50,
+            removed: 0,
+            resident_before,
+        }
+    }
+
+    fn internal(&self, session: u64) -> End {
+        let port = 1024 + session / self.subscribers;
+        (INSIDE + (session % self.subscribers) as u32, port as u16)
+    }
+
+    fn remote(session: u64) -> End {
+        (OUTSIDE + (session % 60_013) as u32, 443)
+    }
+
+    /// Makes every session, in an order that looks random; nanoseconds each, by round.
+    pub(super) fn fill(&mut self, mut made: impl FnMut(u64)) -> Vec<f64> {
+        let rounds = (0..self.sessions).step_by(ROUND);
+        let time = |start: u64| {
+            let places = start..self.sessions.min(start + ROUND as u64);
+            made(places.end - places.start);
+            self.create(places).cpu
+        };
+        rounds.map(time).collect()
+    }
+
+    /// Makes the sessions at these places of the order, at most a round's.
+    pub(crate) fn create(&mut self, places: Range<u64>) -> Elapsed {
+        self.prepare_creation(places.clone());
+        let elapsed = self.process(0..(places.end - places.start) as usize, Mode::Outbound);
+        self.finish_creation(places);
+        elapsed
+    }
+
+    /// Writes the packets that make the sessions at these places.
+    pub(crate) fn prepare_creation(&mut self, places: Range<u64>) {
+        let order = Shuffle::new(self.sessions);
+        for (place, session) in places.map(|place| order.at(place)).enumerate() {
+            self.write(place, self.internal(session), Self::remote(session), SYN);
+        }
+    }
+
+    /// Takes down the external endpoints that these packets have got; a TCP connection is answered.
+    pub(crate) fn finish_creation(&mut self, places: Range<u64>) {
+        let order = Shuffle::new(self.sessions);
+        let count = (places.end - places.start) as usize;
+        let sessions = places.map(|place| order.at(place)).enumerate();
+        for (place, session) in sessions.clone() {
+            self.external[session as usize] = frame::source(&self.frames[place]);
+        }
+        if self.tcp {
+            for (place, session) in sessions {
+                let external = self.external[session as usize];
+                self.write(place, Self::remote(session), external, SYN | ACK);
+            }
+            self.process(0..count, Mode::Inbound);
+        }
+    }
+
+    fn write(&mut self, place: usize, source: End, destination: End, flags: u8) {
+        let frame = &mut self.frames[place];
+        if self.tcp {
+            frame::tcp(frame, source, destination, flags);
+        } else {
+            frame::udp(frame, source, destination);
+        }
+    }
+
+    /// A round over all sessions.
+    pub(super) fn round(&mut self, mode: Mode) -> Elapsed {
+        self.prepare(mode, ROUND, 0..self.sessions);
+        self.process(0..ROUND, mode)
+    }
+
+    /// Writes packets of sessions at random, of those that were made at these places of the order.
+    pub(crate) fn prepare(&mut self, mode: Mode, count: usize, made: Range<u64>) {
+        let order = Shuffle::new(self.sessions);
+        for place in 0..count {
+            let session = order.at(made.start + self.random.below(made.end - made.start));
+            if self.is_inbound(place, mode) {
+                self.write(place, Self::remote(session), self.external[session as usize], ACK);
+            } else {
+                self.write(place, self.internal(session), Self::remote(session), ACK);
+            }
+        }
+    }
+
+    /// Sends a packet out of each of these sessions, by the order of their making.
+    pub(super) fn refresh(&mut self, mut made: Range<u64>) {
+        let order = Shuffle::new(self.sessions);
+        while !made.is_empty() {
+            let end = made.end.min(made.start + ROUND as u64);
+            for (place, at) in (made.start..end).enumerate() {
+                let session = order.at(at);
+                self.write(place, self.internal(session), Self::remote(session), ACK);
+            }
+            self.process(0..(end - made.start) as usize, Mode::Outbound);
+            made.start = end;
+        }
+    }
+
+    fn is_inbound(&self, place: usize, mode: Mode) -> bool {
+        match mode {
+            Mode::Outbound => false,
+            Mode::Inbound => true,
+            Mode::Mixed => place / self.batch % 2 == 1,
+        }
+    }
+
+    /// Gives frames to the engine, all of which it must forward; for each.
+    pub(crate) fn process(&mut self, places: Range<usize>, mode: Mode) -> Elapsed {
+        let (count, batch, first) = (places.len(), self.batch, places.start);
+        let Self { engine, verdicts, now, removed, spacing, .. } = self;
+        let mut packets: Vec<Packet<'_>> = self.frames[places.clone()]
+            .iter_mut()
+            .map(|frame| Packet::new(&mut frame.0[..frame::LEN], 0))
+            .collect();
+        let (wall, cpu) = (Instant::now(), clock::now());
+        for (number, packets) in packets.chunks_mut(batch).enumerate() {
+            let number = first / batch + number;
+            let side = match mode {
+                Mode::Outbound => Side::Inside,
+                Mode::Inbound => Side::Outside,
+                Mode::Mixed if number % 2 == 1 => Side::Outside,
+                Mode::Mixed => Side::Inside,
+            };
+            *now += *spacing * packets.len() as u64;
+            let verdicts = &mut verdicts[number * batch..][..packets.len()];
+            *removed += turn(engine, Timestamp(*now), side, packets, verdicts);
+        }
+        let cpu = (clock::now() - cpu) as f64;
+        let wall = wall.elapsed().as_nanos() as f64;
+        let refused = verdicts[places].iter().find(|v| !matches!(v, Verdict::Forward(_)));
+        assert!(refused.is_none(), "{refused:?} instead of forwarding");
+        Elapsed { cpu: cpu / count as f64, wall: wall / count as f64 }
+    }
+
+    /// Lets so much time pass that every mapping goes and every port is free again.
+    pub(crate) fn expire(&mut self) {
+        self.now += 10_000 * 1_000_000_000;
+        self.removed += turn(&mut self.engine, Timestamp(self.now), Side::Inside, &mut [], &mut []);
+    }
+
+    /// Packets of a batch.
+    pub(super) fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// Bytes resident for each session.
+    pub(super) fn resident(&self) -> f64 {
+        resident().saturating_sub(self.resident_before) as f64 / self.sessions as f64
+    }
+}
+
+/// What a gateway does with a batch; returns how many mappings went. The `instructions` benchmark
+/// finds it by its name.
+#[inline(never)]
+fn turn(
+    engine: &mut Engine,
+    now: Timestamp,
+    side: Side,
+    packets: &mut [Packet<'_>],
+    verdicts: &mut [Verdict],
+) -> u64 {
+    let mut removed = 0;
+    while engine.advance(now) {
+        removed += drain(engine);
+    }
+    engine.process(now, side, packets, verdicts);
+    removed + drain(engine)
+}
+
+/// Takes the events.
+fn drain(engine: &mut Engine) -> u64 {
+    let events = std::iter::from_fn(|| engine.poll_event());
+    events.filter(|event| matches!(event.change, Change::MappingRemoved(_))).count() as u64
+}
+
+/// The default configuration with room for so many sessions.
+pub(super) fn config(sessions: u64) -> Config {
+    let addresses = sessions.div_ceil(SESSIONS_PER_ADDRESS) as u32;
+    let range = AddressRange {
+        first: Ipv4Addr::from_bits(POOL),
+        last: Ipv4Addr::from_bits(POOL + addresses - 1),
+    };
+    Config {
+        pools: vec![PoolConfig {
+            name: "default".into(),
+            addresses: vec![range],
+            ports: (1024, 65_535),
+        }],
+        limits: Limits {
+            tcp_ports: u32::MAX,
+            udp_ports: u32::MAX,
+            new_mappings_per_second: 1_000_000_000,
+            mappings: Some(sessions as u32),
+            ..Limits::default()
+        },
+        ..Config::default()
+    }
+}

@@ -1,0 +1,95 @@
+//! The longest time that one batch waits while very many mappings expire within the same second.
+//!
+//! The mappings are made within a second and left alone; others, made before them, go on sending.
+//! From the idle timeout on, virtual time goes as the processor's does, and each batch's turn (let
+//! time pass, process, take the events) is timed until the last of the idle ones is gone.
+
+use super::Plan;
+use super::bench::{Bench, Mode};
+use crate::clock;
+use crate::spread::percentile;
+use natgate_engine::Timeouts;
+use serde::Serialize;
+
+/// Sessions that go on.
+const ACTIVE: u64 = 65_536;
+
+/// Batches before the first expiry, to compare with.
+const QUIET: usize = 2_000;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Batches while mappings expire; the times are those of a batch, microseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pause {
+    /// Mappings that expired within a second.
+    pub expiring: u64,
+    /// Packets of a batch.
+    pub batch: usize,
+    /// Batches from the first expiry to the last.
+    pub batches: usize,
+    /// The longest of them.
+    pub longest_us: f64,
+    /// 99.9 % were at most this.
+    pub p999_us: f64,
+    /// Half were.
+    pub median_us: f64,
+    /// The longest of as many as two thousand batches while nothing expired.
+    pub quiet_longest_us: f64,
+    /// Half of those were at most this.
+    pub quiet_median_us: f64,
+}
+
+/// Measures with so many idle mappings, made within a second.
+pub(super) fn measure(plan: &Plan, idle: u64) -> Pause {
+    let active = ACTIVE.min(idle);
+    let plan = &Plan { sessions: active + idle, tcp: false, ..plan.clone() };
+    let mut bench = Bench::new(plan);
+    bench.spacing = SECOND / plan.sessions;
+    bench.fill(|_| ());
+    bench.spacing = 1;
+    let timeout = Timeouts::default().udp.as_nanos() as u64;
+    let last = bench.now + timeout;
+
+    // Those that were made first stay.
+    bench.now = last - timeout / 2;
+    bench.refresh(0..active);
+    bench.now = last - 3 * SECOND;
+    // Timers that do not reach so far are looked at again now; that is not what is measured.
+    turn(&mut bench, active);
+    let mut quiet: Vec<f64> = (0..QUIET).map(|_| turn(&mut bench, active)).collect();
+    assert_eq!(bench.removed, 0, "the idle mappings are there until their time is up");
+
+    let mut busy = Vec::new();
+    while bench.removed < idle {
+        let time = turn(&mut bench, active);
+        if bench.removed > 0 {
+            busy.push(time);
+        } else {
+            bench.now += SECOND / 1000;
+        }
+        assert!(bench.now < last + 10 * SECOND, "the idle mappings expire");
+    }
+    assert_eq!(bench.removed, idle, "those that are in use stay");
+    Pause {
+        expiring: idle,
+        batch: plan.batch,
+        batches: busy.len(),
+        longest_us: percentile(&mut busy, 1.0),
+        p999_us: percentile(&mut busy, 0.999),
+        median_us: percentile(&mut busy, 0.5),
+        quiet_longest_us: percentile(&mut quiet, 1.0),
+        quiet_median_us: percentile(&mut quiet, 0.5),
+    }
+}
+
+/// One batch of the active sessions; microseconds.
+fn turn(bench: &mut Bench, active: u64) -> f64 {
+    let batch = bench.batch();
+    bench.prepare(Mode::Outbound, batch, 0..active);
+    let start = clock::now();
+    bench.process(0..batch, Mode::Outbound);
+    let time = clock::now() - start;
+    bench.now += time;
+    time as f64 / 1e3
+}

@@ -1,0 +1,85 @@
+//! Several threads, each with an engine of its own and its share of the sessions: they share
+//! nothing but the machine's memory.
+//!
+//! Turns alternate: one thread runs alone over its share, then all run at once. Throughput is
+//! counted by each thread's processor time, which is what a machine with a core a thread would
+//! give, and by the clock on the wall, which on a machine that others use says how much of it was
+//! left.
+
+use super::bench::{Bench, Elapsed, Mode};
+use super::{Plan, ROUNDS};
+use crate::spread::Spread;
+use serde::Serialize;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+/// Rounds of a thread in a turn.
+const TURN: usize = 4;
+
+/// Several threads against one.
+#[derive(Clone, Debug, Serialize)]
+pub struct Threads {
+    /// How many.
+    pub threads: usize,
+    /// Sessions of each.
+    pub sessions_each: u64,
+    /// Packets a second of one thread running alone, millions, of its processor time.
+    pub alone_mpps: f64,
+    /// Packets a second of all threads together, millions, of their processor time.
+    pub together_mpps: f64,
+    /// `together_mpps` over `alone_mpps`.
+    pub ratio: f64,
+    /// The same ratio by the clock on the wall.
+    pub ratio_wall: f64,
+}
+
+/// Measures established sessions, half of the batches each way.
+pub(super) fn measure(plan: &Plan, threads: usize) -> Threads {
+    let plan = &Plan { sessions: (plan.sessions / threads as u64).max(1), ..plan.clone() };
+    let (barrier, stop) = (&Barrier::new(threads), &AtomicBool::new(false));
+    let times: Vec<[Vec<Elapsed>; 2]> = thread::scope(|scope| {
+        let running: Vec<_> = (0..threads)
+            .map(|at| scope.spawn(move || work(plan, barrier, stop, at == 0)))
+            .collect();
+        running.into_iter().map(|thread| thread.join().expect("a thread ends")).collect()
+    });
+    let mpps = |times: &[Elapsed], by: fn(&Elapsed) -> f64| {
+        1e3 / Spread::of(&times.iter().map(by).collect::<Vec<_>>()).median
+    };
+    let alone = |by| mpps(&times[0][0], by);
+    let together = |by| times.iter().map(|[_, together]| mpps(together, by)).sum::<f64>();
+    let (cpu, wall) = (|time: &Elapsed| time.cpu, |time: &Elapsed| time.wall);
+    Threads {
+        threads,
+        sessions_each: plan.sessions,
+        alone_mpps: alone(cpu),
+        together_mpps: together(cpu),
+        ratio: together(cpu) / alone(cpu),
+        ratio_wall: together(wall) / alone(wall),
+    }
+}
+
+/// One thread's part: what its packets took while the first ran alone, and while all ran.
+fn work(plan: &Plan, barrier: &Barrier, stop: &AtomicBool, first: bool) -> [Vec<Elapsed>; 2] {
+    let mut bench = Bench::new(plan);
+    bench.fill(|_| ());
+    let begun = Instant::now();
+    let [mut alone, mut together] = [const { Vec::new() }; 2];
+    loop {
+        let enough = begun.elapsed() >= plan.time && together.len() >= ROUNDS * TURN;
+        if first && enough {
+            stop.store(true, Ordering::Relaxed);
+        }
+        barrier.wait();
+        if stop.load(Ordering::Relaxed) {
+            return [alone, together];
+        }
+        if first {
+            alone.extend((0..TURN).map(|_| bench.round(Mode::Mixed)));
+        }
+        barrier.wait();
+        together.extend((0..TURN).map(|_| bench.round(Mode::Mixed)));
+    }
+}

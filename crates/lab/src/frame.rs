@@ -1,0 +1,89 @@
+//! The packets of the experiments: UDP and TCP in the smallest Ethernet frame, 64 bytes with its
+//! checksum, which leaves 46 for IPv4.
+
+use natgate_wire::{Ipv4, checksum, protocol, tcp, udp};
+
+/// The IPv4 packet in a 64-byte frame, bytes.
+pub(crate) const LEN: usize = 46;
+
+/// Where a numbered datagram has its number.
+const NUMBER: usize = 28;
+
+/// An endpoint: address and port.
+pub(crate) type End = (u32, u16);
+
+/// An aligned buffer for one packet.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+pub(crate) struct Frame(pub(crate) [u8; 64]);
+
+/// Writes a UDP datagram.
+pub(crate) fn udp(frame: &mut Frame, source: End, destination: End) {
+    header(frame, protocol::UDP, source, destination);
+    let bytes = &mut frame.0[..LEN];
+    bytes[24..26].copy_from_slice(&((LEN - 20) as u16).to_be_bytes());
+    finish(bytes, protocol::UDP, 20 + udp::CHECKSUM);
+}
+
+/// Writes a UDP datagram that carries a number.
+pub(crate) fn numbered(frame: &mut Frame, source: End, destination: End, number: u64) {
+    header(frame, protocol::UDP, source, destination);
+    let bytes = &mut frame.0[..LEN];
+    bytes[24..26].copy_from_slice(&((LEN - 20) as u16).to_be_bytes());
+    bytes[NUMBER..NUMBER + 8].copy_from_slice(&number.to_be_bytes());
+    finish(bytes, protocol::UDP, 20 + udp::CHECKSUM);
+}
+
+/// The number that a datagram carries.
+pub(crate) fn number(frame: &Frame) -> u64 {
+    let mut number = [0; 8];
+    number.copy_from_slice(&frame.0[NUMBER..NUMBER + 8]);
+    u64::from_be_bytes(number)
+}
+
+/// Writes a TCP segment with these flags.
+pub(crate) fn tcp(frame: &mut Frame, source: End, destination: End, flags: u8) {
+    header(frame, protocol::TCP, source, destination);
+    let bytes = &mut frame.0[..LEN];
+    bytes[32] = 5 << 4;
+    bytes[33] = flags;
+    bytes[34..36].copy_from_slice(&8192_u16.to_be_bytes());
+    finish(bytes, protocol::TCP, 20 + tcp::CHECKSUM);
+}
+
+fn header(frame: &mut Frame, protocol: u8, source: End, destination: End) {
+    let bytes = &mut frame.0[..LEN];
+    bytes.fill(0);
+    let mut packet = Ipv4::init(&mut bytes[..], 20);
+    packet.set_total_len(LEN as u16);
+    packet.set_ttl(64);
+    packet.set_protocol(protocol);
+    packet.set_source(source.0);
+    packet.set_destination(destination.0);
+    packet.fill_checksum();
+    bytes[20..22].copy_from_slice(&source.1.to_be_bytes());
+    bytes[22..24].copy_from_slice(&destination.1.to_be_bytes());
+}
+
+fn finish(bytes: &mut [u8], protocol: u8, at: usize) {
+    let word =
+        |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let pseudo = checksum::pseudo_header(word(12), word(16), protocol, (LEN - 20) as u16);
+    let sum = !checksum::fold(checksum::sum(&bytes[20..], pseudo));
+    bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// The source of a packet.
+pub(crate) fn source(frame: &Frame) -> End {
+    end(frame, 12, 20)
+}
+
+/// The destination of a packet.
+pub(crate) fn destination(frame: &Frame) -> End {
+    end(frame, 16, 22)
+}
+
+fn end(Frame(bytes): &Frame, address: usize, port: usize) -> End {
+    let word = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+    (u32::from(word(address)) << 16 | u32::from(word(address + 2)), word(port))
+}

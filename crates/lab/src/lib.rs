@@ -1,0 +1,16 @@
+//! The laboratory: what natgate's speed and memory are, measured in one run against what the machine
+//! itself can do.
+
+mod clock;
+pub mod engine;
+mod frame;
+pub mod instructions;
+mod limit;
+mod memory;
+pub mod prices;
+mod random;
+pub mod report;
+pub mod rfc9693;
+pub mod soak;
+mod spread;
+pub mod structures;

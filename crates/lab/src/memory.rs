@@ -1,0 +1,43 @@
+//! Memory as the experiments see it: what is resident, lines fetched ahead, tables that are there
+//! before the clock runs.
+
+/// Starts fetching the cache line of `slice[index]`, if there is such an element.
+#[inline(always)]
+pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
+    if let Some(element) = slice.get(index) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch has no effect but on caches and faults on no address; SSE is part of
+        // every x86-64 processor.
+        unsafe {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(element).cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = element;
+    }
+}
+
+/// An empty vector whose memory has been touched, so that filling it makes the kernel do nothing.
+pub(crate) fn touched<T: Copy>(capacity: usize, value: T) -> Vec<T> {
+    let mut vector = vec![value; capacity];
+    std::hint::black_box(&mut vector);
+    vector.clear();
+    vector
+}
+
+/// Bytes that the process has resident, reserved huge pages included, after what was freed has gone
+/// back to the kernel.
+pub(crate) fn resident() -> u64 {
+    // SAFETY: the allocator gives back pages that nobody has; no live block is touched.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().trim_end_matches(" kB").parse::<u64>().ok()
+    };
+    let kibibytes = ["VmRSS:", "HugetlbPages:"].map(|name| field(name).unwrap_or(0));
+    kibibytes.iter().sum::<u64>() << 10
+}

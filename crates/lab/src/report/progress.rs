@@ -1,0 +1,10 @@
+//! The progress bar of an experiment; it is drawn on standard error, and only on a terminal.
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar of so many steps; say what is under way with `set_message`, and `inc` after each step.
+pub fn progress(steps: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}")
+        .expect("the template is well formed");
+    ProgressBar::new(steps).with_style(style)
+}

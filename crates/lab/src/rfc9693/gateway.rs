@@ -1,0 +1,302 @@
+//! The gateway under test: an engine between two virtual links in memory, in virtual time.
+//!
+//! Frames arrive at an even rate. Each side has a receive ring of [`RING`] frames, as network cards
+//! have; a frame that finds its ring full is lost. The gateway takes a batch from each side in
+//! turn, and its time then goes on by the processor time that the turn took, whatever else the
+//! machine does meanwhile. What the tester does costs no virtual time. So a rate that passes is one
+//! that the engine keeps up with on one core of its own; what network cards and drivers would cost
+//! is not in it.
+
+use super::tester::{POOL, POOL_ADDRESSES, Phase, Tester};
+use crate::clock;
+use crate::frame::{self, Frame};
+use natgate_engine::{
+    AddressRange, Change, Config, Engine, Limits, Packet, PoolConfig, Side, Timeouts, Timestamp,
+    Verdict,
+};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// Frames that a side's ring holds.
+pub(super) const RING: u64 = 4096;
+/// Sessions to an external address: few enough for subscribers to keep to one each.
+const SESSIONS_PER_ADDRESS: u64 = 50_000;
+/// Longer than a trial takes.
+const TIMEOUT: Duration = Duration::from_secs(600);
+/// From one phase to the next, nanoseconds: twice the half second that a frame may be under way.
+const REST: u64 = 1_000_000_000;
+
+/// A gateway and the time it has come to.
+pub(super) struct Gateway {
+    engine: Engine,
+    batch: usize,
+    frames: [Vec<Frame>; 2],
+    verdicts: Vec<Verdict>,
+    /// Virtual time, nanoseconds.
+    now: u64,
+    /// Mappings that were made, and that have gone.
+    made: u64,
+    removed: u64,
+    /// What looking at the clock costs, which is no part of a turn.
+    clock_cost: u64,
+}
+
+/// Frames that one side sends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stream {
+    from: Side,
+    count: u64,
+    /// Virtual nanoseconds between two frames; 0: the ring is always full and nothing is lost.
+    gap: f64,
+    start: u64,
+    taken: u64,
+}
+
+/// What became of a trial.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// Whether every frame came out as it should.
+    pub(super) passed: bool,
+    /// Virtual nanoseconds that it took.
+    pub(super) time: f64,
+    /// From the arrival of each frame to its departure, nanoseconds; if it was asked for.
+    pub(super) delays: Vec<f64>,
+}
+
+impl Stream {
+    /// So many frames at so many a second.
+    pub(super) fn new(from: Side, count: u64, rate: f64) -> Self {
+        Self { from, count, gap: 1e9 / rate, start: 0, taken: 0 }
+    }
+
+    /// So many frames as fast as they are taken.
+    pub(super) fn saturating(from: Side, count: u64) -> Self {
+        Self { from, count, gap: 0.0, start: 0, taken: 0 }
+    }
+
+    /// Frames that have arrived until now.
+    fn arrived(&self, now: u64) -> u64 {
+        if self.gap == 0.0 {
+            return self.count.min(self.taken + RING);
+        }
+        let elapsed = now.saturating_sub(self.start) as f64;
+        ((elapsed / self.gap) as u64).min(self.count)
+    }
+
+    /// When frame `place` has arrived.
+    fn arrival(&self, place: u64) -> f64 {
+        self.start as f64 + (place + 1) as f64 * self.gap
+    }
+}
+
+impl Gateway {
+    /// An empty gateway with room for `capacity` sessions and external addresses for `ports`.
+    pub(super) fn new(capacity: u64, ports: u64, batch: usize) -> Self {
+        let engine = Engine::new(&config(capacity, ports), [93; 32], Timestamp(0))
+            .expect("the laboratory's configuration can be run");
+        Self {
+            engine,
+            batch,
+            frames: [(); 2].map(|()| vec![Frame([0; 64]); batch]),
+            verdicts: vec![Verdict::Held; batch],
+            now: 0,
+            made: 0,
+            removed: 0,
+            clock_cost: clock_cost(),
+        }
+    }
+
+    /// Sessions there is room for at most.
+    pub(super) const fn most() -> u64 {
+        POOL_ADDRESSES as u64 * SESSIONS_PER_ADDRESS / 4
+    }
+
+    /// Runs until every frame is through or one is lost. With `delays`, goes on after a loss.
+    pub(super) fn trial(
+        &mut self,
+        tester: &mut Tester,
+        phase: Phase,
+        streams: &mut [Stream],
+        delays: bool,
+    ) -> Outcome {
+        tester.phase = phase;
+        self.now += REST;
+        for stream in &mut *streams {
+            stream.start = self.now;
+        }
+        let start = self.now;
+        let mut outcome = Outcome { passed: true, ..Outcome::default() };
+        loop {
+            outcome.time = (self.now - start) as f64;
+            let counts = [Side::Inside, Side::Outside]
+                .map(|side| self.take(side, tester, streams, &mut outcome));
+            if !outcome.passed && !delays {
+                return outcome;
+            }
+            if counts == [0, 0] {
+                let left = streams.iter().filter(|stream| stream.taken < stream.count);
+                match left.map(|stream| stream.arrival(stream.taken)).reduce(f64::min) {
+                    Some(next) => self.now = self.now.max(next as u64 + 1),
+                    None => return outcome,
+                }
+                continue;
+            }
+            self.turn(counts, tester, &mut outcome);
+            if delays {
+                for stream in &*streams {
+                    let count = counts[stream.from as usize] as u64;
+                    let taken = stream.taken - count..stream.taken;
+                    let delay = |place| self.now as f64 - stream.arrival(place);
+                    outcome.delays.extend(taken.map(delay));
+                }
+            }
+        }
+    }
+
+    /// Takes a batch from a side's ring; returns how many frames.
+    fn take(
+        &mut self,
+        side: Side,
+        tester: &mut Tester,
+        streams: &mut [Stream],
+        outcome: &mut Outcome,
+    ) -> usize {
+        let Some(stream) = streams.iter_mut().find(|stream| stream.from == side) else { return 0 };
+        let waiting = stream.arrived(self.now) - stream.taken;
+        if waiting > RING {
+            // The latest of them found the ring full.
+            outcome.passed = false;
+            stream.count -= (waiting - RING).min(stream.count);
+        }
+        let count = waiting.min(self.batch as u64).min(stream.count.saturating_sub(stream.taken));
+        for frame in &mut self.frames[side as usize][..count as usize] {
+            tester.write(side, stream.taken, frame);
+            stream.taken += 1;
+        }
+        count as usize
+    }
+
+    /// One turn of the gateway's loop over what was taken, then the tester's look at what came out.
+    fn turn(&mut self, counts: [usize; 2], tester: &mut Tester, outcome: &mut Outcome) {
+        let now = Timestamp(self.now);
+        for (from, out) in [(Side::Inside, Side::Outside), (Side::Outside, Side::Inside)] {
+            let count = counts[from as usize];
+            if count == 0 {
+                continue;
+            }
+            let Self { engine, verdicts, .. } = self;
+            let verdicts = &mut verdicts[..count];
+            let mut packets: Vec<Packet<'_>> = self.frames[from as usize][..count]
+                .iter_mut()
+                .map(|frame| Packet::new(&mut frame.0[..frame::LEN], 0))
+                .collect();
+            let start = clock::now();
+            let mut changed = pass(engine, now);
+            engine.process(now, from, &mut packets, verdicts);
+            changed = changed.plus(drain(engine));
+            self.now += (clock::now() - start).saturating_sub(self.clock_cost);
+            self.made += changed.made;
+            self.removed += changed.removed;
+            for (frame, verdict) in self.frames[from as usize].iter().zip(verdicts) {
+                outcome.passed &= *verdict == Verdict::Forward(out) && tester.receive(out, frame);
+            }
+        }
+    }
+
+    /// Lets all sessions expire at once and all ports be free again. Returns how many mappings
+    /// went, and nanoseconds of processor time from the first of them to the last.
+    ///
+    /// # Panics
+    /// When a mapping is left.
+    pub(super) fn tear_down(&mut self) -> (u64, f64) {
+        let before = self.removed;
+        self.now += TIMEOUT.as_nanos() as u64 + REST;
+        let (mut start, mut more) = (clock::now(), true);
+        while more {
+            if self.removed == before {
+                start = clock::now();
+            }
+            more = self.engine.advance(Timestamp(self.now));
+            self.removed += drain(&mut self.engine).removed;
+        }
+        let time = (clock::now() - start) as f64;
+        self.now += Timeouts::default().hold_down.as_nanos() as u64 + REST;
+        pass(&mut self.engine, Timestamp(self.now));
+        assert!(self.mappings() == 0 && self.engine.mappings().next().is_none());
+        (self.removed - before, time)
+    }
+
+    /// Mappings that there are.
+    pub(super) fn mappings(&self) -> u64 {
+        self.made - self.removed
+    }
+}
+
+/// Mappings by what the events tell.
+#[derive(Clone, Copy, Debug, Default)]
+struct Changed {
+    made: u64,
+    removed: u64,
+}
+
+impl Changed {
+    fn plus(self, other: Self) -> Self {
+        Self { made: self.made + other.made, removed: self.removed + other.removed }
+    }
+}
+
+/// Lets time pass.
+fn pass(engine: &mut Engine, now: Timestamp) -> Changed {
+    let mut changed = Changed::default();
+    while engine.advance(now) {
+        changed = changed.plus(drain(engine));
+    }
+    changed.plus(drain(engine))
+}
+
+/// Takes the events.
+fn drain(engine: &mut Engine) -> Changed {
+    let mut changed = Changed::default();
+    while let Some(event) = engine.poll_event() {
+        match event.change {
+            Change::MappingCreated(_) => changed.made += 1,
+            Change::MappingRemoved(_) => changed.removed += 1,
+            _ => {}
+        }
+    }
+    changed
+}
+
+/// What two looks at the clock take, nanoseconds: the least that was ever between them.
+fn clock_cost() -> u64 {
+    let between = |_| {
+        let start = clock::now();
+        clock::now() - start
+    };
+    (0..1000).map(between).min().unwrap_or(0)
+}
+
+fn config(capacity: u64, ports: u64) -> Config {
+    let addresses = (ports.div_ceil(SESSIONS_PER_ADDRESS) as u32).max(2);
+    let range = AddressRange {
+        first: Ipv4Addr::from_bits(POOL),
+        last: Ipv4Addr::from_bits(POOL + addresses - 1),
+    };
+    Config {
+        subscribers: vec![Tester::subscribers()],
+        pools: vec![PoolConfig {
+            name: "default".into(),
+            addresses: vec![range],
+            ports: (1024, 65_535),
+        }],
+        limits: Limits {
+            udp_ports: u32::MAX,
+            new_mappings_per_second: 1_000_000_000,
+            mappings: Some(capacity as u32),
+            extra_sessions: Some(0),
+            ..Limits::default()
+        },
+        timeouts: Timeouts { udp: TIMEOUT, ..Timeouts::default() },
+        ..Config::default()
+    }
+}

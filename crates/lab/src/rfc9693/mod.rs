@@ -1,0 +1,264 @@
+//! RFC 9693, benchmarking of stateful NAT gateways: how fast connections are made, each of them
+//! validated; how fast packets pass over them, both ways; how fast they are torn down; how many
+//! there is room for.
+//!
+//! The gateway is the engine behind virtual links (`gateway`), the tester makes and checks every
+//! frame (`tester`). `README.md` beside this file says where this differs from the RFC.
+
+mod gateway;
+mod page;
+mod search;
+mod tester;
+
+use crate::report::{Report, progress};
+use crate::spread::{Spread, percentile};
+use gateway::{Gateway, Stream};
+use indicatif::ProgressBar;
+use natgate_engine::Side;
+use serde::Serialize;
+use std::time::Instant;
+use tester::{Phase, Tester};
+
+/// Frames of all repetitions of a search together are about these many sessions' worth, so that
+/// large tables are repeated less often.
+const SESSIONS_IN_ALL: u64 = 50_000_000;
+
+/// The rate of table capacity's trials, over that of the smallest table: RFC 9693's beta.
+const BETA: f64 = 0.2;
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Sizes of the table, sessions.
+    pub sessions: Vec<u64>,
+    /// Packets of a batch.
+    pub batch: usize,
+    /// Repetitions of a search at most.
+    pub repetitions: u64,
+    /// Binary searches end at this share of the highest rate.
+    pub precision: f64,
+    /// Frames of a throughput trial, both ways together.
+    pub frames: u64,
+    /// Sessions that the gateway has room for when its capacity is looked for.
+    pub capacity: u64,
+    /// Where the search for the capacity begins, sessions.
+    pub first_capacity: u64,
+}
+
+impl Plan {
+    /// What takes most of an hour.
+    pub fn full() -> Self {
+        Self {
+            sessions: vec![1_000_000, 10_000_000, 65_500_000],
+            batch: 64,
+            repetitions: 20,
+            precision: 0.02,
+            frames: 4_000_000,
+            capacity: 10_000_000,
+            first_capacity: 1_000_000,
+        }
+    }
+
+    /// What takes seconds.
+    pub fn quick() -> Self {
+        Self {
+            sessions: vec![5_000, 20_000],
+            repetitions: 2,
+            precision: 0.1,
+            frames: 50_000,
+            capacity: 30_000,
+            first_capacity: 5_000,
+            ..Self::full()
+        }
+    }
+
+    /// The largest number of sessions there can be.
+    pub const MOST: u64 = Gateway::most();
+
+    /// Bytes that measuring takes.
+    pub fn memory(&self) -> u64 {
+        let most = self.sessions.iter().copied().chain([self.capacity]).max().unwrap_or(0);
+        most * 110 + (1 << 28)
+    }
+}
+
+/// What was found at one size.
+#[derive(Clone, Debug, Serialize)]
+pub struct Size {
+    /// Connections.
+    pub sessions: u64,
+    /// Highest rate at which all are made and then validated, a second.
+    pub establishment: Spread,
+    /// Highest rate at which frames pass over them without loss, both ways together, a second.
+    pub throughput: Spread,
+    /// Frames' delay at that rate, microseconds: median, 99.9 %.
+    pub delay_us: [f64; 2],
+    /// The same at half of the rate.
+    pub delay_at_half_us: [f64; 2],
+    /// Connections that expire, a second.
+    pub tear_down: Spread,
+    /// The same when the gateway is dropped as a whole, a second of the clock on the wall.
+    pub dropped: f64,
+}
+
+/// The table's capacity.
+#[derive(Clone, Debug, Serialize)]
+pub struct Capacity {
+    /// What the gateway was told to have room for.
+    pub configured: u64,
+    /// Connections that could be made and validated.
+    pub found: u64,
+    /// How far from the truth that may be, as a share.
+    pub error: f64,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Results {
+    /// Packets of a batch.
+    pub batch: usize,
+    /// Frames that a side's receive ring holds.
+    pub ring: u64,
+    /// By size of the table.
+    pub sizes: Vec<Size>,
+    /// The table's capacity.
+    pub capacity: Capacity,
+}
+
+/// Measures, and writes down what was found by `command`.
+pub fn measure(plan: &Plan, command: &str) -> Report {
+    let report = Report::new("rfc9693", "RFC 9693: a stateful NAT's rates and capacity", command);
+    let repetitions: u64 = plan.sessions.iter().map(|&sessions| plan.repetitions(sessions)).sum();
+    let bar = progress(repetitions + 1);
+    let sizes: Vec<Size> =
+        plan.sessions.iter().map(|&sessions| size(plan, sessions, &bar)).collect();
+    bar.set_message("table capacity");
+    let capacity = capacity(plan, sizes.first().map_or(1e6, |size| size.establishment.median));
+    bar.finish_and_clear();
+    let results = Results { batch: plan.batch, ring: gateway::RING, sizes, capacity };
+    page::page(report, plan, &results)
+}
+
+impl Plan {
+    fn repetitions(&self, sessions: u64) -> u64 {
+        (SESSIONS_IN_ALL / sessions).clamp(1, self.repetitions)
+    }
+
+    /// Large tables are searched less closely: a step fills them anew.
+    fn precision(&self, sessions: u64) -> f64 {
+        if sessions > 20_000_000 { self.precision.max(0.05) } else { self.precision }
+    }
+}
+
+/// One size of the table: each repetition finds the highest rates anew.
+fn size(plan: &Plan, sessions: u64, bar: &ProgressBar) -> Size {
+    let mut gateway = Gateway::new(sessions, sessions, plan.batch);
+    let mut tester = Tester::new(sessions);
+    let precision = plan.precision(sessions);
+    let [mut establishment, mut throughput, mut tear_down] = [const { Vec::new() }; 3];
+
+    bar.set_message(format!("{sessions} sessions, warming up"));
+    // Touches the memory, and tells how fast a gateway is that always has frames waiting.
+    let fastest = saturate(&mut gateway, &mut tester);
+    let [mut delay_us, mut delay_at_half_us] = [[0.0; 2]; 2];
+    for repetition in 0..plan.repetitions(sessions) {
+        bar.set_message(format!("{sessions} sessions, establishment"));
+        tear_down.extend(empty(&mut gateway, sessions));
+        establishment.push(search::highest(1.1 * fastest, precision, |rate| {
+            let passed = establish(&mut gateway, &mut tester, rate);
+            tear_down.extend(empty(&mut gateway, sessions));
+            passed
+        }));
+
+        bar.set_message(format!("{sessions} sessions, throughput"));
+        saturate(&mut gateway, &mut tester);
+        let top = 1.1 * both_ways(&mut gateway, &mut tester, plan.frames, None).1;
+        let highest = search::highest(top, precision, |rate| {
+            both_ways(&mut gateway, &mut tester, plan.frames, Some(rate)).0
+        });
+        throughput.push(highest);
+        if repetition == 0 {
+            delay_us = delays(&mut gateway, &mut tester, plan.frames, highest);
+            delay_at_half_us = delays(&mut gateway, &mut tester, plan.frames, highest / 2.0);
+        }
+        bar.inc(1);
+    }
+    let start = Instant::now();
+    drop(gateway);
+    let dropped = sessions as f64 / start.elapsed().as_secs_f64();
+    let [establishment, throughput, tear_down] =
+        [establishment, throughput, tear_down].map(|rates| Spread::of(&rates));
+    Size { sessions, establishment, throughput, delay_us, delay_at_half_us, tear_down, dropped }
+}
+
+/// Empties the table; connections a second, if it was full.
+fn empty(gateway: &mut Gateway, full: u64) -> Option<f64> {
+    if gateway.mappings() == 0 {
+        return None;
+    }
+    let (removed, time) = gateway.tear_down();
+    (removed == full).then(|| removed as f64 / time * 1e9)
+}
+
+/// Makes every connection as fast as the gateway takes frames; returns how many a second.
+///
+/// # Panics
+/// When one cannot be made: there is room for it.
+fn saturate(gateway: &mut Gateway, tester: &mut Tester) -> f64 {
+    let sessions = tester.connections();
+    let mut stream = [Stream::saturating(Side::Inside, sessions)];
+    let outcome = gateway.trial(tester, Phase::Establish, &mut stream, false);
+    assert!(outcome.passed && gateway.mappings() == sessions, "every connection is made");
+    sessions as f64 / outcome.time * 1e9
+}
+
+/// Makes every connection at so many a second, then sends one frame back over each at the same
+/// rate; returns whether all arrived.
+fn establish(gateway: &mut Gateway, tester: &mut Tester, rate: f64) -> bool {
+    let sessions = tester.connections();
+    let mut trial = |phase, from| {
+        let mut stream = [Stream::new(from, sessions, rate)];
+        gateway.trial(tester, phase, &mut stream, false).passed
+    };
+    trial(Phase::Establish, Side::Inside) && trial(Phase::Validate, Side::Outside)
+}
+
+/// Sends so many frames over connections at random, half of them each way, at so many a second or
+/// as fast as they are taken; returns whether all arrived, and how many a second it was.
+fn both_ways(
+    gateway: &mut Gateway,
+    tester: &mut Tester,
+    frames: u64,
+    rate: Option<f64>,
+) -> (bool, f64) {
+    let mut streams = [Side::Inside, Side::Outside].map(|from| match rate {
+        Some(rate) => Stream::new(from, frames / 2, rate / 2.0),
+        None => Stream::saturating(from, frames / 2),
+    });
+    let outcome = gateway.trial(tester, Phase::Both, &mut streams, false);
+    (outcome.passed, frames as f64 / outcome.time * 1e9)
+}
+
+/// The delay of frames at such a rate, microseconds: median and 99.9 %.
+fn delays(gateway: &mut Gateway, tester: &mut Tester, frames: u64, rate: f64) -> [f64; 2] {
+    if rate == 0.0 {
+        return [0.0; 2];
+    }
+    let mut streams =
+        [Side::Inside, Side::Outside].map(|from| Stream::new(from, frames / 2, rate / 2.0));
+    let mut delays = gateway.trial(tester, Phase::Both, &mut streams, true).delays;
+    [0.5, 0.999].map(|share| percentile(&mut delays, share) / 1e3)
+}
+
+/// The number of connections that can be made at [`BETA`] of the rate of the smallest table.
+fn capacity(plan: &Plan, rate: f64) -> Capacity {
+    let (configured, error) = (plan.capacity, 0.01);
+    let mut gateway = Gateway::new(configured, 2 * configured + plan.first_capacity, plan.batch);
+    let found = search::largest(plan.first_capacity, error, |sessions| {
+        let mut tester = Tester::new(sessions);
+        let passed = establish(&mut gateway, &mut tester, BETA * rate);
+        empty(&mut gateway, sessions);
+        passed
+    });
+    Capacity { configured, found, error }
+}

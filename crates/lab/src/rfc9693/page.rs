@@ -1,0 +1,127 @@
+//! The report: a table a rate, the plot over the sizes, and what S1 asked for beside them.
+
+use super::{Plan, Results, Size};
+use crate::engine::grouped;
+use crate::report::{Axis, Plot, Report, Series, Style, Table};
+use crate::spread::Spread;
+
+/// What S1 takes from an operator's specification: packets and new sessions, millions a second.
+const TARGET_PACKETS: f64 = 5.5;
+const TARGET_SESSIONS: f64 = 3.0;
+
+pub(super) fn page(mut report: Report, plan: &Plan, results: &Results) -> Report {
+    report.data(results);
+    report.text(format!(
+        "The engine on one core, batches of {}, behind virtual links in memory with receive rings \
+         of {} frames a side, in virtual time that goes on as the processor time of its turns: \
+         what network cards and drivers cost is not in these figures. 64-byte frames, UDP, \
+         pseudo-random unique endpoints; every frame that comes out is checked. Rates are medians \
+         over the repetitions, each of which searches anew, to {:.0} % (5 % above 20 M sessions).",
+        results.batch,
+        grouped(results.ring),
+        plan.precision * 100.0,
+    ));
+    report.text(
+        "## Connections\n\nThe table is empty before each step of a search. A rate passes when \
+         every connection is made and one frame comes back over each, at the same rate, in \
+         another order. Tear-down: all of them expire at once, or the gateway is dropped.",
+    );
+    report.table(connections(&results.sizes));
+    report.text(
+        "## Throughput\n\nBoth ways at once over established sessions at random; the rates are \
+         those of both ways together. The delay is from a frame's arrival to its departure.",
+    );
+    report.table(throughput(&results.sizes));
+    let capacity = &results.capacity;
+    report.text(format!(
+        "## Table capacity\n\nDoubled from {} until connections cannot be made and validated at a \
+         fifth of the smallest table's rate, then halved to {:.0} %. The gateway was configured \
+         for {} sessions; found: {}. When the table is full a new session is refused and those \
+         that are in it stay.",
+        grouped(plan.first_capacity),
+        capacity.error * 100.0,
+        grouped(capacity.configured),
+        grouped(capacity.found),
+    ));
+    report.plot(plot(&results.sizes));
+    report
+}
+
+fn millions(rate: f64) -> String {
+    format!("{:.2}", rate / 1e6)
+}
+
+/// Median, least and largest: with at most twenty repetitions these are the 1st and 99th
+/// percentile.
+fn spread(rates: &Spread) -> [String; 2] {
+    [millions(rates.median), format!("{} to {}", millions(rates.min), millions(rates.max))]
+}
+
+fn connections(sizes: &[Size]) -> Table {
+    let mut table = Table::new([
+        "sessions",
+        "establishment, M/s",
+        "1 % to 99 %",
+        "repetitions",
+        "tear-down by expiry, M/s",
+        "1 % to 99 %",
+        "dropped, M/s",
+    ]);
+    for size in sizes {
+        let [rate, range] = spread(&size.establishment);
+        let [tear_down, tear_down_range] = spread(&size.tear_down);
+        table.push([
+            grouped(size.sessions),
+            rate,
+            range,
+            size.establishment.runs.to_string(),
+            tear_down,
+            tear_down_range,
+            millions(size.dropped),
+        ]);
+    }
+    table.push(["target of Plotnikov 2015: 65,500,000".into(), format!("{TARGET_SESSIONS:.2}")]);
+    table
+}
+
+fn throughput(sizes: &[Size]) -> Table {
+    let mut table = Table::new([
+        "sessions",
+        "Mpps",
+        "1 % to 99 %",
+        "delay, us: median",
+        "99.9 %",
+        "at half the rate: median",
+        "99.9 %",
+    ]);
+    for size in sizes {
+        let [rate, range] = spread(&size.throughput);
+        let us = |time: f64| format!("{time:.1}");
+        let ([median, most], [half_median, half_most]) = (size.delay_us, size.delay_at_half_us);
+        let delays = [median, most, half_median, half_most].map(us);
+        table.push([grouped(size.sessions), rate, range].into_iter().chain(delays));
+    }
+    table.push(["target of Plotnikov 2015: 65,500,000".into(), format!("{TARGET_PACKETS:.2}")]);
+    table
+}
+
+fn plot(sizes: &[Size]) -> Plot {
+    let series = |name: &str, rate: fn(&Size) -> f64| {
+        let points = sizes.iter().map(|size| (size.sessions as f64, rate(size) / 1e6)).collect();
+        Series::new(name, Style::Line, points)
+    };
+    let target = |name: &str, rate: f64| Series::new(name, Style::Points, vec![(65.5e6, rate)]);
+    Plot {
+        name: String::new(),
+        title: "Rates by sessions, one core".into(),
+        x: Axis::log("sessions"),
+        y: Axis::linear("millions a second"),
+        series: vec![
+            series("throughput, both ways", |size| size.throughput.median),
+            series("establishment", |size| size.establishment.median),
+            series("tear-down by expiry", |size| size.tear_down.median),
+            target("S1's target: packets", TARGET_PACKETS),
+            target("S1's target: new sessions", TARGET_SESSIONS),
+        ],
+    }
+}

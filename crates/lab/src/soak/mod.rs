@@ -1,0 +1,250 @@
+//! The soak: a table as large as memory permits, a random hour of virtual time over it, and at
+//! every step the promises that hold whatever happens.
+//!
+//! The program makes sessions until the table is full and beyond, then sends packets of all kinds,
+//! while hours pass in minutes. Everything that the engine tells by its events is kept in a
+//! [`Shadow`] of some bits a mapping; each packet that comes out is held against it, and now and
+//! then the whole table, the pools and the sessions are. The comparison with the model, packet by
+//! packet, is the model's own tests'; a table of this size would not fit into its maps.
+
+mod shadow;
+mod traffic;
+
+use crate::clock;
+use crate::report::{Report, Table, progress};
+use natgate_engine::{
+    AddressRange, Config, Engine, Limits, Packet, PoolConfig, Side, Timestamp, Verdict,
+};
+use serde::Serialize;
+use shadow::Shadow;
+use std::net::Ipv4Addr;
+use traffic::{Kind, Traffic, Universe};
+
+/// Virtual nanoseconds that pass.
+const HOUR: u64 = 3600 * 1_000_000_000;
+/// Packets of a batch.
+const BATCH: usize = 64;
+/// The whole table is looked at so many times.
+const LOOKS: u64 = 6;
+/// Mappings to an external address when the table is full.
+const MAPPINGS_PER_ADDRESS: u64 = 100_000;
+const POOL: u32 = 0xc613_0000;
+const PORTS: (u16, u16) = (1024, 65_535);
+
+/// What is done.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Mappings that the table holds.
+    pub mappings: u64,
+    /// Packets of the hour.
+    pub packets: u64,
+    /// What the traffic follows from.
+    pub seed: u64,
+}
+
+impl Plan {
+    /// Bytes that it takes.
+    pub fn memory(&self) -> u64 {
+        self.mappings * 120 + (1 << 28)
+    }
+
+    /// The largest table for so many bytes, at most that of S1.
+    pub fn mappings_in(memory: u64) -> u64 {
+        (memory.saturating_sub(1 << 28) / 120).clamp(10_000, 65_500_000)
+    }
+}
+
+/// What happened, all promises having been kept.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Results {
+    /// What the traffic followed from.
+    pub seed: u64,
+    /// Room for mappings.
+    pub room: u64,
+    /// Most mappings at a time.
+    pub most: u64,
+    /// Mappings at the end of the hour.
+    pub left: u64,
+    /// Mappings made and removed in all.
+    pub made: u64,
+    /// Removed.
+    pub removed: u64,
+    /// Packets given to the engine.
+    pub packets: u64,
+    /// Of them forwarded.
+    pub forwarded: u64,
+    /// Looks at the whole table, each over every mapping, session and port.
+    pub looks: u64,
+    /// Seconds of processor time.
+    pub seconds: f64,
+}
+
+/// Soaks.
+///
+/// # Errors
+/// The promise that was broken, in a sentence with the seed.
+pub fn run(plan: &Plan) -> Result<Results, String> {
+    let (time, results) = clock::time(|| Soak::new(plan).run(plan));
+    match results {
+        Ok(results) => Ok(Results { seconds: time / 1e9, ..results }),
+        Err(broken) => Err(format!("{broken} (seed {})", plan.seed)),
+    }
+}
+
+/// The results as a report made by `command`.
+pub fn report(results: &Results, command: &str) -> Report {
+    let mut report = Report::new("soak", "An hour over a big table", command);
+    report.data(results);
+    report.text("Every promise was kept.");
+    let number = |number: u64| crate::engine::grouped(number);
+    report.table(
+        Table::new(["", ""])
+            .row(["seed", &results.seed.to_string()])
+            .row(["room for mappings", &number(results.room)])
+            .row(["most at a time", &number(results.most)])
+            .row(["at the end of the hour", &number(results.left)])
+            .row(["made", &number(results.made)])
+            .row(["removed", &number(results.removed)])
+            .row(["packets", &number(results.packets)])
+            .row(["forwarded", &number(results.forwarded)])
+            .row(["looks at everything", &number(results.looks)])
+            .row(["processor time, s", &format!("{:.0}", results.seconds)]),
+    );
+    report
+}
+
+struct Soak {
+    engine: Engine,
+    shadow: Shadow,
+    traffic: Traffic,
+    now: u64,
+    /// Where the engine writes packets of its own.
+    buffer: Vec<u8>,
+    results: Results,
+}
+
+impl Soak {
+    fn new(plan: &Plan) -> Self {
+        let universe = Universe::new(plan.mappings + plan.mappings / 8);
+        let config = config(plan.mappings, universe);
+        let engine = Engine::new(&config, [60; 32], Timestamp(0))
+            .expect("the laboratory's configuration can be run");
+        let results = Results { seed: plan.seed, room: plan.mappings, ..Results::default() };
+        Self {
+            engine,
+            shadow: Shadow::new(config, universe),
+            traffic: Traffic::new(universe, plan.seed),
+            now: 0,
+            buffer: vec![0; 65_535],
+            results,
+        }
+    }
+
+    fn run(mut self, plan: &Plan) -> Result<Results, String> {
+        let rounds = plan.packets.div_ceil(BATCH as u64);
+        let fill = self.traffic.universe().sessions().div_ceil(BATCH as u64);
+        let bar = progress(rounds + fill);
+        bar.set_message("filling the table");
+        // All within seconds, so that none has expired when the hour begins.
+        for round in 0..fill {
+            self.now += 1_000;
+            let first = round * BATCH as u64;
+            self.turn(Kind::Create(first))?;
+            bar.inc(1);
+        }
+        self.look()?;
+        bar.set_message("an hour passes");
+        let start = self.now;
+        for round in 0..rounds {
+            let passed = (u128::from(HOUR) * u128::from(round) / u128::from(rounds)) as u64;
+            self.now = self.now.max(start + self.traffic.jitter(passed));
+            let kind = self.traffic.kind();
+            self.turn(kind)?;
+            if (round + 1) % rounds.div_ceil(LOOKS) == 0 {
+                self.look()?;
+            }
+            bar.inc(1);
+        }
+        self.results.left = self.shadow.live();
+        // Everything goes in the end, and every port comes back.
+        self.now += 3 * HOUR;
+        self.advance()?;
+        self.look()?;
+        bar.finish_and_clear();
+        if self.shadow.live() > 0 {
+            return Err(format!("{} mappings never expired", self.shadow.live()));
+        }
+        Ok(self.results)
+    }
+
+    fn advance(&mut self) -> Result<(), String> {
+        while self.engine.advance(Timestamp(self.now)) {
+            self.drain()?;
+        }
+        self.drain()
+    }
+
+    /// A batch of one kind, and a look at what came out.
+    fn turn(&mut self, kind: Kind) -> Result<(), String> {
+        self.advance()?;
+        let now = Timestamp(self.now);
+        self.traffic.write(kind, &self.shadow, BATCH);
+        let mut verdicts = [Verdict::Held; BATCH];
+        let mut packets: Vec<Packet<'_>> =
+            self.traffic.buffers().map(|buffer| Packet::new(buffer, 0)).collect();
+        self.engine.process(now, kind.from(), &mut packets, &mut verdicts);
+        drop(packets);
+        self.drain()?;
+        self.results.packets += BATCH as u64;
+        for (sent, verdict) in self.traffic.sent().zip(verdicts) {
+            self.results.forwarded += u64::from(matches!(verdict, Verdict::Forward(_)));
+            self.shadow.check(&sent, verdict)?;
+        }
+        Ok(())
+    }
+
+    /// Takes events and packets.
+    fn drain(&mut self) -> Result<(), String> {
+        while let Some(event) = self.engine.poll_event() {
+            if event.time > Timestamp(self.now) {
+                return Err(format!("{event:?} lies in the future"));
+            }
+            self.shadow.note(&event.change)?;
+        }
+        while self.engine.poll_transmit(&mut self.buffer).is_some() {}
+        self.results.most = self.results.most.max(self.shadow.live());
+        (self.results.made, self.results.removed) = self.shadow.changes();
+        Ok(())
+    }
+
+    fn look(&mut self) -> Result<(), String> {
+        self.results.looks += 1;
+        self.shadow.look(&self.engine, Timestamp(self.now))
+    }
+}
+
+fn config(mappings: u64, universe: Universe) -> Config {
+    let addresses = mappings.div_ceil(MAPPINGS_PER_ADDRESS).max(2) as u32;
+    let range = AddressRange {
+        first: Ipv4Addr::from_bits(POOL),
+        last: Ipv4Addr::from_bits(POOL + addresses - 1),
+    };
+    // A little less than a subscriber would have if all sessions were there.
+    let quota = (universe.sessions() / 2 / universe.subscribers() * 15 / 16) as u32;
+    Config {
+        pools: vec![PoolConfig { name: "default".into(), addresses: vec![range], ports: PORTS }],
+        limits: Limits {
+            new_mappings_per_second: 1_000_000,
+            mappings: Some(mappings as u32),
+            tcp_ports: quota,
+            udp_ports: quota,
+            ..Limits::default()
+        },
+        ..Config::default()
+    }
+}
+
+/// The way a packet would leave if it may.
+fn out_of(from: Side) -> Verdict {
+    Verdict::Forward(from.other())
+}

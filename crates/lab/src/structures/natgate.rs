@@ -1,0 +1,76 @@
+//! natgate's engine under the same packets. It does more than a lookup: validation, filtering,
+//! allocation that nobody can guess, limits, timers, counters, events, checksums of what comes in.
+
+use super::BATCH;
+use super::nat::Translator;
+use crate::frame::{Frame, LEN};
+use arrayvec::ArrayVec;
+use natgate_engine::{
+    AddressRange, Config, Engine, Limits, Packet, PoolConfig, Side, Timestamp, Verdict,
+};
+use std::net::Ipv4Addr;
+
+/// Sessions to an external address: four fifths of its ports, because so many subscribers with a
+/// random number of sessions each share one.
+const SESSIONS_PER_ADDRESS: u64 = 51_000;
+const POOL: u32 = 0x6440_0000;
+/// Virtual nanoseconds that a packet takes.
+const SPACING: u64 = 50;
+
+pub(super) struct Natgate {
+    engine: Engine,
+    batch: usize,
+    now: u64,
+}
+
+impl Natgate {
+    pub(super) fn new(sessions: u64, batch: usize) -> Self {
+        let engine = Engine::new(&config(sessions), [1; 32], Timestamp(0));
+        let engine = engine.expect("the laboratory's configuration can be run");
+        Self { engine, batch, now: 1 }
+    }
+
+    fn process(&mut self, side: Side, frames: &mut [Frame]) {
+        let Self { engine, batch, now } = self;
+        for frames in frames.chunks_mut(*batch) {
+            let packets = frames.iter_mut().map(|frame| Packet::new(&mut frame.0[..LEN], 0));
+            let mut packets: ArrayVec<Packet<'_>, BATCH> = packets.collect();
+            let mut verdicts = [Verdict::Held; BATCH];
+            let verdicts = &mut verdicts[..packets.len()];
+            *now += SPACING * packets.len() as u64;
+            while engine.advance(Timestamp(*now)) {}
+            engine.process(Timestamp(*now), side, &mut packets, verdicts);
+            while engine.poll_event().is_some() {}
+            let refused = verdicts.iter().find(|v| !matches!(v, Verdict::Forward(_)));
+            assert!(refused.is_none(), "{refused:?} instead of forwarding");
+        }
+    }
+}
+
+impl Translator for Natgate {
+    fn outbound(&mut self, frames: &mut [Frame]) {
+        self.process(Side::Inside, frames);
+    }
+
+    fn inbound(&mut self, frames: &mut [Frame]) {
+        self.process(Side::Outside, frames);
+    }
+}
+
+/// The default configuration with room for so many sessions.
+fn config(sessions: u64) -> Config {
+    let addresses = sessions.div_ceil(SESSIONS_PER_ADDRESS) as u32;
+    let last = Ipv4Addr::from_bits(POOL + addresses - 1);
+    let range = AddressRange { first: Ipv4Addr::from_bits(POOL), last };
+    let pool = PoolConfig { name: "default".into(), addresses: vec![range], ports: (1024, 65_535) };
+    Config {
+        pools: vec![pool],
+        limits: Limits {
+            udp_ports: u32::MAX,
+            new_mappings_per_second: 1_000_000_000,
+            mappings: Some(sessions as u32),
+            ..Limits::default()
+        },
+        ..Config::default()
+    }
+}

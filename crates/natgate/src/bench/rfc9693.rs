@@ -1,0 +1,61 @@
+//! `natgate bench rfc9693`: connection rates, throughput and capacity as RFC 9693 measures them.
+
+use super::{Output, command, count};
+use crate::{Failure, memory};
+use natgate_lab::rfc9693::{Plan, measure};
+
+const AFTER_HELP: &str = "\
+The engine runs on one core between two virtual links in memory, in virtual time that goes on as
+its processor time. Large tables are repeated less often. All of it takes most of an hour.
+
+Examples:
+natgate bench rfc9693 --quick
+natgate bench rfc9693 --sessions 1M,10M --repetitions 5 --out /tmp/rfc9693
+
+crates/lab/src/rfc9693/README.md says what is done and where it differs from the RFC.";
+
+/// Measure connection rates, throughput and table capacity as RFC 9693 does
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct Args {
+    /// Sizes of the table, such as 64k,1M [default: 1M,10M,65.5M; quick: 5k,20k]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = count)]
+    sessions: Vec<u64>,
+    /// Packets that the translator takes at once
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 64,
+        value_parser = clap::value_parser!(u16).range(1..=256),
+    )]
+    batch: u16,
+    /// Repetitions of each search at most [default: 20; quick: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    repetitions: Option<u64>,
+    /// Sessions that the translator has room for when its capacity is searched [default: 10M;
+    /// quick: 30k]
+    #[arg(long, value_name = "N", value_parser = count)]
+    capacity: Option<u64>,
+    #[command(flatten)]
+    output: Output,
+}
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let mut plan = if args.output.quick { Plan::quick() } else { Plan::full() };
+    if !args.sessions.is_empty() {
+        plan.sessions = args.sessions;
+    }
+    plan.batch = args.batch.into();
+    plan.repetitions = args.repetitions.unwrap_or(plan.repetitions);
+    plan.capacity = args.capacity.unwrap_or(plan.capacity);
+    plan.first_capacity = plan.first_capacity.min(plan.capacity);
+    if plan.sessions.iter().any(|&sessions| sessions > Plan::MOST) || plan.capacity > Plan::MOST {
+        let most = Plan::MOST;
+        let wrong = format!("--sessions and --capacity: there are addresses for {most} at most");
+        return Err(Failure::Input(vec![wrong]));
+    }
+    memory::require(plan.memory(), "measuring so many sessions")
+        .map_err(|lack| Failure::Input(vec![format!("{lack}; give fewer --sessions")]))?;
+    let report = measure(&plan, &command());
+    args.output.deliver("rfc9693", &report)
+}

@@ -1,0 +1,132 @@
+//! `natgate bench` as its user meets it: each experiment in small, its files, its JSON, its
+//! refusals. Needs valgrind for the counts.
+
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn bench(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_natgate"))
+        .arg("bench")
+        .args(arguments)
+        .current_dir(env!("CARGO_TARGET_TMPDIR"))
+        .output()
+        .expect("the program can be started")
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = bench(&[arguments, &["--json"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("standard output is JSON")
+}
+
+/// A folder of a test's own, empty.
+fn folder(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("bench-{name}"));
+    let _ = fs::remove_dir_all(&path);
+    path
+}
+
+fn positive(value: &Value, fields: &[&str]) {
+    for field in fields {
+        assert!(value[field].as_f64().is_some_and(|it| it > 0.0), "{field} of {value:#}");
+    }
+}
+
+#[test]
+fn the_engine_has_its_figures() {
+    let engine =
+        json(&["engine", "--sessions", "3k", "--batch", "16", "--seconds", "0", "--quick"]);
+    let fields = ["outbound_ns", "inbound_ns", "mixed_ns", "create_ns", "limit_ns"];
+    positive(&engine, &fields);
+    positive(&engine, &["bytes_per_session", "sessions", "cycles_per_ns"]);
+    assert_eq!((&engine["sessions"], &engine["batch"]), (&3000.into(), &16.into()));
+    assert_eq!(engine["benchmark"], "engine");
+    positive(&engine["machine"], &["processors", "memory_bytes"]);
+
+    let out = folder("engine");
+    let path = |name: &str| out.join(name).display().to_string();
+    let quick = ["engine", "--quick", "--seconds", "0", "--tcp", "--threads", "2"];
+    let first = bench(&[&quick[..], &["--out", &path("one")]].concat());
+    assert!(first.status.success());
+    for file in ["engine.json", "engine.md", "engine-scarcity.svg"] {
+        assert!(out.join("one").join(file).exists(), "{file}");
+    }
+    let earlier = path("one/engine.json");
+    let second = bench(&[&quick[..], &["--out", &path("two"), "--compare", &earlier]].concat());
+    let said = String::from_utf8_lossy(&second.stdout);
+    assert!(said.contains("| mixed_ns |"), "{said}");
+    let page = fs::read_to_string(out.join("two/engine.md")).expect("the page was written");
+    assert!(page.contains("## Against the earlier run") && page.contains("## Threads"), "{page}");
+}
+
+#[test]
+fn rates_prices_and_the_soak_have_their_figures() {
+    let rates = json(&["rfc9693", "--quick", "--sessions", "2k", "--capacity", "4k"]);
+    positive(&rates["sizes"][0]["establishment"], &["median", "min", "max", "runs"]);
+    positive(&rates["capacity"], &["configured", "found"]);
+
+    let prices = json(&["prices", "--quick", "--price", "3000", "--year", "2026", "--cores", "2"]);
+    positive(&prices["basis"], &["mixed_ns", "sessions"]);
+    let ours = &prices["rows"][1];
+    let [mpps, each] = ["mpps", "price_per_mpps"].map(|field| ours[field].as_f64().unwrap());
+    assert!((each - 3000.0 / mpps).abs() < 1e-6, "{ours}");
+
+    let soak = json(&["soak", "--quick", "--sessions", "2k", "--packets", "20k", "--seed", "5"]);
+    positive(&soak, &["most", "made", "removed", "packets", "forwarded", "looks"]);
+    assert_eq!((&soak["seed"], &soak["most"]), (&5.into(), &2000.into()));
+}
+
+#[test]
+fn instructions_are_counted_and_compared() {
+    let out = folder("instructions");
+    let directory = out.display().to_string();
+    let first = bench(&["instructions", "--quick", "--out", &directory]);
+    assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));
+    let file = out.join("instructions.json");
+    let text = fs::read_to_string(&file).expect("the report was written");
+    let mut counts: Value = serde_json::from_str(&text).expect("the report is JSON");
+    for path in ["create_udp", "outbound_udp", "inbound_udp", "expire_udp", "inbound_tcp"] {
+        positive(&counts["paths"][path], &["instructions", "accesses"]);
+    }
+
+    let half = counts["paths"]["inbound_udp"]["instructions"].as_f64().unwrap() / 2.0;
+    counts["paths"]["inbound_udp"]["instructions"] = half.into();
+    fs::write(&file, counts.to_string()).expect("the test may write its folder");
+    let file = file.display().to_string();
+    let second = bench(&["instructions", "--quick", "--compare", &file]);
+    let said = String::from_utf8_lossy(&second.stdout);
+    assert!(second.status.success(), "{said}");
+    let line = |path: &str| said.lines().find(|line| line.starts_with(path)).unwrap_or_default();
+    assert!(line("inbound udp:").contains("+100.0 %") && line("inbound udp:").contains("SLOWER"));
+    assert!(line("outbound udp:").ends_with("+0.0 %"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_with_code_2() {
+    for (arguments, wanted) in [
+        (&["engine", "--sessions", "0"][..], "a number of sessions is"),
+        (&["engine", "--batch", "257"], "257 is not in 1..=256"),
+        (&["engine", "--sessions", "1000M"], "give fewer --sessions"),
+        (&["engine", "--quick", "--compare", "nosuch.json"], "nosuch.json: cannot be read"),
+        (&["rfc9693", "--sessions", "1000M"], "there are addresses for"),
+        (&["prices", "--price", "0"], "a price is dollars"),
+        (&["soak", "--sessions", "1000M"], "give fewer --sessions"),
+    ] {
+        let output = bench(arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(wanted), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn every_help_has_an_example() {
+    for name in ["engine", "structures", "rfc9693", "prices", "instructions", "soak"] {
+        let help = bench(&[name, "--help"]);
+        let said = String::from_utf8_lossy(&help.stdout).into_owned();
+        let example = format!("natgate bench {name}");
+        assert!(said.lines().any(|line| line.starts_with(&example)), "{said}");
+    }
+}

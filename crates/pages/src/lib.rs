@@ -1,0 +1,165 @@
+//! An allocator that puts large tables on large pages, so that a random access to gigabytes does not
+//! pay for a walk through page tables as well.
+//!
+//! Allocations of [`LARGE`] bytes and more come straight from the kernel: from reserved huge pages
+//! when there are enough, else as ordinary memory that begins at a huge page's boundary and for which
+//! transparent huge pages are asked. Everything else, and anything that the kernel refuses, is the
+//! system allocator's. Memory is taken when it is first touched, except for reserved huge pages,
+//! which the kernel sets aside at once.
+
+use libc::{
+    MADV_HUGEPAGE, MAP_ANONYMOUS, MAP_FAILED, MAP_HUGE_2MB, MAP_HUGETLB, MAP_NORESERVE,
+    MAP_PRIVATE, PROT_READ, PROT_WRITE, madvise, mmap, munmap,
+};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ptr::null_mut;
+
+/// A huge page, bytes.
+pub const HUGE_PAGE: usize = 2 << 20;
+
+/// Allocations from this size on are put on large pages, bytes.
+pub const LARGE: usize = 2 * HUGE_PAGE;
+
+/// The allocator; a program makes it its own with `#[global_allocator]`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LargePages;
+
+/// Whether an allocation is this allocator's business. It depends on the layout alone, so that
+/// freeing knows what allocating did.
+fn is_large(layout: Layout) -> bool {
+    layout.size() >= LARGE && layout.align() <= HUGE_PAGE
+}
+
+fn rounded(size: usize) -> Option<usize> {
+    size.checked_next_multiple_of(HUGE_PAGE)
+}
+
+// SAFETY: a block is either the system allocator's, or a private mapping of its own that is at least
+// as long as asked for, aligned to a huge page, zero, and unmapped exactly once, by `dealloc`. Which of
+// the two is a function of the layout.
+unsafe impl GlobalAlloc for LargePages {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if is_large(layout) {
+            return map(layout.size());
+        }
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if is_large(layout) {
+            return map(layout.size());
+        }
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        if is_large(layout) {
+            let size = rounded(layout.size()).expect("it was allocated");
+            // SAFETY: the block is a mapping of this size that nobody uses any more.
+            unsafe { munmap(block.cast(), size) };
+            return;
+        }
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+/// A zeroed mapping at a huge page's boundary; null: there is no such memory.
+fn map(size: usize) -> *mut u8 {
+    let Some(size) = rounded(size) else { return null_mut() };
+    let reserved = map_anonymous(size, MAP_HUGETLB | MAP_HUGE_2MB);
+    if !reserved.is_null() {
+        return reserved;
+    }
+    let Some(longer) = size.checked_add(HUGE_PAGE) else { return null_mut() };
+    let start = map_anonymous(longer, MAP_NORESERVE);
+    if start.is_null() {
+        return start;
+    }
+    let before = start.align_offset(HUGE_PAGE);
+    // SAFETY: both ends lie within the mapping, and nobody has them yet.
+    unsafe {
+        let block = start.add(before);
+        if before > 0 {
+            munmap(start.cast(), before);
+        }
+        if before < HUGE_PAGE {
+            munmap(block.add(size).cast(), HUGE_PAGE - before);
+        }
+        // Where the kernel has no transparent huge pages this fails, and ordinary ones do.
+        madvise(block.cast(), size, MADV_HUGEPAGE);
+        block
+    }
+}
+
+fn map_anonymous(size: usize, flags: i32) -> *mut u8 {
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | flags;
+    // SAFETY: a new private mapping touches nothing that is there.
+    let start = unsafe { mmap(null_mut(), size, PROT_READ | PROT_WRITE, flags, -1, 0) };
+    if start == MAP_FAILED { null_mut() } else { start.cast() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(size: usize) -> Layout {
+        Layout::from_size_align(size, 64).unwrap()
+    }
+
+    #[test]
+    fn blocks_are_aligned_zero_and_usable_to_the_end() {
+        for size in [1, 4096, LARGE - 1, LARGE, LARGE + 1, 5 * HUGE_PAGE + 12345] {
+            let layout = layout(size);
+            // SAFETY: the size is not zero; the block is written within and freed once.
+            unsafe {
+                let block = LargePages.alloc_zeroed(layout);
+                assert!(!block.is_null());
+                assert_eq!(block as usize % if size >= LARGE { HUGE_PAGE } else { 64 }, 0);
+                assert_eq!((*block, *block.add(size - 1)), (0, 0));
+                block.write_bytes(7, size);
+                LargePages.dealloc(block, layout);
+            }
+        }
+    }
+
+    #[test]
+    fn growing_keeps_what_is_there() {
+        let (old, new) = (LARGE - 8, LARGE + 8);
+        // SAFETY: as above; the block is reallocated with the layout that it has.
+        unsafe {
+            let block = LargePages.alloc(layout(old));
+            block.write_bytes(9, old);
+            let grown = LargePages.realloc(block, layout(old), new);
+            assert!((0..old).step_by(4096).all(|at| *grown.add(at) == 9));
+            LargePages.dealloc(grown, layout(new));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_null() {
+        // SAFETY: a null block is not used.
+        let block = unsafe { LargePages.alloc(layout(isize::MAX as usize - (1 << 30))) };
+        assert!(block.is_null());
+    }
+
+    #[test]
+    fn memory_is_taken_when_it_is_touched() {
+        let resident = || {
+            let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+            let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
+            pages * 4096
+        };
+        let before = resident();
+        let layout = layout(1 << 33);
+        // SAFETY: as above.
+        unsafe {
+            let block = LargePages.alloc_zeroed(layout);
+            *block.add(1 << 32) = 1;
+            assert!(resident() - before < 1 << 26);
+            LargePages.dealloc(block, layout);
+        }
+    }
+}
