@@ -257,6 +257,7 @@ fn preserved_ports() {
         &[
             ("rfc7857#section-9", NotApplicable),
             ("rfc7857#section-9-preserve", Pass),
+            ("rfc7857#section-12", Pass),
             ("rfc6888#REQ-15", Fail),
             ("rfc6056#section-4-obfuscate", NotApplicable),
             ("rfc6056#section-4-preserve", Pass),
@@ -271,6 +272,7 @@ fn preserved_ports_without_hold_down() {
         &[
             ("rfc7857#section-9", NotApplicable),
             ("rfc7857#section-9-preserve", Pass),
+            ("rfc7857#section-12", Pass),
             ("rfc6888#REQ-8", Fail),
             ("rfc6888#REQ-15", Fail),
             ("rfc6056#section-4-obfuscate", NotApplicable),
