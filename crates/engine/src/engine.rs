@@ -3,6 +3,7 @@
 
 use crate::calendar::NONE;
 use crate::config::Config;
+use crate::event::Events;
 use crate::external::External;
 use crate::fragments::Fragments;
 use crate::identification::Identifications;
@@ -20,7 +21,6 @@ use crate::{
     Change, ConfigError, DropReason, Endpoint, Event, MappingId, MappingInfo, MappingKind,
     PoolUsage, SessionInfo, Timeouts, Timestamp,
 };
-use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -32,8 +32,6 @@ use natgate_wire::protocol;
 const FAR: u64 = 1 << 28;
 /// The latest time there is, nanoseconds.
 const LATEST: u64 = i64::MAX as u64;
-/// Events that wait to be polled.
-const EVENTS: usize = 2048;
 /// Most things that one call of [`Engine::advance`] does.
 const ADVANCE_BUDGET: u32 = 256;
 /// How often a subscriber's refusals, and a pool's exhaustion, are reported at most, nanoseconds.
@@ -63,7 +61,7 @@ pub struct Engine {
     pub(crate) fragments: Fragments,
     pub(crate) identifications: Identifications,
     pub(crate) counters: Counters,
-    events: VecDeque<Event>,
+    events: Events,
     /// When each pool's exhaustion was last reported, nanoseconds.
     pool_reported: Vec<Option<u64>>,
     started: Timestamp,
@@ -192,7 +190,7 @@ impl Engine {
             fragments: Fragments::new(config.limits.fragment_memory, config.timeouts.fragment, key),
             identifications: Identifications::new(sizes.addresses, &mut generator),
             counters: Counters::default(),
-            events: VecDeque::with_capacity(EVENTS),
+            events: Events::new(),
             pool_reported: vec![None; config.pools.len()],
             started: now,
             base: now.0 - now.0 % nanos(TICK),
@@ -208,6 +206,13 @@ impl Engine {
         Ok(engine)
     }
 
+    /// Takes from the operating system now what memory the mappings with their first sessions will
+    /// take, that no packet has to wait for it later; what else is seldom used in full is taken as it
+    /// is used.
+    pub fn populate(&mut self) {
+        self.table.populate();
+    }
+
     /// Bytes that an engine of this configuration takes.
     pub fn memory(config: &Config) -> u64 {
         let sizes = Sizes::new(config);
@@ -217,7 +222,7 @@ impl Engine {
             + Responder::memory()
             + Fragments::memory(config.limits.fragment_memory)
             + Identifications::memory(sizes.addresses)
-            + (EVENTS * size_of::<Event>()) as u64
+            + (Events::ROOM * size_of::<Event>()) as u64
     }
 
     /// Reserves what static mappings take and makes those with ports, which are always there.
@@ -244,7 +249,7 @@ impl Engine {
                     return Err(ConfigError { message });
                 }
                 let hash = self.table.hash(self.table.static_key(protocol, new.internal, (0, 0)));
-                let slot = self.table.add(new, Default::default(), 0, hash);
+                let slot = self.table.add(new, |_| (), 0, hash);
                 let slot = slot.expect("statics have room");
                 self.external.take(protocol, index, external_port, slot);
             }
@@ -295,7 +300,7 @@ impl Engine {
             if tick.is_none() && syn.is_none() {
                 break;
             }
-            if budget == 0 || self.responder.is_full() || self.events.len() > EVENTS / 2 {
+            if budget == 0 || self.responder.is_full() || self.events.len() > Events::ROOM / 2 {
                 return true;
             }
             budget -= 1;
@@ -467,10 +472,9 @@ impl Engine {
 
     // ---- events ----
 
+    #[inline(always)]
     pub(crate) fn raise(&mut self, time: u64, change: Change) {
-        if self.events.len() < EVENTS {
-            self.events.push_back(Event { time: Timestamp(time), change });
-        } else {
+        if !self.events.push(Event { time: Timestamp(time), change }) {
             self.counters.events_lost += 1;
         }
     }
@@ -498,7 +502,7 @@ impl Engine {
 
     /// The next event, oldest first.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.events.pop()
     }
 
     /// The next packet of the engine's own making, or fragment that had waited, oldest first: written

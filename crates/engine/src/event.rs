@@ -1,6 +1,8 @@
 //! What the engine reports besides packets: changes of its state, in order of time.
 
 use crate::Timestamp;
+use alloc::vec;
+use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 /// An address and a port (or ICMP query identifier; 0 where the protocol has none).
@@ -83,4 +85,52 @@ pub struct Event {
     pub time: Timestamp,
     /// What happened.
     pub change: Change,
+}
+
+/// Events that wait to be polled; a ring. An event is written where it stays: one made elsewhere and
+/// copied would wait for every write before it that misses the cache.
+#[derive(Clone, Debug)]
+pub(crate) struct Events {
+    ring: Vec<Event>,
+    /// Where the oldest is, and how many there are.
+    first: usize,
+    len: usize,
+}
+
+impl Events {
+    /// How many wait at most.
+    pub(crate) const ROOM: usize = 2048;
+
+    pub(crate) fn new() -> Self {
+        let nothing = Change::PoolExhausted { pool: 0, protocol: 0 };
+        let ring = vec![Event { time: Timestamp(0), change: nothing }; Self::ROOM];
+        Self { ring, first: 0, len: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds an event; `false`: there is no room.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, event: Event) -> bool {
+        let room = self.len < Self::ROOM;
+        if room {
+            self.ring[(self.first + self.len) % Self::ROOM] = event;
+            self.len += 1;
+        }
+        room
+    }
+
+    /// Takes the oldest.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Event> {
+        if self.len == 0 {
+            return None;
+        }
+        let event = self.ring[self.first];
+        self.first = (self.first + 1) % Self::ROOM;
+        self.len -= 1;
+        Some(event)
+    }
 }

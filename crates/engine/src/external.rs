@@ -109,6 +109,7 @@ impl Ports {
         self.free[address as usize * WORDS + usize::from(port) / 64] >> (port % 64) & 1 != 0
     }
 
+    #[inline(always)]
     fn set_free(&mut self, address: u32, pool: usize, port: u16, free: bool) {
         debug_assert_ne!(self.is_free(address, port), free);
         self.free[address as usize * WORDS + usize::from(port) / 64] ^= 1 << (port % 64);
@@ -172,7 +173,7 @@ impl Ports {
     ) -> Option<u16> {
         //= rfc7857#section-9
         for _ in 0..DRAWS {
-            let port = self.pick(address, range.draw(generator), range, parity);
+            let port = self.pick(&range.draw(address, parity, generator));
             if port.is_some() {
                 return port;
             }
@@ -181,14 +182,13 @@ impl Ports {
         self.choose_counted(address, range, parity, generator)
     }
 
-    /// The free port of a range and parity that a draw comes to, if the word has one.
-    #[inline]
-    fn pick(&self, address: u32, draw: Draw, range: Range, parity: Option<u16>) -> Option<u16> {
-        let mask = parity.map_or(u64::MAX, |parity| EVEN << (parity & 1));
-        let word = self.free[address as usize * WORDS + draw.word];
-        let bits = word & mask & range.bits(draw.word);
+    /// The free port that a draw comes to, if the word has one. What is free there is in the range that
+    /// was drawn from: none is beyond its pool's ports, and 1024 begins a word.
+    #[inline(always)]
+    fn pick(&self, draw: &Draw) -> Option<u16> {
+        let bits = self.free[draw.place()] & draw.mask;
         let bit = (bits.rotate_right(draw.turn).trailing_zeros() + draw.turn) % 64;
-        (bits != 0).then_some((draw.word * 64) as u16 + bit as u16)
+        (bits != 0).then_some(draw.word * 64 + bit as u16)
     }
 
     /// The same by counting: which of the free ports it is to be, then where that one is. Groups that
@@ -201,10 +201,7 @@ impl Ports {
         generator: &mut Generator,
     ) -> Option<u16> {
         let words = &self.free[address as usize * WORDS..][..WORDS];
-        let mask = match parity {
-            None => u64::MAX,
-            Some(parity) => EVEN << (parity & 1),
-        };
+        let mask = parity_mask(parity);
         let bits = |word: usize| words[word] & mask & range.bits(word);
         let in_group = |group: usize| -> u32 {
             if range.has_group(group) {
@@ -240,25 +237,43 @@ impl Ports {
     }
 }
 
-/// A word of an address's bitmap and a place in it.
+/// The ports of a word that have a parity.
+fn parity_mask(parity: Option<u16>) -> u64 {
+    parity.map_or(u64::MAX, |parity| EVEN << (parity & 1))
+}
+
+/// A word of an address's bitmap, which of its ports will do, and where the search begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draw {
-    word: usize,
+    address: u32,
     turn: u32,
+    mask: u64,
+    word: u16,
+}
+
+impl Draw {
+    /// The index of the address.
+    pub(crate) fn index(&self) -> u32 {
+        self.address
+    }
+
+    fn place(&self) -> usize {
+        self.address as usize * WORDS + usize::from(self.word)
+    }
 }
 
 impl Range {
     /// Draws a word of the bitmap, and where in it a free port is looked for first.
     #[inline]
-    fn draw(self, generator: &mut Generator) -> Draw {
-        let (first, last) = (u32::from(self.first / 64), u32::from(self.last / 64));
+    fn draw(self, address: u32, parity: Option<u16>, generator: &mut Generator) -> Draw {
+        let (first, last) = (self.first / 64, self.last / 64);
         let random = generator.next_u64();
         //= rfc6056#section-4-obfuscate
         //= rfc6056#section-4-parity
         //= rfc6888#REQ-15
-        let words = u64::from(last - first + 1);
-        let word = first + (((random >> 32) * words) >> 32) as u32;
-        Draw { word: word as usize, turn: random as u32 % 64 }
+        let words = u64::from(last - first) + 1;
+        let word = first + (((random >> 32) * words) >> 32) as u16;
+        Draw { address, turn: random as u32 % 64, mask: parity_mask(parity), word }
     }
 
     /// The ports of a bitmap's word that are in the range.
@@ -533,6 +548,7 @@ impl External {
     }
 
     /// Gives a port, free or reserved, to a mapping.
+    #[inline]
     pub(crate) fn take(&mut self, protocol: u8, index: u32, port: u16, slot: u32) {
         self.reserve(protocol, index, port);
         let ports = &mut self.ports[protocol_index(protocol)];
@@ -544,29 +560,34 @@ impl External {
         *entry = slot + 1;
     }
 
-    /// Draws for a subscriber that has an address already, and fetches what says which ports are free
-    /// there: for [`External::drawn`].
-    #[inline]
-    pub(crate) fn draw(&self, wish: &Wish, generator: &mut Generator) -> Option<Draw> {
+    /// Draws for a subscriber that is paired with the address of this index, and fetches what says which
+    /// ports are free there: for [`External::drawn`]. `None`: this is not how ports are chosen.
+    #[inline(always)]
+    pub(crate) fn draw(&self, wish: Wish, generator: &mut Generator) -> Option<Draw> {
         let index = wish.paired?;
         if self.pooling == Pooling::Arbitrary || self.allocation != Allocation::Random {
             return None;
         }
-        let draw = self.range(wish.pool, wish.protocol, wish.internal_port).draw(generator);
-        let ports = &self.ports[protocol_index(wish.protocol)];
-        prefetch(&ports.free, index as usize * WORDS + draw.word);
+        let range = self.range(wish.pool, wish.protocol, wish.internal_port);
+        let draw = range.draw(index, self.parity(&wish), generator);
+        prefetch(&self.ports[protocol_index(wish.protocol)].free, draw.place());
         Some(draw)
     }
 
+    /// Fetches the entry of the port that a draw comes to.
+    #[inline(always)]
+    pub(crate) fn prefetch_drawn(&self, protocol: u8, draw: &Draw) {
+        let ports = &self.ports[protocol_index(protocol)];
+        if let Some(port) = ports.pick(draw) {
+            prefetch(&ports.owner, Self::entry(draw.address, port));
+        }
+    }
+
     /// The external endpoint that a draw comes to, if there is one: (index, port).
-    #[inline]
-    pub(crate) fn drawn(&self, wish: &Wish, draw: Option<Draw>) -> Option<(u32, u16)> {
-        let (index, draw) = (wish.paired?, draw?);
-        let range = self.range(wish.pool, wish.protocol, wish.internal_port);
-        let ports = &self.ports[protocol_index(wish.protocol)];
-        let parity = self.parity(wish);
-        let port = ports.pick(index, draw, range, parity);
-        port.map(|port| (index, port))
+    #[inline(always)]
+    pub(crate) fn drawn(&self, protocol: u8, draw: &Draw) -> Option<(u32, u16)> {
+        let port = self.ports[protocol_index(protocol)].pick(draw)?;
+        Some((draw.address, port))
     }
 
     fn parity(&self, wish: &Wish) -> Option<u16> {
@@ -576,6 +597,7 @@ impl External {
     }
 
     /// Keeps a port from being chosen.
+    #[inline]
     pub(crate) fn reserve(&mut self, protocol: u8, index: u32, port: u16) {
         let pool = self.pool_of(index);
         let ports = &mut self.ports[protocol_index(protocol)];

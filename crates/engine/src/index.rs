@@ -14,6 +14,9 @@ use core::alloc::Layout;
 
 const ENTRIES: usize = 10;
 
+/// Bytes of the smallest page of memory.
+pub(crate) const PAGE: usize = 4096;
+
 /// Entries per hundred places when the index is as full as it was made for: beyond this share,
 /// buckets overflow too often.
 const LOAD_PERCENT: usize = 68;
@@ -69,6 +72,13 @@ impl Index {
     /// Bytes that an index for `capacity` entries takes.
     pub(crate) fn memory(capacity: usize) -> u64 {
         (Self::buckets(capacity) * size_of::<Bucket>()) as u64
+    }
+
+    /// Touches every page of it.
+    pub(crate) fn populate(&mut self) {
+        for bucket in self.buckets.iter_mut().step_by(PAGE / size_of::<Bucket>()) {
+            bucket.passed = core::hint::black_box(bucket.passed);
+        }
     }
 
     fn buckets(capacity: usize) -> usize {

@@ -50,7 +50,18 @@ impl Rate {
     /// Whether one more event is within a rate given as the space between events and how much of it
     /// may come at once, both nanoseconds.
     pub(crate) fn permits_spaced(self, now: u64, spacing: u64, burst: u64) -> bool {
-        self.due <= now.saturating_add(burst - spacing)
+        self.is_due(Self::latest_due(now, spacing, burst))
+    }
+
+    /// The latest time that an event may be due at to be permitted now.
+    pub(crate) fn latest_due(now: u64, spacing: u64, burst: u64) -> u64 {
+        now.saturating_add(burst - spacing)
+    }
+
+    /// Whether the next event is due by then.
+    #[inline(always)]
+    pub(crate) fn is_due(self, latest: u64) -> bool {
+        self.due <= latest
     }
 
     /// Whether no event of late counts any more.
@@ -131,12 +142,29 @@ impl Subscribers {
         &self.tenants
     }
 
-    /// Fetches the record of a subscriber, most likely.
-    #[inline]
-    pub(crate) fn prefetch_record(&self, address: u32) {
-        if let Some(at) = self.index.candidate(self.hash(address, NONE)) {
-            prefetch(&self.records, at as usize);
+    /// Fetches the record of a subscriber, most likely; returns its place or [`NONE`].
+    #[inline(always)]
+    pub(crate) fn approach(&self, address: u32) -> u32 {
+        let Some(at) = self.index.candidate(self.hash(address, NONE)) else { return NONE };
+        prefetch(&self.records, at as usize);
+        at
+    }
+
+    /// The record of a subscriber, which most likely is the one that [`Subscribers::approach`] told.
+    #[inline(always)]
+    pub(crate) fn find_from(&self, at: u32, address: u32) -> Option<u32> {
+        match self.records.get(at as usize) {
+            Some(record) if (record.address, record.further) == (address, NONE) => Some(at),
+            _ => self.find(address),
         }
+    }
+
+    /// The index of the external address that a subscriber is paired with in the pool of its first
+    /// mapping, if that is this one.
+    #[inline(always)]
+    pub(crate) fn first_paired(&self, at: u32, pool: usize) -> Option<u32> {
+        let record = self.get(at);
+        (record.pool as usize == pool).then_some(record.paired)
     }
 
     /// The record of a subscriber.

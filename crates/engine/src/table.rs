@@ -7,7 +7,7 @@
 
 use crate::calendar::{Calendar, Link, Links, NONE};
 use crate::config::{Behavior, Config};
-use crate::index::Index;
+use crate::index::{Index, PAGE};
 use crate::prefetch::prefetch;
 use crate::random::HashKey;
 use crate::session::{Session, State, Way};
@@ -132,6 +132,22 @@ impl<T: Default> Slots<T> {
         Self { slots: Vec::with_capacity(capacity), capacity, free: NONE }
     }
 
+    /// Touches every page of what has not been used yet.
+    fn populate(&mut self) {
+        let unused = self.slots.spare_capacity_mut();
+        for slot in unused.iter_mut().step_by(PAGE / size_of::<T>()) {
+            slot.write(T::default());
+        }
+    }
+
+    /// Fetches the slot that is taken next.
+    #[inline]
+    fn prefetch_free(&self) {
+        if self.free != NONE {
+            prefetch(&self.slots, self.free as usize);
+        }
+    }
+
     /// Takes a slot; `next_free` reads the link out of a free one.
     fn take(&mut self, next_free: impl Fn(&T) -> u32) -> Option<u32> {
         let slot = if self.free != NONE {
@@ -189,6 +205,8 @@ impl Room {
 pub(crate) struct Table {
     key: HashKey,
     mapping_behavior: Behavior,
+    /// The bits of a remote address and port that the mapping behavior depends on.
+    remote_mask: u64,
     room: Room,
     mappings: Slots<Mapping>,
     further: Slots<Further>,
@@ -215,6 +233,11 @@ impl Table {
         Self {
             key,
             mapping_behavior: config.mapping,
+            remote_mask: match config.mapping {
+                Behavior::EndpointIndependent => 0,
+                Behavior::AddressDependent => 0xffff_ffff_0000,
+                Behavior::AddressAndPortDependent => 0xffff_ffff_ffff,
+            },
             room,
             mappings: Slots::new(dynamic + fixed),
             further: Slots::new(further),
@@ -237,6 +260,12 @@ impl Table {
             + Index::memory(mappings)
             + 2 * Index::memory(room.further)
             + Index::memory(room.portless() + room.fixed)
+    }
+
+    /// Touches the memory that the mappings will take.
+    pub(crate) fn populate(&mut self) {
+        self.mappings.populate();
+        self.by_internal.populate();
     }
 
     pub(crate) fn mapping(&self, slot: u32) -> &Mapping {
@@ -317,12 +346,26 @@ impl Table {
         self.key.hash(u64::from(external) << 8 | u64::from(protocol) | 1 << 62, u64::from(remote))
     }
 
-    /// First stage of an outbound lookup: fetches the index line. Returns the hash for the second.
+    /// First stage of an outbound lookup, of a protocol with ports: fetches the index line. Returns
+    /// the hash for the second.
     #[inline(always)]
-    pub(crate) fn prefetch_index(&self, key: Key) -> u64 {
-        let hash = self.hash(key);
+    pub(crate) fn prefetch_index(
+        &self,
+        protocol: u8,
+        (address, port): (u32, u16),
+        remote: (u32, u16),
+    ) -> u64 {
+        let remote = (u64::from(remote.0) << 16 | u64::from(remote.1)) & self.remote_mask;
+        let internal = u64::from(address) << 32 | u64::from(port) << 16 | u64::from(protocol);
+        let hash = self.key.hash(internal, remote);
         self.by_internal.prefetch(hash);
         hash
+    }
+
+    /// Fetches the slot that the next mapping will have.
+    #[inline]
+    pub(crate) fn prefetch_free(&self) {
+        self.mappings.prefetch_free();
     }
 
     /// Second stage: the slot of the mapping, most likely.
@@ -360,8 +403,20 @@ impl Table {
 
     /// The mapping with this key, whose hash is known.
     #[inline]
-    pub(crate) fn find_hashed(&self, hash: u64, key: Key) -> Option<u32> {
+    fn find_hashed(&self, hash: u64, key: Key) -> Option<u32> {
         self.by_internal.find(hash, |slot| self.key_of(self.mapping(slot)) == key)
+    }
+
+    /// The mapping of a flow of a protocol with ports, the hash of whose key is known.
+    #[inline(always)]
+    pub(crate) fn find_flow(
+        &self,
+        hash: u64,
+        protocol: u8,
+        internal: (u32, u16),
+        remote: (u32, u16),
+    ) -> Option<u32> {
+        self.find_hashed(hash, self.key(protocol, internal, remote))
     }
 
     /// The mapping of a protocol without ports between an external and a remote address.
@@ -442,12 +497,15 @@ impl Table {
         }
     }
 
-    /// Adds a mapping, `hash` being that of its key; one that is not permanent gets its first session at once, whose timer runs
-    /// once [`Table::schedule`] is called. `None`: the table is full.
+    /// Adds a mapping, `hash` being that of its key; `open` makes its first session, which one that is
+    /// permanent does not get, in its place: a session made elsewhere and copied would wait for every
+    /// write before it that misses the cache. Its timer runs once [`Table::start`] is called. `None`:
+    /// the table is full.
+    #[inline(always)]
     pub(crate) fn add(
         &mut self,
         new: NewMapping,
-        first: Session,
+        open: impl FnOnce(&mut Session),
         created: u32,
         hash: u64,
     ) -> Option<u32> {
@@ -455,27 +513,43 @@ impl Table {
         let flags = LIVE
             | if new.is_static { STATIC } else { 0 }
             | if new.permanent { PERMANENT } else { 0 };
-        self.mappings.slots[slot as usize] = Mapping {
+        let mapping = &mut self.mappings.slots[slot as usize];
+        *mapping = Mapping {
             internal_address: new.internal.0,
             internal_port: new.internal.1,
             external_address: new.external.0,
             external_port: new.external.1,
             protocol: new.protocol,
             flags,
-            sessions: u16::from(first.state() != State::None),
+            sessions: 0,
             created,
             more: NONE,
             timer: Link::default(),
-            first,
+            first: Session::NONE,
         };
+        open(&mut mapping.first);
+        mapping.sessions = u16::from(mapping.first.state() != State::None);
+        let remote = mapping.first.remote_address;
         debug_assert_eq!(hash, self.hash(self.key_of(self.mapping(slot))));
         self.by_internal.insert(hash, slot);
         if !crate::parse::has_ports(new.protocol) {
-            let hash = self.hash_portless(new.external.0, new.protocol, first.remote_address);
+            let hash = self.hash_portless(new.external.0, new.protocol, remote);
             self.by_portless.insert(hash, slot);
         }
         self.count_dynamic(new.protocol, !new.is_static, 1);
         Some(slot)
+    }
+
+    /// Starts the timer of a new mapping's first session.
+    #[inline]
+    pub(crate) fn start(&mut self, slot: u32, now: u32) {
+        let tick = self.timer_tick(self.mapping(slot).first.expires, now);
+        self.timers.enter(&mut self.mappings, slot, tick);
+    }
+
+    /// When a timer is to be looked at next that runs out then.
+    fn timer_tick(&self, expires: u32, now: u32) -> u32 {
+        expires.min(now + self.timers.span()).max(now + 1)
     }
 
     fn count_dynamic(&mut self, protocol: u8, dynamic: bool, change: isize) {
@@ -527,7 +601,7 @@ impl Table {
 
     /// Enters a session's timer for its deadline, wherever it was before.
     pub(crate) fn schedule(&mut self, session: SessionRef, now: u32) {
-        let tick = self.session(session).expires.min(now + self.timers.span()).max(now + 1);
+        let tick = self.timer_tick(self.session(session).expires, now);
         match session {
             SessionRef::First(slot) => {
                 self.timers.take(&mut self.mappings, slot);

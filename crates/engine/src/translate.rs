@@ -74,7 +74,7 @@ impl Engine {
         for step in 0..groups + 3 {
             if let Some(packets) = packets.chunks(GROUP).nth(step) {
                 for (packet, glance) in packets.iter().zip(&mut glances[step % 4]) {
-                    self.glance::<F>(glance, packet.bytes());
+                    *glance = self.glance::<F>(&round, packet.bytes());
                 }
             }
             let new = core::mem::take(&mut news);

@@ -3,13 +3,13 @@
 
 use super::Engine;
 use crate::config::{Behavior, Config};
-use crate::engine::{identify, quota_class};
+use crate::engine::quota_class;
 use crate::external::Wish;
 use crate::parse::{Headers, Kind, has_ports};
 use crate::session::{Idle, Session, State, Way};
 use crate::subscriber::Rate;
 use crate::table::{Key, NewMapping, SessionRef};
-use crate::{Change, DropReason};
+use crate::{Change, DropReason, Endpoint, MappingId, MappingKind};
 use natgate_wire::protocol;
 use natgate_wire::tcp::flags::RST;
 
@@ -32,8 +32,6 @@ pub(super) struct Flow {
     pub(super) record: Option<u32>,
     /// The hash of its key.
     pub(super) hash: u64,
-    /// Its first session.
-    pub(super) session: Session,
 }
 
 /// The inbound view of a packet: by which mapping it comes in and from whom.
@@ -156,8 +154,8 @@ impl Engine {
         let external = self.choose_external(headers, pool, paired, remote)?;
         let hash = self.table.hash(self.table.key(protocol, internal, remote));
         let session = self.new_session(remote, Way::Out, headers);
-        let flow = Flow { protocol, internal, pool, record, hash, session };
-        Ok(self.add_dynamic(&flow, external))
+        let flow = Flow { protocol, internal, pool, record, hash };
+        Ok(self.add_dynamic(&flow, external, |first| *first = session))
     }
 
     /// Whether a subscriber with this record and address of the pool, if it has them, may have one more
@@ -195,9 +193,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes a mapping that the subscriber may have, with an external endpoint that is free.
-    pub(super) fn add_dynamic(&mut self, flow: &Flow, (index, port): (u32, u16)) -> u32 {
-        let Flow { protocol, internal, pool, record, hash, session } = *flow;
+    /// Makes a mapping that the subscriber may have, with an external endpoint that is free; `open`
+    /// makes its first session.
+    #[inline(always)]
+    pub(super) fn add_dynamic(
+        &mut self,
+        flow: &Flow,
+        (index, port): (u32, u16),
+        open: impl FnOnce(&mut Session),
+    ) -> u32 {
+        let Flow { protocol, internal, pool, record, hash } = *flow;
         let class = quota_class(protocol);
         let record = self.subscribers.count(record, internal.0, (pool, index), class);
         self.subscribers.get_mut(record).rate.count_spaced(self.now, self.mapping_spacing);
@@ -208,8 +213,13 @@ impl Engine {
             is_static: false,
             permanent: false,
         };
-        let slot = self.install(new, index, session, hash);
-        let id = identify(self.table.mapping(slot));
+        let slot = self.install(new, index, hash, open);
+        let id = MappingId {
+            protocol,
+            internal: Endpoint::new(new.internal.0, new.internal.1),
+            external: Endpoint::new(new.external.0, new.external.1),
+            kind: MappingKind::Dynamic,
+        };
         self.raise(self.now, Change::MappingCreated(id));
         slot
     }
@@ -237,10 +247,17 @@ impl Engine {
 
     /// Puts a new mapping with its first session into the table, which has room; `hash` is that of its
     /// key.
-    fn install(&mut self, new: NewMapping, index: u32, session: Session, hash: u64) -> u32 {
+    #[inline(always)]
+    fn install(
+        &mut self,
+        new: NewMapping,
+        index: u32,
+        hash: u64,
+        open: impl FnOnce(&mut Session),
+    ) -> u32 {
         let created = self.present_tick();
-        let slot = self.table.add(new, session, created, hash).expect("the table has room");
-        self.table.schedule(SessionRef::First(slot), self.tick);
+        let slot = self.table.add(new, open, created, hash).expect("the table has room");
+        self.table.start(slot, self.tick);
         if has_ports(new.protocol) {
             self.external.take(new.protocol, index, new.external.1, slot);
         }
@@ -264,7 +281,7 @@ impl Engine {
         let new = NewMapping { protocol, internal, external, is_static: true, permanent: false };
         let session = self.new_session(remote, way, headers);
         let hash = self.table.hash(self.table.static_key(protocol, internal, remote));
-        Ok(self.install(new, index, session, hash))
+        Ok(self.install(new, index, hash, |first| *first = session))
     }
 
     /// Finds the mapping that a packet comes in by and asks the filter; changes nothing.

@@ -14,7 +14,8 @@ use crate::external::{Draw, External, Wish};
 use crate::packet::{Direction, Packet, Side};
 use crate::parse::is_martian;
 use crate::respond::DEFAULT_MTU;
-use crate::session::{Segment, Session, State, Way};
+use crate::session::{Segment, State, Way};
+use crate::subscriber::Rate;
 use natgate_wire::checksum::fold;
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
 use natgate_wire::{Tcp, protocol, tcp, udp};
@@ -29,17 +30,15 @@ pub(super) struct Glance {
     /// From inside: the hash that the mapping is filed by. From outside: the place of the external
     /// port among all of its protocol.
     place: u64,
-    source_address: u32,
-    destination_address: u32,
-    source_port: u16,
-    destination_port: u16,
+    source: (u32, u16),
+    destination: (u32, u16),
     total_len: u16,
     /// TCP, UDP, or 0: the packet is for the complete way.
     protocol: u8,
     flags: u8,
     /// The mapping's slot, most likely, or [`NONE`].
     slot: u32,
-    /// The sender's record, and a port drawn for a new mapping, if there is none and it may get one.
+    /// The sender's record and the port drawn for a new mapping, if there is none and it may get one.
     record: u32,
     draw: Option<Draw>,
 }
@@ -47,10 +46,8 @@ pub(super) struct Glance {
 impl Glance {
     pub(super) const OTHER: Self = Self {
         place: 0,
-        source_address: 0,
-        destination_address: 0,
-        source_port: 0,
-        destination_port: 0,
+        source: (0, 0),
+        destination: (0, 0),
         total_len: 0,
         protocol: 0,
         flags: 0,
@@ -59,42 +56,47 @@ impl Glance {
         draw: None,
     };
 
-    /// Reads the headers of a packet; says whether it is of the usual kind.
+    /// Reads the headers of a packet; one that is not of the usual kind is [`Glance::OTHER`].
     #[inline(always)]
-    fn read(&mut self, bytes: &[u8]) -> bool {
-        const VERSION_AND_LEN: u8 = 0x45;
-        const RESERVED_AND_FRAGMENT: u16 = 0xbfff;
-        let Some(head) = bytes.first_chunk::<UDP_END>() else { return false };
-        let sum = (native_at(head, 0) + native_at(head, 4))
-            + (native_at(head, 8) + native_at(head, 12))
-            + native_at(head, 16);
-        self.total_len = u16_at(head, 2);
-        self.source_address = u32_at(head, 12);
-        self.destination_address = u32_at(head, 16);
-        self.source_port = u16_at(head, 20);
-        self.destination_port = u16_at(head, 22);
-        let len = usize::from(self.total_len);
-        let usual = head[0] == VERSION_AND_LEN
-            && u16_at(head, 6) & RESERVED_AND_FRAGMENT == 0
-            && (UDP_END..=bytes.len()).contains(&len)
-            && head[8] > 1
-            && is_all_ones(sum);
-        let whole = if head[9] == protocol::UDP {
-            let length = usize::from(u16_at(head, 24));
-            self.flags = 0;
-            (udp::HEADER_LEN..=len.wrapping_sub(IPV4_LEN)).contains(&length)
-        } else if head[9] == protocol::TCP
+    fn read(bytes: &[u8]) -> Self {
+        /// Version, header length, and the flags and offset that only fragments have.
+        const SHAPE: u64 = 0xff00_0000_0000_bfff;
+        const USUAL: u64 = 0x4500_0000_0000_0000;
+        let Some(head) = bytes.first_chunk::<UDP_END>() else { return Self::OTHER };
+        let [first, second, third] = [u64_at(head, 0), u64_at(head, 8), u64_at(head, 16)];
+        let halves = |word: u64| (word >> 32) + (word & 0xffff_ffff);
+        let sum = halves(first) + halves(second) + (third >> 32);
+        let (total_len, protocol) = ((first >> 32) as u16, (second >> 48) as u8);
+        // What follows the first 28 bytes.
+        let rest = usize::from(total_len).wrapping_sub(UDP_END);
+        let usual = first & SHAPE == USUAL
+            && rest <= bytes.len() - UDP_END
+            && second >> 56 > 1
+            // Not all of it is zero, so that this says whether all bits of the folded sum are ones.
+            && sum % 0xffff == 0;
+        let mut flags = 0;
+        let whole = if protocol == protocol::UDP {
+            usize::from(u16_at(head, 24)).wrapping_sub(udp::HEADER_LEN) <= rest
+        } else if protocol == protocol::TCP
             && let Some(head) = bytes.first_chunk::<TCP_END>()
         {
             let header_len = usize::from(head[32] >> 4) * 4;
-            self.flags = head[33];
-            (tcp::HEADER_LEN..=len.wrapping_sub(IPV4_LEN)).contains(&header_len)
+            flags = head[33];
+            (tcp::HEADER_LEN..=rest.wrapping_add(udp::HEADER_LEN)).contains(&header_len)
         } else {
             false
         };
-        let good = usual && whole;
-        self.protocol = if good { head[9] } else { 0 };
-        good
+        if !usual || !whole {
+            return Self::OTHER;
+        }
+        Self {
+            source: (second as u32, (third >> 16) as u16),
+            destination: ((third >> 32) as u32, third as u16),
+            total_len,
+            protocol,
+            flags,
+            ..Self::OTHER
+        }
     }
 }
 
@@ -128,8 +130,12 @@ pub(super) struct Round {
     established: u32,
     opening: u32,
     inbound_refresh: bool,
+    /// Whether no rule may ask for anything else than what has been asked.
+    no_rules: bool,
     /// Whether sources are translated by subscriber alone: no rules, no static mappings.
     plain: bool,
+    /// A subscriber whose next mapping is due later has made too many of late.
+    due: u64,
 }
 
 /// Packets that went the quick way, to be counted.
@@ -151,33 +157,34 @@ impl Engine {
             established: self.deadline(self.now, self.timeouts.established),
             opening: self.deadline(self.now, self.timeouts.opening),
             inbound_refresh: self.config.inbound_refresh,
+            no_rules: self.rules.is_empty(),
             plain: self.rules.is_empty() && self.config.statics.is_empty(),
+            due: Rate::latest_due(self.now, self.mapping_spacing, Rate::SECOND),
         }
     }
 
     /// Stage one: reads a packet and fetches the line by which its mapping will be found.
     #[inline(always)]
-    pub(super) fn glance<F: From>(&self, glance: &mut Glance, bytes: &[u8]) {
-        // What stood here before was about another packet.
-        *glance = Glance::OTHER;
-        if !glance.read(bytes) {
-            return;
+    pub(super) fn glance<F: From>(&self, round: &Round, bytes: &[u8]) -> Glance {
+        let mut glance = Glance::read(bytes);
+        if glance.protocol == 0 {
+            return glance;
         }
-        let destination = (glance.destination_address, glance.destination_port);
         match F::SIDE {
-            Side::Inside => {
-                let source = (glance.source_address, glance.source_port);
-                let key = self.table.key(glance.protocol, source, destination);
-                glance.place = self.table.prefetch_index(key);
+            Side::Inside if round.no_rules => {
+                let (source, destination) = (glance.source, glance.destination);
+                glance.place = self.table.prefetch_index(glance.protocol, source, destination);
             }
-            Side::Outside => match self.external.index(destination.0) {
+            Side::Inside => glance.protocol = 0,
+            Side::Outside => match self.external.index(glance.destination.0) {
                 Some(index) => {
-                    glance.place = External::entry(index, destination.1) as u64;
+                    glance.place = External::entry(index, glance.destination.1) as u64;
                     self.external.prefetch(glance.protocol, glance.place as usize);
                 }
                 None => glance.protocol = 0,
             },
         }
+        glance
     }
 
     /// Stage two: fetches the line of the mapping; says whether there seems to be none for a packet
@@ -197,35 +204,36 @@ impl Engine {
         }
         let new = F::SIDE == Side::Inside && slot.is_none() && round.plain;
         if new {
-            self.subscribers.prefetch(glance.source_address);
+            self.subscribers.prefetch(glance.source.0);
         }
         new
     }
 
     /// Stage three, of packets from inside that seem to have no mapping: looks the sender up, draws a
-    /// port for it, and fetches what a new mapping will touch.
+    /// port for it, and fetches what a new mapping will touch. A sender without a record is for the
+    /// complete way.
     #[inline(never)]
     pub(super) fn prepare(&mut self, glances: &mut [Glance]) {
         let is_new = |glance: &&mut Glance| glance.slot == NONE && glance.protocol != 0;
         for glance in glances.iter_mut().filter(is_new) {
-            self.subscribers.prefetch_record(glance.source_address);
+            glance.record = self.subscribers.approach(glance.source.0);
         }
-        for glance in glances.iter_mut().filter(is_new) {
-            let record = self.subscribers.find(glance.source_address);
-            glance.record = record.unwrap_or(NONE);
-            glance.draw = self.external.draw(&self.wish(glance, record), &mut self.generator);
-        }
-    }
-
-    #[inline]
-    fn wish(&self, glance: &Glance, record: Option<u32>) -> Wish {
         let pool = self.config.default_pool;
-        Wish {
-            pool,
-            protocol: glance.protocol,
-            internal_port: glance.source_port,
-            paired: record.and_then(|at| self.subscribers.paired(at, pool)),
+        for glance in glances.iter_mut().filter(is_new) {
+            let address = glance.source.0;
+            let Some(record) = self.subscribers.find_from(glance.record, address) else { continue };
+            glance.record = record;
+            let Some(index) = self.subscribers.first_paired(record, pool) else { continue };
+            let (protocol, internal_port) = (glance.protocol, glance.source.1);
+            let wish = Wish { pool, protocol, internal_port, paired: Some(index) };
+            glance.draw = self.external.draw(wish, &mut self.generator);
         }
+        for glance in glances.iter() {
+            if let Some(draw) = &glance.draw {
+                self.external.prefetch_drawn(glance.protocol, draw);
+            }
+        }
+        self.table.prefetch_free();
     }
 
     /// Stage four, of what is no established session: makes the mapping of a subscriber's new flow
@@ -238,62 +246,71 @@ impl Engine {
         packet: &mut Packet<'_>,
         tally: &mut Tally,
     ) -> bool {
-        let (source, destination) = (glance.source_address, glance.destination_address);
-        let internal = (source, glance.source_port);
-        let remote = (destination, glance.destination_port);
-        let protocol = glance.protocol;
+        let Glance { source: internal, destination: remote, protocol, record, .. } = *glance;
         let opens = protocol == protocol::UDP
             || glance.flags & (SYN | ACK | RST | FIN) == SYN && self.config.tcp_mss.is_none();
-        if !round.plain
-            || protocol == 0
-            || !opens
+        // Who has a record has had a mapping made, and was asked then what a source is asked.
+        let Some(draw) = glance.draw else { return false };
+        if !opens
             || glance.total_len > round.mtu
-            || source == destination
-            || [source, destination]
-                .iter()
-                .any(|&end| is_martian(end) || self.external.may_have(end) || self.is_own(end))
-            || [source, destination].iter().any(|end| self.broadcasts.contains(end))
-            || !self.is_subscriber(source)
-            || self.is_inside(destination)
+            || internal.0 == remote.0
+            || !self.may_be_remote(remote.0)
         {
             return false;
         }
-        let key = self.table.key(protocol, internal, remote);
-        if self.table.find_hashed(glance.place, key).is_some() {
+        // An earlier packet of the batch may have made it.
+        if self.table.find_flow(glance.place, protocol, internal, remote).is_some()
+            || !self.has_room(round, record, protocol)
+        {
             return false;
         }
-        let record = match glance.record {
-            // An earlier packet may have brought the sender its record.
-            NONE => self.subscribers.find(source),
-            record => Some(record),
-        };
-        let wish = self.wish(glance, record);
-        if self.check_limits(record, wish.paired, protocol).is_err() {
-            return false;
-        }
-        let external = match self.external.drawn(&wish, glance.draw) {
-            None => self.external.choose(wish, self.subscribers.tenants(), &mut self.generator),
-            drawn => drawn,
-        };
-        let Some(external) = external else { return false };
-        let mut session = Session::new(remote.0, remote.1);
-        session.expires = round.udp;
-        session.set_state(State::Open);
-        if protocol == protocol::TCP {
-            session.set_state(State::None);
-            session.take_segment(Way::Out, opening_segment(packet.bytes(), glance));
-            session.expires = round.opening;
-        }
-        session.count(Way::Out);
         let pool = self.config.default_pool;
-        let flow = Flow { protocol, internal, pool, record, hash: glance.place, session };
-        self.add_dynamic(&flow, external);
+        let chosen = self.external.drawn(protocol, &draw).or_else(|| {
+            let paired = Some(draw.index());
+            let wish = Wish { pool, protocol, internal_port: internal.1, paired };
+            self.external.choose(wish, self.subscribers.tenants(), &mut self.generator)
+        });
+        let Some((index, port)) = chosen else { return false };
+        let flow = Flow { protocol, internal, pool, record: Some(record), hash: glance.place };
+        self.add_dynamic(&flow, (index, port), |session| {
+            (session.remote_address, session.remote_port) = remote;
+            if protocol == protocol::TCP {
+                session.take_segment(Way::Out, opening_segment(packet.bytes(), glance));
+                session.expires = round.opening;
+            } else {
+                session.set_state(State::Open);
+                session.expires = round.udp;
+            }
+            session.count(Way::Out);
+        });
         packet.truncate(usize::from(glance.total_len));
         tally.packets += 1;
         tally.bytes += u64::from(glance.total_len);
-        let external = (self.external.address(external.0), external.1);
-        rewrite::<12, 20>(packet.bytes_mut(), protocol, internal, external);
+        let external = (self.external.address(index), port);
+        rewrite::<Inside>(packet.bytes_mut(), protocol, internal, external);
         true
+    }
+
+    /// Whether a subscriber with this record may have one more mapping: what
+    /// [`Engine::check_limits`] comes to.
+    #[inline(always)]
+    fn has_room(&self, round: &Round, record: u32, protocol: u8) -> bool {
+        let record = self.subscribers.get(record);
+        let (mappings, quota) = match protocol {
+            protocol::TCP => (record.mappings[0], self.config.limits.tcp_ports),
+            _ => (record.mappings[1], self.config.limits.udp_ports),
+        };
+        mappings < quota && record.rate.is_due(round.due) && !self.table.is_full(protocol)
+    }
+
+    /// Whether a packet from inside that goes there is for somebody outside.
+    #[inline(always)]
+    fn may_be_remote(&self, destination: u32) -> bool {
+        !is_martian(destination)
+            && !self.external.may_have(destination)
+            && !self.broadcasts.contains(&destination)
+            && !self.is_own(destination)
+            && !self.is_inside(destination)
     }
 
     /// Stage four: translates the packet, or leaves it untouched for the complete way.
@@ -306,25 +323,20 @@ impl Engine {
         tally: &mut Tally,
     ) -> bool {
         let remote = match F::WAY {
-            Way::Out => (glance.destination_address, glance.destination_port),
-            Way::In => (glance.source_address, glance.source_port),
+            Way::Out => glance.destination,
+            Way::In => glance.source,
         };
         // A hairpinned packet's remote is an external address.
-        if glance.slot == NONE
-            || glance.total_len > round.mtu
-            || self.external.may_have(remote.0)
-            || F::WAY == Way::Out && !self.rules.is_empty()
-        {
+        if glance.slot == NONE || glance.total_len > round.mtu || self.external.may_have(remote.0) {
             return false;
         }
         let mapping = self.table.mapping_mut(glance.slot);
+        let internal = (mapping.internal_address, mapping.internal_port);
+        let external = (mapping.external_address, mapping.external_port);
         let session = &mut mapping.first;
-        let is_its_own = session.remote_address == remote.0
-            && session.remote_port == remote.1
+        let is_its_own = (session.remote_address, session.remote_port) == remote
             && (F::WAY == Way::In
-                || mapping.internal_address == glance.source_address
-                    && mapping.internal_port == glance.source_port
-                    && mapping.protocol == glance.protocol);
+                || internal == glance.source && mapping.protocol == glance.protocol);
         let connected = session.is(State::Established);
         let stays = session.is(State::Open) || connected && glance.flags & (SYN | RST | FIN) == 0;
         let expires = if connected { round.established } else { round.udp };
@@ -343,11 +355,9 @@ impl Engine {
         packet.truncate(usize::from(glance.total_len));
         tally.packets += 1;
         tally.bytes += u64::from(glance.total_len);
-        let internal = (mapping.internal_address, mapping.internal_port);
-        let external = (mapping.external_address, mapping.external_port);
         match F::WAY {
-            Way::Out => rewrite::<12, 20>(packet.bytes_mut(), glance.protocol, internal, external),
-            Way::In => rewrite::<16, 22>(packet.bytes_mut(), glance.protocol, external, internal),
+            Way::Out => rewrite::<F>(packet.bytes_mut(), glance.protocol, internal, external),
+            Way::In => rewrite::<F>(packet.bytes_mut(), glance.protocol, external, internal),
         }
         true
     }
@@ -383,25 +393,29 @@ fn segment(bytes: &[u8], flags: u8) -> Segment {
     }
 }
 
-/// Puts one new endpoint in the place of an old one, whose address and port stand at these offsets,
-/// takes one from the TTL, and updates both checksums by what changed (RFC 1624).
+/// Puts a new endpoint in the place of an old one, the source's of packets from inside and the
+/// destination's of others, takes one from the TTL, and updates both checksums by what changed
+/// (RFC 1624).
 #[inline(always)]
-fn rewrite<const ADDRESS: usize, const PORT: usize>(
-    bytes: &mut [u8],
-    protocol: u8,
-    old: (u32, u16),
-    new: (u32, u16),
-) {
+fn rewrite<F: From>(bytes: &mut [u8], protocol: u8, old: (u32, u16), new: (u32, u16)) {
+    const TTL: u64 = 1 << 56;
     /// What one less in the upper byte of a word does.
-    const TTL: u32 = 0xfeff;
-    let address = (!old.0 >> 16) + (!old.0 & 0xffff) + (new.0 >> 16) + (new.0 & 0xffff);
-    let transport = address + u32::from(!old.1) + u32::from(new.1);
+    const TTL_CHANGE: u32 = 0xfeff;
+    const CHECKSUM: u64 = 0xffff << 32;
+    let change = u64::from(!old.0) + u64::from(new.0);
+    let change = (change >> 16) as u32 + (change & 0xffff) as u32;
+    let transport = change + u32::from(!old.1) + u32::from(new.1);
     let Some(head) = bytes.first_chunk_mut::<UDP_END>() else { return };
-    head[8] -= 1;
-    let checksum = updated(u16_at(head, 10), address + TTL);
-    head[10..12].copy_from_slice(&checksum.to_be_bytes());
-    head[ADDRESS..ADDRESS + 4].copy_from_slice(&new.0.to_be_bytes());
-    head[PORT..PORT + 2].copy_from_slice(&new.1.to_be_bytes());
+    let (second, third) = (u64_at(head, 8), u64_at(head, 16));
+    let checksum = updated((second >> 32) as u16, change + TTL_CHANGE);
+    let second = (second - TTL) & !CHECKSUM | u64::from(checksum) << 32;
+    let (address, port) = (u64::from(new.0), u64::from(new.1));
+    let (second, third) = match F::SIDE {
+        Side::Inside => (second >> 32 << 32 | address, third & !(0xffff << 16) | port << 16),
+        Side::Outside => (second, address << 32 | third & (0xffff << 16) | port),
+    };
+    head[8..16].copy_from_slice(&second.to_be_bytes());
+    head[16..24].copy_from_slice(&third.to_be_bytes());
     if protocol == protocol::UDP {
         let checksum = u16_at(head, IPV4_LEN + udp::CHECKSUM);
         if checksum != 0 {
@@ -418,19 +432,9 @@ fn rewrite<const ADDRESS: usize, const PORT: usize>(
     }
 }
 
-/// Whether the ones' complement sum that 32-bit words add up to has sixteen ones: a header with its
-/// checksum right. The sum does not depend on the order of bytes (RFC 1071 section 2).
 #[inline(always)]
-fn is_all_ones(sum: u64) -> bool {
-    let sum = (sum & 0xffff_ffff) + (sum >> 32);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    (sum & 0xffff) + (sum >> 16) == 0xffff
-}
-
-#[inline(always)]
-fn updated(checksum: u16, delta: u32) -> u16 {
-    !fold(u32::from(!checksum) + delta)
+fn updated(checksum: u16, change: u32) -> u16 {
+    !fold(u32::from(!checksum) + change)
 }
 
 #[inline(always)]
@@ -444,6 +448,6 @@ fn u32_at<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
 }
 
 #[inline(always)]
-fn native_at<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
-    u64::from(u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]))
+fn u64_at<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
 }
