@@ -46,6 +46,15 @@ struct Span {
     index: u32,
 }
 
+impl Span {
+    /// The index of an address that is in it.
+    #[inline(always)]
+    fn index(&self, address: u32) -> Option<u32> {
+        let offset = address.wrapping_sub(self.first);
+        (offset <= self.last - self.first).then(|| self.index + offset)
+    }
+}
+
 /// A pool: its addresses' indexes and its ports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pool {
@@ -168,7 +177,7 @@ impl Ports {
         &self,
         address: u32,
         range: Range,
-        parity: Option<u16>,
+        parity: Parity,
         generator: &mut Generator,
     ) -> Option<u16> {
         //= rfc7857#section-9
@@ -186,8 +195,9 @@ impl Ports {
     /// was drawn from: none is beyond its pool's ports, and 1024 begins a word.
     #[inline(always)]
     fn pick(&self, draw: &Draw) -> Option<u16> {
-        let bits = self.free[draw.place()] & draw.mask;
-        let bit = (bits.rotate_right(draw.turn).trailing_zeros() + draw.turn) % 64;
+        let bits = self.free[draw.place()] & draw.parity.mask();
+        let turn = u32::from(draw.turn);
+        let bit = (bits.rotate_right(turn).trailing_zeros() + turn) % 64;
         (bits != 0).then_some(draw.word * 64 + bit as u16)
     }
 
@@ -197,18 +207,19 @@ impl Ports {
         &self,
         address: u32,
         range: Range,
-        parity: Option<u16>,
+        parity: Parity,
         generator: &mut Generator,
     ) -> Option<u16> {
         let words = &self.free[address as usize * WORDS..][..WORDS];
-        let mask = parity_mask(parity);
+        let mask = parity.mask();
         let bits = |word: usize| words[word] & mask & range.bits(word);
         let in_group = |group: usize| -> u32 {
             if range.has_group(group) {
                 let [even, odd] = self.groups[address as usize * GROUPS + group];
                 match parity {
-                    None => u32::from(even) + u32::from(odd),
-                    Some(parity) => u32::from(if parity & 1 == 0 { even } else { odd }),
+                    Parity::Even => u32::from(even),
+                    Parity::Odd => u32::from(odd),
+                    Parity::Any => u32::from(even) + u32::from(odd),
                 }
             } else {
                 (group * GROUP_WORDS..(group + 1) * GROUP_WORDS)
@@ -237,18 +248,29 @@ impl Ports {
     }
 }
 
-/// The ports of a word that have a parity.
-fn parity_mask(parity: Option<u16>) -> u64 {
-    parity.map_or(u64::MAX, |parity| EVEN << (parity & 1))
+/// Which ports will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Parity {
+    Even,
+    Odd,
+    Any,
+}
+
+impl Parity {
+    /// The ports of a word that have it.
+    fn mask(self) -> u64 {
+        [EVEN, EVEN << 1, u64::MAX][self as usize]
+    }
 }
 
 /// A word of an address's bitmap, which of its ports will do, and where the search begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draw {
     address: u32,
-    turn: u32,
-    mask: u64,
     word: u16,
+    turn: u8,
+    parity: Parity,
 }
 
 impl Draw {
@@ -265,7 +287,7 @@ impl Draw {
 impl Range {
     /// Draws a word of the bitmap, and where in it a free port is looked for first.
     #[inline]
-    fn draw(self, address: u32, parity: Option<u16>, generator: &mut Generator) -> Draw {
+    fn draw(self, address: u32, parity: Parity, generator: &mut Generator) -> Draw {
         let (first, last) = (self.first / 64, self.last / 64);
         let random = generator.next_u64();
         //= rfc6056#section-4-obfuscate
@@ -273,7 +295,7 @@ impl Range {
         //= rfc6888#REQ-15
         let words = u64::from(last - first) + 1;
         let word = first + (((random >> 32) * words) >> 32) as u16;
-        Draw { address, turn: random as u32 % 64, mask: parity_mask(parity), word }
+        Draw { address, word, turn: random as u8 % 64, parity }
     }
 
     /// The ports of a bitmap's word that are in the range.
@@ -296,7 +318,8 @@ impl Range {
 /// All external addresses and ports.
 #[derive(Clone, Debug)]
 pub(crate) struct External {
-    /// Sorted, disjoint.
+    /// The first span, and those beyond it: sorted, disjoint.
+    span: Span,
     spans: Vec<Span>,
     /// The least and the greatest address.
     bounds: (u32, u32),
@@ -342,12 +365,14 @@ impl External {
         };
         let pools = config.pools.iter().map(pool).collect();
         let count = addresses.len();
+        let mut spans = spans(&addresses);
         let mut external = Self {
             bounds: (
                 addresses.iter().copied().min().unwrap_or(u32::MAX),
                 addresses.iter().copied().max().unwrap_or(0),
             ),
-            spans: spans(&addresses),
+            span: spans.remove(0),
+            spans,
             addresses,
             ports: PROTOCOLS.map(|protocol| {
                 // TCP connections are tracked (RFC 6888 REQ-8, exception A).
@@ -384,11 +409,11 @@ impl External {
     /// The index of an external address.
     #[inline]
     pub(crate) fn index(&self, address: u32) -> Option<u32> {
-        let span = match &self.spans[..] {
-            [only] if address <= only.last => only,
-            spans => spans.get(spans.partition_point(|span| span.last < address))?,
-        };
-        (span.first <= address).then(|| span.index + (address - span.first))
+        // Most often there is one span only.
+        self.span.index(address).or_else(|| {
+            let next = self.spans.partition_point(|span| span.last < address);
+            self.spans.get(next)?.index(address)
+        })
     }
 
     /// Whether an address may be external: it lies between the first and the last that are.
@@ -408,26 +433,28 @@ impl External {
         index as usize * PORTS + usize::from(port)
     }
 
-    /// Fetches a port's entry.
+    /// The ports of TCP or UDP.
+    #[inline(always)]
+    fn tcp_or_udp(&self, protocol: u8) -> &Ports {
+        &self.ports[usize::from(protocol == protocol::UDP)]
+    }
+
+    /// Fetches the entry of a port of TCP or UDP.
     #[inline(always)]
     pub(crate) fn prefetch(&self, protocol: u8, entry: usize) {
-        prefetch(&self.ports[protocol_index(protocol)].owner, entry);
+        prefetch(&self.tcp_or_udp(protocol).owner, entry);
+    }
+
+    /// The slot of the mapping that has the port of this entry, of TCP or UDP.
+    #[inline(always)]
+    pub(crate) fn owner_at(&self, protocol: u8, entry: usize) -> Option<u32> {
+        owner_in(self.tcp_or_udp(protocol).owner[entry])
     }
 
     /// The slot of the mapping that has this port.
     #[inline]
     pub(crate) fn owner(&self, protocol: u8, index: u32, port: u16) -> Option<u32> {
-        self.owner_at(protocol, Self::entry(index, port))
-    }
-
-    /// The slot of the mapping that has the port of this entry.
-    #[inline(always)]
-    pub(crate) fn owner_at(&self, protocol: u8, entry: usize) -> Option<u32> {
-        match self.ports[protocol_index(protocol)].owner[entry] {
-            EMPTY => None,
-            entry if entry & HELD != 0 => None,
-            entry => Some(entry - 1),
-        }
+        owner_in(self.ports[protocol_index(protocol)].owner[Self::entry(index, port)])
     }
 
     /// The ports of a pool that an internal port may have: on its side of 1024 if the pool has both
@@ -542,9 +569,9 @@ impl External {
             return None;
         }
         //= rfc7857#section-9-parity
-        self.parity(&wish)
-            .and_then(|parity| ports.choose(index, range, Some(parity), generator))
-            .or_else(|| ports.choose(index, range, None, generator))
+        ports
+            .choose(index, range, self.parity(&wish), generator)
+            .or_else(|| ports.choose(index, range, Parity::Any, generator))
     }
 
     /// Gives a port, free or reserved, to a mapping.
@@ -560,7 +587,7 @@ impl External {
         *entry = slot + 1;
     }
 
-    /// Draws for a subscriber that is paired with the address of this index, and fetches what says which
+    /// Draws for a TCP or UDP flow of a subscriber that has an address, and fetches what says which
     /// ports are free there: for [`External::drawn`]. `None`: this is not how ports are chosen.
     #[inline(always)]
     pub(crate) fn draw(&self, wish: Wish, generator: &mut Generator) -> Option<Draw> {
@@ -570,14 +597,14 @@ impl External {
         }
         let range = self.range(wish.pool, wish.protocol, wish.internal_port);
         let draw = range.draw(index, self.parity(&wish), generator);
-        prefetch(&self.ports[protocol_index(wish.protocol)].free, draw.place());
+        prefetch(&self.tcp_or_udp(wish.protocol).free, draw.place());
         Some(draw)
     }
 
     /// Fetches the entry of the port that a draw comes to.
     #[inline(always)]
     pub(crate) fn prefetch_drawn(&self, protocol: u8, draw: &Draw) {
-        let ports = &self.ports[protocol_index(protocol)];
+        let ports = self.tcp_or_udp(protocol);
         if let Some(port) = ports.pick(draw) {
             prefetch(&ports.owner, Self::entry(draw.address, port));
         }
@@ -586,14 +613,18 @@ impl External {
     /// The external endpoint that a draw comes to, if there is one: (index, port).
     #[inline(always)]
     pub(crate) fn drawn(&self, protocol: u8, draw: &Draw) -> Option<(u32, u16)> {
-        let port = self.ports[protocol_index(protocol)].pick(draw)?;
+        let port = self.tcp_or_udp(protocol).pick(draw)?;
         Some((draw.address, port))
     }
 
-    fn parity(&self, wish: &Wish) -> Option<u16> {
+    fn parity(&self, wish: &Wish) -> Parity {
         //= rfc4787#REQ-4
         //= rfc7857#section-8
-        (self.parity && wish.protocol == protocol::UDP).then_some(wish.internal_port & 1)
+        match (self.parity && wish.protocol == protocol::UDP, wish.internal_port & 1) {
+            (false, _) => Parity::Any,
+            (true, 0) => Parity::Even,
+            (true, _) => Parity::Odd,
+        }
     }
 
     /// Keeps a port from being chosen.
@@ -723,7 +754,22 @@ impl External {
     }
 }
 
+/// The slot that a port's entry names.
+#[inline(always)]
+fn owner_in(entry: u32) -> Option<u32> {
+    match entry {
+        EMPTY => None,
+        entry if entry & HELD != 0 => None,
+        entry => Some(entry - 1),
+    }
+}
+
+#[inline]
 fn pool_of(pools: &[Pool], index: u32) -> usize {
+    // Most often there is one pool only.
+    if pools.first().is_some_and(|pool| index < pool.count) {
+        return 0;
+    }
     pools.partition_point(|pool| pool.first + pool.count <= index)
 }
 

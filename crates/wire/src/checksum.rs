@@ -21,9 +21,8 @@ pub fn sum(bytes: &[u8], start: u32) -> u32 {
 /// Folds a 32-bit partial sum to 16 bits.
 #[inline(always)]
 pub fn fold(total: u32) -> u16 {
-    // At most 0x1_fffe, so that one more carry is all there can be.
-    let total = (total & 0xffff) + (total >> 16);
-    (total + (total >> 16)) as u16
+    // Both halves of the sum are the sum of both halves; the lower's carry lands in the upper.
+    (total.wrapping_add(total.rotate_left(16)) >> 16) as u16
 }
 
 /// The checksum of `bytes`: the complement of their sum. Over data that contains a correct checksum
