@@ -95,6 +95,8 @@ pub(crate) struct Events {
     /// Where the oldest is, and how many there are.
     first: usize,
     len: usize,
+    /// The time of the latest.
+    latest: Timestamp,
 }
 
 impl Events {
@@ -104,19 +106,20 @@ impl Events {
     pub(crate) fn new() -> Self {
         let nothing = Change::PoolExhausted { pool: 0, protocol: 0 };
         let ring = vec![Event { time: Timestamp(0), change: nothing }; Self::ROOM];
-        Self { ring, first: 0, len: 0 }
+        Self { ring, first: 0, len: 0, latest: Timestamp(0) }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Adds an event; `false`: there is no room.
+    /// Adds an event, no earlier than the one before it; `false`: there is no room.
     #[inline(always)]
-    pub(crate) fn push(&mut self, event: Event) -> bool {
+    pub(crate) fn push(&mut self, time: Timestamp, change: Change) -> bool {
         let room = self.len < Self::ROOM;
         if room {
-            self.ring[(self.first + self.len) % Self::ROOM] = event;
+            self.latest = self.latest.max(time);
+            self.ring[(self.first + self.len) % Self::ROOM] = Event { time: self.latest, change };
             self.len += 1;
         }
         room

@@ -14,7 +14,7 @@ use crate::session::{Session, State, Way};
 use alloc::vec::Vec;
 
 /// Reach of the session timers, ticks: who has longer to live is looked at again after it.
-pub(crate) const REACH: u32 = 2047;
+pub(crate) const REACH: u32 = 4095;
 
 const PERMANENT: u8 = 1;
 const STATIC: u8 = 2;

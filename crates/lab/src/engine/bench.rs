@@ -16,12 +16,12 @@ use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::time::Instant;
 
-/// Packets of a round.
-pub(super) const ROUND: usize = 1 << 14;
+/// Packets of a round: as many as wait in the rings of a busy network card.
+pub(super) const ROUND: usize = 1 << 12;
 /// Subscribers that the sessions are spread over, if there are so many sessions.
 const SUBSCRIBERS: u64 = 65_536;
-/// Sessions to an external address: few enough for every subscriber to keep to the one it has got.
-const SESSIONS_PER_ADDRESS: u64 = 50_000;
+/// Sessions to an external address: nearly all of its ports.
+const SESSIONS_PER_ADDRESS: u64 = 62_000;
 const INSIDE: u32 = 0x0a00_0001;
 const OUTSIDE: u32 = 0xc612_0001;
 const POOL: u32 = 0xcb00_7100;
@@ -74,9 +74,11 @@ impl Bench {
         let external = vec![(u32::MAX, u16::MAX); plan.sessions as usize];
         let frames = vec![Frame([0; 64]); ROUND];
         let resident_before = resident();
+        let mut engine = Engine::new(config, [1; 32], Timestamp(0))
+            .expect("the laboratory's configuration can be run");
+        engine.populate();
         Self {
-            engine: Engine::new(config, [1; 32], Timestamp(0))
-                .expect("the laboratory's configuration can be run"),
+            engine,
             sessions: plan.sessions,
             batch: plan.batch,
             tcp: plan.tcp,
@@ -223,10 +225,26 @@ impl Bench {
         Elapsed { cpu: cpu / count as f64, wall: wall / count as f64 }
     }
 
+    /// Does what is due now.
+    pub(super) fn settle(&mut self) {
+        while self.engine.advance(Timestamp(self.now)) {
+            self.removed += drain(&mut self.engine);
+        }
+        self.removed += drain(&mut self.engine);
+    }
+
     /// Lets so much time pass that every mapping goes and every port is free again.
     pub(crate) fn expire(&mut self) {
         self.now += 10_000 * 1_000_000_000;
-        self.removed += turn(&mut self.engine, Timestamp(self.now), Side::Inside, &mut [], &mut []);
+        let before = self.removed;
+        loop {
+            let (engine, now) = (&mut self.engine, Timestamp(self.now));
+            let removed = turn(engine, now, Side::Inside, &mut [], &mut []);
+            self.removed += removed;
+            if self.removed > before && removed == 0 && engine.next_deadline().is_none() {
+                break;
+            }
+        }
     }
 
     /// Packets of a batch.
@@ -250,12 +268,9 @@ fn turn(
     packets: &mut [Packet<'_>],
     verdicts: &mut [Verdict],
 ) -> u64 {
-    let mut removed = 0;
-    while engine.advance(now) {
-        removed += drain(engine);
-    }
+    engine.advance(now);
     engine.process(now, side, packets, verdicts);
-    removed + drain(engine)
+    drain(engine)
 }
 
 /// Takes the events.

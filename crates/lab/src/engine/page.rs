@@ -1,6 +1,7 @@
 //! The experiment's report: tables, the plot, what the paper's target is beside them, and the
 //! difference to an earlier run.
 
+use super::bench::ROUND;
 use super::{Pause, Results, Scarcity, Threads};
 use crate::instructions::{self, Count};
 use crate::report::{Axis, Plot, Report, Series, Style, Table};
@@ -61,13 +62,13 @@ impl Results {
         report.data(self);
         report.text(format!(
             "{} {} sessions, batches of {}. Times are processor time of the thread, medians over \
-             {} rounds of 16,384 packets at random over the sessions; the kinds of round take \
-             turns. The limit is one random 64-byte line of memory read and written back, asked \
+             {} rounds of {} packets at random over the sessions; the kinds of round take turns. The limit is one random 64-byte line of memory read and written back, asked \
              for ahead in the same batch size, over as many lines as there are sessions.",
             grouped(self.figures.sessions),
             self.figures.protocol.to_uppercase(),
             self.figures.batch,
             self.figures.spreads.limit_ns.runs,
+            grouped(ROUND as u64),
         ));
         report.table(self.speeds());
         report.table(self.targets());
