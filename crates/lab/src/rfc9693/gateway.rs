@@ -92,8 +92,9 @@ impl Stream {
 impl Gateway {
     /// An empty gateway with room for `capacity` sessions and external addresses for `ports`.
     pub(super) fn new(capacity: u64, ports: u64, batch: usize) -> Self {
-        let engine = Engine::new(&config(capacity, ports), [93; 32], Timestamp(0))
+        let mut engine = Engine::new(&config(capacity, ports), [93; 32], Timestamp(0))
             .expect("the laboratory's configuration can be run");
+        engine.populate();
         Self {
             engine,
             batch,

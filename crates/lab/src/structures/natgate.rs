@@ -26,7 +26,8 @@ pub(super) struct Natgate {
 impl Natgate {
     pub(super) fn new(sessions: u64, batch: usize) -> Self {
         let engine = Engine::new(&config(sessions), [1; 32], Timestamp(0));
-        let engine = engine.expect("the laboratory's configuration can be run");
+        let mut engine = engine.expect("the laboratory's configuration can be run");
+        engine.populate();
         Self { engine, batch, now: 1 }
     }
 
