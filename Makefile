@@ -105,8 +105,10 @@ bench-quick: count-tools build ## Count instructions of the hot paths; compare w
 	@"$(TARGET)/release/natgate" bench instructions --compare docs/results/instructions.json
 
 .PHONY: soak
-soak: build ## Check what always holds, over a table as big as memory permits
+soak: build ## Check what always holds, over a table as big as memory permits, and against the model over a million mappings
 	@"$(TARGET)/release/natgate" bench soak
+	@NATGATE_MAPPINGS=1000000 PROPTEST_CASES=1 cargo test --quiet --locked --release -p natgate-model \
+		--test random large
 
 # Without a sanitizer: what is fuzzed is safe Rust but for its prefetches, and twenty times as fast.
 .PHONY: fuzz

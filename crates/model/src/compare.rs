@@ -5,7 +5,10 @@
 //! What can be said of the engine without the model is checked apart from it (`invariants`), so
 //! that an error that both made would still be seen.
 
+mod fill;
 mod invariants;
+
+pub use fill::First;
 
 use crate::timers::tick;
 use crate::{Made, Model, Transmit};

@@ -33,7 +33,7 @@ impl Display for Meaning {
         self.state(f)?;
         writeln!(f, "Memory")?;
         let memory = bytesize::ByteSize(self.memory_bytes).display().iec();
-        writeln!(f, "  {memory}, all of it set aside at the start, taken as it is used")?;
+        writeln!(f, "  {memory}: set aside at the start, that of the mappings taken then, the rest with use")?;
         writeln!(f, "  on huge pages: reserved ones where enough are free, else transparent ones")?;
         for warning in &self.warnings {
             writeln!(f, "warning: {warning}")?;

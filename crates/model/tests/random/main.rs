@@ -11,12 +11,17 @@ mod strategies;
 mod world;
 
 use common::{Spec, end};
-use natgate_engine::{Config, Direction, DropReason, Limits, Outcome, Side, Verdict};
-use natgate_model::compare::{Divergence, Pair};
+use natgate_engine::{
+    AddressRange, Behavior, Config, Direction, DropReason, Endpoint, Limits, Outcome, PoolConfig,
+    Side, Verdict,
+};
+use natgate_model::compare::{Divergence, First, Pair};
+use natgate_wire::protocol::UDP;
 use natgate_wire::tcp::flags::{ACK, SYN};
 use proptest::prelude::*;
+use std::time::Duration;
 use strategies::{config, operation};
-use world::{INSIDE, Operation, PORTS, PROTOCOLS, REMOTE, START, World};
+use world::{INSIDE, Operation, POOL, PORTS, PROTOCOLS, REMOTE, START, World};
 
 /// Cases that take about a minute in all, unless PROPTEST_CASES says otherwise.
 fn cases(usual: u32) -> ProptestConfig {
@@ -27,7 +32,70 @@ fn cases(usual: u32) -> ProptestConfig {
 fn run(config: &Config, seed: [u8; 32], operations: &[Operation]) -> Result<(), Divergence> {
     let pair = Pair::new(config, seed, START)?;
     let mut world = World { pair, config: config.clone(), now: START, seen: Vec::new() };
-    operations.iter().try_for_each(|operation| world.apply(operation))
+    operations.iter().try_for_each(|operation| {
+        world.apply(operation)?;
+        world.pair.check_state()
+    })
+}
+
+/// Mappings that the large table has; NATGATE_MAPPINGS sets how many.
+fn mappings() -> u32 {
+    let mappings = std::env::var("NATGATE_MAPPINGS").ok();
+    mappings.and_then(|mappings| mappings.parse().ok()).unwrap_or(20_000)
+}
+
+/// Sixteen mappings a subscriber, none of whom is among those that the operations are about.
+fn firsts(count: u32) -> impl Iterator<Item = First> {
+    (0..count).map(|number| {
+        let subscriber = u32::from_be_bytes([10, 1, 0, 1]) + number / 16;
+        let internal = Endpoint::new(subscriber, 5000 + (number % 16) as u16);
+        let remote = end(REMOTE[0], 53);
+        First { internal, remote, bytes: Spec::new(UDP, internal, remote).bytes() }
+    })
+}
+
+/// The same as [`run`] over a large table, whose state is compared now and then.
+fn run_large(config: &Config, seed: [u8; 32], operations: &[Operation]) -> Result<(), Divergence> {
+    let count = mappings();
+    let first = Endpoint::new(u32::from_be_bytes(POOL), 0).address;
+    let last = (first.to_bits() + count / 50_000 + 1).into();
+    let pool = PoolConfig {
+        addresses: vec![AddressRange { first, last }],
+        ports: (1024, 65_535),
+        ..config.pools[config.default_pool].clone()
+    };
+    let config = Config {
+        pools: vec![pool],
+        default_pool: 0,
+        mapping: Behavior::EndpointIndependent,
+        rules: vec![],
+        limits: Limits { mappings: Some(count + 100), ..Limits::default() },
+        ..config.clone()
+    };
+    let mut pair = Pair::new(&config, seed, START)?;
+    pair.fill(START, firsts(count))?;
+    let now = START.plus(Duration::from_millis(1500));
+    pair.advance(now)?;
+    let mut world = World { pair, config, now, seen: Vec::new() };
+    for operations in operations.chunks(10) {
+        operations.iter().try_for_each(|operation| world.apply(operation))?;
+        world.pair.check_state()?;
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 20, ..cases(3) })]
+
+    /// So do they when the table is large.
+    #[test]
+    fn engine_agrees_with_model_over_a_large_table(
+        config in config(),
+        seed in any::<[u8; 32]>(),
+        operations in prop::collection::vec(operation(), 20),
+    ) {
+        run_large(&config, seed, &operations).map_err(TestCaseError::fail)?;
+    }
 }
 
 proptest! {

@@ -1,0 +1,83 @@
+//! A large table to begin with. Making it packet by packet in the model, which searches all that it
+//! has for every packet, would take days: the engine makes it, and the model takes it over.
+
+use super::{Divergence, Pair, created};
+use crate::tcp::Connection;
+use crate::{Key, Mapping, Model, Session};
+use natgate_engine::{
+    Direction, Endpoint, Event, MappingKind, Outcome, Packet, Side, Timestamp, Verdict,
+};
+use natgate_wire::protocol::UDP;
+use std::collections::BTreeMap;
+
+/// A UDP datagram that begins a session, and its ends.
+#[derive(Clone, Debug)]
+pub struct First {
+    /// Who sends it.
+    pub internal: Endpoint,
+    /// To whom.
+    pub remote: Endpoint,
+    /// The datagram.
+    pub bytes: Vec<u8>,
+}
+
+impl Pair {
+    /// Makes a mapping for each datagram, all of different internal endpoints and all at once, of
+    /// subscribers that have no other. The mapping behavior must be endpoint-independent, and nobody
+    /// may be near a limit.
+    ///
+    /// # Errors
+    /// When the engine does not make one, or gives two the same external endpoint.
+    pub fn fill(
+        &mut self,
+        now: Timestamp,
+        firsts: impl Iterator<Item = First>,
+    ) -> Result<(), Divergence> {
+        self.advance(now)?;
+        let mut taken = std::collections::BTreeSet::new();
+        for mut first in firsts {
+            let len = first.bytes.len();
+            let mut packet = [Packet::new(&mut first.bytes, 0)];
+            let mut verdict = [Verdict::Held];
+            self.engine.process(now, Side::Inside, &mut packet, &mut verdict);
+            let event: Option<Event> = self.engine.poll_event();
+            let Some(external) = event.as_ref().and_then(created) else {
+                return Err(format!("{:?} got {verdict:?} and no mapping", first.internal));
+            };
+            if !taken.insert(external) {
+                return Err(format!("{external:?} was given out twice"));
+            }
+            self.model.adopt(now, &first, external, len);
+        }
+        Ok(())
+    }
+}
+
+impl Model {
+    /// Takes over a mapping that the engine has made for a datagram.
+    fn adopt(&mut self, now: Timestamp, first: &First, external: Endpoint, len: usize) {
+        self.now = now;
+        self.sessions_made += 1;
+        let session = Session {
+            number: self.sessions_made,
+            made_from: Side::Inside,
+            expires: now.plus(self.config.timeouts.udp),
+            connection: Connection::default(),
+            packets_out: 1,
+            packets_in: 0,
+        };
+        let mapping = Mapping {
+            external,
+            kind: MappingKind::Dynamic,
+            permanent: false,
+            created: now,
+            sessions: BTreeMap::from([(first.remote, session)]),
+            first: Some(first.remote),
+        };
+        let subscriber = first.internal.address.to_bits();
+        self.paired.entry((subscriber, self.config.default_pool)).or_insert(external.address);
+        self.mappings
+            .insert(Key { protocol: UDP, internal: first.internal, remote: None }, mapping);
+        self.counters.count(Direction::Outbound, Outcome::Forwarded, len);
+    }
+}
