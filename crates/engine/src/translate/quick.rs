@@ -225,6 +225,7 @@ impl Engine {
             protocol: glance.protocol,
             internal_port: glance.source_port,
             paired: record.and_then(|at| self.subscribers.paired(at, pool)),
+            fixed: None,
         }
     }
 
@@ -268,7 +269,7 @@ impl Engine {
             record => Some(record),
         };
         let wish = self.wish(glance, record);
-        if self.check_limits(record, wish.paired, protocol).is_err() {
+        if self.check_limits(record, wish.paired.is_some(), protocol).is_err() {
             return false;
         }
         let external = match self.external.drawn(&wish, glance.draw) {
@@ -286,7 +287,8 @@ impl Engine {
         }
         session.count(Way::Out);
         let pool = self.config.default_pool;
-        let flow = Flow { protocol, internal, pool, record, hash: glance.place, session };
+        let flow =
+            Flow { protocol, internal, pool, fixed: false, record, hash: glance.place, session };
         self.add_dynamic(&flow, external);
         packet.truncate(usize::from(glance.total_len));
         tally.packets += 1;
@@ -313,7 +315,13 @@ impl Engine {
         if glance.slot == NONE
             || glance.total_len > round.mtu
             || self.external.may_have(remote.0)
-            || F::WAY == Way::Out && !self.rules.is_empty()
+            || match F::WAY {
+                Way::Out => {
+                    !self.rules.is_empty()
+                        || self.strangers && !self.is_subscriber(glance.source_address)
+                }
+                Way::In => self.rules.drops(),
+            }
         {
             return false;
         }
