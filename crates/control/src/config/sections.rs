@@ -47,17 +47,17 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
     read_nat(&nat, &mut config);
     let mss_by_mtu = read_mss(&nat, &mut config);
     Draft {
-        inside: read_side(&root, Side::Inside),
-        outside: read_side(&root, Side::Outside),
+        inside: read_side(root, Side::Inside),
+        outside: read_side(root, Side::Outside),
         routes: root.sections("route").iter().filter_map(read_route).collect(),
-        pools: read_pools(&root),
+        pools: read_pools(root),
         subscribers,
         no_subscribers,
         mss_by_mtu,
         quota_place,
         mappings_place,
         statics: root.sections("static").iter().filter_map(rules::read_static).collect(),
-        rules: read_rules(&root),
+        rules: read_rules(root),
         state: read_state(&root.section("state", "state")),
         config,
     }
