@@ -2,24 +2,23 @@
 //! address serves the others.
 //!
 //! A [`RuleSet`] is made apart from the engine, in another thread if need be, and never changes.
-//! What it costs to ask it does not grow with the rules: all decisions are worked out when it is
-//! made (`build`), so that a search only follows maps from 16 bits of the key to the next
-//! (`lines`), of which each step touches one cache line. There are four ways to follow, for the
-//! source and the destination each without and with the port; the best of their answers is the
-//! answer. A batch of searches takes its steps together and fetches what the next ones need
-//! (`search`).
+//! What it costs to ask it does not grow with the rules: which is best is worked out for every
+//! address when it is made (`build`), and a search takes two or three steps through a trie (`trie`),
+//! each of which reads one cache line. There are four tries to ask, for the source and the
+//! destination each without and with the port; the best of their answers is the answer. A batch of
+//! searches takes its steps together and fetches what the next ones need (`search`).
 //!
 //! Which rule is better is written into one number: priority, then length of the prefix, then
 //! whether the port is exact, then the source before the destination. It stands in the upper bits
 //! of an answer and what to do in the lower, so the greatest answer is the best rule's.
 
 mod build;
-mod lines;
 mod search;
 #[cfg(test)]
 mod tests;
+mod trie;
 
-pub use search::RuleSearch;
+pub use search::RuleBatch;
 
 use crate::ConfigError;
 use crate::config::{PoolConfig, Rule};
@@ -27,7 +26,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::net::Ipv4Addr;
-use lines::{Line, Ref};
+use trie::{Ref, Tries};
 
 /// What the best rule says of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +53,7 @@ pub struct Snat {
 pub struct RuleSet {
     source: Roots,
     destination: Roots,
-    lines: Arc<[Line]>,
+    tries: Tries,
     /// What answers stand for.
     rulings: Arc<[Ruling]>,
     len: usize,
@@ -63,7 +62,7 @@ pub struct RuleSet {
 }
 
 /// Where the searches for one end of a packet begin.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Roots {
     any_port: Ref,
     by_port: Ref,
@@ -109,16 +108,7 @@ impl RuleSet {
 
     /// Bytes that it takes.
     pub fn memory(&self) -> u64 {
-        (size_of_val(&*self.lines) + size_of_val(&*self.rulings)) as u64
-    }
-
-    /// What the best rule says of a packet with these endpoints (address and port, which is 0 where
-    /// there is none; host byte order), `inner` being the one on the inside.
-    #[inline]
-    pub fn find(&self, inner: (u32, u16), outer: (u32, u16)) -> Option<Ruling> {
-        let mut search = self.search(inner, outer);
-        while search.step(self) {}
-        search.ruling(self)
+        (self.tries.memory() + size_of_val(&*self.rulings)) as u64
     }
 
     /// Whether the pools have what the rules take from them.

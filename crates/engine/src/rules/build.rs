@@ -1,13 +1,13 @@
-//! Working out what to do with every packet: from rules to maps.
+//! Working out what to do with every packet: from rules to tries.
 //!
 //! Rules that look at the same end and port are a group. In a group the better of two rules that
 //! hold an address is the one with the greater answer, so the group divides the addresses into
 //! stretches with one answer each: prefixes lie within each other or apart, and are gone through in
-//! order with those that are open on a stack. A group's map goes by the upper half of the address,
-//! then by the lower; the groups with a port are reached by a map of ports.
+//! order with those that are open on a stack. Each group has a trie; those with a port are reached by
+//! an array of ports.
 
-use super::lines::{Line, MOST_LINES, Parts, Ref};
 use super::search::RULING_BITS;
+use super::trie::{Builder, Ref, Stretch};
 use super::{Roots, RuleSet, Ruling, Snat};
 use crate::ConfigError;
 use crate::config::{Match, Prefix, Rule, RuleAction};
@@ -19,14 +19,9 @@ use core::net::Ipv4Addr;
 
 /// Lengths that a prefix may have.
 const LENGTHS: u32 = 33;
-/// Lines that a rule adds at most: a map of each kind, and what makes those there larger.
-const LINES_A_RULE: usize = 16;
-
-const _: () = {
-    // The best rank, and the greatest number of lines, fit their bits.
+// The best rank fits its bits.
+const _: () =
     assert!((rank(RuleSet::MOST_PRIORITIES as u32 - 1, 32, true, true) << RULING_BITS) >> 31 == 0);
-    assert!(RuleSet::MOST_RULES * LINES_A_RULE <= MOST_LINES);
-};
 
 /// How good a rule is, more than 0.
 const fn rank(priority: u32, len: u32, exact_port: bool, by_source: bool) -> u32 {
@@ -106,14 +101,17 @@ pub(super) fn build(rules: &[Rule]) -> Result<RuleSet, ConfigError> {
              one another priority"
         ));
     }
-    let mut maps = Maps::default();
+    let mut tries = Builder::default();
     let destinations = entries.partition_point(|entry| entry.group() >> 16 == 0);
-    let source = maps.write_end(&entries[..destinations]);
-    let destination = maps.write_end(&entries[destinations..]);
+    let source = write_end(&mut tries, &entries[..destinations]);
+    let destination = write_end(&mut tries, &entries[destinations..]);
+    let Some(tries) = tries.finish() else {
+        return fail(format!("{} rules like these take too much memory", rules.len()));
+    };
     Ok(RuleSet {
         source,
         destination,
-        lines: maps.lines.into(),
+        tries,
         len: rules.len(),
         by_port: rules.iter().any(|rule| looks_at(rule.matches).1 != 0),
         drops: rules.iter().any(|rule| rule.action == RuleAction::Drop),
@@ -185,74 +183,26 @@ impl Rulings {
     }
 }
 
-/// All maps so far, and what is needed again and again to make them.
-#[derive(Default)]
-struct Maps {
-    lines: Vec<Line>,
-    stretches: Stretches,
-    upper: Parts,
-    lower: Parts,
-}
-
-impl Maps {
-    /// The maps of all groups of one end; the group of any port comes first.
-    fn write_end(&mut self, entries: &[Entry]) -> Roots {
-        let mut any_port = Ref::NONE;
-        let mut by_port = Parts::default();
-        let mut next = 0_u32;
-        for group in entries.chunk_by(|one, other| one.group() == other.group()) {
-            let map = self.write_group(group);
-            match group[0].group() as u16 {
-                0 => any_port = map,
-                port => {
-                    if u32::from(port) > next {
-                        by_port.push(port - 1, Ref::NONE);
-                    }
-                    by_port.push(port, map);
-                    next = u32::from(port) + 1;
-                }
-            }
+/// The tries of all groups of one end; the group of any port comes first.
+fn write_end(tries: &mut Builder, entries: &[Entry]) -> Roots {
+    let mut roots = Roots::default();
+    let mut ports = Vec::new();
+    let mut stretches = Stretches::default();
+    for group in entries.chunk_by(|one, other| one.group() == other.group()) {
+        stretches.fill(group);
+        match group[0].group() as u16 {
+            0 => roots.any_port = tries.write_root(&stretches.all),
+            port => ports.push((port, tries.write(&stretches.all, 0, 32))),
         }
-        if next <= u32::from(u16::MAX) {
-            by_port.push(u16::MAX, Ref::NONE);
-        }
-        Roots { any_port, by_port: by_port.write(&mut self.lines) }
     }
-
-    /// The map of a group, first by the upper half of an address.
-    fn write_group(&mut self, group: &[Entry]) -> Ref {
-        self.stretches.fill(group);
-        let Self { lines, stretches, upper, lower } = self;
-        let mut next = 0_u64;
-        for &(last, answer) in &stretches.all {
-            let after = u64::from(last) + 1;
-            if next & 0xffff != 0 {
-                // In the middle of a slice of 2^16 addresses.
-                let end = (next | 0xffff).min(u64::from(last));
-                lower.push(end as u16, answer);
-                if end as u16 == u16::MAX {
-                    upper.push((end >> 16) as u16, lower.write(lines));
-                }
-                next = end + 1;
-            }
-            if after >> 16 > next >> 16 {
-                // Whole slices.
-                upper.push(((after >> 16) - 1) as u16, answer);
-                next = after >> 16 << 16;
-            }
-            if next < after {
-                lower.push(last as u16, answer);
-                next = after;
-            }
-        }
-        upper.write(lines)
-    }
+    roots.by_port = tries.write_ports(&ports);
+    roots
 }
 
 /// The stretches of addresses of a group with their answers, by their last address.
 #[derive(Default)]
 struct Stretches {
-    all: Vec<(u32, Ref)>,
+    all: Vec<Stretch>,
     /// The prefixes that hold the present address: their last, and the best answer so far.
     open: Vec<(u32, u32)>,
     /// The first address that no stretch has yet.

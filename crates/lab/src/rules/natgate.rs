@@ -2,48 +2,46 @@
 //! searches take their steps together.
 
 use super::{BATCH, Finder, Source};
-use arrayvec::ArrayVec;
-use natgate_engine::{Rule, RuleSearch, RuleSet, Ruling};
+use natgate_engine::{Rule, RuleBatch, RuleSet, Ruling};
+use std::cell::RefCell;
+
+const _: () = assert!(BATCH <= RuleBatch::MOST);
 
 /// Where the packets go; no rule looks at it.
 const DESTINATION: (u32, u16) = (0xc633_6407, 443);
 
-pub(super) struct Natgate(RuleSet);
+pub(super) struct Natgate {
+    rules: RuleSet,
+    batch: RefCell<RuleBatch>,
+}
 
 impl Finder for Natgate {
     const BATCHED: bool = true;
 
     fn build(rules: &[Rule]) -> Self {
-        Self(RuleSet::new(rules).expect("no two rules match the same"))
+        let rules = RuleSet::new(rules).expect("no two rules match the same");
+        Self { rules, batch: RefCell::default() }
     }
 
     fn find(&self, source: Source) -> Option<u32> {
-        self.0.find(source, DESTINATION).map(pool)
+        self.rules.find(source, DESTINATION).map(pool)
     }
 
     fn find_batch(&self, sources: &[Source], pools: &mut [Option<u32>]) {
-        let rules = &self.0;
-        let mut searches: ArrayVec<RuleSearch, BATCH> = ArrayVec::new();
+        let rules = &self.rules;
+        let mut batch = self.batch.borrow_mut();
+        batch.clear();
         for &source in sources {
-            let search = rules.search(source, DESTINATION);
-            search.prefetch(rules);
-            searches.push(search);
+            batch.add(rules, source, DESTINATION);
         }
-        let mut more = true;
-        while more {
-            more = false;
-            for search in &mut searches {
-                more |= search.step(rules);
-                search.prefetch(rules);
-            }
-        }
-        for (search, found) in searches.iter().zip(pools) {
-            *found = search.ruling(rules).map(pool);
+        while batch.step(rules) {}
+        for (packet, found) in pools[..sources.len()].iter_mut().enumerate() {
+            *found = batch.ruling(rules, packet).map(pool);
         }
     }
 
     fn bytes(&self) -> u64 {
-        self.0.memory()
+        self.rules.memory()
     }
 }
 
