@@ -199,7 +199,7 @@ impl Setting {
 
     fn rules(&self) -> Vec<Rule> {
         let remote = Prefix::new(Ipv4Addr::new(198, 51, 100, 8), 32);
-        let bypass = Rule { matches: Match::Destination(remote, 80), action: RuleAction::Bypass };
+        let bypass = Rule::new(Match::Destination(remote, 80), RuleAction::Bypass);
         if self.bypass { vec![bypass] } else { Vec::new() }
     }
 }

@@ -9,8 +9,10 @@
 
 mod checks;
 mod draft;
+mod pieces;
 mod problem;
 mod reader;
+mod rule_checks;
 mod rules;
 mod schema;
 mod sections;
@@ -22,11 +24,15 @@ pub use values::duration;
 pub(crate) use values::{show_duration, show_prefix, show_range};
 
 use natgate_gateway::Settings;
+use reader::{Origin, Section};
 use std::io::Read;
+use std::ops::Range;
 use std::path::Path;
+use toml::Spanned;
+use toml::de::DeTable;
 
 /// Bytes that a configuration file may have.
-const MAX_FILE: u64 = 64 << 20;
+const MAX_FILE: u64 = 256 << 20;
 
 /// A configuration that can be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,13 +92,24 @@ pub fn read(path: &Path) -> Result<Configuration, Vec<Problem>> {
 /// # Errors
 /// Every problem, in the file's order.
 pub fn read_text(text: &str, name: &str) -> Result<Configuration, Vec<Problem>> {
-    let (tree, syntax) = toml::de::DeTable::parse_recoverable(text);
+    read_in_pieces(text, name, pieces::RULES)
+}
+
+/// Reads a text, rules at its end so many at a time.
+fn read_in_pieces(text: &str, name: &str, rules: usize) -> Result<Configuration, Vec<Problem>> {
     let report = problem::Report::new(name, text);
-    for error in &syntax {
-        let offset = error.span().map_or(0, |span| span.start);
-        report.syntax(offset, error.message());
+    let (head, pieces) = pieces::cut(text, rules);
+    let mut origin = Origin::default();
+    let tree = parse_piece(text, 0..head, &report);
+    let root = Section::root(&report, &tree, origin);
+    let mut draft = sections::read(&root);
+    origin.tables = root.count("rule");
+    for piece in pieces {
+        origin.offset = piece.range.start;
+        let tree = parse_piece(text, piece.range, &report);
+        draft.rules.extend(sections::read_rules(&Section::root(&report, &tree, origin)));
+        origin.tables += piece.rules;
     }
-    let draft = sections::read(reader::Section::root(&report, &tree));
     checks::check(&draft, &report);
     let (problems, warnings) = report.finish();
     if problems.is_empty() {
@@ -102,8 +119,71 @@ pub fn read_text(text: &str, name: &str) -> Result<Configuration, Vec<Problem>> 
     }
 }
 
+/// The tree of a piece of a text.
+fn parse_piece<'a>(
+    text: &'a str,
+    range: Range<usize>,
+    report: &problem::Report<'_>,
+) -> Spanned<DeTable<'a>> {
+    let start = range.start;
+    let (tree, syntax) = DeTable::parse_recoverable(&text[range]);
+    for error in &syntax {
+        let offset = start + error.span().map_or(0, |span| span.start);
+        report.syntax(offset, error.message());
+    }
+    tree
+}
+
 fn sentences(result: Result<Configuration, Vec<Problem>>) -> Result<Settings, Vec<String>> {
     result
         .map(|configuration| configuration.settings)
         .map_err(|problems| problems.iter().map(ToString::to_string).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write;
+
+    /// Twelve rules, one with this line.
+    fn text(odd: &str) -> String {
+        let mut text = String::from(
+            "[inside]\ndevice = \"a\"\n[outside]\ndevice = \"b\"\n[[pool]]\naddresses = [\"192.0.2.1\"]\n",
+        );
+        for number in 0..12 {
+            let line = if number == 7 { odd } else { "" };
+            let matches = format!("match = {{ source = \"10.0.0.{number}\" }}");
+            writeln!(
+                text,
+                "[[rule]] # {number}\nkind = \"snat\"\n{matches}\n{line}\npool = \"default\""
+            )
+            .expect("a string takes all");
+        }
+        text
+    }
+
+    #[test]
+    fn a_file_in_pieces_says_what_it_says_as_a_whole() {
+        let wrong = [
+            "",
+            "priority = 3",
+            "priority = \"x\"",
+            "kint = 1",
+            "pool = 5",
+            "match = 5",
+            "address = \"1.2.3.4\"",
+            "[rule.match]",
+            "[[rule]]",
+            "[nat]",
+            "[nat]\nmapping = 1\n[[rule]]",
+        ];
+        for odd in wrong {
+            let text = text(odd);
+            let whole = read_in_pieces(&text, "t", usize::MAX);
+            for rules in [1, 2, 5, 11, 12] {
+                assert_eq!(read_in_pieces(&text, "t", rules), whole, "{rules} rules of {text}");
+            }
+        }
+        assert_eq!(read_text(&text(""), "t").map(|read| read.settings.engine.rules.len()), Ok(12));
+    }
 }

@@ -443,6 +443,24 @@ fn rules() {
             &["10:8 rule[0].pool: there is no pool \"x\"; write one of \"default\""],
         ),
         (&rule("bypass", source, "pool = \"default\""), &["10:8 rule[0].pool: has no effect here"]),
+        (&rule("drop", source, "address = \"1.1.1.1\""), &["10:11 rule[0].address: has no effect"]),
+        (
+            &rule("snat", source, "address = \"1.1.1.1\""),
+            &["10:11 rule[0].address: 1.1.1.1 is in no pool; write an address of one"],
+        ),
+        (
+            &(rule("snat", source, "address = \"203.0.113.1\"\npool = \"b\"")
+                + "[[pool]]\nname = \"b\"\naddresses = [\"203.0.113.2\"]\n"),
+            &["10:11 rule[0].address: 203.0.113.1 is in pool \"default\" and not in \"b\""],
+        ),
+        (
+            &rule("bypass", source, "priority = 32768"),
+            &["10:12 rule[0].priority: 32768 is out of bounds; it must be from -32768 to 32767"],
+        ),
+        (
+            &rule("bypass", source, "priority = \"high\""),
+            &["10:12 rule[0].priority: is a string; it must be an integer from -32768 to 32767"],
+        ),
         (&rule("bypass", source, "to = \"10.0.0.1\""), &["10:6 rule[0].to: has no effect here"]),
         (&rule("bypass", "", ""), &["9:9 rule[0].match: names no prefix"]),
         (&rule("bypass", "source = \"10.1.0.1/16\"", ""), &["9:20 rule[0].match.source: …beyond"]),
@@ -456,7 +474,9 @@ fn rules() {
         ),
         (
             &(rule("bypass", source, "") + &rule("snat", source, "pool = \"default\"")),
-            &["13:20 rule[1].match.source: is what the rule in line 9 matches"],
+            &[
+                "13:20 rule[1].match.source: is what the rule in line 9 matches; keep one of the two",
+            ],
         ),
         (
             &rule("dnat", "destination = \"192.0.2.1\"", "to = \"192.0.2.80:8080\""),
@@ -471,6 +491,65 @@ fn rules() {
             ],
         ),
     ]);
+}
+
+#[test]
+fn priorities() {
+    let rule = |priority: i32| {
+        let matches = "match = { source = \"10.1.0.0/16\" }";
+        format!("[[rule]]\nkind = \"drop\"\n{matches}\npriority = {priority}\n")
+    };
+    let rules: String = (-8..8).map(rule).collect();
+    assert!(read_text(&format!("{SMALLEST}{rules}"), "t").is_ok());
+    let wanted = "74:12 rule[16].priority: is one more different priority; at most 16 are possible";
+    refused_after_smallest(&[(&(rules + &rule(8) + &rule(9)), &[wanted])]);
+}
+
+#[test]
+fn rules_that_never_apply() {
+    let rule = |matches: &str, priority: i32| {
+        format!("[[rule]]\nkind = \"drop\"\nmatch = {{ {matches} }}\npriority = {priority}\n")
+    };
+    let narrow = rule("source = \"10.1.2.0/24\", port = 53", 0);
+    for wider in [
+        "source = \"10.1.0.0/16\", port = 53",
+        "source = \"10.1.2.0/24\", port = 53",
+        "source = \"10.1.2.0/24\"",
+        "source = \"0.0.0.0/0\"",
+        "destination = \"0.0.0.0/0\"",
+    ] {
+        let warned = |priority| {
+            let text = format!("{SMALLEST}{narrow}{}", rule(wider, priority));
+            let warnings = read_text(&text, "t").map(|read| read.warnings).unwrap_or_default();
+            warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let message =
+            "never applies: the rule in line 13 matches all that it does, and comes before it";
+        assert_eq!(warned(1), [format!("t:9:20: rule[0].match.source: {message}")], "{wider}");
+        assert_eq!(warned(-1).len(), usize::from(wider.contains("10.1.2.0/24\", port")), "{wider}");
+    }
+    for apart in [
+        "source = \"10.1.2.0/24\", port = 80",
+        "source = \"10.1.2.0/25\"",
+        "source = \"10.1.3.0/24\"",
+        "destination = \"0.0.0.0/0\", port = 53",
+        "destination = \"10.0.0.0/8\"",
+    ] {
+        let text = format!("{SMALLEST}{narrow}{}", rule(apart, 9));
+        assert_eq!(read_text(&text, "t").map(|read| read.warnings), Ok(vec![]), "{apart}");
+    }
+    // What matches everything by its source comes before what does so by its destination.
+    let all = |end: &str| rule(&format!("{end} = \"0.0.0.0/0\""), 0);
+    let text = format!("{SMALLEST}{}{}", all("destination"), all("source"));
+    let warnings = read_text(&text, "t").map(|read| read.warnings).unwrap_or_default();
+    assert_eq!(warnings.len(), 1);
+    assert_eq!(warnings[0].key, "rule[0].match.destination");
+    // Many are not named one by one.
+    let many: String = (0..30).map(|n| rule(&format!("source = \"10.0.0.{n}\""), 0)).collect();
+    let text = format!("{SMALLEST}{many}{}", rule("source = \"10.0.0.0/8\"", 1));
+    let warnings = read_text(&text, "t").map(|read| read.warnings).unwrap_or_default();
+    assert_eq!(warnings.len(), 21);
+    assert!(warnings[20].message.ends_with("nor do others: 10 rules in all from here"));
 }
 
 #[test]

@@ -147,6 +147,14 @@ pool = "first"
 [[rule]]
 kind = "bypass"
 match = { destination = "10.99.0.1", port = 53 }
+[[rule]]
+kind = "snat"
+match = { source = "10.2.0.0/16" }
+address = "203.0.113.1"
+priority = -7
+[[rule]]
+kind = "drop"
+match = { source = "10.3.0.0/16" }
 "#;
 
 fn everything() -> Settings {
@@ -206,11 +214,14 @@ fn everything() -> Settings {
             },
         ],
         rules: vec![
-            Rule { matches: Match::Source(prefix("10.1.0.0", 16), 0), action: RuleAction::Snat(0) },
+            Rule::new(Match::Source(prefix("10.1.0.0", 16), 0), RuleAction::Snat(0)),
+            Rule::new(Match::Destination(prefix("10.99.0.1", 32), 53), RuleAction::Bypass),
             Rule {
-                matches: Match::Destination(prefix("10.99.0.1", 32), 53),
-                action: RuleAction::Bypass,
+                matches: Match::Source(prefix("10.2.0.0", 16), 0),
+                priority: -7,
+                action: RuleAction::SnatTo(0, ip("203.0.113.1")),
             },
+            Rule::new(Match::Source(prefix("10.3.0.0", 16), 0), RuleAction::Drop),
         ],
         ..Config::default()
     };

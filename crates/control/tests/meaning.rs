@@ -70,7 +70,9 @@ fn the_words_name_everything() {
          [timeouts]\nudp = \"30s\"\n\
          [state]\nfile = \"/run/ports\"\n\
          [[static]]\ninternal = \"10.0.0.3\"\nexternal = \"198.51.100.1\"\n\
-         [[rule]]\nkind = \"bypass\"\nmatch = { destination = \"10.9.0.0/16\", port = 53 }\n",
+         [[rule]]\nkind = \"bypass\"\nmatch = { destination = \"10.9.0.0/16\", port = 53 }\n\
+         [[rule]]\nkind = \"drop\"\nmatch = { source = \"10.8.0.0/16\" }\npriority = 2\n\
+         [[rule]]\nkind = \"snat\"\nmatch = { source = \"10.7.0.0/16\" }\naddress = \"203.0.113.1\"\n",
         "\"203.0.113.1\"",
     )
     .to_string();
@@ -84,6 +86,8 @@ fn the_words_name_everything() {
         "  pooling paired, ports preserved where free",
         "  static: 10.0.0.3 is 198.51.100.1, all protocols",
         "  rule: destination 10.9.0.0/16 port 53 passes untranslated",
+        "  rule: source 10.8.0.0/16 (priority 2) is dropped",
+        "  rule: source 10.7.0.0/16 uses 203.0.113.1 of pool default",
         "  UDP 30s, ICMP 1m, other protocols 5m",
         "  TCP opening 4m, established 2h4m, closing 4m",
         "  ports that were in use are held for 2m",

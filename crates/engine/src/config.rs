@@ -260,19 +260,32 @@ pub enum Match {
 pub enum RuleAction {
     /// Translate the source from the pool with this index.
     Snat(usize),
+    /// Translate the source to this address, which the pool with this index has.
+    SnatTo(usize, Ipv4Addr),
     /// Translate the destination of outbound packets to this endpoint.
     Dnat(Ipv4Addr, Option<u16>),
     /// Forward untranslated, in both directions.
     Bypass,
+    /// Drop, in both directions.
+    Drop,
 }
 
-/// One rule. Over all rules of a kind the longest prefix wins, then the exact port.
+/// One rule. Over all rules the highest priority wins, then the longest prefix, then the exact port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// What it looks at.
     pub matches: Match,
+    /// Usually 0; at most [`RuleSet::MOST_PRIORITIES`](crate::RuleSet::MOST_PRIORITIES) different ones.
+    pub priority: i16,
     /// What it does.
     pub action: RuleAction,
+}
+
+impl Rule {
+    /// A rule of priority 0.
+    pub const fn new(matches: Match, action: RuleAction) -> Self {
+        Self { matches, priority: 0, action }
+    }
 }
 
 /// Everything that the engine is told when it starts.

@@ -38,6 +38,7 @@ drop_reasons! {
     Land "land" "Source and destination are the same address (the LAND attack).";
     SpoofedSource "spoofed_source" "The source is one of the gateway's own or external addresses.";
     NotSubscriber "not_subscriber" "The inside source is no subscriber and matches no rule.";
+    Rule "rule" "A rule of kind drop applies.";
     SameSide "same_side" "The packet would leave by the side it came from.";
     NotForUs "not_for_us" "The packet came from outside and its destination is not an external address.";
     LocalUnsupported "local_unsupported" "The packet is addressed to the gateway itself, which answers only ping.";

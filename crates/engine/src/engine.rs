@@ -11,7 +11,7 @@ use crate::packet::{Counters, Direction, Outcome, Side};
 use crate::parse::has_ports;
 use crate::random::{Generator, HashKey};
 use crate::respond::{Connection, Envelope, Message, PENDING_SYN_NANOS, PendingSyns, Responder};
-use crate::rules::Rules;
+use crate::rules::RuleSet;
 use crate::session::State;
 use crate::sizes::{Sizes, WHOLE_MAPPINGS, permanent, validate};
 use crate::subscriber::{Rate, Subscribers};
@@ -46,7 +46,11 @@ pub struct Engine {
     pub(crate) table: Table,
     pub(crate) external: External,
     pub(crate) subscribers: Subscribers,
-    pub(crate) rules: Rules,
+    pub(crate) rules: RuleSet,
+    /// Whether sessions may be older than the rules.
+    pub(crate) rules_replaced: bool,
+    /// Whether there may be mappings of hosts that are no subscribers: rules gave them those once.
+    pub(crate) strangers: bool,
     pub(crate) statics: WholeStatics,
     /// Internal addresses that static mappings name, sorted.
     pub(crate) static_hosts: Vec<u32>,
@@ -178,10 +182,14 @@ impl Engine {
         let mut generator = Generator::new(seed);
         let key = HashKey::new(&mut generator);
         let external = External::new(config, timeouts.hold_down.div_ceil(nanos(TICK)) as u32);
+        let rules = RuleSet::new(&config.rules)?;
+        rules.check(&config.pools, |pool, address| external.has(pool, address))?;
         let mut engine = Self {
             table: Table::new(sizes.room, config, key),
             subscribers: Subscribers::new(sizes.subscribers, sizes.addresses, key),
-            rules: Rules::new(&config.rules),
+            rules,
+            strangers: false,
+            rules_replaced: false,
             statics: WholeStatics::new(config, &external),
             static_hosts: static_hosts(config),
             broadcasts: broadcasts(config, &external),
@@ -201,7 +209,7 @@ impl Engine {
             mapping_spacing: Rate::spacing(config.limits.new_mappings_per_second),
             further_each: sizes.further_each,
             timeouts,
-            config: config.clone(),
+            config: Config { rules: Vec::new(), ..config.clone() },
         };
         engine.make_statics()?;
         Ok(engine)
@@ -224,6 +232,22 @@ impl Engine {
             + Fragments::memory(config.limits.fragment_memory)
             + Identifications::memory(sizes.addresses)
             + (Events::ROOM * size_of::<Event>()) as u64
+            + RuleSet::new(&config.rules).map_or(0, |rules| rules.memory())
+    }
+
+    /// Puts other rules in the place of those in force, and hands back the latter, which are large
+    /// and best disposed of in another thread. What this takes does not depend on how many rules there
+    /// are, but on how many different addresses they translate to. Mappings stay as they are: a
+    /// rule that translates decides for new ones.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when the rules name a pool that there is not, or an address that its pool does
+    /// not have; those in force then stay.
+    pub fn replace_rules(&mut self, rules: RuleSet) -> Result<RuleSet, ConfigError> {
+        rules.check(&self.config.pools, |pool, address| self.external.has(pool, address))?;
+        self.strangers |= !self.rules.is_empty();
+        self.rules_replaced = true;
+        Ok(core::mem::replace(&mut self.rules, rules))
     }
 
     /// Reserves what static mappings take and makes those with ports, which are always there.

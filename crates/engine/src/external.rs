@@ -14,6 +14,7 @@ use crate::prefetch::prefetch;
 use crate::random::Generator;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::net::Ipv4Addr;
 use natgate_wire::protocol;
 
 const PORTS: usize = 1 << 16;
@@ -78,6 +79,8 @@ pub(crate) struct Wish {
     pub(crate) internal_port: u16,
     /// The index of the address that the subscriber's other mappings of the pool have.
     pub(crate) paired: Option<u32>,
+    /// The index of the one address that it is to be, whatever the pooling behavior.
+    pub(crate) fixed: Option<u32>,
 }
 
 /// The ports of one protocol over all addresses.
@@ -427,6 +430,11 @@ impl External {
         self.addresses[index as usize]
     }
 
+    /// Whether a pool has an address.
+    pub(crate) fn has(&self, pool: usize, address: Ipv4Addr) -> bool {
+        self.index(address.to_bits()).is_some_and(|index| self.pool_of(index) == pool)
+    }
+
     /// The place of a port of an address among all ports of a protocol.
     #[inline(always)]
     pub(crate) fn entry(index: u32, port: u16) -> usize {
@@ -481,7 +489,9 @@ impl External {
     ) -> Option<(u32, u16)> {
         let range = self.range(wish.pool, wish.protocol, wish.internal_port);
         let ports = &self.ports[protocol_index(wish.protocol)];
-        let index = match (self.pooling, wish.paired) {
+        let index = match (self.pooling, wish.fixed.or(wish.paired)) {
+            // A rule has chosen.
+            (_, Some(index)) if wish.fixed.is_some() => index,
             //= rfc4787#REQ-2
             //= rfc7857#section-4
             //= rfc7857#section-4-tcp
@@ -524,16 +534,19 @@ impl External {
     }
 
     /// Chooses an external address for a mapping that takes no port: the first from a random one on
-    /// that the pooling behavior permits and of which `is_free` holds.
+    /// that the pooling behavior permits and of which `is_free` holds, or the one that is wished for.
     pub(crate) fn choose_portless(
         &self,
-        pool: usize,
-        paired: Option<u32>,
+        wish: &Wish,
         generator: &mut Generator,
         is_free: impl Fn(u32) -> bool,
     ) -> Option<u32> {
+        let &Wish { pool, paired, fixed, .. } = wish;
         let Pool { first, count, .. } = self.pools[pool];
         let fits = |index: &u32| !self.whole[*index as usize] && is_free(*index);
+        if fixed.is_some() {
+            return fixed.filter(fits);
+        }
         if self.pooling != Pooling::Arbitrary && paired.is_some() {
             let index = paired.filter(fits);
             if index.is_some() || self.pooling == Pooling::Paired {

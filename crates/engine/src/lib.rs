@@ -46,6 +46,7 @@ pub use drop_reason::DropReason;
 pub use engine::Engine;
 pub use event::{Change, Endpoint, Event, MappingId, MappingKind};
 pub use packet::{Counters, Direction, Outcome, Packet, Side, Verdict};
+pub use rules::{RuleBatch, RuleSet, Ruling, Snat};
 pub use time::{TICK, Timestamp};
 
 /// Why a configuration cannot be run.

@@ -1,7 +1,7 @@
 //! What a configuration comes to: whether it can be run, and how large the tables will be.
 
 use crate::ConfigError;
-use crate::config::{AddressRange, Config, PoolConfig, Rule, RuleAction, StaticMapping};
+use crate::config::{AddressRange, Config, PoolConfig, StaticMapping};
 use crate::external::{MAX_ADDRESSES, PROTOCOLS, external_addresses};
 use crate::table::Room;
 use alloc::format;
@@ -119,19 +119,11 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
     if timeouts.fragment.is_zero() || timeouts.fragment > Duration::from_secs(3600) {
         return fail("timeouts.fragment must be above zero and at most one hour".into());
     }
-    let unknown =
-        |rule: &Rule| matches!(rule.action, RuleAction::Snat(pool) if pool >= config.pools.len());
-    if config.rules.iter().any(unknown) {
-        return fail("a rule names a pool that does not exist".into());
-    }
     let mut addresses = external_addresses(config);
     addresses.sort_unstable();
     if let Some(twice) = addresses.windows(2).find(|pair| pair[0] == pair[1]) {
         let address = core::net::Ipv4Addr::from_bits(twice[0]);
         return fail(format!("{address} is in two pools, or twice in one"));
-    }
-    if config.rules.iter().any(|rule| matches!(rule.action, RuleAction::Dnat(..))) {
-        return fail("dnat rules are not in this version: use a [[static]] mapping".into());
     }
     Ok(())
 }

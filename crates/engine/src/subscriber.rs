@@ -17,7 +17,8 @@ pub(crate) struct Subscriber {
     address: u32,
     /// In a further record, its pool; else [`NONE`].
     further: u32,
-    /// The pool of its first mapping, and the index of its external address there.
+    /// The pool of its first mapping, and the index of the external address there that it is paired
+    /// with; [`NONE`]: a rule chose the addresses of all its mappings so far.
     pool: u32,
     paired: u32,
     /// Mappings: TCP, UDP, all others; in a further record, all of its pool in the first.
@@ -164,7 +165,7 @@ impl Subscribers {
     #[inline(always)]
     pub(crate) fn first_paired(&self, at: u32, pool: usize) -> Option<u32> {
         let record = self.get(at);
-        (record.pool as usize == pool).then_some(record.paired)
+        (record.pool as usize == pool && record.paired != NONE).then_some(record.paired)
     }
 
     /// The record of a subscriber.
@@ -182,17 +183,27 @@ impl Subscribers {
 
     /// The index of the external address of a pool that a subscriber is paired with.
     pub(crate) fn paired(&self, at: u32, pool: usize) -> Option<u32> {
+        let record = self.get(self.record_of(at, pool)?);
+        Some(record.paired).filter(|&paired| paired != NONE)
+    }
+
+    /// Whether a subscriber has mappings of a pool.
+    pub(crate) fn has(&self, at: u32, pool: usize) -> bool {
+        self.record_of(at, pool).is_some()
+    }
+
+    /// The record, the first or a further one, that has a subscriber's pair of a pool.
+    fn record_of(&self, at: u32, pool: usize) -> Option<u32> {
         let record = self.get(at);
-        if record.pool as usize == pool {
-            return Some(record.paired);
+        match record.pool as usize == pool {
+            true => Some(at),
+            false => self.find_record(record.address, pool as u32),
         }
-        let further = self.find_record(record.address, pool as u32)?;
-        Some(self.get(further).paired)
     }
 
     /// Notes that a subscriber, whose record is this if it has one, has a mapping more, with this
-    /// external address of a pool; the address of its first there is what it is paired with. Returns
-    /// its record.
+    /// external address of a pool; the address of its first there is what it is paired with, those
+    /// left out that a rule chose: they have index `None`. Returns its record.
     ///
     /// # Panics
     /// When there is no room: ask [`Subscribers::is_full`] first.
@@ -200,10 +211,11 @@ impl Subscribers {
         &mut self,
         record: Option<u32>,
         address: u32,
-        (pool, index): (usize, u32),
+        (pool, index): (usize, Option<u32>),
         class: usize,
     ) -> u32 {
         let pool = pool as u32;
+        let index = index.unwrap_or(NONE);
         let at = match record {
             Some(at) => at,
             None => self.add(Subscriber {
@@ -215,6 +227,7 @@ impl Subscribers {
             }),
         };
         self.records[at as usize].mappings[class] += 1;
+        let mut paired = at;
         if self.records[at as usize].pool != pool {
             let further = match self.find_record(address, pool) {
                 Some(further) => further,
@@ -227,6 +240,12 @@ impl Subscribers {
                 }),
             };
             self.records[further as usize].mappings[0] += 1;
+            paired = further;
+        }
+        let record = &mut self.records[paired as usize];
+        if record.paired == NONE && index != NONE {
+            record.paired = index;
+            self.tenants[index as usize] += 1;
         }
         at
     }
@@ -238,7 +257,9 @@ impl Subscribers {
 
     fn add(&mut self, record: Subscriber) -> u32 {
         self.used += 1;
-        self.tenants[record.paired as usize] += 1;
+        if let Some(tenants) = self.tenants.get_mut(record.paired as usize) {
+            *tenants += 1;
+        }
         let at = if self.free != NONE {
             let at = self.free;
             let freed = core::mem::replace(&mut self.records[at as usize], record);
@@ -270,7 +291,9 @@ impl Subscribers {
             let (address, further) = (record.address, record.further);
             record.next = core::mem::replace(&mut self.free, at);
             self.used -= 1;
-            self.tenants[record.paired as usize] -= 1;
+            if let Some(tenants) = self.tenants.get_mut(record.paired as usize) {
+                *tenants -= 1;
+            }
             self.index.remove(self.hash(address, further), at);
         }
     }

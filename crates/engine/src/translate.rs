@@ -22,7 +22,7 @@ use crate::packet::{Direction, Outcome, Packet, Side, Verdict};
 use crate::parse::{Embedded, Headers, Kind, has_ports, parse};
 use crate::respond::Envelope;
 use crate::rewrite::{Rewrite, apply};
-use crate::rules::Ruling;
+use crate::rules::{Ruling, Snat};
 use crate::{DropReason, Timestamp};
 use mappings::Arrival;
 use natgate_wire::{Ipv4, protocol};
@@ -74,7 +74,7 @@ impl Engine {
         for step in 0..groups + 3 {
             if let Some(packets) = packets.chunks(GROUP).nth(step) {
                 for (packet, glance) in packets.iter().zip(&mut glances[step % 4]) {
-                    *glance = self.glance::<F>(&round, packet.bytes());
+                    *glance = self.glance::<F>(packet.bytes());
                 }
             }
             let new = core::mem::take(&mut news);
@@ -169,30 +169,33 @@ impl Engine {
 
     fn inside(&mut self, bytes: &mut [u8], headers: &Headers, direction: &mut Direction) -> Fate {
         let (source, destination) = (headers.source.0, headers.destination.0);
-        let pool = match self.ruling(bytes, headers, Side::Inside) {
+        let by_default = Snat { pool: self.config.default_pool, address: None };
+        let snat = match self.ruling(bytes, headers, Side::Inside) {
+            //= rfc6888#REQ-6
             Some(Ruling::Bypass) => return self.bypass(bytes, headers, Side::Inside),
-            Some(Ruling::Pool(pool)) => pool,
-            None if self.is_subscriber(source) => self.config.default_pool,
+            Some(Ruling::Drop) => return Err(DropReason::Rule),
+            Some(Ruling::Snat(snat)) => snat,
+            None if self.is_subscriber(source) => by_default,
             // Whoever sends it, a router on the way perhaps: it is about somebody's session or dropped.
             //= rfc5508#REQ-5
-            None if headers.kind == Kind::IcmpError => self.config.default_pool,
+            None if headers.kind == Kind::IcmpError => by_default,
             //= rfc1812#section-4.3.2.7-silent
             None => return Err(DropReason::NotSubscriber),
         };
         if let Some(index) = self.external.index(destination) {
             *direction = Direction::Hairpin;
-            return self.turn_round(bytes, headers, direction, pool, index);
+            return self.turn_round(bytes, headers, direction, snat, index);
         }
         if self.is_inside(destination) {
             return Err(DropReason::SameSide);
         }
         self.check_transit(bytes, headers, Side::Inside, Side::Outside)?;
         self.by_first(bytes, headers, Side::Inside, direction, |engine, bytes, _| {
-            engine.send_out(bytes, headers, pool)
+            engine.send_out(bytes, headers, snat)
         })
     }
 
-    fn send_out(&mut self, bytes: &mut [u8], headers: &Headers, pool: usize) -> Fate {
+    fn send_out(&mut self, bytes: &mut [u8], headers: &Headers, snat: Snat) -> Fate {
         match headers.kind {
             Kind::IcmpOther => return Err(DropReason::IcmpUnsupported),
             Kind::IcmpError => {
@@ -201,7 +204,7 @@ impl Engine {
             }
             _ => {}
         }
-        let slot = self.outbound(bytes, headers, pool)?;
+        let slot = self.outbound(bytes, headers, snat)?;
         let mapping = self.table.mapping(slot);
         let source = Some((mapping.external_address, mapping.external_port));
         apply(bytes, headers, Rewrite { source, destination: None });
@@ -257,6 +260,7 @@ impl Engine {
             Side::Outside,
         ) {
             Some(Ruling::Bypass) => engine.bypass(bytes, headers, Side::Outside),
+            Some(Ruling::Drop) => Err(DropReason::Rule),
             _ => Err(DropReason::NotForUs),
         };
         if self.rules.by_port() {
@@ -267,7 +271,7 @@ impl Engine {
     }
 
     /// What the rules say of a packet. An ICMP error has no ports; if no rule sends it past the
-    /// translator by its addresses, what it is about may.
+    /// translator, or drops it, by its addresses, what it is about may.
     fn ruling(&self, bytes: &[u8], headers: &Headers, from: Side) -> Option<Ruling> {
         let ends = |source, destination, from| match from {
             Side::Inside => (source, destination),
@@ -276,19 +280,48 @@ impl Engine {
         let (source, destination) = (headers.source, headers.destination);
         let (inner, outer) =
             ends(with_port(headers, source), with_port(headers, destination), from);
-        let ruling = self.rules.find(inner, outer);
-        if headers.kind != Kind::IcmpError || ruling == Some(Ruling::Bypass) {
-            return ruling;
+        if headers.kind != Kind::IcmpError {
+            return self.rules.find(inner, outer);
         }
         let message = &bytes[usize::from(headers.header_len)..];
-        let Ok(about) = Embedded::read(message) else { return ruling };
+        let Ok(about) = Embedded::read(message) else { return self.rules.find(inner, outer) };
+        // The packet that it is about went the other way.
+        let about_ends = ends(about.source, about.destination, from.other());
+        self.error_ruling((inner, outer), &about, about_ends)
+    }
+
+    /// What the rules say of an ICMP error with these ends, about a packet with those.
+    fn error_ruling(
+        &self,
+        (inner, outer): ((u32, u16), (u32, u16)),
+        about: &Embedded,
+        about_ends: ((u32, u16), (u32, u16)),
+    ) -> Option<Ruling> {
+        let is_plain = |ruling| matches!(ruling, Some(Ruling::Bypass | Ruling::Drop));
+        let ruling = self.rules.find(inner, outer);
+        if is_plain(ruling) {
+            return ruling;
+        }
         let ports = has_ports(about.protocol) && about.protocol != protocol::ICMP;
         let end = |(address, port)| (address, if ports { port } else { 0 });
-        // The packet that it is about went the other way.
-        let (inner, outer) = ends(end(about.source), end(about.destination), from.other());
-        match self.rules.find(inner, outer) {
-            Some(Ruling::Bypass) => Some(Ruling::Bypass),
-            _ => ruling,
+        let about = self.rules.find(end(about_ends.0), end(about_ends.1));
+        if is_plain(about) { about } else { ruling }
+    }
+
+    /// Whether a rule drops what comes in, or turns round, to an internal endpoint from a remote one.
+    #[inline]
+    fn check_dropped(
+        &self,
+        headers: &Headers,
+        internal: (u32, u16),
+        remote: (u32, u16),
+    ) -> Result<(), DropReason> {
+        if !self.rules.drops() {
+            return Ok(());
+        }
+        match self.rules.find(with_port(headers, internal), with_port(headers, remote)) {
+            Some(Ruling::Drop) => Err(DropReason::Rule),
+            _ => Ok(()),
         }
     }
 
@@ -347,7 +380,7 @@ impl Engine {
         bytes: &mut [u8],
         headers: &Headers,
         direction: &mut Direction,
-        pool: usize,
+        snat: Snat,
         index: u32,
     ) -> Fate {
         //= rfc4787#REQ-9
@@ -357,7 +390,7 @@ impl Engine {
         }
         self.check_transit(bytes, headers, Side::Inside, Side::Inside)?;
         let way = |engine: &mut Self, bytes: &mut [u8], _: &mut Direction| {
-            engine.hairpin(bytes, headers, pool, index)
+            engine.hairpin(bytes, headers, snat, index)
         };
         let fate = self.by_first(bytes, headers, Side::Inside, direction, way);
         if fate == Err(DropReason::NoMapping)
@@ -370,7 +403,7 @@ impl Engine {
         fate
     }
 
-    fn hairpin(&mut self, bytes: &mut [u8], headers: &Headers, pool: usize, index: u32) -> Fate {
+    fn hairpin(&mut self, bytes: &mut [u8], headers: &Headers, snat: Snat, index: u32) -> Fate {
         match headers.kind {
             Kind::IcmpOther => return Err(DropReason::IcmpUnsupported),
             Kind::IcmpError => {
@@ -379,7 +412,7 @@ impl Engine {
             }
             _ => {}
         }
-        let sender = self.outbound(bytes, headers, pool)?;
+        let sender = self.outbound(bytes, headers, snat)?;
         let sender = self.table.mapping(sender);
         //= rfc4787#REQ-9a
         //= rfc5382#REQ-8a

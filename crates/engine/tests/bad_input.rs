@@ -895,6 +895,7 @@ proptest! {
                         DropReason::IcmpBadChecksum
                             | DropReason::IcmpBadEmbedded
                             | DropReason::IcmpNoSession
+                            | DropReason::SourceRoute
                     )
                 );
                 prop_assert!(named, "{:?}", verdict);

@@ -80,7 +80,7 @@ fn a_static_port_is_kept_from_dynamic_use() {
 fn bypass_holds_both_ways_without_state() {
     let prefix = Prefix::new(Ipv4Addr::new(198, 51, 100, 0), 24);
     let mut lab = Lab::new(&Config {
-        rules: vec![Rule { matches: Match::Destination(prefix, 0), action: RuleAction::Bypass }],
+        rules: vec![Rule::new(Match::Destination(prefix, 0), RuleAction::Bypass)],
         ..config()
     });
     assert_eq!(
@@ -98,7 +98,7 @@ fn a_rule_chooses_the_pool_and_each_pool_has_its_pair() {
     let mut second = pool("203.0.113.64", "203.0.113.95", (1024, 65535));
     second.name = "second".into();
     let prefix = Prefix::new(Ipv4Addr::new(198, 51, 100, 0), 24);
-    let rule = Rule { matches: Match::Destination(prefix, 0), action: RuleAction::Snat(1) };
+    let rule = Rule::new(Match::Destination(prefix, 0), RuleAction::Snat(1));
     let mut lab = Lab::new(&Config {
         pools: vec![pool("203.0.113.1", "203.0.113.32", (1024, 65535)), second],
         rules: vec![rule],

@@ -21,7 +21,7 @@ fn whole(protocol: Option<u8>, internal: &str, external: &str) -> StaticMapping 
 
 fn by_source(prefix: &str, len: u8, port: u16, action: RuleAction) -> Rule {
     let prefix = Prefix::new(Ipv4Addr::from_bits(endpoint(prefix).0), len);
-    Rule { matches: Match::Source(prefix, port), action }
+    Rule::new(Match::Source(prefix, port), action)
 }
 
 /// The two fragments of a datagram.
@@ -183,7 +183,7 @@ fn errors_about_bypassed_flows_pass_too() {
 #[test]
 fn whom_a_rule_names_is_translated() {
     let prefix = Prefix::new(Ipv4Addr::new(198, 51, 100, 0), 24);
-    let rule = Rule { matches: Match::Destination(prefix, 0), action: RuleAction::Snat(0) };
+    let rule = Rule::new(Match::Destination(prefix, 0), RuleAction::Snat(0));
     let mut lab = Lab::new(&Config { rules: vec![rule], ..config() });
     assert!(lab.external_of(&udp("13.1.1.1:5", REMOTE)).starts_with("203.0.113.1:"));
     assert_eq!(

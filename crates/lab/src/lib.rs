@@ -11,6 +11,7 @@ pub mod prices;
 mod random;
 pub mod report;
 pub mod rfc9693;
+pub mod rules;
 pub mod soak;
 mod spread;
 pub mod structures;

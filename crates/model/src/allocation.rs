@@ -40,16 +40,19 @@ impl Model {
         key: Key,
         rule: Option<RuleAction>,
     ) -> Result<(), DropReason> {
-        let pool = match rule {
-            Some(RuleAction::Snat(pool)) => pool,
-            _ => self.config.default_pool,
+        let (pool, fixed) = match rule {
+            Some(RuleAction::Snat(pool)) => (pool, None),
+            Some(RuleAction::SnatTo(pool, address)) => (pool, Some(address)),
+            _ => (self.config.default_pool, None),
         };
         let room = self.room_for_mapping(key);
         let external = room.and_then(|()| {
-            let open = self.open_choices(key, pool)?;
+            let open = self.open_choices(key, pool, fixed)?;
             let chosen = self.choose(packet, &open);
             let subscriber = key.internal.address.to_bits();
-            self.paired.entry((subscriber, pool)).or_insert(chosen.address);
+            if fixed.is_none() {
+                self.paired.entry((subscriber, pool)).or_insert(chosen.address); // 5.5, 5.5a
+            }
             Ok(chosen)
         });
         let external = match external {
@@ -181,7 +184,12 @@ impl Model {
     }
 
     /// Section 5: every external endpoint that the mapping may get; never empty.
-    fn open_choices(&mut self, key: Key, pool: usize) -> Result<Vec<Endpoint>, DropReason> {
+    fn open_choices(
+        &mut self,
+        key: Key,
+        pool: usize,
+        fixed: Option<Ipv4Addr>,
+    ) -> Result<Vec<Endpoint>, DropReason> {
         // 5.5: the address that the subscriber got first of this pool, while it has any of it.
         let subscriber = key.internal.address.to_bits();
         let has_any = self.dynamic().any(|(other, mapping)| {
@@ -196,8 +204,10 @@ impl Model {
             let all = addresses(&self.config.pools[pool]).filter(|address| wanted(*address));
             all.flat_map(|address| self.open_ports(key, pool, address)).collect()
         };
-        let mut open = open_at(&|address| paired.is_none_or(|paired| address == paired));
-        if open.is_empty() && self.config.pooling == Pooling::SoftPaired {
+        // 5.5a: a rule may have chosen.
+        let chosen = fixed.or(paired);
+        let mut open = open_at(&|address| chosen.is_none_or(|chosen| address == chosen));
+        if open.is_empty() && self.config.pooling == Pooling::SoftPaired && fixed.is_none() {
             open = open_at(&|_| true);
         }
         if paired.is_none() {

@@ -13,8 +13,8 @@ pub use fill::First;
 use crate::timers::tick;
 use crate::{Made, Model, Transmit};
 use natgate_engine::{
-    Change, Config, Endpoint, Engine, Event, MappingId, MappingInfo, Packet, SessionInfo, Side,
-    Timestamp, Verdict,
+    Change, Config, Endpoint, Engine, Event, MappingId, MappingInfo, Packet, Rule, RuleAction,
+    RuleSet, SessionInfo, Side, Timestamp, Verdict,
 };
 use natgate_wire::Ipv4;
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
@@ -30,6 +30,8 @@ pub struct Pair {
     /// The model.
     pub model: Model,
     config: Config,
+    /// Whether a rule has chosen addresses so far, which then need not be those of pairs.
+    chosen_by_rule: bool,
     buffer: Vec<u8>,
 }
 
@@ -54,7 +56,13 @@ impl Pair {
         let engine = Engine::new(config, seed, now)
             .map_err(|error| format!("the engine refused the configuration: {}", error.message))?;
         let model = Model::new(config, now);
-        Ok(Self { engine, model, config: config.clone(), buffer: vec![0; 65_535] })
+        Ok(Self {
+            engine,
+            model,
+            chosen_by_rule: choose(&config.rules),
+            config: config.clone(),
+            buffer: vec![0; 65_535],
+        })
     }
 
     /// Lets time pass for both; returns the packets that were made.
@@ -152,6 +160,20 @@ impl Pair {
         legal("ports held", &self.model.made)
     }
 
+    /// Puts other rules in the place of those in force, with both.
+    ///
+    /// # Errors
+    /// When the engine refuses them.
+    pub fn replace_rules(&mut self, rules: &[Rule]) -> Result<(), Divergence> {
+        RuleSet::new(rules)
+            .and_then(|set| self.engine.replace_rules(set))
+            .map_err(|error| format!("the engine refused the rules: {}", error.message))?;
+        self.config.rules = rules.to_vec();
+        self.chosen_by_rule |= choose(rules);
+        self.model.replace_rules(rules.to_vec());
+        Ok(())
+    }
+
     fn run_engine(
         &mut self,
         now: Timestamp,
@@ -244,8 +266,13 @@ impl Pair {
                 invariants::pool(&self.config, pool, protocol, usage, &mappings)?;
             }
         }
-        invariants::state(&self.config, &mappings, &sessions)
+        invariants::state(&self.config, self.chosen_by_rule, &mappings, &sessions)
     }
+}
+
+/// Whether a rule chooses the external address of mappings.
+fn choose(rules: &[Rule]) -> bool {
+    rules.iter().any(|rule| matches!(rule.action, RuleAction::SnatTo(..)))
 }
 
 /// The ports that the engine would give to nobody now, a bit each, by external address.

@@ -32,7 +32,7 @@ use bytes::{
 use errors::ErrorRates;
 use natgate_engine::{
     Behavior, Change, Config, Counters, Direction, DropReason, Endpoint, Event, MappingId,
-    MappingKind, Outcome, RuleAction, Side, Timestamp, Verdict,
+    MappingKind, Outcome, Rule, RuleAction, Side, Timestamp, Verdict,
 };
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use natgate_wire::{Icmp, Ipv4, icmp};
@@ -57,6 +57,8 @@ pub struct Model {
     quota_reported: BTreeMap<u32, Option<Timestamp>>,
     exhaustion_reported: BTreeMap<usize, Option<Timestamp>>,
     counters: Counters,
+    /// The time of the latest event.
+    told: Timestamp,
     made: Made,
 }
 
@@ -182,6 +184,7 @@ impl Model {
             quota_reported: BTreeMap::new(),
             exhaustion_reported: BTreeMap::new(),
             counters: Counters::default(),
+            told: Timestamp(0),
             made: Made::default(),
         };
         for mapping in &config.statics {
@@ -198,6 +201,11 @@ impl Model {
             }
         }
         model
+    }
+
+    /// Puts other rules in the place of those in force (3.3a).
+    pub fn replace_rules(&mut self, rules: Vec<Rule>) {
+        self.config.rules = rules;
     }
 
     /// What should become of one packet from a side, in a batch of its own. `choice` is the
@@ -257,6 +265,9 @@ impl Model {
             return self.local(packet); // 3.2
         }
         let rule = self.rule(packet).cloned();
+        if rule == Some(RuleAction::Drop) {
+            return Err(DropReason::Rule); // 3.3
+        }
         if rule == Some(RuleAction::Bypass) {
             self.hop(packet, Side::Outside)?; // 3.3
             lower_ttl(&mut packet.bytes);
@@ -307,8 +318,10 @@ impl Model {
             if self.is_outside_own(destination) {
                 return self.local(packet); // 4.2
             }
-            if self.rule(packet) != Some(&RuleAction::Bypass) {
-                return Err(DropReason::NotForUs);
+            match self.rule(packet) {
+                Some(RuleAction::Bypass) => {}
+                Some(RuleAction::Drop) => return Err(DropReason::Rule),
+                _ => return Err(DropReason::NotForUs),
             }
             self.hop(packet, Side::Inside)?;
             lower_ttl(&mut packet.bytes);
@@ -382,6 +395,9 @@ impl Model {
             self.remember(packet, external, remote);
             return Err(DropReason::NoMapping);
         };
+        if self.is_dropped(key, remote) {
+            return Err(DropReason::Rule); // 4.4a
+        }
         let mapping = &self.mappings[&key];
         let known = mapping.sessions.contains_key(&remote);
         if !known {
@@ -448,6 +464,9 @@ impl Model {
         if !mapping.sessions.contains_key(&far) {
             return Err(DropReason::IcmpNoSession);
         }
+        if from == Side::Outside && self.is_error_dropped(packet, key, far) {
+            return Err(DropReason::Rule);
+        }
         let end = if from == Side::Inside { mapping.external } else { key.internal };
         set_embedded(&mut packet.bytes, from, end);
         Ok(())
@@ -500,7 +519,8 @@ impl Model {
     }
 
     fn raise(&mut self, time: Timestamp, change: Change) {
-        self.made.events.push(Event { time, change });
+        self.told = self.told.max(time); // 10
+        self.made.events.push(Event { time: self.told, change });
     }
 }
 

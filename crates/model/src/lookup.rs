@@ -4,7 +4,7 @@
 use crate::bytes::{check_error, ends, icmp_kind, ip};
 use crate::{Key, Mapping, Model, Packet, has_ports};
 use natgate_engine::{Behavior, Endpoint, MappingKind, Match, RuleAction, Side};
-use natgate_wire::protocol::{DCCP, TCP, UDP};
+use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::collections::BTreeMap;
 
 impl Model {
@@ -96,25 +96,41 @@ impl Model {
         key
     }
 
-    /// The rule for a packet (3.3). What bypasses translation takes the errors about it along
-    /// (3.4a).
+    /// The rule for a packet (3.3). What bypasses translation, or is dropped, takes the errors about
+    /// it along (3.4a).
     pub(crate) fn rule(&self, packet: &Packet) -> Option<&RuleAction> {
-        let rule = self.best_rule(&packet.bytes, packet.from);
-        if rule != Some(&RuleAction::Bypass)
-            && matches!(icmp_kind(&packet.bytes), Some(3 | 4 | 11 | 12))
+        let rule = self.rule_of(&packet.bytes, packet.from);
+        if matches!(icmp_kind(&packet.bytes), Some(3 | 4 | 11 | 12))
             && check_error(&packet.bytes).is_ok()
         {
             let embedded = &packet.bytes[ip(&packet.bytes).header_len() + 8..];
-            let about = self.best_rule(embedded, packet.from.other());
-            return about.filter(|rule| **rule == RuleAction::Bypass).or(rule);
+            return with_errors(rule, self.rule_of(embedded, packet.from.other()));
         }
         rule
     }
 
-    /// The longest prefix, then the exact port, then that of the source; seen from the inside.
-    fn best_rule(&self, bytes: &[u8], from: Side) -> Option<&RuleAction> {
+    fn rule_of(&self, bytes: &[u8], from: Side) -> Option<&RuleAction> {
         let (near, far) = ends(bytes, from);
-        let has_ports = matches!(ip(bytes).protocol(), TCP | UDP | DCCP);
+        self.rule_between(ip(bytes).protocol(), near, far)
+    }
+
+    /// 4.4a: whether what comes in by a mapping is dropped.
+    pub(crate) fn is_dropped(&self, key: Key, remote: Endpoint) -> bool {
+        self.rule_between(key.protocol, key.internal, remote) == Some(&RuleAction::Drop)
+    }
+
+    /// 6.2: whether an ICMP error from outside about a session is dropped.
+    pub(crate) fn is_error_dropped(&self, packet: &Packet, key: Key, remote: Endpoint) -> bool {
+        let sender = Endpoint::new(ip(&packet.bytes).source(), 0);
+        let rule = self.rule_between(ICMP, Endpoint { port: 0, ..key.internal }, sender);
+        let about = self.rule_between(key.protocol, key.internal, remote);
+        with_errors(rule, about) == Some(&RuleAction::Drop)
+    }
+
+    /// 3.3: the highest priority, then the longest prefix, then the exact port, then that of the
+    /// source; seen from the inside.
+    fn rule_between(&self, protocol: u8, near: Endpoint, far: Endpoint) -> Option<&RuleAction> {
+        let has_ports = matches!(protocol, TCP | UDP | DCCP);
         let fits = self.config.rules.iter().filter_map(|rule| {
             let (prefix, port, end, by_source) = match rule.matches {
                 Match::Source(prefix, port) => (prefix, port, near, true),
@@ -122,7 +138,8 @@ impl Model {
             };
             let fits = prefix.contains(end.address.to_bits())
                 && (port == 0 || has_ports && port == end.port);
-            fits.then_some(((prefix.len(), port != 0, by_source), &rule.action))
+            let rank = (rule.priority, prefix.len(), port != 0, by_source);
+            fits.then_some((rank, &rule.action))
         });
         fits.max_by_key(|(rank, _)| *rank).map(|(_, action)| action)
     }
@@ -148,4 +165,13 @@ impl Model {
         self.pool_of(address).is_some()
             || self.config.statics.iter().any(|fixed| fixed.external.0.to_bits() == address)
     }
+}
+
+/// 3.4a: which rule holds for an ICMP error, of those that apply to it and to what it embeds.
+fn with_errors<'a>(
+    rule: Option<&'a RuleAction>,
+    about: Option<&'a RuleAction>,
+) -> Option<&'a RuleAction> {
+    let decides = |rule: &&RuleAction| matches!(rule, RuleAction::Bypass | RuleAction::Drop);
+    rule.filter(decides).or(about.filter(decides)).or(rule)
 }

@@ -6,6 +6,7 @@ mod engine;
 mod instructions;
 mod prices;
 mod rfc9693;
+mod rules;
 mod soak;
 mod structures;
 
@@ -40,6 +41,7 @@ pub(crate) struct Args {
 enum Bench {
     Engine(engine::Args),
     Structures(structures::Args),
+    Rules(rules::Args),
     Rfc9693(rfc9693::Args),
     Prices(prices::Args),
     Instructions(instructions::Args),
@@ -50,6 +52,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.bench {
         Bench::Engine(args) => engine::run(args),
         Bench::Structures(args) => structures::run(args),
+        Bench::Rules(args) => rules::run(args),
         Bench::Rfc9693(args) => rfc9693::run(args),
         Bench::Prices(args) => prices::run(args),
         Bench::Instructions(args) => instructions::run(args),

@@ -62,7 +62,7 @@ fn the_engine_has_its_figures() {
 }
 
 #[test]
-fn rates_prices_and_the_soak_have_their_figures() {
+fn rates_prices_rules_and_the_soak_have_their_figures() {
     let rates = json(&["rfc9693", "--quick", "--sessions", "2k", "--capacity", "4k"]);
     positive(&rates["sizes"][0]["establishment"], &["median", "min", "max", "runs"]);
     positive(&rates["capacity"], &["configured", "found"]);
@@ -72,6 +72,10 @@ fn rates_prices_and_the_soak_have_their_figures() {
     let ours = &prices["rows"][1];
     let [mpps, each] = ["mpps", "price_per_mpps"].map(|field| ours[field].as_f64().unwrap());
     assert!((each - 3000.0 / mpps).abs() < 1e-6, "{ours}");
+
+    let rules = json(&["rules", "--quick", "--rules", "50,1k", "--seconds", "0"]);
+    positive(&rules["sizes"][0]["spread_ns"], &["median", "min", "max", "runs"]);
+    positive(&rules["loads"][0], &["rules", "load_ms", "bytes_per_rule"]);
 
     let soak = json(&["soak", "--quick", "--sessions", "2k", "--packets", "20k", "--seed", "5"]);
     positive(&soak, &["most", "made", "removed", "packets", "forwarded", "looks"]);
@@ -112,6 +116,7 @@ fn what_cannot_be_measured_is_refused_with_code_2() {
         (&["engine", "--quick", "--compare", "nosuch.json"], "nosuch.json: cannot be read"),
         (&["rfc9693", "--sessions", "1000M"], "there are addresses for"),
         (&["prices", "--price", "0"], "a price is dollars"),
+        (&["rules", "--rules", "5M"], "a number of rules is 1 to 4M"),
         (&["soak", "--sessions", "1000M"], "give fewer --sessions"),
     ] {
         let output = bench(arguments);
@@ -123,7 +128,7 @@ fn what_cannot_be_measured_is_refused_with_code_2() {
 
 #[test]
 fn every_help_has_an_example() {
-    for name in ["engine", "structures", "rfc9693", "prices", "instructions", "soak"] {
+    for name in ["engine", "structures", "rules", "rfc9693", "prices", "instructions", "soak"] {
         let help = bench(&[name, "--help"]);
         let said = String::from_utf8_lossy(&help.stdout).into_owned();
         let example = format!("natgate bench {name}");

@@ -4,10 +4,11 @@
 //! silently have no effect on a packet; a warning is something that works and that an operator
 //! would still want to know. Of two parts that disagree the later in the file is to blame.
 
-use super::draft::{ActionDraft, Draft, SideDraft, StaticDraft};
+use super::draft::{Draft, SideDraft, StaticDraft};
 use super::problem::{Located, Report};
+use super::rule_checks;
 use super::values::{overlaps, show_prefix, show_range};
-use natgate_engine::{AddressRange, Match, Pooling, Prefix};
+use natgate_engine::{AddressRange, Pooling, Prefix};
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
 
@@ -28,7 +29,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     external_addresses(draft, report);
     statics_do_not_overlap(draft, report);
     static_internals(draft, report);
-    rules(draft, report);
+    rule_checks::check(draft, report);
     pools_are_used(draft, report);
     quota_fits(draft, report);
     parity_can_be_kept(draft, report);
@@ -279,38 +280,10 @@ fn static_internals(draft: &Draft, report: &Report<'_>) {
     }
 }
 
-fn rules(draft: &Draft, report: &Report<'_>) {
-    // Rules of kind snat and bypass are searched together, those of kind dnat for themselves.
-    let mut seen: HashMap<(bool, bool, Prefix, u16), usize> = HashMap::new();
-    for rule in &draft.rules {
-        if let ActionDraft::Snat(pool) = &rule.action
-            && draft.pool_index(&pool.value).is_none()
-        {
-            let names: Vec<String> =
-                draft.pools.iter().map(|pool| format!("\"{}\"", pool.name.value)).collect();
-            let message = format!("there is no pool {:?}", pool.value);
-            let remedy = format!("write one of {}", names.join(", "));
-            report.missing(&pool.place, format!("{message}; {remedy}"));
-        }
-        let (by_source, prefix, port) = match rule.matches.value {
-            Match::Source(prefix, port) => (true, prefix, port),
-            Match::Destination(prefix, port) => (false, prefix, port),
-        };
-        let key = (matches!(rule.action, ActionDraft::Dnat(_)), by_source, prefix, port);
-        let place = &rule.matches.place;
-        if let Some(line) = seen.insert(key, report.line(place.offset)) {
-            let message = format!("is what the rule in line {line} matches; keep one of the two");
-            report.wrong(place, message);
-        }
-    }
-}
-
 fn pools_are_used(draft: &Draft, report: &Report<'_>) {
     let mut used = vec![false; draft.pools.len()];
-    let named = draft.rules.iter().filter_map(|rule| match &rule.action {
-        ActionDraft::Snat(pool) => draft.pool_index(&pool.value),
-        _ => None,
-    });
+    let targets = draft.targets();
+    let named = draft.rules.iter().filter_map(|rule| targets.of(&rule.action));
     for index in named.chain([draft.default_pool()]) {
         if let Some(pool) = used.get_mut(index) {
             *pool = true;

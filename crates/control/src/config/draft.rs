@@ -8,6 +8,7 @@ use super::problem::{Located, Place};
 use natgate_engine::{AddressRange, Config, Match, PoolConfig, Prefix, Rule, RuleAction, Side};
 use natgate_engine::{SideConfig, StaticMapping};
 use natgate_gateway::{Backend, Route, Settings, SideSettings, StateSettings};
+use std::collections::HashMap;
 use std::net::Ipv4Addr;
 
 /// An IPv4 and a TCP header without options, bytes.
@@ -110,20 +111,46 @@ pub(super) struct StaticDraft {
 /// A rule.
 pub(super) struct RuleDraft {
     pub(super) matches: Located<Match>,
+    pub(super) priority: Located<i16>,
     pub(super) action: ActionDraft,
+}
+
+impl RuleDraft {
+    /// Whether the source's end is looked at, its prefix and port.
+    pub(super) fn looks_at(&self) -> (bool, Prefix, u16) {
+        match self.matches.value {
+            Match::Source(prefix, port) => (true, prefix, port),
+            Match::Destination(prefix, port) => (false, prefix, port),
+        }
+    }
+
+    fn to_config(&self, targets: &Targets<'_>) -> Rule {
+        let pool = || targets.of(&self.action).expect("a rule without its pool is a problem");
+        let action = match &self.action {
+            ActionDraft::Snat(_) => RuleAction::Snat(pool()),
+            ActionDraft::SnatTo(address, _) => RuleAction::SnatTo(pool(), address.value),
+            ActionDraft::Dnat(to) => RuleAction::Dnat(to.value.0, to.value.1),
+            ActionDraft::Bypass => RuleAction::Bypass,
+            ActionDraft::Drop => RuleAction::Drop,
+        };
+        Rule { matches: self.matches.value, priority: self.priority.value, action }
+    }
 }
 
 /// What a rule does.
 pub(super) enum ActionDraft {
     Snat(Located<String>),
+    /// The one address, and its pool if the rule names that too.
+    SnatTo(Located<Ipv4Addr>, Option<Located<String>>),
     Dnat(Located<(Ipv4Addr, Option<u16>)>),
     Bypass,
+    Drop,
 }
 
 impl ActionDraft {
     /// Whether the rule translates sources.
     pub(super) fn is_snat(&self) -> bool {
-        matches!(self, Self::Snat(_))
+        matches!(self, Self::Snat(_) | Self::SnatTo(..))
     }
 }
 
@@ -136,19 +163,29 @@ impl Draft {
         }
     }
 
-    /// The pool of a name.
-    pub(super) fn pool_index(&self, name: &str) -> Option<usize> {
-        self.pools.iter().position(|pool| pool.name.value == name)
+    /// The pools, found by name and by address.
+    pub(super) fn targets(&self) -> Targets<'_> {
+        let pools = || self.pools.iter().enumerate();
+        // Of two pools of one name the first is meant; the other is a problem.
+        let names = pools().rev().map(|(index, pool)| (&pool.name.value[..], index)).collect();
+        let ranges = |(index, pool)| {
+            let pool: &PoolDraft = pool;
+            pool.ranges.iter().map(move |range| (range.value.first, range.value.last, index))
+        };
+        let mut ranges: Vec<(Ipv4Addr, Ipv4Addr, usize)> = pools().flat_map(ranges).collect();
+        ranges.sort_unstable();
+        Targets { names, ranges }
     }
 
     /// The pool that is used without a rule: the one named `default`, else the first.
     pub(super) fn default_pool(&self) -> usize {
-        self.pool_index("default").unwrap_or(0)
+        self.targets().pool("default").unwrap_or(0)
     }
 
     /// The settings of a draft without problems.
     pub(super) fn into_settings(self) -> Settings {
-        let rules = self.rules.iter().map(|rule| self.rule(rule)).collect();
+        let targets = self.targets();
+        let rules = self.rules.iter().map(|rule| rule.to_config(&targets)).collect();
         let default_pool = self.default_pool();
         let by_mtu = self.inside.mtu.min(self.outside.mtu).saturating_sub(TCP_HEADERS);
         let engine = Config {
@@ -175,17 +212,35 @@ impl Draft {
             state: self.state,
         }
     }
+}
 
-    fn rule(&self, rule: &RuleDraft) -> Rule {
-        let action = match &rule.action {
-            ActionDraft::Snat(pool) => {
-                let index = self.pool_index(&pool.value);
-                RuleAction::Snat(index.expect("a rule of an unknown pool is a problem"))
-            }
-            ActionDraft::Dnat(to) => RuleAction::Dnat(to.value.0, to.value.1),
-            ActionDraft::Bypass => RuleAction::Bypass,
-        };
-        Rule { matches: rule.matches.value, action }
+/// The pools, as rules name them.
+pub(super) struct Targets<'a> {
+    names: HashMap<&'a str, usize>,
+    /// First and last addresses, in order.
+    ranges: Vec<(Ipv4Addr, Ipv4Addr, usize)>,
+}
+
+impl Targets<'_> {
+    /// The pool of a name.
+    pub(super) fn pool(&self, name: &str) -> Option<usize> {
+        self.names.get(name).copied()
+    }
+
+    /// The pool that has an address.
+    pub(super) fn pool_of(&self, address: Ipv4Addr) -> Option<usize> {
+        let after = self.ranges.partition_point(|(first, _, _)| *first <= address);
+        let (_, last, pool) = *self.ranges.get(after.checked_sub(1)?)?;
+        (address <= last).then_some(pool)
+    }
+
+    /// The pool that a rule takes from.
+    pub(super) fn of(&self, action: &ActionDraft) -> Option<usize> {
+        match action {
+            ActionDraft::Snat(pool) => self.pool(&pool.value),
+            ActionDraft::SnatTo(address, _) => self.pool_of(address.value),
+            _ => None,
+        }
     }
 }
 

@@ -19,26 +19,41 @@ pub(super) struct Section<'a> {
     name: &'static str,
     /// Its path, `pool[0]`, and where it begins.
     pub(super) place: Place,
+    origin: Origin,
     table: Option<&'a DeTable<'a>>,
 }
 
+/// What a tree was made from: the file, or a piece of it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Origin {
+    /// Where the piece begins, bytes.
+    pub(super) offset: usize,
+    /// Tables of an array that come before its first one in the piece.
+    pub(super) tables: usize,
+}
+
 impl<'a> Section<'a> {
-    /// The whole file.
-    pub(super) fn root(report: &'a Report<'a>, tree: &'a Spanned<DeTable<'a>>) -> Self {
-        Self::open(report, "", Place::default(), tree.get_ref())
+    /// The whole file, or a piece.
+    pub(super) fn root(
+        report: &'a Report<'a>,
+        tree: &'a Spanned<DeTable<'a>>,
+        origin: Origin,
+    ) -> Self {
+        Self::open(report, "", Place::default(), origin, tree.get_ref())
     }
 
     fn open(
         report: &'a Report<'a>,
         name: &'static str,
         place: Place,
+        origin: Origin,
         table: &'a DeTable<'a>,
     ) -> Self {
-        let section = Self { report, name, place, table: Some(table) };
+        let section = Self { report, name, place, origin, table: Some(table) };
         for key in table.keys().filter(|key| !schema::keys(name).contains(&key.get_ref().as_ref()))
         {
             let unknown = key.get_ref().as_ref();
-            let place = section.place_of(unknown, key.span().start);
+            let place = section.place_of(unknown, origin.offset + key.span().start);
             let kind = if name.is_empty() { "table" } else { "key" };
             let remedy = schema::remedy(name, unknown);
             report.wrong(&place, format!("there is no such {kind}; {remedy}"));
@@ -56,8 +71,9 @@ impl<'a> Section<'a> {
         debug_assert!(schema::keys(self.name).contains(&key), "{key} is missing in the schema");
         let (name, value) = self.table?.get_key_value(key)?;
         let span = if value.span().is_empty() { name.span() } else { value.span() };
-        let place = self.place_of(key, span.start);
-        Some(Value { report: self.report, place, value: value.get_ref() })
+        let place = self.place_of(key, self.origin.offset + span.start);
+        let (report, origin) = (self.report, self.origin);
+        Some(Value { report, place, origin, value: value.get_ref() })
     }
 
     /// A value that must be there.
@@ -74,7 +90,7 @@ impl<'a> Section<'a> {
     pub(super) fn section(&self, key: &'static str, name: &'static str) -> Self {
         let found = self.get(key).and_then(|value| match value.value {
             DeValue::Table(table) => {
-                Some(Self::open(self.report, name, value.place.clone(), table))
+                Some(Self::open(self.report, name, value.place.clone(), self.origin, table))
             }
             DeValue::Array(_) if self.name.is_empty() => {
                 value.wrong(format!("is there more than once; write one [{key}]"));
@@ -86,7 +102,8 @@ impl<'a> Section<'a> {
             }
         });
         let place = self.place_of(key, self.place.offset);
-        found.unwrap_or(Self { report: self.report, name, place, table: None })
+        let (report, origin) = (self.report, self.origin);
+        found.unwrap_or(Self { report, name, place, origin, table: None })
     }
 
     /// The tables of an array of tables, `[[key]]`; only the file itself has such.
@@ -97,17 +114,25 @@ impl<'a> Section<'a> {
             return Vec::new();
         };
         let open = |(index, item): (usize, &'a Spanned<DeValue<'a>>)| {
-            let place = Place { key: format!("{key}[{index}]"), offset: item.span().start };
+            let (report, origin) = (self.report, self.origin);
+            let index = origin.tables + index;
+            let offset = origin.offset + item.span().start;
+            let place = Place { key: format!("{key}[{index}]"), offset };
             match item.get_ref() {
-                DeValue::Table(table) => Some(Self::open(self.report, key, place, table)),
+                DeValue::Table(table) => Some(Self::open(report, key, place, origin, table)),
                 other => {
-                    Value { report: self.report, place, value: other }
+                    Value { report, place, origin, value: other }
                         .wrong_type(&format!("a table; write [[{key}]]"));
                     None
                 }
             }
         };
         items.iter().enumerate().filter_map(open).collect()
+    }
+
+    /// How many tables an array of tables has.
+    pub(super) fn count(&self, key: &'static str) -> usize {
+        self.get(key).and_then(|value| value.value.as_array()).map_or(0, |tables| tables.len())
     }
 
     /// Where a key of this table stands, or would.
@@ -125,6 +150,7 @@ impl<'a> Section<'a> {
 pub(super) struct Value<'a> {
     report: &'a Report<'a>,
     pub(super) place: Place,
+    origin: Origin,
     value: &'a DeValue<'a>,
 }
 
@@ -219,6 +245,21 @@ impl<'a> Value<'a> {
         None
     }
 
+    /// An integer that may be negative.
+    pub(super) fn signed(&self, bounds: RangeInclusive<i64>) -> Option<i64> {
+        let (low, high) = (bounds.start(), bounds.end());
+        let DeValue::Integer(digits) = self.value else {
+            self.wrong_type(&format!("an integer from {low} to {high}"));
+            return None;
+        };
+        let value = i64::from_str_radix(digits.as_str(), digits.radix()).ok();
+        if let Some(value) = value.filter(|value| bounds.contains(value)) {
+            return Some(value);
+        }
+        self.wrong(format!("{} is out of bounds; it must be from {low} to {high}", digits));
+        None
+    }
+
     /// The elements of an array.
     pub(super) fn items(&self, wanted: &str) -> Option<Vec<Self>> {
         let DeValue::Array(items) = self.value else {
@@ -227,8 +268,8 @@ impl<'a> Value<'a> {
         };
         let item = |(index, item): (usize, &'a Spanned<DeValue<'a>>)| {
             let key = format!("{}[{index}]", self.place.key);
-            let place = Place { key, offset: item.span().start };
-            Self { report: self.report, place, value: item.get_ref() }
+            let place = Place { key, offset: self.origin.offset + item.span().start };
+            Self { report: self.report, place, origin: self.origin, value: item.get_ref() }
         };
         Some(items.iter().enumerate().map(item).collect())
     }

@@ -52,32 +52,60 @@ enum Kind {
     Snat,
     Dnat,
     Bypass,
+    Drop,
 }
 
 /// A rule.
 pub(super) fn read_rule(section: &Section<'_>) -> Option<RuleDraft> {
-    let kinds = [("snat", Ok(Kind::Snat)), ("dnat", Ok(Kind::Dnat)), ("bypass", Ok(Kind::Bypass))];
+    let kinds = [
+        ("snat", Ok(Kind::Snat)),
+        ("dnat", Ok(Kind::Dnat)),
+        ("bypass", Ok(Kind::Bypass)),
+        ("drop", Ok(Kind::Drop)),
+    ];
     let kind_value = section.require("kind", "\"snat\"");
     let kind = kind_value.as_ref().and_then(|value| value.word(&kinds));
     let matches = read_match(section, kind);
+    let priority = read_priority(section);
     let kind = kind?;
     refuse(section, "pool", kind != Kind::Snat, "only a rule of kind \"snat\" has it");
+    refuse(section, "address", kind != Kind::Snat, "only a rule of kind \"snat\" has it");
     refuse(section, "to", kind != Kind::Dnat, "only a rule of kind \"dnat\" has it");
     let action = match kind {
-        Kind::Snat => section
-            .require("pool", "\"default\"")
-            .and_then(|value| value.parsed("the name of a pool", |name| Ok(name.to_owned())))
-            .map(ActionDraft::Snat),
+        Kind::Snat => read_snat(section),
         Kind::Dnat => section
             .require("to", "\"192.0.2.80:8080\"")
             .and_then(|value| read_endpoint(&value))
             .map(ActionDraft::Dnat),
         Kind::Bypass => Some(ActionDraft::Bypass),
+        Kind::Drop => Some(ActionDraft::Drop),
     };
     if let (Some(value), Kind::Dnat) = (&kind_value, kind) {
         value.wrong("\"dnat\" is not in this version; use a [[static]] mapping");
     }
-    Some(RuleDraft { matches: matches?, action: action? })
+    Some(RuleDraft { matches: matches?, priority: priority?, action: action? })
+}
+
+fn read_priority(section: &Section<'_>) -> Option<Located<i16>> {
+    let Some(value) = section.get("priority") else {
+        return Some(Located { value: 0, place: section.place.clone() });
+    };
+    let priority = value.signed(i16::MIN.into()..=i16::MAX.into())?;
+    Some(Located { value: priority as i16, place: value.place })
+}
+
+/// Where sources are translated from: a pool, or an address, whose pool need not be named.
+fn read_snat(section: &Section<'_>) -> Option<ActionDraft> {
+    let name = |value: Value<'_>| value.parsed("the name of a pool", |name| Ok(name.to_owned()));
+    let Some(address) = section.get("address") else {
+        return section.require("pool", "\"default\"").and_then(name).map(ActionDraft::Snat);
+    };
+    let address = address.parsed("an address", values::address);
+    let pool = match section.get("pool") {
+        Some(pool) => Some(name(pool)?),
+        None => None,
+    };
+    Some(ActionDraft::SnatTo(address?, pool))
 }
 
 /// What a rule looks at: one prefix, and a port of the same endpoint.

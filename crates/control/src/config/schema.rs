@@ -67,7 +67,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     ),
     ("state", &["file", "interval"]),
     ("static", &["internal", "external", "protocol"]),
-    ("rule", &["kind", "match", "pool", "to"]),
+    ("rule", &["kind", "match", "priority", "pool", "address", "to"]),
     ("rule.match", &["source", "destination", "port"]),
 ];
 

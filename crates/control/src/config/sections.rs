@@ -3,7 +3,7 @@
 //! Each value is checked for itself here; defaults are those of `natgate_engine::Config`. Whether
 //! values agree with each other is [`super::checks`]' question.
 
-use super::draft::{Draft, PoolDraft, RouteDraft, SideDraft};
+use super::draft::{Draft, PoolDraft, RouteDraft, RuleDraft, SideDraft};
 use super::problem::{Located, Place};
 use super::reader::{Section, Value};
 use super::rules;
@@ -36,7 +36,7 @@ const MOST_A_SECOND: u64 = 1_000_000_000;
 const MOST_MAPPINGS: u64 = 1 << 30;
 
 /// Reads the whole file.
-pub(super) fn read(root: Section<'_>) -> Draft {
+pub(super) fn read(root: &Section<'_>) -> Draft {
     let mut config = Config::default();
     let nat = root.section("nat", "nat");
     let limits = root.section("limits", "limits");
@@ -47,17 +47,17 @@ pub(super) fn read(root: Section<'_>) -> Draft {
     read_nat(&nat, &mut config);
     let mss_by_mtu = read_mss(&nat, &mut config);
     Draft {
-        inside: read_side(&root, Side::Inside),
-        outside: read_side(&root, Side::Outside),
+        inside: read_side(root, Side::Inside),
+        outside: read_side(root, Side::Outside),
         routes: root.sections("route").iter().filter_map(read_route).collect(),
-        pools: read_pools(&root),
+        pools: read_pools(root),
         subscribers,
         no_subscribers,
         mss_by_mtu,
         quota_place,
         mappings_place,
         statics: root.sections("static").iter().filter_map(rules::read_static).collect(),
-        rules: root.sections("rule").iter().filter_map(rules::read_rule).collect(),
+        rules: read_rules(root),
         state: read_state(&root.section("state", "state")),
         config,
     }
@@ -164,6 +164,11 @@ fn read_pools(root: &Section<'_>) -> Vec<PoolDraft> {
         root.report.missing(&place, format!("is missing; write {example}"));
     }
     root.sections("pool").iter().enumerate().map(|(index, pool)| read_pool(index, pool)).collect()
+}
+
+/// The rules of a file, or of a piece of one.
+pub(super) fn read_rules(root: &Section<'_>) -> Vec<RuleDraft> {
+    root.sections("rule").iter().filter_map(rules::read_rule).collect()
 }
 
 /// A pool is always kept, that rules which name it are not blamed for its faults.

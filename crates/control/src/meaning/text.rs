@@ -11,6 +11,9 @@ use natgate_gateway::{Backend, SideSettings};
 use std::fmt::{self, Display, Formatter};
 use std::net::Ipv4Addr;
 
+/// Rules that are said one by one.
+const MOST_RULES: usize = 20;
+
 impl Display for Meaning {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(f, "Sides")?;
@@ -33,7 +36,10 @@ impl Display for Meaning {
         self.state(f)?;
         writeln!(f, "Memory")?;
         let memory = bytesize::ByteSize(self.memory_bytes).display().iec();
-        writeln!(f, "  {memory}: set aside at the start, that of the mappings taken then, the rest with use")?;
+        writeln!(
+            f,
+            "  {memory}: set aside at the start, that of the mappings taken then, the rest with use"
+        )?;
         writeln!(f, "  on huge pages: reserved ones where enough are free, else transparent ones")?;
         for warning in &self.warnings {
             writeln!(f, "warning: {warning}")?;
@@ -135,7 +141,8 @@ impl Meaning {
     }
 
     fn rules(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for Rule { matches, action } in &self.settings.engine.rules {
+        let rules = &self.settings.engine.rules;
+        for Rule { matches, priority, action } in rules.iter().take(MOST_RULES) {
             let (end, prefix, port) = match *matches {
                 Match::Source(prefix, port) => ("source", prefix, port),
                 Match::Destination(prefix, port) => ("destination", prefix, port),
@@ -144,17 +151,28 @@ impl Meaning {
             if port != 0 {
                 write!(f, " port {port}")?;
             }
+            if *priority != 0 {
+                write!(f, " (priority {priority})")?;
+            }
             match action {
                 RuleAction::Snat(pool) => {
                     writeln!(f, " uses pool {}", self.settings.engine.pools[*pool].name)?;
+                }
+                RuleAction::SnatTo(pool, address) => {
+                    let pool = &self.settings.engine.pools[*pool].name;
+                    writeln!(f, " uses {address} of pool {pool}")?;
                 }
                 RuleAction::Dnat(address, port) => {
                     writeln!(f, " is redirected to {}", endpoint((*address, *port)))?;
                 }
                 RuleAction::Bypass => writeln!(f, " passes untranslated")?,
+                RuleAction::Drop => writeln!(f, " is dropped")?,
             }
         }
-        Ok(())
+        match rules.len().saturating_sub(MOST_RULES) {
+            0 => Ok(()),
+            more => writeln!(f, "  and {} more", plural(more as u64, "rule", "rules")),
+        }
     }
 
     fn limits(&self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -6,6 +6,7 @@ use crate::DropReason;
 use crate::packet::Side;
 use crate::parse::{Embedded, Headers};
 use crate::rewrite::{Rewrite, apply, apply_embedded};
+use crate::rules::Ruling;
 use crate::table::Mapping;
 use natgate_wire::protocol;
 
@@ -44,7 +45,9 @@ impl Engine {
         let message = &mut bytes[usize::from(headers.header_len)..];
         let embedded = Embedded::read(message)?;
         //= rfc4787#REQ-12a
-        let internal = self.error_internal(&embedded, embedded.remote_of_source())?;
+        let remote = embedded.remote_of_source();
+        let internal = self.error_internal(&embedded, remote)?;
+        self.check_dropped_error(&embedded, internal, headers.source.0, remote)?;
         self.check_transit(bytes, headers, from, Side::Inside)?;
         let message = &mut bytes[usize::from(headers.header_len)..];
         apply_embedded(message, &embedded, Rewrite { source: Some(internal), destination: None });
@@ -81,6 +84,25 @@ impl Engine {
             .ok_or(DropReason::IcmpNoSession)
     }
 
+    /// Whether a rule drops an error from `sender` about the session between these endpoints, or what
+    /// the session sends.
+    fn check_dropped_error(
+        &self,
+        about: &Embedded,
+        internal: (u32, u16),
+        sender: u32,
+        remote: (u32, u16),
+    ) -> Result<(), DropReason> {
+        if !self.rules.drops() {
+            return Ok(());
+        }
+        let ends = ((internal.0, 0), (sender, 0));
+        match self.error_ruling(ends, about, (internal, remote)) {
+            Some(Ruling::Drop) => Err(DropReason::Rule),
+            _ => Ok(()),
+        }
+    }
+
     //= rfc7857#section-12-error
     /// An error from inside about a hairpinned packet: translated as outbound, then as inbound.
     pub(super) fn hairpin_error(
@@ -98,6 +120,7 @@ impl Engine {
             seen_outside.source.1 = external.1;
         }
         let internal = self.error_internal(&seen_outside, remote)?;
+        self.check_dropped_error(&embedded, internal, external.0, remote)?;
         let rewrite = Rewrite { source: Some(internal), destination: Some(external) };
         apply_embedded(message, &embedded, rewrite);
         //= rfc5508#REQ-7

@@ -6,6 +6,7 @@ use crate::config::{Behavior, Config};
 use crate::engine::quota_class;
 use crate::external::Wish;
 use crate::parse::{Headers, Kind, has_ports};
+use crate::rules::Snat;
 use crate::session::{Idle, Session, State, Way};
 use crate::subscriber::Rate;
 use crate::table::{Key, NewMapping, SessionRef};
@@ -28,6 +29,8 @@ pub(super) struct Flow {
     pub(super) internal: (u32, u16),
     /// The pool that its external endpoint comes from.
     pub(super) pool: usize,
+    /// Whether a rule chose its external address.
+    pub(super) fixed: bool,
     /// The subscriber's record, if it has one.
     pub(super) record: Option<u32>,
     /// The hash of its key.
@@ -48,11 +51,11 @@ impl Engine {
         &mut self,
         bytes: &[u8],
         headers: &Headers,
-        pool: usize,
+        snat: Snat,
     ) -> Result<u32, DropReason> {
         let remote = headers.remote_outbound();
         let Some(slot) = self.find_internal(headers.protocol, headers.source, remote) else {
-            return self.outbound_new(bytes, headers, pool, remote);
+            return self.outbound_new(bytes, headers, snat, remote);
         };
         match self.table.find_session(slot, remote) {
             Some(session) => self.refresh(session, Way::Out, headers),
@@ -107,7 +110,7 @@ impl Engine {
         &mut self,
         bytes: &[u8],
         headers: &Headers,
-        pool: usize,
+        snat: Snat,
         remote: (u32, u16),
     ) -> Result<u32, DropReason> {
         self.may_open(headers)?;
@@ -122,13 +125,13 @@ impl Engine {
         if headers.kind == (Kind::IcmpQuery { request: false }) {
             return Err(DropReason::NoMapping);
         }
-        let made = self.make_mapping(headers, pool, remote);
+        let made = self.make_mapping(headers, snat, remote);
         if let Err(reason) = made {
             match reason {
                 DropReason::MappingRate | DropReason::PortQuota => {
                     self.report_quota(headers.source.0, headers.protocol);
                 }
-                DropReason::PoolExhausted => self.report_exhausted(pool, headers.protocol),
+                DropReason::PoolExhausted => self.report_exhausted(snat.pool, headers.protocol),
                 _ => {}
             }
             //= rfc5508#REQ-8
@@ -144,27 +147,41 @@ impl Engine {
     fn make_mapping(
         &mut self,
         headers: &Headers,
-        pool: usize,
+        snat: Snat,
         remote: (u32, u16),
     ) -> Result<u32, DropReason> {
-        let (protocol, internal) = (headers.protocol, headers.source);
+        let (protocol, internal, pool) = (headers.protocol, headers.source, snat.pool);
         let record = self.subscribers.find(internal.0);
-        let paired = record.and_then(|at| self.subscribers.paired(at, pool));
-        self.check_limits(record, paired, protocol)?;
-        let external = self.choose_external(headers, pool, paired, remote)?;
+        let known = record.is_some_and(|at| self.subscribers.has(at, pool));
+        self.check_limits(record, known, protocol)?;
+        let wish = Wish {
+            pool,
+            protocol,
+            internal_port: internal.1,
+            paired: record.and_then(|at| self.subscribers.paired(at, pool)),
+            fixed: match snat.address {
+                // An address that has left its pool has no port.
+                Some(address) => {
+                    Some(self.external.index(address.to_bits()).ok_or(DropReason::PoolExhausted)?)
+                }
+                None => None,
+            },
+        };
+        let external = self.choose_external(wish, remote)?;
         let hash = self.table.hash(self.table.key(protocol, internal, remote));
         let session = self.new_session(remote, Way::Out, headers);
-        let flow = Flow { protocol, internal, pool, record, hash };
+        let fixed = snat.address.is_some();
+        let flow = Flow { protocol, internal, pool, fixed, record, hash };
         Ok(self.add_dynamic(&flow, external, |first| *first = session))
     }
 
-    /// Whether a subscriber with this record and address of the pool, if it has them, may have one more
-    /// mapping of a protocol now.
+    /// Whether a subscriber with this record, if it has one, may have one more mapping of a protocol
+    /// now; `known`: it has mappings of the pool already.
     #[inline]
     pub(super) fn check_limits(
         &self,
         record: Option<u32>,
-        paired: Option<u32>,
+        known: bool,
         protocol: u8,
     ) -> Result<(), DropReason> {
         let class = quota_class(protocol);
@@ -187,7 +204,7 @@ impl Engine {
         }
         //= rfc6888#REQ-11a
         //= rfc6888#REQ-11d
-        if self.table.is_full(protocol) || paired.is_none() && self.subscribers.is_full() {
+        if self.table.is_full(protocol) || !known && self.subscribers.is_full() {
             return Err(DropReason::MappingTableFull);
         }
         Ok(())
@@ -202,9 +219,10 @@ impl Engine {
         (index, port): (u32, u16),
         open: impl FnOnce(&mut Session),
     ) -> u32 {
-        let Flow { protocol, internal, pool, record, hash } = *flow;
+        let Flow { protocol, internal, pool, fixed, record, hash } = *flow;
         let class = quota_class(protocol);
-        let record = self.subscribers.count(record, internal.0, (pool, index), class);
+        let pair = (pool, (!fixed).then_some(index));
+        let record = self.subscribers.count(record, internal.0, pair, class);
         self.subscribers.get_mut(record).rate.count_spaced(self.now, self.mapping_spacing);
         let new = NewMapping {
             protocol,
@@ -226,14 +244,11 @@ impl Engine {
 
     fn choose_external(
         &mut self,
-        headers: &Headers,
-        pool: usize,
-        paired: Option<u32>,
+        wish: Wish,
         remote: (u32, u16),
     ) -> Result<(u32, u16), DropReason> {
-        let protocol = headers.protocol;
+        let protocol = wish.protocol;
         if has_ports(protocol) {
-            let wish = Wish { pool, protocol, internal_port: headers.source.1, paired };
             let chosen =
                 self.external.choose(wish, self.subscribers.tenants(), &mut self.generator);
             return chosen.ok_or(DropReason::PoolExhausted);
@@ -241,7 +256,7 @@ impl Engine {
         let (table, external) = (&self.table, &self.external);
         let is_free =
             |index| table.find_portless(external.address(index), protocol, remote.0).is_none();
-        let index = external.choose_portless(pool, paired, &mut self.generator, is_free);
+        let index = external.choose_portless(&wish, &mut self.generator, is_free);
         Ok((index.ok_or(DropReason::Ambiguous)?, 0))
     }
 
@@ -293,9 +308,13 @@ impl Engine {
         let Some(slot) = owner else {
             let internal =
                 self.statics.internal(index, headers.protocol).ok_or(DropReason::NoMapping)?;
+            self.check_dropped(headers, (internal, port), remote)?;
             self.may_open(headers)?;
             return Ok(Found::Whole(internal));
         };
+        let mapping = self.table.mapping(slot);
+        let internal = (mapping.internal_address, mapping.internal_port);
+        self.check_dropped(headers, internal, remote)?;
         let session = self.table.find_session(slot, remote);
         if session.is_none() {
             //= rfc4787#REQ-8

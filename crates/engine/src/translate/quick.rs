@@ -130,8 +130,12 @@ pub(super) struct Round {
     established: u32,
     opening: u32,
     inbound_refresh: bool,
-    /// Whether no rule may ask for anything else than what has been asked.
-    no_rules: bool,
+    /// Whether there are rules: a session that a stranger began says nothing of the way out.
+    rules: bool,
+    /// Whether others were in force when some session began, and none answers for those there are.
+    other_rules: bool,
+    /// Whether somebody who is no subscriber may have mappings.
+    strangers: bool,
     /// Whether sources are translated by subscriber alone: no rules, no static mappings.
     plain: bool,
     /// A subscriber whose next mapping is due later has made too many of late.
@@ -157,7 +161,13 @@ impl Engine {
             established: self.deadline(self.now, self.timeouts.established),
             opening: self.deadline(self.now, self.timeouts.opening),
             inbound_refresh: self.config.inbound_refresh,
-            no_rules: self.rules.is_empty(),
+            rules: !self.rules.is_empty(),
+            other_rules: self.rules_replaced
+                && match F::SIDE {
+                    Side::Inside => !self.rules.is_empty(),
+                    Side::Outside => self.rules.drops(),
+                },
+            strangers: self.strangers,
             plain: self.rules.is_empty() && self.config.statics.is_empty(),
             due: Rate::latest_due(self.now, self.mapping_spacing, Rate::SECOND),
         }
@@ -165,17 +175,16 @@ impl Engine {
 
     /// Stage one: reads a packet and fetches the line by which its mapping will be found.
     #[inline(always)]
-    pub(super) fn glance<F: From>(&self, round: &Round, bytes: &[u8]) -> Glance {
+    pub(super) fn glance<F: From>(&self, bytes: &[u8]) -> Glance {
         let mut glance = Glance::read(bytes);
         if glance.protocol == 0 {
             return glance;
         }
         match F::SIDE {
-            Side::Inside if round.no_rules => {
+            Side::Inside => {
                 let (source, destination) = (glance.source, glance.destination);
                 glance.place = self.table.prefetch_index(glance.protocol, source, destination);
             }
-            Side::Inside => glance.protocol = 0,
             Side::Outside => match self.external.index(glance.destination.0) {
                 Some(index) => {
                     glance.place = External::entry(index, glance.destination.1) as u64;
@@ -225,7 +234,7 @@ impl Engine {
             glance.record = record;
             let Some(index) = self.subscribers.first_paired(record, pool) else { continue };
             let (protocol, internal_port) = (glance.protocol, glance.source.1);
-            let wish = Wish { pool, protocol, internal_port, paired: Some(index) };
+            let wish = Wish { pool, protocol, internal_port, paired: Some(index), fixed: None };
             glance.draw = self.external.draw(wish, &mut self.generator);
         }
         for glance in glances.iter() {
@@ -254,6 +263,7 @@ impl Engine {
         if !opens
             || glance.total_len > round.mtu
             || internal.0 == remote.0
+            || round.strangers && !self.is_subscriber(internal.0)
             || !self.may_be_remote(remote.0)
         {
             return false;
@@ -267,11 +277,12 @@ impl Engine {
         let pool = self.config.default_pool;
         let chosen = self.external.drawn(protocol, &draw).or_else(|| {
             let paired = Some(draw.index());
-            let wish = Wish { pool, protocol, internal_port: internal.1, paired };
+            let wish = Wish { pool, protocol, internal_port: internal.1, paired, fixed: None };
             self.external.choose(wish, self.subscribers.tenants(), &mut self.generator)
         });
         let Some((index, port)) = chosen else { return false };
-        let flow = Flow { protocol, internal, pool, record: Some(record), hash: glance.place };
+        let (record, hash) = (Some(record), glance.place);
+        let flow = Flow { protocol, internal, pool, fixed: false, record, hash };
         self.add_dynamic(&flow, (index, port), |session| {
             (session.remote_address, session.remote_port) = remote;
             if protocol == protocol::TCP {
@@ -327,7 +338,12 @@ impl Engine {
             Way::In => glance.source,
         };
         // A hairpinned packet's remote is an external address.
-        if glance.slot == NONE || glance.total_len > round.mtu || self.external.may_have(remote.0) {
+        if glance.slot == NONE
+            || glance.total_len > round.mtu
+            || self.external.may_have(remote.0)
+            || round.other_rules
+            || F::WAY == Way::Out && round.strangers && !self.is_subscriber(glance.source.0)
+        {
             return false;
         }
         let mapping = self.table.mapping_mut(glance.slot);
@@ -336,7 +352,9 @@ impl Engine {
         let session = &mut mapping.first;
         let is_its_own = (session.remote_address, session.remote_port) == remote
             && (F::WAY == Way::In
-                || internal == glance.source && mapping.protocol == glance.protocol);
+                || internal == glance.source
+                    && mapping.protocol == glance.protocol
+                    && (!round.rules || session.packets_out != 0));
         let connected = session.is(State::Established);
         let stays = session.is(State::Open) || connected && glance.flags & (SYN | RST | FIN) == 0;
         let expires = if connected { round.established } else { round.udp };

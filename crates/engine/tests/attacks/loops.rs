@@ -145,13 +145,10 @@ fn in_a_ring_of_translators_a_packet_dies_of_its_ttl() {
 #[test]
 fn in_a_ring_of_routers_a_packet_dies_of_its_ttl() {
     let bypass = || {
-        vec![Rule {
-            matches: natgate_engine::Match::Destination(
-                Prefix::new(Ipv4Addr::new(198, 51, 100, 0), 24),
-                0,
-            ),
-            action: RuleAction::Bypass,
-        }]
+        vec![Rule::new(
+            natgate_engine::Match::Destination(Prefix::new(Ipv4Addr::new(198, 51, 100, 0), 24), 0),
+            RuleAction::Bypass,
+        )]
     };
     let mut ring = [gateway(1, bypass()), gateway(2, bypass())];
     let toll = circulate(&mut ring, udp(VICTIM, REMOTE));

@@ -25,10 +25,10 @@ fn two_pools() -> Config {
     };
     Config {
         pools: vec![pool("203.0.113.1", "203.0.113.2", (1024, 65_535)), second],
-        rules: vec![Rule {
-            matches: natgate_engine::Match::Source(Prefix::new(Ipv4Addr::new(10, 1, 0, 0), 16), 0),
-            action: RuleAction::Snat(1),
-        }],
+        rules: vec![Rule::new(
+            natgate_engine::Match::Source(Prefix::new(Ipv4Addr::new(10, 1, 0, 0), 16), 0),
+            RuleAction::Snat(1),
+        )],
         statics: vec![StaticMapping {
             protocol: Some(protocol::TCP),
             internal: (Ipv4Addr::new(10, 0, 0, 80), Some(8080)),

@@ -217,7 +217,7 @@ fn section_5_3_1_each_packet_loses_one_hop_and_lives_while_one_is_left() {
 /// A gateway that lets packets to 198.18/15 pass untranslated.
 fn with_bypass() -> Config {
     let prefix = Prefix::new(Ipv4Addr::new(198, 18, 0, 0), 15);
-    let rule = Rule { matches: Match::Destination(prefix, 0), action: RuleAction::Bypass };
+    let rule = Rule::new(Match::Destination(prefix, 0), RuleAction::Bypass);
     Config { rules: vec![rule], ..config() }
 }
 

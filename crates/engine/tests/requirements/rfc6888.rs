@@ -197,7 +197,7 @@ fn req_6_translation_can_be_turned_off_by_destination() {
         (80, ["198.51.100.7:80", "198.51.100.200:80"], "198.51.100.7:81"),
     ] {
         let matches = Match::Destination(prefix, port);
-        let rules = vec![Rule { matches, action: RuleAction::Bypass }];
+        let rules = vec![Rule::new(matches, RuleAction::Bypass)];
         let mut lab = Lab::new(&Config { rules, ..config() });
         for to in untranslated {
             for (out, back) in [

@@ -145,7 +145,7 @@ fn a_subscriber_learns_that_another_is_gone() {
 fn untranslated_packets_are_answered_both_ways() {
     let mut settings = settings();
     let beyond = Prefix::new(NOWHERE, 24);
-    let bypass = Rule { matches: Match::Destination(beyond, 0), action: RuleAction::Bypass };
+    let bypass = Rule::new(Match::Destination(beyond, 0), RuleAction::Bypass);
     settings.engine.rules = vec![bypass];
     let mut world = World::with(&settings);
     world.inside.send(&to_inside(&udp((SUBSCRIBER, 4000), (REMOTE, 53), b"find me")));

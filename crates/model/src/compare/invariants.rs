@@ -108,9 +108,10 @@ pub(super) fn pool(
     Ok(())
 }
 
-/// One to one, one external address a subscriber, quotas.
+/// One to one, one external address a subscriber (unless a rule has chosen any), quotas.
 pub(super) fn state(
     config: &Config,
+    chosen_by_rule: bool,
     mappings: &[MappingInfo],
     sessions: &[SessionInfo],
 ) -> Result<(), Divergence> {
@@ -134,7 +135,8 @@ pub(super) fn state(
         });
         let Some(pool) = pool else { return Err(format!("{id:?} is of no pool")) };
         let first = *address_of.entry((id.internal.address, pool)).or_insert(id.external.address);
-        if config.pooling == Pooling::Paired && first != id.external.address {
+        let paired = config.pooling == Pooling::Paired && !chosen_by_rule;
+        if paired && first != id.external.address {
             return Err(format!("{} has two external addresses", id.internal.address));
         }
     }

@@ -4,8 +4,8 @@
 
 use crate::common::{Sum, end};
 use crate::world::{
-    About, Body, Burst, FIXED, Forged, Forgery, INSIDE, Jump, OWN, Oddity, Operation, POOL, REMOTE,
-    Send, Sequence, Target, Wait,
+    About, Body, Burst, FIXED, Forged, Forgery, INSIDE, Jump, OWN, Oddity, Operation, POOL, PORTS,
+    REMOTE, Send, Sequence, Target, Wait,
 };
 use natgate_engine::{
     AddressRange, Allocation, Behavior, Config, Limits, Match, PoolConfig, Pooling, Prefix,
@@ -285,6 +285,7 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         32 => wait.prop_map(Operation::Wait),
         8 => (0u64..2_000_000_000).prop_map(Operation::Unnoticed),
         1 => any::<[u8; 32]>().prop_map(Operation::Restart),
+        2 => rules().prop_map(Operation::Rules),
     ]
 }
 
@@ -396,14 +397,42 @@ fn statics() -> impl Strategy<Value = Vec<StaticMapping>> {
     ]
 }
 
-fn rules(pools: usize) -> impl Strategy<Value = Vec<Rule>> {
+/// A rule about somebody who is met, often with a wider prefix.
+fn rule() -> impl Strategy<Value = Rule> {
+    let all = [INSIDE[0], INSIDE[1], INSIDE[2], INSIDE[4], REMOTE[0], REMOTE[1], POOL, FIXED[0]];
+    let len =
+        prop_oneof![4 => Just(32u8), 3 => 28u8..32, 1 => Just(24), 1 => Just(8), 1 => Just(0)];
+    let port = prop_oneof![3 => Just(0u16), 2 => prop::sample::select(PORTS.to_vec())];
+    let priority = prop_oneof![3 => Just(0i16), 1 => -1i16..2];
+    let action = prop_oneof![
+        3 => Just(RuleAction::Bypass),
+        2 => Just(RuleAction::Drop),
+        3 => (0usize..2).prop_map(RuleAction::Snat),
+        4 => (0usize..2, 0u8..3).prop_map(|(pool, host)| {
+            RuleAction::SnatTo(pool, Ipv4Addr::from([0, 0, 0, host]))
+        }),
+    ];
+    (any::<bool>(), prop::sample::select(all.to_vec()), len, port, priority, action).prop_map(
+        |(by_source, address, len, port, priority, action)| {
+            let matches = if by_source { Match::Source } else { Match::Destination };
+            let prefix = Prefix::new(address.into(), len);
+            Rule { matches: matches(prefix, port), priority, action }
+        },
+    )
+}
+
+/// Rules whose pools and addresses are yet to be [`fit`].
+fn rules() -> impl Strategy<Value = Vec<Rule>> {
     let prefix = |[a, b, c, d]: [u8; 4], len| Prefix::new(Ipv4Addr::new(a, b, c, d), len);
-    let bypass = |matches| Rule { matches, action: RuleAction::Bypass };
-    let snat = move |matches| Rule { matches, action: RuleAction::Snat(pools - 1) };
+    let bypass = |matches| Rule::new(matches, RuleAction::Bypass);
+    let snat = |matches| Rule::new(matches, RuleAction::Snat(1));
+    let drop = |matches| Rule::new(matches, RuleAction::Drop);
     prop_oneof![
-        6 => Just(vec![]),
+        8 => Just(vec![]),
         1 => Just(vec![bypass(Match::Source(prefix(INSIDE[1], 32), 0))]),
         1 => Just(vec![bypass(Match::Destination(prefix(REMOTE[1], 31), 0))]),
+        1 => Just(vec![drop(Match::Destination(prefix(REMOTE[1], 32), 0))]),
+        1 => Just(vec![drop(Match::Source(prefix(INSIDE[1], 32), 5000))]),
         1 => Just(vec![
             snat(Match::Source(prefix(INSIDE[4], 24), 0)),
             snat(Match::Source(prefix(INSIDE[2], 32), 0)),
@@ -417,7 +446,30 @@ fn rules(pools: usize) -> impl Strategy<Value = Vec<Rule>> {
             bypass(Match::Source(prefix(INSIDE[0], 8), 0)),
             snat(Match::Source(prefix(INSIDE[0], 31), 0)),
         ]),
+        4 => prop::collection::vec(rule(), 1..6),
     ]
+}
+
+/// The rules with pools and addresses that there are, those that say the same again left out.
+pub(crate) fn fit(rules: &[Rule], pools: &[PoolConfig]) -> Vec<Rule> {
+    let mut fitting: Vec<Rule> = Vec::new();
+    for rule in rules {
+        let action = match rule.action {
+            RuleAction::Snat(pool) => RuleAction::Snat(pool % pools.len()),
+            RuleAction::SnatTo(pool, host) => {
+                let pool = pool % pools.len();
+                let range = pools[pool].addresses[0];
+                let address = range.first.to_bits() + host.to_bits() % range.count() as u32;
+                RuleAction::SnatTo(pool, Ipv4Addr::from_bits(address))
+            }
+            ref other => other.clone(),
+        };
+        let same = |other: &Rule| (other.matches, other.priority) == (rule.matches, rule.priority);
+        if !fitting.iter().any(same) {
+            fitting.push(Rule { action, ..rule.clone() });
+        }
+    }
+    fitting
 }
 
 /// `tcp_mss`, `answer_unsolicited_syn` and `refusal`.
@@ -452,16 +504,14 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
         prop::array::uniform4(any::<bool>()),
         late(),
     );
-    let rest = pools().prop_flat_map(|pools| {
-        let count = pools.len();
-        (Just(pools), rules(count))
-    });
+    let rest = (pools(), rules());
     (inside, outside, behaviors, limits(), timeouts(), rest, statics()).prop_map(
         |(inside, outside, behaviors, limits, timeouts, (pools, rules), statics)| {
             let (mapping, (filtering, filtering_tcp), pooling, allocation, switches, late) =
                 behaviors;
             let (tcp_mss, answer_unsolicited_syn, refusal) = late;
             let [port_parity, hairpinning, inbound_refresh, tcp_pickup] = switches;
+            let rules = fit(&rules, &pools);
             let mut limits = limits;
             if pools.len() > 1 {
                 // Who has mappings of several pools counts more than once.

@@ -2,7 +2,8 @@
 //! the packets that came out before, which answers and errors refer to.
 
 use crate::common::{Spec, Sum, end, error_about, set_icmp_sum, side};
-use natgate_engine::{Config, Endpoint, Side, Timestamp, Verdict};
+use crate::strategies::fit;
+use natgate_engine::{Config, Endpoint, Rule, Side, Timestamp, Verdict};
 use natgate_model::compare::{Divergence, Pair};
 use natgate_wire::protocol::{DCCP, ESP, GRE, ICMP, TCP, UDP, UDP_LITE};
 use natgate_wire::tcp::flags::{ACK, SYN};
@@ -169,6 +170,8 @@ pub(crate) enum Operation {
     Burst(Burst),
     Forgery(Forgery),
     Restart([u8; 32]),
+    /// Other rules, with pools as far as there are any.
+    Rules(Vec<Rule>),
     Wait(Wait),
     /// Time goes on, but `advance` is not told before the next packets.
     Unnoticed(u64),
@@ -198,6 +201,7 @@ impl World {
                 self.pair.advance(told)?;
             }
             Operation::Restart(seed) => self.pair.restart(*seed)?,
+            Operation::Rules(rules) => self.pair.replace_rules(&fit(rules, &self.config.pools))?,
             Operation::Connect { near, target, protocol, body } => {
                 let send = Send::Fresh {
                     outside: false,

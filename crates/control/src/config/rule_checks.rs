@@ -1,0 +1,144 @@
+//! Whether the rules agree with each other and with the pools: pools and addresses that they name,
+//! rules that match the same, rules to which others leave nothing.
+//!
+//! There may be a million rules, so nothing here looks at each of them for each.
+
+use super::draft::{ActionDraft, Draft, RuleDraft, Targets};
+use super::problem::Report;
+use natgate_engine::RuleSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+
+/// Rules that never apply and are named one by one.
+const MOST_NAMED: usize = 20;
+
+/// Reports what does not agree.
+pub(super) fn check(draft: &Draft, report: &Report<'_>) {
+    let targets = draft.targets();
+    for rule in &draft.rules {
+        target_is_there(rule, &targets, draft, report);
+    }
+    no_two_match_the_same(draft, report);
+    priorities_are_few(draft, report);
+    every_rule_applies(draft, report);
+}
+
+fn target_is_there(rule: &RuleDraft, targets: &Targets<'_>, draft: &Draft, report: &Report<'_>) {
+    let (address, pool) = match &rule.action {
+        ActionDraft::Snat(pool) => (None, Some(pool)),
+        ActionDraft::SnatTo(address, pool) => (Some(address), pool.as_ref()),
+        _ => return,
+    };
+    let index = pool.and_then(|pool| targets.pool(&pool.value));
+    if let (Some(pool), None) = (pool, index) {
+        let names: Vec<String> =
+            draft.pools.iter().map(|pool| format!("\"{}\"", pool.name.value)).collect();
+        let message = format!("there is no pool {:?}", pool.value);
+        let remedy = format!("write one of {}", names.join(", "));
+        report.missing(&pool.place, format!("{message}; {remedy}"));
+        return;
+    }
+    let Some(address) = address else { return };
+    let shown = address.value;
+    match (targets.pool_of(shown), index) {
+        (None, _) => {
+            let message = format!("{shown} is in no pool; write an address of one");
+            report.missing(&address.place, message);
+        }
+        (Some(its), Some(index)) if its != index => {
+            let (its, named) = (&draft.pools[its].name.value, &draft.pools[index].name.value);
+            let message = format!("{shown} is in pool \"{its}\" and not in \"{named}\"");
+            report.wrong(&address.place, format!("{message}; write an address of that pool"));
+        }
+        _ => {}
+    }
+}
+
+fn no_two_match_the_same(draft: &Draft, report: &Report<'_>) {
+    // Rules of kind dnat are searched for themselves, the others together.
+    let mut seen = HashMap::new();
+    for rule in &draft.rules {
+        let is_dnat = matches!(rule.action, ActionDraft::Dnat(_));
+        let key = (is_dnat, rule.looks_at(), rule.priority.value);
+        let place = &rule.matches.place;
+        if let Some(line) = seen.insert(key, report.line(place.offset)) {
+            let message = format!("is what the rule in line {line} matches; keep one of the two");
+            report.wrong(place, format!("{message}, or give one another priority"));
+        }
+    }
+}
+
+/// Blames the first rule with which it is too much.
+fn priorities_are_few(draft: &Draft, report: &Report<'_>) {
+    let mut seen = BTreeSet::new();
+    for rule in &draft.rules {
+        let most = RuleSet::MOST_PRIORITIES;
+        if seen.insert(rule.priority.value) && seen.len() > most {
+            let message = format!("is one more different priority; at most {most} are possible");
+            report.wrong(&rule.priority.place, message);
+            return;
+        }
+    }
+}
+
+/// A prefix that holds the present one, and the rule of highest priority for it or a wider one.
+#[derive(Clone, Copy)]
+struct Wider<'a> {
+    last: u32,
+    rule: &'a RuleDraft,
+}
+
+/// Warns of rules all of whose packets another rule takes.
+fn every_rule_applies(draft: &Draft, report: &Report<'_>) {
+    let mut all: Vec<&RuleDraft> = draft.rules.iter().collect();
+    all.sort_by_key(|rule| {
+        let (by_source, prefix, port) = rule.looks_at();
+        (by_source, prefix.first(), prefix.len(), port, Reverse(rule.priority.value))
+    });
+    // What matches everything, of the destinations and the sources.
+    let everything = [false, true].map(|end| {
+        let matches_all = |rule: &&&RuleDraft| {
+            let (by_source, prefix, port) = rule.looks_at();
+            by_source == end && prefix.is_empty() && port == 0
+        };
+        all.iter().filter(matches_all).max_by_key(|rule| rule.priority.value).copied()
+    });
+    // By end and port: what holds the present prefix, widest first.
+    let mut open: HashMap<(bool, u16), Vec<Wider<'_>>> = HashMap::new();
+    let mut never = Vec::new();
+    for rule in all {
+        let (by_source, prefix, port) = rule.looks_at();
+        let mut before = |port| -> Option<&RuleDraft> {
+            let open = open.get_mut(&(by_source, port))?;
+            while open.last().is_some_and(|wider| wider.last < prefix.first()) {
+                open.pop();
+            }
+            open.last().map(|wider| wider.rule)
+        };
+        let wider = [before(0), before(port)].into_iter().flatten();
+        let same_end = wider.max_by_key(|rule| rule.priority.value);
+        let best = same_end.filter(|wider| wider.priority.value > rule.priority.value);
+        let other_end = everything[usize::from(!by_source)].filter(|other| {
+            let tie = prefix.is_empty() && port == 0 && !by_source;
+            (other.priority.value, tie) > (rule.priority.value, false)
+        });
+        if let Some(taker) = best.or(other_end) {
+            never.push((rule, taker));
+        }
+        let own = open.entry((by_source, port)).or_default();
+        let wider = own.last().map(|wider| wider.rule);
+        let better = wider.filter(|wider| wider.priority.value >= rule.priority.value);
+        own.push(Wider { rule: better.unwrap_or(rule), last: prefix.last() });
+    }
+    never.sort_by_key(|(rule, _)| rule.matches.place.offset);
+    for (rule, taker) in never.iter().take(MOST_NAMED) {
+        let line = report.line(taker.matches.place.offset);
+        let message = format!("never applies: the rule in line {line} matches all that it does");
+        report.unwise(&rule.matches.place, format!("{message}, and comes before it"));
+    }
+    if let Some((rule, _)) = never.get(MOST_NAMED) {
+        let more = never.len() - MOST_NAMED;
+        let message = format!("never applies either, nor do others: {more} rules in all from here");
+        report.unwise(&rule.matches.place, message);
+    }
+}
