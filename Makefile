@@ -96,6 +96,7 @@ conform-linux: root build ## Try the Linux kernel's masquerading likewise, for f
 bench: count-tools build ## Run every benchmark in full, for hours; write docs/results
 	@"$(TARGET)/release/natgate" bench engine --threads 2
 	@"$(TARGET)/release/natgate" bench structures
+	@"$(TARGET)/release/natgate" bench rules
 	@"$(TARGET)/release/natgate" bench rfc9693
 	@"$(TARGET)/release/natgate" bench prices --engine docs/results/engine/engine.json
 	@"$(TARGET)/release/natgate" bench instructions --out docs/results
