@@ -3,7 +3,7 @@
 
 use crate::calendar::NONE;
 use crate::config::Config;
-use crate::external::External;
+use crate::external::{External, Told};
 use crate::fragments::Fragments;
 use crate::identification::Identifications;
 use crate::packet::{Counters, Direction, Outcome, Side};
@@ -178,7 +178,8 @@ impl Engine {
         let timeouts = Nanos::new(&config.timeouts);
         let mut generator = Generator::new(seed);
         let key = HashKey::new(&mut generator);
-        let external = External::new(config, timeouts.hold_down.div_ceil(nanos(TICK)) as u32);
+        let hold = timeouts.hold_down.div_ceil(nanos(TICK)) as u32;
+        let external = External::new(config, hold, key);
         let mut engine = Self {
             table: Table::new(sizes.room, config, key),
             subscribers: Subscribers::new(sizes.subscribers, sizes.addresses, key),
@@ -205,6 +206,7 @@ impl Engine {
             config: config.clone(),
         };
         engine.make_statics()?;
+        engine.external.settle();
         Ok(engine)
     }
 
@@ -212,7 +214,7 @@ impl Engine {
     pub fn memory(config: &Config) -> u64 {
         let sizes = Sizes::new(config);
         Table::memory(sizes.room)
-            + External::memory(sizes.addresses)
+            + External::memory(config, sizes.addresses)
             + Subscribers::memory(sizes.subscribers)
             + Responder::memory()
             + Fragments::memory(config.limits.fragment_memory)
@@ -339,6 +341,8 @@ impl Engine {
             self.session_due(session, tick);
         } else if self.external.release(tick) {
             // One port more is free.
+        } else if let Some(block) = self.external.release_block(tick) {
+            self.raise(self.time_of(tick), Change::BlockReleased(block));
         } else {
             self.fragments.forget_oldest(&mut self.counters);
         }
@@ -391,7 +395,28 @@ impl Engine {
         }
         let pool = self.external.pool_of(index);
         self.subscribers.release(mapping.internal_address, pool, quota_class(protocol));
-        self.raise(time, Change::MappingRemoved(identify(&mapping)));
+        if self.external.told(protocol, index, port) == Told::ByMapping {
+            self.raise(time, Change::MappingRemoved(self.name_of(&mapping)));
+        }
+    }
+
+    /// A mapping as events name it.
+    pub(crate) fn name_of(&self, mapping: &Mapping) -> MappingId {
+        let told = || {
+            let index = self.external.index(mapping.external_address).expect("a known address");
+            self.external.told(mapping.protocol, index, mapping.external_port)
+        };
+        let kind = match mapping.is_static() {
+            true => MappingKind::Static,
+            false if told() == Told::ByPlan => MappingKind::Deterministic,
+            false => MappingKind::Dynamic,
+        };
+        MappingId {
+            protocol: mapping.protocol,
+            internal: Endpoint::new(mapping.internal_address, mapping.internal_port),
+            external: Endpoint::new(mapping.external_address, mapping.external_port),
+            kind,
+        }
     }
 
     /// Remembers a SYN that nobody takes, to answer it six seconds later unless its connection has
@@ -553,7 +578,7 @@ impl Engine {
     fn describe(&self, slot: u32) -> MappingInfo {
         let mapping = self.table.mapping(slot);
         let mut info = MappingInfo {
-            id: identify(mapping),
+            id: self.name_of(mapping),
             sessions: u32::from(mapping.sessions),
             created: match mapping.is_permanent() {
                 true => self.started,
@@ -577,7 +602,7 @@ impl Engine {
     /// Every session, in no order that means anything.
     pub fn sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
         self.table.slots().flat_map(move |slot| {
-            let mapping = identify(self.table.mapping(slot));
+            let mapping = self.name_of(self.table.mapping(slot));
             self.table.sessions(slot).map(move |session| self.describe_session(mapping, session))
         })
     }
@@ -649,15 +674,5 @@ pub(crate) fn quota_class(protocol: u8) -> usize {
         protocol::TCP => 0,
         protocol::UDP => 1,
         _ => 2,
-    }
-}
-
-/// A mapping as events name it.
-pub(crate) fn identify(mapping: &Mapping) -> MappingId {
-    MappingId {
-        protocol: mapping.protocol,
-        internal: Endpoint::new(mapping.internal_address, mapping.internal_port),
-        external: Endpoint::new(mapping.external_address, mapping.external_port),
-        kind: if mapping.is_static() { MappingKind::Static } else { MappingKind::Dynamic },
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! It follows SPECIFICATION.md section by section and says so in comments: what is looked at first
 //! (`bytes`), the way from the inside and from the outside (this file), allocation and limits
-//! (`allocation`), sessions and connections (`sessions`, `tcp`), what happens by itself (`timers`),
+//! (`allocation`, `shares`), sessions and connections (`sessions`, `tcp`), what happens by itself (`timers`),
 //! ICMP errors of its own (`errors`). Nothing is fast: what one map holds is not repeated in
 //! another but searched for.
 //!
@@ -21,6 +21,7 @@ pub mod compare;
 mod errors;
 mod lookup;
 mod sessions;
+mod shares;
 mod tcp;
 mod timers;
 mod view;
@@ -36,6 +37,7 @@ use natgate_engine::{
 };
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use natgate_wire::{Icmp, Ipv4, icmp};
+use shares::Block;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use tcp::Connection;
@@ -52,6 +54,8 @@ pub struct Model {
     held: BTreeMap<(u8, Endpoint), Timestamp>,
     syns: Vec<Syn>,
     paired: BTreeMap<(u32, usize), Ipv4Addr>,
+    /// Blocks of ports that subscribers have, by where they begin.
+    blocks: BTreeMap<Endpoint, Block>,
     mapping_rate: BTreeMap<u32, u64>,
     errors: ErrorRates,
     quota_reported: BTreeMap<u32, Option<Timestamp>>,
@@ -177,6 +181,7 @@ impl Model {
             held: BTreeMap::new(),
             syns: Vec::new(),
             paired: BTreeMap::new(),
+            blocks: BTreeMap::new(),
             mapping_rate: BTreeMap::new(),
             errors: ErrorRates::default(),
             quota_reported: BTreeMap::new(),

@@ -195,6 +195,7 @@ impl PoolDraft {
             name: self.name.value,
             addresses: self.ranges.iter().map(|range| range.value).collect(),
             ports: self.ports.value,
+            ..PoolConfig::default()
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use super::Engine;
 use crate::config::{Behavior, Config};
-use crate::engine::{identify, quota_class};
-use crate::external::Wish;
+use crate::engine::quota_class;
+use crate::external::{Chosen, Told, Wish};
 use crate::parse::{Headers, Kind, has_ports};
 use crate::session::{Idle, Session, State, Way};
 use crate::subscriber::Rate;
@@ -209,8 +209,10 @@ impl Engine {
             permanent: false,
         };
         let slot = self.install(new, index, session, hash);
-        let id = identify(self.table.mapping(slot));
-        self.raise(self.now, Change::MappingCreated(id));
+        if self.external.told(protocol, index, port) == Told::ByMapping {
+            let id = self.name_of(self.table.mapping(slot));
+            self.raise(self.now, Change::MappingCreated(id));
+        }
         slot
     }
 
@@ -222,8 +224,12 @@ impl Engine {
         remote: (u32, u16),
     ) -> Result<(u32, u16), DropReason> {
         let protocol = headers.protocol;
+        let paired = self.external.pairing(pool, headers.source.0, paired);
         if has_ports(protocol) {
             let wish = Wish { pool, protocol, internal_port: headers.source.1, paired };
+            if !self.external.is_shared(pool) {
+                return self.choose_share(wish, headers.source.0);
+            }
             let chosen =
                 self.external.choose(wish, self.subscribers.tenants(), &mut self.generator);
             return chosen.ok_or(DropReason::PoolExhausted);
@@ -233,6 +239,16 @@ impl Engine {
             |index| table.find_portless(external.address(index), protocol, remote.0).is_none();
         let index = external.choose_portless(pool, paired, &mut self.generator, is_free);
         Ok((index.ok_or(DropReason::Ambiguous)?, 0))
+    }
+
+    /// An external endpoint of those that a subscriber alone may have.
+    fn choose_share(&mut self, wish: Wish, subscriber: u32) -> Result<(u32, u16), DropReason> {
+        let Chosen { external, assigned } =
+            self.external.choose_share(wish, subscriber, &mut self.generator)?;
+        if let Some(block) = assigned {
+            self.raise(self.now, Change::BlockAssigned(self.external.block(block)));
+        }
+        Ok(external)
     }
 
     /// Puts a new mapping with its first session into the table, which has room; `hash` is that of its

@@ -128,7 +128,8 @@ pub(super) struct Round {
     established: u32,
     opening: u32,
     inbound_refresh: bool,
-    /// Whether sources are translated by subscriber alone: no rules, no static mappings.
+    /// Whether sources are translated by subscriber alone: no rules, no static mappings, and any may
+    /// have any port.
     plain: bool,
 }
 
@@ -151,7 +152,9 @@ impl Engine {
             established: self.deadline(self.now, self.timeouts.established),
             opening: self.deadline(self.now, self.timeouts.opening),
             inbound_refresh: self.config.inbound_refresh,
-            plain: self.rules.is_empty() && self.config.statics.is_empty(),
+            plain: self.rules.is_empty()
+                && self.config.statics.is_empty()
+                && self.external.is_shared(self.config.default_pool),
         }
     }
 

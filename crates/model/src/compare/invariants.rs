@@ -95,7 +95,7 @@ pub(super) fn pool(
     let own: BTreeSet<Ipv4Addr> = addresses(&config.pools[pool]).collect();
     let all = own.len() as u64 * (u64::from(last - first) + 1);
     let used = mappings.iter().filter(|mapping| {
-        mapping.id.kind == MappingKind::Dynamic
+        mapping.id.kind != MappingKind::Static
             && mapping.id.protocol == protocol
             && own.contains(&mapping.id.external.address)
     });
@@ -159,7 +159,7 @@ fn session_limits(config: &Config, mappings: &[MappingInfo]) -> Result<(), Diver
     let limits = &config.limits;
     let further = |mapping: &MappingInfo| mapping.sessions.saturating_sub(1);
     let mut of_subscriber: BTreeMap<Ipv4Addr, u32> = BTreeMap::new();
-    for mapping in mappings.iter().filter(|one| one.id.kind == MappingKind::Dynamic) {
+    for mapping in mappings.iter().filter(|one| one.id.kind != MappingKind::Static) {
         *of_subscriber.entry(mapping.id.internal.address).or_default() += further(mapping);
         if mapping.sessions > u32::from(limits.sessions_per_mapping) {
             return Err(format!("{:?} has {} sessions", mapping.id, mapping.sessions));
@@ -189,7 +189,7 @@ pub(super) fn not_refreshed(
         known.entry(ends(&one.id)).or_default().push(one.expires);
     }
     let refreshed = after.iter().find(|one| {
-        one.id.kind == MappingKind::Dynamic
+        one.id.kind != MappingKind::Static
             && !matches!(one.id.protocol, TCP | DCCP)
             && !known.get(&ends(&one.id)).is_some_and(|times| times.contains(&one.expires))
     });

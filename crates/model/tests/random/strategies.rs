@@ -367,6 +367,7 @@ fn pools() -> impl Strategy<Value = Vec<PoolConfig>> {
             name: name.into(),
             addresses: vec![AddressRange { first: at(first), last: at(last) }],
             ports,
+            ..PoolConfig::default()
         };
         let mut pools = vec![pool("default", 0, addresses - 1)];
         if two {
