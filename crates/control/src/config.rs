@@ -14,6 +14,7 @@ mod reader;
 mod rules;
 mod schema;
 mod sections;
+mod shares;
 mod values;
 
 pub use problem::Problem;

@@ -64,6 +64,11 @@ impl Blocking {
         (count > 0).then(|| (first, (u32::from(first) + ports - 1) as u16))
     }
 
+    /// Whether a port is in a block.
+    pub fn contains(&self, port: u16) -> bool {
+        self.block_of(port).is_some()
+    }
+
     /// The block, counted from the address's first, that a port is in.
     fn block_of(&self, port: u16) -> Option<u32> {
         let side = usize::from(port >= BORDER);

@@ -248,6 +248,7 @@ impl Engine {
                 let hash = self.table.hash(self.table.static_key(protocol, new.internal, (0, 0)));
                 let slot = self.table.add(new, Default::default(), 0, hash);
                 let slot = slot.expect("statics have room");
+                self.external.reserve(protocol, index, external_port);
                 self.external.take(protocol, index, external_port, slot);
             }
         }

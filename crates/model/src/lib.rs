@@ -38,7 +38,7 @@ use natgate_engine::{
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use natgate_wire::{Icmp, Ipv4, icmp};
 use shares::Block;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use tcp::Connection;
 pub use timers::StillHeld;
@@ -56,6 +56,8 @@ pub struct Model {
     paired: BTreeMap<(u32, usize), Ipv4Addr>,
     /// Blocks of ports that subscribers have, by where they begin.
     blocks: BTreeMap<Endpoint, Block>,
+    /// Of each pool the ports that somebody may get, if they are not all.
+    given: Vec<Option<BTreeSet<Endpoint>>>,
     mapping_rate: BTreeMap<u32, u64>,
     errors: ErrorRates,
     quota_reported: BTreeMap<u32, Option<Timestamp>>,
@@ -182,6 +184,7 @@ impl Model {
             syns: Vec::new(),
             paired: BTreeMap::new(),
             blocks: BTreeMap::new(),
+            given: config.pools.iter().map(|pool| shares::given(config, pool)).collect(),
             mapping_rate: BTreeMap::new(),
             errors: ErrorRates::default(),
             quota_reported: BTreeMap::new(),

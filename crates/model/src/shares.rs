@@ -5,9 +5,10 @@ use crate::allocation::addresses;
 use crate::timers::tick;
 use crate::{Key, Mapping, Model, has_ports};
 use natgate_engine::{
-    Allocation, BlockConfig, BlockId, Change, DeterministicConfig, DropReason, Endpoint,
+    Allocation, BlockConfig, BlockId, Change, Config, DeterministicConfig, DropReason, Endpoint,
     MappingKind, PoolConfig, Pooling, Timestamp,
 };
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 /// A block that somebody has; where it begins is said elsewhere.
@@ -69,6 +70,28 @@ fn own_ports(
 fn is_dynamic(pool: &PoolConfig, plan: &DeterministicConfig, port: u16) -> bool {
     let Division { ports, subscribers } = division(pool, plan);
     plan.dynamic_ports > 0 && u64::from(port) >= u64::from(pool.ports.0) + ports * subscribers
+}
+
+/// The ports of a pool that somebody may get, if they are not all (5.8, 5.11).
+pub(crate) fn given(config: &Config, pool: &PoolConfig) -> Option<BTreeSet<Endpoint>> {
+    let all = |address| (pool.ports.0..=pool.ports.1).map(move |port| Endpoint { address, port });
+    match config.allocation_of(pool) {
+        Allocation::Random | Allocation::Preserve => None,
+        Allocation::Block(block) => {
+            let firsts = first_ports(pool, block);
+            let in_block = |end: &Endpoint| {
+                firsts.iter().any(|port| is_in(*end, Endpoint { port: *port, ..*end }, block))
+            };
+            Some(addresses(pool).flat_map(all).filter(in_block).collect())
+        }
+        Allocation::Deterministic(plan) => {
+            let own = plan.subscribers.iter().flat_map(|prefix| prefix.first()..=prefix.last());
+            let own = own.filter_map(|one| own_ports(pool, plan, Ipv4Addr::from_bits(one)));
+            let dynamic = addresses(pool).flat_map(all);
+            let dynamic = dynamic.filter(|end| is_dynamic(pool, plan, end.port));
+            Some(own.flatten().chain(dynamic).collect())
+        }
+    }
 }
 
 impl Model {
@@ -209,26 +232,6 @@ impl Model {
             open.retain(near);
         }
         if open.is_empty() { Err(DropReason::PoolExhausted) } else { Ok(open) }
-    }
-
-    /// Whether anybody may ever get a port of a pool (5.8, 5.11).
-    pub(crate) fn is_given(&self, number: usize, end: Endpoint) -> bool {
-        let pool = &self.config.pools[number];
-        match self.allocation(number) {
-            Allocation::Block(block) => first_ports(pool, block)
-                .into_iter()
-                .any(|port| is_in(end, Endpoint { port, ..end }, block)),
-            Allocation::Deterministic(plan) => {
-                is_dynamic(pool, plan, end.port) || {
-                    let all = plan.subscribers.iter().flat_map(|p| p.first()..=p.last());
-                    let mut own = all.filter_map(|subscriber| {
-                        own_ports(pool, plan, Ipv4Addr::from_bits(subscriber))
-                    });
-                    own.any(|own| own.contains(&end))
-                }
-            }
-            _ => true,
-        }
     }
 
     /// 5.11: how a mapping with this external endpoint came to be.
