@@ -171,16 +171,25 @@ impl Model {
         if own.len() >= usize::from(block.max_per_subscriber) {
             return Err(DropReason::PortQuota);
         }
+        let nobodys = |start: &Endpoint| {
+            !self.blocks.contains_key(start)
+                && !self.held.keys().any(|(_, end)| is_in(*end, *start, block))
+        };
         let firsts = first_ports(&self.config.pools[pool], block);
-        let all = addresses(&self.config.pools[pool])
-            .flat_map(|address| firsts.iter().map(move |port| Endpoint { address, port: *port }));
-        let nobodys = all.filter(|start| !self.blocks.contains_key(start));
-        let unheld =
-            |start: &Endpoint| !self.held.keys().any(|(_, end)| is_in(*end, *start, block));
-        let mut open: Vec<Endpoint> = nobodys
-            .filter(unheld)
-            .flat_map(|start| self.keep_parity(key, free_in(start).collect()))
-            .collect();
+        let mut open = Vec::new();
+        for address in addresses(&self.config.pools[pool]) {
+            let free = self.free_ports(key, pool, address);
+            let first = |end: &Endpoint| {
+                let at = firsts.partition_point(|first| *first <= end.port).checked_sub(1)?;
+                let start = Endpoint { address, port: firsts[at] };
+                is_in(*end, start, block).then_some(start)
+            };
+            for of_block in free.chunk_by(|one, next| first(one) == first(next)) {
+                if first(&of_block[0]).is_some_and(|start| nobodys(&start)) {
+                    open.extend(self.keep_parity(key, of_block.to_vec()));
+                }
+            }
+        }
         let binding = match self.config.pooling {
             Pooling::Paired => paired.is_some(),
             Pooling::SoftPaired => open.iter().any(near),

@@ -293,6 +293,22 @@ fn shares_fit(draft: &Draft, pool: &PoolDraft, report: &Report<'_>) {
         quota_is_reached(draft, plan.ports_per_subscriber().into(), pool, report);
     }
     everybody_is_served(draft, pool, &plan, report);
+    statics_take_nobodys(draft, &plan, report);
+}
+
+/// A static mapping of a whole address leaves those without ports who have theirs of it.
+fn statics_take_nobodys(draft: &Draft, plan: &Plan, report: &Report<'_>) {
+    for fixed in draft.statics.iter().filter(|fixed| fixed.external.value.1.is_none()) {
+        let address = fixed.external.value.0;
+        let owners = (1..=u16::MAX).filter_map(|port| plan.reverse(address, port));
+        let mut owners: Vec<_> = owners.collect();
+        owners.dedup();
+        if let (Some(first), count @ 1..) = (owners.first(), owners.len()) {
+            let message = format!("takes the ports that {count} subscribers have of {address}");
+            let message = format!("{message}, {first} the first of them");
+            report.unwise(&fixed.external.place, message);
+        }
+    }
 }
 
 /// The pool that is used without a rule should have ports for all who may use it.

@@ -75,11 +75,12 @@ proptest! {
             prop_assert_eq!(&results[0].bytes, &wanted.bytes());
         } else {
             // Only a pool that keeps ports on the other side of 1024, or all for others, refuses a first
-            // mapping; or one that the subscriber's own ports are of, if a static mapping has those.
+            // mapping; or one of which the subscriber has ports, if a static mapping takes these.
             let counters = pair.engine.counters();
             let dropped = counters.packets[Direction::Outbound as usize][Outcome::Dropped as usize];
             prop_assert_eq!(dropped, 1);
-            let reasons = [DropReason::PoolExhausted, DropReason::PortQuota];
+            let reasons =
+                [DropReason::PoolExhausted, DropReason::PortQuota, DropReason::Ambiguous];
             prop_assert!(reasons.map(Verdict::Drop).contains(&results[0].verdict));
         }
     }
