@@ -64,6 +64,7 @@ pub fn reverse(
         ));
     };
     let plan = Plan::new(shares, pool).map_err(|error| Unanswered::Nobody(error.message))?;
+    //= rfc7422#section-2-functions
     if let Some(subscriber) = plan.reverse(external, port) {
         return Ok(share(pool, &plan, subscriber).expect("a subscriber that has a port"));
     }

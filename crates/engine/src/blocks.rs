@@ -609,6 +609,13 @@ mod tests {
                         tick += step;
                     }
                 }
+                // The lists have no gap: whoever draws from them looks at no address in vain.
+                for side in [LOW, HIGH] {
+                    let mut open = blocks.pool(0).open[side].clone();
+                    open.sort_unstable();
+                    let has = |index: &u32| blocks.count[*index as usize][side] > 0;
+                    prop_assert_eq!(open, (0..3).filter(has).collect::<Vec<u32>>());
+                }
                 for subscriber in 1..6 {
                     let mut has: Vec<u32> = blocks.of(subscriber, 0).collect();
                     has.sort_unstable();

@@ -252,6 +252,7 @@ impl External {
             return Err(DropReason::PortQuota);
         }
         let block = self.draw_block(wish, range, generator).ok_or(DropReason::PoolExhausted)?;
+        //= rfc6888#REQ-14
         self.blocks.assign(block, subscriber);
         let (index, (first, last)) = self.blocks.place_of(block);
         let port = self.choose_within(index, Range { first, last }, wish, generator);
@@ -348,6 +349,7 @@ impl External {
     ) -> Result<(u32, u16), DropReason> {
         let own = self.share_of(wish.pool, subscriber);
         //= rfc7422#section-2-own
+        //= rfc7422#section-2-icmp
         if let Some((index, range)) = own
             && let Some(port) = self.choose_within(index, range, wish, generator)
         {
@@ -357,6 +359,7 @@ impl External {
             let used_up = own.is_some();
             return Err(if used_up { DropReason::PortQuota } else { DropReason::PoolExhausted });
         };
+        //= rfc7422#section-2-dynamic
         let index =
             self.choose_dynamic_address(wish, generator).ok_or(DropReason::PoolExhausted)?;
         let port = self.choose_within(index, Range { first, last }, wish, generator);
