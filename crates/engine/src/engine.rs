@@ -396,7 +396,7 @@ impl Engine {
         }
         let pool = self.external.pool_of(index);
         self.subscribers.release(mapping.internal_address, pool, quota_class(protocol));
-        if self.external.told(protocol, index, port) == Told::ByMapping {
+        if self.external.told(protocol, index, port) == Told::Mapping {
             self.raise(time, Change::MappingRemoved(self.name_of(&mapping)));
         }
     }
@@ -409,7 +409,7 @@ impl Engine {
         };
         let kind = match mapping.is_static() {
             true => MappingKind::Static,
-            false if told() == Told::ByPlan => MappingKind::Deterministic,
+            false if told() == Told::Plan => MappingKind::Deterministic,
             false => MappingKind::Dynamic,
         };
         MappingId {

@@ -136,8 +136,8 @@ impl Ports {
     fn free_all(&mut self, address: u32, pool: usize, ranges: [Option<(u16, u16)>; 2]) {
         let words = &mut self.free[address as usize * WORDS..][..WORDS];
         for (first, last) in ranges.into_iter().flatten() {
-            for word in usize::from(first / 64)..=usize::from(last / 64) {
-                words[word] |= Range { first, last }.bits(word);
+            for (number, word) in words.iter_mut().enumerate() {
+                *word |= Range { first, last }.bits(number);
             }
         }
         let groups = &mut self.groups[address as usize * GROUPS..][..GROUPS];

@@ -234,7 +234,7 @@ fn blocks_keep_ports_on_their_side_of_1024_and_their_parity() {
     for port in 0..8 {
         let low = lab.external_of(&udp(&format!("10.0.0.5:{}", 500 + port * 2), REMOTE));
         let high = lab.external_of(&udp(&format!("10.0.0.5:{}", 5001 + port * 2), REMOTE));
-        assert!(port_of(&low) < 1024 && port_of(&low) % 2 == 0);
+        assert!(port_of(&low) < 1024 && port_of(&low).is_multiple_of(2));
         assert!(port_of(&high) >= 1024 && port_of(&high) % 2 == 1);
     }
     assert_eq!(told(&mut lab).0.len(), 2);

@@ -40,11 +40,11 @@ impl Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// The events of its mapping.
-    ByMapping,
+    Mapping,
     /// Those of its block.
-    ByBlock,
+    Block,
     /// Arithmetic.
-    ByPlan,
+    Plan,
 }
 
 /// An external endpoint for a new mapping, and the block that was assigned for it.
@@ -196,12 +196,12 @@ impl External {
         let pool = self.pool_of(index);
         match self.pools.get(pool).map(|pool| pool.mode) {
             //= rfc6888#REQ-14
-            Some(Mode::Block) if has_ports(protocol) => Told::ByBlock,
+            Some(Mode::Block) if has_ports(protocol) => Told::Block,
             //= rfc7422#section-2-log
             Some(Mode::Deterministic) if has_ports(protocol) => {
-                if self.plans.is_dynamic(pool, port) { Told::ByMapping } else { Told::ByPlan }
+                if self.plans.is_dynamic(pool, port) { Told::Mapping } else { Told::Plan }
             }
-            _ => Told::ByMapping,
+            _ => Told::Mapping,
         }
     }
 

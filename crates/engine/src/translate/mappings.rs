@@ -209,7 +209,7 @@ impl Engine {
             permanent: false,
         };
         let slot = self.install(new, index, session, hash);
-        if self.external.told(protocol, index, port) == Told::ByMapping {
+        if self.external.told(protocol, index, port) == Told::Mapping {
             let id = self.name_of(self.table.mapping(slot));
             self.raise(self.now, Change::MappingCreated(id));
         }
