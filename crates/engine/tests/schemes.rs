@@ -104,7 +104,8 @@ fn simulate(config: &Config) -> Figures {
         // They come and go at different times.
         let phase = PRESENCE * who / SUBSCRIBERS;
         let period = ((elapsed + phase).as_secs() / PRESENCE.as_secs()) as u32;
-        if (who.wrapping_mul(2_654_435_761) >> 16).wrapping_add(period) % ABSENCE != 0 {
+        let turn = (who.wrapping_mul(2_654_435_761) >> 16).wrapping_add(period);
+        if !turn.is_multiple_of(ABSENCE) {
             continue;
         }
         let counted = elapsed >= BEFORE;
