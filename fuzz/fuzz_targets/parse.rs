@@ -56,6 +56,7 @@ fn config() -> Config {
             name: "default".into(),
             addresses: vec![AddressRange { first: address, last: address }],
             ports: (2000, 2007),
+            ..PoolConfig::default()
         }],
         limits: Limits { fragment_memory: 64 << 10, ..Limits::default() },
         ..Config::default()

@@ -132,7 +132,12 @@ fn pool(last: u8) -> PoolConfig {
         first: Ipv4Addr::new(203, 0, 113, 1),
         last: Ipv4Addr::new(203, 0, 113, last),
     };
-    PoolConfig { name: "default".into(), addresses: vec![range], ports: (2000, 2007) }
+    PoolConfig {
+        name: "default".into(),
+        addresses: vec![range],
+        ports: (2000, 2007),
+        ..PoolConfig::default()
+    }
 }
 
 fn side(address: Ipv4Addr) -> SideConfig {

@@ -173,7 +173,7 @@ impl World {
 
     fn dynamic(&self) -> impl Iterator<Item = MappingId> + '_ {
         let ids = self.engine.mappings().map(|mapping| mapping.id);
-        ids.filter(|id| id.kind == MappingKind::Dynamic)
+        ids.filter(|id| id.kind != MappingKind::Static)
     }
 
     fn check_pools(&self) {

@@ -16,6 +16,7 @@ mod rule_checks;
 mod rules;
 mod schema;
 mod sections;
+mod shares;
 mod values;
 
 pub use problem::Problem;

@@ -5,8 +5,8 @@
 //! direction, outcome and drop reason is always there, so that no script need ask whether it is.
 
 use natgate_engine::{
-    Change, Counters, Direction, DropReason, Endpoint, Event, MappingId, MappingInfo, Outcome,
-    SessionInfo, Timestamp,
+    BlockId, Change, Counters, Direction, DropReason, Endpoint, Event, MappingId, MappingInfo,
+    Outcome, SessionInfo, Timestamp,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -17,11 +17,16 @@ use std::net::Ipv4Addr;
 pub struct EventObject<'p> {
     time: f64,
     event: &'static str,
-    protocol: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protocol: Option<String>,
     #[serde(flatten)]
     mapping: Option<MappingObject>,
     #[serde(skip_serializing_if = "Option::is_none")]
     subscriber: Option<Ipv4Addr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    external: Option<Ipv4Addr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ports: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<&'p str>,
 }
@@ -38,9 +43,22 @@ struct MappingObject {
 /// The event as an object; `pools` are the pools' names in order of configuration.
 pub fn event<'p>(event: &Event, pools: &'p [String]) -> EventObject<'p> {
     let time = seconds(event.time);
-    let object = |event, number| {
-        let protocol = protocol(number);
-        EventObject { time, event, protocol, mapping: None, subscriber: None, pool: None }
+    let object = |event, protocol| EventObject {
+        time,
+        event,
+        protocol,
+        mapping: None,
+        subscriber: None,
+        external: None,
+        ports: None,
+        pool: None,
+    };
+    let refused = |event, number| object(event, Some(protocol(number)));
+    let block = |event, id: &BlockId| EventObject {
+        subscriber: Some(id.subscriber),
+        external: Some(id.external),
+        ports: Some(format!("{}-{}", id.ports.0, id.ports.1)),
+        ..object(event, None)
     };
     let about = |name, id: &MappingId| {
         let mapping = MappingObject {
@@ -49,17 +67,19 @@ pub fn event<'p>(event: &Event, pools: &'p [String]) -> EventObject<'p> {
             subscriber: id.internal.address,
             kind: id.kind.name(),
         };
-        EventObject { mapping: Some(mapping), ..object(name, id.protocol) }
+        EventObject { mapping: Some(mapping), ..refused(name, id.protocol) }
     };
     match &event.change {
         Change::MappingCreated(id) => about("mapping_created", id),
         Change::MappingRemoved(id) => about("mapping_removed", id),
+        Change::BlockAssigned(id) => block("block_assigned", id),
+        Change::BlockReleased(id) => block("block_released", id),
         Change::QuotaReached { subscriber, protocol } => {
-            EventObject { subscriber: Some(*subscriber), ..object("quota_reached", *protocol) }
+            EventObject { subscriber: Some(*subscriber), ..refused("quota_reached", *protocol) }
         }
         Change::PoolExhausted { pool, protocol } => EventObject {
             pool: pools.get(*pool).map(String::as_str),
-            ..object("pool_exhausted", *protocol)
+            ..refused("pool_exhausted", *protocol)
         },
     }
 }
@@ -175,6 +195,18 @@ mod tests {
             assert_eq!(line(change), expected);
         }
         let subscriber = Ipv4Addr::new(10, 0, 0, 5);
+        let external = Ipv4Addr::new(203, 0, 113, 1);
+        let block = BlockId { subscriber, external, ports: (2048, 2559) };
+        for (change, name) in [
+            (Change::BlockAssigned(block), "block_assigned"),
+            (Change::BlockReleased(block), "block_released"),
+        ] {
+            let expected = json!({
+                "time": 1_700_000_000.123_456, "event": name, "subscriber": "10.0.0.5",
+                "external": "203.0.113.1", "ports": "2048-2559",
+            });
+            assert_eq!(line(change), expected);
+        }
         assert_eq!(
             line(Change::QuotaReached { subscriber, protocol: 1 }),
             json!({

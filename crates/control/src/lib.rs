@@ -1,7 +1,7 @@
 //! What stands around the data plane: the configuration file, what it means, what scripts read.
 //!
 //! [`config`] reads the file that an operator writes; [`meaning`] says in words and numbers what it
-//! will do; [`json`] gives events, counters, mappings and sessions the form that scripts rely on.
+//! will do; [`who`] says whose an external endpoint is; [`json`] gives events, counters, mappings and sessions the form that scripts rely on.
 //! Nothing here touches a packet.
 
 #![forbid(unsafe_code)]
@@ -9,3 +9,4 @@
 pub mod config;
 pub mod json;
 pub mod meaning;
+pub mod who;

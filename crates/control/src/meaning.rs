@@ -4,12 +4,14 @@
 //! Numbers are those of a gateway that runs alone with all ports free; ports that static mappings
 //! keep are taken off. Hold-down, which keeps UDP and ICMP ports from use for a while, is not.
 
+mod shares;
 mod text;
 
 use crate::config::{Configuration, Problem};
 use natgate_engine::{AddressRange, Config, Engine, PoolConfig, Pooling};
 use natgate_gateway::Settings;
 use serde::Serialize;
+pub use shares::Shares;
 
 /// Mappings that the table holds at most unless `limits.mappings` says more.
 const DEFAULT_MAPPINGS: u64 = 1 << 20;
@@ -44,8 +46,11 @@ pub struct Pool {
     pub ports: (u16, u16),
     /// Mappings that it can hold.
     pub mappings: PerProtocol,
-    /// Subscribers that can have their full quota at the same time.
+    /// Subscribers that can have their full quota, or all that they may have of the pool, at the same
+    /// time.
     pub subscribers_at_full_quota: u64,
+    /// How its ports are chosen.
+    pub allocation: Shares,
 }
 
 /// What a configuration means.
@@ -91,7 +96,8 @@ fn pool(config: &Config, index: usize) -> Pool {
     let pool = &config.pools[index];
     let addresses: u64 = pool.addresses.iter().map(|range| size(*range)).sum();
     let each = ports_of_an_address(pool);
-    let all = addresses * each;
+    let allocation = Shares::new(config, pool);
+    let all = addresses * each - allocation.ports_unused();
     let mappings =
         PerProtocol::new(|protocol| all.saturating_sub(reserved(config, pool, protocol)));
     let limits = &config.limits;
@@ -114,7 +120,10 @@ fn pool(config: &Config, index: usize) -> Pool {
         addresses,
         ports: pool.ports,
         mappings,
-        subscribers_at_full_quota: served.into_iter().min().unwrap_or(0),
+        subscribers_at_full_quota: allocation
+            .served(limits, config.pooling, addresses)
+            .unwrap_or_else(|| served.into_iter().min().unwrap_or(0)),
+        allocation,
     }
 }
 
@@ -129,8 +138,11 @@ fn reserved(config: &Config, pool: &PoolConfig, protocol: u8) -> u64 {
         .filter(|mapping| in_pool(mapping.external.0));
     of_protocol
         .map(|mapping| match mapping.external.1 {
-            Some(port) => u64::from((pool.ports.0..=pool.ports.1).contains(&port)),
-            None => ports_of_an_address(pool),
+            Some(port) => u64::from(
+                (pool.ports.0..=pool.ports.1).contains(&port)
+                    && shares::can_be_given(config, pool, mapping.external.0, port),
+            ),
+            None => shares::ports_given(config, pool, mapping.external.0),
         })
         .sum()
 }

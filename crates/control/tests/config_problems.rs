@@ -153,11 +153,8 @@ fn words() {
         ),
         ("[nat]\nfiltering = \"full cone\"\n", &["8:13 nat.filtering: …it must be one of \"endp"]),
         ("[nat]\npooling = \"Paired\"\n", &["8:11 nat.pooling: …did you mean \"paired\"?"]),
-        (
-            "[nat]\nallocation = \"block\"\n",
-            &["8:14 nat.allocation: \"block\" is not in this version; use \"random\""],
-        ),
-        ("[nat]\nallocation = \"deterministic\"\n", &["8:14 nat.allocation: …not in this version"]),
+        ("[nat]\nallocation = \"blocks\"\n", &["8:14 nat.allocation: …did you mean \"block\"?"]),
+        ("allocation = \"any\"\n", &["7:14 pool[0].allocation: …one of \"random\", \"preserve\""]),
     ]);
     for backend in ["af-xdp", "dpdk", "tun"] {
         let text = SMALLEST.replace("\"eth1\"", &format!("\"eth1\"\nbackend = \"{backend}\""));
@@ -658,6 +655,126 @@ fn what_is_unwise_is_a_warning() {
             &["6:11 outside.address: the outside network 10.0.0.0/8 contains inside.addr"],
         ),
         (&inside_pool, &["7:14 pool[0].addresses[0]: 203.0.113.1 is in 203.0.113.0/24, the"]),
+    ]);
+}
+
+#[test]
+fn blocks_that_a_pool_has_not() {
+    refused_after_smallest(&[
+        (
+            "ports = \"5000-5099\"\n[nat]\nallocation = \"block\"\n",
+            &["9:14 nat.allocation: ports 5000-5099 are 100, too few for a block of 512; write a"],
+        ),
+        (
+            "ports = \"5000-5099\"\nallocation = \"block\"\n[pool.block]\nsize = 128\n",
+            &["10:8 pool[0].block.size: ports 5000-5099 are 100, too few for a block of 128"],
+        ),
+        (
+            "allocation = \"block\"\n[nat.block]\nsize = 500\n",
+            &["9:8 nat.block.size: 500 is no power of two; write 256 or 512"],
+        ),
+        ("[nat.block]\nsize = 8\n", &["8:8 nat.block.size: 8 is out of bounds; …16 to 32768"]),
+        (
+            "[nat.block]\nmax_per_subscriber = 129\nrelease_after = \"61m\"\n",
+            &[
+                "8:22 nat.block.max_per_subscriber: 129 is out of bounds; …1 to 128",
+                "9:17 nat.block.release_after: 1h1m is out of bounds; …0s to 1h",
+            ],
+        ),
+        (
+            "block = { size = 64 }\n",
+            &[
+                "7:9 pool[0].block: has no effect: the pool's allocation is \"random\"; only \"block\"",
+            ],
+        ),
+    ]);
+    let blocks = |ports: &str, block: &str| {
+        let nat = format!("[nat]\nallocation = \"block\"\n[nat.block]\n{block}");
+        format!("{SMALLEST}ports = \"{ports}\"\n{nat}")
+    };
+    warned(&[
+        (&blocks("1024-65535", "size = 512\nmax_per_subscriber = 4\n"), &[]),
+        (
+            &blocks("5000-6000", "size = 256\n"),
+            &["7:9 pool[0].ports: 1001 ports are 3 x 256 and 233 that fill no block; nobody gets"],
+        ),
+        (
+            &blocks("1024-2047", "size = 512\nmax_per_subscriber = 4\n"),
+            &["12:22 nat.block.max_per_subscriber: 4 blocks are more than the 2 of an address of"],
+        ),
+        (
+            &format!(
+                "{}[limits]\nports_per_subscriber = {{ tcp = 3000 }}\n",
+                blocks("1024-65535", "size = 512\n")
+            ),
+            &[
+                "13:24 limits.ports_per_subscriber: the TCP quota of 3000 is more than the 2048 ports",
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn shares_that_a_pool_has_not() {
+    let second = "[[pool]]\nname = \"b\"\naddresses = [\"203.0.113.2\"]\n";
+    refused_after_smallest(&[
+        (
+            "[nat]\nallocation = \"deterministic\"\n",
+            &[
+                "7:1 nat.subscribers: 22085632 subscribers are more than the 1 x 64512 = 64512 ports",
+            ],
+        ),
+        (
+            "allocation = \"deterministic\"\nsubscribers = [\"10.0.0.0/16\"]\n",
+            &["8:15 pool[0].subscribers: 65536 subscribers are more than the 1 x 64512 = 64512"],
+        ),
+        (
+            "allocation = \"deterministic\"\nports_per_subscriber = 1000\n\
+             [nat]\nsubscribers = [\"10.0.0.0/25\"]\n",
+            &[
+                "8:24 pool[0].ports_per_subscriber: 64512 / 1000 = 64 subscribers an address, 64 on 1, \
+               but there are 128; write less",
+            ],
+        ),
+        (
+            "allocation = \"deterministic\"\ndynamic_ports = 64512\n\
+             [nat]\nsubscribers = [\"10.0.0.0/25\"]\n",
+            &["8:17 pool[0].dynamic_ports: 64512 of the 64512 ports of an address leave none"],
+        ),
+        (
+            "allocation = \"deterministic\"\nsubscribers = [\"10.0.0.0/25\", \"10.0.0.5\"]\n",
+            &["8:15 pool[0].subscribers: 10.0.0.0-10.0.0.127 and 10.0.0.5-10.0.0.5 overlap"],
+        ),
+        (
+            "allocation = \"deterministic\"\nports = \"1-65535\"\nsubscribers = [\"10.0.0.0/25\"]\n",
+            &["8:9 pool[0].ports: 1-65535 has ports of both sides of 1024; begin at 1024"],
+        ),
+        (
+            "subscribers = [\"10.0.0.0/25\"]\nports_per_subscriber = 5\ndynamic_ports = 5\n",
+            &[
+                "7:15 pool[0].subscribers: has no effect: …only \"deterministic\" has it",
+                "8:24 pool[0].ports_per_subscriber: has no effect",
+                "9:17 pool[0].dynamic_ports: has no effect",
+            ],
+        ),
+        (
+            &format!("allocation = \"deterministic\"\n{second}"),
+            &["5:1 pool[0].subscribers: is missing: with several pools each says whose its ports"],
+        ),
+    ]);
+    let some = "allocation = \"deterministic\"\nsubscribers = [\"10.0.0.0/25\"]\n";
+    let nat = "[nat]\nsubscribers = [\"10.0.0.0/24\"]\n";
+    warned(&[
+        (&format!("{SMALLEST}{some}[nat]\nsubscribers = [\"10.0.0.0/25\"]\n"), &[]),
+        (
+            &format!("{SMALLEST}{some}{nat}"),
+            &["8:15 pool[0].subscribers: 128 addresses of 10.0.0.0/24 of nat.subscribers are not \
+               there; they get no port of this pool"],
+        ),
+        (
+            &format!("{SMALLEST}{some}dynamic_ports = 512\n{nat}"),
+            &["8:15 pool[0].subscribers: 128 addresses of …; they get dynamic ports only"],
+        ),
     ]);
 }
 

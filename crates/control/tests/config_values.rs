@@ -48,6 +48,7 @@ fn the_smallest_file_is_the_engines_defaults_with_a_pool() {
         name: "default".to_owned(),
         addresses: vec![range("203.0.113.1", "203.0.113.1")],
         ports: (1024, 65_535),
+        ..PoolConfig::default()
     };
     let expected = Settings {
         engine: Config {
@@ -181,11 +182,13 @@ fn everything() -> Settings {
                     range("203.0.113.77", "203.0.113.77"),
                 ],
                 ports: (5000, 5000),
+                ..PoolConfig::default()
             },
             PoolConfig {
                 name: "default".to_owned(),
                 addresses: vec![range("192.0.2.10", "192.0.2.20")],
                 ports: (1024, 2047),
+                ..PoolConfig::default()
             },
         ],
         default_pool: 1,

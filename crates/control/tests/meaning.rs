@@ -63,6 +63,52 @@ fn the_table_is_bounded_unless_asked_for_more() {
 }
 
 #[test]
+fn blocks_are_explained() {
+    let blocks = "ports = \"1024-65535\"\nallocation = \"block\"\n\
+                  [pool.block]\nsize = 512\nmax_per_subscriber = 5\nrelease_after = \"90s\"\n";
+    let said = meaning(blocks, "\"203.0.113.0/31\"");
+    // A quota of 2,000 is four blocks, which 126 hold 31 times.
+    assert_eq!(said.pools[0].subscribers_at_full_quota, 62);
+    assert_eq!(said.pools[0].mappings.tcp, 2 * 64_512);
+    let text = said.to_string();
+    for line in [
+        "    holds 129,024 TCP, 129,024 UDP and 129,024 ICMP mappings",
+        "    252 blocks of 512 ports, 126 an address, 1 to 5 a subscriber",
+        "    serves 252 subscribers with 1 block, 50 with 5",
+        "    an empty block is released after 1m30s",
+        "    0 ports fill no block and are never used",
+        "  pooling paired, ports random within a subscriber's blocks",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line:?} is not in\n{text}");
+    }
+    let uneven = "ports = \"5000-6000\"\nallocation = \"block\"\n";
+    let uneven = meaning(uneven, "\"203.0.113.0/31\"");
+    assert_eq!(uneven.pools[0].mappings.udp, 2 * 512);
+    assert!(uneven.to_string().contains("978 ports fill no block"), "{uneven}");
+}
+
+#[test]
+fn computed_shares_are_explained() {
+    let shares = "allocation = \"deterministic\"\ndynamic_ports = 1024\n\
+                  [[static]]\ninternal = \"10.9.0.1:80\"\nexternal = \"203.0.113.0:2000\"\n\
+                  [[static]]\ninternal = \"10.9.0.2:80\"\nexternal = \"203.0.113.1:2000\"\n\
+                  [nat]\nsubscribers = [\"10.0.0.0/24\", \"10.7.0.1\"]\n";
+    let said = meaning(shares, "\"203.0.113.0/30\"");
+    let text = said.to_string();
+    // 257 subscribers on four addresses are 65 on each; 63,488 ports are 976 for each of 65.
+    for line in [
+        "    257 subscribers with 976 ports each, computed (RFC 7422)",
+        "    65 subscribers an address (65:1) on 4 of its addresses",
+        "    1,072 dynamic ports an address, 64464-65535, for more",
+        "    2,928 ports are nobody's and are never used",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line:?} is not in\n{text}");
+    }
+    assert_eq!(said.pools[0].mappings.tcp, 257 * 976 + 4 * 1072 - 2);
+    assert_eq!(said.pools[0].subscribers_at_full_quota, 257);
+}
+
+#[test]
 fn the_words_name_everything() {
     let text = meaning(
         "ports = \"1024-65535\"\n\

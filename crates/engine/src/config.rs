@@ -92,6 +92,26 @@ pub struct PoolConfig {
     pub addresses: Vec<AddressRange>,
     /// First and last port (and ICMP query identifier) to use.
     pub ports: (u16, u16),
+    /// How its ports are chosen; `None`: as [`Config::allocation`] says.
+    pub allocation: Option<Allocation>,
+}
+
+impl Default for PoolConfig {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            addresses: Vec::new(),
+            ports: (1024, u16::MAX),
+            allocation: None,
+        }
+    }
+}
+
+impl PoolConfig {
+    /// How many addresses it has.
+    pub fn count(&self) -> usize {
+        self.addresses.iter().map(AddressRange::count).sum()
+    }
 }
 
 /// How far a mapping, or a filter, depends on the remote endpoint (RFC 4787 sections 4.1 and 5).
@@ -119,13 +139,54 @@ pub enum Pooling {
 }
 
 /// How an external port is chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Allocation {
     /// Unpredictably (RFC 6056).
     #[default]
     Random,
     /// The internal port where it is free, else unpredictably.
     Preserve,
+    /// Unpredictably within blocks that a subscriber is assigned (RFC 6888 REQ-14).
+    Block(BlockConfig),
+    /// Unpredictably within ports that the subscriber's address tells (RFC 7422).
+    Deterministic(DeterministicConfig),
+}
+
+/// Blocks of ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockConfig {
+    /// Ports in a block: a power of two, 16 to 32,768.
+    pub size: u16,
+    /// Blocks of the pool that a subscriber may have: 1 to [`BlockConfig::MOST`].
+    pub max_per_subscriber: u16,
+    /// How long a block stays with its subscriber after its last port is free; at most an hour.
+    pub release_after: Duration,
+}
+
+impl BlockConfig {
+    /// Most blocks that a subscriber may have: each is looked at when a port is chosen.
+    pub const MOST: u16 = 128;
+    /// The sizes that a block may have.
+    pub const SIZES: core::ops::RangeInclusive<u16> = 16..=32_768;
+    /// The longest that an empty block may stay with its subscriber.
+    pub const LONGEST: Duration = Duration::from_secs(3600);
+}
+
+impl Default for BlockConfig {
+    fn default() -> Self {
+        Self { size: 512, max_per_subscriber: 4, release_after: Duration::from_secs(60) }
+    }
+}
+
+/// Ports that are the subscribers' by arithmetic (RFC 7422 section 2).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeterministicConfig {
+    /// Whose they are, in this order; prefixes do not overlap.
+    pub subscribers: Vec<Prefix>,
+    /// Ports of each; `None`: as many as all can have.
+    pub ports_per_subscriber: Option<u16>,
+    /// Ports of each external address for those who have used up their own.
+    pub dynamic_ports: u16,
 }
 
 /// What a subscriber is told whose packet finds no room: no port, quota or rate exceeded, table full.
@@ -309,7 +370,7 @@ pub struct Config {
     pub filtering_tcp: Option<Behavior>,
     /// Pooling behavior.
     pub pooling: Pooling,
-    /// Port allocation.
+    /// Port allocation of pools that have none of their own.
     pub allocation: Allocation,
     /// Whether UDP ports keep their parity (RFC 4787 REQ-4).
     pub port_parity: bool,
@@ -333,6 +394,13 @@ pub struct Config {
     pub statics: Vec<StaticMapping>,
     /// Rules.
     pub rules: Vec<Rule>,
+}
+
+impl Config {
+    /// How ports of a pool are chosen.
+    pub fn allocation_of<'c>(&'c self, pool: &'c PoolConfig) -> &'c Allocation {
+        pool.allocation.as_ref().unwrap_or(&self.allocation)
+    }
 }
 
 impl Default for Config {

@@ -52,7 +52,7 @@ drop_reasons! {
     Filtered "filtered" "The filtering behavior does not admit this remote endpoint.";
     TcpNotSyn "tcp_not_syn" "A TCP packet other than a SYN belongs to no session.";
     HairpinDisabled "hairpin_disabled" "Subscribers may not reach each other through external addresses.";
-    PortQuota "port_quota" "The subscriber has as many mappings of this protocol as it may have.";
+    PortQuota "port_quota" "The subscriber has as many mappings of this protocol, or blocks or ports of the pool, as it may have.";
     SessionLimit "session_limit" "The mapping has as many sessions as it may have.";
     MappingRate "mapping_rate" "The subscriber makes new mappings faster than it may.";
     PoolExhausted "pool_exhausted" "No external port is free that the subscriber may have.";

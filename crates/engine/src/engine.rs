@@ -4,7 +4,7 @@
 use crate::calendar::NONE;
 use crate::config::Config;
 use crate::event::Events;
-use crate::external::External;
+use crate::external::{External, Told};
 use crate::fragments::Fragments;
 use crate::identification::Identifications;
 use crate::packet::{Counters, Direction, Outcome, Side};
@@ -181,9 +181,10 @@ impl Engine {
         let timeouts = Nanos::new(&config.timeouts);
         let mut generator = Generator::new(seed);
         let key = HashKey::new(&mut generator);
-        let external = External::new(config, timeouts.hold_down.div_ceil(nanos(TICK)) as u32);
+        let hold = timeouts.hold_down.div_ceil(nanos(TICK)) as u32;
+        let external = External::new(config, hold, key);
         let rules = RuleSet::new(&config.rules)?;
-        rules.check(&config.pools, |pool, address| external.has(pool, address))?;
+        rules.check(config, |pool, address| external.has(pool, address))?;
         let mut engine = Self {
             table: Table::new(sizes.room, config, key),
             subscribers: Subscribers::new(sizes.subscribers, sizes.addresses, key),
@@ -212,6 +213,7 @@ impl Engine {
             config: Config { rules: Vec::new(), ..config.clone() },
         };
         engine.make_statics()?;
+        engine.external.settle();
         Ok(engine)
     }
 
@@ -226,7 +228,7 @@ impl Engine {
     pub fn memory(config: &Config) -> u64 {
         let sizes = Sizes::new(config);
         Table::memory(sizes.room)
-            + External::memory(sizes.addresses)
+            + External::memory(config, sizes.addresses)
             + Subscribers::memory(sizes.subscribers)
             + Responder::memory()
             + Fragments::memory(config.limits.fragment_memory)
@@ -244,7 +246,7 @@ impl Engine {
     /// [`ConfigError`] when the rules name a pool that there is not, or an address that its pool does
     /// not have; those in force then stay.
     pub fn replace_rules(&mut self, rules: RuleSet) -> Result<RuleSet, ConfigError> {
-        rules.check(&self.config.pools, |pool, address| self.external.has(pool, address))?;
+        rules.check(&self.config, |pool, address| self.external.has(pool, address))?;
         self.strangers |= !self.rules.is_empty();
         self.rules_replaced = true;
         Ok(core::mem::replace(&mut self.rules, rules))
@@ -276,6 +278,7 @@ impl Engine {
                 let hash = self.table.hash(self.table.static_key(protocol, new.internal, (0, 0)));
                 let slot = self.table.add(new, |_| (), 0, hash);
                 let slot = slot.expect("statics have room");
+                self.external.reserve(protocol, index, external_port);
                 self.external.take(protocol, index, external_port, slot);
             }
         }
@@ -371,6 +374,8 @@ impl Engine {
             self.session_due(session, tick);
         } else if self.external.release(tick) {
             // One port more is free.
+        } else if let Some(block) = self.external.release_block(tick) {
+            self.raise(self.time_of(tick), Change::BlockReleased(block));
         } else {
             self.fragments.forget_oldest(&mut self.counters);
         }
@@ -423,7 +428,28 @@ impl Engine {
         }
         let pool = self.external.pool_of(index);
         self.subscribers.release(mapping.internal_address, pool, quota_class(protocol));
-        self.raise(time, Change::MappingRemoved(identify(&mapping)));
+        if self.external.told(protocol, index, port) == Told::Mapping {
+            self.raise(time, Change::MappingRemoved(self.name_of(&mapping)));
+        }
+    }
+
+    /// A mapping as events name it.
+    pub(crate) fn name_of(&self, mapping: &Mapping) -> MappingId {
+        let told = || {
+            let index = self.external.index(mapping.external_address).expect("a known address");
+            self.external.told(mapping.protocol, index, mapping.external_port)
+        };
+        let kind = match mapping.is_static() {
+            true => MappingKind::Static,
+            false if told() == Told::Plan => MappingKind::Deterministic,
+            false => MappingKind::Dynamic,
+        };
+        MappingId {
+            protocol: mapping.protocol,
+            internal: Endpoint::new(mapping.internal_address, mapping.internal_port),
+            external: Endpoint::new(mapping.external_address, mapping.external_port),
+            kind,
+        }
     }
 
     /// Remembers a SYN that nobody takes, to answer it six seconds later unless its connection has
@@ -584,7 +610,7 @@ impl Engine {
     fn describe(&self, slot: u32) -> MappingInfo {
         let mapping = self.table.mapping(slot);
         let mut info = MappingInfo {
-            id: identify(mapping),
+            id: self.name_of(mapping),
             sessions: u32::from(mapping.sessions),
             created: match mapping.is_permanent() {
                 true => self.started,
@@ -608,7 +634,7 @@ impl Engine {
     /// Every session, in no order that means anything.
     pub fn sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
         self.table.slots().flat_map(move |slot| {
-            let mapping = identify(self.table.mapping(slot));
+            let mapping = self.name_of(self.table.mapping(slot));
             self.table.sessions(slot).map(move |session| self.describe_session(mapping, session))
         })
     }
@@ -680,15 +706,5 @@ pub(crate) fn quota_class(protocol: u8) -> usize {
         protocol::TCP => 0,
         protocol::UDP => 1,
         _ => 2,
-    }
-}
-
-/// A mapping as events name it.
-pub(crate) fn identify(mapping: &Mapping) -> MappingId {
-    MappingId {
-        protocol: mapping.protocol,
-        internal: Endpoint::new(mapping.internal_address, mapping.internal_port),
-        external: Endpoint::new(mapping.external_address, mapping.external_port),
-        kind: if mapping.is_static() { MappingKind::Static } else { MappingKind::Dynamic },
     }
 }

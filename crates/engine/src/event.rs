@@ -28,6 +28,8 @@ pub enum MappingKind {
     Dynamic,
     /// By the operator.
     Static,
+    /// By a subscriber's packet, with a port that the subscriber's address tells (RFC 7422).
+    Deterministic,
 }
 
 impl MappingKind {
@@ -36,6 +38,7 @@ impl MappingKind {
         match self {
             Self::Dynamic => "dynamic",
             Self::Static => "static",
+            Self::Deterministic => "deterministic",
         }
     }
 }
@@ -53,6 +56,17 @@ pub struct MappingId {
     pub kind: MappingKind,
 }
 
+/// A block of ports and whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlockId {
+    /// The subscriber.
+    pub subscriber: Ipv4Addr,
+    /// The external address.
+    pub external: Ipv4Addr,
+    /// First and last port.
+    pub ports: (u16, u16),
+}
+
 /// A change of state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -61,6 +75,11 @@ pub enum Change {
     MappingCreated(MappingId),
     /// A mapping went.
     MappingRemoved(MappingId),
+    //= rfc6888#REQ-14
+    /// A subscriber was assigned a block of ports: mappings in it raise nothing.
+    BlockAssigned(BlockId),
+    /// A subscriber has a block no longer.
+    BlockReleased(BlockId),
     /// A subscriber that has mappings was refused another by its port quota or rate; at most one a
     /// second while it has any.
     QuotaReached {

@@ -6,16 +6,22 @@
 //! the same tick. So free, used, held and reserved ports are told apart at any time, and no port is
 //! ever in two states.
 
+mod shares;
+
 use crate::PoolUsage;
+use crate::blocks::Blocks;
 use crate::calendar::{Calendar, NONE};
-use crate::config::{Allocation, Config, PoolConfig, Pooling};
+use crate::config::{Config, PoolConfig, Pooling};
 use crate::parse::has_ports;
 use crate::prefetch::prefetch;
-use crate::random::Generator;
+use crate::random::{Generator, HashKey};
+use crate::time::{TICK, nanos};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use natgate_wire::protocol;
+pub(crate) use shares::{Chosen, Told};
+use shares::{Mode, Plans};
 
 const PORTS: usize = 1 << 16;
 const WORDS: usize = PORTS / 64;
@@ -62,6 +68,7 @@ pub(crate) struct Pool {
     first: u32,
     count: u32,
     ports: (u16, u16),
+    mode: Mode,
 }
 
 /// A side of port 1024, or all ports of a pool that does not span it.
@@ -138,12 +145,14 @@ impl Ports {
         }
     }
 
-    /// Frees all ports of an address from the first to the last.
-    fn free_all(&mut self, address: u32, pool: usize, (first, last): (u16, u16)) {
+    /// Frees all ports of an address that lie in one of these ranges.
+    fn free_all(&mut self, address: u32, pool: usize, ranges: [Option<(u16, u16)>; 2]) {
         let words = &mut self.free[address as usize * WORDS..][..WORDS];
-        words[usize::from(first / 64)..=usize::from(last / 64)].fill(u64::MAX);
-        words[usize::from(first / 64)] &= u64::MAX << (first % 64);
-        words[usize::from(last / 64)] &= u64::MAX >> (63 - last % 64);
+        for (first, last) in ranges.into_iter().flatten() {
+            for (number, word) in words.iter_mut().enumerate() {
+                *word |= Range { first, last }.bits(number);
+            }
+        }
         let groups = &mut self.groups[address as usize * GROUPS..][..GROUPS];
         for (group, words) in groups.iter_mut().zip(words.chunks(GROUP_WORDS)) {
             let count =
@@ -329,8 +338,9 @@ pub(crate) struct External {
     addresses: Vec<u32>,
     pools: Vec<Pool>,
     ports: [Ports; PROTOCOLS.len()],
+    blocks: Blocks,
+    plans: Plans,
     pooling: Pooling,
-    allocation: Allocation,
     parity: bool,
     /// Addresses whose protocols without ports a static mapping takes.
     whole: Vec<bool>,
@@ -355,14 +365,16 @@ pub(crate) fn protocol_index(protocol: u8) -> usize {
 }
 
 impl External {
-    /// All pools' ports free; `hold` is the hold-down in ticks.
-    pub(crate) fn new(config: &Config, hold: u32) -> Self {
+    /// All pools' ports free; `hold` is the hold-down in ticks. When static mappings have taken theirs,
+    /// [`External::settle`] is called.
+    pub(crate) fn new(config: &Config, hold: u32, key: HashKey) -> Self {
         let addresses = external_addresses(config);
         let mut first = 0;
         let pool = |pool: &PoolConfig| {
             let count = pool.addresses.iter().map(|range| range.count() as u32).sum();
             let ports = (pool.ports.0.max(1), pool.ports.1);
-            let pool = Pool { first, count, ports };
+            let mode = Mode::new(config.allocation_of(pool));
+            let pool = Pool { first, count, ports, mode };
             first += count;
             pool
         };
@@ -385,8 +397,11 @@ impl External {
             held: 0,
             most_held: config.limits.held_ports.unwrap_or(u32::MAX),
             pools,
+            blocks: Blocks::new(config, count, key, |time| {
+                nanos(time).div_ceil(nanos(TICK)) as u32
+            }),
+            plans: Plans::new(config, count),
             pooling: config.pooling,
-            allocation: config.allocation,
             parity: config.port_parity,
             whole: vec![false; count],
         };
@@ -395,18 +410,20 @@ impl External {
     }
 
     fn free_pools(&mut self) {
-        for (number, pool) in self.pools.iter().enumerate() {
+        for (number, pool) in self.pools.clone().into_iter().enumerate() {
             for address in pool.first..pool.first + pool.count {
+                let usable = self.usable(number, address);
                 for ports in &mut self.ports {
-                    ports.free_all(address, number, pool.ports);
+                    ports.free_all(address, number, usable);
                 }
             }
         }
     }
 
-    /// Bytes that this many addresses take.
-    pub(crate) fn memory(addresses: usize) -> u64 {
+    /// Bytes that this many addresses take, those of the configuration's pools among them.
+    pub(crate) fn memory(config: &Config, addresses: usize) -> u64 {
         (addresses * PROTOCOLS.len() * (WORDS * 8 + GROUPS * 4 + PORTS * 4)) as u64
+            + Self::memory_of_shares(config)
     }
 
     /// The index of an external address.
@@ -572,7 +589,7 @@ impl External {
         let ports = &self.ports[protocol_index(wish.protocol)];
         //= rfc7857#section-9-preserve
         //= rfc6056#section-4-preserve
-        if self.allocation == Allocation::Preserve
+        if self.pools[wish.pool].mode == Mode::Preserve
             && (range.first..=range.last).contains(&wish.internal_port)
             && ports.is_free(index, wish.internal_port)
         {
@@ -590,7 +607,12 @@ impl External {
     /// Gives a port, free or reserved, to a mapping.
     #[inline]
     pub(crate) fn take(&mut self, protocol: u8, index: u32, port: u16, slot: u32) {
-        self.reserve(protocol, index, port);
+        let pool = self.pool_of(index);
+        let ports = &mut self.ports[protocol_index(protocol)];
+        if ports.is_free(index, port) {
+            ports.set_free(index, pool, port, false);
+            self.note_taken(protocol, index, pool, port);
+        }
         let ports = &mut self.ports[protocol_index(protocol)];
         let entry = &mut ports.owner[Self::entry(index, port)];
         //= rfc4787#REQ-3
@@ -605,7 +627,7 @@ impl External {
     #[inline(always)]
     pub(crate) fn draw(&self, wish: Wish, generator: &mut Generator) -> Option<Draw> {
         let index = wish.paired?;
-        if self.pooling == Pooling::Arbitrary || self.allocation != Allocation::Random {
+        if self.pooling == Pooling::Arbitrary || self.pools[wish.pool].mode != Mode::Random {
             return None;
         }
         let range = self.range(wish.pool, wish.protocol, wish.internal_port);
@@ -674,6 +696,7 @@ impl External {
         if ports.hold == 0 || self.most_held == 0 {
             ports.owner[Self::entry(index, port)] = EMPTY;
             ports.set_free(index, pool, port, true);
+            self.note_freed(protocol_index(protocol), index, pool, port, now + 1);
             return;
         }
         //= rfc6888#REQ-8
@@ -681,9 +704,9 @@ impl External {
         self.held += 1;
         //= rfc6888#REQ-8-configurable
         if self.held > self.most_held
-            && let Some(tick) = self.next_tick(now)
+            && let Some(tick) = self.next_release(now)
         {
-            self.release(tick);
+            self.release_at(tick, now + 1);
         }
     }
 
@@ -691,21 +714,33 @@ impl External {
     pub(crate) fn hold(&mut self, protocol: u8, index: u32, port: u16, release: u32) {
         let ports = &mut self.ports[protocol_index(protocol)];
         if self.held < self.most_held && ports.is_free(index, port) {
-            ports.set_free(index, pool_of(&self.pools, index), port, false);
+            let pool = pool_of(&self.pools, index);
+            ports.set_free(index, pool, port, false);
             ports.hold_until(index, port, release);
             self.held += 1;
+            self.note_taken(protocol, index, pool, port);
         }
     }
 
-    /// The first tick after `now` at which a port is released.
+    /// The first tick after `now` at which a port or a block is released.
     pub(crate) fn next_tick(&self, now: u32) -> Option<u32> {
+        self.next_release(now).into_iter().chain(self.blocks.next_tick(now)).min()
+    }
+
+    /// The first tick after `now` at which a port is released.
+    fn next_release(&self, now: u32) -> Option<u32> {
         self.ports.iter().filter_map(|ports| ports.holds.next(now + 1)).min()
     }
 
     /// Frees one port that is due at this tick; `false`: there is none.
     pub(crate) fn release(&mut self, tick: u32) -> bool {
+        self.release_at(tick, tick)
+    }
+
+    /// The same at the tick `at`, for a port that is due later.
+    fn release_at(&mut self, tick: u32, at: u32) -> bool {
         let pools = &self.pools;
-        for ports in &mut self.ports {
+        for (protocol, ports) in self.ports.iter_mut().enumerate() {
             let entry = ports.holds.head(tick);
             if entry == NONE {
                 continue;
@@ -714,8 +749,10 @@ impl External {
             ports.holds.set_head(tick, if next == LAST { NONE } else { next });
             ports.owner[entry as usize] = EMPTY;
             let index = entry / PORTS as u32;
-            ports.set_free(index, pool_of(pools, index), entry as u16, true);
+            let pool = pool_of(pools, index);
+            ports.set_free(index, pool, entry as u16, true);
             self.held -= 1;
+            self.note_freed(protocol, index, pool, entry as u16, at);
             return true;
         }
         false
@@ -747,7 +784,7 @@ impl External {
         protocol: u8,
         is_static: impl Fn(u32) -> bool,
     ) -> PoolUsage {
-        let Pool { first, count, ports: (low, high) } = self.pools[pool];
+        let Pool { first, count, ports: (low, high), .. } = self.pools[pool];
         let ports = &self.ports[protocol_index(protocol)];
         let mut usage = PoolUsage::default();
         for index in first..first + count {

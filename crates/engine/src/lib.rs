@@ -15,8 +15,10 @@
 
 extern crate alloc;
 
+mod blocks;
 mod calendar;
 mod config;
+mod deterministic;
 mod drop_reason;
 mod engine;
 mod event;
@@ -38,13 +40,15 @@ mod table;
 mod time;
 mod translate;
 
+pub use blocks::Blocking;
 pub use config::{
-    AddressRange, Allocation, Behavior, Config, Limits, Match, PoolConfig, Pooling, Prefix,
-    Refusal, Rule, RuleAction, SideConfig, StaticMapping, Timeouts,
+    AddressRange, Allocation, Behavior, BlockConfig, Config, DeterministicConfig, Limits, Match,
+    PoolConfig, Pooling, Prefix, Refusal, Rule, RuleAction, SideConfig, StaticMapping, Timeouts,
 };
+pub use deterministic::{Plan, PlanError};
 pub use drop_reason::DropReason;
 pub use engine::Engine;
-pub use event::{Change, Endpoint, Event, MappingId, MappingKind};
+pub use event::{BlockId, Change, Endpoint, Event, MappingId, MappingKind};
 pub use packet::{Counters, Direction, Outcome, Packet, Side, Verdict};
 pub use rules::{RuleBatch, RuleSet, Ruling, Snat};
 pub use time::{TICK, Timestamp};

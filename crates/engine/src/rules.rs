@@ -21,7 +21,7 @@ mod trie;
 pub use search::RuleBatch;
 
 use crate::ConfigError;
-use crate::config::{PoolConfig, Rule};
+use crate::config::{Allocation, Config, Rule};
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -117,19 +117,26 @@ impl RuleSet {
     /// [`ConfigError`] names the first pool or address that is not there.
     pub(crate) fn check(
         &self,
-        pools: &[PoolConfig],
+        config: &Config,
         has: impl Fn(usize, Ipv4Addr) -> bool,
     ) -> Result<(), ConfigError> {
         let fail = |message: String| Err(ConfigError { message });
         for ruling in self.rulings.iter() {
             let Ruling::Snat(Snat { pool, address }) = *ruling else { continue };
-            let Some(config) = pools.get(pool) else {
+            let Some(named) = config.pools.get(pool) else {
                 return fail("a rule names a pool that does not exist".into());
             };
-            if let Some(address) = address.filter(|&address| !has(pool, address)) {
-                let name = &config.name;
+            let (Some(address), name) = (address, &named.name) else { continue };
+            if !has(pool, address) {
                 return fail(format!(
                     "a rule takes {address} from pool {name}, which does not have it"
+                ));
+            }
+            let allocation = config.allocation_of(named);
+            if !matches!(allocation, Allocation::Random | Allocation::Preserve) {
+                return fail(format!(
+                    "a rule takes {address} from pool {name}, whose ports are shared out: no \
+                     subscriber can have an address of another's there"
                 ));
             }
         }

@@ -1,7 +1,9 @@
 //! What a configuration comes to: whether it can be run, and how large the tables will be.
 
 use crate::ConfigError;
-use crate::config::{AddressRange, Config, PoolConfig, StaticMapping};
+use crate::blocks::Blocking;
+use crate::config::{AddressRange, Allocation, BlockConfig, Config, PoolConfig, StaticMapping};
+use crate::deterministic::Plan;
 use crate::external::{MAX_ADDRESSES, PROTOCOLS, external_addresses};
 use crate::table::Room;
 use alloc::format;
@@ -82,6 +84,9 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
             ));
         }
     }
+    for pool in &config.pools {
+        validate_allocation(config, pool)?;
+    }
     let ranges = config.pools.iter().flat_map(|pool| &pool.addresses);
     let addresses = ranges.map(AddressRange::count).sum::<usize>() + config.statics.len();
     if addresses > MAX_ADDRESSES {
@@ -126,4 +131,35 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
         return fail(format!("{address} is in two pools, or twice in one"));
     }
     Ok(())
+}
+
+/// Whether a pool's ports can be shared out as its allocation says.
+fn validate_allocation(config: &Config, pool: &PoolConfig) -> Result<(), ConfigError> {
+    let fail =
+        |message: String| Err(ConfigError { message: format!("pool {}: {message}", pool.name) });
+    match config.allocation_of(pool) {
+        Allocation::Random | Allocation::Preserve => Ok(()),
+        Allocation::Block(BlockConfig { size, max_per_subscriber, release_after }) => {
+            if !size.is_power_of_two() || !BlockConfig::SIZES.contains(size) {
+                return fail(format!(
+                    "blocks of {size} ports: give a power of two from 16 to 32768"
+                ));
+            }
+            if !(1..=BlockConfig::MOST).contains(max_per_subscriber) {
+                let most = BlockConfig::MOST;
+                return fail(format!("{max_per_subscriber} blocks a subscriber: give 1 to {most}"));
+            }
+            if *release_after > BlockConfig::LONGEST {
+                return fail("empty blocks are released after an hour at the latest".into());
+            }
+            if Blocking::new(pool.ports, *size).count() == 0 {
+                let (first, last) = pool.ports;
+                return fail(format!("ports {first} to {last} hold no block of {size}"));
+            }
+            Ok(())
+        }
+        Allocation::Deterministic(deterministic) => Plan::new(deterministic, pool)
+            .map(drop)
+            .or_else(|error| fail(format!("{}: {}", error.key, error.message))),
+    }
 }

@@ -4,9 +4,14 @@
 mod common;
 
 use common::*;
-use natgate_engine::{Config, Engine, Packet, Side, Timestamp, Verdict};
+use natgate_engine::{
+    Allocation, BlockConfig, Config, DeterministicConfig, Engine, Packet, Prefix, Side, Timestamp,
+    Verdict,
+};
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 struct Counting;
 
@@ -29,10 +34,27 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// One after the other, for what is counted is the whole program's.
 #[test]
 fn nothing_is_allocated_after_start_up() {
+    let release_after = Duration::from_secs(1);
+    let block = BlockConfig { size: 16, max_per_subscriber: 2, release_after };
+    let plan = DeterministicConfig {
+        subscribers: vec![Prefix::new(Ipv4Addr::new(10, 0, 0, 0), 23)],
+        ports_per_subscriber: Some(1),
+        dynamic_ports: 100,
+    };
+    for allocation in
+        [Allocation::Random, Allocation::Block(block), Allocation::Deterministic(plan)]
+    {
+        nothing_is_allocated(allocation);
+    }
+}
+
+fn nothing_is_allocated(allocation: Allocation) {
     let mut config =
         Config { pools: vec![pool("203.0.113.1", "203.0.113.2", (1024, 1400))], ..config() };
+    config.allocation = allocation;
     config.limits.mappings = Some(600);
     let mut engine = Engine::new(&config, [3; 32], Timestamp(0)).unwrap();
     let mut now = Timestamp(0);

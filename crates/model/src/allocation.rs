@@ -66,15 +66,20 @@ impl Model {
         };
         let due = self.mapping_rate.entry(key.internal.address.to_bits()).or_default();
         *due = spend(*due, self.now, self.config.limits.new_mappings_per_second);
+        if has_ports(key.protocol) {
+            self.use_block(key.internal.address, external);
+        }
         let mapping = Mapping {
             external,
-            kind: MappingKind::Dynamic,
+            kind: self.kind_of(key, pool, external),
             permanent: false,
             created: self.now,
             sessions: BTreeMap::new(),
             first: None,
         };
-        self.raise(self.now, Change::MappingCreated(mapping.id(key)));
+        if self.is_told(key, &mapping) {
+            self.raise(self.now, Change::MappingCreated(mapping.id(key)));
+        }
         self.mappings.insert(key, mapping);
         Ok(())
     }
@@ -144,7 +149,7 @@ impl Model {
     }
 
     pub(crate) fn dynamic(&self) -> impl Iterator<Item = (&Key, &Mapping)> {
-        self.mappings.iter().filter(|(_, mapping)| mapping.kind == MappingKind::Dynamic)
+        self.mappings.iter().filter(|(_, mapping)| mapping.kind != MappingKind::Static)
     }
 
     /// Raises what 3.9 says about a refused mapping, at most once a second.
@@ -200,6 +205,19 @@ impl Model {
             (Pooling::Paired | Pooling::SoftPaired, Some(address)) if has_any => Some(*address),
             _ => None,
         };
+        let paired = match self.config.allocation_of(&self.config.pools[pool]) {
+            Allocation::Deterministic(_) => {
+                self.address_of_shares(key.internal.address, pool).or(paired)
+            }
+            _ => paired.or(self.address_of_shares(key.internal.address, pool)),
+        };
+        let paired = paired.filter(|_| self.config.pooling != Pooling::Arbitrary);
+        if has_ports(key.protocol) && self.is_shared_out(pool) {
+            if paired.is_none() {
+                self.paired.remove(&(subscriber, pool));
+            }
+            return self.open_shares(key, pool, paired);
+        }
         let open_at = |wanted: &dyn Fn(Ipv4Addr) -> bool| -> Vec<Endpoint> {
             let all = addresses(&self.config.pools[pool]).filter(|address| wanted(*address));
             all.flat_map(|address| self.open_ports(key, pool, address)).collect()
@@ -235,6 +253,27 @@ impl Model {
             });
             return if ambiguous || kept { Vec::new() } else { vec![at(0)] };
         }
+        let free = self.free_ports(key, pool, address);
+        let wanted = at(key.internal.port);
+        let preserve = *self.config.allocation_of(&self.config.pools[pool]) == Allocation::Preserve;
+        if preserve && free.contains(&wanted) {
+            return vec![wanted]; // 5.4
+        }
+        self.keep_parity(key, free)
+    }
+
+    /// 5.3: those of the internal port's parity, if there are such.
+    pub(crate) fn keep_parity(&self, key: Key, free: Vec<Endpoint>) -> Vec<Endpoint> {
+        let same_parity = |end: &Endpoint| end.port % 2 == key.internal.port % 2;
+        if self.config.port_parity && key.protocol == UDP && free.iter().any(same_parity) {
+            return free.into_iter().filter(same_parity).collect();
+        }
+        free
+    }
+
+    /// 5.1 and 5.2: the ports of an address that are free, whoever may have them.
+    pub(crate) fn free_ports(&self, key: Key, pool: usize, address: Ipv4Addr) -> Vec<Endpoint> {
+        let at = |port| Endpoint { address, port };
         let (first, last) = self.config.pools[pool].ports;
         let used: BTreeSet<Endpoint> = self
             .mappings
@@ -244,20 +283,13 @@ impl Model {
             .collect();
         let wanted = key.internal.port;
         let split = first < 1024 && last >= 1024 && key.protocol != ICMP; // 5.2
-        let free: Vec<u16> = (first..=last)
+        (first..=last)
             .filter(|&port| !split || (port < 1024) == (wanted < 1024))
             .filter(|&port| !used.contains(&at(port)))
             .filter(|&port| !self.held.contains_key(&(key.protocol, at(port))))
             .filter(|&port| self.static_internal(key.protocol, at(port)).is_none())
-            .collect();
-        if self.config.allocation == Allocation::Preserve && free.contains(&wanted) {
-            return vec![at(wanted)]; // 5.4
-        }
-        let same_parity = |port: &u16| port % 2 == wanted % 2;
-        if self.config.port_parity && key.protocol == UDP && free.iter().any(same_parity) {
-            return free.into_iter().filter(same_parity).map(at).collect(); // 5.3
-        }
-        free.into_iter().map(at).collect()
+            .map(at)
+            .collect()
     }
 
     /// The pool that an external address is of.

@@ -10,15 +10,15 @@ mod invariants;
 
 pub use fill::First;
 
+use crate::bytes::{check, ends, ip};
 use crate::timers::tick;
 use crate::{Made, Model, Transmit};
 use natgate_engine::{
-    Change, Config, Endpoint, Engine, Event, MappingId, MappingInfo, Packet, Rule, RuleAction,
-    RuleSet, SessionInfo, Side, Timestamp, Verdict,
+    Config, Endpoint, Engine, Event, MappingId, MappingInfo, Packet, Rule, RuleAction, RuleSet,
+    SessionInfo, Side, Timestamp, Verdict,
 };
 use natgate_wire::Ipv4;
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
-use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::net::Ipv4Addr;
 
@@ -70,6 +70,19 @@ impl Pair {
     /// # Errors
     /// Where they part.
     pub fn advance(&mut self, now: Timestamp) -> Result<Vec<Transmit>, Divergence> {
+        let mut transmits = Vec::new();
+        // Where too many ports are held the engine says which are free, and the model can ask only what
+        // is so now; blocks make a difference of when that was.
+        if self.config.limits.held_ports.is_some() && self.model.has_blocks() {
+            while let Some(due) = self.model.next_tick().filter(|due| *due < now) {
+                transmits.extend(self.advance_to(due)?);
+            }
+        }
+        transmits.extend(self.advance_to(now)?);
+        Ok(transmits)
+    }
+
+    fn advance_to(&mut self, now: Timestamp) -> Result<Vec<Transmit>, Divergence> {
         if let Some(due) = self.model.next_tick() {
             let told = self.engine.next_deadline();
             if told.is_none_or(|told| told > due) {
@@ -107,12 +120,13 @@ impl Pair {
             let after: Vec<MappingInfo> = self.engine.mappings().collect();
             invariants::not_refreshed(&before, &after)?;
         }
-        let mut choices: VecDeque<Endpoint> = made.events.iter().filter_map(created).collect();
+        let sessions: Vec<SessionInfo> = self.engine.sessions().collect();
         let mut expected_all = Made::default();
         for (index, (bytes, result)) in packets.iter().zip(&results).enumerate() {
             // A batch that comes with an earlier time is counted once (1.1).
             let now = if index == 0 { now } else { now.max(self.model.now()) };
-            let expected = self.model.process(now, from, bytes, choices.front().copied());
+            let choice = self.choice(&sessions, from, bytes);
+            let expected = self.model.process(now, from, bytes, choice);
             let what =
                 |what: &str| format!("{what} of packet {index} from {from:?} {:?}", Hex(bytes));
             legal(&what("external endpoint"), &expected.made)?;
@@ -122,9 +136,6 @@ impl Pair {
                 let tcp_mss = self.config.tcp_mss;
                 invariants::permitted_change(bytes, &result.bytes, result.verdict, tcp_mss)
                     .map_err(|wrong| format!("{}: {wrong}", what("bytes")))?;
-            }
-            if expected.made.events.iter().any(|event| created(event).is_some()) {
-                choices.pop_front();
             }
             expected_all.events.extend(expected.made.events);
             expected_all.transmits.extend(expected.made.transmits);
@@ -137,6 +148,23 @@ impl Pair {
             return Err("more packets were answered than were dropped".into());
         }
         Ok((results, made.transmits))
+    }
+
+    /// The external endpoint that the engine gave to a packet's mapping, if it made one that the model
+    /// does not have: that of the session which the engine alone has.
+    fn choice(&self, sessions: &[SessionInfo], from: Side, bytes: &[u8]) -> Option<Endpoint> {
+        if from == Side::Outside || check(&mut bytes.to_vec()).is_err() {
+            return None;
+        }
+        let (internal, remote) = ends(bytes, Side::Inside);
+        let protocol = ip(bytes).protocol();
+        let mut made = sessions.iter().filter(|one| {
+            (one.mapping.protocol, one.mapping.internal, one.remote) == (protocol, internal, remote)
+                && !self.model.has_session(one)
+        });
+        let is_new = |one: &&SessionInfo| !self.model.has_mapping(one);
+        let first = made.clone().next()?;
+        Some(made.find(is_new).unwrap_or(first).mapping.external)
     }
 
     /// Puts a new engine, which holds the ports that the old one had taken, in its place; and so
@@ -295,14 +323,6 @@ fn legal(what: &str, made: &Made) -> Result<(), Divergence> {
     match &made.illegal {
         Some(illegal) => Err(format!("{what}: {illegal}")),
         None => Ok(()),
-    }
-}
-
-/// The external endpoint of a mapping that an event says was made.
-fn created(event: &Event) -> Option<Endpoint> {
-    match event.change {
-        Change::MappingCreated(id) => Some(id.external),
-        _ => None,
     }
 }
 

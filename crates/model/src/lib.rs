@@ -3,7 +3,7 @@
 //!
 //! It follows SPECIFICATION.md section by section and says so in comments: what is looked at first
 //! (`bytes`), the way from the inside and from the outside (this file), allocation and limits
-//! (`allocation`), sessions and connections (`sessions`, `tcp`), what happens by itself (`timers`),
+//! (`allocation`, `shares`), sessions and connections (`sessions`, `tcp`), what happens by itself (`timers`),
 //! ICMP errors of its own (`errors`). Nothing is fast: what one map holds is not repeated in
 //! another but searched for.
 //!
@@ -21,6 +21,7 @@ pub mod compare;
 mod errors;
 mod lookup;
 mod sessions;
+mod shares;
 mod tcp;
 mod timers;
 mod view;
@@ -36,7 +37,8 @@ use natgate_engine::{
 };
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use natgate_wire::{Icmp, Ipv4, icmp};
-use std::collections::BTreeMap;
+use shares::Block;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use tcp::Connection;
 pub use timers::StillHeld;
@@ -52,6 +54,10 @@ pub struct Model {
     held: BTreeMap<(u8, Endpoint), Timestamp>,
     syns: Vec<Syn>,
     paired: BTreeMap<(u32, usize), Ipv4Addr>,
+    /// Blocks of ports that subscribers have, by where they begin.
+    blocks: BTreeMap<Endpoint, Block>,
+    /// Of each pool the ports that somebody may get, if they are not all.
+    given: Vec<Option<BTreeSet<Endpoint>>>,
     mapping_rate: BTreeMap<u32, u64>,
     errors: ErrorRates,
     quota_reported: BTreeMap<u32, Option<Timestamp>>,
@@ -179,6 +185,8 @@ impl Model {
             held: BTreeMap::new(),
             syns: Vec::new(),
             paired: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+            given: config.pools.iter().map(|pool| shares::given(config, pool)).collect(),
             mapping_rate: BTreeMap::new(),
             errors: ErrorRates::default(),
             quota_reported: BTreeMap::new(),

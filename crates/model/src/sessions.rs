@@ -31,7 +31,7 @@ impl Model {
         }
         let is_full = match mapping.kind {
             MappingKind::Static => mapping.sessions.len() >= MOST_OF_STATIC,
-            MappingKind::Dynamic => {
+            MappingKind::Dynamic | MappingKind::Deterministic => {
                 let own = |other: &Key| other.internal.address == key.internal.address;
                 let own = self.dynamic().filter(|(other, _)| own(other));
                 let further: usize = own.map(|(_, one)| one.further()).sum();
@@ -132,7 +132,7 @@ impl Model {
             packets_in: 0,
         };
         let mapping = self.mappings.get_mut(&key).expect("looked up");
-        let by_stranger = from == Side::Outside && mapping.kind == MappingKind::Dynamic;
+        let by_stranger = from == Side::Outside && mapping.kind != MappingKind::Static;
         let latest = match by_stranger && !self.config.inbound_refresh {
             true => mapping.sessions.values().map(|session| session.expires).max(),
             false => None,

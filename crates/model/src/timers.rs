@@ -32,6 +32,10 @@ impl Model {
             self.expire_sessions(time);
             self.answer_syns(time);
             self.held.retain(|_, until| tick(*until) > time);
+            if self.has_blocks() {
+                self.limit_held(still_held); // It may be what makes a block empty.
+                self.release_blocks(time);
+            }
         }
         self.limit_held(still_held);
         std::mem::take(&mut self.made)
@@ -42,7 +46,7 @@ impl Model {
         let sessions = self.mappings.values().flat_map(|mapping| mapping.sessions.values());
         let sessions = sessions.map(|session| session.expires);
         let ticks = sessions.chain(self.held.values().copied()).map(tick);
-        ticks.chain(self.syns.iter().map(|syn| syn.due)).min()
+        ticks.chain(self.syns.iter().map(|syn| syn.due)).chain(self.next_block()).min()
     }
 
     /// Sessions whose time has run out go, and with the last of them their mapping (9.1).
@@ -72,7 +76,9 @@ impl Model {
                 let until = time.plus(self.config.timeouts.hold_down); // 5.6
                 self.held.insert((key.protocol, mapping.external), until);
             }
-            self.raise(time, Change::MappingRemoved(mapping.id(key)));
+            if self.is_told(key, &mapping) {
+                self.raise(time, Change::MappingRemoved(mapping.id(key)));
+            }
             let subscriber = key.internal.address;
             if !self.dynamic().any(|(other, _)| other.internal.address == subscriber) {
                 self.quota_reported.remove(&subscriber.to_bits());

@@ -57,6 +57,25 @@ impl Model {
         self.mappings.iter().flat_map(of).collect()
     }
 
+    /// Whether there is a session between the same endpoints, of a mapping with the same external one.
+    pub(crate) fn has_session(&self, session: &SessionInfo) -> bool {
+        self.alike(session).any(|mapping| mapping.sessions.contains_key(&session.remote))
+    }
+
+    /// Whether there is a mapping between the endpoints of a session's.
+    pub(crate) fn has_mapping(&self, session: &SessionInfo) -> bool {
+        self.alike(session).next().is_some()
+    }
+
+    fn alike(&self, session: &SessionInfo) -> impl Iterator<Item = &Mapping> {
+        let id = session.mapping;
+        let internal = (id.protocol, id.internal);
+        let keys = self.mappings.iter().filter(move |(key, mapping)| {
+            (key.protocol, key.internal) == internal && mapping.external == id.external
+        });
+        keys.map(|(_, mapping)| mapping)
+    }
+
     /// What a pool holds for a protocol.
     pub fn pool_usage(&self, pool: usize, protocol: u8) -> PoolUsage {
         let (first, last) = self.config.pools[pool].ports;
@@ -67,10 +86,14 @@ impl Model {
             .dynamic()
             .filter(|(key, mapping)| key.protocol == protocol && of_pool(&mapping.external));
         let held = self.held.keys().filter(|(of, end)| *of == protocol && of_pool(end));
+        let is_static = |address| self.config.statics.iter().any(|one| one.external.0 == address);
         let reserved = addresses(&self.config.pools[pool])
-            .filter(|address| self.config.statics.iter().any(|fixed| fixed.external.0 == *address))
+            .filter(|address| is_static(*address) || self.given[pool].is_some())
             .flat_map(|address| (first..=last).map(move |port| Endpoint { address, port }))
-            .filter(|end| self.static_internal(protocol, *end).is_some());
+            .filter(|end| {
+                self.given[pool].as_ref().is_some_and(|given| !given.contains(end))
+                    || self.static_internal(protocol, *end).is_some()
+            });
         let all = addresses(&self.config.pools[pool]).count() * (usize::from(last - first) + 1);
         let (used, held, reserved) =
             (used.count() as u64, held.count() as u64, reserved.count() as u64);
@@ -99,6 +122,7 @@ impl Model {
         for (held, until) in &self.held {
             (held, ahead(*until)).hash(&mut hash);
         }
+        self.blocks_ahead(ahead).hash(&mut hash);
         for syn in &self.syns {
             (syn.protocol, syn.external, syn.remote, ahead(syn.due), &syn.quote).hash(&mut hash);
         }

@@ -20,7 +20,12 @@ const START: Timestamp = Timestamp(1_000_000_000_000);
 fn config() -> Config {
     let addresses = vec![AddressRange { first: EXTERNAL.address, last: EXTERNAL.address }];
     Config {
-        pools: vec![PoolConfig { name: "default".into(), addresses, ports: (2000, 2003) }],
+        pools: vec![PoolConfig {
+            name: "default".into(),
+            addresses,
+            ports: (2000, 2003),
+            ..PoolConfig::default()
+        }],
         ..Config::default()
     }
 }

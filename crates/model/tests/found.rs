@@ -18,7 +18,12 @@ const EXTERNAL: Endpoint = end([203, 0, 113, 1], 2000);
 fn config() -> Config {
     let addresses = vec![AddressRange { first: EXTERNAL.address, last: EXTERNAL.address }];
     Config {
-        pools: vec![PoolConfig { name: "default".into(), addresses, ports: (2000, 2003) }],
+        pools: vec![PoolConfig {
+            name: "default".into(),
+            addresses,
+            ports: (2000, 2003),
+            ..PoolConfig::default()
+        }],
         timeouts: Timeouts { udp: Duration::from_secs(4), ..Timeouts::default() },
         ..Config::default()
     }

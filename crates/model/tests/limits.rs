@@ -22,7 +22,12 @@ const BATCH: usize = 250;
 fn config() -> Config {
     let addresses = vec![AddressRange { first: EXTERNAL.address, last: EXTERNAL.address }];
     Config {
-        pools: vec![PoolConfig { name: "default".into(), addresses, ports: (2000, 2003) }],
+        pools: vec![PoolConfig {
+            name: "default".into(),
+            addresses,
+            ports: (2000, 2003),
+            ..PoolConfig::default()
+        }],
         limits: Limits { icmp_errors_per_second: 1_000_000, ..Limits::default() },
         ..Config::default()
     }

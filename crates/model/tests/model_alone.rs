@@ -29,7 +29,12 @@ const FORWARD_IN: Verdict = Verdict::Forward(Side::Inside);
 fn config() -> Config {
     let addresses = vec![AddressRange { first: EXTERNAL.address, last: EXTERNAL.address }];
     Config {
-        pools: vec![PoolConfig { name: "default".into(), addresses, ports: (2000, 2003) }],
+        pools: vec![PoolConfig {
+            name: "default".into(),
+            addresses,
+            ports: (2000, 2003),
+            ..PoolConfig::default()
+        }],
         ..Config::default()
     }
 }

@@ -140,6 +140,7 @@ fn config() -> Config {
             name: "tiny".into(),
             addresses: vec![AddressRange { first: EXTERNAL.address, last }],
             ports: (2000, 2001),
+            ..PoolConfig::default()
         }],
         limits: Limits { sessions_per_mapping: 2, fragment_memory: 1024, ..Limits::default() },
         timeouts: timers(1250, 1000, 500),

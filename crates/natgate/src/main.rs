@@ -7,6 +7,7 @@ mod demo;
 mod memory;
 mod replay;
 mod run;
+mod who;
 
 use clap::{Parser, Subcommand};
 use natgate_pages::LargePages;
@@ -32,6 +33,7 @@ enum Command {
     Run(run::Args),
     Demo(demo::Args),
     Bench(bench::Args),
+    Who(who::Args),
 }
 
 /// Why a command failed.
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Who(args) => who::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -7,8 +7,9 @@
 use super::draft::{Draft, SideDraft, StaticDraft};
 use super::problem::{Located, Report};
 use super::rule_checks;
+use super::shares;
 use super::values::{overlaps, show_prefix, show_range};
-use natgate_engine::{AddressRange, Pooling, Prefix};
+use natgate_engine::{AddressRange, Allocation, Pooling, Prefix};
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
 
@@ -33,6 +34,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     pools_are_used(draft, report);
     quota_fits(draft, report);
     parity_can_be_kept(draft, report);
+    shares::check(draft, report);
     table_is_not_too_large(draft, report);
 }
 
@@ -300,7 +302,10 @@ fn quota_fits(draft: &Draft, report: &Report<'_>) {
         return;
     }
     let limits = &draft.config.limits;
-    for pool in &draft.pools {
+    let everybodys = |pool: &&super::draft::PoolDraft| {
+        matches!(draft.allocation(pool), Allocation::Random | Allocation::Preserve)
+    };
+    for pool in draft.pools.iter().filter(everybodys) {
         let (first, last) = pool.ports.value;
         let ports = u32::from(last - first) + 1;
         for (protocol, quota) in

@@ -5,8 +5,11 @@
 //! becomes [`Settings`] only if nothing was.
 
 use super::problem::{Located, Place};
-use natgate_engine::{AddressRange, Config, Match, PoolConfig, Prefix, Rule, RuleAction, Side};
-use natgate_engine::{SideConfig, StaticMapping};
+use super::shares::SharesDraft;
+use natgate_engine::{
+    AddressRange, Allocation, Config, Match, PoolConfig, Prefix, Rule, RuleAction, Side,
+    SideConfig, StaticMapping,
+};
 use natgate_gateway::{Backend, Route, Settings, SideSettings, StateSettings};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -25,6 +28,8 @@ pub(super) struct Draft {
     pub(super) no_subscribers: Option<Place>,
     /// Behavior, limits and timeouts; the rest of it is filled in at the end.
     pub(super) config: Config,
+    /// What `[nat]` says of how ports are chosen.
+    pub(super) shares: SharesDraft,
     /// Whether SYNs are to announce no more than fits both sides' MTU.
     pub(super) mss_by_mtu: bool,
     /// Where the quota stands, or would.
@@ -98,6 +103,8 @@ pub(super) struct PoolDraft {
     pub(super) name: Located<String>,
     pub(super) ranges: Vec<Located<AddressRange>>,
     pub(super) ports: Located<(u16, u16)>,
+    /// How its ports are chosen.
+    pub(super) shares: SharesDraft,
 }
 
 /// A static mapping.
@@ -187,12 +194,14 @@ impl Draft {
         let targets = self.targets();
         let rules = self.rules.iter().map(|rule| rule.to_config(&targets)).collect();
         let default_pool = self.default_pool();
+        let allocation = self.common_allocation();
         let by_mtu = self.inside.mtu.min(self.outside.mtu).saturating_sub(TCP_HEADERS);
         let engine = Config {
             inside: self.inside.engine(),
             outside: self.outside.engine(),
             subscribers: self.subscribers.iter().map(|prefix| prefix.value).collect(),
-            pools: self.pools.into_iter().map(PoolDraft::into_config).collect(),
+            pools: self.pools.iter().map(|pool| self.pool(pool, &allocation)).collect(),
+            allocation,
             default_pool,
             statics: self.statics.iter().map(StaticDraft::to_config).collect(),
             rules,
@@ -211,6 +220,10 @@ impl Draft {
             routes: self.routes.iter().map(route).collect(),
             state: self.state,
         }
+    }
+
+    fn pool(&self, pool: &PoolDraft, common: &Allocation) -> PoolConfig {
+        pool.to_engine(Some(self.allocation(pool)).filter(|own| own != common))
     }
 }
 
@@ -245,11 +258,13 @@ impl Targets<'_> {
 }
 
 impl PoolDraft {
-    fn into_config(self) -> PoolConfig {
+    /// The same as the engine is told it.
+    pub(super) fn to_engine(&self, allocation: Option<Allocation>) -> PoolConfig {
         PoolConfig {
-            name: self.name.value,
+            name: self.name.value.clone(),
             addresses: self.ranges.iter().map(|range| range.value).collect(),
             ports: self.ports.value,
+            allocation,
         }
     }
 }

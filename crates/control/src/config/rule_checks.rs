@@ -5,7 +5,7 @@
 
 use super::draft::{ActionDraft, Draft, RuleDraft, Targets};
 use super::problem::Report;
-use natgate_engine::RuleSet;
+use natgate_engine::{Allocation, RuleSet};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
@@ -50,7 +50,15 @@ fn target_is_there(rule: &RuleDraft, targets: &Targets<'_>, draft: &Draft, repor
             let message = format!("{shown} is in pool \"{its}\" and not in \"{named}\"");
             report.wrong(&address.place, format!("{message}; write an address of that pool"));
         }
-        _ => {}
+        (Some(its), _) => {
+            let pool = &draft.pools[its];
+            if !matches!(draft.allocation(pool), Allocation::Random | Allocation::Preserve) {
+                let name = &pool.name.value;
+                let message = format!("{shown} is in pool \"{name}\", whose ports are shared out");
+                let remedy = "write an address of a pool whose allocation is random or preserve";
+                report.wrong(&address.place, format!("{message}; {remedy}"));
+            }
+        }
     }
 }
 

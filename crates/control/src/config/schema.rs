@@ -15,7 +15,20 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     ("inside", SIDE),
     ("outside", SIDE),
     ("route", &["prefix", "via", "side"]),
-    ("pool", &["name", "addresses", "ports"]),
+    (
+        "pool",
+        &[
+            "name",
+            "addresses",
+            "ports",
+            "allocation",
+            "block",
+            "subscribers",
+            "ports_per_subscriber",
+            "dynamic_ports",
+        ],
+    ),
+    ("pool.block", BLOCK),
     (
         "nat",
         &[
@@ -35,7 +48,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "block",
         ],
     ),
-    ("nat.block", &["size", "max_per_subscriber"]),
+    ("nat.block", BLOCK),
     (
         "limits",
         &[
@@ -70,6 +83,8 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     ("rule", &["kind", "match", "priority", "pool", "address", "to"]),
     ("rule.match", &["source", "destination", "port"]),
 ];
+
+const BLOCK: &[&str] = &["size", "max_per_subscriber", "release_after"];
 
 const SIDE: &[&str] = &["device", "backend", "address", "gateway", "mtu", "icmp_errors"];
 

@@ -7,9 +7,10 @@ use super::draft::{Draft, PoolDraft, RouteDraft, RuleDraft, SideDraft};
 use super::problem::{Located, Place};
 use super::reader::{Section, Value};
 use super::rules;
+use super::shares;
 use super::values::{self, show_duration};
 use natgate_engine::{
-    AddressRange, Allocation, Behavior, Config, Limits, Pooling, Prefix, Refusal, Side, Timeouts,
+    AddressRange, Behavior, Config, Limits, Pooling, Prefix, Refusal, Side, Timeouts,
 };
 use natgate_gateway::{Backend, StateSettings};
 use std::net::Ipv4Addr;
@@ -53,6 +54,7 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
         pools: read_pools(root),
         subscribers,
         no_subscribers,
+        shares: shares::read_nat(&nat),
         mss_by_mtu,
         quota_place,
         mappings_place,
@@ -204,6 +206,7 @@ fn read_pool(index: usize, section: &Section<'_>) -> PoolDraft {
         name: given.unwrap_or_else(nameless),
         ranges: entries.iter().filter_map(range).collect(),
         ports: ports.unwrap_or_else(all_ports),
+        shares: shares::read_pool(section),
     }
 }
 
@@ -243,12 +246,6 @@ fn read_nat(nat: &Section<'_>, config: &mut Config) {
         ("soft-paired", Ok(Pooling::SoftPaired)),
         ("arbitrary", Ok(Pooling::Arbitrary)),
     ];
-    let allocations = [
-        ("random", Ok(Allocation::Random)),
-        ("preserve", Ok(Allocation::Preserve)),
-        ("block", Err("is not in this version; use \"random\" or \"preserve\"")),
-        ("deterministic", Err("is not in this version; use \"random\" or \"preserve\"")),
-    ];
     set(&mut config.mapping, nat.get("mapping").and_then(|value| value.word(&behaviors)));
     //= rfc4787#REQ-8a
     //= rfc5382#REQ-3a
@@ -257,7 +254,6 @@ fn read_nat(nat: &Section<'_>, config: &mut Config) {
     config.filtering_tcp = nat.get("filtering_tcp").and_then(|value| value.word(&behaviors));
     read_answers(nat, config);
     set(&mut config.pooling, nat.get("pooling").and_then(|value| value.word(&poolings)));
-    set(&mut config.allocation, nat.get("allocation").and_then(|value| value.word(&allocations)));
     for (key, slot) in [
         ("port_parity", &mut config.port_parity),
         ("hairpinning", &mut config.hairpinning),
@@ -265,14 +261,6 @@ fn read_nat(nat: &Section<'_>, config: &mut Config) {
         ("tcp_pickup", &mut config.tcp_pickup),
     ] {
         set(slot, nat.get(key).and_then(|value| value.boolean()));
-    }
-    let block = nat.section("block", "nat.block");
-    for (key, most) in [("size", 65_535), ("max_per_subscriber", 65_535)] {
-        let _ = block.get(key).and_then(|value| value.integer(1..=most));
-    }
-    if block.is_present() {
-        let message = "has no effect: allocation by port blocks is not in this version";
-        nat.report.unwise(&block.place, message);
     }
 }
 
@@ -373,7 +361,10 @@ fn read_timeouts(section: &Section<'_>, timeouts: &mut Timeouts) {
     }
 }
 
-fn read_duration(value: &Value<'_>, bounds: &RangeInclusive<Duration>) -> Option<Duration> {
+pub(super) fn read_duration(
+    value: &Value<'_>,
+    bounds: &RangeInclusive<Duration>,
+) -> Option<Duration> {
     let duration = value.parsed("a duration in quotes, such as \"2h4m\"", values::duration)?.value;
     if !bounds.contains(&duration) {
         let (least, most) = (show_duration(*bounds.start()), show_duration(*bounds.end()));

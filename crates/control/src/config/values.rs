@@ -179,6 +179,11 @@ pub(super) fn overlaps(range: AddressRange, prefix: Prefix) -> bool {
     u32::from(range.first) <= prefix.last() && prefix.first() <= u32::from(range.last)
 }
 
+/// Whether two prefixes have an address in common.
+pub(super) fn overlaps_prefix(one: Prefix, other: Prefix) -> bool {
+    one.first() <= other.last() && other.first() <= one.last()
+}
+
 /// A range as an address set writes it.
 pub(crate) fn show_range(range: AddressRange) -> String {
     let (first, last) = (u32::from(range.first), u32::from(range.last));

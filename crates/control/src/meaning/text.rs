@@ -4,9 +4,9 @@
 //! long lists are cut. Warnings come last, each a line that begins with `warning:`. Programs should
 //! read the JSON instead: these words may change.
 
-use super::{Meaning, PerProtocol, Pool, ports};
+use super::{Meaning, PerProtocol, Pool, Shares, ports};
 use crate::config::{show_duration, show_prefix, show_range};
-use natgate_engine::{Allocation, Behavior, Match, Pooling, Refusal, Rule, RuleAction, Side};
+use natgate_engine::{Behavior, Match, Pooling, Refusal, Rule, RuleAction, Side};
 use natgate_gateway::{Backend, SideSettings};
 use std::fmt::{self, Display, Formatter};
 use std::net::Ipv4Addr;
@@ -88,12 +88,15 @@ impl Meaning {
         let (tcp, udp, icmp) = (grouped(tcp), grouped(udp), grouped(icmp));
         writeln!(f, "    holds {tcp} TCP, {udp} UDP and {icmp} ICMP mappings")?;
         let served = plural(pool.subscribers_at_full_quota, "subscriber", "subscribers");
+        if !matches!(pool.allocation, Shares::Random | Shares::Preserve) {
+            return pool.allocation.explain(f);
+        }
         writeln!(f, "    serves {served} at their full quota")
     }
 
     fn translation(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let config = &self.settings.engine;
-        let (pooling, allocation) = (pooling(config.pooling), allocation(config.allocation));
+        let (pooling, allocation) = (pooling(config.pooling), self.allocation());
         writeln!(f, "  subscribers: {}", list(&config.subscribers, show_prefix))?;
         writeln!(f, "  mapping {}", behavior(config.mapping))?;
         writeln!(f, "  filtering {}", behavior(config.filtering))?;
@@ -123,6 +126,17 @@ impl Meaning {
             writeln!(f, "  TCP segments of at most {} bytes", grouped(size.into()))?;
         }
         Ok(())
+    }
+
+    /// How ports are chosen, of all pools.
+    fn allocation(&self) -> String {
+        let of = |pool: &Pool| allocation(&pool.allocation);
+        let first = self.pools.first().map_or("", of);
+        if self.pools.iter().all(|pool| of(pool) == first) {
+            return first.to_owned();
+        }
+        let each = self.pools.iter().map(|pool| format!("of {} {}", pool.name, of(pool)));
+        each.collect::<Vec<_>>().join(", ")
     }
 
     fn statics(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -246,10 +260,12 @@ fn pooling(pooling: Pooling) -> &'static str {
     }
 }
 
-fn allocation(allocation: Allocation) -> &'static str {
+fn allocation(allocation: &Shares) -> &'static str {
     match allocation {
-        Allocation::Random => "random",
-        Allocation::Preserve => "preserved where free",
+        Shares::Random => "random",
+        Shares::Preserve => "preserved where free",
+        Shares::Block { .. } => "random within a subscriber's blocks",
+        Shares::Deterministic { .. } => "random within what a subscriber's address tells",
     }
 }
 
@@ -282,7 +298,7 @@ fn plural(number: u64, one: &str, many: &str) -> String {
 }
 
 /// A number with a comma after every thousand.
-fn grouped(number: u64) -> String {
+pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {

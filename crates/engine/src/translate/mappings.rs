@@ -4,7 +4,7 @@
 use super::Engine;
 use crate::config::{Behavior, Config};
 use crate::engine::quota_class;
-use crate::external::Wish;
+use crate::external::{Chosen, Told, Wish};
 use crate::parse::{Headers, Kind, has_ports};
 use crate::rules::Snat;
 use crate::session::{Idle, Session, State, Way};
@@ -154,11 +154,12 @@ impl Engine {
         let record = self.subscribers.find(internal.0);
         let known = record.is_some_and(|at| self.subscribers.has(at, pool));
         self.check_limits(record, known, protocol)?;
+        let paired = record.and_then(|at| self.subscribers.paired(at, pool));
         let wish = Wish {
             pool,
             protocol,
             internal_port: internal.1,
-            paired: record.and_then(|at| self.subscribers.paired(at, pool)),
+            paired: self.external.pairing(pool, internal.0, paired),
             fixed: match snat.address {
                 // An address that has left its pool has no port.
                 Some(address) => {
@@ -167,7 +168,7 @@ impl Engine {
                 None => None,
             },
         };
-        let external = self.choose_external(wish, remote)?;
+        let external = self.choose_external(wish, internal.0, remote)?;
         let hash = self.table.hash(self.table.key(protocol, internal, remote));
         let session = self.new_session(remote, Way::Out, headers);
         let fixed = snat.address.is_some();
@@ -232,23 +233,29 @@ impl Engine {
             permanent: false,
         };
         let slot = self.install(new, index, hash, open);
-        let id = MappingId {
-            protocol,
-            internal: Endpoint::new(new.internal.0, new.internal.1),
-            external: Endpoint::new(new.external.0, new.external.1),
-            kind: MappingKind::Dynamic,
-        };
-        self.raise(self.now, Change::MappingCreated(id));
+        if self.external.told(protocol, index, port) == Told::Mapping {
+            let id = MappingId {
+                protocol,
+                internal: Endpoint::new(new.internal.0, new.internal.1),
+                external: Endpoint::new(new.external.0, new.external.1),
+                kind: MappingKind::Dynamic,
+            };
+            self.raise(self.now, Change::MappingCreated(id));
+        }
         slot
     }
 
     fn choose_external(
         &mut self,
         wish: Wish,
+        subscriber: u32,
         remote: (u32, u16),
     ) -> Result<(u32, u16), DropReason> {
         let protocol = wish.protocol;
         if has_ports(protocol) {
+            if !self.external.is_shared(wish.pool) {
+                return self.choose_share(wish, subscriber);
+            }
             let chosen =
                 self.external.choose(wish, self.subscribers.tenants(), &mut self.generator);
             return chosen.ok_or(DropReason::PoolExhausted);
@@ -258,6 +265,16 @@ impl Engine {
             |index| table.find_portless(external.address(index), protocol, remote.0).is_none();
         let index = external.choose_portless(&wish, &mut self.generator, is_free);
         Ok((index.ok_or(DropReason::Ambiguous)?, 0))
+    }
+
+    /// An external endpoint of those that a subscriber alone may have.
+    fn choose_share(&mut self, wish: Wish, subscriber: u32) -> Result<(u32, u16), DropReason> {
+        let Chosen { external, assigned } =
+            self.external.choose_share(wish, subscriber, &mut self.generator)?;
+        if let Some(block) = assigned {
+            self.raise(self.now, Change::BlockAssigned(self.external.block(block)));
+        }
+        Ok(external)
     }
 
     /// Puts a new mapping with its first session into the table, which has room; `hash` is that of its

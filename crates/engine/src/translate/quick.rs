@@ -136,7 +136,8 @@ pub(super) struct Round {
     other_rules: bool,
     /// Whether somebody who is no subscriber may have mappings.
     strangers: bool,
-    /// Whether sources are translated by subscriber alone: no rules, no static mappings.
+    /// Whether sources are translated by subscriber alone: no rules, no static mappings, and any may
+    /// have any port.
     plain: bool,
     /// A subscriber whose next mapping is due later has made too many of late.
     due: u64,
@@ -168,7 +169,9 @@ impl Engine {
                     Side::Outside => self.rules.drops(),
                 },
             strangers: self.strangers,
-            plain: self.rules.is_empty() && self.config.statics.is_empty(),
+            plain: self.rules.is_empty()
+                && self.config.statics.is_empty()
+                && self.external.is_shared(self.config.default_pool),
             due: Rate::latest_due(self.now, self.mapping_spacing, Rate::SECOND),
         }
     }

@@ -22,6 +22,7 @@ fn two_pools() -> Config {
         name: "second".into(),
         addresses: vec![range("203.0.113.20", "203.0.113.21")],
         ports: (1024, 65_535),
+        ..PoolConfig::default()
     };
     Config {
         pools: vec![pool("203.0.113.1", "203.0.113.2", (1024, 65_535)), second],

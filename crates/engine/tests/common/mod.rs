@@ -16,7 +16,7 @@ pub const REMOTE: &str = "198.51.100.7:80";
 
 pub fn pool(first: &str, last: &str, ports: (u16, u16)) -> PoolConfig {
     let range = AddressRange { first: first.parse().unwrap(), last: last.parse().unwrap() };
-    PoolConfig { name: "default".into(), addresses: vec![range], ports }
+    PoolConfig { name: "default".into(), addresses: vec![range], ports, ..PoolConfig::default() }
 }
 
 /// One external address, both sides with addresses.

@@ -37,7 +37,12 @@ fn settings() -> Settings {
         mtu: 1500,
     };
     let range = AddressRange { first: ip("203.0.113.16"), last: ip("203.0.113.31") };
-    let pool = PoolConfig { name: "default".into(), addresses: vec![range], ports: (1024, 65535) };
+    let pool = PoolConfig {
+        name: "default".into(),
+        addresses: vec![range],
+        ports: (1024, 65535),
+        ..PoolConfig::default()
+    };
     let fixed = StaticMapping {
         protocol: Some(6),
         internal: (ip("10.0.0.80"), Some(80)),

@@ -122,7 +122,12 @@ impl Drop for Folder {
 fn settings(file: PathBuf) -> Settings {
     let range =
         AddressRange { first: Ipv4Addr::new(203, 0, 113, 1), last: Ipv4Addr::new(203, 0, 113, 2) };
-    let pool = PoolConfig { name: "default".into(), addresses: vec![range], ports: (5000, 5003) };
+    let pool = PoolConfig {
+        name: "default".into(),
+        addresses: vec![range],
+        ports: (5000, 5003),
+        ..PoolConfig::default()
+    };
     let mut engine = Config { pools: vec![pool], port_parity: false, ..Config::default() };
     engine.timeouts.hold_down = HOLD_DOWN;
     let side = |device: &str| crate::SideSettings {

@@ -47,7 +47,12 @@ pub(crate) fn settings() -> Settings {
     let (inside, engine_inside) = side(OWN_INSIDE, 8);
     let (outside, engine_outside) = side(OWN_OUTSIDE, 24);
     let range = AddressRange { first: EXTERNAL, last: EXTERNAL };
-    let pool = PoolConfig { name: "default".into(), addresses: vec![range], ports: (1024, 65535) };
+    let pool = PoolConfig {
+        name: "default".into(),
+        addresses: vec![range],
+        ports: (1024, 65535),
+        ..PoolConfig::default()
+    };
     let engine = Config {
         inside: engine_inside,
         outside: engine_outside,

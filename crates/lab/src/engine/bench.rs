@@ -291,6 +291,7 @@ pub(super) fn config(sessions: u64) -> Config {
             name: "default".into(),
             addresses: vec![range],
             ports: (1024, 65_535),
+            ..PoolConfig::default()
         }],
         limits: Limits {
             tcp_ports: u32::MAX,

@@ -289,6 +289,7 @@ fn config(capacity: u64, ports: u64) -> Config {
             name: "default".into(),
             addresses: vec![range],
             ports: (1024, 65_535),
+            ..PoolConfig::default()
         }],
         limits: Limits {
             udp_ports: u32::MAX,

@@ -232,7 +232,12 @@ fn config(mappings: u64, universe: Universe) -> Config {
     // A little less than a subscriber would have if all sessions were there.
     let quota = (universe.sessions() / 2 / universe.subscribers() * 15 / 16) as u32;
     Config {
-        pools: vec![PoolConfig { name: "default".into(), addresses: vec![range], ports: PORTS }],
+        pools: vec![PoolConfig {
+            name: "default".into(),
+            addresses: vec![range],
+            ports: PORTS,
+            ..PoolConfig::default()
+        }],
         limits: Limits {
             new_mappings_per_second: 1_000_000,
             mappings: Some(mappings as u32),

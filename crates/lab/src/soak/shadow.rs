@@ -93,7 +93,10 @@ impl Shadow {
         match change {
             Change::MappingCreated(id) => self.created(id),
             Change::MappingRemoved(id) => self.gone(id),
-            Change::QuotaReached { .. } | Change::PoolExhausted { .. } => Ok(()),
+            Change::BlockAssigned(_)
+            | Change::BlockReleased(_)
+            | Change::QuotaReached { .. }
+            | Change::PoolExhausted { .. } => Ok(()),
         }
     }
 

@@ -63,7 +63,12 @@ fn config(sessions: u64) -> Config {
     let addresses = sessions.div_ceil(SESSIONS_PER_ADDRESS) as u32;
     let last = Ipv4Addr::from_bits(POOL + addresses - 1);
     let range = AddressRange { first: Ipv4Addr::from_bits(POOL), last };
-    let pool = PoolConfig { name: "default".into(), addresses: vec![range], ports: (1024, 65_535) };
+    let pool = PoolConfig {
+        name: "default".into(),
+        addresses: vec![range],
+        ports: (1024, 65_535),
+        ..PoolConfig::default()
+    };
     Config {
         pools: vec![pool],
         limits: Limits {

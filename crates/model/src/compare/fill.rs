@@ -1,11 +1,11 @@
 //! A large table to begin with. Making it packet by packet in the model, which searches all that it
 //! has for every packet, would take days: the engine makes it, and the model takes it over.
 
-use super::{Divergence, Pair, created};
+use super::{Divergence, Pair};
 use crate::tcp::Connection;
 use crate::{Key, Mapping, Model, Session};
 use natgate_engine::{
-    Direction, Endpoint, Event, MappingKind, Outcome, Packet, Side, Timestamp, Verdict,
+    Change, Direction, Endpoint, MappingKind, Outcome, Packet, Side, Timestamp, Verdict,
 };
 use natgate_wire::protocol::UDP;
 use std::collections::BTreeMap;
@@ -40,10 +40,11 @@ impl Pair {
             let mut packet = [Packet::new(&mut first.bytes, 0)];
             let mut verdict = [Verdict::Held];
             self.engine.process(now, Side::Inside, &mut packet, &mut verdict);
-            let event: Option<Event> = self.engine.poll_event();
-            let Some(external) = event.as_ref().and_then(created) else {
-                return Err(format!("{:?} got {verdict:?} and no mapping", first.internal));
+            let event = self.engine.poll_event().map(|event| event.change);
+            let Some(Change::MappingCreated(made)) = event else {
+                return Err(format!("{:?} got {verdict:?} and {event:?}", first.internal));
             };
+            let external = made.external;
             if !taken.insert(external) {
                 return Err(format!("{external:?} was given out twice"));
             }

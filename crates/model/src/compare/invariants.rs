@@ -5,8 +5,8 @@ use super::Divergence;
 use crate::allocation::addresses;
 use crate::has_ports;
 use natgate_engine::{
-    Config, Endpoint, MappingId, MappingInfo, MappingKind, PoolUsage, Pooling, SessionInfo,
-    Timestamp, Verdict,
+    Allocation, Config, Endpoint, MappingId, MappingInfo, MappingKind, Plan, PoolUsage, Pooling,
+    SessionInfo, Timestamp, Verdict,
 };
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP, UDP_LITE};
 use natgate_wire::{Ipv4, Tcp, icmp, tcp::flags::SYN};
@@ -95,7 +95,7 @@ pub(super) fn pool(
     let own: BTreeSet<Ipv4Addr> = addresses(&config.pools[pool]).collect();
     let all = own.len() as u64 * (u64::from(last - first) + 1);
     let used = mappings.iter().filter(|mapping| {
-        mapping.id.kind == MappingKind::Dynamic
+        mapping.id.kind != MappingKind::Static
             && mapping.id.protocol == protocol
             && own.contains(&mapping.id.external.address)
     });
@@ -151,8 +151,47 @@ pub(super) fn state(
             return Err(format!("{subscriber} has {used} mappings of protocol {protocol}"));
         }
     }
+    shares(config, mappings)?;
     session_limits(config, mappings)?;
     portless(sessions)
+}
+
+/// Nobody has a port of another's block, nor one that arithmetic gives to another (5.8, 5.11).
+fn shares(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
+    let mut owner_of: BTreeMap<(Ipv4Addr, u16), Ipv4Addr> = BTreeMap::new();
+    for pool in &config.pools {
+        let own: BTreeSet<Ipv4Addr> = addresses(pool).collect();
+        let plan = match config.allocation_of(pool) {
+            Allocation::Deterministic(shares) => Plan::new(shares, pool).ok(),
+            _ => None,
+        };
+        let of_pool = mappings.iter().map(|mapping| mapping.id).filter(|id| {
+            id.kind != MappingKind::Static
+                && has_ports(id.protocol)
+                && own.contains(&id.external.address)
+        });
+        for MappingId { internal, external, kind, .. } in of_pool {
+            if let Allocation::Block(block) = config.allocation_of(pool) {
+                let first =
+                    if external.port < 1024 { pool.ports.0 } else { pool.ports.0.max(1024) };
+                let number = (external.port - first) / block.size;
+                let side = u16::from(external.port >= 1024) << 15;
+                let block = (external.address, number | side);
+                let owner = *owner_of.entry(block).or_insert(internal.address);
+                if owner != internal.address {
+                    return Err(format!("{owner} and {} have one block", internal.address));
+                }
+            }
+            let owner =
+                plan.as_ref().and_then(|plan| plan.reverse(external.address, external.port));
+            if owner.is_some_and(|owner| owner != internal.address)
+                || (kind == MappingKind::Deterministic) != owner.is_some()
+            {
+                return Err(format!("{external:?} is {owner:?}'s, and {internal:?} has it"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// No more sessions of a mapping, of a subscriber and in all than there may be (3.10). At most one
@@ -161,7 +200,7 @@ fn session_limits(config: &Config, mappings: &[MappingInfo]) -> Result<(), Diver
     let limits = &config.limits;
     let further = |mapping: &MappingInfo| mapping.sessions.saturating_sub(1);
     let mut of_subscriber: BTreeMap<Ipv4Addr, u32> = BTreeMap::new();
-    for mapping in mappings.iter().filter(|one| one.id.kind == MappingKind::Dynamic) {
+    for mapping in mappings.iter().filter(|one| one.id.kind != MappingKind::Static) {
         *of_subscriber.entry(mapping.id.internal.address).or_default() += further(mapping);
         if mapping.sessions > u32::from(limits.sessions_per_mapping) {
             return Err(format!("{:?} has {} sessions", mapping.id, mapping.sessions));
@@ -191,7 +230,7 @@ pub(super) fn not_refreshed(
         known.entry(ends(&one.id)).or_default().push(one.expires);
     }
     let refreshed = after.iter().find(|one| {
-        one.id.kind == MappingKind::Dynamic
+        one.id.kind != MappingKind::Static
             && !matches!(one.id.protocol, TCP | DCCP)
             && !known.get(&ends(&one.id)).is_some_and(|times| times.contains(&one.expires))
     });

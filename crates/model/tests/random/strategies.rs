@@ -8,8 +8,9 @@ use crate::world::{
     REMOTE, Send, Sequence, Target, Wait,
 };
 use natgate_engine::{
-    AddressRange, Allocation, Behavior, Config, Limits, Match, PoolConfig, Pooling, Prefix,
-    Refusal, Rule, RuleAction, SideConfig, StaticMapping, TICK, Timeouts,
+    AddressRange, Allocation, Behavior, BlockConfig, Blocking, Config, DeterministicConfig, Limits,
+    Match, Plan, PoolConfig, Pooling, Prefix, Refusal, Rule, RuleAction, SideConfig, StaticMapping,
+    TICK, Timeouts,
 };
 use natgate_wire::dccp::kind::{CLOSE, CLOSE_REQUEST, LISTEN, REQUEST, RESET, RESPONSE};
 use natgate_wire::protocol::{DCCP, GRE, TCP, UDP};
@@ -362,19 +363,71 @@ fn pools() -> impl Strategy<Value = Vec<PoolConfig>> {
             (65500, 65535),
         ]),
     ];
-    (1u32..4, ports, any::<bool>()).prop_map(|(addresses, ports, two)| {
+    let ports = prop_oneof![8 => ports, 2 => Just((1000, 1100)), 2 => Just((5000, 5040))];
+    let allocations = || (shares(), shares());
+    (1u32..4, ports, any::<bool>(), allocations()).prop_map(|(addresses, ports, two, shares)| {
         let at = |off: u32| Ipv4Addr::from_bits(u32::from_be_bytes(POOL) + off);
-        let pool = |name: &str, first, last| PoolConfig {
-            name: name.into(),
-            addresses: vec![AddressRange { first: at(first), last: at(last) }],
-            ports,
+        let pool = |name: &str, first, last, shares: Option<Allocation>| {
+            let pool = PoolConfig {
+                name: name.into(),
+                addresses: vec![AddressRange { first: at(first), last: at(last) }],
+                ports,
+                ..PoolConfig::default()
+            };
+            let allocation = shares.filter(|shares| can_have(&pool, shares));
+            PoolConfig { allocation, ..pool }
         };
-        let mut pools = vec![pool("default", 0, addresses - 1)];
+        let mut pools = vec![pool("default", 0, addresses - 1, shares.0)];
         if two {
-            pools.push(pool("other", 10, 11));
+            pools.push(pool("other", 10, 11, shares.1));
         }
         pools
     })
+}
+
+/// Ports that are not everybody's, or nothing of the kind.
+fn shares() -> impl Strategy<Value = Option<Allocation>> {
+    let release = prop_oneof![
+        1 => Just(Duration::ZERO),
+        2 => (1_000_000_000u64..20_000_000_000).prop_map(Duration::from_nanos),
+        1 => Just(Duration::from_secs(60)),
+    ];
+    let size = prop_oneof![8 => Just(16u16), 1 => Just(32), 1 => Just(64)];
+    let blocks = (size, 1u16..4, release).prop_map(|(size, max_per_subscriber, release_after)| {
+        Allocation::Block(BlockConfig { size, max_per_subscriber, release_after })
+    });
+    let prefix = |address, len| Prefix::new(end(address, 0).address, len);
+    let subscribers = prop::sample::select(vec![
+        vec![prefix([10, 0, 0, 0], 30)],
+        vec![prefix([10, 0, 0, 2], 31), prefix([10, 0, 0, 80], 32), prefix([10, 0, 0, 0], 31)],
+        vec![prefix([10, 0, 0, 2], 32), prefix([10, 0, 0, 1], 32)],
+        vec![prefix([11, 0, 0, 0], 29), prefix([10, 0, 0, 0], 28)],
+    ]);
+    let each = prop::option::weighted(0.4, 1u16..6);
+    let dynamic = prop_oneof![1 => Just(0u16), 1 => 1u16..4];
+    let plan = (subscribers, each, dynamic).prop_map(
+        |(subscribers, ports_per_subscriber, dynamic_ports)| {
+            Allocation::Deterministic(DeterministicConfig {
+                subscribers,
+                ports_per_subscriber,
+                dynamic_ports,
+            })
+        },
+    );
+    prop_oneof![
+        3 => Just(None),
+        3 => blocks.prop_map(Some),
+        3 => plan.prop_map(Some),
+        1 => Just(Some(Allocation::Preserve)),
+    ]
+}
+
+fn can_have(pool: &PoolConfig, shares: &Allocation) -> bool {
+    match shares {
+        Allocation::Block(block) => Blocking::new(pool.ports, block.size).count() > 0,
+        Allocation::Deterministic(plan) => Plan::new(plan, pool).is_ok(),
+        Allocation::Random | Allocation::Preserve => true,
+    }
 }
 
 fn statics() -> impl Strategy<Value = Vec<StaticMapping>> {
@@ -442,6 +495,7 @@ fn rules() -> impl Strategy<Value = Vec<Rule>> {
             snat(Match::Source(prefix(INSIDE[0], 30), 0)),
             bypass(Match::Destination(prefix(REMOTE[0], 30), 5000)),
         ]),
+        1 => Just(vec![snat(Match::Destination(prefix(REMOTE[1], 32), 0))]),
         1 => Just(vec![
             bypass(Match::Source(prefix(INSIDE[0], 8), 0)),
             snat(Match::Source(prefix(INSIDE[0], 31), 0)),
@@ -456,6 +510,10 @@ pub(crate) fn fit(rules: &[Rule], pools: &[PoolConfig]) -> Vec<Rule> {
     for rule in rules {
         let action = match rule.action {
             RuleAction::Snat(pool) => RuleAction::Snat(pool % pools.len()),
+            // Where subscribers have ports of their own, no rule chooses an address for them.
+            RuleAction::SnatTo(pool, _) if pools[pool % pools.len()].allocation.is_some() => {
+                RuleAction::Snat(pool % pools.len())
+            }
             RuleAction::SnatTo(pool, host) => {
                 let pool = pool % pools.len();
                 let range = pools[pool].addresses[0];

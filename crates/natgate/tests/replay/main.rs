@@ -140,6 +140,42 @@ fn translates_there_and_back() {
     assert_eq!(stats["bytes"]["outbound"]["forwarded"], request().len());
 }
 
+/// Blocks are logged and mappings are not; what is computed is not logged at all.
+#[test]
+fn shares_are_told_instead_of_mappings() {
+    let directory = Directory::new("shares");
+    let requests: Vec<_> = (0..40)
+        .map(|i| packet(0, u64::from(i), udp((SUBSCRIBER.0, 4000 + i), SERVER, b"question")))
+        .chain([packet(0, 1000 * SECOND, udp((SUBSCRIBER.0, 3999), SERVER, b"question"))])
+        .collect();
+    let with = |extra: &str| {
+        let text = format!("{CONFIG}ports = \"2048-4095\"\n{extra}");
+        directory.write("natgate.toml", text.as_bytes());
+        assert_eq!(directory.packets(&raw(&requests)).len(), 41);
+        directory.events("events")
+    };
+    let events = with("[nat]\nallocation = \"block\"\n[nat.block]\nsize = 32\n");
+    let kinds: Vec<&str> = events.iter().filter_map(|event| event["event"].as_str()).collect();
+    let (assigned, released) = ("block_assigned", "block_released");
+    assert_eq!(kinds, [assigned, assigned, released, released, assigned]);
+    for event in &events {
+        assert_eq!(event["subscriber"], "10.0.0.5");
+        assert_eq!(event["external"], "203.0.113.1");
+        let (first, last) = event["ports"].as_str().unwrap().split_once('-').unwrap();
+        let (first, last): (u16, u16) = (first.parse().unwrap(), last.parse().unwrap());
+        assert_eq!((first % 32, last - first), (0, 31));
+    }
+    // 5 minutes of silence, 2 of hold-down, 1 that an empty block stays.
+    assert_eq!(events[2]["time"].as_f64().map(f64::round), Some(1_700_000_480.0));
+
+    let subscribers = "subscribers = [\"10.0.0.0/28\"]\n";
+    let events = with(&format!("allocation = \"deterministic\"\n{subscribers}"));
+    assert_eq!(events, Vec::<serde_json::Value>::new());
+    let ports = packets(&directory.read("out")).into_iter().map(|one| endpoints(&one.frame).0.1);
+    // 2,048 ports for 16 subscribers.
+    assert!(ports.into_iter().all(|port| (2688..2816).contains(&port)));
+}
+
 #[test]
 fn the_same_seed_gives_the_same_bytes() {
     let directory = Directory::new("seed");

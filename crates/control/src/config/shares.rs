@@ -1,0 +1,335 @@
+//! How a pool's ports are chosen: reading `allocation`, port blocks and the shares of a deterministic
+//! pool, and whether a pool has enough for them.
+//!
+//! What `[nat]` says holds for every pool that does not say otherwise, key by key. The arithmetic is the
+//! engine's own, so that what is refused here is what it would refuse.
+
+use super::draft::{Draft, PoolDraft};
+use super::problem::{Located, Place, Report};
+use super::reader::{Section, Value};
+use super::sections::read_duration;
+use super::values::{self, overlaps_prefix, show_prefix};
+use natgate_engine::{
+    Allocation, BlockConfig, Blocking, DeterministicConfig, Plan, Pooling, Prefix,
+};
+use std::time::Duration;
+
+/// The words of `allocation`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Random,
+    Preserve,
+    Block,
+    Deterministic,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Random => "random",
+            Self::Preserve => "preserve",
+            Self::Block => "block",
+            Self::Deterministic => "deterministic",
+        }
+    }
+}
+
+/// A table of block keys.
+#[derive(Default)]
+pub(super) struct BlockDraft {
+    place: Option<Place>,
+    size: Option<Located<u16>>,
+    max: Option<Located<u16>>,
+    release_after: Option<Duration>,
+}
+
+/// What `[nat]` or a pool says of allocation.
+pub(super) struct SharesDraft {
+    place: Place,
+    kind: Option<Located<Kind>>,
+    block: BlockDraft,
+    /// Of a pool only.
+    subscribers: Option<Located<Vec<Prefix>>>,
+    each: Option<Located<u16>>,
+    dynamic: Option<Located<u16>>,
+}
+
+/// Reads the keys of `[nat]`.
+pub(super) fn read_nat(nat: &Section<'_>) -> SharesDraft {
+    SharesDraft {
+        place: nat.place.clone(),
+        kind: read_kind(nat),
+        block: read_block(&nat.section("block", "nat.block")),
+        subscribers: None,
+        each: None,
+        dynamic: None,
+    }
+}
+
+/// Reads the keys of a pool.
+pub(super) fn read_pool(pool: &Section<'_>) -> SharesDraft {
+    let subscribers = pool.get("subscribers").and_then(|value| {
+        let entries = value.items("an array of prefixes")?;
+        let prefix = |entry: &Value<'_>| entry.parsed("a prefix", values::prefix);
+        let prefixes: Option<Vec<_>> = entries.iter().map(prefix).collect();
+        let value_of = prefixes?.into_iter().map(|prefix| prefix.value).collect();
+        Some(Located { value: value_of, place: value.place })
+    });
+    SharesDraft {
+        place: pool.place.clone(),
+        kind: read_kind(pool),
+        block: read_block(&pool.section("block", "pool.block")),
+        subscribers,
+        each: number(pool, "ports_per_subscriber", 1, u16::MAX),
+        dynamic: number(pool, "dynamic_ports", 0, u16::MAX),
+    }
+}
+
+fn read_kind(section: &Section<'_>) -> Option<Located<Kind>> {
+    let kinds = [Kind::Random, Kind::Preserve, Kind::Block, Kind::Deterministic];
+    let words = kinds.map(|kind| (kind.word(), Ok(kind)));
+    let value = section.get("allocation")?;
+    Some(Located { value: value.word(&words)?, place: value.place })
+}
+
+fn number(section: &Section<'_>, key: &'static str, least: u16, most: u16) -> Option<Located<u16>> {
+    let value = section.get(key)?;
+    let number = value.integer(u64::from(least)..=u64::from(most))?;
+    Some(Located { value: u16::try_from(number).ok()?, place: value.place })
+}
+
+fn read_block(section: &Section<'_>) -> BlockDraft {
+    let (least, most) = (*BlockConfig::SIZES.start(), *BlockConfig::SIZES.end());
+    let size = number(section, "size", least, most);
+    let is_power = |size: &Located<u16>| {
+        let power = size.value.is_power_of_two();
+        if !power {
+            let above = size.value.next_power_of_two();
+            let message = format!("{} is no power of two", size.value);
+            section.report.wrong(&size.place, format!("{message}; write {} or {above}", above / 2));
+        }
+        power
+    };
+    let release_after = section
+        .get("release_after")
+        .and_then(|value| read_duration(&value, &(Duration::ZERO..=BlockConfig::LONGEST)));
+    BlockDraft {
+        place: section.is_present().then(|| section.place.clone()),
+        size: size.filter(is_power),
+        max: number(section, "max_per_subscriber", 1, BlockConfig::MOST),
+        release_after,
+    }
+}
+
+impl Draft {
+    fn kind(&self, pool: &PoolDraft) -> Kind {
+        let said = pool.shares.kind.as_ref().or(self.shares.kind.as_ref());
+        said.map_or(Kind::Random, |kind| kind.value)
+    }
+
+    /// Where it stands how a pool's ports are chosen, or would.
+    fn kind_place<'d>(&'d self, pool: &'d PoolDraft) -> &'d Place {
+        let said = pool.shares.kind.as_ref().or(self.shares.kind.as_ref());
+        said.map_or(&pool.shares.place, |kind| &kind.place)
+    }
+
+    /// What holds for pools that do not say otherwise; whose ports are computed each says itself.
+    pub(super) fn common_allocation(&self) -> Allocation {
+        match self.shares.kind.as_ref().map(|kind| kind.value) {
+            None | Some(Kind::Random | Kind::Deterministic) => Allocation::Random,
+            Some(Kind::Preserve) => Allocation::Preserve,
+            Some(Kind::Block) => Allocation::Block(self.block(&self.shares.block)),
+        }
+    }
+
+    fn block(&self, own: &BlockDraft) -> BlockConfig {
+        let common = &self.shares.block;
+        let default = BlockConfig::default();
+        let value = |own: &Option<Located<u16>>, common: &Option<Located<u16>>, default| {
+            own.as_ref().or(common.as_ref()).map_or(default, |number| number.value)
+        };
+        BlockConfig {
+            size: value(&own.size, &common.size, default.size),
+            max_per_subscriber: value(&own.max, &common.max, default.max_per_subscriber),
+            release_after: own
+                .release_after
+                .or(common.release_after)
+                .unwrap_or(default.release_after),
+        }
+    }
+
+    fn plan(&self, pool: &PoolDraft) -> DeterministicConfig {
+        let all = || self.subscribers.iter().map(|prefix| prefix.value).collect();
+        let subscribers = pool.shares.subscribers.as_ref().map(|listed| listed.value.clone());
+        DeterministicConfig {
+            subscribers: subscribers.unwrap_or_else(all),
+            ports_per_subscriber: pool.shares.each.as_ref().map(|each| each.value),
+            dynamic_ports: pool.shares.dynamic.as_ref().map_or(0, |dynamic| dynamic.value),
+        }
+    }
+
+    /// How a pool's ports are chosen.
+    pub(super) fn allocation(&self, pool: &PoolDraft) -> Allocation {
+        match self.kind(pool) {
+            Kind::Random => Allocation::Random,
+            Kind::Preserve => Allocation::Preserve,
+            Kind::Block => Allocation::Block(self.block(&pool.shares.block)),
+            Kind::Deterministic => Allocation::Deterministic(self.plan(pool)),
+        }
+    }
+}
+
+/// Whether pools have what their allocation asks for, and keys mean something.
+pub(super) fn check(draft: &Draft, report: &Report<'_>) {
+    for pool in &draft.pools {
+        keys_have_an_effect(draft, pool, report);
+        match draft.kind(pool) {
+            Kind::Random | Kind::Preserve => {}
+            Kind::Block => blocks_fit(draft, pool, report),
+            Kind::Deterministic => shares_fit(draft, pool, report),
+        }
+    }
+    let has_blocks = draft.pools.iter().any(|pool| draft.kind(pool) == Kind::Block);
+    if let Some(place) = draft.shares.block.place.as_ref().filter(|_| !has_blocks) {
+        report.unwise(place, "has no effect: no pool's allocation is \"block\"");
+    }
+}
+
+fn keys_have_an_effect(draft: &Draft, pool: &PoolDraft, report: &Report<'_>) {
+    let shares = &pool.shares;
+    let kind = draft.kind(pool);
+    let deterministic = [
+        shares.subscribers.as_ref().map(|listed| &listed.place),
+        shares.each.as_ref().map(|each| &each.place),
+        shares.dynamic.as_ref().map(|dynamic| &dynamic.place),
+    ];
+    let keys = deterministic.into_iter().map(|place| (place, Kind::Deterministic));
+    for (place, needed) in keys.chain([(shares.block.place.as_ref(), Kind::Block)]) {
+        if let Some(place) = place.filter(|_| kind != needed) {
+            let message = format!("has no effect: the pool's allocation is \"{}\"", kind.word());
+            report.wrong(place, format!("{message}; only \"{}\" has it", needed.word()));
+        }
+    }
+}
+
+fn blocks_fit(draft: &Draft, pool: &PoolDraft, report: &Report<'_>) {
+    let (first, last) = pool.ports.value;
+    let BlockConfig { size, max_per_subscriber: max, .. } = draft.block(&pool.shares.block);
+    let blocking = Blocking::new(pool.ports.value, size);
+    let (own, common) = (&pool.shares.block, &draft.shares.block);
+    let (count, ports) = (blocking.count(), u32::from(last - first) + 1);
+    if count == 0 {
+        let size_place = own.size.as_ref().or(common.size.as_ref()).map(|size| &size.place);
+        let message = format!("ports {first}-{last} are {ports}, too few for a block of {size}");
+        let place = size_place.unwrap_or_else(|| draft.kind_place(pool));
+        report.wrong(place, format!("{message}; write a smaller size or more ports"));
+        return;
+    }
+    let unused = blocking.ports_unused();
+    if unused > 0 {
+        let sum = format!("{ports} ports are {count} x {size} and {unused} that fill no block");
+        report.unwise(&pool.ports.place, format!("{sum}; nobody gets these"));
+    }
+    let addresses: usize = pool.ranges.iter().map(|range| range.value.count()).sum();
+    let (has, of) = match draft.config.pooling {
+        Pooling::Paired => (u64::from(count), "an address"),
+        Pooling::SoftPaired | Pooling::Arbitrary => (u64::from(count) * addresses as u64, "all"),
+    };
+    let said = own.max.as_ref().or(common.max.as_ref());
+    if let Some(said) = said.filter(|_| u64::from(max) > has) {
+        let name = &pool.name.value;
+        let message = format!("{max} blocks are more than the {has} of {of} of pool \"{name}\"");
+        let why = format!("{ports} ports / {size}");
+        report.unwise(&said.place, format!("{message} ({why}), so nobody gets so many"));
+    }
+    quota_is_reached(draft, u64::from(max).min(has) * u64::from(size), pool, report);
+}
+
+/// A quota that was asked for should be one that a subscriber can use up.
+fn quota_is_reached(draft: &Draft, ports: u64, pool: &PoolDraft, report: &Report<'_>) {
+    let (limits, default) = (&draft.config.limits, natgate_engine::Limits::default());
+    for (protocol, quota, default) in [
+        ("TCP", limits.tcp_ports, default.tcp_ports),
+        ("UDP", limits.udp_ports, default.udp_ports),
+        ("ICMP", limits.icmp_ports, default.icmp_ports),
+    ] {
+        if quota != default && u64::from(quota) > ports {
+            let name = &pool.name.value;
+            let message = format!("the {protocol} quota of {quota} is more than the {ports} ports");
+            let message = format!("{message} that a subscriber can have of pool \"{name}\"");
+            report.unwise(&draft.quota_place, message);
+        }
+    }
+}
+
+fn shares_fit(draft: &Draft, pool: &PoolDraft, report: &Report<'_>) {
+    let shares = &pool.shares;
+    if shares.subscribers.is_none() && draft.pools.len() > 1 {
+        let key = format!("{}.subscribers", shares.place.key);
+        let place = Place { key, offset: shares.place.offset };
+        let message = "is missing: with several pools each says whose its ports are";
+        report.missing(&place, format!("{message}; write subscribers = [\"10.0.0.0/24\"]"));
+        return;
+    }
+    if pool.ranges.is_empty() {
+        return;
+    }
+    let plan = match Plan::new(&draft.plan(pool), &pool.to_engine(None)) {
+        Ok(plan) => plan,
+        Err(error) => {
+            let listed = shares.subscribers.as_ref().map(|listed| &listed.place);
+            let common = draft.subscribers.first().map(|prefix| &prefix.place);
+            let place = match error.key {
+                "ports" => Some(&pool.ports.place),
+                "ports_per_subscriber" => shares.each.as_ref().map(|each| &each.place),
+                "dynamic_ports" => shares.dynamic.as_ref().map(|dynamic| &dynamic.place),
+                _ => listed.or(common),
+            };
+            report.wrong(place.unwrap_or_else(|| draft.kind_place(pool)), error.message);
+            return;
+        }
+    };
+    if plan.dynamic().is_none() {
+        quota_is_reached(draft, plan.ports_per_subscriber().into(), pool, report);
+    }
+    everybody_is_served(draft, pool, &plan, report);
+    statics_take_nobodys(draft, &plan, report);
+}
+
+/// A static mapping of a whole address leaves those without ports who have theirs of it.
+fn statics_take_nobodys(draft: &Draft, plan: &Plan, report: &Report<'_>) {
+    for fixed in draft.statics.iter().filter(|fixed| fixed.external.value.1.is_none()) {
+        let address = fixed.external.value.0;
+        let owners = (1..=u16::MAX).filter_map(|port| plan.reverse(address, port));
+        let mut owners: Vec<_> = owners.collect();
+        owners.dedup();
+        if let (Some(first), count @ 1..) = (owners.first(), owners.len()) {
+            let message = format!("takes the ports that {count} subscribers have of {address}");
+            let message = format!("{message}, {first} the first of them");
+            report.unwise(&fixed.external.place, message);
+        }
+    }
+}
+
+/// The pool that is used without a rule should have ports for all who may use it.
+fn everybody_is_served(draft: &Draft, pool: &PoolDraft, plan: &Plan, report: &Report<'_>) {
+    let Some(listed) = &pool.shares.subscribers else { return };
+    if draft.pools.get(draft.default_pool()).is_none_or(|one| one.name.value != pool.name.value) {
+        return;
+    }
+    let size = |prefix: Prefix| u64::from(prefix.last() - prefix.first()) + 1;
+    for subscribers in &draft.subscribers {
+        let own = listed.value.iter().filter(|one| overlaps_prefix(**one, subscribers.value));
+        let own: u64 = own.map(|one| size(*one).min(size(subscribers.value))).sum();
+        let others = size(subscribers.value).saturating_sub(own);
+        if others > 0 {
+            let shown = show_prefix(subscribers.value);
+            let message = format!("{others} addresses of {shown} of nat.subscribers are not there");
+            let fate = match plan.dynamic() {
+                Some(_) => "they get dynamic ports only",
+                None => "they get no port of this pool",
+            };
+            report.unwise(&listed.place, format!("{message}; {fate}"));
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Who has an external endpoint, by the configuration alone: the abuse desk's question, answered by
+//! the arithmetic of deterministic pools (RFC 7422) and by static mappings. No gateway need run, and
+//! none need have kept a log.
+//!
+//! Where the configuration cannot know it says why, and what would: the log.
+
+use natgate_engine::{Allocation, Config, Plan, PoolConfig};
+use natgate_gateway::Settings;
+use serde::Serialize;
+use std::net::Ipv4Addr;
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Answer {
+    /// The subscriber.
+    pub subscriber: Ipv4Addr,
+    /// The external address.
+    pub external: Ipv4Addr,
+    /// Its ports that the subscriber has, "2048-2559"; none where it has all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ports: Option<String>,
+    /// The pool; none where a static mapping tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// `deterministic` or `static`.
+    pub kind: &'static str,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unanswered {
+    /// The question must say of which protocol; one sentence.
+    Ambiguous(String),
+    /// Nobody is known to have it; one sentence.
+    Nobody(String),
+}
+
+/// The subscriber that has a port of an external address. Static mappings may be of one protocol.
+///
+/// # Errors
+/// When the configuration does not tell, with the reason.
+pub fn reverse(
+    settings: &Settings,
+    external: Ipv4Addr,
+    port: u16,
+    protocol: Option<u8>,
+) -> Result<Answer, Unanswered> {
+    let config = &settings.engine;
+    let end = format!("{external}:{port}");
+    if let Some(answer) = static_of(config, external, port, protocol)? {
+        return Ok(answer);
+    }
+    let nobody = |sentence: String| Err(Unanswered::Nobody(format!("{end}: {sentence}")));
+    let in_pool = |pool: &&PoolConfig| {
+        pool.addresses.iter().any(|range| (range.first..=range.last).contains(&external))
+    };
+    let Some(pool) = config.pools.iter().find(in_pool) else {
+        return nobody("is in no pool and no static mapping; ask who has that address".into());
+    };
+    let name = &pool.name;
+    let Allocation::Deterministic(shares) = config.allocation_of(pool) else {
+        return nobody(format!(
+            "pool \"{name}\" is not deterministic; look into the log of events"
+        ));
+    };
+    let plan = Plan::new(shares, pool).map_err(|error| Unanswered::Nobody(error.message))?;
+    //= rfc7422#section-2-functions
+    if let Some(subscriber) = plan.reverse(external, port) {
+        return Ok(share(pool, &plan, subscriber).expect("a subscriber that has a port"));
+    }
+    match plan.dynamic() {
+        Some((first, last)) if (first..=last).contains(&port) => nobody(format!(
+            "ports {first}-{last} are given out on demand; look into the log of events"
+        )),
+        _ => nobody(format!("nobody has that port of pool \"{name}\"")),
+    }
+}
+
+/// What a subscriber has: in each deterministic pool that it has ports of, and by static mappings of
+/// whole addresses.
+///
+/// # Errors
+/// When it has nothing that the configuration tells.
+pub fn forward(settings: &Settings, subscriber: Ipv4Addr) -> Result<Vec<Answer>, Unanswered> {
+    let config = &settings.engine;
+    let whole = config.statics.iter().filter(|fixed| fixed.internal == (subscriber, None));
+    let mut answers: Vec<Answer> =
+        whole.map(|fixed| fixed_answer(fixed.external, subscriber)).collect();
+    for pool in &config.pools {
+        if let Allocation::Deterministic(shares) = config.allocation_of(pool)
+            && let Ok(plan) = Plan::new(shares, pool)
+        {
+            answers.extend(share(pool, &plan, subscriber));
+        }
+    }
+    match answers.is_empty() {
+        false => Ok(answers),
+        true => Err(Unanswered::Nobody(format!(
+            "{subscriber}: has no ports that the configuration tells; look into the log of events"
+        ))),
+    }
+}
+
+fn share(pool: &PoolConfig, plan: &Plan, subscriber: Ipv4Addr) -> Option<Answer> {
+    let (external, (first, last)) = plan.forward(subscriber)?;
+    Some(Answer {
+        subscriber,
+        external,
+        ports: Some(format!("{first}-{last}")),
+        pool: Some(pool.name.clone()),
+        kind: "deterministic",
+    })
+}
+
+fn fixed_answer(external: (Ipv4Addr, Option<u16>), subscriber: Ipv4Addr) -> Answer {
+    let ports = external.1.map(|port| port.to_string());
+    Answer { subscriber, external: external.0, ports, pool: None, kind: "static" }
+}
+
+/// The static mapping of an endpoint, if it has one: for the protocol that is asked about, or for all.
+fn static_of(
+    config: &Config,
+    external: Ipv4Addr,
+    port: u16,
+    protocol: Option<u8>,
+) -> Result<Option<Answer>, Unanswered> {
+    let mut fixed = config.statics.iter().filter(|fixed| {
+        fixed.external.0 == external
+            && fixed.external.1.is_none_or(|own| own == port)
+            && (protocol.is_none() || fixed.protocol.is_none() || fixed.protocol == protocol)
+    });
+    let Some(first) = fixed.next() else { return Ok(None) };
+    if protocol.is_none() && first.protocol.is_some() {
+        let message = "has a static mapping of one protocol only; say which by --protocol";
+        return Err(Unanswered::Ambiguous(format!("{external}:{port}: {message}")));
+    }
+    Ok(Some(fixed_answer(first.external, first.internal.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+
+    fn settings() -> Settings {
+        let text = "[inside]\ndevice = \"a\"\n[outside]\ndevice = \"b\"\n\
+            [[pool]]\naddresses = [\"203.0.113.1\"]\nallocation = \"deterministic\"\n\
+            subscribers = [\"10.0.0.0/24\"]\ndynamic_ports = 1024\n\
+            [[pool]]\nname = \"rest\"\naddresses = [\"203.0.113.2\"]\n\
+            [[static]]\ninternal = \"10.9.0.1:80\"\nexternal = \"203.0.113.1:8080\"\n\
+            protocol = \"tcp\"\n\
+            [[static]]\ninternal = \"10.9.0.2\"\nexternal = \"198.51.100.1\"\n";
+        parse(text, "t").unwrap_or_else(|problems| panic!("{problems:?}"))
+    }
+
+    fn ip(text: &str) -> Ipv4Addr {
+        text.parse().unwrap()
+    }
+
+    //= test rfc7422#section-2-functions
+    #[test]
+    fn both_ways() {
+        // 64,512 - 1,024 = 63,488 ports for 256 subscribers: 248 each.
+        let answer = reverse(&settings(), ip("203.0.113.1"), 1024 + 5 * 248 + 247, None).unwrap();
+        assert_eq!(answer.subscriber, ip("10.0.0.5"));
+        assert_eq!(answer.ports.as_deref(), Some("2264-2511"));
+        assert_eq!(answer.kind, "deterministic");
+        assert_eq!(forward(&settings(), ip("10.0.0.5")), Ok(vec![answer]));
+        let fixed = forward(&settings(), ip("10.9.0.2")).unwrap();
+        assert_eq!((fixed[0].external, fixed[0].kind), (ip("198.51.100.1"), "static"));
+        assert!(forward(&settings(), ip("10.9.0.9")).is_err());
+    }
+
+    #[test]
+    fn static_mappings_go_before() {
+        let who = |protocol| reverse(&settings(), ip("203.0.113.1"), 8080, protocol);
+        assert_eq!(who(Some(6)).unwrap().subscriber, ip("10.9.0.1"));
+        assert_eq!(who(Some(17)).unwrap().subscriber, ip("10.0.0.28"));
+        assert!(matches!(who(None), Err(Unanswered::Ambiguous(_))));
+        let whole = reverse(&settings(), ip("198.51.100.1"), 5, None).unwrap();
+        assert_eq!((whole.subscriber, whole.ports), (ip("10.9.0.2"), None));
+    }
+
+    #[test]
+    fn what_the_configuration_does_not_tell() {
+        for (external, port, why) in [
+            ("203.0.113.1", 64_512, "are given out on demand"),
+            ("203.0.113.1", 1023, "nobody has that port"),
+            ("203.0.113.2", 5000, "pool \"rest\" is not deterministic"),
+            ("203.0.113.3", 5000, "is in no pool"),
+        ] {
+            match reverse(&settings(), ip(external), port, None) {
+                Err(Unanswered::Nobody(sentence)) => assert!(sentence.contains(why), "{sentence}"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}

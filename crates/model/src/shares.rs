@@ -1,0 +1,335 @@
+//! Ports that are not everybody's (specification, sections 5.8 to 5.14): blocks that subscribers are
+//! assigned, and ports that follow from their addresses.
+
+use crate::allocation::addresses;
+use crate::timers::tick;
+use crate::{Key, Mapping, Model, has_ports};
+use natgate_engine::{
+    Allocation, BlockConfig, BlockId, Change, Config, DeterministicConfig, DropReason, Endpoint,
+    MappingKind, PoolConfig, Pooling, Timestamp,
+};
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+/// A block that somebody has; where it begins is said elsewhere.
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    subscriber: Ipv4Addr,
+    /// Since when no port of it has been used or held.
+    empty_since: Option<Timestamp>,
+}
+
+/// The first ports of an address's blocks (5.8).
+fn first_ports(pool: &PoolConfig, block: &BlockConfig) -> Vec<u16> {
+    let (first, last) = (u32::from(pool.ports.0), u32::from(pool.ports.1));
+    let size = u32::from(block.size);
+    let side = |from: u32, to: u32| {
+        (from..=to).step_by(size as usize).filter(move |start| start + size - 1 <= to)
+    };
+    side(first, last.min(1023)).chain(side(first.max(1024), last)).map(|port| port as u16).collect()
+}
+
+fn is_in(end: Endpoint, start: Endpoint, block: &BlockConfig) -> bool {
+    let ports = u32::from(start.port)..u32::from(start.port) + u32::from(block.size);
+    end.address == start.address && ports.contains(&u32::from(end.port))
+}
+
+/// What 5.11 makes of a configuration: ports of each subscriber, subscribers of each address.
+struct Division {
+    ports: u64,
+    subscribers: u64,
+}
+
+fn division(pool: &PoolConfig, plan: &DeterministicConfig) -> Division {
+    let u = u64::from(pool.ports.1 - pool.ports.0) + 1 - u64::from(plan.dynamic_ports);
+    let n: u64 = plan.subscribers.iter().map(|p| u64::from(p.last() - p.first()) + 1).sum();
+    match plan.ports_per_subscriber {
+        Some(r) => Division { ports: r.into(), subscribers: u / u64::from(r) },
+        None => {
+            let k = n.div_ceil(addresses(pool).count() as u64);
+            Division { ports: u / k, subscribers: k }
+        }
+    }
+}
+
+/// The ports that a subscriber has of its own (5.11).
+fn own_ports(
+    pool: &PoolConfig,
+    plan: &DeterministicConfig,
+    subscriber: Ipv4Addr,
+) -> Option<Vec<Endpoint>> {
+    let all = plan.subscribers.iter().flat_map(|prefix| prefix.first()..=prefix.last());
+    let number = all.into_iter().position(|address| address == subscriber.to_bits())? as u64;
+    let Division { ports, subscribers } = division(pool, plan);
+    let address = addresses(pool).nth((number / subscribers) as usize)?;
+    let first = u64::from(pool.ports.0) + number % subscribers * ports;
+    Some((first..first + ports).map(|port| Endpoint { address, port: port as u16 }).collect())
+}
+
+/// Whether a port is one of those that its address gives to whoever needs one (5.11).
+fn is_dynamic(pool: &PoolConfig, plan: &DeterministicConfig, port: u16) -> bool {
+    let Division { ports, subscribers } = division(pool, plan);
+    plan.dynamic_ports > 0 && u64::from(port) >= u64::from(pool.ports.0) + ports * subscribers
+}
+
+/// The ports of a pool that somebody may get, if they are not all (5.8, 5.11).
+pub(crate) fn given(config: &Config, pool: &PoolConfig) -> Option<BTreeSet<Endpoint>> {
+    let all = |address| (pool.ports.0..=pool.ports.1).map(move |port| Endpoint { address, port });
+    match config.allocation_of(pool) {
+        Allocation::Random | Allocation::Preserve => None,
+        Allocation::Block(block) => {
+            let firsts = first_ports(pool, block);
+            let in_block = |end: &Endpoint| {
+                firsts.iter().any(|port| is_in(*end, Endpoint { port: *port, ..*end }, block))
+            };
+            Some(addresses(pool).flat_map(all).filter(in_block).collect())
+        }
+        Allocation::Deterministic(plan) => {
+            let own = plan.subscribers.iter().flat_map(|prefix| prefix.first()..=prefix.last());
+            let own = own.filter_map(|one| own_ports(pool, plan, Ipv4Addr::from_bits(one)));
+            let dynamic = addresses(pool).flat_map(all);
+            let dynamic = dynamic.filter(|end| is_dynamic(pool, plan, end.port));
+            Some(own.flatten().chain(dynamic).collect())
+        }
+    }
+}
+
+impl Model {
+    fn allocation(&self, pool: usize) -> &Allocation {
+        self.config.allocation_of(&self.config.pools[pool])
+    }
+
+    /// Whether a pool gives its ports to single subscribers.
+    pub(crate) fn is_shared_out(&self, pool: usize) -> bool {
+        matches!(self.allocation(pool), Allocation::Block(_) | Allocation::Deterministic(_))
+    }
+
+    /// Whether a pool has blocks.
+    pub(crate) fn has_blocks(&self) -> bool {
+        (0..self.config.pools.len())
+            .any(|pool| matches!(self.allocation(pool), Allocation::Block(_)))
+    }
+
+    /// Where blocks of a pool begin that a subscriber has.
+    fn blocks_of(&self, subscriber: Ipv4Addr, pool: usize) -> Vec<Endpoint> {
+        let of = self.blocks.iter().filter(|(start, block)| {
+            block.subscriber == subscriber && self.pool_of(start.address.to_bits()) == Some(pool)
+        });
+        of.map(|(start, _)| *start).collect()
+    }
+
+    /// The address that a subscriber has of a pool before any mapping (5.9, 5.12).
+    pub(crate) fn address_of_shares(&self, subscriber: Ipv4Addr, pool: usize) -> Option<Ipv4Addr> {
+        match self.allocation(pool) {
+            Allocation::Block(_) if self.config.pooling == Pooling::Paired => {
+                self.blocks_of(subscriber, pool).first().map(|start| start.address)
+            }
+            Allocation::Deterministic(plan) => {
+                let own = own_ports(&self.config.pools[pool], plan, subscriber)?;
+                own.first().map(|end| end.address)
+            }
+            _ => None,
+        }
+    }
+
+    /// Every external endpoint that a mapping of a pool of shares may get; never empty.
+    pub(crate) fn open_shares(
+        &self,
+        key: Key,
+        pool: usize,
+        paired: Option<Ipv4Addr>,
+    ) -> Result<Vec<Endpoint>, DropReason> {
+        match self.allocation(pool) {
+            Allocation::Block(block) => self.open_in_blocks(key, pool, paired, block),
+            Allocation::Deterministic(plan) => self.open_by_plan(key, pool, paired, plan),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// 5.8 and 5.9.
+    fn open_in_blocks(
+        &self,
+        key: Key,
+        pool: usize,
+        paired: Option<Ipv4Addr>,
+        block: &BlockConfig,
+    ) -> Result<Vec<Endpoint>, DropReason> {
+        let free_in = |start: Endpoint| {
+            let free = self.free_ports(key, pool, start.address).into_iter();
+            free.filter(move |end| is_in(*end, start, block))
+        };
+        let own = self.blocks_of(key.internal.address, pool);
+        let mut free: Vec<Endpoint> = own.iter().flat_map(|start| free_in(*start)).collect();
+        let near = |end: &Endpoint| Some(end.address) == paired;
+        let soft = self.config.pooling == Pooling::SoftPaired;
+        if soft && free.iter().any(near) {
+            free.retain(near);
+        }
+        if !free.is_empty() {
+            return Ok(self.keep_parity(key, free));
+        }
+        if own.len() >= usize::from(block.max_per_subscriber) {
+            return Err(DropReason::PortQuota);
+        }
+        let nobodys = |start: &Endpoint| {
+            !self.blocks.contains_key(start)
+                && !self.held.keys().any(|(_, end)| is_in(*end, *start, block))
+        };
+        let firsts = first_ports(&self.config.pools[pool], block);
+        let mut open = Vec::new();
+        for address in addresses(&self.config.pools[pool]) {
+            let free = self.free_ports(key, pool, address);
+            let first = |end: &Endpoint| {
+                let at = firsts.partition_point(|first| *first <= end.port).checked_sub(1)?;
+                let start = Endpoint { address, port: firsts[at] };
+                is_in(*end, start, block).then_some(start)
+            };
+            for of_block in free.chunk_by(|one, next| first(one) == first(next)) {
+                if first(&of_block[0]).is_some_and(|start| nobodys(&start)) {
+                    open.extend(self.keep_parity(key, of_block.to_vec()));
+                }
+            }
+        }
+        let binding = match self.config.pooling {
+            Pooling::Paired => paired.is_some(),
+            Pooling::SoftPaired => open.iter().any(near),
+            Pooling::Arbitrary => false,
+        };
+        if binding {
+            open.retain(near);
+        }
+        if open.is_empty() { Err(DropReason::PoolExhausted) } else { Ok(open) }
+    }
+
+    /// 5.12 and 5.13.
+    fn open_by_plan(
+        &self,
+        key: Key,
+        number: usize,
+        paired: Option<Ipv4Addr>,
+        plan: &DeterministicConfig,
+    ) -> Result<Vec<Endpoint>, DropReason> {
+        let pool = &self.config.pools[number];
+        let own = own_ports(pool, plan, key.internal.address);
+        if let Some(own) = &own {
+            let free = own.first().map(|end| self.free_ports(key, number, end.address));
+            let mut free = free.unwrap_or_default();
+            free.retain(|end| own.contains(end));
+            if !free.is_empty() {
+                return Ok(self.keep_parity(key, free));
+            }
+        }
+        if plan.dynamic_ports == 0 {
+            let reason =
+                if own.is_some() { DropReason::PortQuota } else { DropReason::PoolExhausted };
+            return Err(reason);
+        }
+        let mut open: Vec<Endpoint> = addresses(pool)
+            .flat_map(|address| {
+                let mut free = self.free_ports(key, number, address);
+                free.retain(|end| is_dynamic(pool, plan, end.port));
+                self.keep_parity(key, free)
+            })
+            .collect();
+        let near = |end: &Endpoint| Some(end.address) == paired;
+        let binding = match self.config.pooling {
+            Pooling::Paired => paired.is_some(),
+            Pooling::SoftPaired => open.iter().any(near),
+            Pooling::Arbitrary => false,
+        };
+        if binding {
+            open.retain(near);
+        }
+        if open.is_empty() { Err(DropReason::PoolExhausted) } else { Ok(open) }
+    }
+
+    /// 5.11: how a mapping with this external endpoint came to be.
+    pub(crate) fn kind_of(&self, key: Key, pool: usize, external: Endpoint) -> MappingKind {
+        match self.allocation(pool) {
+            Allocation::Deterministic(plan)
+                if has_ports(key.protocol)
+                    && !is_dynamic(&self.config.pools[pool], plan, external.port) =>
+            {
+                MappingKind::Deterministic
+            }
+            _ => MappingKind::Dynamic,
+        }
+    }
+
+    /// 5.14: whether a mapping raises events.
+    pub(crate) fn is_told(&self, key: Key, mapping: &Mapping) -> bool {
+        let pool = self.pool_of(mapping.external.address.to_bits());
+        let in_block = pool
+            .is_some_and(|pool| matches!(self.allocation(pool), Allocation::Block(_)))
+            && has_ports(key.protocol);
+        !in_block && mapping.kind == MappingKind::Dynamic
+    }
+
+    fn block_of(&self, end: Endpoint) -> Option<(Endpoint, &BlockConfig)> {
+        let pool = self.pool_of(end.address.to_bits())?;
+        let Allocation::Block(block) = self.allocation(pool) else { return None };
+        let firsts = first_ports(&self.config.pools[pool], block);
+        let mut starts = firsts.into_iter().map(|port| Endpoint { port, ..end });
+        starts.find(|start| is_in(end, *start, block)).map(|start| (start, block))
+    }
+
+    fn block_id(&self, start: Endpoint, subscriber: Ipv4Addr) -> BlockId {
+        let (_, block) = self.block_of(start).expect("a block begins here");
+        let last = start.port + (block.size - 1);
+        BlockId { subscriber, external: start.address, ports: (start.port, last) }
+    }
+
+    /// 5.9: a mapping of a subscriber has got a port; its block is assigned if it was nobody's.
+    pub(crate) fn use_block(&mut self, subscriber: Ipv4Addr, end: Endpoint) {
+        let Some((start, _)) = self.block_of(end) else { return };
+        if let Some(block) = self.blocks.get_mut(&start) {
+            block.empty_since = None;
+            return;
+        }
+        self.blocks.insert(start, Block { subscriber, empty_since: None });
+        self.raise(self.now, Change::BlockAssigned(self.block_id(start, subscriber)));
+    }
+
+    /// 5.10: when a block that is empty now is released.
+    fn release_of(&self, start: Endpoint, block: &Block) -> Option<Timestamp> {
+        let (_, config) = self.block_of(start).expect("a block begins here");
+        block.empty_since.map(|since| tick(since.plus(config.release_after)))
+    }
+
+    /// When the next block is released.
+    pub(crate) fn next_block(&self) -> Option<Timestamp> {
+        self.blocks.iter().filter_map(|(start, block)| self.release_of(*start, block)).min()
+    }
+
+    /// 5.10: notes which blocks are empty, and releases those that have been for long enough.
+    pub(crate) fn release_blocks(&mut self, time: Timestamp) {
+        for start in self.blocks.keys().copied().collect::<Vec<_>>() {
+            let (_, config) = self.block_of(start).expect("a block begins here");
+            let used = self.dynamic().any(|(key, mapping)| {
+                has_ports(key.protocol) && is_in(mapping.external, start, config)
+            });
+            let held = self.held.keys().any(|(_, end)| is_in(*end, start, config));
+            let block = self.blocks.get_mut(&start).expect("just seen");
+            block.empty_since = match used || held {
+                true => None,
+                false => block.empty_since.or(Some(time)),
+            };
+            let block = block.clone();
+            if self.release_of(start, &block).is_some_and(|due| due <= time) {
+                self.blocks.remove(&start);
+                self.raise(time, Change::BlockReleased(self.block_id(start, block.subscriber)));
+            }
+        }
+    }
+
+    /// Of each block what makes a difference from now on.
+    pub(crate) fn blocks_ahead(
+        &self,
+        ahead: impl Fn(Timestamp) -> u64,
+    ) -> Vec<(Endpoint, Ipv4Addr, Option<u64>)> {
+        let of = |(start, block): (&Endpoint, &Block)| {
+            (*start, block.subscriber, self.release_of(*start, block).map(&ahead))
+        };
+        self.blocks.iter().map(of).collect()
+    }
+}

@@ -1,0 +1,74 @@
+//! `natgate who` as the abuse desk meets it: answers from the configuration, exit codes, JSON.
+
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+const CONFIG: &str = r#"[inside]
+device = "no-such-device"
+[outside]
+device = "nor-this-one"
+[[pool]]
+addresses = ["203.0.113.1"]
+[nat]
+allocation = "deterministic"
+subscribers = ["10.0.0.0/24"]
+"#;
+
+fn who(arguments: &[&str]) -> Output {
+    static WRITTEN: OnceLock<PathBuf> = OnceLock::new();
+    let path = WRITTEN.get_or_init(|| {
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("who.toml");
+        std::fs::write(&path, CONFIG).expect("the test may write its directory");
+        path
+    });
+    Command::new(env!("CARGO_BIN_EXE_natgate"))
+        .args(["who", "-c"])
+        .arg(path)
+        .args(arguments)
+        .output()
+        .expect("the program can be started")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("the program writes UTF-8")
+}
+
+#[test]
+fn a_subscriber_is_found_by_arithmetic_both_ways() {
+    // 64,512 ports for 256 subscribers are 252 each: the fifth after the first has 2284 to 2535.
+    let share = json!({
+        "subscriber": "10.0.0.5", "external": "203.0.113.1", "ports": "2284-2535",
+        "pool": "default", "kind": "deterministic",
+    });
+    for whom in ["203.0.113.1:2284", "203.0.113.1:2535", "10.0.0.5"] {
+        let output = who(&[whom, "--json"]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let answer: Value = serde_json::from_slice(&output.stdout).expect("one object");
+        assert_eq!(answer, share);
+    }
+    let said = who(&["203.0.113.1:2300", "--protocol", "udp"]);
+    let expected = "10.0.0.5 has ports 2284-2535 of 203.0.113.1 (deterministic, pool default)\n";
+    assert_eq!(text(&said.stdout), expected);
+}
+
+#[test]
+fn what_nobody_has_is_a_sentence_and_exit_code_1() {
+    let output = who(&["203.0.113.1:80", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(text(&output.stderr).lines().count(), 1);
+    let answer: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!(answer["subscriber"], Value::Null);
+    assert_eq!(who(&["203.0.113.1:80"]).stdout, b"");
+    for wrong in ["203.0.113.1:65536", "203.0.113:80", "host:80", ""] {
+        assert_eq!(who(&[wrong]).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn help_has_an_example() {
+    let output = who(&["--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).lines().any(|line| line.trim().starts_with("natgate who -c")));
+}
