@@ -3,6 +3,7 @@
 
 use crate::common::{Spec, Sum, end, error_about, set_icmp_sum, side};
 use crate::strategies::fit;
+use natgate_engine::{Allocation, PoolConfig};
 use natgate_engine::{Config, Endpoint, Rule, Side, Timestamp, Verdict};
 use natgate_model::compare::{Divergence, Pair};
 use natgate_wire::protocol::{DCCP, ESP, GRE, ICMP, TCP, UDP, UDP_LITE};
@@ -195,7 +196,17 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn apply(&mut self, operation: &Operation) -> Result<(), Divergence> {
         match operation {
-            Operation::Unnoticed(nanos) => self.now.0 += nanos,
+            Operation::Unnoticed(nanos) => {
+                self.now.0 += nanos;
+                // Which held ports are free first is asked of the engine at each tick (`Pair::advance`).
+                let has_blocks = |pool: &PoolConfig| {
+                    matches!(self.config.allocation_of(pool), Allocation::Block(_))
+                };
+                let limited = self.config.limits.held_ports.is_some();
+                if limited && self.config.pools.iter().any(has_blocks) {
+                    self.pair.advance(self.now)?;
+                }
+            }
             Operation::Wait(wait) => {
                 let told = self.wait(wait);
                 self.pair.advance(told)?;
