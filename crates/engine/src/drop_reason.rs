@@ -53,7 +53,7 @@ drop_reasons! {
     TcpNotSyn "tcp_not_syn" "A TCP packet other than a SYN belongs to no session.";
     HairpinDisabled "hairpin_disabled" "Subscribers may not reach each other through external addresses.";
     PortQuota "port_quota" "The subscriber has as many mappings of this protocol, or blocks or ports of the pool, as it may have.";
-    SessionLimit "session_limit" "The mapping has as many sessions as it may have.";
+    SessionLimit "session_limit" "The mapping, or the subscriber, has as many sessions as it may have.";
     MappingRate "mapping_rate" "The subscriber makes new mappings faster than it may.";
     PoolExhausted "pool_exhausted" "No external port is free that the subscriber may have.";
     MappingTableFull "mapping_table_full" "The configured number of mappings is reached.";
@@ -63,7 +63,7 @@ drop_reasons! {
     FragmentOverlap "fragment_overlap" "Fragments of this datagram overlap.";
     FragmentTooLong "fragment_too_long" "The fragment ends beyond 65,535 bytes.";
     FragmentTiny "fragment_tiny" "The first fragment is too short to hold the transport header, or a later one is malformed.";
-    FragmentLimit "fragment_limit" "Memory for waiting fragments, or the table of fragmented datagrams, is full.";
+    FragmentLimit "fragment_limit" "Memory for waiting fragments, the table of fragmented datagrams, or the identifications of an external address are used up, in all or by this sender.";
     NoRoute "no_route" "No route leads to the destination.";
     NoNeighbor "no_neighbor" "The next hop did not answer ARP, or too many packets were waiting for it.";
     TransmitFull "transmit_full" "The device could not take the packet.";

@@ -5,6 +5,7 @@ use crate::blocks::Blocking;
 use crate::config::{AddressRange, Allocation, BlockConfig, Config, PoolConfig, StaticMapping};
 use crate::deterministic::Plan;
 use crate::external::{MAX_ADDRESSES, PROTOCOLS, external_addresses};
+use crate::subscriber::SubscriberRoom;
 use crate::table::Room;
 use alloc::format;
 use alloc::string::String;
@@ -28,7 +29,7 @@ pub(crate) const WHOLE_MAPPINGS: u32 = 4096;
 pub(crate) struct Sizes {
     pub(crate) addresses: usize,
     pub(crate) room: Room,
-    pub(crate) subscribers: usize,
+    pub(crate) subscribers: SubscriberRoom,
     /// Sessions of one subscriber beyond the first of each mapping.
     pub(crate) further_each: u32,
 }
@@ -48,6 +49,9 @@ impl Sizes {
         };
         let fixed: usize = config.statics.iter().map(fixed).sum();
         let further = limit(config.limits.extra_sessions, dynamic + fixed);
+        // Every one has a mapping.
+        let subscribers =
+            limit(config.limits.subscribers, (dynamic / 16).max(LEAST_SUBSCRIBERS)).min(dynamic);
         Self {
             addresses: external_addresses(config).len(),
             room: Room { dynamic, fixed, further },
@@ -55,10 +59,7 @@ impl Sizes {
                 .limits
                 .extra_sessions_per_subscriber
                 .unwrap_or((further as u32 / 16).max(64)),
-            // A subscriber has a mapping, and with several pools some have a second record.
-            subscribers: limit(config.limits.subscribers, (dynamic / 16).max(LEAST_SUBSCRIBERS))
-                .min(dynamic)
-                * if config.pools.len() > 1 { 2 } else { 1 },
+            subscribers: SubscriberRoom { subscribers, records: subscribers * config.pools.len() },
         }
     }
 }

@@ -93,32 +93,44 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct Subscribers {
     key: HashKey,
     records: Vec<Subscriber>,
-    capacity: usize,
+    room: SubscriberRoom,
     index: Index,
     free: u32,
     /// Records in use.
     used: usize,
+    /// Subscribers that have some.
+    present: usize,
     /// How many are paired with each external address.
     tenants: Vec<u32>,
 }
 
+/// How many there may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SubscriberRoom {
+    /// Subscribers.
+    pub(crate) subscribers: usize,
+    /// Their records, one a pool that they have mappings of.
+    pub(crate) records: usize,
+}
+
 impl Subscribers {
-    /// Room for so many records of subscribers paired with so many addresses.
-    pub(crate) fn new(capacity: usize, addresses: usize, key: HashKey) -> Self {
+    /// Room for subscribers paired with so many addresses.
+    pub(crate) fn new(room: SubscriberRoom, addresses: usize, key: HashKey) -> Self {
         Self {
             key,
-            records: Vec::with_capacity(capacity),
-            capacity,
-            index: Index::new(capacity),
+            records: Vec::with_capacity(room.records),
+            room,
+            index: Index::new(room.records),
             free: NONE,
             used: 0,
+            present: 0,
             tenants: vec![0; addresses],
         }
     }
 
-    /// Bytes that room for this many takes.
-    pub(crate) fn memory(capacity: usize) -> u64 {
-        (capacity * size_of::<Subscriber>()) as u64 + Index::memory(capacity)
+    /// Bytes that this room takes.
+    pub(crate) fn memory(room: SubscriberRoom) -> u64 {
+        (room.records * size_of::<Subscriber>()) as u64 + Index::memory(room.records)
     }
 
     fn hash(&self, address: u32, further: u32) -> u64 {
@@ -250,13 +262,14 @@ impl Subscribers {
         at
     }
 
-    /// Whether there is no room for one more record.
-    pub(crate) fn is_full(&self) -> bool {
-        self.used >= self.capacity
+    /// Whether there is no room for one more record, of one who has none yet or of another.
+    pub(crate) fn is_full(&self, newcomer: bool) -> bool {
+        self.used >= self.room.records || newcomer && self.present >= self.room.subscribers
     }
 
     fn add(&mut self, record: Subscriber) -> u32 {
         self.used += 1;
+        self.present += usize::from(record.further == NONE);
         if let Some(tenants) = self.tenants.get_mut(record.paired as usize) {
             *tenants += 1;
         }
@@ -266,7 +279,8 @@ impl Subscribers {
             self.free = freed.next;
             at
         } else {
-            assert!(self.records.len() < self.capacity, "more subscribers than there is room for");
+            let room = self.records.len() < self.room.records;
+            assert!(room, "more subscribers than there is room for");
             self.records.push(record);
             self.records.len() as u32 - 1
         };
@@ -291,6 +305,7 @@ impl Subscribers {
             let (address, further) = (record.address, record.further);
             record.next = core::mem::replace(&mut self.free, at);
             self.used -= 1;
+            self.present -= usize::from(further == NONE);
             if let Some(tenants) = self.tenants.get_mut(record.paired as usize) {
                 *tenants -= 1;
             }

@@ -4,8 +4,8 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    Allocation, Behavior, Change, Config, DropReason, Match, Pooling, Prefix, Rule, RuleAction,
-    Side, StaticMapping, Verdict,
+    Allocation, Behavior, Change, Config, DropReason, Limits, Match, Pooling, Prefix, Rule,
+    RuleAction, Side, StaticMapping, Verdict,
 };
 use natgate_wire::protocol;
 use std::net::Ipv4Addr;
@@ -114,6 +114,26 @@ fn a_rule_chooses_the_pool_and_each_pool_has_its_pair() {
     assert_eq!(pairs.len(), 2, "{pairs:?}");
     lab.wait_s(600.0);
     assert_eq!(lab.removed().len(), 98);
+}
+
+#[test]
+fn a_subscriber_counts_once_whatever_pools_it_uses() {
+    let mut second = pool("203.0.113.64", "203.0.113.64", (1024, 65535));
+    second.name = "second".into();
+    let prefix = Prefix::new(Ipv4Addr::new(198, 51, 100, 0), 24);
+    let rule = Rule::new(Match::Destination(prefix, 0), RuleAction::Snat(1));
+    let mut lab = Lab::new(&Config {
+        pools: vec![pool("203.0.113.1", "203.0.113.1", (1024, 65535)), second],
+        rules: vec![rule],
+        limits: Limits { subscribers: Some(1), ..Limits::default() },
+        ..config()
+    });
+    lab.external_of(&udp("10.0.0.5:1", "192.0.2.9:53"));
+    let refused = lab.refused(Side::Inside, &udp("10.0.0.6:1", "192.0.2.9:53"));
+    assert_eq!(refused, DropReason::MappingTableFull);
+    lab.external_of(&udp("10.0.0.5:2", REMOTE));
+    let refused = lab.refused(Side::Inside, &udp("10.0.0.6:2", REMOTE));
+    assert_eq!(refused, DropReason::MappingTableFull);
 }
 
 #[test]

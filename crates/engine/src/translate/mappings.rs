@@ -205,7 +205,7 @@ impl Engine {
         }
         //= rfc6888#REQ-11a
         //= rfc6888#REQ-11d
-        if self.table.is_full(protocol) || !known && self.subscribers.is_full() {
+        if self.table.is_full(protocol) || !known && self.subscribers.is_full(record.is_none()) {
             return Err(DropReason::MappingTableFull);
         }
         Ok(())

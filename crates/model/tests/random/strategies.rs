@@ -570,11 +570,6 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
             let (tcp_mss, answer_unsolicited_syn, refusal) = late;
             let [port_parity, hairpinning, inbound_refresh, tcp_pickup] = switches;
             let rules = fit(&rules, &pools);
-            let mut limits = limits;
-            if pools.len() > 1 {
-                // Who has mappings of several pools counts more than once.
-                limits.subscribers = None;
-            }
             Config {
                 inside,
                 outside,
