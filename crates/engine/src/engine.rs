@@ -34,7 +34,7 @@ const FAR: u64 = 1 << 28;
 const LATEST: u64 = i64::MAX as u64;
 /// Most things that one call of [`Engine::advance`] does: a batch that waits for it waits well below a
 /// tenth of a millisecond, though nothing of them is in the caches.
-const ADVANCE_BUDGET: u32 = 48;
+const ADVANCE_BUDGET: u32 = 32;
 /// How often a subscriber's refusals, and a pool's exhaustion, are reported at most, nanoseconds.
 const REPORT_INTERVAL: u64 = 1_000_000_000;
 

@@ -18,8 +18,10 @@ use std::time::Instant;
 
 /// Packets of a round: as many as wait in the rings of a busy network card.
 pub(super) const ROUND: usize = 1 << 12;
-/// Subscribers that the sessions are spread over, if there are so many sessions.
+/// Subscribers that the sessions are spread over, if there are so many sessions; beyond a thousand
+/// sessions each there are more subscribers.
 const SUBSCRIBERS: u64 = 65_536;
+const SESSIONS_PER_SUBSCRIBER: u64 = 1000;
 /// Sessions to an external address: nearly all of its ports.
 const SESSIONS_PER_ADDRESS: u64 = 62_000;
 const INSIDE: u32 = 0x0a00_0001;
@@ -82,7 +84,9 @@ impl Bench {
             sessions: plan.sessions,
             batch: plan.batch,
             tcp: plan.tcp,
-            subscribers: SUBSCRIBERS.min(plan.sessions.div_ceil(16)),
+            subscribers: SUBSCRIBERS
+                .max(plan.sessions / SESSIONS_PER_SUBSCRIBER)
+                .min(plan.sessions.div_ceil(16)),
             external,
             frames,
             verdicts: vec![Verdict::Held; ROUND],
