@@ -40,6 +40,7 @@ mod subscriber;
 mod table;
 mod time;
 mod translate;
+mod twice;
 
 pub use blocks::Blocking;
 pub use config::{
@@ -85,6 +86,8 @@ pub struct SessionInfo {
     pub mapping: MappingId,
     /// Remote endpoint.
     pub remote: Endpoint,
+    /// The remote endpoint as seen from inside: another, if the destination is translated too.
+    pub remote_inside: Endpoint,
     /// Its state's name.
     pub state: &'static str,
     /// When it will go unless refreshed.
