@@ -6,6 +6,7 @@
 
 use super::problem::{Located, Place};
 use super::shares::SharesDraft;
+use super::values::DnatTo;
 use natgate_engine::{
     AddressRange, Allocation, Config, Match, PoolConfig, Prefix, Rule, RuleAction, Side,
     SideConfig, StaticMapping,
@@ -136,7 +137,10 @@ impl RuleDraft {
         let action = match &self.action {
             ActionDraft::Snat(_) => RuleAction::Snat(pool()),
             ActionDraft::SnatTo(address, _) => RuleAction::SnatTo(pool(), address.value),
-            ActionDraft::Dnat(to) => RuleAction::Dnat(to.value.0, to.value.1),
+            ActionDraft::Dnat(to) => match to.value {
+                DnatTo::Endpoint(address, port) => RuleAction::Dnat(address, port),
+                DnatTo::Prefix(prefix) => RuleAction::DnatPrefix(prefix),
+            },
             ActionDraft::Bypass => RuleAction::Bypass,
             ActionDraft::Drop => RuleAction::Drop,
         };
@@ -149,7 +153,7 @@ pub(super) enum ActionDraft {
     Snat(Located<String>),
     /// The one address, and its pool if the rule names that too.
     SnatTo(Located<Ipv4Addr>, Option<Located<String>>),
-    Dnat(Located<(Ipv4Addr, Option<u16>)>),
+    Dnat(Located<DnatTo>),
     Bypass,
     Drop,
 }

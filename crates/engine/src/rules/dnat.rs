@@ -53,41 +53,50 @@ impl Target {
 /// The searches and their targets.
 #[derive(Clone, Debug)]
 pub(super) struct Dnats {
-    forth: Roots,
-    back: Roots,
+    forth: Way,
+    back: Way,
+}
+
+/// The search one way: its roots, and what answers stand for.
+#[derive(Clone, Debug)]
+struct Way {
+    roots: Roots,
     targets: Arc<[Target]>,
 }
 
 impl Dnats {
     pub(super) fn memory(&self) -> usize {
-        size_of_val(&*self.targets)
+        size_of_val(&*self.forth.targets) + size_of_val(&*self.back.targets)
     }
 }
 
 impl RuleSet {
+    /// Most different targets of rules that translate destinations.
+    pub const MOST_TARGETS: usize = 1 << TARGET_BITS;
+
     /// Whether a rule translates destinations.
     #[inline(always)]
     pub fn translates_destinations(&self) -> bool {
-        !self.dnat.targets.is_empty()
+        !self.dnat.forth.targets.is_empty()
     }
 
     /// What a destination as packets from inside have it (host byte order) is translated to by the best
     /// rule for it; `ports`: the protocol has ports, else the port is 0 and stays 0.
     pub fn destination(&self, end: (u32, u16), ports: bool) -> Option<(u32, u16)> {
-        Some(self.target(self.dnat.forth, end)?.of(end, ports))
+        Some(self.target(&self.dnat.forth, end)?.of(end, ports))
     }
 
     /// What the source of a packet from outside, which nobody inside has asked for, is translated to
     /// for those inside: the other way through the best rule that translates a prefix to one with it.
     pub fn source(&self, end: (u32, u16)) -> Option<(u32, u16)> {
-        Some(self.target(self.dnat.back, end)?.of(end, false))
+        Some(self.target(&self.dnat.back, end)?.of(end, false))
     }
 
-    fn target(&self, roots: Roots, end: (u32, u16)) -> Option<Target> {
-        let [one, other] = walks(roots, end);
+    fn target(&self, way: &Way, end: (u32, u16)) -> Option<Target> {
+        let [one, other] = walks(way.roots, end);
         let best = one.finish(&self.tries).max(other.finish(&self.tries));
         let number = (best & ((1 << TARGET_BITS) - 1)) as usize;
-        if best == 0 { None } else { self.dnat.targets.get(number).copied() }
+        if best == 0 { None } else { way.targets.get(number).copied() }
     }
 }
 
@@ -96,8 +105,15 @@ impl RuleSet {
 pub(super) struct Targets {
     /// One for each rule.
     pub(super) entries: Vec<Entry>,
+    numbers: Numbers,
     /// The other way, one for each of a prefix.
     back: Vec<Entry>,
+    back_numbers: Numbers,
+}
+
+/// The different targets, numbered.
+#[derive(Default)]
+struct Numbers {
     all: Vec<Target>,
     numbers: BTreeMap<Target, u32>,
 }
@@ -126,21 +142,33 @@ impl Targets {
                 "rule {at}, counted from 0, translates destinations: it must match one"
             ));
         }
-        let mut entry = |prefix: Prefix, target| -> Result<Entry, ConfigError> {
+        let entry = |prefix: Prefix, target| {
             let rank = rank(priority, u32::from(prefix.len()), port != 0);
-            let answer = rank << TARGET_BITS | self.number(target)?;
-            Ok(Entry { order: Entry::order(port.into(), prefix, priority), answer, rule: at })
+            let answer = rank << TARGET_BITS | target;
+            Entry { order: Entry::order(port.into(), prefix, priority), answer, rule: at }
         };
-        let forth = entry(prefix, target)?;
-        let back = match rule.action {
-            RuleAction::DnatPrefix(to) => Some(entry(to, Target::prefix(prefix))?),
-            _ => None,
-        };
-        self.entries.push(forth);
-        self.back.extend(back);
+        self.entries.push(entry(prefix, self.numbers.number(target)?));
+        if let RuleAction::DnatPrefix(to) = rule.action {
+            let target = self.back_numbers.number(Target::prefix(prefix))?;
+            self.back.push(entry(to, target));
+        }
         Ok(true)
     }
 
+    /// Writes the tries; the entries are in order. Of two rules that lead to one prefix, and of which
+    /// neither is better, the first leads back.
+    pub(super) fn write(mut self, tries: &mut Builder) -> Dnats {
+        self.back.sort_unstable_by_key(|entry| (entry.order, entry.rule));
+        self.back.dedup_by_key(|entry| entry.order);
+        let mut way = |entries: &[Entry], numbers: Numbers| Way {
+            roots: write_end(tries, entries),
+            targets: numbers.all.into(),
+        };
+        Dnats { forth: way(&self.entries, self.numbers), back: way(&self.back, self.back_numbers) }
+    }
+}
+
+impl Numbers {
     fn number(&mut self, target: Target) -> Result<u32, ConfigError> {
         if let Some(number) = self.numbers.get(&target) {
             return Ok(*number);
@@ -153,18 +181,6 @@ impl Targets {
         self.all.push(target);
         self.numbers.insert(target, number);
         Ok(number)
-    }
-
-    /// Writes the tries; the entries are in order. Of two rules that lead to one prefix, and of which
-    /// neither is better, the first leads back.
-    pub(super) fn write(mut self, tries: &mut Builder) -> Dnats {
-        self.back.sort_unstable_by_key(|entry| (entry.order, entry.rule));
-        self.back.dedup_by_key(|entry| entry.order);
-        Dnats {
-            forth: write_end(tries, &self.entries),
-            back: write_end(tries, &self.back),
-            targets: self.all.into(),
-        }
     }
 }
 
