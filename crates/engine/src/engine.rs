@@ -2,6 +2,7 @@
 //! with a packet is in `translate.rs`.
 
 use crate::calendar::NONE;
+use crate::class::Classes;
 use crate::config::Config;
 use crate::event::Events;
 use crate::external::{External, Told};
@@ -14,9 +15,10 @@ use crate::respond::{Connection, Envelope, Message, PENDING_SYN_NANOS, PendingSy
 use crate::rules::RuleSet;
 use crate::session::State;
 use crate::sizes::{Sizes, WHOLE_MAPPINGS, permanent, validate};
-use crate::subscriber::{Rate, Subscribers};
+use crate::subscriber::Subscribers;
 use crate::table::{Mapping, NewMapping, SessionRef, Table};
 use crate::time::{TICK, nanos};
+use crate::translate::PoolWatches;
 use crate::{
     Change, ConfigError, DropReason, Endpoint, Event, MappingId, MappingInfo, MappingKind,
     PoolUsage, SessionInfo, Timeouts, Timestamp,
@@ -36,7 +38,7 @@ const LATEST: u64 = i64::MAX as u64;
 /// tenth of a millisecond, though nothing of them is in the caches.
 const ADVANCE_BUDGET: u32 = 32;
 /// How often a subscriber's refusals, and a pool's exhaustion, are reported at most, nanoseconds.
-const REPORT_INTERVAL: u64 = 1_000_000_000;
+pub(crate) const REPORT_INTERVAL: u64 = 1_000_000_000;
 
 /// The translator. A clone goes on as the original would, but may allocate while it grows.
 #[derive(Clone, Debug)]
@@ -46,6 +48,7 @@ pub struct Engine {
     pub(crate) table: Table,
     pub(crate) external: External,
     pub(crate) subscribers: Subscribers,
+    pub(crate) pool_watches: PoolWatches,
     pub(crate) rules: RuleSet,
     /// Whether sessions may be older than the rules.
     pub(crate) rules_replaced: bool,
@@ -57,8 +60,6 @@ pub struct Engine {
     /// First and last addresses of the connected networks, but for external ones; else 0.
     pub(crate) broadcasts: [u32; 4],
     pub(crate) generator: Generator,
-    /// The time between a subscriber's mappings at the permitted rate, nanoseconds.
-    pub(crate) mapping_spacing: u64,
     /// Sessions that a subscriber may have beyond the first of each mapping.
     pub(crate) further_each: u32,
     pub(crate) responder: Responder,
@@ -187,7 +188,13 @@ impl Engine {
         rules.check(config, |pool, address| external.has(pool, address))?;
         let mut engine = Self {
             table: Table::new(sizes.room, config, key),
-            subscribers: Subscribers::new(sizes.subscribers, sizes.addresses, key),
+            subscribers: Subscribers::new(
+                sizes.subscribers,
+                sizes.addresses,
+                Classes::new(config),
+                key,
+            ),
+            pool_watches: PoolWatches::default(),
             rules,
             strangers: false,
             rules_replaced: false,
@@ -207,13 +214,13 @@ impl Engine {
             now: now.0,
             tick: 0,
             generator,
-            mapping_spacing: Rate::spacing(config.limits.new_mappings_per_second),
             further_each: sizes.further_each,
             timeouts,
             config: Config { rules: Vec::new(), ..config.clone() },
         };
         engine.make_statics()?;
         engine.external.settle();
+        engine.pool_watches = PoolWatches::new(config, &engine.external);
         Ok(engine)
     }
 
@@ -230,6 +237,7 @@ impl Engine {
         Table::memory(sizes.room)
             + External::memory(config, sizes.addresses)
             + Subscribers::memory(sizes.subscribers)
+            + Classes::memory(config)
             + Responder::memory()
             + Fragments::memory(config.limits.fragment_memory)
             + Identifications::memory(sizes.addresses)
@@ -402,7 +410,7 @@ impl Engine {
         if one_further_less && !mapping.is_static() {
             let record = self.subscribers.find(mapping.internal_address);
             let record = record.expect("a mapping's subscriber has a record");
-            self.subscribers.get_mut(record).further_sessions -= 1;
+            self.subscribers.count_further(record, -1);
         }
         if mapping.sessions == 0 && !mapping.is_permanent() {
             self.remove_mapping(slot, self.time_of(tick));
@@ -529,18 +537,6 @@ impl Engine {
     pub(crate) fn raise(&mut self, time: u64, change: Change) {
         if !self.events.push(Timestamp(time), change) {
             self.counters.events_lost += 1;
-        }
-    }
-
-    /// Reports that a subscriber was refused, unless that was done within the last second.
-    pub(crate) fn report_quota(&mut self, subscriber: u32, protocol: u8) {
-        //= rfc6888#REQ-11c
-        let Some(record) = self.subscribers.find(subscriber) else { return };
-        let reported = &mut self.subscribers.get_mut(record).reported;
-        if reported.is_none_or(|at| self.now - at >= REPORT_INTERVAL) {
-            *reported = Some(self.now);
-            let subscriber = Ipv4Addr::from_bits(subscriber);
-            self.raise(self.now, Change::QuotaReached { subscriber, protocol });
         }
     }
 

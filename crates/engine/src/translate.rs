@@ -14,6 +14,7 @@ mod errors;
 mod mappings;
 mod quick;
 mod transit;
+mod watch;
 
 use crate::engine::{Engine, direction_from};
 use crate::fragments::{Fragment, Later, Rewrite as FragmentRewrite};
@@ -28,6 +29,7 @@ use mappings::Arrival;
 use natgate_wire::{Ipv4, protocol};
 use quick::{Glance, Tally};
 use transit::is_echo_request;
+pub(crate) use watch::PoolWatches;
 
 /// Packets that a stage looks at before the next has its turn: about as many cache lines can be on
 /// their way at a time.

@@ -2,13 +2,14 @@
 //! refreshed (sections 3.8 to 3.10, 4.4 to 4.6 and 9 of the specification).
 
 use super::Engine;
+use super::watch::BLOCKS;
+use crate::class::SESSIONS;
 use crate::config::{Behavior, Config};
 use crate::engine::quota_class;
 use crate::external::{Chosen, Told, Wish};
 use crate::parse::{Headers, Kind, has_ports};
 use crate::rules::Snat;
 use crate::session::{Idle, Session, State, Way};
-use crate::subscriber::Rate;
 use crate::table::{Key, NewMapping, SessionRef};
 use crate::{Change, DropReason, Endpoint, MappingId, MappingKind};
 use natgate_wire::protocol;
@@ -127,13 +128,7 @@ impl Engine {
         }
         let made = self.make_mapping(headers, snat, remote);
         if let Err(reason) = made {
-            match reason {
-                DropReason::MappingRate | DropReason::PortQuota => {
-                    self.report_quota(headers.source.0, headers.protocol);
-                }
-                DropReason::PoolExhausted => self.report_exhausted(snat.pool, headers.protocol),
-                _ => {}
-            }
+            self.report_refusal(reason, headers.source.0, snat.pool, headers.protocol);
             //= rfc5508#REQ-8
             //= rfc6888#REQ-11b
             if reason != DropReason::Ambiguous {
@@ -153,7 +148,7 @@ impl Engine {
         let (protocol, internal, pool) = (headers.protocol, headers.source, snat.pool);
         let record = self.subscribers.find(internal.0);
         let known = record.is_some_and(|at| self.subscribers.has(at, pool));
-        self.check_limits(record, known, protocol)?;
+        self.check_limits(record, internal.0, known, protocol)?;
         let paired = record.and_then(|at| self.subscribers.paired(at, pool));
         let wish = Wish {
             pool,
@@ -178,31 +173,14 @@ impl Engine {
 
     /// Whether a subscriber with this record, if it has one, may have one more mapping of a protocol
     /// now; `known`: it has mappings of the pool already.
-    #[inline]
-    pub(super) fn check_limits(
+    fn check_limits(
         &self,
         record: Option<u32>,
+        subscriber: u32,
         known: bool,
         protocol: u8,
     ) -> Result<(), DropReason> {
-        let class = quota_class(protocol);
-        let limits = &self.config.limits;
-        let quota = [limits.tcp_ports, limits.udp_ports, limits.icmp_ports][class];
-        if let Some(at) = record {
-            let record = self.subscribers.get(at);
-            //= rfc6888#REQ-4c
-            //= rfc6888#REQ-5b
-            if !record.rate.permits_spaced(self.now, self.mapping_spacing, Rate::SECOND) {
-                return Err(DropReason::MappingRate);
-            }
-            //= rfc6888#REQ-4
-            //= rfc6888#REQ-4b
-            if record.mappings[class] >= quota {
-                return Err(DropReason::PortQuota);
-            }
-        } else if quota == 0 {
-            return Err(DropReason::PortQuota);
-        }
+        self.subscribers.check(record, subscriber, quota_class(protocol), self.now)?;
         //= rfc6888#REQ-11a
         //= rfc6888#REQ-11d
         if self.table.is_full(protocol) || !known && self.subscribers.is_full(record.is_none()) {
@@ -221,10 +199,9 @@ impl Engine {
         open: impl FnOnce(&mut Session),
     ) -> u32 {
         let Flow { protocol, internal, pool, fixed, record, hash } = *flow;
-        let class = quota_class(protocol);
         let pair = (pool, (!fixed).then_some(index));
-        let record = self.subscribers.count(record, internal.0, pair, class);
-        self.subscribers.get_mut(record).rate.count_spaced(self.now, self.mapping_spacing);
+        let kind = quota_class(protocol);
+        let record = self.subscribers.count(record, internal.0, pair, kind, self.now);
         let new = NewMapping {
             protocol,
             internal,
@@ -241,6 +218,9 @@ impl Engine {
                 kind: MappingKind::Dynamic,
             };
             self.raise(self.now, Change::MappingCreated(id));
+        }
+        if self.subscribers.is_watched(record) || !self.pool_watches.is_empty() {
+            self.watch_mapping(record, protocol, index);
         }
         slot
     }
@@ -273,6 +253,7 @@ impl Engine {
             self.external.choose_share(wish, subscriber, &mut self.generator)?;
         if let Some(block) = assigned {
             self.raise(self.now, Change::BlockAssigned(self.external.block(block)));
+            self.watch_pool(wish.pool, BLOCKS);
         }
         Ok(external)
     }
@@ -421,15 +402,17 @@ impl Engine {
         //= rfc7857#section-7-tcp
         let mapping = self.table.mapping(slot);
         let (is_static, internal) = (mapping.is_static(), mapping.internal_address);
-        // Who runs a server has asked for its clients.
-        let limit = if is_static { u16::MAX } else { self.config.limits.sessions_per_mapping };
         let subscriber = match is_static {
             true => None,
             false => self.subscribers.find(internal),
         };
-        let has_share = |at| self.subscribers.get(at).further_sessions >= self.further_each;
         //= rfc6888#REQ-5
-        if mapping.sessions >= limit || subscriber.is_some_and(has_share) {
+        let permitted = match subscriber {
+            Some(at) => self.subscribers.permits_session(at, mapping.sessions, self.further_each),
+            // Who runs a server has asked for its clients.
+            None => mapping.sessions < u16::MAX,
+        };
+        if !permitted {
             return Err(DropReason::SessionLimit);
         }
         let mut session = self.new_session(remote, way, headers);
@@ -444,7 +427,10 @@ impl Engine {
         let session =
             self.table.add_session(slot, session, way).ok_or(DropReason::SessionTableFull)?;
         if let (SessionRef::Further(_), Some(at)) = (session, subscriber) {
-            self.subscribers.get_mut(at).further_sessions += 1;
+            self.subscribers.count_further(at, 1);
+            if self.subscribers.is_watched(at) {
+                self.watch_subscriber(at, SESSIONS);
+            }
         }
         self.table.schedule(session, self.tick);
         Ok(())

@@ -10,12 +10,12 @@
 use super::Engine;
 use super::mappings::Flow;
 use crate::calendar::NONE;
+use crate::engine::quota_class;
 use crate::external::{Draw, External, Wish};
 use crate::packet::{Direction, Packet, Side};
 use crate::parse::is_martian;
 use crate::respond::DEFAULT_MTU;
 use crate::session::{Segment, State, Way};
-use crate::subscriber::Rate;
 use natgate_wire::checksum::fold;
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
 use natgate_wire::{Tcp, protocol, tcp, udp};
@@ -139,8 +139,6 @@ pub(super) struct Round {
     /// Whether sources are translated by subscriber alone: no rules, no static mappings, and any may
     /// have any port.
     plain: bool,
-    /// A subscriber whose next mapping is due later has made too many of late.
-    due: u64,
 }
 
 /// Packets that went the quick way, to be counted.
@@ -172,7 +170,6 @@ impl Engine {
             plain: self.rules.is_empty()
                 && self.config.statics.is_empty()
                 && self.external.is_shared(self.config.default_pool),
-            due: Rate::latest_due(self.now, self.mapping_spacing, Rate::SECOND),
         }
     }
 
@@ -273,7 +270,8 @@ impl Engine {
         }
         // An earlier packet of the batch may have made it.
         if self.table.find_flow(glance.place, protocol, internal, remote).is_some()
-            || !self.has_room(round, record, protocol)
+            || self.subscribers.check_record(record, quota_class(protocol), self.now).is_err()
+            || self.table.is_full(protocol)
         {
             return false;
         }
@@ -303,18 +301,6 @@ impl Engine {
         let external = (self.external.address(index), port);
         rewrite::<Inside>(packet.bytes_mut(), protocol, internal, external);
         true
-    }
-
-    /// Whether a subscriber with this record may have one more mapping: what
-    /// [`Engine::check_limits`] comes to.
-    #[inline(always)]
-    fn has_room(&self, round: &Round, record: u32, protocol: u8) -> bool {
-        let record = self.subscribers.get(record);
-        let (mappings, quota) = match protocol {
-            protocol::TCP => (record.mappings[0], self.config.limits.tcp_ports),
-            _ => (record.mappings[1], self.config.limits.udp_ports),
-        };
-        mappings < quota && record.rate.is_due(round.due) && !self.table.is_full(protocol)
     }
 
     /// Whether a packet from inside that goes there is for somebody outside.
