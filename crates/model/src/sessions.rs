@@ -9,7 +9,7 @@ use crate::allocation::MOST_OF_WHOLE;
 use crate::bytes::Segment;
 use crate::tcp::{Connection, Timer};
 use crate::{Key, Mapping, Model, Session};
-use natgate_engine::{Behavior, DropReason, Endpoint, MappingKind, Side, Timestamp};
+use natgate_engine::{Behavior, DropReason, Endpoint, MappingKind, Resource, Side, Timestamp};
 use natgate_wire::protocol::{ICMP, UDP};
 use std::time::Duration;
 
@@ -24,7 +24,6 @@ impl Model {
         remote: Endpoint,
         from: Side,
     ) -> Result<(), DropReason> {
-        let limits = &self.config.limits;
         let mapping = &self.mappings[&key];
         if !Self::is_listed(mapping) {
             return self.room_for_whole(key);
@@ -35,8 +34,10 @@ impl Model {
                 let own = |other: &Key| other.internal.address == key.internal.address;
                 let own = self.dynamic().filter(|(other, _)| own(other));
                 let further: usize = own.map(|(_, one)| one.further()).sum();
-                mapping.sessions.len() >= usize::from(limits.sessions_per_mapping)
+                let subscriber = key.internal.address;
+                mapping.sessions.len() >= self.sessions_per_mapping(subscriber)
                     || further >= self.further_each()
+                    || !self.permits_session(subscriber)
             }
         };
         if is_full {
@@ -140,6 +141,8 @@ impl Model {
         mapping.sessions.insert(remote, session);
         if is_first {
             mapping.first = Some(remote);
+        } else if mapping.kind != MappingKind::Static {
+            self.tell_subscriber(key.internal.address, Resource::Sessions);
         }
         latest
     }
@@ -147,7 +150,7 @@ impl Model {
 
 impl Mapping {
     /// How many further sessions it has.
-    fn further(&self) -> usize {
+    pub(crate) fn further(&self) -> usize {
         self.sessions.len() - usize::from(self.first.is_some())
     }
 

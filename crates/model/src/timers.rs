@@ -1,6 +1,7 @@
 //! What happens by itself: sessions and hold-downs run out, and unsolicited SYNs are answered
 //! (specification, sections 1, 4.7, 5.6 and 9.1); and what a restart leaves.
 
+use crate::classes::Whose;
 use crate::tcp::State;
 use crate::{Key, Made, Model, Packet, Syn, has_ports};
 use natgate_engine::{Change, Endpoint, TICK, Timestamp};
@@ -36,8 +37,10 @@ impl Model {
                 self.limit_held(still_held); // It may be what makes a block empty.
                 self.release_blocks(time);
             }
+            self.forget_thresholds();
         }
         self.limit_held(still_held);
+        self.forget_thresholds();
         std::mem::take(&mut self.made)
     }
 
@@ -81,7 +84,7 @@ impl Model {
             }
             let subscriber = key.internal.address;
             if !self.dynamic().any(|(other, _)| other.internal.address == subscriber) {
-                self.quota_reported.remove(&subscriber.to_bits());
+                self.quota_reported.remove(&Whose::Subscriber(subscriber));
             }
         }
     }

@@ -132,6 +132,9 @@ impl Model {
         for (subscriber, time) in &self.quota_reported {
             (subscriber, since(time)).hash(&mut hash);
         }
+        for (whose, told) in &self.told_of {
+            (whose, told.recent(self.now)).hash(&mut hash);
+        }
         for (pool, time) in &self.exhaustion_reported {
             (pool, since(time)).hash(&mut hash);
         }
