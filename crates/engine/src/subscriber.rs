@@ -7,18 +7,18 @@
 
 use crate::DropReason;
 use crate::class::{Classes, Holding, KINDS};
+use crate::host::Host;
 use crate::index::Index;
 use crate::prefetch::prefetch;
 use crate::random::HashKey;
 use crate::threshold::Watch;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
 
 /// A subscriber's record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subscriber {
-    address: u32,
+    host: Host,
     /// In a further record, its pool; else [`NONE`].
     further: u32,
     /// The pool of its first mapping, and the index of the external address there that it is paired
@@ -40,7 +40,7 @@ impl Subscriber {
     const NEVER: u64 = u64::MAX;
     /// In nobody's name.
     const NEW: Self = Self {
-        address: 0,
+        host: Host::new(0, 0),
         further: NONE,
         pool: NONE,
         paired: NONE,
@@ -172,21 +172,21 @@ impl Subscribers {
             + Index::memory(room.records)
     }
 
-    fn hash(&self, address: u32, further: u32) -> u64 {
-        self.key.hash(u64::from(address), 1 << 61 | u64::from(further))
+    fn hash(&self, host: Host, further: u32) -> u64 {
+        self.key.hash(host.bits(), 1 << 61 | u64::from(further))
     }
 
-    fn find_record(&self, address: u32, further: u32) -> Option<u32> {
-        self.index.find(self.hash(address, further), |at| {
+    fn find_record(&self, host: Host, further: u32) -> Option<u32> {
+        self.index.find(self.hash(host, further), |at| {
             let record = &self.records[at as usize];
-            (record.address, record.further) == (address, further)
+            (record.host, record.further) == (host, further)
         })
     }
 
     /// Fetches the line by which a subscriber's record will be found.
     #[inline]
-    pub(crate) fn prefetch(&self, address: u32) {
-        self.index.prefetch(self.hash(address, NONE));
+    pub(crate) fn prefetch(&self, host: Host) {
+        self.index.prefetch(self.hash(host, NONE));
     }
 
     /// How many subscribers are paired with each external address, by its index.
@@ -196,18 +196,18 @@ impl Subscribers {
 
     /// Fetches the record of a subscriber, most likely; returns its place or [`NONE`].
     #[inline(always)]
-    pub(crate) fn approach(&self, address: u32) -> u32 {
-        let Some(at) = self.index.candidate(self.hash(address, NONE)) else { return NONE };
+    pub(crate) fn approach(&self, host: Host) -> u32 {
+        let Some(at) = self.index.candidate(self.hash(host, NONE)) else { return NONE };
         prefetch(&self.records, at as usize);
         at
     }
 
     /// The record of a subscriber, which most likely is the one that [`Subscribers::approach`] told.
     #[inline(always)]
-    pub(crate) fn find_from(&self, at: u32, address: u32) -> Option<u32> {
+    pub(crate) fn find_from(&self, at: u32, host: Host) -> Option<u32> {
         match self.records.get(at as usize) {
-            Some(record) if (record.address, record.further) == (address, NONE) => Some(at),
-            _ => self.find(address),
+            Some(record) if (record.host, record.further) == (host, NONE) => Some(at),
+            _ => self.find(host),
         }
     }
 
@@ -220,8 +220,8 @@ impl Subscribers {
     }
 
     /// The record of a subscriber.
-    pub(crate) fn find(&self, address: u32) -> Option<u32> {
-        self.find_record(address, NONE)
+    pub(crate) fn find(&self, host: Host) -> Option<u32> {
+        self.find_record(host, NONE)
     }
 
     pub(crate) fn get(&self, at: u32) -> &Subscriber {
@@ -248,7 +248,7 @@ impl Subscribers {
         let record = self.get(at);
         match record.pool as usize == pool {
             true => Some(at),
-            false => self.find_record(record.address, pool as u32),
+            false => self.find_record(record.host, pool as u32),
         }
     }
 
@@ -264,21 +264,24 @@ impl Subscribers {
     pub(crate) fn check(
         &self,
         record: Option<u32>,
-        address: u32,
+        host: Host,
         kind: usize,
         now: u64,
     ) -> Result<(), DropReason> {
         match record {
             Some(at) => self.check_record(at, kind, now),
-            None => self.classes.check(self.classes.of(address), &Holding::NONE, kind, now),
+            None => {
+                let class = self.classes.of(host.address());
+                self.classes.check(class, &Holding::NONE, kind, now)
+            }
         }
     }
 
     /// The class of a subscriber that is refused a mapping of a kind now, if it alone is at a limit.
-    pub(crate) fn full_class(&self, address: u32, kind: usize, now: u64) -> Option<u16> {
-        let (class, has) = match self.find(address) {
+    pub(crate) fn full_class(&self, host: Host, kind: usize, now: u64) -> Option<u16> {
+        let (class, has) = match self.find(host) {
             Some(at) => (self.get(at).class, self.get(at).has),
-            None => (self.classes.of(address), Holding::NONE),
+            None => (self.classes.of(host.address()), Holding::NONE),
         };
         self.classes.is_full(class, &has, kind, now).then_some(class)
     }
@@ -300,9 +303,9 @@ impl Subscribers {
         }
     }
 
-    /// A subscriber as events name it.
-    pub(crate) fn name(&self, at: u32) -> Ipv4Addr {
-        Ipv4Addr::from_bits(self.records[at as usize].address)
+    /// The subscriber that has a record.
+    pub(crate) fn host(&self, at: u32) -> Host {
+        self.records[at as usize].host
     }
 
     /// Whether somebody wants to know how much a subscriber, or its class, has.
@@ -330,7 +333,7 @@ impl Subscribers {
     pub(crate) fn count(
         &mut self,
         record: Option<u32>,
-        address: u32,
+        host: Host,
         (pool, index): (usize, Option<u32>),
         kind: usize,
         now: u64,
@@ -340,8 +343,8 @@ impl Subscribers {
         let at = match record {
             Some(at) => at,
             None => {
-                let class = self.classes.of(address);
-                self.add(Subscriber { address, pool, paired: index, class, ..Subscriber::NEW })
+                let class = self.classes.of(host.address());
+                self.add(Subscriber { host, pool, paired: index, class, ..Subscriber::NEW })
             }
         };
         let Subscriber { has, class, .. } = &mut self.records[at as usize];
@@ -350,10 +353,10 @@ impl Subscribers {
         self.classes.count(*class, has, now);
         let mut paired = at;
         if self.records[at as usize].pool != pool {
-            let further = match self.find_record(address, pool) {
+            let further = match self.find_record(host, pool) {
                 Some(further) => further,
                 None => {
-                    let record = Subscriber { address, further: pool, ..Subscriber::NEW };
+                    let record = Subscriber { host, further: pool, ..Subscriber::NEW };
                     self.add(Subscriber { pool, paired: index, ..record })
                 }
             };
@@ -393,17 +396,17 @@ impl Subscribers {
         if let Some(watch) = self.watches.get_mut(at as usize) {
             *watch = Watch::default();
         }
-        self.index.insert(self.hash(record.address, record.further), at);
+        self.index.insert(self.hash(record.host, record.further), at);
         at
     }
 
     /// Notes that a subscriber has a mapping of a pool less; forgets it when that was the last.
-    pub(crate) fn release(&mut self, address: u32, pool: usize, kind: usize) {
-        let at = self.find(address).expect("a mapping's subscriber has a record");
+    pub(crate) fn release(&mut self, host: Host, pool: usize, kind: usize) {
+        let at = self.find(host).expect("a mapping's subscriber has a record");
         let class = self.records[at as usize].class;
         self.classes.has(class).mappings[kind] -= 1;
         if self.records[at as usize].pool as usize != pool {
-            let further = self.find_record(address, pool as u32);
+            let further = self.find_record(host, pool as u32);
             self.release_from(further.expect("a further pool has a record"), 0);
         }
         self.release_from(at, kind);
@@ -413,14 +416,14 @@ impl Subscribers {
         let record = &mut self.records[at as usize];
         record.has.mappings[kind] -= 1;
         if record.has.mappings == [0; KINDS] {
-            let (address, further) = (record.address, record.further);
+            let (host, further) = (record.host, record.further);
             record.next = core::mem::replace(&mut self.free, at);
             self.used -= 1;
             self.present -= usize::from(further == NONE);
             if let Some(tenants) = self.tenants.get_mut(record.paired as usize) {
                 *tenants -= 1;
             }
-            self.index.remove(self.hash(address, further), at);
+            self.index.remove(self.hash(host, further), at);
         }
     }
 }

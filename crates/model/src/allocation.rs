@@ -145,7 +145,7 @@ impl Model {
             DropReason::MappingRate | DropReason::PortQuota | DropReason::SessionLimit => {
                 let change = match whose {
                     Whose::Class(class) => Change::ClassQuotaReached { class, protocol },
-                    _ => Change::QuotaReached { subscriber, protocol },
+                    _ => Change::QuotaReached { realm: 0, subscriber, protocol },
                 };
                 let is_subscriber = matches!(whose, Whose::Subscriber(_));
                 if is_subscriber && self.sessions_of(whose) == 0 {

@@ -234,7 +234,7 @@ impl Model {
         told.thresholds.extend(below.map(|percent| (resource, percent)));
         let change = match whose {
             Whose::Subscriber(subscriber) => {
-                Change::ThresholdReached { subscriber, resource, percent }
+                Change::ThresholdReached { realm: 0, subscriber, resource, percent }
             }
             Whose::Class(class) => Change::ClassThresholdReached { class, resource, percent },
             Whose::Pool(pool) => Change::PoolThresholdReached { pool, resource, percent },

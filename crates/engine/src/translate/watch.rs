@@ -5,11 +5,11 @@ use crate::class::{KINDS, SESSIONS};
 use crate::config::Config;
 use crate::engine::{REPORT_INTERVAL, quota_class};
 use crate::external::{External, PROTOCOLS, protocol_index};
+use crate::host::Host;
 use crate::parse::has_ports;
 use crate::threshold::{Marks, Watch};
 use crate::{Change, DropReason, Resource};
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
 
 /// What thresholds of a subscriber or a class are about, by its place.
 const OF_SUBSCRIBER: [Resource; KINDS + 1] =
@@ -77,8 +77,9 @@ impl Engine {
         let (own, of_class) = self.subscribers.rise(record, thing, self.now);
         let resource = OF_SUBSCRIBER[thing];
         if let Some(percent) = own {
-            let subscriber = self.subscribers.name(record);
-            let change = Change::ThresholdReached { subscriber, resource, percent };
+            let host = self.subscribers.host(record);
+            let (realm, subscriber) = (host.realm(), host.ip());
+            let change = Change::ThresholdReached { realm, subscriber, resource, percent };
             self.raise(self.now, change);
         }
         if let Some(percent) = of_class {
@@ -103,7 +104,7 @@ impl Engine {
     pub(super) fn report_refusal(
         &mut self,
         reason: DropReason,
-        subscriber: u32,
+        subscriber: Host,
         pool: usize,
         protocol: u8,
     ) {
@@ -128,12 +129,12 @@ impl Engine {
     }
 
     /// Reports that a subscriber was refused.
-    fn report_quota(&mut self, subscriber: u32, protocol: u8) {
+    fn report_quota(&mut self, subscriber: Host, protocol: u8) {
         //= rfc6888#REQ-11c
         let Some(record) = self.subscribers.find(subscriber) else { return };
         if self.subscribers.get_mut(record).may_report(self.now, REPORT_INTERVAL) {
-            let subscriber = Ipv4Addr::from_bits(subscriber);
-            self.raise(self.now, Change::QuotaReached { subscriber, protocol });
+            let (realm, subscriber) = (subscriber.realm(), subscriber.ip());
+            self.raise(self.now, Change::QuotaReached { realm, subscriber, protocol });
         }
     }
 }
