@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use core::time::Duration;
-pub use policy::{Class, ClassLimits, Thresholds, Totals};
+pub use policy::{Class, ClassLimits, PortTimeout, Thresholds, TimeoutSet, Totals};
 
 /// An IPv4 prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -353,12 +353,15 @@ pub struct Rule {
     pub priority: i16,
     /// What it does.
     pub action: RuleAction,
+    /// Of a rule that translates the source: the place in [`Config::timeout_sets`], counted from 1, of
+    /// what holds for mappings that it makes. 0: nothing of its own.
+    pub timeouts: u8,
 }
 
 impl Rule {
     /// A rule of priority 0.
     pub const fn new(matches: Match, action: RuleAction) -> Self {
-        Self { matches, priority: 0, action }
+        Self { matches, priority: 0, action, timeouts: 0 }
     }
 }
 
@@ -405,6 +408,10 @@ pub struct Config {
     pub classes: Vec<Class>,
     /// Timeouts.
     pub timeouts: Timeouts,
+    /// Timeouts of remote ports.
+    pub port_timeouts: Vec<PortTimeout>,
+    /// Timeouts of rules, which name them by their place.
+    pub timeout_sets: Vec<TimeoutSet>,
     /// Static mappings.
     pub statics: Vec<StaticMapping>,
     /// Rules.
@@ -449,6 +456,8 @@ impl Default for Config {
             limits: Limits::default(),
             classes: Vec::new(),
             timeouts: Timeouts::default(),
+            port_timeouts: Vec::new(),
+            timeout_sets: Vec::new(),
             statics: Vec::new(),
             rules: Vec::new(),
         }

@@ -14,15 +14,16 @@ use crate::parse::has_ports;
 use crate::random::{Generator, HashKey};
 use crate::respond::{Connection, Envelope, Message, PENDING_SYN_NANOS, PendingSyns, Responder};
 use crate::rules::RuleSet;
-use crate::session::State;
+use crate::session::{Idle, State};
 use crate::sizes::{Sizes, WHOLE_MAPPINGS, permanent, validate};
 use crate::subscriber::Subscribers;
 use crate::table::{Mapping, NewMapping, SessionRef, Table};
 use crate::time::{TICK, nanos};
+use crate::timeouts::{self, Timers};
 use crate::translate::PoolWatches;
 use crate::{
     Change, ConfigError, DropReason, Endpoint, Event, MappingId, MappingInfo, MappingKind,
-    PoolUsage, SessionInfo, Timeouts, Timestamp,
+    PoolUsage, SessionInfo, Timestamp,
 };
 use alloc::format;
 use alloc::vec;
@@ -45,7 +46,7 @@ pub(crate) const REPORT_INTERVAL: u64 = 1_000_000_000;
 #[derive(Clone, Debug)]
 pub struct Engine {
     pub(crate) config: Config,
-    pub(crate) timeouts: Nanos,
+    pub(crate) timeouts: Timers,
     pub(crate) table: Table,
     pub(crate) external: External,
     pub(crate) subscribers: Subscribers,
@@ -78,18 +79,6 @@ pub struct Engine {
     pub(crate) now: u64,
     /// Latest tick whose things are done.
     pub(crate) tick: u32,
-}
-
-/// Timeouts in nanoseconds.
-#[derive(Clone, Debug)]
-pub(crate) struct Nanos {
-    pub(crate) udp: u64,
-    pub(crate) established: u64,
-    pub(crate) opening: u64,
-    pub(crate) closing: u64,
-    pub(crate) icmp: u64,
-    pub(crate) other: u64,
-    hold_down: u64,
 }
 
 /// A static mapping of a whole address: mappings for its ports are made when packets come.
@@ -180,7 +169,7 @@ impl Engine {
         validate(config)?;
         let now = Timestamp(now.0.min(LATEST));
         let sizes = Sizes::new(config);
-        let timeouts = Nanos::new(&config.timeouts);
+        let timeouts = Timers::new(config);
         let mut generator = Generator::new(seed);
         let key = HashKey::new(&mut generator);
         let hold = timeouts.hold_down.div_ceil(nanos(TICK)) as u32;
@@ -239,6 +228,7 @@ impl Engine {
             + External::memory(config, sizes.addresses)
             + Subscribers::memory(sizes.subscribers)
             + Classes::memory(config)
+            + Timers::memory(config)
             + Responder::memory()
             + Fragments::memory(config.limits.fragment_memory)
             + Identifications::memory(sizes.addresses)
@@ -297,6 +287,11 @@ impl Engine {
 
     // ---- time ----
 
+    /// The present time, nanoseconds since that of tick 0.
+    pub(crate) fn since_base(&self) -> u64 {
+        self.now.saturating_sub(self.base)
+    }
+
     fn tick_of(&self, time: u64) -> u64 {
         time.saturating_sub(self.base) / nanos(TICK)
     }
@@ -312,7 +307,7 @@ impl Engine {
 
     /// The first tick that is not before a time plus a duration, both in nanoseconds.
     pub(crate) fn deadline(&self, time: u64, duration: u64) -> u32 {
-        (time.saturating_sub(self.base) + duration).div_ceil(nanos(TICK)) as u32
+        timeouts::deadline(time.saturating_sub(self.base), duration)
     }
 
     /// Takes note of the time, which does not go back, nor beyond the year 2262.
@@ -392,7 +387,9 @@ impl Engine {
     }
 
     fn session_due(&mut self, session: SessionRef, tick: u32) {
-        let expires = self.deadline(self.time_of(tick), self.timeouts.closing);
+        let mapping = self.table.mapping(self.table.mapping_of(session));
+        let closing = self.timeouts.of(mapping.timeouts(), Idle::Closing, mapping.protocol, 0);
+        let expires = self.deadline(self.time_of(tick), closing);
         let state = self.table.session_mut(session);
         if state.expires <= tick && state.state() == State::Established {
             state.set_state(State::Transitory);
@@ -665,20 +662,6 @@ impl Engine {
     /// When there is no such pool or the protocol is another.
     pub fn pool_usage(&self, pool: usize, protocol: u8) -> PoolUsage {
         self.external.usage(pool, protocol, |slot| self.table.mapping(slot).is_static())
-    }
-}
-
-impl Nanos {
-    fn new(timeouts: &Timeouts) -> Self {
-        Self {
-            udp: nanos(timeouts.udp),
-            established: nanos(timeouts.tcp_established),
-            opening: nanos(timeouts.tcp_opening),
-            closing: nanos(timeouts.tcp_closing),
-            icmp: nanos(timeouts.icmp),
-            other: nanos(timeouts.other),
-            hold_down: nanos(timeouts.hold_down),
-        }
     }
 }
 

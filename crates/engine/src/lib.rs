@@ -41,13 +41,14 @@ mod subscriber;
 mod table;
 mod threshold;
 mod time;
+mod timeouts;
 mod translate;
 
 pub use blocks::Blocking;
 pub use config::{
     AddressRange, Allocation, Behavior, BlockConfig, Class, ClassLimits, Config,
-    DeterministicConfig, Limits, Match, PoolConfig, Pooling, Prefix, Refusal, Rule, RuleAction,
-    SideConfig, StaticMapping, Thresholds, Timeouts, Totals,
+    DeterministicConfig, Limits, Match, PoolConfig, Pooling, PortTimeout, Prefix, Refusal, Rule,
+    RuleAction, SideConfig, StaticMapping, Thresholds, TimeoutSet, Timeouts, Totals,
 };
 pub use deterministic::{Plan, PlanError};
 pub use drop_reason::DropReason;

@@ -173,7 +173,7 @@ impl Engine {
 
     fn inside(&mut self, bytes: &mut [u8], headers: &Headers, direction: &mut Direction) -> Fate {
         let destination = headers.destination.0;
-        let by_default = Snat { pool: self.config.default_pool, address: None };
+        let by_default = Snat { pool: self.config.default_pool, address: None, timeouts: 0 };
         let snat = match self.ruling(bytes, headers, Side::Inside) {
             //= rfc6888#REQ-6
             Some(Ruling::Bypass) => return self.bypass(bytes, headers, Side::Inside),

@@ -1,10 +1,11 @@
 //! Making a mapping: limits (specification, section 3.9) and the choice of its external endpoint
 //! (section 5). The choice itself is the engine's; here is written which choices are open.
 
+use crate::bytes::ends;
 use crate::classes::Whose;
 use crate::{Key, Made, Mapping, Model, Packet, has_ports};
 use natgate_engine::{
-    Allocation, Change, DropReason, Endpoint, MappingKind, PoolConfig, Pooling, RuleAction,
+    Allocation, Change, DropReason, Endpoint, MappingKind, PoolConfig, Pooling, RuleAction, Side,
     Timestamp,
 };
 use natgate_wire::protocol::{ICMP, UDP};
@@ -72,11 +73,13 @@ impl Model {
         if has_ports(key.protocol) && self.use_block(key.internal.address, external) {
             self.tell_block(pool);
         }
+        let (_, remote) = ends(&packet.received, Side::Inside);
         let mapping = Mapping {
             external,
             kind: self.kind_of(key, pool, external),
             permanent: false,
             created: self.now,
+            timeouts: self.timeouts_of_rule(key, remote).unwrap_or_default(),
             sessions: BTreeMap::new(),
             first: None,
         };

@@ -35,7 +35,7 @@ use classes::{Told, Whose};
 use errors::ErrorRates;
 use natgate_engine::{
     Behavior, Change, Config, Counters, Direction, DropReason, Endpoint, Event, MappingId,
-    MappingKind, Outcome, Rule, RuleAction, Side, Timestamp, Verdict,
+    MappingKind, Outcome, Rule, RuleAction, Side, TimeoutSet, Timestamp, Verdict,
 };
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use natgate_wire::{Icmp, Ipv4, icmp};
@@ -88,6 +88,8 @@ struct Mapping {
     /// Of a static mapping with ports: it needs no sessions.
     permanent: bool,
     created: Timestamp,
+    /// What the rule says that it was made by (9.6).
+    timeouts: TimeoutSet,
     sessions: BTreeMap<Endpoint, Session>,
     /// The remote endpoint of the session that is no further one (3.10), while there is such.
     first: Option<Endpoint>,

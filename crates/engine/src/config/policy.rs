@@ -8,6 +8,8 @@ use crate::ConfigError;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
+use natgate_wire::protocol;
 
 /// Subscribers that have limits of their own. Whose address lies in prefixes of several classes is of
 /// the one with the longest; who is in none has what [`Limits`] say.
@@ -64,6 +66,50 @@ pub struct Totals {
     pub thresholds: Vec<u8>,
 }
 
+/// An idle timeout of sessions with some remote ports: of UDP, or of TCP and DCCP once established.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortTimeout {
+    /// TCP, UDP or DCCP.
+    pub protocol: u8,
+    /// First and last remote port; no port of a protocol is in two.
+    pub ports: (u16, u16),
+    /// The timeout.
+    pub idle: Duration,
+}
+
+impl PortTimeout {
+    /// Most that there may be.
+    pub const MOST: usize = 255;
+}
+
+/// Idle timeouts of mappings that a rule makes; `None`: as the port, or [`super::Timeouts`], has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TimeoutSet {
+    /// UDP.
+    pub udp: Option<Duration>,
+    /// TCP, connection established.
+    pub tcp_established: Option<Duration>,
+    /// TCP, connection half open.
+    pub tcp_opening: Option<Duration>,
+    /// TCP, connection closed or reset.
+    pub tcp_closing: Option<Duration>,
+    /// ICMP queries.
+    pub icmp: Option<Duration>,
+    /// Protocols that are translated by address alone.
+    pub other: Option<Duration>,
+}
+
+impl TimeoutSet {
+    /// Most that there may be.
+    pub const MOST: usize = 15;
+
+    /// Its times.
+    pub fn times(&self) -> impl Iterator<Item = Duration> {
+        let Self { udp, tcp_established, tcp_opening, tcp_closing, icmp, other } = *self;
+        [udp, tcp_established, tcp_opening, tcp_closing, icmp, other].into_iter().flatten()
+    }
+}
+
 /// What thresholds may be.
 #[derive(Clone, Copy, Debug)]
 pub enum Thresholds {}
@@ -100,7 +146,39 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
         )?;
         check_thresholds(&format!("thresholds of the total of class {name}"), &total.thresholds)?;
     }
+    check_timeouts(config)?;
     no_prefix_twice(config)
+}
+
+fn check_timeouts(config: &Config) -> Result<(), ConfigError> {
+    let (ports, sets) = (&config.port_timeouts, &config.timeout_sets);
+    if ports.len() > PortTimeout::MOST || sets.len() > TimeoutSet::MOST {
+        let (ports, sets) = (ports.len(), sets.len());
+        let (most_ports, most_sets) = (PortTimeout::MOST, TimeoutSet::MOST);
+        return fail(format!(
+            "{ports} timeouts of ports and {sets} sets of rules: at most {most_ports} and \
+             {most_sets} are possible"
+        ));
+    }
+    let times = sets.iter().flat_map(TimeoutSet::times).chain(ports.iter().map(|one| one.idle));
+    let bounds = Duration::from_secs(1)..=Duration::from_secs(30 * 86_400);
+    if times.into_iter().any(|time| !bounds.contains(&time)) {
+        return fail("a timeout of a port or a rule is below one second or over 30 days".into());
+    }
+    let mut sorted = ports.clone();
+    sorted.sort_unstable_by_key(|one| (one.protocol, one.ports));
+    let clash = sorted
+        .windows(2)
+        .find(|pair| pair[0].protocol == pair[1].protocol && pair[1].ports.0 <= pair[0].ports.1);
+    if let Some([_, PortTimeout { protocol, ports: (port, _), .. }]) = clash {
+        return fail(format!("port {port} of protocol {protocol} has two timeouts"));
+    }
+    let known = [protocol::TCP, protocol::UDP, protocol::DCCP];
+    let odd = |one: &PortTimeout| !known.contains(&one.protocol) || one.ports.0 > one.ports.1;
+    if ports.iter().any(odd) {
+        return fail("a timeout of ports: give TCP, UDP or DCCP, and ports first to last".into());
+    }
+    Ok(())
 }
 
 fn fail(message: String) -> Result<(), ConfigError> {

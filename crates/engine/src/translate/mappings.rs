@@ -13,7 +13,6 @@ use crate::rules::Snat;
 use crate::session::{Idle, Session, State, Way};
 use crate::table::{Key, NewMapping, SessionRef};
 use crate::{Change, DropReason, MappingKind};
-use natgate_wire::protocol;
 use natgate_wire::tcp::flags::RST;
 
 /// Where an inbound packet goes: the mapping, and the session if there is one already.
@@ -33,6 +32,8 @@ pub(super) struct Flow {
     pub(super) pool: usize,
     /// Whether a rule chose its external address.
     pub(super) fixed: bool,
+    /// The rule's set of timeouts.
+    pub(super) timeouts: u8,
     /// The subscriber's record, if it has one.
     pub(super) record: Option<u32>,
     /// The hash of its key.
@@ -179,9 +180,10 @@ impl Engine {
         };
         let external = self.choose_external(wish, internal.0, remote)?;
         let hash = self.table.hash(self.table.key(protocol, internal, remote));
-        let session = self.new_session(remote, Way::Out, headers);
+        let session = self.new_session(remote, Way::Out, headers, snat.timeouts);
         let fixed = snat.address.is_some();
-        let flow = Flow { protocol, internal, pool, fixed, record, hash };
+        let timeouts = snat.timeouts;
+        let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash };
         Ok(self.add_dynamic(&flow, external, |first| *first = session))
     }
 
@@ -212,7 +214,7 @@ impl Engine {
         (index, port): (u32, u16),
         open: impl FnOnce(&mut Session),
     ) -> u32 {
-        let Flow { protocol, internal, pool, fixed, record, hash } = *flow;
+        let Flow { protocol, internal, pool, fixed, timeouts, record, hash } = *flow;
         let pair = (pool, (!fixed).then_some(index));
         let kind = quota_class(protocol);
         let record = self.subscribers.count(record, internal.0, pair, kind, self.now);
@@ -220,7 +222,7 @@ impl Engine {
             protocol,
             internal,
             external: (index, port),
-            timeouts: 0,
+            timeouts,
             is_static: false,
             permanent: false,
         };
@@ -301,7 +303,7 @@ impl Engine {
             is_static: true,
             permanent: false,
         };
-        let session = self.new_session(remote, way, headers);
+        let session = self.new_session(remote, way, headers, 0);
         let hash = self.table.hash(self.table.static_key(protocol, internal, remote));
         Ok(self.install(new, hash, |first| *first = session))
     }
@@ -384,8 +386,14 @@ impl Engine {
         if !connects || segment.opens() || picked_up { Ok(()) } else { Err(DropReason::TcpNotSyn) }
     }
 
-    /// A session as its first packet makes it.
-    fn new_session(&self, remote: (u32, u16), way: Way, headers: &Headers) -> Session {
+    /// A session as its first packet makes it, of a mapping with this set of timeouts.
+    fn new_session(
+        &self,
+        remote: (u32, u16),
+        way: Way,
+        headers: &Headers,
+        timeouts: u8,
+    ) -> Session {
         let mut session = Session::new(remote.0, remote.1);
         let idle = match headers.kind {
             Kind::Tcp => session.take_segment(way, headers.segment),
@@ -396,7 +404,8 @@ impl Engine {
             }
         };
         session.count(way);
-        session.expires = self.deadline(self.now, self.idle_timeout(idle, headers.protocol));
+        let timeout = self.timeouts.of(timeouts, idle, headers.protocol, remote.1);
+        session.expires = self.deadline(self.now, timeout);
         session
     }
 
@@ -411,6 +420,7 @@ impl Engine {
         //= rfc7857#section-7-tcp
         let mapping = self.table.mapping(slot);
         let (is_static, internal) = (mapping.is_static(), mapping.host());
+        let timeouts = mapping.timeouts();
         let subscriber = match is_static {
             true => None,
             false => self.subscribers.find(internal),
@@ -424,7 +434,7 @@ impl Engine {
         if !permitted {
             return Err(DropReason::SessionLimit);
         }
-        let mut session = self.new_session(remote, way, headers);
+        let mut session = self.new_session(remote, way, headers, timeouts);
         if way == Way::In && !self.config.inbound_refresh && !is_static {
             // Else strangers would keep the mapping by ever new sessions.
             if session.state() == State::Established {
@@ -466,27 +476,16 @@ impl Engine {
             }
             return;
         }
-        let expires = self.deadline(self.now, self.idle_timeout(idle, headers.protocol));
+        let remote_port = session.remote_port;
+        let timeouts = self.table.mapping(self.table.mapping_of(at)).timeouts();
+        let timeout = self.timeouts.of(timeouts, idle, headers.protocol, remote_port);
+        let expires = self.deadline(self.now, timeout);
         let session = self.table.session_mut(at);
         let sooner = expires < session.expires;
         session.expires = expires;
         if sooner {
             // A timer that fires too early only looks again; one too late would be wrong.
             self.table.schedule(at, self.tick);
-        }
-    }
-
-    #[inline]
-    fn idle_timeout(&self, idle: Idle, protocol: u8) -> u64 {
-        match (protocol, idle) {
-            //= rfc7857#section-2.1
-            (protocol::TCP | protocol::DCCP, Idle::Opening) => self.timeouts.opening,
-            (protocol::TCP | protocol::DCCP, Idle::Closing) => self.timeouts.closing,
-            (protocol::TCP | protocol::DCCP, _) => self.timeouts.established,
-            (protocol::UDP, _) => self.timeouts.udp,
-            //= rfc5508#REQ-2
-            (protocol::ICMP, _) => self.timeouts.icmp,
-            _ => self.timeouts.other,
         }
     }
 }

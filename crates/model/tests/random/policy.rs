@@ -1,8 +1,13 @@
 //! How what holds for some and not for others is drawn: classes of subscribers, thresholds.
 
 use crate::common::end;
-use natgate_engine::{Class, ClassLimits, Config, PoolConfig, Prefix, Thresholds, Totals};
+use natgate_engine::{
+    Class, ClassLimits, Config, PoolConfig, PortTimeout, Prefix, Rule, RuleAction, Thresholds,
+    TimeoutSet, Totals,
+};
+use natgate_wire::protocol::{DCCP, TCP, UDP};
 use proptest::prelude::*;
+use std::time::Duration;
 
 /// What a configuration has besides of classes and thresholds.
 #[derive(Clone, Debug)]
@@ -11,6 +16,8 @@ pub(crate) struct Policy {
     sessions_per_subscriber: Option<u32>,
     thresholds: Vec<u8>,
     pool_thresholds: [Vec<u8>; 2],
+    port_timeouts: Vec<PortTimeout>,
+    timeout_sets: Vec<TimeoutSet>,
 }
 
 impl Policy {
@@ -22,8 +29,53 @@ impl Policy {
         for (pool, thresholds) in config.pools.iter_mut().zip(self.pool_thresholds) {
             *pool = PoolConfig { thresholds, ..pool.clone() };
         }
+        config.port_timeouts = self.port_timeouts;
+        config.timeout_sets = self.timeout_sets;
+        give_timeouts(&mut config.rules, config.timeout_sets.len());
         config
     }
+}
+
+/// Gives rules that translate sources timeouts, as far as there are such.
+pub(crate) fn give_timeouts(rules: &mut [Rule], sets: usize) {
+    for (number, rule) in rules.iter_mut().enumerate() {
+        let translates = matches!(rule.action, RuleAction::Snat(_) | RuleAction::SnatTo(..));
+        rule.timeouts = if translates { (number % (sets + 1)) as u8 } else { 0 };
+    }
+}
+
+fn time() -> impl Strategy<Value = Duration> {
+    prop_oneof![
+        Just(Duration::from_secs(1)),
+        Just(Duration::from_secs(240)),
+        (1_000_000_000u64..20_000_000_000).prop_map(Duration::from_nanos),
+    ]
+}
+
+/// Timeouts of some of the ports that there are.
+fn port_timeouts() -> impl Strategy<Value = Vec<PortTimeout>> {
+    let all = [(UDP, (80, 80)), (UDP, (1023, 1024)), (TCP, (5000, 65_535)), (DCCP, (0, 65_535))];
+    let some = prop::sample::subsequence(all.to_vec(), 0..=4);
+    let timeouts = (some, prop::array::uniform4(time())).prop_map(|(some, times)| {
+        let timeout = |((protocol, ports), idle)| PortTimeout { protocol, ports, idle };
+        some.into_iter().zip(times).map(timeout).collect()
+    });
+    prop_oneof![2 => Just(vec![]), 1 => timeouts]
+}
+
+fn timeout_sets() -> impl Strategy<Value = Vec<TimeoutSet>> {
+    let maybe = || prop::option::weighted(0.5, time());
+    let set = (maybe(), maybe(), maybe(), maybe(), maybe(), maybe()).prop_map(
+        |(udp, tcp_established, tcp_opening, tcp_closing, icmp, other)| TimeoutSet {
+            udp,
+            tcp_established,
+            tcp_opening,
+            tcp_closing,
+            icmp,
+            other,
+        },
+    );
+    prop_oneof![1 => Just(vec![]), 2 => prop::collection::vec(set, 1..4)]
 }
 
 fn thresholds() -> impl Strategy<Value = Vec<u8>> {
@@ -92,12 +144,18 @@ fn classes() -> impl Strategy<Value = Vec<Class>> {
 }
 
 pub(crate) fn policy() -> BoxedStrategy<Policy> {
-    (classes(), few(), thresholds(), prop::array::uniform2(thresholds()))
-        .prop_map(|(classes, sessions_per_subscriber, thresholds, pool_thresholds)| Policy {
-            classes,
-            sessions_per_subscriber,
-            thresholds,
-            pool_thresholds,
+    let all_thresholds = (thresholds(), prop::array::uniform2(thresholds()));
+    (classes(), few(), all_thresholds, port_timeouts(), timeout_sets())
+        .prop_map(|(classes, sessions_per_subscriber, all_thresholds, port_timeouts, sets)| {
+            let (thresholds, pool_thresholds) = all_thresholds;
+            Policy {
+                classes,
+                sessions_per_subscriber,
+                thresholds,
+                pool_thresholds,
+                port_timeouts,
+                timeout_sets: sets,
+            }
         })
         .boxed()
 }

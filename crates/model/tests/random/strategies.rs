@@ -471,7 +471,7 @@ fn rule() -> impl Strategy<Value = Rule> {
         |(by_source, address, len, port, priority, action)| {
             let matches = if by_source { Match::Source } else { Match::Destination };
             let prefix = Prefix::new(address.into(), len);
-            Rule { matches: matches(prefix, port), priority, action }
+            Rule { priority, ..Rule::new(matches(prefix, port), action) }
         },
     )
 }
