@@ -11,6 +11,7 @@ mod checks;
 mod dnat_checks;
 mod draft;
 mod pieces;
+mod policy;
 mod problem;
 mod reader;
 mod rule_checks;

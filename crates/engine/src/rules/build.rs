@@ -101,7 +101,7 @@ pub(super) fn build(rules: &[Rule]) -> Result<RuleSet, ConfigError> {
         if targets.add(at as u32, rule, priority)? {
             continue;
         }
-        let ruling = rulings.number(&rule.action)?;
+        let ruling = rulings.number(rule)?;
         entries.push(Entry::new(at as u32, rule.matches, priority, ruling));
     }
     sort(&mut entries, rules)?;
@@ -180,12 +180,13 @@ impl Rulings {
         Self { all: Vec::from([Ruling::Bypass, Ruling::Drop]), snats: BTreeMap::new() }
     }
 
-    fn number(&mut self, action: &RuleAction) -> Result<u32, ConfigError> {
-        let snat = match *action {
+    fn number(&mut self, rule: &Rule) -> Result<u32, ConfigError> {
+        let timeouts = rule.timeouts;
+        let snat = match rule.action {
             RuleAction::Bypass => return Ok(Self::BYPASS),
             RuleAction::Drop => return Ok(Self::DROP),
-            RuleAction::Snat(pool) => Snat { pool, address: None },
-            RuleAction::SnatTo(pool, address) => Snat { pool, address: Some(address) },
+            RuleAction::Snat(pool) => Snat { pool, address: None, timeouts },
+            RuleAction::SnatTo(pool, address) => Snat { pool, address: Some(address), timeouts },
             RuleAction::Dnat(..) | RuleAction::DnatPrefix(_) => {
                 unreachable!("rules that translate destinations are searched for apart")
             }
