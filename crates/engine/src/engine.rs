@@ -68,7 +68,7 @@ pub struct Engine {
     pub(crate) counters: Counters,
     events: Events,
     /// When each pool's exhaustion was last reported, nanoseconds.
-    pool_reported: Vec<Option<u64>>,
+    pub(crate) pool_reported: Vec<Option<u64>>,
     started: Timestamp,
     /// Time of tick 0, nanoseconds.
     base: u64,
@@ -182,12 +182,12 @@ impl Engine {
         let mut generator = Generator::new(seed);
         let key = HashKey::new(&mut generator);
         let hold = timeouts.hold_down.div_ceil(nanos(TICK)) as u32;
-        let external = External::new(config, hold, key);
+        let external = External::new(config, sizes.address_room, hold, key);
         let rules = RuleSet::new(&config.rules)?;
         rules.check(config, |pool, address| external.has(pool, address))?;
         let mut engine = Self {
             table: Table::new(sizes.room, config, key),
-            subscribers: Subscribers::new(sizes.subscribers, sizes.addresses, key),
+            subscribers: Subscribers::new(sizes.subscribers, sizes.address_room, key),
             rules,
             strangers: false,
             rules_replaced: false,
@@ -198,7 +198,11 @@ impl Engine {
             responder: Responder::new(config),
             pending: PendingSyns::new(),
             fragments: Fragments::new(config.limits.fragment_memory, config.timeouts.fragment, key),
-            identifications: Identifications::new(sizes.addresses, &mut generator),
+            identifications: Identifications::new(
+                sizes.addresses,
+                sizes.address_room,
+                &mut generator,
+            ),
             counters: Counters::default(),
             events: Events::new(),
             pool_reported: vec![None; config.pools.len()],
@@ -213,7 +217,6 @@ impl Engine {
             config: Config { rules: Vec::new(), ..config.clone() },
         };
         engine.make_statics()?;
-        engine.external.settle();
         Ok(engine)
     }
 
@@ -318,10 +321,11 @@ impl Engine {
     pub fn advance(&mut self, now: Timestamp) -> bool {
         self.observe(now);
         let target = self.tick_of(self.now);
+        let changes = self.work_on_pools();
         if target == u64::from(self.tick)
             && self.pending.next_due().is_none_or(|due| due > self.now)
         {
-            return false;
+            return changes;
         }
         let mut budget = ADVANCE_BUDGET;
         loop {
@@ -349,7 +353,7 @@ impl Engine {
         } else {
             self.tick = target as u32;
         }
-        false
+        changes
     }
 
     /// The first tick at which something is due.
@@ -365,7 +369,8 @@ impl Engine {
     /// The time of the next thing that is due, or is to be looked at.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let tick = self.next_tick().map(|tick| self.time_of(tick));
-        tick.into_iter().chain(self.pending.next_due()).min().map(Timestamp)
+        let change = self.external.has_work().then_some(self.now);
+        tick.into_iter().chain(self.pending.next_due()).chain(change).min().map(Timestamp)
     }
 
     /// Does one thing that is due at this tick.
@@ -426,6 +431,7 @@ impl Engine {
             let release = self.deadline(time, self.timeouts.hold_down);
             self.external.give(protocol, index, port, release, self.tick);
         }
+        self.external.uncount(index);
         let pool = self.external.pool_of(index);
         self.subscribers.release(mapping.internal_address, pool, quota_class(protocol));
         if self.external.told(protocol, index, port) == Told::Mapping {
@@ -651,7 +657,7 @@ impl Engine {
         }
     }
 
-    /// What a pool holds for a protocol (TCP, UDP, ICMP or DCCP).
+    /// What a pool holds for a protocol (TCP, UDP, ICMP or DCCP); it goes by the engine's numbering.
     ///
     /// # Panics
     /// When there is no such pool or the protocol is another.
@@ -683,7 +689,7 @@ fn static_hosts(config: &Config) -> Vec<u32> {
 
 /// The addresses that mean every host of a connected network (the last; the first of old), unless
 /// the operator has made them external.
-fn broadcasts(config: &Config, external: &External) -> [u32; 4] {
+pub(crate) fn broadcasts(config: &Config, external: &External) -> [u32; 4] {
     let ends = [&config.inside, &config.outside].map(|side| {
         let network = side.network.filter(|network| network.len() <= 30);
         network.map_or([0; 2], |network| [network.first(), network.last()])

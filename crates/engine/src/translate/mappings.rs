@@ -154,7 +154,8 @@ impl Engine {
         let record = self.subscribers.find(internal.0);
         let known = record.is_some_and(|at| self.subscribers.has(at, pool));
         self.check_limits(record, known, protocol)?;
-        let paired = record.and_then(|at| self.subscribers.paired(at, pool));
+        let last = record.and_then(|at| self.subscribers.paired(at, pool));
+        let paired = last.filter(|&index| self.external.is_open(index));
         let wish = Wish {
             pool,
             protocol,
@@ -172,6 +173,10 @@ impl Engine {
         let hash = self.table.hash(self.table.key(protocol, internal, remote));
         let session = self.new_session(remote, Way::Out, headers);
         let fixed = snat.address.is_some();
+        if let Some(at) = record.filter(|_| paired != last && !fixed) {
+            // Paired anew, with the address of this mapping.
+            self.subscribers.part(at, pool);
+        }
         let flow = Flow { protocol, internal, pool, fixed, record, hash };
         Ok(self.add_dynamic(&flow, external, |first| *first = session))
     }
@@ -222,6 +227,7 @@ impl Engine {
     ) -> u32 {
         let Flow { protocol, internal, pool, fixed, record, hash } = *flow;
         let class = quota_class(protocol);
+        self.external.count(index);
         let pair = (pool, (!fixed).then_some(index));
         let record = self.subscribers.count(record, internal.0, pair, class);
         self.subscribers.get_mut(record).rate.count_spaced(self.now, self.mapping_spacing);
