@@ -139,7 +139,7 @@ pub(crate) fn protocol_index(protocol: u8) -> usize {
 impl External {
     /// All pools' ports free, with room for so many addresses; `hold` is the hold-down in ticks.
     pub(crate) fn new(config: &Config, room: usize, hold: u32, key: HashKey) -> Self {
-        let pools = config.pools.len();
+        let addresses = external_addresses(config).len();
         let mut external = Self {
             spans: Spans::new(room),
             addresses: Vec::with_capacity(room),
@@ -152,7 +152,7 @@ impl External {
             ports: PROTOCOLS.map(|protocol| {
                 // TCP connections are tracked (RFC 6888 REQ-8, exception A).
                 let after_use = if protocol == protocol::TCP { 0 } else { hold };
-                Ports::new(room, pools, after_use, hold)
+                Ports::new(addresses, room, after_use, hold)
             }),
             held: 0,
             most_held: config.limits.held_ports.unwrap_or(u32::MAX),

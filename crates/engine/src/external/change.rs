@@ -449,7 +449,7 @@ impl External {
     pub(crate) fn step(&mut self) -> bool {
         let Some(task) = self.work.tasks.pop() else { return false };
         match task {
-            Task::Enter(address) => drop(self.enter(address)),
+            Task::Enter(address) => self.enter_when_there_is_room(address),
             Task::Close(index) => {
                 self.slots[index as usize].is_closed = true;
                 (0..PROTOCOLS.len()).for_each(|protocol| self.renew(index, protocol));
@@ -458,6 +458,20 @@ impl External {
             Task::Move(index) => self.go_over(index),
         }
         true
+    }
+
+    /// Makes an address external, or, at first, room for it: for one protocol at a time, for this takes
+    /// longer than all else.
+    fn enter_when_there_is_room(&mut self, address: u32) {
+        let needed = if self.unused.is_empty() { self.slots.len() + 1 } else { self.slots.len() };
+        let mut ports = self.ports.iter_mut();
+        match ports.find(|ports| ports.addresses() < needed.min(self.room)) {
+            Some(ports) => {
+                ports.grow();
+                self.work.tasks.push(Task::Enter(address));
+            }
+            None => drop(self.enter(address)),
+        }
     }
 
     /// Moves an address that has no mapping, and no block that somebody has, to the pool that it is to be

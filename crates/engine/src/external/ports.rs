@@ -53,18 +53,31 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// Room for so many addresses, none of which has a free port. `hold` is how long ports are held that
-    /// mappings give back, `reach` the longest that any is held, ticks.
-    pub(super) fn new(addresses: usize, pools: usize, hold: u32, reach: u32) -> Self {
+    /// So many addresses, none of which has a free port, and room for more, which is not touched until
+    /// they come. `hold` is how long ports are held that mappings give back, `reach` the longest that any
+    /// is held, ticks.
+    pub(super) fn new(addresses: usize, room: usize, hold: u32, reach: u32) -> Self {
         Self {
-            free: vec![0; addresses * WORDS],
-            groups: vec![[0; 2]; addresses * GROUPS],
-            count: vec![[0; 2]; addresses],
-            pool_count: vec![[0; 2]; pools],
-            owner: vec![EMPTY; addresses * PORTS],
+            free: with_room(vec![0; addresses * WORDS], room * WORDS),
+            groups: vec![[0; 2]; room * GROUPS],
+            count: vec![[0; 2]; room],
+            pool_count: Vec::new(),
+            owner: with_room(vec![EMPTY; addresses * PORTS], room * PORTS),
             holds: Calendar::new(reach + 1),
             hold,
         }
+    }
+
+    /// How many addresses there are.
+    pub(super) fn addresses(&self) -> usize {
+        self.owner.len() / PORTS
+    }
+
+    /// Adds an address.
+    pub(super) fn grow(&mut self) {
+        let addresses = self.addresses() + 1;
+        self.free.resize(addresses * WORDS, 0);
+        self.owner.resize(addresses * PORTS, EMPTY);
     }
 
     /// The place of a port of an address among all ports.
@@ -248,6 +261,12 @@ impl Ports {
         let rest = (0..which).fold(bits(word), |rest, _| rest & (rest - 1));
         Some((word * 64) as u16 + rest.trailing_zeros() as u16)
     }
+}
+
+/// A list with room for more: memory that is only set aside takes no pages.
+fn with_room<T>(mut list: Vec<T>, room: usize) -> Vec<T> {
+    list.reserve_exact(room - list.len());
+    list
 }
 
 /// Which ports will do.

@@ -111,8 +111,8 @@ impl Spans {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
     use alloc::collections::BTreeMap;
+    use alloc::vec;
     use proptest::prelude::*;
 
     proptest! {
