@@ -3,6 +3,7 @@
 
 use crate::config::Config;
 use crate::engine::broadcasts;
+use crate::host::Host;
 use crate::{ConfigError, Draining, Engine, MappingId, MappingKind, PoolChange};
 
 impl Engine {
@@ -71,11 +72,12 @@ impl Engine {
     /// Whether the pools in force let a mapping stay that a subscriber has made: its address stays in its
     /// pool, which uses the port and does not say that it is another's. A static one they do not forbid.
     pub fn pools_allow(&self, mapping: &MappingId) -> bool {
-        let MappingId { protocol, internal, external, kind } = *mapping;
+        let MappingId { protocol, realm, internal, external, kind } = *mapping;
+        let subscriber = Host::new(realm, internal.address.to_bits());
         let index = self.external.index(external.address.to_bits());
         kind == MappingKind::Static
             || index.is_some_and(|index| {
-                self.external.allows(protocol, index, external.port, internal.address.to_bits())
+                self.external.allows(protocol, index, external.port, subscriber)
             })
     }
 

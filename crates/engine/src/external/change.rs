@@ -17,6 +17,7 @@ use crate::ConfigError;
 use crate::blocks::Blocking;
 use crate::config::{Allocation, Config, PoolConfig, RuleAction};
 use crate::deterministic::Plan;
+use crate::host::Host;
 use crate::parse::has_ports;
 use crate::sizes::validate;
 use alloc::format;
@@ -544,7 +545,7 @@ impl External {
     /// Whether a subscriber's mapping may stay that has this external endpoint: its address stays in its
     /// pool, which uses the port, no static mapping has the address for the protocol, and it is of the
     /// subscriber's own blocks or ports where there are such.
-    pub(crate) fn allows(&self, protocol: u8, index: u32, port: u16, subscriber: u32) -> bool {
+    pub(crate) fn allows(&self, protocol: u8, index: u32, port: u16, subscriber: Host) -> bool {
         let slot = &self.slots[index as usize];
         let (number, address) = (usize::from(slot.pool), Ipv4Addr::from_bits(self.address(index)));
         let Some(pool) = self.pools.get(number).filter(|_| slot.pool == slot.target) else {
@@ -558,7 +559,7 @@ impl External {
             (Mode::Block, _) => self.blocks.has_port(number, index, port, subscriber),
             (Mode::Deterministic, Some(plan)) => {
                 let owner = plan.reverse(address, port);
-                owner.is_some_and(|owner| owner.to_bits() == subscriber)
+                owner.is_some_and(|owner| owner.to_bits() == subscriber.address())
                     || plan.dynamic().is_some_and(|(first, _)| port >= first)
             }
             _ => true,

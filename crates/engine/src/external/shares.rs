@@ -6,6 +6,7 @@ use super::{External, NO_POOL, PROTOCOLS, Parity, Pool, Ports, Range, Wish, prot
 use crate::blocks::{Blocking, Blocks, HIGH, LOW};
 use crate::config::{Allocation, BlockConfig, Config, PoolConfig, Pooling};
 use crate::deterministic::Plan;
+use crate::host::Host;
 use crate::parse::has_ports;
 use crate::random::{Generator, HashKey};
 use crate::time::{TICK, nanos};
@@ -246,10 +247,10 @@ impl External {
         self.name_block(block, self.blocks.owner(block))
     }
 
-    fn name_block(&self, block: u32, subscriber: u32) -> BlockId {
+    fn name_block(&self, block: u32, subscriber: Host) -> BlockId {
         let (index, ports) = self.blocks.place_of(block);
         let external = Ipv4Addr::from_bits(self.address(index));
-        BlockId { subscriber: Ipv4Addr::from_bits(subscriber), external, ports }
+        BlockId { realm: subscriber.realm(), subscriber: subscriber.ip(), external, ports }
     }
 
     /// What tells whose an external endpoint is.
@@ -268,7 +269,12 @@ impl External {
 
     /// The index of the address that a subscriber's mappings of a pool have, or should have, if
     /// `paired` is what those that there are have.
-    pub(crate) fn pairing(&self, pool: usize, subscriber: u32, paired: Option<u32>) -> Option<u32> {
+    pub(crate) fn pairing(
+        &self,
+        pool: usize,
+        subscriber: Host,
+        paired: Option<u32>,
+    ) -> Option<u32> {
         match self.pools[pool].mode {
             Mode::Random | Mode::Preserve => paired,
             Mode::Block if self.pooling == Pooling::Paired => {
@@ -286,7 +292,7 @@ impl External {
     pub(crate) fn choose_share(
         &mut self,
         wish: Wish,
-        subscriber: u32,
+        subscriber: Host,
         generator: &mut Generator,
     ) -> Result<Chosen, DropReason> {
         if self.pools[wish.pool].mode == Mode::Block {
@@ -301,7 +307,7 @@ impl External {
     fn choose_in_blocks(
         &mut self,
         wish: Wish,
-        subscriber: u32,
+        subscriber: Host,
         generator: &mut Generator,
     ) -> Result<Chosen, DropReason> {
         let range = self.range(wish.pool, wish.protocol, wish.internal_port);
@@ -326,7 +332,7 @@ impl External {
         &self,
         wish: Wish,
         range: Range,
-        subscriber: u32,
+        subscriber: Host,
         generator: &mut Generator,
     ) -> Option<(u32, u16)> {
         let protocol = protocol_index(wish.protocol);
@@ -396,8 +402,8 @@ impl External {
     // ---- arithmetic ----
 
     /// The index of a subscriber's address and its ports, if it has any of its own.
-    fn share_of(&self, pool: usize, subscriber: u32) -> Option<(u32, Range)> {
-        let (number, (first, last)) = self.plans.get(pool)?.share_of(subscriber)?;
+    fn share_of(&self, pool: usize, subscriber: Host) -> Option<(u32, Range)> {
+        let (number, (first, last)) = self.plans.get(pool)?.share_of(subscriber.address())?;
         let index = *self.pools[pool].slots.get(number as usize)?;
         Some((index, Range { first, last }))
     }
@@ -405,7 +411,7 @@ impl External {
     fn choose_by_plan(
         &self,
         wish: Wish,
-        subscriber: u32,
+        subscriber: Host,
         generator: &mut Generator,
     ) -> Result<(u32, u16), DropReason> {
         let own = self.share_of(wish.pool, subscriber);
