@@ -132,6 +132,8 @@ struct BlockPool {
     blocking: Blocking,
     /// Addresses with a block that nobody has, by side.
     open: [Vec<u32>; 2],
+    /// Blocks that nobody has.
+    nobodys: u32,
     max: u16,
     /// Ticks.
     release_after: u32,
@@ -221,13 +223,17 @@ impl Blocks {
             self.pools.resize(pool + 1, None);
         }
         let room = self.row_of.len();
-        let open = match self.pools[pool].take() {
-            Some(before) => before.open,
-            None => [(); 2].map(|()| Vec::with_capacity(if cut.is_some() { room } else { 0 })),
+        let (open, nobodys) = match self.pools[pool].take() {
+            Some(before) => (before.open, before.nobodys),
+            None => {
+                let room = if cut.is_some() { room } else { 0 };
+                ([(); 2].map(|()| Vec::with_capacity(room)), 0)
+            }
         };
         self.pools[pool] = cut.map(|(blocking, max, release_after)| BlockPool {
             blocking,
             open,
+            nobodys,
             max,
             release_after,
         });
@@ -301,6 +307,11 @@ impl Blocks {
 
     fn pool(&self, pool: usize) -> &BlockPool {
         self.pools[pool].as_ref().expect("a pool with blocks")
+    }
+
+    /// Whether a pool has blocks.
+    pub(crate) fn has(&self, pool: usize) -> bool {
+        self.pools.get(pool).is_some_and(Option::is_some)
     }
 
     /// The block of a port, if it is in one.
@@ -387,6 +398,23 @@ impl Blocks {
 
     // ---- blocks that nobody has ----
 
+    /// How many blocks of a pool nobody has; of one without blocks none.
+    pub(crate) fn nobodys(&self, pool: usize) -> u32 {
+        self.pools[pool].as_ref().map_or(0, |pool| pool.nobodys)
+    }
+
+    /// How many blocks of an address somebody has or could have.
+    pub(crate) fn usable(&self, index: u32) -> u32 {
+        let row = self.row_of[index as usize];
+        if self.rows.get(row as usize).is_none_or(|row| !row.is_open) {
+            return 0;
+        }
+        let is_usable =
+            |entry: &Entry| entry.owner != NOBODY || entry.busy > 0 || entry.free != [0; PROTOCOLS];
+        let entries = self.blocks_of(row).map(|block| &self.entries[block as usize]);
+        entries.filter(|entry| is_usable(entry)).count() as u32
+    }
+
     /// Of a block: its pool, the index of its address, its side, its word and bit.
     fn bit(&self, block: u32) -> (usize, u32, usize, usize, u64) {
         let (row, local) = (block / self.stride, block % self.stride);
@@ -406,9 +434,11 @@ impl Blocks {
             return;
         }
         self.unowned[word] ^= bit;
+        let of_pool = self.pools[pool].as_mut().expect("a pool with blocks");
+        of_pool.nobodys = if may_be_assigned { of_pool.nobodys + 1 } else { of_pool.nobodys - 1 };
         let count = &mut self.count[index as usize][side];
         *count = if may_be_assigned { *count + 1 } else { *count - 1 };
-        let open = &mut self.pools[pool].as_mut().expect("a pool with blocks").open[side];
+        let open = &mut of_pool.open[side];
         match (may_be_assigned, *count) {
             (true, 1) => {
                 self.place[index as usize][side] = open.len() as u32;

@@ -547,20 +547,29 @@ impl External {
                     .any(|(first, last)| (first..=last).contains(&port)))
     }
 
+    /// The ports of an address that may be given out when nobody has them, by words; the protocol is
+    /// given by its place.
+    fn given_out(&self, index: u32, protocol: usize) -> impl Iterator<Item = u64> + '_ {
+        let slot = &self.slots[index as usize];
+        let shut = slot.is_closed || slot.kept >> protocol & 1 != 0;
+        let pool = self.pools.get(usize::from(slot.pool)).filter(|_| !shut);
+        let usable = self.usable(usize::from(slot.pool), index);
+        let usable = usable.map(|range| range.map(|(first, last)| Range { first, last }));
+        (0..WORDS).map(move |word| {
+            let ranges = usable.iter().flatten().map(|range| range.bits(word));
+            pool.map_or(0, |pool| pool.bits[word]) & ranges.fold(0, |all, range| all | range)
+        })
+    }
+
     /// Makes the ports of an address free that it gives out and nobody has, and no others; the protocol is
     /// given by its place.
     fn renew(&mut self, index: u32, protocol: usize) {
-        let slot = self.slots[index as usize];
-        let number = usize::from(slot.pool);
-        let shut = slot.is_closed || slot.kept >> protocol & 1 != 0;
-        let usable = if shut { [None; 2] } else { self.usable(number, index) };
-        let usable = usable.map(|range| range.map(|(first, last)| Range { first, last }));
-        let pool = self.pools.get(number);
-        let bits = |word: usize| {
-            let ranges = usable.iter().flatten().map(|range| range.bits(word));
-            pool.map_or(0, |pool| pool.bits[word]) & ranges.fold(0, |all, range| all | range)
-        };
-        self.ports[protocol].renew(index, pool.map(|_| number), slot.busy > 0, bits);
+        let mut bits = [0; WORDS];
+        bits.iter_mut().zip(self.given_out(index, protocol)).for_each(|(bits, all)| *bits = all);
+        let slot = &self.slots[index as usize];
+        let pool = usize::from(slot.pool);
+        let pool = (pool < self.pools.len()).then_some(pool);
+        self.ports[protocol].renew(index, pool, slot.busy > 0, &bits);
         self.count_shares(index, protocol);
     }
 
@@ -609,27 +618,46 @@ impl External {
         false
     }
 
-    /// Writes a bit for each port of an address that its pool uses and that is used, held, or of a static
-    /// mapping; `None`: there are not so many addresses. One that only static mappings name has none.
+    /// Writes a bit for each port of an address that is used or held, or of a static mapping among those
+    /// that its pool uses; `None`: there are not so many addresses.
     pub(crate) fn taken(&self, index: u32, protocol: u8, into: &mut [u64]) -> Option<u32> {
         let address = *self.addresses.get(index as usize)?;
-        into.fill(0);
+        let slot = &self.slots[index as usize];
+        let pool = self.pools.get(usize::from(slot.pool));
         let ports = &self.ports[protocol_index(protocol)];
-        if let Some(pool) = self.pools.get(self.pool_of(index)) {
-            let free = &ports.free[index as usize * WORDS..][..WORDS];
-            for ((taken, free), used) in into.iter_mut().zip(free).zip(&pool.bits) {
-                *taken = !free & used;
-            }
-            if !self.is_open(index) {
-                // Nothing is free there, which says nothing of who has it.
-                let owners = ports.owner[index as usize * PORTS..][..PORTS].chunks(64);
-                for (taken, owners) in into.iter_mut().zip(owners) {
-                    let bit = |(bit, &owner): (usize, &u32)| u64::from(owner != EMPTY) << bit;
-                    *taken &= owners.iter().enumerate().map(bit).fold(0, |all, bit| all | bit);
-                }
+        let free = &ports.free[index as usize * WORDS..][..WORDS];
+        let owners = ports.owner[index as usize * PORTS..][..PORTS].chunks(64);
+        for (word, (taken, owners)) in into.iter_mut().zip(owners).enumerate() {
+            // What is not free where ports are given out, somebody has. Elsewhere that says nothing.
+            let given_out = match pool {
+                Some(pool) if !slot.is_closed => pool.bits[word],
+                _ => 0,
+            };
+            *taken = !free[word] & given_out;
+            if given_out != u64::MAX && slot.busy > 0 {
+                let is_taken = |owner: u32| match pool {
+                    Some(_) => owner != EMPTY,
+                    None => owner & HELD != 0,
+                };
+                let bit = |(bit, &owner): (usize, &u32)| u64::from(is_taken(owner)) << bit;
+                *taken |=
+                    !given_out & owners.iter().enumerate().map(bit).fold(0, |all, bit| all | bit);
             }
         }
         Some(address)
+    }
+
+    /// How many ports of a pool are free, by the place of their protocol; after these, blocks.
+    pub(crate) fn free_of(&self, pool: usize, thing: usize) -> u32 {
+        match self.ports.get(thing) {
+            Some(ports) => ports.pool_count[pool].iter().sum(),
+            None => self.blocks.nobodys(pool),
+        }
+    }
+
+    /// Whether a pool's ports are given out in blocks.
+    pub(crate) fn has_blocks(&self, pool: usize) -> bool {
+        self.blocks.has(pool)
     }
 
     /// What a pool holds; `used` and `reserved` are told apart by who asks `is_static`.

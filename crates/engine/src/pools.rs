@@ -4,6 +4,7 @@
 use crate::config::Config;
 use crate::engine::broadcasts;
 use crate::host::Host;
+use crate::translate::PoolWatches;
 use crate::{ConfigError, Draining, Engine, MappingId, MappingKind, PoolChange};
 
 impl Engine {
@@ -41,6 +42,7 @@ impl Engine {
         self.config.default_pool = config.default_pool;
         self.config.allocation = config.allocation;
         self.broadcasts = broadcasts(&self.config, &self.external);
+        self.pool_watches = PoolWatches::new(&self.config, &self.external);
     }
 
     /// Changes the pools without leaving time to packets in between.
@@ -90,6 +92,7 @@ impl Engine {
         self.identifications.grow(addresses, &mut self.generator);
         if self.pools_settled() {
             self.broadcasts = broadcasts(&self.config, &self.external);
+            self.pool_watches.renew(&self.config, &self.external);
             for (number, pool) in self.config.pools.iter_mut().enumerate() {
                 if pool.addresses.is_empty() && self.external.is_unused(number) {
                     // Its number is another's to have.

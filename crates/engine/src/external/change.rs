@@ -19,7 +19,7 @@ use crate::config::{Allocation, Config, PoolConfig, RuleAction};
 use crate::deterministic::Plan;
 use crate::host::Host;
 use crate::parse::has_ports;
-use crate::sizes::validate;
+use crate::sizes::{permanent, validate};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -565,6 +565,31 @@ impl External {
             _ => true,
         };
         is_used && slot.kept >> protocol_index(protocol) & 1 == 0 && is_own()
+    }
+
+    /// How many ports of a pool are given out, used ones among them, by the place of their protocol, and
+    /// at the end how many blocks.
+    pub(crate) fn all_of(&self, pool: usize, config: &Config) -> [u32; PROTOCOLS.len() + 1] {
+        let mut all = [0; PROTOCOLS.len() + 1];
+        let open = (0..self.slots.len() as u32)
+            .filter(|&index| self.pool_of(index) == pool && self.is_open(index));
+        for index in open {
+            for (protocol, all) in all.iter_mut().take(PROTOCOLS.len()).enumerate() {
+                let bits = self.given_out(index, protocol);
+                *all += bits.map(u64::count_ones).sum::<u32>();
+            }
+            all[PROTOCOLS.len()] += self.blocks.usable(index);
+        }
+        for mapping in &config.statics {
+            let index = self.index(mapping.external.0.to_bits());
+            let Some((index, port)) = index.zip(mapping.external.1) else { continue };
+            for protocol in permanent(mapping).map(protocol_index) {
+                let is_given_out =
+                    self.pool_of(index) == pool && self.gives_out(protocol, index, port);
+                all[protocol] -= u32::from(is_given_out);
+            }
+        }
+        all
     }
 
     // ---- static mappings that come and go ----

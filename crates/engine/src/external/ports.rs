@@ -114,7 +114,7 @@ impl Ports {
         address: u32,
         pool: Option<usize>,
         owned: bool,
-        usable: impl Fn(usize) -> u64,
+        usable: &[u64; WORDS],
     ) {
         let owners = &self.owner[address as usize * PORTS..][..PORTS];
         let nobodys = |word: usize| -> u64 {
@@ -122,8 +122,7 @@ impl Ports {
             owners.fold(0, |bits, (bit, &owner)| bits | u64::from(owner == EMPTY) << bit)
         };
         let words = &mut self.free[address as usize * WORDS..][..WORDS];
-        for (number, word) in words.iter_mut().enumerate() {
-            let bits = usable(number);
+        for (number, (word, &bits)) in words.iter_mut().zip(usable).enumerate() {
             *word = if owned && bits != 0 { bits & nobodys(number) } else { bits };
         }
         let groups = &mut self.groups[address as usize * GROUPS..][..GROUPS];
