@@ -403,16 +403,11 @@ impl Blocks {
         self.pools[pool].as_ref().map_or(0, |pool| pool.nobodys)
     }
 
-    /// How many blocks of an address somebody has or could have.
-    pub(crate) fn usable(&self, index: u32) -> u32 {
+    /// The ports of each block of an address.
+    pub(crate) fn ports_of(&self, index: u32) -> impl Iterator<Item = (u16, u16)> + '_ {
         let row = self.row_of[index as usize];
-        if self.rows.get(row as usize).is_none_or(|row| !row.is_open) {
-            return 0;
-        }
-        let is_usable =
-            |entry: &Entry| entry.owner != NOBODY || entry.busy > 0 || entry.free != [0; PROTOCOLS];
-        let entries = self.blocks_of(row).map(|block| &self.entries[block as usize]);
-        entries.filter(|entry| is_usable(entry)).count() as u32
+        let blocks = (row != NONE).then(|| self.blocks_of(row));
+        blocks.into_iter().flatten().map(|block| self.place_of(block).1)
     }
 
     /// Of a block: its pool, the index of its address, its side, its word and bit.

@@ -38,6 +38,7 @@ impl Model {
                 self.limit_held(still_held); // It may be what makes a block empty.
                 self.release_blocks(time);
             }
+            self.settle_pools();
             self.forget_thresholds();
         }
         self.limit_held(still_held);
