@@ -357,6 +357,13 @@ impl Blocks {
         }
     }
 
+    /// A port is held that was not given out.
+    pub(crate) fn held(&mut self, pool: usize, index: u32, port: u16) {
+        let Some(block) = self.find(pool, index, port) else { return };
+        self.entries[block as usize].busy += 1;
+        self.mark(block);
+    }
+
     /// A port that was used or held is nobody's, at a tick, and free unless its address gives out
     /// nothing. An empty block stays with its subscriber for a while yet.
     pub(crate) fn freed(

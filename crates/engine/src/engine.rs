@@ -511,8 +511,8 @@ impl Engine {
 
     // ---- restarts ----
 
-    /// Writes the ports of an external address that a new mapping could not take: used, held, or of
-    /// static mappings. `address` counts from 0; `None`: there are not so many. A bit a port, 1,024
+    /// Writes the ports of an external address that somebody has: used, held, or, in a pool, of static
+    /// mappings. `address` counts from 0; `None`: there are not so many. A bit a port, 1,024
     /// words. The protocol is TCP, UDP, ICMP or DCCP.
     ///
     /// # Panics
@@ -524,7 +524,7 @@ impl Engine {
 
     /// Holds the ports of an external address that an earlier engine had taken, as
     /// [`Engine::taken_ports`] told, for the hold-down from now: of every protocol, for nobody knows
-    /// their connections any more. Ports that are not free, or in no pool, stay as they are.
+    /// their connections any more. Ports that somebody has, or in no pool, stay as they are.
     ///
     /// # Panics
     /// As [`Engine::taken_ports`].

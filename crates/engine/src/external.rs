@@ -573,16 +573,29 @@ impl External {
         self.count_shares(index, protocol);
     }
 
-    /// Holds a port until tick `release`, if it is free and room is left for one that is held.
+    /// Holds a port of a pool until tick `release`, if nobody has it, no static mapping keeps it, and room
+    /// is left for one that is held.
     pub(crate) fn hold(&mut self, protocol: u8, index: u32, port: u16, release: u32) {
-        let pool = self.pool_of(index);
-        let ports = &mut self.ports[protocol_index(protocol)];
-        if self.held < self.most_held && ports.is_free(index, port) {
-            ports.set_free(index, pool, port, false);
-            ports.hold_until(index, port, release);
-            self.held += 1;
-            self.slots[index as usize].busy += 1;
-            self.note_taken(protocol, index, pool, port);
+        let (place, slot) = (protocol_index(protocol), &mut self.slots[index as usize]);
+        let number = usize::from(slot.pool);
+        let Some(pool) = self.pools.get(number).filter(|_| self.held < self.most_held) else {
+            return;
+        };
+        let ports = &mut self.ports[place];
+        if slot.kept >> place & 1 != 0
+            || !(pool.ports.0..=pool.ports.1).contains(&port)
+            || ports.owner[Self::entry(index, port)] != EMPTY
+        {
+            return;
+        }
+        slot.busy += 1;
+        ports.hold_until(index, port, release);
+        self.held += 1;
+        if ports.is_free(index, port) {
+            ports.set_free(index, number, port, false);
+            self.note_taken(protocol, index, number, port);
+        } else {
+            self.blocks.held(number, index, port);
         }
     }
 
@@ -618,30 +631,26 @@ impl External {
         false
     }
 
-    /// Writes a bit for each port of an address that is used or held, or of a static mapping among those
-    /// that its pool uses; `None`: there are not so many addresses.
+    /// Writes a bit for each port of an address that is used or held, of a pool's by static mappings too;
+    /// `None`: there are not so many addresses.
     pub(crate) fn taken(&self, index: u32, protocol: u8, into: &mut [u64]) -> Option<u32> {
         let address = *self.addresses.get(index as usize)?;
         let slot = &self.slots[index as usize];
-        let pool = self.pools.get(usize::from(slot.pool));
-        let ports = &self.ports[protocol_index(protocol)];
+        let is_of_pool = usize::from(slot.pool) < self.pools.len();
+        let (place, ports) = (protocol_index(protocol), &self.ports[protocol_index(protocol)]);
         let free = &ports.free[index as usize * WORDS..][..WORDS];
         let owners = ports.owner[index as usize * PORTS..][..PORTS].chunks(64);
-        for (word, (taken, owners)) in into.iter_mut().zip(owners).enumerate() {
-            // What is not free where ports are given out, somebody has. Elsewhere that says nothing.
-            let given_out = match pool {
-                Some(pool) if !slot.is_closed => pool.bits[word],
-                _ => 0,
-            };
-            *taken = !free[word] & given_out;
+        // What is not free where ports are given out, somebody has. Elsewhere that says nothing.
+        let words = self.given_out(index, place).zip(free).zip(owners);
+        for (taken, ((given_out, free), owners)) in into.iter_mut().zip(words) {
+            *taken = !free & given_out;
             if given_out != u64::MAX && slot.busy > 0 {
-                let is_taken = |owner: u32| match pool {
-                    Some(_) => owner != EMPTY,
-                    None => owner & HELD != 0,
+                let is_taken = |&owner: &u32| match is_of_pool {
+                    true => owner != EMPTY,
+                    false => owner & HELD != 0,
                 };
-                let bit = |(bit, &owner): (usize, &u32)| u64::from(is_taken(owner)) << bit;
-                *taken |=
-                    !given_out & owners.iter().enumerate().map(bit).fold(0, |all, bit| all | bit);
+                let bit = |(bit, owner)| u64::from(is_taken(owner)) << bit;
+                *taken |= owners.iter().enumerate().map(bit).fold(0, |all, bit| all | bit);
             }
         }
         Some(address)
