@@ -21,12 +21,14 @@ mod classes;
 pub mod compare;
 mod errors;
 mod lookup;
+mod pools;
 mod sessions;
 mod shares;
 mod tcp;
 mod timers;
 mod view;
 
+use allocation::most_mappings;
 use bytes::{
     Segment, check, check_error, ends, icmp_kind, ip, is_ping, keep_full, lower_mss, lower_ttl,
     set_embedded, set_near,
@@ -58,6 +60,10 @@ pub struct Model {
     paired: BTreeMap<(u32, usize), Ipv4Addr>,
     /// Blocks of ports that subscribers have, by where they begin.
     blocks: BTreeMap<Endpoint, Block>,
+    /// Addresses that have left their pools but for their mappings and blocks, and those pools (5.19).
+    left: BTreeMap<Ipv4Addr, usize>,
+    /// Dynamic mappings that there is room for.
+    room: usize,
     /// Of each pool the ports that somebody may get, if they are not all.
     given: Vec<Option<BTreeSet<Endpoint>>>,
     mapping_rate: BTreeMap<Whose, u64>,
@@ -192,6 +198,8 @@ impl Model {
             syns: Vec::new(),
             paired: BTreeMap::new(),
             blocks: BTreeMap::new(),
+            left: BTreeMap::new(),
+            room: most_mappings(config),
             given: config.pools.iter().map(|pool| shares::given(config, pool)).collect(),
             mapping_rate: BTreeMap::new(),
             errors: ErrorRates::default(),
