@@ -197,7 +197,8 @@ impl Engine {
                     Side::Outside => self.rules.drops(),
                 },
             strangers: self.strangers,
-            plain: self.rules.is_empty()
+            plain: !self.has_twice()
+                && self.rules.is_empty()
                 && self.config.statics.is_empty()
                 && self.external.is_shared(self.config.default_pool),
         }
@@ -373,9 +374,11 @@ impl Engine {
         }
         let mapping = self.table.mapping_mut(glance.slot);
         let (internal, external) = (mapping.internal(), mapping.external());
+        let is_twice = mapping.is_twice();
         let set = mapping.timeouts();
         let session = &mut mapping.first;
-        let is_its_own = (session.remote_address, session.remote_port) == remote
+        let is_its_own = !is_twice
+            && (session.remote_address, session.remote_port) == remote
             && (F::WAY == Way::In
                 || internal == glance.internal()
                     && mapping.protocol == glance.protocol
