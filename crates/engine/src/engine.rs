@@ -74,7 +74,7 @@ pub struct Engine {
     pub(crate) counters: Counters,
     events: Events,
     /// When each pool's exhaustion was last reported, nanoseconds.
-    pool_reported: Vec<Option<u64>>,
+    pub(crate) pool_reported: Vec<Option<u64>>,
     started: Timestamp,
     /// Time of tick 0, nanoseconds.
     base: u64,
@@ -176,14 +176,14 @@ impl Engine {
         let mut generator = Generator::new(seed);
         let key = HashKey::new(&mut generator);
         let hold = timeouts.hold_down.div_ceil(nanos(TICK)) as u32;
-        let external = External::new(config, hold, key);
+        let external = External::new(config, sizes.address_room, hold, key);
         let rules = RuleSet::new(&config.rules)?;
         rules.check(config, |pool, address| external.has(pool, address))?;
         let mut engine = Self {
             table: Table::new(sizes.room, config, key),
             subscribers: Subscribers::new(
                 sizes.subscribers,
-                sizes.addresses,
+                sizes.address_room,
                 Classes::new(config),
                 key,
             ),
@@ -199,7 +199,11 @@ impl Engine {
             responder: Responder::new(config),
             pending: PendingSyns::new(),
             fragments: Fragments::new(config.limits.fragment_memory, config.timeouts.fragment, key),
-            identifications: Identifications::new(sizes.addresses, &mut generator),
+            identifications: Identifications::new(
+                sizes.addresses,
+                sizes.address_room,
+                &mut generator,
+            ),
             counters: Counters::default(),
             events: Events::new(),
             pool_reported: vec![None; config.pools.len()],
@@ -213,7 +217,6 @@ impl Engine {
             config: Config { rules: Vec::new(), ..config.clone() },
         };
         engine.make_statics()?;
-        engine.external.settle();
         engine.pool_watches = PoolWatches::new(config, &engine.external);
         Ok(engine)
     }
@@ -328,10 +331,11 @@ impl Engine {
     pub fn advance(&mut self, now: Timestamp) -> bool {
         self.observe(now);
         let target = self.tick_of(self.now);
+        self.work_on_pools();
         if target == u64::from(self.tick)
             && self.pending.next_due().is_none_or(|due| due > self.now)
         {
-            return false;
+            return self.external.has_work();
         }
         let mut budget = ADVANCE_BUDGET;
         loop {
@@ -359,7 +363,7 @@ impl Engine {
         } else {
             self.tick = target as u32;
         }
-        false
+        self.external.has_work()
     }
 
     /// The first tick at which something is due.
@@ -375,7 +379,8 @@ impl Engine {
     /// The time of the next thing that is due, or is to be looked at.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let tick = self.next_tick().map(|tick| self.time_of(tick));
-        tick.into_iter().chain(self.pending.next_due()).min().map(Timestamp)
+        let change = self.external.has_work().then_some(self.now);
+        tick.into_iter().chain(self.pending.next_due()).chain(change).min().map(Timestamp)
     }
 
     /// Does one thing that is due at this tick.
@@ -441,6 +446,7 @@ impl Engine {
             let release = self.deadline(time, self.timeouts.hold_down);
             self.external.give(protocol, index, port, release, self.tick);
         }
+        self.external.uncount(index);
         let pool = self.external.pool_of(index);
         self.subscribers.release(mapping.host(), pool, quota_class(protocol));
         if self.external.told(protocol, index, port) == Told::Mapping {
@@ -514,8 +520,8 @@ impl Engine {
 
     // ---- restarts ----
 
-    /// Writes the ports of an external address that a new mapping could not take: used, held, or of
-    /// static mappings. `address` counts from 0; `None`: there are not so many. A bit a port, 1,024
+    /// Writes the ports of an external address that somebody has: used, held, or, in a pool, of static
+    /// mappings. `address` counts from 0; `None`: there are not so many. A bit a port, 1,024
     /// words. The protocol is TCP, UDP, ICMP or DCCP.
     ///
     /// # Panics
@@ -527,7 +533,7 @@ impl Engine {
 
     /// Holds the ports of an external address that an earlier engine had taken, as
     /// [`Engine::taken_ports`] told, for the hold-down from now: of every protocol, for nobody knows
-    /// their connections any more. Ports that are not free, or in no pool, stay as they are.
+    /// their connections any more. Ports that somebody has, or in no pool, stay as they are.
     ///
     /// # Panics
     /// As [`Engine::taken_ports`].
@@ -670,7 +676,7 @@ impl Engine {
         }
     }
 
-    /// What a pool holds for a protocol (TCP, UDP, ICMP or DCCP).
+    /// What a pool holds for a protocol (TCP, UDP, ICMP or DCCP); it goes by the engine's numbering.
     ///
     /// # Panics
     /// When there is no such pool or the protocol is another.
@@ -688,7 +694,7 @@ fn static_hosts(config: &Config) -> Vec<Host> {
 
 /// The addresses that mean every host of a connected network (the last; the first of old), unless
 /// the operator has made them external.
-fn broadcasts(config: &Config, external: &External) -> [u32; 4] {
+pub(crate) fn broadcasts(config: &Config, external: &External) -> [u32; 4] {
     let ends = [&config.inside, &config.outside].map(|side| {
         let network = side.network.filter(|network| network.len() <= 30);
         network.map_or([0; 2], |network| [network.first(), network.last()])

@@ -22,6 +22,7 @@ mod classes;
 pub mod compare;
 mod errors;
 mod lookup;
+mod pools;
 mod sessions;
 mod shares;
 mod tcp;
@@ -29,6 +30,7 @@ mod timers;
 mod twice;
 mod view;
 
+use allocation::most_mappings;
 use bytes::{
     Segment, check, check_error, ends, icmp_kind, ip, is_ping, keep_full, lower_mss, lower_ttl,
     set_embedded, set_embedded_far, set_far, set_near, set_outer_far,
@@ -60,6 +62,10 @@ pub struct Model {
     paired: BTreeMap<(u32, usize), Ipv4Addr>,
     /// Blocks of ports that subscribers have, by where they begin.
     blocks: BTreeMap<Endpoint, Block>,
+    /// Addresses that have left their pools but for their mappings and blocks, and those pools (5.19).
+    left: BTreeMap<Ipv4Addr, usize>,
+    /// Dynamic mappings that there is room for.
+    room: usize,
     /// Of each pool the ports that somebody may get, if they are not all.
     given: Vec<Option<BTreeSet<Endpoint>>>,
     mapping_rate: BTreeMap<Whose, u64>,
@@ -200,6 +206,8 @@ impl Model {
             syns: Vec::new(),
             paired: BTreeMap::new(),
             blocks: BTreeMap::new(),
+            left: BTreeMap::new(),
+            room: most_mappings(config),
             given: config.pools.iter().map(|pool| shares::given(config, pool)).collect(),
             mapping_rate: BTreeMap::new(),
             errors: ErrorRates::default(),

@@ -72,7 +72,7 @@ impl Model {
     fn most_further(&self) -> usize {
         let permanent = self.mappings.values().filter(|mapping| mapping.permanent).count();
         let whole = self.config.statics.iter().filter(|fixed| fixed.external.1.is_none()).count();
-        let all = self.most_mappings() + permanent + MOST_OF_WHOLE * whole;
+        let all = self.room + permanent + MOST_OF_WHOLE * whole;
         self.config.limits.extra_sessions.map_or(all, |most| most as usize)
     }
 

@@ -40,6 +40,7 @@ impl Model {
                 self.limit_held(still_held); // It may be what makes a block empty.
                 self.release_blocks(time);
             }
+            self.settle_pools();
             self.forget_thresholds();
         }
         self.limit_held(still_held);
@@ -130,8 +131,13 @@ impl Model {
         let used = self.dynamic().map(|(key, mapping)| (key.protocol, mapping.external));
         let used = used.filter(|(protocol, _)| has_ports(*protocol));
         let taken = used.chain(self.held.keys().copied());
+        let is_of_pool = |(_, end): &(u8, Endpoint)| {
+            let pool = after.pool_of(end.address.to_bits()).map(|pool| &after.config.pools[pool]);
+            pool.is_some_and(|pool| (pool.ports.0..=pool.ports.1).contains(&end.port))
+        };
+        let taken: Vec<(u8, Endpoint)> = taken.filter(is_of_pool).collect();
         if tick(until) > self.now {
-            after.held = taken.map(|taken| (taken, until)).collect();
+            after.held = taken.into_iter().map(|taken| (taken, until)).collect();
         }
         after.limit_held(still_held);
         after

@@ -283,6 +283,7 @@ impl PoolDraft {
             ports: self.ports.value,
             allocation,
             thresholds: self.thresholds.clone(),
+            ..PoolConfig::default()
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::common::{Sum, end};
 use crate::policy::policy;
 use crate::world::{
     About, Body, Burst, FIXED, Forged, Forgery, INSIDE, Jump, OWN, Oddity, Operation, POOL, PORTS,
-    REMOTE, Send, Sequence, Target, Wait,
+    PoolEdit, REMOTE, Send, Sequence, Target, Wait,
 };
 use natgate_engine::{
     AddressRange, Allocation, Behavior, BlockConfig, Blocking, Config, DeterministicConfig, Limits,
@@ -267,6 +267,22 @@ fn forgery() -> BoxedStrategy<Operation> {
         .boxed()
 }
 
+/// One or more things that change about the pools.
+fn pool_edits() -> BoxedStrategy<Operation> {
+    let pool = 0usize..2;
+    let ranges = prop::collection::vec((0u16..24, 0u16..20), 0..3);
+    let edit = prop_oneof![
+        4 => (pool.clone(), prop::collection::vec(any::<u8>(), 0..3))
+            .prop_map(|(pool, places)| PoolEdit::Drain(pool, places)),
+        2 => (pool.clone(), 1u8..30).prop_map(|(pool, off)| PoolEdit::Grow(pool, off)),
+        2 => (pool.clone(), 0u8..3).prop_map(|(pool, left)| PoolEdit::Shrink(pool, left)),
+        1 => Just(PoolEdit::Exchange),
+        2 => (pool.clone(), ranges).prop_map(|(pool, ranges)| PoolEdit::Exclude(pool, ranges)),
+        1 => (pool, -3i8..4, -3i8..4).prop_map(|(pool, a, b)| PoolEdit::Ports(pool, a, b)),
+    ];
+    prop::collection::vec(edit, 1..4).prop_map(Operation::Pools).boxed()
+}
+
 pub(crate) fn operation() -> impl Strategy<Value = Operation> {
     let tick = TICK.as_nanos() as i64;
     let off = move || prop::sample::select(vec![-tick, -1, 0, 1, tick - 1, tick]);
@@ -288,6 +304,7 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         8 => (0u64..2_000_000_000).prop_map(Operation::Unnoticed),
         1 => any::<[u8; 32]>().prop_map(Operation::Restart),
         2 => rules().prop_map(Operation::Rules),
+        4 => pool_edits(),
     ]
 }
 
