@@ -2,15 +2,15 @@
 //! address serves the others.
 //!
 //! A [`RuleSet`] is made apart from the engine, in another thread if need be, and never changes.
-//! What it costs to ask it does not grow with the rules: which is best is worked out for every
+//! What it costs to ask it hardly grows with the rules: which is best is worked out for every
 //! address when it is made (`build`), and a search takes two or three steps through a trie (`trie`),
 //! each of which reads one cache line. There are four tries to ask, for the source and the
 //! destination each without and with the port; the best of their answers is the answer. A batch of
 //! searches takes its steps together and fetches what the next ones need (`search`).
 //!
-//! Which rule is better is written into one number: priority, then length of the prefix, then
-//! whether the port is exact, then the source before the destination. It stands in the upper bits
-//! of an answer and what to do in the lower, so the greatest answer is the best rule's.
+//! Which rule is better is one number, its rank: priority, then length of the prefix, then whether the
+//! port is exact, then the source before the destination. Answers are numbered by rank, so the
+//! greatest is the best rule's.
 
 mod build;
 mod search;
@@ -26,7 +26,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::net::Ipv4Addr;
-use trie::{Ref, Tries};
+use trie::{Ref, Root, Tries};
 
 /// What the best rule says of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,23 +54,23 @@ pub struct RuleSet {
     source: Roots,
     destination: Roots,
     tries: Tries,
-    /// What answers stand for.
+    /// What answers stand for; the first for none.
     rulings: Arc<[Ruling]>,
     len: usize,
     by_port: bool,
     drops: bool,
 }
 
-/// Where the searches for one end of a packet begin.
+/// Where the searches for one end of a packet begin, those that there are.
 #[derive(Clone, Copy, Debug, Default)]
 struct Roots {
-    any_port: Ref,
-    by_port: Ref,
+    any_port: Option<Root>,
+    by_port: Option<Root>,
 }
 
 impl RuleSet {
     /// Most rules of a set.
-    pub const MOST_RULES: usize = 1 << 24;
+    pub const MOST_RULES: usize = Ref::MOST_ANSWER as usize;
     /// Most different priorities in a set.
     pub const MOST_PRIORITIES: usize = 16;
 
