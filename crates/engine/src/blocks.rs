@@ -11,6 +11,7 @@ use crate::calendar::{Calendar, Link, Links, NONE};
 use crate::config::{Allocation, BlockConfig, Config, PoolConfig};
 use crate::host::Host;
 use crate::index::Index;
+use crate::prefetch::prefetch;
 use crate::random::{Generator, HashKey};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -433,6 +434,23 @@ impl Blocks {
             let entry = &self.entries[at as usize];
             (entry.owner, entry.pool as usize) == (subscriber, pool)
         })
+    }
+
+    /// Fetches the line by which a subscriber's blocks of a pool will be found.
+    pub(crate) fn prefetch(&self, subscriber: Host, pool: usize) {
+        self.index.prefetch(self.hash(subscriber, pool));
+    }
+
+    /// Fetches the block of a pool that a subscriber most likely has; returns the index of its
+    /// address, and its ports.
+    pub(crate) fn approach(&self, subscriber: Host, number: usize) -> Option<(u32, (u16, u16))> {
+        let block = self.index.candidate(self.hash(subscriber, number))?;
+        prefetch(&self.entries, block as usize);
+        let pool = self.pool(number);
+        // It may be of another pool.
+        let block = block.checked_sub(pool.first)?;
+        let count = pool.blocking.count();
+        Some((pool.address + block / count, pool.blocking.ports(block % count)))
     }
 
     /// A subscriber's blocks of a pool.

@@ -12,7 +12,7 @@ use crate::packet::{Counters, Direction, Outcome, Side};
 use crate::parse::has_ports;
 use crate::random::{Generator, HashKey};
 use crate::respond::{Connection, Envelope, Message, PENDING_SYN_NANOS, PendingSyns, Responder};
-use crate::rules::RuleSet;
+use crate::rules::{RuleBatch, RuleSet};
 use crate::session::State;
 use crate::sizes::{Sizes, WHOLE_MAPPINGS, permanent, validate};
 use crate::subscriber::{Rate, Subscribers};
@@ -48,6 +48,8 @@ pub struct Engine {
     pub(crate) external: External,
     pub(crate) subscribers: Subscribers,
     pub(crate) rules: RuleSet,
+    /// What is asked of them for packets together.
+    pub(crate) searches: RuleBatch,
     /// Whether sessions may be older than the rules.
     pub(crate) rules_replaced: bool,
     /// Whether there may be mappings of hosts that are no subscribers: rules gave them those once.
@@ -190,6 +192,7 @@ impl Engine {
             table: Table::new(sizes.room, config, key),
             subscribers: Subscribers::new(sizes.subscribers, sizes.addresses, key),
             rules,
+            searches: RuleBatch::new(),
             strangers: false,
             rules_replaced: false,
             statics: WholeStatics::new(config, &external),

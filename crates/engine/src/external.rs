@@ -207,7 +207,12 @@ impl Ports {
     /// was drawn from: none is beyond its pool's ports, and 1024 begins a word.
     #[inline(always)]
     fn pick(&self, draw: &Draw) -> Option<u16> {
-        let bits = self.free[draw.place()] & draw.parity.mask();
+        let bits = self.free[draw.place()];
+        if draw.turn >= Draw::EXACT {
+            let bit = draw.turn % 64;
+            return (bits >> bit & 1 != 0).then_some(draw.word * 64 + u16::from(bit));
+        }
+        let bits = bits & draw.parity.mask();
         let turn = u32::from(draw.turn);
         let bit = (bits.rotate_right(turn).trailing_zeros() + turn) % 64;
         (bits != 0).then_some(draw.word * 64 + bit as u16)
@@ -276,7 +281,7 @@ impl Parity {
     }
 }
 
-/// A word of an address's bitmap, which of its ports will do, and where the search begins.
+/// A word of an address's bitmap, which of its ports will do, and where the search begins; or one port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draw {
     address: u32,
@@ -286,6 +291,15 @@ pub(crate) struct Draw {
 }
 
 impl Draw {
+    /// A turn from this on is for one port and no other.
+    const EXACT: u8 = 64;
+
+    /// This port, should it be free still.
+    fn exactly(address: u32, port: u16) -> Self {
+        let turn = Self::EXACT + (port % 64) as u8;
+        Self { address, word: port / 64, turn, parity: Parity::Any }
+    }
+
     /// The index of the address.
     pub(crate) fn index(&self) -> u32 {
         self.address
@@ -622,16 +636,20 @@ impl External {
         *entry = slot + 1;
     }
 
-    /// Draws for a TCP or UDP flow of a subscriber that has an address, and fetches what says which
-    /// ports are free there: for [`External::drawn`]. `None`: this is not how ports are chosen.
+    /// Draws for a TCP or UDP flow of a subscriber that has an address, or for which a rule chose one,
+    /// and fetches what says which ports are free there: for [`External::drawn`]. `None`: this is not
+    /// how ports are chosen.
     #[inline(always)]
     pub(crate) fn draw(&self, wish: Wish, generator: &mut Generator) -> Option<Draw> {
-        let index = wish.paired?;
-        if self.pooling == Pooling::Arbitrary || self.pools[wish.pool].mode != Mode::Random {
-            return None;
-        }
+        let paired = || wish.paired.filter(|_| self.pooling != Pooling::Arbitrary);
+        let index = wish.fixed.or_else(paired)?;
         let range = self.range(wish.pool, wish.protocol, wish.internal_port);
-        let draw = range.draw(index, self.parity(&wish), generator);
+        let kept = (range.first..=range.last).contains(&wish.internal_port);
+        let draw = match self.pools[wish.pool].mode {
+            Mode::Preserve if kept => Draw::exactly(index, wish.internal_port),
+            Mode::Random | Mode::Preserve => range.draw(index, self.parity(&wish), generator),
+            Mode::Block | Mode::Deterministic => return None,
+        };
         prefetch(&self.tcp_or_udp(wish.protocol).free, draw.place());
         Some(draw)
     }
