@@ -148,7 +148,7 @@ fn number_answers(entries: &mut [Entry], rules: &[Rule]) -> Result<Vec<Ruling>, 
     let mut rulings = Rulings::default();
     let mut numbers = Vec::with_capacity(rules.len());
     for rule in rules {
-        numbers.push(rulings.number(&rule.action)?);
+        numbers.push(rulings.number(rule)?);
     }
     // Where those of each rank go.
     let mut places = vec![0_usize; RANKS + 1];
@@ -185,13 +185,15 @@ struct Rulings {
 }
 
 impl Rulings {
-    fn number(&mut self, action: &RuleAction) -> Result<u32, ConfigError> {
-        let next = self.all.len() as u32;
-        let (ruling, number) = match *action {
+    fn number(&mut self, rule: &Rule) -> Result<u32, ConfigError> {
+        let (next, timeouts) = (self.all.len() as u32, rule.timeouts);
+        let (ruling, number) = match rule.action {
             RuleAction::Bypass => (Ruling::Bypass, self.plain[0].get_or_insert(next)),
             RuleAction::Drop => (Ruling::Drop, self.plain[1].get_or_insert(next)),
-            RuleAction::Snat(pool) => self.snat(Snat { pool, address: None }),
-            RuleAction::SnatTo(pool, address) => self.snat(Snat { pool, address: Some(address) }),
+            RuleAction::Snat(pool) => self.snat(Snat { pool, address: None, timeouts }),
+            RuleAction::SnatTo(pool, address) => {
+                self.snat(Snat { pool, address: Some(address), timeouts })
+            }
             RuleAction::Dnat(..) => {
                 let message = "dnat rules are not in this version: use a [[static]] mapping";
                 return Err(ConfigError { message: message.into() });

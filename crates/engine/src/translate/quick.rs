@@ -10,13 +10,14 @@
 use super::Engine;
 use super::mappings::Flow;
 use crate::calendar::NONE;
+use crate::engine::quota_class;
 use crate::external::{Draw, External, Wish};
 use crate::host::Host;
 use crate::packet::{Direction, Packet, Side, Verdict};
 use crate::parse::is_martian;
 use crate::respond::DEFAULT_MTU;
-use crate::session::{Segment, State, Way};
-use crate::subscriber::Rate;
+use crate::session::{Idle, Segment, State, Way};
+use crate::timeouts::{SETS, Timers, deadline};
 use natgate_wire::checksum::fold;
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
 use natgate_wire::{Tcp, protocol, tcp, udp};
@@ -53,10 +54,11 @@ pub(super) struct Glance {
 pub(super) enum Ruled {
     /// No rule says anything.
     Not,
-    /// It is translated: to a port of a pool, perhaps of this address alone.
+    /// It is translated: to a port of a pool, perhaps of this address alone, by this set of timeouts.
     Snat {
         pool: u16,
         fixed: Option<u16>,
+        timeouts: u8,
     },
     Bypass,
     Drop,
@@ -83,6 +85,12 @@ impl Glance {
     #[inline(always)]
     pub(super) fn is_new(&self) -> bool {
         self.slot == NONE && self.protocol != 0
+    }
+
+    /// The set of timeouts that a new mapping for it has.
+    #[inline(always)]
+    fn timeouts(&self) -> u8 {
+        if let Ruled::Snat { timeouts, .. } = self.ruled { timeouts } else { 0 }
     }
 
     /// What a new mapping for it asks for.
@@ -173,9 +181,13 @@ impl From for Outside {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
     pub(super) mtu: u16,
-    udp: u32,
-    established: u32,
+    /// Deadlines of UDP's sessions, and of established ones, by their mappings' sets of timeouts.
+    udp: [u32; SETS],
+    established: [u32; SETS],
     opening: u32,
+    /// Whether the remote port may say otherwise; the present time since that of tick 0.
+    by_port: bool,
+    since_base: u64,
     inbound_refresh: bool,
     /// Whether there are rules: a session that a stranger began says nothing of the way out.
     rules: bool,
@@ -187,8 +199,19 @@ pub(super) struct Round {
     statics: bool,
     /// Whether there are pools whose ports are shared out.
     shares: bool,
-    /// A subscriber whose next mapping is due later has made too many of late.
-    due: u64,
+}
+
+impl Round {
+    /// The deadline of a session that begins, of a mapping with this set of timeouts.
+    #[inline(always)]
+    fn first_deadline(&self, timers: &Timers, set: u8, protocol: u8, remote_port: u16) -> u32 {
+        let is_tcp = protocol == protocol::TCP;
+        if set == 0 && !self.by_port {
+            return if is_tcp { self.opening } else { self.udp[0] };
+        }
+        let idle = if is_tcp { Idle::Opening } else { Idle::Established };
+        deadline(self.since_base, timers.of(set, idle, protocol, remote_port))
+    }
 }
 
 /// Packets that went the quick way, to be counted.
@@ -204,11 +227,20 @@ impl Engine {
             Side::Inside => &self.config.outside,
             Side::Outside => &self.config.inside,
         };
+        let since_base = self.since_base();
+        let (mut udp, mut established) = ([0; SETS], [0; SETS]);
+        for set in 0..self.timeouts.sets() {
+            let times = self.timeouts.usual(set);
+            udp[set] = deadline(since_base, times.0);
+            established[set] = deadline(since_base, times.1);
+        }
         Round {
             mtu: other.mtu.unwrap_or(DEFAULT_MTU),
-            udp: self.deadline(self.now, self.timeouts.udp),
-            established: self.deadline(self.now, self.timeouts.established),
-            opening: self.deadline(self.now, self.timeouts.opening),
+            udp,
+            established,
+            opening: self.deadline(self.now, self.timeouts.of(0, Idle::Opening, protocol::TCP, 0)),
+            by_port: self.timeouts.by_port(),
+            since_base,
             inbound_refresh: self.config.inbound_refresh,
             rules: !self.rules.is_empty(),
             other_rules: self.rules_replaced
@@ -219,7 +251,6 @@ impl Engine {
             strangers: self.strangers,
             statics: !self.config.statics.is_empty(),
             shares: self.external.has_shares(),
-            due: Rate::latest_due(self.now, self.mapping_spacing, Rate::SECOND),
         }
     }
 
@@ -311,7 +342,7 @@ impl Engine {
     pub(super) fn source_of(&self, glance: &Glance) -> Option<(usize, Option<u32>)> {
         match glance.ruled {
             Ruled::Not => Some((self.config.default_pool, None)),
-            Ruled::Snat { pool, fixed } => Some((usize::from(pool), fixed.map(u32::from))),
+            Ruled::Snat { pool, fixed, .. } => Some((usize::from(pool), fixed.map(u32::from))),
             _ => None,
         }
     }
@@ -350,7 +381,8 @@ impl Engine {
         // An earlier packet of the batch may have made it.
         if self.table.find_flow(glance.place, protocol, internal, remote).is_some()
             || round.statics && self.is_static(protocol, internal, remote)
-            || !self.has_room(round, record, protocol)
+            || self.subscribers.check_record(record, quota_class(protocol), self.now).is_err()
+            || self.table.is_full(protocol)
         {
             return None;
         }
@@ -363,17 +395,18 @@ impl Engine {
             let wish = glance.wish(pool, Some(draw.index()), fixed);
             self.external.choose(wish, self.subscribers.tenants(), &mut self.generator)
         })?;
-        let (record, hash, fixed) = (Some(record), glance.place, fixed.is_some());
-        let flow = Flow { protocol, internal, pool, fixed, record, hash };
+        let (record, hash) = (Some(record), glance.place);
+        let (fixed, timeouts) = (fixed.is_some(), glance.timeouts());
+        let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash };
+        let expires = round.first_deadline(&self.timeouts, timeouts, protocol, remote.1);
         self.add_dynamic(&flow, (index, port), |session| {
             (session.remote_address, session.remote_port) = remote;
             if protocol == protocol::TCP {
                 session.take_segment(Way::Out, opening_segment(packet.bytes(), glance));
-                session.expires = round.opening;
             } else {
                 session.set_state(State::Open);
-                session.expires = round.udp;
             }
+            session.expires = expires;
             session.count(Way::Out);
         });
         packet.truncate(usize::from(glance.total_len));
@@ -382,18 +415,6 @@ impl Engine {
         let external = (self.external.address(index), port);
         rewrite::<Inside>(packet.bytes_mut(), protocol, source, external);
         Some(Verdict::Forward(Side::Outside))
-    }
-
-    /// Whether a subscriber with this record may have one more mapping: what
-    /// [`Engine::check_limits`] comes to.
-    #[inline(always)]
-    fn has_room(&self, round: &Round, record: u32, protocol: u8) -> bool {
-        let record = self.subscribers.get(record);
-        let (mappings, quota) = match protocol {
-            protocol::TCP => (record.mappings[0], self.config.limits.tcp_ports),
-            _ => (record.mappings[1], self.config.limits.udp_ports),
-        };
-        mappings < quota && record.rate.is_due(round.due) && !self.table.is_full(protocol)
     }
 
     /// Whether a packet from inside that goes there is for somebody outside.
@@ -430,6 +451,7 @@ impl Engine {
         }
         let mapping = self.table.mapping_mut(glance.slot);
         let (internal, external) = (mapping.internal(), mapping.external());
+        let set = mapping.timeouts();
         let session = &mut mapping.first;
         let is_its_own = (session.remote_address, session.remote_port) == remote
             && (F::WAY == Way::In
@@ -438,7 +460,14 @@ impl Engine {
                     && (!round.rules || session.packets_out != 0));
         let connected = session.is(State::Established);
         let stays = session.is(State::Open) || connected && glance.flags & (SYN | RST | FIN) == 0;
-        let expires = if connected { round.established } else { round.udp };
+        let expires = match round.by_port {
+            true => {
+                let time = self.timeouts.of_open(set, glance.protocol, remote.1);
+                deadline(round.since_base, time)
+            }
+            false if connected => round.established[usize::from(set)],
+            false => round.udp[usize::from(set)],
+        };
         let refreshes = F::WAY == Way::Out || round.inbound_refresh;
         // A timer that would have to run sooner is the complete way's business.
         if !is_its_own || !stays || refreshes && expires < session.expires {

@@ -26,10 +26,11 @@ impl Engine {
                 Some(Ruling::Drop) => Ruled::Drop,
                 Some(Ruling::Snat(snat)) => {
                     let index = snat.address.map(|address| self.external.index(address.to_bits()));
+                    let timeouts = snat.timeouts;
                     match (u16::try_from(snat.pool), index) {
-                        (Ok(pool), None) => Ruled::Snat { pool, fixed: None },
+                        (Ok(pool), None) => Ruled::Snat { pool, fixed: None, timeouts },
                         (Ok(pool), Some(Some(index))) => {
-                            Ruled::Snat { pool, fixed: Some(index as u16) }
+                            Ruled::Snat { pool, fixed: Some(index as u16), timeouts }
                         }
                         _ => Ruled::Unknown,
                     }

@@ -2,6 +2,7 @@
 //! the packets that came out before, which answers and errors refer to.
 
 use crate::common::{Spec, Sum, end, error_about, set_icmp_sum, side};
+use crate::policy::give_timeouts;
 use crate::strategies::fit;
 use natgate_engine::{Allocation, PoolConfig};
 use natgate_engine::{Config, Endpoint, Rule, Side, Timestamp, Verdict};
@@ -212,7 +213,11 @@ impl World {
                 self.pair.advance(told)?;
             }
             Operation::Restart(seed) => self.pair.restart(*seed)?,
-            Operation::Rules(rules) => self.pair.replace_rules(&fit(rules, &self.config.pools))?,
+            Operation::Rules(rules) => {
+                let mut rules = fit(rules, &self.config.pools);
+                give_timeouts(&mut rules, self.config.timeout_sets.len());
+                self.pair.replace_rules(&rules)?;
+            }
             Operation::Connect { near, target, protocol, body } => {
                 let send = Send::Fresh {
                     outside: false,
