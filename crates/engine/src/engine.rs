@@ -21,6 +21,7 @@ use crate::table::{Mapping, NewMapping, SessionRef, Table};
 use crate::time::{TICK, nanos};
 use crate::timeouts::{self, Timers};
 use crate::translate::PoolWatches;
+use crate::twice::Twice;
 use crate::{
     Change, ConfigError, DropReason, Endpoint, Event, MappingId, MappingInfo, MappingKind,
     PoolUsage, SessionInfo, Timestamp,
@@ -58,6 +59,8 @@ pub struct Engine {
     pub(crate) rules_replaced: bool,
     /// Whether there may be mappings of hosts that are no subscribers: rules gave them those once.
     pub(crate) strangers: bool,
+    /// Remote endpoints that are others as seen from inside.
+    pub(crate) twice: Twice,
     pub(crate) statics: WholeStatics,
     /// Hosts that static mappings name, sorted.
     pub(crate) static_hosts: Vec<Host>,
@@ -73,7 +76,7 @@ pub struct Engine {
     pub(crate) counters: Counters,
     events: Events,
     /// When each pool's exhaustion was last reported, nanoseconds.
-    pool_reported: Vec<Option<u64>>,
+    pub(crate) pool_reported: Vec<Option<u64>>,
     started: Timestamp,
     /// Time of tick 0, nanoseconds.
     base: u64,
@@ -175,14 +178,14 @@ impl Engine {
         let mut generator = Generator::new(seed);
         let key = HashKey::new(&mut generator);
         let hold = timeouts.hold_down.div_ceil(nanos(TICK)) as u32;
-        let external = External::new(config, hold, key);
+        let external = External::new(config, sizes.address_room, hold, key);
         let rules = RuleSet::new(&config.rules)?;
         rules.check(config, |pool, address| external.has(pool, address))?;
         let mut engine = Self {
             table: Table::new(sizes.room, config, key),
             subscribers: Subscribers::new(
                 sizes.subscribers,
-                sizes.addresses,
+                sizes.address_room,
                 Classes::new(config),
                 key,
             ),
@@ -190,6 +193,7 @@ impl Engine {
             rules,
             searches: RuleBatch::new(),
             strangers: false,
+            twice: Twice::new(sizes.twice, key),
             rules_replaced: false,
             statics: WholeStatics::new(config, &external),
             static_hosts: static_hosts(config),
@@ -198,7 +202,11 @@ impl Engine {
             responder: Responder::new(config),
             pending: PendingSyns::new(),
             fragments: Fragments::new(config.limits.fragment_memory, config.timeouts.fragment, key),
-            identifications: Identifications::new(sizes.addresses, &mut generator),
+            identifications: Identifications::new(
+                sizes.addresses,
+                sizes.address_room,
+                &mut generator,
+            ),
             counters: Counters::default(),
             events: Events::new(),
             pool_reported: vec![None; config.pools.len()],
@@ -212,7 +220,6 @@ impl Engine {
             config: Config { rules: Vec::new(), ..config.clone() },
         };
         engine.make_statics()?;
-        engine.external.settle();
         engine.pool_watches = PoolWatches::new(config, &engine.external);
         Ok(engine)
     }
@@ -228,6 +235,7 @@ impl Engine {
     pub fn memory(config: &Config) -> u64 {
         let sizes = Sizes::new(config);
         Table::memory(sizes.room)
+            + Twice::memory(sizes.twice)
             + External::memory(config, sizes.addresses)
             + Subscribers::memory(sizes.subscribers)
             + Classes::memory(config)
@@ -326,10 +334,11 @@ impl Engine {
     pub fn advance(&mut self, now: Timestamp) -> bool {
         self.observe(now);
         let target = self.tick_of(self.now);
+        self.work_on_pools();
         if target == u64::from(self.tick)
             && self.pending.next_due().is_none_or(|due| due > self.now)
         {
-            return false;
+            return self.external.has_work();
         }
         let mut budget = ADVANCE_BUDGET;
         loop {
@@ -357,7 +366,7 @@ impl Engine {
         } else {
             self.tick = target as u32;
         }
-        false
+        self.external.has_work()
     }
 
     /// The first tick at which something is due.
@@ -373,7 +382,8 @@ impl Engine {
     /// The time of the next thing that is due, or is to be looked at.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let tick = self.next_tick().map(|tick| self.time_of(tick));
-        tick.into_iter().chain(self.pending.next_due()).min().map(Timestamp)
+        let change = self.external.has_work().then_some(self.now);
+        tick.into_iter().chain(self.pending.next_due()).chain(change).min().map(Timestamp)
     }
 
     /// Does one thing that is due at this tick.
@@ -407,6 +417,10 @@ impl Engine {
 
     fn remove_session(&mut self, session: SessionRef, tick: u32) {
         let slot = self.table.mapping_of(session);
+        if self.table.mapping(slot).is_twice() {
+            let session = self.table.session(session);
+            self.twice.remove(slot, (session.remote_address, session.remote_port));
+        }
         let one_further_less = self.table.remove_session(session, tick);
         let mapping = self.table.mapping(slot);
         if one_further_less && !mapping.is_static() {
@@ -435,6 +449,7 @@ impl Engine {
             let release = self.deadline(time, self.timeouts.hold_down);
             self.external.give(protocol, index, port, release, self.tick);
         }
+        self.external.uncount(index);
         let pool = self.external.pool_of(index);
         self.subscribers.release(mapping.host(), pool, quota_class(protocol));
         if self.external.told(protocol, index, port) == Told::Mapping {
@@ -508,8 +523,8 @@ impl Engine {
 
     // ---- restarts ----
 
-    /// Writes the ports of an external address that a new mapping could not take: used, held, or of
-    /// static mappings. `address` counts from 0; `None`: there are not so many. A bit a port, 1,024
+    /// Writes the ports of an external address that somebody has: used, held, or, in a pool, of static
+    /// mappings. `address` counts from 0; `None`: there are not so many. A bit a port, 1,024
     /// words. The protocol is TCP, UDP, ICMP or DCCP.
     ///
     /// # Panics
@@ -521,7 +536,7 @@ impl Engine {
 
     /// Holds the ports of an external address that an earlier engine had taken, as
     /// [`Engine::taken_ports`] told, for the hold-down from now: of every protocol, for nobody knows
-    /// their connections any more. Ports that are not free, or in no pool, stay as they are.
+    /// their connections any more. Ports that somebody has, or in no pool, stay as they are.
     ///
     /// # Panics
     /// As [`Engine::taken_ports`].
@@ -643,15 +658,20 @@ impl Engine {
     pub fn sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
         self.table.slots().flat_map(move |slot| {
             let mapping = self.name_of(self.table.mapping(slot));
-            self.table.sessions(slot).map(move |session| self.describe_session(mapping, session))
+            self.table
+                .sessions(slot)
+                .map(move |session| self.describe_session(slot, mapping, session))
         })
     }
 
-    fn describe_session(&self, mapping: MappingId, session: SessionRef) -> SessionInfo {
+    fn describe_session(&self, slot: u32, mapping: MappingId, session: SessionRef) -> SessionInfo {
         let session = self.table.session(session);
+        let remote = (session.remote_address, session.remote_port);
+        let seen = self.seen(slot, remote);
         SessionInfo {
             mapping,
-            remote: Endpoint::new(session.remote_address, session.remote_port),
+            remote: Endpoint::new(remote.0, remote.1),
+            remote_inside: Endpoint::new(seen.0, seen.1),
             state: session.state().name(),
             expires: Timestamp(self.time_of(session.expires)),
             packets_out: u64::from(session.packets_out),
@@ -659,7 +679,7 @@ impl Engine {
         }
     }
 
-    /// What a pool holds for a protocol (TCP, UDP, ICMP or DCCP).
+    /// What a pool holds for a protocol (TCP, UDP, ICMP or DCCP); it goes by the engine's numbering.
     ///
     /// # Panics
     /// When there is no such pool or the protocol is another.
@@ -677,7 +697,7 @@ fn static_hosts(config: &Config) -> Vec<Host> {
 
 /// The addresses that mean every host of a connected network (the last; the first of old), unless
 /// the operator has made them external.
-fn broadcasts(config: &Config, external: &External) -> [u32; 4] {
+pub(crate) fn broadcasts(config: &Config, external: &External) -> [u32; 4] {
     let ends = [&config.inside, &config.outside].map(|side| {
         let network = side.network.filter(|network| network.len() <= 30);
         network.map_or([0; 2], |network| [network.first(), network.last()])

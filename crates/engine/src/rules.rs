@@ -1,5 +1,5 @@
-//! Rules by prefix and port: which packets bypass translation or are dropped, and which pool or
-//! address serves the others.
+//! Rules by prefix and port: which packets bypass translation or are dropped, which pool or address
+//! serves the others, and where destinations are translated to.
 //!
 //! A [`RuleSet`] is made apart from the engine, in another thread if need be, and never changes.
 //! What it costs to ask it hardly grows with the rules: which is best is worked out for every
@@ -11,8 +11,12 @@
 //! Which rule is better is one number, its rank: priority, then length of the prefix, then whether the
 //! port is exact, then the source before the destination. Answers are numbered by rank, so the
 //! greatest is the best rule's.
+//!
+//! Rules that translate destinations are a search of their own, through tries of the same kind
+//! (`dnat`): of a packet both searches ask the ends that it came with.
 
 mod build;
+mod dnat;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -26,6 +30,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::net::Ipv4Addr;
+use dnat::Dnats;
 use trie::{Ref, Root, Tries};
 
 /// What the best rule says of a packet.
@@ -55,8 +60,9 @@ pub struct Snat {
 pub struct RuleSet {
     source: Roots,
     destination: Roots,
+    dnat: Dnats,
     tries: Tries,
-    /// What answers stand for; the first for none.
+    /// What answers stand for, from the first on.
     rulings: Arc<[Ruling]>,
     len: usize,
     by_port: bool,
@@ -110,7 +116,7 @@ impl RuleSet {
 
     /// Bytes that it takes.
     pub fn memory(&self) -> u64 {
-        (self.tries.memory() + size_of_val(&*self.rulings)) as u64
+        (self.tries.memory() + size_of_val(&*self.rulings) + self.dnat.memory()) as u64
     }
 
     /// Whether the pools have what the rules take from them.

@@ -6,6 +6,7 @@
 //! order with those that are open on a stack. Each group has a trie; those with a port are reached by
 //! an array of ports.
 
+use super::dnat;
 use super::trie::{Builder, Ref, Stretch};
 use super::{Roots, RuleSet, Ruling, Snat};
 use crate::ConfigError;
@@ -29,12 +30,12 @@ const fn rank(priority: u32, len: u32, exact_port: bool, by_source: bool) -> u32
 
 /// A rule on its way into a map.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+pub(super) struct Entry {
     /// In the order in which rules are gone through: end, port, first address, length, priority.
-    order: u64,
-    answer: u32,
+    pub(super) order: u64,
+    pub(super) answer: u32,
     /// The rule's place among those given.
-    rule: u32,
+    pub(super) rule: u32,
 }
 
 impl Entry {
@@ -45,13 +46,17 @@ impl Entry {
     /// Its answer is the rank until [`number_answers`] gives it one.
     fn new(rule: u32, matches: Match, priority: u32) -> Self {
         let (prefix, port, by_source) = looks_at(matches);
-        let len = u32::from(prefix.len());
+        let rank = rank(priority, u32::from(prefix.len()), port != 0, by_source);
         let group = u64::from(!by_source) << 16 | u64::from(port);
-        let order = group << Self::GROUP_SHIFT
+        Self { order: Self::order(group, prefix, priority), answer: rank, rule }
+    }
+
+    /// The place in the order of what looks at a prefix in a group.
+    pub(super) fn order(group: u64, prefix: Prefix, priority: u32) -> u64 {
+        group << Self::GROUP_SHIFT
             | u64::from(prefix.first()) << Self::FIRST_SHIFT
-            | u64::from(len) << Self::LEN_SHIFT
-            | u64::from(priority);
-        Self { order, answer: rank(priority, len, port != 0, by_source), rule }
+            | u64::from(prefix.len()) << Self::LEN_SHIFT
+            | u64::from(priority)
     }
 
     /// End and port.
@@ -70,7 +75,7 @@ impl Entry {
 }
 
 /// Prefix and port that a rule looks at, and whether they are the source's.
-fn looks_at(matches: Match) -> (Prefix, u16, bool) {
+pub(super) fn looks_at(matches: Match) -> (Prefix, u16, bool) {
     match matches {
         Match::Source(prefix, port) => (prefix, port, true),
         Match::Destination(prefix, port) => (prefix, port, false),
@@ -84,37 +89,55 @@ pub(super) fn build(rules: &[Rule]) -> Result<RuleSet, ConfigError> {
         return fail(format!("{} rules: at most {most} are possible", rules.len()));
     }
     let priorities = priorities(rules)?;
+    let mut rulings = Rulings::default();
+    let mut numbers = Vec::with_capacity(rules.len());
     let mut entries = Vec::with_capacity(rules.len());
+    let mut targets = dnat::Targets::default();
     for (at, rule) in rules.iter().enumerate() {
         let priority = priorities.partition_point(|&lower| lower < rule.priority) as u32;
+        if targets.add(at as u32, rule, priority)? {
+            continue;
+        }
+        numbers.push(rulings.number(rule));
         entries.push(Entry::new(at as u32, rule.matches, priority));
     }
-    let rulings = number_answers(&mut entries, rules)?;
-    entries.sort_unstable_by_key(|entry| entry.order);
-    if let Some(pair) = entries.windows(2).find(|pair| pair[0].order == pair[1].order) {
-        let [one, other] = [pair[0].rule.min(pair[1].rule), pair[0].rule.max(pair[1].rule)];
-        let what = describe(&rules[one as usize]);
-        return fail(format!(
-            "rules {one} and {other}, counted from 0, both match {what}: keep one of them, or give \
-             one another priority"
-        ));
-    }
+    let answers = number_answers(&mut entries, &numbers);
+    targets.number_answers();
+    sort(&mut entries, rules)?;
+    sort(&mut targets.entries, rules)?;
     let mut tries = Builder::default();
     let destinations = entries.partition_point(|entry| entry.group() >> 16 == 0);
     let source = write_end(&mut tries, &entries[..destinations]);
     let destination = write_end(&mut tries, &entries[destinations..]);
+    let dnat = targets.write(&mut tries);
     let Some(tries) = tries.finish() else {
         return fail(format!("{} rules like these take too much memory", rules.len()));
     };
     Ok(RuleSet {
         source,
         destination,
+        dnat,
         tries,
         len: rules.len(),
         by_port: rules.iter().any(|rule| looks_at(rule.matches).1 != 0),
         drops: rules.iter().any(|rule| rule.action == RuleAction::Drop),
-        rulings: rulings.into(),
+        rulings: answers.iter().map(|&number| rulings.all[number as usize]).collect(),
     })
+}
+
+/// Puts entries in order; no two may match the same with the same priority.
+fn sort(entries: &mut [Entry], rules: &[Rule]) -> Result<(), ConfigError> {
+    entries.sort_unstable_by_key(|entry| entry.order);
+    let Some(pair) = entries.windows(2).find(|pair| pair[0].order == pair[1].order) else {
+        return Ok(());
+    };
+    let [one, other] = [pair[0].rule.min(pair[1].rule), pair[0].rule.max(pair[1].rule)];
+    let what = describe(&rules[one as usize]);
+    let message = format!(
+        "rules {one} and {other}, counted from 0, both match {what}: keep one of them, or give one \
+         another priority"
+    );
+    Err(ConfigError { message })
 }
 
 /// The priorities that there are, ascending.
@@ -142,14 +165,10 @@ fn describe(rule: &Rule) -> String {
     format!("{end} {first}/{len}{port} with priority {priority}")
 }
 
-/// Numbers the answers, all that differ in rank or ruling, from 1 on and by rank, so that the greater
-/// is the better one's; returns what they stand for.
-fn number_answers(entries: &mut [Entry], rules: &[Rule]) -> Result<Vec<Ruling>, ConfigError> {
-    let mut rulings = Rulings::default();
-    let mut numbers = Vec::with_capacity(rules.len());
-    for rule in rules {
-        numbers.push(rulings.number(rule)?);
-    }
+/// Numbers the answers of entries, all that differ in rank or in what they stand for, from 1 on and by
+/// rank, so that the greater is the better one's. What each entry's stands for is a number as well;
+/// returns that of each answer.
+pub(super) fn number_answers(entries: &mut [Entry], numbers: &[u32]) -> Vec<u32> {
     // Where those of each rank go.
     let mut places = vec![0_usize; RANKS + 1];
     entries.iter().for_each(|entry| places[entry.answer as usize + 1] += 1);
@@ -160,19 +179,20 @@ fn number_answers(entries: &mut [Entry], rules: &[Rule]) -> Result<Vec<Ruling>, 
         by_rank[*place] = at as u32;
         *place += 1;
     }
-    let mut answers = Vec::from([Ruling::Bypass]);
-    // By ruling: the last answer that has it, and its rank.
-    let mut last = vec![(0_u32, 0_u32); rulings.all.len()];
+    let mut answers = Vec::new();
+    // The last answer that stands for each, and its rank.
+    let most = numbers.iter().max().map_or(0, |&number| number as usize + 1);
+    let mut last = vec![(0_u32, 0_u32); most];
     for at in by_rank {
-        let entry = &mut entries[at as usize];
-        let ruling = numbers[at as usize] as usize;
-        if last[ruling].0 == 0 || last[ruling].1 != entry.answer {
-            last[ruling] = (answers.len() as u32, entry.answer);
-            answers.push(rulings.all[ruling]);
+        let (entry, number) = (&mut entries[at as usize], numbers[at as usize]);
+        let last = &mut last[number as usize];
+        if last.0 == 0 || last.1 != entry.answer {
+            answers.push(number);
+            *last = (answers.len() as u32, entry.answer);
         }
-        entry.answer = last[ruling].0;
+        entry.answer = last.0;
     }
-    Ok(answers)
+    answers
 }
 
 /// The different rulings, numbered.
@@ -185,7 +205,7 @@ struct Rulings {
 }
 
 impl Rulings {
-    fn number(&mut self, rule: &Rule) -> Result<u32, ConfigError> {
+    fn number(&mut self, rule: &Rule) -> u32 {
         let (next, timeouts) = (self.all.len() as u32, rule.timeouts);
         let (ruling, number) = match rule.action {
             RuleAction::Bypass => (Ruling::Bypass, self.plain[0].get_or_insert(next)),
@@ -194,16 +214,15 @@ impl Rulings {
             RuleAction::SnatTo(pool, address) => {
                 self.snat(Snat { pool, address: Some(address), timeouts })
             }
-            RuleAction::Dnat(..) => {
-                let message = "dnat rules are not in this version: use a [[static]] mapping";
-                return Err(ConfigError { message: message.into() });
+            RuleAction::Dnat(..) | RuleAction::DnatPrefix(_) => {
+                unreachable!("rules that translate destinations are searched for apart")
             }
         };
         let number = *number;
         if number == next {
             self.all.push(ruling);
         }
-        Ok(number)
+        number
     }
 
     fn snat(&mut self, snat: Snat) -> (Ruling, &mut u32) {
@@ -213,7 +232,7 @@ impl Rulings {
 }
 
 /// The tries of all groups of one end; the group of any port comes first.
-fn write_end(tries: &mut Builder, entries: &[Entry]) -> Roots {
+pub(super) fn write_end(tries: &mut Builder, entries: &[Entry]) -> Roots {
     let (any_port, by_port) =
         entries.split_at(entries.partition_point(|entry| entry.group() as u16 == 0));
     let mut stretches = Stretches::default();

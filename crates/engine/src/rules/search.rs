@@ -25,7 +25,8 @@ impl RuleSet {
     /// What an answer stands for.
     #[inline(always)]
     fn ruling(&self, answer: u32) -> Option<Ruling> {
-        if answer == 0 { None } else { self.rulings.get(answer as usize).copied() }
+        // 0 is none.
+        self.rulings.get((answer as usize).wrapping_sub(1)).copied()
     }
 }
 
@@ -37,7 +38,7 @@ impl Roots {
 
     /// The best answer for one end.
     #[inline(never)]
-    fn best(&self, tries: &Tries, end: End) -> u32 {
+    pub(super) fn best(&self, tries: &Tries, end: End) -> u32 {
         let mut best = 0;
         if let Some(root) = &self.any_port {
             best = search::<AnyPort>(root, tries, end);

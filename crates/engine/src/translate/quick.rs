@@ -199,6 +199,8 @@ pub(super) struct Round {
     statics: bool,
     /// Whether there are pools whose ports are shared out.
     shares: bool,
+    /// Whether flows may begin here: no destination is another outside.
+    news: bool,
 }
 
 impl Round {
@@ -251,6 +253,7 @@ impl Engine {
             strangers: self.strangers,
             statics: !self.config.statics.is_empty(),
             shares: self.external.has_shares(),
+            news: !self.has_twice(),
         }
     }
 
@@ -281,7 +284,7 @@ impl Engine {
     /// Stage two: fetches the line of the mapping; says whether there seems to be none for a packet
     /// from inside, and stage three has something to do.
     #[inline(always)]
-    pub(super) fn approach<F: From>(&self, glance: &mut Glance) -> bool {
+    pub(super) fn approach<F: From>(&self, round: &Round, glance: &mut Glance) -> bool {
         if glance.protocol == 0 {
             return false;
         }
@@ -293,7 +296,7 @@ impl Engine {
             glance.slot = slot;
             self.table.prefetch_mapping(slot);
         }
-        let new = F::SIDE == Side::Inside && slot.is_none();
+        let new = F::SIDE == Side::Inside && slot.is_none() && round.news;
         if new {
             self.subscribers.prefetch(glance.host());
         }
@@ -317,6 +320,10 @@ impl Engine {
             let host = glance.host();
             let Some(record) = self.subscribers.find_from(approached, host) else { continue };
             let Some(paired) = self.subscribers.known_pair(record, pool) else { continue };
+            // Who is paired with an address that gives out nothing is paired anew.
+            if fixed.is_none() && paired.is_some_and(|index| !self.external.is_open(index)) {
+                continue;
+            }
             glance.record = record;
             if round.shares && !self.external.is_shared(pool) {
                 self.external.approach_share(pool, host, glance.protocol);
@@ -451,9 +458,11 @@ impl Engine {
         }
         let mapping = self.table.mapping_mut(glance.slot);
         let (internal, external) = (mapping.internal(), mapping.external());
+        let is_twice = mapping.is_twice();
         let set = mapping.timeouts();
         let session = &mut mapping.first;
-        let is_its_own = (session.remote_address, session.remote_port) == remote
+        let is_its_own = !is_twice
+            && (session.remote_address, session.remote_port) == remote
             && (F::WAY == Way::In
                 || internal == glance.internal()
                     && mapping.protocol == glance.protocol

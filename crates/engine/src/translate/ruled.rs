@@ -29,7 +29,9 @@ impl Engine {
                     let timeouts = snat.timeouts;
                     match (u16::try_from(snat.pool), index) {
                         (Ok(pool), None) => Ruled::Snat { pool, fixed: None, timeouts },
-                        (Ok(pool), Some(Some(index))) => {
+                        (Ok(pool), Some(Some(index)))
+                            if self.external.pool_of(index) == snat.pool =>
+                        {
                             Ruled::Snat { pool, fixed: Some(index as u16), timeouts }
                         }
                         _ => Ruled::Unknown,
