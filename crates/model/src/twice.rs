@@ -182,7 +182,7 @@ impl Model {
         let sessions = self.mappings.values().flat_map(|mapping| &mapping.sessions);
         let twice = sessions.filter(|(remote, session)| session.seen != **remote).count();
         let most = self.config.limits.twice_sessions;
-        let most = most.map_or((self.most_mappings() / 4).max(LEAST_TWICE), |most| most as usize);
+        let most = most.map_or((self.room / 4).max(LEAST_TWICE), |most| most as usize);
         if remote != seen && twice >= most { Err(DropReason::SessionTableFull) } else { Ok(()) }
     }
 }
