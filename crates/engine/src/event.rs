@@ -48,7 +48,9 @@ impl MappingKind {
 pub struct MappingId {
     /// IP protocol number.
     pub protocol: u8,
-    /// Internal endpoint; its address is the subscriber.
+    /// Number of the realm that the internal endpoint is in.
+    pub realm: u16,
+    /// Internal endpoint; realm and address are the subscriber.
     pub internal: Endpoint,
     /// External endpoint.
     pub external: Endpoint,
@@ -59,12 +61,45 @@ pub struct MappingId {
 /// A block of ports and whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlockId {
+    /// Number of the subscriber's realm.
+    pub realm: u16,
     /// The subscriber.
     pub subscriber: Ipv4Addr,
     /// The external address.
     pub external: Ipv4Addr,
     /// First and last port.
     pub ports: (u16, u16),
+}
+
+/// What a threshold is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Resource {
+    /// TCP mappings, or ports.
+    Tcp,
+    /// UDP mappings, or ports.
+    Udp,
+    /// ICMP query mappings and whatever else counts against their quota; of a pool, identifiers.
+    Icmp,
+    /// DCCP ports of a pool.
+    Dccp,
+    /// Sessions.
+    Sessions,
+    /// Blocks of a pool.
+    Blocks,
+}
+
+impl Resource {
+    /// Its name in JSON and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Icmp => "icmp",
+            Self::Dccp => "dccp",
+            Self::Sessions => "sessions",
+            Self::Blocks => "blocks",
+        }
+    }
 }
 
 /// A change of state.
@@ -83,10 +118,51 @@ pub enum Change {
     /// A subscriber that has mappings was refused another by its port quota or rate; at most one a
     /// second while it has any.
     QuotaReached {
+        /// Number of the subscriber's realm.
+        realm: u16,
         /// The subscriber.
         subscriber: Ipv4Addr,
         /// IP protocol number.
         protocol: u8,
+    },
+    /// A subscriber was refused a mapping by what its class may have in all; at most one a second and
+    /// class.
+    ClassQuotaReached {
+        /// Index of the class.
+        class: usize,
+        /// IP protocol number.
+        protocol: u8,
+    },
+    /// A subscriber has come to a threshold of a limit of its own; at most one a minute while it has
+    /// mappings.
+    ThresholdReached {
+        /// The subscriber's realm.
+        realm: u16,
+        /// The subscriber.
+        subscriber: Ipv4Addr,
+        /// What it has so much of.
+        resource: Resource,
+        /// The threshold, percent of the limit.
+        percent: u8,
+    },
+    /// The subscribers of a class have come to a threshold of what they may have in all; at most one
+    /// a minute and class.
+    ClassThresholdReached {
+        /// Index of the class.
+        class: usize,
+        /// What they have so much of.
+        resource: Resource,
+        /// The threshold, percent of the limit.
+        percent: u8,
+    },
+    /// A pool's use has come to a threshold; at most one a minute and pool.
+    PoolThresholdReached {
+        /// Index of the pool.
+        pool: usize,
+        /// What is used: ports for a protocol, or blocks.
+        resource: Resource,
+        /// The threshold, percent of what there is.
+        percent: u8,
     },
     /// No port was free; at most one a second and pool.
     PoolExhausted {

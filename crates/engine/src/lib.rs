@@ -17,6 +17,7 @@ extern crate alloc;
 
 mod blocks;
 mod calendar;
+mod class;
 mod config;
 mod deterministic;
 mod drop_reason;
@@ -24,10 +25,12 @@ mod engine;
 mod event;
 mod external;
 mod fragments;
+mod host;
 mod identification;
 mod index;
 mod packet;
 mod parse;
+mod pools;
 mod prefetch;
 mod random;
 mod respond;
@@ -37,18 +40,23 @@ mod session;
 mod sizes;
 mod subscriber;
 mod table;
+mod threshold;
 mod time;
+mod timeouts;
 mod translate;
+mod twice;
 
 pub use blocks::Blocking;
 pub use config::{
-    AddressRange, Allocation, Behavior, BlockConfig, Config, DeterministicConfig, Limits, Match,
-    PoolConfig, Pooling, Prefix, Refusal, Rule, RuleAction, SideConfig, StaticMapping, Timeouts,
+    AddressRange, Allocation, Behavior, BlockConfig, Class, ClassLimits, Config,
+    DeterministicConfig, Limits, Match, PoolConfig, Pooling, PortTimeout, Prefix, Refusal, Rule,
+    RuleAction, SideConfig, StaticMapping, Thresholds, TimeoutSet, Timeouts, Totals,
 };
 pub use deterministic::{Plan, PlanError};
 pub use drop_reason::DropReason;
 pub use engine::Engine;
-pub use event::{BlockId, Change, Endpoint, Event, MappingId, MappingKind};
+pub use event::{BlockId, Change, Endpoint, Event, MappingId, MappingKind, Resource};
+pub use external::{Draining, PoolChange};
 pub use packet::{Counters, Direction, Outcome, Packet, Side, Verdict};
 pub use rules::{RuleBatch, RuleSet, Ruling, Snat};
 pub use time::{TICK, Timestamp};
@@ -84,6 +92,8 @@ pub struct SessionInfo {
     pub mapping: MappingId,
     /// Remote endpoint.
     pub remote: Endpoint,
+    /// The remote endpoint as seen from inside: another, if the destination is translated too.
+    pub remote_inside: Endpoint,
     /// Its state's name.
     pub state: &'static str,
     /// When it will go unless refreshed.
@@ -104,6 +114,7 @@ pub struct PoolUsage {
     pub used: u64,
     /// Ports in hold-down.
     pub held: u64,
-    /// Ports kept for static mappings.
+    /// Ports kept for static mappings, or given to nobody: excluded, in no block or share, or of an
+    /// address that drains.
     pub reserved: u64,
 }

@@ -2,6 +2,7 @@
 //! depends on state.
 
 use crate::DropReason;
+use crate::host::Host;
 use crate::session::Segment;
 use natgate_wire::ipv4::{Ipv4Error, Options, scan_options};
 use natgate_wire::tcp::flags::{ACK, RST, SYN};
@@ -36,6 +37,10 @@ pub(crate) enum Kind {
 pub(crate) struct Headers {
     pub(crate) source: (u32, u16),
     pub(crate) destination: (u32, u16),
+    /// The destination as seen outside: another, if a rule translates it (`translate/twice.rs`).
+    pub(crate) outside: (u32, u16),
+    /// The realm that it came from, if from inside.
+    pub(crate) realm: u16,
     pub(crate) protocol: u8,
     pub(crate) ttl: u8,
     pub(crate) kind: Kind,
@@ -100,6 +105,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Headers, DropReason> {
     let mut headers = Headers {
         source: (source, 0),
         destination: (destination, 0),
+        outside: (destination, 0),
+        realm: 0,
         protocol: packet.protocol(),
         ttl: packet.ttl(),
         kind: Kind::Portless,
@@ -116,10 +123,21 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Headers, DropReason> {
     } else {
         headers.read_transport(packet.payload())?;
     }
+    headers.outside = headers.destination;
     Ok(headers)
 }
 
 impl Headers {
+    /// The host inside that sent it.
+    pub(crate) fn host(&self) -> Host {
+        Host::new(self.realm, self.source.0)
+    }
+
+    /// The internal endpoint that sent it.
+    pub(crate) fn internal(&self) -> (Host, u16) {
+        (self.host(), self.source.1)
+    }
+
     fn read_transport(&mut self, payload: &[u8]) -> Result<(), DropReason> {
         let bad = if self.fragment { DropReason::FragmentTiny } else { DropReason::BadLength };
         match self.protocol {
@@ -209,6 +227,14 @@ impl Headers {
 
     /// The remote endpoint of a packet from inside.
     pub(crate) fn remote_outbound(&self) -> (u32, u16) {
+        match self.kind {
+            Kind::IcmpQuery { .. } => (self.outside.0, 0),
+            _ => self.outside,
+        }
+    }
+
+    /// The same as its sender sees it.
+    pub(crate) fn remote_seen(&self) -> (u32, u16) {
         match self.kind {
             Kind::IcmpQuery { .. } => (self.destination.0, 0),
             _ => self.destination,

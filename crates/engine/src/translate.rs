@@ -14,9 +14,12 @@ mod errors;
 mod mappings;
 mod quick;
 mod transit;
+mod twice;
+mod watch;
 
 use crate::engine::{Engine, direction_from};
 use crate::fragments::{Fragment, Later, Rewrite as FragmentRewrite};
+use crate::host::Host;
 use crate::identification;
 use crate::packet::{Direction, Outcome, Packet, Side, Verdict};
 use crate::parse::{Embedded, Headers, Kind, has_ports, parse};
@@ -28,6 +31,7 @@ use mappings::Arrival;
 use natgate_wire::{Ipv4, protocol};
 use quick::{Glance, Tally};
 use transit::is_echo_request;
+pub(crate) use watch::PoolWatches;
 
 /// Packets that a stage looks at before the next has its turn: about as many cache lines can be on
 /// their way at a time.
@@ -74,7 +78,7 @@ impl Engine {
         for step in 0..groups + 3 {
             if let Some(packets) = packets.chunks(GROUP).nth(step) {
                 for (packet, glance) in packets.iter().zip(&mut glances[step % 4]) {
-                    *glance = self.glance::<F>(packet.bytes());
+                    *glance = self.glance::<F>(packet);
                 }
             }
             let new = core::mem::take(&mut news);
@@ -113,10 +117,11 @@ impl Engine {
             Ok(headers) => {
                 let len = usize::from(headers.total_len);
                 packet.truncate(len);
+                let headers = Headers { realm: packet.realm(), ..*headers };
                 let bytes = packet.bytes_mut();
                 let fate = match from {
-                    Side::Inside => self.take_inside(bytes, headers, &mut direction),
-                    Side::Outside => self.take_outside(bytes, headers, &mut direction),
+                    Side::Inside => self.take_inside(bytes, &headers, &mut direction),
+                    Side::Outside => self.take_outside(bytes, &headers, &mut direction),
                 };
                 (fate, len)
             }
@@ -151,6 +156,9 @@ impl Engine {
     ) -> Fate {
         let destination = headers.destination.0;
         self.check_ends(headers)?;
+        if self.has_twice() {
+            return self.take_inside_twice(bytes, headers, direction);
+        }
         //= rfc1812#section-5.2.3
         if self.is_own(destination) && self.external.index(destination).is_none() {
             *direction = Direction::Local;
@@ -168,25 +176,26 @@ impl Engine {
     }
 
     fn inside(&mut self, bytes: &mut [u8], headers: &Headers, direction: &mut Direction) -> Fate {
-        let (source, destination) = (headers.source.0, headers.destination.0);
-        let by_default = Snat { pool: self.config.default_pool, address: None };
+        let destination = headers.outside.0;
+        let by_default = Snat { pool: self.config.default_pool, address: None, timeouts: 0 };
         let snat = match self.ruling(bytes, headers, Side::Inside) {
             //= rfc6888#REQ-6
             Some(Ruling::Bypass) => return self.bypass(bytes, headers, Side::Inside),
             Some(Ruling::Drop) => return Err(DropReason::Rule),
             Some(Ruling::Snat(snat)) => snat,
-            None if self.is_subscriber(source) => by_default,
+            None if self.is_subscriber(headers.host()) => by_default,
             // Whoever sends it, a router on the way perhaps: it is about somebody's session or dropped.
             //= rfc5508#REQ-5
             None if headers.kind == Kind::IcmpError => by_default,
             //= rfc1812#section-4.3.2.7-silent
             None => return Err(DropReason::NotSubscriber),
         };
+        self.check_outside(headers)?;
         if let Some(index) = self.external.index(destination) {
             *direction = Direction::Hairpin;
             return self.turn_round(bytes, headers, direction, snat, index);
         }
-        if self.is_inside(destination) {
+        if self.is_inside(destination) && !headers.is_aimed() {
             return Err(DropReason::SameSide);
         }
         self.check_transit(bytes, headers, Side::Inside, Side::Outside)?;
@@ -205,9 +214,9 @@ impl Engine {
             _ => {}
         }
         let slot = self.outbound(bytes, headers, snat)?;
-        let mapping = self.table.mapping(slot);
-        let source = Some((mapping.external_address, mapping.external_port));
-        apply(bytes, headers, Rewrite { source, destination: None });
+        let source = self.external_of(slot);
+        let destination = headers.new_destination(source.1);
+        apply(bytes, headers, Rewrite { source: Some(source), destination });
         self.clamp_mss(bytes, headers);
         self.count_portless(headers);
         Ok(Verdict::Forward(Side::Outside))
@@ -231,7 +240,7 @@ impl Engine {
             }
             return self.pass_in(bytes, headers, direction);
         };
-        if self.is_inside(headers.source.0) {
+        if self.is_inside(headers.source.0) && !self.has_twice() {
             return Err(DropReason::SpoofedSource);
         }
         self.check_later(bytes, headers, Side::Outside)?;
@@ -313,12 +322,13 @@ impl Engine {
     fn check_dropped(
         &self,
         headers: &Headers,
-        internal: (u32, u16),
+        (host, port): (Host, u16),
         remote: (u32, u16),
     ) -> Result<(), DropReason> {
         if !self.rules.drops() {
             return Ok(());
         }
+        let internal = (host.address(), port);
         match self.rules.find(with_port(headers, internal), with_port(headers, remote)) {
             Some(Ruling::Drop) => Err(DropReason::Rule),
             _ => Ok(()),
@@ -346,28 +356,30 @@ impl Engine {
                 source: headers.destination.0,
                 destination: headers.source.0,
             };
-            let connection = (headers.protocol, headers.destination, remote);
+            let connection = (headers.protocol, headers.outside, remote);
             self.remember_syn(envelope, connection, bytes);
         }
     }
 
     fn inbound(&mut self, bytes: &mut [u8], headers: &Headers, index: u32) -> Fate {
+        let (remote, port) = (headers.remote_inbound(), headers.destination.1);
+        let mut arrival = Arrival { index, port, remote, seen: remote };
+        if self.has_twice() {
+            arrival.seen = self.source_inside(bytes, headers, arrival)?;
+        }
         match headers.kind {
             Kind::IcmpOther => return Err(DropReason::IcmpUnsupported),
             Kind::IcmpError => {
-                self.translate_error_inbound(bytes, headers, Side::Outside)?;
+                self.translate_error_inbound(bytes, headers, arrival.seen, Side::Outside)?;
                 return Ok(Verdict::Forward(Side::Inside));
             }
             _ => {}
         }
-        let arrival =
-            Arrival { index, port: headers.destination.1, remote: headers.remote_inbound() };
         let found = self.admit(headers, arrival)?;
         self.check_transit(bytes, headers, Side::Outside, Side::Inside)?;
         let slot = self.enter(headers, arrival, found)?;
-        let mapping = self.table.mapping(slot);
-        let destination = Some((mapping.internal_address, mapping.internal_port));
-        apply(bytes, headers, Rewrite { source: None, destination });
+        let destination = Some(self.internal_of(slot));
+        apply(bytes, headers, Rewrite { source: arrival.new_source(), destination });
         self.clamp_mss(bytes, headers);
         self.count_portless(headers);
         Ok(Verdict::Forward(Side::Inside))
@@ -394,7 +406,8 @@ impl Engine {
         };
         let fate = self.by_first(bytes, headers, Side::Inside, direction, way);
         if fate == Err(DropReason::NoMapping)
-            && self.is_own(headers.destination.0)
+            && self.is_own(headers.outside.0)
+            && !headers.is_aimed()
             && is_echo_request(bytes, headers)
         {
             *direction = Direction::Local;
@@ -413,31 +426,30 @@ impl Engine {
             _ => {}
         }
         let sender = self.outbound(bytes, headers, snat)?;
-        let sender = self.table.mapping(sender);
         //= rfc4787#REQ-9a
         //= rfc5382#REQ-8a
         //= rfc5597#REQ-8
-        let source = (sender.external_address, sender.external_port);
+        let source = self.external_of(sender);
         //= rfc7857#section-12
         // A query's identifier is all it has of ports: outside, it would be the sender's.
         //= rfc5508#REQ-7
         let query = matches!(headers.kind, Kind::IcmpQuery { .. });
-        let arrival = Arrival {
-            index,
-            port: if query { source.1 } else { headers.destination.1 },
-            remote: if query { (source.0, 0) } else { source },
-        };
+        let port = if query { source.1 } else { headers.outside.1 };
+        let remote = if query { (source.0, 0) } else { source };
+        let seen = self.seen_by_receiver(headers.protocol, (index, port), remote);
+        let arrival = Arrival { index, port, remote, seen };
         let entered =
             self.admit(headers, arrival).and_then(|found| self.enter(headers, arrival, found));
         let receiver = match entered {
-            Ok(slot) => self.table.mapping(slot),
+            Ok(slot) => slot,
             Err(reason) => {
                 self.remember_refused(bytes, headers, reason, Side::Inside, arrival.remote);
                 return Err(reason);
             }
         };
-        let destination = Some((receiver.internal_address, receiver.internal_port));
-        apply(bytes, headers, Rewrite { source: Some(source), destination });
+        let destination = Some(self.internal_of(receiver));
+        let source = Some(arrival.new_source().unwrap_or(source));
+        apply(bytes, headers, Rewrite { source, destination });
         self.clamp_mss(bytes, headers);
         self.count_portless(headers);
         Ok(Verdict::Forward(Side::Inside))
@@ -456,7 +468,7 @@ impl Engine {
         direction: &mut Direction,
         translate: impl FnOnce(&mut Self, &mut [u8], &mut Direction) -> Fate,
     ) -> Fate {
-        if headers.fragment && self.rules.by_port() {
+        if headers.fragment && (self.rules.by_port() || self.has_twice()) {
             return translate(self, bytes, direction);
         }
         self.by_fragment(bytes, headers, from, direction, translate)
@@ -539,7 +551,7 @@ impl Engine {
         let external = (index, headers.source.1);
         let slot = self.find_external(headers.protocol, external, headers.remote_outbound());
         // An answer of the gateway's own counts as that of whom it goes to.
-        let internal = slot.map(|slot| self.table.mapping(slot).internal_address);
+        let internal = slot.map(|slot| self.internal_of(slot).0);
         let host = internal.unwrap_or(headers.destination.0);
         //= rfc6864#section-5.3.1
         let next = self.identifications.next_for(Timestamp(self.now), index as usize, host);

@@ -3,12 +3,32 @@
 
 use super::Engine;
 use crate::DropReason;
+use crate::host::Host;
 use crate::packet::Side;
 use crate::parse::{Embedded, Headers};
 use crate::rewrite::{Rewrite, apply, apply_embedded};
 use crate::rules::Ruling;
-use crate::table::Mapping;
 use natgate_wire::protocol;
+
+/// The session that an ICMP error from inside is about.
+struct About {
+    external: (u32, u16),
+    /// Remote endpoint as seen outside.
+    remote: (u32, u16),
+    /// The same as seen inside.
+    seen: (u32, u16),
+    protocol: u8,
+}
+
+impl About {
+    /// What takes the place of the remote endpoint in the embedded packet, if it is another outside. An
+    /// identifier is translated with the near end.
+    fn new_remote(&self) -> Option<(u32, u16)> {
+        let query = self.protocol == protocol::ICMP;
+        let port = if query { self.external.1 } else { self.remote.1 };
+        (self.remote != self.seen).then_some((self.remote.0, port))
+    }
+}
 
 impl Engine {
     pub(super) fn translate_error_outbound(
@@ -18,56 +38,67 @@ impl Engine {
     ) -> Result<(), DropReason> {
         let message = &mut bytes[usize::from(headers.header_len)..];
         let embedded = Embedded::read(message)?;
-        let external = self.error_external(&embedded)?;
-        let rewrite = Rewrite { source: None, destination: Some(external) };
+        let about = self.error_external(headers.realm, &embedded)?;
+        let external = about.external;
+        let rewrite = Rewrite { source: about.new_remote(), destination: Some(external) };
         apply_embedded(message, &embedded, rewrite);
         //= rfc5508#REQ-5c
-        let outer = Rewrite { source: Some((external.0, 0)), destination: None };
-        apply(bytes, headers, outer);
+        let source = Some((external.0, 0));
+        apply(bytes, headers, Rewrite { source, destination: headers.new_destination(0) });
         Ok(())
     }
 
-    /// The external endpoint of the session that an error from inside is about: the embedded packet
-    /// went to its internal endpoint.
-    fn error_external(&self, embedded: &Embedded) -> Result<(u32, u16), DropReason> {
-        let remote = embedded.remote_of_destination();
-        let slot = self.find_internal(embedded.protocol, embedded.destination, remote);
-        let mapping = self.with_session(slot, remote)?;
-        Ok((mapping.external_address, mapping.external_port))
+    /// The session that an error from inside is about: the embedded packet went to its internal
+    /// endpoint.
+    fn error_external(&self, realm: u16, embedded: &Embedded) -> Result<About, DropReason> {
+        let (address, port) = embedded.destination;
+        let (protocol, internal) = (embedded.protocol, (Host::new(realm, address), port));
+        let seen = embedded.remote_of_destination();
+        let remote = self.twice.remote((protocol, internal), seen).unwrap_or(seen);
+        let slot = self.with_session(self.find_internal(protocol, internal, remote), remote)?;
+        if self.seen(slot, remote) != seen {
+            return Err(DropReason::IcmpNoSession);
+        }
+        Ok(About { external: self.external_of(slot), remote, seen, protocol })
     }
 
+    /// Translates an error from outside; `sender` is its source as seen from inside.
     pub(super) fn translate_error_inbound(
         &mut self,
         bytes: &mut [u8],
         headers: &Headers,
+        sender: (u32, u16),
         from: Side,
     ) -> Result<(), DropReason> {
         let message = &mut bytes[usize::from(headers.header_len)..];
         let embedded = Embedded::read(message)?;
         //= rfc4787#REQ-12a
         let remote = embedded.remote_of_source();
-        let internal = self.error_internal(&embedded, remote)?;
-        self.check_dropped_error(&embedded, internal, headers.source.0, remote)?;
+        let (internal, seen) = self.error_internal(&embedded, remote)?;
+        self.check_dropped_error(&embedded, internal, sender.0, seen)?;
         self.check_transit(bytes, headers, from, Side::Inside)?;
         let message = &mut bytes[usize::from(headers.header_len)..];
-        apply_embedded(message, &embedded, Rewrite { source: Some(internal), destination: None });
+        let internal = (internal.0.address(), internal.1);
+        let destination = (seen != remote).then_some(seen);
+        apply_embedded(message, &embedded, Rewrite { source: Some(internal), destination });
         //= rfc5508#REQ-4c
-        apply(bytes, headers, Rewrite { source: None, destination: Some((internal.0, 0)) });
+        let source = (sender.0 != headers.source.0).then_some(sender);
+        apply(bytes, headers, Rewrite { source, destination: Some((internal.0, 0)) });
         Ok(())
     }
 
-    /// The internal endpoint of the session that an error from outside is about: the embedded packet
-    /// came from its external endpoint.
+    /// The internal endpoint of the session that an error from outside is about, and its remote one as
+    /// seen from there: the embedded packet came from its external endpoint.
     fn error_internal(
         &self,
         embedded: &Embedded,
         remote: (u32, u16),
-    ) -> Result<(u32, u16), DropReason> {
+    ) -> Result<((Host, u16), (u32, u16)), DropReason> {
         let (address, port) = embedded.source;
         let index = self.external.index(address).ok_or(DropReason::IcmpNoSession)?;
         let slot = self.find_external(embedded.protocol, (index, port), remote);
-        let mapping = self.with_session(slot, remote)?;
-        Ok((mapping.internal_address, mapping.internal_port))
+        let slot = self.with_session(slot, remote)?;
+        Ok((self.table.mapping(slot).internal(), self.seen(slot, remote)))
     }
 
     //= rfc4787#REQ-12
@@ -75,12 +106,11 @@ impl Engine {
     //= rfc7857#section-7.1
     //= rfc5597#REQ-10
     /// A mapping that was found, if it has a session with this remote endpoint.
-    fn with_session(&self, slot: Option<u32>, remote: (u32, u16)) -> Result<&Mapping, DropReason> {
+    fn with_session(&self, slot: Option<u32>, remote: (u32, u16)) -> Result<u32, DropReason> {
         //= rfc5508#REQ-4
         //= rfc5508#REQ-5
         //= rfc5508#REQ-6
         slot.filter(|&slot| self.table.find_session(slot, remote).is_some())
-            .map(|slot| self.table.mapping(slot))
             .ok_or(DropReason::IcmpNoSession)
     }
 
@@ -89,15 +119,15 @@ impl Engine {
     fn check_dropped_error(
         &self,
         about: &Embedded,
-        internal: (u32, u16),
+        (host, port): (Host, u16),
         sender: u32,
         remote: (u32, u16),
     ) -> Result<(), DropReason> {
         if !self.rules.drops() {
             return Ok(());
         }
-        let ends = ((internal.0, 0), (sender, 0));
-        match self.error_ruling(ends, about, (internal, remote)) {
+        let ends = ((host.address(), 0), (sender, 0));
+        match self.error_ruling(ends, about, ((host.address(), port), remote)) {
             Some(Ruling::Drop) => Err(DropReason::Rule),
             _ => Ok(()),
         }
@@ -112,20 +142,24 @@ impl Engine {
     ) -> Result<(), DropReason> {
         let message = &mut bytes[usize::from(headers.header_len)..];
         let embedded = Embedded::read(message)?;
-        let external = self.error_external(&embedded)?;
+        let about = self.error_external(headers.realm, &embedded)?;
+        let external = about.external;
         let query = embedded.protocol == protocol::ICMP;
         let remote = if query { (external.0, 0) } else { external };
         let mut seen_outside = embedded;
+        seen_outside.source = about.remote;
         if query {
             seen_outside.source.1 = external.1;
         }
-        let internal = self.error_internal(&seen_outside, remote)?;
-        self.check_dropped_error(&embedded, internal, external.0, remote)?;
-        let rewrite = Rewrite { source: Some(internal), destination: Some(external) };
+        let (internal, seen) = self.error_internal(&seen_outside, remote)?;
+        self.check_dropped_error(&embedded, internal, seen.0, seen)?;
+        let internal = (internal.0.address(), internal.1);
+        let destination = if seen == remote { external } else { seen };
+        let rewrite = Rewrite { source: Some(internal), destination: Some(destination) };
         apply_embedded(message, &embedded, rewrite);
         //= rfc5508#REQ-7
         //= rfc5508#REQ-7a
-        let outer = Rewrite { source: Some((external.0, 0)), destination: Some((internal.0, 0)) };
+        let outer = Rewrite { source: Some((seen.0, 0)), destination: Some((internal.0, 0)) };
         apply(bytes, headers, outer);
         Ok(())
     }

@@ -2,16 +2,17 @@
 //! refreshed (sections 3.8 to 3.10, 4.4 to 4.6 and 9 of the specification).
 
 use super::Engine;
+use super::watch::BLOCKS;
+use crate::class::SESSIONS;
 use crate::config::{Behavior, Config};
 use crate::engine::quota_class;
 use crate::external::{Chosen, Told, Wish};
+use crate::host::Host;
 use crate::parse::{Headers, Kind, has_ports};
 use crate::rules::Snat;
 use crate::session::{Idle, Session, State, Way};
-use crate::subscriber::Rate;
 use crate::table::{Key, NewMapping, SessionRef};
-use crate::{Change, DropReason, Endpoint, MappingId, MappingKind};
-use natgate_wire::protocol;
+use crate::{Change, DropReason, MappingKind};
 use natgate_wire::tcp::flags::RST;
 
 /// Where an inbound packet goes: the mapping, and the session if there is one already.
@@ -19,18 +20,20 @@ use natgate_wire::tcp::flags::RST;
 pub(super) enum Found {
     Mapping(u32, Option<SessionRef>),
     /// A whole address is mapped; the mapping for this port is yet to be made: its internal address.
-    Whole(u32),
+    Whole(Host),
 }
 
 /// A flow that a subscriber begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flow {
     pub(super) protocol: u8,
-    pub(super) internal: (u32, u16),
+    pub(super) internal: (Host, u16),
     /// The pool that its external endpoint comes from.
     pub(super) pool: usize,
     /// Whether a rule chose its external address.
     pub(super) fixed: bool,
+    /// The rule's set of timeouts.
+    pub(super) timeouts: u8,
     /// The subscriber's record, if it has one.
     pub(super) record: Option<u32>,
     /// The hash of its key.
@@ -43,6 +46,8 @@ pub(super) struct Arrival {
     pub(super) index: u32,
     pub(super) port: u16,
     pub(super) remote: (u32, u16),
+    /// The same as seen from inside.
+    pub(super) seen: (u32, u16),
 }
 
 impl Engine {
@@ -54,17 +59,38 @@ impl Engine {
         snat: Snat,
     ) -> Result<u32, DropReason> {
         let remote = headers.remote_outbound();
-        let Some(slot) = self.find_internal(headers.protocol, headers.source, remote) else {
-            return self.outbound_new(bytes, headers, snat, remote);
+        let Some(slot) = self.find_internal(headers.protocol, headers.internal(), remote) else {
+            let slot = self.outbound_new(bytes, headers, snat, remote)?;
+            self.note_seen(slot, remote, headers.remote_seen());
+            return Ok(slot);
         };
         match self.table.find_session(slot, remote) {
-            Some(session) => self.refresh(session, Way::Out, headers),
+            Some(session) => {
+                self.check_seen(slot, remote, headers.remote_seen())?;
+                self.refresh(session, Way::Out, headers);
+            }
             None => {
                 self.may_open(headers)?;
+                self.check_room_to_see(remote, headers.remote_seen())?;
                 self.add_session(slot, remote, Way::Out, headers)?;
+                self.note_seen(slot, remote, headers.remote_seen());
             }
         }
         Ok(slot)
+    }
+
+    /// The internal endpoint of a mapping, as packets have it.
+    #[inline(always)]
+    pub(super) fn internal_of(&self, slot: u32) -> (u32, u16) {
+        let (host, port) = self.table.mapping(slot).internal();
+        (host.address(), port)
+    }
+
+    /// The external endpoint of a mapping, as packets have it.
+    #[inline(always)]
+    pub(super) fn external_of(&self, slot: u32) -> (u32, u16) {
+        let (index, port) = self.table.mapping(slot).external();
+        (self.external.address(index), port)
     }
 
     /// The mapping of an internal endpoint towards a remote. A static one serves all remotes, also
@@ -73,7 +99,7 @@ impl Engine {
     pub(super) fn find_internal(
         &self,
         protocol: u8,
-        internal: (u32, u16),
+        internal: (Host, u16),
         remote: (u32, u16),
     ) -> Option<u32> {
         //= rfc4787#REQ-11
@@ -85,8 +111,7 @@ impl Engine {
         {
             return found;
         }
-        let (address, port) = internal;
-        let key = Key { protocol, address, port, remote: (0, 0) };
+        let key = Key { protocol, internal, remote: (0, 0) };
         self.table.find(key).filter(|&slot| self.table.mapping(slot).is_static())
     }
 
@@ -101,7 +126,7 @@ impl Engine {
         if has_ports(protocol) {
             self.external.owner(protocol, index, port)
         } else {
-            self.table.find_portless(self.external.address(index), protocol, remote.0)
+            self.table.find_portless(index, protocol, remote.0)
         }
     }
 
@@ -114,9 +139,10 @@ impl Engine {
         remote: (u32, u16),
     ) -> Result<u32, DropReason> {
         self.may_open(headers)?;
-        if let Some(index) = self.statics.external(headers.source.0, headers.protocol) {
-            let external = (self.external.address(index), headers.source.1);
-            let added = self.add_whole(headers.source, external, remote, Way::Out, headers);
+        self.check_room_to_see(remote, headers.remote_seen())?;
+        if let Some(index) = self.statics.external(headers.host(), headers.protocol) {
+            let external = (index, headers.source.1);
+            let added = self.add_whole(headers.internal(), external, remote, Way::Out, headers);
             if added.is_err() {
                 self.refuse(bytes, headers);
             }
@@ -127,13 +153,7 @@ impl Engine {
         }
         let made = self.make_mapping(headers, snat, remote);
         if let Err(reason) = made {
-            match reason {
-                DropReason::MappingRate | DropReason::PortQuota => {
-                    self.report_quota(headers.source.0, headers.protocol);
-                }
-                DropReason::PoolExhausted => self.report_exhausted(snat.pool, headers.protocol),
-                _ => {}
-            }
+            self.report_refusal(reason, headers.host(), snat.pool, headers.protocol);
             //= rfc5508#REQ-8
             //= rfc6888#REQ-11b
             if reason != DropReason::Ambiguous {
@@ -150,59 +170,50 @@ impl Engine {
         snat: Snat,
         remote: (u32, u16),
     ) -> Result<u32, DropReason> {
-        let (protocol, internal, pool) = (headers.protocol, headers.source, snat.pool);
+        let (protocol, internal, pool) = (headers.protocol, headers.internal(), snat.pool);
         let record = self.subscribers.find(internal.0);
         let known = record.is_some_and(|at| self.subscribers.has(at, pool));
-        self.check_limits(record, known, protocol)?;
-        let paired = record.and_then(|at| self.subscribers.paired(at, pool));
+        self.check_limits(record, internal.0, known, protocol)?;
+        let last = record.and_then(|at| self.subscribers.paired(at, pool));
+        let paired = last.filter(|&index| self.external.is_open(index));
         let wish = Wish {
             pool,
             protocol,
             internal_port: internal.1,
             paired: self.external.pairing(pool, internal.0, paired),
             fixed: match snat.address {
-                // An address that has left its pool has no port.
+                // An address that is not of its pool, or not yet, has no port.
                 Some(address) => {
-                    Some(self.external.index(address.to_bits()).ok_or(DropReason::PoolExhausted)?)
+                    let index = self.external.index(address.to_bits());
+                    let index = index.filter(|&index| self.external.pool_of(index) == pool);
+                    Some(index.ok_or(DropReason::PoolExhausted)?)
                 }
                 None => None,
             },
         };
         let external = self.choose_external(wish, internal.0, remote)?;
         let hash = self.table.hash(self.table.key(protocol, internal, remote));
-        let session = self.new_session(remote, Way::Out, headers);
+        let session = self.new_session(remote, Way::Out, headers, snat.timeouts);
         let fixed = snat.address.is_some();
-        let flow = Flow { protocol, internal, pool, fixed, record, hash };
+        if let Some(at) = record.filter(|_| paired != last && !fixed) {
+            // Paired anew, with the address of this mapping.
+            self.subscribers.part(at, pool);
+        }
+        let timeouts = snat.timeouts;
+        let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash };
         Ok(self.add_dynamic(&flow, external, |first| *first = session))
     }
 
     /// Whether a subscriber with this record, if it has one, may have one more mapping of a protocol
     /// now; `known`: it has mappings of the pool already.
-    #[inline]
-    pub(super) fn check_limits(
+    fn check_limits(
         &self,
         record: Option<u32>,
+        subscriber: Host,
         known: bool,
         protocol: u8,
     ) -> Result<(), DropReason> {
-        let class = quota_class(protocol);
-        let limits = &self.config.limits;
-        let quota = [limits.tcp_ports, limits.udp_ports, limits.icmp_ports][class];
-        if let Some(at) = record {
-            let record = self.subscribers.get(at);
-            //= rfc6888#REQ-4c
-            //= rfc6888#REQ-5b
-            if !record.rate.permits_spaced(self.now, self.mapping_spacing, Rate::SECOND) {
-                return Err(DropReason::MappingRate);
-            }
-            //= rfc6888#REQ-4
-            //= rfc6888#REQ-4b
-            if record.mappings[class] >= quota {
-                return Err(DropReason::PortQuota);
-            }
-        } else if quota == 0 {
-            return Err(DropReason::PortQuota);
-        }
+        self.subscribers.check(record, subscriber, quota_class(protocol), self.now)?;
         //= rfc6888#REQ-11a
         //= rfc6888#REQ-11d
         if self.table.is_full(protocol) || !known && self.subscribers.is_full(record.is_none()) {
@@ -220,27 +231,26 @@ impl Engine {
         (index, port): (u32, u16),
         open: impl FnOnce(&mut Session),
     ) -> u32 {
-        let Flow { protocol, internal, pool, fixed, record, hash } = *flow;
-        let class = quota_class(protocol);
+        self.external.count(index);
+        let Flow { protocol, internal, pool, fixed, timeouts, record, hash } = *flow;
         let pair = (pool, (!fixed).then_some(index));
-        let record = self.subscribers.count(record, internal.0, pair, class);
-        self.subscribers.get_mut(record).rate.count_spaced(self.now, self.mapping_spacing);
+        let kind = quota_class(protocol);
+        let record = self.subscribers.count(record, internal.0, pair, kind, self.now);
         let new = NewMapping {
             protocol,
             internal,
-            external: (self.external.address(index), port),
+            external: (index, port),
+            timeouts,
             is_static: false,
             permanent: false,
         };
-        let slot = self.install(new, index, hash, open);
+        let slot = self.install(new, hash, open);
         if self.external.told(protocol, index, port) == Told::Mapping {
-            let id = MappingId {
-                protocol,
-                internal: Endpoint::new(new.internal.0, new.internal.1),
-                external: Endpoint::new(new.external.0, new.external.1),
-                kind: MappingKind::Dynamic,
-            };
+            let id = self.id_of(protocol, internal, (index, port), MappingKind::Dynamic);
             self.raise(self.now, Change::MappingCreated(id));
+        }
+        if self.subscribers.is_watched(record) || !self.pool_watches.is_empty() {
+            self.watch_mapping(record, protocol, index);
         }
         slot
     }
@@ -248,7 +258,7 @@ impl Engine {
     fn choose_external(
         &mut self,
         wish: Wish,
-        subscriber: u32,
+        subscriber: Host,
         remote: (u32, u16),
     ) -> Result<(u32, u16), DropReason> {
         let protocol = wish.protocol;
@@ -261,18 +271,18 @@ impl Engine {
             return chosen.ok_or(DropReason::PoolExhausted);
         }
         let (table, external) = (&self.table, &self.external);
-        let is_free =
-            |index| table.find_portless(external.address(index), protocol, remote.0).is_none();
+        let is_free = |index| table.find_portless(index, protocol, remote.0).is_none();
         let index = external.choose_portless(&wish, &mut self.generator, is_free);
         Ok((index.ok_or(DropReason::Ambiguous)?, 0))
     }
 
     /// An external endpoint of those that a subscriber alone may have.
-    fn choose_share(&mut self, wish: Wish, subscriber: u32) -> Result<(u32, u16), DropReason> {
+    fn choose_share(&mut self, wish: Wish, subscriber: Host) -> Result<(u32, u16), DropReason> {
         let Chosen { external, assigned } =
             self.external.choose_share(wish, subscriber, &mut self.generator)?;
         if let Some(block) = assigned {
             self.raise(self.now, Change::BlockAssigned(self.external.block(block)));
+            self.watch_pool(wish.pool, BLOCKS);
         }
         Ok(external)
     }
@@ -280,18 +290,12 @@ impl Engine {
     /// Puts a new mapping with its first session into the table, which has room; `hash` is that of its
     /// key.
     #[inline(always)]
-    fn install(
-        &mut self,
-        new: NewMapping,
-        index: u32,
-        hash: u64,
-        open: impl FnOnce(&mut Session),
-    ) -> u32 {
+    fn install(&mut self, new: NewMapping, hash: u64, open: impl FnOnce(&mut Session)) -> u32 {
         let created = self.present_tick();
         let slot = self.table.add(new, open, created, hash).expect("the table has room");
         self.table.start(slot, self.tick);
         if has_ports(new.protocol) {
-            self.external.take(new.protocol, index, new.external.1, slot);
+            self.external.take(new.protocol, new.external.0, new.external.1, slot);
         }
         slot
     }
@@ -299,7 +303,7 @@ impl Engine {
     /// Makes the mapping for one port of an address that is mapped as a whole.
     fn add_whole(
         &mut self,
-        internal: (u32, u16),
+        internal: (Host, u16),
         external: (u32, u16),
         remote: (u32, u16),
         way: Way,
@@ -309,29 +313,36 @@ impl Engine {
         if !self.statics.count(internal.0, protocol) {
             return Err(DropReason::MappingTableFull);
         }
-        let index = self.external.index(external.0).expect("a static address is external");
-        let new = NewMapping { protocol, internal, external, is_static: true, permanent: false };
-        let session = self.new_session(remote, way, headers);
+        let new = NewMapping {
+            protocol,
+            internal,
+            external,
+            timeouts: 0,
+            is_static: true,
+            permanent: false,
+        };
+        let session = self.new_session(remote, way, headers, 0);
         let hash = self.table.hash(self.table.static_key(protocol, internal, remote));
-        Ok(self.install(new, index, hash, |first| *first = session))
+        Ok(self.install(new, hash, |first| *first = session))
     }
 
     /// Finds the mapping that a packet comes in by and asks the filter; changes nothing.
     pub(super) fn admit(&self, headers: &Headers, arrival: Arrival) -> Result<Found, DropReason> {
-        let Arrival { index, port, remote } = arrival;
+        let Arrival { index, port, remote, seen } = arrival;
         //= rfc7857#section-6
         //= rfc7857#section-6-default
         let owner = self.find_external(headers.protocol, (index, port), remote);
         let Some(slot) = owner else {
             let internal =
                 self.statics.internal(index, headers.protocol).ok_or(DropReason::NoMapping)?;
-            self.check_dropped(headers, (internal, port), remote)?;
+            self.check_dropped(headers, (internal, port), seen)?;
             self.may_open(headers)?;
+            self.check_unseen(headers.protocol, (internal, port), remote, seen)?;
             return Ok(Found::Whole(internal));
         };
         let mapping = self.table.mapping(slot);
-        let internal = (mapping.internal_address, mapping.internal_port);
-        self.check_dropped(headers, internal, remote)?;
+        let internal = mapping.internal();
+        self.check_dropped(headers, internal, seen)?;
         let session = self.table.find_session(slot, remote);
         if session.is_none() {
             //= rfc4787#REQ-8
@@ -347,6 +358,7 @@ impl Engine {
                 return Err(DropReason::Filtered);
             }
             self.may_open(headers)?;
+            self.check_unseen(headers.protocol, internal, remote, seen)?;
         }
         Ok(Found::Mapping(slot, session))
     }
@@ -376,12 +388,15 @@ impl Engine {
             }
             Found::Mapping(slot, None) => {
                 self.add_session(slot, arrival.remote, Way::In, headers)?;
+                self.note_seen(slot, arrival.remote, arrival.seen);
                 Ok(slot)
             }
             Found::Whole(internal) => {
-                let external = (self.external.address(arrival.index), arrival.port);
+                let external = (arrival.index, arrival.port);
                 let internal = (internal, arrival.port);
-                self.add_whole(internal, external, arrival.remote, Way::In, headers)
+                let slot = self.add_whole(internal, external, arrival.remote, Way::In, headers)?;
+                self.note_seen(slot, arrival.remote, arrival.seen);
+                Ok(slot)
             }
         }
     }
@@ -394,8 +409,14 @@ impl Engine {
         if !connects || segment.opens() || picked_up { Ok(()) } else { Err(DropReason::TcpNotSyn) }
     }
 
-    /// A session as its first packet makes it.
-    fn new_session(&self, remote: (u32, u16), way: Way, headers: &Headers) -> Session {
+    /// A session as its first packet makes it, of a mapping with this set of timeouts.
+    fn new_session(
+        &self,
+        remote: (u32, u16),
+        way: Way,
+        headers: &Headers,
+        timeouts: u8,
+    ) -> Session {
         let mut session = Session::new(remote.0, remote.1);
         let idle = match headers.kind {
             Kind::Tcp => session.take_segment(way, headers.segment),
@@ -406,7 +427,8 @@ impl Engine {
             }
         };
         session.count(way);
-        session.expires = self.deadline(self.now, self.idle_timeout(idle, headers.protocol));
+        let timeout = self.timeouts.of(timeouts, idle, headers.protocol, remote.1);
+        session.expires = self.deadline(self.now, timeout);
         session
     }
 
@@ -420,19 +442,22 @@ impl Engine {
         //= rfc7857#section-7
         //= rfc7857#section-7-tcp
         let mapping = self.table.mapping(slot);
-        let (is_static, internal) = (mapping.is_static(), mapping.internal_address);
-        // Who runs a server has asked for its clients.
-        let limit = if is_static { u16::MAX } else { self.config.limits.sessions_per_mapping };
+        let (is_static, internal) = (mapping.is_static(), mapping.host());
+        let timeouts = mapping.timeouts();
         let subscriber = match is_static {
             true => None,
             false => self.subscribers.find(internal),
         };
-        let has_share = |at| self.subscribers.get(at).further_sessions >= self.further_each;
         //= rfc6888#REQ-5
-        if mapping.sessions >= limit || subscriber.is_some_and(has_share) {
+        let permitted = match subscriber {
+            Some(at) => self.subscribers.permits_session(at, mapping.sessions, self.further_each),
+            // Who runs a server has asked for its clients.
+            None => mapping.sessions < u16::MAX,
+        };
+        if !permitted {
             return Err(DropReason::SessionLimit);
         }
-        let mut session = self.new_session(remote, way, headers);
+        let mut session = self.new_session(remote, way, headers, timeouts);
         if way == Way::In && !self.config.inbound_refresh && !is_static {
             // Else strangers would keep the mapping by ever new sessions.
             if session.state() == State::Established {
@@ -444,7 +469,10 @@ impl Engine {
         let session =
             self.table.add_session(slot, session, way).ok_or(DropReason::SessionTableFull)?;
         if let (SessionRef::Further(_), Some(at)) = (session, subscriber) {
-            self.subscribers.get_mut(at).further_sessions += 1;
+            self.subscribers.count_further(at, 1);
+            if self.subscribers.is_watched(at) {
+                self.watch_subscriber(at, SESSIONS);
+            }
         }
         self.table.schedule(session, self.tick);
         Ok(())
@@ -471,27 +499,16 @@ impl Engine {
             }
             return;
         }
-        let expires = self.deadline(self.now, self.idle_timeout(idle, headers.protocol));
+        let remote_port = session.remote_port;
+        let timeouts = self.table.mapping(self.table.mapping_of(at)).timeouts();
+        let timeout = self.timeouts.of(timeouts, idle, headers.protocol, remote_port);
+        let expires = self.deadline(self.now, timeout);
         let session = self.table.session_mut(at);
         let sooner = expires < session.expires;
         session.expires = expires;
         if sooner {
             // A timer that fires too early only looks again; one too late would be wrong.
             self.table.schedule(at, self.tick);
-        }
-    }
-
-    #[inline]
-    fn idle_timeout(&self, idle: Idle, protocol: u8) -> u64 {
-        match (protocol, idle) {
-            //= rfc7857#section-2.1
-            (protocol::TCP | protocol::DCCP, Idle::Opening) => self.timeouts.opening,
-            (protocol::TCP | protocol::DCCP, Idle::Closing) => self.timeouts.closing,
-            (protocol::TCP | protocol::DCCP, _) => self.timeouts.established,
-            (protocol::UDP, _) => self.timeouts.udp,
-            //= rfc5508#REQ-2
-            (protocol::ICMP, _) => self.timeouts.icmp,
-            _ => self.timeouts.other,
         }
     }
 }

@@ -10,12 +10,14 @@
 use super::Engine;
 use super::mappings::Flow;
 use crate::calendar::NONE;
+use crate::engine::quota_class;
 use crate::external::{Draw, External, Wish};
+use crate::host::Host;
 use crate::packet::{Direction, Packet, Side};
 use crate::parse::is_martian;
 use crate::respond::DEFAULT_MTU;
-use crate::session::{Segment, State, Way};
-use crate::subscriber::Rate;
+use crate::session::{Idle, Segment, State, Way};
+use crate::timeouts::{SETS, deadline};
 use natgate_wire::checksum::fold;
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
 use natgate_wire::{Tcp, protocol, tcp, udp};
@@ -33,6 +35,8 @@ pub(super) struct Glance {
     source: (u32, u16),
     destination: (u32, u16),
     total_len: u16,
+    /// The realm that it came from, if from inside.
+    realm: u16,
     /// TCP, UDP, or 0: the packet is for the complete way.
     protocol: u8,
     flags: u8,
@@ -49,12 +53,25 @@ impl Glance {
         source: (0, 0),
         destination: (0, 0),
         total_len: 0,
+        realm: 0,
         protocol: 0,
         flags: 0,
         slot: NONE,
         record: NONE,
         draw: None,
     };
+
+    /// The host inside that sent it.
+    #[inline(always)]
+    fn host(&self) -> Host {
+        Host::new(self.realm, self.source.0)
+    }
+
+    /// The internal endpoint that sent it.
+    #[inline(always)]
+    fn internal(&self) -> (Host, u16) {
+        (self.host(), self.source.1)
+    }
 
     /// Reads the headers of a packet; one that is not of the usual kind is [`Glance::OTHER`].
     #[inline(always)]
@@ -126,9 +143,13 @@ impl From for Outside {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
     mtu: u16,
-    udp: u32,
-    established: u32,
+    /// Deadlines of UDP's sessions, and of established ones, by their mappings' sets of timeouts.
+    udp: [u32; SETS],
+    established: [u32; SETS],
     opening: u32,
+    /// Whether the remote port may say otherwise; the present time since that of tick 0.
+    by_port: bool,
+    since_base: u64,
     inbound_refresh: bool,
     /// Whether there are rules: a session that a stranger began says nothing of the way out.
     rules: bool,
@@ -139,8 +160,6 @@ pub(super) struct Round {
     /// Whether sources are translated by subscriber alone: no rules, no static mappings, and any may
     /// have any port.
     plain: bool,
-    /// A subscriber whose next mapping is due later has made too many of late.
-    due: u64,
 }
 
 /// Packets that went the quick way, to be counted.
@@ -156,11 +175,20 @@ impl Engine {
             Side::Inside => &self.config.outside,
             Side::Outside => &self.config.inside,
         };
+        let since_base = self.since_base();
+        let (mut udp, mut established) = ([0; SETS], [0; SETS]);
+        for set in 0..self.timeouts.sets() {
+            let times = self.timeouts.usual(set);
+            udp[set] = deadline(since_base, times.0);
+            established[set] = deadline(since_base, times.1);
+        }
         Round {
             mtu: other.mtu.unwrap_or(DEFAULT_MTU),
-            udp: self.deadline(self.now, self.timeouts.udp),
-            established: self.deadline(self.now, self.timeouts.established),
-            opening: self.deadline(self.now, self.timeouts.opening),
+            udp,
+            established,
+            opening: self.deadline(self.now, self.timeouts.of(0, Idle::Opening, protocol::TCP, 0)),
+            by_port: self.timeouts.by_port(),
+            since_base,
             inbound_refresh: self.config.inbound_refresh,
             rules: !self.rules.is_empty(),
             other_rules: self.rules_replaced
@@ -169,24 +197,25 @@ impl Engine {
                     Side::Outside => self.rules.drops(),
                 },
             strangers: self.strangers,
-            plain: self.rules.is_empty()
+            plain: !self.has_twice()
+                && self.rules.is_empty()
                 && self.config.statics.is_empty()
                 && self.external.is_shared(self.config.default_pool),
-            due: Rate::latest_due(self.now, self.mapping_spacing, Rate::SECOND),
         }
     }
 
     /// Stage one: reads a packet and fetches the line by which its mapping will be found.
     #[inline(always)]
-    pub(super) fn glance<F: From>(&self, bytes: &[u8]) -> Glance {
-        let mut glance = Glance::read(bytes);
+    pub(super) fn glance<F: From>(&self, packet: &Packet<'_>) -> Glance {
+        let mut glance = Glance::read(packet.bytes());
         if glance.protocol == 0 {
             return glance;
         }
         match F::SIDE {
             Side::Inside => {
-                let (source, destination) = (glance.source, glance.destination);
-                glance.place = self.table.prefetch_index(glance.protocol, source, destination);
+                glance.realm = packet.realm();
+                let (internal, remote) = (glance.internal(), glance.destination);
+                glance.place = self.table.prefetch_index(glance.protocol, internal, remote);
             }
             Side::Outside => match self.external.index(glance.destination.0) {
                 Some(index) => {
@@ -216,7 +245,7 @@ impl Engine {
         }
         let new = F::SIDE == Side::Inside && slot.is_none() && round.plain;
         if new {
-            self.subscribers.prefetch(glance.source.0);
+            self.subscribers.prefetch(glance.host());
         }
         new
     }
@@ -228,12 +257,12 @@ impl Engine {
     pub(super) fn prepare(&mut self, glances: &mut [Glance]) {
         let is_new = |glance: &&mut Glance| glance.slot == NONE && glance.protocol != 0;
         for glance in glances.iter_mut().filter(is_new) {
-            glance.record = self.subscribers.approach(glance.source.0);
+            glance.record = self.subscribers.approach(glance.host());
         }
         let pool = self.config.default_pool;
         for glance in glances.iter_mut().filter(is_new) {
-            let address = glance.source.0;
-            let Some(record) = self.subscribers.find_from(glance.record, address) else { continue };
+            let host = glance.host();
+            let Some(record) = self.subscribers.find_from(glance.record, host) else { continue };
             glance.record = record;
             let Some(index) = self.subscribers.first_paired(record, pool) else { continue };
             let (protocol, internal_port) = (glance.protocol, glance.source.1);
@@ -258,22 +287,24 @@ impl Engine {
         packet: &mut Packet<'_>,
         tally: &mut Tally,
     ) -> bool {
-        let Glance { source: internal, destination: remote, protocol, record, .. } = *glance;
+        let Glance { source, destination: remote, protocol, record, .. } = *glance;
         let opens = protocol == protocol::UDP
             || glance.flags & (SYN | ACK | RST | FIN) == SYN && self.config.tcp_mss.is_none();
         // Who has a record has had a mapping made, and was asked then what a source is asked.
         let Some(draw) = glance.draw else { return false };
         if !opens
             || glance.total_len > round.mtu
-            || internal.0 == remote.0
-            || round.strangers && !self.is_subscriber(internal.0)
+            || source.0 == remote.0
+            || round.strangers && !self.is_subscriber(glance.host())
             || !self.may_be_remote(remote.0)
         {
             return false;
         }
+        let internal = glance.internal();
         // An earlier packet of the batch may have made it.
         if self.table.find_flow(glance.place, protocol, internal, remote).is_some()
-            || !self.has_room(round, record, protocol)
+            || self.subscribers.check_record(record, quota_class(protocol), self.now).is_err()
+            || self.table.is_full(protocol)
         {
             return false;
         }
@@ -285,7 +316,11 @@ impl Engine {
         });
         let Some((index, port)) = chosen else { return false };
         let (record, hash) = (Some(record), glance.place);
-        let flow = Flow { protocol, internal, pool, fixed: false, record, hash };
+        let flow = Flow { protocol, internal, pool, fixed: false, timeouts: 0, record, hash };
+        let udp = match round.by_port {
+            true => deadline(round.since_base, self.timeouts.of_open(0, protocol, remote.1)),
+            false => round.udp[0],
+        };
         self.add_dynamic(&flow, (index, port), |session| {
             (session.remote_address, session.remote_port) = remote;
             if protocol == protocol::TCP {
@@ -293,7 +328,7 @@ impl Engine {
                 session.expires = round.opening;
             } else {
                 session.set_state(State::Open);
-                session.expires = round.udp;
+                session.expires = udp;
             }
             session.count(Way::Out);
         });
@@ -301,20 +336,8 @@ impl Engine {
         tally.packets += 1;
         tally.bytes += u64::from(glance.total_len);
         let external = (self.external.address(index), port);
-        rewrite::<Inside>(packet.bytes_mut(), protocol, internal, external);
+        rewrite::<Inside>(packet.bytes_mut(), protocol, source, external);
         true
-    }
-
-    /// Whether a subscriber with this record may have one more mapping: what
-    /// [`Engine::check_limits`] comes to.
-    #[inline(always)]
-    fn has_room(&self, round: &Round, record: u32, protocol: u8) -> bool {
-        let record = self.subscribers.get(record);
-        let (mappings, quota) = match protocol {
-            protocol::TCP => (record.mappings[0], self.config.limits.tcp_ports),
-            _ => (record.mappings[1], self.config.limits.udp_ports),
-        };
-        mappings < quota && record.rate.is_due(round.due) && !self.table.is_full(protocol)
     }
 
     /// Whether a packet from inside that goes there is for somebody outside.
@@ -345,22 +368,31 @@ impl Engine {
             || glance.total_len > round.mtu
             || self.external.may_have(remote.0)
             || round.other_rules
-            || F::WAY == Way::Out && round.strangers && !self.is_subscriber(glance.source.0)
+            || F::WAY == Way::Out && round.strangers && !self.is_subscriber(glance.host())
         {
             return false;
         }
         let mapping = self.table.mapping_mut(glance.slot);
-        let internal = (mapping.internal_address, mapping.internal_port);
-        let external = (mapping.external_address, mapping.external_port);
+        let (internal, external) = (mapping.internal(), mapping.external());
+        let is_twice = mapping.is_twice();
+        let set = mapping.timeouts();
         let session = &mut mapping.first;
-        let is_its_own = (session.remote_address, session.remote_port) == remote
+        let is_its_own = !is_twice
+            && (session.remote_address, session.remote_port) == remote
             && (F::WAY == Way::In
-                || internal == glance.source
+                || internal == glance.internal()
                     && mapping.protocol == glance.protocol
                     && (!round.rules || session.packets_out != 0));
         let connected = session.is(State::Established);
         let stays = session.is(State::Open) || connected && glance.flags & (SYN | RST | FIN) == 0;
-        let expires = if connected { round.established } else { round.udp };
+        let expires = match round.by_port {
+            true => {
+                let time = self.timeouts.of_open(set, glance.protocol, remote.1);
+                deadline(round.since_base, time)
+            }
+            false if connected => round.established[usize::from(set)],
+            false => round.udp[usize::from(set)],
+        };
         let refreshes = F::WAY == Way::Out || round.inbound_refresh;
         // A timer that would have to run sooner is the complete way's business.
         if !is_its_own || !stays || refreshes && expires < session.expires {
@@ -377,8 +409,15 @@ impl Engine {
         tally.packets += 1;
         tally.bytes += u64::from(glance.total_len);
         match F::WAY {
-            Way::Out => rewrite::<F>(packet.bytes_mut(), glance.protocol, internal, external),
-            Way::In => rewrite::<F>(packet.bytes_mut(), glance.protocol, external, internal),
+            Way::Out => {
+                let new = (self.external.address(external.0), external.1);
+                rewrite::<F>(packet.bytes_mut(), glance.protocol, glance.source, new);
+            }
+            Way::In => {
+                packet.set_realm(internal.0.realm());
+                let (old, new) = (glance.destination, (internal.0.address(), internal.1));
+                rewrite::<F>(packet.bytes_mut(), glance.protocol, old, new);
+            }
         }
         true
     }

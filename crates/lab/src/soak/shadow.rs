@@ -96,6 +96,10 @@ impl Shadow {
             Change::BlockAssigned(_)
             | Change::BlockReleased(_)
             | Change::QuotaReached { .. }
+            | Change::ClassQuotaReached { .. }
+            | Change::ThresholdReached { .. }
+            | Change::ClassThresholdReached { .. }
+            | Change::PoolThresholdReached { .. }
             | Change::PoolExhausted { .. } => Ok(()),
         }
     }
@@ -267,7 +271,7 @@ mod tests {
     fn id(internal: End, external: End) -> MappingId {
         let end = |(address, port)| Endpoint::new(address, port);
         let (internal, external) = (end(internal), end(external));
-        MappingId { protocol: UDP, internal, external, kind: MappingKind::Dynamic }
+        MappingId { protocol: UDP, realm: 0, internal, external, kind: MappingKind::Dynamic }
     }
 
     #[test]
