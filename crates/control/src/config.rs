@@ -11,6 +11,7 @@ mod checks;
 mod draft;
 mod pieces;
 mod policy;
+mod pools;
 mod problem;
 mod reader;
 mod rule_checks;
