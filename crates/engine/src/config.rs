@@ -276,6 +276,9 @@ pub struct Limits {
     pub extra_sessions: Option<u32>,
     /// Sessions of one subscriber beyond one a mapping; `None`: a sixteenth of all, at least 64.
     pub extra_sessions_per_subscriber: Option<u32>,
+    /// Sessions whose remote endpoint is another as seen from inside, in all; `None`: a quarter of
+    /// `mappings`, at least 1,024.
+    pub twice_sessions: Option<u32>,
     /// Bytes for fragments that wait for their first.
     pub fragment_memory: usize,
     /// External addresses in all; `None`: twice as many as are named, at least 64.
@@ -301,6 +304,7 @@ impl Default for Limits {
             mappings: None,
             extra_sessions: None,
             extra_sessions_per_subscriber: None,
+            twice_sessions: None,
             fragment_memory: 16 << 20,
             external_addresses: None,
             held_ports: None,
@@ -381,15 +385,19 @@ pub enum RuleAction {
     Snat(usize),
     /// Translate the source to this address, which the pool with this index has.
     SnatTo(usize, Ipv4Addr),
-    /// Translate the destination of outbound packets to this endpoint.
+    /// Translate the destination of packets from inside to this address, and port if one is given.
     Dnat(Ipv4Addr, Option<u16>),
+    /// Translate the destination of packets from inside to the address that stands at the same place
+    /// in this prefix, which is as long as the one that the rule looks at; and back what comes from there.
+    DnatPrefix(Prefix),
     /// Forward untranslated, in both directions.
     Bypass,
     /// Drop, in both directions.
     Drop,
 }
 
-/// One rule. Over all rules the highest priority wins, then the longest prefix, then the exact port.
+/// One rule. Over all rules that translate destinations, and over all others, the highest priority wins,
+/// then the longest prefix, then the exact port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// What it looks at.

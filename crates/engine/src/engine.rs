@@ -13,7 +13,7 @@ use crate::packet::{Counters, Direction, Outcome, Side};
 use crate::parse::has_ports;
 use crate::random::{Generator, HashKey};
 use crate::respond::{Connection, Envelope, Message, PENDING_SYN_NANOS, PendingSyns, Responder};
-use crate::rules::RuleSet;
+use crate::rules::{RuleBatch, RuleSet};
 use crate::session::{Idle, State};
 use crate::sizes::{Sizes, WHOLE_MAPPINGS, permanent, validate};
 use crate::subscriber::Subscribers;
@@ -21,6 +21,7 @@ use crate::table::{Mapping, NewMapping, SessionRef, Table};
 use crate::time::{TICK, nanos};
 use crate::timeouts::{self, Timers};
 use crate::translate::PoolWatches;
+use crate::twice::Twice;
 use crate::{
     Change, ConfigError, DropReason, Endpoint, Event, MappingId, MappingInfo, MappingKind,
     PoolUsage, SessionInfo, Timestamp,
@@ -52,10 +53,14 @@ pub struct Engine {
     pub(crate) subscribers: Subscribers,
     pub(crate) pool_watches: PoolWatches,
     pub(crate) rules: RuleSet,
+    /// What is asked of them for packets together.
+    pub(crate) searches: RuleBatch,
     /// Whether sessions may be older than the rules.
     pub(crate) rules_replaced: bool,
     /// Whether there may be mappings of hosts that are no subscribers: rules gave them those once.
     pub(crate) strangers: bool,
+    /// Remote endpoints that are others as seen from inside.
+    pub(crate) twice: Twice,
     pub(crate) statics: WholeStatics,
     /// Hosts that static mappings name, sorted.
     pub(crate) static_hosts: Vec<Host>,
@@ -186,7 +191,9 @@ impl Engine {
             ),
             pool_watches: PoolWatches::default(),
             rules,
+            searches: RuleBatch::new(),
             strangers: false,
+            twice: Twice::new(sizes.twice, key),
             rules_replaced: false,
             statics: WholeStatics::new(config, &external),
             static_hosts: static_hosts(config),
@@ -228,6 +235,7 @@ impl Engine {
     pub fn memory(config: &Config) -> u64 {
         let sizes = Sizes::new(config);
         Table::memory(sizes.room)
+            + Twice::memory(sizes.twice)
             + External::memory(config, sizes.addresses)
             + Subscribers::memory(sizes.subscribers)
             + Classes::memory(config)
@@ -409,6 +417,10 @@ impl Engine {
 
     fn remove_session(&mut self, session: SessionRef, tick: u32) {
         let slot = self.table.mapping_of(session);
+        if self.table.mapping(slot).is_twice() {
+            let session = self.table.session(session);
+            self.twice.remove(slot, (session.remote_address, session.remote_port));
+        }
         let one_further_less = self.table.remove_session(session, tick);
         let mapping = self.table.mapping(slot);
         if one_further_less && !mapping.is_static() {
@@ -646,15 +658,20 @@ impl Engine {
     pub fn sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
         self.table.slots().flat_map(move |slot| {
             let mapping = self.name_of(self.table.mapping(slot));
-            self.table.sessions(slot).map(move |session| self.describe_session(mapping, session))
+            self.table
+                .sessions(slot)
+                .map(move |session| self.describe_session(slot, mapping, session))
         })
     }
 
-    fn describe_session(&self, mapping: MappingId, session: SessionRef) -> SessionInfo {
+    fn describe_session(&self, slot: u32, mapping: MappingId, session: SessionRef) -> SessionInfo {
         let session = self.table.session(session);
+        let remote = (session.remote_address, session.remote_port);
+        let seen = self.seen(slot, remote);
         SessionInfo {
             mapping,
-            remote: Endpoint::new(session.remote_address, session.remote_port),
+            remote: Endpoint::new(remote.0, remote.1),
+            remote_inside: Endpoint::new(seen.0, seen.1),
             state: session.state().name(),
             expires: Timestamp(self.time_of(session.expires)),
             packets_out: u64::from(session.packets_out),

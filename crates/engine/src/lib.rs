@@ -44,6 +44,7 @@ mod threshold;
 mod time;
 mod timeouts;
 mod translate;
+mod twice;
 
 pub use blocks::Blocking;
 pub use config::{
@@ -91,6 +92,8 @@ pub struct SessionInfo {
     pub mapping: MappingId,
     /// Remote endpoint.
     pub remote: Endpoint,
+    /// The remote endpoint as seen from inside: another, if the destination is translated too.
+    pub remote_inside: Endpoint,
     /// Its state's name.
     pub state: &'static str,
     /// When it will go unless refreshed.

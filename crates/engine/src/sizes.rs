@@ -24,6 +24,8 @@ const LEAST_SUBSCRIBERS: usize = 1 << 16;
 
 /// External addresses that there is room for when the configuration does not say.
 const LEAST_ADDRESSES: usize = 64;
+/// Sessions with a translated destination that there is room for when the configuration does not say.
+const LEAST_TWICE: usize = 1024;
 
 /// Most mappings at a time for the ports of one address that is mapped as a whole.
 pub(crate) const WHOLE_MAPPINGS: u32 = 4096;
@@ -37,6 +39,8 @@ pub(crate) struct Sizes {
     pub(crate) subscribers: SubscriberRoom,
     /// Sessions of one subscriber beyond the first of each mapping.
     pub(crate) further_each: u32,
+    /// Sessions whose remote endpoint is another as seen from inside.
+    pub(crate) twice: usize,
 }
 
 impl Sizes {
@@ -70,6 +74,7 @@ impl Sizes {
                 .limits
                 .extra_sessions_per_subscriber
                 .unwrap_or((further as u32 / 16).max(64)),
+            twice: limit(config.limits.twice_sessions, (dynamic / 4).max(LEAST_TWICE)),
             subscribers: SubscriberRoom { subscribers, records: subscribers * config.pools.len() },
         }
     }
@@ -117,6 +122,9 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
     let Room { dynamic, fixed, further } = sizes.room;
     if dynamic + fixed >= 1 << 31 || further >= 1 << 31 {
         return fail("limits.mappings and limits.extra_sessions must be below 2^31".into());
+    }
+    if sizes.twice >= 1 << 31 {
+        return fail("limits.twice_sessions must be below 2^31".into());
     }
     let timeouts = &config.timeouts;
     let short = [

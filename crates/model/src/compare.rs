@@ -161,7 +161,8 @@ impl Pair {
         let (internal, remote) = ends(bytes, Side::Inside);
         let protocol = ip(bytes).protocol();
         let mut made = sessions.iter().filter(|one| {
-            (one.mapping.protocol, one.mapping.internal, one.remote) == (protocol, internal, remote)
+            (one.mapping.protocol, one.mapping.internal, one.remote_inside)
+                == (protocol, internal, remote)
                 && !self.model.has_session(one)
         });
         let is_new = |one: &&SessionInfo| !self.model.has_mapping(one);

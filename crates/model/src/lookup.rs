@@ -6,6 +6,7 @@ use crate::{Key, Mapping, Model, Packet, has_ports};
 use natgate_engine::{Behavior, Endpoint, MappingKind, Match, Rule, RuleAction, Side, TimeoutSet};
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 impl Model {
     /// What the mapping between an internal and a remote endpoint is looked up by (3.8, 5.7).
@@ -121,8 +122,8 @@ impl Model {
     }
 
     /// 6.2: whether an ICMP error from outside about a session is dropped.
-    pub(crate) fn is_error_dropped(&self, packet: &Packet, key: Key, remote: Endpoint) -> bool {
-        let sender = Endpoint::new(ip(&packet.bytes).source(), 0);
+    pub(crate) fn is_error_dropped(&self, sender: Ipv4Addr, key: Key, remote: Endpoint) -> bool {
+        let sender = Endpoint { address: sender, port: 0 };
         let rule = self.rule_between(ICMP, Endpoint { port: 0, ..key.internal }, sender);
         let about = self.rule_between(key.protocol, key.internal, remote);
         with_errors(rule, about) == Some(&RuleAction::Drop)
@@ -143,7 +144,10 @@ impl Model {
 
     fn best_rule(&self, protocol: u8, near: Endpoint, far: Endpoint) -> Option<&Rule> {
         let has_ports = matches!(protocol, TCP | UDP | DCCP);
-        let fits = self.config.rules.iter().filter_map(|rule| {
+        let destinations =
+            |rule: &&Rule| matches!(rule.action, RuleAction::Dnat(..) | RuleAction::DnatPrefix(_));
+        let rules = self.config.rules.iter().filter(|rule| !destinations(rule)); // 13.1
+        let fits = rules.filter_map(|rule| {
             let (prefix, port, end, by_source) = match rule.matches {
                 Match::Source(prefix, port) => (prefix, port, near, true),
                 Match::Destination(prefix, port) => (prefix, port, far, false),

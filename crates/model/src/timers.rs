@@ -1,6 +1,7 @@
 //! What happens by itself: sessions and hold-downs run out, and unsolicited SYNs are answered
 //! (specification, sections 1, 4.7, 5.6 and 9.1); and what a restart leaves.
 
+use crate::bytes::ip;
 use crate::classes::Whose;
 use crate::sessions::timeouts_of;
 use crate::tcp::State;
@@ -8,6 +9,7 @@ use crate::{Key, Made, Model, Packet, Syn, has_ports};
 use natgate_engine::{Change, Endpoint, TICK, Timestamp};
 use natgate_wire::icmp::kind::UNREACHABLE;
 use natgate_wire::protocol::TCP;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 /// How long an unsolicited SYN waits for its answer (4.7).
@@ -168,7 +170,8 @@ impl Model {
             });
             if !explained {
                 let port_unreachable = (UNREACHABLE, 3, 0);
-                self.send(time, syn.back_to, syn.external.address, port_unreachable, &syn.quote);
+                let sent_to = Ipv4Addr::from_bits(ip(&syn.quote).destination());
+                self.send(time, syn.back_to, sent_to, port_unreachable, &syn.quote);
             }
         }
     }

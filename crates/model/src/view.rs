@@ -48,6 +48,7 @@ impl Model {
                 .map(|(remote, session)| SessionInfo {
                     mapping: id,
                     remote: *remote,
+                    remote_inside: session.seen,
                     state: session.connection.state.map_or("open", State::name),
                     expires: tick(session.expires),
                     packets_out: session.packets_out,
@@ -126,8 +127,9 @@ impl Model {
             sessions.sort_by_key(|(_, session)| session.number); // who is first next (3.10)
             mapping.first.hash(&mut hash);
             for (remote, session) in sessions {
-                let Session { connection, expires, made_from, .. } = session;
-                (remote, connection, ahead(*expires), *made_from == Side::Inside).hash(&mut hash);
+                let Session { connection, expires, made_from, seen, .. } = session;
+                (remote, seen, connection, ahead(*expires), *made_from == Side::Inside)
+                    .hash(&mut hash);
             }
         }
         for (held, until) in &self.held {

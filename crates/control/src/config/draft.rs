@@ -8,6 +8,7 @@ use super::policy::{self, ClassDraft, TimeoutDraft};
 use super::pools::LeftOut;
 use super::problem::{Located, Place};
 use super::shares::SharesDraft;
+use super::values::DnatTo;
 use natgate_engine::{
     AddressRange, Allocation, Config, Match, PoolConfig, Prefix, Rule, RuleAction, Side,
     SideConfig, StaticMapping, TimeoutSet,
@@ -149,7 +150,10 @@ impl RuleDraft {
         let action = match &self.action {
             ActionDraft::Snat(_) => RuleAction::Snat(pool()),
             ActionDraft::SnatTo(address, _) => RuleAction::SnatTo(pool(), address.value),
-            ActionDraft::Dnat(to) => RuleAction::Dnat(to.value.0, to.value.1),
+            ActionDraft::Dnat(to) => match to.value {
+                DnatTo::Endpoint(address, port) => RuleAction::Dnat(address, port),
+                DnatTo::Prefix(prefix) => RuleAction::DnatPrefix(prefix),
+            },
             ActionDraft::Bypass => RuleAction::Bypass,
             ActionDraft::Drop => RuleAction::Drop,
         };
@@ -163,7 +167,7 @@ pub(super) enum ActionDraft {
     Snat(Located<String>),
     /// The one address, and its pool if the rule names that too.
     SnatTo(Located<Ipv4Addr>, Option<Located<String>>),
-    Dnat(Located<(Ipv4Addr, Option<u16>)>),
+    Dnat(Located<DnatTo>),
     Bypass,
     Drop,
 }
@@ -286,6 +290,7 @@ impl PoolDraft {
             excluded_ports: self.left_out.ports.iter().map(|ports| ports.value).collect(),
             allocation,
             thresholds: self.thresholds.clone(),
+            ..PoolConfig::default()
         }
     }
 }

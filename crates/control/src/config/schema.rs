@@ -66,6 +66,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "mappings",
             "extra_sessions",
             "extra_sessions_per_subscriber",
+            "twice_sessions",
             "fragment_memory",
             "held_ports",
             "thresholds",

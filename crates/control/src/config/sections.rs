@@ -330,6 +330,7 @@ fn read_limits(section: &Section<'_>, limits: &mut Limits) -> Place {
     limits.extra_sessions = bounded(section, "extra_sessions", 0, MOST_MAPPINGS);
     limits.extra_sessions_per_subscriber =
         bounded(section, "extra_sessions_per_subscriber", 0, all);
+    limits.twice_sessions = bounded(section, "twice_sessions", 0, MOST_MAPPINGS);
     limits.held_ports = bounded(section, "held_ports", 0, all);
     set(&mut limits.fragment_memory, section.get("fragment_memory").and_then(|v| read_memory(&v)));
     quota.place

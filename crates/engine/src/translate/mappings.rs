@@ -46,6 +46,8 @@ pub(super) struct Arrival {
     pub(super) index: u32,
     pub(super) port: u16,
     pub(super) remote: (u32, u16),
+    /// The same as seen from inside.
+    pub(super) seen: (u32, u16),
 }
 
 impl Engine {
@@ -58,13 +60,20 @@ impl Engine {
     ) -> Result<u32, DropReason> {
         let remote = headers.remote_outbound();
         let Some(slot) = self.find_internal(headers.protocol, headers.internal(), remote) else {
-            return self.outbound_new(bytes, headers, snat, remote);
+            let slot = self.outbound_new(bytes, headers, snat, remote)?;
+            self.note_seen(slot, remote, headers.remote_seen());
+            return Ok(slot);
         };
         match self.table.find_session(slot, remote) {
-            Some(session) => self.refresh(session, Way::Out, headers),
+            Some(session) => {
+                self.check_seen(slot, remote, headers.remote_seen())?;
+                self.refresh(session, Way::Out, headers);
+            }
             None => {
                 self.may_open(headers)?;
+                self.check_room_to_see(remote, headers.remote_seen())?;
                 self.add_session(slot, remote, Way::Out, headers)?;
+                self.note_seen(slot, remote, headers.remote_seen());
             }
         }
         Ok(slot)
@@ -130,6 +139,7 @@ impl Engine {
         remote: (u32, u16),
     ) -> Result<u32, DropReason> {
         self.may_open(headers)?;
+        self.check_room_to_see(remote, headers.remote_seen())?;
         if let Some(index) = self.statics.external(headers.host(), headers.protocol) {
             let external = (index, headers.source.1);
             let added = self.add_whole(headers.internal(), external, remote, Way::Out, headers);
@@ -318,20 +328,21 @@ impl Engine {
 
     /// Finds the mapping that a packet comes in by and asks the filter; changes nothing.
     pub(super) fn admit(&self, headers: &Headers, arrival: Arrival) -> Result<Found, DropReason> {
-        let Arrival { index, port, remote } = arrival;
+        let Arrival { index, port, remote, seen } = arrival;
         //= rfc7857#section-6
         //= rfc7857#section-6-default
         let owner = self.find_external(headers.protocol, (index, port), remote);
         let Some(slot) = owner else {
             let internal =
                 self.statics.internal(index, headers.protocol).ok_or(DropReason::NoMapping)?;
-            self.check_dropped(headers, (internal, port), remote)?;
+            self.check_dropped(headers, (internal, port), seen)?;
             self.may_open(headers)?;
+            self.check_unseen(headers.protocol, (internal, port), remote, seen)?;
             return Ok(Found::Whole(internal));
         };
         let mapping = self.table.mapping(slot);
         let internal = mapping.internal();
-        self.check_dropped(headers, internal, remote)?;
+        self.check_dropped(headers, internal, seen)?;
         let session = self.table.find_session(slot, remote);
         if session.is_none() {
             //= rfc4787#REQ-8
@@ -347,6 +358,7 @@ impl Engine {
                 return Err(DropReason::Filtered);
             }
             self.may_open(headers)?;
+            self.check_unseen(headers.protocol, internal, remote, seen)?;
         }
         Ok(Found::Mapping(slot, session))
     }
@@ -376,12 +388,15 @@ impl Engine {
             }
             Found::Mapping(slot, None) => {
                 self.add_session(slot, arrival.remote, Way::In, headers)?;
+                self.note_seen(slot, arrival.remote, arrival.seen);
                 Ok(slot)
             }
             Found::Whole(internal) => {
                 let external = (arrival.index, arrival.port);
                 let internal = (internal, arrival.port);
-                self.add_whole(internal, external, arrival.remote, Way::In, headers)
+                let slot = self.add_whole(internal, external, arrival.remote, Way::In, headers)?;
+                self.note_seen(slot, arrival.remote, arrival.seen);
+                Ok(slot)
             }
         }
     }
