@@ -10,9 +10,7 @@
 
 use super::protocol_index;
 use super::shares::{self, Mode};
-use super::{
-    EMPTY, External, HELD, MAX_POOLS, NO_POOL, PORTLESS, PROTOCOLS, Pool, Range, Slot, WORDS,
-};
+use super::{External, MAX_POOLS, NO_POOL, PORTLESS, PROTOCOLS, Pool, Range, Slot, WORDS};
 use crate::ConfigError;
 use crate::blocks::Blocking;
 use crate::config::{Allocation, Config, PoolConfig, RuleAction, StaticMapping};
