@@ -290,7 +290,6 @@ impl PoolDraft {
             excluded_ports: self.left_out.ports.iter().map(|ports| ports.value).collect(),
             allocation,
             thresholds: self.thresholds.clone(),
-            ..PoolConfig::default()
         }
     }
 }

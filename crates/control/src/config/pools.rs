@@ -191,7 +191,7 @@ fn draining(draft: &Draft, pool: &PoolDraft, report: &Report<'_>) {
             let others = size(one.value) - own;
             let message = format!("{} has {others} that", show_range(one.value));
             let message = match size(one.value) {
-                1 => format!("{}", show_range(one.value)),
+                1 => show_range(one.value),
                 _ => message,
             };
             report.wrong(&one.place, format!("{message} the pool does not have; write its own"));
