@@ -5,6 +5,7 @@
 //! becomes [`Settings`] only if nothing was.
 
 use super::policy::{self, ClassDraft, TimeoutDraft};
+use super::pools::LeftOut;
 use super::problem::{Located, Place};
 use super::shares::SharesDraft;
 use super::values::DnatTo;
@@ -34,6 +35,8 @@ pub(super) struct Draft {
     pub(super) shares: SharesDraft,
     /// Whether SYNs are to announce no more than fits both sides' MTU.
     pub(super) mss_by_mtu: bool,
+    /// How many external addresses there is to be room for.
+    pub(super) room: Option<Located<u32>>,
     /// Where the quota stands, or would.
     pub(super) quota_place: Place,
     /// Where the size of the mapping table stands, or would.
@@ -108,6 +111,8 @@ pub(super) struct PoolDraft {
     pub(super) name: Located<String>,
     pub(super) ranges: Vec<Located<AddressRange>>,
     pub(super) ports: Located<(u16, u16)>,
+    /// Ports that it does not use, and addresses that drain.
+    pub(super) left_out: LeftOut,
     /// How its ports are chosen.
     pub(super) shares: SharesDraft,
     /// Percentages whose use is told.
@@ -280,10 +285,11 @@ impl PoolDraft {
         PoolConfig {
             name: self.name.value.clone(),
             addresses: self.ranges.iter().map(|range| range.value).collect(),
+            draining: self.left_out.draining.iter().map(|range| range.value).collect(),
             ports: self.ports.value,
+            excluded_ports: self.left_out.ports.iter().map(|ports| ports.value).collect(),
             allocation,
             thresholds: self.thresholds.clone(),
-            ..PoolConfig::default()
         }
     }
 }
