@@ -269,6 +269,14 @@ impl Targets<'_> {
         (address <= last).then_some(pool)
     }
 
+    /// Addresses of a pool that a prefix has in common with it, and the pool.
+    pub(super) fn overlapping(&self, prefix: Prefix) -> Option<(AddressRange, usize)> {
+        // Ranges do not overlap each other, or that is a problem.
+        let after = self.ranges.partition_point(|(first, _, _)| u32::from(*first) <= prefix.last());
+        let (first, last, pool) = *self.ranges.get(after.checked_sub(1)?)?;
+        (u32::from(last) >= prefix.first()).then_some((AddressRange { first, last }, pool))
+    }
+
     /// The pool that a rule takes from.
     pub(super) fn of(&self, action: &ActionDraft) -> Option<usize> {
         match action {
