@@ -16,6 +16,7 @@ use crate::parse::has_ports;
 use crate::prefetch::prefetch;
 use crate::random::{Generator, HashKey};
 use crate::time::{TICK, nanos};
+use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -829,12 +830,11 @@ pub(crate) fn external_addresses(config: &Config) -> Vec<u32> {
     let ranges = config.pools.iter().flat_map(|pool| &pool.addresses);
     let mut addresses: Vec<u32> =
         ranges.flat_map(|range| range.first.to_bits()..=range.last.to_bits()).collect();
-    for mapping in &config.statics {
-        let address = mapping.external.0.to_bits();
-        if !addresses.contains(&address) {
-            addresses.push(address);
-        }
-    }
+    let mut known: BTreeSet<u32> = addresses.iter().copied().collect();
+    let statics = config.statics.iter().map(|mapping| mapping.external.0);
+    let services = config.services.iter().map(|service| service.external.0);
+    let others = statics.chain(services).map(Ipv4Addr::to_bits);
+    addresses.extend(others.filter(|&address| known.insert(address)));
     addresses
 }
 

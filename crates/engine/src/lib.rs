@@ -34,6 +34,7 @@ mod random;
 mod respond;
 mod rewrite;
 mod rules;
+mod services;
 mod session;
 mod sizes;
 mod subscriber;
@@ -43,8 +44,9 @@ mod translate;
 
 pub use blocks::Blocking;
 pub use config::{
-    AddressRange, Allocation, Behavior, BlockConfig, Config, DeterministicConfig, Limits, Match,
-    PoolConfig, Pooling, Prefix, Refusal, Rule, RuleAction, SideConfig, StaticMapping, Timeouts,
+    AddressRange, Affinity, Allocation, Begun, Behavior, BlockConfig, Config, DeterministicConfig,
+    Limits, Match, PoolConfig, Pooling, Prefix, Refusal, Rule, RuleAction, Server, Service,
+    SideConfig, StaticMapping, Timeouts,
 };
 pub use deterministic::{Plan, PlanError};
 pub use drop_reason::DropReason;

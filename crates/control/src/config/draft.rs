@@ -275,6 +275,7 @@ impl StaticDraft {
             protocol: self.protocol,
             internal: self.internal.value,
             external: self.external.value,
+            ..StaticMapping::default()
         }
     }
 }

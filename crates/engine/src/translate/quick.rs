@@ -187,6 +187,7 @@ impl Engine {
             strangers: self.strangers,
             plain: self.rules.is_empty()
                 && self.config.statics.is_empty()
+                && self.config.services.is_empty()
                 && self.external.is_shared(self.config.default_pool),
             due: Rate::latest_due(self.now, self.mapping_spacing, Rate::SECOND),
         }
@@ -284,6 +285,7 @@ impl Engine {
             || glance.total_len > round.mtu
             || source.0 == remote.0
             || round.strangers && !self.is_subscriber(glance.host())
+            || self.table.has_shared_internal()
             || !self.may_be_remote(remote.0)
         {
             return false;

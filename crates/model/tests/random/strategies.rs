@@ -435,6 +435,7 @@ fn statics() -> impl Strategy<Value = Vec<StaticMapping>> {
         protocol,
         internal: (end(inside, 0).address, ports.map(|ports| ports.0)),
         external: (end(FIXED[index], 0).address, ports.map(|ports| ports.1)),
+        ..StaticMapping::default()
     };
     prop_oneof![
         4 => Just(vec![]),
