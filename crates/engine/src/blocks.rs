@@ -71,7 +71,7 @@ impl Blocking {
     }
 
     /// The block, counted from the address's first, that a port is in.
-    fn block_of(&self, port: u16) -> Option<u32> {
+    pub fn block_of(&self, port: u16) -> Option<u32> {
         let side = usize::from(port >= BORDER);
         let (first, count) = self.sides[side];
         let block = port.checked_sub(first)? / self.size;
@@ -80,7 +80,7 @@ impl Blocking {
     }
 
     /// First and last port of a block.
-    fn ports(&self, block: u32) -> (u16, u16) {
+    pub fn ports(&self, block: u32) -> (u16, u16) {
         let low = u32::from(self.sides[LOW].1);
         let (first, block) = match block.checked_sub(low) {
             Some(block) => (self.sides[HIGH].0, block),

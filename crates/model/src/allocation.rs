@@ -287,7 +287,7 @@ impl Model {
             .filter(|&port| !split || (port < 1024) == (wanted < 1024))
             .filter(|&port| !used.contains(&at(port)))
             .filter(|&port| !self.held.contains_key(&(key.protocol, at(port))))
-            .filter(|&port| self.static_internal(key.protocol, at(port)).is_none())
+            .filter(|&port| self.static_internals(key.protocol, at(port)).is_empty())
             .map(at)
             .collect()
     }

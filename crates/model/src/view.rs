@@ -86,13 +86,13 @@ impl Model {
             .dynamic()
             .filter(|(key, mapping)| key.protocol == protocol && of_pool(&mapping.external));
         let held = self.held.keys().filter(|(of, end)| *of == protocol && of_pool(end));
-        let is_static = |address| self.config.statics.iter().any(|one| one.external.0 == address);
+        let is_static = |address| self.fixed.iter().any(|one| one.external.0 == address);
         let reserved = addresses(&self.config.pools[pool])
             .filter(|address| is_static(*address) || self.given[pool].is_some())
             .flat_map(|address| (first..=last).map(move |port| Endpoint { address, port }))
             .filter(|end| {
                 self.given[pool].as_ref().is_some_and(|given| !given.contains(end))
-                    || self.static_internal(protocol, *end).is_some()
+                    || !self.static_internals(protocol, *end).is_empty()
             });
         let all = addresses(&self.config.pools[pool]).count() * (usize::from(last - first) + 1);
         let (used, held, reserved) =

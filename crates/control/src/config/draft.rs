@@ -6,9 +6,10 @@
 
 use super::problem::{Located, Place};
 use super::shares::SharesDraft;
+use super::values::Span;
 use natgate_engine::{
-    AddressRange, Allocation, Config, Match, PoolConfig, Prefix, Rule, RuleAction, Side,
-    SideConfig, StaticMapping,
+    AddressRange, Affinity, Allocation, Begun, Config, Match, PoolConfig, Prefix, Rule, RuleAction,
+    Server, Service, Side, SideConfig, StaticMapping,
 };
 use natgate_gateway::{Backend, Route, Settings, SideSettings, StateSettings};
 use std::collections::HashMap;
@@ -103,16 +104,33 @@ pub(super) struct PoolDraft {
     pub(super) name: Located<String>,
     pub(super) ranges: Vec<Located<AddressRange>>,
     pub(super) ports: Located<(u16, u16)>,
+    /// Whether ports are overloaded when no free one is left.
+    pub(super) overloading: bool,
     /// How its ports are chosen.
     pub(super) shares: SharesDraft,
 }
 
-/// A static mapping.
+/// A static mapping, or a service.
 pub(super) struct StaticDraft {
     pub(super) place: Place,
-    pub(super) internal: Located<(Ipv4Addr, Option<u16>)>,
-    pub(super) external: Located<(Ipv4Addr, Option<u16>)>,
+    pub(super) target: Targeted,
+    /// With as many ports as the internal end, or none.
+    pub(super) external: Located<(Ipv4Addr, Option<Span>)>,
     pub(super) protocol: Option<u8>,
+    pub(super) begun: Begun,
+}
+
+/// Who is behind a static mapping.
+pub(super) enum Targeted {
+    Host(Located<(Ipv4Addr, Option<Span>)>),
+    Servers { place: Place, members: Vec<ServerDraft>, affinity: Affinity },
+}
+
+/// A server of a service.
+pub(super) struct ServerDraft {
+    pub(super) internal: Located<(Ipv4Addr, u16)>,
+    pub(super) weight: u16,
+    pub(super) draining: bool,
 }
 
 /// A rule.
@@ -203,7 +221,8 @@ impl Draft {
             pools: self.pools.iter().map(|pool| self.pool(pool, &allocation)).collect(),
             allocation,
             default_pool,
-            statics: self.statics.iter().map(StaticDraft::to_config).collect(),
+            statics: self.statics.iter().flat_map(StaticDraft::statics).collect(),
+            services: self.statics.iter().filter_map(StaticDraft::service).collect(),
             rules,
             tcp_mss: if self.mss_by_mtu { Some(by_mtu) } else { self.config.tcp_mss },
             ..self.config
@@ -265,17 +284,70 @@ impl PoolDraft {
             addresses: self.ranges.iter().map(|range| range.value).collect(),
             ports: self.ports.value,
             allocation,
+            overloading: self.overloading,
         }
     }
 }
 
 impl StaticDraft {
-    fn to_config(&self) -> StaticMapping {
-        StaticMapping {
-            protocol: self.protocol,
-            internal: self.internal.value,
-            external: self.external.value,
-            ..StaticMapping::default()
+    /// The internal ends: where each stands, its address and ports.
+    pub(super) fn internals(&self) -> Vec<(&Place, Ipv4Addr, Option<Span>)> {
+        match &self.target {
+            Targeted::Host(internal) => {
+                vec![(&internal.place, internal.value.0, internal.value.1)]
+            }
+            Targeted::Servers { members, .. } => {
+                let end = |member: &'_ ServerDraft| {
+                    let port = member.internal.value.1;
+                    (member.internal.value.0, Some(Span { first: port, last: port }))
+                };
+                let each = members.iter().map(|member| {
+                    let (address, ports) = end(member);
+                    (&member.internal.place, address, ports)
+                });
+                each.collect()
+            }
         }
+    }
+
+    /// How many mappings of the engine's configuration it is.
+    pub(super) fn count(&self) -> u32 {
+        self.external.value.1.map_or(1, Span::count)
+    }
+
+    /// One static mapping a port.
+    fn statics(&self) -> Vec<StaticMapping> {
+        let Targeted::Host(internal) = &self.target else { return Vec::new() };
+        let (StaticDraft { protocol, begun, .. }, (inside, outside)) =
+            (self, (internal.value, self.external.value));
+        let mapping = |ports: Option<(u16, u16)>| StaticMapping {
+            protocol: *protocol,
+            internal: (inside.0, ports.map(|ports| ports.0)),
+            external: (outside.0, ports.map(|ports| ports.1)),
+            begun: *begun,
+        };
+        match (inside.1, outside.1) {
+            (Some(inner), Some(outer)) => {
+                let ports = inner.ports().zip(outer.ports());
+                ports.map(|ports| mapping(Some(ports))).collect()
+            }
+            _ => vec![mapping(None)],
+        }
+    }
+
+    fn service(&self) -> Option<Service> {
+        let Targeted::Servers { members, affinity, .. } = &self.target else { return None };
+        let (address, ports) = self.external.value;
+        let server = |member: &ServerDraft| Server {
+            internal: member.internal.value,
+            weight: member.weight,
+            draining: member.draining,
+        };
+        Some(Service {
+            protocol: self.protocol,
+            external: (address, ports?.first),
+            servers: members.iter().map(server).collect(),
+            affinity: *affinity,
+        })
     }
 }

@@ -26,6 +26,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "subscribers",
             "ports_per_subscriber",
             "dynamic_ports",
+            "overloading",
         ],
     ),
     ("pool.block", BLOCK),
@@ -79,7 +80,8 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
         ],
     ),
     ("state", &["file", "interval"]),
-    ("static", &["internal", "external", "protocol"]),
+    ("static", &["internal", "external", "protocol", "direction", "servers", "affinity"]),
+    ("static.servers", &["internal", "weight", "drain"]),
     ("rule", &["kind", "match", "priority", "pool", "address", "to"]),
     ("rule.match", &["source", "destination", "port"]),
 ];

@@ -8,6 +8,7 @@ use super::problem::{Located, Place};
 use super::reader::{Section, Value};
 use super::rules;
 use super::shares;
+use super::statics;
 use super::values::{self, show_duration};
 use natgate_engine::{
     AddressRange, Behavior, Config, Limits, Pooling, Prefix, Refusal, Side, Timeouts,
@@ -58,7 +59,7 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
         mss_by_mtu,
         quota_place,
         mappings_place,
-        statics: root.sections("static").iter().filter_map(rules::read_static).collect(),
+        statics: root.sections("static").iter().filter_map(statics::read_static).collect(),
         rules: read_rules(root),
         state: read_state(&root.section("state", "state")),
         config,
@@ -206,6 +207,7 @@ fn read_pool(index: usize, section: &Section<'_>) -> PoolDraft {
         name: given.unwrap_or_else(nameless),
         ranges: entries.iter().filter_map(range).collect(),
         ports: ports.unwrap_or_else(all_ports),
+        overloading: section.get("overloading").and_then(|value| value.boolean()).unwrap_or(false),
         shares: shares::read_pool(section),
     }
 }
