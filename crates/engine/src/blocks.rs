@@ -105,7 +105,7 @@ struct Entry {
     pool: u32,
     /// The subscriber's next block of the pool.
     next: u32,
-    /// Ports that are used or held, over all protocols.
+    /// Ports that are used or held, over all protocols; one more if it is its owner's for good.
     busy: u32,
     /// Ports that are free, by protocol.
     free: [u16; PROTOCOLS],
@@ -473,6 +473,38 @@ impl Blocks {
     pub(crate) fn assign(&mut self, block: u32, subscriber: Host) {
         debug_assert_eq!(self.entries[block as usize].owner, NOBODY);
         self.close(block);
+        self.own(block, subscriber);
+    }
+
+    /// Gives the block of a port of an address, should it be in one, to a subscriber for good; returns
+    /// it if it was nobody's. Before anything else is assigned.
+    ///
+    /// # Errors
+    /// When it is another's, with whose it is.
+    pub(crate) fn pin(
+        &mut self,
+        pool: usize,
+        (index, port): (u32, u16),
+        subscriber: Host,
+    ) -> Result<Option<u32>, Host> {
+        let Some(block) = self.find(pool, index, port) else { return Ok(None) };
+        match self.entries[block as usize].owner {
+            owner if owner == subscriber => return Ok(None),
+            owner if owner != NOBODY => return Err(owner),
+            _ => {}
+        }
+        let (.., word, bit) = self.bit(block);
+        // One whose ports are all of static mappings is not among those that may be assigned.
+        if self.unowned[word] & bit != 0 {
+            self.close(block);
+        }
+        self.own(block, subscriber);
+        // As if it always had a port in use.
+        self.entries[block as usize].busy += 1;
+        Ok(Some(block))
+    }
+
+    fn own(&mut self, block: u32, subscriber: Host) {
         let pool = self.entries[block as usize].pool as usize;
         let next = match self.head(subscriber, pool) {
             Some(head) => core::mem::replace(&mut self.entries[head as usize].next, block),

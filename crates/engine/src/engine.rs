@@ -21,6 +21,7 @@ use crate::table::{
     Mapping, NewMapping, OUTBOUND_ONLY, SHARED_EXTERNAL, SHARED_INTERNAL, SessionRef, Table,
 };
 use crate::time::{TICK, nanos};
+use crate::translate::Rings;
 use crate::{
     Change, ConfigError, DropReason, Endpoint, Event, MappingId, MappingInfo, MappingKind,
     PoolUsage, SessionInfo, Timeouts, Timestamp,
@@ -57,6 +58,7 @@ pub struct Engine {
     pub(crate) strangers: bool,
     pub(crate) statics: WholeStatics,
     pub(crate) services: Services,
+    pub(crate) rings: Rings,
     /// Hosts that static mappings name, sorted.
     pub(crate) static_hosts: Vec<Host>,
     /// First and last addresses of the connected networks, but for external ones; else 0.
@@ -72,6 +74,8 @@ pub struct Engine {
     pub(crate) identifications: Identifications,
     pub(crate) counters: Counters,
     events: Events,
+    /// Blocks assigned at the start, last first, of which nobody has been told yet.
+    pinned: Vec<u32>,
     /// When each pool's exhaustion was last reported, nanoseconds.
     pool_reported: Vec<Option<u64>>,
     started: Timestamp,
@@ -212,6 +216,7 @@ impl Engine {
             rules_replaced: false,
             statics: WholeStatics::new(config, &external),
             services: Services::new(key),
+            rings: Rings::new(config, sizes.room.dynamic + sizes.room.fixed),
             static_hosts: static_hosts(config),
             broadcasts: broadcasts(config, &external),
             external,
@@ -221,6 +226,7 @@ impl Engine {
             identifications: Identifications::new(sizes.addresses, &mut generator),
             counters: Counters::default(),
             events: Events::new(),
+            pinned: Vec::new(),
             pool_reported: vec![None; config.pools.len()],
             started: now,
             base: now.0 - now.0 % nanos(TICK),
@@ -235,6 +241,7 @@ impl Engine {
         engine.make_statics()?;
         engine.make_services()?;
         engine.external.settle();
+        engine.pin_blocks()?;
         Ok(engine)
     }
 
@@ -255,6 +262,7 @@ impl Engine {
             + Fragments::memory(config.limits.fragment_memory)
             + Identifications::memory(sizes.addresses)
             + Services::memory(config)
+            + Rings::memory(config, sizes.room.dynamic + sizes.room.fixed)
             + (Events::ROOM * size_of::<Event>()) as u64
             + RuleSet::new(&config.rules).map_or(0, |rules| rules.memory())
     }
@@ -331,6 +339,28 @@ impl Engine {
             }
         }
         self.services.settle();
+        Ok(())
+    }
+
+    /// Gives blocks that forwarded ports are in to the hosts behind these.
+    fn pin_blocks(&mut self) -> Result<(), ConfigError> {
+        let statics = self.config.statics.iter().filter_map(|mapping| {
+            let (address, port) = mapping.external;
+            Some(((address, port?), mapping.internal.0))
+        });
+        // One that several hosts serve has no owner; then its block is as others are.
+        let services = self.config.services.iter().filter_map(|service| {
+            let (host, _) = service.servers.first()?.internal;
+            let alone = service.servers.iter().all(|server| server.internal.0 == host);
+            alone.then_some((service.external, host))
+        });
+        for ((address, port), host) in statics.chain(services) {
+            let Some(index) = self.external.index(address.to_bits()) else { continue };
+            let host = Host::new(0, host.to_bits());
+            let pinned = self.external.pin((index, port), host);
+            self.pinned.extend(pinned.map_err(|message| ConfigError { message })?);
+        }
+        self.pinned.reverse();
         Ok(())
     }
 
@@ -487,7 +517,12 @@ impl Engine {
             self.statics.release(index, protocol);
             return;
         }
-        if has_ports(protocol) {
+        if let Some(heir) = self.rings.leave(slot) {
+            // The port is free when the last that has it goes.
+            if self.external.owner(protocol, index, port) == Some(slot) {
+                self.external.hand_over(protocol, index, port, heir);
+            }
+        } else if has_ports(protocol) {
             let release = self.deadline(time, self.timeouts.hold_down);
             self.external.give(protocol, index, port, release, self.tick);
         }
@@ -631,6 +666,10 @@ impl Engine {
 
     /// The next event, oldest first.
     pub fn poll_event(&mut self) -> Option<Event> {
+        if let Some(block) = self.pinned.pop() {
+            let change = Change::BlockAssigned(self.external.block(block));
+            return Some(Event { time: self.started, change });
+        }
         self.events.pop()
     }
 

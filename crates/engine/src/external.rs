@@ -6,6 +6,7 @@
 //! the same tick. So free, used, held and reserved ports are told apart at any time, and no port is
 //! ever in two states.
 
+mod overload;
 mod shares;
 
 use crate::PoolUsage;
@@ -681,6 +682,11 @@ impl External {
                 self.reserve(protocol, index, port);
             }
         }
+    }
+
+    /// Gives the port of a mapping that goes to another that has it, too.
+    pub(crate) fn hand_over(&mut self, protocol: u8, index: u32, port: u16, slot: u32) {
+        self.ports[protocol_index(protocol)].owner[Self::entry(index, port)] = slot + 1;
     }
 
     /// Takes a reserved port from its mapping; it stays reserved.

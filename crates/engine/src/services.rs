@@ -104,7 +104,9 @@ impl Services {
     fn highest(&self, members: &[Member], remote: u32) -> Option<u32> {
         let mut best: Option<(u64, u64, u32)> = None;
         for member in members.iter().filter(|member| member.share > 0) {
+            // Once more, for the numbers of servers alike must not be alike.
             let hash = self.hash.hash(member.endpoint, u64::from(remote) | 1 << 60);
+            let hash = self.hash.hash(hash, member.endpoint);
             let (share, log) = (u64::from(member.share), negative_log(hash));
             // One quotient against another, without dividing.
             let better = best.is_none_or(|(best_share, best_log, _)| {

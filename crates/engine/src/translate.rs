@@ -12,6 +12,7 @@
 
 mod errors;
 mod mappings;
+mod overload;
 mod quick;
 mod transit;
 
@@ -27,6 +28,7 @@ use crate::rules::{Ruling, Snat};
 use crate::{DropReason, Timestamp};
 use mappings::Arrival;
 use natgate_wire::{Ipv4, protocol};
+pub(crate) use overload::Rings;
 use quick::{Glance, Tally};
 use transit::is_echo_request;
 

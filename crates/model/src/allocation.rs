@@ -39,7 +39,8 @@ impl Model {
         packet: &Packet,
         key: Key,
         rule: Option<RuleAction>,
-    ) -> Result<(), DropReason> {
+        remote: Endpoint,
+    ) -> Result<Key, DropReason> {
         let (pool, fixed) = match rule {
             Some(RuleAction::Snat(pool)) => (pool, None),
             Some(RuleAction::SnatTo(pool, address)) => (pool, Some(address)),
@@ -47,16 +48,26 @@ impl Model {
         };
         let room = self.room_for_mapping(key);
         let external = room.and_then(|()| {
-            let open = self.open_choices(key, pool, fixed)?;
+            let (open, overloads) = match self.open_choices(key, pool, fixed) {
+                Ok(open) => (open, false),
+                Err(reason) => match self.overloadable(packet, key, pool, fixed, remote) {
+                    open if open.is_empty() => return Err(reason),
+                    open => (open, true), // 5.15
+                },
+            };
             let chosen = self.choose(packet, &open);
             let subscriber = key.internal.address.to_bits();
             if fixed.is_none() {
                 self.paired.entry((subscriber, pool)).or_insert(chosen.address); // 5.5, 5.5a
             }
-            Ok(chosen)
+            Ok((chosen, overloads))
         });
-        let external = match external {
-            Ok(external) => external,
+        let (external, key) = match external {
+            Ok((external, true)) => {
+                let (remote, beside) = (Some(remote), Some(external));
+                (external, Key { remote, beside, ..key })
+            }
+            Ok((external, false)) => (external, key),
             Err(DropReason::Ambiguous) => return Err(DropReason::Ambiguous),
             Err(reason) => {
                 self.report(key, pool, reason);
@@ -81,7 +92,7 @@ impl Model {
             self.raise(self.now, Change::MappingCreated(mapping.id(key)));
         }
         self.mappings.insert(key, mapping);
-        Ok(())
+        Ok(key)
     }
 
     /// 3.9: rate, quota, table, in this order.
@@ -195,23 +206,8 @@ impl Model {
         pool: usize,
         fixed: Option<Ipv4Addr>,
     ) -> Result<Vec<Endpoint>, DropReason> {
-        // 5.5: the address that the subscriber got first of this pool, while it has any of it.
         let subscriber = key.internal.address.to_bits();
-        let has_any = self.dynamic().any(|(other, mapping)| {
-            other.internal.address == key.internal.address
-                && self.pool_of(mapping.external.address.to_bits()) == Some(pool)
-        });
-        let paired = match (self.config.pooling, self.paired.get(&(subscriber, pool))) {
-            (Pooling::Paired | Pooling::SoftPaired, Some(address)) if has_any => Some(*address),
-            _ => None,
-        };
-        let paired = match self.config.allocation_of(&self.config.pools[pool]) {
-            Allocation::Deterministic(_) => {
-                self.address_of_shares(key.internal.address, pool).or(paired)
-            }
-            _ => paired.or(self.address_of_shares(key.internal.address, pool)),
-        };
-        let paired = paired.filter(|_| self.config.pooling != Pooling::Arbitrary);
+        let paired = self.pair_of(key, pool);
         if has_ports(key.protocol) && self.is_shared_out(pool) {
             if paired.is_none() {
                 self.paired.remove(&(subscriber, pool));
@@ -236,6 +232,27 @@ impl Model {
             true if has_ports(key.protocol) => Err(DropReason::PoolExhausted),
             true => Err(DropReason::Ambiguous),
         }
+    }
+
+    /// 5.5, 5.9, 5.12: the address that a subscriber's mapping is to have.
+    pub(crate) fn pair_of(&self, key: Key, pool: usize) -> Option<Ipv4Addr> {
+        // 5.5: the address that the subscriber got first of this pool, while it has any of it.
+        let subscriber = key.internal.address.to_bits();
+        let has_any = self.dynamic().any(|(other, mapping)| {
+            other.internal.address == key.internal.address
+                && self.pool_of(mapping.external.address.to_bits()) == Some(pool)
+        });
+        let paired = match (self.config.pooling, self.paired.get(&(subscriber, pool))) {
+            (Pooling::Paired | Pooling::SoftPaired, Some(address)) if has_any => Some(*address),
+            _ => None,
+        };
+        let paired = match self.config.allocation_of(&self.config.pools[pool]) {
+            Allocation::Deterministic(_) => {
+                self.address_of_shares(key.internal.address, pool).or(paired)
+            }
+            _ => paired.or(self.address_of_shares(key.internal.address, pool)),
+        };
+        paired.filter(|_| self.config.pooling != Pooling::Arbitrary)
     }
 
     /// 5.1 to 5.4 and 5.7: the endpoints of one external address that the mapping may get.

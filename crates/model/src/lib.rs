@@ -20,6 +20,7 @@ mod bytes;
 pub mod compare;
 mod errors;
 mod lookup;
+mod overload;
 mod services;
 mod sessions;
 mod shares;
@@ -221,6 +222,7 @@ impl Model {
                 }
             }
         }
+        model.pin_blocks();
         model
     }
 
@@ -376,7 +378,7 @@ impl Model {
     ) -> Result<(), DropReason> {
         let protocol = packet.protocol();
         let (internal, remote) = ends(&packet.bytes, Side::Inside);
-        let key = self.key_of_internal(protocol, internal, remote);
+        let mut key = self.key_of_internal(protocol, internal, remote);
         if !self.mappings.contains_key(&key) {
             if self.is_midstream(packet) {
                 return Err(DropReason::TcpNotSyn); // 3.9
@@ -384,7 +386,7 @@ impl Model {
             if matches!(icmp_kind(&packet.bytes), Some(0 | 14)) {
                 return Err(DropReason::NoMapping);
             }
-            self.create(packet, key, rule)?;
+            key = self.create(packet, key, rule, remote)?;
         } else if !self.mappings[&key].sessions.contains_key(&remote) {
             if self.is_midstream(packet) {
                 return Err(DropReason::TcpNotSyn); // 3.10

@@ -156,26 +156,24 @@ impl Model {
         }
         let key_of = |internal| Key { internal, ..key };
         let told = self.hint.servers.get(&(key.protocol, external, remote)).copied();
-        if let Some(told) = told {
-            if !open.contains(&told) {
-                let illegal = format!("{told:?} got a session, open were {open:?}");
+        // If it was refused, then at a server where it is to be refused for that reason: a later packet
+        // may have got another.
+        let refused = |internal: &Endpoint| {
+            let key = key_of(*internal);
+            let room = || self.room_for_session(key, remote, Side::Outside).err();
+            let dropped = self.is_dropped(key, remote).then_some(DropReason::Rule);
+            self.hint.drop.is_some() && dropped.or_else(room) == self.hint.drop
+        };
+        let refuser = open.iter().copied().find(refused);
+        if let Some(chosen) = refuser.or(told) {
+            if !open.contains(&chosen) {
+                let illegal = format!("{chosen:?} got a session, open were {open:?}");
                 self.made.illegal = Some(illegal);
             }
-            open = vec![told];
-        } else if let Some(reason) = self.hint.drop {
-            // It was refused, at a server where it is to be refused for that reason.
-            let refused = |internal: &Endpoint| {
-                let key = key_of(*internal);
-                let room = || self.room_for_session(key, remote, Side::Outside).err();
-                let dropped = self.is_dropped(key, remote).then_some(DropReason::Rule);
-                dropped.or_else(room) == Some(reason)
-            };
-            if let Some(refuser) = open.iter().copied().find(refused) {
-                open = vec![refuser];
-            }
+            open = vec![chosen];
         }
         let chosen = open[0];
-        if told.is_some() {
+        if told.is_some() && refuser.is_none() {
             self.bound.insert(service, chosen);
         }
         Some(key_of(chosen))

@@ -7,6 +7,7 @@ use crate::{Key, Mapping, Model, Session};
 use natgate_engine::{
     Counters, Endpoint, MappingInfo, PoolUsage, SessionInfo, Side, TICK, Timestamp,
 };
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 impl Model {
@@ -85,6 +86,7 @@ impl Model {
         let used = self
             .dynamic()
             .filter(|(key, mapping)| key.protocol == protocol && of_pool(&mapping.external));
+        let used: BTreeSet<Endpoint> = used.map(|(_, mapping)| mapping.external).collect(); // 5.15
         let held = self.held.keys().filter(|(of, end)| *of == protocol && of_pool(end));
         let is_static = |address| self.fixed.iter().any(|one| one.external.0 == address);
         let reserved = addresses(&self.config.pools[pool])
@@ -96,7 +98,7 @@ impl Model {
             });
         let all = addresses(&self.config.pools[pool]).count() * (usize::from(last - first) + 1);
         let (used, held, reserved) =
-            (used.count() as u64, held.count() as u64, reserved.count() as u64);
+            (used.len() as u64, held.count() as u64, reserved.count() as u64);
         PoolUsage { free: all as u64 - used - held - reserved, used, held, reserved }
     }
 

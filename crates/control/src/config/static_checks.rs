@@ -245,8 +245,7 @@ impl<'d> Blocks<'d> {
         if count > max {
             let size = last - first + 1;
             let sum = format!("{count} x {size} ports");
-            let message =
-                format!("gives {host} its {count}th block of pool {} ({sum})", self.name());
+            let message = format!("gives {host} {count} blocks of pool {} ({sum})", self.name());
             return Some(format!("{message}, and max_per_subscriber is {max}; use ports of fewer"));
         }
         let other = had.iter().find(|other| other.0 != block.0).filter(|_| self.paired)?;

@@ -4,7 +4,7 @@
 //! long lists are cut. Warnings come last, each a line that begins with `warning:`. Programs should
 //! read the JSON instead: these words may change.
 
-use super::{Meaning, PerProtocol, Pool, Shares, ports};
+use super::{Meaning, PerProtocol, Pool, Shares, ports, statics};
 use crate::config::{show_duration, show_prefix, show_range};
 use natgate_engine::{Behavior, Match, Pooling, Refusal, Rule, RuleAction, Side};
 use natgate_gateway::{Backend, SideSettings};
@@ -88,6 +88,9 @@ impl Meaning {
         let (tcp, udp, icmp) = (grouped(tcp), grouped(udp), grouped(icmp));
         writeln!(f, "    holds {tcp} TCP, {udp} UDP and {icmp} ICMP mappings")?;
         let served = plural(pool.subscribers_at_full_quota, "subscriber", "subscribers");
+        if self.settings.engine.pools[index].overloading {
+            writeln!(f, "    ports are overloaded towards different remotes when none is free")?;
+        }
         if !matches!(pool.allocation, Shares::Random | Shares::Preserve) {
             return pool.allocation.explain(f);
         }
@@ -140,18 +143,8 @@ impl Meaning {
     }
 
     fn statics(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for mapping in &self.settings.engine.statics {
-            let protocol = match mapping.protocol {
-                Some(6) => "TCP",
-                Some(17) => "UDP",
-                Some(1) => "ICMP",
-                Some(33) => "DCCP",
-                _ => "all protocols",
-            };
-            let (internal, external) = (endpoint(mapping.internal), endpoint(mapping.external));
-            writeln!(f, "  static: {internal} is {external}, {protocol}")?;
-        }
-        Ok(())
+        let config = &self.settings.engine;
+        statics::explain(f, &config.statics, &config.services)
     }
 
     fn rules(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -277,7 +270,7 @@ fn refusal(refusal: Refusal) -> &'static str {
     }
 }
 
-fn endpoint((address, port): (Ipv4Addr, Option<u16>)) -> String {
+pub(super) fn endpoint((address, port): (Ipv4Addr, Option<u16>)) -> String {
     match port {
         Some(port) => format!("{address}:{port}"),
         None => address.to_string(),
@@ -293,7 +286,7 @@ fn list<T: Copy>(items: &[T], show: impl Fn(T) -> String) -> String {
     format!("{}{rest}", shown.join(", "))
 }
 
-fn plural(number: u64, one: &str, many: &str) -> String {
+pub(super) fn plural(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(number), if number == 1 { one } else { many })
 }
 

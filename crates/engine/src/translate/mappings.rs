@@ -10,7 +10,7 @@ use crate::parse::{Headers, Kind, has_ports};
 use crate::rules::Snat;
 use crate::session::{Idle, Session, State, Way};
 use crate::subscriber::Rate;
-use crate::table::{Key, NewMapping, SessionRef};
+use crate::table::{Key, NewMapping, SHARED_EXTERNAL, SHARED_INTERNAL, SessionRef};
 use crate::{Change, DropReason, MappingKind};
 use natgate_wire::protocol;
 use natgate_wire::tcp::flags::RST;
@@ -37,6 +37,8 @@ pub(super) struct Flow {
     pub(super) record: Option<u32>,
     /// The hash of its key.
     pub(super) hash: u64,
+    /// Whether it shares a port that is in use.
+    pub(super) overloads: bool,
 }
 
 /// The inbound view of a packet: by which mapping it comes in and from whom.
@@ -203,11 +205,14 @@ impl Engine {
                 None => None,
             },
         };
-        let external = self.choose_external(wish, internal.0, remote)?;
+        let (external, overloads) = match self.choose_external(wish, internal.0, remote) {
+            Ok(external) => (external, false),
+            Err(reason) => (self.overload(wish, internal.0, remote).ok_or(reason)?, true),
+        };
         let hash = self.table.hash(self.table.key(protocol, internal, remote));
         let session = self.new_session(remote, Way::Out, headers);
         let fixed = snat.address.is_some();
-        let flow = Flow { protocol, internal, pool, fixed, record, hash };
+        let flow = Flow { protocol, internal, pool, fixed, record, hash, overloads };
         Ok(self.add_dynamic(&flow, external, |first| *first = session))
     }
 
@@ -255,7 +260,7 @@ impl Engine {
         (index, port): (u32, u16),
         open: impl FnOnce(&mut Session),
     ) -> u32 {
-        let Flow { protocol, internal, pool, fixed, record, hash } = *flow;
+        let Flow { protocol, internal, pool, fixed, record, hash, overloads } = *flow;
         let class = quota_class(protocol);
         let pair = (pool, (!fixed).then_some(index));
         let record = self.subscribers.count(record, internal.0, pair, class);
@@ -267,7 +272,7 @@ impl Engine {
             timeouts: 0,
             is_static: false,
             permanent: false,
-            flags: 0,
+            flags: if overloads { SHARED_EXTERNAL | SHARED_INTERNAL } else { 0 },
         };
         let slot = self.install(new, hash, open);
         if self.external.told(protocol, index, port) == Told::Mapping {
@@ -316,7 +321,9 @@ impl Engine {
         let created = self.present_tick();
         let slot = self.table.add(new, open, created, hash).expect("the table has room");
         self.table.start(slot, self.tick);
-        if has_ports(new.protocol) {
+        if new.flags & SHARED_EXTERNAL != 0 {
+            self.join_port(new.protocol, new.external, slot);
+        } else if has_ports(new.protocol) {
             self.external.take(new.protocol, new.external.0, new.external.1, slot);
         }
         slot

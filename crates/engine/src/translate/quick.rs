@@ -305,7 +305,7 @@ impl Engine {
         });
         let Some((index, port)) = chosen else { return false };
         let (record, hash) = (Some(record), glance.place);
-        let flow = Flow { protocol, internal, pool, fixed: false, record, hash };
+        let flow = Flow { protocol, internal, pool, fixed: false, record, hash, overloads: false };
         self.add_dynamic(&flow, (index, port), |session| {
             (session.remote_address, session.remote_port) = remote;
             if protocol == protocol::TCP {

@@ -5,11 +5,11 @@
 use crate::common::{Sum, end};
 use crate::world::{
     About, Body, Burst, FIXED, Forged, Forgery, INSIDE, Jump, OWN, Oddity, Operation, POOL, PORTS,
-    REMOTE, Send, Sequence, Target, Wait,
+    REMOTE, START, Send, Sequence, Target, Wait,
 };
 use natgate_engine::{
     AddressRange, Affinity, Allocation, Begun, Behavior, BlockConfig, Blocking, Config,
-    DeterministicConfig, Limits, Match, Plan, PoolConfig, Pooling, Prefix, Refusal, Rule,
+    DeterministicConfig, Engine, Limits, Match, Plan, PoolConfig, Pooling, Prefix, Refusal, Rule,
     RuleAction, Server, Service, SideConfig, StaticMapping, TICK, Timeouts,
 };
 use natgate_wire::dccp::kind::{CLOSE, CLOSE_REQUEST, LISTEN, REQUEST, RESET, RESPONSE};
@@ -364,14 +364,16 @@ fn pools() -> impl Strategy<Value = Vec<PoolConfig>> {
         ]),
     ];
     let ports = prop_oneof![8 => ports, 2 => Just((1000, 1100)), 2 => Just((5000, 5040))];
-    let allocations = || (shares(), shares());
+    let allocations = || (shares(), shares(), prop::bool::weighted(0.3));
     (1u32..4, ports, any::<bool>(), allocations()).prop_map(|(addresses, ports, two, shares)| {
         let at = |off: u32| Ipv4Addr::from_bits(u32::from_be_bytes(POOL) + off);
+        let overloading = shares.2;
         let pool = |name: &str, first, last, shares: Option<Allocation>| {
             let pool = PoolConfig {
                 name: name.into(),
                 addresses: vec![AddressRange { first: at(first), last: at(last) }],
                 ports,
+                overloading,
                 ..PoolConfig::default()
             };
             let allocation = shares.filter(|shares| can_have(&pool, shares));
@@ -648,7 +650,7 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
             let (tcp_mss, answer_unsolicited_syn, refusal) = late;
             let [port_parity, hairpinning, inbound_refresh, tcp_pickup] = switches;
             let rules = fit(&rules, &pools);
-            Config {
+            let config = Config {
                 inside,
                 outside,
                 pools,
@@ -670,7 +672,19 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
                 services,
                 rules,
                 ..Config::default()
+            };
+            match fits_blocks(&config) {
+                true => config,
+                false => Config { statics: vec![], services: vec![], ..config },
             }
         },
     )
+}
+
+/// Whether hosts may have the blocks that their forwarded ports are in.
+fn fits_blocks(config: &Config) -> bool {
+    match Engine::new(config, [0; 32], START) {
+        Ok(_) => true,
+        Err(refused) => !refused.message.contains("block"),
+    }
 }
