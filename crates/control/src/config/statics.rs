@@ -75,14 +75,16 @@ fn read_target(section: &Section<'_>, begun: Option<&Located<Option<Begun>>>) ->
         Some((affinity, _)) => affinity?,
         None => Affinity::default(),
     };
-    let tables = section.tables("servers", "static.servers");
-    let (count, most) = (tables.len(), Server::MOST);
+    let (count, most) = (servers.items("an array of tables")?.len(), Server::MOST);
     if count == 0 || count > most {
         servers.wrong(format!("has {count} servers; write 1 to {most} such as {EXAMPLE}"));
         return None;
     }
-    let members: Vec<Option<ServerDraft>> = tables.iter().map(read_server).collect();
-    let members = members.into_iter().collect::<Option<Vec<_>>>()?;
+    let tables = section.tables("servers", "static.servers");
+    let members: Vec<ServerDraft> = tables.iter().filter_map(read_server).collect();
+    if members.len() < count {
+        return None;
+    }
     Some(Targeted::Servers { place: servers.place, members, affinity })
 }
 
