@@ -8,8 +8,10 @@
 //! Nothing is looked up outside the file: no device, no name, no clock.
 
 mod checks;
+mod dnat_checks;
 mod draft;
 mod pieces;
+mod policy;
 mod problem;
 mod reader;
 mod rule_checks;

@@ -4,18 +4,22 @@
 //! Numbers are those of a gateway that runs alone with all ports free; ports that static mappings
 //! keep are taken off. Hold-down, which keeps UDP and ICMP ports from use for a while, is not.
 
+mod policy;
 mod shares;
 mod statics;
 mod text;
 
 use crate::config::{Configuration, Problem};
-use natgate_engine::{AddressRange, Config, Engine, PoolConfig, Pooling};
+use natgate_engine::{AddressRange, Config, Engine, PoolConfig, Pooling, Rule, RuleAction};
 use natgate_gateway::Settings;
 use serde::Serialize;
 pub use shares::Shares;
 
 /// Mappings that the table holds at most unless `limits.mappings` says more.
 const DEFAULT_MAPPINGS: u64 = 1 << 20;
+
+/// Sessions with a translated destination that the table holds at least, unless it is said.
+const LEAST_TWICE: u64 = 1024;
 
 /// A number for each protocol that has ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -63,6 +67,8 @@ pub struct Meaning {
     pub mappings: u64,
     /// Sessions that the table holds.
     pub sessions: u64,
+    /// Sessions whose destination is translated, if rules do that.
+    pub twice_sessions: u64,
     /// Bytes that the translator takes when it starts, and never more.
     pub memory_bytes: u64,
     /// What is legal and yet unwise.
@@ -83,9 +89,17 @@ impl Meaning {
         let servers: usize = config.services.iter().map(|service| service.servers.len()).sum();
         let all = mappings + 4 * (config.statics.len() + servers) as u64;
         let sessions = all + limits.extra_sessions.map_or(all, u64::from);
+        let twice_sessions = match config.rules.iter().any(translates_destinations) {
+            true => limits.twice_sessions.map_or((mappings / 4).max(LEAST_TWICE), u64::from),
+            false => 0,
+        };
         let memory_bytes = Engine::memory(config);
-        Self { pools, mappings, sessions, memory_bytes, warnings, settings }
+        Self { pools, mappings, sessions, twice_sessions, memory_bytes, warnings, settings }
     }
+}
+
+fn translates_destinations(rule: &Rule) -> bool {
+    matches!(rule.action, RuleAction::Dnat(..) | RuleAction::DnatPrefix(_))
 }
 
 /// Ports that the pools have, over all protocols.

@@ -122,6 +122,7 @@ extra_sessions = 0
 fragment_memory = "64KiB"
 held_ports = 8
 extra_sessions_per_subscriber = 9
+twice_sessions = 10
 [timeouts]
 udp = "1s"
 tcp_established = "1d2h4m5s6ms"
@@ -225,6 +226,7 @@ fn everything() -> Settings {
                 matches: Match::Source(prefix("10.2.0.0", 16), 0),
                 priority: -7,
                 action: RuleAction::SnatTo(0, ip("203.0.113.1")),
+                timeouts: 0,
             },
             Rule::new(Match::Source(prefix("10.3.0.0", 16), 0), RuleAction::Drop),
         ],
@@ -241,6 +243,7 @@ fn everything() -> Settings {
     limits.fragment_memory = 65_536;
     limits.held_ports = Some(8);
     limits.extra_sessions_per_subscriber = Some(9);
+    limits.twice_sessions = Some(10);
     let timeouts = &mut engine.timeouts;
     let seconds = Duration::from_secs;
     timeouts.udp = seconds(1);

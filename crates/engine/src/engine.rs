@@ -2,6 +2,7 @@
 //! with a packet is in `translate.rs`.
 
 use crate::calendar::NONE;
+use crate::class::Classes;
 use crate::config::{Begun, Config, StaticMapping};
 use crate::event::Events;
 use crate::external::{External, Told};
@@ -14,17 +15,19 @@ use crate::random::{Generator, HashKey};
 use crate::respond::{Connection, Envelope, Message, PENDING_SYN_NANOS, PendingSyns, Responder};
 use crate::rules::RuleSet;
 use crate::services::Services;
-use crate::session::State;
+use crate::session::{Idle, State};
 use crate::sizes::{Sizes, WHOLE_MAPPINGS, permanent, served, validate};
-use crate::subscriber::{Rate, Subscribers};
+use crate::subscriber::Subscribers;
 use crate::table::{
     Mapping, NewMapping, OUTBOUND_ONLY, SHARED_EXTERNAL, SHARED_INTERNAL, SessionRef, Table,
 };
 use crate::time::{TICK, nanos};
-use crate::translate::Rings;
+use crate::timeouts::{self, Timers};
+use crate::translate::{PoolWatches, Rings};
+use crate::twice::Twice;
 use crate::{
     Change, ConfigError, DropReason, Endpoint, Event, MappingId, MappingInfo, MappingKind,
-    PoolUsage, SessionInfo, Timeouts, Timestamp,
+    PoolUsage, SessionInfo, Timestamp,
 };
 use alloc::format;
 use alloc::vec;
@@ -41,21 +44,24 @@ const LATEST: u64 = i64::MAX as u64;
 /// tenth of a millisecond, though nothing of them is in the caches.
 const ADVANCE_BUDGET: u32 = 32;
 /// How often a subscriber's refusals, and a pool's exhaustion, are reported at most, nanoseconds.
-const REPORT_INTERVAL: u64 = 1_000_000_000;
+pub(crate) const REPORT_INTERVAL: u64 = 1_000_000_000;
 
 /// The translator. A clone goes on as the original would, but may allocate while it grows.
 #[derive(Clone, Debug)]
 pub struct Engine {
     pub(crate) config: Config,
-    pub(crate) timeouts: Nanos,
+    pub(crate) timeouts: Timers,
     pub(crate) table: Table,
     pub(crate) external: External,
     pub(crate) subscribers: Subscribers,
+    pub(crate) pool_watches: PoolWatches,
     pub(crate) rules: RuleSet,
     /// Whether sessions may be older than the rules.
     pub(crate) rules_replaced: bool,
     /// Whether there may be mappings of hosts that are no subscribers: rules gave them those once.
     pub(crate) strangers: bool,
+    /// Remote endpoints that are others as seen from inside.
+    pub(crate) twice: Twice,
     pub(crate) statics: WholeStatics,
     pub(crate) services: Services,
     pub(crate) rings: Rings,
@@ -64,8 +70,6 @@ pub struct Engine {
     /// First and last addresses of the connected networks, but for external ones; else 0.
     pub(crate) broadcasts: [u32; 4],
     pub(crate) generator: Generator,
-    /// The time between a subscriber's mappings at the permitted rate, nanoseconds.
-    pub(crate) mapping_spacing: u64,
     /// Sessions that a subscriber may have beyond the first of each mapping.
     pub(crate) further_each: u32,
     pub(crate) responder: Responder,
@@ -77,7 +81,7 @@ pub struct Engine {
     /// Blocks assigned at the start, last first, of which nobody has been told yet.
     pinned: Vec<u32>,
     /// When each pool's exhaustion was last reported, nanoseconds.
-    pool_reported: Vec<Option<u64>>,
+    pub(crate) pool_reported: Vec<Option<u64>>,
     started: Timestamp,
     /// Time of tick 0, nanoseconds.
     base: u64,
@@ -85,18 +89,6 @@ pub struct Engine {
     pub(crate) now: u64,
     /// Latest tick whose things are done.
     pub(crate) tick: u32,
-}
-
-/// Timeouts in nanoseconds.
-#[derive(Clone, Debug)]
-pub(crate) struct Nanos {
-    pub(crate) udp: u64,
-    pub(crate) established: u64,
-    pub(crate) opening: u64,
-    pub(crate) closing: u64,
-    pub(crate) icmp: u64,
-    pub(crate) other: u64,
-    hold_down: u64,
 }
 
 /// A static mapping of a whole address: mappings for its ports are made when packets come.
@@ -201,18 +193,25 @@ impl Engine {
         validate(config)?;
         let now = Timestamp(now.0.min(LATEST));
         let sizes = Sizes::new(config);
-        let timeouts = Nanos::new(&config.timeouts);
+        let timeouts = Timers::new(config);
         let mut generator = Generator::new(seed);
         let key = HashKey::new(&mut generator);
         let hold = timeouts.hold_down.div_ceil(nanos(TICK)) as u32;
-        let external = External::new(config, hold, key);
+        let external = External::new(config, sizes.address_room, hold, key);
         let rules = RuleSet::new(&config.rules)?;
         rules.check(config, |pool, address| external.has(pool, address))?;
         let mut engine = Self {
             table: Table::new(sizes.room, config, key),
-            subscribers: Subscribers::new(sizes.subscribers, sizes.addresses, key),
+            subscribers: Subscribers::new(
+                sizes.subscribers,
+                sizes.address_room,
+                Classes::new(config),
+                key,
+            ),
+            pool_watches: PoolWatches::default(),
             rules,
             strangers: false,
+            twice: Twice::new(sizes.twice, key),
             rules_replaced: false,
             statics: WholeStatics::new(config, &external),
             services: Services::new(key),
@@ -223,7 +222,11 @@ impl Engine {
             responder: Responder::new(config),
             pending: PendingSyns::new(),
             fragments: Fragments::new(config.limits.fragment_memory, config.timeouts.fragment, key),
-            identifications: Identifications::new(sizes.addresses, &mut generator),
+            identifications: Identifications::new(
+                sizes.addresses,
+                sizes.address_room,
+                &mut generator,
+            ),
             counters: Counters::default(),
             events: Events::new(),
             pinned: Vec::new(),
@@ -233,15 +236,14 @@ impl Engine {
             now: now.0,
             tick: 0,
             generator,
-            mapping_spacing: Rate::spacing(config.limits.new_mappings_per_second),
             further_each: sizes.further_each,
             timeouts,
             config: Config { rules: Vec::new(), ..config.clone() },
         };
         engine.make_statics()?;
         engine.make_services()?;
-        engine.external.settle();
         engine.pin_blocks()?;
+        engine.pool_watches = PoolWatches::new(config, &engine.external);
         Ok(engine)
     }
 
@@ -256,8 +258,11 @@ impl Engine {
     pub fn memory(config: &Config) -> u64 {
         let sizes = Sizes::new(config);
         Table::memory(sizes.room)
+            + Twice::memory(sizes.twice)
             + External::memory(config, sizes.addresses)
             + Subscribers::memory(sizes.subscribers)
+            + Classes::memory(config)
+            + Timers::memory(config)
             + Responder::memory()
             + Fragments::memory(config.limits.fragment_memory)
             + Identifications::memory(sizes.addresses)
@@ -383,6 +388,11 @@ impl Engine {
 
     // ---- time ----
 
+    /// The present time, nanoseconds since that of tick 0.
+    pub(crate) fn since_base(&self) -> u64 {
+        self.now.saturating_sub(self.base)
+    }
+
     fn tick_of(&self, time: u64) -> u64 {
         time.saturating_sub(self.base) / nanos(TICK)
     }
@@ -398,7 +408,7 @@ impl Engine {
 
     /// The first tick that is not before a time plus a duration, both in nanoseconds.
     pub(crate) fn deadline(&self, time: u64, duration: u64) -> u32 {
-        (time.saturating_sub(self.base) + duration).div_ceil(nanos(TICK)) as u32
+        timeouts::deadline(time.saturating_sub(self.base), duration)
     }
 
     /// Takes note of the time, which does not go back, nor beyond the year 2262.
@@ -414,10 +424,11 @@ impl Engine {
     pub fn advance(&mut self, now: Timestamp) -> bool {
         self.observe(now);
         let target = self.tick_of(self.now);
+        self.work_on_pools();
         if target == u64::from(self.tick)
             && self.pending.next_due().is_none_or(|due| due > self.now)
         {
-            return false;
+            return self.external.has_work();
         }
         let mut budget = ADVANCE_BUDGET;
         loop {
@@ -445,7 +456,7 @@ impl Engine {
         } else {
             self.tick = target as u32;
         }
-        false
+        self.external.has_work()
     }
 
     /// The first tick at which something is due.
@@ -461,7 +472,8 @@ impl Engine {
     /// The time of the next thing that is due, or is to be looked at.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let tick = self.next_tick().map(|tick| self.time_of(tick));
-        tick.into_iter().chain(self.pending.next_due()).min().map(Timestamp)
+        let change = self.external.has_work().then_some(self.now);
+        tick.into_iter().chain(self.pending.next_due()).chain(change).min().map(Timestamp)
     }
 
     /// Does one thing that is due at this tick.
@@ -478,7 +490,9 @@ impl Engine {
     }
 
     fn session_due(&mut self, session: SessionRef, tick: u32) {
-        let expires = self.deadline(self.time_of(tick), self.timeouts.closing);
+        let mapping = self.table.mapping(self.table.mapping_of(session));
+        let closing = self.timeouts.of(mapping.timeouts(), Idle::Closing, mapping.protocol, 0);
+        let expires = self.deadline(self.time_of(tick), closing);
         let state = self.table.session_mut(session);
         if state.expires <= tick && state.state() == State::Established {
             state.set_state(State::Transitory);
@@ -493,12 +507,16 @@ impl Engine {
 
     fn remove_session(&mut self, session: SessionRef, tick: u32) {
         let slot = self.table.mapping_of(session);
+        if self.table.mapping(slot).is_twice() {
+            let session = self.table.session(session);
+            self.twice.remove(slot, (session.remote_address, session.remote_port));
+        }
         let one_further_less = self.table.remove_session(session, tick);
         let mapping = self.table.mapping(slot);
         if one_further_less && !mapping.is_static() {
             let record = self.subscribers.find(mapping.host());
             let record = record.expect("a mapping's subscriber has a record");
-            self.subscribers.get_mut(record).further_sessions -= 1;
+            self.subscribers.count_further(record, -1);
         }
         if mapping.sessions == 0 && !mapping.is_permanent() {
             self.remove_mapping(slot, self.time_of(tick));
@@ -526,6 +544,7 @@ impl Engine {
             let release = self.deadline(time, self.timeouts.hold_down);
             self.external.give(protocol, index, port, release, self.tick);
         }
+        self.external.uncount(index);
         let pool = self.external.pool_of(index);
         self.subscribers.release(mapping.host(), pool, quota_class(protocol));
         if self.external.told(protocol, index, port) == Told::Mapping {
@@ -599,8 +618,8 @@ impl Engine {
 
     // ---- restarts ----
 
-    /// Writes the ports of an external address that a new mapping could not take: used, held, or of
-    /// static mappings. `address` counts from 0; `None`: there are not so many. A bit a port, 1,024
+    /// Writes the ports of an external address that somebody has: used, held, or, in a pool, of static
+    /// mappings. `address` counts from 0; `None`: there are not so many. A bit a port, 1,024
     /// words. The protocol is TCP, UDP, ICMP or DCCP.
     ///
     /// # Panics
@@ -612,7 +631,7 @@ impl Engine {
 
     /// Holds the ports of an external address that an earlier engine had taken, as
     /// [`Engine::taken_ports`] told, for the hold-down from now: of every protocol, for nobody knows
-    /// their connections any more. Ports that are not free, or in no pool, stay as they are.
+    /// their connections any more. Ports that somebody has, or in no pool, stay as they are.
     ///
     /// # Panics
     /// As [`Engine::taken_ports`].
@@ -640,18 +659,6 @@ impl Engine {
     pub(crate) fn raise(&mut self, time: u64, change: Change) {
         if !self.events.push(Timestamp(time), change) {
             self.counters.events_lost += 1;
-        }
-    }
-
-    /// Reports that a subscriber was refused, unless that was done within the last second.
-    pub(crate) fn report_quota(&mut self, subscriber: Host, protocol: u8) {
-        //= rfc6888#REQ-11c
-        let Some(record) = self.subscribers.find(subscriber) else { return };
-        let reported = &mut self.subscribers.get_mut(record).reported;
-        if reported.is_none_or(|at| self.now - at >= REPORT_INTERVAL) {
-            *reported = Some(self.now);
-            let (realm, subscriber) = (subscriber.realm(), subscriber.ip());
-            self.raise(self.now, Change::QuotaReached { realm, subscriber, protocol });
         }
     }
 
@@ -750,15 +757,20 @@ impl Engine {
     pub fn sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
         self.table.slots().flat_map(move |slot| {
             let mapping = self.name_of(self.table.mapping(slot));
-            self.table.sessions(slot).map(move |session| self.describe_session(mapping, session))
+            self.table
+                .sessions(slot)
+                .map(move |session| self.describe_session(slot, mapping, session))
         })
     }
 
-    fn describe_session(&self, mapping: MappingId, session: SessionRef) -> SessionInfo {
+    fn describe_session(&self, slot: u32, mapping: MappingId, session: SessionRef) -> SessionInfo {
         let session = self.table.session(session);
+        let remote = (session.remote_address, session.remote_port);
+        let seen = self.seen(slot, remote);
         SessionInfo {
             mapping,
-            remote: Endpoint::new(session.remote_address, session.remote_port),
+            remote: Endpoint::new(remote.0, remote.1),
+            remote_inside: Endpoint::new(seen.0, seen.1),
             state: session.state().name(),
             expires: Timestamp(self.time_of(session.expires)),
             packets_out: u64::from(session.packets_out),
@@ -766,26 +778,12 @@ impl Engine {
         }
     }
 
-    /// What a pool holds for a protocol (TCP, UDP, ICMP or DCCP).
+    /// What a pool holds for a protocol (TCP, UDP, ICMP or DCCP); it goes by the engine's numbering.
     ///
     /// # Panics
     /// When there is no such pool or the protocol is another.
     pub fn pool_usage(&self, pool: usize, protocol: u8) -> PoolUsage {
         self.external.usage(pool, protocol, |slot| self.table.mapping(slot).is_static())
-    }
-}
-
-impl Nanos {
-    fn new(timeouts: &Timeouts) -> Self {
-        Self {
-            udp: nanos(timeouts.udp),
-            established: nanos(timeouts.tcp_established),
-            opening: nanos(timeouts.tcp_opening),
-            closing: nanos(timeouts.tcp_closing),
-            icmp: nanos(timeouts.icmp),
-            other: nanos(timeouts.other),
-            hold_down: nanos(timeouts.hold_down),
-        }
     }
 }
 
@@ -801,7 +799,7 @@ fn static_hosts(config: &Config) -> Vec<Host> {
 
 /// The addresses that mean every host of a connected network (the last; the first of old), unless
 /// the operator has made them external.
-fn broadcasts(config: &Config, external: &External) -> [u32; 4] {
+pub(crate) fn broadcasts(config: &Config, external: &External) -> [u32; 4] {
     let ends = [&config.inside, &config.outside].map(|side| {
         let network = side.network.filter(|network| network.len() <= 30);
         network.map_or([0; 2], |network| [network.first(), network.last()])

@@ -1,5 +1,5 @@
-//! Rules by prefix and port: which packets bypass translation or are dropped, and which pool or
-//! address serves the others.
+//! Rules by prefix and port: which packets bypass translation or are dropped, which pool or address
+//! serves the others, and where destinations are translated to.
 //!
 //! A [`RuleSet`] is made apart from the engine, in another thread if need be, and never changes.
 //! What it costs to ask it does not grow with the rules: which is best is worked out for every
@@ -11,8 +11,12 @@
 //! Which rule is better is written into one number: priority, then length of the prefix, then
 //! whether the port is exact, then the source before the destination. It stands in the upper bits
 //! of an answer and what to do in the lower, so the greatest answer is the best rule's.
+//!
+//! Rules that translate destinations are a search of their own, through tries of the same kind
+//! (`dnat`): of a packet both searches ask the ends that it came with.
 
 mod build;
+mod dnat;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -26,6 +30,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::net::Ipv4Addr;
+use dnat::Dnats;
 use trie::{Ref, Tries};
 
 /// What the best rule says of a packet.
@@ -46,6 +51,8 @@ pub struct Snat {
     pub pool: usize,
     /// The one address of the pool that it is to be; `None`: any, as the pooling behavior says.
     pub address: Option<Ipv4Addr>,
+    /// The rule's set of timeouts, by its number; 0: none.
+    pub timeouts: u8,
 }
 
 /// Rules, ready to be searched. Clones share their memory.
@@ -53,6 +60,7 @@ pub struct Snat {
 pub struct RuleSet {
     source: Roots,
     destination: Roots,
+    dnat: Dnats,
     tries: Tries,
     /// What answers stand for.
     rulings: Arc<[Ruling]>,
@@ -108,7 +116,7 @@ impl RuleSet {
 
     /// Bytes that it takes.
     pub fn memory(&self) -> u64 {
-        (self.tries.memory() + size_of_val(&*self.rulings)) as u64
+        (self.tries.memory() + size_of_val(&*self.rulings) + self.dnat.memory()) as u64
     }
 
     /// Whether the pools have what the rules take from them.
@@ -122,7 +130,12 @@ impl RuleSet {
     ) -> Result<(), ConfigError> {
         let fail = |message: String| Err(ConfigError { message });
         for ruling in self.rulings.iter() {
-            let Ruling::Snat(Snat { pool, address }) = *ruling else { continue };
+            let Ruling::Snat(Snat { pool, address, timeouts }) = *ruling else { continue };
+            if usize::from(timeouts) > config.timeout_sets.len() {
+                return fail(format!(
+                    "a rule names set {timeouts} of timeouts, which is not there"
+                ));
+            }
             let Some(named) = config.pools.get(pool) else {
                 return fail("a rule names a pool that does not exist".into());
             };

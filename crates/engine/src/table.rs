@@ -24,6 +24,7 @@ pub(crate) const REACH: u32 = 4095;
 const PERMANENT: u8 = 1;
 const STATIC: u8 = 2;
 const LIVE: u8 = 4;
+const TWICE: u8 = 128;
 
 /// A mapping and its first session; one cache line.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,6 +51,12 @@ pub(crate) struct Mapping {
 const _: () = assert!(size_of::<Mapping>() == 64);
 
 impl Mapping {
+    /// Number of its set of timeouts.
+    #[inline(always)]
+    pub(crate) fn timeouts(&self) -> u8 {
+        (self.realm_and_timeouts / Host::REALMS) as u8
+    }
+
     /// Made by the operator: admits anybody, counts against no quota, raises no events.
     pub(crate) fn is_static(&self) -> bool {
         self.flags & STATIC != 0
@@ -62,6 +69,16 @@ impl Mapping {
 
     fn is_live(&self) -> bool {
         self.flags & LIVE != 0
+    }
+
+    /// Whether a session of it may have, or have had, a remote endpoint that is seen as another inside.
+    #[inline(always)]
+    pub(crate) fn is_twice(&self) -> bool {
+        self.flags & TWICE != 0
+    }
+
+    pub(crate) fn set_twice(&mut self) {
+        self.flags |= TWICE;
     }
 
     /// Whose it is.

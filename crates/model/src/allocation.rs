@@ -1,12 +1,14 @@
 //! Making a mapping: limits (specification, section 3.9) and the choice of its external endpoint
 //! (section 5). The choice itself is the engine's; here is written which choices are open.
 
+use crate::bytes::ends;
+use crate::classes::Whose;
 use crate::{Key, Made, Mapping, Model, Packet, has_ports};
 use natgate_engine::{
-    Allocation, Change, DropReason, Endpoint, MappingKind, PoolConfig, Pooling, RuleAction,
-    Timestamp,
+    Allocation, Change, Config, DropReason, Endpoint, MappingKind, PoolConfig, Pooling, RuleAction,
+    Side, Timestamp,
 };
-use natgate_wire::protocol::{ICMP, TCP, UDP};
+use natgate_wire::protocol::{ICMP, UDP};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -32,6 +34,16 @@ pub(crate) fn addresses(pool: &PoolConfig) -> impl Iterator<Item = Ipv4Addr> + '
     ranges.flat_map(|range| range.first.to_bits()..=range.last.to_bits()).map(Ipv4Addr::from_bits)
 }
 
+/// How many dynamic mappings there may be: unless it is said, as many as ports.
+pub(crate) fn most_mappings(config: &Config) -> usize {
+    let ports = |pool: &PoolConfig| {
+        // Room for all of TCP, UDP and ICMP, which DCCP shares.
+        3 * addresses(pool).count() * (usize::from(pool.ports.1 - pool.ports.0) + 1)
+    };
+    let all = config.pools.iter().map(ports).sum::<usize>().min(1 << 20);
+    config.limits.mappings.map_or(all, |most| most as usize)
+}
+
 impl Model {
     /// 3.9: makes the mapping, or answers the packet and says why not.
     pub(crate) fn create(
@@ -46,19 +58,26 @@ impl Model {
             Some(RuleAction::SnatTo(pool, address)) => (pool, Some(address)),
             _ => (self.config.default_pool, None),
         };
-        let room = self.room_for_mapping(key);
+        let permitted = self.permits_mapping(key);
+        let whose = permitted.err().map_or(Whose::Subscriber(key.internal.address), |(of, _)| of);
+        let room = permitted.map_err(|(_, reason)| reason);
+        let room = room.and_then(|()| self.room_for_mapping(key));
         let external = room.and_then(|()| {
             let (open, overloads) = match self.open_choices(key, pool, fixed) {
                 Ok(open) => (open, false),
                 Err(reason) => match self.overloadable(packet, key, pool, fixed, remote) {
                     open if open.is_empty() => return Err(reason),
-                    open => (open, true), // 5.15
+                    open => (open, true), // 5.21
                 },
             };
             let chosen = self.choose(packet, &open);
             let subscriber = key.internal.address.to_bits();
             if fixed.is_none() {
-                self.paired.entry((subscriber, pool)).or_insert(chosen.address); // 5.5, 5.5a
+                let paired = self.paired.entry((subscriber, pool)).or_insert(chosen.address); // 5.5, 5.5a
+                let paired = *paired;
+                if !self.is_open(paired, pool) {
+                    self.paired.insert((subscriber, pool), chosen.address); // 5.18
+                }
             }
             Ok((chosen, overloads))
         });
@@ -70,21 +89,22 @@ impl Model {
             Ok((external, false)) => (external, key),
             Err(DropReason::Ambiguous) => return Err(DropReason::Ambiguous),
             Err(reason) => {
-                self.report(key, pool, reason);
+                self.report(key, whose, pool, reason);
                 self.refuse(packet);
                 return Err(reason);
             }
         };
-        let due = self.mapping_rate.entry(key.internal.address.to_bits()).or_default();
-        *due = spend(*due, self.now, self.config.limits.new_mappings_per_second);
-        if has_ports(key.protocol) {
-            self.use_block(key.internal.address, external);
+        self.take_tokens(key.internal.address);
+        if has_ports(key.protocol) && self.use_block(key.internal.address, external) {
+            self.tell_block(pool);
         }
+        let (_, remote) = ends(&packet.received, Side::Inside);
         let mapping = Mapping {
             external,
             kind: self.kind_of(key, pool, external),
             permanent: false,
             created: self.now,
+            timeouts: self.timeouts_of_rule(key, remote).unwrap_or_default(),
             sessions: BTreeMap::new(),
             first: None,
         };
@@ -92,37 +112,20 @@ impl Model {
             self.raise(self.now, Change::MappingCreated(mapping.id(key)));
         }
         self.mappings.insert(key, mapping);
+        self.tell_mapping(key, pool);
         Ok(key)
     }
 
-    /// 3.9: rate, quota, table, in this order.
+    /// 3.9: whether the tables have room.
     fn room_for_mapping(&self, key: Key) -> Result<(), DropReason> {
         let limits = &self.config.limits;
-        let due = self.mapping_rate.get(&key.internal.address.to_bits()).copied().unwrap_or(0);
-        if !conforms(due, self.now, limits.new_mappings_per_second) {
-            return Err(DropReason::MappingRate);
-        }
-        // DCCP and protocols without ports share the quota of ICMP (5.7).
-        let class = |protocol| if matches!(protocol, TCP | UDP) { protocol } else { ICMP };
-        let quota = match class(key.protocol) {
-            TCP => limits.tcp_ports,
-            UDP => limits.udp_ports,
-            _ => limits.icmp_ports,
-        };
-        let of_subscriber = |other: &Key| {
-            other.internal.address == key.internal.address
-                && class(other.protocol) == class(key.protocol)
-        };
-        if self.dynamic().filter(|(other, _)| of_subscriber(other)).count() >= quota as usize {
-            return Err(DropReason::PortQuota);
-        }
         let own = key.internal.address;
         let others: BTreeSet<Ipv4Addr> = self
             .dynamic()
             .map(|(other, _)| other.internal.address)
             .filter(|of| *of != own)
             .collect();
-        let most = self.most_mappings();
+        let most = self.room;
         let subscribers = limits.subscribers.map_or((most / 16).max(1 << 16), |most| most as usize);
         if self.dynamic().count() >= most || others.len() >= subscribers {
             return Err(DropReason::MappingTableFull);
@@ -149,30 +152,24 @@ impl Model {
         if there_are.count() < MOST_OF_WHOLE { Ok(()) } else { Err(DropReason::MappingTableFull) }
     }
 
-    /// How many dynamic mappings there may be: unless it is said, as many as ports.
-    pub(crate) fn most_mappings(&self) -> usize {
-        let ports = |pool: &PoolConfig| {
-            // Room for all of TCP, UDP and ICMP, which DCCP shares.
-            3 * addresses(pool).count() * (usize::from(pool.ports.1 - pool.ports.0) + 1)
-        };
-        let all = self.config.pools.iter().map(ports).sum::<usize>().min(1 << 20);
-        self.config.limits.mappings.map_or(all, |most| most as usize)
-    }
-
     pub(crate) fn dynamic(&self) -> impl Iterator<Item = (&Key, &Mapping)> {
         self.mappings.iter().filter(|(_, mapping)| mapping.kind != MappingKind::Static)
     }
 
     /// Raises what 3.9 says about a refused mapping, at most once a second.
-    fn report(&mut self, key: Key, pool: usize, reason: DropReason) {
+    fn report(&mut self, key: Key, whose: Whose, pool: usize, reason: DropReason) {
         let (subscriber, protocol) = (key.internal.address, key.protocol);
         let (last, change) = match reason {
-            DropReason::MappingRate | DropReason::PortQuota => {
-                if !self.dynamic().any(|(other, _)| other.internal.address == subscriber) {
+            DropReason::MappingRate | DropReason::PortQuota | DropReason::SessionLimit => {
+                let change = match whose {
+                    Whose::Class(class) => Change::ClassQuotaReached { class, protocol },
+                    _ => Change::QuotaReached { realm: 0, subscriber, protocol },
+                };
+                let is_subscriber = matches!(whose, Whose::Subscriber(_));
+                if is_subscriber && self.sessions_of(whose) == 0 {
                     return; // What is remembered of a subscriber goes with its last mapping.
                 }
-                let last = self.quota_reported.entry(subscriber.to_bits()).or_default();
-                (last, Change::QuotaReached { realm: 0, subscriber, protocol })
+                (self.quota_reported.entry(whose).or_default(), change)
             }
             DropReason::PoolExhausted => {
                 let last = self.exhaustion_reported.entry(pool).or_default();
@@ -207,24 +204,27 @@ impl Model {
         fixed: Option<Ipv4Addr>,
     ) -> Result<Vec<Endpoint>, DropReason> {
         let subscriber = key.internal.address.to_bits();
-        let paired = self.pair_of(key, pool);
+        let (last, paired) = self.pair_of(key, pool);
         if has_ports(key.protocol) && self.is_shared_out(pool) {
-            if paired.is_none() {
+            if paired.or(last).is_none() {
                 self.paired.remove(&(subscriber, pool));
             }
             return self.open_shares(key, pool, paired);
         }
         let open_at = |wanted: &dyn Fn(Ipv4Addr) -> bool| -> Vec<Endpoint> {
-            let all = addresses(&self.config.pools[pool]).filter(|address| wanted(*address));
+            let all = self.open_addresses(pool).filter(|address| wanted(*address));
             all.flat_map(|address| self.open_ports(key, pool, address)).collect()
         };
+        if fixed.is_some_and(|fixed| self.pool_of(fixed.to_bits()) != Some(pool)) {
+            return Err(DropReason::PoolExhausted);
+        }
         // 5.5a: a rule may have chosen.
         let chosen = fixed.or(paired);
         let mut open = open_at(&|address| chosen.is_none_or(|chosen| address == chosen));
         if open.is_empty() && self.config.pooling == Pooling::SoftPaired && fixed.is_none() {
             open = open_at(&|_| true);
         }
-        if paired.is_none() {
+        if paired.or(last).is_none() {
             self.paired.remove(&(subscriber, pool));
         }
         match open.is_empty() {
@@ -234,25 +234,27 @@ impl Model {
         }
     }
 
-    /// 5.5, 5.9, 5.12: the address that a subscriber's mapping is to have.
-    pub(crate) fn pair_of(&self, key: Key, pool: usize) -> Option<Ipv4Addr> {
+    /// 5.5, 5.9, 5.12, 5.18: the address that a subscriber's mappings have had, and the one that its next is
+    /// to have.
+    pub(crate) fn pair_of(&self, key: Key, pool: usize) -> (Option<Ipv4Addr>, Option<Ipv4Addr>) {
         // 5.5: the address that the subscriber got first of this pool, while it has any of it.
         let subscriber = key.internal.address.to_bits();
         let has_any = self.dynamic().any(|(other, mapping)| {
             other.internal.address == key.internal.address
                 && self.pool_of(mapping.external.address.to_bits()) == Some(pool)
         });
-        let paired = match (self.config.pooling, self.paired.get(&(subscriber, pool))) {
+        let last = match (self.config.pooling, self.paired.get(&(subscriber, pool))) {
             (Pooling::Paired | Pooling::SoftPaired, Some(address)) if has_any => Some(*address),
             _ => None,
         };
+        let paired = last.filter(|address| self.is_open(*address, pool)); // 5.18
         let paired = match self.config.allocation_of(&self.config.pools[pool]) {
             Allocation::Deterministic(_) => {
                 self.address_of_shares(key.internal.address, pool).or(paired)
             }
             _ => paired.or(self.address_of_shares(key.internal.address, pool)),
         };
-        paired.filter(|_| self.config.pooling != Pooling::Arbitrary)
+        (last, paired.filter(|_| self.config.pooling != Pooling::Arbitrary))
     }
 
     /// 5.1 to 5.4 and 5.7: the endpoints of one external address that the mapping may get.
@@ -301,6 +303,7 @@ impl Model {
         let wanted = key.internal.port;
         let split = first < 1024 && last >= 1024 && key.protocol != ICMP; // 5.2
         (first..=last)
+            .filter(|&port| self.config.pools[pool].uses_port(port)) // 5.16
             .filter(|&port| !split || (port < 1024) == (wanted < 1024))
             .filter(|&port| !used.contains(&at(port)))
             .filter(|&port| !self.held.contains_key(&(key.protocol, at(port))))
@@ -309,13 +312,9 @@ impl Model {
             .collect()
     }
 
-    /// The pool that an external address is of.
+    /// The pool that an external address is of, or was while it had mappings that there still are (5.19).
     pub(crate) fn pool_of(&self, address: u32) -> Option<usize> {
-        let holds = |pool: &PoolConfig| {
-            pool.addresses
-                .iter()
-                .any(|range| (range.first.to_bits()..=range.last.to_bits()).contains(&address))
-        };
-        self.config.pools.iter().position(holds)
+        let left = self.left.get(&Ipv4Addr::from_bits(address)).copied();
+        left.or_else(|| self.config.pools.iter().position(|pool| pool.has(address.into())))
     }
 }

@@ -3,13 +3,14 @@
 //!
 //! It follows SPECIFICATION.md section by section and says so in comments: what is looked at first
 //! (`bytes`), the way from the inside and from the outside (this file), allocation and limits
-//! (`allocation`, `shares`), sessions and connections (`sessions`, `tcp`), what happens by itself (`timers`),
+//! (`allocation`, `classes`, `shares`), sessions and connections (`sessions`, `tcp`), destinations
+//! (`twice`), what happens by itself (`timers`),
 //! ICMP errors of its own (`errors`). Nothing is fast: what one map holds is not repeated in
 //! another but searched for.
 //!
 //! Choices that the specification leaves to the engine (external address and port, which held port
 //! is free first) are given to the model, which checks that they were open; alone it takes the
-//! first. Fragments and rules that change destinations are not modelled.
+//! first. Fragments are not modelled.
 //!
 //! [`compare`] drives the two side by side.
 
@@ -17,25 +18,30 @@
 
 mod allocation;
 mod bytes;
+mod classes;
 pub mod compare;
 mod errors;
 mod lookup;
 mod overload;
+mod pools;
 mod services;
 mod sessions;
 mod shares;
 mod tcp;
 mod timers;
+mod twice;
 mod view;
 
+use allocation::most_mappings;
 use bytes::{
     Segment, check, check_error, ends, icmp_kind, ip, is_ping, keep_full, lower_mss, lower_ttl,
-    set_embedded, set_near,
+    set_embedded, set_embedded_far, set_far, set_near, set_outer_far,
 };
+use classes::{Told, Whose};
 use errors::ErrorRates;
 use natgate_engine::{
     Behavior, Change, Config, Counters, Direction, DropReason, Endpoint, Event, MappingId,
-    MappingKind, Outcome, Rule, RuleAction, Side, Timestamp, Verdict,
+    MappingKind, Outcome, Rule, RuleAction, Side, TimeoutSet, Timestamp, Verdict,
 };
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use natgate_wire::{Icmp, Ipv4, icmp};
@@ -65,11 +71,17 @@ pub struct Model {
     paired: BTreeMap<(u32, usize), Ipv4Addr>,
     /// Blocks of ports that subscribers have, by where they begin.
     blocks: BTreeMap<Endpoint, Block>,
+    /// Addresses that have left their pools but for their mappings and blocks, and those pools (5.19).
+    left: BTreeMap<Ipv4Addr, usize>,
+    /// Dynamic mappings that there is room for.
+    room: usize,
     /// Of each pool the ports that somebody may get, if they are not all.
     given: Vec<Option<BTreeSet<Endpoint>>>,
-    mapping_rate: BTreeMap<u32, u64>,
+    mapping_rate: BTreeMap<Whose, u64>,
     errors: ErrorRates,
-    quota_reported: BTreeMap<u32, Option<Timestamp>>,
+    quota_reported: BTreeMap<Whose, Option<Timestamp>>,
+    /// Thresholds that were told.
+    told_of: BTreeMap<Whose, Told>,
     exhaustion_reported: BTreeMap<usize, Option<Timestamp>>,
     counters: Counters,
     /// The time of the latest event.
@@ -95,6 +107,8 @@ struct Mapping {
     /// Of a static mapping with ports: it needs no sessions.
     permanent: bool,
     created: Timestamp,
+    /// What the rule says that it was made by (9.6).
+    timeouts: TimeoutSet,
     sessions: BTreeMap<Endpoint, Session>,
     /// The remote endpoint of the session that is no further one (3.10), while there is such.
     first: Option<Endpoint>,
@@ -104,6 +118,8 @@ struct Mapping {
 struct Session {
     /// Counts up from session to session.
     number: u64,
+    /// The remote endpoint as seen from inside (13).
+    seen: Endpoint,
     /// The side that the packet which made it came from.
     made_from: Side,
     /// When its time runs out, not yet moved to a tick.
@@ -164,6 +180,10 @@ struct Packet {
     received: Vec<u8>,
     bytes: Vec<u8>,
     choice: Option<Endpoint>,
+    /// The remote end as seen from inside.
+    seen: Endpoint,
+    /// Whether its destination is another outside (13.1).
+    aimed: bool,
 }
 
 impl Packet {
@@ -200,10 +220,13 @@ impl Model {
             syns: Vec::new(),
             paired: BTreeMap::new(),
             blocks: BTreeMap::new(),
+            left: BTreeMap::new(),
+            room: most_mappings(config),
             given: config.pools.iter().map(|pool| shares::given(config, pool)).collect(),
             mapping_rate: BTreeMap::new(),
             errors: ErrorRates::default(),
             quota_reported: BTreeMap::new(),
+            told_of: BTreeMap::new(),
             exhaustion_reported: BTreeMap::new(),
             counters: Counters::default(),
             told: Timestamp(0),
@@ -243,8 +266,15 @@ impl Model {
         self.counters.clock_backwards += u64::from(now < self.now); // 1.1
         self.see(now);
         let direction = if from == Side::Inside { Direction::Outbound } else { Direction::Inbound };
-        let mut packet =
-            Packet { from, direction, received: bytes.to_vec(), bytes: Vec::new(), choice };
+        let mut packet = Packet {
+            from,
+            direction,
+            received: bytes.to_vec(),
+            bytes: Vec::new(),
+            choice,
+            seen: Endpoint::new(0, 0),
+            aimed: false,
+        };
         let fate = self.fate(&mut packet);
         let len = packet.received.len();
         let outcome = match fate {
@@ -284,10 +314,13 @@ impl Model {
         if self.is_own(source) || self.is_external(source) {
             return Err(DropReason::SpoofedSource); // 3.1
         }
-        if self.is_own(destination) && !self.is_external(destination) {
+        let rule = self.rule(packet).cloned();
+        if !matches!(rule, Some(RuleAction::Bypass | RuleAction::Drop)) {
+            self.aim(packet); // 13.1
+        }
+        if self.is_own(destination) && !self.is_external(destination) && !packet.aimed {
             return self.local(packet); // 3.2
         }
-        let rule = self.rule(packet).cloned();
         if rule == Some(RuleAction::Drop) {
             return Err(DropReason::Rule); // 3.3
         }
@@ -303,6 +336,8 @@ impl Model {
         {
             return Err(DropReason::NotSubscriber); // 3.4
         }
+        self.check_aim(packet)?; // 13.2
+        let destination = ip(&packet.bytes).destination();
         let mut exit = Side::Outside;
         if self.is_external(destination) {
             packet.direction = Direction::Hairpin; // 3.5
@@ -310,7 +345,9 @@ impl Model {
             if !self.config.hairpinning {
                 return Err(DropReason::HairpinDisabled);
             }
-        } else if self.config.inside.network.is_some_and(|net| net.contains(destination)) {
+        } else if !packet.aimed
+            && self.config.inside.network.is_some_and(|net| net.contains(destination))
+        {
             return Err(DropReason::SameSide);
         }
         self.hop(packet, exit)?; // 3.6
@@ -350,9 +387,15 @@ impl Model {
             lower_ttl(&mut packet.bytes);
             return Ok(Verdict::Forward(Side::Inside));
         }
-        if self.config.inside.network.is_some_and(|net| net.contains(source)) {
+        let seen = self.source_seen(packet); // 13.4
+        let is_remote = match icmp_kind(&packet.bytes) {
+            None | Some(0 | 8 | 13 | 14) => seen == ends(&packet.bytes, Side::Outside).1,
+            _ => seen.address.to_bits() == source,
+        };
+        if is_remote && self.config.inside.network.is_some_and(|net| net.contains(source)) {
             return Err(DropReason::SpoofedSource); // 4.2a
         }
+        packet.seen = seen;
         match icmp_kind(&packet.bytes) {
             Some(3 | 4 | 11 | 12) => {
                 self.error(packet)?; // 4.3
@@ -383,14 +426,20 @@ impl Model {
             if self.is_midstream(packet) {
                 return Err(DropReason::TcpNotSyn); // 3.9
             }
+            self.room_to_see(remote, packet.seen)?; // 13.3
             if matches!(icmp_kind(&packet.bytes), Some(0 | 14)) {
                 return Err(DropReason::NoMapping);
             }
             key = self.create(packet, key, rule, remote)?;
-        } else if !self.mappings[&key].sessions.contains_key(&remote) {
+        } else if let Some(session) = self.mappings[&key].sessions.get(&remote) {
+            if session.seen != packet.seen {
+                return Err(DropReason::Ambiguous); // 13.3
+            }
+        } else {
             if self.is_midstream(packet) {
                 return Err(DropReason::TcpNotSyn); // 3.10
             }
+            self.room_to_see(remote, packet.seen)?; // 13.3
             if let Err(reason) = self.room_for_session(key, remote, Side::Inside) {
                 if reason == DropReason::MappingTableFull {
                     self.refuse(packet); // 3.9
@@ -398,7 +447,7 @@ impl Model {
                 return Err(reason);
             }
         }
-        self.touch(key, remote, Side::Inside, Segment::of(&packet.bytes));
+        self.touch(key, (remote, packet.seen), Side::Inside, Segment::of(&packet.bytes));
         set_near(&mut packet.bytes, Side::Inside, self.mappings[&key].external); // 3.11
         self.clamp(packet);
         Ok(())
@@ -409,7 +458,7 @@ impl Model {
         let (external, remote) = ends(&packet.bytes, Side::Outside);
         let Some(key) = self.by_external(packet.protocol(), external, remote) else {
             let own = match packet.direction {
-                Direction::Hairpin => self.is_own(external.address.to_bits()), // 7.1
+                Direction::Hairpin => self.is_own(external.address.to_bits()) && !packet.aimed, // 7.1
                 _ => self.is_outside_own(external.address.to_bits()),
             };
             if own && is_ping(&packet.received) {
@@ -419,9 +468,13 @@ impl Model {
             return Err(DropReason::NoMapping);
         };
         let known = self.mappings[&key].sessions.contains_key(&remote);
+        let seen_anew = match packet.direction {
+            Direction::Hairpin => remote, // 13.5
+            _ => packet.seen,
+        };
         let key = match known {
             true => key,
-            false => match self.server_for(key, external, remote) {
+            false => match self.server_for(key, external, (remote, seen_anew)) {
                 Some(key) => key,
                 None => {
                     self.remember(packet, external, remote);
@@ -429,10 +482,14 @@ impl Model {
                 }
             },
         };
-        if self.is_dropped(key, remote) {
+        let mapping = &self.mappings[&key];
+        let seen = match mapping.sessions.get(&remote) {
+            Some(session) => session.seen,
+            None => seen_anew,
+        };
+        if self.is_dropped(key, seen) {
             return Err(DropReason::Rule); // 4.4a
         }
-        let mapping = &self.mappings[&key];
         if !known {
             let own_filter = match packet.protocol() {
                 TCP | DCCP => self.config.filtering_tcp,
@@ -440,7 +497,7 @@ impl Model {
             };
             let admitted = match own_filter.unwrap_or(self.config.filtering) {
                 _ if mapping.kind == MappingKind::Static => !self.is_outbound_only(key, external),
-                _ if key.beside.is_some() => false, // 5.15
+                _ if key.beside.is_some() => false, // 5.21
                 Behavior::EndpointIndependent => true,
                 Behavior::AddressDependent => {
                     mapping.sessions.keys().any(|end| end.address == remote.address)
@@ -454,6 +511,7 @@ impl Model {
             if self.is_midstream(packet) {
                 return Err(DropReason::TcpNotSyn);
             }
+            self.may_be_seen(key, remote, seen)?; // 13.4
         }
         if packet.direction != Direction::Hairpin {
             self.hop(packet, Side::Inside)?; // 4.6
@@ -461,8 +519,11 @@ impl Model {
         if !known {
             self.room_for_session(key, remote, Side::Outside)?;
         }
-        self.touch(key, remote, Side::Outside, Segment::of(&packet.bytes));
+        self.touch(key, (remote, seen), Side::Outside, Segment::of(&packet.bytes));
         set_near(&mut packet.bytes, Side::Outside, key.internal); // 4.8
+        if seen != remote {
+            set_far(&mut packet.bytes, Side::Outside, seen); // 13.4
+        }
         self.clamp(packet);
         Ok(Verdict::Forward(Side::Inside))
     }
@@ -489,20 +550,42 @@ impl Model {
         let embedded = &packet.bytes[ip(&packet.bytes).header_len() + 8..];
         let protocol = ip(embedded).protocol();
         let (near, far) = ends(embedded, from.other());
+        let remote = match from {
+            Side::Inside => self.seen_as_another(protocol, near, far).unwrap_or(far), // 13.6
+            Side::Outside => far,
+        };
         let key = match from {
-            Side::Inside => Some(self.key_of_internal(protocol, near, far)),
-            Side::Outside => self.by_external(protocol, near, far),
+            Side::Inside => Some(self.key_of_internal(protocol, near, remote)),
+            Side::Outside => self.by_external(protocol, near, remote),
         };
         let key = key.ok_or(DropReason::IcmpNoSession)?;
         let mapping = self.mappings.get(&key).ok_or(DropReason::IcmpNoSession)?;
-        if !mapping.sessions.contains_key(&far) {
-            return Err(DropReason::IcmpNoSession);
+        let session = mapping.sessions.get(&remote).ok_or(DropReason::IcmpNoSession)?;
+        if from == Side::Inside {
+            if session.seen != far {
+                return Err(DropReason::IcmpNoSession);
+            }
+            set_embedded(&mut packet.bytes, from, mapping.external);
+            if remote != far {
+                set_embedded_far(&mut packet.bytes, from, remote);
+            }
+            return Ok(());
         }
-        if from == Side::Outside && self.is_error_dropped(packet, key, far) {
+        let seen = session.seen;
+        let sender = match packet.direction {
+            Direction::Hairpin => seen.address,
+            _ => packet.seen.address,
+        };
+        if self.is_error_dropped(sender, key, seen) {
             return Err(DropReason::Rule);
         }
-        let end = if from == Side::Inside { mapping.external } else { key.internal };
-        set_embedded(&mut packet.bytes, from, end);
+        set_embedded(&mut packet.bytes, from, key.internal);
+        if seen != remote {
+            set_embedded_far(&mut packet.bytes, from, seen);
+        }
+        if ip(&packet.bytes).source() != sender.to_bits() {
+            set_outer_far(&mut packet.bytes, from, sender);
+        }
         Ok(())
     }
 

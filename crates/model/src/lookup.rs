@@ -3,8 +3,9 @@
 
 use crate::bytes::{check_error, ends, icmp_kind, ip};
 use crate::{Key, Model, Packet, has_ports};
-use natgate_engine::{Behavior, Endpoint, Match, RuleAction, Side};
+use natgate_engine::{Behavior, Endpoint, Match, Rule, RuleAction, Side, TimeoutSet};
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
+use std::net::Ipv4Addr;
 
 impl Model {
     /// What the mapping between an internal and a remote endpoint is looked up by (3.8, 3.8a, 5.7).
@@ -98,8 +99,8 @@ impl Model {
     }
 
     /// 6.2: whether an ICMP error from outside about a session is dropped.
-    pub(crate) fn is_error_dropped(&self, packet: &Packet, key: Key, remote: Endpoint) -> bool {
-        let sender = Endpoint::new(ip(&packet.bytes).source(), 0);
+    pub(crate) fn is_error_dropped(&self, sender: Ipv4Addr, key: Key, remote: Endpoint) -> bool {
+        let sender = Endpoint { address: sender, port: 0 };
         let rule = self.rule_between(ICMP, Endpoint { port: 0, ..key.internal }, sender);
         let about = self.rule_between(key.protocol, key.internal, remote);
         with_errors(rule, about) == Some(&RuleAction::Drop)
@@ -108,8 +109,22 @@ impl Model {
     /// 3.3: the highest priority, then the longest prefix, then the exact port, then that of the
     /// source; seen from the inside.
     fn rule_between(&self, protocol: u8, near: Endpoint, far: Endpoint) -> Option<&RuleAction> {
+        self.best_rule(protocol, near, far).map(|rule| &rule.action)
+    }
+
+    /// 9.6: the set of timeouts that the rule has which a new mapping's first packet meets.
+    pub(crate) fn timeouts_of_rule(&self, key: Key, far: Endpoint) -> Option<TimeoutSet> {
+        let number = self.best_rule(key.protocol, key.internal, far)?.timeouts;
+        let place = usize::from(number).checked_sub(1)?;
+        Some(self.config.timeout_sets[place].clone())
+    }
+
+    fn best_rule(&self, protocol: u8, near: Endpoint, far: Endpoint) -> Option<&Rule> {
         let has_ports = matches!(protocol, TCP | UDP | DCCP);
-        let fits = self.config.rules.iter().filter_map(|rule| {
+        let destinations =
+            |rule: &&Rule| matches!(rule.action, RuleAction::Dnat(..) | RuleAction::DnatPrefix(_));
+        let rules = self.config.rules.iter().filter(|rule| !destinations(rule)); // 13.1
+        let fits = rules.filter_map(|rule| {
             let (prefix, port, end, by_source) = match rule.matches {
                 Match::Source(prefix, port) => (prefix, port, near, true),
                 Match::Destination(prefix, port) => (prefix, port, far, false),
@@ -117,9 +132,9 @@ impl Model {
             let fits = prefix.contains(end.address.to_bits())
                 && (port == 0 || has_ports && port == end.port);
             let rank = (rule.priority, prefix.len(), port != 0, by_source);
-            fits.then_some((rank, &rule.action))
+            fits.then_some((rank, rule))
         });
-        fits.max_by_key(|(rank, _)| *rank).map(|(_, action)| action)
+        fits.max_by_key(|(rank, _)| *rank).map(|(_, rule)| rule)
     }
 
     pub(crate) fn is_own(&self, address: u32) -> bool {

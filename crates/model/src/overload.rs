@@ -1,4 +1,4 @@
-//! Ports that are overloaded (specification, 5.15): which may be shared.
+//! Ports that are overloaded (specification, 5.21): which may be shared.
 
 use crate::allocation::addresses;
 use crate::{Key, Model, Packet};
@@ -29,7 +29,7 @@ impl Model {
         let mut all: Vec<Endpoint> = match self.own_ports(key.internal.address, pool) {
             Some(own) => own,
             None => {
-                let only = fixed.or(self.pair_of(key, pool));
+                let only = fixed.or(self.pair_of(key, pool).1);
                 let wanted = addresses(config).filter(|one| only.is_none_or(|only| only == *one));
                 let ports = |address| (first..=last).map(move |port| Endpoint { address, port });
                 wanted.flat_map(ports).collect()
@@ -39,6 +39,7 @@ impl Model {
         if all.len() > LOOKS && packet.choice.is_none() {
             return Vec::new();
         }
+        all.retain(|end| self.gives_out(pool, key.protocol, *end));
         all.retain(|end| {
             let mut there = self
                 .mappings

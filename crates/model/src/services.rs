@@ -3,7 +3,8 @@
 
 use crate::{Key, Mapping, Model, has_ports};
 use natgate_engine::{
-    Affinity, Begun, Config, DropReason, Endpoint, MappingKind, SessionInfo, Side, Verdict,
+    Affinity, Begun, Config, DropReason, Endpoint, MappingKind, SessionInfo, Side, TimeoutSet,
+    Verdict,
 };
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -120,6 +121,7 @@ impl Model {
             kind: MappingKind::Static,
             permanent: false,
             created: self.started,
+            timeouts: TimeoutSet::default(),
             sessions: BTreeMap::new(),
             first: None,
         });
@@ -137,7 +139,7 @@ impl Model {
         &mut self,
         key: Key,
         external: Endpoint,
-        remote: Endpoint,
+        (remote, seen): (Endpoint, Endpoint),
     ) -> Option<Key> {
         let servers = self.static_internals(key.protocol, external);
         let Some((_, affinity)) = servers.first().and_then(|(fixed, _)| fixed.server) else {
@@ -158,13 +160,18 @@ impl Model {
         let told = self.hint.servers.get(&(key.protocol, external, remote)).copied();
         // If it was refused, then at a server where it is to be refused for that reason: a later packet
         // may have got another.
-        let refused = |internal: &Endpoint| {
+        let mut refuser = None;
+        let drop = self.hint.drop;
+        for internal in open.iter().filter(|_| drop.is_some()) {
             let key = key_of(*internal);
+            let dropped = self.is_dropped(key, seen).then_some(DropReason::Rule);
+            let unseen = self.may_be_seen(key, remote, seen).err();
             let room = || self.room_for_session(key, remote, Side::Outside).err();
-            let dropped = self.is_dropped(key, remote).then_some(DropReason::Rule);
-            self.hint.drop.is_some() && dropped.or_else(room) == self.hint.drop
-        };
-        let refuser = open.iter().copied().find(refused);
+            if dropped.or(unseen).or_else(room) == drop {
+                refuser = Some(*internal);
+                break;
+            }
+        }
         if let Some(chosen) = refuser.or(told) {
             if !open.contains(&chosen) {
                 let illegal = format!("{chosen:?} got a session, open were {open:?}");

@@ -8,6 +8,7 @@ use natgate_engine::{
     Allocation, BlockConfig, BlockId, Change, Config, DeterministicConfig, DropReason, Endpoint,
     MappingKind, PoolConfig, Pooling, Timestamp,
 };
+use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
@@ -76,6 +77,9 @@ fn is_dynamic(pool: &PoolConfig, plan: &DeterministicConfig, port: u16) -> bool 
 
 /// The ports of a pool that somebody may get, if they are not all (5.8, 5.11).
 pub(crate) fn given(config: &Config, pool: &PoolConfig) -> Option<BTreeSet<Endpoint>> {
+    if pool.addresses.is_empty() {
+        return None; // It is gone (5.19).
+    }
     let all = |address| (pool.ports.0..=pool.ports.1).map(move |port| Endpoint { address, port });
     match config.allocation_of(pool) {
         Allocation::Random | Allocation::Preserve => None,
@@ -115,7 +119,7 @@ impl Model {
     /// Where blocks of a pool begin that a subscriber has.
     fn blocks_of(&self, subscriber: Ipv4Addr, pool: usize) -> Vec<Endpoint> {
         let of = self.blocks.iter().filter(|(start, block)| {
-            block.subscriber == subscriber && self.pool_of(start.address.to_bits()) == Some(pool)
+            block.subscriber == subscriber && self.is_open(start.address, pool)
         });
         of.map(|(start, _)| *start).collect()
     }
@@ -198,7 +202,7 @@ impl Model {
         };
         let firsts = first_ports(&self.config.pools[pool], block);
         let mut open = Vec::new();
-        for address in addresses(&self.config.pools[pool]) {
+        for address in self.open_addresses(pool) {
             let free = self.free_ports(key, pool, address);
             let first = |end: &Endpoint| {
                 let at = firsts.partition_point(|first| *first <= end.port).checked_sub(1)?;
@@ -233,7 +237,9 @@ impl Model {
         let pool = &self.config.pools[number];
         let own = own_ports(pool, plan, key.internal.address);
         if let Some(own) = &own {
-            let free = own.first().map(|end| self.free_ports(key, number, end.address));
+            let address = own.first().map(|end| end.address);
+            let address = address.filter(|address| self.is_open(*address, number));
+            let free = address.map(|address| self.free_ports(key, number, address));
             let mut free = free.unwrap_or_default();
             free.retain(|end| own.contains(end));
             if !free.is_empty() {
@@ -245,7 +251,8 @@ impl Model {
                 if own.is_some() { DropReason::PortQuota } else { DropReason::PoolExhausted };
             return Err(reason);
         }
-        let mut open: Vec<Endpoint> = addresses(pool)
+        let mut open: Vec<Endpoint> = self
+            .open_addresses(number)
             .flat_map(|address| {
                 let mut free = self.free_ports(key, number, address);
                 free.retain(|end| is_dynamic(pool, plan, end.port));
@@ -301,14 +308,41 @@ impl Model {
     }
 
     /// 5.9: a mapping of a subscriber has got a port; its block is assigned if it was nobody's.
-    pub(crate) fn use_block(&mut self, subscriber: Ipv4Addr, end: Endpoint) {
-        let Some((start, _)) = self.block_of(end) else { return };
+    /// Says whether it was.
+    pub(crate) fn use_block(&mut self, subscriber: Ipv4Addr, end: Endpoint) -> bool {
+        let Some((start, _)) = self.block_of(end) else { return false };
         if let Some(block) = self.blocks.get_mut(&start) {
             block.empty_since = None;
-            return;
+            return false;
         }
         self.blocks.insert(start, Block { subscriber, pinned: false, empty_since: None });
         self.raise(self.now, Change::BlockAssigned(self.block_id(start, subscriber)));
+        true
+    }
+
+    /// 5.15: how many blocks of a pool are somebody's or held, and how many there are to be had.
+    pub(crate) fn use_of_blocks(&self, number: usize) -> Option<(u64, u64)> {
+        let Allocation::Block(block) = self.allocation(number) else { return None };
+        let pool = &self.config.pools[number];
+        let firsts = first_ports(pool, block);
+        let starts = self
+            .open_addresses(number)
+            .flat_map(|address| firsts.iter().map(move |&port| Endpoint { address, port }));
+        let to_be_had = |start: &Endpoint| {
+            let mut ends = (start.port..=start.port + (block.size - 1))
+                .map(|port| Endpoint { port, ..*start });
+            ends.any(|end| {
+                let all = [TCP, UDP, ICMP, DCCP];
+                let is_free = |protocol| self.static_internals(protocol, end).is_empty();
+                pool.uses_port(end.port) && all.into_iter().any(is_free)
+            })
+        };
+        let starts: Vec<Endpoint> = starts.filter(to_be_had).collect();
+        let is_used = |start: &&Endpoint| {
+            self.blocks.contains_key(start)
+                || self.held.keys().any(|(_, end)| is_in(*end, **start, block))
+        };
+        Some((starts.iter().filter(is_used).count() as u64, starts.len() as u64))
     }
 
     /// 5.9a: the blocks of forwarded ports are their hosts'.

@@ -1,11 +1,15 @@
 //! What happens by itself: sessions and hold-downs run out, and unsolicited SYNs are answered
 //! (specification, sections 1, 4.7, 5.6 and 9.1); and what a restart leaves.
 
+use crate::bytes::ip;
+use crate::classes::Whose;
+use crate::sessions::timeouts_of;
 use crate::tcp::State;
 use crate::{Key, Made, Model, Packet, Syn, has_ports};
 use natgate_engine::{Change, Endpoint, TICK, Timestamp};
 use natgate_wire::icmp::kind::UNREACHABLE;
 use natgate_wire::protocol::TCP;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 /// How long an unsolicited SYN waits for its answer (4.7).
@@ -36,8 +40,11 @@ impl Model {
                 self.limit_held(still_held); // It may be what makes a block empty.
                 self.release_blocks(time);
             }
+            self.settle_pools();
+            self.forget_thresholds();
         }
         self.limit_held(still_held);
+        self.forget_thresholds();
         std::mem::take(&mut self.made)
     }
 
@@ -51,8 +58,9 @@ impl Model {
 
     /// Sessions whose time has run out go, and with the last of them their mapping (9.1).
     fn expire_sessions(&mut self, time: Timestamp) {
-        let closing = self.config.timeouts.tcp_closing;
         for (key, mapping) in &mut self.mappings {
+            let own = timeouts_of(&self.config, &mapping.timeouts, key.protocol, 0);
+            let closing = own.tcp_closing;
             mapping.sessions.retain(|_, session| {
                 let due = tick(session.expires) <= time;
                 if due && session.connection.state == Some(State::Established) {
@@ -73,7 +81,7 @@ impl Model {
         for key in gone {
             let mapping = self.mappings.remove(&key).expect("just seen");
             let still = self.mappings.iter().any(|(other, one)| {
-                other.protocol == key.protocol && one.external == mapping.external // 5.15
+                other.protocol == key.protocol && one.external == mapping.external // 5.21
             });
             if has_ports(key.protocol) && key.protocol != TCP && !still {
                 let until = time.plus(self.config.timeouts.hold_down); // 5.6
@@ -84,7 +92,7 @@ impl Model {
             }
             let subscriber = key.internal.address;
             if !self.dynamic().any(|(other, _)| other.internal.address == subscriber) {
-                self.quota_reported.remove(&subscriber.to_bits());
+                self.quota_reported.remove(&Whose::Subscriber(subscriber));
             }
         }
     }
@@ -126,8 +134,13 @@ impl Model {
         let used = self.dynamic().map(|(key, mapping)| (key.protocol, mapping.external));
         let used = used.filter(|(protocol, _)| has_ports(*protocol));
         let taken = used.chain(self.held.keys().copied());
+        let is_of_pool = |(_, end): &(u8, Endpoint)| {
+            let pool = after.pool_of(end.address.to_bits()).map(|pool| &after.config.pools[pool]);
+            pool.is_some_and(|pool| (pool.ports.0..=pool.ports.1).contains(&end.port))
+        };
+        let taken: Vec<(u8, Endpoint)> = taken.filter(is_of_pool).collect();
         if tick(until) > self.now {
-            after.held = taken.map(|taken| (taken, until)).collect();
+            after.held = taken.into_iter().map(|taken| (taken, until)).collect();
         }
         after.limit_held(still_held);
         after
@@ -160,7 +173,8 @@ impl Model {
             });
             if !explained {
                 let port_unreachable = (UNREACHABLE, 3, 0);
-                self.send(time, syn.back_to, syn.external.address, port_unreachable, &syn.quote);
+                let sent_to = Ipv4Addr::from_bits(ip(&syn.quote).destination());
+                self.send(time, syn.back_to, sent_to, port_unreachable, &syn.quote);
             }
         }
     }

@@ -4,12 +4,13 @@
 //! What could not be read is absent here, or has its default, and has been reported. A draft
 //! becomes [`Settings`] only if nothing was.
 
+use super::policy::{self, ClassDraft, TimeoutDraft};
 use super::problem::{Located, Place};
 use super::shares::SharesDraft;
-use super::values::Span;
+use super::values::{DnatTo, Span};
 use natgate_engine::{
     AddressRange, Affinity, Allocation, Begun, Config, Match, PoolConfig, Prefix, Rule, RuleAction,
-    Server, Service, Side, SideConfig, StaticMapping,
+    Server, Service, Side, SideConfig, StaticMapping, TimeoutSet,
 };
 use natgate_gateway::{Backend, Route, Settings, SideSettings, StateSettings};
 use std::collections::HashMap;
@@ -39,6 +40,9 @@ pub(super) struct Draft {
     pub(super) mappings_place: Place,
     pub(super) statics: Vec<StaticDraft>,
     pub(super) rules: Vec<RuleDraft>,
+    pub(super) classes: Vec<ClassDraft>,
+    /// Of remote ports.
+    pub(super) timeouts: Vec<TimeoutDraft>,
     pub(super) state: Option<StateSettings>,
 }
 
@@ -108,6 +112,8 @@ pub(super) struct PoolDraft {
     pub(super) overloading: bool,
     /// How its ports are chosen.
     pub(super) shares: SharesDraft,
+    /// Percentages whose use is told.
+    pub(super) thresholds: Vec<u8>,
 }
 
 /// A static mapping, or a service.
@@ -138,6 +144,8 @@ pub(super) struct RuleDraft {
     pub(super) matches: Located<Match>,
     pub(super) priority: Located<i16>,
     pub(super) action: ActionDraft,
+    /// Its timeouts, of a rule that translates sources.
+    pub(super) timeouts: Option<Box<Located<TimeoutSet>>>,
 }
 
 impl RuleDraft {
@@ -149,16 +157,20 @@ impl RuleDraft {
         }
     }
 
-    fn to_config(&self, targets: &Targets<'_>) -> Rule {
+    fn to_config(&self, targets: &Targets<'_>, sets: &[TimeoutSet]) -> Rule {
         let pool = || targets.of(&self.action).expect("a rule without its pool is a problem");
         let action = match &self.action {
             ActionDraft::Snat(_) => RuleAction::Snat(pool()),
             ActionDraft::SnatTo(address, _) => RuleAction::SnatTo(pool(), address.value),
-            ActionDraft::Dnat(to) => RuleAction::Dnat(to.value.0, to.value.1),
+            ActionDraft::Dnat(to) => match to.value {
+                DnatTo::Endpoint(address, port) => RuleAction::Dnat(address, port),
+                DnatTo::Prefix(prefix) => RuleAction::DnatPrefix(prefix),
+            },
             ActionDraft::Bypass => RuleAction::Bypass,
             ActionDraft::Drop => RuleAction::Drop,
         };
-        Rule { matches: self.matches.value, priority: self.priority.value, action }
+        let timeouts = policy::set_of(self, sets);
+        Rule { matches: self.matches.value, priority: self.priority.value, action, timeouts }
     }
 }
 
@@ -167,7 +179,7 @@ pub(super) enum ActionDraft {
     Snat(Located<String>),
     /// The one address, and its pool if the rule names that too.
     SnatTo(Located<Ipv4Addr>, Option<Located<String>>),
-    Dnat(Located<(Ipv4Addr, Option<u16>)>),
+    Dnat(Located<DnatTo>),
     Bypass,
     Drop,
 }
@@ -210,7 +222,8 @@ impl Draft {
     /// The settings of a draft without problems.
     pub(super) fn into_settings(self) -> Settings {
         let targets = self.targets();
-        let rules = self.rules.iter().map(|rule| rule.to_config(&targets)).collect();
+        let timeout_sets = self.timeout_sets();
+        let rules = self.rules.iter().map(|rule| rule.to_config(&targets, &timeout_sets)).collect();
         let default_pool = self.default_pool();
         let allocation = self.common_allocation();
         let by_mtu = self.inside.mtu.min(self.outside.mtu).saturating_sub(TCP_HEADERS);
@@ -224,6 +237,9 @@ impl Draft {
             statics: self.statics.iter().flat_map(StaticDraft::statics).collect(),
             services: self.statics.iter().filter_map(StaticDraft::service).collect(),
             rules,
+            classes: self.to_classes(),
+            port_timeouts: self.to_port_timeouts(),
+            timeout_sets,
             tcp_mss: if self.mss_by_mtu { Some(by_mtu) } else { self.config.tcp_mss },
             ..self.config
         };
@@ -285,6 +301,8 @@ impl PoolDraft {
             ports: self.ports.value,
             allocation,
             overloading: self.overloading,
+            thresholds: self.thresholds.clone(),
+            ..PoolConfig::default()
         }
     }
 }

@@ -8,8 +8,8 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     (
         "",
         &[
-            "inside", "outside", "route", "pool", "nat", "limits", "timeouts", "state", "static",
-            "rule",
+            "inside", "outside", "route", "pool", "nat", "limits", "class", "timeouts", "timeout",
+            "state", "static", "rule",
         ],
     ),
     ("inside", SIDE),
@@ -27,6 +27,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "ports_per_subscriber",
             "dynamic_ports",
             "overloading",
+            "thresholds",
         ],
     ),
     ("pool.block", BLOCK),
@@ -55,17 +56,34 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
         &[
             "ports_per_subscriber",
             "sessions_per_mapping",
+            "sessions_per_subscriber",
             "new_mappings_per_second",
             "icmp_errors_per_second",
             "subscribers",
             "mappings",
             "extra_sessions",
             "extra_sessions_per_subscriber",
+            "twice_sessions",
             "fragment_memory",
             "held_ports",
+            "thresholds",
         ],
     ),
-    ("limits.ports_per_subscriber", &["tcp", "udp", "icmp"]),
+    ("limits.ports_per_subscriber", PORTS),
+    ("class", &["name", "subscribers", "limits", "total"]),
+    (
+        "class.limits",
+        &[
+            "ports_per_subscriber",
+            "sessions_per_subscriber",
+            "sessions_per_mapping",
+            "new_mappings_per_second",
+            "thresholds",
+        ],
+    ),
+    ("class.limits.ports_per_subscriber", PORTS),
+    ("class.total", &["ports", "sessions", "new_mappings_per_second", "thresholds"]),
+    ("class.total.ports", PORTS),
     (
         "timeouts",
         &[
@@ -79,12 +97,16 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "fragment",
         ],
     ),
+    ("timeout", &["protocol", "port", "idle"]),
     ("state", &["file", "interval"]),
     ("static", &["internal", "external", "protocol", "direction", "servers", "affinity"]),
     ("static.servers", &["internal", "weight", "drain"]),
-    ("rule", &["kind", "match", "priority", "pool", "address", "to"]),
+    ("rule", &["kind", "match", "priority", "pool", "address", "to", "timeouts"]),
     ("rule.match", &["source", "destination", "port"]),
+    ("rule.timeouts", &["udp", "tcp_established", "tcp_opening", "tcp_closing", "icmp", "other"]),
 ];
+
+const PORTS: &[&str] = &["tcp", "udp", "icmp"];
 
 const BLOCK: &[&str] = &["size", "max_per_subscriber", "release_after"];
 

@@ -4,9 +4,10 @@
 //! long lists are cut. Warnings come last, each a line that begins with `warning:`. Programs should
 //! read the JSON instead: these words may change.
 
+use super::policy;
 use super::{Meaning, PerProtocol, Pool, Shares, ports, statics};
 use crate::config::{show_duration, show_prefix, show_range};
-use natgate_engine::{Behavior, Match, Pooling, Refusal, Rule, RuleAction, Side};
+use natgate_engine::{Behavior, Match, Pooling, Prefix, Refusal, Rule, RuleAction, Side};
 use natgate_gateway::{Backend, SideSettings};
 use std::fmt::{self, Display, Formatter};
 use std::net::Ipv4Addr;
@@ -87,6 +88,7 @@ impl Meaning {
         writeln!(f, "    {}", list(&self.settings.engine.pools[index].addresses, show_range))?;
         let (tcp, udp, icmp) = (grouped(tcp), grouped(udp), grouped(icmp));
         writeln!(f, "    holds {tcp} TCP, {udp} UDP and {icmp} ICMP mappings")?;
+        policy::thresholds("    use", &self.settings.engine.pools[index].thresholds, f)?;
         let served = plural(pool.subscribers_at_full_quota, "subscriber", "subscribers");
         if self.settings.engine.pools[index].overloading {
             writeln!(f, "    ports are overloaded towards different remotes when none is free")?;
@@ -149,7 +151,7 @@ impl Meaning {
 
     fn rules(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let rules = &self.settings.engine.rules;
-        for Rule { matches, priority, action } in rules.iter().take(MOST_RULES) {
+        for Rule { matches, priority, action, timeouts } in rules.iter().take(MOST_RULES) {
             let (end, prefix, port) = match *matches {
                 Match::Source(prefix, port) => ("source", prefix, port),
                 Match::Destination(prefix, port) => ("destination", prefix, port),
@@ -163,18 +165,29 @@ impl Meaning {
             }
             match action {
                 RuleAction::Snat(pool) => {
-                    writeln!(f, " uses pool {}", self.settings.engine.pools[*pool].name)?;
+                    write!(f, " uses pool {}", self.settings.engine.pools[*pool].name)?;
                 }
                 RuleAction::SnatTo(pool, address) => {
                     let pool = &self.settings.engine.pools[*pool].name;
-                    writeln!(f, " uses {address} of pool {pool}")?;
+                    write!(f, " uses {address} of pool {pool}")?;
+                }
+                RuleAction::Dnat(address, None) if Prefix::new(*address, 32) == prefix => {
+                    write!(f, " is not redirected")?;
                 }
                 RuleAction::Dnat(address, port) => {
-                    writeln!(f, " is redirected to {}", endpoint((*address, *port)))?;
+                    write!(f, " is redirected to {}", endpoint((*address, *port)))?;
                 }
-                RuleAction::Bypass => writeln!(f, " passes untranslated")?,
-                RuleAction::Drop => writeln!(f, " is dropped")?,
+                RuleAction::DnatPrefix(to) if *to == prefix => {
+                    write!(f, " is not redirected")?;
+                }
+                RuleAction::DnatPrefix(to) => {
+                    let to = show_prefix(*to);
+                    write!(f, " is {to} outside, address by address, both ways")?;
+                }
+                RuleAction::Bypass => write!(f, " passes untranslated")?,
+                RuleAction::Drop => write!(f, " is dropped")?,
             }
+            writeln!(f, "{}", policy::rule_timeouts(&self.settings.engine, *timeouts))?;
         }
         match rules.len().saturating_sub(MOST_RULES) {
             0 => Ok(()),
@@ -189,7 +202,10 @@ impl Meaning {
         writeln!(f, "  a subscriber: {tcp} TCP, {udp} UDP and {icmp} ICMP mappings")?;
         let rate = grouped(limits.new_mappings_per_second.into());
         writeln!(f, "  a subscriber: {rate} new mappings a second")?;
+        policy::sessions_of("  a subscriber", limits.sessions_per_subscriber, f)?;
+        policy::thresholds("  a subscriber", &limits.thresholds, f)?;
         writeln!(f, "  a mapping: {} sessions", grouped(limits.sessions_per_mapping.into()))?;
+        policy::classes(&self.settings.engine, f)?;
         let (mappings, sessions) = (grouped(self.mappings), grouped(self.sessions));
         write!(f, "  in all: {mappings} mappings")?;
         let ports = ports(&self.pools);
@@ -197,6 +213,10 @@ impl Meaning {
             write!(f, " (limits.mappings; the pools have ports for {})", grouped(ports))?;
         }
         writeln!(f, ", {sessions} sessions")?;
+        if self.twice_sessions > 0 {
+            let sessions = grouped(self.twice_sessions);
+            writeln!(f, "  in all: {sessions} sessions whose destination is translated")?;
+        }
         let errors = grouped(limits.icmp_errors_per_second.into());
         writeln!(f, "  in all: {errors} ICMP errors a second of the gateway's own")?;
         let fragments = bytesize::ByteSize(limits.fragment_memory as u64).display().iec();
@@ -215,6 +235,7 @@ impl Meaning {
         let (opening, closing) = (show(timeouts.tcp_opening), show(timeouts.tcp_closing));
         let established = show(timeouts.tcp_established);
         writeln!(f, "  TCP opening {opening}, established {established}, closing {closing}")?;
+        policy::port_timeouts(&self.settings.engine, f)?;
         let (hold_down, fragment) = (show(timeouts.hold_down), show(timeouts.fragment));
         writeln!(f, "  hold-down of freed ports {hold_down}, fragments {fragment}")
     }
@@ -278,7 +299,7 @@ pub(super) fn endpoint((address, port): (Ipv4Addr, Option<u16>)) -> String {
 }
 
 /// A list that does not fill the screen.
-fn list<T: Copy>(items: &[T], show: impl Fn(T) -> String) -> String {
+pub(super) fn list<T: Copy>(items: &[T], show: impl Fn(T) -> String) -> String {
     const MOST: usize = 8;
     let shown: Vec<String> = items.iter().take(MOST).map(|item| show(*item)).collect();
     let more = items.len().saturating_sub(MOST);

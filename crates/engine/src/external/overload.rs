@@ -1,13 +1,18 @@
-//! Which ports a subscriber's flow may share with others when no free one is left (section 5.15 of
+//! Which ports a subscriber's flow may share with others when no free one is left (section 5.21 of
 //! the specification): those of the address that it is paired with, else of any; where subscribers have
 //! ports of their own, these.
 
 use super::shares::Mode;
-use super::{External, Wish};
+use super::{External, Wish, protocol_index};
 use crate::config::Pooling;
 use crate::host::Host;
 
 impl External {
+    /// Whether a port that somebody has is one that may be given out, were it free.
+    pub(crate) fn may_share(&self, protocol: u8, index: u32, port: u16) -> bool {
+        self.gives_out(protocol_index(protocol), index, port)
+    }
+
     /// Pieces of ports, first to last, each of an address, given by its index.
     pub(crate) fn pieces(
         &self,
@@ -20,10 +25,9 @@ impl External {
         let paired = paired.filter(|_| self.pooling != Pooling::Arbitrary);
         let only = fixed.or(paired);
         let everybodys = matches!(mode, Mode::Random | Mode::Preserve);
-        let count = if everybodys { self.pools[pool].count } else { 0 };
-        let first = self.pools[pool].first;
-        let addresses =
-            (first..first + count).filter(move |&index| only.is_none_or(|it| it == index));
+        let slots: &[u32] = if everybodys { &self.pools[pool].slots } else { &[] };
+        let addresses = slots.iter().copied();
+        let addresses = addresses.filter(move |&index| only.is_none_or(|it| it == index));
         let whole = addresses.map(move |index| (index, (range.first, range.last)));
         let has_blocks = mode == Mode::Block;
         let blocks = has_blocks.then(|| self.blocks.of(subscriber, pool)).into_iter().flatten();

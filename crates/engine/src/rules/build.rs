@@ -6,6 +6,7 @@
 //! order with those that are open on a stack. Each group has a trie; those with a port are reached by
 //! an array of ports.
 
+use super::dnat;
 use super::search::RULING_BITS;
 use super::trie::{Builder, Ref, Stretch};
 use super::{Roots, RuleSet, Ruling, Snat};
@@ -30,12 +31,12 @@ const fn rank(priority: u32, len: u32, exact_port: bool, by_source: bool) -> u32
 
 /// A rule on its way into a map.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+pub(super) struct Entry {
     /// In the order in which rules are gone through: end, port, first address, length, priority.
-    order: u64,
-    answer: u32,
+    pub(super) order: u64,
+    pub(super) answer: u32,
     /// The rule's place among those given.
-    rule: u32,
+    pub(super) rule: u32,
 }
 
 impl Entry {
@@ -45,14 +46,21 @@ impl Entry {
 
     fn new(rule: u32, matches: Match, priority: u32, ruling: u32) -> Self {
         let (prefix, port, by_source) = looks_at(matches);
-        let len = u32::from(prefix.len());
+        let rank = rank(priority, u32::from(prefix.len()), port != 0, by_source);
         let group = u64::from(!by_source) << 16 | u64::from(port);
-        let order = group << Self::GROUP_SHIFT
+        Self {
+            order: Self::order(group, prefix, priority),
+            answer: rank << RULING_BITS | ruling,
+            rule,
+        }
+    }
+
+    /// The place in the order of what looks at a prefix in a group.
+    pub(super) fn order(group: u64, prefix: Prefix, priority: u32) -> u64 {
+        group << Self::GROUP_SHIFT
             | u64::from(prefix.first()) << Self::FIRST_SHIFT
-            | u64::from(len) << Self::LEN_SHIFT
-            | u64::from(priority);
-        let answer = rank(priority, len, port != 0, by_source) << RULING_BITS | ruling;
-        Self { order, answer, rule }
+            | u64::from(prefix.len()) << Self::LEN_SHIFT
+            | u64::from(priority)
     }
 
     /// End and port.
@@ -71,7 +79,7 @@ impl Entry {
 }
 
 /// Prefix and port that a rule looks at, and whether they are the source's.
-fn looks_at(matches: Match) -> (Prefix, u16, bool) {
+pub(super) fn looks_at(matches: Match) -> (Prefix, u16, bool) {
     match matches {
         Match::Source(prefix, port) => (prefix, port, true),
         Match::Destination(prefix, port) => (prefix, port, false),
@@ -87,36 +95,50 @@ pub(super) fn build(rules: &[Rule]) -> Result<RuleSet, ConfigError> {
     let priorities = priorities(rules)?;
     let mut rulings = Rulings::new();
     let mut entries = Vec::with_capacity(rules.len());
+    let mut targets = dnat::Targets::default();
     for (at, rule) in rules.iter().enumerate() {
         let priority = priorities.partition_point(|&lower| lower < rule.priority) as u32;
-        let ruling = rulings.number(&rule.action)?;
+        if targets.add(at as u32, rule, priority)? {
+            continue;
+        }
+        let ruling = rulings.number(rule)?;
         entries.push(Entry::new(at as u32, rule.matches, priority, ruling));
     }
-    entries.sort_unstable_by_key(|entry| entry.order);
-    if let Some(pair) = entries.windows(2).find(|pair| pair[0].order == pair[1].order) {
-        let [one, other] = [pair[0].rule.min(pair[1].rule), pair[0].rule.max(pair[1].rule)];
-        let what = describe(&rules[one as usize]);
-        return fail(format!(
-            "rules {one} and {other}, counted from 0, both match {what}: keep one of them, or give \
-             one another priority"
-        ));
-    }
+    sort(&mut entries, rules)?;
+    sort(&mut targets.entries, rules)?;
     let mut tries = Builder::default();
     let destinations = entries.partition_point(|entry| entry.group() >> 16 == 0);
     let source = write_end(&mut tries, &entries[..destinations]);
     let destination = write_end(&mut tries, &entries[destinations..]);
+    let dnat = targets.write(&mut tries);
     let Some(tries) = tries.finish() else {
         return fail(format!("{} rules like these take too much memory", rules.len()));
     };
     Ok(RuleSet {
         source,
         destination,
+        dnat,
         tries,
         len: rules.len(),
         by_port: rules.iter().any(|rule| looks_at(rule.matches).1 != 0),
         drops: rules.iter().any(|rule| rule.action == RuleAction::Drop),
         rulings: rulings.all.into(),
     })
+}
+
+/// Puts entries in order; no two may match the same with the same priority.
+fn sort(entries: &mut [Entry], rules: &[Rule]) -> Result<(), ConfigError> {
+    entries.sort_unstable_by_key(|entry| entry.order);
+    let Some(pair) = entries.windows(2).find(|pair| pair[0].order == pair[1].order) else {
+        return Ok(());
+    };
+    let [one, other] = [pair[0].rule.min(pair[1].rule), pair[0].rule.max(pair[1].rule)];
+    let what = describe(&rules[one as usize]);
+    let message = format!(
+        "rules {one} and {other}, counted from 0, both match {what}: keep one of them, or give one \
+         another priority"
+    );
+    Err(ConfigError { message })
 }
 
 /// The priorities that there are, ascending.
@@ -158,15 +180,15 @@ impl Rulings {
         Self { all: Vec::from([Ruling::Bypass, Ruling::Drop]), snats: BTreeMap::new() }
     }
 
-    fn number(&mut self, action: &RuleAction) -> Result<u32, ConfigError> {
-        let snat = match *action {
+    fn number(&mut self, rule: &Rule) -> Result<u32, ConfigError> {
+        let timeouts = rule.timeouts;
+        let snat = match rule.action {
             RuleAction::Bypass => return Ok(Self::BYPASS),
             RuleAction::Drop => return Ok(Self::DROP),
-            RuleAction::Snat(pool) => Snat { pool, address: None },
-            RuleAction::SnatTo(pool, address) => Snat { pool, address: Some(address) },
-            RuleAction::Dnat(..) => {
-                let message = "dnat rules are not in this version: use a [[static]] mapping";
-                return Err(ConfigError { message: message.into() });
+            RuleAction::Snat(pool) => Snat { pool, address: None, timeouts },
+            RuleAction::SnatTo(pool, address) => Snat { pool, address: Some(address), timeouts },
+            RuleAction::Dnat(..) | RuleAction::DnatPrefix(_) => {
+                unreachable!("rules that translate destinations are searched for apart")
             }
         };
         if let Some(number) = self.snats.get(&snat) {
@@ -184,7 +206,7 @@ impl Rulings {
 }
 
 /// The tries of all groups of one end; the group of any port comes first.
-fn write_end(tries: &mut Builder, entries: &[Entry]) -> Roots {
+pub(super) fn write_end(tries: &mut Builder, entries: &[Entry]) -> Roots {
     let mut roots = Roots::default();
     let mut ports = Vec::new();
     let mut stretches = Stretches::default();

@@ -40,7 +40,7 @@ impl RuleSet {
 
 /// The searches for one end, without and with the port.
 #[inline(always)]
-fn walks(roots: Roots, (address, port): (u32, u16)) -> [Walk; 2] {
+pub(super) fn walks(roots: Roots, (address, port): (u32, u16)) -> [Walk; 2] {
     let address = u64::from(address);
     [
         Walk { at: roots.any_port, owner: 0, bits: address << 32 },

@@ -1,5 +1,5 @@
 //! Overloading of ports (RFC 7857 section 3): when a flow finds no free port, one that is used, but
-//! towards no session with its remote endpoint (section 5.15 of the specification).
+//! towards no session with its remote endpoint (section 5.21 of the specification).
 //!
 //! The mappings of one port are a ring, so that the port is free only when the last has gone, whichever
 //! that is. Where nothing is overloaded there are no rings.
@@ -84,6 +84,7 @@ impl Engine {
             let owner = external.owner(wish.protocol, index, port);
             owner.is_some_and(|slot| {
                 !table.mapping(slot).is_static()
+                    && external.may_share(wish.protocol, index, port)
                     && table.find_session(slot, remote).is_none()
                     && table.find_shared_external(wish.protocol, (index, port), remote).is_none()
             })

@@ -5,8 +5,8 @@ use super::Divergence;
 use crate::allocation::addresses;
 use crate::has_ports;
 use natgate_engine::{
-    Allocation, Config, Endpoint, MappingId, MappingInfo, MappingKind, Plan, PoolUsage, Pooling,
-    SessionInfo, Timestamp, Verdict,
+    Allocation, Class, Config, Endpoint, Limits, MappingId, MappingInfo, MappingKind, Plan,
+    PoolUsage, Pooling, SessionInfo, Timestamp, Verdict,
 };
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP, UDP_LITE};
 use natgate_wire::{Ipv4, Tcp, icmp, tcp::flags::SYN};
@@ -83,21 +83,22 @@ fn changeable(packet: &[u8]) -> Vec<usize> {
     (10..20).chain(transport).collect()
 }
 
-/// A pool's ports add up, and those in use are those of its mappings.
+/// The ports of a pool, which are those of its own addresses, add up, and those in use are those of its
+/// mappings.
 pub(super) fn pool(
-    config: &Config,
     pool: usize,
+    (first, last): (u16, u16),
+    own: &BTreeSet<Ipv4Addr>,
     protocol: u8,
     usage: PoolUsage,
     mappings: &[MappingInfo],
 ) -> Result<(), Divergence> {
-    let (first, last) = config.pools[pool].ports;
-    let own: BTreeSet<Ipv4Addr> = addresses(&config.pools[pool]).collect();
     let all = own.len() as u64 * (u64::from(last - first) + 1);
     let used = mappings.iter().filter(|mapping| {
         mapping.id.kind != MappingKind::Static
             && mapping.id.protocol == protocol
             && own.contains(&mapping.id.external.address)
+            && (first..=last).contains(&mapping.id.external.port)
     });
     let used: BTreeSet<Endpoint> = used.map(|mapping| mapping.id.external).collect();
     let used = used.len() as u64;
@@ -109,10 +110,12 @@ pub(super) fn pool(
     Ok(())
 }
 
-/// One to one, one external address a subscriber (unless a rule has chosen any), quotas.
+/// One to one, one external address a subscriber (unless a rule has chosen any), quotas; after a change
+/// of the pools mappings need not be of those that there are.
 pub(super) fn state(
     config: &Config,
     chosen_by_rule: bool,
+    pools_changed: bool,
     mappings: &[MappingInfo],
     sessions: &[SessionInfo],
 ) -> Result<(), Divergence> {
@@ -128,6 +131,9 @@ pub(super) fn state(
         }
         let class = if matches!(id.protocol, TCP | UDP) { id.protocol } else { ICMP };
         *used_by.entry((id.internal.address, class)).or_default() += 1;
+        if pools_changed {
+            continue;
+        }
         let pool = config.pools.iter().position(|pool| {
             addresses(pool).any(|address| address == id.external.address)
                 && (!has_ports || (pool.ports.0..=pool.ports.1).contains(&id.external.port))
@@ -139,8 +145,8 @@ pub(super) fn state(
             return Err(format!("{} has two external addresses", id.internal.address));
         }
     }
-    let limits = &config.limits;
     for ((subscriber, protocol), used) in used_by {
+        let limits = limits_of(config, subscriber);
         let quota = match protocol {
             TCP => limits.tcp_ports,
             UDP => limits.udp_ports,
@@ -150,7 +156,10 @@ pub(super) fn state(
             return Err(format!("{subscriber} has {used} mappings of protocol {protocol}"));
         }
     }
-    shares(config, mappings)?;
+    totals(config, mappings)?;
+    if !pools_changed {
+        shares(config, mappings)?;
+    }
     session_limits(config, mappings)?;
     portless(sessions)
 }
@@ -180,6 +189,69 @@ fn told_apart(sessions: &[SessionInfo]) -> Result<(), Divergence> {
         let MappingId { protocol, external, .. } = session.mapping;
         if !seen.insert((protocol, external, session.remote)) {
             return Err(format!("{external:?} has two sessions with {:?}", session.remote));
+        }
+    }
+    Ok(())
+}
+
+/// The class that a subscriber is of: that of the longest prefix.
+fn class_of(config: &Config, subscriber: Ipv4Addr) -> Option<&Class> {
+    let len = |class: &Class| {
+        let own = class.subscribers.iter().filter(|prefix| prefix.contains(subscriber.to_bits()));
+        own.map(|prefix| prefix.len()).max()
+    };
+    let holds = config.classes.iter().filter_map(|class| Some((len(class)?, class)));
+    holds.max_by_key(|(len, _)| *len).map(|(_, class)| class)
+}
+
+/// What holds for a subscriber.
+fn limits_of(config: &Config, subscriber: Ipv4Addr) -> Limits {
+    let common = config.limits.clone();
+    let Some(class) = class_of(config, subscriber) else { return common };
+    let own = &class.limits;
+    Limits {
+        tcp_ports: own.tcp_ports.unwrap_or(common.tcp_ports),
+        udp_ports: own.udp_ports.unwrap_or(common.udp_ports),
+        icmp_ports: own.icmp_ports.unwrap_or(common.icmp_ports),
+        sessions_per_mapping: own.sessions_per_mapping.unwrap_or(common.sessions_per_mapping),
+        sessions_per_subscriber: own.sessions_per_subscriber.or(common.sessions_per_subscriber),
+        ..common
+    }
+}
+
+/// No class, and no subscriber, has more than it may have in all (3.9, 3.10).
+fn totals(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
+    let mut of_subscriber: BTreeMap<Ipv4Addr, u32> = BTreeMap::new();
+    let mut of_class: BTreeMap<&str, (u32, [u32; 3])> = BTreeMap::new();
+    for mapping in mappings.iter().filter(|one| one.id.kind != MappingKind::Static) {
+        let subscriber = mapping.id.internal.address;
+        *of_subscriber.entry(subscriber).or_default() += mapping.sessions;
+        let Some(class) = class_of(config, subscriber) else { continue };
+        let (sessions, by_kind) = of_class.entry(&class.name).or_default();
+        *sessions += mapping.sessions;
+        by_kind[match mapping.id.protocol {
+            TCP => 0,
+            UDP => 1,
+            _ => 2,
+        }] += 1;
+    }
+    for (subscriber, has) in of_subscriber {
+        let most = limits_of(config, subscriber).sessions_per_subscriber;
+        if most.is_some_and(|most| has > most) {
+            return Err(format!("{subscriber} has {has} sessions"));
+        }
+    }
+    for class in &config.classes {
+        let Some((sessions, [tcp, udp, icmp])) = of_class.get(&class.name[..]) else { continue };
+        let total = &class.total;
+        let all = [
+            (*sessions, total.sessions),
+            (*tcp, total.tcp_ports),
+            (*udp, total.udp_ports),
+            (*icmp, total.icmp_ports),
+        ];
+        if all.iter().any(|(has, most)| most.is_some_and(|most| *has > most)) {
+            return Err(format!("class {} has more than it may: {all:?}", class.name));
         }
     }
     Ok(())
@@ -231,7 +303,8 @@ fn session_limits(config: &Config, mappings: &[MappingInfo]) -> Result<(), Diver
     let mut of_subscriber: BTreeMap<Ipv4Addr, u32> = BTreeMap::new();
     for mapping in mappings.iter().filter(|one| one.id.kind != MappingKind::Static) {
         *of_subscriber.entry(mapping.id.internal.address).or_default() += further(mapping);
-        if mapping.sessions > u32::from(limits.sessions_per_mapping) {
+        let own = limits_of(config, mapping.id.internal.address);
+        if mapping.sessions > u32::from(own.sessions_per_mapping) {
             return Err(format!("{:?} has {} sessions", mapping.id, mapping.sessions));
         }
     }
