@@ -10,6 +10,7 @@
 use crate::calendar::{Calendar, Link, Links, NONE};
 use crate::host::Host;
 use crate::index::Index;
+use crate::prefetch::prefetch;
 use crate::random::{Generator, HashKey};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -531,6 +532,19 @@ impl Blocks {
             let entry = &self.entries[at as usize];
             (entry.owner, entry.pool as usize) == (subscriber, pool)
         })
+    }
+
+    /// Fetches the line by which a subscriber's blocks of a pool will be found.
+    pub(crate) fn prefetch(&self, subscriber: Host, pool: usize) {
+        self.index.prefetch(self.hash(subscriber, pool));
+    }
+
+    /// Fetches the block of a pool that a subscriber most likely has; returns the index of its
+    /// address, and its ports.
+    pub(crate) fn approach(&self, subscriber: Host, pool: usize) -> Option<(u32, (u16, u16))> {
+        let block = self.index.candidate(self.hash(subscriber, pool))?;
+        prefetch(&self.entries, block as usize);
+        Some(self.place_of(block))
     }
 
     /// A subscriber's blocks of a pool.

@@ -13,7 +13,7 @@ use crate::packet::{Counters, Direction, Outcome, Side};
 use crate::parse::has_ports;
 use crate::random::{Generator, HashKey};
 use crate::respond::{Connection, Envelope, Message, PENDING_SYN_NANOS, PendingSyns, Responder};
-use crate::rules::RuleSet;
+use crate::rules::{RuleBatch, RuleSet};
 use crate::services::Services;
 use crate::session::{Idle, State};
 use crate::sizes::{Sizes, WHOLE_MAPPINGS, permanent, served, validate};
@@ -56,6 +56,8 @@ pub struct Engine {
     pub(crate) subscribers: Subscribers,
     pub(crate) pool_watches: PoolWatches,
     pub(crate) rules: RuleSet,
+    /// What is asked of them for packets together.
+    pub(crate) searches: RuleBatch,
     /// Whether sessions may be older than the rules.
     pub(crate) rules_replaced: bool,
     /// Whether there may be mappings of hosts that are no subscribers: rules gave them those once.
@@ -210,6 +212,7 @@ impl Engine {
             ),
             pool_watches: PoolWatches::default(),
             rules,
+            searches: RuleBatch::new(),
             strangers: false,
             twice: Twice::new(sizes.twice, key),
             rules_replaced: false,

@@ -421,16 +421,20 @@ impl External {
         }
     }
 
-    /// Draws for a TCP or UDP flow of a subscriber that has an address, and fetches what says which
-    /// ports are free there: for [`External::drawn`]. `None`: this is not how ports are chosen.
+    /// Draws for a TCP or UDP flow of a subscriber that has an address, or for which a rule chose one,
+    /// and fetches what says which ports are free there: for [`External::drawn`]. `None`: this is not
+    /// how ports are chosen.
     #[inline(always)]
     pub(crate) fn draw(&self, wish: Wish, generator: &mut Generator) -> Option<Draw> {
-        let index = wish.paired?;
-        if self.pooling == Pooling::Arbitrary || self.pools[wish.pool].mode != Mode::Random {
-            return None;
-        }
+        let paired = || wish.paired.filter(|_| self.pooling != Pooling::Arbitrary);
+        let index = wish.fixed.or_else(paired)?;
         let range = self.range(wish.pool, wish.protocol, wish.internal_port);
-        let draw = range.draw(index, self.parity(&wish), generator);
+        let kept = (range.first..=range.last).contains(&wish.internal_port);
+        let draw = match self.pools[wish.pool].mode {
+            Mode::Preserve if kept => Draw::exactly(index, wish.internal_port),
+            Mode::Random | Mode::Preserve => range.draw(index, self.parity(&wish), generator),
+            Mode::Block | Mode::Deterministic => return None,
+        };
         prefetch(&self.tcp_or_udp(wish.protocol).free, draw.place());
         Some(draw)
     }

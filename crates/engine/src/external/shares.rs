@@ -2,7 +2,8 @@
 //! needed, or ports that follow from their address (sections 5.8 to 5.14 of the specification). Here is
 //! which of them a new mapping gets; `blocks` knows whose a block is, `deterministic` whose a port.
 
-use super::{External, NO_POOL, PROTOCOLS, Parity, Pool, Ports, Range, Wish, protocol_index};
+use super::{Draw, External, NO_POOL, PROTOCOLS, Parity, Pool, Ports, Range, WORDS, Wish};
+use super::{prefetch, protocol_index};
 use crate::blocks::{Blocking, Blocks, HIGH, LOW};
 use crate::config::{Allocation, BlockConfig, Config, PoolConfig, Pooling};
 use crate::deterministic::Plan;
@@ -184,6 +185,65 @@ impl External {
     /// Whether a subscriber may get any port of a pool, whoever has others near it.
     pub(crate) fn is_shared(&self, pool: usize) -> bool {
         matches!(self.pools[pool].mode, Mode::Random | Mode::Preserve)
+    }
+
+    /// Whether there are pools whose ports are shared out.
+    pub(crate) fn has_shares(&self) -> bool {
+        (0..self.pools.len()).any(|pool| !self.is_shared(pool))
+    }
+
+    // ---- for a TCP or UDP flow of a subscriber, step by step, each fetching what the next reads ----
+
+    /// Fetches what tells which ports of a pool are the subscriber's.
+    pub(crate) fn approach_share(&self, pool: usize, subscriber: Host, protocol: u8) {
+        if self.pools[pool].mode == Mode::Block {
+            self.blocks.prefetch(subscriber, pool);
+        } else if let Some((index, range)) = self.share_of(pool, subscriber) {
+            self.prefetch_free(protocol, index, range);
+        }
+    }
+
+    /// Fetches what tells which ports of its block are free, most likely.
+    pub(crate) fn approach_block(&self, pool: usize, subscriber: Host, protocol: u8) {
+        if self.pools[pool].mode == Mode::Block
+            && let Some((index, (first, last))) = self.blocks.approach(subscriber, pool)
+        {
+            self.prefetch_free(protocol, index, Range { first, last });
+        }
+    }
+
+    fn prefetch_free(&self, protocol: u8, index: u32, range: Range) {
+        /// Words of the bitmap in a cache line.
+        const LINE: usize = 8;
+        let place = |port: u16| index as usize * WORDS + usize::from(port / 64);
+        let free = &self.ports[protocol_index(protocol)].free;
+        // Of a large share most ports are free, and the first look finds one.
+        for place in (place(range.first)..=place(range.last)).step_by(LINE).take(4) {
+            prefetch(free, place);
+        }
+        prefetch(free, place(range.last));
+    }
+
+    /// Draws a port that is the subscriber's own, if one of these is free: for [`External::drawn`].
+    /// `wish.paired` is as [`External::pairing`] says.
+    pub(crate) fn draw_share(
+        &self,
+        wish: Wish,
+        subscriber: Host,
+        generator: &mut Generator,
+    ) -> Option<Draw> {
+        let (index, port) = match self.pools[wish.pool].mode {
+            Mode::Block => {
+                let range = self.range(wish.pool, wish.protocol, wish.internal_port);
+                self.choose_in_own(wish, range, subscriber, generator)?
+            }
+            Mode::Deterministic => {
+                let (index, range) = self.share_of(wish.pool, subscriber)?;
+                (index, self.choose_within(index, range, wish, generator)?)
+            }
+            Mode::Random | Mode::Preserve => return None,
+        };
+        Some(Draw::exactly(index, port))
     }
 
     /// Notes that a free port is used or held.
