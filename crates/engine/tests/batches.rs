@@ -88,11 +88,13 @@ fn configuration() -> impl Strategy<Value = Config> {
                 protocol: None,
                 internal: (address("10.0.0.5"), Some(4001)),
                 external: (address("203.0.113.1"), Some(4001)),
+                ..StaticMapping::default()
             };
             let whole = StaticMapping {
                 protocol: None,
                 internal: (address("10.0.0.6"), None),
                 external: (address("203.0.113.4"), None),
+                ..StaticMapping::default()
             };
             let second = PoolConfig {
                 name: "second".into(),
