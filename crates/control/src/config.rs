@@ -12,6 +12,7 @@ mod dnat_checks;
 mod draft;
 mod pieces;
 mod policy;
+mod pools;
 mod problem;
 mod reader;
 mod rule_checks;

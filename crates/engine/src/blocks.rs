@@ -65,6 +65,11 @@ impl Blocking {
         (count > 0).then(|| (first, (u32::from(first) + ports - 1) as u16))
     }
 
+    /// First and last port of each block.
+    pub fn all(&self) -> impl Iterator<Item = (u16, u16)> + '_ {
+        (0..self.count()).map(|block| self.ports(block))
+    }
+
     /// Whether a port is in a block.
     pub fn contains(&self, port: u16) -> bool {
         self.block_of(port).is_some()

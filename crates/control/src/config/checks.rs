@@ -6,6 +6,7 @@
 
 use super::draft::{Draft, SideDraft};
 use super::policy;
+use super::pools;
 use super::problem::{Located, Report};
 use super::rule_checks;
 use super::shares;
@@ -16,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
 
 /// Addresses that pools and static mappings may have together: the engine's limit.
-const MOST_ADDRESSES: u64 = (1 << 15) - 1;
+pub(super) const MOST_ADDRESSES: u64 = (1 << 15) - 1;
 
 /// Reports everything that does not agree.
 pub(super) fn check(draft: &Draft, report: &Report<'_>) {
@@ -37,6 +38,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     policy::check(draft, report);
     parity_can_be_kept(draft, report);
     shares::check(draft, report);
+    pools::check(draft, report);
     table_is_not_too_large(draft, report);
 }
 
@@ -280,7 +282,8 @@ fn table_is_not_too_large(draft: &Draft, report: &Report<'_>) {
     let endpoints = |pool: &super::draft::PoolDraft| {
         let (first, last) = pool.ports.value;
         let addresses = pool.ranges.iter().map(|range| size(range.value)).sum::<u64>();
-        addresses.saturating_mul((u64::from(last - first) + 1) * 3)
+        let per_port = if pool.overloading { u64::from(u16::MAX) } else { 1 };
+        addresses.saturating_mul((u64::from(last - first) + 1) * 3 * per_port)
     };
     let statics = draft.statics.iter().map(|mapping| u64::from(mapping.count()) * 3).sum();
     let all = draft.pools.iter().map(endpoints).fold(statics, u64::saturating_add);

@@ -5,6 +5,7 @@
 //! becomes [`Settings`] only if nothing was.
 
 use super::policy::{self, ClassDraft, TimeoutDraft};
+use super::pools::LeftOut;
 use super::problem::{Located, Place};
 use super::shares::SharesDraft;
 use super::values::{DnatTo, Span};
@@ -34,6 +35,8 @@ pub(super) struct Draft {
     pub(super) shares: SharesDraft,
     /// Whether SYNs are to announce no more than fits both sides' MTU.
     pub(super) mss_by_mtu: bool,
+    /// How many external addresses there is to be room for.
+    pub(super) room: Option<Located<u32>>,
     /// Where the quota stands, or would.
     pub(super) quota_place: Place,
     /// Where the size of the mapping table stands, or would.
@@ -108,6 +111,8 @@ pub(super) struct PoolDraft {
     pub(super) name: Located<String>,
     pub(super) ranges: Vec<Located<AddressRange>>,
     pub(super) ports: Located<(u16, u16)>,
+    /// Ports that it does not use, and addresses that drain.
+    pub(super) left_out: LeftOut,
     /// Whether ports are overloaded when no free one is left.
     pub(super) overloading: bool,
     /// How its ports are chosen.
@@ -282,6 +287,14 @@ impl Targets<'_> {
         (address <= last).then_some(pool)
     }
 
+    /// Addresses of a pool that a prefix has in common with it, and the pool.
+    pub(super) fn overlapping(&self, prefix: Prefix) -> Option<(AddressRange, usize)> {
+        // Ranges do not overlap each other, or that is a problem.
+        let after = self.ranges.partition_point(|(first, _, _)| u32::from(*first) <= prefix.last());
+        let (first, last, pool) = *self.ranges.get(after.checked_sub(1)?)?;
+        (u32::from(last) >= prefix.first()).then_some((AddressRange { first, last }, pool))
+    }
+
     /// The pool that a rule takes from.
     pub(super) fn of(&self, action: &ActionDraft) -> Option<usize> {
         match action {
@@ -298,11 +311,12 @@ impl PoolDraft {
         PoolConfig {
             name: self.name.value.clone(),
             addresses: self.ranges.iter().map(|range| range.value).collect(),
+            draining: self.left_out.draining.iter().map(|range| range.value).collect(),
             ports: self.ports.value,
+            excluded_ports: self.left_out.ports.iter().map(|ports| ports.value).collect(),
             allocation,
             overloading: self.overloading,
             thresholds: self.thresholds.clone(),
-            ..PoolConfig::default()
         }
     }
 }

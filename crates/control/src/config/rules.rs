@@ -8,18 +8,8 @@ use super::draft::{ActionDraft, RuleDraft};
 use super::policy;
 use super::problem::Located;
 use super::reader::{Section, Value};
-use super::sections::is_usable;
 use super::values;
 use natgate_engine::Match;
-use std::net::Ipv4Addr;
-
-/// An endpoint and whether it has a port.
-type Endpoint = Located<(Ipv4Addr, Option<u16>)>;
-
-fn read_endpoint(value: &Value<'_>) -> Option<Endpoint> {
-    let endpoint = value.parsed("an address, with or without a port", values::endpoint)?;
-    is_usable(value, endpoint.value.0).then_some(endpoint)
-}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {

@@ -20,7 +20,10 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
         &[
             "name",
             "addresses",
+            "exclude",
+            "drain",
             "ports",
+            "exclude_ports",
             "allocation",
             "block",
             "subscribers",
@@ -60,6 +63,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "new_mappings_per_second",
             "icmp_errors_per_second",
             "subscribers",
+            "external_addresses",
             "mappings",
             "extra_sessions",
             "extra_sessions_per_subscriber",

@@ -5,6 +5,7 @@
 
 use super::draft::{Draft, PoolDraft, RouteDraft, RuleDraft, SideDraft};
 use super::policy;
+use super::pools;
 use super::problem::{Located, Place};
 use super::reader::{Section, Value};
 use super::rules;
@@ -48,6 +49,8 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
     let nat = root.section("nat", "nat");
     let limits = root.section("limits", "limits");
     let quota_place = read_limits(&limits, &mut config.limits);
+    let room = pools::read_room(&limits);
+    config.limits.external_addresses = room.as_ref().map(|room| room.value);
     let mappings_place = limits.get("mappings").map_or(limits.place, |value| value.place);
     read_timeouts(&root.section("timeouts", "timeouts"), &mut config.timeouts);
     let (subscribers, no_subscribers) = read_subscribers(&nat, &config.subscribers);
@@ -62,6 +65,7 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
         no_subscribers,
         shares: shares::read_nat(&nat),
         mss_by_mtu,
+        room,
         quota_place,
         mappings_place,
         statics: root.sections("static").iter().filter_map(statics::read_static).collect(),
@@ -210,9 +214,12 @@ fn read_pool(index: usize, section: &Section<'_>) -> PoolDraft {
         value.parsed("a string such as \"1024-65535\" or \"5000\"", values::ports)
     });
     let all_ports = || Located { value: DEFAULT_PORTS, place: section.place.clone() };
+    let mut ranges = entries.iter().filter_map(range).collect();
+    let left_out = pools::read(section, &mut ranges);
     PoolDraft {
         name: given.unwrap_or_else(nameless),
-        ranges: entries.iter().filter_map(range).collect(),
+        ranges,
+        left_out,
         ports: ports.unwrap_or_else(all_ports),
         overloading: section.get("overloading").and_then(|value| value.boolean()).unwrap_or(false),
         shares: shares::read_pool(section),

@@ -86,6 +86,19 @@ impl Meaning {
         let (first, last) = pool.ports;
         writeln!(f, "  {}{used}: {counted}, ports {first}-{last}", pool.name)?;
         writeln!(f, "    {}", list(&self.settings.engine.pools[index].addresses, show_range))?;
+        let config = &self.settings.engine.pools[index];
+        if !pool.excluded_ports.is_empty() {
+            let show = |(first, last): (u16, u16)| match first == last {
+                true => first.to_string(),
+                false => format!("{first}-{last}"),
+            };
+            writeln!(f, "    without ports {}", list(&pool.excluded_ports, show))?;
+        }
+        if pool.draining > 0 {
+            let shown = list(&config.draining, show_range);
+            let counted = plural(pool.draining, "address drains", "addresses drain");
+            writeln!(f, "    {counted}, without new mappings: {shown}")?;
+        }
         let (tcp, udp, icmp) = (grouped(tcp), grouped(udp), grouped(icmp));
         writeln!(f, "    holds {tcp} TCP, {udp} UDP and {icmp} ICMP mappings")?;
         policy::thresholds("    use", &self.settings.engine.pools[index].thresholds, f)?;

@@ -10,9 +10,7 @@
 
 use super::protocol_index;
 use super::shares::{self, Mode};
-use super::{
-    EMPTY, External, HELD, MAX_POOLS, NO_POOL, PORTLESS, PROTOCOLS, Pool, Range, Slot, WORDS,
-};
+use super::{External, MAX_POOLS, NO_POOL, PORTLESS, PROTOCOLS, Pool, Range, Slot, WORDS};
 use crate::ConfigError;
 use crate::blocks::Blocking;
 use crate::config::{Allocation, Config, PoolConfig, RuleAction, StaticMapping};
@@ -124,9 +122,7 @@ impl PoolChange {
         };
         let mut wanted: Vec<Wanted> = config.pools.iter().enumerate().flat_map(of_pool).collect();
         wanted.sort_unstable_by_key(|wanted| wanted.address);
-        let services = config.services.iter().map(|service| service.external.0.to_bits());
-        let statics = config.statics.iter().map(|mapping| mapping.external.0.to_bits());
-        let mut statics: Vec<u32> = statics.chain(services).collect();
+        let mut statics: Vec<u32> = config.fixed_addresses().map(Ipv4Addr::to_bits).collect();
         statics.sort_unstable();
         statics.dedup();
         for address in statics {
@@ -607,34 +603,6 @@ impl External {
             all[PROTOCOLS.len()] += self.blocks.ports_of(index).filter(has_port).count() as u32;
         }
         all
-    }
-
-    // ---- static mappings that come and go ----
-
-    /// Lets a port be chosen that was reserved for a static mapping, which has left it.
-    pub(crate) fn unreserve(&mut self, protocol: u8, index: u32, port: u16) {
-        let place = protocol_index(protocol);
-        let is_nobodys = self.ports[place].owner[Self::entry(index, port)] == EMPTY;
-        if is_nobodys
-            && !self.ports[place].is_free(index, port)
-            && self.gives_out(place, index, port)
-        {
-            let pool = self.pool_of(index);
-            self.ports[place].set_free(index, pool, port, true);
-            self.note_kept(place, index, port, true);
-        }
-    }
-
-    /// Lets all ports of an address be chosen that were reserved as a whole.
-    pub(crate) fn unreserve_address(&mut self, index: u32) {
-        self.slots[index as usize].kept = 0;
-        self.work.renews(index);
-    }
-
-    /// Whether a port is in hold-down.
-    pub(crate) fn is_held(&self, protocol: u8, index: u32, port: u16) -> bool {
-        let owner = self.ports[protocol_index(protocol)].owner[Self::entry(index, port)];
-        owner & HELD != 0
     }
 }
 

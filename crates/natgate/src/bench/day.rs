@@ -55,8 +55,8 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
 
 /// The length of an event as a line of the log.
 fn line(event: &Event) -> usize {
-    let pools = ["default".to_string()];
-    let line = serde_json::to_string(&json::event(event, &pools)).expect("an event is JSON");
+    let names = json::Names { pools: vec!["default".into()], classes: Vec::new() };
+    let line = serde_json::to_string(&json::event(event, &names)).expect("an event is JSON");
     line.len() + 1
 }
 
