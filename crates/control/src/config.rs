@@ -12,6 +12,7 @@ mod dnat_checks;
 mod draft;
 mod pieces;
 mod policy;
+mod pools;
 mod problem;
 mod reader;
 mod rule_checks;
@@ -19,6 +20,8 @@ mod rules;
 mod schema;
 mod sections;
 mod shares;
+mod static_checks;
+mod statics;
 mod values;
 
 pub use problem::Problem;

@@ -7,6 +7,7 @@
 //! ever in two states.
 
 mod change;
+mod overload;
 mod ports;
 mod shares;
 mod spans;
@@ -18,6 +19,7 @@ use crate::config::{Config, PoolConfig, Pooling};
 use crate::parse::has_ports;
 use crate::prefetch::prefetch;
 use crate::random::{Generator, HashKey};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use change::{Definition, Work};
 pub use change::{Draining, PoolChange};
@@ -419,16 +421,20 @@ impl External {
         }
     }
 
-    /// Draws for a TCP or UDP flow of a subscriber that has an address, and fetches what says which
-    /// ports are free there: for [`External::drawn`]. `None`: this is not how ports are chosen.
+    /// Draws for a TCP or UDP flow of a subscriber that has an address, or for which a rule chose one,
+    /// and fetches what says which ports are free there: for [`External::drawn`]. `None`: this is not
+    /// how ports are chosen.
     #[inline(always)]
     pub(crate) fn draw(&self, wish: Wish, generator: &mut Generator) -> Option<Draw> {
-        let index = wish.paired?;
-        if self.pooling == Pooling::Arbitrary || self.pools[wish.pool].mode != Mode::Random {
-            return None;
-        }
+        let paired = || wish.paired.filter(|_| self.pooling != Pooling::Arbitrary);
+        let index = wish.fixed.or_else(paired)?;
         let range = self.range(wish.pool, wish.protocol, wish.internal_port);
-        let draw = range.draw(index, self.parity(&wish), generator);
+        let kept = (range.first..=range.last).contains(&wish.internal_port);
+        let draw = match self.pools[wish.pool].mode {
+            Mode::Preserve if kept => Draw::exactly(index, wish.internal_port),
+            Mode::Random | Mode::Preserve => range.draw(index, self.parity(&wish), generator),
+            Mode::Block | Mode::Deterministic => return None,
+        };
         prefetch(&self.tcp_or_udp(wish.protocol).free, draw.place());
         Some(draw)
     }
@@ -482,6 +488,11 @@ impl External {
                 self.renew(index, place);
             }
         }
+    }
+
+    /// Gives the port of a mapping that goes to another that has it, too.
+    pub(crate) fn hand_over(&mut self, protocol: u8, index: u32, port: u16, slot: u32) {
+        self.ports[protocol_index(protocol)].owner[Self::entry(index, port)] = slot + 1;
     }
 
     /// Takes a reserved port from its mapping; it stays reserved.
@@ -712,11 +723,10 @@ pub(crate) fn external_addresses(config: &Config) -> Vec<u32> {
     let ranges = config.pools.iter().flat_map(|pool| &pool.addresses);
     let mut addresses: Vec<u32> =
         ranges.flat_map(|range| range.first.to_bits()..=range.last.to_bits()).collect();
-    for mapping in &config.statics {
-        let address = mapping.external.0.to_bits();
-        if !addresses.contains(&address) {
-            addresses.push(address);
-        }
-    }
+    let mut known: BTreeSet<u32> = addresses.iter().copied().collect();
+    let statics = config.statics.iter().map(|mapping| mapping.external.0);
+    let services = config.services.iter().map(|service| service.external.0);
+    let others = statics.chain(services).map(Ipv4Addr::to_bits);
+    addresses.extend(others.filter(|&address| known.insert(address)));
     addresses
 }

@@ -36,6 +36,7 @@ mod random;
 mod respond;
 mod rewrite;
 mod rules;
+mod services;
 mod session;
 mod sizes;
 mod subscriber;
@@ -48,9 +49,10 @@ mod twice;
 
 pub use blocks::Blocking;
 pub use config::{
-    AddressRange, Allocation, Behavior, BlockConfig, Class, ClassLimits, Config,
+    AddressRange, Affinity, Allocation, Begun, Behavior, BlockConfig, Class, ClassLimits, Config,
     DeterministicConfig, Limits, Match, PoolConfig, Pooling, PortTimeout, Prefix, Refusal, Rule,
-    RuleAction, SideConfig, StaticMapping, Thresholds, TimeoutSet, Timeouts, Totals,
+    RuleAction, Server, Service, SideConfig, StaticMapping, Thresholds, TimeoutSet, Timeouts,
+    Totals,
 };
 pub use deterministic::{Plan, PlanError};
 pub use drop_reason::DropReason;

@@ -12,7 +12,9 @@
 
 mod errors;
 mod mappings;
+mod overload;
 mod quick;
+mod ruled;
 mod transit;
 mod twice;
 mod watch;
@@ -29,6 +31,7 @@ use crate::rules::{Ruling, Snat};
 use crate::{DropReason, Timestamp};
 use mappings::Arrival;
 use natgate_wire::{Ipv4, protocol};
+pub(crate) use overload::Rings;
 use quick::{Glance, Tally};
 use transit::is_echo_request;
 pub(crate) use watch::PoolWatches;
@@ -88,18 +91,19 @@ impl Engine {
                 }
             }
             if new {
-                self.prepare(&mut glances[(step - 2) % 4][..len(step - 2)]);
+                self.prepare(&round, &mut glances[(step - 2) % 4][..len(step - 2)]);
             }
             if step >= 3 {
                 let first = (step - 3) * GROUP;
                 let last = packets.len().min(first + GROUP);
                 let group = packets[first..last].iter_mut().zip(&mut verdicts[first..last]);
                 for ((packet, verdict), glance) in group.zip(&glances[(step - 3) % 4]) {
-                    *verdict = if self.quick::<F>(&round, glance, packet, &mut tally)
-                        || F::SIDE == Side::Inside
-                            && self.quick_new(&round, glance, packet, &mut tally)
-                    {
+                    *verdict = if self.quick::<F>(&round, glance, packet, &mut tally) {
                         Verdict::Forward(F::SIDE.other())
+                    } else if F::SIDE == Side::Inside
+                        && let Some(verdict) = self.quick_new(&round, glance, packet, &mut tally)
+                    {
+                        verdict
                     } else {
                         self.decide(F::SIDE, packet)
                     };

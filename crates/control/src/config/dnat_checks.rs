@@ -2,13 +2,13 @@
 //! whether other rules leave them any.
 //!
 //! What is translated to itself is left as it is: an exception from a wider rule, of which nothing is
-//! asked.
+//! asked. There may be a million rules, so what each is compared with is sorted before.
 
-use super::draft::{ActionDraft, Draft, RuleDraft};
+use super::draft::{ActionDraft, Draft, RuleDraft, StaticDraft, Targets};
 use super::problem::{Located, Place, Report};
 use super::values::{self, DnatTo, show_prefix, show_range};
 use natgate_engine::{AddressRange, Prefix, RuleSet};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::Ipv4Addr;
 
 /// A rule that translates destinations: itself, the prefix and port that it matches, what to.
@@ -31,13 +31,29 @@ impl Dnat<'_> {
     }
 }
 
+/// What destinations are compared with.
+struct Surroundings<'d> {
+    draft: &'d Draft,
+    pools: Targets<'d>,
+    /// Static mappings by external address.
+    statics: BTreeMap<Ipv4Addr, Vec<&'d StaticDraft>>,
+}
+
 /// Reports what does not work.
 pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     let dnats: Vec<Dnat<'_>> = draft.rules.iter().filter_map(dnat).collect();
+    if dnats.is_empty() {
+        return;
+    }
+    let mut statics: BTreeMap<Ipv4Addr, Vec<&StaticDraft>> = BTreeMap::new();
+    for mapping in &draft.statics {
+        statics.entry(mapping.external.value.0).or_default().push(mapping);
+    }
+    let around = Surroundings { draft, pools: draft.targets(), statics };
     for dnat in dnats.iter().filter(|dnat| !dnat.is_exception()) {
         match dnat.to.value {
-            DnatTo::Endpoint(address, port) => to_endpoint(dnat, address, port, draft, report),
-            DnatTo::Prefix(to) => to_prefix(dnat, to, draft, report),
+            DnatTo::Endpoint(address, port) => around.to_endpoint(dnat, address, port, report),
+            DnatTo::Prefix(to) => around.to_prefix(dnat, to, report),
         }
     }
     way_back_is_one(&dnats, report);
@@ -51,92 +67,98 @@ fn dnat(rule: &RuleDraft) -> Option<Dnat<'_>> {
     Some(Dnat { rule, prefix, port, to })
 }
 
-/// All that match go to one host, which must be outside, or inside behind a static mapping.
-fn to_endpoint(
-    dnat: &Dnat<'_>,
-    address: Ipv4Addr,
-    port: Option<u16>,
-    draft: &Draft,
-    report: &Report<'_>,
-) {
-    let place = &dnat.to.place;
-    let whole = AddressRange { first: address, last: address };
-    let remedy = "write a host's address outside";
-    let own = [&draft.inside, &draft.outside].into_iter().find(|side| side.own() == Some(address));
-    let is_external = draft.targets().pool_of(address).is_some();
-    let network = draft.inside.network().filter(|network| network.contains(address.into()));
-    if let Some(class) = values::unusable(whole) {
-        report.wrong(place, format!("{address} is in {class}, which no host has; {remedy}"));
-    } else if is_static(draft, address, port.or(Some(dnat.port).filter(|port| *port != 0))) {
-        hairpins(draft, place, report);
-    } else if let Some(pool) = draft.targets().pool_of(address) {
-        let name = &draft.pools[pool].name.value;
-        let message = format!("{address} is in pool \"{name}\", and no [[static]] mapping has it");
-        report.wrong(place, format!("{message} for this port; write the external of one"));
-    } else if let (Some(side), false) = (own, is_external) {
-        let message = format!("{address} is {}.address, the gateway itself", side.name());
-        report.wrong(place, format!("{message}, which answers only ping there; {remedy}"));
-    } else if let Some(network) = network {
-        let message =
-            format!("{address} is in {}, the network of inside.address", show_prefix(network));
-        let remedy = "give it a [[static]] mapping and write its external endpoint";
-        report.wrong(place, format!("{message}, but packets go outside; {remedy}"));
+impl Surroundings<'_> {
+    /// All that match go to one host, which must be outside, or inside behind a static mapping.
+    fn to_endpoint(
+        &self,
+        dnat: &Dnat<'_>,
+        address: Ipv4Addr,
+        port: Option<u16>,
+        report: &Report<'_>,
+    ) {
+        let (draft, place) = (self.draft, &dnat.to.place);
+        let whole = AddressRange { first: address, last: address };
+        let remedy = "write a host's address outside";
+        let mut sides = [&draft.inside, &draft.outside].into_iter();
+        let network = draft.inside.network().filter(|network| network.contains(address.into()));
+        let arrives_at = port.or(Some(dnat.port).filter(|port| *port != 0));
+        if let Some(class) = values::unusable(whole) {
+            report.wrong(place, format!("{address} is in {class}, which no host has; {remedy}"));
+        } else if self.is_static(address, arrives_at) {
+            hairpins(draft, place, report);
+        } else if let Some(pool) = self.pools.pool_of(address) {
+            let name = &draft.pools[pool].name.value;
+            let message =
+                format!("{address} is in pool \"{name}\", and no [[static]] mapping has it");
+            report.wrong(place, format!("{message} for this port; write the external of one"));
+        } else if let Some(side) = sides.find(|side| side.own() == Some(address)) {
+            let message = format!("{address} is {}.address, the gateway itself", side.name());
+            report.wrong(place, format!("{message}, which answers only ping there; {remedy}"));
+        } else if let Some(network) = network {
+            let network = show_prefix(network);
+            let message = format!("{address} is in {network}, the network of inside.address");
+            let remedy = "give it a [[static]] mapping and write its external endpoint";
+            report.wrong(place, format!("{message}, but packets go outside; {remedy}"));
+        }
+        if let (Some(port), 0) = (port, dnat.port) {
+            let message = format!("sends packets for every port to port {port}");
+            let remedy = "write match.port, or leave the port out here";
+            report.unwise(place, format!("{message}; {remedy}"));
+        }
     }
-    if let (Some(port), 0) = (port, dnat.port) {
-        let message = format!("sends packets for every port to port {port}");
-        report.unwise(place, format!("{message}; write match.port, or leave the port out here"));
-    }
-}
 
-/// Whether a static mapping has an external endpoint; without a port, some of the address.
-fn is_static(draft: &Draft, address: Ipv4Addr, port: Option<u16>) -> bool {
-    draft.statics.iter().map(|mapping| mapping.external.value).any(|(external, its)| {
-        external == address && (its.is_none() || port.is_none() || its == port)
-    })
+    /// Whether a static mapping has an external endpoint; without a port, some of the address.
+    fn is_static(&self, address: Ipv4Addr, port: Option<u16>) -> bool {
+        self.statics.get(&address).into_iter().flatten().any(|mapping| {
+            let (_, its) = mapping.external.value;
+            let has = |port: u16| its.is_none_or(|its| (its.first..=its.last).contains(&port));
+            port.is_none_or(has)
+        })
+    }
+
+    /// Every address has one of its own in the other prefix.
+    fn to_prefix(&self, dnat: &Dnat<'_>, to: Prefix, report: &Report<'_>) {
+        let (draft, place) = (self.draft, &dnat.to.place);
+        let range = AddressRange { first: to.first().into(), last: to.last().into() };
+        let shown = show_prefix(to);
+        if to.len() != dnat.prefix.len() {
+            let (from, wanted) = (show_prefix(dnat.prefix), dnat.prefix.len());
+            let (one, other) = (count(dnat.prefix), count(to));
+            let message = format!("{shown} has {other} addresses, and {from} has {one}");
+            let right = show_prefix(Prefix::new(range.first, wanted));
+            report.wrong(place, format!("{message}; write a /{wanted} such as \"{right}\""));
+            return;
+        }
+        if let Some(class) = values::unusable(range) {
+            let message = format!("{shown} overlaps {class}, which no host has");
+            report.wrong(place, format!("{message}; write unicast"));
+        }
+        if let Some((external, pool)) = self.pools.overlapping(to) {
+            let (other, name) = (show_range(external), &draft.pools[pool].name.value);
+            let message = format!("{shown} overlaps {other} of pool \"{name}\"");
+            report.wrong(place, format!("{message}; write a prefix without external addresses"));
+        }
+        if let Some((address, fixed)) = self.statics.range(range.first..=range.last).next() {
+            let line = fixed.first().map_or(0, |fixed| report.line(fixed.place.offset));
+            let message = format!("{shown} contains {address}");
+            let why = format!("the external address of the static mapping in line {line}");
+            report.wrong(place, format!("{message}, {why}; write a prefix without it"));
+        }
+        for side in [&draft.inside, &draft.outside] {
+            if let Some(own) = side.own().filter(|own| to.contains((*own).into())) {
+                let seen = dnat.prefix.first() + (u32::from(own) - to.first());
+                let message = format!("{shown} contains {}.address", side.name());
+                let seen = format!("nobody can be reached as {}", Ipv4Addr::from(seen));
+                report.unwise(place, format!("{message} ({own}), so {seen}"));
+            }
+        }
+    }
 }
 
 fn hairpins(draft: &Draft, place: &Place, report: &Report<'_>) {
     if !draft.config.hairpinning {
         let message = "is an external endpoint, but nat.hairpinning is off";
         report.wrong(place, format!("{message}; turn it on, or write a host's address outside"));
-    }
-}
-
-/// Every address has one of its own in the other prefix.
-fn to_prefix(dnat: &Dnat<'_>, to: Prefix, draft: &Draft, report: &Report<'_>) {
-    let place = &dnat.to.place;
-    let range = AddressRange { first: to.first().into(), last: to.last().into() };
-    let shown = show_prefix(to);
-    if to.len() != dnat.prefix.len() {
-        let (from, wanted) = (show_prefix(dnat.prefix), dnat.prefix.len());
-        let (one, other) = (count(dnat.prefix), count(to));
-        let message = format!("{shown} has {other} addresses, and {from} has {one}");
-        let right = show_prefix(Prefix::new(range.first, wanted));
-        report.wrong(place, format!("{message}; write a /{wanted} such as \"{right}\""));
-        return;
-    }
-    if let Some(class) = values::unusable(range) {
-        report.wrong(place, format!("{shown} overlaps {class}, which no host has; write unicast"));
-    }
-    let pools = draft.pools.iter().flat_map(|pool| pool.ranges.iter().map(move |at| (pool, at)));
-    for (pool, external) in pools.filter(|(_, external)| values::overlaps(external.value, to)) {
-        let (other, name) = (show_range(external.value), &pool.name.value);
-        let message = format!("{shown} overlaps {other} of pool \"{name}\"");
-        report.wrong(place, format!("{message}; write a prefix without external addresses"));
-    }
-    if let Some(fixed) = draft.statics.iter().find(|one| to.contains(one.external.value.0.into())) {
-        let message = format!("{shown} contains {}", fixed.external.value.0);
-        let line = report.line(fixed.place.offset);
-        let why = format!("the external address of the static mapping in line {line}");
-        report.wrong(place, format!("{message}, {why}; write a prefix without it"));
-    }
-    for side in [&draft.inside, &draft.outside] {
-        if let Some(own) = side.own().filter(|own| to.contains((*own).into())) {
-            let seen = dnat.prefix.first() + (u32::from(own) - to.first());
-            let message = format!("{shown} contains {}.address", side.name());
-            let seen = format!("nobody can be reached as {}", Ipv4Addr::from(seen));
-            report.unwise(place, format!("{message} ({own}), so {seen}"));
-        }
     }
 }
 

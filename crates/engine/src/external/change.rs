@@ -10,16 +10,14 @@
 
 use super::protocol_index;
 use super::shares::{self, Mode};
-use super::{
-    EMPTY, External, HELD, MAX_POOLS, NO_POOL, PORTLESS, PROTOCOLS, Pool, Range, Slot, WORDS,
-};
+use super::{External, MAX_POOLS, NO_POOL, PORTLESS, PROTOCOLS, Pool, Range, Slot, WORDS};
 use crate::ConfigError;
 use crate::blocks::Blocking;
 use crate::config::{Allocation, Config, PoolConfig, RuleAction, StaticMapping};
 use crate::deterministic::Plan;
 use crate::host::Host;
 use crate::parse::has_ports;
-use crate::sizes::{permanent, validate};
+use crate::sizes::{permanent, served, validate};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -124,8 +122,9 @@ impl PoolChange {
         };
         let mut wanted: Vec<Wanted> = config.pools.iter().enumerate().flat_map(of_pool).collect();
         wanted.sort_unstable_by_key(|wanted| wanted.address);
-        let mut statics: Vec<u32> =
-            config.statics.iter().map(|mapping| mapping.external.0.to_bits()).collect();
+        let services = config.services.iter().map(|service| service.external.0.to_bits());
+        let statics = config.statics.iter().map(|mapping| mapping.external.0.to_bits());
+        let mut statics: Vec<u32> = statics.chain(services).collect();
         statics.sort_unstable();
         statics.dedup();
         for address in statics {
@@ -589,6 +588,13 @@ impl External {
                     let kept = if protocol_index(of) == protocol { 1 << (port % 64) } else { 0 };
                     bits[usize::from(port) / 64] &= !kept;
                 }
+                let services = config.services.iter().filter(|service| {
+                    let its = |of| protocol_index(of) == protocol;
+                    service.external.0.to_bits() == address && served(service).any(its)
+                });
+                for port in services.map(|service| service.external.1) {
+                    bits[usize::from(port) / 64] &= !(1 << (port % 64));
+                }
                 any.iter_mut().zip(&bits).for_each(|(any, bits)| *any |= bits);
                 *all += bits.iter().map(|bits| bits.count_ones()).sum::<u32>();
             }
@@ -599,34 +605,6 @@ impl External {
             all[PROTOCOLS.len()] += self.blocks.ports_of(index).filter(has_port).count() as u32;
         }
         all
-    }
-
-    // ---- static mappings that come and go ----
-
-    /// Lets a port be chosen that was reserved for a static mapping, which has left it.
-    pub(crate) fn unreserve(&mut self, protocol: u8, index: u32, port: u16) {
-        let place = protocol_index(protocol);
-        let is_nobodys = self.ports[place].owner[Self::entry(index, port)] == EMPTY;
-        if is_nobodys
-            && !self.ports[place].is_free(index, port)
-            && self.gives_out(place, index, port)
-        {
-            let pool = self.pool_of(index);
-            self.ports[place].set_free(index, pool, port, true);
-            self.note_kept(place, index, port, true);
-        }
-    }
-
-    /// Lets all ports of an address be chosen that were reserved as a whole.
-    pub(crate) fn unreserve_address(&mut self, index: u32) {
-        self.slots[index as usize].kept = 0;
-        self.work.renews(index);
-    }
-
-    /// Whether a port is in hold-down.
-    pub(crate) fn is_held(&self, protocol: u8, index: u32, port: u16) -> bool {
-        let owner = self.ports[protocol_index(protocol)].owner[Self::entry(index, port)];
-        owner & HELD != 0
     }
 }
 

@@ -1,12 +1,11 @@
 //! Rules that translate destinations: a search by destination and port for where a packet goes, and one
 //! back for what comes from a prefix that a prefix is translated to.
 //!
-//! Both have tries of the kind that all rules have. An answer's lower bits are the number of a target: an
-//! address, the low bits of what is translated that stay, and a port. Rules with the same target share
-//! it, so that a million of prefixes cost little more than their tries.
+//! Both have tries of the kind that all rules have. An answer stands for a target: an address, the low
+//! bits of what is translated that stay, and a port. Rules of one rank with the same target share it, so
+//! that a million of prefixes cost little more than their tries.
 
-use super::build::{Entry, looks_at, write_end};
-use super::search::walks;
+use super::build::{Entry, looks_at, number_answers, write_end};
 use super::trie::Builder;
 use super::{Roots, RuleSet};
 use crate::ConfigError;
@@ -17,15 +16,9 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// Bits of an answer that number a target.
-const TARGET_BITS: u32 = 20;
-// The best rank fits the others.
-const _: () =
-    assert!((rank(RuleSet::MOST_PRIORITIES as u32 - 1, 32, true) << TARGET_BITS) >> 31 == 0);
-
-/// How good a rule is, more than 0.
+/// How good a rule is.
 const fn rank(priority: u32, len: u32, exact_port: bool) -> u32 {
-    1 + (priority * 33 + len) * 2 + exact_port as u32
+    (priority * 33 + len) * 2 + exact_port as u32
 }
 
 /// What an endpoint is translated to.
@@ -72,7 +65,7 @@ impl Dnats {
 
 impl RuleSet {
     /// Most different targets of rules that translate destinations.
-    pub const MOST_TARGETS: usize = 1 << TARGET_BITS;
+    pub const MOST_TARGETS: usize = 1 << 20;
 
     /// Whether a rule translates destinations.
     #[inline(always)]
@@ -93,10 +86,9 @@ impl RuleSet {
     }
 
     fn target(&self, way: &Way, end: (u32, u16)) -> Option<Target> {
-        let [one, other] = walks(way.roots, end);
-        let best = one.finish(&self.tries).max(other.finish(&self.tries));
-        let number = (best & ((1 << TARGET_BITS) - 1)) as usize;
-        if best == 0 { None } else { way.targets.get(number).copied() }
+        // 0 is none.
+        let answer = way.roots.best(&self.tries, end) as usize;
+        way.targets.get(answer.wrapping_sub(1)).copied()
     }
 }
 
@@ -116,6 +108,8 @@ pub(super) struct Targets {
 struct Numbers {
     all: Vec<Target>,
     numbers: BTreeMap<Target, u32>,
+    /// By entry; once answers are numbered, by answer.
+    of: Vec<u32>,
 }
 
 impl Targets {
@@ -142,17 +136,23 @@ impl Targets {
                 "rule {at}, counted from 0, translates destinations: it must match one"
             ));
         }
-        let entry = |prefix: Prefix, target| {
-            let rank = rank(priority, u32::from(prefix.len()), port != 0);
-            let answer = rank << TARGET_BITS | target;
+        let entry = |prefix: Prefix| {
+            let answer = rank(priority, u32::from(prefix.len()), port != 0);
             Entry { order: Entry::order(port.into(), prefix, priority), answer, rule: at }
         };
-        self.entries.push(entry(prefix, self.numbers.number(target)?));
+        self.numbers.add(target)?;
+        self.entries.push(entry(prefix));
         if let RuleAction::DnatPrefix(to) = rule.action {
-            let target = self.back_numbers.number(Target::prefix(prefix))?;
-            self.back.push(entry(to, target));
+            self.back_numbers.add(Target::prefix(prefix))?;
+            self.back.push(entry(to));
         }
         Ok(true)
+    }
+
+    /// Numbers the answers; the entries are as they were added.
+    pub(super) fn number_answers(&mut self) {
+        self.numbers.of = number_answers(&mut self.entries, &self.numbers.of);
+        self.back_numbers.of = number_answers(&mut self.back, &self.back_numbers.of);
     }
 
     /// Writes the tries; the entries are in order. Of two rules that lead to one prefix, and of which
@@ -162,25 +162,27 @@ impl Targets {
         self.back.dedup_by_key(|entry| entry.order);
         let mut way = |entries: &[Entry], numbers: Numbers| Way {
             roots: write_end(tries, entries),
-            targets: numbers.all.into(),
+            targets: numbers.of.iter().map(|&number| numbers.all[number as usize]).collect(),
         };
         Dnats { forth: way(&self.entries, self.numbers), back: way(&self.back, self.back_numbers) }
     }
 }
 
 impl Numbers {
-    fn number(&mut self, target: Target) -> Result<u32, ConfigError> {
-        if let Some(number) = self.numbers.get(&target) {
-            return Ok(*number);
-        }
-        let number = self.all.len() as u32;
-        if number >> TARGET_BITS != 0 {
-            let message = format!("dnat rules have more than {number} different targets");
-            return Err(ConfigError { message });
+    /// Takes the target of one more entry.
+    fn add(&mut self, target: Target) -> Result<(), ConfigError> {
+        let next = self.all.len() as u32;
+        let number = *self.numbers.entry(target).or_insert(next);
+        self.of.push(number);
+        if number < next {
+            return Ok(());
         }
         self.all.push(target);
-        self.numbers.insert(target, number);
-        Ok(number)
+        if self.all.len() > RuleSet::MOST_TARGETS {
+            let message = format!("dnat rules have more than {next} different targets");
+            return Err(ConfigError { message });
+        }
+        Ok(())
     }
 }
 
