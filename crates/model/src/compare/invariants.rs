@@ -119,7 +119,7 @@ pub(super) fn state(
     mappings: &[MappingInfo],
     sessions: &[SessionInfo],
 ) -> Result<(), Divergence> {
-    one_to_one(config, mappings)?;
+    one_to_one(config, pools_changed, mappings)?;
     told_apart(sessions)?;
     let mut used_by: BTreeMap<(Ipv4Addr, u8), u32> = BTreeMap::new();
     let mut address_of: BTreeMap<(Ipv4Addr, usize), Ipv4Addr> = BTreeMap::new();
@@ -166,14 +166,21 @@ pub(super) fn state(
 
 /// No two mappings have one external endpoint, but the servers of a service and where ports are
 /// overloaded (5.1).
-fn one_to_one(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
+fn one_to_one(
+    config: &Config,
+    pools_changed: bool,
+    mappings: &[MappingInfo],
+) -> Result<(), Divergence> {
     let mut external = BTreeSet::new();
     for id in mappings.iter().map(|mapping| mapping.id) {
         let end = (id.external.address, id.external.port);
         let served = config.services.iter().any(|service| service.external == end);
-        let overloaded = config.pools.iter().any(|pool| {
-            pool.overloading && addresses(pool).any(|address| address == id.external.address)
-        });
+        // An address may have left the pool that its ports were overloaded in.
+        let overloads = config.pools.iter().any(|pool| pool.overloading);
+        let overloaded = pools_changed && overloads
+            || config.pools.iter().any(|pool| {
+                pool.overloading && addresses(pool).any(|address| address == id.external.address)
+            });
         let may_share = served || overloaded && id.kind != MappingKind::Static;
         if has_ports(id.protocol) && !may_share && !external.insert((id.protocol, id.external)) {
             return Err(format!("{:?} is the external endpoint of two mappings", id.external));
