@@ -168,8 +168,9 @@ impl External {
             external.define(number, Definition::new(config, pool));
             external.fill(number, pool);
         }
-        for mapping in &config.statics {
-            let address = mapping.external.0.to_bits();
+        let statics = config.statics.iter().map(|mapping| mapping.external.0);
+        let services = config.services.iter().map(|service| service.external.0);
+        for address in statics.chain(services).map(Ipv4Addr::to_bits) {
             let index = external.index(address).unwrap_or_else(|| external.enter(address));
             external.slots[index as usize].is_static = true;
         }
