@@ -9,6 +9,7 @@ use crate::{Key, Made, Model, Packet, Syn, has_ports};
 use natgate_engine::{Change, Endpoint, TICK, Timestamp};
 use natgate_wire::icmp::kind::UNREACHABLE;
 use natgate_wire::protocol::TCP;
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -24,6 +25,13 @@ pub type StillHeld<'f> = &'f dyn Fn(u8, Endpoint) -> bool;
 /// The first tick that is not before a time (1.2).
 pub(crate) fn tick(time: Timestamp) -> Timestamp {
     Timestamp(time.0.div_ceil(TICK.as_nanos() as u64).saturating_mul(TICK.as_nanos() as u64))
+}
+
+/// Counts one less of these; whether there are any left.
+fn one_less<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) -> bool {
+    let count = counts.get_mut(&key).expect("it was counted");
+    *count -= 1;
+    *count > 0
 }
 
 impl Model {
@@ -78,11 +86,21 @@ impl Model {
         }
         let gone = self.dynamic().filter(|(_, mapping)| mapping.sessions.is_empty());
         let gone: Vec<Key> = gone.map(|(key, _)| *key).collect();
+        if gone.is_empty() {
+            return;
+        }
+        // Counted once: a million may go together.
+        let mut sharing: BTreeMap<(u8, Endpoint), usize> = BTreeMap::new();
+        for (key, mapping) in &self.mappings {
+            *sharing.entry((key.protocol, mapping.external)).or_default() += 1;
+        }
+        let mut of_subscriber: BTreeMap<Ipv4Addr, usize> = BTreeMap::new();
+        for (key, _) in self.dynamic() {
+            *of_subscriber.entry(key.internal.address).or_default() += 1;
+        }
         for key in gone {
             let mapping = self.mappings.remove(&key).expect("just seen");
-            let still = self.mappings.iter().any(|(other, one)| {
-                other.protocol == key.protocol && one.external == mapping.external // 5.21
-            });
+            let still = one_less(&mut sharing, (key.protocol, mapping.external)); // 5.21
             if has_ports(key.protocol) && key.protocol != TCP && !still {
                 let until = time.plus(self.config.timeouts.hold_down); // 5.6
                 self.held.insert((key.protocol, mapping.external), until);
@@ -91,7 +109,7 @@ impl Model {
                 self.raise(time, Change::MappingRemoved(mapping.id(key)));
             }
             let subscriber = key.internal.address;
-            if !self.dynamic().any(|(other, _)| other.internal.address == subscriber) {
+            if !one_less(&mut of_subscriber, subscriber) {
                 self.quota_reported.remove(&Whose::Subscriber(subscriber));
             }
         }
