@@ -1,7 +1,8 @@
 //! What stands around the data plane: the configuration file, what it means, what scripts read.
 //!
 //! [`config`] reads the file that an operator writes; [`meaning`] says in words and numbers what it
-//! will do; [`who`] says whose an external endpoint is; [`json`] gives events, counters, mappings and sessions the form that scripts rely on.
+//! will do; [`who`] says whose an external endpoint is; [`json`] gives events, counters, mappings and sessions the form that scripts rely on;
+//! [`socket`] is how commands reach a running gateway.
 //! Nothing here touches a packet.
 
 #![forbid(unsafe_code)]
@@ -9,4 +10,5 @@
 pub mod config;
 pub mod json;
 pub mod meaning;
+pub mod socket;
 pub mod who;
