@@ -74,7 +74,7 @@ pub fn event<'p>(event: &Event, pools: &'p [String]) -> EventObject<'p> {
         Change::MappingRemoved(id) => about("mapping_removed", id),
         Change::BlockAssigned(id) => block("block_assigned", id),
         Change::BlockReleased(id) => block("block_released", id),
-        Change::QuotaReached { subscriber, protocol } => {
+        Change::QuotaReached { subscriber, protocol, .. } => {
             EventObject { subscriber: Some(*subscriber), ..refused("quota_reached", *protocol) }
         }
         Change::PoolExhausted { pool, protocol } => EventObject {
@@ -168,6 +168,7 @@ mod tests {
 
     fn id() -> MappingId {
         MappingId {
+            realm: 0,
             protocol: 17,
             internal: Endpoint::new(0x0a00_0005, 4000),
             external: Endpoint::new(0xcb00_7101, 5000),
@@ -196,7 +197,7 @@ mod tests {
         }
         let subscriber = Ipv4Addr::new(10, 0, 0, 5);
         let external = Ipv4Addr::new(203, 0, 113, 1);
-        let block = BlockId { subscriber, external, ports: (2048, 2559) };
+        let block = BlockId { realm: 0, subscriber, external, ports: (2048, 2559) };
         for (change, name) in [
             (Change::BlockAssigned(block), "block_assigned"),
             (Change::BlockReleased(block), "block_released"),
@@ -208,7 +209,7 @@ mod tests {
             assert_eq!(line(change), expected);
         }
         assert_eq!(
-            line(Change::QuotaReached { subscriber, protocol: 1 }),
+            line(Change::QuotaReached { realm: 0, subscriber, protocol: 1 }),
             json!({
                 "time": 1_700_000_000.123_456, "event": "quota_reached", "protocol": "icmp",
                 "subscriber": "10.0.0.5",

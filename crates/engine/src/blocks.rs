@@ -9,6 +9,7 @@
 
 use crate::calendar::{Calendar, Link, Links, NONE};
 use crate::config::{Allocation, BlockConfig, Config, PoolConfig};
+use crate::host::Host;
 use crate::index::Index;
 use crate::random::{Generator, HashKey};
 use alloc::vec;
@@ -17,7 +18,7 @@ use alloc::vec::Vec;
 /// Protocols that have ports.
 const PROTOCOLS: usize = 4;
 /// Nobody's address: a subscriber never has it.
-const NOBODY: u32 = 0;
+const NOBODY: Host = Host::new(0, 0);
 /// Ports below are one side, the others another; blocks do not span the two.
 const BORDER: u16 = 1024;
 
@@ -100,7 +101,7 @@ impl Blocking {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     /// The subscriber that has it, or [`NOBODY`].
-    owner: u32,
+    owner: Host,
     pool: u32,
     /// The subscriber's next block of the pool.
     next: u32,
@@ -274,7 +275,7 @@ impl Blocks {
     }
 
     /// The subscriber that has a block.
-    pub(crate) fn owner(&self, block: u32) -> u32 {
+    pub(crate) fn owner(&self, block: u32) -> Host {
         self.entries[block as usize].owner
     }
 
@@ -423,11 +424,11 @@ impl Blocks {
 
     // ---- blocks that somebody has ----
 
-    fn hash(&self, subscriber: u32, pool: usize) -> u64 {
-        self.key.hash(u64::from(subscriber), 1 << 62 | pool as u64)
+    fn hash(&self, subscriber: Host, pool: usize) -> u64 {
+        self.key.hash(subscriber.bits(), 1 << 62 | pool as u64)
     }
 
-    fn head(&self, subscriber: u32, pool: usize) -> Option<u32> {
+    fn head(&self, subscriber: Host, pool: usize) -> Option<u32> {
         self.index.find(self.hash(subscriber, pool), |at| {
             let entry = &self.entries[at as usize];
             (entry.owner, entry.pool as usize) == (subscriber, pool)
@@ -435,14 +436,14 @@ impl Blocks {
     }
 
     /// A subscriber's blocks of a pool.
-    pub(crate) fn of(&self, subscriber: u32, pool: usize) -> impl Iterator<Item = u32> + Clone {
+    pub(crate) fn of(&self, subscriber: Host, pool: usize) -> impl Iterator<Item = u32> + Clone {
         core::iter::successors(self.head(subscriber, pool), |&block| {
             Some(self.entries[block as usize].next).filter(|&next| next != NONE)
         })
     }
 
     /// How many blocks of a pool a subscriber has, if any.
-    pub(crate) fn owned(&self, subscriber: u32, pool: usize) -> Option<Owned> {
+    pub(crate) fn owned(&self, subscriber: Host, pool: usize) -> Option<Owned> {
         let mut blocks = self.of(subscriber, pool);
         let first = blocks.next()?;
         Some(Owned { blocks: 1 + blocks.count() as u16, address: self.place_of(first).0 })
@@ -469,7 +470,7 @@ impl Blocks {
     }
 
     /// Gives a block that nobody has to a subscriber.
-    pub(crate) fn assign(&mut self, block: u32, subscriber: u32) {
+    pub(crate) fn assign(&mut self, block: u32, subscriber: Host) {
         debug_assert_eq!(self.entries[block as usize].owner, NOBODY);
         self.close(block);
         let pool = self.entries[block as usize].pool as usize;
@@ -490,7 +491,7 @@ impl Blocks {
     }
 
     /// Takes from its subscriber one block that is due at a tick; returns both.
-    pub(crate) fn release(&mut self, tick: u32) -> Option<(u32, u32)> {
+    pub(crate) fn release(&mut self, tick: u32) -> Option<(u32, Host)> {
         let block = self.calendar.head(tick);
         if block == NONE {
             return None;
@@ -585,7 +586,7 @@ mod tests {
                         prop_assert_eq!(drawn.is_some(), open().next().is_some());
                         if let Some(block) = drawn {
                             prop_assert!(open().any(|one| one == block));
-                            blocks.assign(block, subscriber);
+                            blocks.assign(block, Host::new(1, subscriber));
                             let (index, (first, _)) = blocks.place_of(block);
                             blocks.taken(0, index, 1, first + 3);
                             owners.insert(block, subscriber);
@@ -594,7 +595,7 @@ mod tests {
                     1 => {
                         // One of the subscriber's blocks becomes empty, if it is not.
                         let used = |block: &u32| blocks.entries[*block as usize].busy > 0;
-                        let found = blocks.of(subscriber, 0).find(used);
+                        let found = blocks.of(Host::new(1, subscriber), 0).find(used);
                         if let Some(block) = found {
                             let (index, (first, _)) = blocks.place_of(block);
                             blocks.freed(0, index, 1, first + 3, tick);
@@ -603,7 +604,7 @@ mod tests {
                     _ => {
                         for at in tick..tick + step {
                             while let Some((block, owner)) = blocks.release(at) {
-                                prop_assert_eq!(owners.remove(&block), Some(owner));
+                                prop_assert_eq!(owners.remove(&block), Some(owner.address()));
                             }
                         }
                         tick += step;
@@ -617,7 +618,7 @@ mod tests {
                     prop_assert_eq!(open, (0..3).filter(has).collect::<Vec<u32>>());
                 }
                 for subscriber in 1..6 {
-                    let mut has: Vec<u32> = blocks.of(subscriber, 0).collect();
+                    let mut has: Vec<u32> = blocks.of(Host::new(1, subscriber), 0).collect();
                     has.sort_unstable();
                     let expected = owners.iter().filter(|(_, owner)| **owner == subscriber);
                     prop_assert_eq!(has, expected.map(|(block, _)| *block).collect::<Vec<_>>());
@@ -632,7 +633,7 @@ mod tests {
         let mut blocks = world(1, (1000, 2623), 5);
         let mut generator = Generator::new([9; 32]);
         for block in (1..101).step_by(2) {
-            blocks.assign(block, 7);
+            blocks.assign(block, Host::new(0, 7));
         }
         let mut drawn: BTreeMap<u32, u32> = BTreeMap::new();
         for _ in 0..50_000 {

@@ -2,10 +2,11 @@
 //! with a packet is in `translate.rs`.
 
 use crate::calendar::NONE;
-use crate::config::Config;
+use crate::config::{Config, StaticMapping};
 use crate::event::Events;
 use crate::external::{External, Told};
 use crate::fragments::Fragments;
+use crate::host::Host;
 use crate::identification::Identifications;
 use crate::packet::{Counters, Direction, Outcome, Side};
 use crate::parse::has_ports;
@@ -52,8 +53,8 @@ pub struct Engine {
     /// Whether there may be mappings of hosts that are no subscribers: rules gave them those once.
     pub(crate) strangers: bool,
     pub(crate) statics: WholeStatics,
-    /// Internal addresses that static mappings name, sorted.
-    pub(crate) static_hosts: Vec<u32>,
+    /// Hosts that static mappings name, sorted.
+    pub(crate) static_hosts: Vec<Host>,
     /// First and last addresses of the connected networks, but for external ones; else 0.
     pub(crate) broadcasts: [u32; 4],
     pub(crate) generator: Generator,
@@ -93,7 +94,7 @@ pub(crate) struct Nanos {
 /// A static mapping of a whole address: mappings for its ports are made when packets come.
 #[derive(Clone, Debug)]
 struct Whole {
-    internal: u32,
+    internal: Host,
     /// Index of the external address.
     index: u32,
     /// The one protocol that it is for; `None`: all.
@@ -117,7 +118,7 @@ impl WholeStatics {
         let mut entries: Vec<Whole> = whole
             .filter_map(|mapping| {
                 let index = external.index(mapping.external.0.to_bits())?;
-                let internal = mapping.internal.0.to_bits();
+                let internal = Host::new(0, mapping.internal.0.to_bits());
                 Some(Whole { internal, index, protocol: mapping.protocol, mappings: 0 })
             })
             .collect();
@@ -128,20 +129,20 @@ impl WholeStatics {
     }
 
     /// The place of the mapping of an internal address, for a protocol.
-    fn place(&self, internal: u32, protocol: u8) -> Option<usize> {
+    fn place(&self, internal: Host, protocol: u8) -> Option<usize> {
         let start = self.entries.partition_point(|whole| whole.internal < internal);
         (start..self.entries.len())
             .take_while(|&at| self.entries[at].internal == internal)
             .find(|&at| self.entries[at].protocol.is_none_or(|only| only == protocol))
     }
 
-    /// The index of the external address of an internal one.
-    pub(crate) fn external(&self, internal: u32, protocol: u8) -> Option<u32> {
+    /// The index of the external address of a host.
+    pub(crate) fn external(&self, internal: Host, protocol: u8) -> Option<u32> {
         Some(self.entries[self.place(internal, protocol)?].index)
     }
 
-    /// The internal address of an external one.
-    pub(crate) fn internal(&self, index: u32, protocol: u8) -> Option<u32> {
+    /// The host behind an external address.
+    pub(crate) fn internal(&self, index: u32, protocol: u8) -> Option<Host> {
         let start = self.by_index.partition_point(|&at| self.entries[at].index < index);
         let entries = self.by_index[start..].iter().map(|&at| &self.entries[at]);
         entries
@@ -151,7 +152,7 @@ impl WholeStatics {
     }
 
     /// Counts a mapping more; `false`: the address has too many.
-    pub(crate) fn count(&mut self, internal: u32, protocol: u8) -> bool {
+    pub(crate) fn count(&mut self, internal: Host, protocol: u8) -> bool {
         let place = self.place(internal, protocol).expect("the address is mapped as a whole");
         let mappings = &mut self.entries[place].mappings;
         let room = *mappings < WHOLE_MAPPINGS;
@@ -159,7 +160,7 @@ impl WholeStatics {
         room
     }
 
-    fn release(&mut self, internal: u32, protocol: u8) {
+    fn release(&mut self, internal: Host, protocol: u8) {
         let place = self.place(internal, protocol).expect("the address is mapped as a whole");
         self.entries[place].mappings -= 1;
     }
@@ -265,8 +266,9 @@ impl Engine {
             for protocol in permanent(&mapping) {
                 let new = NewMapping {
                     protocol,
-                    internal: (mapping.internal.0.to_bits(), internal_port),
-                    external: (mapping.external.0.to_bits(), external_port),
+                    internal: (Host::new(0, mapping.internal.0.to_bits()), internal_port),
+                    external: (index, external_port),
+                    timeouts: 0,
                     is_static: true,
                     permanent: true,
                 };
@@ -400,7 +402,7 @@ impl Engine {
         let one_further_less = self.table.remove_session(session, tick);
         let mapping = self.table.mapping(slot);
         if one_further_less && !mapping.is_static() {
-            let record = self.subscribers.find(mapping.internal_address);
+            let record = self.subscribers.find(mapping.host());
             let record = record.expect("a mapping's subscriber has a record");
             self.subscribers.get_mut(record).further_sessions -= 1;
         }
@@ -413,13 +415,12 @@ impl Engine {
     /// Removes a mapping that has no session left.
     fn remove_mapping(&mut self, slot: u32, time: u64) {
         let mapping = self.table.remove(slot);
-        let index = self.external.index(mapping.external_address).expect("a known address");
-        let (protocol, port) = (mapping.protocol, mapping.external_port);
+        let (protocol, (index, port)) = (mapping.protocol, mapping.external());
         if mapping.is_static() {
             if has_ports(protocol) {
                 self.external.disown(protocol, index, port);
             }
-            self.statics.release(mapping.internal_address, protocol);
+            self.statics.release(mapping.host(), protocol);
             return;
         }
         if has_ports(protocol) {
@@ -427,7 +428,7 @@ impl Engine {
             self.external.give(protocol, index, port, release, self.tick);
         }
         let pool = self.external.pool_of(index);
-        self.subscribers.release(mapping.internal_address, pool, quota_class(protocol));
+        self.subscribers.release(mapping.host(), pool, quota_class(protocol));
         if self.external.told(protocol, index, port) == Told::Mapping {
             self.raise(time, Change::MappingRemoved(self.name_of(&mapping)));
         }
@@ -435,19 +436,30 @@ impl Engine {
 
     /// A mapping as events name it.
     pub(crate) fn name_of(&self, mapping: &Mapping) -> MappingId {
-        let told = || {
-            let index = self.external.index(mapping.external_address).expect("a known address");
-            self.external.told(mapping.protocol, index, mapping.external_port)
-        };
+        let (index, port) = mapping.external();
+        let told = || self.external.told(mapping.protocol, index, port);
         let kind = match mapping.is_static() {
             true => MappingKind::Static,
             false if told() == Told::Plan => MappingKind::Deterministic,
             false => MappingKind::Dynamic,
         };
+        self.id_of(mapping.protocol, mapping.internal(), (index, port), kind)
+    }
+
+    /// The name of a mapping between these endpoints, the external one given by its address's index.
+    #[inline(always)]
+    pub(crate) fn id_of(
+        &self,
+        protocol: u8,
+        (host, port): (Host, u16),
+        external: (u32, u16),
+        kind: MappingKind,
+    ) -> MappingId {
         MappingId {
-            protocol: mapping.protocol,
-            internal: Endpoint::new(mapping.internal_address, mapping.internal_port),
-            external: Endpoint::new(mapping.external_address, mapping.external_port),
+            protocol,
+            realm: host.realm(),
+            internal: Endpoint::new(host.address(), port),
+            external: Endpoint::new(self.external.address(external.0), external.1),
             kind,
         }
     }
@@ -533,14 +545,14 @@ impl Engine {
     }
 
     /// Reports that a subscriber was refused, unless that was done within the last second.
-    pub(crate) fn report_quota(&mut self, subscriber: u32, protocol: u8) {
+    pub(crate) fn report_quota(&mut self, subscriber: Host, protocol: u8) {
         //= rfc6888#REQ-11c
         let Some(record) = self.subscribers.find(subscriber) else { return };
         let reported = &mut self.subscribers.get_mut(record).reported;
         if reported.is_none_or(|at| self.now - at >= REPORT_INTERVAL) {
             *reported = Some(self.now);
-            let subscriber = Ipv4Addr::from_bits(subscriber);
-            self.raise(self.now, Change::QuotaReached { subscriber, protocol });
+            let (realm, subscriber) = (subscriber.realm(), subscriber.ip());
+            self.raise(self.now, Change::QuotaReached { realm, subscriber, protocol });
         }
     }
 
@@ -674,9 +686,9 @@ impl Nanos {
     }
 }
 
-fn static_hosts(config: &Config) -> Vec<u32> {
-    let mut hosts: Vec<u32> =
-        config.statics.iter().map(|mapping| mapping.internal.0.to_bits()).collect();
+fn static_hosts(config: &Config) -> Vec<Host> {
+    let host = |mapping: &StaticMapping| Host::new(0, mapping.internal.0.to_bits());
+    let mut hosts: Vec<Host> = config.statics.iter().map(host).collect();
     hosts.sort_unstable();
     hosts
 }

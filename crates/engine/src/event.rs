@@ -48,7 +48,9 @@ impl MappingKind {
 pub struct MappingId {
     /// IP protocol number.
     pub protocol: u8,
-    /// Internal endpoint; its address is the subscriber.
+    /// Number of the realm that the internal endpoint is in.
+    pub realm: u16,
+    /// Internal endpoint; realm and address are the subscriber.
     pub internal: Endpoint,
     /// External endpoint.
     pub external: Endpoint,
@@ -59,6 +61,8 @@ pub struct MappingId {
 /// A block of ports and whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlockId {
+    /// Number of the subscriber's realm.
+    pub realm: u16,
     /// The subscriber.
     pub subscriber: Ipv4Addr,
     /// The external address.
@@ -83,6 +87,8 @@ pub enum Change {
     /// A subscriber that has mappings was refused another by its port quota or rate; at most one a
     /// second while it has any.
     QuotaReached {
+        /// Number of the subscriber's realm.
+        realm: u16,
         /// The subscriber.
         subscriber: Ipv4Addr,
         /// IP protocol number.

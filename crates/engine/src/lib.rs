@@ -24,6 +24,7 @@ mod engine;
 mod event;
 mod external;
 mod fragments;
+mod host;
 mod identification;
 mod index;
 mod packet;

@@ -1,6 +1,7 @@
 //! What goes into the engine and what comes out: packets in place, one verdict each, counters.
 
 use crate::DropReason;
+use crate::host::Host;
 
 /// A side of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,6 +30,7 @@ pub struct Packet<'b> {
     buffer: &'b mut [u8],
     start: usize,
     end: usize,
+    realm: u16,
 }
 
 impl<'b> Packet<'b> {
@@ -39,7 +41,27 @@ impl<'b> Packet<'b> {
     pub fn new(buffer: &'b mut [u8], start: usize) -> Self {
         let end = buffer.len();
         assert!(start <= end);
-        Self { buffer, start, end }
+        Self { buffer, start, end, realm: 0 }
+    }
+
+    /// The same packet, come from a realm.
+    ///
+    /// # Panics
+    /// When there can be no such realm.
+    #[must_use]
+    pub fn in_realm(mut self, realm: u16) -> Self {
+        assert!(realm < Host::REALMS, "there is no realm {realm}");
+        self.realm = realm;
+        self
+    }
+
+    /// The number of the realm inside that it came from, or that it is to be sent to.
+    pub fn realm(&self) -> u16 {
+        self.realm
+    }
+
+    pub(crate) fn set_realm(&mut self, realm: u16) {
+        self.realm = realm;
     }
 
     /// The packet's bytes.

@@ -2,6 +2,7 @@
 //! depends on state.
 
 use crate::DropReason;
+use crate::host::Host;
 use crate::session::Segment;
 use natgate_wire::ipv4::{Ipv4Error, Options, scan_options};
 use natgate_wire::tcp::flags::{ACK, RST, SYN};
@@ -36,6 +37,8 @@ pub(crate) enum Kind {
 pub(crate) struct Headers {
     pub(crate) source: (u32, u16),
     pub(crate) destination: (u32, u16),
+    /// The realm that it came from, if from inside.
+    pub(crate) realm: u16,
     pub(crate) protocol: u8,
     pub(crate) ttl: u8,
     pub(crate) kind: Kind,
@@ -100,6 +103,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Headers, DropReason> {
     let mut headers = Headers {
         source: (source, 0),
         destination: (destination, 0),
+        realm: 0,
         protocol: packet.protocol(),
         ttl: packet.ttl(),
         kind: Kind::Portless,
@@ -120,6 +124,16 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Headers, DropReason> {
 }
 
 impl Headers {
+    /// The host inside that sent it.
+    pub(crate) fn host(&self) -> Host {
+        Host::new(self.realm, self.source.0)
+    }
+
+    /// The internal endpoint that sent it.
+    pub(crate) fn internal(&self) -> (Host, u16) {
+        (self.host(), self.source.1)
+    }
+
     fn read_transport(&mut self, payload: &[u8]) -> Result<(), DropReason> {
         let bad = if self.fragment { DropReason::FragmentTiny } else { DropReason::BadLength };
         match self.protocol {

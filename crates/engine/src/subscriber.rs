@@ -5,6 +5,7 @@
 //! A subscriber whom rules send to several pools is paired with one address of each: further records
 //! of the kind [`Subscribers::paired`] asks for hold the pairs beyond the first.
 
+use crate::host::Host;
 use crate::index::Index;
 use crate::prefetch::prefetch;
 use crate::random::HashKey;
@@ -14,7 +15,7 @@ use alloc::vec::Vec;
 /// A subscriber's record.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Subscriber {
-    address: u32,
+    host: Host,
     /// In a further record, its pool; else [`NONE`].
     further: u32,
     /// The pool of its first mapping, and the index of the external address there that it is paired
@@ -133,21 +134,21 @@ impl Subscribers {
         (room.records * size_of::<Subscriber>()) as u64 + Index::memory(room.records)
     }
 
-    fn hash(&self, address: u32, further: u32) -> u64 {
-        self.key.hash(u64::from(address), 1 << 61 | u64::from(further))
+    fn hash(&self, host: Host, further: u32) -> u64 {
+        self.key.hash(host.bits(), 1 << 61 | u64::from(further))
     }
 
-    fn find_record(&self, address: u32, further: u32) -> Option<u32> {
-        self.index.find(self.hash(address, further), |at| {
+    fn find_record(&self, host: Host, further: u32) -> Option<u32> {
+        self.index.find(self.hash(host, further), |at| {
             let record = &self.records[at as usize];
-            (record.address, record.further) == (address, further)
+            (record.host, record.further) == (host, further)
         })
     }
 
     /// Fetches the line by which a subscriber's record will be found.
     #[inline]
-    pub(crate) fn prefetch(&self, address: u32) {
-        self.index.prefetch(self.hash(address, NONE));
+    pub(crate) fn prefetch(&self, host: Host) {
+        self.index.prefetch(self.hash(host, NONE));
     }
 
     /// How many subscribers are paired with each external address, by its index.
@@ -157,18 +158,18 @@ impl Subscribers {
 
     /// Fetches the record of a subscriber, most likely; returns its place or [`NONE`].
     #[inline(always)]
-    pub(crate) fn approach(&self, address: u32) -> u32 {
-        let Some(at) = self.index.candidate(self.hash(address, NONE)) else { return NONE };
+    pub(crate) fn approach(&self, host: Host) -> u32 {
+        let Some(at) = self.index.candidate(self.hash(host, NONE)) else { return NONE };
         prefetch(&self.records, at as usize);
         at
     }
 
     /// The record of a subscriber, which most likely is the one that [`Subscribers::approach`] told.
     #[inline(always)]
-    pub(crate) fn find_from(&self, at: u32, address: u32) -> Option<u32> {
+    pub(crate) fn find_from(&self, at: u32, host: Host) -> Option<u32> {
         match self.records.get(at as usize) {
-            Some(record) if (record.address, record.further) == (address, NONE) => Some(at),
-            _ => self.find(address),
+            Some(record) if (record.host, record.further) == (host, NONE) => Some(at),
+            _ => self.find(host),
         }
     }
 
@@ -181,8 +182,8 @@ impl Subscribers {
     }
 
     /// The record of a subscriber.
-    pub(crate) fn find(&self, address: u32) -> Option<u32> {
-        self.find_record(address, NONE)
+    pub(crate) fn find(&self, host: Host) -> Option<u32> {
+        self.find_record(host, NONE)
     }
 
     pub(crate) fn get(&self, at: u32) -> &Subscriber {
@@ -209,7 +210,7 @@ impl Subscribers {
         let record = self.get(at);
         match record.pool as usize == pool {
             true => Some(at),
-            false => self.find_record(record.address, pool as u32),
+            false => self.find_record(record.host, pool as u32),
         }
     }
 
@@ -222,7 +223,7 @@ impl Subscribers {
     pub(crate) fn count(
         &mut self,
         record: Option<u32>,
-        address: u32,
+        host: Host,
         (pool, index): (usize, Option<u32>),
         class: usize,
     ) -> u32 {
@@ -231,7 +232,7 @@ impl Subscribers {
         let at = match record {
             Some(at) => at,
             None => self.add(Subscriber {
-                address,
+                host,
                 further: NONE,
                 pool,
                 paired: index,
@@ -241,10 +242,10 @@ impl Subscribers {
         self.records[at as usize].mappings[class] += 1;
         let mut paired = at;
         if self.records[at as usize].pool != pool {
-            let further = match self.find_record(address, pool) {
+            let further = match self.find_record(host, pool) {
                 Some(further) => further,
                 None => self.add(Subscriber {
-                    address,
+                    host,
                     further: pool,
                     pool,
                     paired: index,
@@ -284,15 +285,15 @@ impl Subscribers {
             self.records.push(record);
             self.records.len() as u32 - 1
         };
-        self.index.insert(self.hash(record.address, record.further), at);
+        self.index.insert(self.hash(record.host, record.further), at);
         at
     }
 
     /// Notes that a subscriber has a mapping of a pool less; forgets it when that was the last.
-    pub(crate) fn release(&mut self, address: u32, pool: usize, class: usize) {
-        let at = self.find(address).expect("a mapping's subscriber has a record");
+    pub(crate) fn release(&mut self, host: Host, pool: usize, class: usize) {
+        let at = self.find(host).expect("a mapping's subscriber has a record");
         if self.records[at as usize].pool as usize != pool {
-            let further = self.find_record(address, pool as u32);
+            let further = self.find_record(host, pool as u32);
             self.release_from(further.expect("a further pool has a record"), 0);
         }
         self.release_from(at, class);
@@ -302,14 +303,14 @@ impl Subscribers {
         let record = &mut self.records[at as usize];
         record.mappings[class] -= 1;
         if record.mappings == [0; 3] {
-            let (address, further) = (record.address, record.further);
+            let (host, further) = (record.host, record.further);
             record.next = core::mem::replace(&mut self.free, at);
             self.used -= 1;
             self.present -= usize::from(further == NONE);
             if let Some(tenants) = self.tenants.get_mut(record.paired as usize) {
                 *tenants -= 1;
             }
-            self.index.remove(self.hash(address, further), at);
+            self.index.remove(self.hash(host, further), at);
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use crate::calendar::{Calendar, Link, Links, NONE};
 use crate::config::{Behavior, Config};
+use crate::host::Host;
 use crate::index::{Index, PAGE};
 use crate::prefetch::prefetch;
 use crate::random::HashKey;
@@ -24,10 +25,13 @@ const LIVE: u8 = 4;
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct Mapping {
-    pub(crate) internal_address: u32,
-    pub(crate) external_address: u32,
-    pub(crate) internal_port: u16,
-    pub(crate) external_port: u16,
+    internal_address: u32,
+    /// Low 12 bits: the realm of the internal address; the others: the set of timeouts.
+    realm_and_timeouts: u16,
+    internal_port: u16,
+    /// Index of the external address.
+    external: u16,
+    external_port: u16,
     pub(crate) protocol: u8,
     flags: u8,
     pub(crate) sessions: u16,
@@ -54,6 +58,24 @@ impl Mapping {
 
     fn is_live(&self) -> bool {
         self.flags & LIVE != 0
+    }
+
+    /// Whose it is.
+    #[inline(always)]
+    pub(crate) fn host(&self) -> Host {
+        Host::new(self.realm_and_timeouts % Host::REALMS, self.internal_address)
+    }
+
+    /// Internal endpoint.
+    #[inline(always)]
+    pub(crate) fn internal(&self) -> (Host, u16) {
+        (self.host(), self.internal_port)
+    }
+
+    /// External endpoint: the index of its address, and its port.
+    #[inline(always)]
+    pub(crate) fn external(&self) -> (u32, u16) {
+        (u32::from(self.external), self.external_port)
     }
 }
 
@@ -102,8 +124,11 @@ pub(crate) enum SessionRef {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewMapping {
     pub(crate) protocol: u8,
-    pub(crate) internal: (u32, u16),
+    pub(crate) internal: (Host, u16),
+    /// Index of the address, and port.
     pub(crate) external: (u32, u16),
+    /// Number of its set of timeouts, below 16.
+    pub(crate) timeouts: u8,
     pub(crate) is_static: bool,
     pub(crate) permanent: bool,
 }
@@ -113,9 +138,17 @@ pub(crate) struct NewMapping {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) protocol: u8,
-    pub(crate) address: u32,
-    pub(crate) port: u16,
+    pub(crate) internal: (Host, u16),
     pub(crate) remote: (u32, u16),
+}
+
+/// The words by which a protocol, an internal endpoint and a remote one are hashed.
+#[inline(always)]
+fn words(protocol: u8, (host, port): (Host, u16), remote: (u32, u16)) -> (u64, u64) {
+    let [internal, port, protocol] =
+        [u64::from(host.address()), u64::from(port), u64::from(protocol)];
+    let remote = u64::from(remote.0) << 16 | u64::from(remote.1);
+    (internal << 32 | port << 16 | protocol, u64::from(host.realm()) << 48 | remote)
 }
 
 /// A store of slots with a list of free ones. Room for all is set aside at the start; what has never
@@ -205,7 +238,7 @@ impl Room {
 pub(crate) struct Table {
     key: HashKey,
     mapping_behavior: Behavior,
-    /// The bits of a remote address and port that the mapping behavior depends on.
+    /// The bits of the second of [`words`] that the mapping behavior depends on.
     remote_mask: u64,
     room: Room,
     mappings: Slots<Mapping>,
@@ -234,9 +267,9 @@ impl Table {
             key,
             mapping_behavior: config.mapping,
             remote_mask: match config.mapping {
-                Behavior::EndpointIndependent => 0,
-                Behavior::AddressDependent => 0xffff_ffff_0000,
-                Behavior::AddressAndPortDependent => 0xffff_ffff_ffff,
+                Behavior::EndpointIndependent => !0 << 48,
+                Behavior::AddressDependent => !0xffff,
+                Behavior::AddressAndPortDependent => !0,
             },
             room,
             mappings: Slots::new(dynamic + fixed),
@@ -299,8 +332,7 @@ impl Table {
 
     /// The key under which the mapping behavior files an outbound packet.
     #[inline]
-    pub(crate) fn key(&self, protocol: u8, internal: (u32, u16), remote: (u32, u16)) -> Key {
-        let (address, port) = internal;
+    pub(crate) fn key(&self, protocol: u8, internal: (Host, u16), remote: (u32, u16)) -> Key {
         let remote = match self.mapping_behavior {
             _ if !crate::parse::has_ports(protocol) => (remote.0, 0),
             //= rfc4787#REQ-1
@@ -313,25 +345,27 @@ impl Table {
         };
         //= rfc7857#section-5
         //= rfc7857#section-5-default
-        Key { protocol, address, port, remote }
+        Key { protocol, internal, remote }
     }
 
     /// The key under which a static mapping is filed: whatever the mapping behavior, it serves all
     /// remotes.
-    pub(crate) fn static_key(&self, protocol: u8, internal: (u32, u16), remote: (u32, u16)) -> Key {
+    pub(crate) fn static_key(
+        &self,
+        protocol: u8,
+        internal: (Host, u16),
+        remote: (u32, u16),
+    ) -> Key {
         if crate::parse::has_ports(protocol) {
-            let (address, port) = internal;
-            return Key { protocol, address, port, remote: (0, 0) };
+            return Key { protocol, internal, remote: (0, 0) };
         }
         self.key(protocol, internal, remote)
     }
 
     #[inline]
     pub(crate) fn hash(&self, key: Key) -> u64 {
-        self.key.hash(
-            u64::from(key.address) << 32 | u64::from(key.port) << 16 | u64::from(key.protocol),
-            u64::from(key.remote.0) << 16 | u64::from(key.remote.1),
-        )
+        let (internal, remote) = words(key.protocol, key.internal, key.remote);
+        self.key.hash(internal, remote)
     }
 
     fn hash_remote(&self, mapping: u32, remote: (u32, u16)) -> u64 {
@@ -342,8 +376,8 @@ impl Table {
         self.key.hash(u64::from(mapping) | 1 << 60, u64::from(remote))
     }
 
-    fn hash_portless(&self, external: u32, protocol: u8, remote: u32) -> u64 {
-        self.key.hash(u64::from(external) << 8 | u64::from(protocol) | 1 << 62, u64::from(remote))
+    fn hash_portless(&self, index: u32, protocol: u8, remote: u32) -> u64 {
+        self.key.hash(u64::from(index) << 8 | u64::from(protocol) | 1 << 62, u64::from(remote))
     }
 
     /// First stage of an outbound lookup, of a protocol with ports: fetches the index line. Returns
@@ -352,12 +386,11 @@ impl Table {
     pub(crate) fn prefetch_index(
         &self,
         protocol: u8,
-        (address, port): (u32, u16),
+        internal: (Host, u16),
         remote: (u32, u16),
     ) -> u64 {
-        let remote = (u64::from(remote.0) << 16 | u64::from(remote.1)) & self.remote_mask;
-        let internal = u64::from(address) << 32 | u64::from(port) << 16 | u64::from(protocol);
-        let hash = self.key.hash(internal, remote);
+        let (internal, remote) = words(protocol, internal, remote);
+        let hash = self.key.hash(internal, remote & self.remote_mask);
         self.by_internal.prefetch(hash);
         hash
     }
@@ -381,7 +414,7 @@ impl Table {
 
     /// The key of a mapping that is in the table.
     fn key_of(&self, mapping: &Mapping) -> Key {
-        let internal = (mapping.internal_address, mapping.internal_port);
+        let internal = mapping.internal();
         let remote = (mapping.first.remote_address, mapping.first.remote_port);
         match mapping.is_static() {
             true => self.static_key(mapping.protocol, internal, remote),
@@ -413,18 +446,19 @@ impl Table {
         &self,
         hash: u64,
         protocol: u8,
-        internal: (u32, u16),
+        internal: (Host, u16),
         remote: (u32, u16),
     ) -> Option<u32> {
         self.find_hashed(hash, self.key(protocol, internal, remote))
     }
 
-    /// The mapping of a protocol without ports between an external and a remote address.
-    pub(crate) fn find_portless(&self, external: u32, protocol: u8, remote: u32) -> Option<u32> {
-        self.by_portless.find(self.hash_portless(external, protocol, remote), |slot| {
+    /// The mapping of a protocol without ports between an external address, given by its index, and a
+    /// remote one.
+    pub(crate) fn find_portless(&self, index: u32, protocol: u8, remote: u32) -> Option<u32> {
+        self.by_portless.find(self.hash_portless(index, protocol, remote), |slot| {
             let mapping = self.mapping(slot);
-            (mapping.external_address, mapping.protocol, mapping.first.remote_address)
-                == (external, protocol, remote)
+            (mapping.external().0, mapping.protocol, mapping.first.remote_address)
+                == (index, protocol, remote)
         })
     }
 
@@ -515,9 +549,10 @@ impl Table {
             | if new.permanent { PERMANENT } else { 0 };
         let mapping = &mut self.mappings.slots[slot as usize];
         *mapping = Mapping {
-            internal_address: new.internal.0,
+            internal_address: new.internal.0.address(),
+            realm_and_timeouts: u16::from(new.timeouts) * Host::REALMS + new.internal.0.realm(),
             internal_port: new.internal.1,
-            external_address: new.external.0,
+            external: new.external.0 as u16,
             external_port: new.external.1,
             protocol: new.protocol,
             flags,
@@ -696,7 +731,7 @@ impl Table {
         self.by_internal.remove(self.hash(self.key_of(&mapping)), slot);
         if !crate::parse::has_ports(mapping.protocol) {
             let remote = mapping.first.remote_address;
-            let hash = self.hash_portless(mapping.external_address, mapping.protocol, remote);
+            let hash = self.hash_portless(mapping.external().0, mapping.protocol, remote);
             self.by_portless.remove(hash, slot);
         }
         self.count_dynamic(mapping.protocol, !mapping.is_static(), -1);

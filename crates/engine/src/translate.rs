@@ -17,6 +17,7 @@ mod transit;
 
 use crate::engine::{Engine, direction_from};
 use crate::fragments::{Fragment, Later, Rewrite as FragmentRewrite};
+use crate::host::Host;
 use crate::identification;
 use crate::packet::{Direction, Outcome, Packet, Side, Verdict};
 use crate::parse::{Embedded, Headers, Kind, has_ports, parse};
@@ -74,7 +75,7 @@ impl Engine {
         for step in 0..groups + 3 {
             if let Some(packets) = packets.chunks(GROUP).nth(step) {
                 for (packet, glance) in packets.iter().zip(&mut glances[step % 4]) {
-                    *glance = self.glance::<F>(packet.bytes());
+                    *glance = self.glance::<F>(packet);
                 }
             }
             let new = core::mem::take(&mut news);
@@ -113,10 +114,11 @@ impl Engine {
             Ok(headers) => {
                 let len = usize::from(headers.total_len);
                 packet.truncate(len);
+                let headers = Headers { realm: packet.realm(), ..*headers };
                 let bytes = packet.bytes_mut();
                 let fate = match from {
-                    Side::Inside => self.take_inside(bytes, headers, &mut direction),
-                    Side::Outside => self.take_outside(bytes, headers, &mut direction),
+                    Side::Inside => self.take_inside(bytes, &headers, &mut direction),
+                    Side::Outside => self.take_outside(bytes, &headers, &mut direction),
                 };
                 (fate, len)
             }
@@ -168,14 +170,14 @@ impl Engine {
     }
 
     fn inside(&mut self, bytes: &mut [u8], headers: &Headers, direction: &mut Direction) -> Fate {
-        let (source, destination) = (headers.source.0, headers.destination.0);
+        let destination = headers.destination.0;
         let by_default = Snat { pool: self.config.default_pool, address: None };
         let snat = match self.ruling(bytes, headers, Side::Inside) {
             //= rfc6888#REQ-6
             Some(Ruling::Bypass) => return self.bypass(bytes, headers, Side::Inside),
             Some(Ruling::Drop) => return Err(DropReason::Rule),
             Some(Ruling::Snat(snat)) => snat,
-            None if self.is_subscriber(source) => by_default,
+            None if self.is_subscriber(headers.host()) => by_default,
             // Whoever sends it, a router on the way perhaps: it is about somebody's session or dropped.
             //= rfc5508#REQ-5
             None if headers.kind == Kind::IcmpError => by_default,
@@ -205,8 +207,7 @@ impl Engine {
             _ => {}
         }
         let slot = self.outbound(bytes, headers, snat)?;
-        let mapping = self.table.mapping(slot);
-        let source = Some((mapping.external_address, mapping.external_port));
+        let source = Some(self.external_of(slot));
         apply(bytes, headers, Rewrite { source, destination: None });
         self.clamp_mss(bytes, headers);
         self.count_portless(headers);
@@ -313,12 +314,13 @@ impl Engine {
     fn check_dropped(
         &self,
         headers: &Headers,
-        internal: (u32, u16),
+        (host, port): (Host, u16),
         remote: (u32, u16),
     ) -> Result<(), DropReason> {
         if !self.rules.drops() {
             return Ok(());
         }
+        let internal = (host.address(), port);
         match self.rules.find(with_port(headers, internal), with_port(headers, remote)) {
             Some(Ruling::Drop) => Err(DropReason::Rule),
             _ => Ok(()),
@@ -365,8 +367,7 @@ impl Engine {
         let found = self.admit(headers, arrival)?;
         self.check_transit(bytes, headers, Side::Outside, Side::Inside)?;
         let slot = self.enter(headers, arrival, found)?;
-        let mapping = self.table.mapping(slot);
-        let destination = Some((mapping.internal_address, mapping.internal_port));
+        let destination = Some(self.internal_of(slot));
         apply(bytes, headers, Rewrite { source: None, destination });
         self.clamp_mss(bytes, headers);
         self.count_portless(headers);
@@ -413,11 +414,10 @@ impl Engine {
             _ => {}
         }
         let sender = self.outbound(bytes, headers, snat)?;
-        let sender = self.table.mapping(sender);
         //= rfc4787#REQ-9a
         //= rfc5382#REQ-8a
         //= rfc5597#REQ-8
-        let source = (sender.external_address, sender.external_port);
+        let source = self.external_of(sender);
         //= rfc7857#section-12
         // A query's identifier is all it has of ports: outside, it would be the sender's.
         //= rfc5508#REQ-7
@@ -430,13 +430,13 @@ impl Engine {
         let entered =
             self.admit(headers, arrival).and_then(|found| self.enter(headers, arrival, found));
         let receiver = match entered {
-            Ok(slot) => self.table.mapping(slot),
+            Ok(slot) => slot,
             Err(reason) => {
                 self.remember_refused(bytes, headers, reason, Side::Inside, arrival.remote);
                 return Err(reason);
             }
         };
-        let destination = Some((receiver.internal_address, receiver.internal_port));
+        let destination = Some(self.internal_of(receiver));
         apply(bytes, headers, Rewrite { source: Some(source), destination });
         self.clamp_mss(bytes, headers);
         self.count_portless(headers);
@@ -539,7 +539,7 @@ impl Engine {
         let external = (index, headers.source.1);
         let slot = self.find_external(headers.protocol, external, headers.remote_outbound());
         // An answer of the gateway's own counts as that of whom it goes to.
-        let internal = slot.map(|slot| self.table.mapping(slot).internal_address);
+        let internal = slot.map(|slot| self.internal_of(slot).0);
         let host = internal.unwrap_or(headers.destination.0);
         //= rfc6864#section-5.3.1
         let next = self.identifications.next_for(Timestamp(self.now), index as usize, host);

@@ -161,7 +161,7 @@ impl Model {
                     return; // What is remembered of a subscriber goes with its last mapping.
                 }
                 let last = self.quota_reported.entry(subscriber.to_bits()).or_default();
-                (last, Change::QuotaReached { subscriber, protocol })
+                (last, Change::QuotaReached { realm: 0, subscriber, protocol })
             }
             DropReason::PoolExhausted => {
                 let last = self.exhaustion_reported.entry(pool).or_default();

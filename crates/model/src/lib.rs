@@ -535,6 +535,7 @@ impl Model {
 impl Mapping {
     fn id(&self, key: Key) -> MappingId {
         MappingId {
+            realm: 0,
             protocol: key.protocol,
             internal: key.internal,
             external: self.external,

@@ -276,7 +276,7 @@ impl Model {
     fn block_id(&self, start: Endpoint, subscriber: Ipv4Addr) -> BlockId {
         let (_, block) = self.block_of(start).expect("a block begins here");
         let last = start.port + (block.size - 1);
-        BlockId { subscriber, external: start.address, ports: (start.port, last) }
+        BlockId { realm: 0, subscriber, external: start.address, ports: (start.port, last) }
     }
 
     /// 5.9: a mapping of a subscriber has got a port; its block is assigned if it was nobody's.

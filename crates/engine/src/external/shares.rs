@@ -6,6 +6,7 @@ use super::{DRAWS, External, PROTOCOLS, Parity, Pool, Ports, Range, WORDS, Wish,
 use crate::blocks::{Blocks, HIGH, LOW};
 use crate::config::{Allocation, Config, Pooling};
 use crate::deterministic::Plan;
+use crate::host::Host;
 use crate::parse::has_ports;
 use crate::random::Generator;
 use crate::{BlockId, DropReason};
@@ -185,10 +186,10 @@ impl External {
         self.name_block(block, self.blocks.owner(block))
     }
 
-    fn name_block(&self, block: u32, subscriber: u32) -> BlockId {
+    fn name_block(&self, block: u32, subscriber: Host) -> BlockId {
         let (index, ports) = self.blocks.place_of(block);
         let external = Ipv4Addr::from_bits(self.address(index));
-        BlockId { subscriber: Ipv4Addr::from_bits(subscriber), external, ports }
+        BlockId { realm: subscriber.realm(), subscriber: subscriber.ip(), external, ports }
     }
 
     /// What tells whose an external endpoint is.
@@ -207,7 +208,12 @@ impl External {
 
     /// The index of the address that a subscriber's mappings of a pool have, or should have, if
     /// `paired` is what those that there are have.
-    pub(crate) fn pairing(&self, pool: usize, subscriber: u32, paired: Option<u32>) -> Option<u32> {
+    pub(crate) fn pairing(
+        &self,
+        pool: usize,
+        subscriber: Host,
+        paired: Option<u32>,
+    ) -> Option<u32> {
         match self.pools[pool].mode {
             Mode::Random | Mode::Preserve => paired,
             Mode::Block if self.pooling == Pooling::Paired => {
@@ -225,7 +231,7 @@ impl External {
     pub(crate) fn choose_share(
         &mut self,
         wish: Wish,
-        subscriber: u32,
+        subscriber: Host,
         generator: &mut Generator,
     ) -> Result<Chosen, DropReason> {
         if self.pools[wish.pool].mode == Mode::Block {
@@ -240,7 +246,7 @@ impl External {
     fn choose_in_blocks(
         &mut self,
         wish: Wish,
-        subscriber: u32,
+        subscriber: Host,
         generator: &mut Generator,
     ) -> Result<Chosen, DropReason> {
         let range = self.range(wish.pool, wish.protocol, wish.internal_port);
@@ -265,7 +271,7 @@ impl External {
         &self,
         wish: Wish,
         range: Range,
-        subscriber: u32,
+        subscriber: Host,
         generator: &mut Generator,
     ) -> Option<(u32, u16)> {
         let protocol = protocol_index(wish.protocol);
@@ -334,15 +340,15 @@ impl External {
     // ---- arithmetic ----
 
     /// The index of a subscriber's address and its ports, if it has any of its own.
-    fn share_of(&self, pool: usize, subscriber: u32) -> Option<(u32, Range)> {
-        let (number, (first, last)) = self.plans.get(pool)?.share_of(subscriber)?;
+    fn share_of(&self, pool: usize, subscriber: Host) -> Option<(u32, Range)> {
+        let (number, (first, last)) = self.plans.get(pool)?.share_of(subscriber.address())?;
         Some((self.pools[pool].first + number, Range { first, last }))
     }
 
     fn choose_by_plan(
         &self,
         wish: Wish,
-        subscriber: u32,
+        subscriber: Host,
         generator: &mut Generator,
     ) -> Result<(u32, u16), DropReason> {
         let own = self.share_of(wish.pool, subscriber);

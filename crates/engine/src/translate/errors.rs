@@ -3,11 +3,11 @@
 
 use super::Engine;
 use crate::DropReason;
+use crate::host::Host;
 use crate::packet::Side;
 use crate::parse::{Embedded, Headers};
 use crate::rewrite::{Rewrite, apply, apply_embedded};
 use crate::rules::Ruling;
-use crate::table::Mapping;
 use natgate_wire::protocol;
 
 impl Engine {
@@ -18,7 +18,7 @@ impl Engine {
     ) -> Result<(), DropReason> {
         let message = &mut bytes[usize::from(headers.header_len)..];
         let embedded = Embedded::read(message)?;
-        let external = self.error_external(&embedded)?;
+        let external = self.error_external(headers.realm, &embedded)?;
         let rewrite = Rewrite { source: None, destination: Some(external) };
         apply_embedded(message, &embedded, rewrite);
         //= rfc5508#REQ-5c
@@ -29,11 +29,12 @@ impl Engine {
 
     /// The external endpoint of the session that an error from inside is about: the embedded packet
     /// went to its internal endpoint.
-    fn error_external(&self, embedded: &Embedded) -> Result<(u32, u16), DropReason> {
+    fn error_external(&self, realm: u16, embedded: &Embedded) -> Result<(u32, u16), DropReason> {
+        let (address, port) = embedded.destination;
+        let internal = (Host::new(realm, address), port);
         let remote = embedded.remote_of_destination();
-        let slot = self.find_internal(embedded.protocol, embedded.destination, remote);
-        let mapping = self.with_session(slot, remote)?;
-        Ok((mapping.external_address, mapping.external_port))
+        let slot = self.find_internal(embedded.protocol, internal, remote);
+        Ok(self.external_of(self.with_session(slot, remote)?))
     }
 
     pub(super) fn translate_error_inbound(
@@ -50,6 +51,7 @@ impl Engine {
         self.check_dropped_error(&embedded, internal, headers.source.0, remote)?;
         self.check_transit(bytes, headers, from, Side::Inside)?;
         let message = &mut bytes[usize::from(headers.header_len)..];
+        let internal = (internal.0.address(), internal.1);
         apply_embedded(message, &embedded, Rewrite { source: Some(internal), destination: None });
         //= rfc5508#REQ-4c
         apply(bytes, headers, Rewrite { source: None, destination: Some((internal.0, 0)) });
@@ -62,12 +64,11 @@ impl Engine {
         &self,
         embedded: &Embedded,
         remote: (u32, u16),
-    ) -> Result<(u32, u16), DropReason> {
+    ) -> Result<(Host, u16), DropReason> {
         let (address, port) = embedded.source;
         let index = self.external.index(address).ok_or(DropReason::IcmpNoSession)?;
         let slot = self.find_external(embedded.protocol, (index, port), remote);
-        let mapping = self.with_session(slot, remote)?;
-        Ok((mapping.internal_address, mapping.internal_port))
+        Ok(self.table.mapping(self.with_session(slot, remote)?).internal())
     }
 
     //= rfc4787#REQ-12
@@ -75,12 +76,11 @@ impl Engine {
     //= rfc7857#section-7.1
     //= rfc5597#REQ-10
     /// A mapping that was found, if it has a session with this remote endpoint.
-    fn with_session(&self, slot: Option<u32>, remote: (u32, u16)) -> Result<&Mapping, DropReason> {
+    fn with_session(&self, slot: Option<u32>, remote: (u32, u16)) -> Result<u32, DropReason> {
         //= rfc5508#REQ-4
         //= rfc5508#REQ-5
         //= rfc5508#REQ-6
         slot.filter(|&slot| self.table.find_session(slot, remote).is_some())
-            .map(|slot| self.table.mapping(slot))
             .ok_or(DropReason::IcmpNoSession)
     }
 
@@ -89,15 +89,15 @@ impl Engine {
     fn check_dropped_error(
         &self,
         about: &Embedded,
-        internal: (u32, u16),
+        (host, port): (Host, u16),
         sender: u32,
         remote: (u32, u16),
     ) -> Result<(), DropReason> {
         if !self.rules.drops() {
             return Ok(());
         }
-        let ends = ((internal.0, 0), (sender, 0));
-        match self.error_ruling(ends, about, (internal, remote)) {
+        let ends = ((host.address(), 0), (sender, 0));
+        match self.error_ruling(ends, about, ((host.address(), port), remote)) {
             Some(Ruling::Drop) => Err(DropReason::Rule),
             _ => Ok(()),
         }
@@ -112,7 +112,7 @@ impl Engine {
     ) -> Result<(), DropReason> {
         let message = &mut bytes[usize::from(headers.header_len)..];
         let embedded = Embedded::read(message)?;
-        let external = self.error_external(&embedded)?;
+        let external = self.error_external(headers.realm, &embedded)?;
         let query = embedded.protocol == protocol::ICMP;
         let remote = if query { (external.0, 0) } else { external };
         let mut seen_outside = embedded;
@@ -121,6 +121,7 @@ impl Engine {
         }
         let internal = self.error_internal(&seen_outside, remote)?;
         self.check_dropped_error(&embedded, internal, external.0, remote)?;
+        let internal = (internal.0.address(), internal.1);
         let rewrite = Rewrite { source: Some(internal), destination: Some(external) };
         apply_embedded(message, &embedded, rewrite);
         //= rfc5508#REQ-7

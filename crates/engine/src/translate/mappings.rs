@@ -5,12 +5,13 @@ use super::Engine;
 use crate::config::{Behavior, Config};
 use crate::engine::quota_class;
 use crate::external::{Chosen, Told, Wish};
+use crate::host::Host;
 use crate::parse::{Headers, Kind, has_ports};
 use crate::rules::Snat;
 use crate::session::{Idle, Session, State, Way};
 use crate::subscriber::Rate;
 use crate::table::{Key, NewMapping, SessionRef};
-use crate::{Change, DropReason, Endpoint, MappingId, MappingKind};
+use crate::{Change, DropReason, MappingKind};
 use natgate_wire::protocol;
 use natgate_wire::tcp::flags::RST;
 
@@ -19,14 +20,14 @@ use natgate_wire::tcp::flags::RST;
 pub(super) enum Found {
     Mapping(u32, Option<SessionRef>),
     /// A whole address is mapped; the mapping for this port is yet to be made: its internal address.
-    Whole(u32),
+    Whole(Host),
 }
 
 /// A flow that a subscriber begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flow {
     pub(super) protocol: u8,
-    pub(super) internal: (u32, u16),
+    pub(super) internal: (Host, u16),
     /// The pool that its external endpoint comes from.
     pub(super) pool: usize,
     /// Whether a rule chose its external address.
@@ -54,7 +55,7 @@ impl Engine {
         snat: Snat,
     ) -> Result<u32, DropReason> {
         let remote = headers.remote_outbound();
-        let Some(slot) = self.find_internal(headers.protocol, headers.source, remote) else {
+        let Some(slot) = self.find_internal(headers.protocol, headers.internal(), remote) else {
             return self.outbound_new(bytes, headers, snat, remote);
         };
         match self.table.find_session(slot, remote) {
@@ -67,13 +68,27 @@ impl Engine {
         Ok(slot)
     }
 
+    /// The internal endpoint of a mapping, as packets have it.
+    #[inline(always)]
+    pub(super) fn internal_of(&self, slot: u32) -> (u32, u16) {
+        let (host, port) = self.table.mapping(slot).internal();
+        (host.address(), port)
+    }
+
+    /// The external endpoint of a mapping, as packets have it.
+    #[inline(always)]
+    pub(super) fn external_of(&self, slot: u32) -> (u32, u16) {
+        let (index, port) = self.table.mapping(slot).external();
+        (self.external.address(index), port)
+    }
+
     /// The mapping of an internal endpoint towards a remote. A static one serves all remotes, also
     /// when the mapping behavior files others by remote.
     #[inline]
     pub(super) fn find_internal(
         &self,
         protocol: u8,
-        internal: (u32, u16),
+        internal: (Host, u16),
         remote: (u32, u16),
     ) -> Option<u32> {
         //= rfc4787#REQ-11
@@ -85,8 +100,7 @@ impl Engine {
         {
             return found;
         }
-        let (address, port) = internal;
-        let key = Key { protocol, address, port, remote: (0, 0) };
+        let key = Key { protocol, internal, remote: (0, 0) };
         self.table.find(key).filter(|&slot| self.table.mapping(slot).is_static())
     }
 
@@ -101,7 +115,7 @@ impl Engine {
         if has_ports(protocol) {
             self.external.owner(protocol, index, port)
         } else {
-            self.table.find_portless(self.external.address(index), protocol, remote.0)
+            self.table.find_portless(index, protocol, remote.0)
         }
     }
 
@@ -114,9 +128,9 @@ impl Engine {
         remote: (u32, u16),
     ) -> Result<u32, DropReason> {
         self.may_open(headers)?;
-        if let Some(index) = self.statics.external(headers.source.0, headers.protocol) {
-            let external = (self.external.address(index), headers.source.1);
-            let added = self.add_whole(headers.source, external, remote, Way::Out, headers);
+        if let Some(index) = self.statics.external(headers.host(), headers.protocol) {
+            let external = (index, headers.source.1);
+            let added = self.add_whole(headers.internal(), external, remote, Way::Out, headers);
             if added.is_err() {
                 self.refuse(bytes, headers);
             }
@@ -129,7 +143,7 @@ impl Engine {
         if let Err(reason) = made {
             match reason {
                 DropReason::MappingRate | DropReason::PortQuota => {
-                    self.report_quota(headers.source.0, headers.protocol);
+                    self.report_quota(headers.host(), headers.protocol);
                 }
                 DropReason::PoolExhausted => self.report_exhausted(snat.pool, headers.protocol),
                 _ => {}
@@ -150,7 +164,7 @@ impl Engine {
         snat: Snat,
         remote: (u32, u16),
     ) -> Result<u32, DropReason> {
-        let (protocol, internal, pool) = (headers.protocol, headers.source, snat.pool);
+        let (protocol, internal, pool) = (headers.protocol, headers.internal(), snat.pool);
         let record = self.subscribers.find(internal.0);
         let known = record.is_some_and(|at| self.subscribers.has(at, pool));
         self.check_limits(record, known, protocol)?;
@@ -228,18 +242,14 @@ impl Engine {
         let new = NewMapping {
             protocol,
             internal,
-            external: (self.external.address(index), port),
+            external: (index, port),
+            timeouts: 0,
             is_static: false,
             permanent: false,
         };
-        let slot = self.install(new, index, hash, open);
+        let slot = self.install(new, hash, open);
         if self.external.told(protocol, index, port) == Told::Mapping {
-            let id = MappingId {
-                protocol,
-                internal: Endpoint::new(new.internal.0, new.internal.1),
-                external: Endpoint::new(new.external.0, new.external.1),
-                kind: MappingKind::Dynamic,
-            };
+            let id = self.id_of(protocol, internal, (index, port), MappingKind::Dynamic);
             self.raise(self.now, Change::MappingCreated(id));
         }
         slot
@@ -248,7 +258,7 @@ impl Engine {
     fn choose_external(
         &mut self,
         wish: Wish,
-        subscriber: u32,
+        subscriber: Host,
         remote: (u32, u16),
     ) -> Result<(u32, u16), DropReason> {
         let protocol = wish.protocol;
@@ -261,14 +271,13 @@ impl Engine {
             return chosen.ok_or(DropReason::PoolExhausted);
         }
         let (table, external) = (&self.table, &self.external);
-        let is_free =
-            |index| table.find_portless(external.address(index), protocol, remote.0).is_none();
+        let is_free = |index| table.find_portless(index, protocol, remote.0).is_none();
         let index = external.choose_portless(&wish, &mut self.generator, is_free);
         Ok((index.ok_or(DropReason::Ambiguous)?, 0))
     }
 
     /// An external endpoint of those that a subscriber alone may have.
-    fn choose_share(&mut self, wish: Wish, subscriber: u32) -> Result<(u32, u16), DropReason> {
+    fn choose_share(&mut self, wish: Wish, subscriber: Host) -> Result<(u32, u16), DropReason> {
         let Chosen { external, assigned } =
             self.external.choose_share(wish, subscriber, &mut self.generator)?;
         if let Some(block) = assigned {
@@ -280,18 +289,12 @@ impl Engine {
     /// Puts a new mapping with its first session into the table, which has room; `hash` is that of its
     /// key.
     #[inline(always)]
-    fn install(
-        &mut self,
-        new: NewMapping,
-        index: u32,
-        hash: u64,
-        open: impl FnOnce(&mut Session),
-    ) -> u32 {
+    fn install(&mut self, new: NewMapping, hash: u64, open: impl FnOnce(&mut Session)) -> u32 {
         let created = self.present_tick();
         let slot = self.table.add(new, open, created, hash).expect("the table has room");
         self.table.start(slot, self.tick);
         if has_ports(new.protocol) {
-            self.external.take(new.protocol, index, new.external.1, slot);
+            self.external.take(new.protocol, new.external.0, new.external.1, slot);
         }
         slot
     }
@@ -299,7 +302,7 @@ impl Engine {
     /// Makes the mapping for one port of an address that is mapped as a whole.
     fn add_whole(
         &mut self,
-        internal: (u32, u16),
+        internal: (Host, u16),
         external: (u32, u16),
         remote: (u32, u16),
         way: Way,
@@ -309,11 +312,17 @@ impl Engine {
         if !self.statics.count(internal.0, protocol) {
             return Err(DropReason::MappingTableFull);
         }
-        let index = self.external.index(external.0).expect("a static address is external");
-        let new = NewMapping { protocol, internal, external, is_static: true, permanent: false };
+        let new = NewMapping {
+            protocol,
+            internal,
+            external,
+            timeouts: 0,
+            is_static: true,
+            permanent: false,
+        };
         let session = self.new_session(remote, way, headers);
         let hash = self.table.hash(self.table.static_key(protocol, internal, remote));
-        Ok(self.install(new, index, hash, |first| *first = session))
+        Ok(self.install(new, hash, |first| *first = session))
     }
 
     /// Finds the mapping that a packet comes in by and asks the filter; changes nothing.
@@ -330,7 +339,7 @@ impl Engine {
             return Ok(Found::Whole(internal));
         };
         let mapping = self.table.mapping(slot);
-        let internal = (mapping.internal_address, mapping.internal_port);
+        let internal = mapping.internal();
         self.check_dropped(headers, internal, remote)?;
         let session = self.table.find_session(slot, remote);
         if session.is_none() {
@@ -379,7 +388,7 @@ impl Engine {
                 Ok(slot)
             }
             Found::Whole(internal) => {
-                let external = (self.external.address(arrival.index), arrival.port);
+                let external = (arrival.index, arrival.port);
                 let internal = (internal, arrival.port);
                 self.add_whole(internal, external, arrival.remote, Way::In, headers)
             }
@@ -420,7 +429,7 @@ impl Engine {
         //= rfc7857#section-7
         //= rfc7857#section-7-tcp
         let mapping = self.table.mapping(slot);
-        let (is_static, internal) = (mapping.is_static(), mapping.internal_address);
+        let (is_static, internal) = (mapping.is_static(), mapping.host());
         // Who runs a server has asked for its clients.
         let limit = if is_static { u16::MAX } else { self.config.limits.sessions_per_mapping };
         let subscriber = match is_static {

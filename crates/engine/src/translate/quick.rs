@@ -11,6 +11,7 @@ use super::Engine;
 use super::mappings::Flow;
 use crate::calendar::NONE;
 use crate::external::{Draw, External, Wish};
+use crate::host::Host;
 use crate::packet::{Direction, Packet, Side};
 use crate::parse::is_martian;
 use crate::respond::DEFAULT_MTU;
@@ -33,6 +34,8 @@ pub(super) struct Glance {
     source: (u32, u16),
     destination: (u32, u16),
     total_len: u16,
+    /// The realm that it came from, if from inside.
+    realm: u16,
     /// TCP, UDP, or 0: the packet is for the complete way.
     protocol: u8,
     flags: u8,
@@ -49,12 +52,25 @@ impl Glance {
         source: (0, 0),
         destination: (0, 0),
         total_len: 0,
+        realm: 0,
         protocol: 0,
         flags: 0,
         slot: NONE,
         record: NONE,
         draw: None,
     };
+
+    /// The host inside that sent it.
+    #[inline(always)]
+    fn host(&self) -> Host {
+        Host::new(self.realm, self.source.0)
+    }
+
+    /// The internal endpoint that sent it.
+    #[inline(always)]
+    fn internal(&self) -> (Host, u16) {
+        (self.host(), self.source.1)
+    }
 
     /// Reads the headers of a packet; one that is not of the usual kind is [`Glance::OTHER`].
     #[inline(always)]
@@ -178,15 +194,16 @@ impl Engine {
 
     /// Stage one: reads a packet and fetches the line by which its mapping will be found.
     #[inline(always)]
-    pub(super) fn glance<F: From>(&self, bytes: &[u8]) -> Glance {
-        let mut glance = Glance::read(bytes);
+    pub(super) fn glance<F: From>(&self, packet: &Packet<'_>) -> Glance {
+        let mut glance = Glance::read(packet.bytes());
         if glance.protocol == 0 {
             return glance;
         }
         match F::SIDE {
             Side::Inside => {
-                let (source, destination) = (glance.source, glance.destination);
-                glance.place = self.table.prefetch_index(glance.protocol, source, destination);
+                glance.realm = packet.realm();
+                let (internal, remote) = (glance.internal(), glance.destination);
+                glance.place = self.table.prefetch_index(glance.protocol, internal, remote);
             }
             Side::Outside => match self.external.index(glance.destination.0) {
                 Some(index) => {
@@ -216,7 +233,7 @@ impl Engine {
         }
         let new = F::SIDE == Side::Inside && slot.is_none() && round.plain;
         if new {
-            self.subscribers.prefetch(glance.source.0);
+            self.subscribers.prefetch(glance.host());
         }
         new
     }
@@ -228,12 +245,12 @@ impl Engine {
     pub(super) fn prepare(&mut self, glances: &mut [Glance]) {
         let is_new = |glance: &&mut Glance| glance.slot == NONE && glance.protocol != 0;
         for glance in glances.iter_mut().filter(is_new) {
-            glance.record = self.subscribers.approach(glance.source.0);
+            glance.record = self.subscribers.approach(glance.host());
         }
         let pool = self.config.default_pool;
         for glance in glances.iter_mut().filter(is_new) {
-            let address = glance.source.0;
-            let Some(record) = self.subscribers.find_from(glance.record, address) else { continue };
+            let host = glance.host();
+            let Some(record) = self.subscribers.find_from(glance.record, host) else { continue };
             glance.record = record;
             let Some(index) = self.subscribers.first_paired(record, pool) else { continue };
             let (protocol, internal_port) = (glance.protocol, glance.source.1);
@@ -258,19 +275,20 @@ impl Engine {
         packet: &mut Packet<'_>,
         tally: &mut Tally,
     ) -> bool {
-        let Glance { source: internal, destination: remote, protocol, record, .. } = *glance;
+        let Glance { source, destination: remote, protocol, record, .. } = *glance;
         let opens = protocol == protocol::UDP
             || glance.flags & (SYN | ACK | RST | FIN) == SYN && self.config.tcp_mss.is_none();
         // Who has a record has had a mapping made, and was asked then what a source is asked.
         let Some(draw) = glance.draw else { return false };
         if !opens
             || glance.total_len > round.mtu
-            || internal.0 == remote.0
-            || round.strangers && !self.is_subscriber(internal.0)
+            || source.0 == remote.0
+            || round.strangers && !self.is_subscriber(glance.host())
             || !self.may_be_remote(remote.0)
         {
             return false;
         }
+        let internal = glance.internal();
         // An earlier packet of the batch may have made it.
         if self.table.find_flow(glance.place, protocol, internal, remote).is_some()
             || !self.has_room(round, record, protocol)
@@ -301,7 +319,7 @@ impl Engine {
         tally.packets += 1;
         tally.bytes += u64::from(glance.total_len);
         let external = (self.external.address(index), port);
-        rewrite::<Inside>(packet.bytes_mut(), protocol, internal, external);
+        rewrite::<Inside>(packet.bytes_mut(), protocol, source, external);
         true
     }
 
@@ -345,17 +363,16 @@ impl Engine {
             || glance.total_len > round.mtu
             || self.external.may_have(remote.0)
             || round.other_rules
-            || F::WAY == Way::Out && round.strangers && !self.is_subscriber(glance.source.0)
+            || F::WAY == Way::Out && round.strangers && !self.is_subscriber(glance.host())
         {
             return false;
         }
         let mapping = self.table.mapping_mut(glance.slot);
-        let internal = (mapping.internal_address, mapping.internal_port);
-        let external = (mapping.external_address, mapping.external_port);
+        let (internal, external) = (mapping.internal(), mapping.external());
         let session = &mut mapping.first;
         let is_its_own = (session.remote_address, session.remote_port) == remote
             && (F::WAY == Way::In
-                || internal == glance.source
+                || internal == glance.internal()
                     && mapping.protocol == glance.protocol
                     && (!round.rules || session.packets_out != 0));
         let connected = session.is(State::Established);
@@ -377,8 +394,15 @@ impl Engine {
         tally.packets += 1;
         tally.bytes += u64::from(glance.total_len);
         match F::WAY {
-            Way::Out => rewrite::<F>(packet.bytes_mut(), glance.protocol, internal, external),
-            Way::In => rewrite::<F>(packet.bytes_mut(), glance.protocol, external, internal),
+            Way::Out => {
+                let new = (self.external.address(external.0), external.1);
+                rewrite::<F>(packet.bytes_mut(), glance.protocol, glance.source, new);
+            }
+            Way::In => {
+                packet.set_realm(internal.0.realm());
+                let (old, new) = (glance.destination, (internal.0.address(), internal.1));
+                rewrite::<F>(packet.bytes_mut(), glance.protocol, old, new);
+            }
         }
         true
     }

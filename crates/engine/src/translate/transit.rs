@@ -4,6 +4,7 @@
 use super::{Engine, Fate};
 use crate::DropReason;
 use crate::config::{Refusal, SideConfig};
+use crate::host::Host;
 use crate::packet::{Side, Verdict};
 use crate::parse::{Headers, Kind};
 use crate::respond::{DEFAULT_MTU, Envelope, Message, echo_reply};
@@ -175,9 +176,9 @@ impl Engine {
         Ok(())
     }
 
-    pub(super) fn is_subscriber(&self, address: u32) -> bool {
-        self.config.subscribers.iter().any(|prefix| prefix.contains(address))
-            || self.static_hosts.binary_search(&address).is_ok()
+    pub(super) fn is_subscriber(&self, host: Host) -> bool {
+        self.config.subscribers.iter().any(|prefix| prefix.contains(host.address()))
+            || self.static_hosts.binary_search(&host).is_ok()
     }
 
     pub(super) fn count_portless(&mut self, headers: &Headers) {

@@ -350,7 +350,7 @@ fn req_11c_the_operator_is_told_when_ports_run_out() {
         let subscriber = Ipv4Addr::new(10, 0, 0, 5);
         let expected = match reason {
             DropReason::PortQuota | DropReason::MappingRate => {
-                vec![Change::QuotaReached { subscriber, protocol: protocol::UDP }]
+                vec![Change::QuotaReached { realm: 0, subscriber, protocol: protocol::UDP }]
             }
             DropReason::PoolExhausted => {
                 vec![Change::PoolExhausted { pool: 0, protocol: protocol::UDP }]

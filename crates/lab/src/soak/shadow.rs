@@ -267,7 +267,7 @@ mod tests {
     fn id(internal: End, external: End) -> MappingId {
         let end = |(address, port)| Endpoint::new(address, port);
         let (internal, external) = (end(internal), end(external));
-        MappingId { protocol: UDP, internal, external, kind: MappingKind::Dynamic }
+        MappingId { protocol: UDP, realm: 0, internal, external, kind: MappingKind::Dynamic }
     }
 
     #[test]
