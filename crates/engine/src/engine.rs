@@ -2,7 +2,7 @@
 //! with a packet is in `translate.rs`.
 
 use crate::calendar::NONE;
-use crate::config::{Config, StaticMapping};
+use crate::config::Config;
 use crate::event::Events;
 use crate::external::{External, Told};
 use crate::fragments::Fragments;
@@ -11,6 +11,7 @@ use crate::identification::Identifications;
 use crate::packet::{Counters, Direction, Outcome, Side};
 use crate::parse::has_ports;
 use crate::random::{Generator, HashKey};
+use crate::reconfigure::{Sweep, static_hosts};
 use crate::respond::{Connection, Envelope, Message, PENDING_SYN_NANOS, PendingSyns, Responder};
 use crate::rules::RuleSet;
 use crate::session::State;
@@ -48,10 +49,10 @@ pub struct Engine {
     pub(crate) external: External,
     pub(crate) subscribers: Subscribers,
     pub(crate) rules: RuleSet,
-    /// Whether sessions may be older than the rules.
-    pub(crate) rules_replaced: bool,
-    /// Whether there may be mappings of hosts that are no subscribers: rules gave them those once.
+    /// Whether hosts that are no subscribers may have records: others were in force when they got them.
     pub(crate) strangers: bool,
+    /// Mappings that have not been asked yet whether they may stay.
+    pub(crate) sweep: Sweep,
     pub(crate) statics: WholeStatics,
     /// Hosts that static mappings name, sorted.
     pub(crate) static_hosts: Vec<Host>,
@@ -182,8 +183,7 @@ impl Engine {
         let timeouts = Nanos::new(&config.timeouts);
         let mut generator = Generator::new(seed);
         let key = HashKey::new(&mut generator);
-        let hold = timeouts.hold_down.div_ceil(nanos(TICK)) as u32;
-        let external = External::new(config, hold, key);
+        let external = External::new(config, timeouts.hold_ticks(), key);
         let rules = RuleSet::new(&config.rules)?;
         rules.check(config, |pool, address| external.has(pool, address))?;
         let mut engine = Self {
@@ -191,7 +191,7 @@ impl Engine {
             subscribers: Subscribers::new(sizes.subscribers, sizes.addresses, key),
             rules,
             strangers: false,
-            rules_replaced: false,
+            sweep: Sweep::default(),
             statics: WholeStatics::new(config, &external),
             static_hosts: static_hosts(config),
             broadcasts: broadcasts(config, &external),
@@ -236,21 +236,6 @@ impl Engine {
             + Identifications::memory(sizes.addresses)
             + (Events::ROOM * size_of::<Event>()) as u64
             + RuleSet::new(&config.rules).map_or(0, |rules| rules.memory())
-    }
-
-    /// Puts other rules in the place of those in force, and hands back the latter, which are large
-    /// and best disposed of in another thread. What this takes does not depend on how many rules there
-    /// are, but on how many different addresses they translate to. Mappings stay as they are: a
-    /// rule that translates decides for new ones.
-    ///
-    /// # Errors
-    /// [`ConfigError`] when the rules name a pool that there is not, or an address that its pool does
-    /// not have; those in force then stay.
-    pub fn replace_rules(&mut self, rules: RuleSet) -> Result<RuleSet, ConfigError> {
-        rules.check(&self.config, |pool, address| self.external.has(pool, address))?;
-        self.strangers |= !self.rules.is_empty();
-        self.rules_replaced = true;
-        Ok(core::mem::replace(&mut self.rules, rules))
     }
 
     /// Reserves what static mappings take and makes those with ports, which are always there.
@@ -322,9 +307,11 @@ impl Engine {
         let target = self.tick_of(self.now);
         if target == u64::from(self.tick)
             && self.pending.next_due().is_none_or(|due| due > self.now)
+            && self.sweep.is_done()
         {
             return false;
         }
+        let swept = self.sweep_some();
         let mut budget = ADVANCE_BUDGET;
         loop {
             let tick = self.next_tick().filter(|&tick| u64::from(tick) <= target);
@@ -351,7 +338,7 @@ impl Engine {
         } else {
             self.tick = target as u32;
         }
-        false
+        !swept
     }
 
     /// The first tick at which something is due.
@@ -367,7 +354,8 @@ impl Engine {
     /// The time of the next thing that is due, or is to be looked at.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let tick = self.next_tick().map(|tick| self.time_of(tick));
-        tick.into_iter().chain(self.pending.next_due()).min().map(Timestamp)
+        let sweep = (!self.sweep.is_done()).then_some(self.now);
+        tick.into_iter().chain(self.pending.next_due()).chain(sweep).min().map(Timestamp)
     }
 
     /// Does one thing that is due at this tick.
@@ -399,6 +387,18 @@ impl Engine {
 
     fn remove_session(&mut self, session: SessionRef, tick: u32) {
         let slot = self.table.mapping_of(session);
+        self.end_session(session, slot, tick);
+        let mapping = self.table.mapping(slot);
+        if mapping.sessions == 0 && !mapping.is_permanent() {
+            self.remove_mapping(slot, self.time_of(tick));
+        } else if session == SessionRef::First(slot) {
+            let answers = self.first_answers(slot);
+            self.table.set_answers(slot, answers);
+        }
+    }
+
+    /// Removes a session from its mapping.
+    pub(crate) fn end_session(&mut self, session: SessionRef, slot: u32, tick: u32) {
         let one_further_less = self.table.remove_session(session, tick);
         let mapping = self.table.mapping(slot);
         if one_further_less && !mapping.is_static() {
@@ -406,14 +406,11 @@ impl Engine {
             let record = record.expect("a mapping's subscriber has a record");
             self.subscribers.get_mut(record).further_sessions -= 1;
         }
-        if mapping.sessions == 0 && !mapping.is_permanent() {
-            self.remove_mapping(slot, self.time_of(tick));
-        }
     }
 
     //= rfc7857#section-11
     /// Removes a mapping that has no session left.
-    fn remove_mapping(&mut self, slot: u32, time: u64) {
+    pub(crate) fn remove_mapping(&mut self, slot: u32, time: u64) {
         let mapping = self.table.remove(slot);
         let (protocol, (index, port)) = (mapping.protocol, mapping.external());
         if mapping.is_static() {
@@ -484,7 +481,7 @@ impl Engine {
         let Some(syn) = self.pending.pop() else { return };
         let (protocol, (address, port), remote) = syn.connection;
         let index = self.external.index(address);
-        let owner = index.and_then(|index| self.external.owner(protocol, index, port));
+        let owner = index.and_then(|index| self.find_external(protocol, (index, port), remote));
         //= rfc5382#REQ-4-outbound
         //= rfc5597#REQ-4-outbound
         if owner.is_some_and(|slot| self.table.find_session(slot, remote).is_some()) {
@@ -673,7 +670,12 @@ impl Engine {
 }
 
 impl Nanos {
-    fn new(timeouts: &Timeouts) -> Self {
+    /// How long freed ports are held, ticks.
+    pub(crate) fn hold_ticks(&self) -> u32 {
+        self.hold_down.div_ceil(nanos(TICK)) as u32
+    }
+
+    pub(crate) fn new(timeouts: &Timeouts) -> Self {
         Self {
             udp: nanos(timeouts.udp),
             established: nanos(timeouts.tcp_established),
@@ -686,16 +688,9 @@ impl Nanos {
     }
 }
 
-fn static_hosts(config: &Config) -> Vec<Host> {
-    let host = |mapping: &StaticMapping| Host::new(0, mapping.internal.0.to_bits());
-    let mut hosts: Vec<Host> = config.statics.iter().map(host).collect();
-    hosts.sort_unstable();
-    hosts
-}
-
 /// The addresses that mean every host of a connected network (the last; the first of old), unless
 /// the operator has made them external.
-fn broadcasts(config: &Config, external: &External) -> [u32; 4] {
+pub(crate) fn broadcasts(config: &Config, external: &External) -> [u32; 4] {
     let ends = [&config.inside, &config.outside].map(|side| {
         let network = side.network.filter(|network| network.len() <= 30);
         network.map_or([0; 2], |network| [network.first(), network.last()])

@@ -37,6 +37,9 @@ const HELD: u32 = 1 << 31;
 /// The end of a list of held ports.
 const LAST: u32 = HELD - 1;
 
+/// The longest hold-down that may be configured, ticks: an hour.
+const MOST_HOLD: u32 = (3600 * 1_000_000_000 / nanos(TICK)) as u32;
+
 /// Random draws before the free ports are counted.
 const DRAWS: u32 = 8;
 
@@ -110,16 +113,15 @@ struct Ports {
 }
 
 impl Ports {
-    /// `hold` is how long ports are held that mappings give back, `reach` the longest that any is
-    /// held, ticks.
-    fn new(addresses: usize, pools: usize, hold: u32, reach: u32) -> Self {
+    /// `hold` is how long ports are held that mappings give back, ticks.
+    fn new(addresses: usize, pools: usize, hold: u32) -> Self {
         Self {
             free: vec![0; addresses * WORDS],
             groups: vec![[0; 2]; addresses * GROUPS],
             count: vec![[0; 2]; addresses],
             pool_count: vec![[0; 2]; pools + 1],
             owner: vec![EMPTY; addresses * PORTS],
-            holds: Calendar::new(reach + 1),
+            holds: Calendar::new(MOST_HOLD + 1),
             hold,
         }
     }
@@ -392,7 +394,7 @@ impl External {
             ports: PROTOCOLS.map(|protocol| {
                 // TCP connections are tracked (RFC 6888 REQ-8, exception A).
                 let after_use = if protocol == protocol::TCP { 0 } else { hold };
-                Ports::new(count, config.pools.len(), after_use, hold)
+                Ports::new(count, config.pools.len(), after_use)
             }),
             held: 0,
             most_held: config.limits.held_ports.unwrap_or(u32::MAX),
@@ -720,6 +722,19 @@ impl External {
             self.held += 1;
             self.note_taken(protocol, index, pool, port);
         }
+    }
+
+    /// Holds ports for so many ticks from now on that mappings give back.
+    pub(crate) fn set_hold(&mut self, hold: u32) {
+        for (ports, protocol) in self.ports.iter_mut().zip(PROTOCOLS) {
+            ports.hold = if protocol == protocol::TCP { 0 } else { hold };
+        }
+    }
+
+    /// Chooses endpoints for new mappings by these behaviors from now on.
+    pub(crate) fn set_choice(&mut self, pooling: Pooling, parity: bool) {
+        self.pooling = pooling;
+        self.parity = parity;
     }
 
     /// The first tick after `now` at which a port or a block is released.

@@ -31,6 +31,7 @@ mod packet;
 mod parse;
 mod prefetch;
 mod random;
+mod reconfigure;
 mod respond;
 mod rewrite;
 mod rules;
@@ -51,6 +52,9 @@ pub use drop_reason::DropReason;
 pub use engine::Engine;
 pub use event::{BlockId, Change, Endpoint, Event, MappingId, MappingKind};
 pub use packet::{Counters, Direction, Outcome, Packet, Side, Verdict};
+pub use reconfigure::{
+    Departure, Leaving, Reconfiguration, ReconfigureError, Review, Superseded, restart_keys,
+};
 pub use rules::{RuleBatch, RuleSet, Ruling, Snat};
 pub use time::{TICK, Timestamp};
 

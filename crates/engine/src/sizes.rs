@@ -6,7 +6,7 @@ use crate::config::{AddressRange, Allocation, BlockConfig, Config, PoolConfig, S
 use crate::deterministic::Plan;
 use crate::external::{MAX_ADDRESSES, PROTOCOLS, external_addresses};
 use crate::subscriber::SubscriberRoom;
-use crate::table::Room;
+use crate::table::{Room, further_each};
 use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
@@ -55,10 +55,7 @@ impl Sizes {
         Self {
             addresses: external_addresses(config).len(),
             room: Room { dynamic, fixed, further },
-            further_each: config
-                .limits
-                .extra_sessions_per_subscriber
-                .unwrap_or((further as u32 / 16).max(64)),
+            further_each: further_each(Room { dynamic, fixed, further }, &config.limits),
             subscribers: SubscriberRoom { subscribers, records: subscribers * config.pools.len() },
         }
     }

@@ -1,10 +1,10 @@
 //! Making a mapping: limits (specification, section 3.9) and the choice of its external endpoint
 //! (section 5). The choice itself is the engine's; here is written which choices are open.
 
-use crate::{Key, Made, Mapping, Model, Packet, has_ports};
+use crate::{Key, Made, Mapping, Model, Packet, Rooms, has_ports};
 use natgate_engine::{
-    Allocation, Change, DropReason, Endpoint, MappingKind, PoolConfig, Pooling, RuleAction,
-    Timestamp,
+    Allocation, Change, Config, DropReason, Endpoint, MappingKind, PoolConfig, Pooling, RuleAction,
+    StaticMapping, Timestamp,
 };
 use natgate_wire::protocol::{ICMP, TCP, UDP};
 use std::collections::{BTreeMap, BTreeSet};
@@ -111,7 +111,7 @@ impl Model {
             .map(|(other, _)| other.internal.address)
             .filter(|of| *of != own)
             .collect();
-        let most = self.most_mappings();
+        let most = self.rooms.mappings;
         let subscribers = limits.subscribers.map_or((most / 16).max(1 << 16), |most| most as usize);
         if self.dynamic().count() >= most || others.len() >= subscribers {
             return Err(DropReason::MappingTableFull);
@@ -136,16 +136,6 @@ impl Model {
         };
         let there_are = self.mappings.iter().filter(alike).filter(|(_, one)| Self::is_listed(one));
         if there_are.count() < MOST_OF_WHOLE { Ok(()) } else { Err(DropReason::MappingTableFull) }
-    }
-
-    /// How many dynamic mappings there may be: unless it is said, as many as ports.
-    pub(crate) fn most_mappings(&self) -> usize {
-        let ports = |pool: &PoolConfig| {
-            // Room for all of TCP, UDP and ICMP, which DCCP shares.
-            3 * addresses(pool).count() * (usize::from(pool.ports.1 - pool.ports.0) + 1)
-        };
-        let all = self.config.pools.iter().map(ports).sum::<usize>().min(1 << 20);
-        self.config.limits.mappings.map_or(all, |most| most as usize)
     }
 
     pub(crate) fn dynamic(&self) -> impl Iterator<Item = (&Key, &Mapping)> {
@@ -246,12 +236,11 @@ impl Model {
                 (other.protocol, other.remote) == (key.protocol, key.remote)
                     && mapping.external.address == address
             });
-            // An address that a static mapping takes for one such protocol is kept from all.
-            let kept = self.config.statics.iter().any(|fixed| {
-                fixed.external == (address, None)
-                    && fixed.protocol.is_none_or(|one| !has_ports(one))
-            });
-            return if ambiguous || kept { Vec::new() } else { vec![at(0)] };
+            return if ambiguous || self.is_kept(key.protocol, address) {
+                Vec::new()
+            } else {
+                vec![at(0)]
+            };
         }
         let free = self.free_ports(key, pool, address);
         let wanted = at(key.internal.port);
@@ -260,6 +249,16 @@ impl Model {
             return vec![wanted]; // 5.4
         }
         self.keep_parity(key, free)
+    }
+
+    /// 5.7: an address that a static mapping takes for one protocol without ports is kept from all such.
+    pub(crate) fn is_kept(&self, protocol: u8, address: Ipv4Addr) -> bool {
+        let mut statics = self.config.statics.iter();
+        !has_ports(protocol)
+            && statics.any(|fixed| {
+                fixed.external == (address, None)
+                    && fixed.protocol.is_none_or(|one| !has_ports(one))
+            })
     }
 
     /// 5.3: those of the internal port's parity, if there are such.
@@ -300,5 +299,26 @@ impl Model {
                 .any(|range| (range.first.to_bits()..=range.last.to_bits()).contains(&address))
         };
         self.config.pools.iter().position(holds)
+    }
+}
+
+impl Rooms {
+    /// How many dynamic mappings there may be: unless it is said, as many as ports; and how many
+    /// further sessions: unless it is said, as many as mappings.
+    pub(crate) fn new(config: &Config) -> Self {
+        let ports = |pool: &PoolConfig| {
+            // Room for all of TCP, UDP and ICMP, which DCCP shares.
+            3 * addresses(pool).count() * (usize::from(pool.ports.1 - pool.ports.0) + 1)
+        };
+        let all = config.pools.iter().map(ports).sum::<usize>().min(1 << 20);
+        let mappings = config.limits.mappings.map_or(all, |most| most as usize);
+        let of_static = |fixed: &StaticMapping| match (fixed.external.1, fixed.protocol) {
+            (None, _) => MOST_OF_WHOLE,
+            (Some(_), None) => 4,
+            (Some(_), Some(protocol)) => usize::from(has_ports(protocol)),
+        };
+        let all = mappings + config.statics.iter().map(of_static).sum::<usize>();
+        let further = config.limits.extra_sessions.map_or(all, |most| most as usize);
+        Self { mappings, further }
     }
 }

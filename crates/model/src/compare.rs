@@ -14,8 +14,8 @@ use crate::bytes::{check, ends, ip};
 use crate::timers::tick;
 use crate::{Made, Model, Transmit};
 use natgate_engine::{
-    Config, Endpoint, Engine, Event, MappingId, MappingInfo, Packet, Rule, RuleAction, RuleSet,
-    SessionInfo, Side, Timestamp, Verdict,
+    Config, Endpoint, Engine, Event, MappingId, MappingInfo, Packet, Reconfiguration, Review, Rule,
+    RuleAction, RuleSet, SessionInfo, Side, Timestamp, Verdict,
 };
 use natgate_wire::Ipv4;
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
@@ -30,8 +30,11 @@ pub struct Pair {
     /// The model.
     pub model: Model,
     config: Config,
-    /// Whether a rule has chosen addresses so far, which then need not be those of pairs.
-    chosen_by_rule: bool,
+    /// Whether a rule has chosen addresses so far, which then need not be those of pairs, or the
+    /// pooling behavior has been another.
+    any_address: bool,
+    /// The widest limits that there have been.
+    limits: invariants::Widest,
     buffer: Vec<u8>,
 }
 
@@ -59,7 +62,8 @@ impl Pair {
         Ok(Self {
             engine,
             model,
-            chosen_by_rule: choose(&config.rules),
+            any_address: choose(&config.rules),
+            limits: invariants::Widest::new(&config.limits),
             config: config.clone(),
             buffer: vec![0; 65_535],
         })
@@ -191,14 +195,54 @@ impl Pair {
     /// Puts other rules in the place of those in force, with both.
     ///
     /// # Errors
-    /// When the engine refuses them.
+    /// When the engine refuses them, or where they part.
     pub fn replace_rules(&mut self, rules: &[Rule]) -> Result<(), Divergence> {
         RuleSet::new(rules)
             .and_then(|set| self.engine.replace_rules(set))
             .map_err(|error| format!("the engine refused the rules: {}", error.message))?;
-        self.config.rules = rules.to_vec();
-        self.chosen_by_rule |= choose(rules);
-        self.model.replace_rules(rules.to_vec());
+        let expected = self.model.replace_rules(rules.to_vec());
+        let config = Config { rules: rules.to_vec(), ..self.config.clone() };
+        self.reconfigured(config, &expected)
+    }
+
+    /// Puts another configuration in force, with both. What the engine said beforehand of which
+    /// mappings would go must come true.
+    ///
+    /// # Errors
+    /// When the engine refuses it, or where they part.
+    pub fn reconfigure(&mut self, config: &Config) -> Result<(), Divergence> {
+        let new = Reconfiguration::new(config)
+            .map_err(|error| format!("the engine refused the configuration: {}", error.message))?;
+        let mut review = Review::new(usize::MAX);
+        while self.engine.review(&new, &mut review) {}
+        self.engine
+            .reconfigure(new)
+            .map_err(|error| format!("the engine refused the configuration: {error:?}"))?;
+        let expected = self.model.reconfigure(config);
+        self.reconfigured(config.clone(), &expected)?;
+        same("mappings that stay and go", &self.engine.departed(), &(review.stay, review.go))?;
+        let named: Vec<MappingId> = review.named.iter().map(|leaving| leaving.mapping).collect();
+        match self.engine.mappings().find(|mapping| named.contains(&mapping.id)) {
+            Some(mapping) => Err(format!("{:?} was to go and is there", mapping.id)),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets the engine remove what may not stay, as the model has done.
+    fn reconfigured(&mut self, config: Config, expected: &Made) -> Result<(), Divergence> {
+        let mut made = Made::default();
+        while self.engine.advance(self.model.now()) {
+            self.drain(&mut made)?;
+        }
+        self.drain(&mut made)?;
+        if !self.engine.is_settled() {
+            return Err("mappings have not been asked, and nothing is left to do".into());
+        }
+        same("events of a reconfiguration", &by_time(&made.events), &by_time(&expected.events))?;
+        same("packets of it", &made.transmits, &expected.transmits)?;
+        self.any_address |= choose(&config.rules) || config.pooling != self.config.pooling;
+        self.limits.widen(&config.limits);
+        self.config = config;
         Ok(())
     }
 
@@ -294,7 +338,7 @@ impl Pair {
                 invariants::pool(&self.config, pool, protocol, usage, &mappings)?;
             }
         }
-        invariants::state(&self.config, self.chosen_by_rule, &mappings, &sessions)
+        invariants::state(&self.config, &self.limits, self.any_address, &mappings, &sessions)
     }
 }
 

@@ -20,6 +20,7 @@ mod bytes;
 pub mod compare;
 mod errors;
 mod lookup;
+mod reconfigure;
 mod sessions;
 mod shares;
 mod tcp;
@@ -33,7 +34,7 @@ use bytes::{
 use errors::ErrorRates;
 use natgate_engine::{
     Behavior, Change, Config, Counters, Direction, DropReason, Endpoint, Event, MappingId,
-    MappingKind, Outcome, Rule, RuleAction, Side, Timestamp, Verdict,
+    MappingKind, Outcome, RuleAction, Side, Timestamp, Verdict,
 };
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use natgate_wire::{Icmp, Ipv4, icmp};
@@ -59,6 +60,7 @@ pub struct Model {
     /// Of each pool the ports that somebody may get, if they are not all.
     given: Vec<Option<BTreeSet<Endpoint>>>,
     mapping_rate: BTreeMap<u32, u64>,
+    rooms: Rooms,
     errors: ErrorRates,
     quota_reported: BTreeMap<u32, Option<Timestamp>>,
     exhaustion_reported: BTreeMap<usize, Option<Timestamp>>,
@@ -100,6 +102,13 @@ struct Session {
     connection: Connection,
     packets_out: u64,
     packets_in: u64,
+}
+
+/// How large the tables are: settled at the start (13.7).
+#[derive(Clone, Copy, Debug)]
+struct Rooms {
+    mappings: usize,
+    further: usize,
 }
 
 /// An unsolicited SYN, or DCCP's like, that will be answered (4.7).
@@ -188,6 +197,7 @@ impl Model {
             blocks: BTreeMap::new(),
             given: config.pools.iter().map(|pool| shares::given(config, pool)).collect(),
             mapping_rate: BTreeMap::new(),
+            rooms: Rooms::new(config),
             errors: ErrorRates::default(),
             quota_reported: BTreeMap::new(),
             exhaustion_reported: BTreeMap::new(),
@@ -195,7 +205,13 @@ impl Model {
             told: Timestamp(0),
             made: Made::default(),
         };
-        for mapping in &config.statics {
+        model.make_statics();
+        model
+    }
+
+    /// Makes the static mappings with ports that there are not yet.
+    pub(crate) fn make_statics(&mut self) {
+        for mapping in self.config.statics.clone() {
             let (Some(inside), Some(outside)) = (mapping.internal.1, mapping.external.1) else {
                 continue;
             };
@@ -203,17 +219,11 @@ impl Model {
             let external = Endpoint { address: mapping.external.0, port: outside };
             for protocol in [TCP, UDP, ICMP, DCCP] {
                 if mapping.protocol.is_none_or(|only| only == protocol) {
-                    let key = model.fixed(protocol, internal, external, None);
-                    model.mappings.get_mut(&key).expect("just made").permanent = true;
+                    let key = self.fixed(protocol, internal, external, None);
+                    self.mappings.get_mut(&key).expect("just made").permanent = true;
                 }
             }
         }
-        model
-    }
-
-    /// Puts other rules in the place of those in force (3.3a).
-    pub fn replace_rules(&mut self, rules: Vec<Rule>) {
-        self.config.rules = rules;
     }
 
     /// What should become of one packet from a side, in a batch of its own. `choice` is the

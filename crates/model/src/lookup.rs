@@ -129,7 +129,12 @@ impl Model {
 
     /// 3.3: the highest priority, then the longest prefix, then the exact port, then that of the
     /// source; seen from the inside.
-    fn rule_between(&self, protocol: u8, near: Endpoint, far: Endpoint) -> Option<&RuleAction> {
+    pub(crate) fn rule_between(
+        &self,
+        protocol: u8,
+        near: Endpoint,
+        far: Endpoint,
+    ) -> Option<&RuleAction> {
         let has_ports = matches!(protocol, TCP | UDP | DCCP);
         let fits = self.config.rules.iter().filter_map(|rule| {
             let (prefix, port, end, by_source) = match rule.matches {

@@ -5,7 +5,6 @@
 //! A session that is not its mapping's first is a further one; further ones are limited in all, by
 //! subscriber, and by who made them.
 
-use crate::allocation::MOST_OF_WHOLE;
 use crate::bytes::Segment;
 use crate::tcp::{Connection, Timer};
 use crate::{Key, Mapping, Model, Session};
@@ -48,7 +47,7 @@ impl Model {
         let all: usize = self.mappings.values().map(Mapping::further).sum();
         let inbound = self.mappings.values().flat_map(Mapping::further_sessions);
         let inbound = inbound.filter(|session| session.made_from == Side::Outside);
-        let most = self.most_further();
+        let most = self.rooms.further;
         if all >= most || from == Side::Outside && inbound.count() >= most.div_ceil(2) {
             return Err(DropReason::SessionTableFull);
         }
@@ -64,18 +63,10 @@ impl Model {
             })
     }
 
-    /// How many further sessions there may be: unless it is said, as many as mappings.
-    fn most_further(&self) -> usize {
-        let permanent = self.mappings.values().filter(|mapping| mapping.permanent).count();
-        let whole = self.config.statics.iter().filter(|fixed| fixed.external.1.is_none()).count();
-        let all = self.most_mappings() + permanent + MOST_OF_WHOLE * whole;
-        self.config.limits.extra_sessions.map_or(all, |most| most as usize)
-    }
-
     /// How many of them a subscriber may have: unless it is said, a sixteenth, at least 64.
     fn further_each(&self) -> usize {
         let each = self.config.limits.extra_sessions_per_subscriber;
-        each.map_or((self.most_further() / 16).max(64), |each| each as usize)
+        each.map_or((self.rooms.further / 16).max(64), |each| each as usize)
     }
 
     /// A packet from a side belongs to a session: it is made if there is none yet, its time starts

@@ -3,7 +3,7 @@
 
 use crate::tcp::State;
 use crate::{Key, Made, Model, Packet, Syn, has_ports};
-use natgate_engine::{Change, Endpoint, TICK, Timestamp};
+use natgate_engine::{Change, Endpoint, MappingKind, TICK, Timestamp};
 use natgate_wire::icmp::kind::UNREACHABLE;
 use natgate_wire::protocol::TCP;
 use std::time::Duration;
@@ -71,18 +71,28 @@ impl Model {
         let gone = self.dynamic().filter(|(_, mapping)| mapping.sessions.is_empty());
         let gone: Vec<Key> = gone.map(|(key, _)| *key).collect();
         for key in gone {
-            let mapping = self.mappings.remove(&key).expect("just seen");
-            if has_ports(key.protocol) && key.protocol != TCP {
-                let until = time.plus(self.config.timeouts.hold_down); // 5.6
-                self.held.insert((key.protocol, mapping.external), until);
-            }
-            if self.is_told(key, &mapping) {
-                self.raise(time, Change::MappingRemoved(mapping.id(key)));
-            }
-            let subscriber = key.internal.address;
-            if !self.dynamic().any(|(other, _)| other.internal.address == subscriber) {
-                self.quota_reported.remove(&subscriber.to_bits());
-            }
+            self.remove(key, time);
+        }
+    }
+
+    /// Removes a mapping (9.1).
+    pub(crate) fn remove(&mut self, key: Key, time: Timestamp) {
+        let mapping = self.mappings.remove(&key).expect("it was there");
+        if mapping.kind == MappingKind::Static {
+            return;
+        }
+        let is_held = !self.config.timeouts.hold_down.is_zero();
+        if has_ports(key.protocol) && key.protocol != TCP && is_held {
+            let until = time.plus(self.config.timeouts.hold_down); // 5.6
+            self.held.insert((key.protocol, mapping.external), until);
+        }
+        if self.is_told(key, &mapping) {
+            self.raise(time, Change::MappingRemoved(mapping.id(key)));
+        }
+        let subscriber = key.internal.address;
+        if !self.dynamic().any(|(other, _)| other.internal.address == subscriber) {
+            self.quota_reported.remove(&subscriber.to_bits());
+            self.mapping_rate.remove(&subscriber.to_bits());
         }
     }
 

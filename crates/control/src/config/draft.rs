@@ -13,6 +13,7 @@ use natgate_engine::{
 use natgate_gateway::{Backend, Route, Settings, SideSettings, StateSettings};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 
 /// An IPv4 and a TCP header without options, bytes.
 const TCP_HEADERS: u16 = 40;
@@ -39,6 +40,7 @@ pub(super) struct Draft {
     pub(super) statics: Vec<StaticDraft>,
     pub(super) rules: Vec<RuleDraft>,
     pub(super) state: Option<StateSettings>,
+    pub(super) control: Option<PathBuf>,
 }
 
 /// One of the two sides.
@@ -219,6 +221,7 @@ impl Draft {
             outside: self.outside.settings(),
             routes: self.routes.iter().map(route).collect(),
             state: self.state,
+            control: self.control,
         }
     }
 

@@ -8,8 +8,8 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     (
         "",
         &[
-            "inside", "outside", "route", "pool", "nat", "limits", "timeouts", "state", "static",
-            "rule",
+            "inside", "outside", "route", "pool", "nat", "limits", "timeouts", "state", "control",
+            "static", "rule",
         ],
     ),
     ("inside", SIDE),
@@ -79,6 +79,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
         ],
     ),
     ("state", &["file", "interval"]),
+    ("control", &["socket"]),
     ("static", &["internal", "external", "protocol"]),
     ("rule", &["kind", "match", "priority", "pool", "address", "to"]),
     ("rule.match", &["source", "destination", "port"]),

@@ -29,7 +29,11 @@ impl Engine {
 
     /// The external endpoint of the session that an error from inside is about: the embedded packet
     /// went to its internal endpoint.
-    fn error_external(&self, realm: u16, embedded: &Embedded) -> Result<(u32, u16), DropReason> {
+    fn error_external(
+        &mut self,
+        realm: u16,
+        embedded: &Embedded,
+    ) -> Result<(u32, u16), DropReason> {
         let (address, port) = embedded.destination;
         let internal = (Host::new(realm, address), port);
         let remote = embedded.remote_of_destination();
@@ -61,7 +65,7 @@ impl Engine {
     /// The internal endpoint of the session that an error from outside is about: the embedded packet
     /// came from its external endpoint.
     fn error_internal(
-        &self,
+        &mut self,
         embedded: &Embedded,
         remote: (u32, u16),
     ) -> Result<(Host, u16), DropReason> {

@@ -82,10 +82,27 @@ impl Engine {
         (self.external.address(index), port)
     }
 
+    /// The mapping of an internal endpoint towards a remote, if the configuration in force lets it
+    /// stay.
+    #[inline]
+    pub(super) fn find_internal(
+        &mut self,
+        protocol: u8,
+        internal: (Host, u16),
+        remote: (u32, u16),
+    ) -> Option<u32> {
+        loop {
+            let slot = self.look_up_internal(protocol, internal, remote)?;
+            if self.table.is_asked(slot) || self.ask(slot) {
+                return Some(slot);
+            }
+        }
+    }
+
     /// The mapping of an internal endpoint towards a remote. A static one serves all remotes, also
     /// when the mapping behavior files others by remote.
     #[inline]
-    pub(super) fn find_internal(
+    fn look_up_internal(
         &self,
         protocol: u8,
         internal: (Host, u16),
@@ -104,9 +121,22 @@ impl Engine {
         self.table.find(key).filter(|&slot| self.table.mapping(slot).is_static())
     }
 
+    /// The mapping of an external endpoint, for protocols without ports towards a remote, if the
+    /// configuration in force lets it stay.
+    #[inline]
+    pub(crate) fn find_external(
+        &mut self,
+        protocol: u8,
+        external: (u32, u16),
+        remote: (u32, u16),
+    ) -> Option<u32> {
+        let slot = self.look_up_external(protocol, external, remote)?;
+        (self.table.is_asked(slot) || self.ask(slot)).then_some(slot)
+    }
+
     /// The mapping of an external endpoint, for protocols without ports towards a remote.
     #[inline]
-    pub(super) fn find_external(
+    pub(super) fn look_up_external(
         &self,
         protocol: u8,
         (index, port): (u32, u16),
@@ -322,11 +352,19 @@ impl Engine {
         };
         let session = self.new_session(remote, way, headers);
         let hash = self.table.hash(self.table.static_key(protocol, internal, remote));
-        Ok(self.install(new, hash, |first| *first = session))
+        let slot = self.install(new, hash, |first| *first = session);
+        let answers = way == Way::Out || self.first_answers(slot);
+        self.table.set_answers(slot, answers);
+        Ok(slot)
     }
 
-    /// Finds the mapping that a packet comes in by and asks the filter; changes nothing.
-    pub(super) fn admit(&self, headers: &Headers, arrival: Arrival) -> Result<Found, DropReason> {
+    /// Finds the mapping that a packet comes in by and asks the filter; changes nothing, unless the
+    /// configuration in force does not let the mapping stay.
+    pub(super) fn admit(
+        &mut self,
+        headers: &Headers,
+        arrival: Arrival,
+    ) -> Result<Found, DropReason> {
         let Arrival { index, port, remote } = arrival;
         //= rfc7857#section-6
         //= rfc7857#section-6-default
@@ -456,6 +494,10 @@ impl Engine {
             self.subscribers.get_mut(at).further_sessions += 1;
         }
         self.table.schedule(session, self.tick);
+        if session == SessionRef::First(slot) {
+            let answers = way == Way::Out || self.first_answers(slot);
+            self.table.set_answers(slot, answers);
+        }
         Ok(())
     }
 

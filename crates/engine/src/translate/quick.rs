@@ -17,6 +17,7 @@ use crate::parse::is_martian;
 use crate::respond::DEFAULT_MTU;
 use crate::session::{Segment, State, Way};
 use crate::subscriber::Rate;
+use crate::table::Epoch;
 use natgate_wire::checksum::fold;
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
 use natgate_wire::{Tcp, protocol, tcp, udp};
@@ -146,11 +147,9 @@ pub(super) struct Round {
     established: u32,
     opening: u32,
     inbound_refresh: bool,
-    /// Whether there are rules: a session that a stranger began says nothing of the way out.
-    rules: bool,
-    /// Whether others were in force when some session began, and none answers for those there are.
-    other_rules: bool,
-    /// Whether somebody who is no subscriber may have mappings.
+    /// In which mappings answer for their first session's packets.
+    epoch: Epoch,
+    /// Whether somebody who is no subscriber may have a record.
     strangers: bool,
     /// Whether sources are translated by subscriber alone: no rules, no static mappings, and any may
     /// have any port.
@@ -178,12 +177,7 @@ impl Engine {
             established: self.deadline(self.now, self.timeouts.established),
             opening: self.deadline(self.now, self.timeouts.opening),
             inbound_refresh: self.config.inbound_refresh,
-            rules: !self.rules.is_empty(),
-            other_rules: self.rules_replaced
-                && match F::SIDE {
-                    Side::Inside => !self.rules.is_empty(),
-                    Side::Outside => self.rules.drops(),
-                },
+            epoch: self.table.epoch(),
             strangers: self.strangers,
             plain: self.rules.is_empty()
                 && self.config.statics.is_empty()
@@ -359,22 +353,17 @@ impl Engine {
             Way::In => glance.source,
         };
         // A hairpinned packet's remote is an external address.
-        if glance.slot == NONE
-            || glance.total_len > round.mtu
-            || self.external.may_have(remote.0)
-            || round.other_rules
-            || F::WAY == Way::Out && round.strangers && !self.is_subscriber(glance.host())
-        {
+        if glance.slot == NONE || glance.total_len > round.mtu || self.external.may_have(remote.0) {
             return false;
         }
         let mapping = self.table.mapping_mut(glance.slot);
         let (internal, external) = (mapping.internal(), mapping.external());
+        let answers = mapping.answers(round.epoch);
         let session = &mut mapping.first;
         let is_its_own = (session.remote_address, session.remote_port) == remote
+            && answers
             && (F::WAY == Way::In
-                || internal == glance.internal()
-                    && mapping.protocol == glance.protocol
-                    && (!round.rules || session.packets_out != 0));
+                || internal == glance.internal() && mapping.protocol == glance.protocol);
         let connected = session.is(State::Established);
         let stays = session.is(State::Open) || connected && glance.flags & (SYN | RST | FIN) == 0;
         let expires = if connected { round.established } else { round.udp };

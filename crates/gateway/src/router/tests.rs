@@ -58,6 +58,7 @@ fn settings() -> Settings {
             side: Side::Outside,
         }],
         state: None,
+        control: None,
     }
 }
 

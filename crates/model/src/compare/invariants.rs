@@ -5,8 +5,8 @@ use super::Divergence;
 use crate::allocation::addresses;
 use crate::has_ports;
 use natgate_engine::{
-    Allocation, Config, Endpoint, MappingId, MappingInfo, MappingKind, Plan, PoolUsage, Pooling,
-    SessionInfo, Timestamp, Verdict,
+    Allocation, Config, Endpoint, Limits, MappingId, MappingInfo, MappingKind, Plan, PoolUsage,
+    Pooling, SessionInfo, Timestamp, Verdict,
 };
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP, UDP_LITE};
 use natgate_wire::{Ipv4, Tcp, icmp, tcp::flags::SYN};
@@ -108,10 +108,35 @@ pub(super) fn pool(
     Ok(())
 }
 
+/// The widest limits that have been in force: what was made within them stays.
+#[derive(Clone, Debug)]
+pub(super) struct Widest(Limits);
+
+impl Widest {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self(limits.clone())
+    }
+
+    /// Takes other limits into account.
+    pub(super) fn widen(&mut self, by: &Limits) {
+        let Self(limits) = self;
+        limits.tcp_ports = limits.tcp_ports.max(by.tcp_ports);
+        limits.udp_ports = limits.udp_ports.max(by.udp_ports);
+        limits.icmp_ports = limits.icmp_ports.max(by.icmp_ports);
+        limits.sessions_per_mapping = limits.sessions_per_mapping.max(by.sessions_per_mapping);
+        let each = (limits.extra_sessions_per_subscriber, by.extra_sessions_per_subscriber);
+        limits.extra_sessions_per_subscriber = match each {
+            (Some(one), Some(other)) => Some(one.max(other)),
+            _ => None,
+        };
+    }
+}
+
 /// One to one, one external address a subscriber (unless a rule has chosen any), quotas.
 pub(super) fn state(
     config: &Config,
-    chosen_by_rule: bool,
+    widest: &Widest,
+    any_address: bool,
     mappings: &[MappingInfo],
     sessions: &[SessionInfo],
 ) -> Result<(), Divergence> {
@@ -135,12 +160,12 @@ pub(super) fn state(
         });
         let Some(pool) = pool else { return Err(format!("{id:?} is of no pool")) };
         let first = *address_of.entry((id.internal.address, pool)).or_insert(id.external.address);
-        let paired = config.pooling == Pooling::Paired && !chosen_by_rule;
+        let paired = config.pooling == Pooling::Paired && !any_address;
         if paired && first != id.external.address {
             return Err(format!("{} has two external addresses", id.internal.address));
         }
     }
-    let limits = &config.limits;
+    let limits = &widest.0;
     for ((subscriber, protocol), used) in used_by {
         let quota = match protocol {
             TCP => limits.tcp_ports,
@@ -152,7 +177,7 @@ pub(super) fn state(
         }
     }
     shares(config, mappings)?;
-    session_limits(config, mappings)?;
+    session_limits(widest, mappings)?;
     portless(sessions)
 }
 
@@ -196,8 +221,7 @@ fn shares(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
 
 /// No more sessions of a mapping, of a subscriber and in all than there may be (3.10). At most one
 /// of a mapping is no further one.
-fn session_limits(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
-    let limits = &config.limits;
+fn session_limits(Widest(limits): &Widest, mappings: &[MappingInfo]) -> Result<(), Divergence> {
     let further = |mapping: &MappingInfo| mapping.sessions.saturating_sub(1);
     let mut of_subscriber: BTreeMap<Ipv4Addr, u32> = BTreeMap::new();
     for mapping in mappings.iter().filter(|one| one.id.kind != MappingKind::Static) {

@@ -3,8 +3,10 @@
 
 use crate::common::{Spec, Sum, end, error_about, set_icmp_sum, side};
 use crate::strategies::fit;
-use natgate_engine::{Allocation, PoolConfig};
-use natgate_engine::{Config, Endpoint, Rule, Side, Timestamp, Verdict};
+use natgate_engine::{
+    Allocation, Behavior, Config, Endpoint, Limits, PoolConfig, Prefix, Rule, Side, Timestamp,
+    Verdict,
+};
 use natgate_model::compare::{Divergence, Pair};
 use natgate_wire::protocol::{DCCP, ESP, GRE, ICMP, TCP, UDP, UDP_LITE};
 use natgate_wire::tcp::flags::{ACK, SYN};
@@ -158,6 +160,61 @@ pub(crate) enum Wait {
     Back(u64),
 }
 
+/// Another configuration, and which parts of it are taken.
+#[derive(Clone, Debug)]
+pub(crate) struct Other {
+    pub(crate) config: Config,
+    pub(crate) subscribers: Vec<Prefix>,
+    pub(crate) parts: [bool; 6],
+}
+
+impl Other {
+    /// The configuration that takes the place of one in force.
+    fn in_place_of(&self, in_force: &Config) -> Config {
+        let mut config = in_force.clone();
+        let new = &self.config;
+        let [rules, limits, timeouts, subscribers, switches, filters] = self.parts;
+        if rules {
+            config.rules = fit(&new.rules, &in_force.pools);
+        }
+        if limits {
+            // The sizes of tables stay.
+            let Limits { subscribers, mappings, extra_sessions, held_ports, .. } = in_force.limits;
+            let sizes =
+                Limits { subscribers, mappings, extra_sessions, held_ports, ..new.limits.clone() };
+            config.limits = Limits { fragment_memory: in_force.limits.fragment_memory, ..sizes };
+        }
+        if timeouts {
+            config.timeouts = new.timeouts.clone();
+        }
+        if subscribers {
+            config.subscribers.clone_from(&self.subscribers);
+        }
+        if switches {
+            config = Config {
+                pooling: new.pooling,
+                port_parity: new.port_parity,
+                hairpinning: new.hairpinning,
+                inbound_refresh: new.inbound_refresh,
+                tcp_pickup: new.tcp_pickup,
+                tcp_mss: new.tcp_mss,
+                answer_unsolicited_syn: new.answer_unsolicited_syn,
+                refusal: new.refusal,
+                ..config
+            };
+        }
+        let by_address = |config: &Config| {
+            [Some(config.filtering), config.filtering_tcp]
+                .contains(&Some(Behavior::AddressDependent))
+        };
+        if filters && (by_address(in_force) || !by_address(new)) {
+            config.filtering = new.filtering;
+            config.filtering_tcp = new.filtering_tcp;
+        }
+        config
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Packets(Vec<Send>),
@@ -173,6 +230,8 @@ pub(crate) enum Operation {
     Restart([u8; 32]),
     /// Other rules, with pools as far as there are any.
     Rules(Vec<Rule>),
+    /// Another configuration, as far as it can take the place of the one in force.
+    Reconfigure(Box<Other>),
     Wait(Wait),
     /// Time goes on, but `advance` is not told before the next packets.
     Unnoticed(u64),
@@ -212,7 +271,18 @@ impl World {
                 self.pair.advance(told)?;
             }
             Operation::Restart(seed) => self.pair.restart(*seed)?,
-            Operation::Rules(rules) => self.pair.replace_rules(&fit(rules, &self.config.pools))?,
+            Operation::Rules(rules) => {
+                self.pair.advance(self.now)?;
+                let rules = fit(rules, &self.config.pools);
+                self.pair.replace_rules(&rules)?;
+                self.config.rules = rules;
+            }
+            Operation::Reconfigure(other) => {
+                self.pair.advance(self.now)?;
+                let config = other.in_place_of(&self.config);
+                self.pair.reconfigure(&config)?;
+                self.config = config;
+            }
             Operation::Connect { near, target, protocol, body } => {
                 let send = Send::Fresh {
                     outside: false,

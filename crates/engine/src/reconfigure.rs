@@ -1,0 +1,394 @@
+//! Another configuration in the place of the one in force, at run time (section 13 of the
+//! specification).
+//!
+//! A [`Reconfiguration`] is made apart, in another thread if need be: everything that is large or
+//! has to be checked. [`Engine::reconfigure`] puts it in force between two batches, as a whole or not
+//! at all, in a time that does not depend on how many mappings there are. These have then not been
+//! asked yet whether they may stay: each is when a packet comes for it, and [`Engine::advance`] asks
+//! the others, some at a time (the sweep). A mapping knows by one bit, its epoch, whether it has been
+//! asked; so the next reconfiguration waits until all have been.
+//!
+//! Another bit says whether a mapping's first session answers for its packets, as far as rules are
+//! concerned: it is worked out when the mapping is asked, or gets another first session.
+
+mod permits;
+
+use crate::config::{Behavior, Config};
+use crate::engine::{Engine, Nanos, broadcasts};
+use crate::host::Host;
+use crate::rules::{RuleSet, Ruling};
+use crate::sizes::validate;
+use crate::subscriber::Rate;
+use crate::{ConfigError, MappingId};
+use alloc::vec::Vec;
+use permits::Asked;
+pub(crate) use permits::{Permits, static_hosts};
+
+/// Slots of the table that one call of [`Engine::advance`] looks at.
+const SLOTS_A_CALL: u32 = 512;
+/// Most mappings that it asks, and how many of these one that goes counts as.
+const ASKED_A_CALL: u32 = 128;
+const REMOVAL: u32 = 8;
+
+/// Why a mapping goes when the configuration changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Departure {
+    /// Its host is no subscriber, and no rule translates any of its sessions.
+    NotSubscriber,
+    /// Its external endpoint is in no pool any more, or not its subscriber's own there.
+    Pool,
+    /// A static mapping has its internal or its external endpoint.
+    Displaced,
+    /// It is static, and the configuration has it no longer.
+    Static,
+}
+
+impl Departure {
+    /// All of them, in order.
+    pub const ALL: [Self; 4] = [Self::NotSubscriber, Self::Pool, Self::Displaced, Self::Static];
+
+    /// Its name in JSON and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NotSubscriber => "not_subscriber",
+            Self::Pool => "pool",
+            Self::Displaced => "displaced",
+            Self::Static => "static",
+        }
+    }
+}
+
+/// Why a configuration does not come into force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReconfigureError {
+    /// Mappings are still being asked because of the last one: let time pass.
+    Unsettled,
+    /// These keys change only at a restart.
+    Restart(Vec<&'static str>),
+    /// It contradicts itself.
+    Config(ConfigError),
+}
+
+/// A mapping that would go, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// The mapping.
+    pub mapping: MappingId,
+    /// Why.
+    pub why: Departure,
+}
+
+/// A configuration that is ready to be put in force.
+#[derive(Clone, Debug)]
+pub struct Reconfiguration {
+    /// Without its rules.
+    config: Config,
+    rules: RuleSet,
+    timeouts: Nanos,
+    permits: Permits,
+    static_hosts: Vec<Host>,
+}
+
+impl Reconfiguration {
+    /// Makes everything that can be made without the engine.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names what the configuration contradicts.
+    pub fn new(config: &Config) -> Result<Self, ConfigError> {
+        validate(config)?;
+        Ok(Self {
+            rules: RuleSet::new(&config.rules)?,
+            timeouts: Nanos::new(&config.timeouts),
+            permits: Permits::new(config),
+            static_hosts: static_hosts(config),
+            config: Config { rules: Vec::new(), ..config.clone() },
+        })
+    }
+}
+
+/// What was in force before: large, and best disposed of in another thread.
+#[derive(Debug)]
+pub struct Superseded {
+    _config: Config,
+    _rules: RuleSet,
+    _permits: Option<Permits>,
+    _static_hosts: Vec<Host>,
+}
+
+/// What has become of the mappings since the last reconfiguration.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sweep {
+    /// What may stay, while there are mappings that have not been asked; then kept until the next.
+    permits: Option<Permits>,
+    /// The next slot to be looked at, and the one after the last.
+    next: u32,
+    end: u32,
+    stayed: u64,
+    removed: [u64; Departure::ALL.len()],
+}
+
+impl Sweep {
+    /// Whether every mapping has been asked.
+    pub(crate) fn is_done(&self) -> bool {
+        self.next == self.end
+    }
+}
+
+/// How many mappings stay and go, and some of those that go.
+#[derive(Clone, Debug, Default)]
+pub struct Review {
+    next: u32,
+    most: usize,
+    /// Mappings that stay.
+    pub stay: u64,
+    /// Mappings that go, by [`Departure`].
+    pub go: [u64; Departure::ALL.len()],
+    /// The first of those that go.
+    pub named: Vec<Leaving>,
+}
+
+impl Review {
+    /// A review that names at most so many mappings.
+    pub fn new(most: usize) -> Self {
+        Self { most, ..Self::default() }
+    }
+}
+
+/// The keys of those settings that differ and that only a restart changes: what is built into the
+/// tables, and how large they are.
+pub fn restart_keys(in_force: &Config, new: &Config) -> Vec<&'static str> {
+    let (old_limits, new_limits) = (&in_force.limits, &new.limits);
+    let by_address = |config: &Config| {
+        let filters = [Some(config.filtering), config.filtering_tcp];
+        filters.contains(&Some(Behavior::AddressDependent))
+    };
+    // The table then knows no session by its address.
+    let filter = !by_address(in_force) && by_address(new);
+    let filters_tcp = new.filtering_tcp == Some(Behavior::AddressDependent);
+    let pools = in_force.pools != new.pools
+        || in_force.default_pool != new.default_pool
+        || in_force.allocation != new.allocation;
+    let differs = [
+        (in_force.inside != new.inside, "inside"),
+        (in_force.outside != new.outside, "outside"),
+        (pools, "pool"),
+        (in_force.statics != new.statics, "static"),
+        (in_force.mapping != new.mapping, "nat.mapping"),
+        (filter && new.filtering == Behavior::AddressDependent, "nat.filtering"),
+        (filter && filters_tcp, "nat.filtering_tcp"),
+        (old_limits.subscribers != new_limits.subscribers, "limits.subscribers"),
+        (old_limits.mappings != new_limits.mappings, "limits.mappings"),
+        (old_limits.extra_sessions != new_limits.extra_sessions, "limits.extra_sessions"),
+        (old_limits.fragment_memory != new_limits.fragment_memory, "limits.fragment_memory"),
+        (old_limits.held_ports != new_limits.held_ports, "limits.held_ports"),
+    ];
+    differs.into_iter().filter_map(|(differs, key)| differs.then_some(key)).collect()
+}
+
+impl Engine {
+    /// The configuration in force; of the rules nothing is kept here.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Puts another configuration in force, all of it at once. Mappings that it does not let stay are
+    /// none for any packet from now on, and are removed by calls of [`Engine::advance`].
+    ///
+    /// # Errors
+    /// [`ReconfigureError`]; then nothing has changed.
+    pub fn reconfigure(&mut self, new: Reconfiguration) -> Result<Superseded, ReconfigureError> {
+        if !self.is_settled() {
+            return Err(ReconfigureError::Unsettled);
+        }
+        let keys = restart_keys(&self.config, &new.config);
+        if !keys.is_empty() {
+            return Err(ReconfigureError::Restart(keys));
+        }
+        let Reconfiguration { config, rules, timeouts, permits, static_hosts } = new;
+        let has = |pool, address| self.external.has(pool, address);
+        rules.check(&config, has).map_err(ReconfigureError::Config)?;
+        self.set_limits(&config);
+        self.set_timeouts(timeouts, &config);
+        self.external.set_choice(config.pooling, config.port_parity);
+        self.broadcasts = broadcasts(&config, &self.external);
+        let superseded = Superseded {
+            _config: core::mem::replace(&mut self.config, config),
+            _rules: core::mem::replace(&mut self.rules, rules),
+            _static_hosts: core::mem::replace(&mut self.static_hosts, static_hosts),
+            _permits: self.sweep.permits.take(),
+        };
+        self.begin_sweep(permits);
+        Ok(superseded)
+    }
+
+    /// Puts other rules in the place of those in force, and hands back the latter, which are large
+    /// and best disposed of in another thread. What this takes does not depend on how many rules there
+    /// are, but on how many different addresses they translate to. Otherwise as
+    /// [`Engine::reconfigure`].
+    ///
+    /// # Errors
+    /// [`ConfigError`] when the rules name a pool that there is not, or an address that its pool does
+    /// not have, or mappings are still being asked; those in force then stay.
+    pub fn replace_rules(&mut self, rules: RuleSet) -> Result<RuleSet, ConfigError> {
+        rules.check(&self.config, |pool, address| self.external.has(pool, address))?;
+        if !self.is_settled() {
+            let message = "mappings are still being asked whether they may stay: let time pass";
+            return Err(ConfigError { message: message.into() });
+        }
+        let old = core::mem::replace(&mut self.rules, rules);
+        let permits = Permits::new(&self.config);
+        self.begin_sweep(permits);
+        Ok(old)
+    }
+
+    fn set_limits(&mut self, config: &Config) {
+        let limits = &config.limits;
+        self.mapping_spacing = Rate::spacing(limits.new_mappings_per_second);
+        self.further_each = self.table.further_each(limits);
+        self.responder.set_rate(limits.icmp_errors_per_second);
+    }
+
+    fn set_timeouts(&mut self, timeouts: Nanos, config: &Config) {
+        self.external.set_hold(timeouts.hold_ticks());
+        self.fragments.set_timeout(config.timeouts.fragment);
+        self.timeouts = timeouts;
+    }
+
+    // ---- the sweep ----
+
+    /// Whether every mapping has been asked since the last reconfiguration.
+    pub fn is_settled(&self) -> bool {
+        self.sweep.is_done()
+    }
+
+    /// How many of the mappings that have been asked since the last reconfiguration stayed, and how
+    /// many went, by [`Departure`].
+    pub fn departed(&self) -> (u64, [u64; Departure::ALL.len()]) {
+        (self.sweep.stayed, self.sweep.removed)
+    }
+
+    fn begin_sweep(&mut self, permits: Permits) {
+        self.table.begin_epoch();
+        self.strangers = true;
+        let end = self.table.extent();
+        self.sweep = Sweep { permits: Some(permits), end, ..Sweep::default() };
+        if end == 0 {
+            self.end_sweep();
+        }
+    }
+
+    fn end_sweep(&mut self) {
+        // Who has a record has mappings that may stay, so it is a subscriber, or there are rules.
+        self.strangers = false;
+    }
+
+    /// Asks some of the mappings that have not been asked; `true`: all have been.
+    pub(crate) fn sweep_some(&mut self) -> bool {
+        if self.sweep.is_done() {
+            return true;
+        }
+        let until = self.sweep.end.min(self.sweep.next + SLOTS_A_CALL);
+        let mut asked = 0;
+        while self.sweep.next < until && asked < ASKED_A_CALL {
+            let slot = self.sweep.next;
+            self.sweep.next += 1;
+            if self.table.is_unasked(slot) {
+                asked += if self.ask(slot) { 1 } else { REMOVAL };
+            }
+        }
+        if self.sweep.is_done() {
+            self.end_sweep();
+        }
+        self.sweep.is_done()
+    }
+
+    /// Asks a mapping that has not been whether it may stay; if not it goes, with its sessions.
+    #[cold]
+    pub(crate) fn ask(&mut self, slot: u32) -> bool {
+        let permits = self.sweep.permits.as_ref().expect("mappings are asked of a configuration");
+        match self.judge(permits, &self.rules, slot) {
+            None => {
+                self.sweep.stayed += 1;
+                let answers = self.first_answers(slot);
+                self.table.set_asked(slot);
+                self.table.set_answers(slot, answers);
+                true
+            }
+            Some(why) => {
+                self.sweep.removed[why as usize] += 1;
+                self.discard(slot);
+                false
+            }
+        }
+    }
+
+    fn judge(&self, permits: &Permits, rules: &RuleSet, slot: u32) -> Option<Departure> {
+        let mapping = self.table.mapping(slot);
+        let (index, port) = mapping.external();
+        let asked = Asked {
+            protocol: mapping.protocol,
+            internal: mapping.internal(),
+            external: (self.external.address(index), port),
+            is_static: mapping.is_static(),
+            is_permanent: mapping.is_permanent(),
+        };
+        let remotes = self.table.sessions(slot).map(|session| {
+            let session = self.table.session(session);
+            (session.remote_address, session.remote_port)
+        });
+        permits.judge(rules, &asked, remotes)
+    }
+
+    /// Removes a mapping with its sessions.
+    fn discard(&mut self, slot: u32) {
+        while let Some(session) = self.table.last_session(slot) {
+            self.end_session(session, slot, self.tick);
+        }
+        self.remove_mapping(slot, self.now);
+    }
+
+    /// Whether no packet between a mapping's internal endpoint and its first session's remote one would
+    /// be dropped, or forwarded untranslated, as the rules are.
+    pub(crate) fn first_answers(&self, slot: u32) -> bool {
+        let mapping = self.table.mapping(slot);
+        let (host, port) = mapping.internal();
+        let remote = (mapping.first.remote_address, mapping.first.remote_port);
+        if self.broadcasts.contains(&host.address()) || self.broadcasts.contains(&remote.0) {
+            return false;
+        }
+        if self.rules.is_empty() {
+            return true;
+        }
+        match self.rules.find((host.address(), port), remote) {
+            Some(Ruling::Snat(_)) => true,
+            Some(Ruling::Bypass | Ruling::Drop) => false,
+            None => self.is_subscriber(host),
+        }
+    }
+
+    // ---- trying one ----
+
+    /// Looks at some of the mappings and notes which of them a configuration would not let stay;
+    /// `false`: all have been looked at. Mappings that are made or go meanwhile may be left out.
+    pub fn review(&self, new: &Reconfiguration, review: &mut Review) -> bool {
+        let end = self.table.extent();
+        let until = end.min(review.next.saturating_add(SLOTS_A_CALL));
+        for slot in review.next..until {
+            if !self.table.is_live(slot) {
+                continue;
+            }
+            match self.judge(&new.permits, &new.rules, slot) {
+                None => review.stay += 1,
+                Some(why) => {
+                    review.go[why as usize] += 1;
+                    if review.named.len() < review.most {
+                        let mapping = self.name_of(self.table.mapping(slot));
+                        review.named.push(Leaving { mapping, why });
+                    }
+                }
+            }
+        }
+        review.next = until;
+        until < end
+    }
+}

@@ -1,0 +1,50 @@
+//! Another configuration takes the place of the one in force (specification, section 13): what
+//! stays, and what goes.
+
+use crate::{Key, Made, Mapping, Model, has_ports, shares};
+use natgate_engine::{Config, MappingKind, Rule, RuleAction};
+
+impl Model {
+    /// Puts another configuration in force; mappings that it does not let stay go at once.
+    pub fn reconfigure(&mut self, config: &Config) -> Made {
+        self.config = config.clone();
+        self.given = config.pools.iter().map(|pool| shares::given(config, pool)).collect();
+        let gone = self.mappings.iter().filter(|(key, mapping)| !self.may_stay(key, mapping));
+        for key in gone.map(|(key, _)| *key).collect::<Vec<_>>() {
+            self.remove(key, self.now);
+        }
+        self.make_statics();
+        std::mem::take(&mut self.made)
+    }
+
+    /// Puts other rules in the place of those in force.
+    pub fn replace_rules(&mut self, rules: Vec<Rule>) -> Made {
+        let config = Config { rules, ..self.config.clone() };
+        self.reconfigure(&config)
+    }
+
+    /// 13.4 and 13.5.
+    fn may_stay(&self, key: &Key, mapping: &Mapping) -> bool {
+        let Key { protocol, internal, .. } = *key;
+        let of_internal = self.static_external(protocol, internal);
+        if mapping.kind == MappingKind::Static {
+            return of_internal == Some(mapping.external);
+        }
+        let displaced = of_internal.is_some()
+            || self.static_internal(protocol, mapping.external).is_some()
+            || self.is_kept(protocol, mapping.external.address);
+        let host = internal.address.to_bits();
+        let is_subscriber = self.config.subscribers.iter().any(|prefix| prefix.contains(host))
+            || self.config.statics.iter().any(|fixed| fixed.internal.0 == internal.address);
+        let is_translated = mapping.sessions.keys().any(|remote| {
+            let rule = self.rule_between(protocol, internal, *remote);
+            matches!(rule, Some(RuleAction::Snat(_) | RuleAction::SnatTo(..)))
+        });
+        let is_ours = self.is_own(host) || self.is_external(host);
+        let is_pooled = self.pool_of(mapping.external.address.to_bits()).is_some_and(|pool| {
+            let (first, last) = self.config.pools[pool].ports;
+            !has_ports(protocol) || (first..=last).contains(&mapping.external.port)
+        });
+        !displaced && !is_ours && (is_subscriber || is_translated) && is_pooled
+    }
+}
