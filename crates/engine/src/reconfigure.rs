@@ -13,12 +13,13 @@
 
 mod permits;
 
-use crate::config::{Behavior, Config};
-use crate::engine::{Engine, Nanos, broadcasts};
+use crate::class::Classes;
+use crate::config::{Behavior, Class, Config, TimeoutSet};
+use crate::engine::{Engine, broadcasts};
 use crate::host::Host;
 use crate::rules::{RuleSet, Ruling};
 use crate::sizes::validate;
-use crate::subscriber::Rate;
+use crate::timeouts::{SETS, Timers};
 use crate::{ConfigError, MappingId};
 use alloc::vec::Vec;
 use permits::Asked;
@@ -84,7 +85,8 @@ pub struct Reconfiguration {
     /// Without its rules.
     config: Config,
     rules: RuleSet,
-    timeouts: Nanos,
+    timeouts: Timers,
+    classes: Classes,
     permits: Permits,
     static_hosts: Vec<Host>,
 }
@@ -98,7 +100,8 @@ impl Reconfiguration {
         validate(config)?;
         Ok(Self {
             rules: RuleSet::new(&config.rules)?,
-            timeouts: Nanos::new(&config.timeouts),
+            timeouts: Timers::new(config),
+            classes: Classes::new(config),
             permits: Permits::new(config),
             static_hosts: static_hosts(config),
             config: Config { rules: Vec::new(), ..config.clone() },
@@ -112,6 +115,8 @@ pub struct Superseded {
     _config: Config,
     _rules: RuleSet,
     _permits: Option<Permits>,
+    _classes: Classes,
+    _timeouts: Timers,
     _static_hosts: Vec<Host>,
 }
 
@@ -120,6 +125,8 @@ pub struct Superseded {
 pub(crate) struct Sweep {
     /// What may stay, while there are mappings that have not been asked; then kept until the next.
     permits: Option<Permits>,
+    /// Which set of timeouts each of those before is now.
+    sets: [u8; SETS],
     /// The next slot to be looked at, and the one after the last.
     next: u32,
     end: u32,
@@ -185,6 +192,28 @@ pub fn restart_keys(in_force: &Config, new: &Config) -> Vec<&'static str> {
     differs.into_iter().filter_map(|(differs, key)| differs.then_some(key)).collect()
 }
 
+/// For each class, those in none first, the number that one of the same name had before.
+fn before(old: &[Class], new: &[Class]) -> impl Iterator<Item = Option<usize>> {
+    let mut names: Vec<(&str, usize)> =
+        old.iter().enumerate().map(|(number, class)| (&class.name[..], number + 1)).collect();
+    names.sort_unstable();
+    let of = move |class: &Class| {
+        let place = names.binary_search_by_key(&&class.name[..], |(name, _)| name).ok()?;
+        Some(names[place].1)
+    };
+    core::iter::once(Some(0)).chain(new.iter().map(of))
+}
+
+/// For each set of timeouts, by its number, the number of the same one; 0: there is none.
+fn same_sets(old: &[TimeoutSet], new: &[TimeoutSet]) -> [u8; SETS] {
+    let mut sets = [0; SETS];
+    for (number, set) in old.iter().enumerate() {
+        let same = new.iter().position(|other| other == set);
+        sets[number + 1] = same.map_or(0, |place| place as u8 + 1);
+    }
+    sets
+}
+
 impl Engine {
     /// The configuration in force; of the rules nothing is kept here.
     pub fn config(&self) -> &Config {
@@ -204,11 +233,12 @@ impl Engine {
         if !keys.is_empty() {
             return Err(ReconfigureError::Restart(keys));
         }
-        let Reconfiguration { config, rules, timeouts, permits, static_hosts } = new;
+        let Reconfiguration { config, rules, timeouts, classes, permits, static_hosts } = new;
         let has = |pool, address| self.external.has(pool, address);
         rules.check(&config, has).map_err(ReconfigureError::Config)?;
-        self.set_limits(&config);
-        self.set_timeouts(timeouts, &config);
+        let sets = same_sets(&self.config.timeout_sets, &config.timeout_sets);
+        let classes = self.set_limits(classes, &config);
+        let timeouts = self.set_timeouts(timeouts, &config);
         self.external.set_choice(config.pooling, config.port_parity);
         self.broadcasts = broadcasts(&config, &self.external);
         let superseded = Superseded {
@@ -216,8 +246,11 @@ impl Engine {
             _rules: core::mem::replace(&mut self.rules, rules),
             _static_hosts: core::mem::replace(&mut self.static_hosts, static_hosts),
             _permits: self.sweep.permits.take(),
+            _classes: classes,
+            _timeouts: timeouts,
         };
         self.begin_sweep(permits);
+        self.sweep.sets = sets;
         Ok(superseded)
     }
 
@@ -238,20 +271,23 @@ impl Engine {
         let old = core::mem::replace(&mut self.rules, rules);
         let permits = Permits::new(&self.config);
         self.begin_sweep(permits);
+        self.sweep.sets = core::array::from_fn(|number| number as u8);
         Ok(old)
     }
 
-    fn set_limits(&mut self, config: &Config) {
+    fn set_limits(&mut self, mut classes: Classes, config: &Config) -> Classes {
         let limits = &config.limits;
-        self.mapping_spacing = Rate::spacing(limits.new_mappings_per_second);
         self.further_each = self.table.further_each(limits);
         self.responder.set_rate(limits.icmp_errors_per_second);
+        classes.go_on(&self.subscribers.classes, before(&self.config.classes, &config.classes));
+        self.pool_watches = self.pool_watches.renewed(config);
+        self.subscribers.replace_classes(classes)
     }
 
-    fn set_timeouts(&mut self, timeouts: Nanos, config: &Config) {
+    fn set_timeouts(&mut self, timeouts: Timers, config: &Config) -> Timers {
         self.external.set_hold(timeouts.hold_ticks());
         self.fragments.set_timeout(config.timeouts.fragment);
-        self.timeouts = timeouts;
+        core::mem::replace(&mut self.timeouts, timeouts)
     }
 
     // ---- the sweep ----
@@ -310,6 +346,13 @@ impl Engine {
             None => {
                 self.sweep.stayed += 1;
                 let answers = self.first_answers(slot);
+                let mapping = self.table.mapping(slot);
+                let (host, set) =
+                    (mapping.host(), self.sweep.sets[usize::from(mapping.timeouts())]);
+                if let Some(record) = self.subscribers.find(host) {
+                    self.subscribers.settle(record);
+                }
+                self.table.set_timeouts(slot, set);
                 self.table.set_asked(slot);
                 self.table.set_answers(slot, answers);
                 true

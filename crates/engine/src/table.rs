@@ -49,6 +49,12 @@ pub(crate) struct Mapping {
 const _: () = assert!(size_of::<Mapping>() == 64);
 
 impl Mapping {
+    /// Number of its set of timeouts.
+    #[inline(always)]
+    pub(crate) fn timeouts(&self) -> u8 {
+        (self.realm_and_timeouts / Host::REALMS) as u8
+    }
+
     /// Made by the operator: admits anybody, counts against no quota, raises no events.
     pub(crate) fn is_static(&self) -> bool {
         self.flags & STATIC != 0
@@ -789,6 +795,13 @@ impl Table {
     pub(crate) fn set_asked(&mut self, slot: u32) {
         let mapping = self.mapping_mut(slot);
         mapping.flags ^= EPOCH;
+    }
+
+    /// Gives a mapping another set of timeouts.
+    pub(crate) fn set_timeouts(&mut self, slot: u32, number: u8) {
+        let mapping = self.mapping_mut(slot);
+        mapping.realm_and_timeouts =
+            mapping.realm_and_timeouts % Host::REALMS + u16::from(number) * Host::REALMS;
     }
 
     /// Notes whether a mapping's first session answers for its packets.

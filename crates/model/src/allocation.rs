@@ -1,12 +1,14 @@
 //! Making a mapping: limits (specification, section 3.9) and the choice of its external endpoint
 //! (section 5). The choice itself is the engine's; here is written which choices are open.
 
+use crate::bytes::ends;
+use crate::classes::Whose;
 use crate::{Key, Made, Mapping, Model, Packet, Rooms, has_ports};
 use natgate_engine::{
     Allocation, Change, Config, DropReason, Endpoint, MappingKind, PoolConfig, Pooling, RuleAction,
-    StaticMapping, Timestamp,
+    Side, StaticMapping, Timestamp,
 };
-use natgate_wire::protocol::{ICMP, TCP, UDP};
+use natgate_wire::protocol::{ICMP, UDP};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -45,7 +47,10 @@ impl Model {
             Some(RuleAction::SnatTo(pool, address)) => (pool, Some(address)),
             _ => (self.config.default_pool, None),
         };
-        let room = self.room_for_mapping(key);
+        let permitted = self.permits_mapping(key);
+        let whose = permitted.err().map_or(Whose::Subscriber(key.internal.address), |(of, _)| of);
+        let room = permitted.map_err(|(_, reason)| reason);
+        let room = room.and_then(|()| self.room_for_mapping(key));
         let external = room.and_then(|()| {
             let open = self.open_choices(key, pool, fixed)?;
             let chosen = self.choose(packet, &open);
@@ -59,21 +64,22 @@ impl Model {
             Ok(external) => external,
             Err(DropReason::Ambiguous) => return Err(DropReason::Ambiguous),
             Err(reason) => {
-                self.report(key, pool, reason);
+                self.report(key, whose, pool, reason);
                 self.refuse(packet);
                 return Err(reason);
             }
         };
-        let due = self.mapping_rate.entry(key.internal.address.to_bits()).or_default();
-        *due = spend(*due, self.now, self.config.limits.new_mappings_per_second);
-        if has_ports(key.protocol) {
-            self.use_block(key.internal.address, external);
+        self.take_tokens(key.internal.address);
+        if has_ports(key.protocol) && self.use_block(key.internal.address, external) {
+            self.tell_block(pool);
         }
+        let (_, remote) = ends(&packet.received, Side::Inside);
         let mapping = Mapping {
             external,
             kind: self.kind_of(key, pool, external),
             permanent: false,
             created: self.now,
+            timeouts: self.timeouts_of_rule(key, remote).unwrap_or_default(),
             sessions: BTreeMap::new(),
             first: None,
         };
@@ -81,30 +87,13 @@ impl Model {
             self.raise(self.now, Change::MappingCreated(mapping.id(key)));
         }
         self.mappings.insert(key, mapping);
+        self.tell_mapping(key, pool);
         Ok(())
     }
 
-    /// 3.9: rate, quota, table, in this order.
+    /// 3.9: whether the tables have room.
     fn room_for_mapping(&self, key: Key) -> Result<(), DropReason> {
         let limits = &self.config.limits;
-        let due = self.mapping_rate.get(&key.internal.address.to_bits()).copied().unwrap_or(0);
-        if !conforms(due, self.now, limits.new_mappings_per_second) {
-            return Err(DropReason::MappingRate);
-        }
-        // DCCP and protocols without ports share the quota of ICMP (5.7).
-        let class = |protocol| if matches!(protocol, TCP | UDP) { protocol } else { ICMP };
-        let quota = match class(key.protocol) {
-            TCP => limits.tcp_ports,
-            UDP => limits.udp_ports,
-            _ => limits.icmp_ports,
-        };
-        let of_subscriber = |other: &Key| {
-            other.internal.address == key.internal.address
-                && class(other.protocol) == class(key.protocol)
-        };
-        if self.dynamic().filter(|(other, _)| of_subscriber(other)).count() >= quota as usize {
-            return Err(DropReason::PortQuota);
-        }
         let own = key.internal.address;
         let others: BTreeSet<Ipv4Addr> = self
             .dynamic()
@@ -143,15 +132,19 @@ impl Model {
     }
 
     /// Raises what 3.9 says about a refused mapping, at most once a second.
-    fn report(&mut self, key: Key, pool: usize, reason: DropReason) {
+    fn report(&mut self, key: Key, whose: Whose, pool: usize, reason: DropReason) {
         let (subscriber, protocol) = (key.internal.address, key.protocol);
         let (last, change) = match reason {
-            DropReason::MappingRate | DropReason::PortQuota => {
-                if !self.dynamic().any(|(other, _)| other.internal.address == subscriber) {
+            DropReason::MappingRate | DropReason::PortQuota | DropReason::SessionLimit => {
+                let change = match whose {
+                    Whose::Class(class) => Change::ClassQuotaReached { class, protocol },
+                    _ => Change::QuotaReached { realm: 0, subscriber, protocol },
+                };
+                let is_subscriber = matches!(whose, Whose::Subscriber(_));
+                if is_subscriber && self.sessions_of(whose) == 0 {
                     return; // What is remembered of a subscriber goes with its last mapping.
                 }
-                let last = self.quota_reported.entry(subscriber.to_bits()).or_default();
-                (last, Change::QuotaReached { realm: 0, subscriber, protocol })
+                (self.quota_reported.entry(whose).or_default(), change)
             }
             DropReason::PoolExhausted => {
                 let last = self.exhaustion_reported.entry(pool).or_default();
@@ -191,6 +184,9 @@ impl Model {
             other.internal.address == key.internal.address
                 && self.pool_of(mapping.external.address.to_bits()) == Some(pool)
         });
+        if !has_any {
+            self.paired.remove(&(subscriber, pool));
+        }
         let paired = match (self.config.pooling, self.paired.get(&(subscriber, pool))) {
             (Pooling::Paired | Pooling::SoftPaired, Some(address)) if has_any => Some(*address),
             _ => None,
@@ -203,9 +199,6 @@ impl Model {
         };
         let paired = paired.filter(|_| self.config.pooling != Pooling::Arbitrary);
         if has_ports(key.protocol) && self.is_shared_out(pool) {
-            if paired.is_none() {
-                self.paired.remove(&(subscriber, pool));
-            }
             return self.open_shares(key, pool, paired);
         }
         let open_at = |wanted: &dyn Fn(Ipv4Addr) -> bool| -> Vec<Endpoint> {
@@ -217,9 +210,6 @@ impl Model {
         let mut open = open_at(&|address| chosen.is_none_or(|chosen| address == chosen));
         if open.is_empty() && self.config.pooling == Pooling::SoftPaired && fixed.is_none() {
             open = open_at(&|_| true);
-        }
-        if paired.is_none() {
-            self.paired.remove(&(subscriber, pool));
         }
         match open.is_empty() {
             false => Ok(open),

@@ -30,11 +30,7 @@ pub struct Pair {
     /// The model.
     pub model: Model,
     config: Config,
-    /// Whether a rule has chosen addresses so far, which then need not be those of pairs, or the
-    /// pooling behavior has been another.
-    any_address: bool,
-    /// The widest limits that there have been.
-    limits: invariants::Widest,
+    changed: invariants::Changed,
     buffer: Vec<u8>,
 }
 
@@ -62,8 +58,7 @@ impl Pair {
         Ok(Self {
             engine,
             model,
-            any_address: choose(&config.rules),
-            limits: invariants::Widest::new(&config.limits),
+            changed: invariants::Changed { addresses: choose(&config.rules), limits: false },
             config: config.clone(),
             buffer: vec![0; 65_535],
         })
@@ -200,9 +195,8 @@ impl Pair {
         RuleSet::new(rules)
             .and_then(|set| self.engine.replace_rules(set))
             .map_err(|error| format!("the engine refused the rules: {}", error.message))?;
-        let expected = self.model.replace_rules(rules.to_vec());
         let config = Config { rules: rules.to_vec(), ..self.config.clone() };
-        self.reconfigured(config, &expected)
+        self.reconfigured(config)
     }
 
     /// Puts another configuration in force, with both. What the engine said beforehand of which
@@ -218,8 +212,7 @@ impl Pair {
         self.engine
             .reconfigure(new)
             .map_err(|error| format!("the engine refused the configuration: {error:?}"))?;
-        let expected = self.model.reconfigure(config);
-        self.reconfigured(config.clone(), &expected)?;
+        self.reconfigured(config.clone())?;
         same("mappings that stay and go", &self.engine.departed(), &(review.stay, review.go))?;
         let named: Vec<MappingId> = review.named.iter().map(|leaving| leaving.mapping).collect();
         match self.engine.mappings().find(|mapping| named.contains(&mapping.id)) {
@@ -228,8 +221,8 @@ impl Pair {
         }
     }
 
-    /// Lets the engine remove what may not stay, as the model has done.
-    fn reconfigured(&mut self, config: Config, expected: &Made) -> Result<(), Divergence> {
+    /// Lets both remove what may not stay.
+    fn reconfigured(&mut self, config: Config) -> Result<(), Divergence> {
         let mut made = Made::default();
         while self.engine.advance(self.model.now()) {
             self.drain(&mut made)?;
@@ -238,10 +231,15 @@ impl Pair {
         if !self.engine.is_settled() {
             return Err("mappings have not been asked, and nothing is left to do".into());
         }
+        let engine = &self.engine;
+        let still_held = |protocol, end| is_taken(engine, protocol, end);
+        let expected = self.model.reconfigure(&config, Some(&still_held));
+        legal("ports held", &expected)?;
         same("events of a reconfiguration", &by_time(&made.events), &by_time(&expected.events))?;
         same("packets of it", &made.transmits, &expected.transmits)?;
-        self.any_address |= choose(&config.rules) || config.pooling != self.config.pooling;
-        self.limits.widen(&config.limits);
+        self.changed.addresses |= choose(&config.rules) || config.pooling != self.config.pooling;
+        self.changed.limits |=
+            (&config.limits, &config.classes) != (&self.config.limits, &self.config.classes);
         self.config = config;
         Ok(())
     }
@@ -338,7 +336,7 @@ impl Pair {
                 invariants::pool(&self.config, pool, protocol, usage, &mappings)?;
             }
         }
-        invariants::state(&self.config, &self.limits, self.any_address, &mappings, &sessions)
+        invariants::state(&self.config, self.changed, &mappings, &sessions)
     }
 }
 

@@ -1,12 +1,17 @@
 //! Another configuration takes the place of the one in force (specification, section 13): what
 //! stays, and what goes.
 
+use crate::classes::{Told, Whose};
+use crate::timers::StillHeld;
 use crate::{Key, Made, Mapping, Model, has_ports, shares};
-use natgate_engine::{Config, MappingKind, Rule, RuleAction};
+use natgate_engine::{Config, MappingKind, Rule, RuleAction, TICK, TimeoutSet, Timestamp};
+use std::collections::BTreeMap;
 
 impl Model {
-    /// Puts another configuration in force; mappings that it does not let stay go at once.
-    pub fn reconfigure(&mut self, config: &Config) -> Made {
+    /// Puts another configuration in force; mappings that it does not let stay go at once. `still_held` as
+    /// in [`Model::advance`].
+    pub fn reconfigure(&mut self, config: &Config, still_held: Option<StillHeld<'_>>) -> Made {
+        self.go_on(config);
         self.config = config.clone();
         self.given = config.pools.iter().map(|pool| shares::given(config, pool)).collect();
         let gone = self.mappings.iter().filter(|(key, mapping)| !self.may_stay(key, mapping));
@@ -14,13 +19,43 @@ impl Model {
             self.remove(key, self.now);
         }
         self.make_statics();
+        self.limit_held(still_held);
+        let tick = TICK.as_nanos() as u64;
+        self.note_empty(Timestamp((self.now.0 / tick + 1) * tick)); // 13.3
         std::mem::take(&mut self.made)
     }
 
     /// Puts other rules in the place of those in force.
-    pub fn replace_rules(&mut self, rules: Vec<Rule>) -> Made {
+    pub fn replace_rules(&mut self, rules: Vec<Rule>, still_held: Option<StillHeld<'_>>) -> Made {
         let config = Config { rules, ..self.config.clone() };
-        self.reconfigure(&config)
+        self.reconfigure(&config, still_held)
+    }
+
+    /// 13.2: what is remembered of rates, refusals and thresholds.
+    fn go_on(&mut self, config: &Config) {
+        let old = &self.config.classes;
+        let now = |whose: &Whose| match *whose {
+            Whose::Class(number) => {
+                let place = config.classes.iter().position(|class| class.name == old[number].name);
+                place.map(Whose::Class)
+            }
+            other => Some(other),
+        };
+        fn renamed<T>(map: &mut BTreeMap<Whose, T>, now: impl Fn(&Whose) -> Option<Whose>) {
+            let old = std::mem::take(map);
+            map.extend(old.into_iter().filter_map(|(whose, of)| Some((now(&whose)?, of))));
+        }
+        renamed(&mut self.mapping_rate, now);
+        renamed(&mut self.quota_reported, now);
+        renamed(&mut self.told_of, now);
+        let watched = config.pools.iter().any(|pool| !pool.thresholds.is_empty());
+        self.told_of.retain(|whose, _| watched || !matches!(whose, Whose::Pool(_)));
+        self.told_of.values_mut().for_each(Told::forget);
+        for mapping in self.mappings.values_mut() {
+            if !config.timeout_sets.contains(&mapping.timeouts) {
+                mapping.timeouts = TimeoutSet::default();
+            }
+        }
     }
 
     /// 13.4 and 13.5.

@@ -8,6 +8,7 @@ use natgate_engine::{
     Allocation, BlockConfig, BlockId, Change, Config, DeterministicConfig, DropReason, Endpoint,
     MappingKind, PoolConfig, Pooling, Timestamp,
 };
+use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
@@ -280,14 +281,39 @@ impl Model {
     }
 
     /// 5.9: a mapping of a subscriber has got a port; its block is assigned if it was nobody's.
-    pub(crate) fn use_block(&mut self, subscriber: Ipv4Addr, end: Endpoint) {
-        let Some((start, _)) = self.block_of(end) else { return };
+    /// Says whether it was.
+    pub(crate) fn use_block(&mut self, subscriber: Ipv4Addr, end: Endpoint) -> bool {
+        let Some((start, _)) = self.block_of(end) else { return false };
         if let Some(block) = self.blocks.get_mut(&start) {
             block.empty_since = None;
-            return;
+            return false;
         }
         self.blocks.insert(start, Block { subscriber, empty_since: None });
         self.raise(self.now, Change::BlockAssigned(self.block_id(start, subscriber)));
+        true
+    }
+
+    /// 5.15: how many blocks of a pool are somebody's or held, and how many there are to be had.
+    pub(crate) fn use_of_blocks(&self, number: usize) -> Option<(u64, u64)> {
+        let Allocation::Block(block) = self.allocation(number) else { return None };
+        let pool = &self.config.pools[number];
+        let firsts = first_ports(pool, block);
+        let starts = addresses(pool)
+            .flat_map(|address| firsts.iter().map(move |&port| Endpoint { address, port }));
+        let to_be_had = |start: &Endpoint| {
+            let mut ends = (start.port..=start.port + (block.size - 1))
+                .map(|port| Endpoint { port, ..*start });
+            ends.any(|end| {
+                let all = [TCP, UDP, ICMP, DCCP];
+                all.into_iter().any(|protocol| self.static_internal(protocol, end).is_none())
+            })
+        };
+        let starts: Vec<Endpoint> = starts.filter(to_be_had).collect();
+        let is_used = |start: &&Endpoint| {
+            self.blocks.contains_key(start)
+                || self.held.keys().any(|(_, end)| is_in(*end, **start, block))
+        };
+        Some((starts.iter().filter(is_used).count() as u64, starts.len() as u64))
     }
 
     /// 5.10: when a block that is empty now is released.
@@ -303,6 +329,18 @@ impl Model {
 
     /// 5.10: notes which blocks are empty, and releases those that have been for long enough.
     pub(crate) fn release_blocks(&mut self, time: Timestamp) {
+        self.note_empty(time);
+        for start in self.blocks.keys().copied().collect::<Vec<_>>() {
+            let block = self.blocks[&start].clone();
+            if self.release_of(start, &block).is_some_and(|due| due <= time) {
+                self.blocks.remove(&start);
+                self.raise(time, Change::BlockReleased(self.block_id(start, block.subscriber)));
+            }
+        }
+    }
+
+    /// Notes which blocks are empty; those that were not have been since then.
+    pub(crate) fn note_empty(&mut self, since: Timestamp) {
         for start in self.blocks.keys().copied().collect::<Vec<_>>() {
             let (_, config) = self.block_of(start).expect("a block begins here");
             let used = self.dynamic().any(|(key, mapping)| {
@@ -312,13 +350,8 @@ impl Model {
             let block = self.blocks.get_mut(&start).expect("just seen");
             block.empty_since = match used || held {
                 true => None,
-                false => block.empty_since.or(Some(time)),
+                false => block.empty_since.or(Some(since)),
             };
-            let block = block.clone();
-            if self.release_of(start, &block).is_some_and(|due| due <= time) {
-                self.blocks.remove(&start);
-                self.raise(time, Change::BlockReleased(self.block_id(start, block.subscriber)));
-            }
         }
     }
 

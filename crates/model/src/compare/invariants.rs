@@ -5,8 +5,8 @@ use super::Divergence;
 use crate::allocation::addresses;
 use crate::has_ports;
 use natgate_engine::{
-    Allocation, Config, Endpoint, Limits, MappingId, MappingInfo, MappingKind, Plan, PoolUsage,
-    Pooling, SessionInfo, Timestamp, Verdict,
+    Allocation, Class, Config, Endpoint, Limits, MappingId, MappingInfo, MappingKind, Plan,
+    PoolUsage, Pooling, SessionInfo, Timestamp, Verdict,
 };
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP, UDP_LITE};
 use natgate_wire::{Ipv4, Tcp, icmp, tcp::flags::SYN};
@@ -108,35 +108,19 @@ pub(super) fn pool(
     Ok(())
 }
 
-/// The widest limits that have been in force: what was made within them stays.
-#[derive(Clone, Debug)]
-pub(super) struct Widest(Limits);
-
-impl Widest {
-    pub(super) fn new(limits: &Limits) -> Self {
-        Self(limits.clone())
-    }
-
-    /// Takes other limits into account.
-    pub(super) fn widen(&mut self, by: &Limits) {
-        let Self(limits) = self;
-        limits.tcp_ports = limits.tcp_ports.max(by.tcp_ports);
-        limits.udp_ports = limits.udp_ports.max(by.udp_ports);
-        limits.icmp_ports = limits.icmp_ports.max(by.icmp_ports);
-        limits.sessions_per_mapping = limits.sessions_per_mapping.max(by.sessions_per_mapping);
-        let each = (limits.extra_sessions_per_subscriber, by.extra_sessions_per_subscriber);
-        limits.extra_sessions_per_subscriber = match each {
-            (Some(one), Some(other)) => Some(one.max(other)),
-            _ => None,
-        };
-    }
+/// What does not hold any more of what there is, since it was made under another configuration.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Changed {
+    /// That pairs have one address: a rule has chosen some, or the pooling behavior was another.
+    pub(super) addresses: bool,
+    /// That nobody has more than it may.
+    pub(super) limits: bool,
 }
 
 /// One to one, one external address a subscriber (unless a rule has chosen any), quotas.
 pub(super) fn state(
     config: &Config,
-    widest: &Widest,
-    any_address: bool,
+    changed: Changed,
     mappings: &[MappingInfo],
     sessions: &[SessionInfo],
 ) -> Result<(), Divergence> {
@@ -160,25 +144,91 @@ pub(super) fn state(
         });
         let Some(pool) = pool else { return Err(format!("{id:?} is of no pool")) };
         let first = *address_of.entry((id.internal.address, pool)).or_insert(id.external.address);
-        let paired = config.pooling == Pooling::Paired && !any_address;
+        let paired = config.pooling == Pooling::Paired && !changed.addresses;
         if paired && first != id.external.address {
             return Err(format!("{} has two external addresses", id.internal.address));
         }
     }
-    let limits = &widest.0;
     for ((subscriber, protocol), used) in used_by {
+        let limits = limits_of(config, subscriber);
         let quota = match protocol {
             TCP => limits.tcp_ports,
             UDP => limits.udp_ports,
             _ => limits.icmp_ports,
         };
-        if used > quota {
+        if used > quota && !changed.limits {
             return Err(format!("{subscriber} has {used} mappings of protocol {protocol}"));
         }
     }
+    if !changed.limits {
+        totals(config, mappings)?;
+        session_limits(config, mappings)?;
+    }
     shares(config, mappings)?;
-    session_limits(widest, mappings)?;
     portless(sessions)
+}
+
+/// The class that a subscriber is of: that of the longest prefix.
+fn class_of(config: &Config, subscriber: Ipv4Addr) -> Option<&Class> {
+    let len = |class: &Class| {
+        let own = class.subscribers.iter().filter(|prefix| prefix.contains(subscriber.to_bits()));
+        own.map(|prefix| prefix.len()).max()
+    };
+    let holds = config.classes.iter().filter_map(|class| Some((len(class)?, class)));
+    holds.max_by_key(|(len, _)| *len).map(|(_, class)| class)
+}
+
+/// What holds for a subscriber.
+fn limits_of(config: &Config, subscriber: Ipv4Addr) -> Limits {
+    let common = config.limits.clone();
+    let Some(class) = class_of(config, subscriber) else { return common };
+    let own = &class.limits;
+    Limits {
+        tcp_ports: own.tcp_ports.unwrap_or(common.tcp_ports),
+        udp_ports: own.udp_ports.unwrap_or(common.udp_ports),
+        icmp_ports: own.icmp_ports.unwrap_or(common.icmp_ports),
+        sessions_per_mapping: own.sessions_per_mapping.unwrap_or(common.sessions_per_mapping),
+        sessions_per_subscriber: own.sessions_per_subscriber.or(common.sessions_per_subscriber),
+        ..common
+    }
+}
+
+/// No class, and no subscriber, has more than it may have in all (3.9, 3.10).
+fn totals(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
+    let mut of_subscriber: BTreeMap<Ipv4Addr, u32> = BTreeMap::new();
+    let mut of_class: BTreeMap<&str, (u32, [u32; 3])> = BTreeMap::new();
+    for mapping in mappings.iter().filter(|one| one.id.kind != MappingKind::Static) {
+        let subscriber = mapping.id.internal.address;
+        *of_subscriber.entry(subscriber).or_default() += mapping.sessions;
+        let Some(class) = class_of(config, subscriber) else { continue };
+        let (sessions, by_kind) = of_class.entry(&class.name).or_default();
+        *sessions += mapping.sessions;
+        by_kind[match mapping.id.protocol {
+            TCP => 0,
+            UDP => 1,
+            _ => 2,
+        }] += 1;
+    }
+    for (subscriber, has) in of_subscriber {
+        let most = limits_of(config, subscriber).sessions_per_subscriber;
+        if most.is_some_and(|most| has > most) {
+            return Err(format!("{subscriber} has {has} sessions"));
+        }
+    }
+    for class in &config.classes {
+        let Some((sessions, [tcp, udp, icmp])) = of_class.get(&class.name[..]) else { continue };
+        let total = &class.total;
+        let all = [
+            (*sessions, total.sessions),
+            (*tcp, total.tcp_ports),
+            (*udp, total.udp_ports),
+            (*icmp, total.icmp_ports),
+        ];
+        if all.iter().any(|(has, most)| most.is_some_and(|most| *has > most)) {
+            return Err(format!("class {} has more than it may: {all:?}", class.name));
+        }
+    }
+    Ok(())
 }
 
 /// Nobody has a port of another's block, nor one that arithmetic gives to another (5.8, 5.11).
@@ -221,12 +271,14 @@ fn shares(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
 
 /// No more sessions of a mapping, of a subscriber and in all than there may be (3.10). At most one
 /// of a mapping is no further one.
-fn session_limits(Widest(limits): &Widest, mappings: &[MappingInfo]) -> Result<(), Divergence> {
+fn session_limits(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
+    let limits = &config.limits;
     let further = |mapping: &MappingInfo| mapping.sessions.saturating_sub(1);
     let mut of_subscriber: BTreeMap<Ipv4Addr, u32> = BTreeMap::new();
     for mapping in mappings.iter().filter(|one| one.id.kind != MappingKind::Static) {
         *of_subscriber.entry(mapping.id.internal.address).or_default() += further(mapping);
-        if mapping.sessions > u32::from(limits.sessions_per_mapping) {
+        let own = limits_of(config, mapping.id.internal.address);
+        if mapping.sessions > u32::from(own.sessions_per_mapping) {
             return Err(format!("{:?} has {} sessions", mapping.id, mapping.sessions));
         }
     }

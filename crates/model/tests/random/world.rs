@@ -2,6 +2,7 @@
 //! the packets that came out before, which answers and errors refer to.
 
 use crate::common::{Spec, Sum, end, error_about, set_icmp_sum, side};
+use crate::policy::give_timeouts;
 use crate::strategies::fit;
 use natgate_engine::{
     Allocation, Behavior, Config, Endpoint, Limits, PoolConfig, Prefix, Rule, Side, Timestamp,
@@ -176,16 +177,21 @@ impl Other {
         let [rules, limits, timeouts, subscribers, switches, filters] = self.parts;
         if rules {
             config.rules = fit(&new.rules, &in_force.pools);
+            give_timeouts(&mut config.rules, in_force.timeout_sets.len());
         }
         if limits {
             // The sizes of tables stay.
             let Limits { subscribers, mappings, extra_sessions, held_ports, .. } = in_force.limits;
             let sizes =
                 Limits { subscribers, mappings, extra_sessions, held_ports, ..new.limits.clone() };
+            config.classes.clone_from(&new.classes);
             config.limits = Limits { fragment_memory: in_force.limits.fragment_memory, ..sizes };
         }
         if timeouts {
             config.timeouts = new.timeouts.clone();
+            config.port_timeouts.clone_from(&new.port_timeouts);
+            config.timeout_sets.clone_from(&new.timeout_sets);
+            give_timeouts(&mut config.rules, config.timeout_sets.len());
         }
         if subscribers {
             config.subscribers.clone_from(&self.subscribers);
@@ -273,7 +279,8 @@ impl World {
             Operation::Restart(seed) => self.pair.restart(*seed)?,
             Operation::Rules(rules) => {
                 self.pair.advance(self.now)?;
-                let rules = fit(rules, &self.config.pools);
+                let mut rules = fit(rules, &self.config.pools);
+                give_timeouts(&mut rules, self.config.timeout_sets.len());
                 self.pair.replace_rules(&rules)?;
                 self.config.rules = rules;
             }
