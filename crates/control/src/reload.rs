@@ -134,10 +134,12 @@ impl Reloader {
             outside: outside.clone(),
             ..read.clone()
         };
-        let prepared = Prepared::new(&in_force.complete, complete.clone()).map_err(|error| {
-            let name = self.file.display().to_string();
-            ReloadError::Configuration(vec![Problem::of_file(&name, error.message)])
-        })?;
+        let pools = self.commander.pools().map_err(ReloadError::Gateway)?;
+        let prepared =
+            Prepared::new(&in_force.complete, pools, complete.clone()).map_err(|error| {
+                let name = self.file.display().to_string();
+                ReloadError::Configuration(vec![Problem::of_file(&name, error.message)])
+            })?;
         Ok((InForce { read, complete }, prepared, warnings))
     }
 }

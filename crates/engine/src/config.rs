@@ -71,6 +71,16 @@ impl AddressRange {
     pub const fn count(&self) -> usize {
         self.last.to_bits().saturating_sub(self.first.to_bits()) as usize + 1
     }
+
+    /// Each of them.
+    pub fn each(&self) -> impl Iterator<Item = Ipv4Addr> + use<> {
+        (self.first.to_bits()..=self.last.to_bits()).map(Ipv4Addr::from_bits)
+    }
+
+    /// Whether an address is one of them.
+    pub fn contains(&self, address: Ipv4Addr) -> bool {
+        (self.first..=self.last).contains(&address)
+    }
 }
 
 /// One of the gateway's two sides.
@@ -93,8 +103,12 @@ pub struct PoolConfig {
     pub name: String,
     /// Its addresses, in configured order; ranges do not overlap, in or across pools.
     pub addresses: Vec<AddressRange>,
+    /// Those of them that get no new mappings.
+    pub draining: Vec<AddressRange>,
     /// First and last port (and ICMP query identifier) to use.
     pub ports: (u16, u16),
+    /// Those of them, first and last, that are not used.
+    pub excluded_ports: Vec<(u16, u16)>,
     /// How its ports are chosen; `None`: as [`Config::allocation`] says.
     pub allocation: Option<Allocation>,
     /// Percentages of its ports, or blocks, whose use is told of, ascending; see [`Thresholds`].
@@ -106,7 +120,9 @@ impl Default for PoolConfig {
         Self {
             name: String::new(),
             addresses: Vec::new(),
+            draining: Vec::new(),
             ports: (1024, u16::MAX),
+            excluded_ports: Vec::new(),
             allocation: None,
             thresholds: Vec::new(),
         }
@@ -117,6 +133,32 @@ impl PoolConfig {
     /// How many addresses it has.
     pub fn count(&self) -> usize {
         self.addresses.iter().map(AddressRange::count).sum()
+    }
+
+    /// Its addresses, in configured order.
+    pub fn each_address(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
+        self.addresses.iter().flat_map(AddressRange::each)
+    }
+
+    /// Whether an address is one of its.
+    pub fn has(&self, address: Ipv4Addr) -> bool {
+        self.addresses.iter().any(|range| range.contains(address))
+    }
+
+    /// Whether an address of it gets no new mappings.
+    pub fn is_draining(&self, address: Ipv4Addr) -> bool {
+        self.draining.iter().any(|range| range.contains(address))
+    }
+
+    /// Whether a port is one that it uses.
+    pub fn uses_port(&self, port: u16) -> bool {
+        let is_in = |&(first, last): &(u16, u16)| (first..=last).contains(&port);
+        is_in(&self.ports) && !self.excluded_ports.iter().any(is_in)
+    }
+
+    /// How many ports of an address it uses.
+    pub fn ports_used(&self) -> u32 {
+        (self.ports.0.max(1)..=self.ports.1).filter(|&port| self.uses_port(port)).count() as u32
     }
 }
 
@@ -236,6 +278,8 @@ pub struct Limits {
     pub extra_sessions_per_subscriber: Option<u32>,
     /// Bytes for fragments that wait for their first.
     pub fragment_memory: usize,
+    /// External addresses in all; `None`: twice as many as are named, at least 64.
+    pub external_addresses: Option<u32>,
     /// Ports in hold-down at a time; beyond, the one that has been for longest is free. `None`: all.
     pub held_ports: Option<u32>,
     /// Percentages of a subscriber's quotas and sessions that are told of, ascending; see
@@ -258,6 +302,7 @@ impl Default for Limits {
             extra_sessions: None,
             extra_sessions_per_subscriber: None,
             fragment_memory: 16 << 20,
+            external_addresses: None,
             held_ports: None,
             thresholds: Vec::new(),
         }

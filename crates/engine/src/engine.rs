@@ -72,7 +72,7 @@ pub struct Engine {
     pub(crate) counters: Counters,
     events: Events,
     /// When each pool's exhaustion was last reported, nanoseconds.
-    pool_reported: Vec<Option<u64>>,
+    pub(crate) pool_reported: Vec<Option<u64>>,
     started: Timestamp,
     /// Time of tick 0, nanoseconds.
     base: u64,
@@ -173,14 +173,14 @@ impl Engine {
         let timeouts = Timers::new(config);
         let mut generator = Generator::new(seed);
         let key = HashKey::new(&mut generator);
-        let external = External::new(config, timeouts.hold_ticks(), key);
+        let external = External::new(config, sizes.address_room, timeouts.hold_ticks(), key);
         let rules = RuleSet::new(&config.rules)?;
         rules.check(config, |pool, address| external.has(pool, address))?;
         let mut engine = Self {
             table: Table::new(sizes.room, config, key),
             subscribers: Subscribers::new(
                 sizes.subscribers,
-                sizes.addresses,
+                sizes.address_room,
                 Classes::new(config),
                 key,
             ),
@@ -195,7 +195,11 @@ impl Engine {
             responder: Responder::new(config),
             pending: PendingSyns::new(),
             fragments: Fragments::new(config.limits.fragment_memory, config.timeouts.fragment, key),
-            identifications: Identifications::new(sizes.addresses, &mut generator),
+            identifications: Identifications::new(
+                sizes.addresses,
+                sizes.address_room,
+                &mut generator,
+            ),
             counters: Counters::default(),
             events: Events::new(),
             pool_reported: vec![None; config.pools.len()],
@@ -209,7 +213,6 @@ impl Engine {
             config: Config { rules: Vec::new(), ..config.clone() },
         };
         engine.make_statics()?;
-        engine.external.settle();
         engine.pool_watches = PoolWatches::new(config, &engine.external);
         Ok(engine)
     }
@@ -308,11 +311,12 @@ impl Engine {
     pub fn advance(&mut self, now: Timestamp) -> bool {
         self.observe(now);
         let target = self.tick_of(self.now);
+        self.work_on_pools();
         if target == u64::from(self.tick)
             && self.pending.next_due().is_none_or(|due| due > self.now)
             && self.sweep.is_done()
         {
-            return false;
+            return self.external.has_work();
         }
         let swept = self.sweep_some();
         let mut budget = ADVANCE_BUDGET;
@@ -341,7 +345,7 @@ impl Engine {
         } else {
             self.tick = target as u32;
         }
-        !swept
+        !swept || self.external.has_work()
     }
 
     /// The first tick at which something is due.
@@ -357,8 +361,9 @@ impl Engine {
     /// The time of the next thing that is due, or is to be looked at.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let tick = self.next_tick().map(|tick| self.time_of(tick));
-        let sweep = (!self.sweep.is_done()).then_some(self.now);
-        tick.into_iter().chain(self.pending.next_due()).chain(sweep).min().map(Timestamp)
+        let unsettled = !self.sweep.is_done() || self.external.has_work();
+        let change = unsettled.then_some(self.now);
+        tick.into_iter().chain(self.pending.next_due()).chain(change).min().map(Timestamp)
     }
 
     /// Does one thing that is due at this tick.
@@ -433,6 +438,7 @@ impl Engine {
             let release = self.deadline(time, self.timeouts.hold_down);
             self.external.give(protocol, index, port, release, self.tick);
         }
+        self.external.uncount(index);
         let pool = self.external.pool_of(index);
         self.subscribers.release(mapping.host(), pool, quota_class(protocol));
         if self.external.told(protocol, index, port) == Told::Mapping {
@@ -657,7 +663,7 @@ impl Engine {
         }
     }
 
-    /// What a pool holds for a protocol (TCP, UDP, ICMP or DCCP).
+    /// What a pool holds for a protocol (TCP, UDP, ICMP or DCCP); it goes by the engine's numbering.
     ///
     /// # Panics
     /// When there is no such pool or the protocol is another.

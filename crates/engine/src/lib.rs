@@ -30,6 +30,7 @@ mod identification;
 mod index;
 mod packet;
 mod parse;
+mod pools;
 mod prefetch;
 mod random;
 mod reconfigure;
@@ -55,6 +56,7 @@ pub use deterministic::{Plan, PlanError};
 pub use drop_reason::DropReason;
 pub use engine::Engine;
 pub use event::{BlockId, Change, Endpoint, Event, MappingId, MappingKind, Resource};
+pub use external::{Draining, PoolChange};
 pub use packet::{Counters, Direction, Outcome, Packet, Side, Verdict};
 pub use reconfigure::{
     Departure, Leaving, Reconfiguration, ReconfigureError, Review, Superseded, restart_keys,
@@ -113,6 +115,7 @@ pub struct PoolUsage {
     pub used: u64,
     /// Ports in hold-down.
     pub held: u64,
-    /// Ports kept for static mappings.
+    /// Ports kept for static mappings, or given to nobody: excluded, in no block or share, or of an
+    /// address that drains.
     pub reserved: u64,
 }

@@ -15,10 +15,10 @@ mod permits;
 
 use crate::class::Classes;
 use crate::config::{Behavior, Class, Config, TimeoutSet};
-use crate::engine::{Engine, broadcasts};
+use crate::engine::Engine;
+use crate::external::PoolChange;
 use crate::host::Host;
 use crate::rules::{RuleSet, Ruling};
-use crate::sizes::validate;
 use crate::timeouts::{SETS, Timers};
 use crate::{ConfigError, MappingId};
 use alloc::vec::Vec;
@@ -82,29 +82,39 @@ pub struct Leaving {
 /// A configuration that is ready to be put in force.
 #[derive(Clone, Debug)]
 pub struct Reconfiguration {
-    /// Without its rules.
+    /// Its pools in the engine's numbering, without its rules.
     config: Config,
+    pools: Option<PoolChange>,
     rules: RuleSet,
     timeouts: Timers,
     classes: Classes,
     permits: Permits,
     static_hosts: Vec<Host>,
+    /// Keys that only a restart changes.
+    restart: Vec<&'static str>,
 }
 
 impl Reconfiguration {
-    /// Makes everything that can be made without the engine.
+    /// Makes everything that can be made without the engine, for one that has a configuration in force
+    /// whose pools are those that [`Engine::config`] tells.
     ///
     /// # Errors
-    /// [`ConfigError`] names what the configuration contradicts.
-    pub fn new(config: &Config) -> Result<Self, ConfigError> {
-        validate(config)?;
+    /// [`ConfigError`] names what the new configuration contradicts.
+    pub fn new(in_force: &Config, new: &Config) -> Result<Self, ConfigError> {
+        let pools = PoolChange::new(in_force, new)?;
+        let config = pools.config();
+        let rules = RuleSet::new(&config.rules)?;
+        let has = |pool: usize, address| config.pools[pool].has(address);
+        rules.check(config, has)?;
         Ok(Self {
-            rules: RuleSet::new(&config.rules)?,
+            rules,
             timeouts: Timers::new(config),
             classes: Classes::new(config),
-            permits: Permits::new(config),
+            permits: Permits::new(in_force, config),
             static_hosts: static_hosts(config),
+            restart: restart_keys(in_force, config),
             config: Config { rules: Vec::new(), ..config.clone() },
+            pools: Some(pools),
         })
     }
 }
@@ -172,13 +182,9 @@ pub fn restart_keys(in_force: &Config, new: &Config) -> Vec<&'static str> {
     // The table then knows no session by its address.
     let filter = !by_address(in_force) && by_address(new);
     let filters_tcp = new.filtering_tcp == Some(Behavior::AddressDependent);
-    let pools = in_force.pools != new.pools
-        || in_force.default_pool != new.default_pool
-        || in_force.allocation != new.allocation;
     let differs = [
         (in_force.inside != new.inside, "inside"),
         (in_force.outside != new.outside, "outside"),
-        (pools, "pool"),
         (in_force.statics != new.statics, "static"),
         (in_force.mapping != new.mapping, "nat.mapping"),
         (filter && new.filtering == Behavior::AddressDependent, "nat.filtering"),
@@ -188,6 +194,10 @@ pub fn restart_keys(in_force: &Config, new: &Config) -> Vec<&'static str> {
         (old_limits.extra_sessions != new_limits.extra_sessions, "limits.extra_sessions"),
         (old_limits.fragment_memory != new_limits.fragment_memory, "limits.fragment_memory"),
         (old_limits.held_ports != new_limits.held_ports, "limits.held_ports"),
+        (
+            old_limits.external_addresses != new_limits.external_addresses,
+            "limits.external_addresses",
+        ),
     ];
     differs.into_iter().filter_map(|(differs, key)| differs.then_some(key)).collect()
 }
@@ -215,32 +225,41 @@ fn same_sets(old: &[TimeoutSet], new: &[TimeoutSet]) -> [u8; SETS] {
 }
 
 impl Engine {
-    /// The configuration in force; of the rules nothing is kept here.
-    pub fn config(&self) -> &Config {
-        &self.config
-    }
-
-    /// Puts another configuration in force, all of it at once. Mappings that it does not let stay are
-    /// none for any packet from now on, and are removed by calls of [`Engine::advance`].
+    /// Begins to put another configuration in force: until [`Engine::is_prepared`], [`Engine::advance`]
+    /// gets ready what pools will need.
     ///
     /// # Errors
     /// [`ReconfigureError`]; then nothing has changed.
-    pub fn reconfigure(&mut self, new: Reconfiguration) -> Result<Superseded, ReconfigureError> {
+    pub fn prepare_configuration(
+        &mut self,
+        new: &mut Reconfiguration,
+    ) -> Result<(), ReconfigureError> {
         if !self.is_settled() {
             return Err(ReconfigureError::Unsettled);
         }
-        let keys = restart_keys(&self.config, &new.config);
-        if !keys.is_empty() {
-            return Err(ReconfigureError::Restart(keys));
+        if !new.restart.is_empty() {
+            return Err(ReconfigureError::Restart(new.restart.clone()));
         }
-        let Reconfiguration { config, rules, timeouts, classes, permits, static_hosts } = new;
-        let has = |pool, address| self.external.has(pool, address);
-        rules.check(&config, has).map_err(ReconfigureError::Config)?;
+        let pools = new.pools.take().expect("a configuration is prepared once");
+        self.prepare_pools(pools).map_err(ReconfigureError::Config)
+    }
+
+    /// Whether a configuration can be put in force now that was prepared.
+    pub fn is_prepared(&self) -> bool {
+        self.pools_prepared()
+    }
+
+    /// Puts a prepared configuration in force, all of it at once. Mappings that it does not let stay are
+    /// none for any packet from now on, and are removed by calls of [`Engine::advance`].
+    ///
+    /// # Panics
+    /// When it is not prepared.
+    pub fn reconfigure(&mut self, new: Reconfiguration) -> Superseded {
+        let Reconfiguration { config, rules, timeouts, classes, permits, static_hosts, .. } = new;
         let sets = same_sets(&self.config.timeout_sets, &config.timeout_sets);
         let classes = self.set_limits(classes, &config);
         let timeouts = self.set_timeouts(timeouts, &config);
         self.external.set_choice(config.pooling, config.port_parity);
-        self.broadcasts = broadcasts(&config, &self.external);
         let superseded = Superseded {
             _config: core::mem::replace(&mut self.config, config),
             _rules: core::mem::replace(&mut self.rules, rules),
@@ -249,9 +268,10 @@ impl Engine {
             _classes: classes,
             _timeouts: timeouts,
         };
+        self.switch_pools();
         self.begin_sweep(permits);
         self.sweep.sets = sets;
-        Ok(superseded)
+        superseded
     }
 
     /// Puts other rules in the place of those in force, and hands back the latter, which are large
@@ -269,7 +289,7 @@ impl Engine {
             return Err(ConfigError { message: message.into() });
         }
         let old = core::mem::replace(&mut self.rules, rules);
-        let permits = Permits::new(&self.config);
+        let permits = Permits::new(&self.config, &self.config);
         self.begin_sweep(permits);
         self.sweep.sets = core::array::from_fn(|number| number as u8);
         Ok(old)
@@ -280,7 +300,6 @@ impl Engine {
         self.further_each = self.table.further_each(limits);
         self.responder.set_rate(limits.icmp_errors_per_second);
         classes.go_on(&self.subscribers.classes, before(&self.config.classes, &config.classes));
-        self.pool_watches = self.pool_watches.renewed(config);
         self.subscribers.replace_classes(classes)
     }
 
@@ -294,7 +313,7 @@ impl Engine {
 
     /// Whether every mapping has been asked since the last reconfiguration.
     pub fn is_settled(&self) -> bool {
-        self.sweep.is_done()
+        self.sweep.is_done() && self.pools_settled()
     }
 
     /// How many of the mappings that have been asked since the last reconfiguration stayed, and how
@@ -342,7 +361,11 @@ impl Engine {
     #[cold]
     pub(crate) fn ask(&mut self, slot: u32) -> bool {
         let permits = self.sweep.permits.as_ref().expect("mappings are asked of a configuration");
-        match self.judge(permits, &self.rules, slot) {
+        let why = self.judge(permits, &self.rules, slot, |asked, index| {
+            let (host, (_, port)) = (asked.internal.0, asked.external);
+            self.external.allows(asked.protocol, index, port, host)
+        });
+        match why {
             None => {
                 self.sweep.stayed += 1;
                 let answers = self.first_answers(slot);
@@ -365,7 +388,15 @@ impl Engine {
         }
     }
 
-    fn judge(&self, permits: &Permits, rules: &RuleSet, slot: u32) -> Option<Departure> {
+    /// Why a mapping may not stay; `pools_allow` says whether its external endpoint, of the address with
+    /// an index, is still its subscriber's.
+    fn judge(
+        &self,
+        permits: &Permits,
+        rules: &RuleSet,
+        slot: u32,
+        pools_allow: impl FnOnce(&Asked, u32) -> bool,
+    ) -> Option<Departure> {
         let mapping = self.table.mapping(slot);
         let (index, port) = mapping.external();
         let asked = Asked {
@@ -379,7 +410,11 @@ impl Engine {
             let session = self.table.session(session);
             (session.remote_address, session.remote_port)
         });
-        permits.judge(rules, &asked, remotes)
+        let why = permits.judge(rules, &asked, remotes);
+        why.or_else(|| {
+            let stays = asked.is_static || pools_allow(&asked, index);
+            (!stays).then_some(Departure::Pool)
+        })
     }
 
     /// Removes a mapping with its sessions.
@@ -420,7 +455,8 @@ impl Engine {
             if !self.table.is_live(slot) {
                 continue;
             }
-            match self.judge(&new.permits, &new.rules, slot) {
+            let permits = &new.permits;
+            match self.judge(permits, &new.rules, slot, |asked, _| permits.keeps_end(asked)) {
                 None => review.stay += 1,
                 Some(why) => {
                     review.go[why as usize] += 1;

@@ -244,6 +244,16 @@ impl Subscribers {
         Some(record.paired).filter(|&paired| paired != NONE)
     }
 
+    /// Parts a subscriber from the external address of a pool that it is paired with: its next mapping
+    /// there says which it is.
+    pub(crate) fn part(&mut self, at: u32, pool: usize) {
+        let Some(at) = self.record_of(at, pool) else { return };
+        let paired = core::mem::replace(&mut self.records[at as usize].paired, NONE);
+        if let Some(tenants) = self.tenants.get_mut(paired as usize) {
+            *tenants -= 1;
+        }
+    }
+
     /// Whether a subscriber has mappings of a pool.
     pub(crate) fn has(&self, at: u32, pool: usize) -> bool {
         self.record_of(at, pool).is_some()

@@ -7,7 +7,7 @@
 use crate::Settings;
 use crate::router::{Renewal, Router};
 use natgate_engine::{
-    ConfigError, Departure, Engine, Reconfiguration, ReconfigureError, Review, Superseded,
+    Config, ConfigError, Departure, Engine, Reconfiguration, ReconfigureError, Review, Superseded,
 };
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -36,12 +36,15 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Makes everything that other settings take to come into the place of those in force.
+    /// Makes everything that other settings take to come into the place of those in force; `pools` is what
+    /// [`Commander::pools`] tells.
     ///
     /// # Errors
     /// [`ConfigError`] when the translator could not run with them.
-    pub fn new(in_force: &Settings, new: Settings) -> Result<Self, ConfigError> {
-        let engine = Reconfiguration::new(&new.engine)?;
+    pub fn new(in_force: &Settings, pools: Config, new: Settings) -> Result<Self, ConfigError> {
+        let Config { pools, default_pool, allocation, .. } = pools;
+        let of_engine = Config { pools, default_pool, allocation, ..in_force.engine.clone() };
+        let engine = Reconfiguration::new(&of_engine, &new.engine)?;
         Ok(Self { engine, router: Renewal::new(in_force, &new), settings: new })
     }
 }
@@ -58,6 +61,7 @@ pub struct Reconfigured {
 }
 
 enum Command {
+    Pools(SyncSender<Config>),
     Reconfigure(Box<Prepared>, SyncSender<Result<Reconfigured, ReconfigureError>>),
     Review(Box<Prepared>, Review, SyncSender<(Review, Box<Prepared>)>),
 }
@@ -81,6 +85,16 @@ pub fn commands(wake: UnixStream) -> (Commander, Commands) {
 }
 
 impl Commander {
+    /// The pools in force, as the translator has them.
+    ///
+    /// # Errors
+    /// [`CommandError::Stopping`].
+    pub fn pools(&self) -> Result<Config, CommandError> {
+        let (reply, answer) = sync_channel(1);
+        self.give(Command::Pools(reply))?;
+        answer.recv().map_err(|_| CommandError::Stopping)
+    }
+
     /// Puts other settings in force and waits until all mappings have been asked whether they may
     /// stay.
     ///
@@ -112,12 +126,16 @@ impl Commander {
     }
 }
 
+type Reply = SyncSender<Result<Reconfigured, ReconfigureError>>;
+
 /// A command under way.
 enum Task {
-    /// To be put in force when the mappings have been asked that the last one made doubtful.
-    Prepared(Box<Prepared>, SyncSender<Result<Reconfigured, ReconfigureError>>),
+    /// To be prepared when nothing is left to do because of the last one.
+    Waiting(Box<Prepared>, Reply),
+    /// To be put in force when the translator is ready.
+    Prepared(Box<Prepared>, Reply),
     /// In force; the mappings are being asked.
-    InForce(Superseded, SyncSender<Result<Reconfigured, ReconfigureError>>),
+    InForce(Superseded, Reply),
     Review(Box<Prepared>, Review, SyncSender<(Review, Box<Prepared>)>),
 }
 
@@ -143,37 +161,61 @@ impl Clerk {
     pub(crate) fn turn(&mut self, engine: &mut Engine, router: &mut Router) -> Option<Settings> {
         if self.task.is_none() {
             let Commands(receiver) = self.commands.as_ref()?;
-            self.task = Some(match receiver.try_recv().ok()? {
-                Command::Reconfigure(prepared, reply) => Task::Prepared(prepared, reply),
-                Command::Review(prepared, review, reply) => Task::Review(prepared, review, reply),
-            });
-        }
-        match self.task.take()? {
-            Task::Prepared(prepared, reply) if engine.is_settled() => {
-                let Prepared { engine: reconfiguration, router: renewal, settings } = *prepared;
-                match engine.reconfigure(reconfiguration) {
-                    Ok(superseded) => {
-                        router.renew(renewal);
-                        self.task = Some(Task::InForce(superseded, reply));
-                        return Some(settings);
-                    }
-                    // Who does not wait for the answer has stopped.
-                    Err(error) => drop(reply.send(Err(error))),
+            self.task = match receiver.try_recv().ok()? {
+                Command::Pools(reply) => {
+                    // Who does not wait for the answer has stopped; so with all answers here.
+                    let _ = reply.send(pools(engine.config()));
+                    None
                 }
+                Command::Reconfigure(prepared, reply) => Some(Task::Waiting(prepared, reply)),
+                Command::Review(prepared, review, reply) => {
+                    Some(Task::Review(prepared, review, reply))
+                }
+            };
+        }
+        let mut came = None;
+        self.task = match self.task.take()? {
+            Task::Waiting(mut prepared, reply) if engine.is_settled() => {
+                match engine.prepare_configuration(&mut prepared.engine) {
+                    Ok(()) => Some(Task::Prepared(prepared, reply)),
+                    Err(error) => {
+                        let _ = reply.send(Err(error));
+                        None
+                    }
+                }
+            }
+            Task::Prepared(prepared, reply) if engine.is_prepared() => {
+                let Prepared { engine: reconfiguration, router: renewal, settings } = *prepared;
+                let superseded = engine.reconfigure(reconfiguration);
+                router.renew(renewal);
+                came = Some(settings);
+                Some(Task::InForce(superseded, reply))
             }
             Task::InForce(superseded, reply) if engine.is_settled() => {
                 let (stayed, went) = engine.departed();
-                drop(reply.send(Ok(Reconfigured { stayed, went, _superseded: superseded })));
+                let _ = reply.send(Ok(Reconfigured { stayed, went, _superseded: superseded }));
+                None
             }
             Task::Review(prepared, mut review, reply) => {
                 if engine.review(&prepared.engine, &mut review) {
-                    self.task = Some(Task::Review(prepared, review, reply));
+                    Some(Task::Review(prepared, review, reply))
                 } else {
-                    drop(reply.send((review, prepared)));
+                    let _ = reply.send((review, prepared));
+                    None
                 }
             }
-            waiting => self.task = Some(waiting),
-        }
-        None
+            waiting => Some(waiting),
+        };
+        came
+    }
+}
+
+/// The pools of a configuration, and nothing else of it.
+fn pools(config: &Config) -> Config {
+    Config {
+        pools: config.pools.clone(),
+        default_pool: config.default_pool,
+        allocation: config.allocation.clone(),
+        ..Config::default()
     }
 }

@@ -205,13 +205,17 @@ impl Pair {
     /// # Errors
     /// When the engine refuses it, or where they part.
     pub fn reconfigure(&mut self, config: &Config) -> Result<(), Divergence> {
-        let new = Reconfiguration::new(config)
-            .map_err(|error| format!("the engine refused the configuration: {}", error.message))?;
+        let refused =
+            |error: &dyn Debug| format!("the engine refused the configuration: {error:?}");
+        let mut new =
+            Reconfiguration::new(self.engine.config(), config).map_err(|error| refused(&error))?;
         let mut review = Review::new(usize::MAX);
         while self.engine.review(&new, &mut review) {}
-        self.engine
-            .reconfigure(new)
-            .map_err(|error| format!("the engine refused the configuration: {error:?}"))?;
+        self.engine.prepare_configuration(&mut new).map_err(|error| refused(&error))?;
+        while !self.engine.is_prepared() {
+            self.engine.advance(self.model.now());
+        }
+        self.engine.reconfigure(new);
         self.reconfigured(config.clone())?;
         same("mappings that stay and go", &self.engine.departed(), &(review.stay, review.go))?;
         let named: Vec<MappingId> = review.named.iter().map(|leaving| leaving.mapping).collect();

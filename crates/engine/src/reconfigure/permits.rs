@@ -3,13 +3,15 @@
 //! that is only tried says the same as one that comes into force.
 
 use super::Departure;
-use crate::config::{Config, Prefix};
+use crate::config::{AddressRange, Allocation, Config, PoolConfig, Prefix};
+use crate::deterministic::Plan;
 use crate::external::protocol_index;
 use crate::host::Host;
 use crate::parse::has_ports;
 use crate::rules::{RuleSet, Ruling};
 use crate::sizes::permanent;
 use alloc::vec::Vec;
+use core::net::Ipv4Addr;
 
 /// A mapping, as far as it matters whether it may stay.
 #[derive(Clone, Copy, Debug)]
@@ -23,12 +25,23 @@ pub(crate) struct Asked {
     pub(crate) is_permanent: bool,
 }
 
-/// Addresses of a pool that follow each other, and the pool's ports.
+/// External addresses that follow each other.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     first: u32,
     last: u32,
-    ports: (u16, u16),
+    /// The pool that they stay in, if they do.
+    pool: Option<usize>,
+}
+
+/// The ports of a pool.
+#[derive(Clone, Debug)]
+struct Ports {
+    /// First and last.
+    used: (u16, u16),
+    excluded: Vec<(u16, u16)>,
+    /// What says whose they are.
+    plan: Option<Plan>,
 }
 
 /// A static mapping of a whole address.
@@ -66,7 +79,8 @@ pub(crate) struct Permits {
     hosts: Vec<Host>,
     own: [u32; 2],
     /// Sorted.
-    pools: Vec<Stretch>,
+    stretches: Vec<Stretch>,
+    pools: Vec<Ports>,
     /// External ends of static mappings with the internal ones that they belong to, sorted; and the
     /// latter, sorted.
     by_external: Vec<(End, (Host, u16))>,
@@ -77,7 +91,9 @@ pub(crate) struct Permits {
 }
 
 impl Permits {
-    pub(crate) fn new(config: &Config) -> Self {
+    /// What a configuration lets stay of what was made under the one in force; their pools are numbered
+    /// alike.
+    pub(crate) fn new(in_force: &Config, config: &Config) -> Self {
         let mut by_external = Vec::new();
         let mut whole = Vec::new();
         for mapping in &config.statics {
@@ -100,22 +116,28 @@ impl Permits {
         whole.sort_by_key(|whole| whole.external);
         let mut whole_by_internal = whole.clone();
         whole_by_internal.sort_by_key(|whole| whole.internal);
-        let stretches = config.pools.iter().flat_map(|pool| {
-            pool.addresses.iter().map(|range| Stretch {
-                first: range.first.to_bits(),
-                last: range.last.to_bits(),
-                ports: (pool.ports.0.max(1), pool.ports.1),
-            })
+        let stretches = config.pools.iter().enumerate().flat_map(|(number, pool)| {
+            let before = in_force.pools.get(number);
+            pool.addresses.iter().flat_map(move |range| cut(range, number, before))
         });
-        let mut pools: Vec<Stretch> = stretches.collect();
-        pools.sort_by_key(|stretch| stretch.first);
+        let mut stretches: Vec<Stretch> = stretches.collect();
+        stretches.sort_by_key(|stretch| stretch.first);
+        let ports = |pool: &PoolConfig| Ports {
+            used: (pool.ports.0.max(1), pool.ports.1),
+            excluded: pool.excluded_ports.clone(),
+            plan: match config.allocation_of(pool) {
+                Allocation::Deterministic(plan) => Plan::new(plan, pool).ok(),
+                _ => None,
+            },
+        };
         let own = [&config.inside, &config.outside]
             .map(|side| side.address.map_or(0, core::net::Ipv4Addr::to_bits));
         Self {
             subscribers: config.subscribers.clone(),
             hosts: static_hosts(config),
             own,
-            pools,
+            stretches,
+            pools: config.pools.iter().map(ports).collect(),
             by_external,
             by_internal,
             whole,
@@ -146,10 +168,7 @@ impl Permits {
         });
         let may_have = self.is_subscriber(host)
             || translated.any(|ruling| matches!(ruling, Some(Ruling::Snat(_))));
-        if is_ours || !may_have {
-            return Some(Departure::NotSubscriber);
-        }
-        (!self.is_pooled(asked)).then_some(Departure::Pool)
+        (is_ours || !may_have).then_some(Departure::NotSubscriber)
     }
 
     fn is_subscriber(&self, host: Host) -> bool {
@@ -194,25 +213,62 @@ impl Permits {
     }
 
     fn stretch(&self, address: u32) -> Option<&Stretch> {
-        let after = self.pools.partition_point(|stretch| stretch.first <= address);
-        self.pools[..after].last().filter(|stretch| address <= stretch.last)
+        let after = self.stretches.partition_point(|stretch| stretch.first <= address);
+        self.stretches[..after].last().filter(|stretch| address <= stretch.last)
     }
 
     fn is_external(&self, address: u32) -> bool {
-        let at = |(end, _): &(End, _)| end.0 < u64::from(address);
-        let place = self.by_external.partition_point(at);
-        let is_static =
-            self.by_external.get(place).is_some_and(|((one, _), _)| *one == u64::from(address));
-        is_static || self.stretch(address).is_some() || self.whole_of(address).next().is_some()
+        let before = |(end, _): &(End, _)| end.0 < u64::from(address);
+        let place = self.by_external.partition_point(before);
+        let next = self.by_external.get(place);
+        next.is_some_and(|((one, _), _)| *one == u64::from(address))
+            || self.stretch(address).is_some()
+            || self.whole_of(address).next().is_some()
     }
 
-    /// Whether an external endpoint is one of a pool's.
-    fn is_pooled(&self, asked: &Asked) -> bool {
+    /// Whether the pools leave a dynamic mapping its external endpoint, as far as can be told before they
+    /// are in force.
+    pub(crate) fn keeps_end(&self, asked: &Asked) -> bool {
         let (address, port) = asked.external;
-        self.stretch(address).is_some_and(|stretch| {
-            !has_ports(asked.protocol) || (stretch.ports.0..=stretch.ports.1).contains(&port)
-        })
+        let Some(pool) = self.stretch(address).and_then(|stretch| stretch.pool) else {
+            return false;
+        };
+        let Ports { used, excluded, plan } = &self.pools[pool];
+        let is_in = |&(first, last): &(u16, u16)| (first..=last).contains(&port);
+        let is_own = |plan: &Plan| {
+            let owner = plan.reverse(Ipv4Addr::from_bits(address), port);
+            owner.is_some_and(|owner| owner == asked.internal.0.ip())
+                || plan.dynamic().is_some_and(|(first, _)| port >= first)
+        };
+        !has_ports(asked.protocol)
+            || is_in(used) && !excluded.iter().any(is_in) && plan.as_ref().is_none_or(is_own)
     }
+}
+
+/// Cuts a range of a pool where those addresses begin and end that the pool had before.
+fn cut(range: &AddressRange, number: usize, before: Option<&PoolConfig>) -> Vec<Stretch> {
+    let (first, last) = (range.first.to_bits(), range.last.to_bits());
+    let mut old: Vec<(u32, u32)> = before
+        .into_iter()
+        .flat_map(|pool| &pool.addresses)
+        .map(|old| (old.first.to_bits().max(first), old.last.to_bits().min(last)))
+        .filter(|(first, last)| first <= last)
+        .collect();
+    old.sort_unstable();
+    let mut stretches = Vec::new();
+    let mut next = Some(first);
+    for (old_first, old_last) in old {
+        let from = next.unwrap_or(old_first);
+        if from < old_first {
+            stretches.push(Stretch { first: from, last: old_first - 1, pool: None });
+        }
+        stretches.push(Stretch { first: old_first, last: old_last, pool: Some(number) });
+        next = old_last.checked_add(1);
+    }
+    if let Some(from) = next.filter(|&from| from <= last) {
+        stretches.push(Stretch { first: from, last, pool: None });
+    }
+    stretches
 }
 
 /// An endpoint as rules see it: identifiers of queries are no ports.

@@ -197,16 +197,19 @@ impl Engine {
         }
         let known = record.is_some_and(|at| self.subscribers.has(at, pool));
         self.check_limits(record, internal.0, known, protocol)?;
-        let paired = record.and_then(|at| self.subscribers.paired(at, pool));
+        let last = record.and_then(|at| self.subscribers.paired(at, pool));
+        let paired = last.filter(|&index| self.external.is_open(index));
         let wish = Wish {
             pool,
             protocol,
             internal_port: internal.1,
             paired: self.external.pairing(pool, internal.0, paired),
             fixed: match snat.address {
-                // An address that has left its pool has no port.
+                // An address that is not of its pool, or not yet, has no port.
                 Some(address) => {
-                    Some(self.external.index(address.to_bits()).ok_or(DropReason::PoolExhausted)?)
+                    let index = self.external.index(address.to_bits());
+                    let index = index.filter(|&index| self.external.pool_of(index) == pool);
+                    Some(index.ok_or(DropReason::PoolExhausted)?)
                 }
                 None => None,
             },
@@ -215,6 +218,10 @@ impl Engine {
         let hash = self.table.hash(self.table.key(protocol, internal, remote));
         let session = self.new_session(remote, Way::Out, headers, snat.timeouts);
         let fixed = snat.address.is_some();
+        if let Some(at) = record.filter(|_| paired != last && !fixed) {
+            // Paired anew, with the address of this mapping.
+            self.subscribers.part(at, pool);
+        }
         let timeouts = snat.timeouts;
         let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash };
         Ok(self.add_dynamic(&flow, external, |first| *first = session))
@@ -247,6 +254,7 @@ impl Engine {
         (index, port): (u32, u16),
         open: impl FnOnce(&mut Session),
     ) -> u32 {
+        self.external.count(index);
         let Flow { protocol, internal, pool, fixed, timeouts, record, hash } = *flow;
         let pair = (pool, (!fixed).then_some(index));
         let kind = quota_class(protocol);

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::class::{KINDS, SESSIONS};
-use crate::config::{Config, PoolConfig};
+use crate::config::Config;
 use crate::engine::{REPORT_INTERVAL, quota_class};
 use crate::external::{External, PROTOCOLS, protocol_index};
 use crate::host::Host;
@@ -20,60 +20,57 @@ const OF_POOL: [Resource; PROTOCOLS.len() + 1] =
 /// The place of blocks among them.
 pub(super) const BLOCKS: usize = PROTOCOLS.len();
 
-/// How many ports a pool has to be given out, for each protocol, and how many blocks.
-type Capacity = [u32; OF_POOL.len()];
-
 /// The thresholds of a pool: of its ports for each protocol, or of its blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolWatch {
+    /// How many there are to be given out.
+    all: [u32; OF_POOL.len()],
     marks: [Marks; OF_POOL.len()],
     watch: Watch,
 }
 
-/// The thresholds of all pools.
+/// The thresholds of all pools; of none if there is no threshold.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PoolWatches {
-    capacities: Vec<Capacity>,
-    /// Empty if no pool has thresholds.
-    watches: Vec<PoolWatch>,
-}
+pub(crate) struct PoolWatches(Vec<PoolWatch>);
 
 impl PoolWatches {
-    /// Of pools of which nothing is used yet but by static mappings.
+    /// Of pools of which nothing was told yet.
     pub(crate) fn new(config: &Config, external: &External) -> Self {
-        let capacity = |pool| core::array::from_fn(|thing| external.free_of(pool, thing));
-        let capacities = (0..config.pools.len()).map(capacity).collect();
-        Self::of(config, capacities)
-    }
-
-    fn of(config: &Config, capacities: Vec<Capacity>) -> Self {
-        let mut watches = Vec::new();
+        let mut watches = Self::default();
         if config.pools.iter().any(|pool| !pool.thresholds.is_empty()) {
-            let watch = |(pool, all): (&PoolConfig, &Capacity)| {
-                let marks = all.map(|all| match all {
-                    0 => Marks::NONE,
-                    all => Marks::new(&pool.thresholds, all),
-                });
-                PoolWatch { marks, watch: Watch::default() }
+            let nothing = PoolWatch {
+                all: [0; OF_POOL.len()],
+                marks: [Marks::NONE; OF_POOL.len()],
+                watch: Watch::default(),
             };
-            watches.extend(config.pools.iter().zip(&capacities).map(watch));
+            watches.0.resize(config.pools.len(), nothing);
+            watches.renew(config, external);
         }
-        Self { capacities, watches }
+        watches
     }
 
-    /// The same pools with the thresholds of another configuration.
-    pub(crate) fn renewed(&self, config: &Config) -> Self {
-        let mut new = Self::of(config, self.capacities.clone());
-        for (one, before) in new.watches.iter_mut().zip(&self.watches) {
+    /// Finds out anew how much the pools have to give out.
+    pub(crate) fn renew(&mut self, config: &Config, external: &External) {
+        for (number, (pool, watch)) in config.pools.iter().zip(&mut self.0).enumerate() {
+            watch.all = external.all_of(number, config);
+            watch.marks = watch.all.map(|all| match all {
+                0 => Marks::NONE,
+                all => Marks::new(&pool.thresholds, all),
+            });
+        }
+    }
+
+    /// Goes on from what others had told.
+    pub(crate) fn go_on(&mut self, others: &Self) {
+        for (one, before) in self.0.iter_mut().zip(&others.0) {
             one.watch = before.watch;
             one.watch.forget();
         }
-        new
     }
 
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.watches.is_empty()
+        self.0.is_empty()
     }
 }
 
@@ -111,9 +108,8 @@ impl Engine {
 
     /// Tells which threshold a pool has reached of which a port was taken, or a block assigned.
     pub(super) fn watch_pool(&mut self, pool: usize, thing: usize) {
-        let PoolWatches { capacities, watches } = &mut self.pool_watches;
-        let Some(of_pool) = watches.get_mut(pool) else { return };
-        let used = capacities[pool][thing].saturating_sub(self.external.free_of(pool, thing));
+        let Some(of_pool) = self.pool_watches.0.get_mut(pool) else { return };
+        let used = of_pool.all[thing].saturating_sub(self.external.free_of(pool, thing));
         let told = of_pool.watch.rise(thing, &of_pool.marks[thing], used, self.now);
         if let Some(percent) = told {
             let resource = OF_POOL[thing];
