@@ -154,6 +154,9 @@ fn changed(old: &Config, new: &Config) -> Vec<&'static str> {
         statics: Vec::new(),
         limits: new.limits.clone(),
         timeouts: new.timeouts.clone(),
+        classes: Vec::new(),
+        port_timeouts: Vec::new(),
+        timeout_sets: Vec::new(),
         ..config.clone()
     };
     let without_rules = |config: &Config| nat(&Config { rules: Vec::new(), ..config.clone() });
@@ -161,9 +164,11 @@ fn changed(old: &Config, new: &Config) -> Vec<&'static str> {
         (pools(old) != pools(new), "pool"),
         (without_rules(old) != without_rules(new), "nat"),
         (old.limits != new.limits, "limits"),
+        (old.classes != new.classes, "class"),
         (old.timeouts != new.timeouts, "timeouts"),
+        (old.port_timeouts != new.port_timeouts, "timeout"),
         (old.statics != new.statics, "static"),
-        (old.rules != new.rules, "rule"),
+        ((&old.rules, &old.timeout_sets) != (&new.rules, &new.timeout_sets), "rule"),
     ];
     tables.into_iter().filter_map(|(differs, table)| differs.then_some(table)).collect()
 }

@@ -107,7 +107,7 @@ mod tests {
         let marks = Marks::new(&[80], 10);
         // Rises from 7 (70 %) to 8 have fallen far enough, those from 8 to 9 have not.
         let mut watch = Watch::default();
-        let mut rise = |used, minute| watch.rise(0, &marks, used, minute * 60 * SECOND);
+        let mut rise = |used, minute: u64| watch.rise(0, &marks, used, minute * 60 * SECOND);
         assert_eq!(rise(7, 0), None);
         assert_eq!(rise(8, 1), Some(80));
         assert_eq!(rise(9, 2), None);

@@ -185,9 +185,11 @@ impl Clerk {
                 }
             }
             Task::Prepared(prepared, reply) if engine.is_prepared() => {
-                let Prepared { engine: reconfiguration, router: renewal, settings } = *prepared;
+                let Prepared { engine: reconfiguration, router: renewal, mut settings } = *prepared;
                 let superseded = engine.reconfigure(reconfiguration);
                 router.renew(renewal);
+                // Events name pools by the translator's numbers.
+                settings.engine.pools.clone_from(&engine.config().pools);
                 came = Some(settings);
                 Some(Task::InForce(superseded, reply))
             }

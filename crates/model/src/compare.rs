@@ -11,7 +11,7 @@ mod invariants;
 pub use fill::First;
 
 use crate::bytes::{check, ends, ip};
-use crate::timers::tick;
+use crate::timers::{StillHeld, tick};
 use crate::{Made, Model, Transmit};
 use natgate_engine::{
     Config, Endpoint, Engine, Event, MappingId, MappingInfo, Packet, Reconfiguration, Review, Rule,
@@ -196,7 +196,9 @@ impl Pair {
             .and_then(|set| self.engine.replace_rules(set))
             .map_err(|error| format!("the engine refused the rules: {}", error.message))?;
         let config = Config { rules: rules.to_vec(), ..self.config.clone() };
-        self.reconfigured(config)
+        self.reconfigured(config, |model, still_held| {
+            model.replace_rules(rules.to_vec(), Some(still_held))
+        })
     }
 
     /// Puts another configuration in force, with both. What the engine said beforehand of which
@@ -216,7 +218,9 @@ impl Pair {
             self.engine.advance(self.model.now());
         }
         self.engine.reconfigure(new);
-        self.reconfigured(config.clone())?;
+        self.reconfigured(config.clone(), |model, still_held| {
+            model.reconfigure(config, Some(still_held))
+        })?;
         same("mappings that stay and go", &self.engine.departed(), &(review.stay, review.go))?;
         let named: Vec<MappingId> = review.named.iter().map(|leaving| leaving.mapping).collect();
         match self.engine.mappings().find(|mapping| named.contains(&mapping.id)) {
@@ -226,7 +230,11 @@ impl Pair {
     }
 
     /// Lets both remove what may not stay.
-    fn reconfigured(&mut self, config: Config) -> Result<(), Divergence> {
+    fn reconfigured(
+        &mut self,
+        config: Config,
+        in_model: impl FnOnce(&mut Model, StillHeld<'_>) -> Made,
+    ) -> Result<(), Divergence> {
         let mut made = Made::default();
         while self.engine.advance(self.model.now()) {
             self.drain(&mut made)?;
@@ -237,7 +245,7 @@ impl Pair {
         }
         let engine = &self.engine;
         let still_held = |protocol, end| is_taken(engine, protocol, end);
-        let expected = self.model.reconfigure(&config, Some(&still_held));
+        let expected = in_model(&mut self.model, &still_held);
         legal("ports held", &expected)?;
         same("events of a reconfiguration", &by_time(&made.events), &by_time(&expected.events))?;
         same("packets of it", &made.transmits, &expected.transmits)?;

@@ -14,6 +14,17 @@ impl Model {
         self.go_on(config);
         self.config = config.clone();
         self.given = config.pools.iter().map(|pool| shares::given(config, pool)).collect();
+        self.ask_all(still_held)
+    }
+
+    /// Puts other rules in the place of those in force, and leaves all else.
+    pub fn replace_rules(&mut self, rules: Vec<Rule>, still_held: Option<StillHeld<'_>>) -> Made {
+        self.config.rules = rules;
+        self.ask_all(still_held)
+    }
+
+    /// 13.3: asks every mapping whether it may stay.
+    fn ask_all(&mut self, still_held: Option<StillHeld<'_>>) -> Made {
         let gone = self.mappings.iter().filter(|(key, mapping)| !self.may_stay(key, mapping));
         for key in gone.map(|(key, _)| *key).collect::<Vec<_>>() {
             self.remove(key, self.now);
@@ -23,12 +34,6 @@ impl Model {
         let tick = TICK.as_nanos() as u64;
         self.note_empty(Timestamp((self.now.0 / tick + 1) * tick)); // 13.3
         std::mem::take(&mut self.made)
-    }
-
-    /// Puts other rules in the place of those in force.
-    pub fn replace_rules(&mut self, rules: Vec<Rule>, still_held: Option<StillHeld<'_>>) -> Made {
-        let config = Config { rules, ..self.config.clone() };
-        self.reconfigure(&config, still_held)
     }
 
     /// 13.2: what is remembered of rates, refusals and thresholds.

@@ -99,6 +99,7 @@ impl Model {
             let subscriber = Whose::Subscriber(subscriber);
             self.quota_reported.remove(&subscriber);
             self.mapping_rate.remove(&subscriber);
+            self.told_of.remove(&subscriber);
         }
     }
 

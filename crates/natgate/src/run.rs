@@ -205,8 +205,8 @@ impl Signals {
 struct Log {
     events: Option<BufWriter<File>>,
     status_file: Option<PathBuf>,
-    /// The pools' names, which events mention.
-    pools: Vec<String>,
+    /// Names that events mention.
+    names: json::Names,
     /// What went wrong with the events first; nothing more is written then.
     failure: Option<io::Error>,
     /// Whether ports in use could be written the last time.
@@ -222,7 +222,7 @@ impl Log {
         Ok(Self {
             events: args.events.as_ref().map(append).transpose()?,
             status_file: args.status_file.clone(),
-            pools: pool_names(settings),
+            names: json::Names::of(&settings.engine),
             failure: None,
             ports_written: true,
         })
@@ -241,7 +241,7 @@ impl Log {
 impl Observer for Log {
     fn event(&mut self, event: &Event) {
         let Some(file) = &mut self.events else { return };
-        let written = serde_json::to_writer(&mut *file, &json::event(event, &self.pools))
+        let written = serde_json::to_writer(&mut *file, &json::event(event, &self.names))
             .map_err(io::Error::from)
             .and_then(|()| file.write_all(b"\n"));
         self.check(written);
@@ -260,7 +260,7 @@ impl Observer for Log {
     }
 
     fn reconfigured(&mut self, settings: Settings) {
-        self.pools = pool_names(&settings);
+        self.names = json::Names::of(&settings.engine);
     }
 
     fn status(&mut self, status: &Status<'_>) {
@@ -293,11 +293,6 @@ impl Observer for Log {
             self.check(flushed);
         }
     }
-}
-
-/// The pools' names, in order of configuration.
-fn pool_names(settings: &Settings) -> Vec<String> {
-    settings.engine.pools.iter().map(|pool| pool.name.clone()).collect()
 }
 
 /// Writes a file anew, in one step for who reads it.
