@@ -81,6 +81,9 @@ pub struct Commands(Receiver<Command>);
 /// The two ends; a byte written to `wake` wakes the gateway (see [`crate::Controls`]).
 pub fn commands(wake: UnixStream) -> (Commander, Commands) {
     let (sender, receiver) = sync_channel(MOST_WAITING);
+    // A gateway that never sleeps is awake however many bytes lie there. Should this fail, the next
+    // command at worst waits until it sleeps.
+    let _ = wake.set_nonblocking(true);
     (Commander { commands: sender, wake }, Commands(receiver))
 }
 
