@@ -471,3 +471,76 @@ impl Engine {
         until < end
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{AddressRange, Match, PoolConfig, Prefix, Rule, RuleAction};
+    use crate::{Packet, Side, Timestamp, Verdict};
+    use alloc::vec;
+    use core::net::Ipv4Addr;
+    use natgate_wire::{Ipv4, protocol};
+
+    const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 5);
+
+    fn engine() -> Engine {
+        let address = Ipv4Addr::new(203, 0, 113, 1);
+        let pool = PoolConfig {
+            addresses: vec![AddressRange { first: address, last: address }],
+            ..PoolConfig::default()
+        };
+        let config = Config { pools: vec![pool], ..Config::default() };
+        Engine::new(&config, [1; 32], Timestamp(0)).unwrap()
+    }
+
+    /// A datagram goes out.
+    fn send(engine: &mut Engine) {
+        let mut bytes = [0; 28];
+        let mut packet = Ipv4::init(&mut bytes[..], 20);
+        packet.set_total_len(28);
+        packet.set_ttl(64);
+        packet.set_protocol(protocol::UDP);
+        packet.set_source(HOST.to_bits());
+        packet.set_destination(Ipv4Addr::new(198, 51, 100, 7).to_bits());
+        packet.fill_checksum();
+        bytes[20..26].copy_from_slice(&[15, 160, 0, 53, 0, 8]);
+        let mut verdict = [Verdict::Held];
+        engine.process(
+            Timestamp(0),
+            Side::Inside,
+            &mut [Packet::new(&mut bytes, 0)],
+            &mut verdict,
+        );
+        assert_eq!(verdict, [Verdict::Forward(Side::Outside)]);
+    }
+
+    /// Whether the only mapping's packets go the quick way.
+    fn is_quick(engine: &Engine) -> bool {
+        let slot = engine.table.slots().next().expect("a mapping");
+        engine.table.mapping(slot).answers(engine.table.epoch())
+    }
+
+    #[test]
+    fn a_session_is_asked_once_and_goes_on_the_quick_way() {
+        let mut engine = engine();
+        send(&mut engine);
+        assert!(is_quick(&engine));
+        let rule = |address: Ipv4Addr, action| {
+            Rule::new(Match::Source(Prefix::new(address, 32), 0), action)
+        };
+        let other = rule(Ipv4Addr::new(10, 0, 0, 6), RuleAction::Drop);
+        engine.replace_rules(RuleSet::new(&[other]).unwrap()).unwrap();
+        assert!(!is_quick(&engine));
+        send(&mut engine);
+        assert!(is_quick(&engine));
+        while engine.advance(Timestamp(0)) {}
+        let own = rule(HOST, RuleAction::Bypass);
+        engine.replace_rules(RuleSet::new(&[own]).unwrap()).unwrap();
+        while engine.advance(Timestamp(0)) {}
+        // Asked by the sweep, and what it sends is not translated any more.
+        assert!(!is_quick(&engine));
+        engine.replace_rules(RuleSet::new(&[]).unwrap()).unwrap();
+        while engine.advance(Timestamp(0)) {}
+        assert!(is_quick(&engine));
+    }
+}
