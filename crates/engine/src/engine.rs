@@ -104,7 +104,7 @@ pub(crate) struct WholeStatics {
 }
 
 impl WholeStatics {
-    fn new(config: &Config, external: &External) -> Self {
+    pub(crate) fn new(config: &Config, external: &External) -> Self {
         let whole = config.statics.iter().filter(|mapping| mapping.external.1.is_none());
         let mut entries: Vec<Whole> = whole
             .filter_map(|mapping| {
@@ -117,6 +117,17 @@ impl WholeStatics {
         let mut by_index: Vec<usize> = (0..entries.len()).collect();
         by_index.sort_by_key(|&at| entries[at].index);
         Self { entries, by_index }
+    }
+
+    /// Takes over how many mappings those have that stay the same.
+    pub(crate) fn go_on(&mut self, others: &Self) {
+        for one in &mut self.entries {
+            let same = others.entries.iter().find(|other| {
+                (other.internal, other.index, other.protocol)
+                    == (one.internal, one.index, one.protocol)
+            });
+            one.mappings = same.map_or(0, |same| same.mappings);
+        }
     }
 
     /// The place of the mapping of an internal address, for a protocol.
@@ -151,9 +162,13 @@ impl WholeStatics {
         room
     }
 
-    fn release(&mut self, internal: Host, protocol: u8) {
-        let place = self.place(internal, protocol).expect("the address is mapped as a whole");
-        self.entries[place].mappings -= 1;
+    /// Counts one less; a mapping may be left from when the address was mapped otherwise.
+    fn release(&mut self, internal: Host, protocol: u8, index: u32) {
+        let Some(place) = self.place(internal, protocol) else { return };
+        let whole = &mut self.entries[place];
+        if whole.index == index {
+            whole.mappings = whole.mappings.saturating_sub(1);
+        }
     }
 }
 
@@ -263,14 +278,19 @@ impl Engine {
                     let message = format!("{address}:{external_port} has two static mappings");
                     return Err(ConfigError { message });
                 }
-                let hash = self.table.hash(self.table.static_key(protocol, new.internal, (0, 0)));
-                let slot = self.table.add(new, |_| (), 0, hash);
-                let slot = slot.expect("statics have room");
-                self.external.reserve(protocol, index, external_port);
-                self.external.take(protocol, index, external_port, slot);
+                self.add_permanent(new);
             }
         }
         Ok(())
+    }
+
+    /// Makes a static mapping that is always there, of an external endpoint that nobody has.
+    pub(crate) fn add_permanent(&mut self, new: NewMapping) {
+        let NewMapping { protocol, external: (index, port), .. } = new;
+        let hash = self.table.hash(self.table.static_key(protocol, new.internal, (0, 0)));
+        let slot = self.table.add(new, |_| (), 0, hash).expect("statics have room");
+        self.external.reserve(protocol, index, port);
+        self.external.take(protocol, index, port, slot);
     }
 
     // ---- time ----
@@ -430,8 +450,11 @@ impl Engine {
         if mapping.is_static() {
             if has_ports(protocol) {
                 self.external.disown(protocol, index, port);
+                self.external.unreserve(protocol, index, port, self.tick);
             }
-            self.statics.release(mapping.host(), protocol);
+            if !mapping.is_permanent() {
+                self.statics.release(mapping.host(), protocol, index);
+            }
             return;
         }
         if has_ports(protocol) {

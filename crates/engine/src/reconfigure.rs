@@ -12,6 +12,7 @@
 //! concerned: it is worked out when the mapping is asked, or gets another first session.
 
 mod permits;
+mod statics;
 
 use crate::class::Classes;
 use crate::config::{Behavior, Class, Config, TimeoutSet};
@@ -21,9 +22,11 @@ use crate::host::Host;
 use crate::rules::{RuleSet, Ruling};
 use crate::timeouts::{SETS, Timers};
 use crate::{ConfigError, MappingId};
+use alloc::format;
 use alloc::vec::Vec;
 use permits::Asked;
 pub(crate) use permits::{Permits, static_hosts};
+use statics::StaticChange;
 
 /// Slots of the table that one call of [`Engine::advance`] looks at.
 const SLOTS_A_CALL: u32 = 512;
@@ -90,6 +93,7 @@ pub struct Reconfiguration {
     classes: Classes,
     permits: Permits,
     static_hosts: Vec<Host>,
+    statics: StaticChange,
     /// Keys that only a restart changes.
     restart: Vec<&'static str>,
 }
@@ -112,6 +116,7 @@ impl Reconfiguration {
             classes: Classes::new(config),
             permits: Permits::new(in_force, config),
             static_hosts: static_hosts(config),
+            statics: StaticChange::new(in_force, config),
             restart: restart_keys(in_force, config),
             config: Config { rules: Vec::new(), ..config.clone() },
             pools: Some(pools),
@@ -185,7 +190,6 @@ pub fn restart_keys(in_force: &Config, new: &Config) -> Vec<&'static str> {
     let differs = [
         (in_force.inside != new.inside, "inside"),
         (in_force.outside != new.outside, "outside"),
-        (in_force.statics != new.statics, "static"),
         (in_force.mapping != new.mapping, "nat.mapping"),
         (filter && new.filtering == Behavior::AddressDependent, "nat.filtering"),
         (filter && filters_tcp, "nat.filtering_tcp"),
@@ -240,6 +244,14 @@ impl Engine {
         if !new.restart.is_empty() {
             return Err(ReconfigureError::Restart(new.restart.clone()));
         }
+        let (count, room) = (new.statics.count, self.table.room_for_statics());
+        if count > room {
+            let message = format!(
+                "static: {count} mappings, of those there were and of new ones, are more than the {room} \
+                 that there is room for since the start; restart"
+            );
+            return Err(ReconfigureError::Config(ConfigError { message }));
+        }
         let pools = new.pools.take().expect("a configuration is prepared once");
         self.prepare_pools(pools).map_err(ReconfigureError::Config)
     }
@@ -255,7 +267,16 @@ impl Engine {
     /// # Panics
     /// When it is not prepared.
     pub fn reconfigure(&mut self, new: Reconfiguration) -> Superseded {
-        let Reconfiguration { config, rules, timeouts, classes, permits, static_hosts, .. } = new;
+        let Reconfiguration {
+            config,
+            rules,
+            timeouts,
+            classes,
+            permits,
+            static_hosts,
+            statics,
+            ..
+        } = new;
         let sets = same_sets(&self.config.timeout_sets, &config.timeout_sets);
         let classes = self.set_limits(classes, &config);
         let timeouts = self.set_timeouts(timeouts, &config);
@@ -271,6 +292,7 @@ impl Engine {
         self.switch_pools();
         self.begin_sweep(permits);
         self.sweep.sets = sets;
+        self.change_statics(statics);
         superseded
     }
 
@@ -505,12 +527,7 @@ mod tests {
         packet.fill_checksum();
         bytes[20..26].copy_from_slice(&[15, 160, 0, 53, 0, 8]);
         let mut verdict = [Verdict::Held];
-        engine.process(
-            Timestamp(0),
-            Side::Inside,
-            &mut [Packet::new(&mut bytes, 0)],
-            &mut verdict,
-        );
+        engine.process(Timestamp(0), Side::Inside, &mut [Packet::new(&mut bytes, 0)], &mut verdict);
         assert_eq!(verdict, [Verdict::Forward(Side::Outside)]);
     }
 

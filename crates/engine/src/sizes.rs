@@ -18,6 +18,9 @@ const COMMON: usize = 3;
 /// Most mappings when the configuration does not say.
 const DEFAULT_MAPPINGS: usize = 1 << 20;
 
+/// Static mappings that there is room for besides those that there are at the start, or as many again.
+const MORE_STATICS: usize = 8192;
+
 /// Subscribers that there is room for when the configuration does not say, as long as there is room
 /// for so many mappings.
 const LEAST_SUBSCRIBERS: usize = 1 << 16;
@@ -48,11 +51,7 @@ impl Sizes {
         let all: usize = config.pools.iter().map(endpoints).sum();
         let limit = |limit: Option<u32>, default| limit.map_or(default, |limit| limit as usize);
         let dynamic = limit(config.limits.mappings, all.min(DEFAULT_MAPPINGS));
-        let fixed = |one: &StaticMapping| match one.external.1 {
-            Some(_) => permanent(one).count(),
-            None => WHOLE_MAPPINGS as usize,
-        };
-        let fixed: usize = config.statics.iter().map(fixed).sum();
+        let fixed = count_statics(&config.statics);
         let further = limit(config.limits.extra_sessions, dynamic + fixed);
         // Every one has a mapping.
         let subscribers =
@@ -65,11 +64,20 @@ impl Sizes {
         Self {
             addresses,
             address_room,
-            room: Room { dynamic, fixed, further },
+            room: Room { dynamic, fixed: fixed + fixed.max(MORE_STATICS), further },
             further_each: further_each(Room { dynamic, fixed, further }, &config.limits),
             subscribers: SubscriberRoom { subscribers, records: subscribers * config.pools.len() },
         }
     }
+}
+
+/// How many mappings static ones come to at most.
+pub(crate) fn count_statics(statics: &[StaticMapping]) -> usize {
+    let count = |one: &StaticMapping| match one.external.1 {
+        Some(_) => permanent(one).count(),
+        None => WHOLE_MAPPINGS as usize,
+    };
+    statics.iter().map(count).sum()
 }
 
 /// The protocols for which a static mapping is always there: those of one with ports.

@@ -313,6 +313,11 @@ impl Table {
         }
     }
 
+    /// How many static mappings there may be.
+    pub(crate) fn room_for_statics(&self) -> usize {
+        self.room.fixed
+    }
+
     /// Sessions that a subscriber may have beyond the first of each mapping.
     pub(crate) fn further_each(&self, limits: &Limits) -> u32 {
         further_each(self.room, limits)

@@ -55,6 +55,8 @@ pub struct Model {
     mappings: BTreeMap<Key, Mapping>,
     sessions_made: u64,
     held: BTreeMap<(u8, Endpoint), Timestamp>,
+    /// Ports that would be held had not a static mapping come for them (13.5).
+    evicted: BTreeMap<(u8, Endpoint), Timestamp>,
     syns: Vec<Syn>,
     paired: BTreeMap<(u32, usize), Ipv4Addr>,
     /// Blocks of ports that subscribers have, by where they begin.
@@ -198,6 +200,7 @@ impl Model {
             mappings: BTreeMap::new(),
             sessions_made: 0,
             held: BTreeMap::new(),
+            evicted: BTreeMap::new(),
             syns: Vec::new(),
             paired: BTreeMap::new(),
             blocks: BTreeMap::new(),

@@ -4,7 +4,9 @@
 use crate::classes::{Told, Whose};
 use crate::timers::StillHeld;
 use crate::{Key, Made, Mapping, Model, has_ports, shares};
-use natgate_engine::{Config, MappingKind, Rule, RuleAction, TICK, TimeoutSet, Timestamp};
+use natgate_engine::{
+    Config, Endpoint, MappingKind, Rule, RuleAction, TICK, TimeoutSet, Timestamp,
+};
 use std::collections::BTreeMap;
 
 impl Model {
@@ -30,6 +32,11 @@ impl Model {
             self.remove(key, self.now);
         }
         self.make_statics();
+        let mut held = std::mem::take(&mut self.held);
+        held.append(&mut self.evicted);
+        let is_static =
+            |(protocol, end): &(u8, Endpoint)| self.static_internal(*protocol, *end).is_some();
+        (self.evicted, self.held) = held.into_iter().partition(|(port, _)| is_static(port));
         self.limit_held(still_held);
         let tick = TICK.as_nanos() as u64;
         self.note_empty(Timestamp((self.now.0 / tick + 1) * tick)); // 13.3

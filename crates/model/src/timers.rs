@@ -34,6 +34,7 @@ impl Model {
             self.expire_sessions(time);
             self.answer_syns(time);
             self.held.retain(|_, until| tick(*until) > time);
+            self.evicted.retain(|_, until| tick(*until) > time);
             if self.has_blocks() {
                 self.limit_held(still_held); // It may be what makes a block empty.
                 self.release_blocks(time);

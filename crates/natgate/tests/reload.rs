@@ -146,7 +146,7 @@ fn a_new_configuration_comes_into_force_and_a_wrong_one_does_not() {
     let refused = gateway.reload(&[]);
     let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(2), "{errors}");
-    let place = ":13:12: limits.mappings: changes only at a restart";
+    let place = ":14:12: limits.mappings: changes only at a restart";
     assert!(errors.contains(place), "{errors}");
 
     gateway.configure("[timeouts]\nudp = \"3m\"");

@@ -595,8 +595,11 @@ impl External {
     // ---- static mappings that come and go ----
 
     /// Lets a port be chosen that was reserved for a static mapping, which has left it.
-    pub(crate) fn unreserve(&mut self, protocol: u8, index: u32, port: u16) {
+    pub(crate) fn unreserve(&mut self, protocol: u8, index: u32, port: u16, now: u32) {
         let place = protocol_index(protocol);
+        if self.hold_again(protocol, index, port, now) {
+            return;
+        }
         let is_nobodys = self.ports[place].owner[Self::entry(index, port)] == EMPTY;
         if is_nobodys
             && !self.ports[place].is_free(index, port)
@@ -614,10 +617,33 @@ impl External {
         self.work.renews(index);
     }
 
-    /// Whether a port is in hold-down.
-    pub(crate) fn is_held(&self, protocol: u8, index: u32, port: u16) -> bool {
-        let owner = self.ports[protocol_index(protocol)].owner[Self::entry(index, port)];
-        owner & HELD != 0
+    /// Takes a port out of hold-down, if it is held, for a static mapping: what follows it in the list of
+    /// those that are released with it is kept apart until then.
+    pub(crate) fn evict(&mut self, protocol: u8, index: u32, port: u16, now: u32) {
+        let (place, entry) = (protocol_index(protocol), Self::entry(index, port));
+        let owner = &mut self.ports[place].owner[entry];
+        if *owner & HELD == 0 {
+            return;
+        }
+        self.evicted.insert((place, entry as u32), *owner & !HELD);
+        *owner = EMPTY;
+        self.held -= 1;
+        self.slots[index as usize].busy -= 1;
+        self.note_freed(place, index, port, false, now + 1);
+    }
+
+    /// Holds a port that a static mapping has left for as long as it would have been held without; `false`:
+    /// it was not held.
+    fn hold_again(&mut self, protocol: u8, index: u32, port: u16, now: u32) -> bool {
+        let (place, entry) = (protocol_index(protocol), Self::entry(index, port));
+        let Some(next) = self.evicted.remove(&(place, entry as u32)) else { return false };
+        self.ports[place].owner[entry] = HELD | next;
+        self.held += 1;
+        self.slots[index as usize].busy += 1;
+        self.note_kept(place, index, port, true);
+        self.note_taken(protocol, index, self.pool_of(index), port);
+        self.limit_held(now);
+        true
     }
 }
 

@@ -336,6 +336,9 @@ impl Engine {
         if !self.statics.count(internal.0, protocol) {
             return Err(DropReason::MappingTableFull);
         }
+        if has_ports(protocol) {
+            self.clear_end(protocol, external);
+        }
         let new = NewMapping {
             protocol,
             internal,

@@ -305,7 +305,7 @@ fn other() -> BoxedStrategy<Other> {
         vec![prefix(INSIDE[0], 8), prefix(INSIDE[4], 32)],
         vec![prefix(POOL, 8)],
     ]);
-    (config(), subscribers, prop::array::uniform6(prop::bool::weighted(0.4)))
+    (config(), subscribers, prop::array::uniform7(prop::bool::weighted(0.4)))
         .prop_map(|(config, subscribers, parts)| Other { config, subscribers, parts })
         .boxed()
 }

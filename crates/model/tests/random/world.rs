@@ -166,7 +166,7 @@ pub(crate) enum Wait {
 pub(crate) struct Other {
     pub(crate) config: Config,
     pub(crate) subscribers: Vec<Prefix>,
-    pub(crate) parts: [bool; 6],
+    pub(crate) parts: [bool; 7],
 }
 
 impl Other {
@@ -174,7 +174,7 @@ impl Other {
     fn in_place_of(&self, in_force: &Config) -> Config {
         let mut config = in_force.clone();
         let new = &self.config;
-        let [rules, limits, timeouts, subscribers, switches, filters] = self.parts;
+        let [rules, limits, timeouts, subscribers, switches, filters, statics] = self.parts;
         if rules {
             config.rules = fit(&new.rules, &in_force.pools);
             give_timeouts(&mut config.rules, in_force.timeout_sets.len());
@@ -195,6 +195,16 @@ impl Other {
         }
         if subscribers {
             config.subscribers.clone_from(&self.subscribers);
+        }
+        // Which ports of a whole address were held when it was mapped, the model does not follow.
+        let plain = |config: &Config| {
+            config.statics.iter().all(|one| {
+                one.external.1.is_some()
+                    || !in_force.pools.iter().any(|pool| pool.has(one.external.0))
+            })
+        };
+        if statics && plain(in_force) && plain(new) {
+            config.statics.clone_from(&new.statics);
         }
         if switches {
             config = Config {
