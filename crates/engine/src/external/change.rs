@@ -193,7 +193,8 @@ fn arrange(in_force: &Config, new: &Config) -> Result<Config, ConfigError> {
     };
     for rule in &mut config.rules {
         if let RuleAction::Snat(pool) | RuleAction::SnatTo(pool, _) = &mut rule.action {
-            *pool = numbers[*pool];
+            // One that does not exist is found when the rules are checked.
+            *pool = numbers.get(*pool).copied().unwrap_or(usize::MAX);
         }
     }
     Ok(config)
