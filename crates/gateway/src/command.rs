@@ -57,7 +57,7 @@ pub struct Reconfigured {
     /// How many went, by [`Departure`].
     pub went: [u64; Departure::ALL.len()],
     /// What was in force before; to be disposed of by the receiver.
-    _superseded: Superseded,
+    _superseded: Box<Superseded>,
 }
 
 enum Command {
@@ -138,7 +138,7 @@ enum Task {
     /// To be put in force when the translator is ready.
     Prepared(Box<Prepared>, Reply),
     /// In force; the mappings are being asked.
-    InForce(Superseded, Reply),
+    InForce(Box<Superseded>, Reply),
     Review(Box<Prepared>, Review, SyncSender<(Review, Box<Prepared>)>),
 }
 
@@ -189,7 +189,7 @@ impl Clerk {
             }
             Task::Prepared(prepared, reply) if engine.is_prepared() => {
                 let Prepared { engine: reconfiguration, router: renewal, mut settings } = *prepared;
-                let superseded = engine.reconfigure(reconfiguration);
+                let superseded = Box::new(engine.reconfigure(reconfiguration));
                 router.renew(renewal);
                 // Events name pools by the translator's numbers.
                 settings.engine.pools.clone_from(&engine.config().pools);
