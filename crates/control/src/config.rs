@@ -8,9 +8,11 @@
 //! Nothing is looked up outside the file: no device, no name, no clock.
 
 mod checks;
+mod dnat_checks;
 mod draft;
 mod pieces;
 mod policy;
+mod pools;
 mod problem;
 mod reader;
 mod restart;
@@ -19,6 +21,8 @@ mod rules;
 mod schema;
 mod sections;
 mod shares;
+mod static_checks;
+mod statics;
 mod values;
 
 pub use problem::Problem;

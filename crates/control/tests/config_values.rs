@@ -123,6 +123,7 @@ extra_sessions = 0
 fragment_memory = "64KiB"
 held_ports = 8
 extra_sessions_per_subscriber = 9
+twice_sessions = 10
 [timeouts]
 udp = "1s"
 tcp_established = "1d2h4m5s6ms"
@@ -210,11 +211,13 @@ fn everything() -> Settings {
                 protocol: Some(6),
                 internal: (ip("10.0.0.80"), Some(8080)),
                 external: (ip("203.0.113.1"), Some(80)),
+                ..StaticMapping::default()
             },
             StaticMapping {
                 protocol: None,
                 internal: (ip("10.0.0.81"), None),
                 external: (ip("198.51.100.9"), None),
+                ..StaticMapping::default()
             },
         ],
         rules: vec![
@@ -241,6 +244,7 @@ fn everything() -> Settings {
     limits.fragment_memory = 65_536;
     limits.held_ports = Some(8);
     limits.extra_sessions_per_subscriber = Some(9);
+    limits.twice_sessions = Some(10);
     let timeouts = &mut engine.timeouts;
     let seconds = Duration::from_secs;
     timeouts.udp = seconds(1);

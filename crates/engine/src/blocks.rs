@@ -10,6 +10,7 @@
 use crate::calendar::{Calendar, Link, Links, NONE};
 use crate::host::Host;
 use crate::index::Index;
+use crate::prefetch::prefetch;
 use crate::random::{Generator, HashKey};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -64,13 +65,18 @@ impl Blocking {
         (count > 0).then(|| (first, (u32::from(first) + ports - 1) as u16))
     }
 
+    /// First and last port of each block.
+    pub fn all(&self) -> impl Iterator<Item = (u16, u16)> + '_ {
+        (0..self.count()).map(|block| self.ports(block))
+    }
+
     /// Whether a port is in a block.
     pub fn contains(&self, port: u16) -> bool {
         self.block_of(port).is_some()
     }
 
     /// The block, counted from the address's first, that a port is in.
-    fn block_of(&self, port: u16) -> Option<u32> {
+    pub fn block_of(&self, port: u16) -> Option<u32> {
         let side = usize::from(port >= BORDER);
         let (first, count) = self.sides[side];
         let block = port.checked_sub(first)? / self.size;
@@ -79,7 +85,7 @@ impl Blocking {
     }
 
     /// First and last port of a block.
-    fn ports(&self, block: u32) -> (u16, u16) {
+    pub fn ports(&self, block: u32) -> (u16, u16) {
         let low = u32::from(self.sides[LOW].1);
         let (first, block) = match block.checked_sub(low) {
             Some(block) => (self.sides[HIGH].0, block),
@@ -104,7 +110,7 @@ struct Entry {
     pool: u32,
     /// The subscriber's next block of the pool.
     next: u32,
-    /// Ports that are used or held, over all protocols.
+    /// Ports that are used or held, over all protocols; one more if it is its owner's for good.
     busy: u32,
     /// Ports that are free, by protocol.
     free: [u16; PROTOCOLS],
@@ -357,6 +363,13 @@ impl Blocks {
         }
     }
 
+    /// A port is held that was not given out.
+    pub(crate) fn held(&mut self, pool: usize, index: u32, port: u16) {
+        let Some(block) = self.find(pool, index, port) else { return };
+        self.entries[block as usize].busy += 1;
+        self.mark(block);
+    }
+
     /// A port that was used or held is nobody's, at a tick, and free unless its address gives out
     /// nothing. An empty block stays with its subscriber for a while yet.
     pub(crate) fn freed(
@@ -403,16 +416,11 @@ impl Blocks {
         self.pools[pool].as_ref().map_or(0, |pool| pool.nobodys)
     }
 
-    /// How many blocks of an address somebody has or could have.
-    pub(crate) fn usable(&self, index: u32) -> u32 {
+    /// The ports of each block of an address.
+    pub(crate) fn ports_of(&self, index: u32) -> impl Iterator<Item = (u16, u16)> + '_ {
         let row = self.row_of[index as usize];
-        if self.rows.get(row as usize).is_none_or(|row| !row.is_open) {
-            return 0;
-        }
-        let is_usable =
-            |entry: &Entry| entry.owner != NOBODY || entry.busy > 0 || entry.free != [0; PROTOCOLS];
-        let entries = self.blocks_of(row).map(|block| &self.entries[block as usize]);
-        entries.filter(|entry| is_usable(entry)).count() as u32
+        let blocks = (row != NONE).then(|| self.blocks_of(row));
+        blocks.into_iter().flatten().map(|block| self.place_of(block).1)
     }
 
     /// Of a block: its pool, the index of its address, its side, its word and bit.
@@ -531,6 +539,19 @@ impl Blocks {
         })
     }
 
+    /// Fetches the line by which a subscriber's blocks of a pool will be found.
+    pub(crate) fn prefetch(&self, subscriber: Host, pool: usize) {
+        self.index.prefetch(self.hash(subscriber, pool));
+    }
+
+    /// Fetches the block of a pool that a subscriber most likely has; returns the index of its
+    /// address, and its ports.
+    pub(crate) fn approach(&self, subscriber: Host, pool: usize) -> Option<(u32, (u16, u16))> {
+        let block = self.index.candidate(self.hash(subscriber, pool))?;
+        prefetch(&self.entries, block as usize);
+        Some(self.place_of(block))
+    }
+
     /// A subscriber's blocks of a pool.
     pub(crate) fn of(&self, subscriber: Host, pool: usize) -> impl Iterator<Item = u32> + Clone {
         core::iter::successors(self.head(subscriber, pool), |&block| {
@@ -569,6 +590,33 @@ impl Blocks {
     /// Gives a block that nobody has to a subscriber.
     pub(crate) fn assign(&mut self, block: u32, subscriber: Host) {
         debug_assert_eq!(self.entries[block as usize].owner, NOBODY);
+        self.own(block, subscriber);
+    }
+
+    /// Gives the block of a port of an address, should it be in one, to a subscriber for good; returns
+    /// it if it was nobody's.
+    ///
+    /// # Errors
+    /// When it is another's, with whose it is.
+    pub(crate) fn pin(
+        &mut self,
+        pool: usize,
+        (index, port): (u32, u16),
+        subscriber: Host,
+    ) -> Result<Option<u32>, Host> {
+        let Some(block) = self.find(pool, index, port) else { return Ok(None) };
+        match self.entries[block as usize].owner {
+            owner if owner == subscriber => return Ok(None),
+            owner if owner != NOBODY => return Err(owner),
+            _ => {}
+        }
+        // As if it always had a port in use.
+        self.entries[block as usize].busy += 1;
+        self.own(block, subscriber);
+        Ok(Some(block))
+    }
+
+    fn own(&mut self, block: u32, subscriber: Host) {
         self.rows[(block / self.stride) as usize].owned += 1;
         let pool = self.entries[block as usize].pool as usize;
         let next = match self.head(subscriber, pool) {

@@ -111,6 +111,9 @@ pub struct PoolConfig {
     pub excluded_ports: Vec<(u16, u16)>,
     /// How its ports are chosen; `None`: as [`Config::allocation`] says.
     pub allocation: Option<Allocation>,
+    /// Whether ports are used towards several remote endpoints by different mappings, when no free
+    /// one is left (RFC 7857 section 3).
+    pub overloading: bool,
     /// Percentages of its ports, or blocks, whose use is told of, ascending; see [`Thresholds`].
     pub thresholds: Vec<u8>,
 }
@@ -124,6 +127,7 @@ impl Default for PoolConfig {
             ports: (1024, u16::MAX),
             excluded_ports: Vec::new(),
             allocation: None,
+            overloading: false,
             thresholds: Vec::new(),
         }
     }
@@ -276,6 +280,9 @@ pub struct Limits {
     pub extra_sessions: Option<u32>,
     /// Sessions of one subscriber beyond one a mapping; `None`: a sixteenth of all, at least 64.
     pub extra_sessions_per_subscriber: Option<u32>,
+    /// Sessions whose remote endpoint is another as seen from inside, in all; `None`: a quarter of
+    /// `mappings`, at least 1,024.
+    pub twice_sessions: Option<u32>,
     /// Bytes for fragments that wait for their first.
     pub fragment_memory: usize,
     /// External addresses in all; `None`: twice as many as are named, at least 64.
@@ -301,6 +308,7 @@ impl Default for Limits {
             mappings: None,
             extra_sessions: None,
             extra_sessions_per_subscriber: None,
+            twice_sessions: None,
             fragment_memory: 16 << 20,
             external_addresses: None,
             held_ports: None,
@@ -354,6 +362,18 @@ impl Default for Timeouts {
     }
 }
 
+/// Who may begin sessions of a static mapping.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Begun {
+    /// Either side.
+    #[default]
+    Anywhere,
+    /// The outside only: what the inside begins is translated as if there were no such mapping.
+    Outside,
+    /// The inside only: nobody else gets in.
+    Inside,
+}
+
 /// A mapping that the operator made. Both ports, or neither, are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StaticMapping {
@@ -363,6 +383,61 @@ pub struct StaticMapping {
     pub internal: (Ipv4Addr, Option<u16>),
     /// External address and, unless the whole address is mapped, port.
     pub external: (Ipv4Addr, Option<u16>),
+    /// Who may begin its sessions. Of the mappings of one internal endpoint at most one may be begun
+    /// from inside.
+    pub begun: Begun,
+}
+
+impl Default for StaticMapping {
+    fn default() -> Self {
+        let nowhere = (Ipv4Addr::UNSPECIFIED, None);
+        Self { protocol: None, internal: nowhere, external: nowhere, begun: Begun::Anywhere }
+    }
+}
+
+/// Several servers behind one external endpoint (RFC 2391). What a server begins itself is translated
+/// as if there were no such service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// Protocol number (TCP, UDP, ICMP or DCCP); `None`: all four.
+    pub protocol: Option<u8>,
+    /// External endpoint.
+    pub external: (Ipv4Addr, u16),
+    /// Who serves it: at least one, all different.
+    pub servers: Vec<Server>,
+    /// Which remote endpoints are served by one server.
+    pub affinity: Affinity,
+}
+
+/// One of the servers of a [`Service`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Internal endpoint.
+    pub internal: (Ipv4Addr, u16),
+    /// Its share of new sessions: its weight out of the sum of all.
+    pub weight: u16,
+    /// Whether it gets no new sessions, and only keeps those that it has.
+    pub draining: bool,
+}
+
+impl Server {
+    /// Most servers of one service.
+    pub const MOST: usize = 64;
+
+    /// Its weight in the choice of who gets a new session.
+    pub const fn share(&self) -> u16 {
+        if self.draining { 0 } else { self.weight }
+    }
+}
+
+/// Which sessions of a [`Service`] go to one server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Affinity {
+    /// Those of one remote address.
+    #[default]
+    Address,
+    /// Each is a choice of its own.
+    None,
 }
 
 /// What a rule looks at.
@@ -381,15 +456,19 @@ pub enum RuleAction {
     Snat(usize),
     /// Translate the source to this address, which the pool with this index has.
     SnatTo(usize, Ipv4Addr),
-    /// Translate the destination of outbound packets to this endpoint.
+    /// Translate the destination of packets from inside to this address, and port if one is given.
     Dnat(Ipv4Addr, Option<u16>),
+    /// Translate the destination of packets from inside to the address that stands at the same place
+    /// in this prefix, which is as long as the one that the rule looks at; and back what comes from there.
+    DnatPrefix(Prefix),
     /// Forward untranslated, in both directions.
     Bypass,
     /// Drop, in both directions.
     Drop,
 }
 
-/// One rule. Over all rules the highest priority wins, then the longest prefix, then the exact port.
+/// One rule. Over all rules that translate destinations, and over all others, the highest priority wins,
+/// then the longest prefix, then the exact port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// What it looks at.
@@ -459,6 +538,8 @@ pub struct Config {
     pub timeout_sets: Vec<TimeoutSet>,
     /// Static mappings.
     pub statics: Vec<StaticMapping>,
+    /// Services of several servers.
+    pub services: Vec<Service>,
     /// Rules.
     pub rules: Vec<Rule>,
 }
@@ -504,6 +585,7 @@ impl Default for Config {
             port_timeouts: Vec::new(),
             timeout_sets: Vec::new(),
             statics: Vec::new(),
+            services: Vec::new(),
             rules: Vec::new(),
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::calendar::NONE;
 use crate::class::Classes;
-use crate::config::Config;
+use crate::config::{Begun, Config, StaticMapping};
 use crate::event::Events;
 use crate::external::{External, Told};
 use crate::fragments::Fragments;
@@ -14,14 +14,18 @@ use crate::parse::has_ports;
 use crate::random::{Generator, HashKey};
 use crate::reconfigure::{Sweep, static_hosts};
 use crate::respond::{Connection, Envelope, Message, PENDING_SYN_NANOS, PendingSyns, Responder};
-use crate::rules::RuleSet;
+use crate::rules::{RuleBatch, RuleSet};
+use crate::services::Services;
 use crate::session::{Idle, State};
-use crate::sizes::{Sizes, WHOLE_MAPPINGS, permanent, validate};
+use crate::sizes::{Sizes, WHOLE_MAPPINGS, permanent, served, validate};
 use crate::subscriber::Subscribers;
-use crate::table::{Mapping, NewMapping, SessionRef, Table};
+use crate::table::{
+    Mapping, NewMapping, OUTBOUND_ONLY, SHARED_EXTERNAL, SHARED_INTERNAL, SessionRef, Table,
+};
 use crate::time::{TICK, nanos};
 use crate::timeouts::{self, Timers};
-use crate::translate::PoolWatches;
+use crate::translate::{PoolWatches, Rings};
+use crate::twice::Twice;
 use crate::{
     Change, ConfigError, DropReason, Endpoint, Event, MappingId, MappingInfo, MappingKind,
     PoolUsage, SessionInfo, Timestamp,
@@ -53,11 +57,17 @@ pub struct Engine {
     pub(crate) subscribers: Subscribers,
     pub(crate) pool_watches: PoolWatches,
     pub(crate) rules: RuleSet,
+    /// What is asked of them for packets together.
+    pub(crate) searches: RuleBatch,
     /// Whether hosts that are no subscribers may have records: others were in force when they got them.
     pub(crate) strangers: bool,
     /// Mappings that have not been asked yet whether they may stay.
     pub(crate) sweep: Sweep,
+    /// Remote endpoints that are others as seen from inside.
+    pub(crate) twice: Twice,
     pub(crate) statics: WholeStatics,
+    pub(crate) services: Services,
+    pub(crate) rings: Rings,
     /// Hosts that static mappings name, sorted.
     pub(crate) static_hosts: Vec<Host>,
     /// First and last addresses of the connected networks, but for external ones; else 0.
@@ -71,6 +81,8 @@ pub struct Engine {
     pub(crate) identifications: Identifications,
     pub(crate) counters: Counters,
     events: Events,
+    /// Blocks assigned at the start, last first, of which nobody has been told yet.
+    pinned: Vec<u32>,
     /// When each pool's exhaustion was last reported, nanoseconds.
     pub(crate) pool_reported: Vec<Option<u64>>,
     started: Timestamp,
@@ -90,6 +102,7 @@ struct Whole {
     index: u32,
     /// The one protocol that it is for; `None`: all.
     protocol: Option<u8>,
+    begun: Begun,
     /// Mappings that there are.
     mappings: u32,
 }
@@ -110,7 +123,8 @@ impl WholeStatics {
             .filter_map(|mapping| {
                 let index = external.index(mapping.external.0.to_bits())?;
                 let internal = Host::new(0, mapping.internal.0.to_bits());
-                Some(Whole { internal, index, protocol: mapping.protocol, mappings: 0 })
+                let StaticMapping { protocol, begun, .. } = *mapping;
+                Some(Whole { internal, index, protocol, begun, mappings: 0 })
             })
             .collect();
         entries.sort_by_key(|whole| whole.internal);
@@ -130,32 +144,35 @@ impl WholeStatics {
         }
     }
 
-    /// The place of the mapping of an internal address, for a protocol.
-    fn place(&self, internal: Host, protocol: u8) -> Option<usize> {
+    /// The index of the external address by which what a host begins goes out, for a protocol, and who
+    /// begins sessions there.
+    pub(crate) fn external(&self, internal: Host, protocol: u8) -> Option<(u32, Begun)> {
         let start = self.entries.partition_point(|whole| whole.internal < internal);
-        (start..self.entries.len())
-            .take_while(|&at| self.entries[at].internal == internal)
+        let entries = self.entries[start..].iter().take_while(|whole| whole.internal == internal);
+        let mut entries = entries.filter(|whole| whole.begun != Begun::Outside);
+        entries
+            .find(|whole| whole.protocol.is_none_or(|only| only == protocol))
+            .map(|whole| (whole.index, whole.begun))
+    }
+
+    /// The place of the mapping of an external address, for a protocol.
+    fn place(&self, index: u32, protocol: u8) -> Option<usize> {
+        let start = self.by_index.partition_point(|&at| self.entries[at].index < index);
+        let entries = self.by_index[start..].iter().copied();
+        entries
+            .take_while(|&at| self.entries[at].index == index)
             .find(|&at| self.entries[at].protocol.is_none_or(|only| only == protocol))
     }
 
-    /// The index of the external address of a host.
-    pub(crate) fn external(&self, internal: Host, protocol: u8) -> Option<u32> {
-        Some(self.entries[self.place(internal, protocol)?].index)
+    /// The host behind an external address, and who begins sessions there.
+    pub(crate) fn internal(&self, index: u32, protocol: u8) -> Option<(Host, Begun)> {
+        let whole = &self.entries[self.place(index, protocol)?];
+        Some((whole.internal, whole.begun))
     }
 
-    /// The host behind an external address.
-    pub(crate) fn internal(&self, index: u32, protocol: u8) -> Option<Host> {
-        let start = self.by_index.partition_point(|&at| self.entries[at].index < index);
-        let entries = self.by_index[start..].iter().map(|&at| &self.entries[at]);
-        entries
-            .take_while(|whole| whole.index == index)
-            .find(|whole| whole.protocol.is_none_or(|only| only == protocol))
-            .map(|whole| whole.internal)
-    }
-
-    /// Counts a mapping more; `false`: the address has too many.
-    pub(crate) fn count(&mut self, internal: Host, protocol: u8) -> bool {
-        let place = self.place(internal, protocol).expect("the address is mapped as a whole");
+    /// Counts a mapping more of an external address; `false`: it has too many.
+    pub(crate) fn count(&mut self, index: u32, protocol: u8) -> bool {
+        let place = self.place(index, protocol).expect("the address is mapped as a whole");
         let mappings = &mut self.entries[place].mappings;
         let room = *mappings < WHOLE_MAPPINGS;
         *mappings += u32::from(room);
@@ -163,12 +180,20 @@ impl WholeStatics {
     }
 
     /// Counts one less; a mapping may be left from when the address was mapped otherwise.
-    fn release(&mut self, internal: Host, protocol: u8, index: u32) {
-        let Some(place) = self.place(internal, protocol) else { return };
-        let whole = &mut self.entries[place];
-        if whole.index == index {
-            whole.mappings = whole.mappings.saturating_sub(1);
+    fn release(&mut self, index: u32, protocol: u8) {
+        if let Some(place) = self.place(index, protocol) {
+            let mappings = &mut self.entries[place].mappings;
+            *mappings = mappings.saturating_sub(1);
         }
+    }
+}
+
+/// The flags of a static mapping whose sessions are begun there.
+pub(crate) fn flags_of(begun: Begun) -> u8 {
+    match begun {
+        Begun::Anywhere => 0,
+        Begun::Outside => SHARED_INTERNAL,
+        Begun::Inside => OUTBOUND_ONLY,
     }
 }
 
@@ -201,9 +226,13 @@ impl Engine {
             ),
             pool_watches: PoolWatches::default(),
             rules,
+            searches: RuleBatch::new(),
             strangers: false,
             sweep: Sweep::default(),
+            twice: Twice::new(sizes.twice, key),
             statics: WholeStatics::new(config, &external),
+            services: Services::new(key),
+            rings: Rings::new(config, sizes.room.dynamic + sizes.room.fixed),
             static_hosts: static_hosts(config),
             broadcasts: broadcasts(config, &external),
             external,
@@ -217,6 +246,7 @@ impl Engine {
             ),
             counters: Counters::default(),
             events: Events::new(),
+            pinned: Vec::new(),
             pool_reported: vec![None; config.pools.len()],
             started: now,
             base: now.0 - now.0 % nanos(TICK),
@@ -228,6 +258,8 @@ impl Engine {
             config: Config { rules: Vec::new(), ..config.clone() },
         };
         engine.make_statics()?;
+        engine.make_services()?;
+        engine.pin_blocks()?;
         engine.pool_watches = PoolWatches::new(config, &engine.external);
         Ok(engine)
     }
@@ -243,6 +275,7 @@ impl Engine {
     pub fn memory(config: &Config) -> u64 {
         let sizes = Sizes::new(config);
         Table::memory(sizes.room)
+            + Twice::memory(sizes.twice)
             + External::memory(config, sizes.addresses)
             + Subscribers::memory(sizes.subscribers)
             + Classes::memory(config)
@@ -250,6 +283,8 @@ impl Engine {
             + Responder::memory()
             + Fragments::memory(config.limits.fragment_memory)
             + Identifications::memory(sizes.addresses)
+            + Services::memory(config)
+            + Rings::memory(config, sizes.room.dynamic + sizes.room.fixed)
             + (Events::ROOM * size_of::<Event>()) as u64
             + RuleSet::new(&config.rules).map_or(0, |rules| rules.memory())
     }
@@ -272,25 +307,89 @@ impl Engine {
                     timeouts: 0,
                     is_static: true,
                     permanent: true,
+                    flags: flags_of(mapping.begun),
                 };
-                if self.external.owner(protocol, index, external_port).is_some() {
-                    let (address, _) = mapping.external;
-                    let message = format!("{address}:{external_port} has two static mappings");
-                    return Err(ConfigError { message });
-                }
-                self.add_permanent(new);
+                self.take_fixed(protocol, (index, external_port))?;
+                let slot = self.add_fixed(new);
+                self.external.take(protocol, index, external_port, slot);
             }
         }
         Ok(())
     }
 
-    /// Makes a static mapping that is always there, of an external endpoint that nobody has.
-    pub(crate) fn add_permanent(&mut self, new: NewMapping) {
-        let NewMapping { protocol, external: (index, port), .. } = new;
-        let hash = self.table.hash(self.table.static_key(protocol, new.internal, (0, 0)));
-        let slot = self.table.add(new, |_| (), 0, hash).expect("statics have room");
+    /// Makes the mappings of services, one for each server.
+    fn make_services(&mut self) -> Result<(), ConfigError> {
+        for service in self.config.services.clone() {
+            let (address, port) = service.external;
+            let index = self.external.index(address.to_bits()).unwrap_or(NONE);
+            for protocol in served(&service) {
+                self.take_fixed(protocol, (index, port))?;
+                self.services.add(protocol, (index, port), service.affinity);
+                for (number, server) in service.servers.iter().enumerate() {
+                    let (address, internal_port) = server.internal;
+                    let new = NewMapping {
+                        protocol,
+                        internal: (Host::new(0, address.to_bits()), internal_port),
+                        external: (index, port),
+                        timeouts: 0,
+                        is_static: true,
+                        permanent: true,
+                        flags: SHARED_EXTERNAL | SHARED_INTERNAL,
+                    };
+                    let slot = self.add_fixed(new);
+                    if number == 0 {
+                        self.external.take(protocol, index, port, slot);
+                    }
+                    let endpoint = (address.to_bits(), internal_port);
+                    self.services.add_server(slot, endpoint, server.share());
+                }
+            }
+        }
+        self.services.settle();
+        Ok(())
+    }
+
+    /// Gives blocks that forwarded ports are in to the hosts behind these.
+    fn pin_blocks(&mut self) -> Result<(), ConfigError> {
+        let statics = self.config.statics.iter().filter_map(|mapping| {
+            let (address, port) = mapping.external;
+            Some(((address, port?), mapping.internal.0))
+        });
+        // One that several hosts serve has no owner; then its block is as others are.
+        let services = self.config.services.iter().filter_map(|service| {
+            let (host, _) = service.servers.first()?.internal;
+            let alone = service.servers.iter().all(|server| server.internal.0 == host);
+            alone.then_some((service.external, host))
+        });
+        for ((address, port), host) in statics.chain(services) {
+            let Some(index) = self.external.index(address.to_bits()) else { continue };
+            let host = Host::new(0, host.to_bits());
+            let pinned = self.external.pin((index, port), host);
+            self.pinned.extend(pinned.map_err(|message| ConfigError { message })?);
+        }
+        self.pinned.reverse();
+        Ok(())
+    }
+
+    /// Keeps an external endpoint from dynamic use, which no static mapping has yet.
+    pub(crate) fn take_fixed(
+        &mut self,
+        protocol: u8,
+        (index, port): (u32, u16),
+    ) -> Result<(), ConfigError> {
+        if self.external.owner(protocol, index, port).is_some() {
+            let address = Ipv4Addr::from_bits(self.external.address(index));
+            let message = format!("{address}:{port} has two static mappings");
+            return Err(ConfigError { message });
+        }
         self.external.reserve(protocol, index, port);
-        self.external.take(protocol, index, port, slot);
+        Ok(())
+    }
+
+    /// Makes a mapping that is always there.
+    pub(crate) fn add_fixed(&mut self, new: NewMapping) -> u32 {
+        let hash = self.table.hash(self.table.static_key(new.protocol, new.internal, (0, 0)));
+        self.table.add(new, |_| (), 0, hash).expect("statics have room")
     }
 
     // ---- time ----
@@ -433,6 +532,10 @@ impl Engine {
 
     /// Removes a session from its mapping.
     pub(crate) fn end_session(&mut self, session: SessionRef, slot: u32, tick: u32) {
+        if self.table.mapping(slot).is_twice() {
+            let session = self.table.session(session);
+            self.twice.remove(slot, (session.remote_address, session.remote_port));
+        }
         let one_further_less = self.table.remove_session(session, tick);
         let mapping = self.table.mapping(slot);
         if one_further_less && !mapping.is_static() {
@@ -453,11 +556,16 @@ impl Engine {
                 self.external.unreserve(protocol, index, port, self.tick);
             }
             if !mapping.is_permanent() {
-                self.statics.release(mapping.host(), protocol, index);
+                self.statics.release(index, protocol);
             }
             return;
         }
-        if has_ports(protocol) {
+        if let Some(heir) = self.rings.leave(slot) {
+            // The port is free when the last that has it goes.
+            if self.external.owner(protocol, index, port) == Some(slot) {
+                self.external.hand_over(protocol, index, port, heir);
+            }
+        } else if has_ports(protocol) {
             let release = self.deadline(time, self.timeouts.hold_down);
             self.external.give(protocol, index, port, release, self.tick);
         }
@@ -535,8 +643,8 @@ impl Engine {
 
     // ---- restarts ----
 
-    /// Writes the ports of an external address that a new mapping could not take: used, held, or of
-    /// static mappings. `address` counts from 0; `None`: there are not so many. A bit a port, 1,024
+    /// Writes the ports of an external address that somebody has: used, held, or, in a pool, of static
+    /// mappings. `address` counts from 0; `None`: there are not so many. A bit a port, 1,024
     /// words. The protocol is TCP, UDP, ICMP or DCCP.
     ///
     /// # Panics
@@ -548,7 +656,7 @@ impl Engine {
 
     /// Holds the ports of an external address that an earlier engine had taken, as
     /// [`Engine::taken_ports`] told, for the hold-down from now: of every protocol, for nobody knows
-    /// their connections any more. Ports that are not free, or in no pool, stay as they are.
+    /// their connections any more. Ports that somebody has, or in no pool, stay as they are.
     ///
     /// # Panics
     /// As [`Engine::taken_ports`].
@@ -590,6 +698,10 @@ impl Engine {
 
     /// The next event, oldest first.
     pub fn poll_event(&mut self) -> Option<Event> {
+        if let Some(block) = self.pinned.pop() {
+            let change = Change::BlockAssigned(self.external.block(block));
+            return Some(Event { time: self.started, change });
+        }
         self.events.pop()
     }
 
@@ -670,15 +782,20 @@ impl Engine {
     pub fn sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
         self.table.slots().flat_map(move |slot| {
             let mapping = self.name_of(self.table.mapping(slot));
-            self.table.sessions(slot).map(move |session| self.describe_session(mapping, session))
+            self.table
+                .sessions(slot)
+                .map(move |session| self.describe_session(slot, mapping, session))
         })
     }
 
-    fn describe_session(&self, mapping: MappingId, session: SessionRef) -> SessionInfo {
+    fn describe_session(&self, slot: u32, mapping: MappingId, session: SessionRef) -> SessionInfo {
         let session = self.table.session(session);
+        let remote = (session.remote_address, session.remote_port);
+        let seen = self.seen(slot, remote);
         SessionInfo {
             mapping,
-            remote: Endpoint::new(session.remote_address, session.remote_port),
+            remote: Endpoint::new(remote.0, remote.1),
+            remote_inside: Endpoint::new(seen.0, seen.1),
             state: session.state().name(),
             expires: Timestamp(self.time_of(session.expires)),
             packets_out: u64::from(session.packets_out),

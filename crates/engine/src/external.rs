@@ -7,6 +7,7 @@
 //! ever in two states.
 
 mod change;
+mod overload;
 mod ports;
 mod shares;
 mod spans;
@@ -18,7 +19,7 @@ use crate::config::{Config, PoolConfig, Pooling};
 use crate::parse::has_ports;
 use crate::prefetch::prefetch;
 use crate::random::{Generator, HashKey};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use change::{Definition, Work};
 pub use change::{Draining, PoolChange};
@@ -424,16 +425,20 @@ impl External {
         }
     }
 
-    /// Draws for a TCP or UDP flow of a subscriber that has an address, and fetches what says which
-    /// ports are free there: for [`External::drawn`]. `None`: this is not how ports are chosen.
+    /// Draws for a TCP or UDP flow of a subscriber that has an address, or for which a rule chose one,
+    /// and fetches what says which ports are free there: for [`External::drawn`]. `None`: this is not
+    /// how ports are chosen.
     #[inline(always)]
     pub(crate) fn draw(&self, wish: Wish, generator: &mut Generator) -> Option<Draw> {
-        let index = wish.paired?;
-        if self.pooling == Pooling::Arbitrary || self.pools[wish.pool].mode != Mode::Random {
-            return None;
-        }
+        let paired = || wish.paired.filter(|_| self.pooling != Pooling::Arbitrary);
+        let index = wish.fixed.or_else(paired)?;
         let range = self.range(wish.pool, wish.protocol, wish.internal_port);
-        let draw = range.draw(index, self.parity(&wish), generator);
+        let kept = (range.first..=range.last).contains(&wish.internal_port);
+        let draw = match self.pools[wish.pool].mode {
+            Mode::Preserve if kept => Draw::exactly(index, wish.internal_port),
+            Mode::Random | Mode::Preserve => range.draw(index, self.parity(&wish), generator),
+            Mode::Block | Mode::Deterministic => return None,
+        };
         prefetch(&self.tcp_or_udp(wish.protocol).free, draw.place());
         Some(draw)
     }
@@ -487,6 +492,11 @@ impl External {
                 self.renew(index, place);
             }
         }
+    }
+
+    /// Gives the port of a mapping that goes to another that has it, too.
+    pub(crate) fn hand_over(&mut self, protocol: u8, index: u32, port: u16, slot: u32) {
+        self.ports[protocol_index(protocol)].owner[Self::entry(index, port)] = slot + 1;
     }
 
     /// Takes a reserved port from its mapping; it stays reserved.
@@ -588,16 +598,29 @@ impl External {
         self.count_shares(index, protocol);
     }
 
-    /// Holds a port until tick `release`, if it is free and room is left for one that is held.
+    /// Holds a port of a pool until tick `release`, if nobody has it, no static mapping keeps it, and room
+    /// is left for one that is held.
     pub(crate) fn hold(&mut self, protocol: u8, index: u32, port: u16, release: u32) {
-        let pool = self.pool_of(index);
-        let ports = &mut self.ports[protocol_index(protocol)];
-        if self.held < self.most_held && ports.is_free(index, port) {
-            ports.set_free(index, pool, port, false);
-            ports.hold_until(index, port, release);
-            self.held += 1;
-            self.slots[index as usize].busy += 1;
-            self.note_taken(protocol, index, pool, port);
+        let (place, slot) = (protocol_index(protocol), &mut self.slots[index as usize]);
+        let number = usize::from(slot.pool);
+        let Some(pool) = self.pools.get(number).filter(|_| self.held < self.most_held) else {
+            return;
+        };
+        let ports = &mut self.ports[place];
+        if slot.kept >> place & 1 != 0
+            || !(pool.ports.0..=pool.ports.1).contains(&port)
+            || ports.owner[Self::entry(index, port)] != EMPTY
+        {
+            return;
+        }
+        slot.busy += 1;
+        ports.hold_until(index, port, release);
+        self.held += 1;
+        if ports.is_free(index, port) {
+            ports.set_free(index, number, port, false);
+            self.note_taken(protocol, index, number, port);
+        } else {
+            self.blocks.held(number, index, port);
         }
     }
 
@@ -655,30 +678,26 @@ impl External {
         false
     }
 
-    /// Writes a bit for each port of an address that is used or held, or of a static mapping among those
-    /// that its pool uses; `None`: there are not so many addresses.
+    /// Writes a bit for each port of an address that is used or held, of a pool's by static mappings too;
+    /// `None`: there are not so many addresses.
     pub(crate) fn taken(&self, index: u32, protocol: u8, into: &mut [u64]) -> Option<u32> {
         let address = *self.addresses.get(index as usize)?;
         let slot = &self.slots[index as usize];
-        let pool = self.pools.get(usize::from(slot.pool));
-        let ports = &self.ports[protocol_index(protocol)];
+        let is_of_pool = usize::from(slot.pool) < self.pools.len();
+        let (place, ports) = (protocol_index(protocol), &self.ports[protocol_index(protocol)]);
         let free = &ports.free[index as usize * WORDS..][..WORDS];
         let owners = ports.owner[index as usize * PORTS..][..PORTS].chunks(64);
-        for (word, (taken, owners)) in into.iter_mut().zip(owners).enumerate() {
-            // What is not free where ports are given out, somebody has. Elsewhere that says nothing.
-            let given_out = match pool {
-                Some(pool) if !slot.is_closed => pool.bits[word],
-                _ => 0,
-            };
-            *taken = !free[word] & given_out;
+        // What is not free where ports are given out, somebody has. Elsewhere that says nothing.
+        let words = self.given_out(index, place).zip(free).zip(owners);
+        for (taken, ((given_out, free), owners)) in into.iter_mut().zip(words) {
+            *taken = !free & given_out;
             if given_out != u64::MAX && slot.busy > 0 {
-                let is_taken = |owner: u32| match pool {
-                    Some(_) => owner != EMPTY,
-                    None => owner & HELD != 0,
+                let is_taken = |&owner: &u32| match is_of_pool {
+                    true => owner != EMPTY,
+                    false => owner & HELD != 0,
                 };
-                let bit = |(bit, &owner): (usize, &u32)| u64::from(is_taken(owner)) << bit;
-                *taken |=
-                    !given_out & owners.iter().enumerate().map(bit).fold(0, |all, bit| all | bit);
+                let bit = |(bit, owner)| u64::from(is_taken(owner)) << bit;
+                *taken |= owners.iter().enumerate().map(bit).fold(0, |all, bit| all | bit);
             }
         }
         Some(address)
@@ -740,11 +759,10 @@ pub(crate) fn external_addresses(config: &Config) -> Vec<u32> {
     let ranges = config.pools.iter().flat_map(|pool| &pool.addresses);
     let mut addresses: Vec<u32> =
         ranges.flat_map(|range| range.first.to_bits()..=range.last.to_bits()).collect();
-    for mapping in &config.statics {
-        let address = mapping.external.0.to_bits();
-        if !addresses.contains(&address) {
-            addresses.push(address);
-        }
-    }
+    let mut known: BTreeSet<u32> = addresses.iter().copied().collect();
+    let statics = config.statics.iter().map(|mapping| mapping.external.0);
+    let services = config.services.iter().map(|service| service.external.0);
+    let others = statics.chain(services).map(Ipv4Addr::to_bits);
+    addresses.extend(others.filter(|&address| known.insert(address)));
     addresses
 }

@@ -37,6 +37,7 @@ mod reconfigure;
 mod respond;
 mod rewrite;
 mod rules;
+mod services;
 mod session;
 mod sizes;
 mod subscriber;
@@ -45,12 +46,14 @@ mod threshold;
 mod time;
 mod timeouts;
 mod translate;
+mod twice;
 
 pub use blocks::Blocking;
 pub use config::{
-    AddressRange, Allocation, Behavior, BlockConfig, Class, ClassLimits, Config,
+    AddressRange, Affinity, Allocation, Begun, Behavior, BlockConfig, Class, ClassLimits, Config,
     DeterministicConfig, Limits, Match, PoolConfig, Pooling, PortTimeout, Prefix, Refusal, Rule,
-    RuleAction, SideConfig, StaticMapping, Thresholds, TimeoutSet, Timeouts, Totals,
+    RuleAction, Server, Service, SideConfig, StaticMapping, Thresholds, TimeoutSet, Timeouts,
+    Totals,
 };
 pub use deterministic::{Plan, PlanError};
 pub use drop_reason::DropReason;
@@ -95,6 +98,8 @@ pub struct SessionInfo {
     pub mapping: MappingId,
     /// Remote endpoint.
     pub remote: Endpoint,
+    /// The remote endpoint as seen from inside: another, if the destination is translated too.
+    pub remote_inside: Endpoint,
     /// Its state's name.
     pub state: &'static str,
     /// When it will go unless refreshed.

@@ -42,9 +42,7 @@ impl Engine {
         self.config.default_pool = config.default_pool;
         self.config.allocation = config.allocation;
         self.broadcasts = broadcasts(&self.config, &self.external);
-        let mut watches = PoolWatches::new(&self.config, &self.external);
-        watches.go_on(&self.pool_watches);
-        self.pool_watches = watches;
+        self.pool_watches = PoolWatches::new(&self.config, &self.external);
     }
 
     /// Changes the pools without leaving time to packets in between.

@@ -1,4 +1,4 @@
-//! Another configuration in the place of the one in force, at run time (section 13 of the
+//! Another configuration in the place of the one in force, at run time (section 14 of the
 //! specification).
 //!
 //! A [`Reconfiguration`] is made apart, in another thread if need be: everything that is large or
@@ -187,9 +187,12 @@ pub fn restart_keys(in_force: &Config, new: &Config) -> Vec<&'static str> {
     // The table then knows no session by its address.
     let filter = !by_address(in_force) && by_address(new);
     let filters_tcp = new.filtering_tcp == Some(Behavior::AddressDependent);
+    let overloads = |config: &Config| config.pools.iter().any(|pool| pool.overloading);
     let differs = [
         (in_force.inside != new.inside, "inside"),
         (in_force.outside != new.outside, "outside"),
+        (statics::needs_restart(in_force, new), "static"),
+        (overloads(new) && !overloads(in_force), "pool.overloading"),
         (in_force.mapping != new.mapping, "nat.mapping"),
         (filter && new.filtering == Behavior::AddressDependent, "nat.filtering"),
         (filter && filters_tcp, "nat.filtering_tcp"),
@@ -198,6 +201,7 @@ pub fn restart_keys(in_force: &Config, new: &Config) -> Vec<&'static str> {
         (old_limits.extra_sessions != new_limits.extra_sessions, "limits.extra_sessions"),
         (old_limits.fragment_memory != new_limits.fragment_memory, "limits.fragment_memory"),
         (old_limits.held_ports != new_limits.held_ports, "limits.held_ports"),
+        (old_limits.twice_sessions != new_limits.twice_sessions, "limits.twice_sessions"),
         (
             old_limits.external_addresses != new_limits.external_addresses,
             "limits.external_addresses",
@@ -427,10 +431,17 @@ impl Engine {
             external: (self.external.address(index), port),
             is_static: mapping.is_static(),
             is_permanent: mapping.is_permanent(),
+            is_server: mapping.is_permanent() && mapping.shares_external(),
         };
         let remotes = self.table.sessions(slot).map(|session| {
             let session = self.table.session(session);
-            (session.remote_address, session.remote_port)
+            let remote = (session.remote_address, session.remote_port);
+            // As it is seen from inside.
+            if mapping.is_twice() {
+                self.twice.seen(slot, remote).unwrap_or(remote)
+            } else {
+                remote
+            }
         });
         let why = permits.judge(rules, &asked, remotes);
         why.or_else(|| {

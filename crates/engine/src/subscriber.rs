@@ -217,12 +217,17 @@ impl Subscribers {
         }
     }
 
-    /// The index of the external address that a subscriber is paired with in the pool of its first
-    /// mapping, if that is this one.
+    /// The index of the external address that a subscriber is paired with in a pool that it has
+    /// mappings of, if it is with any; `None`: it has none of that pool.
     #[inline(always)]
-    pub(crate) fn first_paired(&self, at: u32, pool: usize) -> Option<u32> {
+    pub(crate) fn known_pair(&self, at: u32, pool: usize) -> Option<Option<u32>> {
         let record = self.get(at);
-        (record.pool as usize == pool && record.paired != NONE).then_some(record.paired)
+        let paired = match record.pool as usize == pool {
+            // Most have mappings of one pool only.
+            true => record.paired,
+            false => self.get(self.record_of(at, pool)?).paired,
+        };
+        Some((paired != NONE).then_some(paired))
     }
 
     /// The record of a subscriber.

@@ -1,4 +1,4 @@
-//! Another configuration at run time (section 13 of the specification): what stays, what goes and when,
+//! Another configuration at run time (section 14 of the specification): what stays, what goes and when,
 //! what is refused, and that nobody waits for it.
 
 mod common;

@@ -172,6 +172,7 @@ fn a_port_in_a_block_that_is_forwarded_stays_out_of_it() {
         protocol: None,
         internal: (Ipv4Addr::new(10, 0, 0, 80), Some(80)),
         external: (Ipv4Addr::new(203, 0, 113, 1), Some(2050)),
+        ..StaticMapping::default()
     };
     let mut lab = Lab::new(&Config { statics: vec![forwarded], ..blocks(1, (2048, 2063), 1) });
     let used: BTreeSet<u16> = (5000..5015)

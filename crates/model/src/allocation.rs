@@ -3,10 +3,10 @@
 
 use crate::bytes::ends;
 use crate::classes::Whose;
-use crate::{Key, Made, Mapping, Model, Packet, Rooms, has_ports};
+use crate::{Key, Made, Mapping, Model, Packet, has_ports};
 use natgate_engine::{
     Allocation, Change, Config, DropReason, Endpoint, MappingKind, PoolConfig, Pooling, RuleAction,
-    Side, StaticMapping, Timestamp,
+    Side, Timestamp,
 };
 use natgate_wire::protocol::{ICMP, UDP};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +34,16 @@ pub(crate) fn addresses(pool: &PoolConfig) -> impl Iterator<Item = Ipv4Addr> + '
     ranges.flat_map(|range| range.first.to_bits()..=range.last.to_bits()).map(Ipv4Addr::from_bits)
 }
 
+/// How many dynamic mappings there may be: unless it is said, as many as ports.
+pub(crate) fn most_mappings(config: &Config) -> usize {
+    let ports = |pool: &PoolConfig| {
+        // Room for all of TCP, UDP and ICMP, which DCCP shares.
+        3 * addresses(pool).count() * (usize::from(pool.ports.1 - pool.ports.0) + 1)
+    };
+    let all = config.pools.iter().map(ports).sum::<usize>().min(1 << 20);
+    config.limits.mappings.map_or(all, |most| most as usize)
+}
+
 impl Model {
     /// 3.9: makes the mapping, or answers the packet and says why not.
     pub(crate) fn create(
@@ -41,7 +51,8 @@ impl Model {
         packet: &Packet,
         key: Key,
         rule: Option<RuleAction>,
-    ) -> Result<(), DropReason> {
+        remote: Endpoint,
+    ) -> Result<Key, DropReason> {
         let (pool, fixed) = match rule {
             Some(RuleAction::Snat(pool)) => (pool, None),
             Some(RuleAction::SnatTo(pool, address)) => (pool, Some(address)),
@@ -52,16 +63,30 @@ impl Model {
         let room = permitted.map_err(|(_, reason)| reason);
         let room = room.and_then(|()| self.room_for_mapping(key));
         let external = room.and_then(|()| {
-            let open = self.open_choices(key, pool, fixed)?;
+            let (open, overloads) = match self.open_choices(key, pool, fixed) {
+                Ok(open) => (open, false),
+                Err(reason) => match self.overloadable(packet, key, pool, fixed, remote) {
+                    open if open.is_empty() => return Err(reason),
+                    open => (open, true), // 5.21
+                },
+            };
             let chosen = self.choose(packet, &open);
             let subscriber = key.internal.address.to_bits();
             if fixed.is_none() {
-                self.paired.entry((subscriber, pool)).or_insert(chosen.address); // 5.5, 5.5a
+                let paired = self.paired.entry((subscriber, pool)).or_insert(chosen.address); // 5.5, 5.5a
+                let paired = *paired;
+                if !self.is_open(paired, pool) {
+                    self.paired.insert((subscriber, pool), chosen.address); // 5.18
+                }
             }
-            Ok(chosen)
+            Ok((chosen, overloads))
         });
-        let external = match external {
-            Ok(external) => external,
+        let (external, key) = match external {
+            Ok((external, true)) => {
+                let (remote, beside) = (Some(remote), Some(external));
+                (external, Key { remote, beside, ..key })
+            }
+            Ok((external, false)) => (external, key),
             Err(DropReason::Ambiguous) => return Err(DropReason::Ambiguous),
             Err(reason) => {
                 self.report(key, whose, pool, reason);
@@ -88,7 +113,7 @@ impl Model {
         }
         self.mappings.insert(key, mapping);
         self.tell_mapping(key, pool);
-        Ok(())
+        Ok(key)
     }
 
     /// 3.9: whether the tables have room.
@@ -100,7 +125,7 @@ impl Model {
             .map(|(other, _)| other.internal.address)
             .filter(|of| *of != own)
             .collect();
-        let most = self.rooms.mappings;
+        let most = self.room;
         let subscribers = limits.subscribers.map_or((most / 16).max(1 << 16), |most| most as usize);
         if self.dynamic().count() >= most || others.len() >= subscribers {
             return Err(DropReason::MappingTableFull);
@@ -178,33 +203,25 @@ impl Model {
         pool: usize,
         fixed: Option<Ipv4Addr>,
     ) -> Result<Vec<Endpoint>, DropReason> {
-        // 5.5: the address that the subscriber got first of this pool, while it has any of it.
         let subscriber = key.internal.address.to_bits();
-        let has_any = self.dynamic().any(|(other, mapping)| {
+        let (_, paired) = self.pair_of(key, pool);
+        let own = |(other, mapping): (&Key, &Mapping)| {
             other.internal.address == key.internal.address
                 && self.pool_of(mapping.external.address.to_bits()) == Some(pool)
-        });
-        if !has_any {
+        };
+        if !self.dynamic().any(own) {
             self.paired.remove(&(subscriber, pool));
         }
-        let paired = match (self.config.pooling, self.paired.get(&(subscriber, pool))) {
-            (Pooling::Paired | Pooling::SoftPaired, Some(address)) if has_any => Some(*address),
-            _ => None,
-        };
-        let paired = match self.config.allocation_of(&self.config.pools[pool]) {
-            Allocation::Deterministic(_) => {
-                self.address_of_shares(key.internal.address, pool).or(paired)
-            }
-            _ => paired.or(self.address_of_shares(key.internal.address, pool)),
-        };
-        let paired = paired.filter(|_| self.config.pooling != Pooling::Arbitrary);
         if has_ports(key.protocol) && self.is_shared_out(pool) {
             return self.open_shares(key, pool, paired);
         }
         let open_at = |wanted: &dyn Fn(Ipv4Addr) -> bool| -> Vec<Endpoint> {
-            let all = addresses(&self.config.pools[pool]).filter(|address| wanted(*address));
+            let all = self.open_addresses(pool).filter(|address| wanted(*address));
             all.flat_map(|address| self.open_ports(key, pool, address)).collect()
         };
+        if fixed.is_some_and(|fixed| self.pool_of(fixed.to_bits()) != Some(pool)) {
+            return Err(DropReason::PoolExhausted);
+        }
         // 5.5a: a rule may have chosen.
         let chosen = fixed.or(paired);
         let mut open = open_at(&|address| chosen.is_none_or(|chosen| address == chosen));
@@ -216,6 +233,29 @@ impl Model {
             true if has_ports(key.protocol) => Err(DropReason::PoolExhausted),
             true => Err(DropReason::Ambiguous),
         }
+    }
+
+    /// 5.5, 5.9, 5.12, 5.18: the address that a subscriber's mappings have had, and the one that its next is
+    /// to have.
+    pub(crate) fn pair_of(&self, key: Key, pool: usize) -> (Option<Ipv4Addr>, Option<Ipv4Addr>) {
+        // 5.5: the address that the subscriber got first of this pool, while it has any of it.
+        let subscriber = key.internal.address.to_bits();
+        let has_any = self.dynamic().any(|(other, mapping)| {
+            other.internal.address == key.internal.address
+                && self.pool_of(mapping.external.address.to_bits()) == Some(pool)
+        });
+        let last = match (self.config.pooling, self.paired.get(&(subscriber, pool))) {
+            (Pooling::Paired | Pooling::SoftPaired, Some(address)) if has_any => Some(*address),
+            _ => None,
+        };
+        let paired = last.filter(|address| self.is_open(*address, pool)); // 5.18
+        let paired = match self.config.allocation_of(&self.config.pools[pool]) {
+            Allocation::Deterministic(_) => {
+                self.address_of_shares(key.internal.address, pool).or(paired)
+            }
+            _ => paired.or(self.address_of_shares(key.internal.address, pool)),
+        };
+        (last, paired.filter(|_| self.config.pooling != Pooling::Arbitrary))
     }
 
     /// 5.1 to 5.4 and 5.7: the endpoints of one external address that the mapping may get.
@@ -273,42 +313,18 @@ impl Model {
         let wanted = key.internal.port;
         let split = first < 1024 && last >= 1024 && key.protocol != ICMP; // 5.2
         (first..=last)
+            .filter(|&port| self.config.pools[pool].uses_port(port)) // 5.16
             .filter(|&port| !split || (port < 1024) == (wanted < 1024))
             .filter(|&port| !used.contains(&at(port)))
             .filter(|&port| !self.held.contains_key(&(key.protocol, at(port))))
-            .filter(|&port| self.static_internal(key.protocol, at(port)).is_none())
+            .filter(|&port| self.static_internals(key.protocol, at(port)).is_empty())
             .map(at)
             .collect()
     }
 
-    /// The pool that an external address is of.
+    /// The pool that an external address is of, or was while it had mappings that there still are (5.19).
     pub(crate) fn pool_of(&self, address: u32) -> Option<usize> {
-        let holds = |pool: &PoolConfig| {
-            pool.addresses
-                .iter()
-                .any(|range| (range.first.to_bits()..=range.last.to_bits()).contains(&address))
-        };
-        self.config.pools.iter().position(holds)
-    }
-}
-
-impl Rooms {
-    /// How many dynamic mappings there may be: unless it is said, as many as ports; and how many
-    /// further sessions: unless it is said, as many as mappings.
-    pub(crate) fn new(config: &Config) -> Self {
-        let ports = |pool: &PoolConfig| {
-            // Room for all of TCP, UDP and ICMP, which DCCP shares.
-            3 * addresses(pool).count() * (usize::from(pool.ports.1 - pool.ports.0) + 1)
-        };
-        let all = config.pools.iter().map(ports).sum::<usize>().min(1 << 20);
-        let mappings = config.limits.mappings.map_or(all, |most| most as usize);
-        let of_static = |fixed: &StaticMapping| match (fixed.external.1, fixed.protocol) {
-            (None, _) => MOST_OF_WHOLE,
-            (Some(_), None) => 4,
-            (Some(_), Some(protocol)) => usize::from(has_ports(protocol)),
-        };
-        let all = mappings + config.statics.iter().map(of_static).sum::<usize>();
-        let further = config.limits.extra_sessions.map_or(all, |most| most as usize);
-        Self { mappings, further }
+        let left = self.left.get(&Ipv4Addr::from_bits(address)).copied();
+        left.or_else(|| self.config.pools.iter().position(|pool| pool.has(address.into())))
     }
 }

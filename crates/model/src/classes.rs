@@ -3,9 +3,11 @@
 
 use crate::allocation::{conforms, spend};
 use crate::{Key, Model, has_ports};
-use natgate_engine::{Allocation, Change, Class, DropReason, Resource, Thresholds, Timestamp};
+use natgate_engine::{
+    Allocation, Change, Class, DropReason, Endpoint, Resource, Thresholds, Timestamp,
+};
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -215,8 +217,12 @@ impl Model {
             Resource::Sessions => return None,
         };
         let usage = self.pool_usage(pool, protocol);
-        let all = usage.free + usage.used + usage.held;
-        (all > 0).then_some((usage.used + usage.held, all))
+        let used = self.dynamic().filter(|(key, _)| key.protocol == protocol);
+        let held = self.held.keys().filter(|(of, _)| *of == protocol).map(|(_, end)| *end);
+        let used = used.map(|(_, mapping)| mapping.external).chain(held);
+        let used = used.filter(|end| self.gives_out(pool, protocol, *end));
+        let used = used.collect::<BTreeSet<Endpoint>>().len() as u64;
+        (used + usage.free > 0).then_some((used, used + usage.free))
     }
 
     /// Tells the highest threshold that use has come to, unless it was told (3.12).

@@ -14,8 +14,9 @@ use crate::bytes::{check, ends, ip};
 use crate::timers::{StillHeld, tick};
 use crate::{Made, Model, Transmit};
 use natgate_engine::{
-    Config, Endpoint, Engine, Event, MappingId, MappingInfo, Packet, Reconfiguration, Review, Rule,
-    RuleAction, RuleSet, SessionInfo, Side, Timestamp, Verdict,
+    Config, ConfigError, Endpoint, Engine, Event, MappingId, MappingInfo, Packet, PoolChange,
+    PoolConfig, Reconfiguration, Review, Rule, RuleAction, RuleSet, SessionInfo, Side, Timestamp,
+    Verdict,
 };
 use natgate_wire::Ipv4;
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
@@ -58,7 +59,10 @@ impl Pair {
         Ok(Self {
             engine,
             model,
-            changed: invariants::Changed { addresses: choose(&config.rules), limits: false },
+            changed: invariants::Changed {
+                addresses: choose(&config.rules),
+                ..invariants::Changed::default()
+            },
             config: config.clone(),
             buffer: vec![0; 65_535],
         })
@@ -125,6 +129,7 @@ impl Pair {
             // A batch that comes with an earlier time is counted once (1.1).
             let now = if index == 0 { now } else { now.max(self.model.now()) };
             let choice = self.choice(&sessions, from, bytes);
+            self.model.hint(&sessions, result.verdict);
             let expected = self.model.process(now, from, bytes, choice);
             let what =
                 |what: &str| format!("{what} of packet {index} from {from:?} {:?}", Hex(bytes));
@@ -158,7 +163,8 @@ impl Pair {
         let (internal, remote) = ends(bytes, Side::Inside);
         let protocol = ip(bytes).protocol();
         let mut made = sessions.iter().filter(|one| {
-            (one.mapping.protocol, one.mapping.internal, one.remote) == (protocol, internal, remote)
+            (one.mapping.protocol, one.mapping.internal, one.remote_inside)
+                == (protocol, internal, remote)
                 && !self.model.has_session(one)
         });
         let is_new = |one: &&SessionInfo| !self.model.has_mapping(one);
@@ -181,6 +187,10 @@ impl Pair {
             }
         }
         self.engine = engine;
+        self.changed = invariants::Changed {
+            addresses: self.changed.addresses,
+            ..invariants::Changed::default()
+        };
         let engine = &self.engine;
         let still_held = |protocol, end| is_taken(engine, protocol, end);
         self.model = self.model.restarted(Some(&still_held));
@@ -211,6 +221,7 @@ impl Pair {
             |error: &dyn Debug| format!("the engine refused the configuration: {error:?}");
         let mut new =
             Reconfiguration::new(self.engine.config(), config).map_err(|error| refused(&error))?;
+        let exact = self.engine.draining().all(|one| !one.leaves);
         let mut review = Review::new(usize::MAX);
         while self.engine.review(&new, &mut review) {}
         self.engine.prepare_configuration(&mut new).map_err(|error| refused(&error))?;
@@ -221,6 +232,9 @@ impl Pair {
         self.reconfigured(config.clone(), |model, still_held| {
             model.reconfigure(config, Some(still_held))
         })?;
+        if !exact {
+            return Ok(());
+        }
         same("mappings that stay and go", &self.engine.departed(), &(review.stay, review.go))?;
         let named: Vec<MappingId> = review.named.iter().map(|leaving| leaving.mapping).collect();
         match self.engine.mappings().find(|mapping| named.contains(&mapping.id)) {
@@ -250,9 +264,31 @@ impl Pair {
         same("events of a reconfiguration", &by_time(&made.events), &by_time(&expected.events))?;
         same("packets of it", &made.transmits, &expected.transmits)?;
         self.changed.addresses |= choose(&config.rules) || config.pooling != self.config.pooling;
+        self.changed.pools |= config.pools != self.config.pools;
         self.changed.limits |=
             (&config.limits, &config.classes) != (&self.config.limits, &self.config.classes);
         self.config = config;
+        Ok(())
+    }
+
+    /// Puts other pools in the place of those in force, with both; they must be those by name.
+    ///
+    /// # Errors
+    /// When the engine refuses them, or gives them other numbers.
+    pub fn change_pools(&mut self, pools: &[PoolConfig]) -> Result<(), Divergence> {
+        let config = Config { pools: pools.to_vec(), ..self.config.clone() };
+        let refused =
+            |error: ConfigError| format!("the engine refused the pools: {}", error.message);
+        let change = PoolChange::new(self.engine.config(), &config).map_err(refused)?;
+        let arranged = change.config().clone();
+        let names = |config: &Config| -> Vec<String> {
+            config.pools.iter().map(|pool| pool.name.clone()).collect()
+        };
+        same("pools", &names(&arranged), &names(&config))?;
+        self.engine.change_pools(change).map_err(refused)?;
+        self.model.change_pools(arranged);
+        self.config = config;
+        self.changed.pools = true;
         Ok(())
     }
 
@@ -342,10 +378,12 @@ impl Pair {
         same_lists("mappings", &mappings, &expected)?;
         same_lists("sessions", &sessions, &expected_sessions)?;
         for pool in 0..self.config.pools.len() {
+            let own = self.model.addresses_of(pool).collect();
             for protocol in [TCP, UDP, ICMP, DCCP] {
                 let usage = self.engine.pool_usage(pool, protocol);
                 same("pool usage", &usage, &self.model.pool_usage(pool, protocol))?;
-                invariants::pool(&self.config, pool, protocol, usage, &mappings)?;
+                let ports = self.config.pools[pool].ports;
+                invariants::pool(pool, ports, &own, protocol, usage, &mappings)?;
             }
         }
         invariants::state(&self.config, self.changed, &mappings, &sessions)

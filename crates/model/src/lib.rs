@@ -3,13 +3,14 @@
 //!
 //! It follows SPECIFICATION.md section by section and says so in comments: what is looked at first
 //! (`bytes`), the way from the inside and from the outside (this file), allocation and limits
-//! (`allocation`, `classes`, `shares`), sessions and connections (`sessions`, `tcp`), what happens by itself (`timers`),
+//! (`allocation`, `classes`, `shares`), sessions and connections (`sessions`, `tcp`), destinations
+//! (`twice`), what happens by itself (`timers`),
 //! ICMP errors of its own (`errors`). Nothing is fast: what one map holds is not repeated in
 //! another but searched for.
 //!
 //! Choices that the specification leaves to the engine (external address and port, which held port
 //! is free first) are given to the model, which checks that they were open; alone it takes the
-//! first. Fragments and rules that change destinations are not modelled.
+//! first. Fragments are not modelled.
 //!
 //! [`compare`] drives the two side by side.
 
@@ -21,16 +22,21 @@ mod classes;
 pub mod compare;
 mod errors;
 mod lookup;
+mod overload;
+mod pools;
 mod reconfigure;
+mod services;
 mod sessions;
 mod shares;
 mod tcp;
 mod timers;
+mod twice;
 mod view;
 
+use allocation::most_mappings;
 use bytes::{
     Segment, check, check_error, ends, icmp_kind, ip, is_ping, keep_full, lower_mss, lower_ttl,
-    set_embedded, set_near,
+    set_embedded, set_embedded_far, set_far, set_near, set_outer_far,
 };
 use classes::{Told, Whose};
 use errors::ErrorRates;
@@ -40,6 +46,7 @@ use natgate_engine::{
 };
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use natgate_wire::{Icmp, Ipv4, icmp};
+use services::Fixed;
 use shares::Block;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -50,21 +57,32 @@ pub use timers::StillHeld;
 #[derive(Clone, Debug)]
 pub struct Model {
     config: Config,
+    /// Static mappings and servers.
+    fixed: Vec<Fixed>,
+    /// By service and remote address, the server that new sessions go to.
+    bound: BTreeMap<(u8, Endpoint, Ipv4Addr), Endpoint>,
+    /// Choices of the engine's between servers (see [`Model::hint`]).
+    hint: services::Hint,
     now: Timestamp,
     started: Timestamp,
     mappings: BTreeMap<Key, Mapping>,
     sessions_made: u64,
     held: BTreeMap<(u8, Endpoint), Timestamp>,
-    /// Ports that would be held had not a static mapping come for them (13.5).
+    /// Ports that would be held had not a static mapping come for them (14.5).
     evicted: BTreeMap<(u8, Endpoint), Timestamp>,
     syns: Vec<Syn>,
     paired: BTreeMap<(u32, usize), Ipv4Addr>,
     /// Blocks of ports that subscribers have, by where they begin.
     blocks: BTreeMap<Endpoint, Block>,
+    /// Addresses that have left their pools but for their mappings and blocks, and those pools (5.19).
+    left: BTreeMap<Ipv4Addr, usize>,
+    /// Dynamic mappings that there is room for.
+    room: usize,
     /// Of each pool the ports that somebody may get, if they are not all.
     given: Vec<Option<BTreeSet<Endpoint>>>,
     mapping_rate: BTreeMap<Whose, u64>,
-    rooms: Rooms,
+    /// Further sessions that there is room for: settled at the start (14.7).
+    further_room: usize,
     errors: ErrorRates,
     quota_reported: BTreeMap<Whose, Option<Timestamp>>,
     /// Thresholds that were told.
@@ -83,6 +101,8 @@ struct Key {
     protocol: u8,
     internal: Endpoint,
     remote: Option<Endpoint>,
+    /// Of a mapping that is found from inside by its sessions alone (3.8a): its external endpoint.
+    beside: Option<Endpoint>,
 }
 
 #[derive(Clone, Debug)]
@@ -103,6 +123,8 @@ struct Mapping {
 struct Session {
     /// Counts up from session to session.
     number: u64,
+    /// The remote endpoint as seen from inside (13).
+    seen: Endpoint,
     /// The side that the packet which made it came from.
     made_from: Side,
     /// When its time runs out, not yet moved to a tick.
@@ -110,13 +132,6 @@ struct Session {
     connection: Connection,
     packets_out: u64,
     packets_in: u64,
-}
-
-/// How large the tables are: settled at the start (13.7).
-#[derive(Clone, Copy, Debug)]
-struct Rooms {
-    mappings: usize,
-    further: usize,
 }
 
 /// An unsolicited SYN, or DCCP's like, that will be answered (4.7).
@@ -170,6 +185,10 @@ struct Packet {
     received: Vec<u8>,
     bytes: Vec<u8>,
     choice: Option<Endpoint>,
+    /// The remote end as seen from inside.
+    seen: Endpoint,
+    /// Whether its destination is another outside (13.1).
+    aimed: bool,
 }
 
 impl Packet {
@@ -195,6 +214,9 @@ impl Model {
     pub fn new(config: &Config, now: Timestamp) -> Self {
         let mut model = Self {
             config: config.clone(),
+            fixed: services::fixed(config),
+            bound: BTreeMap::new(),
+            hint: services::Hint::default(),
             now,
             started: now,
             mappings: BTreeMap::new(),
@@ -204,9 +226,11 @@ impl Model {
             syns: Vec::new(),
             paired: BTreeMap::new(),
             blocks: BTreeMap::new(),
+            left: BTreeMap::new(),
+            room: most_mappings(config),
             given: config.pools.iter().map(|pool| shares::given(config, pool)).collect(),
             mapping_rate: BTreeMap::new(),
-            rooms: Rooms::new(config),
+            further_room: 0,
             errors: ErrorRates::default(),
             quota_reported: BTreeMap::new(),
             told_of: BTreeMap::new(),
@@ -216,20 +240,22 @@ impl Model {
             made: Made::default(),
         };
         model.make_statics();
+        model.pin_blocks();
+        model.further_room = model.room_for_further();
         model
     }
 
     /// Makes the static mappings with ports that there are not yet.
     pub(crate) fn make_statics(&mut self) {
-        for mapping in self.config.statics.clone() {
-            let (Some(inside), Some(outside)) = (mapping.internal.1, mapping.external.1) else {
+        for fixed in self.fixed.clone() {
+            let (Some(inside), Some(outside)) = (fixed.internal.1, fixed.external.1) else {
                 continue;
             };
-            let internal = Endpoint { address: mapping.internal.0, port: inside };
-            let external = Endpoint { address: mapping.external.0, port: outside };
+            let internal = Endpoint { address: fixed.internal.0, port: inside };
+            let external = Endpoint { address: fixed.external.0, port: outside };
             for protocol in [TCP, UDP, ICMP, DCCP] {
-                if mapping.protocol.is_none_or(|only| only == protocol) {
-                    let key = self.fixed(protocol, internal, external, None);
+                if fixed.is_for(protocol) {
+                    let key = self.fixed(&fixed, protocol, internal, external, None);
                     self.mappings.get_mut(&key).expect("just made").permanent = true;
                 }
             }
@@ -248,8 +274,15 @@ impl Model {
         self.counters.clock_backwards += u64::from(now < self.now); // 1.1
         self.see(now);
         let direction = if from == Side::Inside { Direction::Outbound } else { Direction::Inbound };
-        let mut packet =
-            Packet { from, direction, received: bytes.to_vec(), bytes: Vec::new(), choice };
+        let mut packet = Packet {
+            from,
+            direction,
+            received: bytes.to_vec(),
+            bytes: Vec::new(),
+            choice,
+            seen: Endpoint::new(0, 0),
+            aimed: false,
+        };
         let fate = self.fate(&mut packet);
         let len = packet.received.len();
         let outcome = match fate {
@@ -289,10 +322,13 @@ impl Model {
         if self.is_own(source) || self.is_external(source) {
             return Err(DropReason::SpoofedSource); // 3.1
         }
-        if self.is_own(destination) && !self.is_external(destination) {
+        let rule = self.rule(packet).cloned();
+        if !matches!(rule, Some(RuleAction::Bypass | RuleAction::Drop)) {
+            self.aim(packet); // 13.1
+        }
+        if self.is_own(destination) && !self.is_external(destination) && !packet.aimed {
             return self.local(packet); // 3.2
         }
-        let rule = self.rule(packet).cloned();
         if rule == Some(RuleAction::Drop) {
             return Err(DropReason::Rule); // 3.3
         }
@@ -302,12 +338,14 @@ impl Model {
             return Ok(Verdict::Forward(Side::Outside));
         }
         if !self.config.subscribers.iter().any(|prefix| prefix.contains(source))
-            && !self.config.statics.iter().any(|fixed| fixed.internal.0.to_bits() == source)
+            && !self.fixed.iter().any(|fixed| fixed.internal.0.to_bits() == source)
             && rule.is_none()
             && !matches!(icmp_kind(&packet.bytes), Some(3 | 4 | 11 | 12))
         {
             return Err(DropReason::NotSubscriber); // 3.4
         }
+        self.check_aim(packet)?; // 13.2
+        let destination = ip(&packet.bytes).destination();
         let mut exit = Side::Outside;
         if self.is_external(destination) {
             packet.direction = Direction::Hairpin; // 3.5
@@ -315,7 +353,9 @@ impl Model {
             if !self.config.hairpinning {
                 return Err(DropReason::HairpinDisabled);
             }
-        } else if self.config.inside.network.is_some_and(|net| net.contains(destination)) {
+        } else if !packet.aimed
+            && self.config.inside.network.is_some_and(|net| net.contains(destination))
+        {
             return Err(DropReason::SameSide);
         }
         self.hop(packet, exit)?; // 3.6
@@ -355,9 +395,15 @@ impl Model {
             lower_ttl(&mut packet.bytes);
             return Ok(Verdict::Forward(Side::Inside));
         }
-        if self.config.inside.network.is_some_and(|net| net.contains(source)) {
+        let seen = self.source_seen(packet); // 13.4
+        let is_remote = match icmp_kind(&packet.bytes) {
+            None | Some(0 | 8 | 13 | 14) => seen == ends(&packet.bytes, Side::Outside).1,
+            _ => seen.address.to_bits() == source,
+        };
+        if is_remote && self.config.inside.network.is_some_and(|net| net.contains(source)) {
             return Err(DropReason::SpoofedSource); // 4.2a
         }
+        packet.seen = seen;
         match icmp_kind(&packet.bytes) {
             Some(3 | 4 | 11 | 12) => {
                 self.error(packet)?; // 4.3
@@ -383,19 +429,25 @@ impl Model {
     ) -> Result<(), DropReason> {
         let protocol = packet.protocol();
         let (internal, remote) = ends(&packet.bytes, Side::Inside);
-        let key = self.key_of_internal(protocol, internal, remote);
+        let mut key = self.key_of_internal(protocol, internal, remote);
         if !self.mappings.contains_key(&key) {
             if self.is_midstream(packet) {
                 return Err(DropReason::TcpNotSyn); // 3.9
             }
+            self.room_to_see(remote, packet.seen)?; // 13.3
             if matches!(icmp_kind(&packet.bytes), Some(0 | 14)) {
                 return Err(DropReason::NoMapping);
             }
-            self.create(packet, key, rule)?;
-        } else if !self.mappings[&key].sessions.contains_key(&remote) {
+            key = self.create(packet, key, rule, remote)?;
+        } else if let Some(session) = self.mappings[&key].sessions.get(&remote) {
+            if session.seen != packet.seen {
+                return Err(DropReason::Ambiguous); // 13.3
+            }
+        } else {
             if self.is_midstream(packet) {
                 return Err(DropReason::TcpNotSyn); // 3.10
             }
+            self.room_to_see(remote, packet.seen)?; // 13.3
             if let Err(reason) = self.room_for_session(key, remote, Side::Inside) {
                 if reason == DropReason::MappingTableFull {
                     self.refuse(packet); // 3.9
@@ -403,7 +455,7 @@ impl Model {
                 return Err(reason);
             }
         }
-        self.touch(key, remote, Side::Inside, Segment::of(&packet.bytes));
+        self.touch(key, (remote, packet.seen), Side::Inside, Segment::of(&packet.bytes));
         set_near(&mut packet.bytes, Side::Inside, self.mappings[&key].external); // 3.11
         self.clamp(packet);
         Ok(())
@@ -414,7 +466,7 @@ impl Model {
         let (external, remote) = ends(&packet.bytes, Side::Outside);
         let Some(key) = self.by_external(packet.protocol(), external, remote) else {
             let own = match packet.direction {
-                Direction::Hairpin => self.is_own(external.address.to_bits()), // 7.1
+                Direction::Hairpin => self.is_own(external.address.to_bits()) && !packet.aimed, // 7.1
                 _ => self.is_outside_own(external.address.to_bits()),
             };
             if own && is_ping(&packet.received) {
@@ -423,18 +475,37 @@ impl Model {
             self.remember(packet, external, remote);
             return Err(DropReason::NoMapping);
         };
-        if self.is_dropped(key, remote) {
+        let known = self.mappings[&key].sessions.contains_key(&remote);
+        let seen_anew = match packet.direction {
+            Direction::Hairpin => remote, // 13.5
+            _ => packet.seen,
+        };
+        let key = match known {
+            true => key,
+            false => match self.server_for(key, external, (remote, seen_anew)) {
+                Some(key) => key,
+                None => {
+                    self.remember(packet, external, remote);
+                    return Err(DropReason::Filtered); // 4.4b
+                }
+            },
+        };
+        let mapping = &self.mappings[&key];
+        let seen = match mapping.sessions.get(&remote) {
+            Some(session) => session.seen,
+            None => seen_anew,
+        };
+        if self.is_dropped(key, seen) {
             return Err(DropReason::Rule); // 4.4a
         }
-        let mapping = &self.mappings[&key];
-        let known = mapping.sessions.contains_key(&remote);
         if !known {
             let own_filter = match packet.protocol() {
                 TCP | DCCP => self.config.filtering_tcp,
                 _ => None,
             };
             let admitted = match own_filter.unwrap_or(self.config.filtering) {
-                _ if mapping.kind == MappingKind::Static => true,
+                _ if mapping.kind == MappingKind::Static => !self.is_outbound_only(key, external),
+                _ if key.beside.is_some() => false, // 5.21
                 Behavior::EndpointIndependent => true,
                 Behavior::AddressDependent => {
                     mapping.sessions.keys().any(|end| end.address == remote.address)
@@ -448,6 +519,7 @@ impl Model {
             if self.is_midstream(packet) {
                 return Err(DropReason::TcpNotSyn);
             }
+            self.may_be_seen(key, remote, seen)?; // 13.4
         }
         if packet.direction != Direction::Hairpin {
             self.hop(packet, Side::Inside)?; // 4.6
@@ -455,8 +527,11 @@ impl Model {
         if !known {
             self.room_for_session(key, remote, Side::Outside)?;
         }
-        self.touch(key, remote, Side::Outside, Segment::of(&packet.bytes));
+        self.touch(key, (remote, seen), Side::Outside, Segment::of(&packet.bytes));
         set_near(&mut packet.bytes, Side::Outside, key.internal); // 4.8
+        if seen != remote {
+            set_far(&mut packet.bytes, Side::Outside, seen); // 13.4
+        }
         self.clamp(packet);
         Ok(Verdict::Forward(Side::Inside))
     }
@@ -483,20 +558,42 @@ impl Model {
         let embedded = &packet.bytes[ip(&packet.bytes).header_len() + 8..];
         let protocol = ip(embedded).protocol();
         let (near, far) = ends(embedded, from.other());
+        let remote = match from {
+            Side::Inside => self.seen_as_another(protocol, near, far).unwrap_or(far), // 13.6
+            Side::Outside => far,
+        };
         let key = match from {
-            Side::Inside => Some(self.key_of_internal(protocol, near, far)),
-            Side::Outside => self.by_external(protocol, near, far),
+            Side::Inside => Some(self.key_of_internal(protocol, near, remote)),
+            Side::Outside => self.by_external(protocol, near, remote),
         };
         let key = key.ok_or(DropReason::IcmpNoSession)?;
         let mapping = self.mappings.get(&key).ok_or(DropReason::IcmpNoSession)?;
-        if !mapping.sessions.contains_key(&far) {
-            return Err(DropReason::IcmpNoSession);
+        let session = mapping.sessions.get(&remote).ok_or(DropReason::IcmpNoSession)?;
+        if from == Side::Inside {
+            if session.seen != far {
+                return Err(DropReason::IcmpNoSession);
+            }
+            set_embedded(&mut packet.bytes, from, mapping.external);
+            if remote != far {
+                set_embedded_far(&mut packet.bytes, from, remote);
+            }
+            return Ok(());
         }
-        if from == Side::Outside && self.is_error_dropped(packet, key, far) {
+        let seen = session.seen;
+        let sender = match packet.direction {
+            Direction::Hairpin => seen.address,
+            _ => packet.seen.address,
+        };
+        if self.is_error_dropped(sender, key, seen) {
             return Err(DropReason::Rule);
         }
-        let end = if from == Side::Inside { mapping.external } else { key.internal };
-        set_embedded(&mut packet.bytes, from, end);
+        set_embedded(&mut packet.bytes, from, key.internal);
+        if seen != remote {
+            set_embedded_far(&mut packet.bytes, from, seen);
+        }
+        if ip(&packet.bytes).source() != sender.to_bits() {
+            set_outer_far(&mut packet.bytes, from, sender);
+        }
         Ok(())
     }
 

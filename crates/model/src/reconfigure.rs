@@ -1,9 +1,9 @@
-//! Another configuration takes the place of the one in force (specification, section 13): what
+//! Another configuration takes the place of the one in force (specification, section 14): what
 //! stays, and what goes.
 
 use crate::classes::{Told, Whose};
 use crate::timers::StillHeld;
-use crate::{Key, Made, Mapping, Model, has_ports, shares};
+use crate::{Key, Made, Mapping, Model, has_ports, services};
 use natgate_engine::{
     Config, Endpoint, MappingKind, Rule, RuleAction, TICK, TimeoutSet, Timestamp,
 };
@@ -14,9 +14,11 @@ impl Model {
     /// in [`Model::advance`].
     pub fn reconfigure(&mut self, config: &Config, still_held: Option<StillHeld<'_>>) -> Made {
         self.go_on(config);
-        self.config = config.clone();
-        self.given = config.pools.iter().map(|pool| shares::given(config, pool)).collect();
-        self.ask_all(still_held)
+        self.fixed = services::fixed(config);
+        self.change_pools(config.clone());
+        let made = self.ask_all(still_held);
+        self.settle_pools();
+        made
     }
 
     /// Puts other rules in the place of those in force, and leaves all else.
@@ -25,7 +27,7 @@ impl Model {
         self.ask_all(still_held)
     }
 
-    /// 13.3: asks every mapping whether it may stay.
+    /// 14.3: asks every mapping whether it may stay.
     fn ask_all(&mut self, still_held: Option<StillHeld<'_>>) -> Made {
         let gone = self.mappings.iter().filter(|(key, mapping)| !self.may_stay(key, mapping));
         for key in gone.map(|(key, _)| *key).collect::<Vec<_>>() {
@@ -35,15 +37,15 @@ impl Model {
         let mut held = std::mem::take(&mut self.held);
         held.append(&mut self.evicted);
         let is_static =
-            |(protocol, end): &(u8, Endpoint)| self.static_internal(*protocol, *end).is_some();
+            |(protocol, end): &(u8, Endpoint)| !self.static_internals(*protocol, *end).is_empty();
         (self.evicted, self.held) = held.into_iter().partition(|(port, _)| is_static(port));
         self.limit_held(still_held);
         let tick = TICK.as_nanos() as u64;
-        self.note_empty(Timestamp((self.now.0 / tick + 1) * tick)); // 13.3
+        self.note_empty(Timestamp((self.now.0 / tick + 1) * tick)); // 14.3
         std::mem::take(&mut self.made)
     }
 
-    /// 13.2: what is remembered of rates, refusals and thresholds.
+    /// 14.2: what is remembered of rates, refusals and thresholds.
     fn go_on(&mut self, config: &Config) {
         let old = &self.config.classes;
         let now = |whose: &Whose| match *whose {
@@ -60,8 +62,6 @@ impl Model {
         renamed(&mut self.mapping_rate, now);
         renamed(&mut self.quota_reported, now);
         renamed(&mut self.told_of, now);
-        let watched = config.pools.iter().any(|pool| !pool.thresholds.is_empty());
-        self.told_of.retain(|whose, _| watched || !matches!(whose, Whose::Pool(_)));
         self.told_of.values_mut().for_each(Told::forget);
         for mapping in self.mappings.values_mut() {
             if !config.timeout_sets.contains(&mapping.timeouts) {
@@ -70,28 +70,30 @@ impl Model {
         }
     }
 
-    /// 13.4 and 13.5.
+    /// 14.4 and 14.5.
     fn may_stay(&self, key: &Key, mapping: &Mapping) -> bool {
         let Key { protocol, internal, .. } = *key;
-        let of_internal = self.static_external(protocol, internal);
+        let fixed = self.static_internals(protocol, mapping.external);
         if mapping.kind == MappingKind::Static {
-            return of_internal == Some(mapping.external);
+            return fixed.iter().any(|(_, end)| *end == internal);
         }
-        let displaced = of_internal.is_some()
-            || self.static_internal(protocol, mapping.external).is_some()
+        let displaced = self.static_external(protocol, internal).is_some()
+            || !fixed.is_empty()
             || self.is_kept(protocol, mapping.external.address);
         let host = internal.address.to_bits();
         let is_subscriber = self.config.subscribers.iter().any(|prefix| prefix.contains(host))
-            || self.config.statics.iter().any(|fixed| fixed.internal.0 == internal.address);
-        let is_translated = mapping.sessions.keys().any(|remote| {
-            let rule = self.rule_between(protocol, internal, *remote);
+            || self.fixed.iter().any(|fixed| fixed.internal.0 == internal.address);
+        let is_translated = mapping.sessions.values().any(|session| {
+            let rule = self.rule_between(protocol, internal, session.seen);
             matches!(rule, Some(RuleAction::Snat(_) | RuleAction::SnatTo(..)))
         });
         let is_ours = self.is_own(host) || self.is_external(host);
-        let is_pooled = self.pool_of(mapping.external.address.to_bits()).is_some_and(|pool| {
-            let (first, last) = self.config.pools[pool].ports;
-            !has_ports(protocol) || (first..=last).contains(&mapping.external.port)
-        });
+        let end = mapping.external;
+        let is_pooled = !self.left.contains_key(&end.address)
+            && self.pool_of(end.address.to_bits()).is_some_and(|pool| {
+                let pool = &self.config.pools[pool];
+                pool.has(end.address) && (!has_ports(protocol) || pool.uses_port(end.port))
+            });
         !displaced && !is_ours && (is_subscriber || is_translated) && is_pooled
     }
 }

@@ -5,6 +5,7 @@
 //! A session that is not its mapping's first is a further one; further ones are limited in all, by
 //! subscriber, and by who made them.
 
+use crate::allocation::MOST_OF_WHOLE;
 use crate::bytes::Segment;
 use crate::tcp::{Connection, Timer};
 use crate::{Key, Mapping, Model, Session};
@@ -26,6 +27,9 @@ impl Model {
         remote: Endpoint,
         from: Side,
     ) -> Result<(), DropReason> {
+        if self.is_ambiguous(key, remote) {
+            return Err(DropReason::Ambiguous); // 3.10a
+        }
         let mapping = &self.mappings[&key];
         if !Self::is_listed(mapping) {
             return self.room_for_whole(key);
@@ -51,7 +55,7 @@ impl Model {
         let all: usize = self.mappings.values().map(Mapping::further).sum();
         let inbound = self.mappings.values().flat_map(Mapping::further_sessions);
         let inbound = inbound.filter(|session| session.made_from == Side::Outside);
-        let most = self.rooms.further;
+        let most = self.further_room;
         if all >= most || from == Side::Outside && inbound.count() >= most.div_ceil(2) {
             return Err(DropReason::SessionTableFull);
         }
@@ -67,24 +71,33 @@ impl Model {
             })
     }
 
+    /// How many further sessions there is room for: unless it is said, as many as mappings.
+    pub(crate) fn room_for_further(&self) -> usize {
+        let permanent = self.mappings.values().filter(|mapping| mapping.permanent).count();
+        let whole = self.config.statics.iter().filter(|fixed| fixed.external.1.is_none()).count();
+        let all = self.room + permanent + MOST_OF_WHOLE * whole;
+        self.config.limits.extra_sessions.map_or(all, |most| most as usize)
+    }
+
     /// How many of them a subscriber may have: unless it is said, a sixteenth, at least 64.
     fn further_each(&self) -> usize {
         let each = self.config.limits.extra_sessions_per_subscriber;
-        each.map_or((self.rooms.further / 16).max(64), |each| each as usize)
+        each.map_or((self.further_room / 16).max(64), |each| each as usize)
     }
 
-    /// A packet from a side belongs to a session: it is made if there is none yet, its time starts
+    /// A packet from a side belongs to the session with a remote endpoint, which is seen as it is or as
+    /// another if it is new (13): it is made if there is none yet, its time starts
     /// afresh, and the packet is counted.
     pub(crate) fn touch(
         &mut self,
         key: Key,
-        remote: Endpoint,
+        (remote, seen): (Endpoint, Endpoint),
         from: Side,
         segment: Option<Segment>,
     ) {
         let latest = match self.mappings[&key].sessions.contains_key(&remote) {
             true => None,
-            false => self.add_session(key, remote, from),
+            false => self.add_session(key, (remote, seen), from),
         };
         let mapping = self.mappings.get_mut(&key).expect("looked up");
         let own = mapping.timeouts.clone();
@@ -116,11 +129,17 @@ impl Model {
 
     /// Makes a session; returns when its time ends at the latest, if that is not its own affair
     /// (9.3).
-    fn add_session(&mut self, key: Key, remote: Endpoint, from: Side) -> Option<Timestamp> {
+    fn add_session(
+        &mut self,
+        key: Key,
+        (remote, seen): (Endpoint, Endpoint),
+        from: Side,
+    ) -> Option<Timestamp> {
         let is_first = self.takes_first(key, remote);
         self.sessions_made += 1;
         let session = Session {
             number: self.sessions_made,
+            seen,
             made_from: from,
             expires: Timestamp(0),
             connection: Connection::default(),

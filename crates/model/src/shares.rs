@@ -16,6 +16,8 @@ use std::net::Ipv4Addr;
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     subscriber: Ipv4Addr,
+    /// It has a forwarded port (5.9a).
+    pinned: bool,
     /// Since when no port of it has been used or held.
     empty_since: Option<Timestamp>,
 }
@@ -75,6 +77,9 @@ fn is_dynamic(pool: &PoolConfig, plan: &DeterministicConfig, port: u16) -> bool 
 
 /// The ports of a pool that somebody may get, if they are not all (5.8, 5.11).
 pub(crate) fn given(config: &Config, pool: &PoolConfig) -> Option<BTreeSet<Endpoint>> {
+    if pool.addresses.is_empty() {
+        return None; // It is gone (5.19).
+    }
     let all = |address| (pool.ports.0..=pool.ports.1).map(move |port| Endpoint { address, port });
     match config.allocation_of(pool) {
         Allocation::Random | Allocation::Preserve => None,
@@ -114,7 +119,7 @@ impl Model {
     /// Where blocks of a pool begin that a subscriber has.
     fn blocks_of(&self, subscriber: Ipv4Addr, pool: usize) -> Vec<Endpoint> {
         let of = self.blocks.iter().filter(|(start, block)| {
-            block.subscriber == subscriber && self.pool_of(start.address.to_bits()) == Some(pool)
+            block.subscriber == subscriber && self.is_open(start.address, pool)
         });
         of.map(|(start, _)| *start).collect()
     }
@@ -144,6 +149,25 @@ impl Model {
             Allocation::Block(block) => self.open_in_blocks(key, pool, paired, block),
             Allocation::Deterministic(plan) => self.open_by_plan(key, pool, paired, plan),
             _ => Ok(Vec::new()),
+        }
+    }
+
+    /// The ports that a subscriber has of its own, if the pool gives out such; those of a computed share,
+    /// or of the blocks that it has.
+    pub(crate) fn own_ports(&self, subscriber: Ipv4Addr, pool: usize) -> Option<Vec<Endpoint>> {
+        match self.allocation(pool) {
+            Allocation::Random | Allocation::Preserve => None,
+            Allocation::Deterministic(plan) => {
+                Some(own_ports(&self.config.pools[pool], plan, subscriber).unwrap_or_default())
+            }
+            Allocation::Block(block) => {
+                let starts = self.blocks_of(subscriber, pool).into_iter();
+                let ports = |start: Endpoint| {
+                    (start.port..=start.port + (block.size - 1))
+                        .map(move |port| Endpoint { port, ..start })
+                };
+                Some(starts.flat_map(ports).collect())
+            }
         }
     }
 
@@ -178,7 +202,7 @@ impl Model {
         };
         let firsts = first_ports(&self.config.pools[pool], block);
         let mut open = Vec::new();
-        for address in addresses(&self.config.pools[pool]) {
+        for address in self.open_addresses(pool) {
             let free = self.free_ports(key, pool, address);
             let first = |end: &Endpoint| {
                 let at = firsts.partition_point(|first| *first <= end.port).checked_sub(1)?;
@@ -213,7 +237,9 @@ impl Model {
         let pool = &self.config.pools[number];
         let own = own_ports(pool, plan, key.internal.address);
         if let Some(own) = &own {
-            let free = own.first().map(|end| self.free_ports(key, number, end.address));
+            let address = own.first().map(|end| end.address);
+            let address = address.filter(|address| self.is_open(*address, number));
+            let free = address.map(|address| self.free_ports(key, number, address));
             let mut free = free.unwrap_or_default();
             free.retain(|end| own.contains(end));
             if !free.is_empty() {
@@ -225,7 +251,8 @@ impl Model {
                 if own.is_some() { DropReason::PortQuota } else { DropReason::PoolExhausted };
             return Err(reason);
         }
-        let mut open: Vec<Endpoint> = addresses(pool)
+        let mut open: Vec<Endpoint> = self
+            .open_addresses(number)
             .flat_map(|address| {
                 let mut free = self.free_ports(key, number, address);
                 free.retain(|end| is_dynamic(pool, plan, end.port));
@@ -288,7 +315,7 @@ impl Model {
             block.empty_since = None;
             return false;
         }
-        self.blocks.insert(start, Block { subscriber, empty_since: None });
+        self.blocks.insert(start, Block { subscriber, pinned: false, empty_since: None });
         self.raise(self.now, Change::BlockAssigned(self.block_id(start, subscriber)));
         true
     }
@@ -298,14 +325,16 @@ impl Model {
         let Allocation::Block(block) = self.allocation(number) else { return None };
         let pool = &self.config.pools[number];
         let firsts = first_ports(pool, block);
-        let starts = addresses(pool)
+        let starts = self
+            .open_addresses(number)
             .flat_map(|address| firsts.iter().map(move |&port| Endpoint { address, port }));
         let to_be_had = |start: &Endpoint| {
             let mut ends = (start.port..=start.port + (block.size - 1))
                 .map(|port| Endpoint { port, ..*start });
             ends.any(|end| {
                 let all = [TCP, UDP, ICMP, DCCP];
-                all.into_iter().any(|protocol| self.static_internal(protocol, end).is_none())
+                let is_free = |protocol| self.static_internals(protocol, end).is_empty();
+                pool.uses_port(end.port) && all.into_iter().any(is_free)
             })
         };
         let starts: Vec<Endpoint> = starts.filter(to_be_had).collect();
@@ -314,6 +343,26 @@ impl Model {
                 || self.held.keys().any(|(_, end)| is_in(*end, **start, block))
         };
         Some((starts.iter().filter(is_used).count() as u64, starts.len() as u64))
+    }
+
+    /// 5.9a: the blocks of forwarded ports are their hosts'.
+    pub(crate) fn pin_blocks(&mut self) {
+        let statics = self.config.statics.iter().filter_map(|one| {
+            Some((Endpoint { address: one.external.0, port: one.external.1? }, one.internal.0))
+        });
+        let services = self.config.services.iter().filter_map(|service| {
+            let (host, _) = service.servers.first()?.internal;
+            let alone = service.servers.iter().all(|server| server.internal.0 == host);
+            let (address, port) = service.external;
+            alone.then_some((Endpoint { address, port }, host))
+        });
+        for (end, subscriber) in statics.chain(services).collect::<Vec<_>>() {
+            let Some((start, _)) = self.block_of(end) else { continue };
+            if !self.blocks.contains_key(&start) {
+                self.blocks.insert(start, Block { subscriber, pinned: true, empty_since: None });
+                self.raise(self.now, Change::BlockAssigned(self.block_id(start, subscriber)));
+            }
+        }
     }
 
     /// 5.10: when a block that is empty now is released.
@@ -348,7 +397,7 @@ impl Model {
             });
             let held = self.held.keys().any(|(_, end)| is_in(*end, start, config));
             let block = self.blocks.get_mut(&start).expect("just seen");
-            block.empty_since = match used || held {
+            block.empty_since = match used || held || block.pinned {
                 true => None,
                 false => block.empty_since.or(Some(since)),
             };

@@ -5,11 +5,13 @@
 //! becomes [`Settings`] only if nothing was.
 
 use super::policy::{self, ClassDraft, TimeoutDraft};
+use super::pools::LeftOut;
 use super::problem::{Located, Place};
 use super::shares::SharesDraft;
+use super::values::{DnatTo, Span};
 use natgate_engine::{
-    AddressRange, Allocation, Config, Match, PoolConfig, Prefix, Rule, RuleAction, Side,
-    SideConfig, StaticMapping, TimeoutSet,
+    AddressRange, Affinity, Allocation, Begun, Config, Match, PoolConfig, Prefix, Rule, RuleAction,
+    Server, Service, Side, SideConfig, StaticMapping, TimeoutSet,
 };
 use natgate_gateway::{Backend, Route, Settings, SideSettings, StateSettings};
 use std::collections::HashMap;
@@ -34,6 +36,8 @@ pub(super) struct Draft {
     pub(super) shares: SharesDraft,
     /// Whether SYNs are to announce no more than fits both sides' MTU.
     pub(super) mss_by_mtu: bool,
+    /// How many external addresses there is to be room for.
+    pub(super) room: Option<Located<u32>>,
     /// Where the quota stands, or would.
     pub(super) quota_place: Place,
     /// Where the size of the mapping table stands, or would.
@@ -109,18 +113,37 @@ pub(super) struct PoolDraft {
     pub(super) name: Located<String>,
     pub(super) ranges: Vec<Located<AddressRange>>,
     pub(super) ports: Located<(u16, u16)>,
+    /// Ports that it does not use, and addresses that drain.
+    pub(super) left_out: LeftOut,
+    /// Whether ports are overloaded when no free one is left.
+    pub(super) overloading: bool,
     /// How its ports are chosen.
     pub(super) shares: SharesDraft,
     /// Percentages whose use is told.
     pub(super) thresholds: Vec<u8>,
 }
 
-/// A static mapping.
+/// A static mapping, or a service.
 pub(super) struct StaticDraft {
     pub(super) place: Place,
-    pub(super) internal: Located<(Ipv4Addr, Option<u16>)>,
-    pub(super) external: Located<(Ipv4Addr, Option<u16>)>,
+    pub(super) target: Targeted,
+    /// With as many ports as the internal end, or none.
+    pub(super) external: Located<(Ipv4Addr, Option<Span>)>,
     pub(super) protocol: Option<u8>,
+    pub(super) begun: Begun,
+}
+
+/// Who is behind a static mapping.
+pub(super) enum Targeted {
+    Host(Located<(Ipv4Addr, Option<Span>)>),
+    Servers { place: Place, members: Vec<ServerDraft>, affinity: Affinity },
+}
+
+/// A server of a service.
+pub(super) struct ServerDraft {
+    pub(super) internal: Located<(Ipv4Addr, u16)>,
+    pub(super) weight: u16,
+    pub(super) draining: bool,
 }
 
 /// A rule.
@@ -146,7 +169,10 @@ impl RuleDraft {
         let action = match &self.action {
             ActionDraft::Snat(_) => RuleAction::Snat(pool()),
             ActionDraft::SnatTo(address, _) => RuleAction::SnatTo(pool(), address.value),
-            ActionDraft::Dnat(to) => RuleAction::Dnat(to.value.0, to.value.1),
+            ActionDraft::Dnat(to) => match to.value {
+                DnatTo::Endpoint(address, port) => RuleAction::Dnat(address, port),
+                DnatTo::Prefix(prefix) => RuleAction::DnatPrefix(prefix),
+            },
             ActionDraft::Bypass => RuleAction::Bypass,
             ActionDraft::Drop => RuleAction::Drop,
         };
@@ -160,7 +186,7 @@ pub(super) enum ActionDraft {
     Snat(Located<String>),
     /// The one address, and its pool if the rule names that too.
     SnatTo(Located<Ipv4Addr>, Option<Located<String>>),
-    Dnat(Located<(Ipv4Addr, Option<u16>)>),
+    Dnat(Located<DnatTo>),
     Bypass,
     Drop,
 }
@@ -215,7 +241,8 @@ impl Draft {
             pools: self.pools.iter().map(|pool| self.pool(pool, &allocation)).collect(),
             allocation,
             default_pool,
-            statics: self.statics.iter().map(StaticDraft::to_config).collect(),
+            statics: self.statics.iter().flat_map(StaticDraft::statics).collect(),
+            services: self.statics.iter().filter_map(StaticDraft::service).collect(),
             rules,
             classes: self.to_classes(),
             port_timeouts: self.to_port_timeouts(),
@@ -263,6 +290,14 @@ impl Targets<'_> {
         (address <= last).then_some(pool)
     }
 
+    /// Addresses of a pool that a prefix has in common with it, and the pool.
+    pub(super) fn overlapping(&self, prefix: Prefix) -> Option<(AddressRange, usize)> {
+        // Ranges do not overlap each other, or that is a problem.
+        let after = self.ranges.partition_point(|(first, _, _)| u32::from(*first) <= prefix.last());
+        let (first, last, pool) = *self.ranges.get(after.checked_sub(1)?)?;
+        (u32::from(last) >= prefix.first()).then_some((AddressRange { first, last }, pool))
+    }
+
     /// The pool that a rule takes from.
     pub(super) fn of(&self, action: &ActionDraft) -> Option<usize> {
         match action {
@@ -279,8 +314,11 @@ impl PoolDraft {
         PoolConfig {
             name: self.name.value.clone(),
             addresses: self.ranges.iter().map(|range| range.value).collect(),
+            draining: self.left_out.draining.iter().map(|range| range.value).collect(),
             ports: self.ports.value,
+            excluded_ports: self.left_out.ports.iter().map(|ports| ports.value).collect(),
             allocation,
+            overloading: self.overloading,
             thresholds: self.thresholds.clone(),
             ..PoolConfig::default()
         }
@@ -288,11 +326,64 @@ impl PoolDraft {
 }
 
 impl StaticDraft {
-    fn to_config(&self) -> StaticMapping {
-        StaticMapping {
-            protocol: self.protocol,
-            internal: self.internal.value,
-            external: self.external.value,
+    /// The internal ends: where each stands, its address and ports.
+    pub(super) fn internals(&self) -> Vec<(&Place, Ipv4Addr, Option<Span>)> {
+        match &self.target {
+            Targeted::Host(internal) => {
+                vec![(&internal.place, internal.value.0, internal.value.1)]
+            }
+            Targeted::Servers { members, .. } => {
+                let end = |member: &'_ ServerDraft| {
+                    let port = member.internal.value.1;
+                    (member.internal.value.0, Some(Span { first: port, last: port }))
+                };
+                let each = members.iter().map(|member| {
+                    let (address, ports) = end(member);
+                    (&member.internal.place, address, ports)
+                });
+                each.collect()
+            }
         }
+    }
+
+    /// How many mappings of the engine's configuration it is.
+    pub(super) fn count(&self) -> u32 {
+        self.external.value.1.map_or(1, Span::count)
+    }
+
+    /// One static mapping a port.
+    fn statics(&self) -> Vec<StaticMapping> {
+        let Targeted::Host(internal) = &self.target else { return Vec::new() };
+        let (StaticDraft { protocol, begun, .. }, (inside, outside)) =
+            (self, (internal.value, self.external.value));
+        let mapping = |ports: Option<(u16, u16)>| StaticMapping {
+            protocol: *protocol,
+            internal: (inside.0, ports.map(|ports| ports.0)),
+            external: (outside.0, ports.map(|ports| ports.1)),
+            begun: *begun,
+        };
+        match (inside.1, outside.1) {
+            (Some(inner), Some(outer)) => {
+                let ports = inner.ports().zip(outer.ports());
+                ports.map(|ports| mapping(Some(ports))).collect()
+            }
+            _ => vec![mapping(None)],
+        }
+    }
+
+    fn service(&self) -> Option<Service> {
+        let Targeted::Servers { members, affinity, .. } = &self.target else { return None };
+        let (address, ports) = self.external.value;
+        let server = |member: &ServerDraft| Server {
+            internal: member.internal.value,
+            weight: member.weight,
+            draining: member.draining,
+        };
+        Some(Service {
+            protocol: self.protocol,
+            external: (address, ports?.first),
+            servers: members.iter().map(server).collect(),
+            affinity: *affinity,
+        })
     }
 }

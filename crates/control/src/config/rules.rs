@@ -1,10 +1,10 @@
-//! Reading `[[static]]` and `[[rule]]`: the parts of a configuration that name single endpoints.
+//! Reading `[[rule]]`.
 //!
 //! A table that has a fault is left out of the draft, so that the checks which compare tables with
 //! each other look at whole ones only. Names of pools are looked up later, by the checks, when all
-//! pools are known. Rules of kind `dnat` are read in full and then refused: this engine has none.
+//! pools are known.
 
-use super::draft::{ActionDraft, RuleDraft, StaticDraft};
+use super::draft::{ActionDraft, RuleDraft};
 use super::policy;
 use super::problem::Located;
 use super::reader::{Section, Value};
@@ -12,41 +12,6 @@ use super::sections::is_usable;
 use super::values;
 use natgate_engine::Match;
 use std::net::Ipv4Addr;
-
-const ICMP: u8 = 1;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const DCCP: u8 = 33;
-
-/// An endpoint and whether it has a port.
-type Endpoint = Located<(Ipv4Addr, Option<u16>)>;
-
-/// A static mapping: whole addresses, or one port.
-pub(super) fn read_static(section: &Section<'_>) -> Option<StaticDraft> {
-    let protocols = [("tcp", Ok(TCP)), ("udp", Ok(UDP)), ("icmp", Ok(ICMP)), ("dccp", Ok(DCCP))];
-    let protocol = section.get("protocol").map(|value| value.word(&protocols));
-    let internal =
-        section.require("internal", "\"10.0.0.80:8080\"").and_then(|value| read_endpoint(&value));
-    let external =
-        section.require("external", "\"203.0.113.1:80\"").and_then(|value| read_endpoint(&value));
-    let (internal, external) = (internal?, external?);
-    if internal.value.1.is_some() != external.value.1.is_some() {
-        let message =
-            "one endpoint has a port and the other has none; give both a port, or neither";
-        section.report.wrong(&external.place, message);
-        return None;
-    }
-    let protocol = match protocol {
-        Some(word) => Some(word?),
-        None => None,
-    };
-    Some(StaticDraft { place: section.place.clone(), internal, external, protocol })
-}
-
-fn read_endpoint(value: &Value<'_>) -> Option<Endpoint> {
-    let endpoint = value.parsed("an address, with or without a port", values::endpoint)?;
-    is_usable(value, endpoint.value.0).then_some(endpoint)
-}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -64,8 +29,7 @@ pub(super) fn read_rule(section: &Section<'_>) -> Option<RuleDraft> {
         ("bypass", Ok(Kind::Bypass)),
         ("drop", Ok(Kind::Drop)),
     ];
-    let kind_value = section.require("kind", "\"snat\"");
-    let kind = kind_value.as_ref().and_then(|value| value.word(&kinds));
+    let kind = section.require("kind", "\"snat\"").and_then(|value| value.word(&kinds));
     let matches = read_match(section, kind);
     let priority = read_priority(section);
     let kind = kind?;
@@ -77,14 +41,14 @@ pub(super) fn read_rule(section: &Section<'_>) -> Option<RuleDraft> {
         Kind::Snat => read_snat(section),
         Kind::Dnat => section
             .require("to", "\"192.0.2.80:8080\"")
-            .and_then(|value| read_endpoint(&value))
+            .and_then(|value| {
+                let wanted = "an address, with or without a port, or a prefix";
+                value.parsed(wanted, values::target)
+            })
             .map(ActionDraft::Dnat),
         Kind::Bypass => Some(ActionDraft::Bypass),
         Kind::Drop => Some(ActionDraft::Drop),
     };
-    if let (Some(value), Kind::Dnat) = (&kind_value, kind) {
-        value.wrong("\"dnat\" is not in this version; use a [[static]] mapping");
-    }
     let timeouts = if kind == Kind::Snat { policy::read_rule_timeouts(section) } else { None };
     Some(RuleDraft { matches: matches?, priority: priority?, action: action?, timeouts })
 }

@@ -15,11 +15,11 @@ use super::{
 };
 use crate::ConfigError;
 use crate::blocks::Blocking;
-use crate::config::{Allocation, Config, PoolConfig, RuleAction};
+use crate::config::{Allocation, Config, PoolConfig, RuleAction, StaticMapping};
 use crate::deterministic::Plan;
 use crate::host::Host;
 use crate::parse::has_ports;
-use crate::sizes::{permanent, validate};
+use crate::sizes::{permanent, served, validate};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -124,8 +124,9 @@ impl PoolChange {
         };
         let mut wanted: Vec<Wanted> = config.pools.iter().enumerate().flat_map(of_pool).collect();
         wanted.sort_unstable_by_key(|wanted| wanted.address);
-        let mut statics: Vec<u32> =
-            config.statics.iter().map(|mapping| mapping.external.0.to_bits()).collect();
+        let services = config.services.iter().map(|service| service.external.0.to_bits());
+        let statics = config.statics.iter().map(|mapping| mapping.external.0.to_bits());
+        let mut statics: Vec<u32> = statics.chain(services).collect();
         statics.sort_unstable();
         statics.dedup();
         for address in statics {
@@ -575,20 +576,36 @@ impl External {
         let open = (0..self.slots.len() as u32)
             .filter(|&index| self.pool_of(index) == pool && self.is_open(index));
         for index in open {
+            let address = self.address(index);
+            let statics: Vec<&StaticMapping> =
+                config.statics.iter().filter(|one| one.external.0.to_bits() == address).collect();
+            let mut any = [0; WORDS];
             for (protocol, all) in all.iter_mut().take(PROTOCOLS.len()).enumerate() {
-                let bits = self.given_out(index, protocol);
-                *all += bits.map(u64::count_ones).sum::<u32>();
+                let mut bits: Vec<u64> = self.given_out(index, protocol).collect();
+                for (port, of) in statics.iter().flat_map(|one| {
+                    one.external
+                        .1
+                        .into_iter()
+                        .flat_map(|port| permanent(one).map(move |of| (port, of)))
+                }) {
+                    let kept = if protocol_index(of) == protocol { 1 << (port % 64) } else { 0 };
+                    bits[usize::from(port) / 64] &= !kept;
+                }
+                let services = config.services.iter().filter(|service| {
+                    let its = |of| protocol_index(of) == protocol;
+                    service.external.0.to_bits() == address && served(service).any(its)
+                });
+                for port in services.map(|service| service.external.1) {
+                    bits[usize::from(port) / 64] &= !(1 << (port % 64));
+                }
+                any.iter_mut().zip(&bits).for_each(|(any, bits)| *any |= bits);
+                *all += bits.iter().map(|bits| bits.count_ones()).sum::<u32>();
             }
-            all[PROTOCOLS.len()] += self.blocks.usable(index);
-        }
-        for mapping in &config.statics {
-            let index = self.index(mapping.external.0.to_bits());
-            let Some((index, port)) = index.zip(mapping.external.1) else { continue };
-            for protocol in permanent(mapping).map(protocol_index) {
-                let is_given_out =
-                    self.pool_of(index) == pool && self.gives_out(protocol, index, port);
-                all[protocol] -= u32::from(is_given_out);
-            }
+            let has_port = |&(first, last): &(u16, u16)| {
+                (usize::from(first / 64)..=usize::from(last / 64))
+                    .any(|word| any[word] & Range { first, last }.bits(word) != 0)
+            };
+            all[PROTOCOLS.len()] += self.blocks.ports_of(index).filter(has_port).count() as u32;
         }
         all
     }

@@ -216,7 +216,12 @@ impl Ports {
     /// The free port that a draw comes to, if the word has one.
     #[inline(always)]
     pub(super) fn pick(&self, draw: &Draw) -> Option<u16> {
-        let bits = self.free[draw.place()] & draw.parity.mask();
+        let bits = self.free[draw.place()];
+        if draw.turn >= Draw::EXACT {
+            let bit = draw.turn % 64;
+            return (bits >> bit & 1 != 0).then_some(draw.word * 64 + u16::from(bit));
+        }
+        let bits = bits & draw.parity.mask();
         let turn = u32::from(draw.turn);
         let bit = (bits.rotate_right(turn).trailing_zeros() + turn) % 64;
         (bits != 0).then_some(draw.word * 64 + bit as u16)
@@ -306,6 +311,15 @@ pub(crate) struct Draw {
 }
 
 impl Draw {
+    /// A turn from this on is for one port and no other.
+    const EXACT: u8 = 64;
+
+    /// This port, should it be free still.
+    pub(super) fn exactly(address: u32, port: u16) -> Self {
+        let turn = Self::EXACT + (port % 64) as u8;
+        Self { address, word: port / 64, turn, parity: Parity::Any }
+    }
+
     /// The index of the address.
     pub(crate) fn index(&self) -> u32 {
         self.address

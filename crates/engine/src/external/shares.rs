@@ -2,7 +2,8 @@
 //! needed, or ports that follow from their address (sections 5.8 to 5.14 of the specification). Here is
 //! which of them a new mapping gets; `blocks` knows whose a block is, `deterministic` whose a port.
 
-use super::{External, NO_POOL, PROTOCOLS, Parity, Pool, Ports, Range, Wish, protocol_index};
+use super::{Draw, External, NO_POOL, PROTOCOLS, Parity, Pool, Ports, Range, WORDS, Wish};
+use super::{prefetch, protocol_index};
 use crate::blocks::{Blocking, Blocks, HIGH, LOW};
 use crate::config::{Allocation, BlockConfig, Config, PoolConfig, Pooling};
 use crate::deterministic::Plan;
@@ -11,6 +12,8 @@ use crate::parse::has_ports;
 use crate::random::{Generator, HashKey};
 use crate::time::{TICK, nanos};
 use crate::{BlockId, DropReason};
+use alloc::format;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -184,6 +187,65 @@ impl External {
         matches!(self.pools[pool].mode, Mode::Random | Mode::Preserve)
     }
 
+    /// Whether there are pools whose ports are shared out.
+    pub(crate) fn has_shares(&self) -> bool {
+        (0..self.pools.len()).any(|pool| !self.is_shared(pool))
+    }
+
+    // ---- for a TCP or UDP flow of a subscriber, step by step, each fetching what the next reads ----
+
+    /// Fetches what tells which ports of a pool are the subscriber's.
+    pub(crate) fn approach_share(&self, pool: usize, subscriber: Host, protocol: u8) {
+        if self.pools[pool].mode == Mode::Block {
+            self.blocks.prefetch(subscriber, pool);
+        } else if let Some((index, range)) = self.share_of(pool, subscriber) {
+            self.prefetch_free(protocol, index, range);
+        }
+    }
+
+    /// Fetches what tells which ports of its block are free, most likely.
+    pub(crate) fn approach_block(&self, pool: usize, subscriber: Host, protocol: u8) {
+        if self.pools[pool].mode == Mode::Block
+            && let Some((index, (first, last))) = self.blocks.approach(subscriber, pool)
+        {
+            self.prefetch_free(protocol, index, Range { first, last });
+        }
+    }
+
+    fn prefetch_free(&self, protocol: u8, index: u32, range: Range) {
+        /// Words of the bitmap in a cache line.
+        const LINE: usize = 8;
+        let place = |port: u16| index as usize * WORDS + usize::from(port / 64);
+        let free = &self.ports[protocol_index(protocol)].free;
+        // Of a large share most ports are free, and the first look finds one.
+        for place in (place(range.first)..=place(range.last)).step_by(LINE).take(4) {
+            prefetch(free, place);
+        }
+        prefetch(free, place(range.last));
+    }
+
+    /// Draws a port that is the subscriber's own, if one of these is free: for [`External::drawn`].
+    /// `wish.paired` is as [`External::pairing`] says.
+    pub(crate) fn draw_share(
+        &self,
+        wish: Wish,
+        subscriber: Host,
+        generator: &mut Generator,
+    ) -> Option<Draw> {
+        let (index, port) = match self.pools[wish.pool].mode {
+            Mode::Block => {
+                let range = self.range(wish.pool, wish.protocol, wish.internal_port);
+                self.choose_in_own(wish, range, subscriber, generator)?
+            }
+            Mode::Deterministic => {
+                let (index, range) = self.share_of(wish.pool, subscriber)?;
+                (index, self.choose_within(index, range, wish, generator)?)
+            }
+            Mode::Random | Mode::Preserve => return None,
+        };
+        Some(Draw::exactly(index, port))
+    }
+
     /// Notes that a free port is used or held.
     #[inline]
     pub(super) fn note_taken(&mut self, protocol: u8, index: u32, pool: usize, port: u16) {
@@ -229,6 +291,38 @@ impl External {
             }
             _ => {}
         }
+    }
+
+    /// Gives the block that a forwarded port is in, should it be in one, to its host for good; returns
+    /// it if it was nobody's.
+    ///
+    /// # Errors
+    /// One sentence, when the host cannot have it.
+    pub(crate) fn pin(
+        &mut self,
+        (index, port): (u32, u16),
+        host: Host,
+    ) -> Result<Option<u32>, String> {
+        let pool = self.pool_of(index);
+        if self.pools.get(pool).is_none_or(|pool| pool.mode != Mode::Block) {
+            return Ok(None);
+        }
+        let external = Ipv4Addr::from_bits(self.address(index));
+        let pinned = self.blocks.pin(pool, (index, port), host).map_err(|owner| {
+            format!("{external}:{port} is in a block of {}, not of {}", owner.ip(), host.ip())
+        })?;
+        let Some(block) = pinned else { return Ok(None) };
+        let (count, max) = (self.blocks.of(host, pool).count(), self.blocks.max(pool));
+        if count > usize::from(max) {
+            let message = format!("{external}:{port} gives {} {count} blocks", host.ip());
+            return Err(format!("{message}, more than the {max} it may have"));
+        }
+        let elsewhere = |block: u32| self.blocks.place_of(block).0 != index;
+        if self.pooling == Pooling::Paired && self.blocks.of(host, pool).any(elsewhere) {
+            let message = format!("{external}:{port} gives {} blocks of two addresses", host.ip());
+            return Err(format!("{message}, which paired pooling does not permit"));
+        }
+        Ok(Some(block))
     }
 
     /// Takes one block that is due at a tick from its subscriber.
@@ -402,7 +496,7 @@ impl External {
     // ---- arithmetic ----
 
     /// The index of a subscriber's address and its ports, if it has any of its own.
-    fn share_of(&self, pool: usize, subscriber: Host) -> Option<(u32, Range)> {
+    pub(super) fn share_of(&self, pool: usize, subscriber: Host) -> Option<(u32, Range)> {
         let (number, (first, last)) = self.plans.get(pool)?.share_of(subscriber.address())?;
         let index = *self.pools[pool].slots.get(number as usize)?;
         Some((index, Range { first, last }))

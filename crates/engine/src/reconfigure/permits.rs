@@ -3,7 +3,7 @@
 //! that is only tried says the same as one that comes into force.
 
 use super::Departure;
-use crate::config::{AddressRange, Allocation, Config, PoolConfig, Prefix};
+use crate::config::{AddressRange, Allocation, Begun, Config, PoolConfig, Prefix, StaticMapping};
 use crate::deterministic::Plan;
 use crate::external::protocol_index;
 use crate::host::Host;
@@ -23,6 +23,8 @@ pub(crate) struct Asked {
     pub(crate) is_static: bool,
     /// Whether it is one port's static mapping.
     pub(crate) is_permanent: bool,
+    /// Whether it is one server's of several; these change only at a restart.
+    pub(crate) is_server: bool,
 }
 
 /// External addresses that follow each other.
@@ -50,6 +52,8 @@ struct Whole {
     internal: Host,
     external: u32,
     protocol: Option<u8>,
+    /// Whether what its host begins goes out by it.
+    goes_out: bool,
 }
 
 impl Whole {
@@ -94,27 +98,30 @@ impl Permits {
     /// What a configuration lets stay of what was made under the one in force; their pools are numbered
     /// alike.
     pub(crate) fn new(in_force: &Config, config: &Config) -> Self {
-        let mut by_external = Vec::new();
+        let (mut by_external, mut by_internal) = (Vec::new(), Vec::new());
         let mut whole = Vec::new();
         for mapping in &config.statics {
             let internal = Host::new(0, mapping.internal.0.to_bits());
             let external = mapping.external.0.to_bits();
             let (Some(inside), Some(outside)) = (mapping.internal.1, mapping.external.1) else {
-                whole.push(Whole { internal, external, protocol: mapping.protocol });
+                let goes_out = mapping.begun != Begun::Outside;
+                whole.push(Whole { internal, external, protocol: mapping.protocol, goes_out });
                 continue;
             };
+            // What begins at an internal endpoint that is only answered for goes out as if it were not.
+            let goes_out = mapping.begun != Begun::Outside;
             for protocol in permanent(mapping) {
+                if goes_out {
+                    by_internal.push(end(protocol, internal.bits(), inside));
+                }
                 by_external.push((end(protocol, external.into(), outside), (internal, inside)));
             }
         }
         by_external.sort_unstable();
-        let internal_end = |&((_, low), (host, port)): &(End, (Host, u16))| {
-            (host.bits(), low >> 16 << 16 | u32::from(port))
-        };
-        let mut by_internal: Vec<End> = by_external.iter().map(internal_end).collect();
         by_internal.sort_unstable();
         whole.sort_by_key(|whole| whole.external);
         let mut whole_by_internal = whole.clone();
+        whole_by_internal.retain(|whole| whole.goes_out);
         whole_by_internal.sort_by_key(|whole| whole.internal);
         let stretches = config.pools.iter().enumerate().flat_map(|(number, pool)| {
             let before = in_force.pools.get(number);
@@ -152,6 +159,9 @@ impl Permits {
         asked: &Asked,
         remotes: impl Iterator<Item = (u32, u16)>,
     ) -> Option<Departure> {
+        if asked.is_server {
+            return None;
+        }
         if asked.is_static {
             return (!self.has_static(asked)).then_some(Departure::Static);
         }
@@ -277,10 +287,12 @@ fn with_port(protocol: u8, (address, port): (u32, u16)) -> (u32, u16) {
     (address, if matches!(protocol, TCP | UDP | DCCP) { port } else { 0 })
 }
 
-/// Hosts that static mappings name, sorted.
+/// Hosts that static mappings and services name, sorted.
 pub(crate) fn static_hosts(config: &Config) -> Vec<Host> {
-    let host = |mapping: &crate::StaticMapping| Host::new(0, mapping.internal.0.to_bits());
-    let mut hosts: Vec<Host> = config.statics.iter().map(host).collect();
+    let host = |mapping: &StaticMapping| Host::new(0, mapping.internal.0.to_bits());
+    let servers = config.services.iter().flat_map(|service| &service.servers);
+    let servers = servers.map(|server| Host::new(0, server.internal.0.to_bits()));
+    let mut hosts: Vec<Host> = config.statics.iter().map(host).chain(servers).collect();
     hosts.sort_unstable();
     hosts.dedup();
     hosts

@@ -1,8 +1,8 @@
 //! Static mappings that come and go with a configuration. Those that go are removed when they are asked,
 //! as all others are; those that come are there at once, so whoever has an end of theirs is asked first.
 
-use crate::config::{Config, StaticMapping};
-use crate::engine::{Engine, WholeStatics};
+use crate::config::{Allocation, Begun, Config, PoolConfig, StaticMapping};
+use crate::engine::{Engine, WholeStatics, flags_of};
 use crate::host::Host;
 use crate::sizes::{count_statics, permanent};
 use crate::table::NewMapping;
@@ -54,6 +54,26 @@ fn key(one: &StaticMapping) -> StaticKey {
     (one.external.0, one.external.1, one.protocol, one.internal.0, one.internal.1)
 }
 
+/// Whether static mappings change that were built into tables at the start: one-way ones, services, and
+/// those that have pinned a block.
+pub(super) fn needs_restart(in_force: &Config, new: &Config) -> bool {
+    let fixed = |config: &Config| {
+        let is_fixed = |one: &&StaticMapping| {
+            let of_blocks = |pool: &PoolConfig| {
+                matches!(config.allocation_of(pool), Allocation::Block(_))
+                    && pool.has(one.external.0)
+            };
+            one.begun != Begun::Anywhere
+                || one.external.1.is_some() && config.pools.iter().any(of_blocks)
+        };
+        let mut fixed: Vec<StaticMapping> =
+            config.statics.iter().filter(is_fixed).copied().collect();
+        fixed.sort_unstable_by_key(key);
+        fixed
+    };
+    in_force.services != new.services || fixed(in_force) != fixed(new)
+}
+
 impl Engine {
     /// Makes the static mappings that are new, once the configuration is in force.
     pub(super) fn change_statics(&mut self, change: StaticChange) {
@@ -87,15 +107,17 @@ impl Engine {
                 self.ask(slot);
             }
             self.clear_end(protocol, (index, outside));
-            let external = (index, outside);
-            self.add_permanent(NewMapping {
+            let slot = self.add_fixed(NewMapping {
                 protocol,
                 internal,
-                external,
+                external: (index, outside),
                 timeouts: 0,
                 is_static: true,
                 permanent: true,
+                flags: flags_of(one.begun),
             });
+            self.external.reserve(protocol, index, outside);
+            self.external.take(protocol, index, outside, slot);
         }
     }
 

@@ -4,14 +4,14 @@
 use super::Engine;
 use super::watch::BLOCKS;
 use crate::class::SESSIONS;
-use crate::config::{Behavior, Config};
-use crate::engine::quota_class;
+use crate::config::{Begun, Behavior, Config};
+use crate::engine::{flags_of, quota_class};
 use crate::external::{Chosen, Told, Wish};
 use crate::host::Host;
 use crate::parse::{Headers, Kind, has_ports};
 use crate::rules::Snat;
 use crate::session::{Idle, Session, State, Way};
-use crate::table::{Key, NewMapping, SessionRef};
+use crate::table::{Key, NewMapping, SHARED_EXTERNAL, SHARED_INTERNAL, SessionRef};
 use crate::{Change, DropReason, MappingKind};
 use natgate_wire::tcp::flags::RST;
 
@@ -19,8 +19,9 @@ use natgate_wire::tcp::flags::RST;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Found {
     Mapping(u32, Option<SessionRef>),
-    /// A whole address is mapped; the mapping for this port is yet to be made: its internal address.
-    Whole(Host),
+    /// A whole address is mapped; the mapping for this port is yet to be made: its host, and who begins
+    /// its sessions.
+    Whole(Host, Begun),
 }
 
 /// A flow that a subscriber begins.
@@ -38,6 +39,8 @@ pub(super) struct Flow {
     pub(super) record: Option<u32>,
     /// The hash of its key.
     pub(super) hash: u64,
+    /// Whether it shares a port that is in use.
+    pub(super) overloads: bool,
 }
 
 /// The inbound view of a packet: by which mapping it comes in and from whom.
@@ -46,6 +49,8 @@ pub(super) struct Arrival {
     pub(super) index: u32,
     pub(super) port: u16,
     pub(super) remote: (u32, u16),
+    /// The same as seen from inside.
+    pub(super) seen: (u32, u16),
 }
 
 impl Engine {
@@ -58,13 +63,20 @@ impl Engine {
     ) -> Result<u32, DropReason> {
         let remote = headers.remote_outbound();
         let Some(slot) = self.find_internal(headers.protocol, headers.internal(), remote) else {
-            return self.outbound_new(bytes, headers, snat, remote);
+            let slot = self.outbound_new(bytes, headers, snat, remote)?;
+            self.note_seen(slot, remote, headers.remote_seen());
+            return Ok(slot);
         };
         match self.table.find_session(slot, remote) {
-            Some(session) => self.refresh(session, Way::Out, headers),
+            Some(session) => {
+                self.check_seen(slot, remote, headers.remote_seen())?;
+                self.refresh(session, Way::Out, headers);
+            }
             None => {
                 self.may_open(headers)?;
+                self.check_room_to_see(remote, headers.remote_seen())?;
                 self.add_session(slot, remote, Way::Out, headers)?;
+                self.note_seen(slot, remote, headers.remote_seen());
             }
         }
         Ok(slot)
@@ -104,23 +116,41 @@ impl Engine {
     /// The mapping of an internal endpoint towards a remote. A static one serves all remotes, also
     /// when the mapping behavior files others by remote.
     #[inline]
-    fn look_up_internal(
+    pub(super) fn look_up_internal(
         &self,
         protocol: u8,
         internal: (Host, u16),
         remote: (u32, u16),
     ) -> Option<u32> {
         //= rfc4787#REQ-11
-        let found = self.table.find(self.table.key(protocol, internal, remote));
-        if found.is_some()
-            || self.config.mapping == Behavior::EndpointIndependent
-            || self.config.statics.is_empty()
-            || !has_ports(protocol)
+        let mut found = self.table.find(self.table.key(protocol, internal, remote));
+        if found.is_none()
+            && self.config.mapping != Behavior::EndpointIndependent
+            && !self.config.statics.is_empty()
+            && has_ports(protocol)
         {
-            return found;
+            let key = Key { protocol, internal, remote: (0, 0) };
+            found = self.table.find(key).filter(|&slot| self.table.mapping(slot).is_static());
         }
-        let key = Key { protocol, internal, remote: (0, 0) };
-        self.table.find(key).filter(|&slot| self.table.mapping(slot).is_static())
+        if self.table.has_shared_internal() {
+            return self.or_shared(found, remote, || {
+                self.table.find_shared_internal(protocol, internal, remote)
+            });
+        }
+        found
+    }
+
+    /// The mapping that an endpoint names, unless that has no session with a remote and one that
+    /// shares the endpoint has.
+    #[cold]
+    fn or_shared(
+        &self,
+        named: Option<u32>,
+        remote: (u32, u16),
+        shared: impl FnOnce() -> Option<u32>,
+    ) -> Option<u32> {
+        let known = |slot: &u32| self.table.find_session(*slot, remote).is_some();
+        if named.as_ref().is_some_and(known) { named } else { shared().or(named) }
     }
 
     /// The mapping of an external endpoint, for protocols without ports towards a remote, if the
@@ -138,17 +168,18 @@ impl Engine {
 
     /// The mapping of an external endpoint, for protocols without ports towards a remote.
     #[inline]
-    pub(super) fn look_up_external(
+    pub(crate) fn look_up_external(
         &self,
         protocol: u8,
         (index, port): (u32, u16),
         remote: (u32, u16),
     ) -> Option<u32> {
-        if has_ports(protocol) {
-            self.external.owner(protocol, index, port)
-        } else {
-            self.table.find_portless(index, protocol, remote.0)
+        let shared = || self.table.find_shared_external(protocol, (index, port), remote);
+        if !has_ports(protocol) {
+            return shared();
         }
+        let owner = self.external.owner(protocol, index, port);
+        if self.table.has_shared_external() { self.or_shared(owner, remote, shared) } else { owner }
     }
 
     #[cold]
@@ -160,10 +191,12 @@ impl Engine {
         remote: (u32, u16),
     ) -> Result<u32, DropReason> {
         self.may_open(headers)?;
-        if let Some(index) = self.statics.external(headers.host(), headers.protocol) {
+        self.check_room_to_see(remote, headers.remote_seen())?;
+        if let Some((index, begun)) = self.statics.external(headers.host(), headers.protocol) {
             let external = (index, headers.source.1);
-            let added = self.add_whole(headers.internal(), external, remote, Way::Out, headers);
-            if added.is_err() {
+            let ends = (headers.internal(), external, begun);
+            let added = self.add_whole(ends, remote, Way::Out, headers);
+            if added == Err(DropReason::MappingTableFull) {
                 self.refuse(bytes, headers);
             }
             return added;
@@ -214,7 +247,10 @@ impl Engine {
                 None => None,
             },
         };
-        let external = self.choose_external(wish, internal.0, remote)?;
+        let (external, overloads) = match self.choose_external(wish, internal.0, remote) {
+            Ok(external) => (external, false),
+            Err(reason) => (self.overload(wish, internal.0, remote).ok_or(reason)?, true),
+        };
         let hash = self.table.hash(self.table.key(protocol, internal, remote));
         let session = self.new_session(remote, Way::Out, headers, snat.timeouts);
         let fixed = snat.address.is_some();
@@ -223,7 +259,7 @@ impl Engine {
             self.subscribers.part(at, pool);
         }
         let timeouts = snat.timeouts;
-        let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash };
+        let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads };
         Ok(self.add_dynamic(&flow, external, |first| *first = session))
     }
 
@@ -255,7 +291,7 @@ impl Engine {
         open: impl FnOnce(&mut Session),
     ) -> u32 {
         self.external.count(index);
-        let Flow { protocol, internal, pool, fixed, timeouts, record, hash } = *flow;
+        let Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads } = *flow;
         let pair = (pool, (!fixed).then_some(index));
         let kind = quota_class(protocol);
         let record = self.subscribers.count(record, internal.0, pair, kind, self.now);
@@ -266,6 +302,7 @@ impl Engine {
             timeouts,
             is_static: false,
             permanent: false,
+            flags: if overloads { SHARED_EXTERNAL | SHARED_INTERNAL } else { 0 },
         };
         let slot = self.install(new, hash, open);
         if self.external.told(protocol, index, port) == Told::Mapping {
@@ -294,7 +331,8 @@ impl Engine {
             return chosen.ok_or(DropReason::PoolExhausted);
         }
         let (table, external) = (&self.table, &self.external);
-        let is_free = |index| table.find_portless(index, protocol, remote.0).is_none();
+        let is_free =
+            |index| table.find_shared_external(protocol, (index, 0), (remote.0, 0)).is_none();
         let index = external.choose_portless(&wish, &mut self.generator, is_free);
         Ok((index.ok_or(DropReason::Ambiguous)?, 0))
     }
@@ -317,7 +355,9 @@ impl Engine {
         let created = self.present_tick();
         let slot = self.table.add(new, open, created, hash).expect("the table has room");
         self.table.start(slot, self.tick);
-        if has_ports(new.protocol) {
+        if new.flags & SHARED_EXTERNAL != 0 {
+            self.join_port(new.protocol, new.external, slot);
+        } else if has_ports(new.protocol) {
             self.external.take(new.protocol, new.external.0, new.external.1, slot);
         }
         slot
@@ -326,19 +366,12 @@ impl Engine {
     /// Makes the mapping for one port of an address that is mapped as a whole.
     fn add_whole(
         &mut self,
-        internal: (Host, u16),
-        external: (u32, u16),
+        (internal, external, begun): ((Host, u16), (u32, u16), Begun),
         remote: (u32, u16),
         way: Way,
         headers: &Headers,
     ) -> Result<u32, DropReason> {
         let protocol = headers.protocol;
-        if !self.statics.count(internal.0, protocol) {
-            return Err(DropReason::MappingTableFull);
-        }
-        if has_ports(protocol) {
-            self.clear_end(protocol, external);
-        }
         let new = NewMapping {
             protocol,
             internal,
@@ -346,7 +379,17 @@ impl Engine {
             timeouts: 0,
             is_static: true,
             permanent: false,
+            flags: flags_of(begun),
         };
+        if has_ports(protocol) {
+            self.clear_end(protocol, external);
+        }
+        if self.table.clashes(&new, remote) {
+            return Err(DropReason::Ambiguous);
+        }
+        if !self.statics.count(external.0, protocol) {
+            return Err(DropReason::MappingTableFull);
+        }
         let session = self.new_session(remote, way, headers, 0);
         let hash = self.table.hash(self.table.static_key(protocol, internal, remote));
         let slot = self.install(new, hash, |first| *first = session);
@@ -362,37 +405,62 @@ impl Engine {
         headers: &Headers,
         arrival: Arrival,
     ) -> Result<Found, DropReason> {
-        let Arrival { index, port, remote } = arrival;
+        let Arrival { index, port, remote, seen } = arrival;
+        let protocol = headers.protocol;
         //= rfc7857#section-6
         //= rfc7857#section-6-default
-        let owner = self.find_external(headers.protocol, (index, port), remote);
+        let owner = self.find_external(protocol, (index, port), remote);
         let Some(slot) = owner else {
-            let internal =
-                self.statics.internal(index, headers.protocol).ok_or(DropReason::NoMapping)?;
-            self.check_dropped(headers, (internal, port), remote)?;
+            let (internal, begun) =
+                self.statics.internal(index, protocol).ok_or(DropReason::NoMapping)?;
+            self.check_dropped(headers, (internal, port), seen)?;
+            if begun == Begun::Inside {
+                return Err(DropReason::Filtered);
+            }
             self.may_open(headers)?;
-            return Ok(Found::Whole(internal));
+            self.check_unseen(protocol, (internal, port), remote, seen)?;
+            return Ok(Found::Whole(internal, begun));
+        };
+        let session = self.table.find_session(slot, remote);
+        let slot = match session {
+            Some(_) => slot,
+            None => self.server_for(slot, arrival)?,
         };
         let mapping = self.table.mapping(slot);
         let internal = mapping.internal();
-        self.check_dropped(headers, internal, remote)?;
-        let session = self.table.find_session(slot, remote);
+        self.check_dropped(headers, internal, seen)?;
         if session.is_none() {
             //= rfc4787#REQ-8
             //= rfc5382#REQ-3
             //= rfc5597#REQ-3
-            let admitted = self.table.mapping(slot).is_static()
-                || match self.filtering(headers.kind) {
-                    Behavior::EndpointIndependent => true,
-                    Behavior::AddressDependent => self.table.knows_address(slot, remote.0),
-                    Behavior::AddressAndPortDependent => false,
-                };
+            let admitted = match self.filtering(headers.kind) {
+                _ if mapping.is_static() => !mapping.is_outbound_only(),
+                // What overloads a port is for one remote endpoint only.
+                _ if mapping.shares_external() => false,
+                Behavior::EndpointIndependent => true,
+                Behavior::AddressDependent => self.table.knows_address(slot, remote.0),
+                Behavior::AddressAndPortDependent => false,
+            };
             if !admitted {
                 return Err(DropReason::Filtered);
             }
             self.may_open(headers)?;
+            self.check_unseen(headers.protocol, internal, remote, seen)?;
         }
         Ok(Found::Mapping(slot, session))
+    }
+
+    /// The mapping that a new session from outside is for: of a service the server's that gets it,
+    /// else the one that the endpoint named.
+    fn server_for(&mut self, named: u32, arrival: Arrival) -> Result<u32, DropReason> {
+        let mapping = self.table.mapping(named);
+        if !(mapping.is_permanent() && mapping.shares_external()) {
+            return Ok(named);
+        }
+        let (protocol, remote) = (mapping.protocol, arrival.remote.0);
+        let external = (arrival.index, arrival.port);
+        let chosen = self.services.choose(protocol, external, remote, &mut self.generator);
+        chosen.ok_or(DropReason::Filtered)
     }
 
     /// The filtering behavior for packets of a kind.
@@ -420,12 +488,15 @@ impl Engine {
             }
             Found::Mapping(slot, None) => {
                 self.add_session(slot, arrival.remote, Way::In, headers)?;
+                self.note_seen(slot, arrival.remote, arrival.seen);
                 Ok(slot)
             }
-            Found::Whole(internal) => {
+            Found::Whole(internal, begun) => {
                 let external = (arrival.index, arrival.port);
-                let internal = (internal, arrival.port);
-                self.add_whole(internal, external, arrival.remote, Way::In, headers)
+                let ends = ((internal, arrival.port), external, begun);
+                let slot = self.add_whole(ends, arrival.remote, Way::In, headers)?;
+                self.note_seen(slot, arrival.remote, arrival.seen);
+                Ok(slot)
             }
         }
     }
@@ -468,6 +539,9 @@ impl Engine {
         way: Way,
         headers: &Headers,
     ) -> Result<(), DropReason> {
+        if self.table.is_ambiguous(slot, remote) {
+            return Err(DropReason::Ambiguous);
+        }
         //= rfc7857#section-7
         //= rfc7857#section-7-tcp
         let mapping = self.table.mapping(slot);

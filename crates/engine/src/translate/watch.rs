@@ -60,14 +60,6 @@ impl PoolWatches {
         }
     }
 
-    /// Goes on from what others had told.
-    pub(crate) fn go_on(&mut self, others: &Self) {
-        for (one, before) in self.0.iter_mut().zip(&others.0) {
-            one.watch = before.watch;
-            one.watch.forget();
-        }
-    }
-
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -60,6 +60,7 @@ impl Model {
         self.now = now;
         self.sessions_made += 1;
         let session = Session {
+            seen: first.remote,
             number: self.sessions_made,
             made_from: Side::Inside,
             expires: now.plus(self.config.timeouts.udp),
@@ -78,8 +79,10 @@ impl Model {
         };
         let subscriber = first.internal.address.to_bits();
         self.paired.entry((subscriber, self.config.default_pool)).or_insert(external.address);
-        self.mappings
-            .insert(Key { protocol: UDP, internal: first.internal, remote: None }, mapping);
+        self.mappings.insert(
+            Key { protocol: UDP, internal: first.internal, remote: None, beside: None },
+            mapping,
+        );
         self.counters.count(Direction::Outbound, Outcome::Forwarded, len);
     }
 }

@@ -83,23 +83,25 @@ fn changeable(packet: &[u8]) -> Vec<usize> {
     (10..20).chain(transport).collect()
 }
 
-/// A pool's ports add up, and those in use are those of its mappings.
+/// The ports of a pool, which are those of its own addresses, add up, and those in use are those of its
+/// mappings.
 pub(super) fn pool(
-    config: &Config,
     pool: usize,
+    (first, last): (u16, u16),
+    own: &BTreeSet<Ipv4Addr>,
     protocol: u8,
     usage: PoolUsage,
     mappings: &[MappingInfo],
 ) -> Result<(), Divergence> {
-    let (first, last) = config.pools[pool].ports;
-    let own: BTreeSet<Ipv4Addr> = addresses(&config.pools[pool]).collect();
     let all = own.len() as u64 * (u64::from(last - first) + 1);
     let used = mappings.iter().filter(|mapping| {
         mapping.id.kind != MappingKind::Static
             && mapping.id.protocol == protocol
             && own.contains(&mapping.id.external.address)
+            && (first..=last).contains(&mapping.id.external.port)
     });
-    let used = used.count() as u64;
+    let used: BTreeSet<Endpoint> = used.map(|mapping| mapping.id.external).collect();
+    let used = used.len() as u64;
     if usage.free + usage.used + usage.held + usage.reserved != all || usage.used != used {
         return Err(format!(
             "pool {pool} has {all} ports, {used} of them mapped, but says {usage:?}"
@@ -115,29 +117,33 @@ pub(super) struct Changed {
     pub(super) addresses: bool,
     /// That nobody has more than it may.
     pub(super) limits: bool,
+    /// That mappings are of the pools that there are.
+    pub(super) pools: bool,
 }
 
-/// One to one, one external address a subscriber (unless a rule has chosen any), quotas.
+/// One to one, one external address a subscriber (unless a rule has chosen any), quotas; after a change
+/// of the pools mappings need not be of those that there are.
 pub(super) fn state(
     config: &Config,
     changed: Changed,
     mappings: &[MappingInfo],
     sessions: &[SessionInfo],
 ) -> Result<(), Divergence> {
-    let mut external = BTreeSet::new();
+    one_to_one(config, mappings)?;
+    told_apart(sessions)?;
     let mut used_by: BTreeMap<(Ipv4Addr, u8), u32> = BTreeMap::new();
     let mut address_of: BTreeMap<(Ipv4Addr, usize), Ipv4Addr> = BTreeMap::new();
     for mapping in mappings {
         let id = mapping.id;
         let has_ports = has_ports(id.protocol);
-        if has_ports && !external.insert((id.protocol, id.external)) {
-            return Err(format!("{:?} is the external endpoint of two mappings", id.external));
-        }
         if id.kind == MappingKind::Static {
             continue;
         }
         let class = if matches!(id.protocol, TCP | UDP) { id.protocol } else { ICMP };
         *used_by.entry((id.internal.address, class)).or_default() += 1;
+        if changed.pools {
+            continue;
+        }
         let pool = config.pools.iter().position(|pool| {
             addresses(pool).any(|address| address == id.external.address)
                 && (!has_ports || (pool.ports.0..=pool.ports.1).contains(&id.external.port))
@@ -164,8 +170,40 @@ pub(super) fn state(
         totals(config, mappings)?;
         session_limits(config, mappings)?;
     }
-    shares(config, mappings)?;
+    if !changed.pools {
+        shares(config, mappings)?;
+    }
     portless(sessions)
+}
+
+/// No two mappings have one external endpoint, but the servers of a service and where ports are
+/// overloaded (5.1).
+fn one_to_one(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
+    let mut external = BTreeSet::new();
+    for id in mappings.iter().map(|mapping| mapping.id) {
+        let end = (id.external.address, id.external.port);
+        let served = config.services.iter().any(|service| service.external == end);
+        let overloaded = config.pools.iter().any(|pool| {
+            pool.overloading && addresses(pool).any(|address| address == id.external.address)
+        });
+        let may_share = served || overloaded && id.kind != MappingKind::Static;
+        if has_ports(id.protocol) && !may_share && !external.insert((id.protocol, id.external)) {
+            return Err(format!("{:?} is the external endpoint of two mappings", id.external));
+        }
+    }
+    Ok(())
+}
+
+/// No two sessions have one external endpoint and one remote (3.10a).
+fn told_apart(sessions: &[SessionInfo]) -> Result<(), Divergence> {
+    let mut seen = BTreeSet::new();
+    for session in sessions.iter().filter(|session| has_ports(session.mapping.protocol)) {
+        let MappingId { protocol, external, .. } = session.mapping;
+        if !seen.insert((protocol, external, session.remote)) {
+            return Err(format!("{external:?} has two sessions with {:?}", session.remote));
+        }
+    }
+    Ok(())
 }
 
 /// The class that a subscriber is of: that of the longest prefix.

@@ -6,12 +6,12 @@ use crate::common::{Sum, end};
 use crate::policy::policy;
 use crate::world::{
     About, Body, Burst, FIXED, Forged, Forgery, INSIDE, Jump, OWN, Oddity, Operation, Other, POOL,
-    PORTS, REMOTE, Send, Sequence, Target, Wait,
+    PORTS, PoolEdit, REMOTE, START, Send, Sequence, Target, Wait,
 };
 use natgate_engine::{
-    AddressRange, Allocation, Behavior, BlockConfig, Blocking, Config, DeterministicConfig, Limits,
-    Match, Plan, PoolConfig, Pooling, Prefix, Refusal, Rule, RuleAction, SideConfig, StaticMapping,
-    TICK, Timeouts,
+    AddressRange, Affinity, Allocation, Begun, Behavior, BlockConfig, Blocking, Config,
+    DeterministicConfig, Engine, Limits, Match, Plan, PoolConfig, Pooling, Prefix, Refusal, Rule,
+    RuleAction, Server, Service, SideConfig, StaticMapping, TICK, Timeouts,
 };
 use natgate_wire::dccp::kind::{CLOSE, CLOSE_REQUEST, LISTEN, REQUEST, RESET, RESPONSE};
 use natgate_wire::protocol::{DCCP, GRE, TCP, UDP};
@@ -267,6 +267,22 @@ fn forgery() -> BoxedStrategy<Operation> {
         .boxed()
 }
 
+/// One or more things that change about the pools.
+fn pool_edits() -> BoxedStrategy<Operation> {
+    let pool = 0usize..2;
+    let ranges = prop::collection::vec((0u16..24, 0u16..20), 0..3);
+    let edit = prop_oneof![
+        4 => (pool.clone(), prop::collection::vec(any::<u8>(), 0..3))
+            .prop_map(|(pool, places)| PoolEdit::Drain(pool, places)),
+        2 => (pool.clone(), 1u8..30).prop_map(|(pool, off)| PoolEdit::Grow(pool, off)),
+        2 => (pool.clone(), 0u8..3).prop_map(|(pool, left)| PoolEdit::Shrink(pool, left)),
+        1 => Just(PoolEdit::Exchange),
+        2 => (pool.clone(), ranges).prop_map(|(pool, ranges)| PoolEdit::Exclude(pool, ranges)),
+        1 => (pool, -3i8..4, -3i8..4).prop_map(|(pool, a, b)| PoolEdit::Ports(pool, a, b)),
+    ];
+    prop::collection::vec(edit, 1..4).prop_map(Operation::Pools).boxed()
+}
+
 pub(crate) fn operation() -> impl Strategy<Value = Operation> {
     let tick = TICK.as_nanos() as i64;
     let off = move || prop::sample::select(vec![-tick, -1, 0, 1, tick - 1, tick]);
@@ -289,6 +305,7 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         1 => any::<[u8; 32]>().prop_map(Operation::Restart),
         1 => rules().prop_map(Operation::Rules),
         3 => other().prop_map(|other| Operation::Reconfigure(Box::new(other))),
+        4 => pool_edits(),
     ]
 }
 
@@ -328,10 +345,12 @@ fn limits() -> impl Strategy<Value = Limits> {
     let each = prop_oneof![2 => Just(Some(1000)), 1 => (0u32..4).prop_map(Some), 1 => Just(None)];
     let rates = (rate(), rate());
     let subscribers = prop_oneof![4 => Just(None), 1 => (1u32..4).prop_map(Some)];
-    let table = (table(), subscribers);
+    let twice = prop_oneof![4 => Just(None), 1 => (0u32..4).prop_map(Some)];
+    let table = (table(), subscribers, twice);
     (few(), few(), few(), (sessions, extra, each), rates, table, held).prop_map(
-        |(tcp, udp, icmp, (sessions, extra, each), rates, (mappings, subscribers), held_ports)| {
+        |(tcp, udp, icmp, (sessions, extra, each), rates, table, held_ports)| {
             let (mapping_rate, error_rate) = rates;
+            let (mappings, subscribers, twice_sessions) = table;
             Limits {
                 tcp_ports: tcp,
                 udp_ports: udp,
@@ -343,6 +362,7 @@ fn limits() -> impl Strategy<Value = Limits> {
                 mappings,
                 extra_sessions: extra,
                 extra_sessions_per_subscriber: each,
+                twice_sessions,
                 fragment_memory: 4096,
                 held_ports,
                 ..Limits::default()
@@ -385,14 +405,16 @@ fn pools() -> impl Strategy<Value = Vec<PoolConfig>> {
         ]),
     ];
     let ports = prop_oneof![8 => ports, 2 => Just((1000, 1100)), 2 => Just((5000, 5040))];
-    let allocations = || (shares(), shares());
+    let allocations = || (shares(), shares(), prop::bool::weighted(0.3));
     (1u32..4, ports, any::<bool>(), allocations()).prop_map(|(addresses, ports, two, shares)| {
         let at = |off: u32| Ipv4Addr::from_bits(u32::from_be_bytes(POOL) + off);
+        let overloading = shares.2;
         let pool = |name: &str, first, last, shares: Option<Allocation>| {
             let pool = PoolConfig {
                 name: name.into(),
                 addresses: vec![AddressRange { first: at(first), last: at(last) }],
                 ports,
+                overloading,
                 ..PoolConfig::default()
             };
             let allocation = shares.filter(|shares| can_have(&pool, shares));
@@ -451,11 +473,89 @@ fn can_have(pool: &PoolConfig, shares: &Allocation) -> bool {
     }
 }
 
-fn statics() -> impl Strategy<Value = Vec<StaticMapping>> {
-    let fixed = |protocol, inside, index: usize, ports: Option<(u16, u16)>| StaticMapping {
+/// Static mappings and services. Their hosts are subscribers otherwise, so that what they begin
+/// themselves meets what is begun towards them.
+fn fixed() -> BoxedStrategy<(Vec<StaticMapping>, Vec<Service>)> {
+    prop_oneof![
+        6 => (statics(), Just(vec![])),
+        2 => (one_way(), Just(vec![])),
+        2 => (Just(vec![]), services()),
+        1 => (one_way(), services()).prop_map(|(statics, mut services)| {
+            // A whole address has all its ports.
+            services.retain(|service| {
+                let address = service.external.0;
+                statics.iter().all(|one| one.external != (address, None))
+            });
+            (statics, services)
+        }),
+    ]
+    .boxed()
+}
+
+fn static_at(
+    protocol: Option<u8>,
+    inside: [u8; 4],
+    external: [u8; 4],
+    ports: Option<(u16, u16)>,
+) -> StaticMapping {
+    StaticMapping {
         protocol,
         internal: (end(inside, 0).address, ports.map(|ports| ports.0)),
-        external: (end(FIXED[index], 0).address, ports.map(|ports| ports.1)),
+        external: (end(external, 0).address, ports.map(|ports| ports.1)),
+        ..StaticMapping::default()
+    }
+}
+
+/// Static mappings that only one side begins; several of one internal endpoint that the outside does.
+fn one_way() -> impl Strategy<Value = Vec<StaticMapping>> {
+    let begun = || prop::sample::select(vec![Begun::Outside, Begun::Outside, Begun::Inside]);
+    let host = prop::sample::select(vec![INSIDE[0], INSIDE[3]]);
+    let protocol = prop::sample::select(vec![None, None, Some(TCP), Some(UDP), Some(GRE)]);
+    (host, protocol, begun(), any::<bool>(), 0usize..3).prop_map(
+        |(host, protocol, begun, whole, more)| {
+            let [first, second] = FIXED;
+            let has_ports = protocol != Some(GRE);
+            let ports = (has_ports && !whole).then_some((5000, 2000));
+            let mut all = vec![StaticMapping { begun, ..static_at(protocol, host, first, ports) }];
+            // Beside it what the outside begins; the first may be what the host goes out by.
+            if more > 0 {
+                let ports = has_ports.then_some((5000, 5001));
+                let begun = Begun::Outside;
+                all.push(StaticMapping { begun, ..static_at(protocol, host, second, ports) });
+            }
+            if more > 1 && begun == Begun::Outside && has_ports {
+                all.push(static_at(protocol, host, second, Some((5000, 1024))));
+            }
+            all
+        },
+    )
+}
+
+/// A service of one to three servers, one of which may be the same host's other port.
+fn services() -> impl Strategy<Value = Vec<Service>> {
+    let servers = [(INSIDE[3], 5000), (INSIDE[0], 5000), (INSIDE[3], 5001), (INSIDE[1], 80)];
+    let server = (prop::sample::select(servers.to_vec()), 0u16..3, prop::bool::weighted(0.2));
+    let affinity = prop::sample::select(vec![Affinity::Address, Affinity::None]);
+    let protocol = prop::sample::select(vec![None, Some(TCP), Some(UDP)]);
+    let place = prop_oneof![3 => Just((FIXED[0], 80)), 2 => Just((FIXED[1], 2001))];
+    (prop::collection::vec(server, 1..4), affinity, protocol, place).prop_map(
+        |(servers, affinity, protocol, (address, port))| {
+            let mut members: Vec<Server> = Vec::new();
+            for ((host, port), weight, draining) in servers {
+                let internal = (end(host, 0).address, port);
+                if members.iter().all(|other| other.internal != internal) {
+                    members.push(Server { internal, weight, draining });
+                }
+            }
+            let external = (end(address, 0).address, port);
+            vec![Service { protocol, external, servers: members, affinity }]
+        },
+    )
+}
+
+fn statics() -> impl Strategy<Value = Vec<StaticMapping>> {
+    let fixed = |protocol, inside, index: usize, ports: Option<(u16, u16)>| {
+        static_at(protocol, inside, FIXED[index], ports)
     };
     prop_oneof![
         4 => Just(vec![]),
@@ -495,6 +595,44 @@ fn rule() -> impl Strategy<Value = Rule> {
     )
 }
 
+/// A rule that translates destinations that are met, to whom one meets outside, or to whom one should not.
+fn dnat() -> impl Strategy<Value = Rule> {
+    const ELSEWHERE: [u8; 4] = [172, 20, 0, 1];
+    let from = [REMOTE[0], REMOTE[1], REMOTE[2], ELSEWHERE, POOL, FIXED[0], OWN[0], OWN[1]];
+    let to = [
+        REMOTE[0],
+        REMOTE[1],
+        REMOTE[2],
+        REMOTE[0],
+        REMOTE[1],
+        POOL,
+        FIXED[0],
+        FIXED[1],
+        INSIDE[0],
+        INSIDE[1],
+        [10, 0, 9, 9],
+        OWN[1],
+        [224, 0, 0, 1],
+        [203, 0, 113, 3],
+    ];
+    let len =
+        prop_oneof![4 => Just(32u8), 3 => 28u8..32, 1 => Just(24), 1 => Just(8), 1 => Just(0)];
+    let port = prop_oneof![2 => Just(0u16), 1 => prop::sample::select(PORTS.to_vec())];
+    let to_port = prop::option::of(prop::sample::select(PORTS[..7].to_vec()));
+    let priority = prop_oneof![5 => Just(0i16), 1 => -1i16..2];
+    let ends = (prop::sample::select(from.to_vec()), prop::sample::select(to.to_vec()));
+    (ends, len, port, to_port, priority, any::<bool>()).prop_map(
+        |((from, to), len, port, to_port, priority, whole)| {
+            let action = match whole {
+                true => RuleAction::DnatPrefix(Prefix::new(to.into(), len)),
+                false => RuleAction::Dnat(to.into(), to_port),
+            };
+            let matches = Match::Destination(Prefix::new(from.into(), len), port);
+            Rule { matches, priority, action, timeouts: 0 }
+        },
+    )
+}
+
 /// Rules whose pools and addresses are yet to be [`fit`].
 fn rules() -> impl Strategy<Value = Vec<Rule>> {
     let prefix = |[a, b, c, d]: [u8; 4], len| Prefix::new(Ipv4Addr::new(a, b, c, d), len);
@@ -522,6 +660,8 @@ fn rules() -> impl Strategy<Value = Vec<Rule>> {
             snat(Match::Source(prefix(INSIDE[0], 31), 0)),
         ]),
         4 => prop::collection::vec(rule(), 1..6),
+        3 => prop::collection::vec(dnat(), 1..6),
+        3 => prop::collection::vec(prop_oneof![rule().boxed(), dnat().boxed()], 1..8),
     ]
 }
 
@@ -543,7 +683,11 @@ pub(crate) fn fit(rules: &[Rule], pools: &[PoolConfig]) -> Vec<Rule> {
             }
             ref other => other.clone(),
         };
-        let same = |other: &Rule| (other.matches, other.priority) == (rule.matches, rule.priority);
+        let looks_at = |rule: &Rule| {
+            let dnat = matches!(rule.action, RuleAction::Dnat(..) | RuleAction::DnatPrefix(_));
+            (dnat, rule.matches, rule.priority)
+        };
+        let same = |other: &Rule| looks_at(other) == looks_at(rule);
         if !fitting.iter().any(same) {
             fitting.push(Rule { action, ..rule.clone() });
         }
@@ -584,15 +728,16 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
         late(),
     );
     let rest = (pools(), rules());
-    let statics = (statics(), policy());
+    let statics = (fixed(), policy());
     (inside, outside, behaviors, limits(), timeouts(), rest, statics).prop_map(
-        |(inside, outside, behaviors, limits, timeouts, (pools, rules), (statics, policy))| {
+        |(inside, outside, behaviors, limits, timeouts, (pools, rules), (fixed, policy))| {
+            let (statics, services) = fixed;
             let (mapping, (filtering, filtering_tcp), pooling, allocation, switches, late) =
                 behaviors;
             let (tcp_mss, answer_unsolicited_syn, refusal) = late;
             let [port_parity, hairpinning, inbound_refresh, tcp_pickup] = switches;
             let rules = fit(&rules, &pools);
-            policy.add_to(Config {
+            let config = policy.add_to(Config {
                 inside,
                 outside,
                 pools,
@@ -611,9 +756,22 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
                 limits,
                 timeouts,
                 statics,
+                services,
                 rules,
                 ..Config::default()
-            })
+            });
+            match fits_blocks(&config) {
+                true => config,
+                false => Config { statics: vec![], services: vec![], ..config },
+            }
         },
     )
+}
+
+/// Whether hosts may have the blocks that their forwarded ports are in.
+fn fits_blocks(config: &Config) -> bool {
+    match Engine::new(config, [0; 32], START) {
+        Ok(_) => true,
+        Err(refused) => !refused.message.contains("block"),
+    }
 }

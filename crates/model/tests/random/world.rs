@@ -5,8 +5,8 @@ use crate::common::{Spec, Sum, end, error_about, set_icmp_sum, side};
 use crate::policy::give_timeouts;
 use crate::strategies::fit;
 use natgate_engine::{
-    Allocation, Behavior, Config, Endpoint, Limits, PoolConfig, Prefix, Rule, Side, Timestamp,
-    Verdict,
+    AddressRange, Allocation, Begun, Behavior, Config, Endpoint, Limits, PoolConfig, Prefix, Rule,
+    Side, Timestamp, Verdict,
 };
 use natgate_model::compare::{Divergence, Pair};
 use natgate_wire::protocol::{DCCP, ESP, GRE, ICMP, TCP, UDP, UDP_LITE};
@@ -196,14 +196,20 @@ impl Other {
         if subscribers {
             config.subscribers.clone_from(&self.subscribers);
         }
-        // Which ports of a whole address were held when it was mapped, the model does not follow.
+        // Ports of whole addresses that were held, one-way mappings and pinned blocks are not followed.
         let plain = |config: &Config| {
-            config.statics.iter().all(|one| {
-                one.external.1.is_some()
-                    || !in_force.pools.iter().any(|pool| pool.has(one.external.0))
-            })
+            let is_plain = |one: &natgate_engine::StaticMapping| {
+                let pooled = in_force.pools.iter().any(|pool| pool.has(one.external.0));
+                one.begun == Begun::Anywhere && (one.external.1.is_some() || !pooled)
+            };
+            let mut pools = in_force.pools.iter();
+            let shared = |pool| {
+                let allocation = in_force.allocation_of(pool);
+                matches!(allocation, Allocation::Random | Allocation::Preserve)
+            };
+            config.statics.iter().all(is_plain) && pools.all(shared)
         };
-        if statics && plain(in_force) && plain(new) {
+        if statics && in_force.services.is_empty() && plain(in_force) && plain(new) {
             config.statics.clone_from(&new.statics);
         }
         if switches {
@@ -244,6 +250,8 @@ pub(crate) enum Operation {
     Burst(Burst),
     Forgery(Forgery),
     Restart([u8; 32]),
+    /// The pools change.
+    Pools(Vec<PoolEdit>),
     /// Other rules, with pools as far as there are any.
     Rules(Vec<Rule>),
     /// Another configuration, as far as it can take the place of the one in force.
@@ -251,6 +259,88 @@ pub(crate) enum Operation {
     Wait(Wait),
     /// Time goes on, but `advance` is not told before the next packets.
     Unnoticed(u64),
+}
+
+/// How a pool changes, if it can.
+#[derive(Clone, Debug)]
+pub(crate) enum PoolEdit {
+    /// These of its addresses drain, by place.
+    Drain(usize, Vec<u8>),
+    /// An address more, off the first of all.
+    Grow(usize, u8),
+    /// Its last addresses go, all but so many.
+    Shrink(usize, u8),
+    /// Its addresses become another pool's, and the other way round.
+    Exchange,
+    /// These ports are excluded, from the first on.
+    Exclude(usize, Vec<(u16, u16)>),
+    /// Ports off those that it has.
+    Ports(usize, i8, i8),
+}
+
+impl PoolEdit {
+    /// The pools with this change, if they can be so.
+    fn apply(&self, config: &Config) -> Vec<PoolConfig> {
+        let mut pools = config.pools.clone();
+        let place = |pool: usize| pool % config.pools.len();
+        let computed =
+            |pool: &PoolConfig| matches!(config.allocation_of(pool), Allocation::Deterministic(_));
+        let shared = |pool: &PoolConfig| {
+            computed(pool) || matches!(config.allocation_of(pool), Allocation::Block(_))
+        };
+        match self {
+            Self::Drain(pool, places) if !computed(&pools[place(*pool)]) => {
+                let pool = &mut pools[place(*pool)];
+                let all: Vec<_> = pool.each_address().collect();
+                let of = |at: &u8| all[usize::from(*at) % all.len()];
+                pool.draining = places.iter().map(of).map(one_address).collect();
+            }
+            Self::Grow(pool, off) if !computed(&pools[place(*pool)]) => {
+                let first = u32::from_be_bytes(POOL) + u32::from(*off);
+                let address = std::net::Ipv4Addr::from_bits(first);
+                if !pools.iter().any(|pool| pool.has(address)) {
+                    pools[place(*pool)].addresses.push(one_address(address));
+                }
+            }
+            Self::Shrink(pool, left) if !computed(&pools[place(*pool)]) => {
+                let pool = &mut pools[place(*pool)];
+                let left = pool.each_address().take(usize::from(*left).max(1));
+                pool.addresses = left.map(one_address).collect();
+                let PoolConfig { addresses, draining, .. } = pool;
+                draining.retain(|one| addresses.iter().any(|range| range.contains(one.first)));
+            }
+            Self::Exchange if pools.len() == 2 && !pools.iter().any(computed) => {
+                let [one, other] = &mut pools[..] else { return pools };
+                std::mem::swap(&mut one.addresses, &mut other.addresses);
+                std::mem::swap(&mut one.draining, &mut other.draining);
+            }
+            Self::Exclude(pool, ranges) => {
+                let pool = &mut pools[place(*pool)];
+                let before = pool.excluded_ports.clone();
+                let at = |off: u16| pool.ports.0.saturating_add(off);
+                pool.excluded_ports =
+                    ranges.iter().map(|(off, len)| (at(*off), at(off + len))).collect();
+                if pool.ports_used() == 0 {
+                    pool.excluded_ports = before;
+                }
+            }
+            Self::Ports(pool, first, last) if !shared(&pools[place(*pool)]) => {
+                let pool = &mut pools[place(*pool)];
+                let before = pool.ports;
+                let moved = |port: u16, by: i8| port.saturating_add_signed(by.into()).max(1);
+                pool.ports = (moved(before.0, *first), moved(before.1, *last));
+                if pool.ports.0 > pool.ports.1 || pool.ports_used() == 0 {
+                    pool.ports = before;
+                }
+            }
+            _ => {}
+        }
+        pools
+    }
+}
+
+fn one_address(address: std::net::Ipv4Addr) -> AddressRange {
+    AddressRange { first: address, last: address }
 }
 
 /// A packet that was sent on.
@@ -286,7 +376,17 @@ impl World {
                 let told = self.wait(wait);
                 self.pair.advance(told)?;
             }
-            Operation::Restart(seed) => self.pair.restart(*seed)?,
+            Operation::Restart(seed) => {
+                // No rule may name an address that its pool has lost.
+                let timeouts: Vec<u8> =
+                    self.config.rules.iter().map(|rule| rule.timeouts).collect();
+                self.config.rules = fit(&self.config.rules, &self.config.pools);
+                for (rule, timeouts) in self.config.rules.iter_mut().zip(timeouts) {
+                    rule.timeouts = timeouts;
+                }
+                self.pair.replace_rules(&self.config.rules)?;
+                self.pair.restart(*seed)?;
+            }
             Operation::Rules(rules) => {
                 self.pair.advance(self.now)?;
                 let mut rules = fit(rules, &self.config.pools);
@@ -299,6 +399,14 @@ impl World {
                 let config = other.in_place_of(&self.config);
                 self.pair.reconfigure(&config)?;
                 self.config = config;
+            }
+            Operation::Pools(edits) => {
+                for edit in edits {
+                    self.config.pools = edit.apply(&self.config);
+                }
+                self.pair.advance(self.now)?;
+                self.pair.change_pools(&self.config.pools)?;
+                self.pair.advance(self.now)?;
             }
             Operation::Connect { near, target, protocol, body } => {
                 let send = Send::Fresh {
