@@ -216,7 +216,8 @@ fn static_tcp(internal: &str, external: &str) -> StaticMapping {
         let (address, port) = endpoint(text);
         (Ipv4Addr::from_bits(address), Some(port))
     };
-    StaticMapping { protocol: None, internal: end(internal), external: end(external) }
+    let (internal, external) = (end(internal), end(external));
+    StaticMapping { internal, external, ..StaticMapping::default() }
 }
 
 #[test]
@@ -250,9 +251,9 @@ fn static_mappings_come_and_go_and_take_what_is_theirs() {
 #[test]
 fn a_whole_address_is_mapped_and_given_back() {
     let whole = |address: &str| StaticMapping {
-        protocol: None,
         internal: (Ipv4Addr::new(10, 0, 0, 80), None),
         external: (address.parse().unwrap(), None),
+        ..StaticMapping::default()
     };
     let with = |statics| {
         let pools = vec![pool("203.0.113.1", "203.0.113.2", (1024, 2047))];
