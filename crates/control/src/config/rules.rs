@@ -8,10 +8,8 @@ use super::draft::{ActionDraft, RuleDraft};
 use super::policy;
 use super::problem::Located;
 use super::reader::{Section, Value};
-use super::sections::is_usable;
 use super::values;
 use natgate_engine::Match;
-use std::net::Ipv4Addr;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
