@@ -61,6 +61,7 @@ fn the_smallest_file_is_the_engines_defaults_with_a_pool() {
         outside: side("eth0"),
         routes: Vec::new(),
         state: None,
+        control: None,
     };
     assert_eq!(good(SMALLEST), expected);
 }
