@@ -170,6 +170,17 @@ pub fn counters(counters: &Counters) -> Value {
     })
 }
 
+/// A mapping by its name alone.
+pub fn mapping_id(id: &MappingId) -> Value {
+    json!({
+        "protocol": protocol(id.protocol),
+        "internal": endpoint(id.internal),
+        "external": endpoint(id.external),
+        "subscriber": id.internal.address,
+        "kind": id.kind.name(),
+    })
+}
+
 /// A mapping as it is at `now`.
 pub fn mapping(info: &MappingInfo, now: Timestamp) -> Value {
     json!({

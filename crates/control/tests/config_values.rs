@@ -61,6 +61,7 @@ fn the_smallest_file_is_the_engines_defaults_with_a_pool() {
         outside: side("eth0"),
         routes: Vec::new(),
         state: None,
+        control: None,
     };
     assert_eq!(good(SMALLEST), expected);
 }
@@ -280,6 +281,7 @@ fn everything() -> Settings {
             file: "/run/ports in use".into(),
             interval: Duration::from_millis(1500),
         }),
+        control: None,
     }
 }
 

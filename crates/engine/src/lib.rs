@@ -33,6 +33,7 @@ mod parse;
 mod pools;
 mod prefetch;
 mod random;
+mod reconfigure;
 mod respond;
 mod rewrite;
 mod rules;
@@ -60,6 +61,9 @@ pub use engine::Engine;
 pub use event::{BlockId, Change, Endpoint, Event, MappingId, MappingKind, Resource};
 pub use external::{Draining, PoolChange};
 pub use packet::{Counters, Direction, Outcome, Packet, Side, Verdict};
+pub use reconfigure::{
+    Departure, Leaving, Reconfiguration, ReconfigureError, Review, Superseded, restart_keys,
+};
 pub use rules::{RuleBatch, RuleSet, Ruling, Snat};
 pub use time::{TICK, Timestamp};
 

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod command;
 mod counters;
 mod fragment;
 pub mod replay;
@@ -14,6 +15,7 @@ mod state;
 mod worker;
 
 pub use clock::Clock;
+pub use command::{CommandError, Commander, Commands, Prepared, Reconfigured, commands};
 pub use counters::{Losses, Origin};
 pub use run::{Controls, Observer, run};
 pub use settings::{Backend, Route, Settings, SideSettings};

@@ -24,6 +24,7 @@ mod errors;
 mod lookup;
 mod overload;
 mod pools;
+mod reconfigure;
 mod services;
 mod sessions;
 mod shares;
@@ -41,7 +42,7 @@ use classes::{Told, Whose};
 use errors::ErrorRates;
 use natgate_engine::{
     Behavior, Change, Config, Counters, Direction, DropReason, Endpoint, Event, MappingId,
-    MappingKind, Outcome, Rule, RuleAction, Side, TimeoutSet, Timestamp, Verdict,
+    MappingKind, Outcome, RuleAction, Side, TimeoutSet, Timestamp, Verdict,
 };
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use natgate_wire::{Icmp, Ipv4, icmp};
@@ -67,6 +68,8 @@ pub struct Model {
     mappings: BTreeMap<Key, Mapping>,
     sessions_made: u64,
     held: BTreeMap<(u8, Endpoint), Timestamp>,
+    /// Ports that would be held had not a static mapping come for them (14.5).
+    evicted: BTreeMap<(u8, Endpoint), Timestamp>,
     syns: Vec<Syn>,
     paired: BTreeMap<(u32, usize), Ipv4Addr>,
     /// Blocks of ports that subscribers have, by where they begin.
@@ -78,6 +81,8 @@ pub struct Model {
     /// Of each pool the ports that somebody may get, if they are not all.
     given: Vec<Option<BTreeSet<Endpoint>>>,
     mapping_rate: BTreeMap<Whose, u64>,
+    /// Further sessions that there is room for: settled at the start (14.7).
+    further_room: usize,
     errors: ErrorRates,
     quota_reported: BTreeMap<Whose, Option<Timestamp>>,
     /// Thresholds that were told.
@@ -217,6 +222,7 @@ impl Model {
             mappings: BTreeMap::new(),
             sessions_made: 0,
             held: BTreeMap::new(),
+            evicted: BTreeMap::new(),
             syns: Vec::new(),
             paired: BTreeMap::new(),
             blocks: BTreeMap::new(),
@@ -224,6 +230,7 @@ impl Model {
             room: most_mappings(config),
             given: config.pools.iter().map(|pool| shares::given(config, pool)).collect(),
             mapping_rate: BTreeMap::new(),
+            further_room: 0,
             errors: ErrorRates::default(),
             quota_reported: BTreeMap::new(),
             told_of: BTreeMap::new(),
@@ -232,7 +239,15 @@ impl Model {
             told: Timestamp(0),
             made: Made::default(),
         };
-        for fixed in model.fixed.clone() {
+        model.make_statics();
+        model.pin_blocks();
+        model.further_room = model.room_for_further();
+        model
+    }
+
+    /// Makes the static mappings with ports that there are not yet.
+    pub(crate) fn make_statics(&mut self) {
+        for fixed in self.fixed.clone() {
             let (Some(inside), Some(outside)) = (fixed.internal.1, fixed.external.1) else {
                 continue;
             };
@@ -240,18 +255,11 @@ impl Model {
             let external = Endpoint { address: fixed.external.0, port: outside };
             for protocol in [TCP, UDP, ICMP, DCCP] {
                 if fixed.is_for(protocol) {
-                    let key = model.fixed(&fixed, protocol, internal, external, None);
-                    model.mappings.get_mut(&key).expect("just made").permanent = true;
+                    let key = self.fixed(&fixed, protocol, internal, external, None);
+                    self.mappings.get_mut(&key).expect("just made").permanent = true;
                 }
             }
         }
-        model.pin_blocks();
-        model
-    }
-
-    /// Puts other rules in the place of those in force (3.3a).
-    pub fn replace_rules(&mut self, rules: Vec<Rule>) {
-        self.config.rules = rules;
     }
 
     /// What should become of one packet from a side, in a batch of its own. `choice` is the

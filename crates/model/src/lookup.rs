@@ -108,7 +108,12 @@ impl Model {
 
     /// 3.3: the highest priority, then the longest prefix, then the exact port, then that of the
     /// source; seen from the inside.
-    fn rule_between(&self, protocol: u8, near: Endpoint, far: Endpoint) -> Option<&RuleAction> {
+    pub(crate) fn rule_between(
+        &self,
+        protocol: u8,
+        near: Endpoint,
+        far: Endpoint,
+    ) -> Option<&RuleAction> {
         self.best_rule(protocol, near, far).map(|rule| &rule.action)
     }
 

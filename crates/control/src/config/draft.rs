@@ -16,6 +16,7 @@ use natgate_engine::{
 use natgate_gateway::{Backend, Route, Settings, SideSettings, StateSettings};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 
 /// An IPv4 and a TCP header without options, bytes.
 const TCP_HEADERS: u16 = 40;
@@ -47,6 +48,7 @@ pub(super) struct Draft {
     /// Of remote ports.
     pub(super) timeouts: Vec<TimeoutDraft>,
     pub(super) state: Option<StateSettings>,
+    pub(super) control: Option<PathBuf>,
 }
 
 /// One of the two sides.
@@ -259,6 +261,7 @@ impl Draft {
             outside: self.outside.settings(),
             routes: self.routes.iter().map(route).collect(),
             state: self.state,
+            control: self.control,
         }
     }
 

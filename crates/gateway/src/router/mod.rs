@@ -14,6 +14,7 @@ mod errors;
 mod neighbors;
 mod outbox;
 mod owned;
+mod renewal;
 mod routes;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ use natgate_wire::link::{ETHERNET_LEN, ethertype};
 use neighbors::{Action, Held, Neighbors};
 use outbox::Outbox;
 use owned::Owned;
+pub use renewal::Renewal;
 use routes::{Hop, Routes};
 use std::net::Ipv4Addr;
 
@@ -299,7 +301,14 @@ impl Router {
             self.outbox.held -= 1;
             self.outbox.losses.note(held.origin, DropReason::NoNeighbor);
         }
-        for address in port.owned.addresses().take(MOST_ANNOUNCED) {
+        let addresses: Vec<Ipv4Addr> = port.owned.addresses().take(MOST_ANNOUNCED).collect();
+        self.announce(side, addresses);
+    }
+
+    /// Tells a side's neighbours whose these addresses are (RFC 5227 section 2.3).
+    fn announce(&mut self, side: Side, addresses: Vec<Ipv4Addr>) {
+        let mac = self.mac(side);
+        for address in addresses {
             let announcement = Repr {
                 operation: Operation::Request,
                 sender_mac: mac,

@@ -59,6 +59,7 @@ fn settings() -> Settings {
             side: Side::Outside,
         }],
         state: None,
+        control: None,
     }
 }
 

@@ -110,12 +110,22 @@ pub(super) fn pool(
     Ok(())
 }
 
+/// What does not hold any more of what there is, since it was made under another configuration.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Changed {
+    /// That pairs have one address: a rule has chosen some, or the pooling behavior was another.
+    pub(super) addresses: bool,
+    /// That nobody has more than it may.
+    pub(super) limits: bool,
+    /// That mappings are of the pools that there are.
+    pub(super) pools: bool,
+}
+
 /// One to one, one external address a subscriber (unless a rule has chosen any), quotas; after a change
 /// of the pools mappings need not be of those that there are.
 pub(super) fn state(
     config: &Config,
-    chosen_by_rule: bool,
-    pools_changed: bool,
+    changed: Changed,
     mappings: &[MappingInfo],
     sessions: &[SessionInfo],
 ) -> Result<(), Divergence> {
@@ -131,7 +141,7 @@ pub(super) fn state(
         }
         let class = if matches!(id.protocol, TCP | UDP) { id.protocol } else { ICMP };
         *used_by.entry((id.internal.address, class)).or_default() += 1;
-        if pools_changed {
+        if changed.pools {
             continue;
         }
         let pool = config.pools.iter().position(|pool| {
@@ -140,7 +150,7 @@ pub(super) fn state(
         });
         let Some(pool) = pool else { return Err(format!("{id:?} is of no pool")) };
         let first = *address_of.entry((id.internal.address, pool)).or_insert(id.external.address);
-        let paired = config.pooling == Pooling::Paired && !chosen_by_rule;
+        let paired = config.pooling == Pooling::Paired && !changed.addresses;
         if paired && first != id.external.address {
             return Err(format!("{} has two external addresses", id.internal.address));
         }
@@ -152,15 +162,17 @@ pub(super) fn state(
             UDP => limits.udp_ports,
             _ => limits.icmp_ports,
         };
-        if used > quota {
+        if used > quota && !changed.limits {
             return Err(format!("{subscriber} has {used} mappings of protocol {protocol}"));
         }
     }
-    totals(config, mappings)?;
-    if !pools_changed {
+    if !changed.limits {
+        totals(config, mappings)?;
+        session_limits(config, mappings)?;
+    }
+    if !changed.pools {
         shares(config, mappings)?;
     }
-    session_limits(config, mappings)?;
     portless(sessions)
 }
 
