@@ -129,7 +129,7 @@ pub(super) fn state(
     mappings: &[MappingInfo],
     sessions: &[SessionInfo],
 ) -> Result<(), Divergence> {
-    one_to_one(config, pools_changed, mappings)?;
+    one_to_one(config, changed, mappings)?;
     told_apart(sessions)?;
     let mut used_by: BTreeMap<(Ipv4Addr, u8), u32> = BTreeMap::new();
     let mut address_of: BTreeMap<(Ipv4Addr, usize), Ipv4Addr> = BTreeMap::new();
@@ -180,7 +180,7 @@ pub(super) fn state(
 /// overloaded (5.1).
 fn one_to_one(
     config: &Config,
-    pools_changed: bool,
+    changed: Changed,
     mappings: &[MappingInfo],
 ) -> Result<(), Divergence> {
     let mut external = BTreeSet::new();
@@ -188,8 +188,7 @@ fn one_to_one(
         let end = (id.external.address, id.external.port);
         let served = config.services.iter().any(|service| service.external == end);
         // An address may have left the pool that its ports were overloaded in.
-        let overloads = config.pools.iter().any(|pool| pool.overloading);
-        let overloaded = pools_changed && overloads
+        let overloaded = changed.pools
             || config.pools.iter().any(|pool| {
                 pool.overloading && addresses(pool).any(|address| address == id.external.address)
             });
