@@ -181,9 +181,17 @@ impl Other {
         }
         if limits {
             // The sizes of tables stay.
-            let Limits { subscribers, mappings, extra_sessions, held_ports, .. } = in_force.limits;
-            let sizes =
-                Limits { subscribers, mappings, extra_sessions, held_ports, ..new.limits.clone() };
+            let Limits {
+                subscribers, mappings, extra_sessions, twice_sessions, held_ports, ..
+            } = in_force.limits;
+            let sizes = Limits {
+                subscribers,
+                mappings,
+                extra_sessions,
+                twice_sessions,
+                held_ports,
+                ..new.limits.clone()
+            };
             config.classes.clone_from(&new.classes);
             config.limits = Limits { fragment_memory: in_force.limits.fragment_memory, ..sizes };
         }
