@@ -281,6 +281,7 @@ fn everything() -> Settings {
             file: "/run/ports in use".into(),
             interval: Duration::from_millis(1500),
         }),
+        control: None,
     }
 }
 

@@ -358,8 +358,9 @@ impl Model {
         });
         for (end, subscriber) in statics.chain(services).collect::<Vec<_>>() {
             let Some((start, _)) = self.block_of(end) else { continue };
-            if !self.blocks.contains_key(&start) {
-                self.blocks.insert(start, Block { subscriber, pinned: true, empty_since: None });
+            let block = Block { subscriber, pinned: true, empty_since: None };
+            let known = self.blocks.insert(start, block).is_some();
+            if !known {
                 self.raise(self.now, Change::BlockAssigned(self.block_id(start, subscriber)));
             }
         }

@@ -9,6 +9,7 @@ use crate::{Key, Made, Model, Packet, Syn, has_ports};
 use natgate_engine::{Change, Endpoint, MappingKind, TICK, Timestamp};
 use natgate_wire::icmp::kind::UNREACHABLE;
 use natgate_wire::protocol::TCP;
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -24,6 +25,13 @@ pub type StillHeld<'f> = &'f dyn Fn(u8, Endpoint) -> bool;
 /// The first tick that is not before a time (1.2).
 pub(crate) fn tick(time: Timestamp) -> Timestamp {
     Timestamp(time.0.div_ceil(TICK.as_nanos() as u64).saturating_mul(TICK.as_nanos() as u64))
+}
+
+/// Counts one less of these; whether there are any left.
+fn one_less<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) -> bool {
+    let count = counts.get_mut(&key).expect("it was counted");
+    *count -= 1;
+    *count > 0
 }
 
 impl Model {
@@ -79,20 +87,46 @@ impl Model {
         }
         let gone = self.dynamic().filter(|(_, mapping)| mapping.sessions.is_empty());
         let gone: Vec<Key> = gone.map(|(key, _)| *key).collect();
+        if gone.is_empty() {
+            return;
+        }
+        // Counted once: a million may go together.
+        let mut sharing: BTreeMap<(u8, Endpoint), usize> = BTreeMap::new();
+        for (key, mapping) in &self.mappings {
+            *sharing.entry((key.protocol, mapping.external)).or_default() += 1;
+        }
+        let mut of_subscriber: BTreeMap<Ipv4Addr, usize> = BTreeMap::new();
+        for (key, _) in self.dynamic() {
+            *of_subscriber.entry(key.internal.address).or_default() += 1;
+        }
         for key in gone {
-            self.remove(key, time);
+            let external = self.mappings[&key].external;
+            let still = one_less(&mut sharing, (key.protocol, external)); // 5.21
+            let others = one_less(&mut of_subscriber, key.internal.address);
+            self.remove_counted(key, time, still, others);
         }
     }
 
     /// Removes a mapping (9.1).
     pub(crate) fn remove(&mut self, key: Key, time: Timestamp) {
-        let mapping = self.mappings.remove(&key).expect("it was there");
-        if mapping.kind == MappingKind::Static {
+        let (kind, external) = (self.mappings[&key].kind, self.mappings[&key].external);
+        if kind == MappingKind::Static {
+            self.mappings.remove(&key);
             return;
         }
-        let still = self.mappings.iter().any(|(other, one)| {
-            other.protocol == key.protocol && one.external == mapping.external // 5.21
-        });
+        let mut all = self.mappings.iter().filter(|(other, _)| **other != key);
+        let still =
+            all.any(|(other, one)| other.protocol == key.protocol && one.external == external); // 5.21
+        let subscriber = key.internal.address;
+        let is_another = |other: &Key| other.internal.address == subscriber && *other != key;
+        let others = self.dynamic().any(|(other, _)| is_another(other));
+        self.remove_counted(key, time, still, others);
+    }
+
+    /// Removes a mapping of a subscriber; `still`: another has its external endpoint, `others`: the
+    /// subscriber has others.
+    fn remove_counted(&mut self, key: Key, time: Timestamp, still: bool, others: bool) {
+        let mapping = self.mappings.remove(&key).expect("it was there");
         let is_held = !self.config.timeouts.hold_down.is_zero();
         if has_ports(key.protocol) && key.protocol != TCP && is_held && !still {
             let until = time.plus(self.config.timeouts.hold_down); // 5.6
@@ -101,9 +135,8 @@ impl Model {
         if self.is_told(key, &mapping) {
             self.raise(time, Change::MappingRemoved(mapping.id(key)));
         }
-        let subscriber = key.internal.address;
-        if !self.dynamic().any(|(other, _)| other.internal.address == subscriber) {
-            let subscriber = Whose::Subscriber(subscriber);
+        if !others {
+            let subscriber = Whose::Subscriber(key.internal.address);
             self.quota_reported.remove(&subscriber);
             self.mapping_rate.remove(&subscriber);
             self.told_of.remove(&subscriber);

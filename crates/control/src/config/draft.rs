@@ -320,7 +320,6 @@ impl PoolDraft {
             allocation,
             overloading: self.overloading,
             thresholds: self.thresholds.clone(),
-            ..PoolConfig::default()
         }
     }
 }

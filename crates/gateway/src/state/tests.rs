@@ -143,6 +143,7 @@ fn settings(file: PathBuf) -> Settings {
         outside: side("out"),
         routes: Vec::new(),
         state: Some(StateSettings { file, interval: INTERVAL }),
+        control: None,
     }
 }
 

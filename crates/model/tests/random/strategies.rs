@@ -660,6 +660,11 @@ fn rules() -> impl Strategy<Value = Vec<Rule>> {
             snat(Match::Source(prefix(INSIDE[0], 31), 0)),
         ]),
         4 => prop::collection::vec(rule(), 1..6),
+        // What comes from there could be seen as either.
+        1 => Just([REMOTE[0], [172, 20, 0, 1]].map(|seen| {
+            let to = RuleAction::DnatPrefix(prefix([10, 0, 9, 9], 31));
+            Rule::new(Match::Destination(prefix(seen, 31), 0), to)
+        }).to_vec()),
         3 => prop::collection::vec(dnat(), 1..6),
         3 => prop::collection::vec(prop_oneof![rule().boxed(), dnat().boxed()], 1..8),
     ]
