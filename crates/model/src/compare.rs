@@ -202,6 +202,8 @@ impl Pair {
     /// # Errors
     /// When the engine refuses them, or where they part.
     pub fn replace_rules(&mut self, rules: &[Rule]) -> Result<(), Divergence> {
+        // What is due by now happens before.
+        self.advance(self.model.now())?;
         RuleSet::new(rules)
             .and_then(|set| self.engine.replace_rules(set))
             .map_err(|error| format!("the engine refused the rules: {}", error.message))?;
@@ -217,6 +219,8 @@ impl Pair {
     /// # Errors
     /// When the engine refuses it, or where they part.
     pub fn reconfigure(&mut self, config: &Config) -> Result<(), Divergence> {
+        // What is due by now happens before.
+        self.advance(self.model.now())?;
         let refused =
             |error: &dyn Debug| format!("the engine refused the configuration: {error:?}");
         let mut new =
