@@ -52,6 +52,16 @@ impl Lost {
     /// None.
     pub const NONE: Self = Self(0);
 
+    /// All of so many.
+    ///
+    /// # Panics
+    /// When no batch has so many.
+    pub fn all(count: usize) -> Self {
+        let mut lost = Self::NONE;
+        (0..count).for_each(|index| lost.mark(index));
+        lost
+    }
+
     /// Marks a frame.
     ///
     /// # Panics

@@ -23,6 +23,78 @@ pub enum Error {
          CAP_NET_ADMIN"
     )]
     Permission(String),
+    /// The process may not use XDP.
+    #[error(
+        "using AF_XDP on device {0:?} is not permitted; run as root or with CAP_NET_ADMIN, \
+         CAP_NET_RAW, CAP_BPF and CAP_IPC_LOCK"
+    )]
+    XdpPermission(String),
+    /// The kernel or the device's driver lacks something.
+    #[error(
+        "{what} for device {device:?} failed: {source}; this kernel or driver does not know \
+         AF_XDP, so use backend = \"af-packet\""
+    )]
+    XdpUnsupported {
+        /// What was tried.
+        what: &'static str,
+        /// The device's name.
+        device: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Another program has the device.
+    #[error(
+        "device {0:?} has another XDP program or AF_XDP socket; stop who uses it, or take the \
+         program off with `ip link set dev {0} xdp off`"
+    )]
+    OccupiedXdp(String),
+    /// Frames of that length do not fit the memory for them.
+    #[error(
+        "device {device:?} has an MTU of {mtu}, and AF_XDP carries at most {most} here; lower it with \
+         `ip link set dev {device} mtu {most}`, or use backend = \"af-packet\""
+    )]
+    MtuTooLarge {
+        /// Its name.
+        device: String,
+        /// Its MTU, bytes.
+        mtu: u32,
+        /// The largest MTU that works, bytes.
+        most: u32,
+    },
+    /// The device has not as many receive queues as are to be served.
+    #[error(
+        "device {device:?} has {there} receive queues and {wanted} are wanted; `ethtool -L \
+         {device} combined {wanted}` (or rx {wanted}) sets their number where the device can"
+    )]
+    TooFewQueues {
+        /// Its name.
+        device: String,
+        /// Queues that it has.
+        there: u32,
+        /// Queues that are wanted.
+        wanted: u32,
+    },
+    /// The system has no TUN devices.
+    #[error(
+        "TUN device {0:?} cannot be opened because there is no /dev/net/tun; load the kernel's module \
+         (`modprobe tun`), or let the container have the file"
+    )]
+    NoTun(String),
+    /// The process may not attach to the TUN device.
+    #[error(
+        "attaching to TUN device {0:?} is not permitted; run as root or with CAP_NET_ADMIN, or \
+         make it yours with `ip tuntap add dev {0} mode tun user NAME`"
+    )]
+    TunPermission(String),
+    /// Another process has the TUN device.
+    #[error("TUN device {0:?} is in use by another process; stop it, or use another device")]
+    TunBusy(String),
+    /// The device is of another kind.
+    #[error(
+        "device {0:?} exists and is no TUN device with one queue; use another name, or \
+         backend = \"af-packet\" for a device that exists"
+    )]
+    NotTun(String),
     /// A system call failed.
     #[error("{what} on device {device:?} failed: {source}")]
     System {
@@ -39,9 +111,31 @@ impl Error {
     /// The error that the latest system call left behind.
     pub(crate) fn last(what: &'static str, device: &str) -> Self {
         let source = std::io::Error::last_os_error();
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Self::Permission(device.to_owned()),
+            _ => Self::of(what, device, source),
+        }
+    }
+
+    /// As [`Self::last`], of a call that AF_XDP needs.
+    pub(crate) fn last_xdp(what: &'static str, device: &str) -> Self {
+        Self::of_xdp(what, device, std::io::Error::last_os_error())
+    }
+
+    /// What a call that AF_XDP needs has said.
+    pub(crate) fn of_xdp(what: &'static str, device: &str, source: std::io::Error) -> Self {
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Self::XdpPermission(device.to_owned()),
+            Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP | libc::ENOPROTOOPT) => {
+                Self::XdpUnsupported { what, device: device.to_owned(), source }
+            }
+            _ => Self::of(what, device, source),
+        }
+    }
+
+    fn of(what: &'static str, device: &str, source: std::io::Error) -> Self {
         let device = device.to_owned();
         match source.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => Self::Permission(device),
             Some(libc::ENODEV | libc::ENXIO) => Self::NoDevice(device),
             _ => Self::System { what, device, source },
         }

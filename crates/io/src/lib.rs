@@ -2,20 +2,24 @@
 //!
 //! A [`Device`] has two halves that are used at the same time: [`Receive`] lends batches of frames
 //! that lie in the device's own memory, [`Transmit`] sends frames wherever they lie. Back ends, one
-//! folder each: [`packet`] (Linux packet sockets), [`memory`] (queues between tests). What the
-//! frames mean is not this crate's business.
+//! folder each: [`packet`] (Linux packet sockets), [`xdp`] (AF_XDP), [`tun`] (layer 3 devices of the
+//! kernel's), [`memory`] (queues between tests). What the frames mean is not this crate's business.
 
 #![deny(unsafe_code)]
 
 mod device;
 mod error;
 mod frame;
+mod interface;
 pub mod memory;
 pub mod packet;
 pub mod pcap;
+pub mod tun;
 mod wait;
+pub mod xdp;
 
 pub use device::{Change, Device, LinkInfo, Lost, Receive, Statistics, Transmit};
 pub use error::Error;
 pub use frame::{BATCH, Batch, Frame, HEADROOM};
+pub use interface::{Offload, kernel_address, kernel_gateway};
 pub use wait::wait;

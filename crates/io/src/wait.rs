@@ -1,7 +1,7 @@
 //! Waiting for devices.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 /// Most descriptors to wait for at once.
@@ -42,6 +42,30 @@ pub fn wait(descriptors: &[BorrowedFd<'_>], timeout: Duration) -> io::Result<boo
         return if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) };
     }
     Ok(polled.iter().any(|entry| entry.revents & !libc::POLLIN != 0))
+}
+
+/// A descriptor that is readable when any of these is, or is in error.
+///
+/// # Errors
+/// What the system says, when it cannot watch them.
+#[allow(unsafe_code)]
+pub(crate) fn watch<'a>(watched: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers are passed.
+    let descriptor = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made and nobody else has it.
+    let epoll = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    for one in watched {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+        let (epoll, one) = (epoll.as_raw_fd(), one.as_raw_fd());
+        // SAFETY: the event outlives the call.
+        if unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, one, &raw mut event) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(epoll)
 }
 
 #[cfg(test)]

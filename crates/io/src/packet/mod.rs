@@ -12,17 +12,16 @@
 
 mod config;
 mod finish;
-mod interface;
 mod ring;
 mod segment;
 mod slots;
 mod socket;
 mod transmit;
 
+pub use crate::interface::{Offload, kernel_address, kernel_gateway};
 pub use config::Config;
-pub use interface::{Offload, kernel_address, kernel_gateway};
 
-use crate::{Change, Device, Error, LinkInfo, Receive, Statistics, Transmit};
+use crate::{Change, Device, Error, LinkInfo, Receive, Statistics, Transmit, interface};
 use ring::Ring;
 use std::os::fd::BorrowedFd;
 use transmit::Sender;
@@ -183,9 +182,7 @@ impl Transmit for Transmitter {
             Some(sender) => sender.transmit(frames, &mut self.counts),
             None => {
                 self.counts.refused += frames.len() as u64;
-                let mut lost = crate::Lost::NONE;
-                (0..frames.len()).for_each(|index| lost.mark(index));
-                lost
+                crate::Lost::all(frames.len())
             }
         }
     }

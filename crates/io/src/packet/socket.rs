@@ -134,15 +134,3 @@ fn get_at<T: Copy>(
     };
     result == 0
 }
-
-/// Opens a socket that only serves to ask about devices.
-pub(super) fn open_for_queries(device: &str) -> Result<OwnedFd, Error> {
-    // SAFETY: no pointers are passed.
-    let descriptor =
-        unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    if descriptor < 0 {
-        return Err(Error::last("opening a socket to ask", device));
-    }
-    // SAFETY: the descriptor was just made and nobody else has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
-}

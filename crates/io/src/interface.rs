@@ -1,14 +1,13 @@
-//! What the kernel knows of a device: index, hardware address, MTU, state; and the receive offloads
-//! that merge frames.
+//! What the kernel knows of a device: index, hardware address, MTU, state, queues; and what it does
+//! to received frames on its own, merging them or taking their VLAN tags off.
 #![allow(unsafe_code)]
 
-use super::socket;
 use crate::{Error, LinkInfo};
 use natgate_wire::arp::Mac;
 use std::fmt;
 use std::mem;
 use std::net::Ipv4Addr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Something that merges received frames into ones longer than the MTU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +27,17 @@ impl fmt::Display for Offload {
     }
 }
 
-/// Reads what a device is.
-pub(super) fn read(name: &str) -> Result<LinkInfo, Error> {
+/// Reads what an Ethernet device is.
+pub(crate) fn read(name: &str) -> Result<LinkInfo, Error> {
+    match read_any(name)? {
+        (link, libc::ARPHRD_ETHER) => Ok(link),
+        (link, kind) => Err(Error::NotEthernet { device: link.name, kind }),
+    }
+}
+
+/// Reads what a device is, and its hardware type (ARPHRD_...); without Ethernet, its hardware
+/// address means nothing.
+pub(crate) fn read_any(name: &str) -> Result<(LinkInfo, u16), Error> {
     let query = Query::new(name)?;
     let index = query.ask(libc::SIOCGIFINDEX, "reading the index")?;
     let hardware = query.ask(libc::SIOCGIFHWADDR, "reading the hardware address")?;
@@ -44,20 +52,29 @@ pub(super) fn read(name: &str) -> Result<LinkInfo, Error> {
             libc::c_int::from(flags.ifru_flags),
         )
     };
-    if hardware.sa_family != libc::ARPHRD_ETHER {
-        return Err(Error::NotEthernet { device: name.to_owned(), kind: hardware.sa_family });
-    }
     let mut mac = [0; 6];
     for (octet, value) in mac.iter_mut().zip(hardware.sa_data) {
         *octet = value as u8;
     }
-    Ok(LinkInfo {
+    let link = LinkInfo {
         name: name.to_owned(),
         index: index as u32,
         mac: Mac(mac),
         mtu: u32::try_from(mtu).unwrap_or(0),
         up: flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0,
-    })
+    };
+    Ok((link, hardware.sa_family))
+}
+
+/// How many receive queues a device has; one, when it cannot be asked.
+pub(crate) fn receive_queues(name: &str) -> Result<u32, Error> {
+    const GET_CHANNELS: u32 = 0x3c;
+    // Most and present numbers of receive, transmit, other and combined channels.
+    let mut channels = [0_u32; 9];
+    channels[0] = GET_CHANNELS;
+    let asked = Query::new(name)?.ethtool(&mut channels);
+    let [_, _, _, _, _, receive, _, _, combined] = channels;
+    Ok(if asked { receive.saturating_add(combined).max(1) } else { 1 })
 }
 
 /// The kernel's own IPv4 address of a device and its prefix length; `None` when it has none.
@@ -100,26 +117,27 @@ fn default_gateway(table: &str, name: &str) -> Option<Ipv4Addr> {
 }
 
 /// Switches off what merges received frames; returns what was on.
-pub(super) fn stop_merging(name: &str) -> Result<Vec<Offload>, Error> {
-    const GET_FLAGS: u32 = 0x25;
-    const SET_FLAGS: u32 = 0x26;
+pub(crate) fn stop_merging(name: &str) -> Result<Vec<Offload>, Error> {
     const GET_GRO: u32 = 0x2b;
     const SET_GRO: u32 = 0x2c;
     const LRO_FLAG: u32 = 1 << 15;
     let query = Query::new(name)?;
     let mut stopped = Vec::new();
     // A device that cannot be asked has no such offload.
-    if query.ethtool(GET_GRO, 0).is_ok_and(|on| on != 0) {
-        query.ethtool(SET_GRO, 0)?;
+    if query.get(GET_GRO).is_some_and(|on| on != 0) {
+        query.set(SET_GRO, 0)?;
         stopped.push(Offload::Gro);
     }
-    if let Ok(flags) = query.ethtool(GET_FLAGS, 0)
-        && flags & LRO_FLAG != 0
-    {
-        query.ethtool(SET_FLAGS, flags & !LRO_FLAG)?;
+    if query.clear_flag(LRO_FLAG)? {
         stopped.push(Offload::Lro);
     }
     Ok(stopped)
+}
+
+/// Has the device leave VLAN tags in received frames; returns whether it took them off before.
+pub(crate) fn keep_vlan_tags(name: &str) -> Result<bool, Error> {
+    const RECEIVE_VLAN_FLAG: u32 = 1 << 8;
+    Query::new(name)?.clear_flag(RECEIVE_VLAN_FLAG)
 }
 
 /// A socket to ask about one device by.
@@ -128,20 +146,13 @@ struct Query<'a> {
     name: &'a str,
 }
 
-/// `struct ethtool_value`.
-#[repr(C)]
-struct EthtoolValue {
-    command: u32,
-    data: u32,
-}
-
 impl<'a> Query<'a> {
     fn new(name: &'a str) -> Result<Self, Error> {
         // The kernel cuts longer names off, and would answer for another device.
         if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains(['\0', '/']) {
             return Err(Error::NoDevice(name.to_owned()));
         }
-        Ok(Self { socket: socket::open_for_queries(name)?, name })
+        Ok(Self { socket: open_for_queries(name)?, name })
     }
 
     fn request(&self) -> libc::ifreq {
@@ -167,18 +178,55 @@ impl<'a> Query<'a> {
         Ok(request.ifr_ifru)
     }
 
-    /// Makes a request of the kind that ethtool makes; returns its answer.
-    fn ethtool(&self, command: u32, data: u32) -> Result<u32, Error> {
-        const SIOCETHTOOL: libc::c_ulong = 0x8946;
-        let mut value = EthtoolValue { command, data };
-        let mut request = self.request();
-        request.ifr_ifru.ifru_data = (&raw mut value).cast();
-        // SAFETY: request and value outlive the call; the commands used read and write one value.
-        if unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) } < 0 {
-            return Err(Error::last("switching off receive offload", self.name));
-        }
-        Ok(value.data)
+    /// The value that an ethtool command reads; `None` when the device does not know it.
+    fn get(&self, command: u32) -> Option<u32> {
+        let mut value = [command, 0];
+        self.ethtool(&mut value).then_some(value[1])
     }
+
+    /// Sets a value by an ethtool command.
+    fn set(&self, command: u32, value: u32) -> Result<(), Error> {
+        if self.ethtool(&mut [command, value]) {
+            return Ok(());
+        }
+        Err(Error::last("switching off receive offload", self.name))
+    }
+
+    /// Clears one of the device's old flags; returns whether it was set. A device that cannot be
+    /// asked does not have it.
+    fn clear_flag(&self, flag: u32) -> Result<bool, Error> {
+        const GET_FLAGS: u32 = 0x25;
+        const SET_FLAGS: u32 = 0x26;
+        let Some(flags) = self.get(GET_FLAGS).filter(|flags| flags & flag != 0) else {
+            return Ok(false);
+        };
+        self.set(SET_FLAGS, flags & !flag).map(|()| true)
+    }
+
+    /// Makes a request of the kind that ethtool makes: a command, then what it reads or writes.
+    /// Returns whether the device took it.
+    fn ethtool<const N: usize>(&self, command: &mut [u32; N]) -> bool {
+        const SIOCETHTOOL: libc::c_ulong = 0x8946;
+        let mut request = self.request();
+        request.ifr_ifru.ifru_data = command.as_mut_ptr().cast();
+        // SAFETY: request and command outlive the call; every caller passes the structure that
+        // belongs to its command, all of whose fields are such integers.
+        let result =
+            unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
+        result == 0
+    }
+}
+
+/// Opens a socket that only serves to ask about devices.
+fn open_for_queries(device: &str) -> Result<OwnedFd, Error> {
+    // SAFETY: no pointers are passed.
+    let descriptor =
+        unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if descriptor < 0 {
+        return Err(Error::last("opening a socket to ask", device));
+    }
+    // SAFETY: the descriptor was just made and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
 #[cfg(test)]

@@ -1,0 +1,222 @@
+//! A layer 3 device of the kernel's (TUN): what the kernel routes into it comes in here as frames.
+//!
+//! For containers and tests: no second machine is needed, the kernel itself is at the other end.
+//! The kernel knows no Ethernet there, gateways know nothing else, so the device presents a link
+//! with one other station on it, [`STATION`]: what comes in has that as its source, what goes out
+//! loses its header. The device answers ARP for that station, whatever address is asked for, except
+//! where the gateway asks for its own.
+//!
+//! The device is made when it is not there, and then goes with the process; addresses, routes and
+//! whether it is up are left to who configures the kernel.
+
+mod receive;
+mod socket;
+mod transmit;
+
+use crate::{Change, Device, Error, LinkInfo, Receive, Statistics, Transmit, interface};
+use arrayvec::ArrayVec;
+use natgate_wire::arp::{self, Mac};
+use receive::Receiver;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use transmit::Sender;
+
+/// The gateway's hardware address on every such link.
+pub const GATEWAY: Mac = Mac([2, 0, 0, 0, 0, 1]);
+
+/// The other station's: the kernel's.
+pub const STATION: Mac = Mac([2, 0, 0, 0, 0, 2]);
+
+/// Answers to ARP that wait to be received; more are asked for again.
+const ANSWERS: usize = 64;
+
+/// A TUN device.
+#[derive(Debug)]
+pub struct TunDevice {
+    link: LinkInfo,
+    /// Whether the device was made here.
+    made: bool,
+    receiver: ReceiveHalf,
+    transmitter: TransmitHalf,
+    file: Option<Arc<OwnedFd>>,
+    answers: Answers,
+    link_losses: u64,
+}
+
+/// Frames that the device itself has for the gateway.
+#[derive(Debug)]
+struct Answers {
+    frames: Arc<Mutex<ArrayVec<[u8; arp::FRAME_LEN], ANSWERS>>>,
+    /// Always readable: who waits for frames while there are such does not wait.
+    ready: Arc<OwnedFd>,
+}
+
+impl Answers {
+    fn waiting(&self) -> MutexGuard<'_, ArrayVec<[u8; arp::FRAME_LEN], ANSWERS>> {
+        self.frames.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Clone for Answers {
+    fn clone(&self) -> Self {
+        Self { frames: Arc::clone(&self.frames), ready: Arc::clone(&self.ready) }
+    }
+}
+
+impl TunDevice {
+    /// Opens the device of this name; makes it if it is not there. It may be down.
+    ///
+    /// # Errors
+    /// [`Error`] when the device is of another kind or in use, or the system does not let us.
+    pub fn open(name: &str) -> Result<Self, Error> {
+        let ready = socket::always_readable(name)?;
+        let answers = Answers { frames: Arc::default(), ready: Arc::new(ready) };
+        let link = LinkInfo { name: name.to_owned(), index: 0, mac: GATEWAY, mtu: 0, up: false };
+        let mut device = Self {
+            link,
+            made: false,
+            receiver: ReceiveHalf { open: None, answers: answers.clone(), counts: <_>::default() },
+            transmitter: TransmitHalf {
+                open: None,
+                answers: answers.clone(),
+                counts: <_>::default(),
+            },
+            file: None,
+            answers,
+            link_losses: 0,
+        };
+        device.attach()?;
+        Ok(device)
+    }
+
+    /// Whether the device was not there and has been made.
+    pub fn is_made(&self) -> bool {
+        self.made
+    }
+
+    fn attach(&mut self) -> Result<(), Error> {
+        let name = &self.link.name;
+        let made = match interface::read_any(name) {
+            Ok(_) => false,
+            // The name may also be one that no device can have.
+            Err(Error::NoDevice(_)) => true,
+            Err(error) => return Err(error),
+        };
+        let file = Arc::new(socket::open(name)?);
+        self.link = read(name)?;
+        self.made = made;
+        let mtu = self.link.mtu as usize;
+        self.receiver.open = Some(Receiver::new(Arc::clone(&file), mtu));
+        self.transmitter.open = Some(Sender { file: Arc::clone(&file), mtu });
+        self.file = Some(file);
+        Ok(())
+    }
+
+    fn detach(&mut self) -> Change {
+        (self.file, self.receiver.open, self.transmitter.open) = (None, None, None);
+        self.answers.waiting().clear();
+        self.link_losses += 1;
+        self.link.up = false;
+        Change::Gone
+    }
+
+    fn refresh(&mut self, now: LinkInfo) -> Option<Change> {
+        let before = std::mem::replace(&mut self.link, now);
+        if before.mtu != self.link.mtu
+            && let (Some(file), Some(sender)) = (&self.file, &mut self.transmitter.open)
+        {
+            let mtu = self.link.mtu as usize;
+            self.receiver.open = Some(Receiver::new(Arc::clone(file), mtu));
+            sender.mtu = mtu;
+        }
+        match (before.up, self.link.up) {
+            (true, false) => {
+                self.link_losses += 1;
+                Some(Change::Down)
+            }
+            (false, true) => Some(Change::Up),
+            _ => (before != self.link).then_some(Change::Altered),
+        }
+    }
+}
+
+/// Reads what the device is, and adds the hardware address that it does not have.
+fn read(name: &str) -> Result<LinkInfo, Error> {
+    let (link, _) = interface::read_any(name)?;
+    Ok(LinkInfo { mac: GATEWAY, ..link })
+}
+
+impl Device for TunDevice {
+    fn split(&mut self) -> (&mut dyn Receive, &mut dyn Transmit) {
+        (&mut self.receiver, &mut self.transmitter)
+    }
+
+    fn link(&self) -> &LinkInfo {
+        &self.link
+    }
+
+    fn statistics(&mut self) -> Statistics {
+        let (received, sent) = (&self.receiver.counts, &self.transmitter.counts);
+        Statistics {
+            received: received.received,
+            receive_oversize: received.oversize,
+            transmitted: sent.sent,
+            transmit_full: sent.full,
+            transmit_refused: sent.refused,
+            link_losses: self.link_losses,
+            // The kernel's queue before us is the kernel's device's: it counts what it drops.
+            ..Statistics::default()
+        }
+    }
+
+    fn maintain(&mut self) -> Option<Change> {
+        let Some(file) = &self.file else {
+            return Some(Change::Back(self.attach()));
+        };
+        let attached = socket::is_attached(file);
+        match read(&self.link.name) {
+            Ok(now) if attached && now.index == self.link.index => self.refresh(now),
+            _ => Some(self.detach()),
+        }
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        let file = self.file.as_ref()?;
+        let waits = self.answers.waiting().is_empty();
+        Some(if waits { file.as_fd() } else { self.answers.ready.as_fd() })
+    }
+}
+
+#[derive(Debug)]
+struct ReceiveHalf {
+    open: Option<Receiver>,
+    answers: Answers,
+    counts: receive::Counts,
+}
+
+impl Receive for ReceiveHalf {
+    fn receive<'d>(&'d mut self, batch: &mut crate::Batch<'d>) {
+        if let Some(receiver) = &mut self.open {
+            receiver.receive(&mut self.answers.waiting(), batch, &mut self.counts);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct TransmitHalf {
+    open: Option<Sender>,
+    answers: Answers,
+    counts: transmit::Counts,
+}
+
+impl Transmit for TransmitHalf {
+    fn transmit(&mut self, frames: &[crate::Frame<'_>]) -> crate::Lost {
+        match &self.open {
+            Some(sender) => sender.transmit(frames, &self.answers, &mut self.counts),
+            None => {
+                self.counts.refused += frames.len() as u64;
+                crate::Lost::all(frames.len())
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The receiving half: a read a packet, into memory of our own with room for the Ethernet header
+//! that it gets.
+
+use super::{ANSWERS, GATEWAY, STATION, socket};
+use crate::{BATCH, Batch, Frame, HEADROOM};
+use arrayvec::ArrayVec;
+use natgate_wire::arp;
+use natgate_wire::link::{ETHERNET_LEN, ethertype};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Frames counted on the way in.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) received: u64,
+    pub(super) oversize: u64,
+}
+
+/// What receives from a device that is there.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    file: Arc<OwnedFd>,
+    mtu: usize,
+    memory: Vec<u8>,
+}
+
+/// Where a packet lies in its piece of the memory.
+const PACKET: usize = HEADROOM + ETHERNET_LEN;
+
+impl Receiver {
+    pub(super) fn new(file: Arc<OwnedFd>, mtu: usize) -> Self {
+        // A byte more than a packet has, so that a longer one is seen to be longer; and an answer
+        // to ARP must fit.
+        Self { file, mtu, memory: vec![0; BATCH * (PACKET + mtu.max(arp::LEN) + 1)] }
+    }
+
+    pub(super) fn receive<'d>(
+        &'d mut self,
+        answers: &mut ArrayVec<[u8; arp::FRAME_LEN], ANSWERS>,
+        batch: &mut Batch<'d>,
+        counts: &mut Counts,
+    ) {
+        let before = batch.len();
+        let piece = PACKET + self.mtu.max(arp::LEN) + 1;
+        for memory in self.memory.chunks_exact_mut(piece).take(batch.remaining_capacity()) {
+            if !answers.is_empty() {
+                let answer = answers.remove(0);
+                memory[HEADROOM..HEADROOM + answer.len()].copy_from_slice(&answer);
+                batch.push(Frame::new(memory, HEADROOM, HEADROOM + answer.len()));
+                continue;
+            }
+            let Some(len) = socket::read(&self.file, &mut memory[PACKET..]) else { break };
+            if len > self.mtu {
+                counts.oversize += 1;
+                continue;
+            }
+            let kind = match memory[PACKET] >> 4 {
+                6 => ethertype::IPV6,
+                _ => ethertype::IPV4,
+            };
+            if let Some(header) = memory[HEADROOM..].first_chunk_mut() {
+                arp::write_ethernet(header, GATEWAY, STATION, kind);
+            }
+            batch.push(Frame::new(memory, HEADROOM, PACKET + len));
+        }
+        counts.received += (batch.len() - before) as u64;
+    }
+}

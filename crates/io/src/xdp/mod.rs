@@ -1,0 +1,438 @@
+//! AF_XDP sockets: the kernel hands frames over before it makes anything of them.
+//!
+//! An XDP program sends all frames of the interface, ARP too, to sockets, one a queue; nothing is
+//! left to the kernel's own network stack there. Tried are the driver's own mode, then the generic
+//! one; and zero copy, then copying: [`XdpDevice::mode`] tells what it has come to. Frames lie in
+//! an area of memory that both devices of a gateway can share ([`XdpDevice::open_pair`]): what came
+//! in by one is then sent by the other from where it lies.
+//!
+//! Beside the frame the kernel tells nothing. A checksum that the sender left to its hardware, as
+//! hosts at the other end of a veth do, stays unfinished, and a VLAN tag that the hardware took off
+//! is lost. So senders on the same machine must finish their checksums (`ethtool -K DEVICE tx
+//! off`), and opening a device has it leave the tags in.
+
+mod area;
+mod config;
+mod program;
+mod receive;
+mod ring;
+mod socket;
+mod transmit;
+
+pub use config::Config;
+pub use program::{Hook, Mode};
+
+use crate::{Change, Device, Error, LinkInfo, Offload, Receive, Statistics, Transmit, interface};
+use area::{Area, LARGEST_MTU};
+use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN};
+use program::{Attachment, MOST_QUEUES};
+use receive::{Queue, Receiver};
+use ring::{Consumer, Producer};
+use std::fmt;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use transmit::Sender;
+
+/// Memory for frames that several devices of one thread share.
+#[derive(Clone, Debug)]
+pub struct Memory(Arc<Area>);
+
+/// What [`XdpDevice::mode`] tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// Where the program runs.
+    pub mode: Mode,
+    /// Why not in the driver.
+    pub obstacle: Option<String>,
+    /// Whether the driver puts frames into our memory itself.
+    pub zero_copy: bool,
+    /// How many queues are served.
+    pub queues: usize,
+}
+
+/// A device that is used through AF_XDP sockets.
+#[derive(Debug)]
+pub struct XdpDevice {
+    link: LinkInfo,
+    config: Config,
+    hook: Hook,
+    /// The queues to serve; `None`: all.
+    queues: Option<Range<u32>>,
+    memory: Memory,
+    attachment: Option<Arc<Attachment>>,
+    receiver: ReceiveHalf,
+    transmitter: TransmitHalf,
+    readiness: Option<Readiness>,
+    /// Frames that were lost at sockets which have been closed.
+    overrun: u64,
+    link_losses: u64,
+}
+
+/// What tells that frames wait: the only socket, or what watches all of them.
+#[derive(Debug)]
+enum Readiness {
+    One(Arc<OwnedFd>),
+    Several(OwnedFd),
+}
+
+impl Memory {
+    /// Enough for these devices.
+    ///
+    /// # Errors
+    /// [`Error`] when one of them does not exist or its MTU is too large, or there is not enough
+    /// memory.
+    pub fn new(devices: &[&str], config: &Config) -> Result<Self, Error> {
+        let (mut count, mut mtu) = (0, 0);
+        for name in devices {
+            let link = interface::read(name)?;
+            if link.mtu > LARGEST_MTU {
+                return Err(too_large(&link));
+            }
+            mtu = mtu.max(link.mtu);
+            let queues = interface::receive_queues(name)?.min(MOST_QUEUES);
+            count += config.frames_of(queues as usize);
+        }
+        let area = Area::new(count, mtu, devices.first().unwrap_or(&""))?;
+        Ok(Self(Arc::new(area)))
+    }
+}
+
+fn too_large(link: &LinkInfo) -> Error {
+    Error::MtuTooLarge { device: link.name.clone(), mtu: link.mtu, most: LARGEST_MTU }
+}
+
+impl fmt::Display for Description {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let copy = if self.zero_copy { "zero copy" } else { "copying" };
+        let s = if self.queues == 1 { "" } else { "s" };
+        write!(f, "AF_XDP in {} mode, {copy}, {} queue{s}", self.mode, self.queues)?;
+        match &self.obstacle {
+            Some(obstacle) => write!(f, " (not native: {obstacle})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl XdpDevice {
+    /// Opens a device, all queues of it, with memory of its own; it may be down.
+    ///
+    /// # Errors
+    /// [`Error`] when there is no such device, it is not Ethernet, its MTU is too large, another
+    /// program has it, or the system does not let us.
+    pub fn open(name: &str, config: Config) -> Result<Self, Error> {
+        let memory = Memory::new(&[name], &config)?;
+        Self::open_queues(&Hook::new(name), None, &memory, config)
+    }
+
+    /// Opens two devices that share their memory, as those of a gateway should.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_pair(names: [&str; 2], config: &Config) -> Result<[Self; 2], Error> {
+        let memory = Memory::new(&names, config)?;
+        let open = |name| Self::open_queues(&Hook::new(name), None, &memory, config.clone());
+        Ok([open(names[0])?, open(names[1])?])
+    }
+
+    /// Opens some queues of an interface, or all: several devices may each serve a part, with one
+    /// [`Hook`] among them. What is sent leaves by the first of the queues.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; also when the interface has fewer queues.
+    pub fn open_queues(
+        hook: &Hook,
+        queues: Option<Range<u32>>,
+        memory: &Memory,
+        config: Config,
+    ) -> Result<Self, Error> {
+        let link = interface::read(hook.name())?;
+        let mut device = Self {
+            link,
+            config,
+            hook: hook.clone(),
+            queues,
+            memory: memory.clone(),
+            attachment: None,
+            receiver: ReceiveHalf::default(),
+            transmitter: TransmitHalf::default(),
+            readiness: None,
+            overrun: 0,
+            link_losses: 0,
+        };
+        device.attach()?;
+        Ok(device)
+    }
+
+    /// What it has come to; `None` while the device is gone.
+    pub fn mode(&self) -> Option<Description> {
+        let (attachment, receiver) = (self.attachment.as_ref()?, self.receiver.open.as_ref()?);
+        Some(Description {
+            mode: attachment.mode,
+            obstacle: attachment.obstacle.clone(),
+            zero_copy: self.transmitter.open.as_ref()?.zero_copy,
+            queues: receiver.queues.len(),
+        })
+    }
+
+    /// Frames that were sent from where they lay.
+    pub fn handed_over(&self) -> u64 {
+        self.transmitter.counts.handed_over
+    }
+
+    /// Switches off what merges received frames beyond the MTU, as
+    /// [`crate::packet::PacketDevice::stop_merging`] does.
+    ///
+    /// # Errors
+    /// [`Error`] when one is on and cannot be switched off.
+    pub fn stop_merging(&self) -> Result<Vec<Offload>, Error> {
+        interface::stop_merging(&self.link.name)
+    }
+
+    fn attach(&mut self) -> Result<(), Error> {
+        let (link, area) = (&self.link, &self.memory.0);
+        if !area.fits(link.mtu) {
+            return Err(too_large(link));
+        }
+        interface::keep_vlan_tags(&link.name)?;
+        let attachment = self.hook.attach(link)?;
+        let all = 0..attachment.queues;
+        let queues = self.queues.clone().unwrap_or(all.clone());
+        if queues.is_empty() || !all.contains(&queues.start) || queues.end > all.end {
+            let (device, there) = (link.name.clone(), all.end);
+            return Err(Error::TooFewQueues { device, there, wanted: queues.end.max(1) });
+        }
+        let longest = longest(link);
+        let (mut receiving, mut sender) = (Vec::new(), None);
+        for number in queues {
+            let holder = area.chunks().new_holder();
+            let plan = Plan { link, area, config: &self.config, copies: attachment.mode };
+            let (queue, sending) = plan.open(number, holder, sender.is_none())?;
+            attachment.direct(number, queue.socket.as_fd()).map_err(|error| {
+                Error::of_xdp("directing a queue's frames to a socket", &link.name, error)
+            })?;
+            receiving.push(queue);
+            sender = sender.or(sending);
+        }
+        self.readiness = Some(Readiness::of(&receiving, &link.name)?);
+        self.receiver.open = Some(Receiver::new(Arc::clone(area), receiving, longest));
+        self.transmitter.open = sender;
+        self.transmitter.up = link.up;
+        self.attachment = Some(attachment);
+        Ok(())
+    }
+
+    fn detach(&mut self) -> Change {
+        self.overrun += self.live_overruns();
+        // No frame must come in any more before the memory that it would lie in is free.
+        (self.attachment, self.readiness) = (None, None);
+        let (sender, receiver) = (self.transmitter.open.take(), self.receiver.open.take());
+        // The first queue's socket is shared by both, and closed with the second of them.
+        sender.into_iter().for_each(Sender::close);
+        receiver.into_iter().for_each(Receiver::close);
+        self.link_losses += 1;
+        self.link.up = false;
+        Change::Gone
+    }
+
+    fn reattach(&mut self) -> Option<Change> {
+        match interface::read(&self.link.name) {
+            Err(Error::NoDevice(_)) => None,
+            Err(error) => Some(Change::Back(Err(error))),
+            Ok(link) => {
+                self.link = link;
+                Some(Change::Back(self.attach()))
+            }
+        }
+    }
+
+    fn live_overruns(&self) -> u64 {
+        let queues = self.receiver.open.iter().flat_map(|receiver| &receiver.queues);
+        queues.map(|queue| socket::overruns(&queue.socket)).sum()
+    }
+
+    /// Whether the kernel has taken the device away from a socket.
+    fn is_cut_off(&self) -> bool {
+        let mut queues = self.receiver.open.iter().flat_map(|receiver| &receiver.queues);
+        queues.any(|queue| socket::take_error(&queue.socket))
+    }
+
+    fn refresh(&mut self, now: LinkInfo) -> Option<Change> {
+        let before = std::mem::replace(&mut self.link, now);
+        self.transmitter.up = self.link.up;
+        let most = longest(&self.link).min(self.memory.0.chunk_len() - area::KERNEL_HEADROOM);
+        if let (Some(receiver), Some(sender)) =
+            (&mut self.receiver.open, &mut self.transmitter.open)
+        {
+            (receiver.longest, sender.longest) = (most, most);
+            sender.push(&mut self.transmitter.counts);
+        }
+        match (before.up, self.link.up) {
+            (true, false) => {
+                self.link_losses += 1;
+                Some(Change::Down)
+            }
+            (false, true) => Some(Change::Up),
+            _ => (before != self.link).then_some(Change::Altered),
+        }
+    }
+}
+
+/// The longest frame of a link, bytes.
+fn longest(link: &LinkInfo) -> usize {
+    link.mtu as usize + ETHERNET_LEN + VLAN_LEN
+}
+
+/// How a queue is to be opened.
+struct Plan<'a> {
+    link: &'a LinkInfo,
+    area: &'a Arc<Area>,
+    config: &'a Config,
+    copies: Mode,
+}
+
+impl Plan<'_> {
+    /// Opens a queue; with what sends, too, if wanted.
+    fn open(
+        &self,
+        number: u32,
+        holder: area::Holder,
+        sends: bool,
+    ) -> Result<(Queue, Option<Sender>), Error> {
+        let name = self.link.name.as_str();
+        let size = self.config.ring_len();
+        let socket = socket::open(name)?;
+        socket::register(&socket, self.area, name)?;
+        // The kernel wants a completion ring even where nothing is sent.
+        for ring in [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING] {
+            socket::size_ring(&socket, ring, size, name)?;
+        }
+        if sends {
+            socket::size_ring(&socket, libc::XDP_TX_RING, size, name)?;
+            socket::set_send_budget(&socket, crate::BATCH as u32);
+        }
+        let offsets = socket::ring_offsets(&socket, name)?;
+        let place = libc::XDP_UMEM_PGOFF_FILL_RING as i64;
+        let fill = Producer::map(&socket, offsets.fr, size, place, name)?;
+        let filled = Consumer::map(&socket, offsets.rx, size, libc::XDP_PGOFF_RX_RING, name)?;
+        let rings = if sends {
+            let place = libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64;
+            let completed = Consumer::map(&socket, offsets.cr, size, place, name)?;
+            let ring = Producer::map(&socket, offsets.tx, size, libc::XDP_PGOFF_TX_RING, name)?;
+            Some((ring, completed))
+        } else {
+            None
+        };
+        socket::bind(&socket, self.link, number, self.copies == Mode::Generic)?;
+        let socket = Arc::new(socket);
+        let sender = rings.map(|(ring, completed)| Sender {
+            area: Arc::clone(self.area),
+            zero_copy: socket::is_zero_copy(&socket),
+            socket: Arc::clone(&socket),
+            // Another number than what receives has: each gives back its own.
+            holder: self.area.chunks().new_holder(),
+            ring,
+            completed,
+            under_way: 0,
+            size,
+            longest: longest(self.link),
+        });
+        Ok((Queue { socket, holder, fill, filled, held: 0, target: size }, sender))
+    }
+}
+
+impl Readiness {
+    fn of(queues: &[Queue], device: &str) -> Result<Self, Error> {
+        match queues {
+            [one] => Ok(Self::One(Arc::clone(&one.socket))),
+            several => {
+                let sockets = several.iter().map(|queue| queue.socket.as_fd());
+                let watched = crate::wait::watch(sockets);
+                watched.map(Self::Several).map_err(|error| Error::of_xdp("watching", device, error))
+            }
+        }
+    }
+}
+
+impl Device for XdpDevice {
+    fn split(&mut self) -> (&mut dyn Receive, &mut dyn Transmit) {
+        (&mut self.receiver, &mut self.transmitter)
+    }
+
+    fn link(&self) -> &LinkInfo {
+        &self.link
+    }
+
+    fn statistics(&mut self) -> Statistics {
+        let (receiver, transmitter) = (&self.receiver, &self.transmitter);
+        Statistics {
+            received: receiver.counts.received,
+            receive_oversize: receiver.counts.oversize,
+            receive_unfinished: 0,
+            transmitted: transmitter.counts.sent,
+            transmit_full: transmitter.counts.full,
+            transmit_refused: transmitter.counts.refused,
+            receive_overrun: self.overrun + self.live_overruns(),
+            link_losses: self.link_losses,
+        }
+    }
+
+    fn maintain(&mut self) -> Option<Change> {
+        if self.receiver.open.is_none() {
+            return self.reattach();
+        }
+        match interface::read(&self.link.name) {
+            Ok(now) if now.index == self.link.index && !self.is_cut_off() => self.refresh(now),
+            _ => Some(self.detach()),
+        }
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        self.readiness.as_ref().map(|readiness| match readiness {
+            Readiness::One(socket) => socket.as_fd(),
+            Readiness::Several(watch) => watch.as_fd(),
+        })
+    }
+}
+
+impl Drop for XdpDevice {
+    fn drop(&mut self) {
+        if self.receiver.open.is_some() {
+            self.detach();
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct ReceiveHalf {
+    open: Option<Receiver>,
+    counts: receive::Counts,
+}
+
+impl Receive for ReceiveHalf {
+    fn receive<'d>(&'d mut self, batch: &mut crate::Batch<'d>) {
+        if let Some(receiver) = &mut self.open {
+            receiver.receive(batch, &mut self.counts);
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct TransmitHalf {
+    open: Option<Sender>,
+    /// Whether the link was up when it was looked at last.
+    up: bool,
+    counts: transmit::Counts,
+}
+
+impl Transmit for TransmitHalf {
+    fn transmit(&mut self, frames: &[crate::Frame<'_>]) -> crate::Lost {
+        match &mut self.open {
+            Some(sender) if self.up => sender.transmit(frames, &mut self.counts),
+            _ => {
+                self.counts.refused += frames.len() as u64;
+                crate::Lost::all(frames.len())
+            }
+        }
+    }
+}
