@@ -11,6 +11,21 @@ pub enum Backend {
     /// Packet sockets of the Linux kernel.
     #[default]
     AfPacket,
+    /// AF_XDP sockets of the Linux kernel.
+    AfXdp,
+    /// A layer 3 device of the Linux kernel's.
+    Tun,
+}
+
+impl Backend {
+    /// Its name in configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AfPacket => "af-packet",
+            Self::AfXdp => "af-xdp",
+            Self::Tun => "tun",
+        }
+    }
 }
 
 /// One side: its device and its place in the network.

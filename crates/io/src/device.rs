@@ -9,7 +9,7 @@ use natgate_wire::arp::Mac;
 use std::os::fd::BorrowedFd;
 
 /// A link that sends and receives Ethernet frames.
-pub trait Device {
+pub trait Device: std::fmt::Debug {
     /// The two halves.
     fn split(&mut self) -> (&mut dyn Receive, &mut dyn Transmit);
 
@@ -29,14 +29,14 @@ pub trait Device {
 }
 
 /// The half that receives.
-pub trait Receive {
+pub trait Receive: std::fmt::Debug {
     /// Takes back the memory of the frames it handed out before, and adds to `batch` the frames
     /// that have come in, oldest first, as many as fit. Does not wait.
     fn receive<'d>(&'d mut self, batch: &mut Batch<'d>);
 }
 
 /// The half that sends.
-pub trait Transmit {
+pub trait Transmit: std::fmt::Debug {
     /// Sends frames in order, at most [`crate::BATCH`]. Does not wait: what the link cannot take
     /// now is lost.
     fn transmit(&mut self, frames: &[Frame<'_>]) -> Lost;

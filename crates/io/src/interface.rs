@@ -134,6 +134,16 @@ pub(crate) fn stop_merging(name: &str) -> Result<Vec<Offload>, Error> {
     Ok(stopped)
 }
 
+/// Whether a device is one end of a veth pair: a cable between parts of this machine.
+pub(crate) fn is_veth(name: &str) -> bool {
+    const GET_DRIVER: u32 = 0x03;
+    // The driver's name is the first string in the structure, of 32 bytes.
+    let mut driver = [0_u32; 49];
+    driver[0] = GET_DRIVER;
+    let asked = Query::new(name).is_ok_and(|query| query.ethtool(&mut driver));
+    asked && driver[1].to_ne_bytes() == *b"veth" && driver[2] == 0
+}
+
 /// Has the device leave VLAN tags in received frames; returns whether it took them off before.
 pub(crate) fn keep_vlan_tags(name: &str) -> Result<bool, Error> {
     const RECEIVE_VLAN_FLAG: u32 = 1 << 8;

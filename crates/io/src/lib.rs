@@ -3,10 +3,12 @@
 //! A [`Device`] has two halves that are used at the same time: [`Receive`] lends batches of frames
 //! that lie in the device's own memory, [`Transmit`] sends frames wherever they lie. Back ends, one
 //! folder each: [`packet`] (Linux packet sockets), [`xdp`] (AF_XDP), [`tun`] (layer 3 devices of the
-//! kernel's), [`memory`] (queues between tests). What the frames mean is not this crate's business.
+//! kernel's), [`memory`] (queues between tests). [`decorate`] has devices around devices, which look
+//! on or do harm. What the frames mean is not this crate's business.
 
 #![deny(unsafe_code)]
 
+pub mod decorate;
 mod device;
 mod error;
 mod frame;

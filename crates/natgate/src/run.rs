@@ -6,6 +6,7 @@
 //! written to a new file that then takes the old one's place, so that nobody reads half of it.
 
 mod control;
+mod devices;
 
 use crate::{Failure, memory};
 use anyhow::Context;
@@ -13,10 +14,11 @@ use natgate_control::reload::Reloader;
 use natgate_control::{config, json};
 use natgate_engine::{Direction, DropReason, Engine, Event, MappingId, MappingInfo};
 use natgate_engine::{Outcome, Prefix, Side, SideConfig};
-use natgate_gateway::{Clock, Controls, Observer, SavedPorts, Settings, SideSettings, SideStatus};
+use natgate_gateway::{
+    Backend, Clock, Controls, Observer, SavedPorts, Settings, SideSettings, SideStatus,
+};
 use natgate_gateway::{StateError, Status, Worker, commands, run as run_worker};
-use natgate_io::packet::{Config, PacketDevice, kernel_address, kernel_gateway};
-use natgate_io::{Change, Device, LinkInfo};
+use natgate_io::{Change, LinkInfo, kernel_address, kernel_gateway};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use std::collections::HashMap;
@@ -30,7 +32,7 @@ use std::sync::atomic::AtomicBool;
 /// Run the gateway
 ///
 /// Translates between the devices that the configuration names, until SIGTERM or SIGINT. Needs
-/// root, or CAP_NET_RAW and CAP_NET_ADMIN. It answers ARP and ping for its own addresses and ARP
+/// root, or CAP_NET_RAW and CAP_NET_ADMIN, with AF_XDP also CAP_BPF and CAP_IPC_LOCK. It answers ARP and ping for its own addresses and ARP
 /// for every external address, so the devices should be up and have no IP address of the kernel's
 /// own (`ip addr flush dev DEVICE`): otherwise the kernel answers, too. Where the configuration
 /// gives no address or gateway of a side, the kernel's are taken. Receive offloads that merge
@@ -73,7 +75,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         complete(&mut settings, side).map_err(anyhow::Error::from)?;
     }
     let saved = saved_ports(&settings).map_err(anyhow::Error::from)?;
-    let devices = [open(&settings.inside)?, open(&settings.outside)?];
+    let devices = devices::open(&settings).map_err(anyhow::Error::from)?;
     let mut log = Log::open(&args, &settings)?;
 
     let mut seed = [0; 32];
@@ -125,11 +127,19 @@ fn complete(settings: &mut Settings, side: Side) -> Result<(), natgate_io::Error
         Side::Inside => (&mut settings.inside, &mut settings.engine.inside),
         Side::Outside => (&mut settings.outside, &mut settings.engine.outside),
     };
+    if own.backend == Backend::Tun {
+        // What the kernel has there is the address of the other end.
+        return Ok(());
+    }
     let Some((address, len)) = kernel_address(&own.device)? else { return Ok(()) };
     let device = &own.device;
+    let trouble = match own.backend {
+        Backend::AfXdp => "is not reached there any more, since natgate gets all frames",
+        _ => "answers there, too",
+    };
     say(format!(
-        "warning: the kernel has address {address} on {device} and answers there, too; take it \
-         away with `ip addr flush dev {device}` and write {}.address = \"{address}/{len}\"",
+        "warning: the kernel has address {address} on {device} and {trouble}; take it away with \
+         `ip addr flush dev {device}` and write {}.address = \"{address}/{len}\"",
         name(side)
     ));
     if own.address.is_none() {
@@ -158,20 +168,6 @@ fn saved_ports(settings: &Settings) -> Result<Option<SavedPorts>, StateError> {
         }
     }
     Ok(saved)
-}
-
-fn open(side: &SideSettings) -> Result<Box<dyn Device>, Failure> {
-    let device =
-        PacketDevice::open(&side.device, Config::default()).map_err(anyhow::Error::from)?;
-    match device.stop_merging() {
-        Ok(stopped) => {
-            for offload in stopped {
-                say(format!("switched off {offload} of {}", side.device));
-            }
-        }
-        Err(error) => say(format!("warning: frames longer than the MTU will be lost: {error}")),
-    }
-    Ok(Box::new(device))
 }
 
 /// The signals that are listened to.

@@ -12,15 +12,11 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::namespace::Namespace;
 use crate::network::{GATEWAY_INSIDE, GATEWAY_OUTSIDE, Network, POOL, ROUTER, argument};
 use crate::{terminate, wait_for};
 
 /// How long the gateway may take to start, to tell its status, to stop.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The kernel's list of a namespace's packet sockets.
-const PACKET_SOCKETS: &str = "/proc/thread-self/net/packet";
 
 /// A running natgate; killed when dropped.
 #[derive(Debug)]
@@ -85,22 +81,20 @@ impl Gateway {
         let arguments = ["run", "-c", argument(&file), "--status-file", argument(&status)];
         let child = network.node(node).start(program, &arguments, &log)?;
         let mut gateway = Self { child, status, log };
-        match gateway.wait_for_sockets(network.node(node)) {
+        match gateway.wait_until_running() {
             Ok(()) => Ok(gateway),
             Err(error) => Err(io::Error::other(format!("{error}: {}", gateway.log()))),
         }
     }
 
-    /// Waits for its packet sockets: an ARP request before that would be lost, and the next comes a
-    /// second later.
-    fn wait_for_sockets(&mut self, node: &Namespace) -> io::Result<()> {
+    /// Waits until it says that its devices are open: an ARP request before that would be lost, and
+    /// the next comes a second later.
+    fn wait_until_running(&mut self) -> io::Result<()> {
         wait_for("the gateway's start", PATIENCE, || {
             if let Some(status) = self.child.try_wait()? {
                 return Err(io::Error::other(format!("natgate run ended with {status}")));
             }
-            let sockets = node.enter(|| fs::read_to_string(PACKET_SOCKETS))??;
-            let heading = 1;
-            Ok((sockets.lines().count() >= heading + 2).then_some(()))
+            Ok(self.log().contains("natgate: running, ").then_some(()))
         })
     }
 

@@ -96,9 +96,9 @@ fn read_side(root: &Section<'_>, side: Side) -> SideDraft {
     };
     let backends = [
         ("af-packet", Ok(Backend::AfPacket)),
-        ("af-xdp", Err("is not in this version; use \"af-packet\"")),
-        ("dpdk", Err("is not in this version; use \"af-packet\"")),
-        ("tun", Err("is not in this version; use \"af-packet\"")),
+        ("af-xdp", Ok(Backend::AfXdp)),
+        ("dpdk", Err("is not in this version; use \"af-packet\" or \"af-xdp\"")),
+        ("tun", Ok(Backend::Tun)),
     ];
     let backend = section.get("backend").and_then(|value| value.word(&backends));
     let address = section.get("address").and_then(|value| {

@@ -8,7 +8,7 @@ use super::policy;
 use super::{Meaning, PerProtocol, Pool, Shares, ports, statics};
 use crate::config::{show_duration, show_prefix, show_range};
 use natgate_engine::{Behavior, Match, Pooling, Prefix, Refusal, Rule, RuleAction, Side};
-use natgate_gateway::{Backend, SideSettings};
+use natgate_gateway::SideSettings;
 use std::fmt::{self, Display, Formatter};
 use std::net::Ipv4Addr;
 
@@ -52,10 +52,7 @@ impl Display for Meaning {
 impl Meaning {
     fn side(&self, f: &mut Formatter<'_>, side: Side) -> fmt::Result {
         let SideSettings { device, backend, address, gateway, mtu } = self.settings.side(side);
-        let backend = match backend {
-            Backend::AfPacket => "af-packet",
-        };
-        write!(f, "  {}: {device} ({backend}), ", side_name(side))?;
+        write!(f, "  {}: {device} ({}), ", side_name(side), backend.name())?;
         match address {
             Some((address, len)) => write!(f, "{address}/{len}")?,
             None => write!(f, "address taken from the device")?,

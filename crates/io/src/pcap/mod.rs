@@ -11,7 +11,7 @@ mod classic;
 mod ng;
 mod writer;
 
-pub use writer::Writer;
+pub use writer::{Direction, Writer};
 
 use classic::Classic;
 use natgate_wire::link::{self, Network, ethertype};

@@ -9,6 +9,15 @@ use std::io::{self, Write};
 /// Longest name that is written, bytes.
 const MAX_NAME: usize = 1024;
 
+/// Which way a packet went, as seen from the interface's owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Received.
+    Inbound = 1,
+    /// Sent.
+    Outbound = 2,
+}
+
 /// A pcapng that is being written.
 #[derive(Debug)]
 pub struct Writer<W> {
@@ -42,13 +51,26 @@ impl<W: Write> Writer<W> {
         link_header: &[u8],
         packet: &[u8],
     ) -> io::Result<()> {
-        let len = (link_header.len() + packet.len()) as u32;
-        let mut header = [0; 20];
-        let fields = [interface, (time >> 32) as u32, time as u32, len, len];
-        for (bytes, field) in header.chunks_exact_mut(4).zip(fields) {
-            bytes.copy_from_slice(&field.to_le_bytes());
-        }
-        write_block(&mut self.output, 6, &[&header, link_header, packet])
+        let header = packet_header(interface, time, link_header.len() + packet.len());
+        write_block(&mut self.output, ENHANCED_PACKET, &[&header, link_header, packet])
+    }
+
+    /// Writes a packet with the way that it went, by the option epb_flags. `time` is nanoseconds
+    /// since 1970.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn packet_going(
+        &mut self,
+        interface: u32,
+        time: u64,
+        direction: Direction,
+        packet: &[u8],
+    ) -> io::Result<()> {
+        let header = packet_header(interface, time, packet.len());
+        let padding = &[0; 3][..packet.len().next_multiple_of(4) - packet.len()];
+        let options = [2, 0, 4, 0, direction as u8, 0, 0, 0, 0, 0, 0, 0];
+        write_block(&mut self.output, ENHANCED_PACKET, &[&header, packet, padding, &options])
     }
 
     /// Hands everything written so far to whoever reads it.
@@ -63,6 +85,18 @@ impl<W: Write> Writer<W> {
     pub fn into_inner(self) -> W {
         self.output
     }
+}
+
+const ENHANCED_PACKET: u32 = 6;
+
+/// What precedes a packet of this length in its block.
+fn packet_header(interface: u32, time: u64, len: usize) -> [u8; 20] {
+    let mut header = [0; 20];
+    let fields = [interface, (time >> 32) as u32, time as u32, len as u32, len as u32];
+    for (bytes, field) in header.chunks_exact_mut(4).zip(fields) {
+        bytes.copy_from_slice(&field.to_le_bytes());
+    }
+    header
 }
 
 fn description(interface: &Interface) -> Vec<u8> {

@@ -180,6 +180,12 @@ impl XdpDevice {
         self.transmitter.counts.handed_over
     }
 
+    /// Whether this is a cable between parts of this machine (veth), whose senders leave checksums
+    /// unfinished unless they are told not to.
+    pub fn is_virtual(&self) -> bool {
+        interface::is_veth(&self.link.name)
+    }
+
     /// Switches off what merges received frames beyond the MTU, as
     /// [`crate::packet::PacketDevice::stop_merging`] does.
     ///

@@ -1,0 +1,82 @@
+//! Opens the devices, each by the back end that the configuration names, and tells what has come
+//! of it.
+//!
+//! Two sides that both use AF_XDP share their frames' memory, so that nothing is copied on the way
+//! from one to the other.
+
+use super::{name, say};
+use natgate_engine::Side;
+use natgate_gateway::{Backend, Settings, SideSettings};
+use natgate_io::packet::{self, PacketDevice};
+use natgate_io::tun::TunDevice;
+use natgate_io::xdp::{self, Hook, Memory, XdpDevice};
+use natgate_io::{Device, Error, Offload};
+
+/// Opens both sides' devices.
+pub(super) fn open(settings: &Settings) -> Result<[Box<dyn Device>; 2], Error> {
+    let sides = [(Side::Inside, &settings.inside), (Side::Outside, &settings.outside)];
+    let with_xdp = sides.iter().filter(|(_, side)| side.backend == Backend::AfXdp);
+    let names: Vec<_> = with_xdp.map(|(_, side)| side.device.as_str()).collect();
+    let memory = match names[..] {
+        [] => None,
+        ref some => Some(Memory::new(some, &xdp::Config::default())?),
+    };
+    let [inside, outside] = sides.map(|(side, own)| open_side(side, own, memory.as_ref()));
+    Ok([inside?, outside?])
+}
+
+fn open_side(
+    side: Side,
+    own: &SideSettings,
+    memory: Option<&Memory>,
+) -> Result<Box<dyn Device>, Error> {
+    match (own.backend, memory) {
+        (Backend::AfXdp, Some(memory)) => open_xdp(side, own, memory),
+        (Backend::Tun, _) => open_tun(&own.device),
+        _ => {
+            let device = PacketDevice::open(&own.device, packet::Config::default())?;
+            report_offloads(&own.device, device.stop_merging());
+            Ok(Box::new(device))
+        }
+    }
+}
+
+fn open_xdp(side: Side, own: &SideSettings, memory: &Memory) -> Result<Box<dyn Device>, Error> {
+    let name_of_device = &own.device;
+    let config = xdp::Config::default();
+    let device = XdpDevice::open_queues(&Hook::new(name_of_device), None, memory, config)?;
+    report_offloads(name_of_device, device.stop_merging());
+    if let Some(mode) = device.mode() {
+        say(format!("{} device {name_of_device}: {mode}", name(side)));
+    }
+    if device.is_virtual() {
+        say(format!(
+            "note: hosts of this machine that send to {name_of_device} must finish their checksums \
+             themselves: `ethtool -K DEVICE tx off tso off gso off` on their devices"
+        ));
+    }
+    Ok(Box::new(device))
+}
+
+fn open_tun(name: &str) -> Result<Box<dyn Device>, Error> {
+    let device = TunDevice::open(name)?;
+    if device.is_made() {
+        say(format!(
+            "made TUN device {name}; give the kernel its address there with `ip addr add \
+             ADDRESS/LEN dev {name}`, and switch it on with `ip link set dev {name} up`"
+        ));
+    }
+    Ok(Box::new(device))
+}
+
+/// Tells what has been switched off.
+fn report_offloads(device: &str, stopped: Result<Vec<Offload>, Error>) {
+    match stopped {
+        Ok(stopped) => {
+            for offload in stopped {
+                say(format!("switched off {offload} of {device}"));
+            }
+        }
+        Err(error) => say(format!("warning: frames longer than the MTU will be lost: {error}")),
+    }
+}

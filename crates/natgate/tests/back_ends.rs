@@ -1,0 +1,177 @@
+//! The whole program over every back end: real hosts ping, ask and download through it.
+//!
+//! The network is that of the demonstration. Needs root and the programs that `make test` installs,
+//! and fails without. One test runs at a time: they share two cores with the gateway.
+
+use std::net::UdpSocket;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use natgate_testnet::{
+    GATEWAY_INSIDE, Gateway, Network, POOL, ROUTER, SERVER1, SERVER2, Servers, config, is_root,
+    raise_open_files, remove_leftovers, traffic, wait_for,
+};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
+const TAG: &str = "ngback";
+
+static TURN: Mutex<()> = Mutex::new(());
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// A network without a gateway; what is first here goes first.
+struct Scene {
+    _servers: Servers,
+    network: Network,
+    body: Arc<[u8]>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(is_root(), "network namespaces need root: run the tests as root");
+        remove_leftovers(TAG);
+        raise_open_files().unwrap();
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let network = Network::build(&format!("{TAG}{}-{number}", std::process::id())).unwrap();
+        let body: Arc<[u8]> =
+            (0..2_000_000_u32).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
+        let servers = Servers::start(&network, Arc::clone(&body)).unwrap();
+        Self { _servers: servers, network, body, _turn: turn }
+    }
+
+    fn run(&self, node: &str, program: &str, arguments: &[&str]) -> String {
+        let output = self.network.node(node).run(20, program, arguments).unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn ip(&self, node: &str, arguments: &str) {
+        self.run(node, "ip", &arguments.split(' ').collect::<Vec<_>>());
+    }
+
+    /// Pings, asks and downloads from a node by the gateway.
+    fn works(&self, node: &str) {
+        for address in [GATEWAY_INSIDE, ROUTER, SERVER1] {
+            let arguments = ["-n", "-c", "3", "-i", "0.1", "-W", "2", &address.to_string()];
+            let said = self.run(node, "ping", &arguments);
+            assert!(said.contains(" 3 received, "), "{node}: {said}");
+        }
+        let large = ["-n", "-c", "2", "-i", "0.1", "-s", "4000", &SERVER1.to_string()];
+        assert!(self.run(node, "ping", &large).contains(" 2 received, "), "fragments");
+        let socket = self.udp_socket(node);
+        let external = traffic::ask_udp(&socket, SERVER1).unwrap();
+        assert_eq!(traffic::ask_udp(&socket, SERVER2).unwrap(), external);
+        assert!(POOL.contains(external.ip()), "{external}");
+        let url = format!("http://{SERVER1}/");
+        let arguments = ["--silent", "--show-error", "--fail", &url];
+        let output = self.network.node(node).run(20, "curl", &arguments).unwrap();
+        assert!(output.stdout == *self.body, "{} bytes came that differ", output.stdout.len());
+        let stream = traffic::connect_reflector(self.network.node(node), 0, SERVER2).unwrap();
+        traffic::read_endpoint(&stream).unwrap();
+        traffic::echo(&stream, &self.body[..50_000]).unwrap();
+    }
+
+    fn udp_socket(&self, node: &str) -> UdpSocket {
+        traffic::udp_socket(self.network.node(node)).unwrap()
+    }
+}
+
+fn with(backend: &str) -> String {
+    config("").replace("af-packet", backend)
+}
+
+#[test]
+fn af_xdp_carries_everything() {
+    let scene = Scene::new();
+    let gateway = Gateway::start(&scene.network, Path::new(PROGRAM), &with("af-xdp")).unwrap();
+    let log = gateway.log();
+    for side in ["inside", "outside"] {
+        let said =
+            format!("natgate: {side} device {side}: AF_XDP in native mode, copying, 1 queue");
+        assert!(log.contains(&said), "{log}");
+    }
+    assert!(log.contains("note: hosts of this machine that send to inside must finish"), "{log}");
+    scene.works("sub1");
+    scene.works("sub2");
+    let meeting = traffic::hairpin_udp(&scene.network).unwrap();
+    assert_eq!(meeting.seen, meeting.caller);
+    traffic::hairpin_tcp(&scene.network, 5000).unwrap();
+    let status = gateway.status().unwrap();
+    for side in ["inside", "outside"] {
+        let device = &status["devices"][side];
+        assert!(device["received"].as_u64() > Some(500), "{device}");
+        for lost in ["receive_overrun", "receive_oversize", "transmit_refused"] {
+            assert_eq!(device[lost], 0, "{device}");
+        }
+    }
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+    // At once again: nothing is left of the first.
+    let _gateway = Gateway::start(&scene.network, Path::new(PROGRAM), &with("af-xdp")).unwrap();
+    scene.works("sub1");
+}
+
+#[test]
+fn back_ends_can_differ_by_side() {
+    let scene = Scene::new();
+    let mixed = config("").replacen("af-packet", "af-xdp", 1);
+    let _gateway = Gateway::start(&scene.network, Path::new(PROGRAM), &mixed).unwrap();
+    scene.works("sub1");
+}
+
+#[test]
+fn af_xdp_survives_links_that_flap_and_devices_that_go() {
+    let scene = Scene::new();
+    let gateway = Gateway::start(&scene.network, Path::new(PROGRAM), &with("af-xdp")).unwrap();
+    let socket = scene.udp_socket("sub1");
+    let external = traffic::ask_udp(&socket, SERVER1).unwrap();
+    let recovers = |what: &str| {
+        let seen = wait_for(what, Duration::from_secs(10), || {
+            Ok(traffic::ask_udp_once(&socket, SERVER1, b"again").ok())
+        });
+        assert_eq!(seen.unwrap(), external, "the mapping was kept");
+    };
+    for device in ["outside", "inside"] {
+        scene.ip("nat", &format!("link set {device} down"));
+        thread::sleep(Duration::from_millis(300));
+        scene.ip("nat", &format!("link set {device} up"));
+        recovers("an answer after the flapping");
+    }
+    scene.ip("nat", "link delete outside");
+    wait_for("its noticing", Duration::from_secs(10), || {
+        Ok(gateway.log().contains("outside device outside is gone").then_some(()))
+    })
+    .unwrap();
+    scene.network.cable(["nat", "outside", "router", "nat"]).unwrap();
+    scene.ip("router", &format!("address add {ROUTER}/24 dev nat"));
+    scene.ip("router", "route add 203.0.113.0/24 via 192.0.2.2");
+    recovers("an answer after the device came back");
+    scene.works("sub2");
+}
+
+#[test]
+fn a_tun_device_takes_the_kernels_own_traffic_through_the_gateway() {
+    let scene = Scene::new();
+    let network = &scene.network;
+    // The subscriber is the gateway's own machine, as in a container.
+    let text = config("").replacen("\"inside\"", "\"subscriber\"", 1);
+    let text = text.replacen("af-packet", "tun", 1);
+    let gateway = Gateway::start_in(network, "nat", Path::new(PROGRAM), &text).unwrap();
+    let log = gateway.log();
+    assert!(log.contains("made TUN device subscriber; give the kernel its address"), "{log}");
+    scene.ip("nat", "address add 10.0.0.77/24 dev subscriber");
+    scene.ip("nat", "link set subscriber up");
+    scene.ip("nat", &format!("route add default via {GATEWAY_INSIDE}"));
+    wait_for("its noticing", Duration::from_secs(10), || {
+        Ok(gateway.log().contains("inside device subscriber is up").then_some(()))
+    })
+    .unwrap();
+    scene.works("nat");
+    let status = gateway.status().unwrap();
+    let neighbor = &status["neighbors"]["inside"][0];
+    assert_eq!(neighbor["mac"], "02:00:00:00:00:02", "{neighbor}");
+    assert_eq!(status["devices"]["inside"]["transmit_refused"], 0);
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+}
