@@ -18,6 +18,7 @@ use natgate_gateway::{
     Backend, Clock, Controls, Observer, SavedPorts, Settings, SideSettings, SideStatus,
 };
 use natgate_gateway::{StateError, Status, Worker, commands, run as run_worker};
+use natgate_io::decorate::Faults;
 use natgate_io::{Change, LinkInfo, kernel_address, kernel_gateway};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
@@ -57,6 +58,13 @@ pub(crate) struct Args {
     /// Where SIGUSR1 has counters, mappings, sessions, neighbors and devices written, as JSON
     #[arg(long, value_name = "FILE")]
     status_file: Option<PathBuf>,
+    /// Record the frames of both devices to this pcapng file, up to 1 GiB; slows everything down
+    #[arg(long, value_name = "FILE")]
+    tap: Option<PathBuf>,
+    /// Harm frames of both devices, both ways, to see what becomes of it: shares of frames to lose,
+    /// duplicate, reorder and corrupt, and a seed
+    #[arg(long, value_name = "loss=0.01,...")]
+    inject: Option<Faults>,
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -76,6 +84,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
     let saved = saved_ports(&settings).map_err(anyhow::Error::from)?;
     let devices = devices::open(&settings).map_err(anyhow::Error::from)?;
+    let (devices, tap) = devices::decorate(devices, args.inject, args.tap.as_deref())?;
     let mut log = Log::open(&args, &settings)?;
 
     let mut seed = [0; 32];
@@ -102,6 +111,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let written = worker.finish().context("ports in use cannot be written to state.file");
     result.context("waiting for packets failed")?;
     written?;
+    devices::finish(tap)?;
     match log.failure {
         Some(error) => Err(anyhow::Error::from(error).context("events are missing").into()),
         None => Ok(()),

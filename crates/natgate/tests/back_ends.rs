@@ -122,6 +122,34 @@ fn back_ends_can_differ_by_side() {
 }
 
 #[test]
+fn what_passes_is_recorded_and_harmed_frames_are_sent_again() {
+    let scene = Scene::new();
+    let file = scene.network.file("tap.pcapng");
+    let options = ["--tap", file.to_str().unwrap(), "--inject", "loss=0.02,reorder=0.02,seed=3"];
+    let config = with("af-xdp");
+    let gateway = Gateway::start_with(&scene.network, "nat", Path::new(PROGRAM), &config, &options);
+    let gateway = gateway.unwrap();
+    let url = format!("http://{SERVER1}/");
+    let arguments = ["--silent", "--show-error", "--fail", "--retry", "3", &url];
+    let output = scene.network.node("sub1").run(20, "curl", &arguments).unwrap();
+    assert!(output.stdout == *scene.body, "TCP makes good what is lost");
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+    let tshark = |filter: &str| {
+        let arguments = ["-n", "-r", file.to_str().unwrap(), "-Y", filter];
+        let said = scene.run("nat", "tshark", &arguments);
+        said.lines().count()
+    };
+    // Inside is interface 0; the way is in the packets' flags.
+    let (asked, sent_on) = (
+        "frame.interface_id == 0 && frame.packet_flags_direction == 1 && tcp.dstport == 80",
+        "frame.interface_id == 1 && frame.packet_flags_direction == 2 && tcp.dstport == 80",
+    );
+    assert!(tshark(asked) > 20);
+    assert_eq!(tshark(asked), tshark(sent_on), "nothing is lost between the two devices");
+    assert!(tshark("tcp.analysis.retransmission || tcp.analysis.fast_retransmission") > 0);
+}
+
+#[test]
 fn af_xdp_survives_links_that_flap_and_devices_that_go() {
     let scene = Scene::new();
     let gateway = Gateway::start(&scene.network, Path::new(PROGRAM), &with("af-xdp")).unwrap();

@@ -74,11 +74,26 @@ impl Gateway {
         program: &Path,
         config: &str,
     ) -> io::Result<Self> {
+        Self::start_with(network, node, program, config, &[])
+    }
+
+    /// As [`Self::start_in`], with more arguments.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_with(
+        network: &Network,
+        node: &str,
+        program: &Path,
+        config: &str,
+        options: &[&str],
+    ) -> io::Result<Self> {
         let file = network.file("natgate.toml");
         fs::write(&file, config)?;
         let status = network.file("status.json");
         let log = network.file("natgate.log");
         let arguments = ["run", "-c", argument(&file), "--status-file", argument(&status)];
+        let arguments = [&arguments[..], options].concat();
         let child = network.node(node).start(program, &arguments, &log)?;
         let mut gateway = Self { child, status, log };
         match gateway.wait_until_running() {

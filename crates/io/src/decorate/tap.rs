@@ -61,6 +61,11 @@ impl<W: Write> Tap<W> {
         }
     }
 
+    /// The output, unless the capture has ended.
+    pub fn into_inner(self) -> Option<W> {
+        self.writer.map(Writer::into_inner)
+    }
+
     /// Ends the capture.
     fn end(&mut self) {
         if let Some(mut writer) = self.writer.take()

@@ -84,7 +84,7 @@ impl Receive for WatchedReceive {
         // SAFETY: this half is lent only by `split`, which has just renewed the pointer, and the
         // whole device stays borrowed for as long as this half and its frames are.
         #[allow(unsafe_code)]
-        let Some(inner) = (unsafe { self.inner.get::<'d>() }) else { return };
+        let Some(inner) = (unsafe { self.inner.get() }) else { return };
         let before = batch.len();
         inner.receive(batch);
         let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,12 +5,24 @@
 //! from one to the other.
 
 use super::{name, say};
+use anyhow::Context;
 use natgate_engine::Side;
 use natgate_gateway::{Backend, Settings, SideSettings};
+use natgate_io::decorate::{Faults, Faulty, Tap, Watched};
 use natgate_io::packet::{self, PacketDevice};
 use natgate_io::tun::TunDevice;
 use natgate_io::xdp::{self, Hook, Memory, XdpDevice};
 use natgate_io::{Device, Error, Offload};
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Most bytes of packets that are recorded.
+const TAP_LIMIT: u64 = 1 << 30;
+
+/// A recording of both devices.
+pub(super) type Recording = Arc<Mutex<Tap<BufWriter<File>>>>;
 
 /// Opens both sides' devices.
 pub(super) fn open(settings: &Settings) -> Result<[Box<dyn Device>; 2], Error> {
@@ -23,6 +35,40 @@ pub(super) fn open(settings: &Settings) -> Result<[Box<dyn Device>; 2], Error> {
     };
     let [inside, outside] = sides.map(|(side, own)| open_side(side, own, memory.as_ref()));
     Ok([inside?, outside?])
+}
+
+/// Puts around the devices what was asked for: harm first, so that what is recorded is what the
+/// gateway gets and what it sends.
+pub(super) fn decorate(
+    devices: [Box<dyn Device>; 2],
+    faults: Option<Faults>,
+    file: Option<&Path>,
+) -> anyhow::Result<([Box<dyn Device>; 2], Option<Recording>)> {
+    let harmed = devices.map(|device| match faults {
+        Some(faults) => Box::new(Faulty::new(device, faults)),
+        None => device,
+    });
+    let Some(path) = file else { return Ok((harmed, None)) };
+    let tap = File::create(path).map(BufWriter::new);
+    let tap = tap.and_then(|file| Tap::new(file, &["inside", "outside"], TAP_LIMIT));
+    let tap = tap.with_context(|| format!("--tap: {} cannot be written", path.display()))?;
+    let tap = Arc::new(Mutex::new(tap));
+    let mut port = 0;
+    let watched = harmed.map(|device| -> Box<dyn Device> {
+        let watched = Watched::new(device, port, tap.clone());
+        port += 1;
+        Box::new(watched)
+    });
+    Ok((watched, Some(tap)))
+}
+
+/// Ends the recording, if there is one.
+pub(super) fn finish(recording: Option<Recording>) -> anyhow::Result<()> {
+    let Some(tap) = recording else { return Ok(()) };
+    let mut tap = tap.lock().unwrap_or_else(PoisonError::into_inner);
+    let (recorded, missed) = tap.counts();
+    say(format!("recorded {recorded} frames; {missed} came when the recording had ended"));
+    tap.flush().context("--tap: the recording is not complete")
 }
 
 fn open_side(
