@@ -1,6 +1,7 @@
 //! What good configurations are read as.
 
 use natgate_control::config::{parse, read_text};
+use natgate_control::meaning::Meaning;
 use natgate_engine::{
     AddressRange, Allocation, Behavior, Config, Match, PoolConfig, Pooling, Prefix, Refusal, Rule,
     RuleAction, Side, SideConfig, StaticMapping,
@@ -64,6 +65,19 @@ fn the_smallest_file_is_the_engines_defaults_with_a_pool() {
         control: None,
     };
     assert_eq!(good(SMALLEST), expected);
+}
+
+#[test]
+fn each_side_has_its_back_end() {
+    let text = SMALLEST
+        .replace("\"eth1\"", "\"eth1\"\nbackend = \"tun\"")
+        .replace("\"eth0\"", "\"eth0\"\nbackend = \"af-xdp\"");
+    let settings = good(&text);
+    assert_eq!((settings.inside.backend, settings.outside.backend), (Backend::Tun, Backend::AfXdp));
+    let read = read_text(&text, "test.toml").expect("it is right");
+    let said = Meaning::of(read).to_string();
+    assert!(said.contains("inside: eth1 (tun), no address, MTU 1500"), "{said}");
+    assert!(said.contains("outside: eth0 (af-xdp), address taken from the device"), "{said}");
 }
 
 /// Every key, none with its default.

@@ -145,6 +145,9 @@ pub(crate) fn is_veth(name: &str) -> bool {
 }
 
 /// Has the device leave VLAN tags in received frames; returns whether it took them off before.
+///
+/// # Errors
+/// [`Error`] when it takes them off for good.
 pub(crate) fn keep_vlan_tags(name: &str) -> Result<bool, Error> {
     const RECEIVE_VLAN_FLAG: u32 = 1 << 8;
     Query::new(name)?.clear_flag(RECEIVE_VLAN_FLAG)

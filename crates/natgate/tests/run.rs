@@ -201,6 +201,30 @@ fn what_the_system_does_not_let_us_is_refused_with_code_1() {
 }
 
 #[test]
+fn back_ends_that_cannot_be_used_are_refused_with_the_remedy() {
+    let powerless = "exec setpriv --bounding-set=-all --inh-caps=-all \"$@\"";
+    let long = "ip link set dev in0 mtu 9000";
+    for (backend, device, setup, expected) in [
+        ("af-xdp", "nosuch0", "", "no network device \"nosuch0\"; `ip link` lists"),
+        ("af-xdp", "lo", "", "\"lo\" is not Ethernet"),
+        ("af-xdp", "in0", powerless, "AF_XDP on device \"in0\" is not permitted; run as root or"),
+        ("af-xdp", "in0", long, "lower it with `ip link set dev in0 mtu 3822`, or use backend"),
+        ("tun", "in0", "", "device \"in0\" exists and is no TUN device"),
+        (
+            "tun",
+            "new0",
+            powerless,
+            "attaching to TUN device \"new0\" is not permitted; run as root",
+        ),
+    ] {
+        let named = format!("device = \"{device}\"\nbackend = \"{backend}\"");
+        let text = GOOD.replace("device = \"in0\"", &named);
+        let (code, said) = refusal("backend", setup, &text);
+        assert!(code == 1 && said.lines().count() == 1 && said.contains(expected), "{said}");
+    }
+}
+
+#[test]
 fn both_ending_signals_end_it_with_code_0_and_the_counters() {
     for signal in ["TERM", "INT"] {
         let folder = Folder::new(signal);

@@ -8,7 +8,7 @@ use super::policy;
 use super::{Meaning, PerProtocol, Pool, Shares, ports, statics};
 use crate::config::{show_duration, show_prefix, show_range};
 use natgate_engine::{Behavior, Match, Pooling, Prefix, Refusal, Rule, RuleAction, Side};
-use natgate_gateway::SideSettings;
+use natgate_gateway::{Backend, SideSettings};
 use std::fmt::{self, Display, Formatter};
 use std::net::Ipv4Addr;
 
@@ -55,6 +55,8 @@ impl Meaning {
         write!(f, "  {}: {device} ({}), ", side_name(side), backend.name())?;
         match address {
             Some((address, len)) => write!(f, "{address}/{len}")?,
+            // The kernel's address is the other end's there.
+            None if *backend == Backend::Tun => write!(f, "no address")?,
             None => write!(f, "address taken from the device")?,
         }
         if let Some(gateway) = gateway {

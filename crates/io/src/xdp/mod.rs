@@ -49,6 +49,9 @@ pub struct Description {
     pub zero_copy: bool,
     /// How many queues are served.
     pub queues: usize,
+    /// Whether the hardware takes VLAN tags off and cannot be told not to: frames of every VLAN look
+    /// alike then.
+    pub loses_vlan_tags: bool,
 }
 
 /// A device that is used through AF_XDP sockets.
@@ -61,6 +64,7 @@ pub struct XdpDevice {
     queues: Option<Range<u32>>,
     memory: Memory,
     attachment: Option<Arc<Attachment>>,
+    loses_vlan_tags: bool,
     receiver: ReceiveHalf,
     transmitter: TransmitHalf,
     readiness: Option<Readiness>,
@@ -107,10 +111,10 @@ impl fmt::Display for Description {
         let copy = if self.zero_copy { "zero copy" } else { "copying" };
         let s = if self.queues == 1 { "" } else { "s" };
         write!(f, "AF_XDP in {} mode, {copy}, {} queue{s}", self.mode, self.queues)?;
-        match &self.obstacle {
-            Some(obstacle) => write!(f, " (not native: {obstacle})"),
-            None => Ok(()),
+        if let Some(obstacle) = &self.obstacle {
+            write!(f, " (not native: {obstacle})")?;
         }
+        f.write_str(if self.loses_vlan_tags { ", VLAN tags are lost" } else { "" })
     }
 }
 
@@ -154,6 +158,7 @@ impl XdpDevice {
             queues,
             memory: memory.clone(),
             attachment: None,
+            loses_vlan_tags: false,
             receiver: ReceiveHalf::default(),
             transmitter: TransmitHalf::default(),
             readiness: None,
@@ -172,6 +177,7 @@ impl XdpDevice {
             obstacle: attachment.obstacle.clone(),
             zero_copy: self.transmitter.open.as_ref()?.zero_copy,
             queues: receiver.queues.len(),
+            loses_vlan_tags: self.loses_vlan_tags,
         })
     }
 
@@ -200,8 +206,9 @@ impl XdpDevice {
         if !area.fits(link.mtu) {
             return Err(too_large(link));
         }
-        interface::keep_vlan_tags(&link.name)?;
         let attachment = self.hook.attach(link)?;
+        // Untagged frames pass all the same where that cannot be had.
+        self.loses_vlan_tags = interface::keep_vlan_tags(&link.name).is_err();
         let all = 0..attachment.queues;
         let queues = self.queues.clone().unwrap_or(all.clone());
         if queues.is_empty() || !all.contains(&queues.start) || queues.end > all.end {
