@@ -37,6 +37,7 @@ over_every_back_end! {
     batches_pass_and_frames_of_no_use_do_not_stop_them
     a_link_that_flaps_is_survived
     a_device_that_goes_and_comes_back_is_taken_up_again
+    a_device_that_is_down_can_be_opened
     the_mtu_is_kept
     what_comes_too_fast_is_counted
 }
@@ -114,6 +115,23 @@ fn a_device_that_goes_and_comes_back_is_taken_up_again(kind: BackEnd) {
         stage.works(b"again");
         assert_eq!(stage.device.statistics().link_losses, round);
     }
+}
+
+fn a_device_that_is_down_can_be_opened(kind: BackEnd) {
+    stage::enter_namespace();
+    kind.make();
+    ip("link set dev near down");
+    let mut device = kind.open();
+    assert!(!device.link().up);
+    let mut frame = vec![2; 60];
+    assert_eq!(send(&mut *device, &frame).count(), 1);
+    assert_eq!(device.statistics().transmit_refused, 1);
+    ip("link set dev near up");
+    maintain_until(&mut *device, |change| matches!(change, Change::Up));
+    let mut stage = Stage::with(kind, device);
+    stage.works(b"now it is up");
+    frame.clear();
+    assert_eq!(send(&mut *stage.device, &frame).count(), 1, "no frame at all");
 }
 
 fn the_mtu_is_kept(kind: BackEnd) {

@@ -106,7 +106,7 @@ fn run(program: &str, arguments: &str) {
 
 /// The far end: frames go into the cable there, and come out.
 pub(crate) enum Far {
-    Cable(PacketDevice),
+    Cable(Box<PacketDevice>),
     /// What the kernel routes into the TUN device, and what comes out of it, without Ethernet.
     Kernel(OwnedFd),
 }
@@ -115,7 +115,8 @@ impl Far {
     fn open(kind: BackEnd) -> Self {
         if kind != BackEnd::Tun {
             let config = packet::Config::default();
-            return Self::Cable(PacketDevice::open("far", config).expect("far can be opened"));
+            let device = PacketDevice::open("far", config).expect("far can be opened");
+            return Self::Cable(Box::new(device));
         }
         let protocol = (libc::ETH_P_ALL as u16).to_be();
         let flags = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
@@ -151,7 +152,7 @@ impl Far {
 
     pub(crate) fn send(&mut self, frame: &[u8]) {
         match self {
-            Self::Cable(device) => assert_eq!(send(device, frame), Lost::NONE),
+            Self::Cable(device) => assert_eq!(send(&mut **device, frame), Lost::NONE),
             Self::Kernel(socket) => {
                 let packet = &frame[14..];
                 let (at, len) = (packet.as_ptr().cast(), packet.len());
@@ -168,7 +169,7 @@ impl Far {
 
     pub(crate) fn receive(&mut self, count: usize) -> Vec<Vec<u8>> {
         let socket = match self {
-            Self::Cable(device) => return receive(device, count),
+            Self::Cable(device) => return receive(&mut **device, count),
             Self::Kernel(socket) => socket,
         };
         let begin = Instant::now();
@@ -200,10 +201,14 @@ impl Stage {
     pub(crate) fn new(kind: BackEnd) -> Self {
         enter_namespace();
         kind.make();
-        let (device, far) = (kind.open(), Far::open(kind));
-        let mut stage = Self { kind, device, far };
+        let mut stage = Self::with(kind, kind.open());
         stage.wait_until_up();
         stage
+    }
+
+    /// With a device that is open already.
+    pub(crate) fn with(kind: BackEnd, device: Box<dyn Device>) -> Self {
+        Self { kind, device, far: Far::open(kind) }
     }
 
     fn wait_until_up(&mut self) {
