@@ -209,11 +209,13 @@ fn everything() -> Settings {
                 protocol: Some(6),
                 internal: (ip("10.0.0.80"), Some(8080)),
                 external: (ip("203.0.113.1"), Some(80)),
+                ..StaticMapping::default()
             },
             StaticMapping {
                 protocol: None,
                 internal: (ip("10.0.0.81"), None),
                 external: (ip("198.51.100.9"), None),
+                ..StaticMapping::default()
             },
         ],
         rules: vec![

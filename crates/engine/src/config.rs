@@ -83,6 +83,24 @@ pub struct SideConfig {
     pub silent: bool,
 }
 
+/// An internal network beside the one that the rest of the configuration is about. Networks may overlap:
+/// a subscriber is a realm and an address (RFC 2663 section 2.1).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RealmConfig {
+    /// Its name.
+    pub name: String,
+    /// The gateway's place in it.
+    pub inside: SideConfig,
+    /// Prefixes in it that are translated.
+    pub subscribers: Vec<Prefix>,
+    /// Index of the pool that is used without a rule.
+    pub default_pool: usize,
+    /// Numbers of the realms whose external endpoints may be reached from it.
+    pub hairpin_to: Vec<u16>,
+    /// Rules for packets from it and to it.
+    pub rules: Vec<Rule>,
+}
+
 /// A pool of external addresses and the ports used of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
@@ -181,6 +199,8 @@ impl Default for BlockConfig {
 /// Ports that are the subscribers' by arithmetic (RFC 7422 section 2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeterministicConfig {
+    /// Number of the realm that they are of.
+    pub realm: u16,
     /// Whose they are, in this order; prefixes do not overlap.
     pub subscribers: Vec<Prefix>,
     /// Ports of each; `None`: as many as all can have.
@@ -299,12 +319,21 @@ impl Default for Timeouts {
 /// A mapping that the operator made. Both ports, or neither, are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StaticMapping {
+    /// Number of the realm that the internal endpoint is in.
+    pub realm: u16,
     /// Protocol number (TCP, UDP or ICMP); `None`: all three, and with whole addresses every other.
     pub protocol: Option<u8>,
     /// Internal address and, unless the whole address is mapped, port.
     pub internal: (Ipv4Addr, Option<u16>),
     /// External address and, unless the whole address is mapped, port.
     pub external: (Ipv4Addr, Option<u16>),
+}
+
+impl Default for StaticMapping {
+    fn default() -> Self {
+        let nowhere = (Ipv4Addr::UNSPECIFIED, None);
+        Self { realm: 0, protocol: None, internal: nowhere, external: nowhere }
+    }
 }
 
 /// What a rule looks at.
@@ -356,6 +385,10 @@ pub struct Config {
     pub inside: SideConfig,
     /// The Internet's side.
     pub outside: SideConfig,
+    /// Realms 1 and up; what is not said here is about realm 0.
+    pub realms: Vec<RealmConfig>,
+    /// Numbers of the realms whose external endpoints may be reached from realm 0.
+    pub hairpin_to: Vec<u16>,
     /// Inside prefixes that are translated.
     pub subscribers: Vec<Prefix>,
     /// The pools; new mappings come from `default_pool` unless a rule says otherwise.
@@ -409,6 +442,8 @@ impl Default for Config {
         Self {
             inside: SideConfig::default(),
             outside: SideConfig::default(),
+            realms: Vec::new(),
+            hairpin_to: Vec::new(),
             subscribers: Vec::from([
                 prefix(10, 0, 0, 0, 8),
                 prefix(172, 16, 0, 0, 12),

@@ -2,7 +2,7 @@
 //! with a packet is in `translate.rs`.
 
 use crate::calendar::NONE;
-use crate::config::{Config, StaticMapping};
+use crate::config::{Config, Rule, StaticMapping};
 use crate::event::Events;
 use crate::external::{External, Told};
 use crate::fragments::Fragments;
@@ -11,6 +11,7 @@ use crate::identification::Identifications;
 use crate::packet::{Counters, Direction, Outcome, Side};
 use crate::parse::has_ports;
 use crate::random::{Generator, HashKey};
+use crate::realms::{Realms, broadcasts_of};
 use crate::respond::{Connection, Envelope, Message, PENDING_SYN_NANOS, PendingSyns, Responder};
 use crate::rules::RuleSet;
 use crate::session::State;
@@ -48,6 +49,7 @@ pub struct Engine {
     pub(crate) external: External,
     pub(crate) subscribers: Subscribers,
     pub(crate) rules: RuleSet,
+    pub(crate) realms: Realms,
     /// Whether sessions may be older than the rules.
     pub(crate) rules_replaced: bool,
     /// Whether there may be mappings of hosts that are no subscribers: rules gave them those once.
@@ -118,7 +120,7 @@ impl WholeStatics {
         let mut entries: Vec<Whole> = whole
             .filter_map(|mapping| {
                 let index = external.index(mapping.external.0.to_bits())?;
-                let internal = Host::new(0, mapping.internal.0.to_bits());
+                let internal = Host::new(mapping.realm, mapping.internal.0.to_bits());
                 Some(Whole { internal, index, protocol: mapping.protocol, mappings: 0 })
             })
             .collect();
@@ -185,11 +187,15 @@ impl Engine {
         let hold = timeouts.hold_down.div_ceil(nanos(TICK)) as u32;
         let external = External::new(config, hold, key);
         let rules = RuleSet::new(&config.rules)?;
-        rules.check(config, |pool, address| external.has(pool, address))?;
+        let realms = Realms::new(config, &rules)?;
+        for rules in core::iter::once(&rules).chain(realms.further_rules()) {
+            rules.check(config, |pool, address| external.has(pool, address))?;
+        }
         let mut engine = Self {
             table: Table::new(sizes.room, config, key),
             subscribers: Subscribers::new(sizes.subscribers, sizes.addresses, key),
             rules,
+            realms,
             strangers: false,
             rules_replaced: false,
             statics: WholeStatics::new(config, &external),
@@ -211,7 +217,7 @@ impl Engine {
             mapping_spacing: Rate::spacing(config.limits.new_mappings_per_second),
             further_each: sizes.further_each,
             timeouts,
-            config: Config { rules: Vec::new(), ..config.clone() },
+            config: without_rules(config),
         };
         engine.make_statics()?;
         engine.external.settle();
@@ -235,7 +241,7 @@ impl Engine {
             + Fragments::memory(config.limits.fragment_memory)
             + Identifications::memory(sizes.addresses)
             + (Events::ROOM * size_of::<Event>()) as u64
-            + RuleSet::new(&config.rules).map_or(0, |rules| rules.memory())
+            + rules_of(config).map(memory_of_rules).sum::<u64>()
     }
 
     /// Puts other rules in the place of those in force, and hands back the latter, which are large
@@ -247,10 +253,7 @@ impl Engine {
     /// [`ConfigError`] when the rules name a pool that there is not, or an address that its pool does
     /// not have; those in force then stay.
     pub fn replace_rules(&mut self, rules: RuleSet) -> Result<RuleSet, ConfigError> {
-        rules.check(&self.config, |pool, address| self.external.has(pool, address))?;
-        self.strangers |= !self.rules.is_empty();
-        self.rules_replaced = true;
-        Ok(core::mem::replace(&mut self.rules, rules))
+        self.replace_rules_of(0, rules)
     }
 
     /// Reserves what static mappings take and makes those with ports, which are always there.
@@ -263,10 +266,11 @@ impl Engine {
                 self.external.reserve_address(index, mapping.protocol);
                 continue;
             };
+            let internal = mapping.internal.0.to_bits();
             for protocol in permanent(&mapping) {
                 let new = NewMapping {
                     protocol,
-                    internal: (Host::new(0, mapping.internal.0.to_bits()), internal_port),
+                    internal: (Host::new(mapping.realm, internal), internal_port),
                     external: (index, external_port),
                     timeouts: 0,
                     is_static: true,
@@ -581,9 +585,11 @@ impl Engine {
         if released.is_some_and(|released| own.is_none_or(|own| released.0 <= own)) {
             let released = self.fragments.poll_released(buffer)?;
             self.counters.count(released.direction, Outcome::Forwarded, released.len);
+            self.realms.handed_out = released.realm;
             return Some((released.time, released.out, released.len));
         }
-        let (time, side, bytes) = self.responder.poll()?;
+        let (time, side, realm, bytes) = self.responder.poll()?;
+        self.realms.handed_out = realm;
         buffer[..bytes.len()].copy_from_slice(bytes);
         self.counters.generated += 1;
         Some((Timestamp(time), side, bytes.len()))
@@ -600,6 +606,11 @@ impl Engine {
     /// does not carry IPv4.
     pub fn count_foreign(&mut self, from: Side, len: usize) {
         self.counters.count_drop(direction_from(from), DropReason::NotIpv4, len);
+    }
+
+    /// Counts a frame from inside that cannot be given to [`Engine::process`] because it is of no realm.
+    pub fn count_unknown_realm(&mut self, len: usize) {
+        self.counters.count_drop(Direction::Outbound, DropReason::UnknownRealm, len);
     }
 
     /// Gives up the fragments that wait for the first of their datagram, and counts them: at the end
@@ -687,19 +698,37 @@ impl Nanos {
 }
 
 fn static_hosts(config: &Config) -> Vec<Host> {
-    let host = |mapping: &StaticMapping| Host::new(0, mapping.internal.0.to_bits());
+    let host = |mapping: &StaticMapping| Host::new(mapping.realm, mapping.internal.0.to_bits());
     let mut hosts: Vec<Host> = config.statics.iter().map(host).collect();
     hosts.sort_unstable();
     hosts
 }
 
+/// A configuration without what the engine has in another form.
+fn without_rules(config: &Config) -> Config {
+    let mut config = config.clone();
+    config.rules = Vec::new();
+    for realm in &mut config.realms {
+        realm.rules = Vec::new();
+    }
+    config
+}
+
+/// The rules of every realm.
+fn rules_of(config: &Config) -> impl Iterator<Item = &[Rule]> {
+    let further = config.realms.iter().map(|realm| &realm.rules[..]);
+    core::iter::once(&config.rules[..]).chain(further)
+}
+
+fn memory_of_rules(rules: &[Rule]) -> u64 {
+    RuleSet::new(rules).map_or(0, |rules| rules.memory())
+}
+
 /// The addresses that mean every host of a connected network (the last; the first of old), unless
 /// the operator has made them external.
 fn broadcasts(config: &Config, external: &External) -> [u32; 4] {
-    let ends = [&config.inside, &config.outside].map(|side| {
-        let network = side.network.filter(|network| network.len() <= 30);
-        network.map_or([0; 2], |network| [network.first(), network.last()])
-    });
+    let ends = [&config.inside, &config.outside]
+        .map(|side| side.network.and_then(broadcasts_of).unwrap_or_default());
     let [[a, b], [c, d]] = ends;
     [a, b, c, d].map(|address| if external.index(address).is_some() { 0 } else { address })
 }

@@ -31,6 +31,7 @@ mod packet;
 mod parse;
 mod prefetch;
 mod random;
+mod realms;
 mod respond;
 mod rewrite;
 mod rules;
@@ -44,7 +45,8 @@ mod translate;
 pub use blocks::Blocking;
 pub use config::{
     AddressRange, Allocation, Behavior, BlockConfig, Config, DeterministicConfig, Limits, Match,
-    PoolConfig, Pooling, Prefix, Refusal, Rule, RuleAction, SideConfig, StaticMapping, Timeouts,
+    PoolConfig, Pooling, Prefix, RealmConfig, Refusal, Rule, RuleAction, SideConfig, StaticMapping,
+    Timeouts,
 };
 pub use deterministic::{Plan, PlanError};
 pub use drop_reason::DropReason;

@@ -59,6 +59,7 @@ pub struct RuleSet {
     len: usize,
     by_port: bool,
     drops: bool,
+    bypasses: bool,
 }
 
 /// Where the searches for one end of a packet begin.
@@ -104,6 +105,12 @@ impl RuleSet {
     #[inline(always)]
     pub fn drops(&self) -> bool {
         self.drops
+    }
+
+    /// Whether a rule sends packets past the translator.
+    #[inline(always)]
+    pub(crate) fn bypasses(&self) -> bool {
+        self.bypasses
     }
 
     /// Bytes that it takes.

@@ -88,6 +88,7 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
     for pool in &config.pools {
         validate_allocation(config, pool)?;
     }
+    crate::realms::validate(config)?;
     let ranges = config.pools.iter().flat_map(|pool| &pool.addresses);
     let addresses = ranges.map(AddressRange::count).sum::<usize>() + config.statics.len();
     if addresses > MAX_ADDRESSES {

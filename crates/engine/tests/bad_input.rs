@@ -49,6 +49,7 @@ impl World {
                 protocol: Some(protocol::TCP),
                 internal: (Ipv4Addr::new(10, 0, 0, 80), Some(8080)),
                 external: (Ipv4Addr::new(203, 0, 113, 9), Some(80)),
+                ..StaticMapping::default()
             }],
             // Few ports, for every look at the state takes all mappings that there could be.
             pools: vec![pool("203.0.113.1", "203.0.113.1", (1024, 1279))],

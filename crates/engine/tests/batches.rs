@@ -56,6 +56,7 @@ fn configuration() -> impl Strategy<Value = Config> {
                 protocol: None,
                 internal: (address("10.0.0.5"), Some(4001)),
                 external: (address("203.0.113.1"), Some(4001)),
+                ..StaticMapping::default()
             };
             let mut config = Config {
                 mapping,

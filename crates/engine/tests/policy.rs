@@ -15,7 +15,12 @@ fn static_mapping(protocol: Option<u8>, internal: &str, external: &str) -> Stati
         let (address, port) = endpoint(text);
         (Ipv4Addr::from_bits(address), text.contains(':').then_some(port))
     };
-    StaticMapping { protocol, internal: part(internal), external: part(external) }
+    StaticMapping {
+        protocol,
+        internal: part(internal),
+        external: part(external),
+        ..StaticMapping::default()
+    }
 }
 
 #[test]

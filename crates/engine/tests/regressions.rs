@@ -16,6 +16,7 @@ fn whole(protocol: Option<u8>, internal: &str, external: &str) -> StaticMapping 
         protocol,
         internal: (address(internal), None),
         external: (address(external), None),
+        ..StaticMapping::default()
     }
 }
 
@@ -86,7 +87,12 @@ fn many_sessions_with_one_address_stay_cheap_to_tell_apart() {
 fn a_whole_address_is_mapped_for_its_protocol_only() {
     let port = |protocol, internal: &str, external: &str| {
         let part = |text: &str| (Ipv4Addr::from_bits(endpoint(text).0), Some(endpoint(text).1));
-        StaticMapping { protocol, internal: part(internal), external: part(external) }
+        StaticMapping {
+            protocol,
+            internal: part(internal),
+            external: part(external),
+            ..StaticMapping::default()
+        }
     };
     let mut lab = Lab::new(&Config {
         statics: vec![
@@ -241,6 +247,7 @@ fn contradictions_are_refused_at_the_start() {
         protocol: None,
         internal: (Ipv4Addr::new(10, 0, 0, 5), Some(1)),
         external: (Ipv4Addr::new(203, 0, 113, 1), Some(1)),
+        ..StaticMapping::default()
     };
     assert!(refused(Config { statics: vec![one; 2], ..config() }).contains("203.0.113.1:1"));
 }
@@ -401,6 +408,7 @@ fn a_static_server_has_as_many_clients_as_come() {
         protocol: Some(protocol::TCP),
         internal: endpoint("10.0.0.80", 80),
         external: endpoint("203.0.113.1", 80),
+        ..StaticMapping::default()
     };
     let mut lab = Lab::new(&Config { statics: vec![web], ..config() });
     for client in 0..1000 {

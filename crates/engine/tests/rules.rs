@@ -82,6 +82,7 @@ fn static_mappings_are_dropped_too_and_hairpins() {
         protocol: None,
         internal: (internal.parse().unwrap(), None),
         external: (external.parse().unwrap(), None),
+        ..StaticMapping::default()
     };
     let statics = vec![whole("10.0.0.80", "198.18.0.80")];
     let rules = vec![by("10.0.0.80", 32, RuleAction::Drop)];

@@ -34,7 +34,7 @@ fn blocks(addresses: u8, ports: (u16, u16), max_per_subscriber: u16) -> Config {
 
 fn deterministic(ports: (u16, u16), len: u8, dynamic_ports: u16) -> Config {
     let subscribers = vec![Prefix::new(Ipv4Addr::new(10, 0, 0, 0), len)];
-    let plan = DeterministicConfig { subscribers, ports_per_subscriber: None, dynamic_ports };
+    let plan = DeterministicConfig { subscribers, dynamic_ports, ..DeterministicConfig::default() };
     let allocation = Some(Allocation::Deterministic(plan));
     let pools = vec![PoolConfig { allocation, ..pool("203.0.113.1", "203.0.113.1", ports) }];
     Config { pools, port_parity: false, ..config() }
@@ -172,6 +172,7 @@ fn a_port_in_a_block_that_is_forwarded_stays_out_of_it() {
         protocol: None,
         internal: (Ipv4Addr::new(10, 0, 0, 80), Some(80)),
         external: (Ipv4Addr::new(203, 0, 113, 1), Some(2050)),
+        ..StaticMapping::default()
     };
     let mut lab = Lab::new(&Config { statics: vec![forwarded], ..blocks(1, (2048, 2063), 1) });
     let used: BTreeSet<u16> = (5000..5015)

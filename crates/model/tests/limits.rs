@@ -57,6 +57,7 @@ fn an_address_mapped_as_a_whole_is_full_some_time() -> Result<(), Divergence> {
         protocol: None,
         internal: (A.address, None),
         external: (WHOLE.address, None),
+        ..StaticMapping::default()
     };
     let mut pair = Pair::new(&Config { statics: vec![whole], ..config() }, [0; 32], START)?;
     let out = |port: u16| Spec::new(TCP, Endpoint { port, ..A }, REMOTE).bytes();
@@ -75,6 +76,7 @@ fn a_static_mapping_is_full_some_time() -> Result<(), Divergence> {
         protocol: Some(UDP),
         internal: (A.address, Some(A.port)),
         external: (WHOLE.address, Some(A.port)),
+        ..StaticMapping::default()
     };
     let limits = Limits {
         sessions_per_mapping: 1,

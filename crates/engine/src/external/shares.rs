@@ -341,7 +341,8 @@ impl External {
 
     /// The index of a subscriber's address and its ports, if it has any of its own.
     fn share_of(&self, pool: usize, subscriber: Host) -> Option<(u32, Range)> {
-        let (number, (first, last)) = self.plans.get(pool)?.share_of(subscriber.address())?;
+        let plan = self.plans.get(pool).filter(|plan| plan.realm() == subscriber.realm())?;
+        let (number, (first, last)) = plan.share_of(subscriber.address())?;
         Some((self.pools[pool].first + number, Range { first, last }))
     }
 

@@ -49,7 +49,9 @@ impl Engine {
         let remote = embedded.remote_of_source();
         let internal = self.error_internal(&embedded, remote)?;
         self.check_dropped_error(&embedded, internal, headers.source.0, remote)?;
-        self.check_transit(bytes, headers, from, Side::Inside)?;
+        let mtu = self.inside_mtu(internal.0.realm());
+        self.check_transit(bytes, headers, from, mtu)?;
+        self.realms.leaving = internal.0.realm();
         let message = &mut bytes[usize::from(headers.header_len)..];
         let internal = (internal.0.address(), internal.1);
         apply_embedded(message, &embedded, Rewrite { source: Some(internal), destination: None });
@@ -93,11 +95,11 @@ impl Engine {
         sender: u32,
         remote: (u32, u16),
     ) -> Result<(), DropReason> {
-        if !self.rules.drops() {
+        if !self.rules_of(host.realm()).drops() {
             return Ok(());
         }
         let ends = ((host.address(), 0), (sender, 0));
-        match self.error_ruling(ends, about, ((host.address(), port), remote)) {
+        match self.error_ruling(host.realm(), ends, about, ((host.address(), port), remote)) {
             Some(Ruling::Drop) => Err(DropReason::Rule),
             _ => Ok(()),
         }
@@ -120,6 +122,8 @@ impl Engine {
             seen_outside.source.1 = external.1;
         }
         let internal = self.error_internal(&seen_outside, remote)?;
+        self.check_realms(headers.realm, internal.0.realm(), true)?;
+        self.realms.leaving = internal.0.realm();
         self.check_dropped_error(&embedded, internal, external.0, remote)?;
         let internal = (internal.0.address(), internal.1);
         let rewrite = Rewrite { source: Some(internal), destination: Some(external) };

@@ -44,6 +44,8 @@ pub(super) struct Arrival {
     pub(super) index: u32,
     pub(super) port: u16,
     pub(super) remote: (u32, u16),
+    /// The realm that it comes from, if it turns round.
+    pub(super) from: Option<u16>,
 }
 
 impl Engine {
@@ -327,21 +329,24 @@ impl Engine {
 
     /// Finds the mapping that a packet comes in by and asks the filter; changes nothing.
     pub(super) fn admit(&self, headers: &Headers, arrival: Arrival) -> Result<Found, DropReason> {
-        let Arrival { index, port, remote } = arrival;
+        let Arrival { index, port, remote, from } = arrival;
         //= rfc7857#section-6
         //= rfc7857#section-6-default
         let owner = self.find_external(headers.protocol, (index, port), remote);
         let Some(slot) = owner else {
             let internal =
                 self.statics.internal(index, headers.protocol).ok_or(DropReason::NoMapping)?;
+            self.check_realms(from.unwrap_or(internal.realm()), internal.realm(), false)?;
             self.check_dropped(headers, (internal, port), remote)?;
             self.may_open(headers)?;
             return Ok(Found::Whole(internal));
         };
         let mapping = self.table.mapping(slot);
         let internal = mapping.internal();
-        self.check_dropped(headers, internal, remote)?;
         let session = self.table.find_session(slot, remote);
+        let realm = internal.0.realm();
+        self.check_realms(from.unwrap_or(realm), realm, session.is_some())?;
+        self.check_dropped(headers, internal, remote)?;
         if session.is_none() {
             //= rfc4787#REQ-8
             //= rfc5382#REQ-3
@@ -358,6 +363,14 @@ impl Engine {
             self.may_open(headers)?;
         }
         Ok(Found::Mapping(slot, session))
+    }
+
+    /// The realm that an inbound packet goes to.
+    pub(super) fn realm_of(&self, found: Found) -> u16 {
+        match found {
+            Found::Mapping(slot, _) => self.table.mapping(slot).host().realm(),
+            Found::Whole(host) => host.realm(),
+        }
     }
 
     /// The filtering behavior for packets of a kind.

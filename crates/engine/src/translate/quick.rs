@@ -152,7 +152,7 @@ pub(super) struct Round {
     other_rules: bool,
     /// Whether somebody who is no subscriber may have mappings.
     strangers: bool,
-    /// Whether sources are translated by subscriber alone: no rules, no static mappings, and any may
+    /// Whether sources of realm 0 are translated by subscriber alone: no rules, no static mappings, and any may
     /// have any port.
     plain: bool,
     /// A subscriber whose next mapping is due later has made too many of late.
@@ -168,21 +168,21 @@ pub(super) struct Tally {
 
 impl Engine {
     pub(super) fn round<F: From>(&self) -> Round {
-        let other = match F::SIDE {
-            Side::Inside => &self.config.outside,
-            Side::Outside => &self.config.inside,
-        };
         Round {
-            mtu: other.mtu.unwrap_or(DEFAULT_MTU),
+            mtu: match F::SIDE {
+                Side::Inside => self.config.outside.mtu.unwrap_or(DEFAULT_MTU),
+                // To which realm, is not known yet.
+                Side::Outside => self.realms.least_mtu(),
+            },
             udp: self.deadline(self.now, self.timeouts.udp),
             established: self.deadline(self.now, self.timeouts.established),
             opening: self.deadline(self.now, self.timeouts.opening),
             inbound_refresh: self.config.inbound_refresh,
-            rules: !self.rules.is_empty(),
+            rules: self.realms.any_rules(),
             other_rules: self.rules_replaced
                 && match F::SIDE {
-                    Side::Inside => !self.rules.is_empty(),
-                    Side::Outside => self.rules.drops(),
+                    Side::Inside => self.realms.any_rules(),
+                    Side::Outside => self.realms.any_drops(),
                 },
             strangers: self.strangers,
             plain: self.rules.is_empty()
@@ -231,7 +231,8 @@ impl Engine {
             glance.slot = slot;
             self.table.prefetch_mapping(slot);
         }
-        let new = F::SIDE == Side::Inside && slot.is_none() && round.plain;
+        let plain = round.plain && glance.realm == 0;
+        let new = F::SIDE == Side::Inside && slot.is_none() && plain;
         if new {
             self.subscribers.prefetch(glance.host());
         }
@@ -243,7 +244,8 @@ impl Engine {
     /// complete way.
     #[inline(never)]
     pub(super) fn prepare(&mut self, glances: &mut [Glance]) {
-        let is_new = |glance: &&mut Glance| glance.slot == NONE && glance.protocol != 0;
+        let is_new =
+            |glance: &&mut Glance| glance.slot == NONE && glance.protocol != 0 && glance.realm == 0;
         for glance in glances.iter_mut().filter(is_new) {
             glance.record = self.subscribers.approach(glance.host());
         }
@@ -341,8 +343,8 @@ impl Engine {
         !is_martian(destination)
             && !self.external.may_have(destination)
             && !self.broadcasts.contains(&destination)
-            && !self.is_own(destination)
-            && !self.is_inside(destination)
+            && !self.is_own(0, destination)
+            && !self.is_inside(0, destination)
     }
 
     /// Stage four: translates the packet, or leaves it untouched for the complete way.

@@ -34,6 +34,7 @@ fn two_pools() -> Config {
             protocol: Some(protocol::TCP),
             internal: (Ipv4Addr::new(10, 0, 0, 80), Some(8080)),
             external: (Ipv4Addr::new(203, 0, 113, 9), Some(80)),
+            ..StaticMapping::default()
         }],
         ..config()
     }

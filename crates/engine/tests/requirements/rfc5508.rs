@@ -370,6 +370,7 @@ fn with_whole_addresses() -> Config {
         protocol: None,
         internal: (Ipv4Addr::new(10, 0, 0, host), None),
         external: (Ipv4Addr::new(198, 18, 0, host), None),
+        ..StaticMapping::default()
     };
     Config { statics: vec![whole(80), whole(81)], ..config() }
 }

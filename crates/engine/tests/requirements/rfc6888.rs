@@ -280,6 +280,7 @@ fn req_8b_a_static_port_never_rests() {
         protocol: Some(protocol::UDP),
         internal: (Ipv4Addr::new(10, 0, 0, 80), Some(53)),
         external: (Ipv4Addr::new(203, 0, 113, 1), Some(5353)),
+        ..StaticMapping::default()
     };
     let mut lab = Lab::new(&Config { statics: vec![mapping], ..config() });
     for _ in 0..3 {

@@ -416,6 +416,7 @@ fn section_12_queries_reach_a_mapped_address_from_inside() {
         protocol: None,
         internal: ("10.0.0.80".parse().unwrap(), None),
         external: ("203.0.113.9".parse().unwrap(), None),
+        ..StaticMapping::default()
     };
     let mut lab = Lab::new(&Config { statics: vec![whole], ..config() });
     let arrived = lab.hairpin(&ping("10.0.0.5", "203.0.113.9", 7));

@@ -77,6 +77,7 @@ fn a_whole_address_serves_sctp_of_any_remote() {
         protocol: None,
         internal: (Ipv4Addr::new(10, 0, 0, 80), None),
         external: (Ipv4Addr::new(198, 18, 0, 80), None),
+        ..StaticMapping::default()
     };
     let mut lab = Lab::new(&Config { statics: vec![whole], ..config() });
     let came = sctp(OTHER_REMOTE, "198.18.0.80", (7, 36412));
@@ -92,6 +93,7 @@ fn subscribers_associate_by_an_external_address() {
         protocol: None,
         internal: (Ipv4Addr::new(10, 0, 0, 80), None),
         external: (Ipv4Addr::new(198, 18, 0, 80), None),
+        ..StaticMapping::default()
     };
     let mut lab = Lab::new(&Config { statics: vec![whole], ..config() });
     let sent = sctp(HOST, "198.18.0.80", (7, 36412));

@@ -47,6 +47,7 @@ fn settings() -> Settings {
         protocol: Some(6),
         internal: (ip("10.0.0.80"), Some(80)),
         external: (ip("198.51.100.7"), Some(80)),
+        ..StaticMapping::default()
     };
     Settings {
         engine: Config { pools: vec![pool], statics: vec![fixed], ..Config::default() },

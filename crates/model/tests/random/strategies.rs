@@ -408,6 +408,7 @@ fn shares() -> impl Strategy<Value = Option<Allocation>> {
     let plan = (subscribers, each, dynamic).prop_map(
         |(subscribers, ports_per_subscriber, dynamic_ports)| {
             Allocation::Deterministic(DeterministicConfig {
+                realm: 0,
                 subscribers,
                 ports_per_subscriber,
                 dynamic_ports,
@@ -435,6 +436,7 @@ fn statics() -> impl Strategy<Value = Vec<StaticMapping>> {
         protocol,
         internal: (end(inside, 0).address, ports.map(|ports| ports.0)),
         external: (end(FIXED[index], 0).address, ports.map(|ports| ports.1)),
+        ..StaticMapping::default()
     };
     prop_oneof![
         4 => Just(vec![]),

@@ -1,0 +1,319 @@
+//! Realms: internal networks that may use the same addresses, each with subscribers, rules and a place
+//! of the gateway's in it (RFC 2663 section 2.1).
+//!
+//! Realm 0 is what the configuration says outside of [`Config::realms`], and all that plain
+//! configurations have: what is asked of every packet is asked of it without a detour. What is asked of
+//! all realms together, because a packet from outside does not tell to which it goes, is worked out
+//! when realms or rules change.
+
+use crate::config::{Config, Prefix, RealmConfig, SideConfig};
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::packet::Side;
+use crate::respond::DEFAULT_MTU;
+use crate::rules::RuleSet;
+use crate::{ConfigError, DropReason};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+
+impl Config {
+    /// Most realms, number 0 among them.
+    pub const MOST_REALMS: usize = Host::REALMS as usize;
+
+    /// What is said of a realm other than number 0.
+    fn realm(&self, realm: u16) -> Option<&RealmConfig> {
+        self.realms.get(usize::from(realm).checked_sub(1)?)
+    }
+
+    /// The numbers of all realms.
+    pub fn realm_numbers(&self) -> impl Iterator<Item = u16> + use<> {
+        0..=self.realms.len() as u16
+    }
+
+    /// The gateway's place in a realm.
+    pub fn inside_of(&self, realm: u16) -> &SideConfig {
+        self.realm(realm).map_or(&self.inside, |realm| &realm.inside)
+    }
+
+    /// Prefixes of a realm that are translated.
+    pub fn subscribers_of(&self, realm: u16) -> &[Prefix] {
+        self.realm(realm).map_or(&self.subscribers, |realm| &realm.subscribers)
+    }
+
+    /// Index of the pool that is used for a realm without a rule.
+    pub fn default_pool_of(&self, realm: u16) -> usize {
+        self.realm(realm).map_or(self.default_pool, |realm| realm.default_pool)
+    }
+
+    /// Whether external endpoints of one realm may be reached from another.
+    pub fn may_hairpin(&self, from: u16, to: u16) -> bool {
+        let to_others = self.realm(from).map_or(&self.hairpin_to, |realm| &realm.hairpin_to);
+        from == to || to_others.contains(&to)
+    }
+}
+
+/// What the engine keeps of realms beside their configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct Realms {
+    /// The rules of realms 1 and up.
+    rules: Vec<RuleSet>,
+    /// Of all realms: those with rules that bypass translation or drop, in order; whether any has a
+    /// rule, one that looks at a port, one that drops.
+    plain: Vec<u16>,
+    any_rules: bool,
+    any_by_port: bool,
+    any_drops: bool,
+    /// The gateway's own addresses in all realms, sorted.
+    own: Vec<u32>,
+    /// First and last addresses of the networks of all realms, sorted.
+    broadcasts: Vec<u32>,
+    /// The networks of all realms: first and last, in order, none touching another.
+    networks: Vec<(u32, u32)>,
+    /// Largest packets: that any realm takes; and, by realm, that all those take whom packets that turn
+    /// round there may be for.
+    least_mtu: u16,
+    hairpin_mtus: Vec<u16>,
+    /// The realm that the packet in hand leaves to, if it leaves by the inside.
+    pub(crate) leaving: u16,
+    /// The realm of the packet that was handed out last.
+    pub(crate) handed_out: u16,
+}
+
+impl Realms {
+    /// `zero` are the rules of realm 0.
+    pub(crate) fn new(config: &Config, zero: &RuleSet) -> Result<Self, ConfigError> {
+        let rules: Result<Vec<_>, _> =
+            config.realms.iter().map(|realm| RuleSet::new(&realm.rules)).collect();
+        let sides = || config.realm_numbers().map(|realm| config.inside_of(realm));
+        let networks = || sides().filter_map(|side| side.network);
+        let mtu = |realm| config.inside_of(realm).mtu.unwrap_or(DEFAULT_MTU);
+        let near = |from: u16| {
+            let met =
+                move |to: &u16| config.may_hairpin(from, *to) || config.may_hairpin(*to, from);
+            config.realm_numbers().filter(met).map(mtu).min().unwrap_or(DEFAULT_MTU)
+        };
+        let mut realms = Self {
+            rules: rules?,
+            plain: Vec::with_capacity(config.realms.len() + 1),
+            any_rules: false,
+            any_by_port: false,
+            any_drops: false,
+            own: sides().filter_map(|side| side.address).map(Ipv4Addr::to_bits).collect(),
+            broadcasts: networks().flat_map(broadcasts_of).flatten().collect(),
+            networks: merged(networks()),
+            least_mtu: config.realm_numbers().map(mtu).min().unwrap_or(DEFAULT_MTU),
+            hairpin_mtus: config.realm_numbers().map(near).collect(),
+            leaving: 0,
+            handed_out: 0,
+        };
+        realms.own.sort_unstable();
+        realms.broadcasts.sort_unstable();
+        realms.look_at(zero);
+        Ok(realms)
+    }
+
+    /// Works out what is asked of all rules together.
+    pub(crate) fn look_at(&mut self, zero: &RuleSet) {
+        let Self { rules, plain, .. } = self;
+        plain.clear();
+        let all = || core::iter::once(zero).chain(rules.iter());
+        for (realm, rules) in all().enumerate() {
+            if rules.drops() || rules.bypasses() {
+                plain.push(realm as u16);
+            }
+        }
+        self.any_rules = all().any(|rules| !rules.is_empty());
+        self.any_by_port = all().any(RuleSet::by_port);
+        self.any_drops = all().any(RuleSet::drops);
+    }
+
+    /// The rules of the realms beside number 0.
+    pub(crate) fn further_rules(&self) -> &[RuleSet] {
+        &self.rules
+    }
+
+    /// Whether any realm has rules.
+    #[inline(always)]
+    pub(crate) fn any_rules(&self) -> bool {
+        self.any_rules
+    }
+
+    /// Whether a rule of any realm looks at a port.
+    #[inline(always)]
+    pub(crate) fn any_by_port(&self) -> bool {
+        self.any_by_port
+    }
+
+    /// Whether a rule of any realm drops.
+    #[inline(always)]
+    pub(crate) fn any_drops(&self) -> bool {
+        self.any_drops
+    }
+
+    /// The realms whose rules may bypass translation or drop, in order: by their place.
+    pub(crate) fn plain(&self, place: usize) -> Option<u16> {
+        self.plain.get(place).copied()
+    }
+
+    /// Largest packet that every realm takes, bytes.
+    #[inline(always)]
+    pub(crate) fn least_mtu(&self) -> u16 {
+        self.least_mtu
+    }
+}
+
+impl Engine {
+    /// The rules for packets of a realm.
+    #[inline(always)]
+    pub(crate) fn rules_of(&self, realm: u16) -> &RuleSet {
+        match usize::from(realm).checked_sub(1) {
+            None => &self.rules,
+            Some(place) => &self.realms.rules[place],
+        }
+    }
+
+    /// Puts other rules in the place of those of a realm, as [`Engine::replace_rules`] does.
+    ///
+    /// # Errors
+    /// As there, and when there is no such realm.
+    pub fn replace_rules_of(&mut self, realm: u16, rules: RuleSet) -> Result<RuleSet, ConfigError> {
+        let place = usize::from(realm).checked_sub(1);
+        if place.is_some_and(|place| place >= self.realms.rules.len()) {
+            return Err(ConfigError { message: format!("there is no realm {realm}") });
+        }
+        rules.check(&self.config, |pool, address| self.external.has(pool, address))?;
+        self.strangers |= !self.rules_of(realm).is_empty();
+        self.rules_replaced = true;
+        let place = place.map_or(&mut self.rules, |place| &mut self.realms.rules[place]);
+        let before = core::mem::replace(place, rules);
+        self.realms.look_at(&self.rules);
+        Ok(before)
+    }
+
+    /// The number of the realm that the packet which [`Engine::poll_transmit`] gave last is to be sent to,
+    /// if it leaves by the inside.
+    pub fn transmit_realm(&self) -> u16 {
+        self.realms.handed_out
+    }
+
+    /// Whether there is such a realm.
+    pub(crate) fn has_realm(&self, realm: u16) -> bool {
+        usize::from(realm) <= self.config.realms.len()
+    }
+
+    /// Whether an address is the gateway's own, seen from a realm.
+    #[inline]
+    pub(crate) fn is_own(&self, realm: u16, address: u32) -> bool {
+        let own = [self.config.inside_of(realm).address, self.config.outside.address];
+        own.iter().flatten().any(|own| own.to_bits() == address)
+    }
+
+    /// Whether an address is of the network that is connected in a realm.
+    #[inline]
+    pub(crate) fn is_inside(&self, realm: u16, address: u32) -> bool {
+        self.config.inside_of(realm).network.is_some_and(|network| network.contains(address))
+    }
+
+    /// Whether an address is of a network that is connected in any realm.
+    pub(crate) fn is_inside_somewhere(&self, address: u32) -> bool {
+        let networks = &self.realms.networks;
+        let after = networks.partition_point(|(first, _)| *first <= address);
+        after > 0 && address <= networks[after - 1].1
+    }
+
+    /// Whether nobody may send from an address because it is ours, seen from a side.
+    pub(crate) fn is_ours(&self, from: Side, realm: u16, address: u32) -> bool {
+        let own = self.is_own(realm, address)
+            || from == Side::Outside && self.realms.own.binary_search(&address).is_ok();
+        own || self.external.index(address).is_some()
+    }
+
+    /// Whether an address means every host of a network that is connected, seen from a side; external
+    /// ones do not.
+    #[inline]
+    pub(crate) fn is_broadcast(&self, from: Side, realm: u16, address: u32) -> bool {
+        if self.config.realms.is_empty() {
+            return self.broadcasts.contains(&address);
+        }
+        let [_, _, outside @ ..] = self.broadcasts;
+        let in_realm = || match from {
+            Side::Inside => {
+                let network = self.config.inside_of(realm).network;
+                network.and_then(broadcasts_of).is_some_and(|ends| ends.contains(&address))
+            }
+            Side::Outside => self.realms.broadcasts.binary_search(&address).is_ok(),
+        };
+        outside.contains(&address) || in_realm() && self.external.index(address).is_none()
+    }
+
+    /// Largest packet that a realm takes, bytes.
+    pub(crate) fn inside_mtu(&self, realm: u16) -> u16 {
+        self.config.inside_of(realm).mtu.unwrap_or(DEFAULT_MTU)
+    }
+
+    /// Largest packet that turns round in a realm, bytes, whoever it is for.
+    pub(crate) fn hairpin_mtu(&self, realm: u16) -> u16 {
+        self.realms.hairpin_mtus[usize::from(realm)]
+    }
+
+    /// Whether a packet that turns round may go from a realm to another. What answers in a session that
+    /// is there may go back.
+    pub(crate) fn check_realms(
+        &self,
+        from: u16,
+        to: u16,
+        in_session: bool,
+    ) -> Result<(), DropReason> {
+        if from == to {
+            return Ok(());
+        }
+        let answers = in_session && self.config.may_hairpin(to, from);
+        match answers || self.config.may_hairpin(from, to) {
+            true => Ok(()),
+            false => Err(DropReason::OtherRealm),
+        }
+    }
+}
+
+/// What is wrong with the realms of a configuration.
+pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
+    let fail = |message: String| Err(ConfigError { message });
+    let (count, most) = (config.realms.len() + 1, Config::MOST_REALMS);
+    if count > most {
+        return fail(format!("{count} realms: at most {most} are possible"));
+    }
+    for RealmConfig { name, default_pool, .. } in &config.realms {
+        if *default_pool >= config.pools.len() {
+            return fail(format!("realm {name} uses a pool that does not exist"));
+        }
+    }
+    let reached = config.realms.iter().flat_map(|realm| &realm.hairpin_to);
+    let of_statics = config.statics.iter().map(|fixed| &fixed.realm);
+    let mut named = reached.chain(&config.hairpin_to).chain(of_statics);
+    match named.find(|realm| usize::from(**realm) >= count) {
+        Some(realm) => fail(format!("realm {realm} is named, but there are only {count}")),
+        None => Ok(()),
+    }
+}
+
+/// The addresses of a network that mean all of its hosts.
+pub(crate) fn broadcasts_of(network: Prefix) -> Option<[u32; 2]> {
+    (network.len() <= 30).then(|| [network.first(), network.last()])
+}
+
+/// Networks as ranges, in order, none touching another.
+fn merged(networks: impl Iterator<Item = Prefix>) -> Vec<(u32, u32)> {
+    let mut ranges: Vec<(u32, u32)> =
+        networks.map(|network| (network.first(), network.last())).collect();
+    ranges.sort_unstable();
+    ranges.dedup_by(|later, earlier| {
+        let touching = later.0 <= earlier.1.saturating_add(1);
+        if touching {
+            earlier.1 = earlier.1.max(later.1);
+        }
+        touching
+    });
+    ranges
+}
