@@ -6,6 +6,7 @@
 mod clock;
 mod counters;
 mod fragment;
+mod links;
 pub mod replay;
 pub mod router;
 mod run;
@@ -15,7 +16,8 @@ mod worker;
 
 pub use clock::Clock;
 pub use counters::{Losses, Origin};
+pub use links::Link;
 pub use run::{Controls, Observer, run};
-pub use settings::{Backend, Route, Settings, SideSettings};
+pub use settings::{Backend, RealmSettings, Route, Settings, SideSettings};
 pub use state::{SavedPorts, StateError, StateSettings};
-pub use worker::{SideStatus, Status, Worker, WorkerError};
+pub use worker::{MOST_DEVICES, SideStatus, Status, Worker, WorkerError};

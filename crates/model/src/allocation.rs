@@ -1,7 +1,7 @@
 //! Making a mapping: limits (specification, section 3.9) and the choice of its external endpoint
 //! (section 5). The choice itself is the engine's; here is written which choices are open.
 
-use crate::{Key, Made, Mapping, Model, Packet, has_ports};
+use crate::{Host, Key, Made, Mapping, Model, Packet, has_ports};
 use natgate_engine::{
     Allocation, Change, DropReason, Endpoint, MappingKind, PoolConfig, Pooling, RuleAction,
     Timestamp,
@@ -43,15 +43,14 @@ impl Model {
         let (pool, fixed) = match rule {
             Some(RuleAction::Snat(pool)) => (pool, None),
             Some(RuleAction::SnatTo(pool, address)) => (pool, Some(address)),
-            _ => (self.config.default_pool, None),
+            _ => (self.config.default_pool_of(key.realm), None),
         };
         let room = self.room_for_mapping(key);
         let external = room.and_then(|()| {
             let open = self.open_choices(key, pool, fixed)?;
             let chosen = self.choose(packet, &open);
-            let subscriber = key.internal.address.to_bits();
             if fixed.is_none() {
-                self.paired.entry((subscriber, pool)).or_insert(chosen.address); // 5.5, 5.5a
+                self.paired.entry((key.host(), pool)).or_insert(chosen.address); // 5.5, 5.5a
             }
             Ok(chosen)
         });
@@ -64,10 +63,10 @@ impl Model {
                 return Err(reason);
             }
         };
-        let due = self.mapping_rate.entry(key.internal.address.to_bits()).or_default();
+        let due = self.mapping_rate.entry(key.host()).or_default();
         *due = spend(*due, self.now, self.config.limits.new_mappings_per_second);
         if has_ports(key.protocol) {
-            self.use_block(key.internal.address, external);
+            self.use_block(key.host(), external);
         }
         let mapping = Mapping {
             external,
@@ -87,7 +86,7 @@ impl Model {
     /// 3.9: rate, quota, table, in this order.
     fn room_for_mapping(&self, key: Key) -> Result<(), DropReason> {
         let limits = &self.config.limits;
-        let due = self.mapping_rate.get(&key.internal.address.to_bits()).copied().unwrap_or(0);
+        let due = self.mapping_rate.get(&key.host()).copied().unwrap_or(0);
         if !conforms(due, self.now, limits.new_mappings_per_second) {
             return Err(DropReason::MappingRate);
         }
@@ -99,18 +98,14 @@ impl Model {
             _ => limits.icmp_ports,
         };
         let of_subscriber = |other: &Key| {
-            other.internal.address == key.internal.address
-                && class(other.protocol) == class(key.protocol)
+            other.host() == key.host() && class(other.protocol) == class(key.protocol)
         };
         if self.dynamic().filter(|(other, _)| of_subscriber(other)).count() >= quota as usize {
             return Err(DropReason::PortQuota);
         }
-        let own = key.internal.address;
-        let others: BTreeSet<Ipv4Addr> = self
-            .dynamic()
-            .map(|(other, _)| other.internal.address)
-            .filter(|of| *of != own)
-            .collect();
+        let own = key.host();
+        let others: BTreeSet<Host> =
+            self.dynamic().map(|(other, _)| other.host()).filter(|of| *of != own).collect();
         let most = self.most_mappings();
         let subscribers = limits.subscribers.map_or((most / 16).max(1 << 16), |most| most as usize);
         if self.dynamic().count() >= most || others.len() >= subscribers {
@@ -131,7 +126,7 @@ impl Model {
         let alike = |(other, mapping): &(&Key, &Mapping)| {
             mapping.kind == MappingKind::Static
                 && !mapping.permanent
-                && other.internal.address == key.internal.address
+                && other.host() == key.host()
                 && mapping.external.address == external
         };
         let there_are = self.mappings.iter().filter(alike).filter(|(_, one)| Self::is_listed(one));
@@ -154,14 +149,15 @@ impl Model {
 
     /// Raises what 3.9 says about a refused mapping, at most once a second.
     fn report(&mut self, key: Key, pool: usize, reason: DropReason) {
-        let (subscriber, protocol) = (key.internal.address, key.protocol);
+        let (host, protocol) = (key.host(), key.protocol);
         let (last, change) = match reason {
             DropReason::MappingRate | DropReason::PortQuota => {
-                if !self.dynamic().any(|(other, _)| other.internal.address == subscriber) {
+                if !self.dynamic().any(|(other, _)| other.host() == host) {
                     return; // What is remembered of a subscriber goes with its last mapping.
                 }
-                let last = self.quota_reported.entry(subscriber.to_bits()).or_default();
-                (last, Change::QuotaReached { realm: 0, subscriber, protocol })
+                let last = self.quota_reported.entry(host).or_default();
+                let (realm, subscriber) = host;
+                (last, Change::QuotaReached { realm, subscriber, protocol })
             }
             DropReason::PoolExhausted => {
                 let last = self.exhaustion_reported.entry(pool).or_default();
@@ -196,9 +192,9 @@ impl Model {
         fixed: Option<Ipv4Addr>,
     ) -> Result<Vec<Endpoint>, DropReason> {
         // 5.5: the address that the subscriber got first of this pool, while it has any of it.
-        let subscriber = key.internal.address.to_bits();
+        let subscriber = key.host();
         let has_any = self.dynamic().any(|(other, mapping)| {
-            other.internal.address == key.internal.address
+            other.host() == subscriber
                 && self.pool_of(mapping.external.address.to_bits()) == Some(pool)
         });
         let paired = match (self.config.pooling, self.paired.get(&(subscriber, pool))) {
@@ -206,10 +202,8 @@ impl Model {
             _ => None,
         };
         let paired = match self.config.allocation_of(&self.config.pools[pool]) {
-            Allocation::Deterministic(_) => {
-                self.address_of_shares(key.internal.address, pool).or(paired)
-            }
-            _ => paired.or(self.address_of_shares(key.internal.address, pool)),
+            Allocation::Deterministic(_) => self.address_of_shares(subscriber, pool).or(paired),
+            _ => paired.or(self.address_of_shares(subscriber, pool)),
         };
         let paired = paired.filter(|_| self.config.pooling != Pooling::Arbitrary);
         if has_ports(key.protocol) && self.is_shared_out(pool) {

@@ -11,6 +11,7 @@ mod invariants;
 pub use fill::First;
 
 use crate::bytes::{check, ends, ip};
+use crate::realms::replace_rules;
 use crate::timers::tick;
 use crate::{Made, Model, Transmit};
 use natgate_engine::{
@@ -42,6 +43,8 @@ pub struct Done {
     pub verdict: Verdict,
     /// Its bytes afterwards, meaningful unless it was dropped.
     pub bytes: Vec<u8>,
+    /// The realm that it goes to, if it leaves by the inside.
+    pub realm: u16,
 }
 
 /// Where engine and model, or engine and invariant, part: a sentence and the two sides.
@@ -59,7 +62,8 @@ impl Pair {
         Ok(Self {
             engine,
             model,
-            chosen_by_rule: choose(&config.rules),
+            chosen_by_rule: choose(&config.rules)
+                || config.realms.iter().any(|realm| choose(&realm.rules)),
             config: config.clone(),
             buffer: vec![0; 65_535],
         })
@@ -114,6 +118,20 @@ impl Pair {
         from: Side,
         packets: &[Vec<u8>],
     ) -> Result<(Vec<Done>, Vec<Transmit>), Divergence> {
+        let packets: Vec<(u16, Vec<u8>)> = packets.iter().map(|bytes| (0, bytes.clone())).collect();
+        self.process_in(now, from, &packets)
+    }
+
+    /// The same of packets with the realms that they come from, if from inside.
+    ///
+    /// # Errors
+    /// Where they part.
+    pub fn process_in(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        packets: &[(u16, Vec<u8>)],
+    ) -> Result<(Vec<Done>, Vec<Transmit>), Divergence> {
         let before: Vec<MappingInfo> = self.engine.mappings().collect();
         let (results, made) = self.run_engine(now, from, packets)?;
         if from == Side::Outside && !self.config.inbound_refresh {
@@ -122,17 +140,20 @@ impl Pair {
         }
         let sessions: Vec<SessionInfo> = self.engine.sessions().collect();
         let mut expected_all = Made::default();
-        for (index, (bytes, result)) in packets.iter().zip(&results).enumerate() {
+        for (index, ((realm, bytes), result)) in packets.iter().zip(&results).enumerate() {
             // A batch that comes with an earlier time is counted once (1.1).
             let now = if index == 0 { now } else { now.max(self.model.now()) };
-            let choice = self.choice(&sessions, from, bytes);
-            let expected = self.model.process(now, from, bytes, choice);
+            let choice = self.choice(&sessions, from, *realm, bytes);
+            let expected = self.model.process_in(now, from, *realm, bytes, choice);
             let what =
                 |what: &str| format!("{what} of packet {index} from {from:?} {:?}", Hex(bytes));
             legal(&what("external endpoint"), &expected.made)?;
             same(&what("verdict"), &result.verdict, &expected.verdict)?;
             if !matches!(expected.verdict, Verdict::Drop(_)) {
                 same(&what("bytes"), &Hex(&result.bytes), &Hex(&expected.bytes))?;
+                if matches!(expected.verdict, Verdict::Forward(Side::Inside)) {
+                    same(&what("realm"), &result.realm, &expected.realm)?;
+                }
                 let tcp_mss = self.config.tcp_mss;
                 invariants::permitted_change(bytes, &result.bytes, result.verdict, tcp_mss)
                     .map_err(|wrong| format!("{}: {wrong}", what("bytes")))?;
@@ -152,14 +173,21 @@ impl Pair {
 
     /// The external endpoint that the engine gave to a packet's mapping, if it made one that the model
     /// does not have: that of the session which the engine alone has.
-    fn choice(&self, sessions: &[SessionInfo], from: Side, bytes: &[u8]) -> Option<Endpoint> {
+    fn choice(
+        &self,
+        sessions: &[SessionInfo],
+        from: Side,
+        realm: u16,
+        bytes: &[u8],
+    ) -> Option<Endpoint> {
         if from == Side::Outside || check(&mut bytes.to_vec()).is_err() {
             return None;
         }
         let (internal, remote) = ends(bytes, Side::Inside);
         let protocol = ip(bytes).protocol();
         let mut made = sessions.iter().filter(|one| {
-            (one.mapping.protocol, one.mapping.internal, one.remote) == (protocol, internal, remote)
+            let MappingId { protocol: of, realm: its, internal: from, .. } = one.mapping;
+            (of, its, from, one.remote) == (protocol, realm, internal, remote)
                 && !self.model.has_session(one)
         });
         let is_new = |one: &&SessionInfo| !self.model.has_mapping(one);
@@ -193,12 +221,20 @@ impl Pair {
     /// # Errors
     /// When the engine refuses them.
     pub fn replace_rules(&mut self, rules: &[Rule]) -> Result<(), Divergence> {
+        self.replace_rules_of(0, rules)
+    }
+
+    /// The same of a realm's rules.
+    ///
+    /// # Errors
+    /// When the engine refuses them.
+    pub fn replace_rules_of(&mut self, realm: u16, rules: &[Rule]) -> Result<(), Divergence> {
         RuleSet::new(rules)
-            .and_then(|set| self.engine.replace_rules(set))
+            .and_then(|set| self.engine.replace_rules_of(realm, set))
             .map_err(|error| format!("the engine refused the rules: {}", error.message))?;
-        self.config.rules = rules.to_vec();
+        replace_rules(&mut self.config, realm, rules);
         self.chosen_by_rule |= choose(rules);
-        self.model.replace_rules(rules.to_vec());
+        self.model.replace_rules_of(realm, rules);
         Ok(())
     }
 
@@ -206,26 +242,33 @@ impl Pair {
         &mut self,
         now: Timestamp,
         from: Side,
-        packets: &[Vec<u8>],
+        packets: &[(u16, Vec<u8>)],
     ) -> Result<(Vec<Done>, Made), Divergence> {
         // Headroom of varying size, with a pattern that must survive.
         let headroom = |index: usize| index % 7 * 3;
         let mut buffers: Vec<Vec<u8>> = packets
             .iter()
             .enumerate()
-            .map(|(index, bytes)| [&vec![0xa5; headroom(index)][..], bytes].concat())
+            .map(|(index, (_, bytes))| [&vec![0xa5; headroom(index)][..], bytes].concat())
             .collect();
         let mut views: Vec<Packet<'_>> = buffers
             .iter_mut()
+            .zip(packets)
             .enumerate()
-            .map(|(index, buffer)| Packet::new(buffer, headroom(index)))
+            .map(|(index, (buffer, (realm, _)))| {
+                Packet::new(buffer, headroom(index)).in_realm(*realm)
+            })
             .collect();
         let mut verdicts = vec![Verdict::Held; packets.len()];
         self.engine.process(now, from, &mut views, &mut verdicts);
         let results = views
             .iter()
             .zip(&verdicts)
-            .map(|(view, verdict)| Done { verdict: *verdict, bytes: view.bytes().to_vec() })
+            .map(|(view, verdict)| Done {
+                verdict: *verdict,
+                bytes: view.bytes().to_vec(),
+                realm: view.realm(),
+            })
             .collect();
         if buffers
             .iter()
@@ -246,7 +289,8 @@ impl Pair {
         }
         while let Some((time, side, len)) = self.engine.poll_transmit(&mut self.buffer) {
             let bytes = without_free_fields(&self.buffer[..len])?;
-            made.transmits.push(Transmit { time, side, bytes });
+            let realm = self.engine.transmit_realm();
+            made.transmits.push(Transmit { time, side, realm, bytes });
         }
         let in_order = made.events.is_sorted_by_key(|event| event.time);
         if in_order && made.transmits.is_sorted_by_key(|packet| packet.time) {
@@ -270,7 +314,7 @@ impl Pair {
             session.expires = tick(session.expires);
         }
         let (mut expected, mut expected_sessions) = (self.model.mappings(), self.model.sessions());
-        let order = |id: &MappingId| (id.protocol, id.internal, id.external);
+        let order = |id: &MappingId| (id.protocol, id.realm, id.internal, id.external);
         // Several mappings of a protocol without ports differ in nothing but what they count.
         let order_mappings = |one: &MappingInfo| {
             (order(&one.id), one.expires, one.sessions, one.packets_out, one.packets_in)

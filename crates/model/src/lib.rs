@@ -20,6 +20,7 @@ mod bytes;
 pub mod compare;
 mod errors;
 mod lookup;
+mod realms;
 mod sessions;
 mod shares;
 mod tcp;
@@ -53,14 +54,14 @@ pub struct Model {
     sessions_made: u64,
     held: BTreeMap<(u8, Endpoint), Timestamp>,
     syns: Vec<Syn>,
-    paired: BTreeMap<(u32, usize), Ipv4Addr>,
+    paired: BTreeMap<(Host, usize), Ipv4Addr>,
     /// Blocks of ports that subscribers have, by where they begin.
     blocks: BTreeMap<Endpoint, Block>,
     /// Of each pool the ports that somebody may get, if they are not all.
     given: Vec<Option<BTreeSet<Endpoint>>>,
-    mapping_rate: BTreeMap<u32, u64>,
+    mapping_rate: BTreeMap<Host, u64>,
     errors: ErrorRates,
-    quota_reported: BTreeMap<u32, Option<Timestamp>>,
+    quota_reported: BTreeMap<Host, Option<Timestamp>>,
     exhaustion_reported: BTreeMap<usize, Option<Timestamp>>,
     counters: Counters,
     /// The time of the latest event.
@@ -68,11 +69,15 @@ pub struct Model {
     made: Made,
 }
 
+/// A subscriber: its realm and its address there (13.1).
+type Host = (u16, Ipv4Addr);
+
 /// What a mapping is looked up by from the inside (3.8); of `remote` as much as the mapping
 /// behavior looks at counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Key {
     protocol: u8,
+    realm: u16,
     internal: Endpoint,
     remote: Option<Endpoint>,
 }
@@ -109,7 +114,7 @@ struct Syn {
     protocol: u8,
     external: Endpoint,
     remote: Endpoint,
-    back_to: Side,
+    back_to: (Side, u16),
     quote: Vec<u8>,
 }
 
@@ -120,6 +125,8 @@ pub struct Transmit {
     pub time: Timestamp,
     /// The side to send it by.
     pub side: Side,
+    /// The realm to send it to, if by the inside.
+    pub realm: u16,
     /// Its bytes; the identification, which the specification leaves open, is zero.
     pub bytes: Vec<u8>,
 }
@@ -142,6 +149,8 @@ pub struct Expected {
     pub verdict: Verdict,
     /// Its bytes, unless it is dropped.
     pub bytes: Vec<u8>,
+    /// The realm that it goes to, if it leaves by the inside.
+    pub realm: u16,
     /// What else happens.
     pub made: Made,
 }
@@ -149,10 +158,21 @@ pub struct Expected {
 /// A packet on its way through.
 struct Packet {
     from: Side,
+    /// The realm that it comes from, if from inside.
+    realm: u16,
+    /// The realm that it goes to, if it leaves by the inside.
+    exit: u16,
     direction: Direction,
     received: Vec<u8>,
     bytes: Vec<u8>,
     choice: Option<Endpoint>,
+}
+
+impl Key {
+    /// Whose it is.
+    fn host(&self) -> Host {
+        (self.realm, self.internal.address)
+    }
 }
 
 impl Packet {
@@ -203,7 +223,7 @@ impl Model {
             let external = Endpoint { address: mapping.external.0, port: outside };
             for protocol in [TCP, UDP, ICMP, DCCP] {
                 if mapping.protocol.is_none_or(|only| only == protocol) {
-                    let key = model.fixed(protocol, internal, external, None);
+                    let key = model.fixed(protocol, mapping.realm, internal, external, None);
                     model.mappings.get_mut(&key).expect("just made").permanent = true;
                 }
             }
@@ -216,6 +236,11 @@ impl Model {
         self.config.rules = rules;
     }
 
+    /// The same of a realm's.
+    pub fn replace_rules_of(&mut self, realm: u16, rules: &[Rule]) {
+        realms::replace_rules(&mut self.config, realm, rules);
+    }
+
     /// What should become of one packet from a side, in a batch of its own. `choice` is the
     /// external endpoint that the engine gave to the mapping that it made for the packet, if any.
     pub fn process(
@@ -225,11 +250,25 @@ impl Model {
         bytes: &[u8],
         choice: Option<Endpoint>,
     ) -> Expected {
+        self.process_in(now, from, 0, bytes, choice)
+    }
+
+    /// The same of one that comes from a realm, if from inside.
+    pub fn process_in(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        realm: u16,
+        bytes: &[u8],
+        choice: Option<Endpoint>,
+    ) -> Expected {
         self.counters.clock_backwards += u64::from(now < self.now); // 1.1
         self.see(now);
         let direction = if from == Side::Inside { Direction::Outbound } else { Direction::Inbound };
+        let received = bytes.to_vec();
+        let realm = if from == Side::Inside { realm } else { 0 };
         let mut packet =
-            Packet { from, direction, received: bytes.to_vec(), bytes: Vec::new(), choice };
+            Packet { from, realm, exit: realm, direction, received, bytes: Vec::new(), choice };
         let fate = self.fate(&mut packet);
         let len = packet.received.len();
         let outcome = match fate {
@@ -245,16 +284,20 @@ impl Model {
         };
         self.counters.count(packet.direction, outcome, len);
         let verdict = fate.unwrap_or_else(Verdict::Drop);
-        Expected { verdict, bytes: packet.bytes, made: std::mem::take(&mut self.made) }
+        let (bytes, realm) = (packet.bytes, packet.exit);
+        Expected { verdict, bytes, realm, made: std::mem::take(&mut self.made) }
     }
 
     fn fate(&mut self, packet: &mut Packet) -> Fate {
         check(&mut packet.received)?; // section 2
         packet.bytes.clone_from(&packet.received);
-        if self.is_broadcast(ip(&packet.bytes).source()) {
+        if usize::from(packet.realm) > self.config.realms.len() {
+            return Err(DropReason::UnknownRealm); // 13.1
+        }
+        if self.is_broadcast(packet, ip(&packet.bytes).source()) {
             return Err(DropReason::MartianSource); // 2.3
         }
-        if self.is_broadcast(ip(&packet.bytes).destination()) {
+        if self.is_broadcast(packet, ip(&packet.bytes).destination()) {
             return Err(DropReason::MartianDestination);
         }
         match packet.from {
@@ -266,23 +309,25 @@ impl Model {
     /// Section 3.
     fn way_out(&mut self, packet: &mut Packet) -> Fate {
         let (source, destination) = (ip(&packet.bytes).source(), ip(&packet.bytes).destination());
-        if self.is_own(source) || self.is_external(source) {
+        let realm = packet.realm;
+        if self.is_own(realm, source) || self.is_external(source) {
             return Err(DropReason::SpoofedSource); // 3.1
         }
-        if self.is_own(destination) && !self.is_external(destination) {
+        if self.is_own(realm, destination) && !self.is_external(destination) {
             return self.local(packet); // 3.2
         }
-        let rule = self.rule(packet).cloned();
+        let rule = self.rule(packet, realm).cloned();
         if rule == Some(RuleAction::Drop) {
             return Err(DropReason::Rule); // 3.3
         }
         if rule == Some(RuleAction::Bypass) {
-            self.hop(packet, Side::Outside)?; // 3.3
+            self.hop(packet, self.outside_mtu())?; // 3.3
             lower_ttl(&mut packet.bytes);
             return Ok(Verdict::Forward(Side::Outside));
         }
-        if !self.config.subscribers.iter().any(|prefix| prefix.contains(source))
-            && !self.config.statics.iter().any(|fixed| fixed.internal.0.to_bits() == source)
+        let host: Host = (realm, source.into());
+        if !self.config.subscribers_of(realm).iter().any(|prefix| prefix.contains(source))
+            && !self.config.statics.iter().any(|fixed| (fixed.realm, fixed.internal.0) == host)
             && rule.is_none()
             && !matches!(icmp_kind(&packet.bytes), Some(3 | 4 | 11 | 12))
         {
@@ -295,10 +340,14 @@ impl Model {
             if !self.config.hairpinning {
                 return Err(DropReason::HairpinDisabled);
             }
-        } else if self.config.inside.network.is_some_and(|net| net.contains(destination)) {
+        } else if self.is_inside(realm, destination) {
             return Err(DropReason::SameSide);
         }
-        self.hop(packet, exit)?; // 3.6
+        let mtu = match exit {
+            Side::Inside => self.hairpin_mtu(realm),
+            Side::Outside => self.outside_mtu(),
+        };
+        self.hop(packet, mtu)?; // 3.6
         match icmp_kind(&packet.bytes) {
             Some(3 | 4 | 11 | 12) => self.error(packet)?, // 3.7
             None | Some(0 | 8 | 13 | 14) => {
@@ -319,29 +368,32 @@ impl Model {
     /// Section 4.
     fn way_in(&mut self, packet: &mut Packet) -> Fate {
         let (source, destination) = (ip(&packet.bytes).source(), ip(&packet.bytes).destination());
-        if self.is_own(source) || self.is_external(source) {
+        let realms = || self.config.realm_numbers(); // 13.2
+        if realms().any(|realm| self.is_own(realm, source)) || self.is_external(source) {
             return Err(DropReason::SpoofedSource); // 4.1
         }
         if !self.is_external(destination) {
             if self.is_outside_own(destination) {
                 return self.local(packet); // 4.2
             }
-            match self.rule(packet) {
-                Some(RuleAction::Bypass) => {}
-                Some(RuleAction::Drop) => return Err(DropReason::Rule),
-                _ => return Err(DropReason::NotForUs),
+            let plain = |rule: &&RuleAction| matches!(rule, RuleAction::Bypass | RuleAction::Drop);
+            let rule = |realm| Some((realm, self.rule(packet, realm).filter(plain)?));
+            match realms().find_map(rule) {
+                Some((realm, RuleAction::Bypass)) => packet.exit = realm, // 13.3
+                Some(_) => return Err(DropReason::Rule),
+                None => return Err(DropReason::NotForUs),
             }
-            self.hop(packet, Side::Inside)?;
+            self.hop(packet, self.inside_mtu(packet.exit))?;
             lower_ttl(&mut packet.bytes);
             return Ok(Verdict::Forward(Side::Inside));
         }
-        if self.config.inside.network.is_some_and(|net| net.contains(source)) {
+        if realms().any(|realm| self.is_inside(realm, source)) {
             return Err(DropReason::SpoofedSource); // 4.2a
         }
         match icmp_kind(&packet.bytes) {
             Some(3 | 4 | 11 | 12) => {
                 self.error(packet)?; // 4.3
-                self.hop(packet, Side::Inside)?;
+                self.hop(packet, self.inside_mtu(packet.exit))?;
             }
             None | Some(0 | 8 | 13 | 14) => {
                 if let reply @ Verdict::Reply(_) = self.inbound(packet)? {
@@ -363,7 +415,7 @@ impl Model {
     ) -> Result<(), DropReason> {
         let protocol = packet.protocol();
         let (internal, remote) = ends(&packet.bytes, Side::Inside);
-        let key = self.key_of_internal(protocol, internal, remote);
+        let key = self.key_of_internal(protocol, packet.realm, internal, remote);
         if !self.mappings.contains_key(&key) {
             if self.is_midstream(packet) {
                 return Err(DropReason::TcpNotSyn); // 3.9
@@ -394,7 +446,7 @@ impl Model {
         let (external, remote) = ends(&packet.bytes, Side::Outside);
         let Some(key) = self.by_external(packet.protocol(), external, remote) else {
             let own = match packet.direction {
-                Direction::Hairpin => self.is_own(external.address.to_bits()), // 7.1
+                Direction::Hairpin => self.is_own(packet.realm, external.address.to_bits()), // 7.1
                 _ => self.is_outside_own(external.address.to_bits()),
             };
             if own && is_ping(&packet.received) {
@@ -403,11 +455,12 @@ impl Model {
             self.remember(packet, external, remote);
             return Err(DropReason::NoMapping);
         };
+        let known = self.mappings[&key].sessions.contains_key(&remote);
+        self.enter_realm(packet, key.realm, known)?; // 13.4
         if self.is_dropped(key, remote) {
             return Err(DropReason::Rule); // 4.4a
         }
         let mapping = &self.mappings[&key];
-        let known = mapping.sessions.contains_key(&remote);
         if !known {
             let own_filter = match packet.protocol() {
                 TCP | DCCP => self.config.filtering_tcp,
@@ -430,7 +483,7 @@ impl Model {
             }
         }
         if packet.direction != Direction::Hairpin {
-            self.hop(packet, Side::Inside)?; // 4.6
+            self.hop(packet, self.inside_mtu(key.realm))?; // 4.6
         }
         if !known {
             self.room_for_session(key, remote, Side::Outside)?;
@@ -464,7 +517,7 @@ impl Model {
         let protocol = ip(embedded).protocol();
         let (near, far) = ends(embedded, from.other());
         let key = match from {
-            Side::Inside => Some(self.key_of_internal(protocol, near, far)),
+            Side::Inside => Some(self.key_of_internal(protocol, packet.realm, near, far)),
             Side::Outside => self.by_external(protocol, near, far),
         };
         let key = key.ok_or(DropReason::IcmpNoSession)?;
@@ -472,9 +525,13 @@ impl Model {
         if !mapping.sessions.contains_key(&far) {
             return Err(DropReason::IcmpNoSession);
         }
-        if from == Side::Outside && self.is_error_dropped(packet, key, far) {
-            return Err(DropReason::Rule);
+        if from == Side::Outside {
+            self.enter_realm(packet, key.realm, true)?;
+            if self.is_error_dropped(packet, key, far) {
+                return Err(DropReason::Rule);
+            }
         }
+        let mapping = &self.mappings[&key];
         let end = if from == Side::Inside { mapping.external } else { key.internal };
         set_embedded(&mut packet.bytes, from, end);
         Ok(())
@@ -499,10 +556,9 @@ impl Model {
         Ok(Verdict::Reply(packet.from))
     }
 
-    /// Section 3.6: whether a packet can go one hop further, out by a side.
-    fn hop(&mut self, packet: &Packet, exit: Side) -> Result<(), DropReason> {
+    /// Section 3.6: whether a packet can go one hop further, over a link of this MTU.
+    fn hop(&mut self, packet: &Packet, mtu: u16) -> Result<(), DropReason> {
         let ip = ip(&packet.received);
-        let mtu = self.mtu(exit);
         if ip.ttl() <= 1 {
             self.answer(packet, (icmp::kind::TIME_EXCEEDED, 0, 0));
             return Err(DropReason::TtlExceeded);
@@ -535,7 +591,7 @@ impl Model {
 impl Mapping {
     fn id(&self, key: Key) -> MappingId {
         MappingId {
-            realm: 0,
+            realm: key.realm,
             protocol: key.protocol,
             internal: key.internal,
             external: self.external,

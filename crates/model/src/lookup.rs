@@ -12,12 +12,13 @@ impl Model {
     pub(crate) fn key_of_internal(
         &mut self,
         protocol: u8,
+        realm: u16,
         internal: Endpoint,
         remote: Endpoint,
     ) -> Key {
         let by_remote = (!has_ports(protocol)).then_some(remote); // 5.7
-        if let Some(external) = self.static_external(protocol, internal) {
-            return self.fixed(protocol, internal, external, by_remote);
+        if let Some(external) = self.static_external(protocol, realm, internal) {
+            return self.fixed(protocol, realm, internal, external, by_remote);
         }
         let remote = match self.config.mapping {
             _ if by_remote.is_some() => by_remote,
@@ -25,7 +26,7 @@ impl Model {
             Behavior::AddressDependent => Some(Endpoint { port: 0, ..remote }),
             Behavior::AddressAndPortDependent => Some(remote),
         };
-        Key { protocol, internal, remote }
+        Key { protocol, realm, internal, remote }
     }
 
     /// 4.4, and for protocols without ports 5.7.
@@ -35,9 +36,9 @@ impl Model {
         external: Endpoint,
         remote: Endpoint,
     ) -> Option<Key> {
-        if let Some(internal) = self.static_internal(protocol, external) {
+        if let Some((realm, internal)) = self.static_internal(protocol, external) {
             let by_remote = (!has_ports(protocol)).then_some(remote); // 5.7
-            return Some(self.fixed(protocol, internal, external, by_remote));
+            return Some(self.fixed(protocol, realm, internal, external, by_remote));
         }
         let meant = self.mappings.iter().find(|(key, mapping)| {
             key.protocol == protocol
@@ -48,8 +49,13 @@ impl Model {
     }
 
     /// The external endpoint that a static mapping gives to an internal one.
-    pub(crate) fn static_external(&self, protocol: u8, internal: Endpoint) -> Option<Endpoint> {
-        let statics = self.config.statics.iter();
+    pub(crate) fn static_external(
+        &self,
+        protocol: u8,
+        realm: u16,
+        internal: Endpoint,
+    ) -> Option<Endpoint> {
+        let statics = self.config.statics.iter().filter(|fixed| fixed.realm == realm);
         statics.filter(|fixed| fixed.protocol.is_none_or(|only| only == protocol)).find_map(
             |fixed| {
                 let (address, port) = fixed.internal;
@@ -61,8 +67,12 @@ impl Model {
         )
     }
 
-    /// The internal endpoint that a static mapping gives to an external one.
-    pub(crate) fn static_internal(&self, protocol: u8, external: Endpoint) -> Option<Endpoint> {
+    /// The realm and the internal endpoint that a static mapping gives to an external one.
+    pub(crate) fn static_internal(
+        &self,
+        protocol: u8,
+        external: Endpoint,
+    ) -> Option<(u16, Endpoint)> {
         let statics = self.config.statics.iter();
         statics.filter(|fixed| fixed.protocol.is_none_or(|only| only == protocol)).find_map(
             |fixed| {
@@ -70,7 +80,7 @@ impl Model {
                 let meant = address == external.address
                     && port.is_none_or(|port| has_ports(protocol) && port == external.port);
                 let port = fixed.internal.1.unwrap_or(external.port);
-                meant.then_some(Endpoint { address: fixed.internal.0, port })
+                meant.then_some((fixed.realm, Endpoint { address: fixed.internal.0, port }))
             },
         )
     }
@@ -80,11 +90,12 @@ impl Model {
     pub(crate) fn fixed(
         &mut self,
         protocol: u8,
+        realm: u16,
         internal: Endpoint,
         external: Endpoint,
         remote: Option<Endpoint>,
     ) -> Key {
-        let key = Key { protocol, internal, remote };
+        let key = Key { protocol, realm, internal, remote };
         self.mappings.entry(key).or_insert(Mapping {
             external,
             kind: MappingKind::Static,
@@ -96,42 +107,54 @@ impl Model {
         key
     }
 
-    /// The rule for a packet (3.3). What bypasses translation, or is dropped, takes the errors about
+    /// A realm's rule for a packet (3.3). What bypasses translation, or is dropped, takes the errors about
     /// it along (3.4a).
-    pub(crate) fn rule(&self, packet: &Packet) -> Option<&RuleAction> {
-        let rule = self.rule_of(&packet.bytes, packet.from);
+    pub(crate) fn rule(&self, packet: &Packet, realm: u16) -> Option<&RuleAction> {
+        let rule = self.rule_of(realm, &packet.bytes, packet.from);
         if matches!(icmp_kind(&packet.bytes), Some(3 | 4 | 11 | 12))
             && check_error(&packet.bytes).is_ok()
         {
             let embedded = &packet.bytes[ip(&packet.bytes).header_len() + 8..];
-            return with_errors(rule, self.rule_of(embedded, packet.from.other()));
+            return with_errors(rule, self.rule_of(realm, embedded, packet.from.other()));
         }
         rule
     }
 
-    fn rule_of(&self, bytes: &[u8], from: Side) -> Option<&RuleAction> {
+    fn rule_of(&self, realm: u16, bytes: &[u8], from: Side) -> Option<&RuleAction> {
         let (near, far) = ends(bytes, from);
-        self.rule_between(ip(bytes).protocol(), near, far)
+        self.rule_between(realm, ip(bytes).protocol(), near, far)
     }
 
     /// 4.4a: whether what comes in by a mapping is dropped.
     pub(crate) fn is_dropped(&self, key: Key, remote: Endpoint) -> bool {
-        self.rule_between(key.protocol, key.internal, remote) == Some(&RuleAction::Drop)
+        let rule = self.rule_between(key.realm, key.protocol, key.internal, remote);
+        rule == Some(&RuleAction::Drop)
     }
 
     /// 6.2: whether an ICMP error from outside about a session is dropped.
     pub(crate) fn is_error_dropped(&self, packet: &Packet, key: Key, remote: Endpoint) -> bool {
         let sender = Endpoint::new(ip(&packet.bytes).source(), 0);
-        let rule = self.rule_between(ICMP, Endpoint { port: 0, ..key.internal }, sender);
-        let about = self.rule_between(key.protocol, key.internal, remote);
+        let host = Endpoint { port: 0, ..key.internal };
+        let rule = self.rule_between(key.realm, ICMP, host, sender);
+        let about = self.rule_between(key.realm, key.protocol, key.internal, remote);
         with_errors(rule, about) == Some(&RuleAction::Drop)
     }
 
     /// 3.3: the highest priority, then the longest prefix, then the exact port, then that of the
     /// source; seen from the inside.
-    fn rule_between(&self, protocol: u8, near: Endpoint, far: Endpoint) -> Option<&RuleAction> {
+    fn rule_between(
+        &self,
+        realm: u16,
+        protocol: u8,
+        near: Endpoint,
+        far: Endpoint,
+    ) -> Option<&RuleAction> {
+        let rules = match realm {
+            0 => &self.config.rules,
+            further => &self.config.realms[usize::from(further) - 1].rules,
+        };
         let has_ports = matches!(protocol, TCP | UDP | DCCP);
-        let fits = self.config.rules.iter().filter_map(|rule| {
+        let fits = rules.iter().filter_map(|rule| {
             let (prefix, port, end, by_source) = match rule.matches {
                 Match::Source(prefix, port) => (prefix, port, near, true),
                 Match::Destination(prefix, port) => (prefix, port, far, false),
@@ -144,21 +167,8 @@ impl Model {
         fits.max_by_key(|(rank, _)| *rank).map(|(_, action)| action)
     }
 
-    pub(crate) fn is_own(&self, address: u32) -> bool {
-        let own = [self.config.inside.address, self.config.outside.address];
-        own.into_iter().flatten().any(|own| own.to_bits() == address)
-    }
-
     pub(crate) fn is_outside_own(&self, address: u32) -> bool {
         self.config.outside.address.is_some_and(|own| own.to_bits() == address)
-    }
-
-    /// 2.3: whether an address means all hosts of a connected network.
-    pub(crate) fn is_broadcast(&self, address: u32) -> bool {
-        let sides = [&self.config.inside, &self.config.outside];
-        let mut networks = sides.into_iter().filter_map(|side| side.network);
-        networks.any(|net| net.len() <= 30 && [net.first(), net.last()].contains(&address))
-            && !self.is_external(address)
     }
 
     pub(crate) fn is_external(&self, address: u32) -> bool {

@@ -32,7 +32,7 @@ impl Model {
         let is_full = match mapping.kind {
             MappingKind::Static => mapping.sessions.len() >= MOST_OF_STATIC,
             MappingKind::Dynamic | MappingKind::Deterministic => {
-                let own = |other: &Key| other.internal.address == key.internal.address;
+                let own = |other: &Key| other.host() == key.host();
                 let own = self.dynamic().filter(|(other, _)| own(other));
                 let further: usize = own.map(|(_, one)| one.further()).sum();
                 mapping.sessions.len() >= usize::from(limits.sessions_per_mapping)

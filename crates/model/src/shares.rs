@@ -3,7 +3,7 @@
 
 use crate::allocation::addresses;
 use crate::timers::tick;
-use crate::{Key, Mapping, Model, has_ports};
+use crate::{Host, Key, Mapping, Model, has_ports};
 use natgate_engine::{
     Allocation, BlockConfig, BlockId, Change, Config, DeterministicConfig, DropReason, Endpoint,
     MappingKind, PoolConfig, Pooling, Timestamp,
@@ -14,7 +14,7 @@ use std::net::Ipv4Addr;
 /// A block that somebody has; where it begins is said elsewhere.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
-    subscriber: Ipv4Addr,
+    subscriber: Host,
     /// Since when no port of it has been used or held.
     empty_since: Option<Timestamp>,
 }
@@ -56,8 +56,11 @@ fn division(pool: &PoolConfig, plan: &DeterministicConfig) -> Division {
 fn own_ports(
     pool: &PoolConfig,
     plan: &DeterministicConfig,
-    subscriber: Ipv4Addr,
+    (realm, subscriber): Host,
 ) -> Option<Vec<Endpoint>> {
+    if realm != plan.realm {
+        return None; // 13.5
+    }
     let all = plan.subscribers.iter().flat_map(|prefix| prefix.first()..=prefix.last());
     let number = all.into_iter().position(|address| address == subscriber.to_bits())? as u64;
     let Division { ports, subscribers } = division(pool, plan);
@@ -86,7 +89,8 @@ pub(crate) fn given(config: &Config, pool: &PoolConfig) -> Option<BTreeSet<Endpo
         }
         Allocation::Deterministic(plan) => {
             let own = plan.subscribers.iter().flat_map(|prefix| prefix.first()..=prefix.last());
-            let own = own.filter_map(|one| own_ports(pool, plan, Ipv4Addr::from_bits(one)));
+            let own =
+                own.filter_map(|one| own_ports(pool, plan, (plan.realm, Ipv4Addr::from_bits(one))));
             let dynamic = addresses(pool).flat_map(all);
             let dynamic = dynamic.filter(|end| is_dynamic(pool, plan, end.port));
             Some(own.flatten().chain(dynamic).collect())
@@ -111,7 +115,7 @@ impl Model {
     }
 
     /// Where blocks of a pool begin that a subscriber has.
-    fn blocks_of(&self, subscriber: Ipv4Addr, pool: usize) -> Vec<Endpoint> {
+    fn blocks_of(&self, subscriber: Host, pool: usize) -> Vec<Endpoint> {
         let of = self.blocks.iter().filter(|(start, block)| {
             block.subscriber == subscriber && self.pool_of(start.address.to_bits()) == Some(pool)
         });
@@ -119,7 +123,7 @@ impl Model {
     }
 
     /// The address that a subscriber has of a pool before any mapping (5.9, 5.12).
-    pub(crate) fn address_of_shares(&self, subscriber: Ipv4Addr, pool: usize) -> Option<Ipv4Addr> {
+    pub(crate) fn address_of_shares(&self, subscriber: Host, pool: usize) -> Option<Ipv4Addr> {
         match self.allocation(pool) {
             Allocation::Block(_) if self.config.pooling == Pooling::Paired => {
                 self.blocks_of(subscriber, pool).first().map(|start| start.address)
@@ -158,7 +162,7 @@ impl Model {
             let free = self.free_ports(key, pool, start.address).into_iter();
             free.filter(move |end| is_in(*end, start, block))
         };
-        let own = self.blocks_of(key.internal.address, pool);
+        let own = self.blocks_of(key.host(), pool);
         let mut free: Vec<Endpoint> = own.iter().flat_map(|start| free_in(*start)).collect();
         let near = |end: &Endpoint| Some(end.address) == paired;
         let soft = self.config.pooling == Pooling::SoftPaired;
@@ -210,7 +214,7 @@ impl Model {
         plan: &DeterministicConfig,
     ) -> Result<Vec<Endpoint>, DropReason> {
         let pool = &self.config.pools[number];
-        let own = own_ports(pool, plan, key.internal.address);
+        let own = own_ports(pool, plan, key.host());
         if let Some(own) = &own {
             let free = own.first().map(|end| self.free_ports(key, number, end.address));
             let mut free = free.unwrap_or_default();
@@ -273,14 +277,14 @@ impl Model {
         starts.find(|start| is_in(end, *start, block)).map(|start| (start, block))
     }
 
-    fn block_id(&self, start: Endpoint, subscriber: Ipv4Addr) -> BlockId {
+    fn block_id(&self, start: Endpoint, (realm, subscriber): Host) -> BlockId {
         let (_, block) = self.block_of(start).expect("a block begins here");
         let last = start.port + (block.size - 1);
-        BlockId { realm: 0, subscriber, external: start.address, ports: (start.port, last) }
+        BlockId { realm, subscriber, external: start.address, ports: (start.port, last) }
     }
 
     /// 5.9: a mapping of a subscriber has got a port; its block is assigned if it was nobody's.
-    pub(crate) fn use_block(&mut self, subscriber: Ipv4Addr, end: Endpoint) {
+    pub(crate) fn use_block(&mut self, subscriber: Host, end: Endpoint) {
         let Some((start, _)) = self.block_of(end) else { return };
         if let Some(block) = self.blocks.get_mut(&start) {
             block.empty_since = None;
@@ -326,7 +330,7 @@ impl Model {
     pub(crate) fn blocks_ahead(
         &self,
         ahead: impl Fn(Timestamp) -> u64,
-    ) -> Vec<(Endpoint, Ipv4Addr, Option<u64>)> {
+    ) -> Vec<(Endpoint, Host, Option<u64>)> {
         let of = |(start, block): (&Endpoint, &Block)| {
             (*start, block.subscriber, self.release_of(*start, block).map(&ahead))
         };

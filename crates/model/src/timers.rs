@@ -79,9 +79,8 @@ impl Model {
             if self.is_told(key, &mapping) {
                 self.raise(time, Change::MappingRemoved(mapping.id(key)));
             }
-            let subscriber = key.internal.address;
-            if !self.dynamic().any(|(other, _)| other.internal.address == subscriber) {
-                self.quota_reported.remove(&subscriber.to_bits());
+            if !self.dynamic().any(|(other, _)| other.host() == key.host()) {
+                self.quota_reported.remove(&key.host());
             }
         }
     }
@@ -140,7 +139,7 @@ impl Model {
             return;
         }
         let (due, protocol) = (self.now.plus(SYN_DELAY), packet.protocol());
-        let (back_to, quote) = (packet.from, packet.received.clone());
+        let (back_to, quote) = ((packet.from, packet.realm), packet.received.clone());
         self.syns.push(Syn { due, protocol, external, remote, back_to, quote });
     }
 

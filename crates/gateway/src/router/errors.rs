@@ -13,7 +13,8 @@
 //! address to a quarter of it.
 
 use crate::counters::Origin;
-use natgate_engine::{Limits, Outcome, Side, Timestamp};
+use crate::links::Link;
+use natgate_engine::{Limits, Outcome, Timestamp};
 use natgate_wire::icmp::kind;
 use natgate_wire::{Icmp, Ipv4, icmp, ipv4, protocol};
 use std::collections::VecDeque;
@@ -46,7 +47,7 @@ pub(super) enum Unreachable {
 /// Writes errors and keeps them until they are translated.
 #[derive(Debug)]
 pub(super) struct Errors {
-    waiting: VecDeque<(Side, Vec<u8>)>,
+    waiting: VecDeque<(Link, Vec<u8>)>,
     /// Longest error, bytes.
     longest: usize,
     all: Pace,
@@ -65,13 +66,13 @@ impl Errors {
         }
     }
 
-    /// Makes the error about a packet that should have left by `side`, if it is one that is
+    /// Makes the error about a packet that should have left by `link`, if it is one that is
     /// answered; `None`: it is not. `Some(false)`: too many wait.
     //= rfc1812#section-4.3.3.1-network
     //= rfc1812#section-4.3.3.1-host
     pub(super) fn report(
         &mut self,
-        side: Side,
+        link: Link,
         packet: &[u8],
         origin: Option<Origin>,
         unreachable: Unreachable,
@@ -79,13 +80,13 @@ impl Errors {
         let error = write(answered(packet, origin)?, unreachable, self.longest)?;
         let room = self.waiting.len() < MOST_WAITING;
         if room {
-            self.waiting.push_back((side, error));
+            self.waiting.push_back((link, error));
         }
         Some(room)
     }
 
-    /// The oldest error and the side that it counts as coming in by.
-    pub(super) fn poll(&mut self) -> Option<(Side, Vec<u8>)> {
+    /// The oldest error and the link that it counts as coming in by.
+    pub(super) fn poll(&mut self) -> Option<(Link, Vec<u8>)> {
         self.waiting.pop_front()
     }
 

@@ -59,7 +59,7 @@ pub(crate) fn settings() -> Settings {
         pools: vec![pool],
         ..Config::default()
     };
-    Settings { engine, inside, outside, routes: Vec::new(), state: None }
+    Settings { engine, inside, outside, realms: Vec::new(), routes: Vec::new(), state: None }
 }
 
 /// What the gateway tells.

@@ -3,7 +3,7 @@
 
 use super::Divergence;
 use crate::allocation::addresses;
-use crate::has_ports;
+use crate::{Host, has_ports};
 use natgate_engine::{
     Allocation, Config, Endpoint, MappingId, MappingInfo, MappingKind, Plan, PoolUsage, Pooling,
     SessionInfo, Timestamp, Verdict,
@@ -116,8 +116,8 @@ pub(super) fn state(
     sessions: &[SessionInfo],
 ) -> Result<(), Divergence> {
     let mut external = BTreeSet::new();
-    let mut used_by: BTreeMap<(Ipv4Addr, u8), u32> = BTreeMap::new();
-    let mut address_of: BTreeMap<(Ipv4Addr, usize), Ipv4Addr> = BTreeMap::new();
+    let mut used_by: BTreeMap<(Host, u8), u32> = BTreeMap::new();
+    let mut address_of: BTreeMap<(Host, usize), Ipv4Addr> = BTreeMap::new();
     for mapping in mappings {
         let id = mapping.id;
         let has_ports = has_ports(id.protocol);
@@ -128,16 +128,17 @@ pub(super) fn state(
             continue;
         }
         let class = if matches!(id.protocol, TCP | UDP) { id.protocol } else { ICMP };
-        *used_by.entry((id.internal.address, class)).or_default() += 1;
+        let host = (id.realm, id.internal.address);
+        *used_by.entry((host, class)).or_default() += 1;
         let pool = config.pools.iter().position(|pool| {
             addresses(pool).any(|address| address == id.external.address)
                 && (!has_ports || (pool.ports.0..=pool.ports.1).contains(&id.external.port))
         });
         let Some(pool) = pool else { return Err(format!("{id:?} is of no pool")) };
-        let first = *address_of.entry((id.internal.address, pool)).or_insert(id.external.address);
+        let first = *address_of.entry((host, pool)).or_insert(id.external.address);
         let paired = config.pooling == Pooling::Paired && !chosen_by_rule;
         if paired && first != id.external.address {
-            return Err(format!("{} has two external addresses", id.internal.address));
+            return Err(format!("{host:?} has two external addresses"));
         }
     }
     let limits = &config.limits;
@@ -148,7 +149,7 @@ pub(super) fn state(
             _ => limits.icmp_ports,
         };
         if used > quota {
-            return Err(format!("{subscriber} has {used} mappings of protocol {protocol}"));
+            return Err(format!("{subscriber:?} has {used} mappings of protocol {protocol}"));
         }
     }
     shares(config, mappings)?;
@@ -158,7 +159,7 @@ pub(super) fn state(
 
 /// Nobody has a port of another's block, nor one that arithmetic gives to another (5.8, 5.11).
 fn shares(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
-    let mut owner_of: BTreeMap<(Ipv4Addr, u16), Ipv4Addr> = BTreeMap::new();
+    let mut owner_of: BTreeMap<(Ipv4Addr, u16), Host> = BTreeMap::new();
     for pool in &config.pools {
         let own: BTreeSet<Ipv4Addr> = addresses(pool).collect();
         let plan = match config.allocation_of(pool) {
@@ -170,21 +171,23 @@ fn shares(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
                 && has_ports(id.protocol)
                 && own.contains(&id.external.address)
         });
-        for MappingId { internal, external, kind, .. } in of_pool {
+        for MappingId { realm, internal, external, kind, .. } in of_pool {
+            let host = (realm, internal.address);
             if let Allocation::Block(block) = config.allocation_of(pool) {
                 let first =
                     if external.port < 1024 { pool.ports.0 } else { pool.ports.0.max(1024) };
                 let number = (external.port - first) / block.size;
                 let side = u16::from(external.port >= 1024) << 15;
                 let block = (external.address, number | side);
-                let owner = *owner_of.entry(block).or_insert(internal.address);
-                if owner != internal.address {
-                    return Err(format!("{owner} and {} have one block", internal.address));
+                let owner = *owner_of.entry(block).or_insert(host);
+                if owner != host {
+                    return Err(format!("{owner:?} and {host:?} have one block"));
                 }
             }
-            let owner =
-                plan.as_ref().and_then(|plan| plan.reverse(external.address, external.port));
-            if owner.is_some_and(|owner| owner != internal.address)
+            let owner = plan.as_ref().and_then(|plan| {
+                Some((plan.realm(), plan.reverse(external.address, external.port)?))
+            });
+            if owner.is_some_and(|owner| owner != host)
                 || (kind == MappingKind::Deterministic) != owner.is_some()
             {
                 return Err(format!("{external:?} is {owner:?}'s, and {internal:?} has it"));
@@ -199,16 +202,17 @@ fn shares(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
 fn session_limits(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
     let limits = &config.limits;
     let further = |mapping: &MappingInfo| mapping.sessions.saturating_sub(1);
-    let mut of_subscriber: BTreeMap<Ipv4Addr, u32> = BTreeMap::new();
+    let mut of_subscriber: BTreeMap<Host, u32> = BTreeMap::new();
     for mapping in mappings.iter().filter(|one| one.id.kind != MappingKind::Static) {
-        *of_subscriber.entry(mapping.id.internal.address).or_default() += further(mapping);
+        let host = (mapping.id.realm, mapping.id.internal.address);
+        *of_subscriber.entry(host).or_default() += further(mapping);
         if mapping.sessions > u32::from(limits.sessions_per_mapping) {
             return Err(format!("{:?} has {} sessions", mapping.id, mapping.sessions));
         }
     }
     let each = limits.extra_sessions_per_subscriber.unwrap_or(u32::MAX);
     if let Some((subscriber, has)) = of_subscriber.iter().find(|(_, has)| **has > each) {
-        return Err(format!("{subscriber} has {has} further sessions"));
+        return Err(format!("{subscriber:?} has {has} further sessions"));
     }
     let all: u32 = mappings.iter().map(further).sum();
     match limits.extra_sessions.is_some_and(|most| all > most) {
@@ -224,7 +228,7 @@ pub(super) fn not_refreshed(
     before: &[MappingInfo],
     after: &[MappingInfo],
 ) -> Result<(), Divergence> {
-    let ends = |id: &MappingId| (id.protocol, id.internal, id.external);
+    let ends = |id: &MappingId| (id.protocol, id.realm, id.internal, id.external);
     let mut known: BTreeMap<_, Vec<Option<Timestamp>>> = BTreeMap::new();
     for one in before {
         known.entry(ends(&one.id)).or_default().push(one.expires);
@@ -242,15 +246,16 @@ pub(super) fn not_refreshed(
 
 /// No two subscribers share an external address towards one remote address (5.7).
 fn portless(sessions: &[SessionInfo]) -> Result<(), Divergence> {
-    let mut seen: BTreeMap<(u8, Endpoint, Endpoint), Endpoint> = BTreeMap::new();
+    let mut seen: BTreeMap<(u8, Endpoint, Endpoint), (u16, Endpoint)> = BTreeMap::new();
     for session in sessions {
         let id = session.mapping;
         if has_ports(id.protocol) {
             continue;
         }
-        let first = *seen.entry((id.protocol, id.external, session.remote)).or_insert(id.internal);
-        if first != id.internal {
-            return Err(format!("{first:?} and {:?} cannot be told apart", id.internal));
+        let internal = (id.realm, id.internal);
+        let first = *seen.entry((id.protocol, id.external, session.remote)).or_insert(internal);
+        if first != internal {
+            return Err(format!("{first:?} and {internal:?} cannot be told apart"));
         }
     }
     Ok(())

@@ -7,18 +7,20 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod realms;
 mod strategies;
 mod world;
 
 use common::{Spec, end};
 use natgate_engine::{
     AddressRange, Allocation, Behavior, Config, Direction, DropReason, Endpoint, Limits, Outcome,
-    PoolConfig, Side, Verdict,
+    PoolConfig, Side, StaticMapping, Verdict,
 };
 use natgate_model::compare::{Divergence, First, Pair};
 use natgate_wire::protocol::UDP;
 use natgate_wire::tcp::flags::{ACK, SYN};
 use proptest::prelude::*;
+use realms::with_realms;
 use std::time::Duration;
 use strategies::{config, operation};
 use world::{INSIDE, Operation, POOL, PORTS, PROTOCOLS, REMOTE, START, World};
@@ -71,6 +73,9 @@ fn run_large(config: &Config, seed: [u8; 32], operations: &[Operation]) -> Resul
         mapping: Behavior::EndpointIndependent,
         allocation: Allocation::Random,
         rules: vec![],
+        realms: vec![],
+        hairpin_to: vec![],
+        statics: config.statics.iter().map(|fixed| StaticMapping { realm: 0, ..*fixed }).collect(),
         limits: Limits { mappings: Some(count + 100), ..Limits::default() },
         ..config.clone()
     };
@@ -92,7 +97,7 @@ proptest! {
     /// So do they when the table is large.
     #[test]
     fn engine_agrees_with_model_over_a_large_table(
-        config in config(),
+        config in config().prop_flat_map(with_realms),
         seed in any::<[u8; 32]>(),
         operations in prop::collection::vec(operation(), 20),
     ) {
@@ -106,7 +111,7 @@ proptest! {
     /// Whatever is done, engine and model agree.
     #[test]
     fn engine_agrees_with_model(
-        config in config(),
+        config in config().prop_flat_map(with_realms),
         seed in any::<[u8; 32]>(),
         operations in prop::collection::vec(operation(), 1..80),
     ) {

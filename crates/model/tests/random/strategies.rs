@@ -150,7 +150,8 @@ fn target() -> BoxedStrategy<Target> {
 
 fn near() -> impl Strategy<Value = (usize, usize)> {
     (
-        prop_oneof![12 => 0usize..3, 2 => Just(3), 1 => Just(4), 1 => Just(5)],
+        (prop_oneof![12 => 0usize..3, 2 => Just(3), 1 => Just(4), 1 => Just(5)], 0usize..3)
+            .prop_map(|(host, realm)| host + realm * INSIDE.len()),
         prop_oneof![6 => 0usize..2, 3 => 0usize..8],
     )
 }
@@ -225,7 +226,7 @@ fn burst() -> BoxedStrategy<Operation> {
     let step = prop::sample::select(vec![0u32, 0, 1, 7, 4096]);
     let count = prop_oneof![12 => 1usize..20, 1 => 20usize..160];
     let port_step = prop::sample::select(vec![0u16, 1, 1, 256]);
-    let ends = (prop::bool::weighted(0.4), 0usize..6, target());
+    let ends = (prop::bool::weighted(0.4), 0..3 * INSIDE.len(), target());
     (ends, prop::bool::ANY, step, port_step, count, 0usize..7)
         .prop_map(|((outside, first, target), last, step, port_step, count, protocol)| {
             let ttl = if last { 1 } else { 64 };
@@ -286,7 +287,7 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         32 => wait.prop_map(Operation::Wait),
         8 => (0u64..2_000_000_000).prop_map(Operation::Unnoticed),
         1 => any::<[u8; 32]>().prop_map(Operation::Restart),
-        2 => rules().prop_map(Operation::Rules),
+        2 => (rules(), 0usize..3).prop_map(|(rules, realm)| Operation::Rules(rules, realm)),
     ]
 }
 
@@ -477,7 +478,7 @@ fn rule() -> impl Strategy<Value = Rule> {
 }
 
 /// Rules whose pools and addresses are yet to be [`fit`].
-fn rules() -> impl Strategy<Value = Vec<Rule>> {
+pub(crate) fn rules() -> impl Strategy<Value = Vec<Rule>> {
     let prefix = |[a, b, c, d]: [u8; 4], len| Prefix::new(Ipv4Addr::new(a, b, c, d), len);
     let bypass = |matches| Rule::new(matches, RuleAction::Bypass);
     let snat = |matches| Rule::new(matches, RuleAction::Snat(1));

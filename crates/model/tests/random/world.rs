@@ -172,16 +172,21 @@ pub(crate) enum Operation {
     Forgery(Forgery),
     Restart([u8; 32]),
     /// Other rules, with pools as far as there are any.
-    Rules(Vec<Rule>),
+    Rules(Vec<Rule>, usize),
     Wait(Wait),
     /// Time goes on, but `advance` is not told before the next packets.
     Unnoticed(u64),
 }
 
+/// A packet, and the side and the realm that it comes from.
+type Sent = (Side, u16, Vec<u8>);
+
 /// A packet that was sent on.
 pub(crate) struct Seen {
     from: Side,
     exit: Side,
+    /// The realms that it came from and went to, inside.
+    realms: (u16, u16),
     input: Vec<u8>,
     output: Vec<u8>,
 }
@@ -212,7 +217,10 @@ impl World {
                 self.pair.advance(told)?;
             }
             Operation::Restart(seed) => self.pair.restart(*seed)?,
-            Operation::Rules(rules) => self.pair.replace_rules(&fit(rules, &self.config.pools))?,
+            Operation::Rules(rules, realm) => {
+                let realm = self.realm(*realm);
+                self.pair.replace_rules_of(realm, &fit(rules, &self.config.pools))?;
+            }
             Operation::Connect { near, target, protocol, body } => {
                 let send = Send::Fresh {
                     outside: false,
@@ -231,10 +239,10 @@ impl World {
                 }
             }
             Operation::Packets(sends) => {
-                let mut packets: Vec<(Side, Vec<u8>)> =
+                let mut packets: Vec<Sent> =
                     sends.iter().filter_map(|send| self.packet(send)).collect();
                 if sends.len() > LARGE {
-                    packets.sort_by_key(|(from, _)| *from == Side::Outside);
+                    packets.sort_by_key(|sent| sent.0 == Side::Outside);
                 }
                 // One batch for as many as come from one side after each other.
                 for batch in packets.chunk_by(|one, next| one.0 == next.0) {
@@ -245,13 +253,15 @@ impl World {
         Ok(())
     }
 
-    fn send(&mut self, batch: &[(Side, Vec<u8>)]) -> Result<(), Divergence> {
+    fn send(&mut self, batch: &[Sent]) -> Result<(), Divergence> {
         let from = batch[0].0;
-        let inputs: Vec<Vec<u8>> = batch.iter().map(|(_, bytes)| bytes.clone()).collect();
-        let (results, _) = self.pair.process(self.now, from, &inputs)?;
-        for (input, done) in inputs.into_iter().zip(results) {
+        let inputs: Vec<(u16, Vec<u8>)> =
+            batch.iter().map(|(_, realm, bytes)| (*realm, bytes.clone())).collect();
+        let (results, _) = self.pair.process_in(self.now, from, &inputs)?;
+        for ((realm, input), done) in inputs.into_iter().zip(results) {
             if let Verdict::Forward(exit) = done.verdict {
-                self.seen.push(Seen { from, exit, input, output: done.bytes });
+                let realms = (realm, done.realm);
+                self.seen.push(Seen { from, exit, realms, input, output: done.bytes });
             }
         }
         let excess = self.seen.len().saturating_sub(32);
@@ -273,12 +283,13 @@ impl World {
                 return Ok(());
             }
             let answer = Spec::answer(&seen.output);
-            packet = (seen.exit, Spec { flags, dccp: (kind, true), ..answer }.bytes());
+            packet =
+                (seen.exit, seen.realms.1, Spec { flags, dccp: (kind, true), ..answer }.bytes());
         }
         self.send(&[packet])
     }
 
-    fn burst(&self, burst: &Burst) -> Vec<(Side, Vec<u8>)> {
+    fn burst(&self, burst: &Burst) -> Vec<Sent> {
         let first = match burst.outside {
             false => INSIDE[burst.first % INSIDE.len()],
             true => OUTSIDE[burst.first % OUTSIDE.len()],
@@ -292,21 +303,26 @@ impl World {
             remote.port = remote.port.wrapping_add(burst.port_step.wrapping_mul(index as u16));
             let identifier = if burst.outside { destination.port } else { spec.identifier };
             let service = index as u8;
-            (side(burst.outside), Spec { identifier, service, ttl: burst.ttl, ..spec }.bytes())
+            let realm = self.realm(burst.first / INSIDE.len());
+            (
+                side(burst.outside),
+                realm,
+                Spec { identifier, service, ttl: burst.ttl, ..spec }.bytes(),
+            )
         };
         (0..burst.count as u32).map(packet).collect()
     }
 
     /// Nothing, if nothing of TCP has been sent on.
-    fn forgery(&self, forgery: &Forgery) -> Vec<(Side, Vec<u8>)> {
+    fn forgery(&self, forgery: &Forgery) -> Vec<Sent> {
         let is_tcp = |seen: &&Seen| ip(&seen.input).protocol() == TCP;
         let all: Vec<&Seen> = self.seen.iter().filter(is_tcp).collect();
         let Some(at) = forgery.pick.checked_rem(all.len()) else { return Vec::new() };
         let seen = all[at];
         let forge = |forged: &Forged| {
-            let (from, mut spec) = match forged.back {
-                true => (seen.exit, Spec::answer(&seen.output)),
-                false => (seen.from, Spec::like(&seen.input)),
+            let (from, realm, mut spec) = match forged.back {
+                true => (seen.exit, seen.realms.1, Spec::answer(&seen.output)),
+                false => (seen.from, seen.realms.0, Spec::like(&seen.input)),
             };
             let jump = match forged.jump {
                 Jump::Off(off) => off,
@@ -317,7 +333,7 @@ impl World {
             };
             spec.sequence = spec.sequence.wrapping_add_signed(jump);
             spec.flags = forged.flags;
-            (from, spec.bytes())
+            (from, realm, spec.bytes())
         };
         forgery.segments.iter().map(forge).collect()
     }
@@ -373,8 +389,13 @@ impl World {
         }
     }
 
-    /// The packet that is sent, and from which side; `None` when it is about one that there is not.
-    fn packet(&self, send: &Send) -> Option<(Side, Vec<u8>)> {
+    /// One of the realms that there are.
+    fn realm(&self, pick: usize) -> u16 {
+        (pick % (self.config.realms.len() + 1)) as u16
+    }
+
+    /// The packet that is sent, and from which side and realm; `None` when it is about one that there is not.
+    fn packet(&self, send: &Send) -> Option<Sent> {
         let picked = |pick: usize| self.seen.get(pick.checked_rem(self.seen.len())?);
         Some(match send {
             Send::Fresh { outside, near, target, protocol, body } => {
@@ -389,7 +410,8 @@ impl World {
                 if *outside {
                     spec.identifier = destination.port;
                 }
-                (side(*outside), body.apply(spec, None))
+                let realm = self.realm(near.0 / INSIDE.len());
+                (side(*outside), realm, body.apply(spec, None))
             }
             Send::Again { pick, body } => {
                 let seen = picked(*pick)?;
@@ -397,7 +419,7 @@ impl World {
                     return None;
                 }
                 let spec = Spec::like(&seen.input);
-                (seen.from, body.apply(spec, Some(&seen.output)))
+                (seen.from, seen.realms.0, body.apply(spec, Some(&seen.output)))
             }
             Send::Back { pick, exact, body } => {
                 let seen = picked(*pick)?;
@@ -406,7 +428,7 @@ impl World {
                 }
                 let spec = Spec::answer(&seen.output);
                 let bytes = if *exact { spec.bytes() } else { body.apply(spec, None) };
-                (seen.exit, bytes)
+                (seen.exit, seen.realms.1, bytes)
             }
             Send::Error { pick, kind, from, len, about } => {
                 let seen = picked(*pick)?;
@@ -424,7 +446,7 @@ impl World {
                         set_icmp_sum(&mut bytes);
                     }
                 }
-                (seen.exit, bytes)
+                (seen.exit, seen.realms.1, bytes)
             }
         })
     }

@@ -1,0 +1,78 @@
+//! Realms (specification, section 13): what a packet's, or a mapping's, means for it.
+
+use crate::{Model, Packet};
+use natgate_engine::{Config, Direction, DropReason, Rule, Side, SideConfig};
+
+/// Packets up to this size are carried where nothing is said, bytes.
+const USUAL_MTU: u16 = 1500;
+
+impl Model {
+    /// 13.4: lets a packet into the realm that it is for; `in_session`: its session is there.
+    pub(crate) fn enter_realm(
+        &self,
+        packet: &mut Packet,
+        to: u16,
+        in_session: bool,
+    ) -> Result<(), DropReason> {
+        let from = packet.realm;
+        packet.exit = to;
+        let permitted = packet.direction != Direction::Hairpin
+            || self.config.may_hairpin(from, to)
+            || in_session && self.config.may_hairpin(to, from);
+        if permitted { Ok(()) } else { Err(DropReason::OtherRealm) }
+    }
+
+    /// Whether an address is the gateway's own, seen from a realm.
+    pub(crate) fn is_own(&self, realm: u16, address: u32) -> bool {
+        let sides = [self.config.inside_of(realm), &self.config.outside];
+        sides.iter().any(|side| side.address.is_some_and(|own| own.to_bits() == address))
+    }
+
+    /// Whether an address is of a realm's own network.
+    pub(crate) fn is_inside(&self, realm: u16, address: u32) -> bool {
+        self.config.inside_of(realm).network.is_some_and(|network| network.contains(address))
+    }
+
+    /// 2.3: whether an address means all hosts of a connected network.
+    pub(crate) fn is_broadcast(&self, packet: &Packet, address: u32) -> bool {
+        let met = |realm: &u16| packet.from == Side::Outside || *realm == packet.realm;
+        let inside = self.config.realm_numbers().filter(met).map(|of| self.config.inside_of(of));
+        let mut networks = inside.chain([&self.config.outside]).filter_map(|side| side.network);
+        networks.any(|net| net.len() <= 30 && [net.first(), net.last()].contains(&address))
+            && !self.is_external(address)
+    }
+
+    /// What is said of a side, or of a realm of the inside.
+    pub(crate) fn side(&self, side: Side, realm: u16) -> &SideConfig {
+        match side {
+            Side::Inside => self.config.inside_of(realm),
+            Side::Outside => &self.config.outside,
+        }
+    }
+
+    pub(crate) fn outside_mtu(&self) -> u16 {
+        self.config.outside.mtu.unwrap_or(USUAL_MTU)
+    }
+
+    pub(crate) fn inside_mtu(&self, realm: u16) -> u16 {
+        self.config.inside_of(realm).mtu.unwrap_or(USUAL_MTU)
+    }
+
+    /// 13.4: the least MTU of the realms that may reach a realm, or that it may reach.
+    pub(crate) fn hairpin_mtu(&self, realm: u16) -> u16 {
+        let near = |other: &u16| {
+            self.config.may_hairpin(realm, *other) || self.config.may_hairpin(*other, realm)
+        };
+        let mtus = self.config.realm_numbers().filter(near).map(|other| self.inside_mtu(other));
+        mtus.min().unwrap_or(USUAL_MTU)
+    }
+}
+
+/// Puts other rules in the place of those of a realm.
+pub(crate) fn replace_rules(config: &mut Config, realm: u16, rules: &[Rule]) {
+    let place = match usize::from(realm).checked_sub(1) {
+        None => &mut config.rules,
+        Some(place) => &mut config.realms[place].rules,
+    };
+    *place = rules.to_vec();
+}

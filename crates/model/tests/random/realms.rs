@@ -1,0 +1,63 @@
+//! Realms of a case: networks with the addresses of the first, or hardly different.
+
+use crate::common::end;
+use crate::strategies::{fit, rules};
+use crate::world::{INSIDE, OWN};
+use natgate_engine::{Allocation, Config, Prefix, RealmConfig, SideConfig};
+use proptest::prelude::*;
+
+/// What of a realm is drawn before the pools are known.
+fn realm() -> impl Strategy<Value = (RealmConfig, usize)> {
+    let network = |[a, b, c, d]: [u8; 4], len| Prefix::new([a, b, c, d].into(), len);
+    let own = prop_oneof![2 => Just(OWN[0]), 1 => Just(INSIDE[2])];
+    let networks = vec![None, Some(network(OWN[0], 16)), Some(network([11, 0, 0, 0], 24))];
+    let mtu = prop_oneof![4 => Just(None), 1 => Just(Some(600u16)), 1 => Just(Some(1200))];
+    let subscribers =
+        vec![network([10, 0, 0, 0], 8), network([10, 0, 0, 0], 30), network(INSIDE[4], 32)];
+    let side =
+        (prop::option::of(own), prop::sample::select(networks), mtu, prop::bool::weighted(0.1));
+    let side = side.prop_map(|(own, network, mtu, silent)| SideConfig {
+        address: own.map(|own| end(own, 0).address),
+        network,
+        mtu,
+        silent,
+    });
+    let hairpin_to = prop::sample::subsequence(vec![0u16, 1, 2], 0..=2);
+    let rest = (prop::sample::subsequence(subscribers, 1..=2), hairpin_to, rules());
+    (side, rest, any::<usize>()).prop_map(|(inside, (subscribers, hairpin_to, rules), pool)| {
+        let name = String::from("realm");
+        (RealmConfig { name, inside, subscribers, default_pool: 0, hairpin_to, rules }, pool)
+    })
+}
+
+/// Up to two realms more for a configuration, to which its static mapping or its plan may belong.
+pub(crate) fn with_realms(config: Config) -> impl Strategy<Value = Config> {
+    let realms = prop_oneof![
+        5 => Just(vec![]),
+        4 => prop::collection::vec(realm(), 1..3),
+    ];
+    let hairpin_to = prop::sample::subsequence(vec![1u16, 2], 0..=2);
+    (Just(config), realms, hairpin_to, any::<[u16; 2]>()).prop_map(
+        |(mut config, realms, hairpin_to, owners)| {
+            let count = realms.len() as u16 + 1;
+            let there = |all: Vec<u16>| all.into_iter().filter(|realm| *realm < count).collect();
+            config.hairpin_to = there(hairpin_to);
+            for (number, (mut realm, pool)) in (1..).zip(realms) {
+                realm.default_pool = pool % config.pools.len();
+                realm.rules = fit(&realm.rules, &config.pools);
+                realm.hairpin_to = there(realm.hairpin_to);
+                realm.hairpin_to.retain(|other| *other != number);
+                config.realms.push(realm);
+            }
+            for fixed in &mut config.statics {
+                fixed.realm = owners[0] % count;
+            }
+            for pool in &mut config.pools {
+                if let Some(Allocation::Deterministic(plan)) = &mut pool.allocation {
+                    plan.realm = owners[1] % count;
+                }
+            }
+            config
+        },
+    )
+}
