@@ -9,14 +9,12 @@
 use crate::config::{Config, Prefix, RealmConfig, SideConfig};
 use crate::engine::Engine;
 use crate::host::Host;
-use crate::packet::Side;
 use crate::respond::DEFAULT_MTU;
 use crate::rules::RuleSet;
 use crate::{ConfigError, DropReason};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
 
 impl Config {
     /// Most realms, number 0 among them.
@@ -65,12 +63,6 @@ pub(crate) struct Realms {
     any_rules: bool,
     any_by_port: bool,
     any_drops: bool,
-    /// The gateway's own addresses in all realms, sorted.
-    own: Vec<u32>,
-    /// First and last addresses of the networks of all realms, sorted.
-    broadcasts: Vec<u32>,
-    /// The networks of all realms: first and last, in order, none touching another.
-    networks: Vec<(u32, u32)>,
     /// Largest packets: that any realm takes; and, by realm, that all those take whom packets that turn
     /// round there may be for.
     least_mtu: u16,
@@ -86,8 +78,6 @@ impl Realms {
     pub(crate) fn new(config: &Config, zero: &RuleSet) -> Result<Self, ConfigError> {
         let rules: Result<Vec<_>, _> =
             config.realms.iter().map(|realm| RuleSet::new(&realm.rules)).collect();
-        let sides = || config.realm_numbers().map(|realm| config.inside_of(realm));
-        let networks = || sides().filter_map(|side| side.network);
         let mtu = |realm| config.inside_of(realm).mtu.unwrap_or(DEFAULT_MTU);
         let near = |from: u16| {
             let met =
@@ -100,16 +90,11 @@ impl Realms {
             any_rules: false,
             any_by_port: false,
             any_drops: false,
-            own: sides().filter_map(|side| side.address).map(Ipv4Addr::to_bits).collect(),
-            broadcasts: networks().flat_map(broadcasts_of).flatten().collect(),
-            networks: merged(networks()),
             least_mtu: config.realm_numbers().map(mtu).min().unwrap_or(DEFAULT_MTU),
             hairpin_mtus: config.realm_numbers().map(near).collect(),
             leaving: 0,
             handed_out: 0,
         };
-        realms.own.sort_unstable();
-        realms.broadcasts.sort_unstable();
         realms.look_at(zero);
         Ok(realms)
     }
@@ -216,36 +201,62 @@ impl Engine {
         self.config.inside_of(realm).network.is_some_and(|network| network.contains(address))
     }
 
-    /// Whether an address is of a network that is connected in any realm.
-    pub(crate) fn is_inside_somewhere(&self, address: u32) -> bool {
-        let networks = &self.realms.networks;
-        let after = networks.partition_point(|(first, _)| *first <= address);
-        after > 0 && address <= networks[after - 1].1
+    /// Whether there is no realm but number 0, to which packets from outside must then go.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.config.realms.is_empty()
     }
 
-    /// Whether nobody may send from an address because it is ours, seen from a side.
-    pub(crate) fn is_ours(&self, from: Side, realm: u16, address: u32) -> bool {
-        let own = self.is_own(realm, address)
-            || from == Side::Outside && self.realms.own.binary_search(&address).is_ok();
+    /// Whether nobody may send from an address because it is ours, seen from a realm or, with `None`,
+    /// from outside before it is known which realm is meant.
+    pub(crate) fn is_ours(&self, realm: Option<u16>, address: u32) -> bool {
+        let own = match realm.or(self.is_plain().then_some(0)) {
+            Some(realm) => self.is_own(realm, address),
+            None => self.config.outside.address.is_some_and(|own| own.to_bits() == address),
+        };
         own || self.external.index(address).is_some()
     }
 
-    /// Whether an address means every host of a network that is connected, seen from a side; external
-    /// ones do not.
+    /// Whether an address means every host of a network that is connected, seen like that; external ones
+    /// do not.
     #[inline]
-    pub(crate) fn is_broadcast(&self, from: Side, realm: u16, address: u32) -> bool {
-        if self.config.realms.is_empty() {
+    pub(crate) fn is_broadcast(&self, realm: Option<u16>, address: u32) -> bool {
+        if self.is_plain() {
             return self.broadcasts.contains(&address);
         }
         let [_, _, outside @ ..] = self.broadcasts;
-        let in_realm = || match from {
-            Side::Inside => {
-                let network = self.config.inside_of(realm).network;
-                network.and_then(broadcasts_of).is_some_and(|ends| ends.contains(&address))
-            }
-            Side::Outside => self.realms.broadcasts.binary_search(&address).is_ok(),
+        let in_realm = |realm: u16| {
+            let ends = self.config.inside_of(realm).network.and_then(broadcasts_of);
+            ends.is_some_and(|ends| ends.contains(&address))
         };
-        outside.contains(&address) || in_realm() && self.external.index(address).is_none()
+        outside.contains(&address)
+            || realm.is_some_and(in_realm) && self.external.index(address).is_none()
+    }
+
+    /// Whether a packet from outside that goes to a realm may have this source: it must not be one of that
+    /// realm's. Without realms that is asked before.
+    pub(crate) fn check_entry(&self, realm: u16, source: u32) -> Result<(), DropReason> {
+        if self.is_plain() || !(self.is_inside(realm, source) || self.is_own(realm, source)) {
+            return Ok(());
+        }
+        Err(DropReason::SpoofedSource)
+    }
+
+    /// The same of one that bypasses translation, and of its ends.
+    pub(crate) fn check_bypass(
+        &self,
+        realm: u16,
+        (source, destination): (u32, u32),
+    ) -> Result<(), DropReason> {
+        if self.is_broadcast(Some(realm), source) {
+            return Err(DropReason::MartianSource);
+        }
+        if self.is_broadcast(Some(realm), destination) {
+            return Err(DropReason::MartianDestination);
+        }
+        if self.is_own(realm, source) {
+            return Err(DropReason::SpoofedSource);
+        }
+        Ok(())
     }
 
     /// Largest packet that a realm takes, bytes.
@@ -301,19 +312,4 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
 /// The addresses of a network that mean all of its hosts.
 pub(crate) fn broadcasts_of(network: Prefix) -> Option<[u32; 2]> {
     (network.len() <= 30).then(|| [network.first(), network.last()])
-}
-
-/// Networks as ranges, in order, none touching another.
-fn merged(networks: impl Iterator<Item = Prefix>) -> Vec<(u32, u32)> {
-    let mut ranges: Vec<(u32, u32)> =
-        networks.map(|network| (network.first(), network.last())).collect();
-    ranges.sort_unstable();
-    ranges.dedup_by(|later, earlier| {
-        let touching = later.0 <= earlier.1.saturating_add(1);
-        if touching {
-            earlier.1 = earlier.1.max(later.1);
-        }
-        touching
-    });
-    ranges
 }

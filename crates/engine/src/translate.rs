@@ -240,7 +240,7 @@ impl Engine {
             }
             return self.pass_in(bytes, headers, direction);
         };
-        if self.is_inside_somewhere(headers.source.0) {
+        if self.is_plain() && self.is_inside(0, headers.source.0) {
             return Err(DropReason::SpoofedSource);
         }
         self.check_later(bytes, headers, Side::Outside)?;
@@ -280,6 +280,7 @@ impl Engine {
         while let Some(realm) = self.realms.plain(place) {
             match self.ruling(bytes, headers, Side::Outside, realm) {
                 Some(Ruling::Bypass) => {
+                    self.check_bypass(realm, (headers.source.0, headers.destination.0))?;
                     self.realms.leaving = realm;
                     return self.bypass(bytes, headers, Side::Outside);
                 }

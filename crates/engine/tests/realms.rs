@@ -302,8 +302,19 @@ fn what_bypasses_goes_to_the_first_realm_whose_rules_say_so() {
     }
     assert_eq!(refused(&mut lab, Side::Outside, 0, &to(196)), DropReason::Rule);
     assert_eq!(refused(&mut lab, Side::Outside, 0, &to(9)), DropReason::NotForUs);
+    lab.engine.replace_rules_of(C, bypass_all()).unwrap();
+    let own = DropReason::SpoofedSource;
+    let from_own = udp("10.0.0.253:80", "192.0.2.9:4000");
+    assert_eq!(refused(&mut lab, Side::Outside, 0, &from_own), own);
+    let to_all = udp("198.51.100.1:80", "10.0.0.255:4000");
+    assert_eq!(refused(&mut lab, Side::Outside, 0, &to_all), DropReason::MartianDestination);
     let from_a = udp("192.0.2.193:4000", SERVER);
     assert_eq!(refused(&mut lab, Side::Inside, A, &from_a), DropReason::NotSubscriber);
+}
+
+fn bypass_all() -> RuleSet {
+    let all = Match::Destination(prefix("0.0.0.0", 0), 0);
+    RuleSet::new(&[Rule::new(all, RuleAction::Bypass)]).unwrap()
 }
 
 #[test]
@@ -337,19 +348,30 @@ fn sizes_are_each_realms_own() {
 }
 
 #[test]
-fn nobody_outside_speaks_for_a_network_of_any_realm() {
+fn nobody_outside_speaks_for_the_network_of_the_realm_that_he_sends_to() {
     let mut config = three();
     config.realms[1].inside.network = Some(prefix("172.16.0.0", 24));
     config.realms[1].inside.address = Some(Ipv4Addr::new(172, 16, 0, 1));
     let mut lab = Lab::new(&config);
-    let external = out(&mut lab, A, &udp("10.0.0.5:4000", SERVER));
-    for (source, why) in [
-        ("10.0.0.9:80", DropReason::SpoofedSource),
-        ("172.16.0.9:80", DropReason::SpoofedSource),
-        ("172.16.0.1:80", DropReason::SpoofedSource),
-        ("172.16.0.255:80", DropReason::MartianSource),
+    let packet = udp("10.0.0.5:4000", SERVER);
+    let [a, _, c] = [A, B, C].map(|realm| out(&mut lab, realm, &packet));
+    let spoofed = DropReason::SpoofedSource;
+    for (source, external, realm) in [
+        ("10.0.0.9:80", &a, &c),
+        ("10.0.0.255:80", &a, &c),
+        ("172.16.0.9:80", &c, &a),
+        ("172.16.0.1:80", &c, &a),
     ] {
-        assert_eq!(refused(&mut lab, Side::Outside, 0, &udp(source, &external)), why, "{source}");
+        assert_eq!(
+            refused(&mut lab, Side::Outside, 0, &udp(source, external)),
+            spoofed,
+            "{source}"
+        );
+        let about =
+            error(source.split_once(':').unwrap().0, "203.0.113.1", 3, 1, &udp(external, SERVER));
+        assert_eq!(refused(&mut lab, Side::Outside, 0, &about), spoofed, "{source}");
+        // In another realm's network it is somebody outside.
+        inward(&mut lab, &udp(source, realm));
     }
     // Inside, a network is of its own realm only.
     out(&mut lab, A, &udp("10.0.0.5:4000", "172.16.0.255:80"));

@@ -368,26 +368,30 @@ impl Model {
     /// Section 4.
     fn way_in(&mut self, packet: &mut Packet) -> Fate {
         let (source, destination) = (ip(&packet.bytes).source(), ip(&packet.bytes).destination());
-        let realms = || self.config.realm_numbers(); // 13.2
-        if realms().any(|realm| self.is_own(realm, source)) || self.is_external(source) {
+        let plain = self.config.realms.is_empty();
+        if self.is_external(source)
+            || self.is_outside_own(source)
+            || plain && self.is_own(0, source)
+        {
             return Err(DropReason::SpoofedSource); // 4.1
         }
         if !self.is_external(destination) {
             if self.is_outside_own(destination) {
                 return self.local(packet); // 4.2
             }
-            let plain = |rule: &&RuleAction| matches!(rule, RuleAction::Bypass | RuleAction::Drop);
-            let rule = |realm| Some((realm, self.rule(packet, realm).filter(plain)?));
-            match realms().find_map(rule) {
+            let decides = |one: &&RuleAction| matches!(one, RuleAction::Bypass | RuleAction::Drop);
+            let rule = |realm| Some((realm, self.rule(packet, realm).filter(decides)?));
+            match self.config.realm_numbers().find_map(rule) {
                 Some((realm, RuleAction::Bypass)) => packet.exit = realm, // 13.3
                 Some(_) => return Err(DropReason::Rule),
                 None => return Err(DropReason::NotForUs),
             }
+            self.may_pass(packet.exit, source, destination)?;
             self.hop(packet, self.inside_mtu(packet.exit))?;
             lower_ttl(&mut packet.bytes);
             return Ok(Verdict::Forward(Side::Inside));
         }
-        if realms().any(|realm| self.is_inside(realm, source)) {
+        if plain && self.is_inside(0, source) {
             return Err(DropReason::SpoofedSource); // 4.2a
         }
         match icmp_kind(&packet.bytes) {

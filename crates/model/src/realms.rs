@@ -1,5 +1,6 @@
 //! Realms (specification, section 13): what a packet's, or a mapping's, means for it.
 
+use crate::bytes::ip;
 use crate::{Model, Packet};
 use natgate_engine::{Config, Direction, DropReason, Rule, Side, SideConfig};
 
@@ -16,10 +17,36 @@ impl Model {
     ) -> Result<(), DropReason> {
         let from = packet.realm;
         packet.exit = to;
-        let permitted = packet.direction != Direction::Hairpin
-            || self.config.may_hairpin(from, to)
-            || in_session && self.config.may_hairpin(to, from);
+        if packet.direction != Direction::Hairpin {
+            let source = ip(&packet.bytes).source();
+            let inside = self.is_inside(to, source) || self.is_own(to, source);
+            let spoofed = inside && !self.config.realms.is_empty(); // 13.2
+            return if spoofed { Err(DropReason::SpoofedSource) } else { Ok(()) };
+        }
+        let permitted =
+            self.config.may_hairpin(from, to) || in_session && self.config.may_hairpin(to, from);
         if permitted { Ok(()) } else { Err(DropReason::OtherRealm) }
+    }
+
+    /// 13.2: whether a packet from outside that bypasses translation may have these ends in a realm.
+    pub(crate) fn may_pass(
+        &self,
+        realm: u16,
+        source: u32,
+        destination: u32,
+    ) -> Result<(), DropReason> {
+        let network = self.config.inside_of(realm).network.filter(|net| net.len() <= 30);
+        let everybody = |address: u32| {
+            network.is_some_and(|net| [net.first(), net.last()].contains(&address))
+                && !self.is_external(address)
+        };
+        if everybody(source) {
+            return Err(DropReason::MartianSource);
+        }
+        if everybody(destination) {
+            return Err(DropReason::MartianDestination);
+        }
+        if self.is_own(realm, source) { Err(DropReason::SpoofedSource) } else { Ok(()) }
     }
 
     /// Whether an address is the gateway's own, seen from a realm.
@@ -35,9 +62,10 @@ impl Model {
 
     /// 2.3: whether an address means all hosts of a connected network.
     pub(crate) fn is_broadcast(&self, packet: &Packet, address: u32) -> bool {
-        let met = |realm: &u16| packet.from == Side::Outside || *realm == packet.realm;
-        let inside = self.config.realm_numbers().filter(met).map(|of| self.config.inside_of(of));
-        let mut networks = inside.chain([&self.config.outside]).filter_map(|side| side.network);
+        let known = packet.from == Side::Inside || self.config.realms.is_empty();
+        let inside = known.then(|| self.config.inside_of(packet.realm));
+        let sides = inside.into_iter().chain([&self.config.outside]);
+        let mut networks = sides.filter_map(|side| side.network);
         networks.any(|net| net.len() <= 30 && [net.first(), net.last()].contains(&address))
             && !self.is_external(address)
     }

@@ -48,6 +48,7 @@ impl Engine {
         //= rfc4787#REQ-12a
         let remote = embedded.remote_of_source();
         let internal = self.error_internal(&embedded, remote)?;
+        self.check_entry(internal.0.realm(), headers.source.0)?;
         self.check_dropped_error(&embedded, internal, headers.source.0, remote)?;
         let mtu = self.inside_mtu(internal.0.realm());
         self.check_transit(bytes, headers, from, mtu)?;

@@ -329,14 +329,14 @@ impl Engine {
 
     /// Finds the mapping that a packet comes in by and asks the filter; changes nothing.
     pub(super) fn admit(&self, headers: &Headers, arrival: Arrival) -> Result<Found, DropReason> {
-        let Arrival { index, port, remote, from } = arrival;
+        let Arrival { index, port, remote, .. } = arrival;
         //= rfc7857#section-6
         //= rfc7857#section-6-default
         let owner = self.find_external(headers.protocol, (index, port), remote);
         let Some(slot) = owner else {
             let internal =
                 self.statics.internal(index, headers.protocol).ok_or(DropReason::NoMapping)?;
-            self.check_realms(from.unwrap_or(internal.realm()), internal.realm(), false)?;
+            self.check_entrance(arrival, internal.realm(), false)?;
             self.check_dropped(headers, (internal, port), remote)?;
             self.may_open(headers)?;
             return Ok(Found::Whole(internal));
@@ -344,8 +344,7 @@ impl Engine {
         let mapping = self.table.mapping(slot);
         let internal = mapping.internal();
         let session = self.table.find_session(slot, remote);
-        let realm = internal.0.realm();
-        self.check_realms(from.unwrap_or(realm), realm, session.is_some())?;
+        self.check_entrance(arrival, internal.0.realm(), session.is_some())?;
         self.check_dropped(headers, internal, remote)?;
         if session.is_none() {
             //= rfc4787#REQ-8
@@ -363,6 +362,19 @@ impl Engine {
             self.may_open(headers)?;
         }
         Ok(Found::Mapping(slot, session))
+    }
+
+    /// Whether a packet may enter the realm that it is for.
+    fn check_entrance(
+        &self,
+        arrival: Arrival,
+        realm: u16,
+        in_session: bool,
+    ) -> Result<(), DropReason> {
+        match arrival.from {
+            Some(from) => self.check_realms(from, realm, in_session),
+            None => self.check_entry(realm, arrival.remote.0),
+        }
     }
 
     /// The realm that an inbound packet goes to.

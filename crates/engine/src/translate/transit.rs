@@ -160,17 +160,17 @@ impl Engine {
     /// neither one the broadcast address of a connected network (RFC 1812 section 5.3.5, RFC 2644).
     #[inline]
     pub(super) fn check_ends(&self, headers: &Headers, from: Side) -> Result<(), DropReason> {
-        let realm = headers.realm;
+        let realm = (from == Side::Inside).then_some(headers.realm);
         let (source, destination) = (headers.source.0, headers.destination.0);
         //= rfc1812#section-4.2.2.11-directed
-        if self.is_broadcast(from, realm, source) {
+        if self.is_broadcast(realm, source) {
             return Err(DropReason::MartianSource);
         }
         //= rfc1812#section-4.2.3.1
-        if self.is_broadcast(from, realm, destination) {
+        if self.is_broadcast(realm, destination) {
             return Err(DropReason::MartianDestination);
         }
-        if self.is_ours(from, realm, source) {
+        if self.is_ours(realm, source) {
             return Err(DropReason::SpoofedSource);
         }
         Ok(())
