@@ -10,6 +10,7 @@
 mod checks;
 mod draft;
 mod pieces;
+mod policy;
 mod problem;
 mod reader;
 mod rule_checks;

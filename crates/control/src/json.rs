@@ -5,8 +5,8 @@
 //! direction, outcome and drop reason is always there, so that no script need ask whether it is.
 
 use natgate_engine::{
-    BlockId, Change, Counters, Direction, DropReason, Endpoint, Event, MappingId, MappingInfo,
-    Outcome, SessionInfo, Timestamp,
+    BlockId, Change, Config, Counters, Direction, DropReason, Endpoint, Event, MappingId,
+    MappingInfo, Outcome, Resource, SessionInfo, Timestamp,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -29,6 +29,39 @@ pub struct EventObject<'p> {
     ports: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<&'p str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    class: Option<&'p str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    what: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    percent: Option<u8>,
+}
+
+/// Names that the configuration gives and events mention, in its order.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// The pools'.
+    pub pools: Vec<String>,
+    /// The classes'.
+    pub classes: Vec<String>,
+}
+
+impl Names {
+    /// Those of a configuration.
+    pub fn of(config: &Config) -> Self {
+        Self {
+            pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
+            classes: config.classes.iter().map(|class| class.name.clone()).collect(),
+        }
+    }
+
+    fn pool(&self, index: usize) -> Option<&str> {
+        self.pools.get(index).map(String::as_str)
+    }
+
+    fn class(&self, index: usize) -> Option<&str> {
+        self.classes.get(index).map(String::as_str)
+    }
 }
 
 /// A mapping as events name it, without its protocol.
@@ -40,8 +73,8 @@ struct MappingObject {
     kind: &'static str,
 }
 
-/// The event as an object; `pools` are the pools' names in order of configuration.
-pub fn event<'p>(event: &Event, pools: &'p [String]) -> EventObject<'p> {
+/// The event as an object.
+pub fn event<'p>(event: &Event, names: &'p Names) -> EventObject<'p> {
     let time = seconds(event.time);
     let object = |event, protocol| EventObject {
         time,
@@ -52,6 +85,9 @@ pub fn event<'p>(event: &Event, pools: &'p [String]) -> EventObject<'p> {
         external: None,
         ports: None,
         pool: None,
+        class: None,
+        what: None,
+        percent: None,
     };
     let refused = |event, number| object(event, Some(protocol(number)));
     let block = |event, id: &BlockId| EventObject {
@@ -69,6 +105,11 @@ pub fn event<'p>(event: &Event, pools: &'p [String]) -> EventObject<'p> {
         };
         EventObject { mapping: Some(mapping), ..refused(name, id.protocol) }
     };
+    let threshold = |resource: &Resource, percent: &u8| EventObject {
+        what: Some(resource.name()),
+        percent: Some(*percent),
+        ..object("threshold_reached", None)
+    };
     match &event.change {
         Change::MappingCreated(id) => about("mapping_created", id),
         Change::MappingRemoved(id) => about("mapping_removed", id),
@@ -77,10 +118,30 @@ pub fn event<'p>(event: &Event, pools: &'p [String]) -> EventObject<'p> {
         Change::QuotaReached { subscriber, protocol, .. } => {
             EventObject { subscriber: Some(*subscriber), ..refused("quota_reached", *protocol) }
         }
-        Change::PoolExhausted { pool, protocol } => EventObject {
-            pool: pools.get(*pool).map(String::as_str),
-            ..refused("pool_exhausted", *protocol)
-        },
+        Change::PoolExhausted { pool, protocol } => {
+            EventObject { pool: names.pool(*pool), ..refused("pool_exhausted", *protocol) }
+        }
+        Change::ClassQuotaReached { class, protocol } => {
+            EventObject { class: names.class(*class), ..refused("quota_reached", *protocol) }
+        }
+        Change::ThresholdReached { subscriber, resource, percent, .. } => {
+            EventObject { subscriber: Some(*subscriber), ..threshold(resource, percent) }
+        }
+        Change::ClassThresholdReached { class, resource, percent } => {
+            EventObject { class: names.class(*class), ..threshold(resource, percent) }
+        }
+        Change::PoolThresholdReached { pool, resource, percent } => {
+            let of_ports = *resource != Resource::Blocks;
+            let reached = EventObject { pool: names.pool(*pool), ..threshold(resource, percent) };
+            match of_ports {
+                true => EventObject {
+                    protocol: Some(resource.name().to_owned()),
+                    what: None,
+                    ..reached
+                },
+                false => reached,
+            }
+        }
     }
 }
 
@@ -178,8 +239,9 @@ mod tests {
 
     fn line(change: Change) -> Value {
         let time = Timestamp(1_700_000_000_123_456_000);
-        let pools = ["default".into(), "second".into()];
-        serde_json::to_value(event(&Event { time, change }, &pools)).unwrap()
+        let (pools, classes) = (vec!["default".into(), "second".into()], vec!["business".into()]);
+        let names = Names { pools, classes };
+        serde_json::to_value(event(&Event { time, change }, &names)).unwrap()
     }
 
     #[test]
@@ -214,6 +276,37 @@ mod tests {
                 "time": 1_700_000_000.123_456, "event": "quota_reached", "protocol": "icmp",
                 "subscriber": "10.0.0.5",
             })
+        );
+        assert_eq!(
+            line(Change::ClassQuotaReached { class: 0, protocol: 6 }),
+            json!({
+                "time": 1_700_000_000.123_456, "event": "quota_reached", "protocol": "tcp",
+                "class": "business",
+            })
+        );
+        let reached = |mut about: Value| {
+            about["time"] = 1_700_000_000.123_456.into();
+            about["event"] = "threshold_reached".into();
+            about
+        };
+        let (resource, percent) = (Resource::Sessions, 80);
+        assert_eq!(
+            line(Change::ThresholdReached { realm: 0, subscriber, resource, percent }),
+            reached(json!({ "subscriber": "10.0.0.5", "what": "sessions", "percent": 80 }))
+        );
+        let (resource, percent) = (Resource::Udp, 95);
+        assert_eq!(
+            line(Change::ClassThresholdReached { class: 0, resource, percent }),
+            reached(json!({ "class": "business", "what": "udp", "percent": 95 }))
+        );
+        assert_eq!(
+            line(Change::PoolThresholdReached { pool: 1, resource, percent }),
+            reached(json!({ "pool": "second", "protocol": "udp", "percent": 95 }))
+        );
+        let resource = Resource::Blocks;
+        assert_eq!(
+            line(Change::PoolThresholdReached { pool: 1, resource, percent }),
+            reached(json!({ "pool": "second", "what": "blocks", "percent": 95 }))
         );
         assert_eq!(
             line(Change::PoolExhausted { pool: 1, protocol: 6 }),

@@ -4,6 +4,7 @@
 //! Numbers are those of a gateway that runs alone with all ports free; ports that static mappings
 //! keep are taken off. Hold-down, which keeps UDP and ICMP ports from use for a while, is not.
 
+mod policy;
 mod shares;
 mod text;
 

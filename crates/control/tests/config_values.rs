@@ -225,6 +225,7 @@ fn everything() -> Settings {
                 matches: Match::Source(prefix("10.2.0.0", 16), 0),
                 priority: -7,
                 action: RuleAction::SnatTo(0, ip("203.0.113.1")),
+                timeouts: 0,
             },
             Rule::new(Match::Source(prefix("10.3.0.0", 16), 0), RuleAction::Drop),
         ],

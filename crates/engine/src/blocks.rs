@@ -133,6 +133,8 @@ struct BlockPool {
     words: usize,
     /// Addresses with a block that nobody has, by side.
     open: [Vec<u32>; 2],
+    /// Blocks that nobody has.
+    nobodys: u32,
     max: u16,
     /// Ticks.
     release_after: u32,
@@ -221,6 +223,7 @@ impl Blocks {
                 word: blocks.unowned.len(),
                 words,
                 open: [(); 2].map(|()| Vec::with_capacity(pool.count())),
+                nobodys: 0,
                 max: block.max_per_subscriber,
                 release_after: ticks(block.release_after),
             });
@@ -329,9 +332,20 @@ impl Blocks {
         (number, pool.address + address, side, word, 1 << (local % 64))
     }
 
+    fn count_nobodys(&mut self, pool: usize, change: i32) {
+        let pool = self.pools[pool].as_mut().expect("a pool with blocks");
+        pool.nobodys = pool.nobodys.strict_add_signed(change);
+    }
+
+    /// How many blocks of a pool nobody has; of one without blocks none.
+    pub(crate) fn nobodys(&self, pool: usize) -> u32 {
+        self.pools[pool].as_ref().map_or(0, |pool| pool.nobodys)
+    }
+
     fn open(&mut self, block: u32) {
         let (pool, index, side, word, bit) = self.bit(block);
         self.unowned[word] |= bit;
+        self.count_nobodys(pool, 1);
         let count = &mut self.count[index as usize][side];
         *count += 1;
         if *count == 1 {
@@ -344,6 +358,7 @@ impl Blocks {
     fn close(&mut self, block: u32) {
         let (pool, index, side, word, bit) = self.bit(block);
         self.unowned[word] &= !bit;
+        self.count_nobodys(pool, -1);
         let count = &mut self.count[index as usize][side];
         *count -= 1;
         if *count == 0 {

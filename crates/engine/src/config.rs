@@ -1,10 +1,13 @@
 //! The translator's configuration as plain data. Reading it from text, and telling a person what is
 //! wrong with it, is the control crate's work; `Engine::new` refuses what the engine could not run with.
 
+pub(crate) mod policy;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use core::time::Duration;
+pub use policy::{Class, ClassLimits, PortTimeout, Thresholds, TimeoutSet, Totals};
 
 /// An IPv4 prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -112,6 +115,8 @@ pub struct PoolConfig {
     pub ports: (u16, u16),
     /// How its ports are chosen; `None`: as [`Config::allocation`] says.
     pub allocation: Option<Allocation>,
+    /// Percentages of its ports, or blocks, whose use is told of, ascending; see [`Thresholds`].
+    pub thresholds: Vec<u8>,
 }
 
 impl Default for PoolConfig {
@@ -121,6 +126,7 @@ impl Default for PoolConfig {
             addresses: Vec::new(),
             ports: (1024, u16::MAX),
             allocation: None,
+            thresholds: Vec::new(),
         }
     }
 }
@@ -234,6 +240,8 @@ pub struct Limits {
     //= rfc6888#REQ-5a
     /// Sessions a mapping.
     pub sessions_per_mapping: u16,
+    /// Sessions a subscriber; `None`: as many as its mappings may have.
+    pub sessions_per_subscriber: Option<u32>,
     /// New mappings a second and subscriber; one second's worth may come at once.
     pub new_mappings_per_second: u32,
     /// ICMP errors a second that the translator makes; one second's worth may come at once.
@@ -250,6 +258,9 @@ pub struct Limits {
     pub fragment_memory: usize,
     /// Ports in hold-down at a time; beyond, the one that has been for longest is free. `None`: all.
     pub held_ports: Option<u32>,
+    /// Percentages of a subscriber's quotas and sessions that are told of, ascending; see
+    /// [`Thresholds`].
+    pub thresholds: Vec<u8>,
 }
 
 impl Default for Limits {
@@ -259,6 +270,7 @@ impl Default for Limits {
             udp_ports: 2000,
             icmp_ports: 200,
             sessions_per_mapping: 64,
+            sessions_per_subscriber: None,
             new_mappings_per_second: 500,
             icmp_errors_per_second: 500,
             subscribers: None,
@@ -267,6 +279,7 @@ impl Default for Limits {
             extra_sessions_per_subscriber: None,
             fragment_memory: 16 << 20,
             held_ports: None,
+            thresholds: Vec::new(),
         }
     }
 }
@@ -369,12 +382,15 @@ pub struct Rule {
     pub priority: i16,
     /// What it does.
     pub action: RuleAction,
+    /// Of a rule that translates the source: the place in [`Config::timeout_sets`], counted from 1, of
+    /// what holds for mappings that it makes. 0: nothing of its own.
+    pub timeouts: u8,
 }
 
 impl Rule {
     /// A rule of priority 0.
     pub const fn new(matches: Match, action: RuleAction) -> Self {
-        Self { matches, priority: 0, action }
+        Self { matches, priority: 0, action, timeouts: 0 }
     }
 }
 
@@ -421,8 +437,14 @@ pub struct Config {
     pub refusal: Refusal,
     /// Limits.
     pub limits: Limits,
+    /// Classes of subscribers with limits of their own.
+    pub classes: Vec<Class>,
     /// Timeouts.
     pub timeouts: Timeouts,
+    /// Timeouts of remote ports.
+    pub port_timeouts: Vec<PortTimeout>,
+    /// Timeouts of rules, which name them by their place.
+    pub timeout_sets: Vec<TimeoutSet>,
     /// Static mappings.
     pub statics: Vec<StaticMapping>,
     /// Rules.
@@ -467,7 +489,10 @@ impl Default for Config {
             answer_unsolicited_syn: true,
             refusal: Refusal::default(),
             limits: Limits::default(),
+            classes: Vec::new(),
             timeouts: Timeouts::default(),
+            port_timeouts: Vec::new(),
+            timeout_sets: Vec::new(),
             statics: Vec::new(),
             rules: Vec::new(),
         }

@@ -54,9 +54,9 @@ drop_reasons! {
     Filtered "filtered" "The filtering behavior does not admit this remote endpoint.";
     TcpNotSyn "tcp_not_syn" "A TCP packet other than a SYN belongs to no session.";
     HairpinDisabled "hairpin_disabled" "Subscribers may not reach each other through external addresses.";
-    PortQuota "port_quota" "The subscriber has as many mappings of this protocol, or blocks or ports of the pool, as it may have.";
-    SessionLimit "session_limit" "The mapping, or the subscriber, has as many sessions as it may have.";
-    MappingRate "mapping_rate" "The subscriber makes new mappings faster than it may.";
+    PortQuota "port_quota" "The subscriber, or its class in all, has as many mappings of this protocol as it may have, or the subscriber as many blocks or ports of the pool.";
+    SessionLimit "session_limit" "The mapping, the subscriber, or its class in all, has as many sessions as it may have.";
+    MappingRate "mapping_rate" "The subscriber, or its class in all, makes new mappings faster than it may.";
     PoolExhausted "pool_exhausted" "No external port is free that the subscriber may have.";
     MappingTableFull "mapping_table_full" "The configured number of mappings is reached.";
     SessionTableFull "session_table_full" "The configured number of sessions is reached.";

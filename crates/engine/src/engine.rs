@@ -2,6 +2,7 @@
 //! with a packet is in `translate.rs`.
 
 use crate::calendar::NONE;
+use crate::class::Classes;
 use crate::config::{Config, Rule, StaticMapping};
 use crate::event::Events;
 use crate::external::{External, Told};
@@ -14,14 +15,16 @@ use crate::random::{Generator, HashKey};
 use crate::realms::{Realms, broadcasts_of};
 use crate::respond::{Connection, Envelope, Message, PENDING_SYN_NANOS, PendingSyns, Responder};
 use crate::rules::RuleSet;
-use crate::session::State;
+use crate::session::{Idle, State};
 use crate::sizes::{Sizes, WHOLE_MAPPINGS, permanent, validate};
-use crate::subscriber::{Rate, Subscribers};
+use crate::subscriber::Subscribers;
 use crate::table::{Mapping, NewMapping, SessionRef, Table};
 use crate::time::{TICK, nanos};
+use crate::timeouts::{self, Timers};
+use crate::translate::PoolWatches;
 use crate::{
     Change, ConfigError, DropReason, Endpoint, Event, MappingId, MappingInfo, MappingKind,
-    PoolUsage, SessionInfo, Timeouts, Timestamp,
+    PoolUsage, SessionInfo, Timestamp,
 };
 use alloc::format;
 use alloc::vec;
@@ -38,16 +41,17 @@ const LATEST: u64 = i64::MAX as u64;
 /// tenth of a millisecond, though nothing of them is in the caches.
 const ADVANCE_BUDGET: u32 = 32;
 /// How often a subscriber's refusals, and a pool's exhaustion, are reported at most, nanoseconds.
-const REPORT_INTERVAL: u64 = 1_000_000_000;
+pub(crate) const REPORT_INTERVAL: u64 = 1_000_000_000;
 
 /// The translator. A clone goes on as the original would, but may allocate while it grows.
 #[derive(Clone, Debug)]
 pub struct Engine {
     pub(crate) config: Config,
-    pub(crate) timeouts: Nanos,
+    pub(crate) timeouts: Timers,
     pub(crate) table: Table,
     pub(crate) external: External,
     pub(crate) subscribers: Subscribers,
+    pub(crate) pool_watches: PoolWatches,
     pub(crate) rules: RuleSet,
     pub(crate) realms: Realms,
     /// Whether sessions may be older than the rules.
@@ -60,8 +64,6 @@ pub struct Engine {
     /// First and last addresses of the connected networks, but for external ones; else 0.
     pub(crate) broadcasts: [u32; 4],
     pub(crate) generator: Generator,
-    /// The time between a subscriber's mappings at the permitted rate, nanoseconds.
-    pub(crate) mapping_spacing: u64,
     /// Sessions that a subscriber may have beyond the first of each mapping.
     pub(crate) further_each: u32,
     pub(crate) responder: Responder,
@@ -79,18 +81,6 @@ pub struct Engine {
     pub(crate) now: u64,
     /// Latest tick whose things are done.
     pub(crate) tick: u32,
-}
-
-/// Timeouts in nanoseconds.
-#[derive(Clone, Debug)]
-pub(crate) struct Nanos {
-    pub(crate) udp: u64,
-    pub(crate) established: u64,
-    pub(crate) opening: u64,
-    pub(crate) closing: u64,
-    pub(crate) icmp: u64,
-    pub(crate) other: u64,
-    hold_down: u64,
 }
 
 /// A static mapping of a whole address: mappings for its ports are made when packets come.
@@ -181,7 +171,7 @@ impl Engine {
         validate(config)?;
         let now = Timestamp(now.0.min(LATEST));
         let sizes = Sizes::new(config);
-        let timeouts = Nanos::new(&config.timeouts);
+        let timeouts = Timers::new(config);
         let mut generator = Generator::new(seed);
         let key = HashKey::new(&mut generator);
         let hold = timeouts.hold_down.div_ceil(nanos(TICK)) as u32;
@@ -193,7 +183,13 @@ impl Engine {
         }
         let mut engine = Self {
             table: Table::new(sizes.room, config, key),
-            subscribers: Subscribers::new(sizes.subscribers, sizes.addresses, key),
+            subscribers: Subscribers::new(
+                sizes.subscribers,
+                sizes.addresses,
+                Classes::new(config),
+                key,
+            ),
+            pool_watches: PoolWatches::default(),
             rules,
             realms,
             strangers: false,
@@ -214,13 +210,13 @@ impl Engine {
             now: now.0,
             tick: 0,
             generator,
-            mapping_spacing: Rate::spacing(config.limits.new_mappings_per_second),
             further_each: sizes.further_each,
             timeouts,
             config: without_rules(config),
         };
         engine.make_statics()?;
         engine.external.settle();
+        engine.pool_watches = PoolWatches::new(config, &engine.external);
         Ok(engine)
     }
 
@@ -237,6 +233,8 @@ impl Engine {
         Table::memory(sizes.room)
             + External::memory(config, sizes.addresses)
             + Subscribers::memory(sizes.subscribers)
+            + Classes::memory(config)
+            + Timers::memory(config)
             + Responder::memory()
             + Fragments::memory(config.limits.fragment_memory)
             + Identifications::memory(sizes.addresses)
@@ -293,6 +291,11 @@ impl Engine {
 
     // ---- time ----
 
+    /// The present time, nanoseconds since that of tick 0.
+    pub(crate) fn since_base(&self) -> u64 {
+        self.now.saturating_sub(self.base)
+    }
+
     fn tick_of(&self, time: u64) -> u64 {
         time.saturating_sub(self.base) / nanos(TICK)
     }
@@ -308,7 +311,7 @@ impl Engine {
 
     /// The first tick that is not before a time plus a duration, both in nanoseconds.
     pub(crate) fn deadline(&self, time: u64, duration: u64) -> u32 {
-        (time.saturating_sub(self.base) + duration).div_ceil(nanos(TICK)) as u32
+        timeouts::deadline(time.saturating_sub(self.base), duration)
     }
 
     /// Takes note of the time, which does not go back, nor beyond the year 2262.
@@ -388,7 +391,9 @@ impl Engine {
     }
 
     fn session_due(&mut self, session: SessionRef, tick: u32) {
-        let expires = self.deadline(self.time_of(tick), self.timeouts.closing);
+        let mapping = self.table.mapping(self.table.mapping_of(session));
+        let closing = self.timeouts.of(mapping.timeouts(), Idle::Closing, mapping.protocol, 0);
+        let expires = self.deadline(self.time_of(tick), closing);
         let state = self.table.session_mut(session);
         if state.expires <= tick && state.state() == State::Established {
             state.set_state(State::Transitory);
@@ -408,7 +413,7 @@ impl Engine {
         if one_further_less && !mapping.is_static() {
             let record = self.subscribers.find(mapping.host());
             let record = record.expect("a mapping's subscriber has a record");
-            self.subscribers.get_mut(record).further_sessions -= 1;
+            self.subscribers.count_further(record, -1);
         }
         if mapping.sessions == 0 && !mapping.is_permanent() {
             self.remove_mapping(slot, self.time_of(tick));
@@ -548,18 +553,6 @@ impl Engine {
         }
     }
 
-    /// Reports that a subscriber was refused, unless that was done within the last second.
-    pub(crate) fn report_quota(&mut self, subscriber: Host, protocol: u8) {
-        //= rfc6888#REQ-11c
-        let Some(record) = self.subscribers.find(subscriber) else { return };
-        let reported = &mut self.subscribers.get_mut(record).reported;
-        if reported.is_none_or(|at| self.now - at >= REPORT_INTERVAL) {
-            *reported = Some(self.now);
-            let (realm, subscriber) = (subscriber.realm(), subscriber.ip());
-            self.raise(self.now, Change::QuotaReached { realm, subscriber, protocol });
-        }
-    }
-
     /// Reports that a pool has no port, unless that was done within the last second.
     pub(crate) fn report_exhausted(&mut self, pool: usize, protocol: u8) {
         let reported = &mut self.pool_reported[pool];
@@ -680,20 +673,6 @@ impl Engine {
     /// When there is no such pool or the protocol is another.
     pub fn pool_usage(&self, pool: usize, protocol: u8) -> PoolUsage {
         self.external.usage(pool, protocol, |slot| self.table.mapping(slot).is_static())
-    }
-}
-
-impl Nanos {
-    fn new(timeouts: &Timeouts) -> Self {
-        Self {
-            udp: nanos(timeouts.udp),
-            established: nanos(timeouts.tcp_established),
-            opening: nanos(timeouts.tcp_opening),
-            closing: nanos(timeouts.tcp_closing),
-            icmp: nanos(timeouts.icmp),
-            other: nanos(timeouts.other),
-            hold_down: nanos(timeouts.hold_down),
-        }
     }
 }
 

@@ -71,6 +71,37 @@ pub struct BlockId {
     pub ports: (u16, u16),
 }
 
+/// What a threshold is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Resource {
+    /// TCP mappings, or ports.
+    Tcp,
+    /// UDP mappings, or ports.
+    Udp,
+    /// ICMP query mappings and whatever else counts against their quota; of a pool, identifiers.
+    Icmp,
+    /// DCCP ports of a pool.
+    Dccp,
+    /// Sessions.
+    Sessions,
+    /// Blocks of a pool.
+    Blocks,
+}
+
+impl Resource {
+    /// Its name in JSON and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Icmp => "icmp",
+            Self::Dccp => "dccp",
+            Self::Sessions => "sessions",
+            Self::Blocks => "blocks",
+        }
+    }
+}
+
 /// A change of state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -93,6 +124,45 @@ pub enum Change {
         subscriber: Ipv4Addr,
         /// IP protocol number.
         protocol: u8,
+    },
+    /// A subscriber was refused a mapping by what its class may have in all; at most one a second and
+    /// class.
+    ClassQuotaReached {
+        /// Index of the class.
+        class: usize,
+        /// IP protocol number.
+        protocol: u8,
+    },
+    /// A subscriber has come to a threshold of a limit of its own; at most one a minute while it has
+    /// mappings.
+    ThresholdReached {
+        /// The subscriber's realm.
+        realm: u16,
+        /// The subscriber.
+        subscriber: Ipv4Addr,
+        /// What it has so much of.
+        resource: Resource,
+        /// The threshold, percent of the limit.
+        percent: u8,
+    },
+    /// The subscribers of a class have come to a threshold of what they may have in all; at most one
+    /// a minute and class.
+    ClassThresholdReached {
+        /// Index of the class.
+        class: usize,
+        /// What they have so much of.
+        resource: Resource,
+        /// The threshold, percent of the limit.
+        percent: u8,
+    },
+    /// A pool's use has come to a threshold; at most one a minute and pool.
+    PoolThresholdReached {
+        /// Index of the pool.
+        pool: usize,
+        /// What is used: ports for a protocol, or blocks.
+        resource: Resource,
+        /// The threshold, percent of what there is.
+        percent: u8,
     },
     /// No port was free; at most one a second and pool.
     PoolExhausted {

@@ -777,6 +777,19 @@ impl External {
         Some(address)
     }
 
+    /// How many ports of a pool are free, by the place of their protocol; after these, blocks.
+    pub(crate) fn free_of(&self, pool: usize, thing: usize) -> u32 {
+        match self.ports.get(thing) {
+            Some(ports) => ports.pool_count[pool].iter().sum(),
+            None => self.blocks.nobodys(pool),
+        }
+    }
+
+    /// Whether a pool's ports are given out in blocks.
+    pub(crate) fn has_blocks(&self, pool: usize) -> bool {
+        self.blocks.has(pool)
+    }
+
     /// What a pool holds; `used` and `reserved` are told apart by who asks `is_static`.
     pub(crate) fn usage(
         &self,

@@ -17,6 +17,7 @@ extern crate alloc;
 
 mod blocks;
 mod calendar;
+mod class;
 mod config;
 mod deterministic;
 mod drop_reason;
@@ -39,19 +40,21 @@ mod session;
 mod sizes;
 mod subscriber;
 mod table;
+mod threshold;
 mod time;
+mod timeouts;
 mod translate;
 
 pub use blocks::Blocking;
 pub use config::{
-    AddressRange, Allocation, Behavior, BlockConfig, Config, DeterministicConfig, Limits, Match,
-    PoolConfig, Pooling, Prefix, RealmConfig, Refusal, Rule, RuleAction, SideConfig, StaticMapping,
-    Timeouts,
+    AddressRange, Allocation, Behavior, BlockConfig, Class, ClassLimits, Config,
+    DeterministicConfig, Limits, Match, PoolConfig, Pooling, PortTimeout, Prefix, RealmConfig,
+    Refusal, Rule, RuleAction, SideConfig, StaticMapping, Thresholds, TimeoutSet, Timeouts, Totals,
 };
 pub use deterministic::{Plan, PlanError};
 pub use drop_reason::DropReason;
 pub use engine::Engine;
-pub use event::{BlockId, Change, Endpoint, Event, MappingId, MappingKind};
+pub use event::{BlockId, Change, Endpoint, Event, MappingId, MappingKind, Resource};
 pub use packet::{Counters, Direction, Outcome, Packet, Side, Verdict};
 pub use rules::{RuleBatch, RuleSet, Ruling, Snat};
 pub use time::{TICK, Timestamp};

@@ -46,6 +46,8 @@ pub struct Snat {
     pub pool: usize,
     /// The one address of the pool that it is to be; `None`: any, as the pooling behavior says.
     pub address: Option<Ipv4Addr>,
+    /// The rule's set of timeouts, by its number; 0: none.
+    pub timeouts: u8,
 }
 
 /// Rules, ready to be searched. Clones share their memory.
@@ -129,7 +131,12 @@ impl RuleSet {
     ) -> Result<(), ConfigError> {
         let fail = |message: String| Err(ConfigError { message });
         for ruling in self.rulings.iter() {
-            let Ruling::Snat(Snat { pool, address }) = *ruling else { continue };
+            let Ruling::Snat(Snat { pool, address, timeouts }) = *ruling else { continue };
+            if usize::from(timeouts) > config.timeout_sets.len() {
+                return fail(format!(
+                    "a rule names set {timeouts} of timeouts, which is not there"
+                ));
+            }
             let Some(named) = config.pools.get(pool) else {
                 return fail("a rule names a pool that does not exist".into());
             };

@@ -126,6 +126,7 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
     if timeouts.fragment.is_zero() || timeouts.fragment > Duration::from_secs(3600) {
         return fail("timeouts.fragment must be above zero and at most one hour".into());
     }
+    crate::config::policy::validate(config)?;
     let mut addresses = external_addresses(config);
     addresses.sort_unstable();
     if let Some(twice) = addresses.windows(2).find(|pair| pair[0] == pair[1]) {

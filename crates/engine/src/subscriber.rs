@@ -5,15 +5,18 @@
 //! A subscriber whom rules send to several pools is paired with one address of each: further records
 //! of the kind [`Subscribers::paired`] asks for hold the pairs beyond the first.
 
+use crate::DropReason;
+use crate::class::{Classes, Holding, KINDS};
 use crate::host::Host;
 use crate::index::Index;
 use crate::prefetch::prefetch;
 use crate::random::HashKey;
+use crate::threshold::Watch;
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// A subscriber's record.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Subscriber {
     host: Host,
     /// In a further record, its pool; else [`NONE`].
@@ -22,16 +25,37 @@ pub(crate) struct Subscriber {
     /// with; [`NONE`]: a rule chose the addresses of all its mappings so far.
     pool: u32,
     paired: u32,
-    /// Mappings: TCP, UDP, all others; in a further record, all of its pool in the first.
-    pub(crate) mappings: [u32; 3],
-    /// Sessions beyond the first of each mapping.
-    pub(crate) further_sessions: u32,
+    /// In a further record, its mappings are the first of these.
+    pub(crate) has: Holding,
     /// In a free record, the next free one.
     next: u32,
-    /// When its next mapping would be due at the permitted rate, nanoseconds.
-    pub(crate) rate: Rate,
-    /// When a refusal was last reported, nanoseconds.
-    pub(crate) reported: Option<u64>,
+    pub(crate) class: u16,
+    /// When a refusal was last reported, nanoseconds; all ones: never.
+    pub(crate) reported: u64,
+}
+
+const _: () = assert!(size_of::<Subscriber>() <= 64);
+
+impl Subscriber {
+    const NEVER: u64 = u64::MAX;
+    /// In nobody's name.
+    const NEW: Self = Self {
+        host: Host::new(0, 0),
+        further: NONE,
+        pool: NONE,
+        paired: NONE,
+        has: Holding::NONE,
+        next: NONE,
+        class: 0,
+        reported: Self::NEVER,
+    };
+
+    /// Whether no refusal was reported within an interval, nanoseconds; if so, takes note of one.
+    pub(crate) fn may_report(&mut self, now: u64, interval: u64) -> bool {
+        let may = self.reported == Self::NEVER || now - self.reported >= interval;
+        self.reported = if may { now } else { self.reported };
+        may
+    }
 }
 
 /// The generic cell rate algorithm: evenly spaced events, a second's worth of which may come at
@@ -43,6 +67,9 @@ pub(crate) struct Rate {
 
 impl Rate {
     pub(crate) const SECOND: u64 = 1_000_000_000;
+
+    /// No event yet.
+    pub(crate) const NEW: Self = Self { due: 0 };
 
     /// Whether one more event is within the rate of `per_second`.
     pub(crate) fn permits(self, now: u64, per_second: u32) -> bool {
@@ -93,7 +120,10 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 pub(crate) struct Subscribers {
     key: HashKey,
+    pub(crate) classes: Classes,
     records: Vec<Subscriber>,
+    /// What was told of each record's subscriber, as far as anything ever was.
+    watches: Vec<Watch>,
     room: SubscriberRoom,
     index: Index,
     free: u32,
@@ -116,9 +146,16 @@ pub(crate) struct SubscriberRoom {
 
 impl Subscribers {
     /// Room for subscribers paired with so many addresses.
-    pub(crate) fn new(room: SubscriberRoom, addresses: usize, key: HashKey) -> Self {
+    pub(crate) fn new(
+        room: SubscriberRoom,
+        addresses: usize,
+        classes: Classes,
+        key: HashKey,
+    ) -> Self {
         Self {
             key,
+            classes,
+            watches: Vec::with_capacity(room.records),
             records: Vec::with_capacity(room.records),
             room,
             index: Index::new(room.records),
@@ -131,7 +168,8 @@ impl Subscribers {
 
     /// Bytes that this room takes.
     pub(crate) fn memory(room: SubscriberRoom) -> u64 {
-        (room.records * size_of::<Subscriber>()) as u64 + Index::memory(room.records)
+        (room.records * (size_of::<Subscriber>() + size_of::<Watch>())) as u64
+            + Index::memory(room.records)
     }
 
     fn hash(&self, host: Host, further: u32) -> u64 {
@@ -214,6 +252,78 @@ impl Subscribers {
         }
     }
 
+    /// Whether a subscriber with this record may have one more mapping of a kind now, by its own limits
+    /// and those of its class.
+    #[inline(always)]
+    pub(crate) fn check_record(&self, at: u32, kind: usize, now: u64) -> Result<(), DropReason> {
+        let record = &self.records[at as usize];
+        self.classes.check(record.class, &record.has, kind, now)
+    }
+
+    /// The same of a subscriber whose record this is, if it has one.
+    pub(crate) fn check(
+        &self,
+        record: Option<u32>,
+        host: Host,
+        kind: usize,
+        now: u64,
+    ) -> Result<(), DropReason> {
+        match record {
+            Some(at) => self.check_record(at, kind, now),
+            None => {
+                let class = self.classes.of(host.address());
+                self.classes.check(class, &Holding::NONE, kind, now)
+            }
+        }
+    }
+
+    /// The class of a subscriber that is refused a mapping of a kind now, if it alone is at a limit.
+    pub(crate) fn full_class(&self, host: Host, kind: usize, now: u64) -> Option<u16> {
+        let (class, has) = match self.find(host) {
+            Some(at) => (self.get(at).class, self.get(at).has),
+            None => (self.classes.of(host.address()), Holding::NONE),
+        };
+        self.classes.is_full(class, &has, kind, now).then_some(class)
+    }
+
+    /// Whether a subscriber may have one more session of a mapping that has so many, and further ones up
+    /// to `further_each`.
+    pub(crate) fn permits_session(&self, at: u32, of_mapping: u16, further_each: u32) -> bool {
+        let Subscriber { has, class, .. } = &self.records[at as usize];
+        of_mapping < self.classes.sessions_per_mapping(*class)
+            && has.further_sessions < further_each
+            && self.classes.permits_session(*class, has)
+    }
+
+    /// Counts sessions of a subscriber beyond the first of each mapping: one more or one less.
+    pub(crate) fn count_further(&mut self, at: u32, change: i32) {
+        let Subscriber { has, class, .. } = &mut self.records[at as usize];
+        for has in [has, self.classes.has(*class)] {
+            has.further_sessions = has.further_sessions.strict_add_signed(change);
+        }
+    }
+
+    /// The subscriber that has a record.
+    pub(crate) fn host(&self, at: u32) -> Host {
+        self.records[at as usize].host
+    }
+
+    /// Whether somebody wants to know how much a subscriber, or its class, has.
+    #[inline(always)]
+    pub(crate) fn is_watched(&self, at: u32) -> bool {
+        self.classes.is_watched(self.records[at as usize].class)
+    }
+
+    /// Takes note that a subscriber has one more of a thing: the percentages to be told of it and of
+    /// its class.
+    pub(crate) fn rise(&mut self, at: u32, thing: usize, now: u64) -> (Option<u8>, Option<u8>) {
+        if self.watches.len() <= at as usize {
+            self.watches.resize(at as usize + 1, Watch::default());
+        }
+        let Subscriber { has, class, .. } = &self.records[at as usize];
+        self.classes.rise(*class, (has, &mut self.watches[at as usize]), thing, now)
+    }
+
     /// Notes that a subscriber, whose record is this if it has one, has a mapping more, with this
     /// external address of a pool; the address of its first there is what it is paired with, those
     /// left out that a rule chose: they have index `None`. Returns its record.
@@ -225,34 +335,32 @@ impl Subscribers {
         record: Option<u32>,
         host: Host,
         (pool, index): (usize, Option<u32>),
-        class: usize,
+        kind: usize,
+        now: u64,
     ) -> u32 {
         let pool = pool as u32;
         let index = index.unwrap_or(NONE);
         let at = match record {
             Some(at) => at,
-            None => self.add(Subscriber {
-                host,
-                further: NONE,
-                pool,
-                paired: index,
-                ..Subscriber::default()
-            }),
+            None => {
+                let class = self.classes.of(host.address());
+                self.add(Subscriber { host, pool, paired: index, class, ..Subscriber::NEW })
+            }
         };
-        self.records[at as usize].mappings[class] += 1;
+        let Subscriber { has, class, .. } = &mut self.records[at as usize];
+        has.mappings[kind] += 1;
+        self.classes.has(*class).mappings[kind] += 1;
+        self.classes.count(*class, has, now);
         let mut paired = at;
         if self.records[at as usize].pool != pool {
             let further = match self.find_record(host, pool) {
                 Some(further) => further,
-                None => self.add(Subscriber {
-                    host,
-                    further: pool,
-                    pool,
-                    paired: index,
-                    ..Subscriber::default()
-                }),
+                None => {
+                    let record = Subscriber { host, further: pool, ..Subscriber::NEW };
+                    self.add(Subscriber { pool, paired: index, ..record })
+                }
             };
-            self.records[further as usize].mappings[0] += 1;
+            self.records[further as usize].has.mappings[0] += 1;
             paired = further;
         }
         let record = &mut self.records[paired as usize];
@@ -285,24 +393,29 @@ impl Subscribers {
             self.records.push(record);
             self.records.len() as u32 - 1
         };
+        if let Some(watch) = self.watches.get_mut(at as usize) {
+            *watch = Watch::default();
+        }
         self.index.insert(self.hash(record.host, record.further), at);
         at
     }
 
     /// Notes that a subscriber has a mapping of a pool less; forgets it when that was the last.
-    pub(crate) fn release(&mut self, host: Host, pool: usize, class: usize) {
+    pub(crate) fn release(&mut self, host: Host, pool: usize, kind: usize) {
         let at = self.find(host).expect("a mapping's subscriber has a record");
+        let class = self.records[at as usize].class;
+        self.classes.has(class).mappings[kind] -= 1;
         if self.records[at as usize].pool as usize != pool {
             let further = self.find_record(host, pool as u32);
             self.release_from(further.expect("a further pool has a record"), 0);
         }
-        self.release_from(at, class);
+        self.release_from(at, kind);
     }
 
-    fn release_from(&mut self, at: u32, class: usize) {
+    fn release_from(&mut self, at: u32, kind: usize) {
         let record = &mut self.records[at as usize];
-        record.mappings[class] -= 1;
-        if record.mappings == [0; 3] {
+        record.has.mappings[kind] -= 1;
+        if record.has.mappings == [0; KINDS] {
             let (host, further) = (record.host, record.further);
             record.next = core::mem::replace(&mut self.free, at);
             self.used -= 1;

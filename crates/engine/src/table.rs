@@ -46,6 +46,12 @@ pub(crate) struct Mapping {
 const _: () = assert!(size_of::<Mapping>() == 64);
 
 impl Mapping {
+    /// Number of its set of timeouts.
+    #[inline(always)]
+    pub(crate) fn timeouts(&self) -> u8 {
+        (self.realm_and_timeouts / Host::REALMS) as u8
+    }
+
     /// Made by the operator: admits anybody, counts against no quota, raises no events.
     pub(crate) fn is_static(&self) -> bool {
         self.flags & STATIC != 0

@@ -14,6 +14,7 @@ mod errors;
 mod mappings;
 mod quick;
 mod transit;
+mod watch;
 
 use crate::engine::{Engine, direction_from};
 use crate::fragments::{Fragment, Later, Rewrite as FragmentRewrite};
@@ -29,6 +30,7 @@ use mappings::Arrival;
 use natgate_wire::{Ipv4, protocol};
 use quick::{Glance, Tally};
 use transit::is_echo_request;
+pub(crate) use watch::PoolWatches;
 
 /// Packets that a stage looks at before the next has its turn: about as many cache lines can be on
 /// their way at a time.
@@ -179,7 +181,8 @@ impl Engine {
 
     fn inside(&mut self, bytes: &mut [u8], headers: &Headers, direction: &mut Direction) -> Fate {
         let (realm, destination) = (headers.realm, headers.destination.0);
-        let by_default = Snat { pool: self.config.default_pool_of(realm), address: None };
+        let pool = self.config.default_pool_of(realm);
+        let by_default = Snat { pool, address: None, timeouts: 0 };
         let snat = match self.ruling(bytes, headers, Side::Inside, realm) {
             //= rfc6888#REQ-6
             Some(Ruling::Bypass) => return self.bypass(bytes, headers, Side::Inside),

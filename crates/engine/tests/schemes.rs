@@ -132,7 +132,7 @@ fn simulate(config: &Config) -> Figures {
                     u64::from(counted)
                 }
                 Change::MappingCreated(_) | Change::MappingRemoved(_) => u64::from(counted),
-                Change::QuotaReached { .. } | Change::PoolExhausted { .. } => 0,
+                _ => 0,
             };
         }
         if counted && elapsed.as_secs() / 60 != minute {

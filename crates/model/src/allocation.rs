@@ -1,12 +1,14 @@
 //! Making a mapping: limits (specification, section 3.9) and the choice of its external endpoint
 //! (section 5). The choice itself is the engine's; here is written which choices are open.
 
+use crate::bytes::ends;
+use crate::classes::Whose;
 use crate::{Host, Key, Made, Mapping, Model, Packet, has_ports};
 use natgate_engine::{
-    Allocation, Change, DropReason, Endpoint, MappingKind, PoolConfig, Pooling, RuleAction,
+    Allocation, Change, DropReason, Endpoint, MappingKind, PoolConfig, Pooling, RuleAction, Side,
     Timestamp,
 };
-use natgate_wire::protocol::{ICMP, TCP, UDP};
+use natgate_wire::protocol::{ICMP, UDP};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -45,7 +47,10 @@ impl Model {
             Some(RuleAction::SnatTo(pool, address)) => (pool, Some(address)),
             _ => (self.config.default_pool_of(key.realm), None),
         };
-        let room = self.room_for_mapping(key);
+        let permitted = self.permits_mapping(key);
+        let whose = permitted.err().map_or(Whose::Subscriber(key.host()), |(of, _)| of);
+        let room = permitted.map_err(|(_, reason)| reason);
+        let room = room.and_then(|()| self.room_for_mapping(key));
         let external = room.and_then(|()| {
             let open = self.open_choices(key, pool, fixed)?;
             let chosen = self.choose(packet, &open);
@@ -58,21 +63,22 @@ impl Model {
             Ok(external) => external,
             Err(DropReason::Ambiguous) => return Err(DropReason::Ambiguous),
             Err(reason) => {
-                self.report(key, pool, reason);
+                self.report(key, whose, pool, reason);
                 self.refuse(packet);
                 return Err(reason);
             }
         };
-        let due = self.mapping_rate.entry(key.host()).or_default();
-        *due = spend(*due, self.now, self.config.limits.new_mappings_per_second);
-        if has_ports(key.protocol) {
-            self.use_block(key.host(), external);
+        self.take_tokens(key.host());
+        if has_ports(key.protocol) && self.use_block(key.host(), external) {
+            self.tell_block(pool);
         }
+        let (_, remote) = ends(&packet.received, Side::Inside);
         let mapping = Mapping {
             external,
             kind: self.kind_of(key, pool, external),
             permanent: false,
             created: self.now,
+            timeouts: self.timeouts_of_rule(key, remote).unwrap_or_default(),
             sessions: BTreeMap::new(),
             first: None,
         };
@@ -80,29 +86,13 @@ impl Model {
             self.raise(self.now, Change::MappingCreated(mapping.id(key)));
         }
         self.mappings.insert(key, mapping);
+        self.tell_mapping(key, pool);
         Ok(())
     }
 
-    /// 3.9: rate, quota, table, in this order.
+    /// 3.9: whether the tables have room.
     fn room_for_mapping(&self, key: Key) -> Result<(), DropReason> {
         let limits = &self.config.limits;
-        let due = self.mapping_rate.get(&key.host()).copied().unwrap_or(0);
-        if !conforms(due, self.now, limits.new_mappings_per_second) {
-            return Err(DropReason::MappingRate);
-        }
-        // DCCP and protocols without ports share the quota of ICMP (5.7).
-        let class = |protocol| if matches!(protocol, TCP | UDP) { protocol } else { ICMP };
-        let quota = match class(key.protocol) {
-            TCP => limits.tcp_ports,
-            UDP => limits.udp_ports,
-            _ => limits.icmp_ports,
-        };
-        let of_subscriber = |other: &Key| {
-            other.host() == key.host() && class(other.protocol) == class(key.protocol)
-        };
-        if self.dynamic().filter(|(other, _)| of_subscriber(other)).count() >= quota as usize {
-            return Err(DropReason::PortQuota);
-        }
         let own = key.host();
         let others: BTreeSet<Host> =
             self.dynamic().map(|(other, _)| other.host()).filter(|of| *of != own).collect();
@@ -148,16 +138,19 @@ impl Model {
     }
 
     /// Raises what 3.9 says about a refused mapping, at most once a second.
-    fn report(&mut self, key: Key, pool: usize, reason: DropReason) {
-        let (host, protocol) = (key.host(), key.protocol);
+    fn report(&mut self, key: Key, whose: Whose, pool: usize, reason: DropReason) {
+        let ((realm, subscriber), protocol) = (key.host(), key.protocol);
         let (last, change) = match reason {
-            DropReason::MappingRate | DropReason::PortQuota => {
-                if !self.dynamic().any(|(other, _)| other.host() == host) {
+            DropReason::MappingRate | DropReason::PortQuota | DropReason::SessionLimit => {
+                let change = match whose {
+                    Whose::Class(class) => Change::ClassQuotaReached { class, protocol },
+                    _ => Change::QuotaReached { realm, subscriber, protocol },
+                };
+                let is_subscriber = matches!(whose, Whose::Subscriber(_));
+                if is_subscriber && self.sessions_of(whose) == 0 {
                     return; // What is remembered of a subscriber goes with its last mapping.
                 }
-                let last = self.quota_reported.entry(host).or_default();
-                let (realm, subscriber) = host;
-                (last, Change::QuotaReached { realm, subscriber, protocol })
+                (self.quota_reported.entry(whose).or_default(), change)
             }
             DropReason::PoolExhausted => {
                 let last = self.exhaustion_reported.entry(pool).or_default();

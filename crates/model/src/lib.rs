@@ -3,7 +3,7 @@
 //!
 //! It follows SPECIFICATION.md section by section and says so in comments: what is looked at first
 //! (`bytes`), the way from the inside and from the outside (this file), allocation and limits
-//! (`allocation`, `shares`), sessions and connections (`sessions`, `tcp`), what happens by itself (`timers`),
+//! (`allocation`, `classes`, `shares`), sessions and connections (`sessions`, `tcp`), what happens by itself (`timers`),
 //! ICMP errors of its own (`errors`). Nothing is fast: what one map holds is not repeated in
 //! another but searched for.
 //!
@@ -17,6 +17,7 @@
 
 mod allocation;
 mod bytes;
+mod classes;
 pub mod compare;
 mod errors;
 mod lookup;
@@ -31,10 +32,11 @@ use bytes::{
     Segment, check, check_error, ends, icmp_kind, ip, is_ping, keep_full, lower_mss, lower_ttl,
     set_embedded, set_near,
 };
+use classes::{Told, Whose};
 use errors::ErrorRates;
 use natgate_engine::{
     Behavior, Change, Config, Counters, Direction, DropReason, Endpoint, Event, MappingId,
-    MappingKind, Outcome, Rule, RuleAction, Side, Timestamp, Verdict,
+    MappingKind, Outcome, Rule, RuleAction, Side, TimeoutSet, Timestamp, Verdict,
 };
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use natgate_wire::{Icmp, Ipv4, icmp};
@@ -59,9 +61,11 @@ pub struct Model {
     blocks: BTreeMap<Endpoint, Block>,
     /// Of each pool the ports that somebody may get, if they are not all.
     given: Vec<Option<BTreeSet<Endpoint>>>,
-    mapping_rate: BTreeMap<Host, u64>,
+    mapping_rate: BTreeMap<Whose, u64>,
     errors: ErrorRates,
-    quota_reported: BTreeMap<Host, Option<Timestamp>>,
+    quota_reported: BTreeMap<Whose, Option<Timestamp>>,
+    /// Thresholds that were told.
+    told_of: BTreeMap<Whose, Told>,
     exhaustion_reported: BTreeMap<usize, Option<Timestamp>>,
     counters: Counters,
     /// The time of the latest event.
@@ -89,6 +93,8 @@ struct Mapping {
     /// Of a static mapping with ports: it needs no sessions.
     permanent: bool,
     created: Timestamp,
+    /// What the rule says that it was made by (9.6).
+    timeouts: TimeoutSet,
     sessions: BTreeMap<Endpoint, Session>,
     /// The remote endpoint of the session that is no further one (3.10), while there is such.
     first: Option<Endpoint>,
@@ -210,6 +216,7 @@ impl Model {
             mapping_rate: BTreeMap::new(),
             errors: ErrorRates::default(),
             quota_reported: BTreeMap::new(),
+            told_of: BTreeMap::new(),
             exhaustion_reported: BTreeMap::new(),
             counters: Counters::default(),
             told: Timestamp(0),

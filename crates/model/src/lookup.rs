@@ -3,7 +3,7 @@
 
 use crate::bytes::{check_error, ends, icmp_kind, ip};
 use crate::{Key, Mapping, Model, Packet, has_ports};
-use natgate_engine::{Behavior, Endpoint, MappingKind, Match, RuleAction, Side};
+use natgate_engine::{Behavior, Endpoint, MappingKind, Match, Rule, RuleAction, Side, TimeoutSet};
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::collections::BTreeMap;
 
@@ -101,6 +101,7 @@ impl Model {
             kind: MappingKind::Static,
             permanent: false,
             created: self.started,
+            timeouts: TimeoutSet::default(),
             sessions: BTreeMap::new(),
             first: None,
         });
@@ -149,6 +150,17 @@ impl Model {
         near: Endpoint,
         far: Endpoint,
     ) -> Option<&RuleAction> {
+        self.best_rule(realm, protocol, near, far).map(|rule| &rule.action)
+    }
+
+    /// 9.6: the set of timeouts that the rule has which a new mapping's first packet meets.
+    pub(crate) fn timeouts_of_rule(&self, key: Key, far: Endpoint) -> Option<TimeoutSet> {
+        let number = self.best_rule(key.realm, key.protocol, key.internal, far)?.timeouts;
+        let place = usize::from(number).checked_sub(1)?;
+        Some(self.config.timeout_sets[place].clone())
+    }
+
+    fn best_rule(&self, realm: u16, protocol: u8, near: Endpoint, far: Endpoint) -> Option<&Rule> {
         let rules = match realm {
             0 => &self.config.rules,
             further => &self.config.realms[usize::from(further) - 1].rules,
@@ -162,9 +174,9 @@ impl Model {
             let fits = prefix.contains(end.address.to_bits())
                 && (port == 0 || has_ports && port == end.port);
             let rank = (rule.priority, prefix.len(), port != 0, by_source);
-            fits.then_some((rank, &rule.action))
+            fits.then_some((rank, rule))
         });
-        fits.max_by_key(|(rank, _)| *rank).map(|(_, action)| action)
+        fits.max_by_key(|(rank, _)| *rank).map(|(_, rule)| rule)
     }
 
     pub(crate) fn is_outside_own(&self, address: u32) -> bool {

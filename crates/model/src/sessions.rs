@@ -9,7 +9,10 @@ use crate::allocation::MOST_OF_WHOLE;
 use crate::bytes::Segment;
 use crate::tcp::{Connection, Timer};
 use crate::{Key, Mapping, Model, Session};
-use natgate_engine::{Behavior, DropReason, Endpoint, MappingKind, Side, Timestamp};
+use natgate_engine::{
+    Behavior, Config, DropReason, Endpoint, MappingKind, Resource, Side, TimeoutSet, Timeouts,
+    Timestamp,
+};
 use natgate_wire::protocol::{ICMP, UDP};
 use std::time::Duration;
 
@@ -24,7 +27,6 @@ impl Model {
         remote: Endpoint,
         from: Side,
     ) -> Result<(), DropReason> {
-        let limits = &self.config.limits;
         let mapping = &self.mappings[&key];
         if !Self::is_listed(mapping) {
             return self.room_for_whole(key);
@@ -35,8 +37,10 @@ impl Model {
                 let own = |other: &Key| other.host() == key.host();
                 let own = self.dynamic().filter(|(other, _)| own(other));
                 let further: usize = own.map(|(_, one)| one.further()).sum();
-                mapping.sessions.len() >= usize::from(limits.sessions_per_mapping)
+                let subscriber = key.host();
+                mapping.sessions.len() >= self.sessions_per_mapping(subscriber)
                     || further >= self.further_each()
+                    || !self.permits_session(subscriber)
             }
         };
         if is_full {
@@ -92,11 +96,12 @@ impl Model {
             false => self.add_session(key, remote, from),
         };
         let mapping = self.mappings.get_mut(&key).expect("looked up");
+        let own = mapping.timeouts.clone();
         let session = mapping.sessions.get_mut(&remote).expect("there, or just made");
         let is_new = session.packets_out + session.packets_in == 0;
         let may_refresh = is_new || from == Side::Inside || self.config.inbound_refresh;
         let revives = may_refresh && latest.is_none(); // 9.3
-        let timeouts = &self.config.timeouts;
+        let timeouts = timeouts_of(&self.config, &own, key.protocol, remote.port);
         let time: Option<Duration> = match (key.protocol, segment) {
             (_, Some(segment)) => match session.connection.step(from, segment, revives) {
                 Timer::Opening if may_refresh => Some(timeouts.tcp_opening), // 9.3
@@ -140,14 +145,40 @@ impl Model {
         mapping.sessions.insert(remote, session);
         if is_first {
             mapping.first = Some(remote);
+        } else if mapping.kind != MappingKind::Static {
+            self.tell_subscriber(key.host(), Resource::Sessions);
         }
         latest
     }
 }
 
+/// 9.6: what holds for a session: the mapping's rule says, then the remote port, then the protocol.
+pub(crate) fn timeouts_of(
+    config: &Config,
+    own: &TimeoutSet,
+    protocol: u8,
+    remote_port: u16,
+) -> Timeouts {
+    let common = &config.timeouts;
+    let of_port = config.port_timeouts.iter().find(|timeout| {
+        let (first, last) = timeout.ports;
+        timeout.protocol == protocol && (first..=last).contains(&remote_port)
+    });
+    let of_port = of_port.map(|timeout| timeout.idle);
+    Timeouts {
+        udp: own.udp.or(of_port).unwrap_or(common.udp),
+        tcp_established: own.tcp_established.or(of_port).unwrap_or(common.tcp_established),
+        tcp_opening: own.tcp_opening.unwrap_or(common.tcp_opening),
+        tcp_closing: own.tcp_closing.unwrap_or(common.tcp_closing),
+        icmp: own.icmp.unwrap_or(common.icmp),
+        other: own.other.unwrap_or(common.other),
+        ..common.clone()
+    }
+}
+
 impl Mapping {
     /// How many further sessions it has.
-    fn further(&self) -> usize {
+    pub(crate) fn further(&self) -> usize {
         self.sessions.len() - usize::from(self.first.is_some())
     }
 

@@ -8,6 +8,7 @@ use natgate_engine::{
     Allocation, BlockConfig, BlockId, Change, Config, DeterministicConfig, DropReason, Endpoint,
     MappingKind, PoolConfig, Pooling, Timestamp,
 };
+use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
@@ -284,14 +285,39 @@ impl Model {
     }
 
     /// 5.9: a mapping of a subscriber has got a port; its block is assigned if it was nobody's.
-    pub(crate) fn use_block(&mut self, subscriber: Host, end: Endpoint) {
-        let Some((start, _)) = self.block_of(end) else { return };
+    /// Says whether it was.
+    pub(crate) fn use_block(&mut self, subscriber: Host, end: Endpoint) -> bool {
+        let Some((start, _)) = self.block_of(end) else { return false };
         if let Some(block) = self.blocks.get_mut(&start) {
             block.empty_since = None;
-            return;
+            return false;
         }
         self.blocks.insert(start, Block { subscriber, empty_since: None });
         self.raise(self.now, Change::BlockAssigned(self.block_id(start, subscriber)));
+        true
+    }
+
+    /// 5.15: how many blocks of a pool are somebody's or held, and how many there are to be had.
+    pub(crate) fn use_of_blocks(&self, number: usize) -> Option<(u64, u64)> {
+        let Allocation::Block(block) = self.allocation(number) else { return None };
+        let pool = &self.config.pools[number];
+        let firsts = first_ports(pool, block);
+        let starts = addresses(pool)
+            .flat_map(|address| firsts.iter().map(move |&port| Endpoint { address, port }));
+        let to_be_had = |start: &Endpoint| {
+            let mut ends = (start.port..=start.port + (block.size - 1))
+                .map(|port| Endpoint { port, ..*start });
+            ends.any(|end| {
+                let all = [TCP, UDP, ICMP, DCCP];
+                all.into_iter().any(|protocol| self.static_internal(protocol, end).is_none())
+            })
+        };
+        let starts: Vec<Endpoint> = starts.filter(to_be_had).collect();
+        let is_used = |start: &&Endpoint| {
+            self.blocks.contains_key(start)
+                || self.held.keys().any(|(_, end)| is_in(*end, **start, block))
+        };
+        Some((starts.iter().filter(is_used).count() as u64, starts.len() as u64))
     }
 
     /// 5.10: when a block that is empty now is released.

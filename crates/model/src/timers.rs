@@ -1,6 +1,8 @@
 //! What happens by itself: sessions and hold-downs run out, and unsolicited SYNs are answered
 //! (specification, sections 1, 4.7, 5.6 and 9.1); and what a restart leaves.
 
+use crate::classes::Whose;
+use crate::sessions::timeouts_of;
 use crate::tcp::State;
 use crate::{Key, Made, Model, Packet, Syn, has_ports};
 use natgate_engine::{Change, Endpoint, TICK, Timestamp};
@@ -36,8 +38,10 @@ impl Model {
                 self.limit_held(still_held); // It may be what makes a block empty.
                 self.release_blocks(time);
             }
+            self.forget_thresholds();
         }
         self.limit_held(still_held);
+        self.forget_thresholds();
         std::mem::take(&mut self.made)
     }
 
@@ -51,8 +55,9 @@ impl Model {
 
     /// Sessions whose time has run out go, and with the last of them their mapping (9.1).
     fn expire_sessions(&mut self, time: Timestamp) {
-        let closing = self.config.timeouts.tcp_closing;
         for (key, mapping) in &mut self.mappings {
+            let own = timeouts_of(&self.config, &mapping.timeouts, key.protocol, 0);
+            let closing = own.tcp_closing;
             mapping.sessions.retain(|_, session| {
                 let due = tick(session.expires) <= time;
                 if due && session.connection.state == Some(State::Established) {
@@ -80,7 +85,7 @@ impl Model {
                 self.raise(time, Change::MappingRemoved(mapping.id(key)));
             }
             if !self.dynamic().any(|(other, _)| other.host() == key.host()) {
-                self.quota_reported.remove(&key.host());
+                self.quota_reported.remove(&Whose::Subscriber(key.host()));
             }
         }
     }

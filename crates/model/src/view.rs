@@ -111,6 +111,7 @@ impl Model {
         (self.now.0 % TICK.as_nanos() as u64).hash(&mut hash);
         for (key, mapping) in &self.mappings {
             (key, mapping.external).hash(&mut hash);
+            Vec::from_iter(mapping.timeouts.times()).hash(&mut hash);
             let mut sessions: Vec<_> = mapping.sessions.iter().collect();
             sessions.sort_by_key(|(_, session)| session.number); // who is first next (3.10)
             mapping.first.hash(&mut hash);
@@ -133,6 +134,9 @@ impl Model {
         }
         for (subscriber, time) in &self.quota_reported {
             (subscriber, since(time)).hash(&mut hash);
+        }
+        for (whose, told) in &self.told_of {
+            (whose, told.recent(self.now)).hash(&mut hash);
         }
         for (pool, time) in &self.exhaustion_reported {
             (pool, since(time)).hash(&mut hash);

@@ -67,8 +67,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let progress = ProgressBar::no_length();
     let (input, flush) = args.open_input(&progress)?;
     let output = create(&args.out)?;
-    let pools = settings.engine.pools.iter().map(|pool| pool.name.clone()).collect();
-    let mut log = EventLog { output: args.events.as_deref().map(create).transpose()?, pools };
+    let names = json::Names::of(&settings.engine);
+    let mut log = EventLog { output: args.events.as_deref().map(create).transpose()?, names };
     let stats = args.stats.as_deref().map(create).transpose()?;
 
     let seed = seed(args.seed);
@@ -220,14 +220,14 @@ fn write_stats(output: &mut impl Write, counters: &Counters) -> io::Result<()> {
 /// Where events go, if anywhere.
 struct EventLog {
     output: Option<BufWriter<File>>,
-    /// The pools' names.
-    pools: Vec<String>,
+    /// Names that events mention.
+    names: json::Names,
 }
 
 impl Observer for EventLog {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         let Some(output) = &mut self.output else { return Ok(()) };
-        serde_json::to_writer(&mut *output, &json::event(event, &self.pools))?;
+        serde_json::to_writer(&mut *output, &json::event(event, &self.names))?;
         output.write_all(b"\n")
     }
 

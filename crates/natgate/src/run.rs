@@ -191,8 +191,8 @@ impl Signals {
 struct Log {
     events: Option<BufWriter<File>>,
     status_file: Option<PathBuf>,
-    /// The pools' names, which events mention.
-    pools: Vec<String>,
+    /// Names that events mention.
+    names: json::Names,
     /// What went wrong with the events first; nothing more is written then.
     failure: Option<io::Error>,
     /// Whether ports in use could be written the last time.
@@ -208,7 +208,7 @@ impl Log {
         Ok(Self {
             events: args.events.as_ref().map(append).transpose()?,
             status_file: args.status_file.clone(),
-            pools: settings.engine.pools.iter().map(|pool| pool.name.clone()).collect(),
+            names: json::Names::of(&settings.engine),
             failure: None,
             ports_written: true,
         })
@@ -227,7 +227,7 @@ impl Log {
 impl Observer for Log {
     fn event(&mut self, event: &Event) {
         let Some(file) = &mut self.events else { return };
-        let written = serde_json::to_writer(&mut *file, &json::event(event, &self.pools))
+        let written = serde_json::to_writer(&mut *file, &json::event(event, &self.names))
             .map_err(io::Error::from)
             .and_then(|()| file.write_all(b"\n"));
         self.check(written);

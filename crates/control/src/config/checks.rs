@@ -5,6 +5,7 @@
 //! would still want to know. Of two parts that disagree the later in the file is to blame.
 
 use super::draft::{Draft, SideDraft, StaticDraft};
+use super::policy;
 use super::problem::{Located, Report};
 use super::rule_checks;
 use super::shares;
@@ -33,6 +34,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     rule_checks::check(draft, report);
     pools_are_used(draft, report);
     quota_fits(draft, report);
+    policy::check(draft, report);
     parity_can_be_kept(draft, report);
     shares::check(draft, report);
     table_is_not_too_large(draft, report);

@@ -4,11 +4,12 @@
 //! What could not be read is absent here, or has its default, and has been reported. A draft
 //! becomes [`Settings`] only if nothing was.
 
+use super::policy::{self, ClassDraft, TimeoutDraft};
 use super::problem::{Located, Place};
 use super::shares::SharesDraft;
 use natgate_engine::{
     AddressRange, Allocation, Config, Match, PoolConfig, Prefix, Rule, RuleAction, Side,
-    SideConfig, StaticMapping,
+    SideConfig, StaticMapping, TimeoutSet,
 };
 use natgate_gateway::{Backend, Route, Settings, SideSettings, StateSettings};
 use std::collections::HashMap;
@@ -38,6 +39,9 @@ pub(super) struct Draft {
     pub(super) mappings_place: Place,
     pub(super) statics: Vec<StaticDraft>,
     pub(super) rules: Vec<RuleDraft>,
+    pub(super) classes: Vec<ClassDraft>,
+    /// Of remote ports.
+    pub(super) timeouts: Vec<TimeoutDraft>,
     pub(super) state: Option<StateSettings>,
 }
 
@@ -105,6 +109,8 @@ pub(super) struct PoolDraft {
     pub(super) ports: Located<(u16, u16)>,
     /// How its ports are chosen.
     pub(super) shares: SharesDraft,
+    /// Percentages whose use is told.
+    pub(super) thresholds: Vec<u8>,
 }
 
 /// A static mapping.
@@ -120,6 +126,8 @@ pub(super) struct RuleDraft {
     pub(super) matches: Located<Match>,
     pub(super) priority: Located<i16>,
     pub(super) action: ActionDraft,
+    /// Its timeouts, of a rule that translates sources.
+    pub(super) timeouts: Option<Box<Located<TimeoutSet>>>,
 }
 
 impl RuleDraft {
@@ -131,7 +139,7 @@ impl RuleDraft {
         }
     }
 
-    fn to_config(&self, targets: &Targets<'_>) -> Rule {
+    fn to_config(&self, targets: &Targets<'_>, sets: &[TimeoutSet]) -> Rule {
         let pool = || targets.of(&self.action).expect("a rule without its pool is a problem");
         let action = match &self.action {
             ActionDraft::Snat(_) => RuleAction::Snat(pool()),
@@ -140,7 +148,8 @@ impl RuleDraft {
             ActionDraft::Bypass => RuleAction::Bypass,
             ActionDraft::Drop => RuleAction::Drop,
         };
-        Rule { matches: self.matches.value, priority: self.priority.value, action }
+        let timeouts = policy::set_of(self, sets);
+        Rule { matches: self.matches.value, priority: self.priority.value, action, timeouts }
     }
 }
 
@@ -192,7 +201,8 @@ impl Draft {
     /// The settings of a draft without problems.
     pub(super) fn into_settings(self) -> Settings {
         let targets = self.targets();
-        let rules = self.rules.iter().map(|rule| rule.to_config(&targets)).collect();
+        let timeout_sets = self.timeout_sets();
+        let rules = self.rules.iter().map(|rule| rule.to_config(&targets, &timeout_sets)).collect();
         let default_pool = self.default_pool();
         let allocation = self.common_allocation();
         let by_mtu = self.inside.mtu.min(self.outside.mtu).saturating_sub(TCP_HEADERS);
@@ -205,6 +215,9 @@ impl Draft {
             default_pool,
             statics: self.statics.iter().map(StaticDraft::to_config).collect(),
             rules,
+            classes: self.to_classes(),
+            port_timeouts: self.to_port_timeouts(),
+            timeout_sets,
             tcp_mss: if self.mss_by_mtu { Some(by_mtu) } else { self.config.tcp_mss },
             ..self.config
         };
@@ -265,6 +278,7 @@ impl PoolDraft {
             addresses: self.ranges.iter().map(|range| range.value).collect(),
             ports: self.ports.value,
             allocation,
+            thresholds: self.thresholds.clone(),
         }
     }
 }

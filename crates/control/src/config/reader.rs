@@ -66,6 +66,11 @@ impl<'a> Section<'a> {
         self.table.is_some()
     }
 
+    /// Whether the table has no key.
+    pub(super) fn is_empty(&self) -> bool {
+        self.table.is_none_or(|table| table.is_empty())
+    }
+
     /// A value, if it is there.
     pub(super) fn get(&self, key: &'static str) -> Option<Value<'a>> {
         debug_assert!(schema::keys(self.name).contains(&key), "{key} is missing in the schema");

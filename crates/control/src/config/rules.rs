@@ -5,6 +5,7 @@
 //! pools are known. Rules of kind `dnat` are read in full and then refused: this engine has none.
 
 use super::draft::{ActionDraft, RuleDraft, StaticDraft};
+use super::policy;
 use super::problem::Located;
 use super::reader::{Section, Value};
 use super::sections::is_usable;
@@ -70,6 +71,7 @@ pub(super) fn read_rule(section: &Section<'_>) -> Option<RuleDraft> {
     let kind = kind?;
     refuse(section, "pool", kind != Kind::Snat, "only a rule of kind \"snat\" has it");
     refuse(section, "address", kind != Kind::Snat, "only a rule of kind \"snat\" has it");
+    refuse(section, "timeouts", kind != Kind::Snat, "only a rule of kind \"snat\" has it");
     refuse(section, "to", kind != Kind::Dnat, "only a rule of kind \"dnat\" has it");
     let action = match kind {
         Kind::Snat => read_snat(section),
@@ -83,7 +85,8 @@ pub(super) fn read_rule(section: &Section<'_>) -> Option<RuleDraft> {
     if let (Some(value), Kind::Dnat) = (&kind_value, kind) {
         value.wrong("\"dnat\" is not in this version; use a [[static]] mapping");
     }
-    Some(RuleDraft { matches: matches?, priority: priority?, action: action? })
+    let timeouts = if kind == Kind::Snat { policy::read_rule_timeouts(section) } else { None };
+    Some(RuleDraft { matches: matches?, priority: priority?, action: action?, timeouts })
 }
 
 fn read_priority(section: &Section<'_>) -> Option<Located<i16>> {

@@ -8,8 +8,8 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     (
         "",
         &[
-            "inside", "outside", "route", "pool", "nat", "limits", "timeouts", "state", "static",
-            "rule",
+            "inside", "outside", "route", "pool", "nat", "limits", "class", "timeouts", "timeout",
+            "state", "static", "rule",
         ],
     ),
     ("inside", SIDE),
@@ -26,6 +26,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "subscribers",
             "ports_per_subscriber",
             "dynamic_ports",
+            "thresholds",
         ],
     ),
     ("pool.block", BLOCK),
@@ -54,6 +55,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
         &[
             "ports_per_subscriber",
             "sessions_per_mapping",
+            "sessions_per_subscriber",
             "new_mappings_per_second",
             "icmp_errors_per_second",
             "subscribers",
@@ -62,9 +64,24 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "extra_sessions_per_subscriber",
             "fragment_memory",
             "held_ports",
+            "thresholds",
         ],
     ),
-    ("limits.ports_per_subscriber", &["tcp", "udp", "icmp"]),
+    ("limits.ports_per_subscriber", PORTS),
+    ("class", &["name", "subscribers", "limits", "total"]),
+    (
+        "class.limits",
+        &[
+            "ports_per_subscriber",
+            "sessions_per_subscriber",
+            "sessions_per_mapping",
+            "new_mappings_per_second",
+            "thresholds",
+        ],
+    ),
+    ("class.limits.ports_per_subscriber", PORTS),
+    ("class.total", &["ports", "sessions", "new_mappings_per_second", "thresholds"]),
+    ("class.total.ports", PORTS),
     (
         "timeouts",
         &[
@@ -78,11 +95,15 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "fragment",
         ],
     ),
+    ("timeout", &["protocol", "port", "idle"]),
     ("state", &["file", "interval"]),
     ("static", &["internal", "external", "protocol"]),
-    ("rule", &["kind", "match", "priority", "pool", "address", "to"]),
+    ("rule", &["kind", "match", "priority", "pool", "address", "to", "timeouts"]),
     ("rule.match", &["source", "destination", "port"]),
+    ("rule.timeouts", &["udp", "tcp_established", "tcp_opening", "tcp_closing", "icmp", "other"]),
 ];
+
+const PORTS: &[&str] = &["tcp", "udp", "icmp"];
 
 const BLOCK: &[&str] = &["size", "max_per_subscriber", "release_after"];
 

@@ -4,6 +4,7 @@
 //! values agree with each other is [`super::checks`]' question.
 
 use super::draft::{Draft, PoolDraft, RouteDraft, RuleDraft, SideDraft};
+use super::policy;
 use super::problem::{Located, Place};
 use super::reader::{Section, Value};
 use super::rules;
@@ -36,6 +37,10 @@ const MOST_A_SECOND: u64 = 1_000_000_000;
 /// The engine counts its mappings, static ones among them, in 31 bits.
 const MOST_MAPPINGS: u64 = 1 << 30;
 
+/// What makes sense as the timeout of a session.
+pub(super) const IDLE: RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(30 * 86_400);
+
 /// Reads the whole file.
 pub(super) fn read(root: &Section<'_>) -> Draft {
     let mut config = Config::default();
@@ -60,6 +65,8 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
         mappings_place,
         statics: root.sections("static").iter().filter_map(rules::read_static).collect(),
         rules: read_rules(root),
+        classes: root.sections("class").iter().filter_map(policy::read_class).collect(),
+        timeouts: root.sections("timeout").iter().filter_map(policy::read_timeout).collect(),
         state: read_state(&root.section("state", "state")),
         config,
     }
@@ -176,7 +183,7 @@ pub(super) fn read_rules(root: &Section<'_>) -> Vec<RuleDraft> {
 /// A pool is always kept, that rules which name it are not blamed for its faults.
 fn read_pool(index: usize, section: &Section<'_>) -> PoolDraft {
     let given = match section.get("name") {
-        Some(value) => value.parsed("a name", pool_name),
+        Some(value) => read_name(&value),
         None if index == 0 => {
             Some(Located { value: "default".to_owned(), place: section.place.clone() })
         }
@@ -207,7 +214,13 @@ fn read_pool(index: usize, section: &Section<'_>) -> PoolDraft {
         ranges: entries.iter().filter_map(range).collect(),
         ports: ports.unwrap_or_else(all_ports),
         shares: shares::read_pool(section),
+        thresholds: policy::read_thresholds(section).map_or(Vec::new(), |percents| percents.value),
     }
+}
+
+/// A name of something.
+pub(super) fn read_name(value: &Value<'_>) -> Option<Located<String>> {
+    value.parsed("a name", pool_name)
 }
 
 fn pool_name(text: &str) -> Result<String, String> {
@@ -303,6 +316,8 @@ fn read_limits(section: &Section<'_>, limits: &mut Limits) -> Place {
     }
     let sessions = bounded(section, "sessions_per_mapping", 1, u64::from(u16::MAX));
     set(&mut limits.sessions_per_mapping, sessions.and_then(|value| u16::try_from(value).ok()));
+    limits.sessions_per_subscriber = bounded(section, "sessions_per_subscriber", 1, all);
+    set(&mut limits.thresholds, policy::read_thresholds(section).map(|percents| percents.value));
     limits.subscribers = bounded(section, "subscribers", 1, MOST_MAPPINGS);
     limits.mappings = bounded(section, "mappings", 1, MOST_MAPPINGS);
     limits.extra_sessions = bounded(section, "extra_sessions", 0, MOST_MAPPINGS);
@@ -313,7 +328,12 @@ fn read_limits(section: &Section<'_>, limits: &mut Limits) -> Place {
     quota.place
 }
 
-fn bounded(section: &Section<'_>, key: &'static str, least: u64, most: u64) -> Option<u32> {
+pub(super) fn bounded(
+    section: &Section<'_>,
+    key: &'static str,
+    least: u64,
+    most: u64,
+) -> Option<u32> {
     let value = section.get(key)?.integer(least..=most)?;
     u32::try_from(value).ok()
 }
@@ -334,7 +354,7 @@ fn read_memory(value: &Value<'_>) -> Option<usize> {
 
 fn read_timeouts(section: &Section<'_>, timeouts: &mut Timeouts) {
     // Key, where it goes, the bounds of what makes sense, the least that the RFCs ask for.
-    let idle = Duration::from_secs(1)..=DAY * 30;
+    let idle = IDLE;
     let tick = Duration::from_millis(1);
     let rfc = |minutes: u32, source: &'static str| Some((MINUTE * minutes, source));
     for (key, slot, bounds, least) in [

@@ -4,6 +4,7 @@
 //! long lists are cut. Warnings come last, each a line that begins with `warning:`. Programs should
 //! read the JSON instead: these words may change.
 
+use super::policy;
 use super::{Meaning, PerProtocol, Pool, Shares, ports};
 use crate::config::{show_duration, show_prefix, show_range};
 use natgate_engine::{Behavior, Match, Pooling, Refusal, Rule, RuleAction, Side};
@@ -87,6 +88,7 @@ impl Meaning {
         writeln!(f, "    {}", list(&self.settings.engine.pools[index].addresses, show_range))?;
         let (tcp, udp, icmp) = (grouped(tcp), grouped(udp), grouped(icmp));
         writeln!(f, "    holds {tcp} TCP, {udp} UDP and {icmp} ICMP mappings")?;
+        policy::thresholds("    use", &self.settings.engine.pools[index].thresholds, f)?;
         let served = plural(pool.subscribers_at_full_quota, "subscriber", "subscribers");
         if !matches!(pool.allocation, Shares::Random | Shares::Preserve) {
             return pool.allocation.explain(f);
@@ -156,7 +158,7 @@ impl Meaning {
 
     fn rules(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let rules = &self.settings.engine.rules;
-        for Rule { matches, priority, action } in rules.iter().take(MOST_RULES) {
+        for Rule { matches, priority, action, timeouts } in rules.iter().take(MOST_RULES) {
             let (end, prefix, port) = match *matches {
                 Match::Source(prefix, port) => ("source", prefix, port),
                 Match::Destination(prefix, port) => ("destination", prefix, port),
@@ -170,18 +172,19 @@ impl Meaning {
             }
             match action {
                 RuleAction::Snat(pool) => {
-                    writeln!(f, " uses pool {}", self.settings.engine.pools[*pool].name)?;
+                    write!(f, " uses pool {}", self.settings.engine.pools[*pool].name)?;
                 }
                 RuleAction::SnatTo(pool, address) => {
                     let pool = &self.settings.engine.pools[*pool].name;
-                    writeln!(f, " uses {address} of pool {pool}")?;
+                    write!(f, " uses {address} of pool {pool}")?;
                 }
                 RuleAction::Dnat(address, port) => {
-                    writeln!(f, " is redirected to {}", endpoint((*address, *port)))?;
+                    write!(f, " is redirected to {}", endpoint((*address, *port)))?;
                 }
-                RuleAction::Bypass => writeln!(f, " passes untranslated")?,
-                RuleAction::Drop => writeln!(f, " is dropped")?,
+                RuleAction::Bypass => write!(f, " passes untranslated")?,
+                RuleAction::Drop => write!(f, " is dropped")?,
             }
+            writeln!(f, "{}", policy::rule_timeouts(&self.settings.engine, *timeouts))?;
         }
         match rules.len().saturating_sub(MOST_RULES) {
             0 => Ok(()),
@@ -196,7 +199,10 @@ impl Meaning {
         writeln!(f, "  a subscriber: {tcp} TCP, {udp} UDP and {icmp} ICMP mappings")?;
         let rate = grouped(limits.new_mappings_per_second.into());
         writeln!(f, "  a subscriber: {rate} new mappings a second")?;
+        policy::sessions_of("  a subscriber", limits.sessions_per_subscriber, f)?;
+        policy::thresholds("  a subscriber", &limits.thresholds, f)?;
         writeln!(f, "  a mapping: {} sessions", grouped(limits.sessions_per_mapping.into()))?;
+        policy::classes(&self.settings.engine, f)?;
         let (mappings, sessions) = (grouped(self.mappings), grouped(self.sessions));
         write!(f, "  in all: {mappings} mappings")?;
         let ports = ports(&self.pools);
@@ -222,6 +228,7 @@ impl Meaning {
         let (opening, closing) = (show(timeouts.tcp_opening), show(timeouts.tcp_closing));
         let established = show(timeouts.tcp_established);
         writeln!(f, "  TCP opening {opening}, established {established}, closing {closing}")?;
+        policy::port_timeouts(&self.settings.engine, f)?;
         let (hold_down, fragment) = (show(timeouts.hold_down), show(timeouts.fragment));
         writeln!(f, "  hold-down of freed ports {hold_down}, fragments {fragment}")
     }
@@ -285,7 +292,7 @@ fn endpoint((address, port): (Ipv4Addr, Option<u16>)) -> String {
 }
 
 /// A list that does not fill the screen.
-fn list<T: Copy>(items: &[T], show: impl Fn(T) -> String) -> String {
+pub(super) fn list<T: Copy>(items: &[T], show: impl Fn(T) -> String) -> String {
     const MOST: usize = 8;
     let shown: Vec<String> = items.iter().take(MOST).map(|item| show(*item)).collect();
     let more = items.len().saturating_sub(MOST);
@@ -293,7 +300,7 @@ fn list<T: Copy>(items: &[T], show: impl Fn(T) -> String) -> String {
     format!("{}{rest}", shown.join(", "))
 }
 
-fn plural(number: u64, one: &str, many: &str) -> String {
+pub(super) fn plural(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(number), if number == 1 { one } else { many })
 }
 

@@ -89,7 +89,7 @@ pub(super) fn build(rules: &[Rule]) -> Result<RuleSet, ConfigError> {
     let mut entries = Vec::with_capacity(rules.len());
     for (at, rule) in rules.iter().enumerate() {
         let priority = priorities.partition_point(|&lower| lower < rule.priority) as u32;
-        let ruling = rulings.number(&rule.action)?;
+        let ruling = rulings.number(rule)?;
         entries.push(Entry::new(at as u32, rule.matches, priority, ruling));
     }
     entries.sort_unstable_by_key(|entry| entry.order);
@@ -159,12 +159,13 @@ impl Rulings {
         Self { all: Vec::from([Ruling::Bypass, Ruling::Drop]), snats: BTreeMap::new() }
     }
 
-    fn number(&mut self, action: &RuleAction) -> Result<u32, ConfigError> {
-        let snat = match *action {
+    fn number(&mut self, rule: &Rule) -> Result<u32, ConfigError> {
+        let timeouts = rule.timeouts;
+        let snat = match rule.action {
             RuleAction::Bypass => return Ok(Self::BYPASS),
             RuleAction::Drop => return Ok(Self::DROP),
-            RuleAction::Snat(pool) => Snat { pool, address: None },
-            RuleAction::SnatTo(pool, address) => Snat { pool, address: Some(address) },
+            RuleAction::Snat(pool) => Snat { pool, address: None, timeouts },
+            RuleAction::SnatTo(pool, address) => Snat { pool, address: Some(address), timeouts },
             RuleAction::Dnat(..) => {
                 let message = "dnat rules are not in this version: use a [[static]] mapping";
                 return Err(ConfigError { message: message.into() });

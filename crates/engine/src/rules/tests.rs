@@ -14,7 +14,7 @@ fn prefix(address: u32, len: u8) -> Prefix {
 }
 
 fn pool(pool: usize) -> Option<Ruling> {
-    Some(Ruling::Snat(Snat { pool, address: None }))
+    Some(Ruling::Snat(Snat { pool, address: None, timeouts: 0 }))
 }
 
 /// The simple twin: every rule is looked at.
@@ -30,8 +30,10 @@ fn linear(rules: &[Rule], inner: End, outer: End) -> Option<Ruling> {
     fits.max_by_key(|(rank, _)| *rank).map(|(_, action)| match *action {
         RuleAction::Bypass => Ruling::Bypass,
         RuleAction::Drop => Ruling::Drop,
-        RuleAction::Snat(pool) => Ruling::Snat(Snat { pool, address: None }),
-        RuleAction::SnatTo(pool, address) => Ruling::Snat(Snat { pool, address: Some(address) }),
+        RuleAction::Snat(pool) => Ruling::Snat(Snat { pool, address: None, timeouts: 0 }),
+        RuleAction::SnatTo(pool, address) => {
+            Ruling::Snat(Snat { pool, address: Some(address), timeouts: 0 })
+        }
         RuleAction::Dnat(..) => unreachable!("none is made"),
     })
 }
@@ -76,7 +78,7 @@ fn rule() -> impl Strategy<Value = Rule> {
     (any::<bool>(), address(), len, port(), priority, action).prop_map(
         |(by_source, address, len, port, priority, action)| {
             let matches = if by_source { Match::Source } else { Match::Destination };
-            Rule { matches: matches(prefix(address, len), port), priority, action }
+            Rule { matches: matches(prefix(address, len), port), priority, action, timeouts: 0 }
         },
     )
 }
@@ -219,7 +221,7 @@ fn priority_wins_over_everything() {
     let all = Match::Destination(prefix(0, 0), 0);
     let host = Match::Source(prefix(0x0a01_0203, 32), 80);
     let with = |priority| {
-        let first = Rule { matches: all, priority, action: RuleAction::Drop };
+        let first = Rule { priority, ..Rule::new(all, RuleAction::Drop) };
         RuleSet::new(&[first, Rule::new(host, RuleAction::Snat(1))]).unwrap()
     };
     let packet = ((0x0a01_0203, 80), (1, 1));

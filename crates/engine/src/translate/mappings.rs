@@ -2,6 +2,8 @@
 //! refreshed (sections 3.8 to 3.10, 4.4 to 4.6 and 9 of the specification).
 
 use super::Engine;
+use super::watch::BLOCKS;
+use crate::class::SESSIONS;
 use crate::config::{Behavior, Config};
 use crate::engine::quota_class;
 use crate::external::{Chosen, Told, Wish};
@@ -9,10 +11,8 @@ use crate::host::Host;
 use crate::parse::{Headers, Kind, has_ports};
 use crate::rules::Snat;
 use crate::session::{Idle, Session, State, Way};
-use crate::subscriber::Rate;
 use crate::table::{Key, NewMapping, SessionRef};
 use crate::{Change, DropReason, MappingKind};
-use natgate_wire::protocol;
 use natgate_wire::tcp::flags::RST;
 
 /// Where an inbound packet goes: the mapping, and the session if there is one already.
@@ -32,6 +32,8 @@ pub(super) struct Flow {
     pub(super) pool: usize,
     /// Whether a rule chose its external address.
     pub(super) fixed: bool,
+    /// The rule's set of timeouts.
+    pub(super) timeouts: u8,
     /// The subscriber's record, if it has one.
     pub(super) record: Option<u32>,
     /// The hash of its key.
@@ -143,13 +145,7 @@ impl Engine {
         }
         let made = self.make_mapping(headers, snat, remote);
         if let Err(reason) = made {
-            match reason {
-                DropReason::MappingRate | DropReason::PortQuota => {
-                    self.report_quota(headers.host(), headers.protocol);
-                }
-                DropReason::PoolExhausted => self.report_exhausted(snat.pool, headers.protocol),
-                _ => {}
-            }
+            self.report_refusal(reason, headers.host(), snat.pool, headers.protocol);
             //= rfc5508#REQ-8
             //= rfc6888#REQ-11b
             if reason != DropReason::Ambiguous {
@@ -169,7 +165,7 @@ impl Engine {
         let (protocol, internal, pool) = (headers.protocol, headers.internal(), snat.pool);
         let record = self.subscribers.find(internal.0);
         let known = record.is_some_and(|at| self.subscribers.has(at, pool));
-        self.check_limits(record, known, protocol)?;
+        self.check_limits(record, internal.0, known, protocol)?;
         let paired = record.and_then(|at| self.subscribers.paired(at, pool));
         let wish = Wish {
             pool,
@@ -186,39 +182,23 @@ impl Engine {
         };
         let external = self.choose_external(wish, internal.0, remote)?;
         let hash = self.table.hash(self.table.key(protocol, internal, remote));
-        let session = self.new_session(remote, Way::Out, headers);
+        let session = self.new_session(remote, Way::Out, headers, snat.timeouts);
         let fixed = snat.address.is_some();
-        let flow = Flow { protocol, internal, pool, fixed, record, hash };
+        let timeouts = snat.timeouts;
+        let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash };
         Ok(self.add_dynamic(&flow, external, |first| *first = session))
     }
 
     /// Whether a subscriber with this record, if it has one, may have one more mapping of a protocol
     /// now; `known`: it has mappings of the pool already.
-    #[inline]
-    pub(super) fn check_limits(
+    fn check_limits(
         &self,
         record: Option<u32>,
+        subscriber: Host,
         known: bool,
         protocol: u8,
     ) -> Result<(), DropReason> {
-        let class = quota_class(protocol);
-        let limits = &self.config.limits;
-        let quota = [limits.tcp_ports, limits.udp_ports, limits.icmp_ports][class];
-        if let Some(at) = record {
-            let record = self.subscribers.get(at);
-            //= rfc6888#REQ-4c
-            //= rfc6888#REQ-5b
-            if !record.rate.permits_spaced(self.now, self.mapping_spacing, Rate::SECOND) {
-                return Err(DropReason::MappingRate);
-            }
-            //= rfc6888#REQ-4
-            //= rfc6888#REQ-4b
-            if record.mappings[class] >= quota {
-                return Err(DropReason::PortQuota);
-            }
-        } else if quota == 0 {
-            return Err(DropReason::PortQuota);
-        }
+        self.subscribers.check(record, subscriber, quota_class(protocol), self.now)?;
         //= rfc6888#REQ-11a
         //= rfc6888#REQ-11d
         if self.table.is_full(protocol) || !known && self.subscribers.is_full(record.is_none()) {
@@ -236,16 +216,15 @@ impl Engine {
         (index, port): (u32, u16),
         open: impl FnOnce(&mut Session),
     ) -> u32 {
-        let Flow { protocol, internal, pool, fixed, record, hash } = *flow;
-        let class = quota_class(protocol);
+        let Flow { protocol, internal, pool, fixed, timeouts, record, hash } = *flow;
         let pair = (pool, (!fixed).then_some(index));
-        let record = self.subscribers.count(record, internal.0, pair, class);
-        self.subscribers.get_mut(record).rate.count_spaced(self.now, self.mapping_spacing);
+        let kind = quota_class(protocol);
+        let record = self.subscribers.count(record, internal.0, pair, kind, self.now);
         let new = NewMapping {
             protocol,
             internal,
             external: (index, port),
-            timeouts: 0,
+            timeouts,
             is_static: false,
             permanent: false,
         };
@@ -253,6 +232,9 @@ impl Engine {
         if self.external.told(protocol, index, port) == Told::Mapping {
             let id = self.id_of(protocol, internal, (index, port), MappingKind::Dynamic);
             self.raise(self.now, Change::MappingCreated(id));
+        }
+        if self.subscribers.is_watched(record) || !self.pool_watches.is_empty() {
+            self.watch_mapping(record, protocol, index);
         }
         slot
     }
@@ -284,6 +266,7 @@ impl Engine {
             self.external.choose_share(wish, subscriber, &mut self.generator)?;
         if let Some(block) = assigned {
             self.raise(self.now, Change::BlockAssigned(self.external.block(block)));
+            self.watch_pool(wish.pool, BLOCKS);
         }
         Ok(external)
     }
@@ -322,7 +305,7 @@ impl Engine {
             is_static: true,
             permanent: false,
         };
-        let session = self.new_session(remote, way, headers);
+        let session = self.new_session(remote, way, headers, 0);
         let hash = self.table.hash(self.table.static_key(protocol, internal, remote));
         Ok(self.install(new, hash, |first| *first = session))
     }
@@ -428,8 +411,14 @@ impl Engine {
         if !connects || segment.opens() || picked_up { Ok(()) } else { Err(DropReason::TcpNotSyn) }
     }
 
-    /// A session as its first packet makes it.
-    fn new_session(&self, remote: (u32, u16), way: Way, headers: &Headers) -> Session {
+    /// A session as its first packet makes it, of a mapping with this set of timeouts.
+    fn new_session(
+        &self,
+        remote: (u32, u16),
+        way: Way,
+        headers: &Headers,
+        timeouts: u8,
+    ) -> Session {
         let mut session = Session::new(remote.0, remote.1);
         let idle = match headers.kind {
             Kind::Tcp => session.take_segment(way, headers.segment),
@@ -440,7 +429,8 @@ impl Engine {
             }
         };
         session.count(way);
-        session.expires = self.deadline(self.now, self.idle_timeout(idle, headers.protocol));
+        let timeout = self.timeouts.of(timeouts, idle, headers.protocol, remote.1);
+        session.expires = self.deadline(self.now, timeout);
         session
     }
 
@@ -455,18 +445,21 @@ impl Engine {
         //= rfc7857#section-7-tcp
         let mapping = self.table.mapping(slot);
         let (is_static, internal) = (mapping.is_static(), mapping.host());
-        // Who runs a server has asked for its clients.
-        let limit = if is_static { u16::MAX } else { self.config.limits.sessions_per_mapping };
+        let timeouts = mapping.timeouts();
         let subscriber = match is_static {
             true => None,
             false => self.subscribers.find(internal),
         };
-        let has_share = |at| self.subscribers.get(at).further_sessions >= self.further_each;
         //= rfc6888#REQ-5
-        if mapping.sessions >= limit || subscriber.is_some_and(has_share) {
+        let permitted = match subscriber {
+            Some(at) => self.subscribers.permits_session(at, mapping.sessions, self.further_each),
+            // Who runs a server has asked for its clients.
+            None => mapping.sessions < u16::MAX,
+        };
+        if !permitted {
             return Err(DropReason::SessionLimit);
         }
-        let mut session = self.new_session(remote, way, headers);
+        let mut session = self.new_session(remote, way, headers, timeouts);
         if way == Way::In && !self.config.inbound_refresh && !is_static {
             // Else strangers would keep the mapping by ever new sessions.
             if session.state() == State::Established {
@@ -478,7 +471,10 @@ impl Engine {
         let session =
             self.table.add_session(slot, session, way).ok_or(DropReason::SessionTableFull)?;
         if let (SessionRef::Further(_), Some(at)) = (session, subscriber) {
-            self.subscribers.get_mut(at).further_sessions += 1;
+            self.subscribers.count_further(at, 1);
+            if self.subscribers.is_watched(at) {
+                self.watch_subscriber(at, SESSIONS);
+            }
         }
         self.table.schedule(session, self.tick);
         Ok(())
@@ -505,27 +501,16 @@ impl Engine {
             }
             return;
         }
-        let expires = self.deadline(self.now, self.idle_timeout(idle, headers.protocol));
+        let remote_port = session.remote_port;
+        let timeouts = self.table.mapping(self.table.mapping_of(at)).timeouts();
+        let timeout = self.timeouts.of(timeouts, idle, headers.protocol, remote_port);
+        let expires = self.deadline(self.now, timeout);
         let session = self.table.session_mut(at);
         let sooner = expires < session.expires;
         session.expires = expires;
         if sooner {
             // A timer that fires too early only looks again; one too late would be wrong.
             self.table.schedule(at, self.tick);
-        }
-    }
-
-    #[inline]
-    fn idle_timeout(&self, idle: Idle, protocol: u8) -> u64 {
-        match (protocol, idle) {
-            //= rfc7857#section-2.1
-            (protocol::TCP | protocol::DCCP, Idle::Opening) => self.timeouts.opening,
-            (protocol::TCP | protocol::DCCP, Idle::Closing) => self.timeouts.closing,
-            (protocol::TCP | protocol::DCCP, _) => self.timeouts.established,
-            (protocol::UDP, _) => self.timeouts.udp,
-            //= rfc5508#REQ-2
-            (protocol::ICMP, _) => self.timeouts.icmp,
-            _ => self.timeouts.other,
         }
     }
 }

@@ -10,13 +10,14 @@
 use super::Engine;
 use super::mappings::Flow;
 use crate::calendar::NONE;
+use crate::engine::quota_class;
 use crate::external::{Draw, External, Wish};
 use crate::host::Host;
 use crate::packet::{Direction, Packet, Side};
 use crate::parse::is_martian;
 use crate::respond::DEFAULT_MTU;
-use crate::session::{Segment, State, Way};
-use crate::subscriber::Rate;
+use crate::session::{Idle, Segment, State, Way};
+use crate::timeouts::{SETS, deadline};
 use natgate_wire::checksum::fold;
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
 use natgate_wire::{Tcp, protocol, tcp, udp};
@@ -142,9 +143,13 @@ impl From for Outside {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
     mtu: u16,
-    udp: u32,
-    established: u32,
+    /// Deadlines of UDP's sessions, and of established ones, by their mappings' sets of timeouts.
+    udp: [u32; SETS],
+    established: [u32; SETS],
     opening: u32,
+    /// Whether the remote port may say otherwise; the present time since that of tick 0.
+    by_port: bool,
+    since_base: u64,
     inbound_refresh: bool,
     /// Whether there are rules: a session that a stranger began says nothing of the way out.
     rules: bool,
@@ -155,8 +160,6 @@ pub(super) struct Round {
     /// Whether sources of realm 0 are translated by subscriber alone: no rules, no static mappings, and any may
     /// have any port.
     plain: bool,
-    /// A subscriber whose next mapping is due later has made too many of late.
-    due: u64,
 }
 
 /// Packets that went the quick way, to be counted.
@@ -168,15 +171,24 @@ pub(super) struct Tally {
 
 impl Engine {
     pub(super) fn round<F: From>(&self) -> Round {
+        let since_base = self.since_base();
+        let (mut udp, mut established) = ([0; SETS], [0; SETS]);
+        for set in 0..self.timeouts.sets() {
+            let times = self.timeouts.usual(set);
+            udp[set] = deadline(since_base, times.0);
+            established[set] = deadline(since_base, times.1);
+        }
         Round {
             mtu: match F::SIDE {
                 Side::Inside => self.config.outside.mtu.unwrap_or(DEFAULT_MTU),
                 // To which realm, is not known yet.
                 Side::Outside => self.realms.least_mtu(),
             },
-            udp: self.deadline(self.now, self.timeouts.udp),
-            established: self.deadline(self.now, self.timeouts.established),
-            opening: self.deadline(self.now, self.timeouts.opening),
+            udp,
+            established,
+            opening: self.deadline(self.now, self.timeouts.of(0, Idle::Opening, protocol::TCP, 0)),
+            by_port: self.timeouts.by_port(),
+            since_base,
             inbound_refresh: self.config.inbound_refresh,
             rules: self.realms.any_rules(),
             other_rules: self.rules_replaced
@@ -188,7 +200,6 @@ impl Engine {
             plain: self.rules.is_empty()
                 && self.config.statics.is_empty()
                 && self.external.is_shared(self.config.default_pool),
-            due: Rate::latest_due(self.now, self.mapping_spacing, Rate::SECOND),
         }
     }
 
@@ -293,7 +304,8 @@ impl Engine {
         let internal = glance.internal();
         // An earlier packet of the batch may have made it.
         if self.table.find_flow(glance.place, protocol, internal, remote).is_some()
-            || !self.has_room(round, record, protocol)
+            || self.subscribers.check_record(record, quota_class(protocol), self.now).is_err()
+            || self.table.is_full(protocol)
         {
             return false;
         }
@@ -305,7 +317,11 @@ impl Engine {
         });
         let Some((index, port)) = chosen else { return false };
         let (record, hash) = (Some(record), glance.place);
-        let flow = Flow { protocol, internal, pool, fixed: false, record, hash };
+        let flow = Flow { protocol, internal, pool, fixed: false, timeouts: 0, record, hash };
+        let udp = match round.by_port {
+            true => deadline(round.since_base, self.timeouts.of_open(0, protocol, remote.1)),
+            false => round.udp[0],
+        };
         self.add_dynamic(&flow, (index, port), |session| {
             (session.remote_address, session.remote_port) = remote;
             if protocol == protocol::TCP {
@@ -313,7 +329,7 @@ impl Engine {
                 session.expires = round.opening;
             } else {
                 session.set_state(State::Open);
-                session.expires = round.udp;
+                session.expires = udp;
             }
             session.count(Way::Out);
         });
@@ -323,18 +339,6 @@ impl Engine {
         let external = (self.external.address(index), port);
         rewrite::<Inside>(packet.bytes_mut(), protocol, source, external);
         true
-    }
-
-    /// Whether a subscriber with this record may have one more mapping: what
-    /// [`Engine::check_limits`] comes to.
-    #[inline(always)]
-    fn has_room(&self, round: &Round, record: u32, protocol: u8) -> bool {
-        let record = self.subscribers.get(record);
-        let (mappings, quota) = match protocol {
-            protocol::TCP => (record.mappings[0], self.config.limits.tcp_ports),
-            _ => (record.mappings[1], self.config.limits.udp_ports),
-        };
-        mappings < quota && record.rate.is_due(round.due) && !self.table.is_full(protocol)
     }
 
     /// Whether a packet from inside that goes there is for somebody outside.
@@ -371,6 +375,7 @@ impl Engine {
         }
         let mapping = self.table.mapping_mut(glance.slot);
         let (internal, external) = (mapping.internal(), mapping.external());
+        let set = mapping.timeouts();
         let session = &mut mapping.first;
         let is_its_own = (session.remote_address, session.remote_port) == remote
             && (F::WAY == Way::In
@@ -379,7 +384,14 @@ impl Engine {
                     && (!round.rules || session.packets_out != 0));
         let connected = session.is(State::Established);
         let stays = session.is(State::Open) || connected && glance.flags & (SYN | RST | FIN) == 0;
-        let expires = if connected { round.established } else { round.udp };
+        let expires = match round.by_port {
+            true => {
+                let time = self.timeouts.of_open(set, glance.protocol, remote.1);
+                deadline(round.since_base, time)
+            }
+            false if connected => round.established[usize::from(set)],
+            false => round.udp[usize::from(set)],
+        };
         let refreshes = F::WAY == Way::Out || round.inbound_refresh;
         // A timer that would have to run sooner is the complete way's business.
         if !is_its_own || !stays || refreshes && expires < session.expires {

@@ -225,7 +225,7 @@ fn replace(rules: &RuleSet, runs: usize) -> Spread {
         name: number.to_string(),
         addresses: vec![AddressRange { first: host(number), last: host(number) }],
         ports: (1024, 1087),
-        allocation: None,
+        ..PoolConfig::default()
     };
     let config = Config { pools: (0..64).map(pool).collect(), ..Config::default() };
     let mut engine = Engine::new(&config, [1; 32], Timestamp(0)).expect("it can be run");

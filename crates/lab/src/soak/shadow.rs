@@ -96,6 +96,10 @@ impl Shadow {
             Change::BlockAssigned(_)
             | Change::BlockReleased(_)
             | Change::QuotaReached { .. }
+            | Change::ClassQuotaReached { .. }
+            | Change::ThresholdReached { .. }
+            | Change::ClassThresholdReached { .. }
+            | Change::PoolThresholdReached { .. }
             | Change::PoolExhausted { .. } => Ok(()),
         }
     }

@@ -5,7 +5,7 @@ use super::{Divergence, Pair};
 use crate::tcp::Connection;
 use crate::{Key, Mapping, Model, Session};
 use natgate_engine::{
-    Change, Direction, Endpoint, MappingKind, Outcome, Packet, Side, Timestamp, Verdict,
+    Change, Direction, Endpoint, MappingKind, Outcome, Packet, Side, TimeoutSet, Timestamp, Verdict,
 };
 use natgate_wire::protocol::UDP;
 use std::collections::BTreeMap;
@@ -72,6 +72,7 @@ impl Model {
             kind: MappingKind::Dynamic,
             permanent: false,
             created: now,
+            timeouts: TimeoutSet::default(),
             sessions: BTreeMap::from([(first.remote, session)]),
             first: Some(first.remote),
         };

@@ -5,8 +5,8 @@ use super::Divergence;
 use crate::allocation::addresses;
 use crate::{Host, has_ports};
 use natgate_engine::{
-    Allocation, Config, Endpoint, MappingId, MappingInfo, MappingKind, Plan, PoolUsage, Pooling,
-    SessionInfo, Timestamp, Verdict,
+    Allocation, Class, Config, Endpoint, Limits, MappingId, MappingInfo, MappingKind, Plan,
+    PoolUsage, Pooling, SessionInfo, Timestamp, Verdict,
 };
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP, UDP_LITE};
 use natgate_wire::{Ipv4, Tcp, icmp, tcp::flags::SYN};
@@ -141,8 +141,8 @@ pub(super) fn state(
             return Err(format!("{host:?} has two external addresses"));
         }
     }
-    let limits = &config.limits;
     for ((subscriber, protocol), used) in used_by {
+        let limits = limits_of(config, subscriber);
         let quota = match protocol {
             TCP => limits.tcp_ports,
             UDP => limits.udp_ports,
@@ -152,9 +152,73 @@ pub(super) fn state(
             return Err(format!("{subscriber:?} has {used} mappings of protocol {protocol}"));
         }
     }
+    totals(config, mappings)?;
     shares(config, mappings)?;
     session_limits(config, mappings)?;
     portless(sessions)
+}
+
+/// The class that a subscriber is of: that of the longest prefix.
+fn class_of(config: &Config, (_, subscriber): Host) -> Option<&Class> {
+    let len = |class: &Class| {
+        let own = class.subscribers.iter().filter(|prefix| prefix.contains(subscriber.to_bits()));
+        own.map(|prefix| prefix.len()).max()
+    };
+    let holds = config.classes.iter().filter_map(|class| Some((len(class)?, class)));
+    holds.max_by_key(|(len, _)| *len).map(|(_, class)| class)
+}
+
+/// What holds for a subscriber.
+fn limits_of(config: &Config, subscriber: Host) -> Limits {
+    let common = config.limits.clone();
+    let Some(class) = class_of(config, subscriber) else { return common };
+    let own = &class.limits;
+    Limits {
+        tcp_ports: own.tcp_ports.unwrap_or(common.tcp_ports),
+        udp_ports: own.udp_ports.unwrap_or(common.udp_ports),
+        icmp_ports: own.icmp_ports.unwrap_or(common.icmp_ports),
+        sessions_per_mapping: own.sessions_per_mapping.unwrap_or(common.sessions_per_mapping),
+        sessions_per_subscriber: own.sessions_per_subscriber.or(common.sessions_per_subscriber),
+        ..common
+    }
+}
+
+/// No class, and no subscriber, has more than it may have in all (3.9, 3.10).
+fn totals(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
+    let mut of_subscriber: BTreeMap<Host, u32> = BTreeMap::new();
+    let mut of_class: BTreeMap<&str, (u32, [u32; 3])> = BTreeMap::new();
+    for mapping in mappings.iter().filter(|one| one.id.kind != MappingKind::Static) {
+        let subscriber = (mapping.id.realm, mapping.id.internal.address);
+        *of_subscriber.entry(subscriber).or_default() += mapping.sessions;
+        let Some(class) = class_of(config, subscriber) else { continue };
+        let (sessions, by_kind) = of_class.entry(&class.name).or_default();
+        *sessions += mapping.sessions;
+        by_kind[match mapping.id.protocol {
+            TCP => 0,
+            UDP => 1,
+            _ => 2,
+        }] += 1;
+    }
+    for (subscriber, has) in of_subscriber {
+        let most = limits_of(config, subscriber).sessions_per_subscriber;
+        if most.is_some_and(|most| has > most) {
+            return Err(format!("{subscriber:?} has {has} sessions"));
+        }
+    }
+    for class in &config.classes {
+        let Some((sessions, [tcp, udp, icmp])) = of_class.get(&class.name[..]) else { continue };
+        let total = &class.total;
+        let all = [
+            (*sessions, total.sessions),
+            (*tcp, total.tcp_ports),
+            (*udp, total.udp_ports),
+            (*icmp, total.icmp_ports),
+        ];
+        if all.iter().any(|(has, most)| most.is_some_and(|most| *has > most)) {
+            return Err(format!("class {} has more than it may: {all:?}", class.name));
+        }
+    }
+    Ok(())
 }
 
 /// Nobody has a port of another's block, nor one that arithmetic gives to another (5.8, 5.11).
@@ -206,7 +270,8 @@ fn session_limits(config: &Config, mappings: &[MappingInfo]) -> Result<(), Diver
     for mapping in mappings.iter().filter(|one| one.id.kind != MappingKind::Static) {
         let host = (mapping.id.realm, mapping.id.internal.address);
         *of_subscriber.entry(host).or_default() += further(mapping);
-        if mapping.sessions > u32::from(limits.sessions_per_mapping) {
+        let own = limits_of(config, host);
+        if mapping.sessions > u32::from(own.sessions_per_mapping) {
             return Err(format!("{:?} has {} sessions", mapping.id, mapping.sessions));
         }
     }

@@ -7,6 +7,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod policy;
 mod realms;
 mod strategies;
 mod world;
@@ -65,6 +66,7 @@ fn run_large(config: &Config, seed: [u8; 32], operations: &[Operation]) -> Resul
         addresses: vec![AddressRange { first, last }],
         ports: (1024, 65_535),
         allocation: None,
+        thresholds: vec![],
         ..config.pools[config.default_pool].clone()
     };
     let config = Config {
@@ -77,6 +79,7 @@ fn run_large(config: &Config, seed: [u8; 32], operations: &[Operation]) -> Resul
         hairpin_to: vec![],
         statics: config.statics.iter().map(|fixed| StaticMapping { realm: 0, ..*fixed }).collect(),
         limits: Limits { mappings: Some(count + 100), ..Limits::default() },
+        classes: vec![],
         ..config.clone()
     };
     let mut pair = Pair::new(&config, seed, START)?;
@@ -130,7 +133,7 @@ proptest! {
         len in any::<u8>(),
     ) {
         let limits = Limits { fragment_memory: 4096, ..Limits::default() };
-        let config = Config { rules: vec![], limits, ..config };
+        let config = Config { rules: vec![], limits, classes: vec![], ..config };
         let mut pair = Pair::new(&config, seed, START).map_err(TestCaseError::fail)?;
         let source = end(INSIDE[near.0], PORTS[near.1]);
         let mut spec = Spec::new(PROTOCOLS[protocol], source, end(REMOTE[far.0], PORTS[far.1]));

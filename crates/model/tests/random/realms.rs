@@ -1,6 +1,7 @@
 //! Realms of a case: networks with the addresses of the first, or hardly different.
 
 use crate::common::end;
+use crate::policy::give_timeouts;
 use crate::strategies::{fit, rules};
 use crate::world::{INSIDE, OWN};
 use natgate_engine::{Allocation, Config, Prefix, RealmConfig, SideConfig};
@@ -45,6 +46,7 @@ pub(crate) fn with_realms(config: Config) -> impl Strategy<Value = Config> {
             for (number, (mut realm, pool)) in (1..).zip(realms) {
                 realm.default_pool = pool % config.pools.len();
                 realm.rules = fit(&realm.rules, &config.pools);
+                give_timeouts(&mut realm.rules, config.timeout_sets.len());
                 realm.hairpin_to = there(realm.hairpin_to);
                 realm.hairpin_to.retain(|other| *other != number);
                 config.realms.push(realm);

@@ -3,6 +3,7 @@
 //! boxed, for proptest moves what it draws about.
 
 use crate::common::{Sum, end};
+use crate::policy::policy;
 use crate::world::{
     About, Body, Burst, FIXED, Forged, Forgery, INSIDE, Jump, OWN, Oddity, Operation, POOL, PORTS,
     REMOTE, Send, Sequence, Target, Wait,
@@ -326,6 +327,7 @@ fn limits() -> impl Strategy<Value = Limits> {
                 extra_sessions_per_subscriber: each,
                 fragment_memory: 4096,
                 held_ports,
+                ..Limits::default()
             }
         },
     )
@@ -472,7 +474,7 @@ fn rule() -> impl Strategy<Value = Rule> {
         |(by_source, address, len, port, priority, action)| {
             let matches = if by_source { Match::Source } else { Match::Destination };
             let prefix = Prefix::new(address.into(), len);
-            Rule { matches: matches(prefix, port), priority, action }
+            Rule { priority, ..Rule::new(matches(prefix, port), action) }
         },
     )
 }
@@ -566,14 +568,15 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
         late(),
     );
     let rest = (pools(), rules());
-    (inside, outside, behaviors, limits(), timeouts(), rest, statics()).prop_map(
-        |(inside, outside, behaviors, limits, timeouts, (pools, rules), statics)| {
+    let statics = (statics(), policy());
+    (inside, outside, behaviors, limits(), timeouts(), rest, statics).prop_map(
+        |(inside, outside, behaviors, limits, timeouts, (pools, rules), (statics, policy))| {
             let (mapping, (filtering, filtering_tcp), pooling, allocation, switches, late) =
                 behaviors;
             let (tcp_mss, answer_unsolicited_syn, refusal) = late;
             let [port_parity, hairpinning, inbound_refresh, tcp_pickup] = switches;
             let rules = fit(&rules, &pools);
-            Config {
+            policy.add_to(Config {
                 inside,
                 outside,
                 pools,
@@ -594,7 +597,7 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
                 statics,
                 rules,
                 ..Config::default()
-            }
+            })
         },
     )
 }

@@ -2,6 +2,7 @@
 //! the packets that came out before, which answers and errors refer to.
 
 use crate::common::{Spec, Sum, end, error_about, set_icmp_sum, side};
+use crate::policy::give_timeouts;
 use crate::strategies::fit;
 use natgate_engine::{Allocation, PoolConfig};
 use natgate_engine::{Config, Endpoint, Rule, Side, Timestamp, Verdict};
@@ -219,7 +220,9 @@ impl World {
             Operation::Restart(seed) => self.pair.restart(*seed)?,
             Operation::Rules(rules, realm) => {
                 let realm = self.realm(*realm);
-                self.pair.replace_rules_of(realm, &fit(rules, &self.config.pools))?;
+                let mut rules = fit(rules, &self.config.pools);
+                give_timeouts(&mut rules, self.config.timeout_sets.len());
+                self.pair.replace_rules_of(realm, &rules)?;
             }
             Operation::Connect { near, target, protocol, body } => {
                 let send = Send::Fresh {

@@ -1,0 +1,322 @@
+//! Classes of subscribers: what each may have, what all of a class may have together, and what these
+//! have. Class 0 is everybody who is in no class; what the configuration names comes after it.
+//!
+//! A subscriber is asked for its own limits first and for those of its class then, and counts in the
+//! latter only with what it got: who is at a limit of its own takes nothing from its class, and a class
+//! at its limit nothing from others.
+
+use crate::DropReason;
+use crate::config::{Class, Config, Totals};
+use crate::subscriber::Rate;
+use crate::threshold::{Marks, Watch};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Quotas of mappings: TCP, UDP, all others.
+pub(crate) const KINDS: usize = 3;
+/// The place of sessions among what thresholds are about, after the kinds of mappings.
+pub(crate) const SESSIONS: usize = KINDS;
+
+/// What one may have, a subscriber or a whole class.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowance {
+    mappings: [u32; KINDS],
+    sessions: u32,
+    /// The time between mappings at the permitted rate, nanoseconds.
+    spacing: u64,
+    /// Thresholds of mappings and of sessions.
+    marks: [Marks; KINDS + 1],
+    /// Whether there are any.
+    watched: bool,
+}
+
+/// What one has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Holding {
+    /// Mappings: TCP, UDP, all others.
+    pub(crate) mappings: [u32; KINDS],
+    /// Sessions beyond the first of each mapping.
+    pub(crate) further_sessions: u32,
+    /// When the next mapping would be due at the permitted rate.
+    pub(crate) rate: Rate,
+}
+
+impl Holding {
+    pub(crate) const NONE: Self =
+        Self { mappings: [0; KINDS], further_sessions: 0, rate: Rate::NEW };
+
+    /// Sessions: one a mapping, and the further ones.
+    pub(crate) fn sessions(&self) -> u32 {
+        self.mappings.iter().fold(self.further_sessions, |sum, &more| sum.saturating_add(more))
+    }
+}
+
+impl Allowance {
+    fn new(mappings: [u32; KINDS], sessions: u32, spacing: u64, thresholds: &[u8]) -> Self {
+        let mark = |limit| Marks::new(thresholds, limit);
+        let [tcp, udp, other] = mappings.map(mark);
+        let marks = [tcp, udp, other, mark(sessions)];
+        Self { mappings, sessions, spacing, marks, watched: !thresholds.is_empty() }
+    }
+
+    /// What each subscriber of a class may have, or who is in none.
+    fn of_each(config: &Config, class: Option<&Class>) -> Self {
+        let (common, own) = (&config.limits, class.map(|class| &class.limits));
+        let number = |own: Option<Option<u32>>, common| own.flatten().unwrap_or(common);
+        let mappings = [
+            number(own.map(|own| own.tcp_ports), common.tcp_ports),
+            number(own.map(|own| own.udp_ports), common.udp_ports),
+            number(own.map(|own| own.icmp_ports), common.icmp_ports),
+        ];
+        let sessions = common.sessions_per_subscriber.unwrap_or(u32::MAX);
+        let sessions = number(own.map(|own| own.sessions_per_subscriber), sessions);
+        let rate = common.new_mappings_per_second;
+        let rate = number(own.map(|own| own.new_mappings_per_second), rate);
+        let thresholds = own.and_then(|own| own.thresholds.as_ref()).unwrap_or(&common.thresholds);
+        Self::new(mappings, sessions, Rate::spacing(rate), thresholds)
+    }
+
+    /// What all subscribers of a class may have.
+    fn of_all(total: &Totals) -> Self {
+        let number = |limit: Option<u32>| limit.unwrap_or(u32::MAX);
+        let mappings = [total.tcp_ports, total.udp_ports, total.icmp_ports].map(number);
+        // Without a rate a mapping takes no time.
+        let spacing = total.new_mappings_per_second.map_or(0, Rate::spacing);
+        Self::new(mappings, number(total.sessions), spacing, &total.thresholds)
+    }
+
+    /// Whether who has so much may have one more mapping of a kind now.
+    #[inline(always)]
+    fn check(&self, holding: &Holding, kind: usize, now: u64) -> Result<(), DropReason> {
+        //= rfc6888#REQ-4c
+        //= rfc6888#REQ-5b
+        if !holding.rate.permits_spaced(now, self.spacing, Rate::SECOND) {
+            return Err(DropReason::MappingRate);
+        }
+        //= rfc6888#REQ-4
+        //= rfc6888#REQ-4b
+        if holding.mappings[kind] >= self.mappings[kind] {
+            return Err(DropReason::PortQuota);
+        }
+        if holding.sessions() >= self.sessions {
+            return Err(DropReason::SessionLimit);
+        }
+        Ok(())
+    }
+
+    fn permits_session(&self, holding: &Holding) -> bool {
+        holding.sessions() < self.sessions
+    }
+
+    /// Takes note that one more of a thing is there: the percentage to be told.
+    fn rise(&self, has: &Holding, watch: &mut Watch, thing: usize, now: u64) -> Option<u8> {
+        let used = if thing == SESSIONS { has.sessions() } else { has.mappings[thing] };
+        watch.rise(thing, &self.marks[thing], used, now)
+    }
+}
+
+/// A class.
+#[derive(Clone, Debug)]
+struct State {
+    each: Allowance,
+    /// Sessions that each mapping of a subscriber may have.
+    sessions_per_mapping: u16,
+    all: Allowance,
+    has: Holding,
+    watch: Watch,
+    /// When a refusal was last reported, nanoseconds.
+    reported: Option<u64>,
+}
+
+/// All classes.
+#[derive(Clone, Debug)]
+pub(crate) struct Classes {
+    /// Where addresses of another class begin, and which; the first is address 0.
+    starts: Vec<(u32, u16)>,
+    states: Vec<State>,
+}
+
+impl Classes {
+    pub(crate) fn new(config: &Config) -> Self {
+        let common = config.limits.sessions_per_mapping;
+        let state = |class: Option<&Class>| {
+            let total = class.map(|class| class.total.clone()).unwrap_or_default();
+            State {
+                each: Allowance::of_each(config, class),
+                sessions_per_mapping: class
+                    .and_then(|class| class.limits.sessions_per_mapping)
+                    .unwrap_or(common),
+                all: Allowance::of_all(&total),
+                has: Holding::NONE,
+                watch: Watch::default(),
+                reported: None,
+            }
+        };
+        let named = config.classes.iter().map(|class| state(Some(class)));
+        Self {
+            starts: starts(&config.classes),
+            states: core::iter::once(state(None)).chain(named).collect(),
+        }
+    }
+
+    /// Bytes that they take.
+    pub(crate) fn memory(config: &Config) -> u64 {
+        let prefixes: usize = config.classes.iter().map(|class| class.subscribers.len()).sum();
+        let starts = (2 * prefixes + 1) * size_of::<(u32, u16)>();
+        (starts + (config.classes.len() + 1) * size_of::<State>()) as u64
+    }
+
+    /// The class of an address: that of the longest prefix which holds it.
+    pub(crate) fn of(&self, address: u32) -> u16 {
+        if self.states.len() == 1 {
+            return 0;
+        }
+        self.starts[self.starts.partition_point(|&(start, _)| start <= address) - 1].1
+    }
+
+    /// Whether a subscriber of a class may have one more mapping of a kind now, by its own limits and
+    /// by those of its class.
+    #[inline(always)]
+    pub(crate) fn check(
+        &self,
+        class: u16,
+        own: &Holding,
+        kind: usize,
+        now: u64,
+    ) -> Result<(), DropReason> {
+        let state = &self.states[usize::from(class)];
+        state.each.check(own, kind, now)?;
+        if class == 0 { Ok(()) } else { state.all.check(&state.has, kind, now) }
+    }
+
+    /// Whether it is the class alone that is at a limit.
+    pub(crate) fn is_full(&self, class: u16, own: &Holding, kind: usize, now: u64) -> bool {
+        let state = &self.states[usize::from(class)];
+        state.each.check(own, kind, now).is_ok() && self.check(class, own, kind, now).is_err()
+    }
+
+    /// Whether no refusal by a class was reported within an interval, nanoseconds; if so, takes note of
+    /// one.
+    pub(crate) fn may_report(&mut self, class: u16, now: u64, interval: u64) -> bool {
+        let reported = &mut self.states[usize::from(class)].reported;
+        let may = reported.is_none_or(|at| now - at >= interval);
+        *reported = if may { Some(now) } else { *reported };
+        may
+    }
+
+    /// Whether a subscriber of a class may have one more session.
+    pub(crate) fn permits_session(&self, class: u16, own: &Holding) -> bool {
+        let state = &self.states[usize::from(class)];
+        state.each.permits_session(own) && state.all.permits_session(&state.has)
+    }
+
+    /// Sessions that a mapping of a subscriber may have.
+    pub(crate) fn sessions_per_mapping(&self, class: u16) -> u16 {
+        self.states[usize::from(class)].sessions_per_mapping
+    }
+
+    /// What all of a class have.
+    #[inline(always)]
+    pub(crate) fn has(&mut self, class: u16) -> &mut Holding {
+        &mut self.states[usize::from(class)].has
+    }
+
+    /// Takes note that a mapping is made, in the rates.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, class: u16, own: &mut Holding, now: u64) {
+        let state = &mut self.states[usize::from(class)];
+        own.rate.count_spaced(now, state.each.spacing);
+        state.has.rate.count_spaced(now, state.all.spacing);
+    }
+
+    /// Whether a class, or those of it, have thresholds.
+    #[inline(always)]
+    pub(crate) fn is_watched(&self, class: u16) -> bool {
+        let state = &self.states[usize::from(class)];
+        state.each.watched || state.all.watched
+    }
+
+    /// Takes note that a subscriber has one more of a thing: the percentages to be told of it and of
+    /// its class.
+    pub(crate) fn rise(
+        &mut self,
+        class: u16,
+        own: (&Holding, &mut Watch),
+        thing: usize,
+        now: u64,
+    ) -> (Option<u8>, Option<u8>) {
+        let State { each, all, has, watch, .. } = &mut self.states[usize::from(class)];
+        (each.rise(own.0, own.1, thing, now), all.rise(has, watch, thing, now))
+    }
+}
+
+/// Cuts all addresses into stretches of one class. Prefixes lie within each other or apart, and are
+/// gone through in order, with those that are open on a stack.
+fn starts(classes: &[Class]) -> Vec<(u32, u16)> {
+    let of = |(number, class): (usize, &Class)| {
+        let number = number as u16 + 1;
+        class.subscribers.clone().into_iter().map(move |prefix| (prefix, number))
+    };
+    let mut prefixes: Vec<_> = classes.iter().enumerate().flat_map(of).collect();
+    prefixes.sort_unstable_by_key(|(prefix, _)| (prefix.first(), prefix.len()));
+    let mut starts = vec![(0, 0)];
+    let mut begin = |at, class| match starts.last_mut() {
+        Some((last, its)) if *last == at => *its = class,
+        _ => starts.push((at, class)),
+    };
+    let mut open: Vec<(u32, u16)> = Vec::new();
+    for next in prefixes.into_iter().map(Some).chain([None]) {
+        while let Some(&(last, _)) = open.last()
+            && next.is_none_or(|(prefix, _)| last < prefix.first())
+        {
+            open.pop();
+            if let Some(after) = last.checked_add(1) {
+                begin(after, open.last().map_or(0, |&(_, class)| class));
+            }
+        }
+        if let Some((prefix, class)) = next {
+            begin(prefix.first(), class);
+            open.push((prefix.last(), class));
+        }
+    }
+    starts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Prefix;
+    use core::net::Ipv4Addr;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever the prefixes, an address is of the class that has the longest which holds it.
+        #[test]
+        fn the_longest_prefix_wins(
+            prefixes in proptest::collection::vec((0_u32..64, 26_u8..=32, 0_usize..5), 0..20),
+            first in proptest::sample::select(vec![0, 0x0a00_0000, u32::MAX - 63]),
+        ) {
+            let mut classes = vec![Class::default(); 5];
+            let mut seen = Vec::new();
+            for (offset, len, class) in prefixes {
+                let prefix = Prefix::new(Ipv4Addr::from_bits(first + offset), len);
+                if !seen.contains(&prefix) {
+                    seen.push(prefix);
+                    classes[class].subscribers.push(prefix);
+                }
+            }
+            let all = Classes::new(&Config { classes: classes.clone(), ..Config::default() });
+            let mut addresses: Vec<u32> = (0..64).map(|offset| first + offset).collect();
+            addresses.extend([0, u32::MAX, first.saturating_sub(1), first.saturating_add(64)]);
+            for address in addresses {
+                let holds = |class: &Class| {
+                    let own = class.subscribers.iter().filter(|prefix| prefix.contains(address));
+                    own.map(|prefix| prefix.len()).max()
+                };
+                let lens = classes.iter().enumerate().filter_map(|(at, one)| Some((holds(one)?, at)));
+                let best = lens.max().map_or(0, |(_, class)| class as u16 + 1);
+                prop_assert_eq!(all.of(address), best, "{:08x}", address);
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! How long a session lives in silence. What the rule says that its mapping was made by comes first,
+//! then what is said of the remote port, then what is said of the protocol; TCP's states other than
+//! established know no ports.
+//!
+//! A rule's timeouts are a set with a number of four bits, which the mapping carries; number 0 is what
+//! holds without a rule. Where ports matter a table has a byte for each port of a protocol.
+
+use crate::config::{Config, PortTimeout, TimeoutSet, Timeouts};
+use crate::session::Idle;
+use crate::time::{TICK, nanos};
+use alloc::vec;
+use alloc::vec::Vec;
+use natgate_wire::protocol;
+
+/// Sets of timeouts that there may be, number 0 among them.
+pub(crate) const SETS: usize = TimeoutSet::MOST + 1;
+
+/// A set of timeouts, nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Set {
+    udp: u64,
+    established: u64,
+    opening: u64,
+    closing: u64,
+    icmp: u64,
+    other: u64,
+    /// Whether what it has for UDP, and for established connections, holds whatever the port.
+    any_port: [bool; 2],
+}
+
+impl Set {
+    fn new(common: &Timeouts, own: &TimeoutSet) -> Self {
+        let time = |own: Option<_>, common| nanos(own.unwrap_or(common));
+        Self {
+            udp: time(own.udp, common.udp),
+            established: time(own.tcp_established, common.tcp_established),
+            opening: time(own.tcp_opening, common.tcp_opening),
+            closing: time(own.tcp_closing, common.tcp_closing),
+            icmp: time(own.icmp, common.icmp),
+            other: time(own.other, common.other),
+            any_port: [own.udp.is_some(), own.tcp_established.is_some()],
+        }
+    }
+}
+
+/// The timeouts of remote ports.
+#[derive(Clone, Debug, Default)]
+struct Ports {
+    /// Of TCP, UDP and DCCP, for each port the place of its timeout, counted from 1; 0: it has none.
+    /// Empty: no port has.
+    places: [Vec<u8>; 3],
+    times: Vec<u64>,
+}
+
+impl Ports {
+    fn new(timeouts: &[PortTimeout]) -> Self {
+        let mut ports = Self::default();
+        for PortTimeout { protocol, ports: (first, last), idle } in timeouts {
+            ports.times.push(nanos(*idle));
+            let Some(place) = Self::protocol(*protocol) else { continue };
+            let places = &mut ports.places[place];
+            places.resize(1 << 16, 0);
+            places[usize::from(*first)..=usize::from(*last)].fill(ports.times.len() as u8);
+        }
+        ports
+    }
+
+    fn protocol(number: u8) -> Option<usize> {
+        match number {
+            protocol::TCP => Some(0),
+            protocol::UDP => Some(1),
+            protocol::DCCP => Some(2),
+            _ => None,
+        }
+    }
+
+    fn get(&self, protocol: u8, port: u16) -> Option<u64> {
+        let place = *self.places[Self::protocol(protocol)?].get(usize::from(port))?;
+        self.times.get(usize::from(place.checked_sub(1)?)).copied()
+    }
+}
+
+/// All idle timeouts, and the hold-down.
+#[derive(Clone, Debug)]
+pub(crate) struct Timers {
+    /// Without a rule's, and with those of rules.
+    sets: Vec<Set>,
+    ports: Ports,
+    pub(crate) hold_down: u64,
+}
+
+impl Timers {
+    pub(crate) fn new(config: &Config) -> Self {
+        let common = &config.timeouts;
+        let mut sets = vec![Set::new(common, &TimeoutSet::default())];
+        sets.extend(config.timeout_sets.iter().map(|own| Set::new(common, own)));
+        let ports = Ports::new(&config.port_timeouts);
+        Self { sets, ports, hold_down: nanos(common.hold_down) }
+    }
+
+    /// Bytes that they take.
+    pub(crate) fn memory(config: &Config) -> u64 {
+        let with_port = |protocol: &u8| {
+            config.port_timeouts.iter().any(|timeout| timeout.protocol == *protocol)
+        };
+        let protocols = [protocol::TCP, protocol::UDP, protocol::DCCP];
+        (protocols.iter().filter(|protocol| with_port(protocol)).count() as u64) << 16
+    }
+
+    /// How many sets there are, number 0 among them.
+    pub(crate) fn sets(&self) -> usize {
+        self.sets.len()
+    }
+
+    /// Whether some port has a timeout of its own.
+    pub(crate) fn by_port(&self) -> bool {
+        !self.ports.times.is_empty()
+    }
+
+    /// What a set has for UDP, and for established connections, of ports that have none of their own.
+    pub(crate) fn usual(&self, set: usize) -> (u64, u64) {
+        (self.sets[set].udp, self.sets[set].established)
+    }
+
+    /// The timeout of a session in a state.
+    pub(crate) fn of(&self, set: u8, idle: Idle, protocol: u8, remote_port: u16) -> u64 {
+        let of_set = &self.sets[usize::from(set)];
+        match (protocol, idle) {
+            //= rfc7857#section-2.1
+            (protocol::TCP | protocol::DCCP, Idle::Opening) => of_set.opening,
+            (protocol::TCP | protocol::DCCP, Idle::Closing) => of_set.closing,
+            (protocol::TCP | protocol::DCCP | protocol::UDP, _) => {
+                self.of_open(set, protocol, remote_port)
+            }
+            //= rfc5508#REQ-2
+            (protocol::ICMP, _) => of_set.icmp,
+            _ => of_set.other,
+        }
+    }
+
+    /// The timeout of a session of UDP, or of an established one of TCP or DCCP.
+    #[inline]
+    pub(crate) fn of_open(&self, set: u8, protocol: u8, remote_port: u16) -> u64 {
+        let of_set = &self.sets[usize::from(set)];
+        let (usual, any_port) = match protocol {
+            protocol::UDP => (of_set.udp, of_set.any_port[0]),
+            _ => (of_set.established, of_set.any_port[1]),
+        };
+        //= rfc4787#REQ-5a
+        let of_port = || self.ports.get(protocol, remote_port);
+        if any_port { usual } else { of_port().unwrap_or(usual) }
+    }
+}
+
+/// The first tick, counted from a base, that is not before a time since then plus a duration.
+#[inline(always)]
+pub(crate) fn deadline(since: u64, duration: u64) -> u32 {
+    (since + duration).div_ceil(nanos(TICK)) as u32
+}

@@ -1,0 +1,140 @@
+//! Telling that limits are near or reached: thresholds of subscribers, classes and pools, and refusals.
+
+use super::Engine;
+use crate::class::{KINDS, SESSIONS};
+use crate::config::Config;
+use crate::engine::{REPORT_INTERVAL, quota_class};
+use crate::external::{External, PROTOCOLS, protocol_index};
+use crate::host::Host;
+use crate::parse::has_ports;
+use crate::threshold::{Marks, Watch};
+use crate::{Change, DropReason, Resource};
+use alloc::vec::Vec;
+
+/// What thresholds of a subscriber or a class are about, by its place.
+const OF_SUBSCRIBER: [Resource; KINDS + 1] =
+    [Resource::Tcp, Resource::Udp, Resource::Icmp, Resource::Sessions];
+/// The same of a pool.
+const OF_POOL: [Resource; PROTOCOLS.len() + 1] =
+    [Resource::Tcp, Resource::Udp, Resource::Icmp, Resource::Dccp, Resource::Blocks];
+/// The place of blocks among them.
+pub(super) const BLOCKS: usize = PROTOCOLS.len();
+
+/// The thresholds of a pool: of its ports for each protocol, or of its blocks.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolWatch {
+    /// How many there are to be given out.
+    all: [u32; OF_POOL.len()],
+    marks: [Marks; OF_POOL.len()],
+    watch: Watch,
+}
+
+/// The thresholds of all pools; of none if there is no threshold.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PoolWatches(Vec<PoolWatch>);
+
+impl PoolWatches {
+    /// Of pools of which nothing is used yet but by static mappings.
+    pub(crate) fn new(config: &Config, external: &External) -> Self {
+        if config.pools.iter().all(|pool| pool.thresholds.is_empty()) {
+            return Self(Vec::new());
+        }
+        let watch = |(number, pool): (usize, &crate::PoolConfig)| {
+            let all = core::array::from_fn(|thing| external.free_of(number, thing));
+            let marks = all.map(|all| match all {
+                0 => Marks::NONE,
+                all => Marks::new(&pool.thresholds, all),
+            });
+            PoolWatch { all, marks, watch: Watch::default() }
+        };
+        Self(config.pools.iter().enumerate().map(watch).collect())
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Engine {
+    /// Tells which thresholds a new mapping of a subscriber has reached; `index` is that of its external
+    /// address.
+    #[inline(never)]
+    pub(super) fn watch_mapping(&mut self, record: u32, protocol: u8, index: u32) {
+        if self.subscribers.is_watched(record) {
+            self.watch_subscriber(record, quota_class(protocol));
+            self.watch_subscriber(record, SESSIONS);
+        }
+        let pool = self.external.pool_of(index);
+        // A pool of blocks is used up when its blocks are.
+        if has_ports(protocol) && !self.external.has_blocks(pool) {
+            self.watch_pool(pool, protocol_index(protocol));
+        }
+    }
+
+    /// Tells which thresholds a new session of a subscriber, or a mapping, has reached.
+    pub(super) fn watch_subscriber(&mut self, record: u32, thing: usize) {
+        let (own, of_class) = self.subscribers.rise(record, thing, self.now);
+        let resource = OF_SUBSCRIBER[thing];
+        if let Some(percent) = own {
+            let host = self.subscribers.host(record);
+            let (realm, subscriber) = (host.realm(), host.ip());
+            let change = Change::ThresholdReached { realm, subscriber, resource, percent };
+            self.raise(self.now, change);
+        }
+        if let Some(percent) = of_class {
+            let class = usize::from(self.subscribers.get(record).class) - 1;
+            self.raise(self.now, Change::ClassThresholdReached { class, resource, percent });
+        }
+    }
+
+    /// Tells which threshold a pool has reached of which a port was taken, or a block assigned.
+    pub(super) fn watch_pool(&mut self, pool: usize, thing: usize) {
+        let Some(of_pool) = self.pool_watches.0.get_mut(pool) else { return };
+        let used = of_pool.all[thing].saturating_sub(self.external.free_of(pool, thing));
+        let told = of_pool.watch.rise(thing, &of_pool.marks[thing], used, self.now);
+        if let Some(percent) = told {
+            let resource = OF_POOL[thing];
+            self.raise(self.now, Change::PoolThresholdReached { pool, resource, percent });
+        }
+    }
+
+    /// Tells that a mapping was refused, if it is something that is told, and was not within the last
+    /// second.
+    pub(super) fn report_refusal(
+        &mut self,
+        reason: DropReason,
+        subscriber: Host,
+        pool: usize,
+        protocol: u8,
+    ) {
+        match reason {
+            DropReason::MappingRate | DropReason::PortQuota | DropReason::SessionLimit => {
+                let kind = quota_class(protocol);
+                match self.subscribers.full_class(subscriber, kind, self.now) {
+                    Some(class) => self.report_class(class, protocol),
+                    None => self.report_quota(subscriber, protocol),
+                }
+            }
+            DropReason::PoolExhausted => self.report_exhausted(pool, protocol),
+            _ => {}
+        }
+    }
+
+    fn report_class(&mut self, class: u16, protocol: u8) {
+        if self.subscribers.classes.may_report(class, self.now, REPORT_INTERVAL) {
+            let class = usize::from(class) - 1;
+            self.raise(self.now, Change::ClassQuotaReached { class, protocol });
+        }
+    }
+
+    /// Reports that a subscriber was refused.
+    fn report_quota(&mut self, subscriber: Host, protocol: u8) {
+        //= rfc6888#REQ-11c
+        let Some(record) = self.subscribers.find(subscriber) else { return };
+        if self.subscribers.get_mut(record).may_report(self.now, REPORT_INTERVAL) {
+            let (realm, subscriber) = (subscriber.realm(), subscriber.ip());
+            self.raise(self.now, Change::QuotaReached { realm, subscriber, protocol });
+        }
+    }
+}
