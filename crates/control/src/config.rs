@@ -13,6 +13,7 @@ mod pieces;
 mod policy;
 mod problem;
 mod reader;
+mod realms;
 mod rule_checks;
 mod rules;
 mod schema;
@@ -21,6 +22,7 @@ mod shares;
 mod values;
 
 pub use problem::Problem;
+pub(crate) use realms::DEFAULT as DEFAULT_REALM;
 pub use schema::SECTIONS;
 pub use values::duration;
 pub(crate) use values::{show_duration, show_prefix, show_range};

@@ -5,6 +5,7 @@
 //! keep are taken off. Hold-down, which keeps UDP and ICMP ports from use for a while, is not.
 
 mod policy;
+mod realms;
 mod shares;
 mod text;
 

@@ -4,7 +4,7 @@
 //!
 //! Where the configuration cannot know it says why, and what would: the log.
 
-use natgate_engine::{Allocation, Config, Plan, PoolConfig};
+use natgate_engine::{Allocation, Plan, PoolConfig, StaticMapping};
 use natgate_gateway::Settings;
 use serde::Serialize;
 use std::net::Ipv4Addr;
@@ -14,6 +14,9 @@ use std::net::Ipv4Addr;
 pub struct Answer {
     /// The subscriber.
     pub subscriber: Ipv4Addr,
+    /// Its realm; none where there is only one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub realm: Option<String>,
     /// The external address.
     pub external: Ipv4Addr,
     /// Its ports that the subscriber has, "2048-2559"; none where it has all.
@@ -47,7 +50,7 @@ pub fn reverse(
 ) -> Result<Answer, Unanswered> {
     let config = &settings.engine;
     let end = format!("{external}:{port}");
-    if let Some(answer) = static_of(config, external, port, protocol)? {
+    if let Some(answer) = static_of(settings, external, port, protocol)? {
         return Ok(answer);
     }
     let nobody = |sentence: String| Err(Unanswered::Nobody(format!("{end}: {sentence}")));
@@ -66,7 +69,7 @@ pub fn reverse(
     let plan = Plan::new(shares, pool).map_err(|error| Unanswered::Nobody(error.message))?;
     //= rfc7422#section-2-functions
     if let Some(subscriber) = plan.reverse(external, port) {
-        return Ok(share(pool, &plan, subscriber).expect("a subscriber that has a port"));
+        return Ok(share(settings, pool, &plan, subscriber).expect("a subscriber that has a port"));
     }
     match plan.dynamic() {
         Some((first, last)) if (first..=last).contains(&port) => nobody(format!(
@@ -84,13 +87,12 @@ pub fn reverse(
 pub fn forward(settings: &Settings, subscriber: Ipv4Addr) -> Result<Vec<Answer>, Unanswered> {
     let config = &settings.engine;
     let whole = config.statics.iter().filter(|fixed| fixed.internal == (subscriber, None));
-    let mut answers: Vec<Answer> =
-        whole.map(|fixed| fixed_answer(fixed.external, subscriber)).collect();
+    let mut answers: Vec<Answer> = whole.map(|fixed| fixed_answer(settings, fixed)).collect();
     for pool in &config.pools {
         if let Allocation::Deterministic(shares) = config.allocation_of(pool)
             && let Ok(plan) = Plan::new(shares, pool)
         {
-            answers.extend(share(pool, &plan, subscriber));
+            answers.extend(share(settings, pool, &plan, subscriber));
         }
     }
     match answers.is_empty() {
@@ -101,10 +103,21 @@ pub fn forward(settings: &Settings, subscriber: Ipv4Addr) -> Result<Vec<Answer>,
     }
 }
 
-fn share(pool: &PoolConfig, plan: &Plan, subscriber: Ipv4Addr) -> Option<Answer> {
+/// The name of a realm, if there are more than one.
+fn realm(settings: &Settings, realm: u16) -> Option<String> {
+    (!settings.realms.is_empty()).then(|| settings.realm_name(realm).to_owned())
+}
+
+fn share(
+    settings: &Settings,
+    pool: &PoolConfig,
+    plan: &Plan,
+    subscriber: Ipv4Addr,
+) -> Option<Answer> {
     let (external, (first, last)) = plan.forward(subscriber)?;
     Some(Answer {
         subscriber,
+        realm: realm(settings, plan.realm()),
         external,
         ports: Some(format!("{first}-{last}")),
         pool: Some(pool.name.clone()),
@@ -112,19 +125,21 @@ fn share(pool: &PoolConfig, plan: &Plan, subscriber: Ipv4Addr) -> Option<Answer>
     })
 }
 
-fn fixed_answer(external: (Ipv4Addr, Option<u16>), subscriber: Ipv4Addr) -> Answer {
-    let ports = external.1.map(|port| port.to_string());
-    Answer { subscriber, external: external.0, ports, pool: None, kind: "static" }
+fn fixed_answer(settings: &Settings, fixed: &StaticMapping) -> Answer {
+    let (external, port) = fixed.external;
+    let ports = port.map(|port| port.to_string());
+    let (subscriber, realm) = (fixed.internal.0, realm(settings, fixed.realm));
+    Answer { subscriber, realm, external, ports, pool: None, kind: "static" }
 }
 
 /// The static mapping of an endpoint, if it has one: for the protocol that is asked about, or for all.
 fn static_of(
-    config: &Config,
+    settings: &Settings,
     external: Ipv4Addr,
     port: u16,
     protocol: Option<u8>,
 ) -> Result<Option<Answer>, Unanswered> {
-    let mut fixed = config.statics.iter().filter(|fixed| {
+    let mut fixed = settings.engine.statics.iter().filter(|fixed| {
         fixed.external.0 == external
             && fixed.external.1.is_none_or(|own| own == port)
             && (protocol.is_none() || fixed.protocol.is_none() || fixed.protocol == protocol)
@@ -134,7 +149,7 @@ fn static_of(
         let message = "has a static mapping of one protocol only; say which by --protocol";
         return Err(Unanswered::Ambiguous(format!("{external}:{port}: {message}")));
     }
-    Ok(Some(fixed_answer(first.external, first.internal.0)))
+    Ok(Some(fixed_answer(settings, first)))
 }
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         complete(&mut settings, side).map_err(anyhow::Error::from)?;
     }
     let saved = saved_ports(&settings).map_err(anyhow::Error::from)?;
-    let devices = [open(&settings.inside)?, open(&settings.outside)?];
+    let devices = settings.devices().into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let mut log = Log::open(&args, &settings)?;
 
     let mut seed = [0; 32];
@@ -148,13 +148,12 @@ fn saved_ports(settings: &Settings) -> Result<Option<SavedPorts>, StateError> {
     Ok(saved)
 }
 
-fn open(side: &SideSettings) -> Result<Box<dyn Device>, Failure> {
-    let device =
-        PacketDevice::open(&side.device, Config::default()).map_err(anyhow::Error::from)?;
+fn open(name: &str) -> Result<Box<dyn Device>, Failure> {
+    let device = PacketDevice::open(name, Config::default()).map_err(anyhow::Error::from)?;
     match device.stop_merging() {
         Ok(stopped) => {
             for offload in stopped {
-                say(format!("switched off {offload} of {}", side.device));
+                say(format!("switched off {offload} of {name}"));
             }
         }
         Err(error) => say(format!("warning: frames longer than the MTU will be lost: {error}")),
@@ -250,7 +249,7 @@ impl Observer for Log {
         let Some(path) = &self.status_file else {
             return say(format!("{}; --status-file names a file for more", summary(status)));
         };
-        if let Err(error) = replace(path, &status_object(status)) {
+        if let Err(error) = replace(path, &status_object(status, &self.names)) {
             say(format!("warning: {} cannot be written: {error}", path.display()));
         }
     }
@@ -289,16 +288,16 @@ fn replace(path: &Path, value: &Value) -> io::Result<()> {
 }
 
 /// The state as scripts read it.
-fn status_object(status: &Status<'_>) -> Value {
+fn status_object(status: &Status<'_>, names: &json::Names) -> Value {
     let now = status.now;
     let by_id: HashMap<MappingId, MappingInfo> =
         status.engine.mappings().map(|info| (info.id, info)).collect();
-    let mappings: Vec<_> = by_id.values().map(|info| json::mapping(info, now)).collect();
+    let mappings: Vec<_> = by_id.values().map(|info| json::mapping(info, now, names)).collect();
     let sessions = status.engine.sessions().filter_map(|session| {
-        by_id.get(&session.mapping).map(|mapping| json::session(&session, mapping, now))
+        by_id.get(&session.mapping).map(|mapping| json::session(&session, mapping, now, names))
     });
     let [inside, outside] = &status.sides;
-    json!({
+    let mut object = json!({
         "time": now.0 as f64 / 1e9,
         "counters": json::counters(&status.counters),
         "mappings": mappings,
@@ -316,7 +315,12 @@ fn status_object(status: &Status<'_>) -> Value {
             "own_packets_lost": status.own_lost,
             "frames_not_addressed": status.not_addressed,
         },
-    })
+    });
+    // The first name is that of the inside's own network.
+    for (name, realm) in names.realms.iter().skip(1).zip(&status.realms) {
+        object["realms"][name] = json!({ "neighbors": neighbors(realm), "device": device(realm) });
+    }
+    object
 }
 
 fn neighbors(side: &SideStatus) -> Value {

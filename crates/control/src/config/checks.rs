@@ -7,10 +7,11 @@
 use super::draft::{Draft, SideDraft, StaticDraft};
 use super::policy;
 use super::problem::{Located, Report};
+use super::realms;
 use super::rule_checks;
 use super::shares;
 use super::values::{overlaps, show_prefix, show_range};
-use natgate_engine::{AddressRange, Allocation, Pooling, Prefix};
+use natgate_engine::{AddressRange, Allocation, Pooling, Prefix, Side};
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
 
@@ -19,10 +20,12 @@ const MOST_ADDRESSES: u64 = (1 << 15) - 1;
 
 /// Reports everything that does not agree.
 pub(super) fn check(draft: &Draft, report: &Report<'_>) {
-    for side in [&draft.inside, &draft.outside] {
+    for side in draft.insides().chain([&draft.outside]) {
         gateway_is_a_neighbor(side, report);
     }
     sides_differ(draft, report);
+    realms::check(draft, report);
+    realms::networks(draft, report);
     routes(draft, report);
     pool_names_differ(draft, report);
     pool_addresses_do_not_overlap(draft, report);
@@ -82,20 +85,26 @@ fn sides_differ(draft: &Draft, report: &Report<'_>) {
 }
 
 fn routes(draft: &Draft, report: &Report<'_>) {
-    let mut seen: HashMap<Prefix, usize> = HashMap::new();
+    let mut seen: HashMap<(u16, Prefix), usize> = HashMap::new();
+    let names = draft.realm_names();
     for route in &draft.routes {
-        let side = draft.side(route.side);
+        let Some(realm) = names.of(&route.realm) else { continue };
+        let side = match route.side {
+            Side::Inside => draft.inside_of(realm),
+            Side::Outside => &draft.outside,
+        };
         if let Some(network) = side.network() {
             neighbor(&route.via, network, side, report);
         }
         let (prefix, place) = (route.prefix.value, &route.prefix.place);
         let shown = show_prefix(prefix);
-        if let Some(line) = seen.insert(prefix, report.line(place.offset)) {
+        if let Some(line) = seen.insert((realm, prefix), report.line(place.offset)) {
             let message = format!("{shown} has a route in line {line} already; keep one");
             report.wrong(place, message);
         }
-        if let Some(connected) =
-            [&draft.inside, &draft.outside].iter().find(|side| side.network() == Some(prefix))
+        if let Some(connected) = [draft.inside_of(realm), &draft.outside]
+            .iter()
+            .find(|side| side.network() == Some(prefix))
         {
             let name = connected.name();
             let message = format!("{shown} is the network of {name}.address, which goes first");
@@ -165,8 +174,15 @@ fn subscribers(draft: &Draft, report: &Report<'_>) {
     if let Some(place) = draft.no_subscribers.as_ref().filter(|_| !names_others) {
         report.wrong(place, "names nobody, nor does a rule; write inside prefixes");
     }
+    let further = draft.realms.iter().filter_map(|realm| realm.subscribers.as_ref());
+    for subscribers in std::iter::once(&draft.subscribers).chain(further) {
+        no_prefix_in_another(subscribers, report);
+    }
+}
+
+fn no_prefix_in_another(subscribers: &[Located<Prefix>], report: &Report<'_>) {
     let mut seen: Vec<&Located<Prefix>> = Vec::new();
-    let mut sorted: Vec<&Located<Prefix>> = draft.subscribers.iter().collect();
+    let mut sorted: Vec<&Located<Prefix>> = subscribers.iter().collect();
     sorted.sort_by_key(|prefix| (prefix.value.first(), prefix.value.len(), prefix.place.offset));
     for prefix in sorted {
         if let Some(wider) = seen.last().filter(|wider| wider.value.contains(prefix.value.first()))
@@ -193,12 +209,20 @@ fn external_addresses(draft: &Draft, report: &Report<'_>) {
             let message = format!("{shown} overlaps {prefix} of nat.subscribers; {remedy}");
             report.wrong(&range.place, message);
         }
-        let taken = [
-            ("inside.address", draft.inside.own()),
-            ("inside.gateway", draft.inside.gateway.as_ref().map(|gateway| gateway.value)),
-            ("outside.gateway", draft.outside.gateway.as_ref().map(|gateway| gateway.value)),
-        ];
-        for (name, address) in taken {
+        let further = draft.realms.iter().filter_map(|realm| realm.subscribers.as_ref());
+        if let Some(inside) = further.flatten().find(|s| overlaps(range.value, s.value)) {
+            let (prefix, key) = (show_prefix(inside.value), &inside.place.key);
+            let message =
+                format!("{shown} overlaps {prefix} of {key}; write inside prefixes there");
+            report.wrong(&range.place, message);
+        }
+        let gateway = |side: &SideDraft| side.gateway.as_ref().map(|gateway| gateway.value);
+        let inside = draft.insides().flat_map(|side| {
+            let name = |key: &str| format!("{}.{key}", side.name());
+            [(name("address"), side.own()), (name("gateway"), gateway(side))]
+        });
+        let outside = ("outside.gateway".to_owned(), gateway(&draft.outside));
+        for (name, address) in inside.chain([outside]) {
             let Some(address) = address.filter(|address| contains(range.value, *address)) else {
                 continue;
             };
@@ -244,11 +268,14 @@ impl Taken {
 }
 
 fn statics_do_not_overlap(draft: &Draft, report: &Report<'_>) {
-    let (mut internal, mut external) = (Taken::default(), Taken::default());
+    let mut internals: HashMap<u16, Taken> = HashMap::new();
+    let mut external = Taken::default();
+    let names = draft.realm_names();
     for mapping in &draft.statics {
         let line = report.line(mapping.place.offset);
-        for (taken, endpoint) in
-            [(&mut internal, &mapping.internal), (&mut external, &mapping.external)]
+        let Some(realm) = names.of(&mapping.realm) else { continue };
+        let internal = internals.entry(realm).or_default();
+        for (taken, endpoint) in [(internal, &mapping.internal), (&mut external, &mapping.external)]
         {
             let takes = |protocol: &u8| taken.take(endpoint.value, *protocol, line);
             let earlier: Vec<usize> = protocols(mapping).iter().filter_map(takes).collect();
@@ -270,10 +297,12 @@ fn protocols(mapping: &StaticDraft) -> &[u8] {
 }
 
 fn static_internals(draft: &Draft, report: &Report<'_>) {
-    let own = [draft.inside.own(), draft.outside.own()];
+    let names = draft.realm_names();
     let externals: HashSet<Ipv4Addr> = draft.statics.iter().map(|m| m.external.value.0).collect();
     for mapping in &draft.statics {
         let (address, place) = (mapping.internal.value.0, &mapping.internal.place);
+        let realm = names.of(&mapping.realm).unwrap_or_default();
+        let own = [draft.inside_of(realm).own(), draft.outside.own()];
         if own.contains(&Some(address)) {
             report.wrong(place, format!("{address} is the gateway itself; write a host's address"));
         } else if externals.contains(&address)
@@ -288,6 +317,8 @@ fn pools_are_used(draft: &Draft, report: &Report<'_>) {
     let mut used = vec![false; draft.pools.len()];
     let targets = draft.targets();
     let named = draft.rules.iter().filter_map(|rule| targets.of(&rule.action));
+    let by_realms = draft.realms.iter().filter_map(|realm| realm.pool.as_ref());
+    let named = named.chain(by_realms.filter_map(|pool| targets.pool(&pool.value)));
     for index in named.chain([draft.default_pool()]) {
         if let Some(pool) = used.get_mut(index) {
             *pool = true;

@@ -6,6 +6,7 @@
 
 use super::policy::{self, ClassDraft, TimeoutDraft};
 use super::problem::{Located, Place};
+use super::realms::{RealmDraft, Whose};
 use super::shares::SharesDraft;
 use natgate_engine::{
     AddressRange, Allocation, Config, Match, PoolConfig, Prefix, Rule, RuleAction, Side,
@@ -22,6 +23,9 @@ const TCP_HEADERS: u16 = 40;
 pub(super) struct Draft {
     pub(super) inside: SideDraft,
     pub(super) outside: SideDraft,
+    pub(super) realms: Vec<RealmDraft>,
+    /// Who may be reached from the network of the inside.
+    pub(super) hairpin_to: Vec<Located<String>>,
     pub(super) routes: Vec<RouteDraft>,
     pub(super) pools: Vec<PoolDraft>,
     pub(super) subscribers: Vec<Located<Prefix>>,
@@ -47,7 +51,8 @@ pub(super) struct Draft {
 
 /// One of the two sides.
 pub(super) struct SideDraft {
-    pub(super) side: Side,
+    /// What its table is called: `inside`, `outside`, or a realm's.
+    pub(super) name: String,
     pub(super) device: Option<Located<String>>,
     pub(super) backend: Backend,
     pub(super) address: Option<Located<(Ipv4Addr, u8)>>,
@@ -67,15 +72,12 @@ impl SideDraft {
         self.address.as_ref().map(|address| address.value.0)
     }
 
-    /// `inside` or `outside`.
-    pub(super) fn name(&self) -> &'static str {
-        match self.side {
-            Side::Inside => "inside",
-            Side::Outside => "outside",
-        }
+    /// What its table is called.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
-    fn engine(&self) -> SideConfig {
+    pub(super) fn engine(&self) -> SideConfig {
         SideConfig {
             address: self.own(),
             network: self.network(),
@@ -84,12 +86,12 @@ impl SideDraft {
         }
     }
 
-    fn settings(self) -> SideSettings {
+    pub(super) fn settings(&self) -> SideSettings {
         SideSettings {
-            device: self.device.map(|device| device.value).unwrap_or_default(),
+            device: self.device.as_ref().map(|device| device.value.clone()).unwrap_or_default(),
             backend: self.backend,
-            address: self.address.map(|address| address.value),
-            gateway: self.gateway.map(|gateway| gateway.value),
+            address: self.address.as_ref().map(|address| address.value),
+            gateway: self.gateway.as_ref().map(|gateway| gateway.value),
             mtu: self.mtu,
         }
     }
@@ -100,6 +102,13 @@ pub(super) struct RouteDraft {
     pub(super) prefix: Located<Prefix>,
     pub(super) via: Located<Ipv4Addr>,
     pub(super) side: Side,
+    pub(super) realm: Whose,
+}
+
+impl RouteDraft {
+    pub(super) fn to_settings(&self) -> Route {
+        Route { prefix: self.prefix.value, via: self.via.value, side: self.side }
+    }
 }
 
 /// A pool.
@@ -116,6 +125,7 @@ pub(super) struct PoolDraft {
 /// A static mapping.
 pub(super) struct StaticDraft {
     pub(super) place: Place,
+    pub(super) realm: Whose,
     pub(super) internal: Located<(Ipv4Addr, Option<u16>)>,
     pub(super) external: Located<(Ipv4Addr, Option<u16>)>,
     pub(super) protocol: Option<u8>,
@@ -123,6 +133,7 @@ pub(super) struct StaticDraft {
 
 /// A rule.
 pub(super) struct RuleDraft {
+    pub(super) realm: Whose,
     pub(super) matches: Located<Match>,
     pub(super) priority: Located<i16>,
     pub(super) action: ActionDraft,
@@ -171,14 +182,6 @@ impl ActionDraft {
 }
 
 impl Draft {
-    /// One side.
-    pub(super) fn side(&self, side: Side) -> &SideDraft {
-        match side {
-            Side::Inside => &self.inside,
-            Side::Outside => &self.outside,
-        }
-    }
-
     /// The pools, found by name and by address.
     pub(super) fn targets(&self) -> Targets<'_> {
         let pools = || self.pools.iter().enumerate();
@@ -202,35 +205,47 @@ impl Draft {
     pub(super) fn into_settings(self) -> Settings {
         let targets = self.targets();
         let timeout_sets = self.timeout_sets();
-        let rules = self.rules.iter().map(|rule| rule.to_config(&targets, &timeout_sets)).collect();
+        let names = self.realm_names();
+        let mut all_rules = vec![Vec::new(); self.realms.len() + 1];
+        for rule in &self.rules {
+            let realm = names.of(&rule.realm).expect("a rule of no realm is a problem");
+            all_rules[usize::from(realm)].push(rule.to_config(&targets, &timeout_sets));
+        }
+        let further = all_rules.split_off(1);
+        let rules = all_rules.pop().expect("the rules of realm 0");
+        let (realms, realm_settings) = self.to_realms(further);
+        let of_static = |fixed: &StaticDraft| {
+            fixed.to_config(
+                names.of(&fixed.realm).expect("a static mapping of no realm is a problem"),
+            )
+        };
         let default_pool = self.default_pool();
         let allocation = self.common_allocation();
-        let by_mtu = self.inside.mtu.min(self.outside.mtu).saturating_sub(TCP_HEADERS);
+        let mtus = self.insides().map(|inside| inside.mtu);
+        let by_mtu = mtus.fold(self.outside.mtu, u16::min).saturating_sub(TCP_HEADERS);
         let engine = Config {
             inside: self.inside.engine(),
             outside: self.outside.engine(),
+            realms,
+            hairpin_to: self.to_numbers(&self.hairpin_to),
             subscribers: self.subscribers.iter().map(|prefix| prefix.value).collect(),
             pools: self.pools.iter().map(|pool| self.pool(pool, &allocation)).collect(),
             allocation,
             default_pool,
-            statics: self.statics.iter().map(StaticDraft::to_config).collect(),
+            statics: self.statics.iter().map(of_static).collect(),
             rules,
             classes: self.to_classes(),
             port_timeouts: self.to_port_timeouts(),
             timeout_sets,
             tcp_mss: if self.mss_by_mtu { Some(by_mtu) } else { self.config.tcp_mss },
-            ..self.config
-        };
-        let route = |route: &RouteDraft| Route {
-            prefix: route.prefix.value,
-            via: route.via.value,
-            side: route.side,
+            ..self.config.clone()
         };
         Settings {
             engine,
             inside: self.inside.settings(),
             outside: self.outside.settings(),
-            routes: self.routes.iter().map(route).collect(),
+            realms: realm_settings,
+            routes: self.routes_of(0),
             state: self.state,
         }
     }
@@ -284,8 +299,9 @@ impl PoolDraft {
 }
 
 impl StaticDraft {
-    fn to_config(&self) -> StaticMapping {
+    fn to_config(&self, realm: u16) -> StaticMapping {
         StaticMapping {
+            realm,
             protocol: self.protocol,
             internal: self.internal.value,
             external: self.external.value,

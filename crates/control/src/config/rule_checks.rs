@@ -18,9 +18,18 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     for rule in &draft.rules {
         target_is_there(rule, &targets, draft, report);
     }
-    no_two_match_the_same(draft, report);
-    priorities_are_few(draft, report);
-    every_rule_applies(draft, report);
+    let names = draft.realm_names();
+    let mut by_realm: Vec<Vec<&RuleDraft>> = vec![Vec::new(); draft.realms.len() + 1];
+    for rule in &draft.rules {
+        if let Some(realm) = names.of(&rule.realm) {
+            by_realm[usize::from(realm)].push(rule);
+        }
+    }
+    for rules in by_realm {
+        no_two_match_the_same(&rules, report);
+        priorities_are_few(&rules, report);
+        every_rule_applies(&rules, report);
+    }
 }
 
 fn target_is_there(rule: &RuleDraft, targets: &Targets<'_>, draft: &Draft, report: &Report<'_>) {
@@ -62,10 +71,10 @@ fn target_is_there(rule: &RuleDraft, targets: &Targets<'_>, draft: &Draft, repor
     }
 }
 
-fn no_two_match_the_same(draft: &Draft, report: &Report<'_>) {
+fn no_two_match_the_same(rules: &[&RuleDraft], report: &Report<'_>) {
     // Rules of kind dnat are searched for themselves, the others together.
     let mut seen = HashMap::new();
-    for rule in &draft.rules {
+    for rule in rules {
         let is_dnat = matches!(rule.action, ActionDraft::Dnat(_));
         let key = (is_dnat, rule.looks_at(), rule.priority.value);
         let place = &rule.matches.place;
@@ -77,9 +86,9 @@ fn no_two_match_the_same(draft: &Draft, report: &Report<'_>) {
 }
 
 /// Blames the first rule with which it is too much.
-fn priorities_are_few(draft: &Draft, report: &Report<'_>) {
+fn priorities_are_few(rules: &[&RuleDraft], report: &Report<'_>) {
     let mut seen = BTreeSet::new();
-    for rule in &draft.rules {
+    for rule in rules {
         let most = RuleSet::MOST_PRIORITIES;
         if seen.insert(rule.priority.value) && seen.len() > most {
             let message = format!("is one more different priority; at most {most} are possible");
@@ -97,8 +106,8 @@ struct Wider<'a> {
 }
 
 /// Warns of rules all of whose packets another rule takes.
-fn every_rule_applies(draft: &Draft, report: &Report<'_>) {
-    let mut all: Vec<&RuleDraft> = draft.rules.iter().collect();
+fn every_rule_applies(rules: &[&RuleDraft], report: &Report<'_>) {
+    let mut all: Vec<&RuleDraft> = rules.to_vec();
     all.sort_by_key(|rule| {
         let (by_source, prefix, port) = rule.looks_at();
         (by_source, prefix.first(), prefix.len(), port, Reverse(rule.priority.value))

@@ -8,6 +8,7 @@ use super::draft::{ActionDraft, RuleDraft, StaticDraft};
 use super::policy;
 use super::problem::Located;
 use super::reader::{Section, Value};
+use super::realms;
 use super::sections::is_usable;
 use super::values;
 use natgate_engine::Match;
@@ -40,7 +41,8 @@ pub(super) fn read_static(section: &Section<'_>) -> Option<StaticDraft> {
         Some(word) => Some(word?),
         None => None,
     };
-    Some(StaticDraft { place: section.place.clone(), internal, external, protocol })
+    let realm = realms::read_whose(section).ok()?;
+    Some(StaticDraft { place: section.place.clone(), realm, internal, external, protocol })
 }
 
 fn read_endpoint(value: &Value<'_>) -> Option<Endpoint> {
@@ -86,7 +88,8 @@ pub(super) fn read_rule(section: &Section<'_>) -> Option<RuleDraft> {
         value.wrong("\"dnat\" is not in this version; use a [[static]] mapping");
     }
     let timeouts = if kind == Kind::Snat { policy::read_rule_timeouts(section) } else { None };
-    Some(RuleDraft { matches: matches?, priority: priority?, action: action?, timeouts })
+    let realm = realms::read_whose(section).ok()?;
+    Some(RuleDraft { realm, matches: matches?, priority: priority?, action: action?, timeouts })
 }
 
 fn read_priority(section: &Section<'_>) -> Option<Located<i16>> {

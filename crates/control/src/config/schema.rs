@@ -9,12 +9,27 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
         "",
         &[
             "inside", "outside", "route", "pool", "nat", "limits", "class", "timeouts", "timeout",
-            "state", "static", "rule",
+            "state", "static", "rule", "realm",
         ],
     ),
     ("inside", SIDE),
     ("outside", SIDE),
-    ("route", &["prefix", "via", "side"]),
+    ("route", &["prefix", "via", "side", "realm"]),
+    (
+        "realm",
+        &[
+            "name",
+            "vlan",
+            "device",
+            "address",
+            "gateway",
+            "mtu",
+            "icmp_errors",
+            "subscribers",
+            "pool",
+            "hairpin_to",
+        ],
+    ),
     (
         "pool",
         &[
@@ -41,6 +56,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "allocation",
             "port_parity",
             "hairpinning",
+            "hairpin_to",
             "inbound_refresh",
             "tcp_pickup",
             "tcp_mss",
@@ -97,8 +113,8 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     ),
     ("timeout", &["protocol", "port", "idle"]),
     ("state", &["file", "interval"]),
-    ("static", &["internal", "external", "protocol"]),
-    ("rule", &["kind", "match", "priority", "pool", "address", "to", "timeouts"]),
+    ("static", &["internal", "external", "protocol", "realm"]),
+    ("rule", &["kind", "match", "priority", "pool", "address", "to", "timeouts", "realm"]),
     ("rule.match", &["source", "destination", "port"]),
     ("rule.timeouts", &["udp", "tcp_established", "tcp_opening", "tcp_closing", "icmp", "other"]),
 ];

@@ -21,6 +21,7 @@ impl Display for Meaning {
         self.side(f, Side::Inside)?;
         self.side(f, Side::Outside)?;
         self.routes(f)?;
+        self.realms(f)?;
         writeln!(f, "Pools")?;
         for (index, pool) in self.pools.iter().enumerate() {
             self.pool(f, index, pool)?;
@@ -75,6 +76,12 @@ impl Meaning {
         for route in &self.settings.routes {
             let prefix = show_prefix(route.prefix);
             writeln!(f, "  route: {prefix} via {}, {}", route.via, side_name(route.side))?;
+        }
+        for realm in &self.settings.realms {
+            for route in &realm.routes {
+                let prefix = show_prefix(route.prefix);
+                writeln!(f, "  route: {prefix} via {}, realm {}", route.via, realm.name)?;
+            }
         }
         Ok(())
     }
@@ -151,19 +158,28 @@ impl Meaning {
                 _ => "all protocols",
             };
             let (internal, external) = (endpoint(mapping.internal), endpoint(mapping.external));
-            writeln!(f, "  static: {internal} is {external}, {protocol}")?;
+            let of = self.of_realm(mapping.realm);
+            writeln!(f, "  static: {internal}{of} is {external}, {protocol}")?;
         }
         Ok(())
     }
 
     fn rules(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let rules = &self.settings.engine.rules;
+        self.rules_of(f, 0, &self.settings.engine.rules)?;
+        for (number, realm) in (1..).zip(&self.settings.engine.realms) {
+            self.rules_of(f, number, &realm.rules)?;
+        }
+        Ok(())
+    }
+
+    fn rules_of(&self, f: &mut Formatter<'_>, realm: u16, rules: &[Rule]) -> fmt::Result {
+        let of = self.of_realm(realm);
         for Rule { matches, priority, action, timeouts } in rules.iter().take(MOST_RULES) {
             let (end, prefix, port) = match *matches {
                 Match::Source(prefix, port) => ("source", prefix, port),
                 Match::Destination(prefix, port) => ("destination", prefix, port),
             };
-            write!(f, "  rule: {end} {}", show_prefix(prefix))?;
+            write!(f, "  rule{of}: {end} {}", show_prefix(prefix))?;
             if port != 0 {
                 write!(f, " port {port}")?;
             }
@@ -188,7 +204,7 @@ impl Meaning {
         }
         match rules.len().saturating_sub(MOST_RULES) {
             0 => Ok(()),
-            more => writeln!(f, "  and {} more", plural(more as u64, "rule", "rules")),
+            more => writeln!(f, "  and {} more{of}", plural(more as u64, "rule", "rules")),
         }
     }
 
