@@ -8,9 +8,11 @@
 //! Nothing is looked up outside the file: no device, no name, no clock.
 
 mod checks;
+mod dnat_checks;
 mod draft;
 mod pieces;
 mod policy;
+mod pools;
 mod problem;
 mod reader;
 mod realms;

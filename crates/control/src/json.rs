@@ -217,12 +217,15 @@ pub fn mapping(info: &MappingInfo, now: Timestamp, names: &Names) -> Value {
 }
 
 /// A session as it is at `now`: what its mapping says, with its own expiry and packets, and its
-/// remote endpoint and state.
+/// remote endpoint and state; and what the remote is seen as inside, if that is another.
 pub fn session(info: &SessionInfo, of: &MappingInfo, now: Timestamp, names: &Names) -> Value {
     let expires = Some(info.expires);
     let (packets_out, packets_in) = (info.packets_out, info.packets_in);
     let mut object = mapping(&MappingInfo { expires, packets_out, packets_in, ..*of }, now, names);
     object["remote"] = endpoint(info.remote).into();
+    if info.remote_inside != info.remote {
+        object["remote_inside"] = endpoint(info.remote_inside).into();
+    }
     object["state"] = info.state.into();
     object
 }
@@ -386,6 +389,7 @@ mod tests {
         let session_info = SessionInfo {
             mapping: info.id,
             remote: Endpoint::new(0xc000_0201, 53),
+            remote_inside: Endpoint::new(0xc000_0202, 53),
             state: "established",
             expires: at(15),
             packets_out: 1,
@@ -393,6 +397,7 @@ mod tests {
         };
         let object = session(&session_info, &info, at(12), &Names::default());
         assert_eq!(object["remote"], "192.0.2.1:53");
+        assert_eq!(object["remote_inside"], "192.0.2.2:53");
         assert_eq!(object["state"], "established");
         assert_eq!(object["expires_in_s"], 3.0);
         assert_eq!((&object["packets_out"], &object["packets_in"]), (&json!(1), &json!(0)));

@@ -10,13 +10,16 @@ mod shares;
 mod text;
 
 use crate::config::{Configuration, Problem};
-use natgate_engine::{AddressRange, Config, Engine, PoolConfig, Pooling};
+use natgate_engine::{AddressRange, Config, Engine, PoolConfig, Pooling, Rule, RuleAction};
 use natgate_gateway::Settings;
 use serde::Serialize;
 pub use shares::Shares;
 
 /// Mappings that the table holds at most unless `limits.mappings` says more.
 const DEFAULT_MAPPINGS: u64 = 1 << 20;
+
+/// Sessions with a translated destination that the table holds at least, unless it is said.
+const LEAST_TWICE: u64 = 1024;
 
 /// A number for each protocol that has ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -44,8 +47,12 @@ pub struct Pool {
     pub default: bool,
     /// Number of addresses.
     pub addresses: u64,
+    /// How many of them drain, so that they get no new mappings.
+    pub draining: u64,
     /// First and last port.
     pub ports: (u16, u16),
+    /// Those of them, first and last, that are not used.
+    pub excluded_ports: Vec<(u16, u16)>,
     /// Mappings that it can hold.
     pub mappings: PerProtocol,
     /// Subscribers that can have their full quota, or all that they may have of the pool, at the same
@@ -64,6 +71,8 @@ pub struct Meaning {
     pub mappings: u64,
     /// Sessions that the table holds.
     pub sessions: u64,
+    /// Sessions whose destination is translated, if rules do that.
+    pub twice_sessions: u64,
     /// Bytes that the translator takes when it starts, and never more.
     pub memory_bytes: u64,
     /// What is legal and yet unwise.
@@ -83,9 +92,17 @@ impl Meaning {
         // The engine keeps four mappings for each static one, for it may be of four protocols.
         let all = mappings + 4 * config.statics.len() as u64;
         let sessions = all + limits.extra_sessions.map_or(all, u64::from);
+        let twice_sessions = match config.rules.iter().any(translates_destinations) {
+            true => limits.twice_sessions.map_or((mappings / 4).max(LEAST_TWICE), u64::from),
+            false => 0,
+        };
         let memory_bytes = Engine::memory(config);
-        Self { pools, mappings, sessions, memory_bytes, warnings, settings }
+        Self { pools, mappings, sessions, twice_sessions, memory_bytes, warnings, settings }
     }
+}
+
+fn translates_destinations(rule: &Rule) -> bool {
+    matches!(rule.action, RuleAction::Dnat(..) | RuleAction::DnatPrefix(_))
 }
 
 /// Ports that the pools have, over all protocols.
@@ -96,10 +113,15 @@ fn ports(pools: &[Pool]) -> u64 {
 
 fn pool(config: &Config, index: usize) -> Pool {
     let pool = &config.pools[index];
-    let addresses: u64 = pool.addresses.iter().map(|range| size(*range)).sum();
+    // What drains holds nothing new.
+    let serving = serving(pool);
+    let (all_addresses, pool) = (pool.count() as u64, &serving);
+    let addresses = pool.count() as u64;
     let each = ports_of_an_address(pool);
     let allocation = Shares::new(config, pool);
-    let all = addresses * each - allocation.ports_unused();
+    let excluded = each - u64::from(pool.ports_used());
+    let all = (addresses * each - allocation.ports_unused()).saturating_sub(addresses * excluded);
+    let each = each - excluded;
     let mappings =
         PerProtocol::new(|protocol| all.saturating_sub(reserved(config, pool, protocol)));
     let limits = &config.limits;
@@ -119,14 +141,26 @@ fn pool(config: &Config, index: usize) -> Pool {
     Pool {
         name: pool.name.clone(),
         default: index == config.default_pool,
-        addresses,
+        addresses: all_addresses,
+        draining: all_addresses - addresses,
         ports: pool.ports,
+        excluded_ports: pool.excluded_ports.clone(),
         mappings,
         subscribers_at_full_quota: allocation
             .served(limits, config.pooling, addresses)
             .unwrap_or_else(|| served.into_iter().min().unwrap_or(0)),
         allocation,
     }
+}
+
+/// A pool without the addresses that drain.
+fn serving(pool: &PoolConfig) -> PoolConfig {
+    if pool.draining.is_empty() {
+        return pool.clone();
+    }
+    let left = pool.each_address().filter(|address| !pool.is_draining(*address));
+    let one = |address| AddressRange { first: address, last: address };
+    PoolConfig { addresses: left.map(one).collect(), draining: Vec::new(), ..pool.clone() }
 }
 
 /// Ports of a pool that static mappings keep for a protocol.
@@ -141,7 +175,7 @@ fn reserved(config: &Config, pool: &PoolConfig, protocol: u8) -> u64 {
     of_protocol
         .map(|mapping| match mapping.external.1 {
             Some(port) => u64::from(
-                (pool.ports.0..=pool.ports.1).contains(&port)
+                pool.uses_port(port)
                     && shares::can_be_given(config, pool, mapping.external.0, port),
             ),
             None => shares::ports_given(config, pool, mapping.external.0),
@@ -151,8 +185,4 @@ fn reserved(config: &Config, pool: &PoolConfig, protocol: u8) -> u64 {
 
 fn ports_of_an_address(pool: &PoolConfig) -> u64 {
     u64::from(pool.ports.1 - pool.ports.0) + 1
-}
-
-fn size(range: AddressRange) -> u64 {
-    u64::from(u32::from(range.last) - u32::from(range.first)) + 1
 }

@@ -123,6 +123,7 @@ extra_sessions = 0
 fragment_memory = "64KiB"
 held_ports = 8
 extra_sessions_per_subscriber = 9
+twice_sessions = 10
 [timeouts]
 udp = "1s"
 tcp_established = "1d2h4m5s6ms"
@@ -243,6 +244,7 @@ fn everything() -> Settings {
     limits.fragment_memory = 65_536;
     limits.held_ports = Some(8);
     limits.extra_sessions_per_subscriber = Some(9);
+    limits.twice_sessions = Some(10);
     let timeouts = &mut engine.timeouts;
     let seconds = Duration::from_secs;
     timeouts.udp = seconds(1);

@@ -118,7 +118,11 @@ fn the_words_name_everything() {
          [[static]]\ninternal = \"10.0.0.3\"\nexternal = \"198.51.100.1\"\n\
          [[rule]]\nkind = \"bypass\"\nmatch = { destination = \"10.9.0.0/16\", port = 53 }\n\
          [[rule]]\nkind = \"drop\"\nmatch = { source = \"10.8.0.0/16\" }\npriority = 2\n\
-         [[rule]]\nkind = \"snat\"\nmatch = { source = \"10.7.0.0/16\" }\naddress = \"203.0.113.1\"\n",
+         [[rule]]\nkind = \"snat\"\nmatch = { source = \"10.7.0.0/16\" }\naddress = \"203.0.113.1\"\n\
+         [[rule]]\nkind = \"dnat\"\nmatch = { destination = \"0.0.0.0/0\", port = 53 }\n\
+         to = \"192.0.2.53:5353\"\n\
+         [[rule]]\nkind = \"dnat\"\nmatch = { destination = \"172.20.0.0/16\" }\nto = \"10.5.0.0/16\"\n\
+         [[rule]]\nkind = \"dnat\"\nmatch = { destination = \"9.9.9.9\" }\nto = \"9.9.9.9\"\n",
         "\"203.0.113.1\"",
     )
     .to_string();
@@ -134,6 +138,10 @@ fn the_words_name_everything() {
         "  rule: destination 10.9.0.0/16 port 53 passes untranslated",
         "  rule: source 10.8.0.0/16 (priority 2) is dropped",
         "  rule: source 10.7.0.0/16 uses 203.0.113.1 of pool default",
+        "  rule: destination 0.0.0.0/0 port 53 is redirected to 192.0.2.53:5353",
+        "  rule: destination 172.20.0.0/16 is 10.5.0.0/16 outside, address by address, both ways",
+        "  rule: destination 9.9.9.9/32 is not redirected",
+        "  in all: 48,384 sessions whose destination is translated",
         "  UDP 30s, ICMP 1m, other protocols 5m",
         "  TCP opening 4m, established 2h4m, closing 4m",
         "  ports that were in use are held for 2m",

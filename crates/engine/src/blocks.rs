@@ -8,9 +8,9 @@
 //! which port of a block it is, is `external`'s business.
 
 use crate::calendar::{Calendar, Link, Links, NONE};
-use crate::config::{Allocation, BlockConfig, Config, PoolConfig};
 use crate::host::Host;
 use crate::index::Index;
+use crate::prefetch::prefetch;
 use crate::random::{Generator, HashKey};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -65,6 +65,11 @@ impl Blocking {
         (count > 0).then(|| (first, (u32::from(first) + ports - 1) as u16))
     }
 
+    /// First and last port of each block.
+    pub fn all(&self) -> impl Iterator<Item = (u16, u16)> + '_ {
+        (0..self.count()).map(|block| self.ports(block))
+    }
+
     /// Whether a port is in a block.
     pub fn contains(&self, port: u16) -> bool {
         self.block_of(port).is_some()
@@ -113,6 +118,12 @@ struct Entry {
     link: Link,
 }
 
+impl Entry {
+    /// Nobody's, of no pool.
+    const NEW: Self =
+        Self { owner: NOBODY, pool: 0, next: NONE, busy: 0, free: [0; PROTOCOLS], link: Link::OUT };
+}
+
 struct Timers<'e>(&'e mut [Entry]);
 
 impl Links for Timers<'_> {
@@ -125,12 +136,6 @@ impl Links for Timers<'_> {
 #[derive(Clone, Debug)]
 struct BlockPool {
     blocking: Blocking,
-    /// The index of its first address, and the number of its first block.
-    address: u32,
-    first: u32,
-    /// Its first word of the bitmap, and the words of an address.
-    word: usize,
-    words: usize,
     /// Addresses with a block that nobody has, by side.
     open: [Vec<u32>; 2],
     /// Blocks that nobody has.
@@ -140,12 +145,32 @@ struct BlockPool {
     release_after: u32,
 }
 
-/// The blocks of all pools.
+/// The blocks of one address.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    /// The index of the address.
+    index: u32,
+    pool: u32,
+    /// How many of them somebody has.
+    owned: u32,
+    /// Whether ports of them may be given out.
+    is_open: bool,
+}
+
+/// The blocks of all pools. An address of a pool with blocks has a row of them, of which there are as
+/// many as there may be addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct Blocks {
     pools: Vec<Option<BlockPool>>,
+    /// Blocks that a row has room for, and words that it has in the bitmap.
+    stride: u32,
+    words: usize,
+    rows: Vec<Row>,
+    free_rows: Vec<u32>,
+    /// The row of an address, or [`NONE`].
+    row_of: Vec<u32>,
     entries: Vec<Entry>,
-    /// A bit a block that nobody has and none of whose ports is held.
+    /// A bit a block that nobody has, that has a free port, and none of whose ports is held.
     unowned: Vec<u64>,
     /// Such blocks of an address, by side; and its place in the list of its pool's open ones.
     count: Vec<[u16; 2]>,
@@ -155,7 +180,7 @@ pub(crate) struct Blocks {
     key: HashKey,
 }
 
-/// What blocks a subscriber has of a pool.
+/// What blocks a subscriber has of a pool, those of addresses that give out nothing left out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owned {
     pub(crate) blocks: u16,
@@ -163,123 +188,160 @@ pub(crate) struct Owned {
     pub(crate) address: u32,
 }
 
-/// The pools that have blocks, with the index of their first address.
-fn pools(config: &Config) -> impl Iterator<Item = (usize, u32, &PoolConfig, &BlockConfig)> {
-    let mut address = 0;
-    config.pools.iter().enumerate().filter_map(move |(number, pool)| {
-        let first = address;
-        address += pool.count() as u32;
-        match config.allocation_of(pool) {
-            Allocation::Block(block) => Some((number, first, pool, block)),
-            _ => None,
-        }
-    })
-}
-
-fn all_blocks(config: &Config) -> usize {
-    let of = |pool: &PoolConfig, block: &BlockConfig| {
-        Blocking::new(pool.ports, block.size).count() as usize * pool.count()
-    };
-    pools(config).map(|(_, _, pool, block)| of(pool, block)).sum()
-}
-
 impl Blocks {
-    /// All blocks nobody's and without a free port: [`Blocks::settle`] says which there are. `ticks`
-    /// tells how many a duration is.
-    pub(crate) fn new(
-        config: &Config,
-        addresses: usize,
-        key: HashKey,
-        ticks: impl Fn(core::time::Duration) -> u32,
-    ) -> Self {
-        let capacity = all_blocks(config);
-        let longest = pools(config).map(|(.., block)| ticks(block.release_after)).max();
-        let addresses = if capacity == 0 { 0 } else { addresses };
-        let mut blocks = Self {
-            pools: vec![None; config.pools.len()],
+    /// No pool has blocks yet. There is room for `addresses` with `stride` blocks each, which are
+    /// released at most `reach` ticks after they have become empty.
+    pub(crate) fn new(addresses: usize, stride: u32, reach: u32, key: HashKey) -> Self {
+        let capacity = addresses * stride as usize;
+        let words = (stride as usize).div_ceil(64);
+        Self {
+            pools: Vec::new(),
+            stride,
+            words,
+            rows: Vec::with_capacity(addresses),
+            free_rows: Vec::with_capacity(addresses),
+            row_of: vec![NONE; addresses],
             entries: Vec::with_capacity(capacity),
-            unowned: Vec::new(),
+            unowned: vec![0; addresses * words],
             count: vec![[0; 2]; addresses],
             place: vec![[NONE; 2]; addresses],
-            calendar: Calendar::new(longest.map_or(0, |longest| longest + 2)),
+            calendar: Calendar::new(reach + 2),
             index: Index::new(capacity),
             key,
-        };
-        for (number, address, pool, block) in pools(config) {
-            let blocking = Blocking::new(pool.ports, block.size);
-            let words = (blocking.count() as usize).div_ceil(64);
-            let entry = Entry {
-                owner: NOBODY,
-                pool: number as u32,
-                next: NONE,
-                busy: 0,
-                free: [0; PROTOCOLS],
-                link: Link::OUT,
-            };
-            blocks.pools[number] = Some(BlockPool {
-                blocking,
-                address,
-                first: blocks.entries.len() as u32,
-                word: blocks.unowned.len(),
-                words,
-                open: [(); 2].map(|()| Vec::with_capacity(pool.count())),
-                nobodys: 0,
-                max: block.max_per_subscriber,
-                release_after: ticks(block.release_after),
-            });
-            let count = blocking.count() as usize * pool.count();
-            blocks.entries.resize(blocks.entries.len() + count, entry);
-            blocks.unowned.resize(blocks.unowned.len() + words * pool.count(), 0);
         }
-        blocks
     }
 
-    /// Bytes that they take.
-    pub(crate) fn memory(config: &Config) -> u64 {
-        let blocks = all_blocks(config);
-        let addresses: usize = pools(config).map(|(_, _, pool, _)| pool.count()).sum();
-        let each = size_of::<[u16; 2]>() + size_of::<[u32; 2]>() + 2 * size_of::<u32>();
+    /// Bytes that the blocks of so many addresses take.
+    pub(crate) fn memory(addresses: usize, stride: u32) -> u64 {
+        let blocks = addresses * stride as usize;
+        let each = size_of::<Row>() + size_of::<[u16; 2]>() + size_of::<[u32; 2]>();
         (blocks * (size_of::<Entry>() + 1) + addresses * each) as u64 + Index::memory(blocks)
     }
 
-    /// Says, before anything is used, how many ports of each block are free for each protocol; blocks
-    /// that have any may be assigned.
-    pub(crate) fn settle(&mut self, free: impl Fn(u32, (u16, u16)) -> [u16; PROTOCOLS]) {
-        for block in 0..self.entries.len() as u32 {
-            let (index, ports) = self.place_of(block);
-            self.entries[block as usize].free = free(index, ports);
-            if self.entries[block as usize].free != [0; PROTOCOLS] {
-                self.open(block);
+    /// Most blocks that an address may have.
+    pub(crate) fn stride(&self) -> u32 {
+        self.stride
+    }
+
+    /// Says what blocks a pool has. Another cut of the ports only a pool may get that has no address.
+    pub(crate) fn set_pool(&mut self, pool: usize, cut: Option<(Blocking, u16, u32)>) {
+        if self.pools.len() <= pool {
+            self.pools.resize(pool + 1, None);
+        }
+        let room = self.row_of.len();
+        let (open, nobodys) = match self.pools[pool].take() {
+            Some(before) => (before.open, before.nobodys),
+            None => {
+                let room = if cut.is_some() { room } else { 0 };
+                ([(); 2].map(|()| Vec::with_capacity(room)), 0)
             }
+        };
+        self.pools[pool] = cut.map(|(blocking, max, release_after)| BlockPool {
+            blocking,
+            open,
+            nobodys,
+            max,
+            release_after,
+        });
+    }
+
+    /// Gives an address of a pool its blocks: nobody's, without a free port. `busy` says how many of a
+    /// block's ports are held, over all protocols.
+    pub(crate) fn attach(&mut self, index: u32, pool: usize, busy: impl Fn((u16, u16)) -> u32) {
+        let row = Row { index, pool: pool as u32, owned: 0, is_open: false };
+        let at = match self.free_rows.pop() {
+            Some(at) => {
+                self.rows[at as usize] = row;
+                at
+            }
+            None => {
+                self.rows.push(row);
+                self.entries.resize(self.rows.len() * self.stride as usize, Entry::NEW);
+                self.rows.len() as u32 - 1
+            }
+        };
+        self.row_of[index as usize] = at;
+        let blocking = self.pool(pool).blocking;
+        for block in 0..blocking.count() {
+            let busy = busy(blocking.ports(block));
+            let entry = Entry { pool: pool as u32, busy, ..Entry::NEW };
+            self.entries[(at * self.stride + block) as usize] = entry;
         }
     }
 
-    /// Whether a pool has blocks.
-    pub(crate) fn has(&self, pool: usize) -> bool {
-        self.pools[pool].is_some()
+    /// Takes its blocks from an address; nobody has any.
+    pub(crate) fn detach(&mut self, index: u32) {
+        let row = core::mem::replace(&mut self.row_of[index as usize], NONE);
+        if row != NONE {
+            debug_assert_eq!(self.rows[row as usize].owned, 0);
+            for block in self.blocks_of(row) {
+                self.entries[block as usize].free = [0; PROTOCOLS];
+                self.mark(block);
+            }
+            self.free_rows.push(row);
+        }
+    }
+
+    /// Whether nobody has a block of an address.
+    pub(crate) fn are_nobodys(&self, index: u32) -> bool {
+        self.rows.get(self.row_of[index as usize] as usize).is_none_or(|row| row.owned == 0)
+    }
+
+    /// Says how many ports of each block of an address are free for a protocol, and whether any of them
+    /// may be given out. Blocks with free ports that nobody has may be assigned.
+    pub(crate) fn renew(
+        &mut self,
+        index: u32,
+        protocol: usize,
+        is_open: bool,
+        free: impl Fn((u16, u16)) -> u16,
+    ) {
+        let row = self.row_of[index as usize];
+        self.rows[row as usize].is_open = is_open;
+        for block in self.blocks_of(row) {
+            let (_, ports) = self.place_of(block);
+            self.entries[block as usize].free[protocol] = if is_open { free(ports) } else { 0 };
+            self.mark(block);
+        }
+    }
+
+    /// The blocks of a row.
+    fn blocks_of(&self, row: u32) -> core::ops::Range<u32> {
+        let first = row * self.stride;
+        first..first + self.pool(self.rows[row as usize].pool as usize).blocking.count()
     }
 
     fn pool(&self, pool: usize) -> &BlockPool {
         self.pools[pool].as_ref().expect("a pool with blocks")
     }
 
+    /// Whether a pool has blocks.
+    pub(crate) fn has(&self, pool: usize) -> bool {
+        self.pools.get(pool).is_some_and(Option::is_some)
+    }
+
     /// The block of a port, if it is in one.
     fn find(&self, pool: usize, index: u32, port: u16) -> Option<u32> {
         let pool = self.pools.get(pool)?.as_ref()?;
+        let row = self.row_of[index as usize];
         let block = pool.blocking.block_of(port)?;
-        Some(pool.first + (index - pool.address) * pool.blocking.count() + block)
+        (row != NONE).then(|| row * self.stride + block)
     }
 
     /// The index of a block's address, and its ports.
     pub(crate) fn place_of(&self, block: u32) -> (u32, (u16, u16)) {
-        let pool = self.pool(self.entries[block as usize].pool as usize);
-        let (block, count) = (block - pool.first, pool.blocking.count());
-        (pool.address + block / count, pool.blocking.ports(block % count))
+        let row = self.rows[(block / self.stride) as usize];
+        (row.index, self.pool(row.pool as usize).blocking.ports(block % self.stride))
     }
 
     /// The subscriber that has a block.
     pub(crate) fn owner(&self, block: u32) -> Host {
         self.entries[block as usize].owner
+    }
+
+    /// Whether a port is of a block that this subscriber has.
+    pub(crate) fn has_port(&self, pool: usize, index: u32, port: u16, subscriber: Host) -> bool {
+        self.find(pool, index, port).is_some_and(|block| self.owner(block) == subscriber)
     }
 
     // ---- ports come and go ----
@@ -295,79 +357,109 @@ impl Blocks {
         }
         if entry.owner == NOBODY {
             // Held since before a restart: not to be assigned until that is over.
-            self.close(block);
+            self.mark(block);
         } else {
             self.calendar.take(&mut Timers(&mut self.entries), block);
         }
     }
 
-    /// A port that was used or held is free, at a tick. An empty block stays with its subscriber for a
-    /// while yet.
-    pub(crate) fn freed(&mut self, pool: usize, index: u32, protocol: usize, port: u16, tick: u32) {
+    /// A port is held that was not given out.
+    pub(crate) fn held(&mut self, pool: usize, index: u32, port: u16) {
+        let Some(block) = self.find(pool, index, port) else { return };
+        self.entries[block as usize].busy += 1;
+        self.mark(block);
+    }
+
+    /// A port that was used or held is nobody's, at a tick, and free unless its address gives out
+    /// nothing. An empty block stays with its subscriber for a while yet.
+    pub(crate) fn freed(
+        &mut self,
+        pool: usize,
+        index: u32,
+        (protocol, port): (usize, u16),
+        is_free: bool,
+        tick: u32,
+    ) {
         let Some(block) = self.find(pool, index, port) else { return };
         let entry = &mut self.entries[block as usize];
-        entry.free[protocol] += 1;
+        entry.free[protocol] += u16::from(is_free);
         entry.busy -= 1;
         if entry.busy > 0 {
             return;
         }
         if entry.owner == NOBODY {
-            self.open(block);
+            self.mark(block);
         } else {
             let due = tick + self.pool(pool).release_after;
             self.calendar.enter(&mut Timers(&mut self.entries), block, due);
         }
     }
 
+    /// A port that nobody has is kept from being given out, or no longer so.
+    pub(crate) fn kept(
+        &mut self,
+        pool: usize,
+        index: u32,
+        (protocol, port): (usize, u16),
+        is_free: bool,
+    ) {
+        let Some(block) = self.find(pool, index, port) else { return };
+        let free = &mut self.entries[block as usize].free[protocol];
+        *free = if is_free { *free + 1 } else { *free - 1 };
+        self.mark(block);
+    }
+
     // ---- blocks that nobody has ----
-
-    /// Of a block: its pool, the index of its address, its side, its word and bit.
-    fn bit(&self, block: u32) -> (usize, u32, usize, usize, u64) {
-        let number = self.entries[block as usize].pool as usize;
-        let pool = self.pool(number);
-        let (offset, count) = (block - pool.first, pool.blocking.count());
-        let (address, local) = (offset / count, offset % count);
-        let side = usize::from(local >= pool.blocking.of_side(LOW).1);
-        let word = pool.word + address as usize * pool.words + local as usize / 64;
-        (number, pool.address + address, side, word, 1 << (local % 64))
-    }
-
-    fn count_nobodys(&mut self, pool: usize, change: i32) {
-        let pool = self.pools[pool].as_mut().expect("a pool with blocks");
-        pool.nobodys = pool.nobodys.strict_add_signed(change);
-    }
 
     /// How many blocks of a pool nobody has; of one without blocks none.
     pub(crate) fn nobodys(&self, pool: usize) -> u32 {
         self.pools[pool].as_ref().map_or(0, |pool| pool.nobodys)
     }
 
-    fn open(&mut self, block: u32) {
-        let (pool, index, side, word, bit) = self.bit(block);
-        self.unowned[word] |= bit;
-        self.count_nobodys(pool, 1);
-        let count = &mut self.count[index as usize][side];
-        *count += 1;
-        if *count == 1 {
-            let open = &mut self.pools[pool].as_mut().expect("a pool with blocks").open[side];
-            self.place[index as usize][side] = open.len() as u32;
-            open.push(index);
-        }
+    /// The ports of each block of an address.
+    pub(crate) fn ports_of(&self, index: u32) -> impl Iterator<Item = (u16, u16)> + '_ {
+        let row = self.row_of[index as usize];
+        let blocks = (row != NONE).then(|| self.blocks_of(row));
+        blocks.into_iter().flatten().map(|block| self.place_of(block).1)
     }
 
-    fn close(&mut self, block: u32) {
+    /// Of a block: its pool, the index of its address, its side, its word and bit.
+    fn bit(&self, block: u32) -> (usize, u32, usize, usize, u64) {
+        let (row, local) = (block / self.stride, block % self.stride);
+        let Row { index, pool, .. } = self.rows[row as usize];
+        let low = self.pool(pool as usize).blocking.of_side(LOW).1;
+        let word = row as usize * self.words + local as usize / 64;
+        (pool as usize, index, usize::from(local >= low), word, 1 << (local % 64))
+    }
+
+    /// Enters a block among those that may be assigned, or takes it out, as it is now.
+    fn mark(&mut self, block: u32) {
+        let entry = &self.entries[block as usize];
+        let may_be_assigned =
+            entry.owner == NOBODY && entry.busy == 0 && entry.free != [0; PROTOCOLS];
         let (pool, index, side, word, bit) = self.bit(block);
-        self.unowned[word] &= !bit;
-        self.count_nobodys(pool, -1);
+        if may_be_assigned == (self.unowned[word] & bit != 0) {
+            return;
+        }
+        self.unowned[word] ^= bit;
+        let of_pool = self.pools[pool].as_mut().expect("a pool with blocks");
+        of_pool.nobodys = if may_be_assigned { of_pool.nobodys + 1 } else { of_pool.nobodys - 1 };
         let count = &mut self.count[index as usize][side];
-        *count -= 1;
-        if *count == 0 {
-            let open = &mut self.pools[pool].as_mut().expect("a pool with blocks").open[side];
-            let place = core::mem::replace(&mut self.place[index as usize][side], NONE);
-            open.swap_remove(place as usize);
-            if let Some(&moved) = open.get(place as usize) {
-                self.place[moved as usize][side] = place;
+        *count = if may_be_assigned { *count + 1 } else { *count - 1 };
+        let open = &mut of_pool.open[side];
+        match (may_be_assigned, *count) {
+            (true, 1) => {
+                self.place[index as usize][side] = open.len() as u32;
+                open.push(index);
             }
+            (false, 0) => {
+                let place = core::mem::replace(&mut self.place[index as usize][side], NONE);
+                open.swap_remove(place as usize);
+                if let Some(&moved) = open.get(place as usize) {
+                    self.place[moved as usize][side] = place;
+                }
+            }
+            _ => {}
         }
     }
 
@@ -385,10 +477,9 @@ impl Blocks {
         if count == 0 {
             return None;
         }
-        let pool = self.pool(pool);
-        let address = index - pool.address;
-        let words = &self.unowned[pool.word + address as usize * pool.words..][..pool.words];
-        let (from, to) = pool.blocking.of_side(side);
+        let row = self.row_of[index as usize];
+        let words = &self.unowned[row as usize * self.words..][..self.words];
+        let (from, to) = self.pool(pool).blocking.of_side(side);
         let unowned = |word: usize| {
             let below = |block: u32| match (block as usize).saturating_sub(word * 64) {
                 bits @ 0..64 => (1_u64 << bits) - 1,
@@ -396,7 +487,7 @@ impl Blocks {
             };
             words[word] & below(to) & !below(from)
         };
-        let first = pool.first + address * pool.blocking.count();
+        let first = row * self.stride;
         let has_port = |block: &u32| self.entries[*block as usize].free[protocol] > 0;
         let mut which = generator.below(count);
         let mut word = from as usize / 64;
@@ -427,11 +518,9 @@ impl Blocks {
         if open.is_empty() {
             return None;
         }
-        let count = open.len() as u32;
-        let (a, b) = (generator.below(count), generator.below(count));
         let unowned = |place: u32| self.count[open[place as usize] as usize][side];
-        let better = if unowned(a) >= unowned(b) { a } else { b };
-        (better..count).chain(0..better).map(|place| open[place as usize]).find_map(|index| {
+        let better = generator.better_of_two(open.len() as u32, |a, b| unowned(a) >= unowned(b));
+        better.map(|place| open[place as usize]).find_map(|index| {
             let will_do = has_port(index);
             will_do.then(|| self.draw(pool, index, side, protocol, generator)).flatten()
         })
@@ -450,6 +539,19 @@ impl Blocks {
         })
     }
 
+    /// Fetches the line by which a subscriber's blocks of a pool will be found.
+    pub(crate) fn prefetch(&self, subscriber: Host, pool: usize) {
+        self.index.prefetch(self.hash(subscriber, pool));
+    }
+
+    /// Fetches the block of a pool that a subscriber most likely has; returns the index of its
+    /// address, and its ports.
+    pub(crate) fn approach(&self, subscriber: Host, pool: usize) -> Option<(u32, (u16, u16))> {
+        let block = self.index.candidate(self.hash(subscriber, pool))?;
+        prefetch(&self.entries, block as usize);
+        Some(self.place_of(block))
+    }
+
     /// A subscriber's blocks of a pool.
     pub(crate) fn of(&self, subscriber: Host, pool: usize) -> impl Iterator<Item = u32> + Clone {
         core::iter::successors(self.head(subscriber, pool), |&block| {
@@ -457,9 +559,10 @@ impl Blocks {
         })
     }
 
-    /// How many blocks of a pool a subscriber has, if any.
+    /// How many blocks of a pool a subscriber has of which it may get ports, if any.
     pub(crate) fn owned(&self, subscriber: Host, pool: usize) -> Option<Owned> {
-        let mut blocks = self.of(subscriber, pool);
+        let is_open = |block: &u32| self.rows[(block / self.stride) as usize].is_open;
+        let mut blocks = self.of(subscriber, pool).filter(is_open);
         let first = blocks.next()?;
         Some(Owned { blocks: 1 + blocks.count() as u16, address: self.place_of(first).0 })
     }
@@ -487,7 +590,7 @@ impl Blocks {
     /// Gives a block that nobody has to a subscriber.
     pub(crate) fn assign(&mut self, block: u32, subscriber: Host) {
         debug_assert_eq!(self.entries[block as usize].owner, NOBODY);
-        self.close(block);
+        self.rows[(block / self.stride) as usize].owned += 1;
         let pool = self.entries[block as usize].pool as usize;
         let next = match self.head(subscriber, pool) {
             Some(head) => core::mem::replace(&mut self.entries[head as usize].next, block),
@@ -498,6 +601,7 @@ impl Blocks {
         };
         let entry = &mut self.entries[block as usize];
         (entry.owner, entry.next) = (subscriber, next);
+        self.mark(block);
     }
 
     /// The first tick after `now` at which a block is to be released.
@@ -527,7 +631,8 @@ impl Blocks {
         }
         let entry = &mut self.entries[block as usize];
         (entry.owner, entry.next) = (NOBODY, NONE);
-        self.open(block);
+        self.rows[(block / self.stride) as usize].owned -= 1;
+        self.mark(block);
         Some((block, owner))
     }
 }
@@ -535,9 +640,7 @@ impl Blocks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::AddressRange;
     use alloc::collections::BTreeMap;
-    use core::net::Ipv4Addr;
     use proptest::prelude::*;
 
     #[test]
@@ -558,24 +661,15 @@ mod tests {
         assert_eq!(Blocking::new((0, 15), 16).count(), 0);
     }
 
-    fn world(addresses: u32, ports: (u16, u16), release_after: u64) -> Blocks {
-        let at = |off: u32| Ipv4Addr::from_bits(0xcb00_7100 + off);
-        let block = BlockConfig {
-            size: 16,
-            max_per_subscriber: 4,
-            release_after: core::time::Duration::from_secs(release_after),
-        };
-        let pool = PoolConfig {
-            addresses: vec![AddressRange { first: at(0), last: at(addresses - 1) }],
-            ports,
-            allocation: Some(Allocation::Block(block)),
-            ..PoolConfig::default()
-        };
-        let config = Config { pools: vec![pool], ..Config::default() };
+    fn world(addresses: u32, ports: (u16, u16), release_after: u32) -> Blocks {
         let key = HashKey::new(&mut Generator::new([1; 32]));
-        let mut blocks =
-            Blocks::new(&config, addresses as usize, key, |time| time.as_secs() as u32);
-        blocks.settle(|_, _| [16; PROTOCOLS]);
+        let blocking = Blocking::new(ports, 16);
+        let mut blocks = Blocks::new(addresses as usize, blocking.count() + 3, release_after, key);
+        blocks.set_pool(0, Some((blocking, 4, release_after)));
+        for index in 0..addresses {
+            blocks.attach(index, 0, |_| 0);
+            (0..PROTOCOLS).for_each(|protocol| blocks.renew(index, protocol, true, |_| 16));
+        }
         blocks
     }
 
@@ -594,7 +688,7 @@ mod tests {
                 match what {
                     0 => {
                         let side = (subscriber % 2) as usize;
-                        let open = || (0..blocks.entries.len() as u32)
+                        let open = || (0..3).flat_map(|row| blocks.blocks_of(row))
                             .filter(|block| !owners.contains_key(block))
                             .filter(|block| blocks.bit(*block).2 == side);
                         let drawn = blocks.draw_anywhere(0, side, 1, &mut generator, |_| true);
@@ -613,7 +707,7 @@ mod tests {
                         let found = blocks.of(Host::new(1, subscriber), 0).find(used);
                         if let Some(block) = found {
                             let (index, (first, _)) = blocks.place_of(block);
-                            blocks.freed(0, index, 1, first + 3, tick);
+                            blocks.freed(0, index, (1, first + 3), true, tick);
                         }
                     }
                     _ => {

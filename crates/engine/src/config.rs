@@ -71,6 +71,16 @@ impl AddressRange {
     pub const fn count(&self) -> usize {
         self.last.to_bits().saturating_sub(self.first.to_bits()) as usize + 1
     }
+
+    /// Each of them.
+    pub fn each(&self) -> impl Iterator<Item = Ipv4Addr> + use<> {
+        (self.first.to_bits()..=self.last.to_bits()).map(Ipv4Addr::from_bits)
+    }
+
+    /// Whether an address is one of them.
+    pub fn contains(&self, address: Ipv4Addr) -> bool {
+        (self.first..=self.last).contains(&address)
+    }
 }
 
 /// One of the gateway's two sides.
@@ -111,8 +121,12 @@ pub struct PoolConfig {
     pub name: String,
     /// Its addresses, in configured order; ranges do not overlap, in or across pools.
     pub addresses: Vec<AddressRange>,
+    /// Those of them that get no new mappings.
+    pub draining: Vec<AddressRange>,
     /// First and last port (and ICMP query identifier) to use.
     pub ports: (u16, u16),
+    /// Those of them, first and last, that are not used.
+    pub excluded_ports: Vec<(u16, u16)>,
     /// How its ports are chosen; `None`: as [`Config::allocation`] says.
     pub allocation: Option<Allocation>,
     /// Percentages of its ports, or blocks, whose use is told of, ascending; see [`Thresholds`].
@@ -124,7 +138,9 @@ impl Default for PoolConfig {
         Self {
             name: String::new(),
             addresses: Vec::new(),
+            draining: Vec::new(),
             ports: (1024, u16::MAX),
+            excluded_ports: Vec::new(),
             allocation: None,
             thresholds: Vec::new(),
         }
@@ -135,6 +151,32 @@ impl PoolConfig {
     /// How many addresses it has.
     pub fn count(&self) -> usize {
         self.addresses.iter().map(AddressRange::count).sum()
+    }
+
+    /// Its addresses, in configured order.
+    pub fn each_address(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
+        self.addresses.iter().flat_map(AddressRange::each)
+    }
+
+    /// Whether an address is one of its.
+    pub fn has(&self, address: Ipv4Addr) -> bool {
+        self.addresses.iter().any(|range| range.contains(address))
+    }
+
+    /// Whether an address of it gets no new mappings.
+    pub fn is_draining(&self, address: Ipv4Addr) -> bool {
+        self.draining.iter().any(|range| range.contains(address))
+    }
+
+    /// Whether a port is one that it uses.
+    pub fn uses_port(&self, port: u16) -> bool {
+        let is_in = |&(first, last): &(u16, u16)| (first..=last).contains(&port);
+        is_in(&self.ports) && !self.excluded_ports.iter().any(is_in)
+    }
+
+    /// How many ports of an address it uses.
+    pub fn ports_used(&self) -> u32 {
+        (self.ports.0.max(1)..=self.ports.1).filter(|&port| self.uses_port(port)).count() as u32
     }
 }
 
@@ -254,8 +296,13 @@ pub struct Limits {
     pub extra_sessions: Option<u32>,
     /// Sessions of one subscriber beyond one a mapping; `None`: a sixteenth of all, at least 64.
     pub extra_sessions_per_subscriber: Option<u32>,
+    /// Sessions whose remote endpoint is another as seen from inside, in all; `None`: a quarter of
+    /// `mappings`, at least 1,024.
+    pub twice_sessions: Option<u32>,
     /// Bytes for fragments that wait for their first.
     pub fragment_memory: usize,
+    /// External addresses in all; `None`: twice as many as are named, at least 64.
+    pub external_addresses: Option<u32>,
     /// Ports in hold-down at a time; beyond, the one that has been for longest is free. `None`: all.
     pub held_ports: Option<u32>,
     /// Percentages of a subscriber's quotas and sessions that are told of, ascending; see
@@ -277,7 +324,9 @@ impl Default for Limits {
             mappings: None,
             extra_sessions: None,
             extra_sessions_per_subscriber: None,
+            twice_sessions: None,
             fragment_memory: 16 << 20,
+            external_addresses: None,
             held_ports: None,
             thresholds: Vec::new(),
         }
@@ -365,15 +414,19 @@ pub enum RuleAction {
     Snat(usize),
     /// Translate the source to this address, which the pool with this index has.
     SnatTo(usize, Ipv4Addr),
-    /// Translate the destination of outbound packets to this endpoint.
+    /// Translate the destination of packets from inside to this address, and port if one is given.
     Dnat(Ipv4Addr, Option<u16>),
+    /// Translate the destination of packets from inside to the address that stands at the same place
+    /// in this prefix, which is as long as the one that the rule looks at; and back what comes from there.
+    DnatPrefix(Prefix),
     /// Forward untranslated, in both directions.
     Bypass,
     /// Drop, in both directions.
     Drop,
 }
 
-/// One rule. Over all rules the highest priority wins, then the longest prefix, then the exact port.
+/// One rule. Over all rules that translate destinations, and over all others, the highest priority wins,
+/// then the longest prefix, then the exact port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// What it looks at.

@@ -140,13 +140,20 @@ impl Plan {
         Some((number / self.each, (first as u16, (first + self.share - 1) as u16)))
     }
 
-    /// The ports of the external address with this number that subscribers have, from the first to the
-    /// last.
-    pub(crate) fn shared(&self, number: u32) -> Option<(u16, u16)> {
-        let before = number.checked_mul(self.each)?;
+    /// The ports of an external address that subscribers have, from the first to the last.
+    pub(crate) fn shared(&self, external: u32) -> Option<(u16, u16)> {
+        let before = number(&self.external_by_address, external)?.checked_mul(self.each)?;
         let here = self.subscribers.checked_sub(before)?.min(self.each);
         let first = u32::from(self.ports.0);
         (here > 0).then(|| (self.ports.0, (first + here * self.share - 1) as u16))
+    }
+
+    /// Whether another plan gives those subscribers and addresses that both know the same ports.
+    pub(crate) fn agrees(&self, other: &Self) -> bool {
+        let sizes = |plan: &Self| (plan.ports, plan.each, plan.share, plan.has_dynamic);
+        sizes(self) == sizes(other)
+            && agree(&self.by_number, &other.by_number, self.subscribers.min(other.subscribers))
+            && agree(&self.external, &other.external, self.addresses.min(other.addresses))
     }
 
     /// The ports of each address that are given out on demand, first and last.
@@ -259,6 +266,12 @@ fn number(by_address: &[Run], address: u32) -> Option<u32> {
 fn address(by_number: &[Run], number: u32) -> u32 {
     let run = by_number[by_number.partition_point(|run| run.number <= number) - 1];
     run.first + (number - run.number)
+}
+
+/// Whether two sets of runs have the same addresses with the first so many numbers.
+fn agree(one: &[Run], other: &[Run], count: u32) -> bool {
+    let mut starts = one.iter().chain(other).map(|run| run.number).filter(|&start| start < count);
+    starts.all(|start| address(one, start) == address(other, start))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::parse::has_ports;
 use crate::random::{Generator, HashKey};
 use crate::realms::{Realms, broadcasts_of};
 use crate::respond::{Connection, Envelope, Message, PENDING_SYN_NANOS, PendingSyns, Responder};
-use crate::rules::RuleSet;
+use crate::rules::{RuleBatch, RuleSet};
 use crate::session::{Idle, State};
 use crate::sizes::{Sizes, WHOLE_MAPPINGS, permanent, validate};
 use crate::subscriber::Subscribers;
@@ -22,6 +22,7 @@ use crate::table::{Mapping, NewMapping, SessionRef, Table};
 use crate::time::{TICK, nanos};
 use crate::timeouts::{self, Timers};
 use crate::translate::PoolWatches;
+use crate::twice::Twice;
 use crate::{
     Change, ConfigError, DropReason, Endpoint, Event, MappingId, MappingInfo, MappingKind,
     PoolUsage, SessionInfo, Timestamp,
@@ -54,10 +55,14 @@ pub struct Engine {
     pub(crate) pool_watches: PoolWatches,
     pub(crate) rules: RuleSet,
     pub(crate) realms: Realms,
+    /// What is asked of them for packets together.
+    pub(crate) searches: RuleBatch,
     /// Whether sessions may be older than the rules.
     pub(crate) rules_replaced: bool,
     /// Whether there may be mappings of hosts that are no subscribers: rules gave them those once.
     pub(crate) strangers: bool,
+    /// Remote endpoints that are others as seen from inside.
+    pub(crate) twice: Twice,
     pub(crate) statics: WholeStatics,
     /// Hosts that static mappings name, sorted.
     pub(crate) static_hosts: Vec<Host>,
@@ -73,7 +78,7 @@ pub struct Engine {
     pub(crate) counters: Counters,
     events: Events,
     /// When each pool's exhaustion was last reported, nanoseconds.
-    pool_reported: Vec<Option<u64>>,
+    pub(crate) pool_reported: Vec<Option<u64>>,
     started: Timestamp,
     /// Time of tick 0, nanoseconds.
     base: u64,
@@ -175,7 +180,7 @@ impl Engine {
         let mut generator = Generator::new(seed);
         let key = HashKey::new(&mut generator);
         let hold = timeouts.hold_down.div_ceil(nanos(TICK)) as u32;
-        let external = External::new(config, hold, key);
+        let external = External::new(config, sizes.address_room, hold, key);
         let rules = RuleSet::new(&config.rules)?;
         let realms = Realms::new(config, &rules)?;
         for rules in core::iter::once(&rules).chain(realms.further_rules()) {
@@ -185,14 +190,16 @@ impl Engine {
             table: Table::new(sizes.room, config, key),
             subscribers: Subscribers::new(
                 sizes.subscribers,
-                sizes.addresses,
+                sizes.address_room,
                 Classes::new(config),
                 key,
             ),
             pool_watches: PoolWatches::default(),
             rules,
             realms,
+            searches: RuleBatch::new(),
             strangers: false,
+            twice: Twice::new(sizes.twice, key),
             rules_replaced: false,
             statics: WholeStatics::new(config, &external),
             static_hosts: static_hosts(config),
@@ -201,7 +208,11 @@ impl Engine {
             responder: Responder::new(config),
             pending: PendingSyns::new(),
             fragments: Fragments::new(config.limits.fragment_memory, config.timeouts.fragment, key),
-            identifications: Identifications::new(sizes.addresses, &mut generator),
+            identifications: Identifications::new(
+                sizes.addresses,
+                sizes.address_room,
+                &mut generator,
+            ),
             counters: Counters::default(),
             events: Events::new(),
             pool_reported: vec![None; config.pools.len()],
@@ -215,7 +226,6 @@ impl Engine {
             config: without_rules(config),
         };
         engine.make_statics()?;
-        engine.external.settle();
         engine.pool_watches = PoolWatches::new(config, &engine.external);
         Ok(engine)
     }
@@ -231,6 +241,7 @@ impl Engine {
     pub fn memory(config: &Config) -> u64 {
         let sizes = Sizes::new(config);
         Table::memory(sizes.room)
+            + Twice::memory(sizes.twice)
             + External::memory(config, sizes.addresses)
             + Subscribers::memory(sizes.subscribers)
             + Classes::memory(config)
@@ -327,10 +338,11 @@ impl Engine {
     pub fn advance(&mut self, now: Timestamp) -> bool {
         self.observe(now);
         let target = self.tick_of(self.now);
+        self.work_on_pools();
         if target == u64::from(self.tick)
             && self.pending.next_due().is_none_or(|due| due > self.now)
         {
-            return false;
+            return self.external.has_work();
         }
         let mut budget = ADVANCE_BUDGET;
         loop {
@@ -358,7 +370,7 @@ impl Engine {
         } else {
             self.tick = target as u32;
         }
-        false
+        self.external.has_work()
     }
 
     /// The first tick at which something is due.
@@ -374,7 +386,8 @@ impl Engine {
     /// The time of the next thing that is due, or is to be looked at.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let tick = self.next_tick().map(|tick| self.time_of(tick));
-        tick.into_iter().chain(self.pending.next_due()).min().map(Timestamp)
+        let change = self.external.has_work().then_some(self.now);
+        tick.into_iter().chain(self.pending.next_due()).chain(change).min().map(Timestamp)
     }
 
     /// Does one thing that is due at this tick.
@@ -408,6 +421,10 @@ impl Engine {
 
     fn remove_session(&mut self, session: SessionRef, tick: u32) {
         let slot = self.table.mapping_of(session);
+        if self.table.mapping(slot).is_twice() {
+            let session = self.table.session(session);
+            self.twice.remove(slot, (session.remote_address, session.remote_port));
+        }
         let one_further_less = self.table.remove_session(session, tick);
         let mapping = self.table.mapping(slot);
         if one_further_less && !mapping.is_static() {
@@ -436,6 +453,7 @@ impl Engine {
             let release = self.deadline(time, self.timeouts.hold_down);
             self.external.give(protocol, index, port, release, self.tick);
         }
+        self.external.uncount(index);
         let pool = self.external.pool_of(index);
         self.subscribers.release(mapping.host(), pool, quota_class(protocol));
         if self.external.told(protocol, index, port) == Told::Mapping {
@@ -509,8 +527,8 @@ impl Engine {
 
     // ---- restarts ----
 
-    /// Writes the ports of an external address that a new mapping could not take: used, held, or of
-    /// static mappings. `address` counts from 0; `None`: there are not so many. A bit a port, 1,024
+    /// Writes the ports of an external address that somebody has: used, held, or, in a pool, of static
+    /// mappings. `address` counts from 0; `None`: there are not so many. A bit a port, 1,024
     /// words. The protocol is TCP, UDP, ICMP or DCCP.
     ///
     /// # Panics
@@ -522,7 +540,7 @@ impl Engine {
 
     /// Holds the ports of an external address that an earlier engine had taken, as
     /// [`Engine::taken_ports`] told, for the hold-down from now: of every protocol, for nobody knows
-    /// their connections any more. Ports that are not free, or in no pool, stay as they are.
+    /// their connections any more. Ports that somebody has, or in no pool, stay as they are.
     ///
     /// # Panics
     /// As [`Engine::taken_ports`].
@@ -651,15 +669,20 @@ impl Engine {
     pub fn sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
         self.table.slots().flat_map(move |slot| {
             let mapping = self.name_of(self.table.mapping(slot));
-            self.table.sessions(slot).map(move |session| self.describe_session(mapping, session))
+            self.table
+                .sessions(slot)
+                .map(move |session| self.describe_session(slot, mapping, session))
         })
     }
 
-    fn describe_session(&self, mapping: MappingId, session: SessionRef) -> SessionInfo {
+    fn describe_session(&self, slot: u32, mapping: MappingId, session: SessionRef) -> SessionInfo {
         let session = self.table.session(session);
+        let remote = (session.remote_address, session.remote_port);
+        let seen = self.seen(slot, remote);
         SessionInfo {
             mapping,
-            remote: Endpoint::new(session.remote_address, session.remote_port),
+            remote: Endpoint::new(remote.0, remote.1),
+            remote_inside: Endpoint::new(seen.0, seen.1),
             state: session.state().name(),
             expires: Timestamp(self.time_of(session.expires)),
             packets_out: u64::from(session.packets_out),
@@ -667,7 +690,7 @@ impl Engine {
         }
     }
 
-    /// What a pool holds for a protocol (TCP, UDP, ICMP or DCCP).
+    /// What a pool holds for a protocol (TCP, UDP, ICMP or DCCP); it goes by the engine's numbering.
     ///
     /// # Panics
     /// When there is no such pool or the protocol is another.
@@ -705,7 +728,7 @@ fn memory_of_rules(rules: &[Rule]) -> u64 {
 
 /// The addresses that mean every host of a connected network (the last; the first of old), unless
 /// the operator has made them external.
-fn broadcasts(config: &Config, external: &External) -> [u32; 4] {
+pub(crate) fn broadcasts(config: &Config, external: &External) -> [u32; 4] {
     let ends = [&config.inside, &config.outside]
         .map(|side| side.network.and_then(broadcasts_of).unwrap_or_default());
     let [[a, b], [c, d]] = ends;

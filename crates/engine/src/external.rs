@@ -6,77 +6,81 @@
 //! the same tick. So free, used, held and reserved ports are told apart at any time, and no port is
 //! ever in two states.
 
+mod change;
+mod ports;
 mod shares;
+mod spans;
 
 use crate::PoolUsage;
 use crate::blocks::Blocks;
-use crate::calendar::{Calendar, NONE};
+use crate::calendar::NONE;
 use crate::config::{Config, PoolConfig, Pooling};
 use crate::parse::has_ports;
 use crate::prefetch::prefetch;
 use crate::random::{Generator, HashKey};
-use crate::time::{TICK, nanos};
-use alloc::vec;
 use alloc::vec::Vec;
+use change::{Definition, Work};
+pub use change::{Draining, PoolChange};
 use core::net::Ipv4Addr;
 use natgate_wire::protocol;
+pub(crate) use ports::Draw;
+use ports::{EMPTY, HELD, LAST, Parity, Ports, Range};
 pub(crate) use shares::{Chosen, Told};
 use shares::{Mode, Plans};
+use spans::Spans;
 
 const PORTS: usize = 1 << 16;
 const WORDS: usize = PORTS / 64;
+
+/// Groups of an address's ports whose free ones are counted, even and odd.
+const GROUPS: usize = 16;
+const GROUP_WORDS: usize = WORDS / GROUPS;
 
 /// Most external addresses: an address's index and a port share 31 bits, all ones of which mean
 /// something else.
 pub(crate) const MAX_ADDRESSES: usize = (1 << 15) - 1;
 
-/// Entry of a port that no mapping has: free, reserved or not in a pool.
-const EMPTY: u32 = 0;
-/// Marks a port in hold-down; the other bits are the next one released with it.
-const HELD: u32 = 1 << 31;
-/// The end of a list of held ports.
-const LAST: u32 = HELD - 1;
-
-/// Random draws before the free ports are counted.
-const DRAWS: u32 = 8;
-
-/// Groups of an address's ports whose free ones are counted, even and odd.
-const GROUPS: usize = 16;
-const GROUP_WORDS: usize = WORDS / GROUPS;
-const EVEN: u64 = 0x5555_5555_5555_5555;
-
-/// Addresses that follow each other, and the index of the first.
-#[derive(Clone, Copy, Debug)]
-struct Span {
-    first: u32,
-    last: u32,
-    index: u32,
-}
-
-impl Span {
-    /// The index of an address that is in it.
-    #[inline(always)]
-    fn index(&self, address: u32) -> Option<u32> {
-        let offset = address.wrapping_sub(self.first);
-        (offset <= self.last - self.first).then(|| self.index + offset)
-    }
-}
+/// The pool of an address that is of none, and most pools.
+const NO_POOL: u16 = u16::MAX;
+pub(crate) const MAX_POOLS: usize = 4096;
 
 /// A pool: its addresses' indexes and its ports.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Pool {
-    first: u32,
-    count: u32,
+    /// The addresses that new mappings may have, in configured order.
+    slots: Vec<u32>,
     ports: (u16, u16),
+    /// A bit a port that is used.
+    bits: Vec<u64>,
     mode: Mode,
 }
 
-/// A side of port 1024, or all ports of a pool that does not span it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Range {
-    first: u16,
-    last: u16,
+/// What there is to say of an address, besides its ports.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// The pool that its ports are counted with, and the one that it is to be of as soon as it has no
+    /// mapping, if that is another.
+    pool: u16,
+    target: u16,
+    /// Whether none of its ports becomes free: it drains, leaves its pool, or is of none.
+    is_closed: bool,
+    /// Whether the operator has it drained.
+    is_draining: bool,
+    /// Whether static mappings name it.
+    is_static: bool,
+    /// Whether it is external: else the slot only waits for ports that are held.
+    is_known: bool,
+    /// Protocols that a static mapping takes as a whole: a bit each by index, and one for all that have no
+    /// ports.
+    kept: u8,
+    /// Mappings that subscribers have.
+    mappings: u32,
+    /// Ports that somebody has or that are held.
+    busy: u32,
 }
+
+/// The bit of [`Slot::kept`] for protocols without ports.
+const PORTLESS: u8 = 1 << PROTOCOLS.len();
 
 /// What a new mapping asks for.
 #[derive(Clone, Copy, Debug)]
@@ -90,263 +94,31 @@ pub(crate) struct Wish {
     pub(crate) fixed: Option<u32>,
 }
 
-/// The ports of one protocol over all addresses.
-#[derive(Clone, Debug)]
-struct Ports {
-    /// A bit a free port, [`WORDS`] an address.
-    free: Vec<u64>,
-    /// Free ports a group, even and odd; [`GROUPS`] an address.
-    groups: Vec<[u16; 2]>,
-    /// Free ports an address: below 1024, and from there.
-    count: Vec<[u32; 2]>,
-    /// The same a pool; addresses of none count in the last.
-    pool_count: Vec<[u32; 2]>,
-    /// An entry a port, [`PORTS`] an address.
-    owner: Vec<u32>,
-    /// Ports in hold-down, by release.
-    holds: Calendar,
-    /// How long a port is held that a mapping gives back, ticks.
-    hold: u32,
-}
-
-impl Ports {
-    /// `hold` is how long ports are held that mappings give back, `reach` the longest that any is
-    /// held, ticks.
-    fn new(addresses: usize, pools: usize, hold: u32, reach: u32) -> Self {
-        Self {
-            free: vec![0; addresses * WORDS],
-            groups: vec![[0; 2]; addresses * GROUPS],
-            count: vec![[0; 2]; addresses],
-            pool_count: vec![[0; 2]; pools + 1],
-            owner: vec![EMPTY; addresses * PORTS],
-            holds: Calendar::new(reach + 1),
-            hold,
-        }
-    }
-
-    fn is_free(&self, address: u32, port: u16) -> bool {
-        self.free[address as usize * WORDS + usize::from(port) / 64] >> (port % 64) & 1 != 0
-    }
-
-    #[inline(always)]
-    fn set_free(&mut self, address: u32, pool: usize, port: u16, free: bool) {
-        debug_assert_ne!(self.is_free(address, port), free);
-        self.free[address as usize * WORDS + usize::from(port) / 64] ^= 1 << (port % 64);
-        let group = address as usize * GROUPS + usize::from(port) / (GROUP_WORDS * 64);
-        let in_group = &mut self.groups[group][usize::from(port & 1)];
-        *in_group = if free { *in_group + 1 } else { *in_group - 1 };
-        let side = usize::from(port >= 1024);
-        for count in [&mut self.count[address as usize][side], &mut self.pool_count[pool][side]] {
-            if free {
-                *count += 1;
-            } else {
-                *count -= 1;
-            }
-        }
-    }
-
-    /// Frees all ports of an address that lie in one of these ranges.
-    fn free_all(&mut self, address: u32, pool: usize, ranges: [Option<(u16, u16)>; 2]) {
-        let words = &mut self.free[address as usize * WORDS..][..WORDS];
-        for (first, last) in ranges.into_iter().flatten() {
-            for (number, word) in words.iter_mut().enumerate() {
-                *word |= Range { first, last }.bits(number);
-            }
-        }
-        let groups = &mut self.groups[address as usize * GROUPS..][..GROUPS];
-        for (group, words) in groups.iter_mut().zip(words.chunks(GROUP_WORDS)) {
-            let count =
-                |mask: u64| words.iter().map(|word| (word & mask).count_ones() as u16).sum();
-            *group = [count(EVEN), count(EVEN << 1)];
-        }
-        let count = |words: &[u64]| words.iter().map(|word| word.count_ones()).sum();
-        let (low, high) = words.split_at(1024 / 64);
-        let count: [u32; 2] = [count(low), count(high)];
-        self.count[address as usize] = count;
-        self.pool_count[pool] =
-            [self.pool_count[pool][0] + count[0], self.pool_count[pool][1] + count[1]];
-    }
-
-    /// Enters a port that is not free among those that are released at a tick.
-    fn hold_until(&mut self, address: u32, port: u16, release: u32) {
-        let entry = External::entry(address, port);
-        let next = self.holds.head(release);
-        self.owner[entry] = HELD | if next == NONE { LAST } else { next };
-        self.holds.set_head(release, entry as u32);
-    }
-
-    fn free_in(&self, address: u32, range: Range) -> u32 {
-        Self::in_range(self.count[address as usize], range)
-    }
-
-    fn in_range([low, high]: [u32; 2], range: Range) -> u32 {
-        (if range.first < 1024 { low } else { 0 }) + if range.last >= 1024 { high } else { 0 }
-    }
-
-    /// A free port of an address, in a range and of a parity, at random: of a word of the bitmap that
-    /// is drawn; should words with such a port have become rare, each as likely as another.
-    fn choose(
-        &self,
-        address: u32,
-        range: Range,
-        parity: Parity,
-        generator: &mut Generator,
-    ) -> Option<u16> {
-        //= rfc7857#section-9
-        for _ in 0..DRAWS {
-            let port = self.pick(&range.draw(address, parity, generator));
-            if port.is_some() {
-                return port;
-            }
-        }
-        //= rfc6888#REQ-13
-        self.choose_counted(address, range, parity, generator)
-    }
-
-    /// The free port that a draw comes to, if the word has one. What is free there is in the range that
-    /// was drawn from: none is beyond its pool's ports, and 1024 begins a word.
-    #[inline(always)]
-    fn pick(&self, draw: &Draw) -> Option<u16> {
-        let bits = self.free[draw.place()] & draw.parity.mask();
-        let turn = u32::from(draw.turn);
-        let bit = (bits.rotate_right(turn).trailing_zeros() + turn) % 64;
-        (bits != 0).then_some(draw.word * 64 + bit as u16)
-    }
-
-    /// The same by counting: which of the free ports it is to be, then where that one is. Groups that
-    /// lie in the range as a whole are counted already.
-    fn choose_counted(
-        &self,
-        address: u32,
-        range: Range,
-        parity: Parity,
-        generator: &mut Generator,
-    ) -> Option<u16> {
-        let words = &self.free[address as usize * WORDS..][..WORDS];
-        let mask = parity.mask();
-        let bits = |word: usize| words[word] & mask & range.bits(word);
-        let in_group = |group: usize| -> u32 {
-            if range.has_group(group) {
-                let [even, odd] = self.groups[address as usize * GROUPS + group];
-                match parity {
-                    Parity::Even => u32::from(even),
-                    Parity::Odd => u32::from(odd),
-                    Parity::Any => u32::from(even) + u32::from(odd),
-                }
-            } else {
-                (group * GROUP_WORDS..(group + 1) * GROUP_WORDS)
-                    .map(|word| bits(word).count_ones())
-                    .sum()
-            }
-        };
-        let counts: [u32; GROUPS] = core::array::from_fn(in_group);
-        let all: u32 = counts.iter().sum();
-        if all == 0 {
-            return None;
-        }
-        let mut which = generator.below(all);
-        let group = counts.iter().position(|&count| {
-            let here = which < count;
-            which -= if here { 0 } else { count };
-            here
-        })?;
-        let mut word = group * GROUP_WORDS;
-        while which >= bits(word).count_ones() {
-            which -= bits(word).count_ones();
-            word += 1;
-        }
-        let rest = (0..which).fold(bits(word), |rest, _| rest & (rest - 1));
-        Some((word * 64) as u16 + rest.trailing_zeros() as u16)
-    }
-}
-
-/// Which ports will do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-enum Parity {
-    Even,
-    Odd,
-    Any,
-}
-
-impl Parity {
-    /// The ports of a word that have it.
-    fn mask(self) -> u64 {
-        [EVEN, EVEN << 1, u64::MAX][self as usize]
-    }
-}
-
-/// A word of an address's bitmap, which of its ports will do, and where the search begins.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Draw {
-    address: u32,
-    word: u16,
-    turn: u8,
-    parity: Parity,
-}
-
-impl Draw {
-    /// The index of the address.
-    pub(crate) fn index(&self) -> u32 {
-        self.address
-    }
-
-    fn place(&self) -> usize {
-        self.address as usize * WORDS + usize::from(self.word)
-    }
-}
-
-impl Range {
-    /// Draws a word of the bitmap, and where in it a free port is looked for first.
-    #[inline]
-    fn draw(self, address: u32, parity: Parity, generator: &mut Generator) -> Draw {
-        let (first, last) = (self.first / 64, self.last / 64);
-        let random = generator.next_u64();
-        //= rfc6056#section-4-obfuscate
-        //= rfc6056#section-4-parity
-        //= rfc6888#REQ-15
-        let words = u64::from(last - first) + 1;
-        let word = first + (((random >> 32) * words) >> 32) as u16;
-        Draw { address, word, turn: random as u8 % 64, parity }
-    }
-
-    /// The ports of a bitmap's word that are in the range.
-    fn bits(self, word: usize) -> u64 {
-        let below = |port: usize| match port.saturating_sub(word * 64) {
-            bits @ 0..64 => (1 << bits) - 1,
-            _ => u64::MAX,
-        };
-        below(usize::from(self.last) + 1) & !below(usize::from(self.first))
-    }
-
-    /// Whether all ports of a group that a pool may have are in the range.
-    fn has_group(self, group: usize) -> bool {
-        let first = group * GROUP_WORDS * 64;
-        // Beyond its ends a pool has nothing; within, only the border at 1024 divides a group.
-        self.last >= 1024 && (first > 0 || self.first < 1024)
-    }
-}
-
 /// All external addresses and ports.
 #[derive(Clone, Debug)]
 pub(crate) struct External {
-    /// The first span, and those beyond it: sorted, disjoint.
-    span: Span,
-    spans: Vec<Span>,
-    /// The least and the greatest address.
-    bounds: (u32, u32),
+    spans: Spans,
+    /// By index.
     addresses: Vec<u32>,
+    slots: Vec<Slot>,
+    /// Indexes below those that nothing has any more.
+    unused: Vec<u32>,
+    /// Indexes of addresses that are external no longer, but have ports that are held.
+    waiting: u32,
+    /// How many addresses there may be.
+    room: usize,
+    /// The first address of the first pool.
+    first: u32,
     pools: Vec<Pool>,
     ports: [Ports; PROTOCOLS.len()],
     blocks: Blocks,
     plans: Plans,
     pooling: Pooling,
     parity: bool,
-    /// Addresses whose protocols without ports a static mapping takes.
-    whole: Vec<bool>,
     /// Ports in hold-down, and how many there may be.
     held: u32,
     most_held: u32,
+    work: Work,
 }
 
 /// The protocols that have ports, by their index.
@@ -365,62 +137,63 @@ pub(crate) fn protocol_index(protocol: u8) -> usize {
 }
 
 impl External {
-    /// All pools' ports free; `hold` is the hold-down in ticks. When static mappings have taken theirs,
-    /// [`External::settle`] is called.
-    pub(crate) fn new(config: &Config, hold: u32, key: HashKey) -> Self {
-        let addresses = external_addresses(config);
-        let mut first = 0;
-        let pool = |pool: &PoolConfig| {
-            let count = pool.addresses.iter().map(|range| range.count() as u32).sum();
-            let ports = (pool.ports.0.max(1), pool.ports.1);
-            let mode = Mode::new(config.allocation_of(pool));
-            let pool = Pool { first, count, ports, mode };
-            first += count;
-            pool
-        };
-        let pools = config.pools.iter().map(pool).collect();
-        let count = addresses.len();
-        let mut spans = spans(&addresses);
+    /// All pools' ports free, with room for so many addresses; `hold` is the hold-down in ticks.
+    pub(crate) fn new(config: &Config, room: usize, hold: u32, key: HashKey) -> Self {
+        let addresses = external_addresses(config).len();
         let mut external = Self {
-            bounds: (
-                addresses.iter().copied().min().unwrap_or(u32::MAX),
-                addresses.iter().copied().max().unwrap_or(0),
-            ),
-            span: spans.remove(0),
-            spans,
-            addresses,
+            spans: Spans::new(room),
+            addresses: Vec::with_capacity(room),
+            slots: Vec::with_capacity(room),
+            unused: Vec::with_capacity(room),
+            waiting: 0,
+            room,
+            first: 0,
+            pools: Vec::new(),
             ports: PROTOCOLS.map(|protocol| {
                 // TCP connections are tracked (RFC 6888 REQ-8, exception A).
                 let after_use = if protocol == protocol::TCP { 0 } else { hold };
-                Ports::new(count, config.pools.len(), after_use, hold)
+                Ports::new(addresses, room, after_use, hold)
             }),
             held: 0,
             most_held: config.limits.held_ports.unwrap_or(u32::MAX),
-            pools,
-            blocks: Blocks::new(config, count, key, |time| {
-                nanos(time).div_ceil(nanos(TICK)) as u32
-            }),
-            plans: Plans::new(config, count),
+            blocks: shares::blocks(config, room, key),
+            plans: Plans::new(room),
             pooling: config.pooling,
             parity: config.port_parity,
-            whole: vec![false; count],
+            work: Work::new(room),
         };
-        external.free_pools();
+        for (number, pool) in config.pools.iter().enumerate() {
+            external.define(number, Definition::new(config, pool));
+            external.fill(number, pool);
+        }
+        for mapping in &config.statics {
+            let address = mapping.external.0.to_bits();
+            let index = external.index(address).unwrap_or_else(|| external.enter(address));
+            external.slots[index as usize].is_static = true;
+        }
+        external.first = change::first_address(config);
         external
     }
 
-    fn free_pools(&mut self) {
-        for (number, pool) in self.pools.clone().into_iter().enumerate() {
-            for address in pool.first..pool.first + pool.count {
-                let usable = self.usable(number, address);
-                for ports in &mut self.ports {
-                    ports.free_all(address, number, usable);
-                }
+    /// Gives a pool its addresses, which are those of no other.
+    fn fill(&mut self, number: usize, pool: &PoolConfig) {
+        for address in pool.each_address() {
+            let index = self.enter(address.to_bits());
+            let slot = &mut self.slots[index as usize];
+            slot.is_draining = pool.is_draining(address);
+            slot.target = number as u16;
+            if !slot.is_draining {
+                self.pools[number].slots.push(index);
+            }
+            self.join(index);
+            for protocol in 0..PROTOCOLS.len() {
+                self.renew(index, protocol);
             }
         }
     }
 
-    /// Bytes that this many addresses take, those of the configuration's pools among them.
+    /// Bytes that this many addresses take, those of the configuration's pools among them; room for more
+    /// is not touched until they come.
     pub(crate) fn memory(config: &Config, addresses: usize) -> u64 {
         (addresses * PROTOCOLS.len() * (WORDS * 8 + GROUPS * 4 + PORTS * 4)) as u64
             + Self::memory_of_shares(config)
@@ -429,17 +202,13 @@ impl External {
     /// The index of an external address.
     #[inline]
     pub(crate) fn index(&self, address: u32) -> Option<u32> {
-        // Most often there is one span only.
-        self.span.index(address).or_else(|| {
-            let next = self.spans.partition_point(|span| span.last < address);
-            self.spans.get(next)?.index(address)
-        })
+        self.spans.index(address)
     }
 
     /// Whether an address may be external: it lies between the first and the last that are.
     #[inline(always)]
     pub(crate) fn may_have(&self, address: u32) -> bool {
-        (self.bounds.0..=self.bounds.1).contains(&address)
+        self.spans.may_have(address)
     }
 
     /// The address with this index.
@@ -447,15 +216,26 @@ impl External {
         self.addresses[index as usize]
     }
 
+    /// The first address of the first pool.
+    pub(crate) fn first_address(&self) -> u32 {
+        self.first
+    }
+
     /// Whether a pool has an address.
     pub(crate) fn has(&self, pool: usize, address: Ipv4Addr) -> bool {
-        self.index(address.to_bits()).is_some_and(|index| self.pool_of(index) == pool)
+        let index = self.index(address.to_bits());
+        index.is_some_and(|index| usize::from(self.slots[index as usize].target) == pool)
+    }
+
+    /// Whether an address gives out ports.
+    pub(crate) fn is_open(&self, index: u32) -> bool {
+        !self.slots[index as usize].is_closed
     }
 
     /// The place of a port of an address among all ports of a protocol.
     #[inline(always)]
     pub(crate) fn entry(index: u32, port: u16) -> usize {
-        index as usize * PORTS + usize::from(port)
+        Ports::entry(index, port)
     }
 
     /// The ports of TCP or UDP.
@@ -530,24 +310,22 @@ impl External {
         tenants: &[u32],
         generator: &mut Generator,
     ) -> Option<u32> {
-        let pool = self.pools[wish.pool];
+        let slots = &self.pools[wish.pool].slots;
         let ports = &self.ports[protocol_index(wish.protocol)];
         if Ports::in_range(ports.pool_count[wish.pool], range) == 0 {
             return None;
         }
-        let free = |offset: u32| ports.free_in(pool.first + offset, range);
-        let tenants = |offset: u32| tenants[(pool.first + offset) as usize];
-        let (a, b) = (generator.below(pool.count), generator.below(pool.count));
+        let free = |place: u32| ports.free_in(slots[place as usize], range);
+        let tenants = |place: u32| tenants[slots[place as usize] as usize];
         let plenty = (u32::from(range.last) - u32::from(range.first)) / 4;
-        let by_tenants = self.pooling != Pooling::Arbitrary
-            && free(a).min(free(b)) > plenty
-            && tenants(a) != tenants(b);
-        let a_is_better = if by_tenants { tenants(a) < tenants(b) } else { free(a) >= free(b) };
-        let better = if a_is_better { a } else { b };
-        (better..pool.count)
-            .chain(0..better)
-            .find(|&offset| free(offset) > 0)
-            .map(|offset| pool.first + offset)
+        let is_better = |a: u32, b: u32| {
+            let by_tenants = self.pooling != Pooling::Arbitrary
+                && free(a).min(free(b)) > plenty
+                && tenants(a) != tenants(b);
+            if by_tenants { tenants(a) < tenants(b) } else { free(a) >= free(b) }
+        };
+        let mut places = generator.better_of_two(slots.len() as u32, is_better);
+        places.find(|&place| free(place) > 0).map(|place| slots[place as usize])
     }
 
     /// Chooses an external address for a mapping that takes no port: the first from a random one on
@@ -559,8 +337,11 @@ impl External {
         is_free: impl Fn(u32) -> bool,
     ) -> Option<u32> {
         let &Wish { pool, paired, fixed, .. } = wish;
-        let Pool { first, count, .. } = self.pools[pool];
-        let fits = |index: &u32| !self.whole[*index as usize] && is_free(*index);
+        let fits = |index: &u32| {
+            let slot = &self.slots[*index as usize];
+            let is_open = !slot.is_closed && usize::from(slot.pool) == pool;
+            is_open && slot.kept & PORTLESS == 0 && is_free(*index)
+        };
         if fixed.is_some() {
             return fixed.filter(fits);
         }
@@ -570,13 +351,16 @@ impl External {
                 return index;
             }
         }
-        let start = generator.below(count);
-        (start..count).chain(0..start).map(|offset| first + offset).find(fits)
+        let slots = &self.pools[pool].slots;
+        let start = generator.below(slots.len() as u32) as usize;
+        let (before, after) = slots.split_at_checked(start)?;
+        after.iter().chain(before).copied().find(fits)
     }
 
     /// The pool that an address is of; of none: one beyond the last.
+    #[inline(always)]
     pub(crate) fn pool_of(&self, index: u32) -> usize {
-        pool_of(&self.pools, index)
+        usize::from(self.slots[index as usize].pool)
     }
 
     fn choose_port(
@@ -598,10 +382,7 @@ impl External {
         if ports.free_in(index, range) == 0 {
             return None;
         }
-        //= rfc7857#section-9-parity
-        ports
-            .choose(index, range, self.parity(&wish), generator)
-            .or_else(|| ports.choose(index, range, Parity::Any, generator))
+        self.parity(&wish).or_any(|parity| ports.choose(index, range, parity, generator))
     }
 
     /// Gives a port, free or reserved, to a mapping.
@@ -613,6 +394,7 @@ impl External {
             ports.set_free(index, pool, port, false);
             self.note_taken(protocol, index, pool, port);
         }
+        self.slots[index as usize].busy += 1;
         let ports = &mut self.ports[protocol_index(protocol)];
         let entry = &mut ports.owner[Self::entry(index, port)];
         //= rfc4787#REQ-3
@@ -622,16 +404,35 @@ impl External {
         *entry = slot + 1;
     }
 
-    /// Draws for a TCP or UDP flow of a subscriber that has an address, and fetches what says which
-    /// ports are free there: for [`External::drawn`]. `None`: this is not how ports are chosen.
+    /// Counts a mapping that a subscriber has of an address.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, index: u32) {
+        self.slots[index as usize].mappings += 1;
+    }
+
+    /// Counts one less.
+    pub(crate) fn uncount(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        slot.mappings -= 1;
+        if slot.mappings == 0 && slot.pool != slot.target {
+            self.work.moves(index);
+        }
+    }
+
+    /// Draws for a TCP or UDP flow of a subscriber that has an address, or for which a rule chose one,
+    /// and fetches what says which ports are free there: for [`External::drawn`]. `None`: this is not
+    /// how ports are chosen.
     #[inline(always)]
     pub(crate) fn draw(&self, wish: Wish, generator: &mut Generator) -> Option<Draw> {
-        let index = wish.paired?;
-        if self.pooling == Pooling::Arbitrary || self.pools[wish.pool].mode != Mode::Random {
-            return None;
-        }
+        let paired = || wish.paired.filter(|_| self.pooling != Pooling::Arbitrary);
+        let index = wish.fixed.or_else(paired)?;
         let range = self.range(wish.pool, wish.protocol, wish.internal_port);
-        let draw = range.draw(index, self.parity(&wish), generator);
+        let kept = (range.first..=range.last).contains(&wish.internal_port);
+        let draw = match self.pools[wish.pool].mode {
+            Mode::Preserve if kept => Draw::exactly(index, wish.internal_port),
+            Mode::Random | Mode::Preserve => range.draw(index, self.parity(&wish), generator),
+            Mode::Block | Mode::Deterministic => return None,
+        };
         prefetch(&self.tcp_or_udp(wish.protocol).free, draw.place());
         Some(draw)
     }
@@ -669,15 +470,20 @@ impl External {
         let ports = &mut self.ports[protocol_index(protocol)];
         if ports.is_free(index, port) {
             ports.set_free(index, pool, port, false);
+            self.note_kept(protocol_index(protocol), index, port, false);
         }
     }
 
     /// Keeps all ports of an address from being chosen, of one protocol or of all.
     pub(crate) fn reserve_address(&mut self, index: u32, only: Option<u8>) {
-        self.whole[index as usize] |= only.is_none_or(|protocol| !has_ports(protocol));
-        for protocol in PROTOCOLS.into_iter().filter(|&p| only.is_none_or(|only| p == only)) {
-            for port in 0..=u16::MAX {
-                self.reserve(protocol, index, port);
+        let slot = &mut self.slots[index as usize];
+        if only.is_none_or(|protocol| !has_ports(protocol)) {
+            slot.kept |= PORTLESS;
+        }
+        for (place, protocol) in PROTOCOLS.into_iter().enumerate() {
+            if only.is_none_or(|only| protocol == only) {
+                self.slots[index as usize].kept |= 1 << place;
+                self.renew(index, place);
             }
         }
     }
@@ -685,18 +491,18 @@ impl External {
     /// Takes a reserved port from its mapping; it stays reserved.
     pub(crate) fn disown(&mut self, protocol: u8, index: u32, port: u16) {
         self.ports[protocol_index(protocol)].owner[Self::entry(index, port)] = EMPTY;
+        self.slots[index as usize].busy -= 1;
     }
 
     /// Takes a port from its mapping: it is free at once, or at tick `release` if the protocol's
     /// ports are held down. Should too many be held, the one that has been for longest is free.
     pub(crate) fn give(&mut self, protocol: u8, index: u32, port: u16, release: u32, now: u32) {
-        let pool = self.pool_of(index);
-        let ports = &mut self.ports[protocol_index(protocol)];
+        let place = protocol_index(protocol);
+        let ports = &mut self.ports[place];
         //= rfc6888#REQ-8a
         if ports.hold == 0 || self.most_held == 0 {
             ports.owner[Self::entry(index, port)] = EMPTY;
-            ports.set_free(index, pool, port, true);
-            self.note_freed(protocol_index(protocol), index, pool, port, now + 1);
+            self.put_back(place, index, port, now + 1);
             return;
         }
         //= rfc6888#REQ-8
@@ -710,15 +516,90 @@ impl External {
         }
     }
 
-    /// Holds a port until tick `release`, if it is free and room is left for one that is held.
+    /// Frees a port that was used or held, if its address still gives it out, at a tick; the protocol is
+    /// given by its place.
+    fn put_back(&mut self, protocol: usize, index: u32, port: u16, tick: u32) {
+        let slot = &mut self.slots[index as usize];
+        slot.busy -= 1;
+        let (pool, is_gone) = (usize::from(slot.pool), slot.busy == 0 && !slot.is_known);
+        let is_free = self.gives_out(protocol, index, port);
+        if is_free {
+            self.ports[protocol].set_free(index, pool, port, true);
+        }
+        self.note_freed(protocol, index, port, is_free, tick);
+        if is_gone {
+            self.waiting -= 1;
+            self.unused.push(index);
+        }
+    }
+
+    /// Whether a port of an address may be given out when nobody has it; the protocol is given by its
+    /// place.
+    #[inline]
+    fn gives_out(&self, protocol: usize, index: u32, port: u16) -> bool {
+        let slot = &self.slots[index as usize];
+        if slot.is_closed || slot.kept >> protocol & 1 != 0 {
+            return false;
+        }
+        let pool = &self.pools[usize::from(slot.pool)];
+        pool.bits[usize::from(port) / 64] >> (port % 64) & 1 != 0
+            && (matches!(pool.mode, Mode::Random | Mode::Preserve)
+                || self
+                    .usable(usize::from(slot.pool), index)
+                    .into_iter()
+                    .flatten()
+                    .any(|(first, last)| (first..=last).contains(&port)))
+    }
+
+    /// The ports of an address that may be given out when nobody has them, by words; the protocol is
+    /// given by its place.
+    fn given_out(&self, index: u32, protocol: usize) -> impl Iterator<Item = u64> + '_ {
+        let slot = &self.slots[index as usize];
+        let shut = slot.is_closed || slot.kept >> protocol & 1 != 0;
+        let pool = self.pools.get(usize::from(slot.pool)).filter(|_| !shut);
+        let usable = self.usable(usize::from(slot.pool), index);
+        let usable = usable.map(|range| range.map(|(first, last)| Range { first, last }));
+        (0..WORDS).map(move |word| {
+            let ranges = usable.iter().flatten().map(|range| range.bits(word));
+            pool.map_or(0, |pool| pool.bits[word]) & ranges.fold(0, |all, range| all | range)
+        })
+    }
+
+    /// Makes the ports of an address free that it gives out and nobody has, and no others; the protocol is
+    /// given by its place.
+    fn renew(&mut self, index: u32, protocol: usize) {
+        let mut bits = [0; WORDS];
+        bits.iter_mut().zip(self.given_out(index, protocol)).for_each(|(bits, all)| *bits = all);
+        let slot = &self.slots[index as usize];
+        let pool = usize::from(slot.pool);
+        let pool = (pool < self.pools.len()).then_some(pool);
+        self.ports[protocol].renew(index, pool, slot.busy > 0, &bits);
+        self.count_shares(index, protocol);
+    }
+
+    /// Holds a port of a pool until tick `release`, if nobody has it, no static mapping keeps it, and room
+    /// is left for one that is held.
     pub(crate) fn hold(&mut self, protocol: u8, index: u32, port: u16, release: u32) {
-        let ports = &mut self.ports[protocol_index(protocol)];
-        if self.held < self.most_held && ports.is_free(index, port) {
-            let pool = pool_of(&self.pools, index);
-            ports.set_free(index, pool, port, false);
-            ports.hold_until(index, port, release);
-            self.held += 1;
-            self.note_taken(protocol, index, pool, port);
+        let (place, slot) = (protocol_index(protocol), &mut self.slots[index as usize]);
+        let number = usize::from(slot.pool);
+        let Some(pool) = self.pools.get(number).filter(|_| self.held < self.most_held) else {
+            return;
+        };
+        let ports = &mut self.ports[place];
+        if slot.kept >> place & 1 != 0
+            || !(pool.ports.0..=pool.ports.1).contains(&port)
+            || ports.owner[Self::entry(index, port)] != EMPTY
+        {
+            return;
+        }
+        slot.busy += 1;
+        ports.hold_until(index, port, release);
+        self.held += 1;
+        if ports.is_free(index, port) {
+            ports.set_free(index, number, port, false);
+            self.note_taken(protocol, index, number, port);
+        } else {
+            self.blocks.held(number, index, port);
         }
     }
 
@@ -739,7 +620,6 @@ impl External {
 
     /// The same at the tick `at`, for a port that is due later.
     fn release_at(&mut self, tick: u32, at: u32) -> bool {
-        let pools = &self.pools;
         for (protocol, ports) in self.ports.iter_mut().enumerate() {
             let entry = ports.holds.head(tick);
             if entry == NONE {
@@ -748,30 +628,33 @@ impl External {
             let next = ports.owner[entry as usize] & !HELD;
             ports.holds.set_head(tick, if next == LAST { NONE } else { next });
             ports.owner[entry as usize] = EMPTY;
-            let index = entry / PORTS as u32;
-            let pool = pool_of(pools, index);
-            ports.set_free(index, pool, entry as u16, true);
             self.held -= 1;
-            self.note_freed(protocol, index, pool, entry as u16, at);
+            self.put_back(protocol, entry / PORTS as u32, entry as u16, at);
             return true;
         }
         false
     }
 
-    /// Writes a bit for each port of an address that is in the pool and not free; `None`: there is no
-    /// such address. One that only static mappings name has none.
+    /// Writes a bit for each port of an address that is used or held, of a pool's by static mappings too;
+    /// `None`: there are not so many addresses.
     pub(crate) fn taken(&self, index: u32, protocol: u8, into: &mut [u64]) -> Option<u32> {
         let address = *self.addresses.get(index as usize)?;
-        into.fill(0);
-        if let Some(pool) = self.pools.get(self.pool_of(index)) {
-            let free = &self.ports[protocol_index(protocol)].free;
-            let free = &free[index as usize * WORDS..][..WORDS];
-            let (first, last) = (usize::from(pool.ports.0), usize::from(pool.ports.1));
-            for (word, (taken, free)) in into.iter_mut().zip(free).enumerate() {
-                let from = first.saturating_sub(word * 64).min(64);
-                let to = (last + 1).saturating_sub(word * 64).min(64);
-                let below = |bits: usize| if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
-                *taken = !free & below(to) & !below(from);
+        let slot = &self.slots[index as usize];
+        let is_of_pool = usize::from(slot.pool) < self.pools.len();
+        let (place, ports) = (protocol_index(protocol), &self.ports[protocol_index(protocol)]);
+        let free = &ports.free[index as usize * WORDS..][..WORDS];
+        let owners = ports.owner[index as usize * PORTS..][..PORTS].chunks(64);
+        // What is not free where ports are given out, somebody has. Elsewhere that says nothing.
+        let words = self.given_out(index, place).zip(free).zip(owners);
+        for (taken, ((given_out, free), owners)) in into.iter_mut().zip(words) {
+            *taken = !free & given_out;
+            if given_out != u64::MAX && slot.busy > 0 {
+                let is_taken = |&owner: &u32| match is_of_pool {
+                    true => owner != EMPTY,
+                    false => owner & HELD != 0,
+                };
+                let bit = |(bit, owner)| u64::from(is_taken(owner)) << bit;
+                *taken |= owners.iter().enumerate().map(bit).fold(0, |all, bit| all | bit);
             }
         }
         Some(address)
@@ -797,10 +680,11 @@ impl External {
         protocol: u8,
         is_static: impl Fn(u32) -> bool,
     ) -> PoolUsage {
-        let Pool { first, count, ports: (low, high), .. } = self.pools[pool];
+        let (low, high) = self.pools[pool].ports;
         let ports = &self.ports[protocol_index(protocol)];
         let mut usage = PoolUsage::default();
-        for index in first..first + count {
+        let addresses = 0..self.slots.len() as u32;
+        for index in addresses.filter(|&index| self.pool_of(index) == pool) {
             for port in low..=high {
                 let owner = ports.owner[Self::entry(index, port)];
                 let state = match owner {
@@ -827,17 +711,7 @@ fn owner_in(entry: u32) -> Option<u32> {
     }
 }
 
-#[inline]
-fn pool_of(pools: &[Pool], index: u32) -> usize {
-    // Most often there is one pool only.
-    if pools.first().is_some_and(|pool| index < pool.count) {
-        return 0;
-    }
-    pools.partition_point(|pool| pool.first + pool.count <= index)
-}
-
-/// All external addresses in the order of their indexes: the pools', then those that only static
-/// mappings name.
+/// All external addresses of a configuration: the pools', then those that only static mappings name.
 pub(crate) fn external_addresses(config: &Config) -> Vec<u32> {
     let ranges = config.pools.iter().flat_map(|pool| &pool.addresses);
     let mut addresses: Vec<u32> =
@@ -849,24 +723,4 @@ pub(crate) fn external_addresses(config: &Config) -> Vec<u32> {
         }
     }
     addresses
-}
-
-/// The runs of consecutive addresses, sorted.
-fn spans(addresses: &[u32]) -> Vec<Span> {
-    let mut sorted: Vec<(u32, u32)> =
-        addresses.iter().enumerate().map(|(index, &address)| (address, index as u32)).collect();
-    sorted.sort_unstable();
-    let mut spans: Vec<Span> = Vec::new();
-    for (address, index) in sorted {
-        match spans.last_mut() {
-            Some(span)
-                if span.last.wrapping_add(1) == address
-                    && span.index + (address - span.first) == index =>
-            {
-                span.last = address;
-            }
-            _ => spans.push(Span { first: address, last: address, index }),
-        }
-    }
-    spans
 }

@@ -67,18 +67,25 @@ struct Sequence {
 }
 
 impl Identifications {
-    /// A sequence for each of `addresses` external addresses.
-    pub(crate) fn new(addresses: usize, generator: &mut Generator) -> Self {
+    /// A sequence for each of `addresses` external addresses, and room for so many.
+    pub(crate) fn new(addresses: usize, room: usize, generator: &mut Generator) -> Self {
         let mut rounds = [[0; 256]; ROUNDS];
         for bytes in rounds.as_flattened_mut().chunks_exact_mut(8) {
             bytes.copy_from_slice(&generator.next_u64().to_le_bytes());
         }
-        let sequence = |_| {
+        let sequences = Vec::with_capacity(room);
+        let mut all = Self { rounds, sequences, hosts: vec![Rate::default(); HOSTS] };
+        all.grow(addresses, generator);
+        all
+    }
+
+    /// Adds sequences until there are so many.
+    pub(crate) fn grow(&mut self, addresses: usize, generator: &mut Generator) {
+        while self.sequences.len() < addresses {
             let [a, b, c, d, ..] = generator.next_u64().to_le_bytes();
-            Sequence { key: [a, b, c, d], position: 0, used: [None; PARTS] }
-        };
-        let sequences = (0..addresses).map(sequence).collect();
-        Self { rounds, sequences, hosts: vec![Rate::default(); HOSTS] }
+            let sequence = Sequence { key: [a, b, c, d], position: 0, used: [None; PARTS] };
+            self.sequences.push(sequence);
+        }
     }
 
     /// Bytes that [`Identifications::new`] takes.
@@ -138,7 +145,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn identifications(seed: u8) -> Identifications {
-        Identifications::new(2, &mut Generator::new([seed; 32]))
+        Identifications::new(2, 2, &mut Generator::new([seed; 32]))
     }
 
     fn take(from: &mut Identifications, now: u64, address: usize, n: usize) -> Vec<u16> {

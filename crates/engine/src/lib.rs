@@ -30,6 +30,7 @@ mod identification;
 mod index;
 mod packet;
 mod parse;
+mod pools;
 mod prefetch;
 mod random;
 mod realms;
@@ -44,6 +45,7 @@ mod threshold;
 mod time;
 mod timeouts;
 mod translate;
+mod twice;
 
 pub use blocks::Blocking;
 pub use config::{
@@ -55,6 +57,7 @@ pub use deterministic::{Plan, PlanError};
 pub use drop_reason::DropReason;
 pub use engine::Engine;
 pub use event::{BlockId, Change, Endpoint, Event, MappingId, MappingKind, Resource};
+pub use external::{Draining, PoolChange};
 pub use packet::{Counters, Direction, Outcome, Packet, Side, Verdict};
 pub use rules::{RuleBatch, RuleSet, Ruling, Snat};
 pub use time::{TICK, Timestamp};
@@ -90,6 +93,8 @@ pub struct SessionInfo {
     pub mapping: MappingId,
     /// Remote endpoint.
     pub remote: Endpoint,
+    /// The remote endpoint as seen from inside: another, if the destination is translated too.
+    pub remote_inside: Endpoint,
     /// Its state's name.
     pub state: &'static str,
     /// When it will go unless refreshed.
@@ -110,6 +115,7 @@ pub struct PoolUsage {
     pub used: u64,
     /// Ports in hold-down.
     pub held: u64,
-    /// Ports kept for static mappings.
+    /// Ports kept for static mappings, or given to nobody: excluded, in no block or share, or of an
+    /// address that drains.
     pub reserved: u64,
 }

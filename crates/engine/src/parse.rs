@@ -37,6 +37,8 @@ pub(crate) enum Kind {
 pub(crate) struct Headers {
     pub(crate) source: (u32, u16),
     pub(crate) destination: (u32, u16),
+    /// The destination as seen outside: another, if a rule translates it (`translate/twice.rs`).
+    pub(crate) outside: (u32, u16),
     /// The realm that it came from, if from inside.
     pub(crate) realm: u16,
     pub(crate) protocol: u8,
@@ -103,6 +105,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Headers, DropReason> {
     let mut headers = Headers {
         source: (source, 0),
         destination: (destination, 0),
+        outside: (destination, 0),
         realm: 0,
         protocol: packet.protocol(),
         ttl: packet.ttl(),
@@ -120,6 +123,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Headers, DropReason> {
     } else {
         headers.read_transport(packet.payload())?;
     }
+    headers.outside = headers.destination;
     Ok(headers)
 }
 
@@ -223,6 +227,14 @@ impl Headers {
 
     /// The remote endpoint of a packet from inside.
     pub(crate) fn remote_outbound(&self) -> (u32, u16) {
+        match self.kind {
+            Kind::IcmpQuery { .. } => (self.outside.0, 0),
+            _ => self.outside,
+        }
+    }
+
+    /// The same as its sender sees it.
+    pub(crate) fn remote_seen(&self) -> (u32, u16) {
         match self.kind {
             Kind::IcmpQuery { .. } => (self.destination.0, 0),
             _ => self.destination,

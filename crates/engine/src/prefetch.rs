@@ -47,6 +47,53 @@ fn equal_one_by_one(numbers: &[u16; 8], wanted: u16) -> u32 {
     bits.sum()
 }
 
+/// A bit for each of eight numbers that is less than `wanted`.
+#[inline(always)]
+#[allow(unsafe_code)]
+pub(crate) fn below_i16(numbers: &[i16; 8], wanted: i16) -> u32 {
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+    // SAFETY: as in `equal`.
+    unsafe {
+        use core::arch::x86_64::{
+            _mm_cmpgt_epi16, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_set1_epi16,
+            _mm_setzero_si128,
+        };
+        let numbers = _mm_loadu_si128(numbers.as_ptr().cast());
+        let below = _mm_cmpgt_epi16(_mm_set1_epi16(wanted), numbers);
+        _mm_movemask_epi8(_mm_packs_epi16(below, _mm_setzero_si128())) as u32
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
+    below_one_by_one(numbers, wanted)
+}
+
+/// The same of greater numbers.
+#[inline(always)]
+#[allow(unsafe_code)]
+pub(crate) fn below_i32(numbers: &[i32; 8], wanted: i32) -> u32 {
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+    // SAFETY: as in `equal`; the second load reads the second half of the 32 bytes that the array has.
+    unsafe {
+        use core::arch::x86_64::{
+            _mm_castsi128_ps, _mm_cmpgt_epi32, _mm_loadu_si128, _mm_movemask_ps, _mm_set1_epi32,
+        };
+        let wanted = _mm_set1_epi32(wanted);
+        let half = |first: usize| {
+            let numbers = _mm_loadu_si128(numbers.as_ptr().add(first).cast());
+            _mm_movemask_ps(_mm_castsi128_ps(_mm_cmpgt_epi32(wanted, numbers))) as u32
+        };
+        half(0) | half(4) << 4
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
+    below_one_by_one(numbers, wanted)
+}
+
+/// What [`below_i16`] and [`below_i32`] come to.
+#[cfg(any(test, not(all(target_arch = "x86_64", target_feature = "sse2"))))]
+fn below_one_by_one<N: PartialOrd + Copy>(numbers: &[N; 8], wanted: N) -> u32 {
+    let bits = numbers.iter().enumerate().map(|(at, &number)| u32::from(number < wanted) << at);
+    bits.sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +105,21 @@ mod tests {
             let up = |number: u16| if high { number | 0xfff0 } else { number };
             let numbers = numbers.map(up);
             prop_assert_eq!(equal(&numbers, up(wanted)), equal_one_by_one(&numbers, up(wanted)));
+        }
+
+        #[test]
+        fn those_below_are_found_at_once_as_one_by_one(
+            numbers in prop::array::uniform8(any::<i16>()),
+            wanted in any::<i16>(),
+            high in any::<bool>(),
+        ) {
+            prop_assert_eq!(below_i16(&numbers, wanted), below_one_by_one(&numbers, wanted));
+            prop_assert_eq!(below_i16(&numbers, numbers[3]), below_one_by_one(&numbers, numbers[3]));
+            let wide = |number: i16| i32::from(number) << if high { 16 } else { 0 };
+            let numbers = numbers.map(wide);
+            for wanted in [wide(wanted), numbers[5], i32::MIN, i32::MAX] {
+                prop_assert_eq!(below_i32(&numbers, wanted), below_one_by_one(&numbers, wanted));
+            }
         }
     }
 }

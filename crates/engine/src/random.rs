@@ -22,6 +22,18 @@ impl Generator {
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         ((u64::from(self.0.next_u32()) * u64::from(bound)) >> 32) as u32
     }
+
+    /// The numbers below `count`, from the better of two at random on and around: so that loads are
+    /// even without knowing which is the least.
+    pub(crate) fn better_of_two<F: Fn(u32, u32) -> bool>(
+        &mut self,
+        count: u32,
+        first_is_better: F,
+    ) -> impl Iterator<Item = u32> + use<F> {
+        let (a, b) = (self.below(count), self.below(count));
+        let better = if first_is_better(a, b) { a } else { b };
+        (better..count).chain(0..better)
+    }
 }
 
 /// The key of the lookup structures' hash.

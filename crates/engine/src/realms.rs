@@ -63,6 +63,7 @@ pub(crate) struct Realms {
     any_rules: bool,
     any_by_port: bool,
     any_drops: bool,
+    any_destinations: bool,
     /// Largest packets: that any realm takes; and, by realm, that all those take whom packets that turn
     /// round there may be for.
     least_mtu: u16,
@@ -90,6 +91,7 @@ impl Realms {
             any_rules: false,
             any_by_port: false,
             any_drops: false,
+            any_destinations: false,
             least_mtu: config.realm_numbers().map(mtu).min().unwrap_or(DEFAULT_MTU),
             hairpin_mtus: config.realm_numbers().map(near).collect(),
             leaving: 0,
@@ -112,6 +114,7 @@ impl Realms {
         self.any_rules = all().any(|rules| !rules.is_empty());
         self.any_by_port = all().any(RuleSet::by_port);
         self.any_drops = all().any(RuleSet::drops);
+        self.any_destinations = all().any(RuleSet::translates_destinations);
     }
 
     /// The rules of the realms beside number 0.
@@ -135,6 +138,12 @@ impl Realms {
     #[inline(always)]
     pub(crate) fn any_drops(&self) -> bool {
         self.any_drops
+    }
+
+    /// Whether a rule of any realm translates destinations.
+    #[inline(always)]
+    pub(crate) fn any_destinations(&self) -> bool {
+        self.any_destinations
     }
 
     /// The realms whose rules may bypass translation or drop, in order: by their place.

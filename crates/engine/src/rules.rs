@@ -1,18 +1,22 @@
-//! Rules by prefix and port: which packets bypass translation or are dropped, and which pool or
-//! address serves the others.
+//! Rules by prefix and port: which packets bypass translation or are dropped, which pool or address
+//! serves the others, and where destinations are translated to.
 //!
 //! A [`RuleSet`] is made apart from the engine, in another thread if need be, and never changes.
-//! What it costs to ask it does not grow with the rules: which is best is worked out for every
+//! What it costs to ask it hardly grows with the rules: which is best is worked out for every
 //! address when it is made (`build`), and a search takes two or three steps through a trie (`trie`),
 //! each of which reads one cache line. There are four tries to ask, for the source and the
 //! destination each without and with the port; the best of their answers is the answer. A batch of
 //! searches takes its steps together and fetches what the next ones need (`search`).
 //!
-//! Which rule is better is written into one number: priority, then length of the prefix, then
-//! whether the port is exact, then the source before the destination. It stands in the upper bits
-//! of an answer and what to do in the lower, so the greatest answer is the best rule's.
+//! Which rule is better is one number, its rank: priority, then length of the prefix, then whether the
+//! port is exact, then the source before the destination. Answers are numbered by rank, so the
+//! greatest is the best rule's.
+//!
+//! Rules that translate destinations are a search of their own, through tries of the same kind
+//! (`dnat`): of a packet both searches ask the ends that it came with.
 
 mod build;
+mod dnat;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -26,7 +30,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::net::Ipv4Addr;
-use trie::{Ref, Tries};
+use dnat::Dnats;
+use trie::{Ref, Root, Tries};
 
 /// What the best rule says of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +60,9 @@ pub struct Snat {
 pub struct RuleSet {
     source: Roots,
     destination: Roots,
+    dnat: Dnats,
     tries: Tries,
-    /// What answers stand for.
+    /// What answers stand for, from the first on.
     rulings: Arc<[Ruling]>,
     len: usize,
     by_port: bool,
@@ -64,16 +70,16 @@ pub struct RuleSet {
     bypasses: bool,
 }
 
-/// Where the searches for one end of a packet begin.
+/// Where the searches for one end of a packet begin, those that there are.
 #[derive(Clone, Copy, Debug, Default)]
 struct Roots {
-    any_port: Ref,
-    by_port: Ref,
+    any_port: Option<Root>,
+    by_port: Option<Root>,
 }
 
 impl RuleSet {
     /// Most rules of a set.
-    pub const MOST_RULES: usize = 1 << 24;
+    pub const MOST_RULES: usize = Ref::MOST_ANSWER as usize;
     /// Most different priorities in a set.
     pub const MOST_PRIORITIES: usize = 16;
 
@@ -117,7 +123,7 @@ impl RuleSet {
 
     /// Bytes that it takes.
     pub fn memory(&self) -> u64 {
-        (self.tries.memory() + size_of_val(&*self.rulings)) as u64
+        (self.tries.memory() + size_of_val(&*self.rulings) + self.dnat.memory()) as u64
     }
 
     /// Whether the pools have what the rules take from them.

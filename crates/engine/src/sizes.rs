@@ -22,16 +22,25 @@ const DEFAULT_MAPPINGS: usize = 1 << 20;
 /// for so many mappings.
 const LEAST_SUBSCRIBERS: usize = 1 << 16;
 
+/// External addresses that there is room for when the configuration does not say.
+const LEAST_ADDRESSES: usize = 64;
+/// Sessions with a translated destination that there is room for when the configuration does not say.
+const LEAST_TWICE: usize = 1024;
+
 /// Most mappings at a time for the ports of one address that is mapped as a whole.
 pub(crate) const WHOLE_MAPPINGS: u32 = 4096;
 
 /// How large the tables are.
 pub(crate) struct Sizes {
+    /// External addresses that there are, and that there may be.
     pub(crate) addresses: usize,
+    pub(crate) address_room: usize,
     pub(crate) room: Room,
     pub(crate) subscribers: SubscriberRoom,
     /// Sessions of one subscriber beyond the first of each mapping.
     pub(crate) further_each: u32,
+    /// Sessions whose remote endpoint is another as seen from inside.
+    pub(crate) twice: usize,
 }
 
 impl Sizes {
@@ -52,13 +61,20 @@ impl Sizes {
         // Every one has a mapping.
         let subscribers =
             limit(config.limits.subscribers, (dynamic / 16).max(LEAST_SUBSCRIBERS)).min(dynamic);
+        let addresses = external_addresses(config).len();
+        let address_room = limit(
+            config.limits.external_addresses,
+            (2 * addresses).clamp(LEAST_ADDRESSES, MAX_ADDRESSES),
+        );
         Self {
-            addresses: external_addresses(config).len(),
+            addresses,
+            address_room,
             room: Room { dynamic, fixed, further },
             further_each: config
                 .limits
                 .extra_sessions_per_subscriber
                 .unwrap_or((further as u32 / 16).max(64)),
+            twice: limit(config.limits.twice_sessions, (dynamic / 4).max(LEAST_TWICE)),
             subscribers: SubscriberRoom { subscribers, records: subscribers * config.pools.len() },
         }
     }
@@ -86,6 +102,7 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
         }
     }
     for pool in &config.pools {
+        validate_exceptions(config, pool)?;
         validate_allocation(config, pool)?;
     }
     crate::realms::validate(config)?;
@@ -97,9 +114,18 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
         ));
     }
     let sizes = Sizes::new(config);
+    if !(sizes.addresses..=MAX_ADDRESSES).contains(&sizes.address_room) {
+        let (room, named) = (sizes.address_room, sizes.addresses);
+        return fail(format!(
+            "limits.external_addresses is {room}: give {named}, which are named, to {MAX_ADDRESSES}"
+        ));
+    }
     let Room { dynamic, fixed, further } = sizes.room;
     if dynamic + fixed >= 1 << 31 || further >= 1 << 31 {
         return fail("limits.mappings and limits.extra_sessions must be below 2^31".into());
+    }
+    if sizes.twice >= 1 << 31 {
+        return fail("limits.twice_sessions must be below 2^31".into());
     }
     let timeouts = &config.timeouts;
     let short = [
@@ -132,6 +158,29 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
     if let Some(twice) = addresses.windows(2).find(|pair| pair[0] == pair[1]) {
         let address = core::net::Ipv4Addr::from_bits(twice[0]);
         return fail(format!("{address} is in two pools, or twice in one"));
+    }
+    Ok(())
+}
+
+/// Whether something is left of a pool without what is excluded, and what drains is its own.
+fn validate_exceptions(config: &Config, pool: &PoolConfig) -> Result<(), ConfigError> {
+    let fail =
+        |message: String| Err(ConfigError { message: format!("pool {}: {message}", pool.name) });
+    let backwards = |&(first, last): &(u16, u16)| last < first;
+    if pool.excluded_ports.iter().any(backwards) {
+        return fail("excluded ports must be given from first to last".into());
+    }
+    if pool.ports_used() == 0 {
+        return fail("all of its ports are excluded: leave one".into());
+    }
+    let mut draining = pool.draining.iter().flat_map(|range| range.each());
+    if let Some(address) = draining.find(|&address| !pool.has(address)) {
+        return fail(format!("{address} drains, but is not of the pool"));
+    }
+    let computed = matches!(config.allocation_of(pool), Allocation::Deterministic(_));
+    if computed && !pool.draining.is_empty() {
+        let message = "whose subscribers have no other ports: leave it out of the pool instead";
+        return fail(format!("{} drains, {message}", pool.draining[0].first));
     }
     Ok(())
 }

@@ -211,12 +211,17 @@ impl Subscribers {
         }
     }
 
-    /// The index of the external address that a subscriber is paired with in the pool of its first
-    /// mapping, if that is this one.
+    /// The index of the external address that a subscriber is paired with in a pool that it has
+    /// mappings of, if it is with any; `None`: it has none of that pool.
     #[inline(always)]
-    pub(crate) fn first_paired(&self, at: u32, pool: usize) -> Option<u32> {
+    pub(crate) fn known_pair(&self, at: u32, pool: usize) -> Option<Option<u32>> {
         let record = self.get(at);
-        (record.pool as usize == pool && record.paired != NONE).then_some(record.paired)
+        let paired = match record.pool as usize == pool {
+            // Most have mappings of one pool only.
+            true => record.paired,
+            false => self.get(self.record_of(at, pool)?).paired,
+        };
+        Some((paired != NONE).then_some(paired))
     }
 
     /// The record of a subscriber.
@@ -236,6 +241,16 @@ impl Subscribers {
     pub(crate) fn paired(&self, at: u32, pool: usize) -> Option<u32> {
         let record = self.get(self.record_of(at, pool)?);
         Some(record.paired).filter(|&paired| paired != NONE)
+    }
+
+    /// Parts a subscriber from the external address of a pool that it is paired with: its next mapping
+    /// there says which it is.
+    pub(crate) fn part(&mut self, at: u32, pool: usize) {
+        let Some(at) = self.record_of(at, pool) else { return };
+        let paired = core::mem::replace(&mut self.records[at as usize].paired, NONE);
+        if let Some(tenants) = self.tenants.get_mut(paired as usize) {
+            *tenants -= 1;
+        }
     }
 
     /// Whether a subscriber has mappings of a pool.

@@ -20,6 +20,7 @@ pub(crate) const REACH: u32 = 4095;
 const PERMANENT: u8 = 1;
 const STATIC: u8 = 2;
 const LIVE: u8 = 4;
+const TWICE: u8 = 128;
 
 /// A mapping and its first session; one cache line.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,6 +65,16 @@ impl Mapping {
 
     fn is_live(&self) -> bool {
         self.flags & LIVE != 0
+    }
+
+    /// Whether a session of it may have, or have had, a remote endpoint that is seen as another inside.
+    #[inline(always)]
+    pub(crate) fn is_twice(&self) -> bool {
+        self.flags & TWICE != 0
+    }
+
+    pub(crate) fn set_twice(&mut self) {
+        self.flags |= TWICE;
     }
 
     /// Whose it is.

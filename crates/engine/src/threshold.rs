@@ -112,8 +112,8 @@ mod tests {
     fn one_that_the_minute_held_back_is_told_by_the_next_rise() {
         let marks = Marks::new(&[50, 90], 100);
         assert_eq!(told(&marks, 1..=100), [(50, 50)]);
-        assert_eq!(told(&marks, (1..=100).chain([100; 10])), [(50, 50)]);
-        assert_eq!(told(&marks, (1..=100).chain([100; 11])), [(50, 50), (100, 90)]);
+        assert_eq!(told(&marks, (1..=100).chain([100; 9])), [(50, 50)]);
+        assert_eq!(told(&marks, (1..=100).chain([100; 10])), [(50, 50), (100, 90)]);
         // Should use have fallen meanwhile there is nothing to tell.
         assert_eq!(told(&marks, (1..=100).chain([85; 50])), [(50, 50)]);
     }

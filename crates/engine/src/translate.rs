@@ -13,7 +13,9 @@
 mod errors;
 mod mappings;
 mod quick;
+mod ruled;
 mod transit;
+mod twice;
 mod watch;
 
 use crate::engine::{Engine, direction_from};
@@ -87,18 +89,19 @@ impl Engine {
                 }
             }
             if new {
-                self.prepare(&mut glances[(step - 2) % 4][..len(step - 2)]);
+                self.prepare(&round, &mut glances[(step - 2) % 4][..len(step - 2)]);
             }
             if step >= 3 {
                 let first = (step - 3) * GROUP;
                 let last = packets.len().min(first + GROUP);
                 let group = packets[first..last].iter_mut().zip(&mut verdicts[first..last]);
                 for ((packet, verdict), glance) in group.zip(&glances[(step - 3) % 4]) {
-                    *verdict = if self.quick::<F>(&round, glance, packet, &mut tally)
-                        || F::SIDE == Side::Inside
-                            && self.quick_new(&round, glance, packet, &mut tally)
-                    {
+                    *verdict = if self.quick::<F>(&round, glance, packet, &mut tally) {
                         Verdict::Forward(F::SIDE.other())
+                    } else if F::SIDE == Side::Inside
+                        && let Some(verdict) = self.quick_new(&round, glance, packet, &mut tally)
+                    {
+                        verdict
                     } else {
                         self.decide(F::SIDE, packet)
                     };
@@ -163,6 +166,9 @@ impl Engine {
             return Err(DropReason::UnknownRealm);
         }
         self.check_ends(headers, Side::Inside)?;
+        if self.has_twice() {
+            return self.take_inside_twice(bytes, headers, direction);
+        }
         //= rfc1812#section-5.2.3
         if self.is_own(realm, destination) && self.external.index(destination).is_none() {
             *direction = Direction::Local;
@@ -180,7 +186,7 @@ impl Engine {
     }
 
     fn inside(&mut self, bytes: &mut [u8], headers: &Headers, direction: &mut Direction) -> Fate {
-        let (realm, destination) = (headers.realm, headers.destination.0);
+        let (realm, destination) = (headers.realm, headers.outside.0);
         let pool = self.config.default_pool_of(realm);
         let by_default = Snat { pool, address: None, timeouts: 0 };
         let snat = match self.ruling(bytes, headers, Side::Inside, realm) {
@@ -195,11 +201,12 @@ impl Engine {
             //= rfc1812#section-4.3.2.7-silent
             None => return Err(DropReason::NotSubscriber),
         };
+        self.check_outside(headers)?;
         if let Some(index) = self.external.index(destination) {
             *direction = Direction::Hairpin;
             return self.turn_round(bytes, headers, direction, snat, index);
         }
-        if self.is_inside(realm, destination) {
+        if self.is_inside(realm, destination) && !headers.is_aimed() {
             return Err(DropReason::SameSide);
         }
         self.check_transit(bytes, headers, Side::Inside, self.outside_mtu())?;
@@ -218,8 +225,9 @@ impl Engine {
             _ => {}
         }
         let slot = self.outbound(bytes, headers, snat)?;
-        let source = Some(self.external_of(slot));
-        apply(bytes, headers, Rewrite { source, destination: None });
+        let source = self.external_of(slot);
+        let destination = headers.new_destination(source.1);
+        apply(bytes, headers, Rewrite { source: Some(source), destination });
         self.clamp_mss(bytes, headers);
         self.count_portless(headers);
         Ok(Verdict::Forward(Side::Outside))
@@ -243,7 +251,7 @@ impl Engine {
             }
             return self.pass_in(bytes, headers, direction);
         };
-        if self.is_plain() && self.is_inside(0, headers.source.0) {
+        if self.is_plain() && self.is_inside(0, headers.source.0) && !self.has_twice() {
             return Err(DropReason::SpoofedSource);
         }
         self.check_later(bytes, headers, Side::Outside)?;
@@ -376,29 +384,32 @@ impl Engine {
                 source: headers.destination.0,
                 destination: headers.source.0,
             };
-            let connection = (headers.protocol, headers.destination, remote);
+            let connection = (headers.protocol, headers.outside, remote);
             self.remember_syn(envelope, connection, bytes);
         }
     }
 
     fn inbound(&mut self, bytes: &mut [u8], headers: &Headers, index: u32) -> Fate {
+        let (remote, port) = (headers.remote_inbound(), headers.destination.1);
+        let mut arrival = Arrival { index, port, remote, seen: remote, from: None };
+        if self.has_twice() {
+            arrival.seen = self.source_inside(bytes, headers, arrival)?;
+        }
         match headers.kind {
             Kind::IcmpOther => return Err(DropReason::IcmpUnsupported),
             Kind::IcmpError => {
-                self.translate_error_inbound(bytes, headers, Side::Outside)?;
+                self.translate_error_inbound(bytes, headers, arrival.seen, Side::Outside)?;
                 return Ok(Verdict::Forward(Side::Inside));
             }
             _ => {}
         }
-        let (port, remote) = (headers.destination.1, headers.remote_inbound());
-        let arrival = Arrival { index, port, remote, from: None };
         let found = self.admit(headers, arrival)?;
         let realm = self.realm_of(found);
         self.check_transit(bytes, headers, Side::Outside, self.inside_mtu(realm))?;
         let slot = self.enter(headers, arrival, found)?;
         self.realms.leaving = realm;
         let destination = Some(self.internal_of(slot));
-        apply(bytes, headers, Rewrite { source: None, destination });
+        apply(bytes, headers, Rewrite { source: arrival.new_source(), destination });
         self.clamp_mss(bytes, headers);
         self.count_portless(headers);
         Ok(Verdict::Forward(Side::Inside))
@@ -425,7 +436,8 @@ impl Engine {
         };
         let fate = self.by_first(bytes, headers, Side::Inside, direction, way);
         if fate == Err(DropReason::NoMapping)
-            && self.is_own(headers.realm, headers.destination.0)
+            && self.is_own(headers.realm, headers.outside.0)
+            && !headers.is_aimed()
             && is_echo_request(bytes, headers)
         {
             *direction = Direction::Local;
@@ -452,12 +464,10 @@ impl Engine {
         // A query's identifier is all it has of ports: outside, it would be the sender's.
         //= rfc5508#REQ-7
         let query = matches!(headers.kind, Kind::IcmpQuery { .. });
-        let arrival = Arrival {
-            index,
-            port: if query { source.1 } else { headers.destination.1 },
-            remote: if query { (source.0, 0) } else { source },
-            from: Some(headers.realm),
-        };
+        let port = if query { source.1 } else { headers.outside.1 };
+        let remote = if query { (source.0, 0) } else { source };
+        let seen = self.seen_by_receiver(headers.protocol, (index, port), remote);
+        let arrival = Arrival { index, port, remote, seen, from: Some(headers.realm) };
         let entered =
             self.admit(headers, arrival).and_then(|found| self.enter(headers, arrival, found));
         let receiver = match entered {
@@ -469,7 +479,8 @@ impl Engine {
         };
         self.realms.leaving = self.table.mapping(receiver).host().realm();
         let destination = Some(self.internal_of(receiver));
-        apply(bytes, headers, Rewrite { source: Some(source), destination });
+        let source = Some(arrival.new_source().unwrap_or(source));
+        apply(bytes, headers, Rewrite { source, destination });
         self.clamp_mss(bytes, headers);
         self.count_portless(headers);
         Ok(Verdict::Forward(Side::Inside))
@@ -488,7 +499,8 @@ impl Engine {
         direction: &mut Direction,
         translate: impl FnOnce(&mut Self, &mut [u8], &mut Direction) -> Fate,
     ) -> Fate {
-        if headers.fragment && self.rules_of(headers.realm).by_port() {
+        let by_port = self.rules_of(headers.realm).by_port();
+        if headers.fragment && (by_port || self.has_twice()) {
             return translate(self, bytes, direction);
         }
         self.by_fragment(bytes, headers, from, direction, translate)

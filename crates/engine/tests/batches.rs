@@ -3,8 +3,10 @@
 mod common;
 
 use common::*;
-use natgate_engine::{Allocation, Behavior, Config, Engine, Packet, Pooling, Side, Verdict};
-use natgate_engine::{StaticMapping, Timestamp};
+use natgate_engine::{
+    Allocation, Behavior, BlockConfig, Config, DeterministicConfig, Engine, Match, Packet,
+    PoolConfig, Pooling, Prefix, Rule, RuleAction, Side, StaticMapping, Timestamp, Verdict,
+};
 use proptest::prelude::*;
 
 /// A packet between few endpoints, so that flows begin, go on and collide within a batch.
@@ -38,6 +40,36 @@ fn packet() -> impl Strategy<Value = (Side, Vec<u8>)> {
     )
 }
 
+fn address(text: &str) -> std::net::Ipv4Addr {
+    std::net::Ipv4Addr::from_bits(endpoint(text).0)
+}
+
+/// Rules for some of the flows, often enough none.
+fn rules() -> impl Strategy<Value = Vec<Rule>> {
+    let source = |text, len, port| Match::Source(Prefix::new(address(text), len), port);
+    let destination = |text, len, port| Match::Destination(Prefix::new(address(text), len), port);
+    let matches = vec![
+        source("10.0.0.6", 32, 0),
+        source("10.0.0.6", 31, 0),
+        source("10.0.0.0", 8, 4002),
+        source("10.0.0.5", 32, 4003),
+        destination("198.51.100.8", 32, 0),
+        destination("198.51.100.0", 24, 81),
+        destination("0.0.0.0", 0, 80),
+    ];
+    let action = prop_oneof![
+        1 => Just(RuleAction::Bypass),
+        1 => Just(RuleAction::Drop),
+        2 => (0_usize..2).prop_map(RuleAction::Snat),
+        2 => (2_u8..4).prop_map(|host| RuleAction::SnatTo(1, [203, 0, 113, host].into())),
+    ];
+    let actions = prop::collection::vec(action, matches.len());
+    let some = prop_oneof![1 => Just(vec![]), 3 => prop::sample::subsequence(matches, 1..7)];
+    (some, actions).prop_map(|(matches, actions)| {
+        matches.into_iter().zip(actions).map(|(it, action)| Rule::new(it, action)).collect()
+    })
+}
+
 fn configuration() -> impl Strategy<Value = Config> {
     let behavior = || {
         prop::sample::select(vec![
@@ -49,14 +81,23 @@ fn configuration() -> impl Strategy<Value = Config> {
     };
     let pooling = prop::sample::select(vec![Pooling::Paired, Pooling::Arbitrary]);
     let few = prop::sample::select(vec![2000_u32, 2000, 2]);
-    (behavior(), behavior(), pooling, few, any::<bool>(), any::<bool>()).prop_map(
-        |(mapping, filtering, pooling, quota, refresh, with_static)| {
-            let address = |text: &str| std::net::Ipv4Addr::from_bits(endpoint(text).0);
+    let statics = prop::collection::vec(any::<bool>(), 2);
+    (behavior(), behavior(), pooling, few, any::<bool>(), statics, rules()).prop_map(
+        |(mapping, filtering, pooling, quota, refresh, with_static, rules)| {
             let web = StaticMapping {
                 protocol: None,
                 internal: (address("10.0.0.5"), Some(4001)),
                 external: (address("203.0.113.1"), Some(4001)),
                 ..StaticMapping::default()
+            };
+            let whole = StaticMapping {
+                protocol: None,
+                internal: (address("10.0.0.6"), None),
+                external: (address("203.0.113.4"), None),
+            };
+            let second = PoolConfig {
+                name: "second".into(),
+                ..pool("203.0.113.2", "203.0.113.3", (1024, 65535))
             };
             let mut config = Config {
                 mapping,
@@ -65,8 +106,15 @@ fn configuration() -> impl Strategy<Value = Config> {
                 // Nothing is left to chance: in a batch it would be asked in another order.
                 allocation: Allocation::Preserve,
                 inbound_refresh: refresh,
-                pools: vec![pool("203.0.113.1", "203.0.113.1", (1024, 65535))],
-                statics: if with_static { vec![web] } else { vec![] },
+                pools: vec![pool("203.0.113.1", "203.0.113.1", (1024, 65535)), second],
+                statics: [web, whole]
+                    .into_iter()
+                    .zip(with_static)
+                    .filter_map(|(it, there)| there.then_some(it))
+                    .collect(),
+                // Two that have mappings by a rule are no subscribers.
+                subscribers: vec![Prefix::new(address("10.0.0.4"), 31)],
+                rules,
                 ..config()
             };
             config.limits.udp_ports = quota;
@@ -118,6 +166,69 @@ proptest! {
                 prop_assert_eq!(outcome(&mut whole, together), outcome(&mut single, apart));
             }
         }
+    }
+}
+
+/// How ports are chosen, if chance has a part in it.
+fn by_chance() -> impl Strategy<Value = Allocation> {
+    let block = (prop::sample::select(vec![16_u16, 64]), 1_u16..4).prop_map(|(size, max)| {
+        Allocation::Block(BlockConfig {
+            size,
+            max_per_subscriber: max,
+            release_after: std::time::Duration::from_secs(60),
+        })
+    });
+    let deterministic = (prop::sample::select(vec![1_u16, 5, 64]), any::<bool>());
+    let deterministic = deterministic.prop_map(|(ports, dynamic)| {
+        Allocation::Deterministic(DeterministicConfig {
+            subscribers: vec![Prefix::new(address("10.0.0.0"), 28)],
+            ports_per_subscriber: Some(ports),
+            dynamic_ports: if dynamic { 64 } else { 0 },
+        })
+    });
+    prop_oneof![1 => Just(Allocation::Random), 2 => block, 2 => deterministic]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Which ports it gets is chance, but not whether it gets one: quotas, shares and rules decide
+    /// about what begins inside.
+    #[test]
+    fn in_a_batch_as_many_flows_begin_as_one_by_one(
+        config in configuration(),
+        default in by_chance(),
+        second in by_chance(),
+        packets in prop::collection::vec(packet(), 1..250),
+    ) {
+        let mut config = config;
+        // A rule takes no address of what is shared out.
+        let is_shared = matches!(second, Allocation::Random);
+        let takes = |rule: &Rule| matches!(rule.action, RuleAction::SnatTo(..));
+        config.rules.retain(|rule| is_shared || !takes(rule));
+        config.statics.clear();
+        config.pooling = Pooling::Paired;
+        for (pool, allocation) in config.pools.iter_mut().zip([default, second]) {
+            pool.allocation = Some(allocation);
+        }
+        let now = Timestamp(1_700_000_000_000_000_000);
+        let mut whole = Engine::new(&config, [1; 32], now).unwrap();
+        let mut single = Engine::new(&config, [1; 32], now).unwrap();
+        // Where chance decides, by address, whether a packet turns round or two without ports agree.
+        let is_other = |bytes: &[u8]| bytes[16..19] == [203, 0, 113] || bytes[9] == 47;
+        let inside = packets.into_iter().filter(|(from, b)| *from == Side::Inside && !is_other(b));
+        let batch: Vec<Vec<u8>> = inside.map(|(_, bytes)| bytes).collect();
+        let together = process(&mut whole, now, Side::Inside, batch.clone());
+        let apart: Vec<_> = batch
+            .into_iter()
+            .flat_map(|bytes| process(&mut single, now, Side::Inside, vec![bytes]))
+            .collect();
+        let verdicts = |taken: &[(Verdict, Vec<u8>)]| -> Vec<Verdict> {
+            taken.iter().map(|(verdict, _)| *verdict).collect()
+        };
+        prop_assert_eq!(verdicts(&together), verdicts(&apart));
+        prop_assert_eq!(whole.counters(), single.counters());
+        prop_assert_eq!(whole.sessions().count(), single.sessions().count());
     }
 }
 

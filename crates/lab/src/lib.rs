@@ -2,6 +2,7 @@
 //! itself can do.
 
 mod clock;
+pub mod day;
 pub mod engine;
 mod frame;
 pub mod instructions;

@@ -5,8 +5,8 @@ use crate::bytes::ends;
 use crate::classes::Whose;
 use crate::{Host, Key, Made, Mapping, Model, Packet, has_ports};
 use natgate_engine::{
-    Allocation, Change, DropReason, Endpoint, MappingKind, PoolConfig, Pooling, RuleAction, Side,
-    Timestamp,
+    Allocation, Change, Config, DropReason, Endpoint, MappingKind, PoolConfig, Pooling, RuleAction,
+    Side, Timestamp,
 };
 use natgate_wire::protocol::{ICMP, UDP};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +34,16 @@ pub(crate) fn addresses(pool: &PoolConfig) -> impl Iterator<Item = Ipv4Addr> + '
     ranges.flat_map(|range| range.first.to_bits()..=range.last.to_bits()).map(Ipv4Addr::from_bits)
 }
 
+/// How many dynamic mappings there may be: unless it is said, as many as ports.
+pub(crate) fn most_mappings(config: &Config) -> usize {
+    let ports = |pool: &PoolConfig| {
+        // Room for all of TCP, UDP and ICMP, which DCCP shares.
+        3 * addresses(pool).count() * (usize::from(pool.ports.1 - pool.ports.0) + 1)
+    };
+    let all = config.pools.iter().map(ports).sum::<usize>().min(1 << 20);
+    config.limits.mappings.map_or(all, |most| most as usize)
+}
+
 impl Model {
     /// 3.9: makes the mapping, or answers the packet and says why not.
     pub(crate) fn create(
@@ -55,7 +65,10 @@ impl Model {
             let open = self.open_choices(key, pool, fixed)?;
             let chosen = self.choose(packet, &open);
             if fixed.is_none() {
-                self.paired.entry((key.host(), pool)).or_insert(chosen.address); // 5.5, 5.5a
+                let paired = *self.paired.entry((key.host(), pool)).or_insert(chosen.address); // 5.5, 5.5a
+                if !self.is_open(paired, pool) {
+                    self.paired.insert((key.host(), pool), chosen.address); // 5.18
+                }
             }
             Ok(chosen)
         });
@@ -96,7 +109,7 @@ impl Model {
         let own = key.host();
         let others: BTreeSet<Host> =
             self.dynamic().map(|(other, _)| other.host()).filter(|of| *of != own).collect();
-        let most = self.most_mappings();
+        let most = self.room;
         let subscribers = limits.subscribers.map_or((most / 16).max(1 << 16), |most| most as usize);
         if self.dynamic().count() >= most || others.len() >= subscribers {
             return Err(DropReason::MappingTableFull);
@@ -121,16 +134,6 @@ impl Model {
         };
         let there_are = self.mappings.iter().filter(alike).filter(|(_, one)| Self::is_listed(one));
         if there_are.count() < MOST_OF_WHOLE { Ok(()) } else { Err(DropReason::MappingTableFull) }
-    }
-
-    /// How many dynamic mappings there may be: unless it is said, as many as ports.
-    pub(crate) fn most_mappings(&self) -> usize {
-        let ports = |pool: &PoolConfig| {
-            // Room for all of TCP, UDP and ICMP, which DCCP shares.
-            3 * addresses(pool).count() * (usize::from(pool.ports.1 - pool.ports.0) + 1)
-        };
-        let all = self.config.pools.iter().map(ports).sum::<usize>().min(1 << 20);
-        self.config.limits.mappings.map_or(all, |most| most as usize)
     }
 
     pub(crate) fn dynamic(&self) -> impl Iterator<Item = (&Key, &Mapping)> {
@@ -190,32 +193,36 @@ impl Model {
             other.host() == subscriber
                 && self.pool_of(mapping.external.address.to_bits()) == Some(pool)
         });
-        let paired = match (self.config.pooling, self.paired.get(&(subscriber, pool))) {
+        let last = match (self.config.pooling, self.paired.get(&(subscriber, pool))) {
             (Pooling::Paired | Pooling::SoftPaired, Some(address)) if has_any => Some(*address),
             _ => None,
         };
+        let paired = last.filter(|address| self.is_open(*address, pool)); // 5.18
         let paired = match self.config.allocation_of(&self.config.pools[pool]) {
             Allocation::Deterministic(_) => self.address_of_shares(subscriber, pool).or(paired),
             _ => paired.or(self.address_of_shares(subscriber, pool)),
         };
         let paired = paired.filter(|_| self.config.pooling != Pooling::Arbitrary);
         if has_ports(key.protocol) && self.is_shared_out(pool) {
-            if paired.is_none() {
+            if paired.or(last).is_none() {
                 self.paired.remove(&(subscriber, pool));
             }
             return self.open_shares(key, pool, paired);
         }
         let open_at = |wanted: &dyn Fn(Ipv4Addr) -> bool| -> Vec<Endpoint> {
-            let all = addresses(&self.config.pools[pool]).filter(|address| wanted(*address));
+            let all = self.open_addresses(pool).filter(|address| wanted(*address));
             all.flat_map(|address| self.open_ports(key, pool, address)).collect()
         };
+        if fixed.is_some_and(|fixed| self.pool_of(fixed.to_bits()) != Some(pool)) {
+            return Err(DropReason::PoolExhausted);
+        }
         // 5.5a: a rule may have chosen.
         let chosen = fixed.or(paired);
         let mut open = open_at(&|address| chosen.is_none_or(|chosen| address == chosen));
         if open.is_empty() && self.config.pooling == Pooling::SoftPaired && fixed.is_none() {
             open = open_at(&|_| true);
         }
-        if paired.is_none() {
+        if paired.or(last).is_none() {
             self.paired.remove(&(subscriber, pool));
         }
         match open.is_empty() {
@@ -271,6 +278,7 @@ impl Model {
         let wanted = key.internal.port;
         let split = first < 1024 && last >= 1024 && key.protocol != ICMP; // 5.2
         (first..=last)
+            .filter(|&port| self.config.pools[pool].uses_port(port)) // 5.16
             .filter(|&port| !split || (port < 1024) == (wanted < 1024))
             .filter(|&port| !used.contains(&at(port)))
             .filter(|&port| !self.held.contains_key(&(key.protocol, at(port))))
@@ -279,13 +287,9 @@ impl Model {
             .collect()
     }
 
-    /// The pool that an external address is of.
+    /// The pool that an external address is of, or was while it had mappings that there still are (5.19).
     pub(crate) fn pool_of(&self, address: u32) -> Option<usize> {
-        let holds = |pool: &PoolConfig| {
-            pool.addresses
-                .iter()
-                .any(|range| (range.first.to_bits()..=range.last.to_bits()).contains(&address))
-        };
-        self.config.pools.iter().position(holds)
+        let left = self.left.get(&Ipv4Addr::from_bits(address)).copied();
+        left.or_else(|| self.config.pools.iter().position(|pool| pool.has(address.into())))
     }
 }

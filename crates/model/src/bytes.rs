@@ -9,6 +9,7 @@ use natgate_engine::{DropReason, Endpoint, Side};
 use natgate_wire::ipv4::{Ipv4Error, Options, scan_options};
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP, UDP_LITE};
 use natgate_wire::{Dccp, Icmp, Ipv4, Tcp, Udp, checksum, dccp, icmp, tcp::flags};
+use std::net::Ipv4Addr;
 
 /// The IPv4 header of bytes that have been found to have one.
 pub(crate) fn ip(bytes: &[u8]) -> Ipv4<&[u8]> {
@@ -42,13 +43,10 @@ pub(crate) fn check(bytes: &mut Vec<u8>) -> Result<(), DropReason> {
         Options::SourceRoute => return Err(DropReason::SourceRoute),
         Options::Malformed => return Err(DropReason::BadOptions),
     }
-    let martian = |address: u32| {
-        matches!(address >> 24, 0 | 127 | 224..=255) || address >> 16 == 169 << 8 | 254
-    };
-    if martian(ip.source()) {
+    if is_martian(ip.source()) {
         return Err(DropReason::MartianSource); // 2.3
     }
-    if martian(ip.destination()) {
+    if is_martian(ip.destination()) {
         return Err(DropReason::MartianDestination);
     }
     if ip.source() == ip.destination() {
@@ -70,6 +68,11 @@ pub(crate) fn check(bytes: &mut Vec<u8>) -> Result<(), DropReason> {
     let len = usize::from(ip.total_len());
     bytes.truncate(len);
     Ok(())
+}
+
+/// 2.3: addresses that no packet has.
+pub(crate) fn is_martian(address: u32) -> bool {
+    matches!(address >> 24, 0 | 127 | 224..=255) || address >> 16 == 169 << 8 | 254
 }
 
 /// The ends of a packet that came from a side: the near one, which is translated, and the remote
@@ -135,6 +138,30 @@ fn put_near(bytes: &mut [u8], from: Side, near: Endpoint) {
         }
         set_address(bytes, from, near.address.to_bits());
     });
+}
+
+/// Replaces the far end of a packet, of which only the beginning need be there. An identifier is the
+/// near end's.
+pub(crate) fn set_far(bytes: &mut [u8], from: Side, far: Endpoint) {
+    let (protocol, header_len) = (ip(bytes).protocol(), ip(bytes).header_len());
+    rewrite(bytes, |bytes| {
+        if matches!(protocol, TCP | UDP | DCCP) {
+            let at = header_len + if from == Side::Inside { 2 } else { 0 };
+            bytes[at..at + 2].copy_from_slice(&far.port.to_be_bytes());
+        }
+        set_address(bytes, from.other(), far.address.to_bits());
+    });
+}
+
+/// Replaces the far address of an ICMP error.
+pub(crate) fn set_outer_far(bytes: &mut [u8], from: Side, far: Ipv4Addr) {
+    rewrite(bytes, |bytes| set_address(bytes, from.other(), far.to_bits()));
+}
+
+/// In an ICMP error that came from a side: replaces the far end of the packet that it embeds.
+pub(crate) fn set_embedded_far(bytes: &mut [u8], from: Side, far: Endpoint) {
+    let body = ip(bytes).header_len() + 8;
+    rewrite(bytes, |bytes| set_far(&mut bytes[body..], from.other(), far));
 }
 
 /// Replaces the near address alone; checksums are the caller's.

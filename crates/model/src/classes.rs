@@ -209,8 +209,11 @@ impl Model {
             Resource::Sessions => return None,
         };
         let usage = self.pool_usage(pool, protocol);
-        let all = usage.free + usage.used + usage.held;
-        (all > 0).then_some((usage.used + usage.held, all))
+        let used = self.dynamic().filter(|(key, _)| key.protocol == protocol);
+        let held = self.held.keys().filter(|(of, _)| *of == protocol).map(|(_, end)| *end);
+        let used = used.map(|(_, mapping)| mapping.external).chain(held);
+        let used = used.filter(|end| self.gives_out(pool, protocol, *end)).count() as u64;
+        (used + usage.free > 0).then_some((used, used + usage.free))
     }
 
     /// Tells the highest threshold that use has come to, unless it was told (3.12).

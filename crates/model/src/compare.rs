@@ -15,8 +15,8 @@ use crate::realms::replace_rules;
 use crate::timers::tick;
 use crate::{Made, Model, Transmit};
 use natgate_engine::{
-    Config, Endpoint, Engine, Event, MappingId, MappingInfo, Packet, Rule, RuleAction, RuleSet,
-    SessionInfo, Side, Timestamp, Verdict,
+    Config, ConfigError, Endpoint, Engine, Event, MappingId, MappingInfo, Packet, PoolChange,
+    PoolConfig, Rule, RuleAction, RuleSet, SessionInfo, Side, Timestamp, Verdict,
 };
 use natgate_wire::Ipv4;
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
@@ -33,6 +33,7 @@ pub struct Pair {
     config: Config,
     /// Whether a rule has chosen addresses so far, which then need not be those of pairs.
     chosen_by_rule: bool,
+    pools_changed: bool,
     buffer: Vec<u8>,
 }
 
@@ -64,6 +65,7 @@ impl Pair {
             model,
             chosen_by_rule: choose(&config.rules)
                 || config.realms.iter().any(|realm| choose(&realm.rules)),
+            pools_changed: false,
             config: config.clone(),
             buffer: vec![0; 65_535],
         })
@@ -187,7 +189,7 @@ impl Pair {
         let protocol = ip(bytes).protocol();
         let mut made = sessions.iter().filter(|one| {
             let MappingId { protocol: of, realm: its, internal: from, .. } = one.mapping;
-            (of, its, from, one.remote) == (protocol, realm, internal, remote)
+            (of, its, from, one.remote_inside) == (protocol, realm, internal, remote)
                 && !self.model.has_session(one)
         });
         let is_new = |one: &&SessionInfo| !self.model.has_mapping(one);
@@ -210,6 +212,7 @@ impl Pair {
             }
         }
         self.engine = engine;
+        self.pools_changed = false;
         let engine = &self.engine;
         let still_held = |protocol, end| is_taken(engine, protocol, end);
         self.model = self.model.restarted(Some(&still_held));
@@ -235,6 +238,27 @@ impl Pair {
         replace_rules(&mut self.config, realm, rules);
         self.chosen_by_rule |= choose(rules);
         self.model.replace_rules_of(realm, rules);
+        Ok(())
+    }
+
+    /// Puts other pools in the place of those in force, with both; they must be those by name.
+    ///
+    /// # Errors
+    /// When the engine refuses them, or gives them other numbers.
+    pub fn change_pools(&mut self, pools: &[PoolConfig]) -> Result<(), Divergence> {
+        let config = Config { pools: pools.to_vec(), ..self.config.clone() };
+        let refused =
+            |error: ConfigError| format!("the engine refused the pools: {}", error.message);
+        let change = PoolChange::new(self.engine.config(), &config).map_err(refused)?;
+        let arranged = change.config().clone();
+        let names = |config: &Config| -> Vec<String> {
+            config.pools.iter().map(|pool| pool.name.clone()).collect()
+        };
+        same("pools", &names(&arranged), &names(&config))?;
+        self.engine.change_pools(change).map_err(refused)?;
+        self.model.change_pools(arranged);
+        self.config = config;
+        self.pools_changed = true;
         Ok(())
     }
 
@@ -332,13 +356,16 @@ impl Pair {
         same_lists("mappings", &mappings, &expected)?;
         same_lists("sessions", &sessions, &expected_sessions)?;
         for pool in 0..self.config.pools.len() {
+            let own = self.model.addresses_of(pool).collect();
             for protocol in [TCP, UDP, ICMP, DCCP] {
                 let usage = self.engine.pool_usage(pool, protocol);
                 same("pool usage", &usage, &self.model.pool_usage(pool, protocol))?;
-                invariants::pool(&self.config, pool, protocol, usage, &mappings)?;
+                let ports = self.config.pools[pool].ports;
+                invariants::pool(pool, ports, &own, protocol, usage, &mappings)?;
             }
         }
-        invariants::state(&self.config, self.chosen_by_rule, &mappings, &sessions)
+        let (rules, changed) = (self.chosen_by_rule, self.pools_changed);
+        invariants::state(&self.config, rules, changed, &mappings, &sessions)
     }
 }
 

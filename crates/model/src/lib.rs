@@ -3,13 +3,14 @@
 //!
 //! It follows SPECIFICATION.md section by section and says so in comments: what is looked at first
 //! (`bytes`), the way from the inside and from the outside (this file), allocation and limits
-//! (`allocation`, `classes`, `shares`), sessions and connections (`sessions`, `tcp`), what happens by itself (`timers`),
+//! (`allocation`, `classes`, `shares`), sessions and connections (`sessions`, `tcp`), destinations
+//! (`twice`), what happens by itself (`timers`),
 //! ICMP errors of its own (`errors`). Nothing is fast: what one map holds is not repeated in
 //! another but searched for.
 //!
 //! Choices that the specification leaves to the engine (external address and port, which held port
 //! is free first) are given to the model, which checks that they were open; alone it takes the
-//! first. Fragments and rules that change destinations are not modelled.
+//! first. Fragments are not modelled.
 //!
 //! [`compare`] drives the two side by side.
 
@@ -21,16 +22,19 @@ mod classes;
 pub mod compare;
 mod errors;
 mod lookup;
+mod pools;
 mod realms;
 mod sessions;
 mod shares;
 mod tcp;
 mod timers;
+mod twice;
 mod view;
 
+use allocation::most_mappings;
 use bytes::{
     Segment, check, check_error, ends, icmp_kind, ip, is_ping, keep_full, lower_mss, lower_ttl,
-    set_embedded, set_near,
+    set_embedded, set_embedded_far, set_far, set_near, set_outer_far,
 };
 use classes::{Told, Whose};
 use errors::ErrorRates;
@@ -59,6 +63,10 @@ pub struct Model {
     paired: BTreeMap<(Host, usize), Ipv4Addr>,
     /// Blocks of ports that subscribers have, by where they begin.
     blocks: BTreeMap<Endpoint, Block>,
+    /// Addresses that have left their pools but for their mappings and blocks, and those pools (5.19).
+    left: BTreeMap<Ipv4Addr, usize>,
+    /// Dynamic mappings that there is room for.
+    room: usize,
     /// Of each pool the ports that somebody may get, if they are not all.
     given: Vec<Option<BTreeSet<Endpoint>>>,
     mapping_rate: BTreeMap<Whose, u64>,
@@ -73,7 +81,7 @@ pub struct Model {
     made: Made,
 }
 
-/// A subscriber: its realm and its address there (13.1).
+/// A subscriber: its realm and its address there (14.1).
 type Host = (u16, Ipv4Addr);
 
 /// What a mapping is looked up by from the inside (3.8); of `remote` as much as the mapping
@@ -104,6 +112,8 @@ struct Mapping {
 struct Session {
     /// Counts up from session to session.
     number: u64,
+    /// The remote endpoint as seen from inside (13).
+    seen: Endpoint,
     /// The side that the packet which made it came from.
     made_from: Side,
     /// When its time runs out, not yet moved to a tick.
@@ -172,6 +182,10 @@ struct Packet {
     received: Vec<u8>,
     bytes: Vec<u8>,
     choice: Option<Endpoint>,
+    /// The remote end as seen from inside.
+    seen: Endpoint,
+    /// Whether its destination is another outside (13.1).
+    aimed: bool,
 }
 
 impl Key {
@@ -212,6 +226,8 @@ impl Model {
             syns: Vec::new(),
             paired: BTreeMap::new(),
             blocks: BTreeMap::new(),
+            left: BTreeMap::new(),
+            room: most_mappings(config),
             given: config.pools.iter().map(|pool| shares::given(config, pool)).collect(),
             mapping_rate: BTreeMap::new(),
             errors: ErrorRates::default(),
@@ -274,8 +290,17 @@ impl Model {
         let direction = if from == Side::Inside { Direction::Outbound } else { Direction::Inbound };
         let received = bytes.to_vec();
         let realm = if from == Side::Inside { realm } else { 0 };
-        let mut packet =
-            Packet { from, realm, exit: realm, direction, received, bytes: Vec::new(), choice };
+        let mut packet = Packet {
+            from,
+            realm,
+            exit: realm,
+            direction,
+            received,
+            bytes: Vec::new(),
+            choice,
+            seen: Endpoint::new(0, 0),
+            aimed: false,
+        };
         let fate = self.fate(&mut packet);
         let len = packet.received.len();
         let outcome = match fate {
@@ -299,7 +324,7 @@ impl Model {
         check(&mut packet.received)?; // section 2
         packet.bytes.clone_from(&packet.received);
         if usize::from(packet.realm) > self.config.realms.len() {
-            return Err(DropReason::UnknownRealm); // 13.1
+            return Err(DropReason::UnknownRealm); // 14.1
         }
         if self.is_broadcast(packet, ip(&packet.bytes).source()) {
             return Err(DropReason::MartianSource); // 2.3
@@ -320,10 +345,13 @@ impl Model {
         if self.is_own(realm, source) || self.is_external(source) {
             return Err(DropReason::SpoofedSource); // 3.1
         }
-        if self.is_own(realm, destination) && !self.is_external(destination) {
+        let rule = self.rule(packet, realm).cloned();
+        if !matches!(rule, Some(RuleAction::Bypass | RuleAction::Drop)) {
+            self.aim(packet); // 13.1
+        }
+        if self.is_own(realm, destination) && !self.is_external(destination) && !packet.aimed {
             return self.local(packet); // 3.2
         }
-        let rule = self.rule(packet, realm).cloned();
         if rule == Some(RuleAction::Drop) {
             return Err(DropReason::Rule); // 3.3
         }
@@ -340,6 +368,8 @@ impl Model {
         {
             return Err(DropReason::NotSubscriber); // 3.4
         }
+        self.check_aim(packet)?; // 13.2
+        let destination = ip(&packet.bytes).destination();
         let mut exit = Side::Outside;
         if self.is_external(destination) {
             packet.direction = Direction::Hairpin; // 3.5
@@ -347,7 +377,7 @@ impl Model {
             if !self.config.hairpinning {
                 return Err(DropReason::HairpinDisabled);
             }
-        } else if self.is_inside(realm, destination) {
+        } else if !packet.aimed && self.is_inside(realm, destination) {
             return Err(DropReason::SameSide);
         }
         let mtu = match exit {
@@ -389,7 +419,7 @@ impl Model {
             let decides = |one: &&RuleAction| matches!(one, RuleAction::Bypass | RuleAction::Drop);
             let rule = |realm| Some((realm, self.rule(packet, realm).filter(decides)?));
             match self.config.realm_numbers().find_map(rule) {
-                Some((realm, RuleAction::Bypass)) => packet.exit = realm, // 13.3
+                Some((realm, RuleAction::Bypass)) => packet.exit = realm, // 14.3
                 Some(_) => return Err(DropReason::Rule),
                 None => return Err(DropReason::NotForUs),
             }
@@ -398,9 +428,15 @@ impl Model {
             lower_ttl(&mut packet.bytes);
             return Ok(Verdict::Forward(Side::Inside));
         }
-        if plain && self.is_inside(0, source) {
+        let seen = self.source_seen(packet); // 13.4
+        let is_remote = match icmp_kind(&packet.bytes) {
+            None | Some(0 | 8 | 13 | 14) => seen == ends(&packet.bytes, Side::Outside).1,
+            _ => seen.address.to_bits() == source,
+        };
+        if plain && is_remote && self.is_inside(0, source) {
             return Err(DropReason::SpoofedSource); // 4.2a
         }
+        packet.seen = seen;
         match icmp_kind(&packet.bytes) {
             Some(3 | 4 | 11 | 12) => {
                 self.error(packet)?; // 4.3
@@ -431,14 +467,20 @@ impl Model {
             if self.is_midstream(packet) {
                 return Err(DropReason::TcpNotSyn); // 3.9
             }
+            self.room_to_see(remote, packet.seen)?; // 13.3
             if matches!(icmp_kind(&packet.bytes), Some(0 | 14)) {
                 return Err(DropReason::NoMapping);
             }
             self.create(packet, key, rule)?;
-        } else if !self.mappings[&key].sessions.contains_key(&remote) {
+        } else if let Some(session) = self.mappings[&key].sessions.get(&remote) {
+            if session.seen != packet.seen {
+                return Err(DropReason::Ambiguous); // 13.3
+            }
+        } else {
             if self.is_midstream(packet) {
                 return Err(DropReason::TcpNotSyn); // 3.10
             }
+            self.room_to_see(remote, packet.seen)?; // 13.3
             if let Err(reason) = self.room_for_session(key, remote, Side::Inside) {
                 if reason == DropReason::MappingTableFull {
                     self.refuse(packet); // 3.9
@@ -446,7 +488,7 @@ impl Model {
                 return Err(reason);
             }
         }
-        self.touch(key, remote, Side::Inside, Segment::of(&packet.bytes));
+        self.touch(key, (remote, packet.seen), Side::Inside, Segment::of(&packet.bytes));
         set_near(&mut packet.bytes, Side::Inside, self.mappings[&key].external); // 3.11
         self.clamp(packet);
         Ok(())
@@ -457,7 +499,9 @@ impl Model {
         let (external, remote) = ends(&packet.bytes, Side::Outside);
         let Some(key) = self.by_external(packet.protocol(), external, remote) else {
             let own = match packet.direction {
-                Direction::Hairpin => self.is_own(packet.realm, external.address.to_bits()), // 7.1
+                Direction::Hairpin => {
+                    self.is_own(packet.realm, external.address.to_bits()) && !packet.aimed // 7.1
+                }
                 _ => self.is_outside_own(external.address.to_bits()),
             };
             if own && is_ping(&packet.received) {
@@ -466,9 +510,16 @@ impl Model {
             self.remember(packet, external, remote);
             return Err(DropReason::NoMapping);
         };
-        let known = self.mappings[&key].sessions.contains_key(&remote);
-        self.enter_realm(packet, key.realm, known)?; // 13.4
-        if self.is_dropped(key, remote) {
+        let mapping = &self.mappings[&key];
+        let session = mapping.sessions.get(&remote);
+        let known = session.is_some();
+        let seen = match session {
+            Some(session) => session.seen,
+            None if packet.direction == Direction::Hairpin => remote, // 13.5
+            None => packet.seen,
+        };
+        self.enter_realm(packet, key.realm, known, seen == remote)?; // 14.4
+        if self.is_dropped(key, seen) {
             return Err(DropReason::Rule); // 4.4a
         }
         let mapping = &self.mappings[&key];
@@ -492,6 +543,7 @@ impl Model {
             if self.is_midstream(packet) {
                 return Err(DropReason::TcpNotSyn);
             }
+            self.may_be_seen(key, remote, seen)?; // 13.4
         }
         if packet.direction != Direction::Hairpin {
             self.hop(packet, self.inside_mtu(key.realm))?; // 4.6
@@ -499,8 +551,11 @@ impl Model {
         if !known {
             self.room_for_session(key, remote, Side::Outside)?;
         }
-        self.touch(key, remote, Side::Outside, Segment::of(&packet.bytes));
+        self.touch(key, (remote, seen), Side::Outside, Segment::of(&packet.bytes));
         set_near(&mut packet.bytes, Side::Outside, key.internal); // 4.8
+        if seen != remote {
+            set_far(&mut packet.bytes, Side::Outside, seen); // 13.4
+        }
         self.clamp(packet);
         Ok(Verdict::Forward(Side::Inside))
     }
@@ -527,24 +582,46 @@ impl Model {
         let embedded = &packet.bytes[ip(&packet.bytes).header_len() + 8..];
         let protocol = ip(embedded).protocol();
         let (near, far) = ends(embedded, from.other());
+        let remote = match from {
+            Side::Inside => {
+                self.seen_as_another(protocol, packet.realm, near, far).unwrap_or(far) // 13.6
+            }
+            Side::Outside => far,
+        };
         let key = match from {
-            Side::Inside => Some(self.key_of_internal(protocol, packet.realm, near, far)),
-            Side::Outside => self.by_external(protocol, near, far),
+            Side::Inside => Some(self.key_of_internal(protocol, packet.realm, near, remote)),
+            Side::Outside => self.by_external(protocol, near, remote),
         };
         let key = key.ok_or(DropReason::IcmpNoSession)?;
         let mapping = self.mappings.get(&key).ok_or(DropReason::IcmpNoSession)?;
-        if !mapping.sessions.contains_key(&far) {
-            return Err(DropReason::IcmpNoSession);
-        }
-        if from == Side::Outside {
-            self.enter_realm(packet, key.realm, true)?;
-            if self.is_error_dropped(packet, key, far) {
-                return Err(DropReason::Rule);
+        let session = mapping.sessions.get(&remote).ok_or(DropReason::IcmpNoSession)?;
+        if from == Side::Inside {
+            if session.seen != far {
+                return Err(DropReason::IcmpNoSession);
             }
+            set_embedded(&mut packet.bytes, from, mapping.external);
+            if remote != far {
+                set_embedded_far(&mut packet.bytes, from, remote);
+            }
+            return Ok(());
         }
-        let mapping = &self.mappings[&key];
-        let end = if from == Side::Inside { mapping.external } else { key.internal };
-        set_embedded(&mut packet.bytes, from, end);
+        let seen = session.seen;
+        let sender = match packet.direction {
+            Direction::Hairpin => seen.address,
+            _ => packet.seen.address,
+        };
+        let as_is = sender.to_bits() == ip(&packet.bytes).source();
+        self.enter_realm(packet, key.realm, true, as_is)?;
+        if self.is_error_dropped(sender, key, seen) {
+            return Err(DropReason::Rule);
+        }
+        set_embedded(&mut packet.bytes, from, key.internal);
+        if seen != remote {
+            set_embedded_far(&mut packet.bytes, from, seen);
+        }
+        if ip(&packet.bytes).source() != sender.to_bits() {
+            set_outer_far(&mut packet.bytes, from, sender);
+        }
         Ok(())
     }
 

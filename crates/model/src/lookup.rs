@@ -6,6 +6,7 @@ use crate::{Key, Mapping, Model, Packet, has_ports};
 use natgate_engine::{Behavior, Endpoint, MappingKind, Match, Rule, RuleAction, Side, TimeoutSet};
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 impl Model {
     /// What the mapping between an internal and a remote endpoint is looked up by (3.8, 5.7).
@@ -133,8 +134,8 @@ impl Model {
     }
 
     /// 6.2: whether an ICMP error from outside about a session is dropped.
-    pub(crate) fn is_error_dropped(&self, packet: &Packet, key: Key, remote: Endpoint) -> bool {
-        let sender = Endpoint::new(ip(&packet.bytes).source(), 0);
+    pub(crate) fn is_error_dropped(&self, sender: Ipv4Addr, key: Key, remote: Endpoint) -> bool {
+        let sender = Endpoint { address: sender, port: 0 };
         let host = Endpoint { port: 0, ..key.internal };
         let rule = self.rule_between(key.realm, ICMP, host, sender);
         let about = self.rule_between(key.realm, key.protocol, key.internal, remote);
@@ -161,12 +162,12 @@ impl Model {
     }
 
     fn best_rule(&self, realm: u16, protocol: u8, near: Endpoint, far: Endpoint) -> Option<&Rule> {
-        let rules = match realm {
-            0 => &self.config.rules,
-            further => &self.config.realms[usize::from(further) - 1].rules,
-        };
+        let rules = self.rules_of(realm);
         let has_ports = matches!(protocol, TCP | UDP | DCCP);
-        let fits = rules.iter().filter_map(|rule| {
+        let destinations =
+            |rule: &&Rule| matches!(rule.action, RuleAction::Dnat(..) | RuleAction::DnatPrefix(_));
+        let rules = rules.iter().filter(|rule| !destinations(rule)); // 13.1
+        let fits = rules.filter_map(|rule| {
             let (prefix, port, end, by_source) = match rule.matches {
                 Match::Source(prefix, port) => (prefix, port, near, true),
                 Match::Destination(prefix, port) => (prefix, port, far, false),

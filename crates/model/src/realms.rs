@@ -1,4 +1,4 @@
-//! Realms (specification, section 13): what a packet's, or a mapping's, means for it.
+//! Realms (specification, section 14): what a packet's, or a mapping's, means for it.
 
 use crate::bytes::ip;
 use crate::{Model, Packet};
@@ -8,19 +8,21 @@ use natgate_engine::{Config, Direction, DropReason, Rule, Side, SideConfig};
 const USUAL_MTU: u16 = 1500;
 
 impl Model {
-    /// 13.4: lets a packet into the realm that it is for; `in_session`: its session is there.
+    /// 14.4: lets a packet into the realm that it is for; `in_session`: its session is there; `as_is`: its
+    /// source is seen as what it is.
     pub(crate) fn enter_realm(
         &self,
         packet: &mut Packet,
         to: u16,
         in_session: bool,
+        as_is: bool,
     ) -> Result<(), DropReason> {
         let from = packet.realm;
         packet.exit = to;
         if packet.direction != Direction::Hairpin {
             let source = ip(&packet.bytes).source();
             let inside = self.is_inside(to, source) || self.is_own(to, source);
-            let spoofed = inside && !self.config.realms.is_empty(); // 13.2
+            let spoofed = as_is && inside && !self.config.realms.is_empty(); // 14.2
             return if spoofed { Err(DropReason::SpoofedSource) } else { Ok(()) };
         }
         let permitted =
@@ -28,7 +30,7 @@ impl Model {
         if permitted { Ok(()) } else { Err(DropReason::OtherRealm) }
     }
 
-    /// 13.2: whether a packet from outside that bypasses translation may have these ends in a realm.
+    /// 14.2: whether a packet from outside that bypasses translation may have these ends in a realm.
     pub(crate) fn may_pass(
         &self,
         realm: u16,
@@ -47,6 +49,14 @@ impl Model {
             return Err(DropReason::MartianDestination);
         }
         if self.is_own(realm, source) { Err(DropReason::SpoofedSource) } else { Ok(()) }
+    }
+
+    /// The rules of a realm.
+    pub(crate) fn rules_of(&self, realm: u16) -> &[Rule] {
+        match usize::from(realm).checked_sub(1) {
+            None => &self.config.rules,
+            Some(place) => &self.config.realms[place].rules,
+        }
     }
 
     /// Whether an address is the gateway's own, seen from a realm.
@@ -86,7 +96,7 @@ impl Model {
         self.config.inside_of(realm).mtu.unwrap_or(USUAL_MTU)
     }
 
-    /// 13.4: the least MTU of the realms that may reach a realm, or that it may reach.
+    /// 14.4: the least MTU of the realms that may reach a realm, or that it may reach.
     pub(crate) fn hairpin_mtu(&self, realm: u16) -> u16 {
         let near = |other: &u16| {
             self.config.may_hairpin(realm, *other) || self.config.may_hairpin(*other, realm)

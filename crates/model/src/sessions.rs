@@ -72,7 +72,7 @@ impl Model {
     fn most_further(&self) -> usize {
         let permanent = self.mappings.values().filter(|mapping| mapping.permanent).count();
         let whole = self.config.statics.iter().filter(|fixed| fixed.external.1.is_none()).count();
-        let all = self.most_mappings() + permanent + MOST_OF_WHOLE * whole;
+        let all = self.room + permanent + MOST_OF_WHOLE * whole;
         self.config.limits.extra_sessions.map_or(all, |most| most as usize)
     }
 
@@ -82,18 +82,19 @@ impl Model {
         each.map_or((self.most_further() / 16).max(64), |each| each as usize)
     }
 
-    /// A packet from a side belongs to a session: it is made if there is none yet, its time starts
+    /// A packet from a side belongs to the session with a remote endpoint, which is seen as it is or as
+    /// another if it is new (13): it is made if there is none yet, its time starts
     /// afresh, and the packet is counted.
     pub(crate) fn touch(
         &mut self,
         key: Key,
-        remote: Endpoint,
+        (remote, seen): (Endpoint, Endpoint),
         from: Side,
         segment: Option<Segment>,
     ) {
         let latest = match self.mappings[&key].sessions.contains_key(&remote) {
             true => None,
-            false => self.add_session(key, remote, from),
+            false => self.add_session(key, (remote, seen), from),
         };
         let mapping = self.mappings.get_mut(&key).expect("looked up");
         let own = mapping.timeouts.clone();
@@ -125,11 +126,17 @@ impl Model {
 
     /// Makes a session; returns when its time ends at the latest, if that is not its own affair
     /// (9.3).
-    fn add_session(&mut self, key: Key, remote: Endpoint, from: Side) -> Option<Timestamp> {
+    fn add_session(
+        &mut self,
+        key: Key,
+        (remote, seen): (Endpoint, Endpoint),
+        from: Side,
+    ) -> Option<Timestamp> {
         let is_first = self.takes_first(key, remote);
         self.sessions_made += 1;
         let session = Session {
             number: self.sessions_made,
+            seen,
             made_from: from,
             expires: Timestamp(0),
             connection: Connection::default(),

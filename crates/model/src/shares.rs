@@ -60,7 +60,7 @@ fn own_ports(
     (realm, subscriber): Host,
 ) -> Option<Vec<Endpoint>> {
     if realm != plan.realm {
-        return None; // 13.5
+        return None; // 14.5
     }
     let all = plan.subscribers.iter().flat_map(|prefix| prefix.first()..=prefix.last());
     let number = all.into_iter().position(|address| address == subscriber.to_bits())? as u64;
@@ -78,6 +78,9 @@ fn is_dynamic(pool: &PoolConfig, plan: &DeterministicConfig, port: u16) -> bool 
 
 /// The ports of a pool that somebody may get, if they are not all (5.8, 5.11).
 pub(crate) fn given(config: &Config, pool: &PoolConfig) -> Option<BTreeSet<Endpoint>> {
+    if pool.addresses.is_empty() {
+        return None; // It is gone (5.19).
+    }
     let all = |address| (pool.ports.0..=pool.ports.1).map(move |port| Endpoint { address, port });
     match config.allocation_of(pool) {
         Allocation::Random | Allocation::Preserve => None,
@@ -118,7 +121,7 @@ impl Model {
     /// Where blocks of a pool begin that a subscriber has.
     fn blocks_of(&self, subscriber: Host, pool: usize) -> Vec<Endpoint> {
         let of = self.blocks.iter().filter(|(start, block)| {
-            block.subscriber == subscriber && self.pool_of(start.address.to_bits()) == Some(pool)
+            block.subscriber == subscriber && self.is_open(start.address, pool)
         });
         of.map(|(start, _)| *start).collect()
     }
@@ -182,7 +185,7 @@ impl Model {
         };
         let firsts = first_ports(&self.config.pools[pool], block);
         let mut open = Vec::new();
-        for address in addresses(&self.config.pools[pool]) {
+        for address in self.open_addresses(pool) {
             let free = self.free_ports(key, pool, address);
             let first = |end: &Endpoint| {
                 let at = firsts.partition_point(|first| *first <= end.port).checked_sub(1)?;
@@ -217,7 +220,9 @@ impl Model {
         let pool = &self.config.pools[number];
         let own = own_ports(pool, plan, key.host());
         if let Some(own) = &own {
-            let free = own.first().map(|end| self.free_ports(key, number, end.address));
+            let address = own.first().map(|end| end.address);
+            let address = address.filter(|address| self.is_open(*address, number));
+            let free = address.map(|address| self.free_ports(key, number, address));
             let mut free = free.unwrap_or_default();
             free.retain(|end| own.contains(end));
             if !free.is_empty() {
@@ -229,7 +234,8 @@ impl Model {
                 if own.is_some() { DropReason::PortQuota } else { DropReason::PoolExhausted };
             return Err(reason);
         }
-        let mut open: Vec<Endpoint> = addresses(pool)
+        let mut open: Vec<Endpoint> = self
+            .open_addresses(number)
             .flat_map(|address| {
                 let mut free = self.free_ports(key, number, address);
                 free.retain(|end| is_dynamic(pool, plan, end.port));
@@ -302,14 +308,16 @@ impl Model {
         let Allocation::Block(block) = self.allocation(number) else { return None };
         let pool = &self.config.pools[number];
         let firsts = first_ports(pool, block);
-        let starts = addresses(pool)
+        let starts = self
+            .open_addresses(number)
             .flat_map(|address| firsts.iter().map(move |&port| Endpoint { address, port }));
         let to_be_had = |start: &Endpoint| {
             let mut ends = (start.port..=start.port + (block.size - 1))
                 .map(|port| Endpoint { port, ..*start });
             ends.any(|end| {
                 let all = [TCP, UDP, ICMP, DCCP];
-                all.into_iter().any(|protocol| self.static_internal(protocol, end).is_none())
+                let is_free = |protocol| self.static_internal(protocol, end).is_none();
+                pool.uses_port(end.port) && all.into_iter().any(is_free)
             })
         };
         let starts: Vec<Endpoint> = starts.filter(to_be_had).collect();

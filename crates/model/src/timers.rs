@@ -1,6 +1,7 @@
 //! What happens by itself: sessions and hold-downs run out, and unsolicited SYNs are answered
 //! (specification, sections 1, 4.7, 5.6 and 9.1); and what a restart leaves.
 
+use crate::bytes::ip;
 use crate::classes::Whose;
 use crate::sessions::timeouts_of;
 use crate::tcp::State;
@@ -8,6 +9,7 @@ use crate::{Key, Made, Model, Packet, Syn, has_ports};
 use natgate_engine::{Change, Endpoint, TICK, Timestamp};
 use natgate_wire::icmp::kind::UNREACHABLE;
 use natgate_wire::protocol::TCP;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 /// How long an unsolicited SYN waits for its answer (4.7).
@@ -38,6 +40,7 @@ impl Model {
                 self.limit_held(still_held); // It may be what makes a block empty.
                 self.release_blocks(time);
             }
+            self.settle_pools();
             self.forget_thresholds();
         }
         self.limit_held(still_held);
@@ -127,8 +130,13 @@ impl Model {
         let used = self.dynamic().map(|(key, mapping)| (key.protocol, mapping.external));
         let used = used.filter(|(protocol, _)| has_ports(*protocol));
         let taken = used.chain(self.held.keys().copied());
+        let is_of_pool = |(_, end): &(u8, Endpoint)| {
+            let pool = after.pool_of(end.address.to_bits()).map(|pool| &after.config.pools[pool]);
+            pool.is_some_and(|pool| (pool.ports.0..=pool.ports.1).contains(&end.port))
+        };
+        let taken: Vec<(u8, Endpoint)> = taken.filter(is_of_pool).collect();
         if tick(until) > self.now {
-            after.held = taken.map(|taken| (taken, until)).collect();
+            after.held = taken.into_iter().map(|taken| (taken, until)).collect();
         }
         after.limit_held(still_held);
         after
@@ -161,7 +169,8 @@ impl Model {
             });
             if !explained {
                 let port_unreachable = (UNREACHABLE, 3, 0);
-                self.send(time, syn.back_to, syn.external.address, port_unreachable, &syn.quote);
+                let sent_to = Ipv4Addr::from_bits(ip(&syn.quote).destination());
+                self.send(time, syn.back_to, sent_to, port_unreachable, &syn.quote);
             }
         }
     }

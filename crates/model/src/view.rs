@@ -1,13 +1,14 @@
 //! The model's state in the engine's own words, for comparison and for telling states apart.
 
-use crate::allocation::addresses;
 use crate::tcp::State;
 use crate::timers::tick;
 use crate::{Key, Mapping, Model, Session};
 use natgate_engine::{
     Counters, Endpoint, MappingInfo, PoolUsage, SessionInfo, Side, TICK, Timestamp,
 };
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::Ipv4Addr;
 
 impl Model {
     /// The counters so far.
@@ -47,6 +48,7 @@ impl Model {
                 .map(|(remote, session)| SessionInfo {
                     mapping: id,
                     remote: *remote,
+                    remote_inside: session.seen,
                     state: session.connection.state.map_or("open", State::name),
                     expires: tick(session.expires),
                     packets_out: session.packets_out,
@@ -82,21 +84,30 @@ impl Model {
         let of_pool = |end: &Endpoint| {
             self.pool_of(end.address.to_bits()) == Some(pool) && (first..=last).contains(&end.port)
         };
-        let used = self
+        let used: BTreeSet<Endpoint> = self
             .dynamic()
-            .filter(|(key, mapping)| key.protocol == protocol && of_pool(&mapping.external));
+            .filter(|(key, mapping)| key.protocol == protocol && of_pool(&mapping.external))
+            .map(|(_, mapping)| mapping.external)
+            .collect();
         let held = self.held.keys().filter(|(of, end)| *of == protocol && of_pool(end));
+        let held: BTreeSet<Endpoint> = held.map(|(_, end)| *end).collect();
         let is_static = |address| self.config.statics.iter().any(|one| one.external.0 == address);
-        let reserved = addresses(&self.config.pools[pool])
-            .filter(|address| is_static(*address) || self.given[pool].is_some())
+        // Where nothing else keeps ports, there are too many to look at.
+        let may_keep = |address: &Ipv4Addr| {
+            is_static(*address)
+                || self.given[pool].is_some()
+                || !self.config.pools[pool].excluded_ports.is_empty()
+                || !self.is_open(*address, pool)
+        };
+        let reserved = self
+            .addresses_of(pool)
+            .filter(may_keep)
             .flat_map(|address| (first..=last).map(move |port| Endpoint { address, port }))
-            .filter(|end| {
-                self.given[pool].as_ref().is_some_and(|given| !given.contains(end))
-                    || self.static_internal(protocol, *end).is_some()
-            });
-        let all = addresses(&self.config.pools[pool]).count() * (usize::from(last - first) + 1);
+            .filter(|end| !used.contains(end) && !held.contains(end))
+            .filter(|end| !self.gives_out(pool, protocol, *end));
+        let all = self.addresses_of(pool).count() * (usize::from(last - first) + 1);
         let (used, held, reserved) =
-            (used.count() as u64, held.count() as u64, reserved.count() as u64);
+            (used.len() as u64, held.len() as u64, reserved.count() as u64);
         PoolUsage { free: all as u64 - used - held - reserved, used, held, reserved }
     }
 
@@ -116,8 +127,9 @@ impl Model {
             sessions.sort_by_key(|(_, session)| session.number); // who is first next (3.10)
             mapping.first.hash(&mut hash);
             for (remote, session) in sessions {
-                let Session { connection, expires, made_from, .. } = session;
-                (remote, connection, ahead(*expires), *made_from == Side::Inside).hash(&mut hash);
+                let Session { connection, expires, made_from, seen, .. } = session;
+                (remote, seen, connection, ahead(*expires), *made_from == Side::Inside)
+                    .hash(&mut hash);
             }
         }
         for (held, until) in &self.held {

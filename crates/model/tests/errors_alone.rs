@@ -3,32 +3,11 @@
 
 mod common;
 
-use common::{Spec, end};
-use natgate_engine::{
-    AddressRange, Config, DropReason, Endpoint, Limits, PoolConfig, Refusal, Side, SideConfig,
-    Timestamp, Verdict,
-};
+use common::{A, REMOTE, START, Spec, config};
+use natgate_engine::{Config, DropReason, Endpoint, Limits, Refusal, Side, SideConfig, Verdict};
 use natgate_model::{Expected, Model};
 use natgate_wire::protocol::{ICMP, UDP};
 use std::time::Duration;
-
-const A: Endpoint = end([10, 0, 0, 1], 5000);
-const REMOTE: Endpoint = end([198, 51, 100, 1], 80);
-const EXTERNAL: Endpoint = end([203, 0, 113, 1], 2000);
-const START: Timestamp = Timestamp(1_000_000_000_000);
-
-fn config() -> Config {
-    let addresses = vec![AddressRange { first: EXTERNAL.address, last: EXTERNAL.address }];
-    Config {
-        pools: vec![PoolConfig {
-            name: "default".into(),
-            addresses,
-            ports: (2000, 2003),
-            ..PoolConfig::default()
-        }],
-        ..Config::default()
-    }
-}
 
 fn out(model: &mut Model, spec: &Spec) -> Expected {
     model.process(model.now(), Side::Inside, &spec.bytes(), None)

@@ -2,30 +2,18 @@
 
 mod common;
 
-use common::{Spec, Sum, end, error_about};
-use natgate_engine::{
-    AddressRange, Behavior, Config, DropReason, Endpoint, Limits, PoolConfig, Side, Timeouts,
-    Timestamp, Verdict,
-};
+use common::{A, EXTERNAL, START, Spec, Sum, end, error_about};
+use natgate_engine::{Behavior, Config, DropReason, Endpoint, Limits, Side, Timeouts, Verdict};
 use natgate_model::compare::{Divergence, Pair};
 use natgate_wire::Ipv4;
 use natgate_wire::protocol::{ICMP, UDP};
 use std::time::Duration;
 
-const A: Endpoint = end([10, 0, 0, 1], 5000);
-const EXTERNAL: Endpoint = end([203, 0, 113, 1], 2000);
-
+/// UDP mappings that go after four seconds.
 fn config() -> Config {
-    let addresses = vec![AddressRange { first: EXTERNAL.address, last: EXTERNAL.address }];
     Config {
-        pools: vec![PoolConfig {
-            name: "default".into(),
-            addresses,
-            ports: (2000, 2003),
-            ..PoolConfig::default()
-        }],
         timeouts: Timeouts { udp: Duration::from_secs(4), ..Timeouts::default() },
-        ..Config::default()
+        ..common::config()
     }
 }
 
@@ -38,11 +26,10 @@ fn remote(port: u16) -> Endpoint {
 #[test]
 fn a_mapping_keeps_its_key_when_its_first_session_goes() -> Result<(), Divergence> {
     let config = Config { mapping: Behavior::AddressAndPortDependent, ..config() };
-    let start = Timestamp(1_000_000_000_000);
-    let after = |seconds| start.plus(Duration::from_secs(seconds));
-    let mut pair = Pair::new(&config, [0; 32], start)?;
+    let after = |seconds| START.plus(Duration::from_secs(seconds));
+    let mut pair = Pair::new(&config, [0; 32], START)?;
     let out = Spec::new(UDP, A, remote(80)).bytes();
-    let (done, _) = pair.process(start, Side::Inside, std::slice::from_ref(&out))?;
+    let (done, _) = pair.process(START, Side::Inside, std::slice::from_ref(&out))?;
     let external = Spec::like(&done[0].bytes).source;
     for (seconds, port) in [(2, 81), (5, 82)] {
         pair.advance(after(seconds))?;
@@ -66,16 +53,15 @@ fn what_is_due_now_makes_room_for_what_is_held_now() -> Result<(), Divergence> {
         timeouts: Timeouts { udp: seconds(4), hold_down: seconds(10), ..Timeouts::default() },
         ..config()
     };
-    let start = Timestamp(1_000_000_000_000);
-    let mut pair = Pair::new(&config, [0; 32], start)?;
+    let mut pair = Pair::new(&config, [0; 32], START)?;
     for (second, port) in [(0, 1000), (5, 1001), (10, 1002)] {
-        let now = start.plus(seconds(second));
+        let now = START.plus(seconds(second));
         pair.advance(now)?;
         let out = Spec::new(UDP, Endpoint { port, ..A }, remote(80)).bytes();
         pair.process(now, Side::Inside, &[out])?;
     }
     for second in [13, 14, 18, 19, 24] {
-        pair.advance(start.plus(seconds(second)))?;
+        pair.advance(START.plus(seconds(second)))?;
         pair.check_state()?;
     }
     assert_eq!(pair.model.pool_usage(0, UDP).held, 0);
@@ -86,8 +72,7 @@ fn what_is_due_now_makes_room_for_what_is_held_now() -> Result<(), Divergence> {
 /// when that packet is a later fragment.
 #[test]
 fn an_embedded_source_route_is_seen_before_the_rest() -> Result<(), Divergence> {
-    let start = Timestamp(1_000_000_000_000);
-    let mut pair = Pair::new(&config(), [0; 32], start)?;
+    let mut pair = Pair::new(&config(), [0; 32], START)?;
     let options = vec![1, 131, 3, 4];
     let sent = Spec { options, ..Spec::new(UDP, EXTERNAL, remote(80)) };
     let mut about = sent.bytes();
@@ -95,7 +80,7 @@ fn an_embedded_source_route_is_seen_before_the_rest() -> Result<(), Divergence> 
     later.set_fragment_field(1);
     later.fill_checksum();
     let error = error_about(&about, remote(0), (11, 0), 60);
-    let (done, _) = pair.process(start, Side::Outside, &[error])?;
+    let (done, _) = pair.process(START, Side::Outside, &[error])?;
     assert_eq!(done[0].verdict, Verdict::Drop(DropReason::SourceRoute));
     Ok(())
 }
@@ -104,18 +89,17 @@ fn an_embedded_source_route_is_seen_before_the_rest() -> Result<(), Divergence> 
 /// does not become 0, which would be wrong by the same amount.
 #[test]
 fn a_full_checksum_stays_full_when_a_full_identifier_becomes_zero() -> Result<(), Divergence> {
-    let start = Timestamp(1_000_000_000_000);
     let mut config = config();
     config.pools[0].ports = (0xffff, 0xffff);
-    let mut pair = Pair::new(&config, [0; 32], start)?;
+    let mut pair = Pair::new(&config, [0; 32], START)?;
     let sum = Sum::Is(0xffff);
     let query = Spec { sum, ..Spec::new(ICMP, Endpoint { port: 0, ..A }, remote(0)) };
-    let (sent, _) = pair.process(start, Side::Inside, &[query.bytes()])?;
+    let (sent, _) = pair.process(START, Side::Inside, &[query.bytes()])?;
     let answer = Spec { sum, ..Spec::answer(&sent[0].bytes) };
     let about = Spec { sum, ..Spec::like(&sent[0].bytes) };
     let error = error_about(&about.bytes(), remote(0), (3, 3), 28);
     for (packet, header_at) in [(answer.bytes(), 20), (error, 48)] {
-        let (done, _) = pair.process(start, Side::Outside, &[packet])?;
+        let (done, _) = pair.process(START, Side::Outside, &[packet])?;
         assert_eq!(done[0].bytes[header_at + 2..header_at + 6], [0xff, 0xff, 0, 0]);
     }
     Ok(())

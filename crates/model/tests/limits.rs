@@ -2,34 +2,21 @@
 
 mod common;
 
-use common::{Spec, end};
-use natgate_engine::{
-    AddressRange, Config, DropReason, Endpoint, Limits, PoolConfig, Side, StaticMapping, Timestamp,
-    Verdict,
-};
+use common::{A, EXTERNAL, REMOTE, START, Spec, end};
+use natgate_engine::{Config, DropReason, Endpoint, Limits, Side, StaticMapping, Verdict};
 use natgate_model::compare::{Divergence, Pair};
 use natgate_wire::protocol::{TCP, UDP};
 use std::time::Duration;
 
-const A: Endpoint = end([10, 0, 0, 1], 5000);
-const REMOTE: Endpoint = end([198, 51, 100, 1], 80);
-const EXTERNAL: Endpoint = end([203, 0, 113, 1], 2000);
 const WHOLE: Endpoint = end([203, 0, 113, 80], 0);
-const START: Timestamp = Timestamp(1_000_000_000_000);
 /// Packets a batch.
 const BATCH: usize = 250;
 
+/// Every packet may be answered.
 fn config() -> Config {
-    let addresses = vec![AddressRange { first: EXTERNAL.address, last: EXTERNAL.address }];
     Config {
-        pools: vec![PoolConfig {
-            name: "default".into(),
-            addresses,
-            ports: (2000, 2003),
-            ..PoolConfig::default()
-        }],
         limits: Limits { icmp_errors_per_second: 1_000_000, ..Limits::default() },
-        ..Config::default()
+        ..common::config()
     }
 }
 

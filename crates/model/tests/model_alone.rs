@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{Spec, Sum, end, error_about};
+use common::{A, EXTERNAL, REMOTE, START, Spec, Sum, config, end, error_about};
 use natgate_engine::{
-    AddressRange, Behavior, Change, Config, DropReason, Endpoint, Limits, PoolConfig, Prefix, Side,
-    SideConfig, Timestamp, Verdict,
+    AddressRange, Behavior, Change, Config, DropReason, Endpoint, Limits, Prefix, Side, SideConfig,
+    Timestamp, Verdict,
 };
 use natgate_model::{Expected, Model};
 use natgate_wire::dccp::kind::{
@@ -18,26 +18,9 @@ use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
 use natgate_wire::{Icmp, checksum};
 use std::time::Duration;
 
-const A: Endpoint = end([10, 0, 0, 1], 5000);
 const B: Endpoint = end([10, 0, 0, 2], 5000);
-const REMOTE: Endpoint = end([198, 51, 100, 1], 80);
-const EXTERNAL: Endpoint = end([203, 0, 113, 1], 2000);
-const START: Timestamp = Timestamp(1_000_000_000_000);
 const FORWARD_OUT: Verdict = Verdict::Forward(Side::Outside);
 const FORWARD_IN: Verdict = Verdict::Forward(Side::Inside);
-
-fn config() -> Config {
-    let addresses = vec![AddressRange { first: EXTERNAL.address, last: EXTERNAL.address }];
-    Config {
-        pools: vec![PoolConfig {
-            name: "default".into(),
-            addresses,
-            ports: (2000, 2003),
-            ..PoolConfig::default()
-        }],
-        ..Config::default()
-    }
-}
 
 fn after(seconds: u64) -> Timestamp {
     START.plus(Duration::from_secs(seconds))

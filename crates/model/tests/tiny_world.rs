@@ -8,7 +8,7 @@
 
 mod common;
 
-use common::{Spec, end};
+use common::{A, EXTERNAL, REMOTE, Spec, end};
 use natgate_engine::{
     AddressRange, Allocation, Behavior, Config, Endpoint, Limits, MappingInfo, PoolConfig, Pooling,
     Refusal, Side, TICK, Timeouts, Timestamp,
@@ -21,13 +21,10 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::time::Duration;
 
-const A: Endpoint = end([10, 0, 0, 1], 5000);
 const B: Endpoint = end([10, 0, 0, 2], 5001);
-const REMOTE: Endpoint = end([198, 51, 100, 1], 80);
 const STRANGER: Endpoint = end([198, 51, 100, 2], 80);
 const THIRD: Endpoint = end([198, 51, 100, 3], 80);
 const FOURTH: Endpoint = end([198, 51, 100, 4], 80);
-const EXTERNAL: Endpoint = end([203, 0, 113, 1], 2000);
 
 #[derive(Clone, Copy, Debug)]
 enum Operation {

@@ -2,6 +2,7 @@
 //! the results leave. Each experiment's arguments are in a file of its own, the experiments themselves
 //! in the lab crate.
 
+mod day;
 mod engine;
 mod instructions;
 mod prices;
@@ -46,6 +47,7 @@ enum Bench {
     Prices(prices::Args),
     Instructions(instructions::Args),
     Soak(soak::Args),
+    Day(day::Args),
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -57,6 +59,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Bench::Prices(args) => prices::run(args),
         Bench::Instructions(args) => instructions::run(args),
         Bench::Soak(args) => soak::run(args),
+        Bench::Day(args) => day::run(args),
     }
 }
 

@@ -297,11 +297,20 @@ fn status_object(status: &Status<'_>, names: &json::Names) -> Value {
         by_id.get(&session.mapping).map(|mapping| json::session(&session, mapping, now, names))
     });
     let [inside, outside] = &status.sides;
+    let draining = status.engine.draining().map(|one| {
+        json!({
+            "address": one.address,
+            "pool": status.engine.config().pools[one.pool].name,
+            "mappings": one.mappings,
+            "leaves": one.leaves,
+        })
+    });
     let mut object = json!({
         "time": now.0 as f64 / 1e9,
         "counters": json::counters(&status.counters),
         "mappings": mappings,
         "sessions": sessions.collect::<Vec<_>>(),
+        "draining": draining.collect::<Vec<_>>(),
         "neighbors": { "inside": neighbors(inside), "outside": neighbors(outside) },
         "devices": { "inside": device(inside), "outside": device(outside) },
         "router": {

@@ -6,6 +6,7 @@
 
 use super::draft::{Draft, SideDraft, StaticDraft};
 use super::policy;
+use super::pools;
 use super::problem::{Located, Report};
 use super::realms;
 use super::rule_checks;
@@ -16,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
 
 /// Addresses that pools and static mappings may have together: the engine's limit.
-const MOST_ADDRESSES: u64 = (1 << 15) - 1;
+pub(super) const MOST_ADDRESSES: u64 = (1 << 15) - 1;
 
 /// Reports everything that does not agree.
 pub(super) fn check(draft: &Draft, report: &Report<'_>) {
@@ -40,6 +41,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     policy::check(draft, report);
     parity_can_be_kept(draft, report);
     shares::check(draft, report);
+    pools::check(draft, report);
     table_is_not_too_large(draft, report);
 }
 

@@ -5,9 +5,11 @@
 //! becomes [`Settings`] only if nothing was.
 
 use super::policy::{self, ClassDraft, TimeoutDraft};
+use super::pools::LeftOut;
 use super::problem::{Located, Place};
 use super::realms::{RealmDraft, Whose};
 use super::shares::SharesDraft;
+use super::values::DnatTo;
 use natgate_engine::{
     AddressRange, Allocation, Config, Match, PoolConfig, Prefix, Rule, RuleAction, Side,
     SideConfig, StaticMapping, TimeoutSet,
@@ -37,6 +39,8 @@ pub(super) struct Draft {
     pub(super) shares: SharesDraft,
     /// Whether SYNs are to announce no more than fits both sides' MTU.
     pub(super) mss_by_mtu: bool,
+    /// How many external addresses there is to be room for.
+    pub(super) room: Option<Located<u32>>,
     /// Where the quota stands, or would.
     pub(super) quota_place: Place,
     /// Where the size of the mapping table stands, or would.
@@ -116,6 +120,8 @@ pub(super) struct PoolDraft {
     pub(super) name: Located<String>,
     pub(super) ranges: Vec<Located<AddressRange>>,
     pub(super) ports: Located<(u16, u16)>,
+    /// Ports that it does not use, and addresses that drain.
+    pub(super) left_out: LeftOut,
     /// How its ports are chosen.
     pub(super) shares: SharesDraft,
     /// Percentages whose use is told.
@@ -155,7 +161,10 @@ impl RuleDraft {
         let action = match &self.action {
             ActionDraft::Snat(_) => RuleAction::Snat(pool()),
             ActionDraft::SnatTo(address, _) => RuleAction::SnatTo(pool(), address.value),
-            ActionDraft::Dnat(to) => RuleAction::Dnat(to.value.0, to.value.1),
+            ActionDraft::Dnat(to) => match to.value {
+                DnatTo::Endpoint(address, port) => RuleAction::Dnat(address, port),
+                DnatTo::Prefix(prefix) => RuleAction::DnatPrefix(prefix),
+            },
             ActionDraft::Bypass => RuleAction::Bypass,
             ActionDraft::Drop => RuleAction::Drop,
         };
@@ -169,7 +178,7 @@ pub(super) enum ActionDraft {
     Snat(Located<String>),
     /// The one address, and its pool if the rule names that too.
     SnatTo(Located<Ipv4Addr>, Option<Located<String>>),
-    Dnat(Located<(Ipv4Addr, Option<u16>)>),
+    Dnat(Located<DnatTo>),
     Bypass,
     Drop,
 }
@@ -275,6 +284,14 @@ impl Targets<'_> {
         (address <= last).then_some(pool)
     }
 
+    /// Addresses of a pool that a prefix has in common with it, and the pool.
+    pub(super) fn overlapping(&self, prefix: Prefix) -> Option<(AddressRange, usize)> {
+        // Ranges do not overlap each other, or that is a problem.
+        let after = self.ranges.partition_point(|(first, _, _)| u32::from(*first) <= prefix.last());
+        let (first, last, pool) = *self.ranges.get(after.checked_sub(1)?)?;
+        (u32::from(last) >= prefix.first()).then_some((AddressRange { first, last }, pool))
+    }
+
     /// The pool that a rule takes from.
     pub(super) fn of(&self, action: &ActionDraft) -> Option<usize> {
         match action {
@@ -291,7 +308,9 @@ impl PoolDraft {
         PoolConfig {
             name: self.name.value.clone(),
             addresses: self.ranges.iter().map(|range| range.value).collect(),
+            draining: self.left_out.draining.iter().map(|range| range.value).collect(),
             ports: self.ports.value,
+            excluded_ports: self.left_out.ports.iter().map(|ports| ports.value).collect(),
             allocation,
             thresholds: self.thresholds.clone(),
         }

@@ -3,11 +3,12 @@
 //!
 //! There may be a million rules, so nothing here looks at each of them for each.
 
+use super::dnat_checks;
 use super::draft::{ActionDraft, Draft, RuleDraft, Targets};
 use super::problem::Report;
 use natgate_engine::{Allocation, RuleSet};
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Rules that never apply and are named one by one.
 const MOST_NAMED: usize = 20;
@@ -25,11 +26,18 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
             by_realm[usize::from(realm)].push(rule);
         }
     }
-    for rules in by_realm {
+    for (realm, rules) in (0..).zip(by_realm) {
         no_two_match_the_same(&rules, report);
         priorities_are_few(&rules, report);
-        every_rule_applies(&rules, report);
+        dnat_checks::check(draft, realm, &rules, report);
+        let (dnats, others): (Vec<_>, Vec<_>) = rules.into_iter().partition(|rule| is_dnat(rule));
+        every_rule_applies(others, report);
+        every_rule_applies(dnats, report);
     }
+}
+
+fn is_dnat(rule: &RuleDraft) -> bool {
+    matches!(rule.action, ActionDraft::Dnat(_))
 }
 
 fn target_is_there(rule: &RuleDraft, targets: &Targets<'_>, draft: &Draft, report: &Report<'_>) {
@@ -75,8 +83,7 @@ fn no_two_match_the_same(rules: &[&RuleDraft], report: &Report<'_>) {
     // Rules of kind dnat are searched for themselves, the others together.
     let mut seen = HashMap::new();
     for rule in rules {
-        let is_dnat = matches!(rule.action, ActionDraft::Dnat(_));
-        let key = (is_dnat, rule.looks_at(), rule.priority.value);
+        let key = (is_dnat(rule), rule.looks_at(), rule.priority.value);
         let place = &rule.matches.place;
         if let Some(line) = seen.insert(key, report.line(place.offset)) {
             let message = format!("is what the rule in line {line} matches; keep one of the two");
@@ -105,9 +112,9 @@ struct Wider<'a> {
     rule: &'a RuleDraft,
 }
 
-/// Warns of rules all of whose packets another rule takes.
-fn every_rule_applies(rules: &[&RuleDraft], report: &Report<'_>) {
-    let mut all: Vec<&RuleDraft> = rules.to_vec();
+/// Warns of rules all of whose packets another rule takes, or others together, of rules that are
+/// searched together.
+fn every_rule_applies(mut all: Vec<&RuleDraft>, report: &Report<'_>) {
     all.sort_by_key(|rule| {
         let (by_source, prefix, port) = rule.looks_at();
         (by_source, prefix.first(), prefix.len(), port, Reverse(rule.priority.value))
@@ -123,6 +130,7 @@ fn every_rule_applies(rules: &[&RuleDraft], report: &Report<'_>) {
     // By end and port: what holds the present prefix, widest first.
     let mut open: HashMap<(bool, u16), Vec<Wider<'_>>> = HashMap::new();
     let mut never = Vec::new();
+    let winners = winners(&all);
     for rule in all {
         let (by_source, prefix, port) = rule.looks_at();
         let mut before = |port| -> Option<&RuleDraft> {
@@ -139,7 +147,8 @@ fn every_rule_applies(rules: &[&RuleDraft], report: &Report<'_>) {
             let tie = prefix.is_empty() && port == 0 && !by_source;
             (other.priority.value, tie) > (rule.priority.value, false)
         });
-        if let Some(taker) = best.or(other_end) {
+        let taker = best.or(other_end);
+        if taker.is_some() || !winners.contains(&rule.matches.place.offset) {
             never.push((rule, taker));
         }
         let own = open.entry((by_source, port)).or_default();
@@ -149,13 +158,74 @@ fn every_rule_applies(rules: &[&RuleDraft], report: &Report<'_>) {
     }
     never.sort_by_key(|(rule, _)| rule.matches.place.offset);
     for (rule, taker) in never.iter().take(MOST_NAMED) {
-        let line = report.line(taker.matches.place.offset);
-        let message = format!("never applies: the rule in line {line} matches all that it does");
-        report.unwise(&rule.matches.place, format!("{message}, and comes before it"));
+        let message = match taker {
+            Some(taker) => {
+                let line = report.line(taker.matches.place.offset);
+                format!("the rule in line {line} matches all that it does, and comes before it")
+            }
+            None => "rules with longer prefixes or higher priority match all that it does".into(),
+        };
+        report.unwise(&rule.matches.place, format!("never applies: {message}"));
     }
     if let Some((rule, _)) = never.get(MOST_NAMED) {
         let more = never.len() - MOST_NAMED;
         let message = format!("never applies either, nor do others: {more} rules in all from here");
         report.unwise(&rule.matches.place, message);
+    }
+}
+
+/// The places of those rules that are the best of their end and port for some address. Of one such group
+/// prefixes lie within each other or apart, and are gone through in order with those that are open on
+/// a stack.
+fn winners(all: &[&RuleDraft]) -> HashSet<usize> {
+    let mut groups: HashMap<(bool, u16), Vec<&RuleDraft>> = HashMap::new();
+    for rule in all {
+        let (by_source, _, port) = rule.looks_at();
+        groups.entry((by_source, port)).or_default().push(rule);
+    }
+    let mut winners = HashSet::new();
+    for group in groups.values_mut() {
+        // Of those with one prefix the one of highest priority comes last.
+        group.sort_by_key(|rule| {
+            let (_, prefix, _) = rule.looks_at();
+            (prefix.first(), prefix.len(), rule.priority.value)
+        });
+        let mut sweep = Sweep { next: 0, winners: &mut winners };
+        let mut open: Vec<Wider<'_>> = Vec::new();
+        for rule in group.iter() {
+            let (_, prefix, _) = rule.looks_at();
+            while let Some(wider) = open.pop_if(|wider| wider.last < prefix.first()) {
+                sweep.until(wider.last.into(), wider.rule);
+            }
+            match open.last() {
+                Some(wider) if prefix.first() > 0 => {
+                    sweep.until(u64::from(prefix.first()) - 1, wider.rule);
+                }
+                _ => sweep.next = sweep.next.max(prefix.first().into()),
+            }
+            let wider = open.last().map(|wider| wider.rule);
+            let better = wider.filter(|wider| wider.priority.value > rule.priority.value);
+            open.push(Wider { rule: better.unwrap_or(rule), last: prefix.last() });
+        }
+        while let Some(wider) = open.pop() {
+            sweep.until(wider.last.into(), wider.rule);
+        }
+    }
+    winners
+}
+
+/// A way through all addresses in order.
+struct Sweep<'w> {
+    next: u64,
+    winners: &'w mut HashSet<usize>,
+}
+
+impl Sweep<'_> {
+    /// Up to here a rule is the best.
+    fn until(&mut self, last: u64, winner: &RuleDraft) {
+        if last >= self.next {
+            self.next = last + 1;
+            self.winners.insert(winner.matches.place.offset);
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A table that has a fault is left out of the draft, so that the checks which compare tables with
 //! each other look at whole ones only. Names of pools are looked up later, by the checks, when all
-//! pools are known. Rules of kind `dnat` are read in full and then refused: this engine has none.
+//! pools are known.
 
 use super::draft::{ActionDraft, RuleDraft, StaticDraft};
 use super::policy;
@@ -66,8 +66,7 @@ pub(super) fn read_rule(section: &Section<'_>) -> Option<RuleDraft> {
         ("bypass", Ok(Kind::Bypass)),
         ("drop", Ok(Kind::Drop)),
     ];
-    let kind_value = section.require("kind", "\"snat\"");
-    let kind = kind_value.as_ref().and_then(|value| value.word(&kinds));
+    let kind = section.require("kind", "\"snat\"").and_then(|value| value.word(&kinds));
     let matches = read_match(section, kind);
     let priority = read_priority(section);
     let kind = kind?;
@@ -79,14 +78,14 @@ pub(super) fn read_rule(section: &Section<'_>) -> Option<RuleDraft> {
         Kind::Snat => read_snat(section),
         Kind::Dnat => section
             .require("to", "\"192.0.2.80:8080\"")
-            .and_then(|value| read_endpoint(&value))
+            .and_then(|value| {
+                let wanted = "an address, with or without a port, or a prefix";
+                value.parsed(wanted, values::target)
+            })
             .map(ActionDraft::Dnat),
         Kind::Bypass => Some(ActionDraft::Bypass),
         Kind::Drop => Some(ActionDraft::Drop),
     };
-    if let (Some(value), Kind::Dnat) = (&kind_value, kind) {
-        value.wrong("\"dnat\" is not in this version; use a [[static]] mapping");
-    }
     let timeouts = if kind == Kind::Snat { policy::read_rule_timeouts(section) } else { None };
     let realm = realms::read_whose(section).ok()?;
     Some(RuleDraft { realm, matches: matches?, priority: priority?, action: action?, timeouts })

@@ -5,6 +5,7 @@
 
 use super::draft::{Draft, PoolDraft, RouteDraft, RuleDraft, SideDraft};
 use super::policy;
+use super::pools;
 use super::problem::{Located, Place};
 use super::reader::{Section, Value};
 use super::realms;
@@ -48,6 +49,8 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
     let nat = root.section("nat", "nat");
     let limits = root.section("limits", "limits");
     let quota_place = read_limits(&limits, &mut config.limits);
+    let room = pools::read_room(&limits);
+    config.limits.external_addresses = room.as_ref().map(|room| room.value);
     let mappings_place = limits.get("mappings").map_or(limits.place, |value| value.place);
     read_timeouts(&root.section("timeouts", "timeouts"), &mut config.timeouts);
     let (subscribers, no_subscribers) = read_subscribers(&nat, &config.subscribers);
@@ -64,6 +67,7 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
         no_subscribers,
         shares: shares::read_nat(&nat),
         mss_by_mtu,
+        room,
         quota_place,
         mappings_place,
         statics: root.sections("static").iter().filter_map(rules::read_static).collect(),
@@ -223,9 +227,12 @@ fn read_pool(index: usize, section: &Section<'_>) -> PoolDraft {
         value.parsed("a string such as \"1024-65535\" or \"5000\"", values::ports)
     });
     let all_ports = || Located { value: DEFAULT_PORTS, place: section.place.clone() };
+    let mut ranges = entries.iter().filter_map(range).collect();
+    let left_out = pools::read(section, &mut ranges);
     PoolDraft {
         name: given.unwrap_or_else(nameless),
-        ranges: entries.iter().filter_map(range).collect(),
+        ranges,
+        left_out,
         ports: ports.unwrap_or_else(all_ports),
         shares: shares::read_pool(section),
         thresholds: policy::read_thresholds(section).map_or(Vec::new(), |percents| percents.value),
@@ -343,6 +350,7 @@ fn read_limits(section: &Section<'_>, limits: &mut Limits) -> Place {
     limits.extra_sessions = bounded(section, "extra_sessions", 0, MOST_MAPPINGS);
     limits.extra_sessions_per_subscriber =
         bounded(section, "extra_sessions_per_subscriber", 0, all);
+    limits.twice_sessions = bounded(section, "twice_sessions", 0, MOST_MAPPINGS);
     limits.held_ports = bounded(section, "held_ports", 0, all);
     set(&mut limits.fragment_memory, section.get("fragment_memory").and_then(|v| read_memory(&v)));
     quota.place

@@ -160,6 +160,26 @@ pub(super) fn endpoint(text: &str) -> Result<(Ipv4Addr, Option<u16>), String> {
     }
 }
 
+/// What destinations are translated to: an address with or without a port, or a prefix.
+pub(super) fn target(text: &str) -> Result<DnatTo, String> {
+    let Some((_, len)) = text.split_once('/') else {
+        return endpoint(text).map(|(address, port)| DnatTo::Endpoint(address, port));
+    };
+    if len.contains(':') {
+        return Err(format!("{} has a port; with a prefix ports stay as they are", quoted(text)));
+    }
+    prefix(text).map(DnatTo::Prefix)
+}
+
+/// What destinations are translated to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum DnatTo {
+    /// All that match to one address, and port if there is one.
+    Endpoint(Ipv4Addr, Option<u16>),
+    /// A prefix to one of the same length.
+    Prefix(Prefix),
+}
+
 /// The addresses that no host can have, if the range has some of them.
 pub(super) fn unusable(range: AddressRange) -> Option<&'static str> {
     const CLASSES: [(Ipv4Addr, u8, &str); 4] = [

@@ -7,7 +7,7 @@
 use super::policy;
 use super::{Meaning, PerProtocol, Pool, Shares, ports};
 use crate::config::{show_duration, show_prefix, show_range};
-use natgate_engine::{Behavior, Match, Pooling, Refusal, Rule, RuleAction, Side};
+use natgate_engine::{Behavior, Match, Pooling, Prefix, Refusal, Rule, RuleAction, Side};
 use natgate_gateway::{Backend, SideSettings};
 use std::fmt::{self, Display, Formatter};
 use std::net::Ipv4Addr;
@@ -93,6 +93,19 @@ impl Meaning {
         let (first, last) = pool.ports;
         writeln!(f, "  {}{used}: {counted}, ports {first}-{last}", pool.name)?;
         writeln!(f, "    {}", list(&self.settings.engine.pools[index].addresses, show_range))?;
+        let config = &self.settings.engine.pools[index];
+        if !pool.excluded_ports.is_empty() {
+            let show = |(first, last): (u16, u16)| match first == last {
+                true => first.to_string(),
+                false => format!("{first}-{last}"),
+            };
+            writeln!(f, "    without ports {}", list(&pool.excluded_ports, show))?;
+        }
+        if pool.draining > 0 {
+            let shown = list(&config.draining, show_range);
+            let counted = plural(pool.draining, "address drains", "addresses drain");
+            writeln!(f, "    {counted}, without new mappings: {shown}")?;
+        }
         let (tcp, udp, icmp) = (grouped(tcp), grouped(udp), grouped(icmp));
         writeln!(f, "    holds {tcp} TCP, {udp} UDP and {icmp} ICMP mappings")?;
         policy::thresholds("    use", &self.settings.engine.pools[index].thresholds, f)?;
@@ -194,8 +207,18 @@ impl Meaning {
                     let pool = &self.settings.engine.pools[*pool].name;
                     write!(f, " uses {address} of pool {pool}")?;
                 }
+                RuleAction::Dnat(address, None) if Prefix::new(*address, 32) == prefix => {
+                    write!(f, " is not redirected")?;
+                }
                 RuleAction::Dnat(address, port) => {
                     write!(f, " is redirected to {}", endpoint((*address, *port)))?;
+                }
+                RuleAction::DnatPrefix(to) if *to == prefix => {
+                    write!(f, " is not redirected")?;
+                }
+                RuleAction::DnatPrefix(to) => {
+                    let to = show_prefix(*to);
+                    write!(f, " is {to} outside, address by address, both ways")?;
                 }
                 RuleAction::Bypass => write!(f, " passes untranslated")?,
                 RuleAction::Drop => write!(f, " is dropped")?,
@@ -226,6 +249,10 @@ impl Meaning {
             write!(f, " (limits.mappings; the pools have ports for {})", grouped(ports))?;
         }
         writeln!(f, ", {sessions} sessions")?;
+        if self.twice_sessions > 0 {
+            let sessions = grouped(self.twice_sessions);
+            writeln!(f, "  in all: {sessions} sessions whose destination is translated")?;
+        }
         let errors = grouped(limits.icmp_errors_per_second.into());
         writeln!(f, "  in all: {errors} ICMP errors a second of the gateway's own")?;
         let fragments = bytesize::ByteSize(limits.fragment_memory as u64).display().iec();

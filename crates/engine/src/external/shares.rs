@@ -2,20 +2,20 @@
 //! needed, or ports that follow from their address (sections 5.8 to 5.14 of the specification). Here is
 //! which of them a new mapping gets; `blocks` knows whose a block is, `deterministic` whose a port.
 
-use super::{DRAWS, External, PROTOCOLS, Parity, Pool, Ports, Range, WORDS, Wish, protocol_index};
-use crate::blocks::{Blocks, HIGH, LOW};
-use crate::config::{Allocation, Config, Pooling};
+use super::{Draw, External, NO_POOL, PROTOCOLS, Parity, Pool, Ports, Range, WORDS, Wish};
+use super::{prefetch, protocol_index};
+use crate::blocks::{Blocking, Blocks, HIGH, LOW};
+use crate::config::{Allocation, BlockConfig, Config, PoolConfig, Pooling};
 use crate::deterministic::Plan;
 use crate::host::Host;
 use crate::parse::has_ports;
-use crate::random::Generator;
+use crate::random::{Generator, HashKey};
+use crate::time::{TICK, nanos};
 use crate::{BlockId, DropReason};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-
-/// Ranges of at most so many words are counted at once: a draw would favour what lies at their ends.
-const FEW_WORDS: usize = 16;
+use core::time::Duration;
 
 /// How a pool's ports are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,80 +65,183 @@ pub(super) struct Plans {
 }
 
 impl Plans {
-    pub(super) fn new(config: &Config, addresses: usize) -> Self {
-        let plan = |pool| match config.allocation_of(pool) {
-            Allocation::Deterministic(it) => Some(Plan::new(it, pool).expect("it was validated")),
-            _ => None,
-        };
-        let plans: Vec<Option<Plan>> = config.pools.iter().map(plan).collect();
-        let addresses = if plans.iter().all(Option::is_none) { 0 } else { addresses };
+    pub(super) fn new(addresses: usize) -> Self {
         let zero = [0; PROTOCOLS.len()];
-        let pools = plans.len();
-        Self { plans, free: vec![zero; addresses], pool_free: vec![zero; pools] }
+        Self { plans: Vec::new(), free: vec![zero; addresses], pool_free: Vec::new() }
     }
 
-    /// Bytes that they take, about.
-    pub(super) fn memory(config: &Config) -> u64 {
-        let deterministic =
-            |pool| matches!(config.allocation_of(pool), Allocation::Deterministic(_));
-        let addresses: usize =
-            config.pools.iter().filter(|pool| deterministic(pool)).map(|pool| pool.count()).sum();
-        (addresses * size_of::<[u32; PROTOCOLS.len()]>()) as u64
+    /// Says what a pool's plan is.
+    pub(super) fn set(&mut self, pool: usize, plan: Option<Plan>) {
+        if self.plans.len() <= pool {
+            self.plans.resize(pool + 1, None);
+            self.pool_free.resize(pool + 1, [0; PROTOCOLS.len()]);
+        }
+        self.plans[pool] = plan;
     }
 
-    fn get(&self, pool: usize) -> Option<&Plan> {
+    pub(super) fn get(&self, pool: usize) -> Option<&Plan> {
         self.plans.get(pool)?.as_ref()
+    }
+
+    /// How many pools are known.
+    pub(super) fn count_pools(&self) -> usize {
+        self.plans.len()
     }
 
     fn is_dynamic(&self, pool: usize, port: u16) -> bool {
         self.get(pool).and_then(Plan::dynamic).is_some_and(|(first, _)| port >= first)
     }
+
+    fn count(&mut self, pool: usize, index: u32, protocol: usize, is_free: bool) {
+        for free in [&mut self.free[index as usize][protocol], &mut self.pool_free[pool][protocol]]
+        {
+            *free = if is_free { *free + 1 } else { *free - 1 };
+        }
+    }
+}
+
+/// Blocks that an address of a pool is cut into.
+pub(super) fn cut(config: &Config, pool: &PoolConfig) -> Option<(Blocking, u16, u32)> {
+    let Allocation::Block(block) = config.allocation_of(pool) else { return None };
+    let blocking = Blocking::new(pool.ports, block.size);
+    Some((blocking, block.max_per_subscriber, ticks(block.release_after)))
+}
+
+fn ticks(time: Duration) -> u32 {
+    nanos(time).div_ceil(nanos(TICK)) as u32
+}
+
+/// Most blocks of an address that there is room for: as many as a pool has, or as blocks of the usual
+/// size are.
+fn stride(config: &Config) -> u32 {
+    let usual = Blocking::new((1024, u16::MAX), BlockConfig::default().size).count();
+    let cuts = config.pools.iter().filter_map(|pool| cut(config, pool));
+    cuts.map(|(blocking, ..)| blocking.count()).max().unwrap_or(usual)
+}
+
+/// The blocks of so many addresses.
+pub(super) fn blocks(config: &Config, addresses: usize, key: HashKey) -> Blocks {
+    Blocks::new(addresses, stride(config), ticks(BlockConfig::LONGEST), key)
 }
 
 impl External {
-    /// The ports of an address of a pool that may be given out, first to last.
+    /// The ports of an address of a pool that may be given out, first to last, but for those that the pool
+    /// does not use.
     pub(super) fn usable(&self, number: usize, index: u32) -> [Option<(u16, u16)>; 2] {
-        let Pool { first, ports, .. } = self.pools[number];
-        match self.plans.get(number) {
-            Some(plan) => [plan.shared(index - first), plan.dynamic()],
-            None if self.blocks.has(number) => {
-                [LOW, HIGH].map(|side| self.blocks.ports_of_side(number, side))
-            }
-            None => [Some(ports), None],
+        let Some(Pool { ports, mode, .. }) = self.pools.get(number) else {
+            return [None; 2];
+        };
+        match (mode, self.plans.get(number)) {
+            (Mode::Deterministic, Some(plan)) => [plan.shared(self.address(index)), plan.dynamic()],
+            (Mode::Block, _) => [LOW, HIGH].map(|side| self.blocks.ports_of_side(number, side)),
+            _ => [Some(*ports), None],
         }
     }
 
-    /// Counts, when static mappings have taken what is theirs, the ports that are free in blocks, and
-    /// the dynamic ones.
-    pub(crate) fn settle(&mut self) {
-        let all = &self.ports;
-        self.blocks.settle(|index, (first, last)| {
-            core::array::from_fn(|protocol| {
-                all[protocol].count_within(index, Range { first, last }) as u16
-            })
-        });
-        for (number, pool) in self.pools.iter().enumerate() {
-            let Some((first, last)) = self.plans.get(number).and_then(Plan::dynamic) else {
-                continue;
-            };
-            for index in pool.first..pool.first + pool.count {
-                for (protocol, ports) in self.ports.iter().enumerate() {
-                    let free = ports.count_within(index, Range { first, last });
-                    self.plans.free[index as usize][protocol] = free;
-                    self.plans.pool_free[number][protocol] += free;
-                }
+    /// Counts the ports of an address that are free in its blocks, or its dynamic ones.
+    pub(super) fn count_shares(&mut self, index: u32, protocol: usize) {
+        let slot = self.slots[index as usize];
+        let (number, ports) = (usize::from(slot.pool), &self.ports[protocol]);
+        let count = |(first, last)| ports.count_within(index, Range { first, last });
+        match self.pools.get(number).map(|pool| pool.mode) {
+            Some(Mode::Block) => {
+                let is_open = !slot.is_closed;
+                self.blocks.renew(index, protocol, is_open, |ports| count(ports) as u16);
             }
+            Some(Mode::Deterministic) => {
+                let free = self.plans.get(number).and_then(Plan::dynamic).map_or(0, count);
+                let before = &mut self.plans.free[index as usize][protocol];
+                let all = &mut self.plans.pool_free[number][protocol];
+                *all = *all + free - core::mem::replace(before, free);
+            }
+            _ => {}
+        }
+    }
+
+    /// Makes an address of the pool that it is to be of; nobody has a mapping of it.
+    pub(super) fn join(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        slot.pool = slot.target;
+        slot.is_closed = slot.is_draining || slot.pool == NO_POOL;
+        let (pool, is_busy) = (usize::from(slot.pool), slot.busy > 0);
+        if self.pools.get(pool).is_some_and(|pool| pool.mode == Mode::Block) {
+            let ports = &self.ports;
+            self.blocks.attach(index, pool, |(first, last)| {
+                let held = |ports: &Ports| ports.held_within(index, Range { first, last });
+                if is_busy { ports.iter().map(held).sum() } else { 0 }
+            });
         }
     }
 
     /// Bytes that shares take.
     pub(super) fn memory_of_shares(config: &Config) -> u64 {
-        Blocks::memory(config) + Plans::memory(config)
+        let has_blocks = |pool: &&PoolConfig| cut(config, pool).is_some();
+        let addresses = config.pools.iter().filter(has_blocks).map(PoolConfig::count).sum();
+        Blocks::memory(addresses, stride(config))
     }
 
     /// Whether a subscriber may get any port of a pool, whoever has others near it.
     pub(crate) fn is_shared(&self, pool: usize) -> bool {
         matches!(self.pools[pool].mode, Mode::Random | Mode::Preserve)
+    }
+
+    /// Whether there are pools whose ports are shared out.
+    pub(crate) fn has_shares(&self) -> bool {
+        (0..self.pools.len()).any(|pool| !self.is_shared(pool))
+    }
+
+    // ---- for a TCP or UDP flow of a subscriber, step by step, each fetching what the next reads ----
+
+    /// Fetches what tells which ports of a pool are the subscriber's.
+    pub(crate) fn approach_share(&self, pool: usize, subscriber: Host, protocol: u8) {
+        if self.pools[pool].mode == Mode::Block {
+            self.blocks.prefetch(subscriber, pool);
+        } else if let Some((index, range)) = self.share_of(pool, subscriber) {
+            self.prefetch_free(protocol, index, range);
+        }
+    }
+
+    /// Fetches what tells which ports of its block are free, most likely.
+    pub(crate) fn approach_block(&self, pool: usize, subscriber: Host, protocol: u8) {
+        if self.pools[pool].mode == Mode::Block
+            && let Some((index, (first, last))) = self.blocks.approach(subscriber, pool)
+        {
+            self.prefetch_free(protocol, index, Range { first, last });
+        }
+    }
+
+    fn prefetch_free(&self, protocol: u8, index: u32, range: Range) {
+        /// Words of the bitmap in a cache line.
+        const LINE: usize = 8;
+        let place = |port: u16| index as usize * WORDS + usize::from(port / 64);
+        let free = &self.ports[protocol_index(protocol)].free;
+        // Of a large share most ports are free, and the first look finds one.
+        for place in (place(range.first)..=place(range.last)).step_by(LINE).take(4) {
+            prefetch(free, place);
+        }
+        prefetch(free, place(range.last));
+    }
+
+    /// Draws a port that is the subscriber's own, if one of these is free: for [`External::drawn`].
+    /// `wish.paired` is as [`External::pairing`] says.
+    pub(crate) fn draw_share(
+        &self,
+        wish: Wish,
+        subscriber: Host,
+        generator: &mut Generator,
+    ) -> Option<Draw> {
+        let (index, port) = match self.pools[wish.pool].mode {
+            Mode::Block => {
+                let range = self.range(wish.pool, wish.protocol, wish.internal_port);
+                self.choose_in_own(wish, range, subscriber, generator)?
+            }
+            Mode::Deterministic => {
+                let (index, range) = self.share_of(wish.pool, subscriber)?;
+                (index, self.choose_within(index, range, wish, generator)?)
+            }
+            Mode::Random | Mode::Preserve => return None,
+        };
+        Some(Draw::exactly(index, port))
     }
 
     /// Notes that a free port is used or held.
@@ -148,28 +251,41 @@ impl External {
         match self.pools.get(pool).map(|pool| pool.mode) {
             Some(Mode::Block) => self.blocks.taken(pool, index, protocol, port),
             Some(Mode::Deterministic) if self.plans.is_dynamic(pool, port) => {
-                self.plans.free[index as usize][protocol] -= 1;
-                self.plans.pool_free[pool][protocol] -= 1;
+                self.plans.count(pool, index, protocol, false);
             }
             _ => {}
         }
     }
 
-    /// Notes that a port is free again, at a tick; the protocol is given by its place.
+    /// Notes that a port is nobody's again, at a tick, and whether it is free; the protocol is given by
+    /// its place.
     #[inline]
     pub(super) fn note_freed(
         &mut self,
         protocol: usize,
         index: u32,
-        pool: usize,
         port: u16,
+        is_free: bool,
         tick: u32,
     ) {
+        let pool = self.pool_of(index);
         match self.pools.get(pool).map(|pool| pool.mode) {
-            Some(Mode::Block) => self.blocks.freed(pool, index, protocol, port, tick),
+            Some(Mode::Block) => self.blocks.freed(pool, index, (protocol, port), is_free, tick),
+            Some(Mode::Deterministic) if is_free && self.plans.is_dynamic(pool, port) => {
+                self.plans.count(pool, index, protocol, true);
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes that a port that nobody has is kept from being chosen, or no longer so; the protocol is
+    /// given by its place.
+    pub(super) fn note_kept(&mut self, protocol: usize, index: u32, port: u16, is_free: bool) {
+        let pool = self.pool_of(index);
+        match self.pools.get(pool).map(|pool| pool.mode) {
+            Some(Mode::Block) => self.blocks.kept(pool, index, (protocol, port), is_free),
             Some(Mode::Deterministic) if self.plans.is_dynamic(pool, port) => {
-                self.plans.free[index as usize][protocol] += 1;
-                self.plans.pool_free[pool][protocol] += 1;
+                self.plans.count(pool, index, protocol, is_free);
             }
             _ => {}
         }
@@ -178,6 +294,11 @@ impl External {
     /// Takes one block that is due at a tick from its subscriber.
     pub(crate) fn release_block(&mut self, tick: u32) -> Option<BlockId> {
         let (block, owner) = self.blocks.release(tick)?;
+        let (index, _) = self.blocks.place_of(block);
+        let slot = &self.slots[index as usize];
+        if slot.mappings == 0 && slot.pool != slot.target && self.blocks.are_nobodys(index) {
+            self.work.moves(index);
+        }
         Some(self.name_block(block, owner))
     }
 
@@ -305,10 +426,11 @@ impl External {
         let kept = turned.find_map(|(index, range)| {
             Some((index, ports.choose_within(index, range, parity, generator)?))
         });
-        kept.or_else(|| {
-            let (index, range) = first;
-            Some((index, ports.choose_within(index, range, Parity::Any, generator)?))
-        })
+        if kept.is_some() || parity == Parity::Any {
+            return kept;
+        }
+        let (index, range) = first;
+        Some((index, ports.choose_within(index, range, Parity::Any, generator)?))
     }
 
     /// A block that nobody has, for a subscriber whose own are full.
@@ -343,7 +465,8 @@ impl External {
     fn share_of(&self, pool: usize, subscriber: Host) -> Option<(u32, Range)> {
         let plan = self.plans.get(pool).filter(|plan| plan.realm() == subscriber.realm())?;
         let (number, (first, last)) = plan.share_of(subscriber.address())?;
-        Some((self.pools[pool].first + number, Range { first, last }))
+        let index = *self.pools[pool].slots.get(number as usize)?;
+        Some((index, Range { first, last }))
     }
 
     fn choose_by_plan(
@@ -381,13 +504,13 @@ impl External {
             (Pooling::SoftPaired, Some(index)) if free(index) > 0 => return Some(index),
             _ => {}
         }
-        let Pool { first, count, .. } = self.pools[wish.pool];
         if self.plans.pool_free[wish.pool][protocol] == 0 {
             return None;
         }
-        let (a, b) = (generator.below(count), generator.below(count));
-        let better = if free(first + a) >= free(first + b) { a } else { b };
-        (better..count).chain(0..better).map(|offset| first + offset).find(|&at| free(at) > 0)
+        let slots = &self.pools[wish.pool].slots;
+        let free = |place: u32| free(slots[place as usize]);
+        let mut places = generator.better_of_two(slots.len() as u32, |a, b| free(a) >= free(b));
+        places.find(|&place| free(place) > 0).map(|place| slots[place as usize])
     }
 
     // ---- a port of a range ----
@@ -400,53 +523,6 @@ impl External {
         generator: &mut Generator,
     ) -> Option<u16> {
         let ports = &self.ports[protocol_index(wish.protocol)];
-        ports
-            .choose_within(index, range, self.parity(&wish), generator)
-            .or_else(|| ports.choose_within(index, range, Parity::Any, generator))
-    }
-}
-
-impl Ports {
-    /// How many ports of a range of an address are free.
-    fn count_within(&self, address: u32, range: Range) -> u32 {
-        let words = usize::from(range.first / 64)..=usize::from(range.last / 64);
-        let free = &self.free[address as usize * WORDS..][..WORDS];
-        words.map(|word| (free[word] & range.bits(word)).count_ones()).sum()
-    }
-
-    /// A free port of a range that may be small, of a parity, at random.
-    fn choose_within(
-        &self,
-        address: u32,
-        range: Range,
-        parity: Parity,
-        generator: &mut Generator,
-    ) -> Option<u16> {
-        let words = usize::from(range.first / 64)..=usize::from(range.last / 64);
-        //= rfc7422#section-2-random
-        if words.end() - words.start() >= FEW_WORDS {
-            for _ in 0..DRAWS {
-                // The range may end within a word.
-                let port = self.pick(&range.draw(address, parity, generator));
-                if port.is_some_and(|port| (range.first..=range.last).contains(&port)) {
-                    return port;
-                }
-            }
-        }
-        let free = &self.free[address as usize * WORDS..][..WORDS];
-        let mask = parity.mask();
-        let bits = |word: usize| free[word] & mask & range.bits(word);
-        let all: u32 = words.clone().map(|word| bits(word).count_ones()).sum();
-        if all == 0 {
-            return None;
-        }
-        let mut which = generator.below(all);
-        let word = words.into_iter().find(|&word| {
-            let here = which < bits(word).count_ones();
-            which -= if here { 0 } else { bits(word).count_ones() };
-            here
-        })?;
-        let rest = (0..which).fold(bits(word), |rest, _| rest & (rest - 1));
-        Some((word * 64) as u16 + rest.trailing_zeros() as u16)
+        self.parity(&wish).or_any(|parity| ports.choose_within(index, range, parity, generator))
     }
 }

@@ -6,7 +6,7 @@
 //! order with those that are open on a stack. Each group has a trie; those with a port are reached by
 //! an array of ports.
 
-use super::search::RULING_BITS;
+use super::dnat;
 use super::trie::{Builder, Ref, Stretch};
 use super::{Roots, RuleSet, Ruling, Snat};
 use crate::ConfigError;
@@ -14,28 +14,28 @@ use crate::config::{Match, Prefix, Rule, RuleAction};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 /// Lengths that a prefix may have.
 const LENGTHS: u32 = 33;
-// The best rank fits its bits.
-const _: () =
-    assert!((rank(RuleSet::MOST_PRIORITIES as u32 - 1, 32, true, true) << RULING_BITS) >> 31 == 0);
+/// Ranks that there are.
+const RANKS: usize = rank(RuleSet::MOST_PRIORITIES as u32, 0, false, false) as usize;
 
-/// How good a rule is, more than 0.
+/// How good a rule is.
 const fn rank(priority: u32, len: u32, exact_port: bool, by_source: bool) -> u32 {
-    1 + ((priority * LENGTHS + len) * 2 + exact_port as u32) * 2 + by_source as u32
+    ((priority * LENGTHS + len) * 2 + exact_port as u32) * 2 + by_source as u32
 }
 
 /// A rule on its way into a map.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+pub(super) struct Entry {
     /// In the order in which rules are gone through: end, port, first address, length, priority.
-    order: u64,
-    answer: u32,
+    pub(super) order: u64,
+    pub(super) answer: u32,
     /// The rule's place among those given.
-    rule: u32,
+    pub(super) rule: u32,
 }
 
 impl Entry {
@@ -43,16 +43,20 @@ impl Entry {
     const FIRST_SHIFT: u32 = Self::LEN_SHIFT + 6;
     const GROUP_SHIFT: u32 = Self::FIRST_SHIFT + 32;
 
-    fn new(rule: u32, matches: Match, priority: u32, ruling: u32) -> Self {
+    /// Its answer is the rank until [`number_answers`] gives it one.
+    fn new(rule: u32, matches: Match, priority: u32) -> Self {
         let (prefix, port, by_source) = looks_at(matches);
-        let len = u32::from(prefix.len());
+        let rank = rank(priority, u32::from(prefix.len()), port != 0, by_source);
         let group = u64::from(!by_source) << 16 | u64::from(port);
-        let order = group << Self::GROUP_SHIFT
+        Self { order: Self::order(group, prefix, priority), answer: rank, rule }
+    }
+
+    /// The place in the order of what looks at a prefix in a group.
+    pub(super) fn order(group: u64, prefix: Prefix, priority: u32) -> u64 {
+        group << Self::GROUP_SHIFT
             | u64::from(prefix.first()) << Self::FIRST_SHIFT
-            | u64::from(len) << Self::LEN_SHIFT
-            | u64::from(priority);
-        let answer = rank(priority, len, port != 0, by_source) << RULING_BITS | ruling;
-        Self { order, answer, rule }
+            | u64::from(prefix.len()) << Self::LEN_SHIFT
+            | u64::from(priority)
     }
 
     /// End and port.
@@ -71,7 +75,7 @@ impl Entry {
 }
 
 /// Prefix and port that a rule looks at, and whether they are the source's.
-fn looks_at(matches: Match) -> (Prefix, u16, bool) {
+pub(super) fn looks_at(matches: Match) -> (Prefix, u16, bool) {
     match matches {
         Match::Source(prefix, port) => (prefix, port, true),
         Match::Destination(prefix, port) => (prefix, port, false),
@@ -85,39 +89,56 @@ pub(super) fn build(rules: &[Rule]) -> Result<RuleSet, ConfigError> {
         return fail(format!("{} rules: at most {most} are possible", rules.len()));
     }
     let priorities = priorities(rules)?;
-    let mut rulings = Rulings::new();
+    let mut rulings = Rulings::default();
+    let mut numbers = Vec::with_capacity(rules.len());
     let mut entries = Vec::with_capacity(rules.len());
+    let mut targets = dnat::Targets::default();
     for (at, rule) in rules.iter().enumerate() {
         let priority = priorities.partition_point(|&lower| lower < rule.priority) as u32;
-        let ruling = rulings.number(rule)?;
-        entries.push(Entry::new(at as u32, rule.matches, priority, ruling));
+        if targets.add(at as u32, rule, priority)? {
+            continue;
+        }
+        numbers.push(rulings.number(rule));
+        entries.push(Entry::new(at as u32, rule.matches, priority));
     }
-    entries.sort_unstable_by_key(|entry| entry.order);
-    if let Some(pair) = entries.windows(2).find(|pair| pair[0].order == pair[1].order) {
-        let [one, other] = [pair[0].rule.min(pair[1].rule), pair[0].rule.max(pair[1].rule)];
-        let what = describe(&rules[one as usize]);
-        return fail(format!(
-            "rules {one} and {other}, counted from 0, both match {what}: keep one of them, or give \
-             one another priority"
-        ));
-    }
+    let answers = number_answers(&mut entries, &numbers);
+    targets.number_answers();
+    sort(&mut entries, rules)?;
+    sort(&mut targets.entries, rules)?;
     let mut tries = Builder::default();
     let destinations = entries.partition_point(|entry| entry.group() >> 16 == 0);
     let source = write_end(&mut tries, &entries[..destinations]);
     let destination = write_end(&mut tries, &entries[destinations..]);
+    let dnat = targets.write(&mut tries);
     let Some(tries) = tries.finish() else {
         return fail(format!("{} rules like these take too much memory", rules.len()));
     };
     Ok(RuleSet {
         source,
         destination,
+        dnat,
         tries,
         len: rules.len(),
         by_port: rules.iter().any(|rule| looks_at(rule.matches).1 != 0),
         drops: rules.iter().any(|rule| rule.action == RuleAction::Drop),
         bypasses: rules.iter().any(|rule| rule.action == RuleAction::Bypass),
-        rulings: rulings.all.into(),
+        rulings: answers.iter().map(|&number| rulings.all[number as usize]).collect(),
     })
+}
+
+/// Puts entries in order; no two may match the same with the same priority.
+fn sort(entries: &mut [Entry], rules: &[Rule]) -> Result<(), ConfigError> {
+    entries.sort_unstable_by_key(|entry| entry.order);
+    let Some(pair) = entries.windows(2).find(|pair| pair[0].order == pair[1].order) else {
+        return Ok(());
+    };
+    let [one, other] = [pair[0].rule.min(pair[1].rule), pair[0].rule.max(pair[1].rule)];
+    let what = describe(&rules[one as usize]);
+    let message = format!(
+        "rules {one} and {other}, counted from 0, both match {what}: keep one of them, or give one \
+         another priority"
+    );
+    Err(ConfigError { message })
 }
 
 /// The priorities that there are, ascending.
@@ -145,60 +166,100 @@ fn describe(rule: &Rule) -> String {
     format!("{end} {first}/{len}{port} with priority {priority}")
 }
 
+/// Numbers the answers of entries, all that differ in rank or in what they stand for, from 1 on and by
+/// rank, so that the greater is the better one's. What each entry's stands for is a number as well;
+/// returns that of each answer.
+pub(super) fn number_answers(entries: &mut [Entry], numbers: &[u32]) -> Vec<u32> {
+    // Where those of each rank go.
+    let mut places = vec![0_usize; RANKS + 1];
+    entries.iter().for_each(|entry| places[entry.answer as usize + 1] += 1);
+    (1..=RANKS).for_each(|rank| places[rank] += places[rank - 1]);
+    let mut by_rank = vec![0_u32; entries.len()];
+    for (at, entry) in entries.iter().enumerate() {
+        let place = &mut places[entry.answer as usize];
+        by_rank[*place] = at as u32;
+        *place += 1;
+    }
+    let mut answers = Vec::new();
+    // The last answer that stands for each, and its rank.
+    let most = numbers.iter().max().map_or(0, |&number| number as usize + 1);
+    let mut last = vec![(0_u32, 0_u32); most];
+    for at in by_rank {
+        let (entry, number) = (&mut entries[at as usize], numbers[at as usize]);
+        let last = &mut last[number as usize];
+        if last.0 == 0 || last.1 != entry.answer {
+            answers.push(number);
+            *last = (answers.len() as u32, entry.answer);
+        }
+        entry.answer = last.0;
+    }
+    answers
+}
+
 /// The different rulings, numbered.
+#[derive(Default)]
 struct Rulings {
     all: Vec<Ruling>,
+    /// Those of bypass and drop, and those of translation.
+    plain: [Option<u32>; 2],
     snats: BTreeMap<Snat, u32>,
 }
 
 impl Rulings {
-    const BYPASS: u32 = 0;
-    const DROP: u32 = 1;
-
-    fn new() -> Self {
-        Self { all: Vec::from([Ruling::Bypass, Ruling::Drop]), snats: BTreeMap::new() }
-    }
-
-    fn number(&mut self, rule: &Rule) -> Result<u32, ConfigError> {
-        let timeouts = rule.timeouts;
-        let snat = match rule.action {
-            RuleAction::Bypass => return Ok(Self::BYPASS),
-            RuleAction::Drop => return Ok(Self::DROP),
-            RuleAction::Snat(pool) => Snat { pool, address: None, timeouts },
-            RuleAction::SnatTo(pool, address) => Snat { pool, address: Some(address), timeouts },
-            RuleAction::Dnat(..) => {
-                let message = "dnat rules are not in this version: use a [[static]] mapping";
-                return Err(ConfigError { message: message.into() });
+    fn number(&mut self, rule: &Rule) -> u32 {
+        let (next, timeouts) = (self.all.len() as u32, rule.timeouts);
+        let (ruling, number) = match rule.action {
+            RuleAction::Bypass => (Ruling::Bypass, self.plain[0].get_or_insert(next)),
+            RuleAction::Drop => (Ruling::Drop, self.plain[1].get_or_insert(next)),
+            RuleAction::Snat(pool) => self.snat(Snat { pool, address: None, timeouts }),
+            RuleAction::SnatTo(pool, address) => {
+                self.snat(Snat { pool, address: Some(address), timeouts })
+            }
+            RuleAction::Dnat(..) | RuleAction::DnatPrefix(_) => {
+                unreachable!("rules that translate destinations are searched for apart")
             }
         };
-        if let Some(number) = self.snats.get(&snat) {
-            return Ok(*number);
+        let number = *number;
+        if number == next {
+            self.all.push(ruling);
         }
-        let number = self.all.len() as u32;
-        if number >> RULING_BITS != 0 {
-            let message = format!("rules name more than {} different pools and addresses", number);
-            return Err(ConfigError { message });
-        }
-        self.all.push(Ruling::Snat(snat));
-        self.snats.insert(snat, number);
-        Ok(number)
+        number
+    }
+
+    fn snat(&mut self, snat: Snat) -> (Ruling, &mut u32) {
+        let next = self.all.len() as u32;
+        (Ruling::Snat(snat), self.snats.entry(snat).or_insert(next))
     }
 }
 
 /// The tries of all groups of one end; the group of any port comes first.
-fn write_end(tries: &mut Builder, entries: &[Entry]) -> Roots {
-    let mut roots = Roots::default();
-    let mut ports = Vec::new();
+pub(super) fn write_end(tries: &mut Builder, entries: &[Entry]) -> Roots {
+    let (any_port, by_port) =
+        entries.split_at(entries.partition_point(|entry| entry.group() as u16 == 0));
     let mut stretches = Stretches::default();
-    for group in entries.chunk_by(|one, other| one.group() == other.group()) {
-        stretches.fill(group);
-        match group[0].group() as u16 {
-            0 => roots.any_port = tries.write_root(&stretches.all),
-            port => ports.push((port, tries.write(&stretches.all, 0, 32))),
-        }
+    let mut roots = Roots::default();
+    if let Some((first, last)) = bounds(any_port) {
+        let base = Builder::base(first);
+        stretches.fill(any_port, base);
+        roots.any_port = Some(tries.write_addresses(&stretches.all, base, last - base));
     }
-    roots.by_port = tries.write_ports(&ports);
+    if let Some((first, last)) = bounds(by_port) {
+        let base = Builder::base_of_ports(first, last);
+        let last = last - base;
+        let mut ports = Vec::new();
+        for group in by_port.chunk_by(|one, other| one.group() == other.group()) {
+            stretches.fill(group, base);
+            ports.push((group[0].group() as u16, tries.write_port(&stretches.all, last)));
+        }
+        roots.by_port = tries.write_ports(&ports, base, last);
+    }
     roots
+}
+
+/// The first and the last address that one of these rules looks at.
+fn bounds(entries: &[Entry]) -> Option<(u32, u32)> {
+    let first = entries.iter().map(Entry::first).min()?;
+    Some((first, entries.iter().map(Entry::last).max()?))
 }
 
 /// The stretches of addresses of a group with their answers, by their last address.
@@ -212,12 +273,13 @@ struct Stretches {
 }
 
 impl Stretches {
-    fn fill(&mut self, group: &[Entry]) {
+    /// Takes those of a group, counted from an address that is not above its first.
+    fn fill(&mut self, group: &[Entry], base: u32) {
         self.all.clear();
         self.next = 0;
         self.open.push((u32::MAX, 0));
         for entry in group {
-            let first = entry.first();
+            let first = entry.first() - base;
             while let Some(&(last, answer)) = self.open.last()
                 && last < first
             {
@@ -228,7 +290,7 @@ impl Stretches {
             if first > 0 {
                 self.put(first - 1, outer);
             }
-            self.open.push((entry.last(), outer.max(entry.answer)));
+            self.open.push((entry.last() - base, outer.max(entry.answer)));
         }
         while let Some((last, answer)) = self.open.pop() {
             self.put(last, answer);

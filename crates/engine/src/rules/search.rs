@@ -1,86 +1,108 @@
 //! Searches for the best rule: one alone, and many that wait for memory together.
 //!
 //! In a [`RuleBatch`] each step reads what the step before had fetched, so between steps a caller may
-//! do other work. Arrays come first, leaves last: which of both a search has come to is not branched
-//! on, for it could not be predicted, but decides in which list the search goes on.
+//! do other work. Which tries there are and how deep they are is the same for all packets, so all
+//! branches here are predicted.
 
-use super::trie::{Tries, Walk};
+use super::trie::{Leaf, Leaves, Root, Start, Tries, Walk, WideLeaf};
 use super::{Roots, RuleSet, Ruling};
 
-/// Bits of an answer that say what to do.
-pub(super) const RULING_BITS: u32 = 19;
-
-/// Searches for one packet.
-const WALKS: usize = 4;
+/// An endpoint: address and port.
+type End = (u32, u16);
 
 impl RuleSet {
     /// What the best rule says of a packet with these endpoints (address and port, which is 0 where
     /// there is none; host byte order), `inner` being the one on the inside.
     #[inline]
     pub fn find(&self, inner: (u32, u16), outer: (u32, u16)) -> Option<Ruling> {
-        let [a, b, c, d] = self.walks(inner, outer);
-        let one = a.finish(&self.tries).max(b.finish(&self.tries));
-        self.ruling(one.max(c.finish(&self.tries)).max(d.finish(&self.tries)))
-    }
-
-    #[inline(always)]
-    fn walks(&self, inner: (u32, u16), outer: (u32, u16)) -> [Walk; WALKS] {
-        let [a, b] = walks(self.source, inner);
-        let [c, d] = walks(self.destination, outer);
-        [a, b, c, d]
+        let best = |roots: &Roots, end: End| match roots.is_empty() {
+            true => 0,
+            false => roots.best(&self.tries, end),
+        };
+        self.ruling(best(&self.source, inner).max(best(&self.destination, outer)))
     }
 
     /// What an answer stands for.
     #[inline(always)]
     fn ruling(&self, answer: u32) -> Option<Ruling> {
-        let number = (answer & ((1 << RULING_BITS) - 1)) as usize;
-        if answer == 0 { None } else { self.rulings.get(number).copied() }
+        // 0 is none.
+        self.rulings.get((answer as usize).wrapping_sub(1)).copied()
     }
 }
 
-/// The searches for one end, without and with the port.
+impl Roots {
+    #[inline(always)]
+    fn is_empty(&self) -> bool {
+        self.any_port.is_none() && self.by_port.is_none()
+    }
+
+    /// The best answer for one end.
+    #[inline(never)]
+    pub(super) fn best(&self, tries: &Tries, end: End) -> u32 {
+        let mut best = 0;
+        if let Some(root) = &self.any_port {
+            best = search::<AnyPort>(root, tries, end);
+        }
+        if let Some(root) = &self.by_port {
+            best = best.max(search::<ByPort>(root, tries, end));
+        }
+        best
+    }
+}
+
+/// A whole search: the answer.
 #[inline(always)]
-fn walks(roots: Roots, (address, port): (u32, u16)) -> [Walk; 2] {
-    let address = u64::from(address);
-    [
-        Walk { at: roots.any_port, owner: 0, bits: address << 32 },
-        Walk { at: roots.by_port, owner: 0, bits: u64::from(port) << 48 | address << 16 },
-    ]
+fn search<A: Asked>(root: &Root, tries: &Tries, end: End) -> u32 {
+    let mut walk = A::start(root, end).step(tries);
+    for _ in 0..root.steps {
+        walk = walk.step(tries);
+    }
+    walk.end::<A::Leaves>(tries)
+}
+
+/// What a trie is asked by.
+trait Asked {
+    type Leaves: Leaves;
+
+    fn start(root: &Root, end: End) -> Start;
+}
+
+/// Address.
+enum AnyPort {}
+
+impl Asked for AnyPort {
+    type Leaves = Leaf;
+
+    #[inline(always)]
+    fn start(root: &Root, end: End) -> Start {
+        root.by_address(end.0)
+    }
+}
+
+/// Port and address.
+enum ByPort {}
+
+impl Asked for ByPort {
+    type Leaves = WideLeaf;
+
+    #[inline(always)]
+    fn start(root: &Root, end: End) -> Start {
+        root.by_port(end)
+    }
 }
 
 /// Searches for several packets at once.
 #[derive(Clone, Debug)]
 pub struct RuleBatch {
-    arrays: List,
-    leaves: List,
-    wide_leaves: List,
+    inner: [End; Self::MOST],
+    outer: [End; Self::MOST],
+    /// By trie: the source's without and with port, the destination's.
+    walks: [[Walk; Self::MOST]; 4],
     /// The best answer for each packet so far.
     best: [u32; Self::MOST],
     packets: usize,
-}
-
-/// Searches that have come to places of one sort.
-#[derive(Clone, Debug)]
-struct List {
-    walks: [Walk; WALKS * RuleBatch::MOST],
-    len: usize,
-}
-
-impl List {
-    const EMPTY: Self = Self { walks: [Walk::NOWHERE; WALKS * RuleBatch::MOST], len: 0 };
-
-    /// The searches but for the first so many.
-    #[inline(always)]
-    fn from(&self, first: usize) -> &[Walk] {
-        &self.walks[first..self.len]
-    }
-
-    /// Adds a search if it belongs here; there is room for all.
-    #[inline(always)]
-    fn add_if(&mut self, walk: Walk, belongs: bool) {
-        self.walks[self.len] = walk;
-        self.len += usize::from(belongs);
-    }
+    /// Steps that were taken.
+    steps: u32,
 }
 
 impl Default for RuleBatch {
@@ -95,8 +117,14 @@ impl RuleBatch {
 
     /// An empty one.
     pub const fn new() -> Self {
-        let (arrays, leaves, wide_leaves) = (List::EMPTY, List::EMPTY, List::EMPTY);
-        Self { arrays, leaves, wide_leaves, best: [0; Self::MOST], packets: 0 }
+        Self {
+            inner: [(0, 0); Self::MOST],
+            outer: [(0, 0); Self::MOST],
+            walks: [[Walk::NOWHERE; Self::MOST]; 4],
+            best: [0; Self::MOST],
+            packets: 0,
+            steps: 0,
+        }
     }
 
     /// Begins the search for one more packet, whose place among the others is returned, and fetches
@@ -107,64 +135,32 @@ impl RuleBatch {
     #[inline(always)]
     pub fn add(&mut self, rules: &RuleSet, inner: (u32, u16), outer: (u32, u16)) -> usize {
         let packet = self.packets;
+        (self.inner[packet], self.outer[packet]) = (inner, outer);
         self.best[packet] = 0;
         self.packets += 1;
-        let [a, b, c, d] = rules.walks(inner, outer);
-        self.add_walk(rules, a);
-        self.add_walk(rules, b);
-        self.add_walk(rules, c);
-        self.add_walk(rules, d);
+        prefetch(&rules.source, &rules.tries, inner);
+        prefetch(&rules.destination, &rules.tries, outer);
         packet
-    }
-
-    #[inline(always)]
-    fn add_walk(&mut self, rules: &RuleSet, walk: Walk) {
-        let packet = self.packets - 1;
-        // The same for all packets, so predicted.
-        if walk.is_at_array() {
-            walk.prefetch_array(&rules.tries);
-            self.arrays.add_if(Walk { owner: packet as u32, ..walk }, true);
-        } else {
-            self.best[packet] = self.best[packet].max(walk.answer());
-        }
     }
 
     /// Takes a step with all searches and fetches what the next one reads; `false`: there was none
     /// to take.
     #[inline]
     pub fn step(&mut self, rules: &RuleSet) -> bool {
-        if self.arrays.len > 0 {
-            self.step_arrays(&rules.tries);
-            return true;
-        }
-        let any = self.leaves.len + self.wide_leaves.len > 0;
-        for walk in self.leaves.from(0) {
-            let best = &mut self.best[walk.owner as usize % Self::MOST];
-            *best = (*best).max(walk.read_leaf(&rules.tries).answer());
-        }
-        for walk in self.wide_leaves.from(0) {
-            let best = &mut self.best[walk.owner as usize % Self::MOST];
-            *best = (*best).max(walk.read_wide_leaf(&rules.tries).answer());
-        }
-        (self.leaves.len, self.wide_leaves.len) = (0, 0);
-        any
-    }
-
-    fn step_arrays(&mut self, tries: &Tries) {
-        let (leaves, wide_leaves) = (self.leaves.len, self.wide_leaves.len);
-        let all = core::mem::take(&mut self.arrays.len);
-        for at in 0..all {
-            let walk = self.arrays.walks[at].read_array(tries);
-            let best = &mut self.best[walk.owner as usize % Self::MOST];
-            *best = (*best).max(walk.answer());
-            self.leaves.add_if(walk, walk.is_at_leaf());
-            self.wide_leaves.add_if(walk, walk.is_at_wide_leaf());
-            // No more than were read: what is still to be read is not written over.
-            self.arrays.add_if(walk, walk.is_at_array());
-        }
-        self.arrays.from(0).iter().for_each(|walk| walk.prefetch_array(tries));
-        self.leaves.from(leaves).iter().for_each(|walk| walk.prefetch_leaf(tries));
-        self.wide_leaves.from(wide_leaves).iter().for_each(|walk| walk.prefetch_wide_leaf(tries));
+        let tries = &rules.tries;
+        let RuleBatch { walks: [a, b, c, d], best, packets, steps, .. } = self;
+        let best = &mut best[..*packets];
+        let (inner, outer) = (&self.inner[..*packets], &self.outer[..*packets]);
+        let (source, destination) = (&rules.source, &rules.destination);
+        let turn = *steps;
+        *steps += 1;
+        let any = [
+            step::<AnyPort>(source.any_port, tries, turn, inner, a, best),
+            step::<ByPort>(source.by_port, tries, turn, inner, b, best),
+            step::<AnyPort>(destination.any_port, tries, turn, outer, c, best),
+            step::<ByPort>(destination.by_port, tries, turn, outer, d, best),
+        ];
+        any.contains(&true)
     }
 
     /// What the best rule says of a packet, once there is no step to take.
@@ -176,7 +172,44 @@ impl RuleBatch {
     /// Makes room for other packets.
     #[inline(always)]
     pub fn clear(&mut self) {
-        self.packets = 0;
-        (self.arrays.len, self.leaves.len, self.wide_leaves.len) = (0, 0, 0);
+        (self.packets, self.steps) = (0, 0);
     }
+}
+
+#[inline(always)]
+fn prefetch(roots: &Roots, tries: &Tries, end: End) {
+    if let Some(root) = &roots.any_port {
+        AnyPort::start(root, end).prefetch(tries);
+    }
+    if let Some(root) = &roots.by_port {
+        ByPort::start(root, end).prefetch(tries);
+    }
+}
+
+/// The step with this number, of all searches of a trie; whether there is one.
+#[inline(always)]
+fn step<A: Asked>(
+    root: Option<Root>,
+    tries: &Tries,
+    number: u32,
+    ends: &[End],
+    walks: &mut [Walk; RuleBatch::MOST],
+    best: &mut [u32],
+) -> bool {
+    let Some(root) = root else { return false };
+    if number > root.steps + 1 {
+        return false;
+    }
+    for ((&end, walk), best) in ends.iter().zip(walks).zip(best) {
+        if number > root.steps {
+            *best = (*best).max(walk.end::<A::Leaves>(tries));
+            continue;
+        }
+        *walk = match number {
+            0 => A::start(&root, end).step(tries),
+            _ => walk.step(tries),
+        };
+        walk.prefetch::<A::Leaves>(tries);
+    }
+    true
 }

@@ -1,82 +1,222 @@
 //! Where every address has its answer: a trie of arrays, with leaves of one cache line.
 //!
 //! An array takes some of the address's next bits, more the more stretches of addresses with one answer
-//! there are below it: about five to an element. What is left in an element is an answer, another
+//! there are below it: about four to an element. What is left in an element is an answer, another
 //! array, or a leaf, which has the last addresses of a few stretches and their answers; how many of
-//! the last addresses lie below the one that is looked for is counted without a branch. So a search
-//! touches two or three of them, at the worst one for each three bits.
+//! the last addresses lie below the one that is looked for is counted without a branch. Neighboring
+//! elements share a leaf, so leaves are nearly full.
+//!
+//! All searches of a trie take the same steps: its root, as many arrays as it is deep, a leaf. One that
+//! is there sooner waits, and none of it is branched on. So the processor goes on to the next search
+//! while this one waits for memory, and a few of them wait together: that is why a million rules take
+//! hardly longer than a hundred. `builder` writes tries.
 
-use crate::prefetch::prefetch;
+mod builder;
+
+pub(super) use builder::{Builder, Stretch};
+
+use crate::prefetch::{below_i16, below_i32, prefetch};
 use alloc::sync::Arc;
-use alloc::vec::Vec;
+use core::hint::select_unpredictable;
 
-/// A place in a trie, or an answer: a number below 2^31, 0 for none.
+/// A place in a trie, or an answer: a number of three bytes, 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ref(u32);
 
-/// Marks a place. Below it are five bits of kind (for an array the bits that it takes) and an index.
-const PLACE: u32 = 1 << 31;
+/// The upper six bits of a place: this for a leaf; for an array 64 less the bits that it takes, so that
+/// a shift by as much, of which a processor minds five bits, leaves those of a number. Below is an index.
+const LEAF: u32 = 32;
 const KIND_SHIFT: u32 = 26;
-const LEAF: u32 = 0;
-const WIDE_LEAF: u32 = 31;
 /// Least and most bits that an array takes.
 const LEAST_BITS: u32 = 3;
 const MOST_BITS: u32 = 16;
 /// Arrays begin at a multiple of this.
 const UNIT: usize = 1 << LEAST_BITS;
-/// Stretches to an element of an array, about.
-const LOAD: usize = 5;
-/// Addresses to a stretch, at most, where an array may have an answer for each address.
-const DENSE: usize = 4;
 
 impl Ref {
     /// No answer.
     pub(super) const NONE: Self = Self(0);
+    /// The greatest answer.
+    pub(super) const MOST_ANSWER: u32 = (1 << 24) - 1;
+    /// The least array.
+    const ARRAY: Self = Self((64 - MOST_BITS) << KIND_SHIFT);
 
     /// An answer.
     pub(super) const fn answer(number: u32) -> Self {
         Self(number)
     }
 
-    fn place(kind: u32, index: usize) -> Self {
-        Self(PLACE | kind << KIND_SHIFT | index as u32)
+    fn leaf(index: usize) -> Self {
+        Self(LEAF << KIND_SHIFT | index as u32)
     }
 
-    #[inline(always)]
-    fn is_place(self) -> bool {
-        self.0 & PLACE != 0
+    fn array(takes: u32, start: usize) -> Self {
+        Self((64 - takes) << KIND_SHIFT | (start / UNIT) as u32)
     }
 
     #[inline(always)]
     fn kind(self) -> u32 {
-        self.0 >> KIND_SHIFT & 31
+        self.0 >> KIND_SHIFT
+    }
+
+    #[inline(always)]
+    fn is_array(self) -> bool {
+        self >= Self::ARRAY
+    }
+
+    #[inline(always)]
+    fn is_leaf(self) -> bool {
+        self.kind() == LEAF
     }
 
     #[inline(always)]
     fn index(self) -> usize {
         (self.0 & ((1 << KIND_SHIFT) - 1)) as usize
     }
+
+    /// The leaf's index, or that of one that is always there.
+    #[inline(always)]
+    fn leaf_or_first(self) -> usize {
+        select_unpredictable(self.is_leaf(), self.index(), 0)
+    }
 }
 
-/// Stretches whose last addresses differ in sixteen bits.
+/// What a trie ends in: the last addresses of some stretches that follow each other, but for the last
+/// stretch's, and all their answers.
+pub(super) trait Leaves: Copy + 'static {
+    /// Most stretches of a leaf.
+    const MOST: usize;
+    /// The lower bits of an address that a leaf goes by.
+    const BITS: u32;
+
+    /// A leaf of these stretches, as many as it takes, of which none that matters goes on after `end`.
+    fn of(stretches: &[Stretch], end: u32) -> Self;
+
+    /// The answer for an address.
+    fn find(&self, address: u32) -> Ref;
+
+    /// All such leaves.
+    fn all(tries: &Tries) -> &[Self];
+
+    /// All such leaves, under construction.
+    fn written(builder: &mut Builder) -> &mut alloc::vec::Vec<Self>;
+}
+
+/// Stretches whose last addresses differ in sixteen bits. Numbers are less by half of their range, for
+/// which processors have a comparison.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-struct Leaf {
-    lasts: [u16; 10],
-    answers: [Ref; 11],
+pub(super) struct Leaf {
+    lasts: [i16; 12],
+    answers: Answers<40>,
 }
 
 /// Stretches whose last addresses differ in more.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-struct WideLeaf {
-    lasts: [u32; 7],
-    answers: [Ref; 8],
+pub(super) struct WideLeaf {
+    lasts: [i32; 8],
+    answers: Answers<32>,
 }
 
 const _: () = assert!(size_of::<Leaf>() == 64 && size_of::<WideLeaf>() == 64);
 
-/// All arrays and leaves. Clones share them.
+/// Answers of three bytes each, and one byte at the end that is read with the last.
+#[derive(Clone, Copy, Debug)]
+struct Answers<const BYTES: usize>([u8; BYTES]);
+
+impl<const BYTES: usize> Answers<BYTES> {
+    fn of(stretches: &[Stretch]) -> Self {
+        let mut bytes = [0; BYTES];
+        for (bytes, (_, answer)) in bytes.chunks_exact_mut(3).zip(stretches) {
+            bytes.copy_from_slice(&answer.0.to_le_bytes()[..3]);
+        }
+        Self(bytes)
+    }
+
+    #[inline(always)]
+    fn get(&self, at: usize) -> Ref {
+        let bytes = self.0.get(3 * at..).and_then(|bytes| bytes.first_chunk::<4>());
+        Ref(bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes)) & Ref::MOST_ANSWER)
+    }
+}
+
+impl Leaf {
+    #[inline(always)]
+    fn key(address: u32) -> i16 {
+        (address as u16 ^ 1 << 15) as i16
+    }
+}
+
+impl Leaves for Leaf {
+    const MOST: usize = 13;
+    const BITS: u32 = 16;
+
+    fn of(stretches: &[Stretch], end: u32) -> Self {
+        let stretches = &stretches[..stretches.len().min(Self::MOST)];
+        let mut leaf = Self { lasts: [i16::MAX; 12], answers: Answers::of(stretches) };
+        for (its, &(last, _)) in leaf.lasts.iter_mut().zip(stretches) {
+            *its = Self::key(last.min(end));
+        }
+        leaf
+    }
+
+    #[inline(always)]
+    fn find(&self, address: u32) -> Ref {
+        let key = Self::key(address);
+        let (first, last) = (self.lasts.first_chunk::<8>(), self.lasts.last_chunk::<8>());
+        let [first, last] = [first, last].map(|some| some.map_or(0, |some| below_i16(some, key)));
+        // They ascend, so those below come first.
+        self.answers.get((first | last << 4).trailing_ones() as usize)
+    }
+
+    #[inline(always)]
+    fn all(tries: &Tries) -> &[Self] {
+        &tries.leaves
+    }
+
+    fn written(builder: &mut Builder) -> &mut alloc::vec::Vec<Self> {
+        &mut builder.leaves
+    }
+}
+
+impl WideLeaf {
+    #[inline(always)]
+    fn key(address: u32) -> i32 {
+        (address ^ 1 << 31) as i32
+    }
+}
+
+impl Leaves for WideLeaf {
+    const MOST: usize = 9;
+    const BITS: u32 = 32;
+
+    fn of(stretches: &[Stretch], end: u32) -> Self {
+        let stretches = &stretches[..stretches.len().min(Self::MOST)];
+        let mut leaf = Self { lasts: [i32::MAX; 8], answers: Answers::of(stretches) };
+        for (its, &(last, _)) in leaf.lasts.iter_mut().zip(stretches) {
+            *its = Self::key(last.min(end));
+        }
+        leaf
+    }
+
+    #[inline(always)]
+    fn find(&self, address: u32) -> Ref {
+        let below = below_i32(&self.lasts, Self::key(address));
+        self.answers.get(below.trailing_ones() as usize)
+    }
+
+    #[inline(always)]
+    fn all(tries: &Tries) -> &[Self] {
+        &tries.wide_leaves
+    }
+
+    fn written(builder: &mut Builder) -> &mut alloc::vec::Vec<Self> {
+        &mut builder.wide_leaves
+    }
+}
+
+/// All arrays and leaves; there is at least one of each. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct Tries {
     elements: Arc<[Ref]>,
@@ -91,223 +231,117 @@ impl Tries {
     }
 }
 
-/// A search: where it is, and the bits that it still goes by, the next one highest.
+/// Where a trie begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Root {
+    /// The first address that it has answers for: searches go by how far an address is from it.
+    first: u32,
+    /// The first array, and its last element, which has no answer.
+    start: usize,
+    last: u32,
+    /// Arrays that most searches come by after the first one.
+    pub(super) steps: u32,
+    /// What a search goes by after the first array are the bits of an address below so many.
+    skip: u32,
+}
+
+impl Root {
+    /// Begins a search by address.
+    #[inline(always)]
+    pub(super) fn by_address(&self, address: u32) -> Start {
+        let key = address.wrapping_sub(self.first);
+        Start { element: self.element(key >> Leaf::BITS), bits: key << Leaf::BITS, key }
+    }
+
+    /// Begins a search by port and address.
+    #[inline(always)]
+    pub(super) fn by_port(&self, (address, port): (u32, u16)) -> Start {
+        let key = address.wrapping_sub(self.first);
+        let bits = key << self.skip;
+        let beyond = bits >> self.skip != key;
+        let number = select_unpredictable(beyond, self.last, u32::from(port));
+        Start { element: self.element(number), bits, key }
+    }
+
+    #[inline(always)]
+    fn element(&self, number: u32) -> usize {
+        self.start + number.min(self.last) as usize
+    }
+}
+
+/// A search that has not read anything yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Start {
+    element: usize,
+    bits: u32,
+    key: u32,
+}
+
+impl Start {
+    #[inline(always)]
+    pub(super) fn prefetch(&self, tries: &Tries) {
+        prefetch(&tries.elements, self.element);
+    }
+
+    /// The first step.
+    #[inline(always)]
+    pub(super) fn step(&self, tries: &Tries) -> Walk {
+        Walk { at: tries.elements[self.element], bits: self.bits, key: self.key }
+    }
+}
+
+/// A search: where it is, the bits that it still goes by, the next one highest, and what it goes by in
+/// a leaf.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Walk {
-    pub(super) at: Ref,
-    /// Whose it is, for those that take many together.
-    pub(super) owner: u32,
-    pub(super) bits: u64,
+    at: Ref,
+    bits: u32,
+    key: u32,
 }
 
 impl Walk {
-    pub(super) const NOWHERE: Self = Self { at: Ref::NONE, owner: 0, bits: 0 };
+    pub(super) const NOWHERE: Self = Self { at: Ref::NONE, bits: 0, key: 0 };
 
-    /// Goes to the end: the answer.
-    #[inline(always)]
-    pub(super) fn finish(mut self, tries: &Tries) -> u32 {
-        while self.is_at_array() {
-            self = self.read_array(tries);
-        }
-        if self.is_at_leaf() {
-            self = self.read_leaf(tries);
-        } else if self.is_at_wide_leaf() {
-            self = self.read_wide_leaf(tries);
-        }
-        self.at.0
-    }
-
-    /// The answer that it has come to; 0 if it is not at the end.
-    #[inline(always)]
-    pub(super) fn answer(&self) -> u32 {
-        if self.at.is_place() { 0 } else { self.at.0 }
-    }
-
-    #[inline(always)]
-    pub(super) fn is_at_array(&self) -> bool {
-        self.at.is_place() && self.at.kind().wrapping_sub(1) < MOST_BITS
-    }
-
-    #[inline(always)]
-    pub(super) fn is_at_leaf(&self) -> bool {
-        self.at.0 >> KIND_SHIFT == PLACE >> KIND_SHIFT | LEAF
-    }
-
-    #[inline(always)]
-    pub(super) fn is_at_wide_leaf(&self) -> bool {
-        self.at.0 >> KIND_SHIFT == PLACE >> KIND_SHIFT | WIDE_LEAF
-    }
-
-    /// Where an array's element is.
+    /// Where the element of the array is that it is at; a place that is always there if it is at none.
     #[inline(always)]
     fn element(&self) -> usize {
-        self.at.index() * UNIT + (self.bits >> (64 - self.at.kind())) as usize
+        let next_bits = self.bits.wrapping_shr(self.at.kind());
+        let element = self.at.index() * UNIT + next_bits as usize;
+        select_unpredictable(self.at.is_array(), element, 0)
     }
 
+    /// Fetches what the next step reads, whichever it is.
     #[inline(always)]
-    pub(super) fn prefetch_array(&self, tries: &Tries) {
+    pub(super) fn prefetch<L: Leaves>(&self, tries: &Tries) {
         prefetch(&tries.elements, self.element());
+        prefetch(L::all(tries), self.at.leaf_or_first());
     }
 
+    /// The step from an array; without one it stays.
     #[inline(always)]
-    pub(super) fn prefetch_leaf(&self, tries: &Tries) {
-        prefetch(&tries.leaves, self.at.index());
+    pub(super) fn step(self, tries: &Tries) -> Self {
+        let next = tries.elements[self.element()];
+        // A leaf or an answer goes by no more of them.
+        let bits = self.bits.wrapping_shl(self.at.kind().wrapping_neg());
+        Self { at: select_unpredictable(self.at.is_array(), next, self.at), bits, ..self }
     }
 
+    /// The last step, from a leaf or an answer.
     #[inline(always)]
-    pub(super) fn prefetch_wide_leaf(&self, tries: &Tries) {
-        prefetch(&tries.wide_leaves, self.at.index());
-    }
-
-    /// The step from an array.
-    #[inline(always)]
-    pub(super) fn read_array(self, tries: &Tries) -> Self {
-        let at = tries.elements[self.element()];
-        Self { at, bits: self.bits << self.at.kind(), ..self }
-    }
-
-    /// The step from a leaf, the last.
-    #[inline(always)]
-    pub(super) fn read_leaf(self, tries: &Tries) -> Self {
-        let leaf = &tries.leaves[self.at.index()];
-        let at = leaf.answers[below_u16(&leaf.lasts, (self.bits >> 48) as u16)];
-        Self { at, ..self }
-    }
-
-    /// The same from a wide one.
-    #[inline(always)]
-    pub(super) fn read_wide_leaf(self, tries: &Tries) -> Self {
-        let leaf = &tries.wide_leaves[self.at.index()];
-        let at = leaf.answers[below_u32(&leaf.lasts, (self.bits >> 32) as u32)];
-        Self { at, ..self }
+    pub(super) fn end<L: Leaves>(self, tries: &Tries) -> u32 {
+        let at = if self.at.is_array() { deeper(self.at, self.bits, tries) } else { self.at };
+        let found = L::all(tries)[at.leaf_or_first()].find(self.key);
+        select_unpredictable(at.is_leaf(), found, at).0
     }
 }
 
-/// How many of the numbers lie below one; counted in numbers of their own size, all at once.
-#[inline(always)]
-fn below_u16(numbers: &[u16; 10], one: u16) -> usize {
-    let count: u16 = numbers.iter().map(|&number| u16::from(number < one)).sum();
-    usize::from(count)
-}
-
-#[inline(always)]
-fn below_u32(numbers: &[u32; 7], one: u32) -> usize {
-    let count: u32 = numbers.iter().map(|&number| u32::from(number < one)).sum();
-    count as usize
-}
-
-/// Tries under construction.
-#[derive(Debug, Default)]
-pub(super) struct Builder {
-    elements: Vec<Ref>,
-    leaves: Vec<Leaf>,
-    wide_leaves: Vec<WideLeaf>,
-}
-
-/// The last address of a stretch, and its answer.
-pub(super) type Stretch = (u32, Ref);
-
-impl Builder {
-    /// Writes a trie for all addresses, whose first array takes sixteen bits.
-    pub(super) fn write_root(&mut self, stretches: &[Stretch]) -> Ref {
-        match stretches {
-            [(_, all)] => *all,
-            _ => self.write_array(stretches, 0, 32, MOST_BITS),
-        }
+/// Where the few end that come by more arrays than the others.
+#[cold]
+#[inline(never)]
+fn deeper(at: Ref, bits: u32, tries: &Tries) -> Ref {
+    let mut walk = Walk { at, bits, key: 0 };
+    while walk.at.is_array() {
+        walk = walk.step(tries);
     }
-
-    /// Writes a trie for the 2^bits addresses from `first` on, which the stretches cover; the first of
-    /// them may begin before and the last go on.
-    pub(super) fn write(&mut self, stretches: &[Stretch], first: u32, bits: u32) -> Ref {
-        match stretches.len() {
-            1 => stretches[0].1,
-            2..=11 if bits <= 16 => self.write_leaf(stretches, first, bits),
-            2..=8 => self.write_wide_leaf(stretches, first, bits),
-            // So dense that all answers may stand side by side.
-            many if bits <= MOST_BITS && 1 << bits <= DENSE * many => {
-                self.write_array(stretches, first, bits, bits)
-            }
-            many => {
-                let wanted = many.div_ceil(LOAD).next_power_of_two().ilog2();
-                self.write_array(stretches, first, bits, wanted.clamp(LEAST_BITS, MOST_BITS))
-            }
-        }
-    }
-
-    /// An array that leads on by port: the references of those ports that have one, ascending.
-    pub(super) fn write_ports(&mut self, ports: &[(u16, Ref)]) -> Ref {
-        if ports.is_empty() {
-            return Ref::NONE;
-        }
-        let (start, array) = self.add_array(MOST_BITS);
-        for &(port, reference) in ports {
-            self.elements[start + usize::from(port)] = reference;
-        }
-        array
-    }
-
-    fn write_array(&mut self, stretches: &[Stretch], first: u32, bits: u32, takes: u32) -> Ref {
-        // Fewer bits than an array takes at least cannot hold more stretches than a leaf.
-        let takes = takes.min(bits);
-        let left = bits - takes;
-        let (start, array) = self.add_array(takes);
-        let mut rest = stretches;
-        for element in 0..1_usize << takes {
-            let first = first + ((element as u64) << left) as u32;
-            let last = first + (((1_u64 << left) - 1) as u32);
-            let here = rest.iter().take_while(|stretch| stretch.0 < last).count() + 1;
-            self.elements[start + element] = self.write(&rest[..here], first, left);
-            let ends_here = usize::from(rest[here - 1].0 == last);
-            rest = &rest[here - 1 + ends_here..];
-        }
-        array
-    }
-
-    fn add_array(&mut self, takes: u32) -> (usize, Ref) {
-        let start = self.elements.len();
-        self.elements.resize(start + (1 << takes), Ref::NONE);
-        (start, Ref::place(takes, start / UNIT))
-    }
-
-    fn write_leaf(&mut self, stretches: &[Stretch], first: u32, bits: u32) -> Ref {
-        let mut leaf = Leaf { lasts: [u16::MAX; 10], answers: [Ref::NONE; 11] };
-        for (at, &(last, answer)) in stretches.iter().enumerate() {
-            leaf.answers[at] = answer;
-            if at + 1 < stretches.len() {
-                leaf.lasts[at] = (highest(last - first, bits) >> 16) as u16;
-            }
-        }
-        self.leaves.push(leaf);
-        Ref::place(LEAF, self.leaves.len() - 1)
-    }
-
-    fn write_wide_leaf(&mut self, stretches: &[Stretch], first: u32, bits: u32) -> Ref {
-        let mut leaf = WideLeaf { lasts: [u32::MAX; 7], answers: [Ref::NONE; 8] };
-        for (at, &(last, answer)) in stretches.iter().enumerate() {
-            leaf.answers[at] = answer;
-            if at + 1 < stretches.len() {
-                leaf.lasts[at] = highest(last - first, bits);
-            }
-        }
-        self.wide_leaves.push(leaf);
-        Ref::place(WIDE_LEAF, self.wide_leaves.len() - 1)
-    }
-
-    /// The finished tries; `None`: they have more than places can name.
-    pub(super) fn finish(self) -> Option<Tries> {
-        let most = 1 << KIND_SHIFT;
-        let fits = self.elements.len() / UNIT <= most
-            && self.leaves.len() <= most
-            && self.wide_leaves.len() <= most;
-        fits.then(|| Tries {
-            elements: self.elements.into(),
-            leaves: self.leaves.into(),
-            wide_leaves: self.wide_leaves.into(),
-        })
-    }
-}
-
-/// The greatest number of 32 bits that has these as its highest.
-fn highest(number: u32, bits: u32) -> u32 {
-    (((u64::from(number) + 1) << (32 - bits)) - 1) as u32
+    walk.at
 }

@@ -10,6 +10,26 @@ use crate::rewrite::{Rewrite, apply, apply_embedded};
 use crate::rules::Ruling;
 use natgate_wire::protocol;
 
+/// The session that an ICMP error from inside is about.
+struct About {
+    external: (u32, u16),
+    /// Remote endpoint as seen outside.
+    remote: (u32, u16),
+    /// The same as seen inside.
+    seen: (u32, u16),
+    protocol: u8,
+}
+
+impl About {
+    /// What takes the place of the remote endpoint in the embedded packet, if it is another outside. An
+    /// identifier is translated with the near end.
+    fn new_remote(&self) -> Option<(u32, u16)> {
+        let query = self.protocol == protocol::ICMP;
+        let port = if query { self.external.1 } else { self.remote.1 };
+        (self.remote != self.seen).then_some((self.remote.0, port))
+    }
+}
+
 impl Engine {
     pub(super) fn translate_error_outbound(
         &mut self,
@@ -18,60 +38,72 @@ impl Engine {
     ) -> Result<(), DropReason> {
         let message = &mut bytes[usize::from(headers.header_len)..];
         let embedded = Embedded::read(message)?;
-        let external = self.error_external(headers.realm, &embedded)?;
-        let rewrite = Rewrite { source: None, destination: Some(external) };
+        let about = self.error_external(headers.realm, &embedded)?;
+        let external = about.external;
+        let rewrite = Rewrite { source: about.new_remote(), destination: Some(external) };
         apply_embedded(message, &embedded, rewrite);
         //= rfc5508#REQ-5c
-        let outer = Rewrite { source: Some((external.0, 0)), destination: None };
-        apply(bytes, headers, outer);
+        let source = Some((external.0, 0));
+        apply(bytes, headers, Rewrite { source, destination: headers.new_destination(0) });
         Ok(())
     }
 
-    /// The external endpoint of the session that an error from inside is about: the embedded packet
-    /// went to its internal endpoint.
-    fn error_external(&self, realm: u16, embedded: &Embedded) -> Result<(u32, u16), DropReason> {
+    /// The session that an error from inside is about: the embedded packet went to its internal
+    /// endpoint.
+    fn error_external(&self, realm: u16, embedded: &Embedded) -> Result<About, DropReason> {
         let (address, port) = embedded.destination;
-        let internal = (Host::new(realm, address), port);
-        let remote = embedded.remote_of_destination();
-        let slot = self.find_internal(embedded.protocol, internal, remote);
-        Ok(self.external_of(self.with_session(slot, remote)?))
+        let (protocol, internal) = (embedded.protocol, (Host::new(realm, address), port));
+        let seen = embedded.remote_of_destination();
+        let remote = self.twice.remote((protocol, internal), seen).unwrap_or(seen);
+        let slot = self.with_session(self.find_internal(protocol, internal, remote), remote)?;
+        if self.seen(slot, remote) != seen {
+            return Err(DropReason::IcmpNoSession);
+        }
+        Ok(About { external: self.external_of(slot), remote, seen, protocol })
     }
 
+    /// Translates an error from outside; `sender` is its source as seen from inside.
     pub(super) fn translate_error_inbound(
         &mut self,
         bytes: &mut [u8],
         headers: &Headers,
+        sender: (u32, u16),
         from: Side,
     ) -> Result<(), DropReason> {
         let message = &mut bytes[usize::from(headers.header_len)..];
         let embedded = Embedded::read(message)?;
         //= rfc4787#REQ-12a
         let remote = embedded.remote_of_source();
-        let internal = self.error_internal(&embedded, remote)?;
-        self.check_entry(internal.0.realm(), headers.source.0)?;
-        self.check_dropped_error(&embedded, internal, headers.source.0, remote)?;
+        let (internal, seen) = self.error_internal(&embedded, remote)?;
+        if sender.0 == headers.source.0 {
+            self.check_entry(internal.0.realm(), sender.0)?;
+        }
+        self.check_dropped_error(&embedded, internal, sender.0, seen)?;
         let mtu = self.inside_mtu(internal.0.realm());
         self.check_transit(bytes, headers, from, mtu)?;
         self.realms.leaving = internal.0.realm();
         let message = &mut bytes[usize::from(headers.header_len)..];
         let internal = (internal.0.address(), internal.1);
-        apply_embedded(message, &embedded, Rewrite { source: Some(internal), destination: None });
+        let destination = (seen != remote).then_some(seen);
+        apply_embedded(message, &embedded, Rewrite { source: Some(internal), destination });
         //= rfc5508#REQ-4c
-        apply(bytes, headers, Rewrite { source: None, destination: Some((internal.0, 0)) });
+        let source = (sender.0 != headers.source.0).then_some(sender);
+        apply(bytes, headers, Rewrite { source, destination: Some((internal.0, 0)) });
         Ok(())
     }
 
-    /// The internal endpoint of the session that an error from outside is about: the embedded packet
-    /// came from its external endpoint.
+    /// The internal endpoint of the session that an error from outside is about, and its remote one as
+    /// seen from there: the embedded packet came from its external endpoint.
     fn error_internal(
         &self,
         embedded: &Embedded,
         remote: (u32, u16),
-    ) -> Result<(Host, u16), DropReason> {
+    ) -> Result<((Host, u16), (u32, u16)), DropReason> {
         let (address, port) = embedded.source;
         let index = self.external.index(address).ok_or(DropReason::IcmpNoSession)?;
         let slot = self.find_external(embedded.protocol, (index, port), remote);
-        Ok(self.table.mapping(self.with_session(slot, remote)?).internal())
+        let slot = self.with_session(slot, remote)?;
+        Ok((self.table.mapping(slot).internal(), self.seen(slot, remote)))
     }
 
     //= rfc4787#REQ-12
@@ -115,23 +147,26 @@ impl Engine {
     ) -> Result<(), DropReason> {
         let message = &mut bytes[usize::from(headers.header_len)..];
         let embedded = Embedded::read(message)?;
-        let external = self.error_external(headers.realm, &embedded)?;
+        let about = self.error_external(headers.realm, &embedded)?;
+        let external = about.external;
         let query = embedded.protocol == protocol::ICMP;
         let remote = if query { (external.0, 0) } else { external };
         let mut seen_outside = embedded;
+        seen_outside.source = about.remote;
         if query {
             seen_outside.source.1 = external.1;
         }
-        let internal = self.error_internal(&seen_outside, remote)?;
+        let (internal, seen) = self.error_internal(&seen_outside, remote)?;
         self.check_realms(headers.realm, internal.0.realm(), true)?;
         self.realms.leaving = internal.0.realm();
-        self.check_dropped_error(&embedded, internal, external.0, remote)?;
+        self.check_dropped_error(&embedded, internal, seen.0, seen)?;
         let internal = (internal.0.address(), internal.1);
-        let rewrite = Rewrite { source: Some(internal), destination: Some(external) };
+        let destination = if seen == remote { external } else { seen };
+        let rewrite = Rewrite { source: Some(internal), destination: Some(destination) };
         apply_embedded(message, &embedded, rewrite);
         //= rfc5508#REQ-7
         //= rfc5508#REQ-7a
-        let outer = Rewrite { source: Some((external.0, 0)), destination: Some((internal.0, 0)) };
+        let outer = Rewrite { source: Some((seen.0, 0)), destination: Some((internal.0, 0)) };
         apply(bytes, headers, outer);
         Ok(())
     }

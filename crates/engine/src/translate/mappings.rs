@@ -46,6 +46,8 @@ pub(super) struct Arrival {
     pub(super) index: u32,
     pub(super) port: u16,
     pub(super) remote: (u32, u16),
+    /// The same as seen from inside.
+    pub(super) seen: (u32, u16),
     /// The realm that it comes from, if it turns round.
     pub(super) from: Option<u16>,
 }
@@ -60,13 +62,20 @@ impl Engine {
     ) -> Result<u32, DropReason> {
         let remote = headers.remote_outbound();
         let Some(slot) = self.find_internal(headers.protocol, headers.internal(), remote) else {
-            return self.outbound_new(bytes, headers, snat, remote);
+            let slot = self.outbound_new(bytes, headers, snat, remote)?;
+            self.note_seen(slot, remote, headers.remote_seen());
+            return Ok(slot);
         };
         match self.table.find_session(slot, remote) {
-            Some(session) => self.refresh(session, Way::Out, headers),
+            Some(session) => {
+                self.check_seen(slot, remote, headers.remote_seen())?;
+                self.refresh(session, Way::Out, headers);
+            }
             None => {
                 self.may_open(headers)?;
+                self.check_room_to_see(remote, headers.remote_seen())?;
                 self.add_session(slot, remote, Way::Out, headers)?;
+                self.note_seen(slot, remote, headers.remote_seen());
             }
         }
         Ok(slot)
@@ -132,6 +141,7 @@ impl Engine {
         remote: (u32, u16),
     ) -> Result<u32, DropReason> {
         self.may_open(headers)?;
+        self.check_room_to_see(remote, headers.remote_seen())?;
         if let Some(index) = self.statics.external(headers.host(), headers.protocol) {
             let external = (index, headers.source.1);
             let added = self.add_whole(headers.internal(), external, remote, Way::Out, headers);
@@ -166,16 +176,19 @@ impl Engine {
         let record = self.subscribers.find(internal.0);
         let known = record.is_some_and(|at| self.subscribers.has(at, pool));
         self.check_limits(record, internal.0, known, protocol)?;
-        let paired = record.and_then(|at| self.subscribers.paired(at, pool));
+        let last = record.and_then(|at| self.subscribers.paired(at, pool));
+        let paired = last.filter(|&index| self.external.is_open(index));
         let wish = Wish {
             pool,
             protocol,
             internal_port: internal.1,
             paired: self.external.pairing(pool, internal.0, paired),
             fixed: match snat.address {
-                // An address that has left its pool has no port.
+                // An address that is not of its pool, or not yet, has no port.
                 Some(address) => {
-                    Some(self.external.index(address.to_bits()).ok_or(DropReason::PoolExhausted)?)
+                    let index = self.external.index(address.to_bits());
+                    let index = index.filter(|&index| self.external.pool_of(index) == pool);
+                    Some(index.ok_or(DropReason::PoolExhausted)?)
                 }
                 None => None,
             },
@@ -184,6 +197,10 @@ impl Engine {
         let hash = self.table.hash(self.table.key(protocol, internal, remote));
         let session = self.new_session(remote, Way::Out, headers, snat.timeouts);
         let fixed = snat.address.is_some();
+        if let Some(at) = record.filter(|_| paired != last && !fixed) {
+            // Paired anew, with the address of this mapping.
+            self.subscribers.part(at, pool);
+        }
         let timeouts = snat.timeouts;
         let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash };
         Ok(self.add_dynamic(&flow, external, |first| *first = session))
@@ -216,6 +233,7 @@ impl Engine {
         (index, port): (u32, u16),
         open: impl FnOnce(&mut Session),
     ) -> u32 {
+        self.external.count(index);
         let Flow { protocol, internal, pool, fixed, timeouts, record, hash } = *flow;
         let pair = (pool, (!fixed).then_some(index));
         let kind = quota_class(protocol);
@@ -312,7 +330,7 @@ impl Engine {
 
     /// Finds the mapping that a packet comes in by and asks the filter; changes nothing.
     pub(super) fn admit(&self, headers: &Headers, arrival: Arrival) -> Result<Found, DropReason> {
-        let Arrival { index, port, remote, .. } = arrival;
+        let Arrival { index, port, remote, seen, .. } = arrival;
         //= rfc7857#section-6
         //= rfc7857#section-6-default
         let owner = self.find_external(headers.protocol, (index, port), remote);
@@ -320,15 +338,16 @@ impl Engine {
             let internal =
                 self.statics.internal(index, headers.protocol).ok_or(DropReason::NoMapping)?;
             self.check_entrance(arrival, internal.realm(), false)?;
-            self.check_dropped(headers, (internal, port), remote)?;
+            self.check_dropped(headers, (internal, port), seen)?;
             self.may_open(headers)?;
+            self.check_unseen(headers.protocol, (internal, port), remote, seen)?;
             return Ok(Found::Whole(internal));
         };
         let mapping = self.table.mapping(slot);
         let internal = mapping.internal();
         let session = self.table.find_session(slot, remote);
         self.check_entrance(arrival, internal.0.realm(), session.is_some())?;
-        self.check_dropped(headers, internal, remote)?;
+        self.check_dropped(headers, internal, seen)?;
         if session.is_none() {
             //= rfc4787#REQ-8
             //= rfc5382#REQ-3
@@ -343,6 +362,7 @@ impl Engine {
                 return Err(DropReason::Filtered);
             }
             self.may_open(headers)?;
+            self.check_unseen(headers.protocol, internal, remote, seen)?;
         }
         Ok(Found::Mapping(slot, session))
     }
@@ -356,7 +376,8 @@ impl Engine {
     ) -> Result<(), DropReason> {
         match arrival.from {
             Some(from) => self.check_realms(from, realm, in_session),
-            None => self.check_entry(realm, arrival.remote.0),
+            None if arrival.seen == arrival.remote => self.check_entry(realm, arrival.remote.0),
+            None => Ok(()),
         }
     }
 
@@ -393,12 +414,15 @@ impl Engine {
             }
             Found::Mapping(slot, None) => {
                 self.add_session(slot, arrival.remote, Way::In, headers)?;
+                self.note_seen(slot, arrival.remote, arrival.seen);
                 Ok(slot)
             }
             Found::Whole(internal) => {
                 let external = (arrival.index, arrival.port);
                 let internal = (internal, arrival.port);
-                self.add_whole(internal, external, arrival.remote, Way::In, headers)
+                let slot = self.add_whole(internal, external, arrival.remote, Way::In, headers)?;
+                self.note_seen(slot, arrival.remote, arrival.seen);
+                Ok(slot)
             }
         }
     }

@@ -13,11 +13,11 @@ use crate::calendar::NONE;
 use crate::engine::quota_class;
 use crate::external::{Draw, External, Wish};
 use crate::host::Host;
-use crate::packet::{Direction, Packet, Side};
+use crate::packet::{Direction, Packet, Side, Verdict};
 use crate::parse::is_martian;
 use crate::respond::DEFAULT_MTU;
 use crate::session::{Idle, Segment, State, Way};
-use crate::timeouts::{SETS, deadline};
+use crate::timeouts::{SETS, Timers, deadline};
 use natgate_wire::checksum::fold;
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
 use natgate_wire::{Tcp, protocol, tcp, udp};
@@ -32,19 +32,38 @@ pub(super) struct Glance {
     /// From inside: the hash that the mapping is filed by. From outside: the place of the external
     /// port among all of its protocol.
     place: u64,
-    source: (u32, u16),
-    destination: (u32, u16),
-    total_len: u16,
+    pub(super) source: (u32, u16),
+    pub(super) destination: (u32, u16),
+    pub(super) total_len: u16,
     /// The realm that it came from, if from inside.
     realm: u16,
     /// TCP, UDP, or 0: the packet is for the complete way.
-    protocol: u8,
+    pub(super) protocol: u8,
     flags: u8,
     /// The mapping's slot, most likely, or [`NONE`].
     slot: u32,
+    /// What the rules say of a packet that seems to have no mapping; known from stage three on.
+    pub(super) ruled: Ruled,
     /// The sender's record and the port drawn for a new mapping, if there is none and it may get one.
-    record: u32,
-    draw: Option<Draw>,
+    pub(super) record: u32,
+    pub(super) draw: Option<Draw>,
+}
+
+/// What becomes of a flow that begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ruled {
+    /// No rule says anything.
+    Not,
+    /// It is translated: to a port of a pool, perhaps of this address alone, by this set of timeouts.
+    Snat {
+        pool: u16,
+        fixed: Option<u16>,
+        timeouts: u8,
+    },
+    Bypass,
+    Drop,
+    /// The complete way finds out.
+    Unknown,
 }
 
 impl Glance {
@@ -57,13 +76,33 @@ impl Glance {
         protocol: 0,
         flags: 0,
         slot: NONE,
+        ruled: Ruled::Not,
         record: NONE,
         draw: None,
     };
 
+    /// Whether it is one from inside, of realm 0, that seems to have no mapping: those of others are the
+    /// complete way's business.
+    #[inline(always)]
+    pub(super) fn is_new(&self) -> bool {
+        self.slot == NONE && self.protocol != 0 && self.realm == 0
+    }
+
+    /// The set of timeouts that a new mapping for it has.
+    #[inline(always)]
+    fn timeouts(&self) -> u8 {
+        if let Ruled::Snat { timeouts, .. } = self.ruled { timeouts } else { 0 }
+    }
+
+    /// What a new mapping for it asks for.
+    #[inline(always)]
+    pub(super) fn wish(&self, pool: usize, paired: Option<u32>, fixed: Option<u32>) -> Wish {
+        Wish { pool, protocol: self.protocol, internal_port: self.source.1, paired, fixed }
+    }
+
     /// The host inside that sent it.
     #[inline(always)]
-    fn host(&self) -> Host {
+    pub(super) fn host(&self) -> Host {
         Host::new(self.realm, self.source.0)
     }
 
@@ -142,7 +181,7 @@ impl From for Outside {
 /// What is the same for every packet of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
-    mtu: u16,
+    pub(super) mtu: u16,
     /// Deadlines of UDP's sessions, and of established ones, by their mappings' sets of timeouts.
     udp: [u32; SETS],
     established: [u32; SETS],
@@ -157,9 +196,25 @@ pub(super) struct Round {
     other_rules: bool,
     /// Whether somebody who is no subscriber may have mappings.
     strangers: bool,
-    /// Whether sources of realm 0 are translated by subscriber alone: no rules, no static mappings, and any may
-    /// have any port.
-    plain: bool,
+    /// Whether there are static mappings.
+    statics: bool,
+    /// Whether there are pools whose ports are shared out.
+    shares: bool,
+    /// Whether flows may begin here: no destination is another outside.
+    news: bool,
+}
+
+impl Round {
+    /// The deadline of a session that begins, of a mapping with this set of timeouts.
+    #[inline(always)]
+    fn first_deadline(&self, timers: &Timers, set: u8, protocol: u8, remote_port: u16) -> u32 {
+        let is_tcp = protocol == protocol::TCP;
+        if set == 0 && !self.by_port {
+            return if is_tcp { self.opening } else { self.udp[0] };
+        }
+        let idle = if is_tcp { Idle::Opening } else { Idle::Established };
+        deadline(self.since_base, timers.of(set, idle, protocol, remote_port))
+    }
 }
 
 /// Packets that went the quick way, to be counted.
@@ -197,9 +252,9 @@ impl Engine {
                     Side::Outside => self.realms.any_drops(),
                 },
             strangers: self.strangers,
-            plain: self.rules.is_empty()
-                && self.config.statics.is_empty()
-                && self.external.is_shared(self.config.default_pool),
+            statics: !self.config.statics.is_empty(),
+            shares: self.external.has_shares(),
+            news: !self.has_twice(),
         }
     }
 
@@ -242,33 +297,44 @@ impl Engine {
             glance.slot = slot;
             self.table.prefetch_mapping(slot);
         }
-        let plain = round.plain && glance.realm == 0;
-        let new = F::SIDE == Side::Inside && slot.is_none() && plain;
+        let new = F::SIDE == Side::Inside && slot.is_none() && round.news && glance.realm == 0;
         if new {
             self.subscribers.prefetch(glance.host());
         }
         new
     }
 
-    /// Stage three, of packets from inside that seem to have no mapping: looks the sender up, draws a
-    /// port for it, and fetches what a new mapping will touch. A sender without a record is for the
-    /// complete way.
+    /// Stage three, of packets from inside that seem to have no mapping: asks the rules, looks the sender
+    /// up, draws a port for it, and fetches what a new mapping will touch. A sender without a record is for
+    /// the complete way.
     #[inline(never)]
-    pub(super) fn prepare(&mut self, glances: &mut [Glance]) {
-        let is_new =
-            |glance: &&mut Glance| glance.slot == NONE && glance.protocol != 0 && glance.realm == 0;
-        for glance in glances.iter_mut().filter(is_new) {
+    pub(super) fn prepare(&mut self, round: &Round, glances: &mut [Glance]) {
+        for glance in glances.iter_mut().filter(|glance| glance.is_new()) {
             glance.record = self.subscribers.approach(glance.host());
         }
-        let pool = self.config.default_pool;
-        for glance in glances.iter_mut().filter(is_new) {
+        if round.rules {
+            self.ask_rules(glances);
+        }
+        for glance in glances.iter_mut().filter(|glance| glance.is_new()) {
+            let approached = core::mem::replace(&mut glance.record, NONE);
+            let Some((pool, fixed)) = self.source_of(glance) else { continue };
             let host = glance.host();
-            let Some(record) = self.subscribers.find_from(glance.record, host) else { continue };
+            let Some(record) = self.subscribers.find_from(approached, host) else { continue };
+            let Some(paired) = self.subscribers.known_pair(record, pool) else { continue };
+            // Who is paired with an address that gives out nothing is paired anew.
+            if fixed.is_none() && paired.is_some_and(|index| !self.external.is_open(index)) {
+                continue;
+            }
             glance.record = record;
-            let Some(index) = self.subscribers.first_paired(record, pool) else { continue };
-            let (protocol, internal_port) = (glance.protocol, glance.source.1);
-            let wish = Wish { pool, protocol, internal_port, paired: Some(index), fixed: None };
+            if round.shares && !self.external.is_shared(pool) {
+                self.external.approach_share(pool, host, glance.protocol);
+                continue;
+            }
+            let wish = glance.wish(pool, paired, fixed);
             glance.draw = self.external.draw(wish, &mut self.generator);
+        }
+        if round.shares {
+            self.draw_shares(glances);
         }
         for glance in glances.iter() {
             if let Some(draw) = &glance.draw {
@@ -278,8 +344,19 @@ impl Engine {
         self.table.prefetch_free();
     }
 
+    /// Where the external endpoint of a new flow comes from: the pool, and the index of the one address
+    /// that it is to be; `None`: the flow is not translated, or not here.
+    #[inline(always)]
+    pub(super) fn source_of(&self, glance: &Glance) -> Option<(usize, Option<u32>)> {
+        match glance.ruled {
+            Ruled::Not => Some((self.config.default_pool, None)),
+            Ruled::Snat { pool, fixed, .. } => Some((usize::from(pool), fixed.map(u32::from))),
+            _ => None,
+        }
+    }
+
     /// Stage four, of what is no established session: makes the mapping of a subscriber's new flow
-    /// and translates its first packet, or leaves both to the complete way.
+    /// and translates its first packet, or does what a rule says; or leaves all to the complete way.
     #[inline(never)]
     pub(super) fn quick_new(
         &mut self,
@@ -287,50 +364,57 @@ impl Engine {
         glance: &Glance,
         packet: &mut Packet<'_>,
         tally: &mut Tally,
-    ) -> bool {
+    ) -> Option<Verdict> {
         let Glance { source, destination: remote, protocol, record, .. } = *glance;
         let opens = protocol == protocol::UDP
             || glance.flags & (SYN | ACK | RST | FIN) == SYN && self.config.tcp_mss.is_none();
         // Who has a record has had a mapping made, and was asked then what a source is asked.
-        let Some(draw) = glance.draw else { return false };
+        let Some(draw) = glance.draw else {
+            return match glance.ruled {
+                Ruled::Bypass | Ruled::Drop => self.untranslated(round, glance, packet, tally),
+                _ => None,
+            };
+        };
         if !opens
             || glance.total_len > round.mtu
             || source.0 == remote.0
-            || round.strangers && !self.is_subscriber(glance.host())
+            || (round.strangers || round.rules)
+                && glance.ruled == Ruled::Not
+                && !self.is_subscriber(glance.host())
             || !self.may_be_remote(remote.0)
         {
-            return false;
+            return None;
         }
         let internal = glance.internal();
         // An earlier packet of the batch may have made it.
         if self.table.find_flow(glance.place, protocol, internal, remote).is_some()
+            || round.statics && self.is_static(protocol, internal, remote)
             || self.subscribers.check_record(record, quota_class(protocol), self.now).is_err()
             || self.table.is_full(protocol)
         {
-            return false;
+            return None;
         }
-        let pool = self.config.default_pool;
-        let chosen = self.external.drawn(protocol, &draw).or_else(|| {
-            let paired = Some(draw.index());
-            let wish = Wish { pool, protocol, internal_port: internal.1, paired, fixed: None };
+        let (pool, fixed) = self.source_of(glance)?;
+        let (index, port) = self.external.drawn(protocol, &draw).or_else(|| {
+            // What others are not kept out of is not drawn from here.
+            if !self.external.is_shared(pool) {
+                return None;
+            }
+            let wish = glance.wish(pool, Some(draw.index()), fixed);
             self.external.choose(wish, self.subscribers.tenants(), &mut self.generator)
-        });
-        let Some((index, port)) = chosen else { return false };
+        })?;
         let (record, hash) = (Some(record), glance.place);
-        let flow = Flow { protocol, internal, pool, fixed: false, timeouts: 0, record, hash };
-        let udp = match round.by_port {
-            true => deadline(round.since_base, self.timeouts.of_open(0, protocol, remote.1)),
-            false => round.udp[0],
-        };
+        let (fixed, timeouts) = (fixed.is_some(), glance.timeouts());
+        let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash };
+        let expires = round.first_deadline(&self.timeouts, timeouts, protocol, remote.1);
         self.add_dynamic(&flow, (index, port), |session| {
             (session.remote_address, session.remote_port) = remote;
             if protocol == protocol::TCP {
                 session.take_segment(Way::Out, opening_segment(packet.bytes(), glance));
-                session.expires = round.opening;
             } else {
                 session.set_state(State::Open);
-                session.expires = udp;
             }
+            session.expires = expires;
             session.count(Way::Out);
         });
         packet.truncate(usize::from(glance.total_len));
@@ -338,12 +422,12 @@ impl Engine {
         tally.bytes += u64::from(glance.total_len);
         let external = (self.external.address(index), port);
         rewrite::<Inside>(packet.bytes_mut(), protocol, source, external);
-        true
+        Some(Verdict::Forward(Side::Outside))
     }
 
     /// Whether a packet from inside that goes there is for somebody outside.
     #[inline(always)]
-    fn may_be_remote(&self, destination: u32) -> bool {
+    pub(super) fn may_be_remote(&self, destination: u32) -> bool {
         !is_martian(destination)
             && !self.external.may_have(destination)
             && !self.broadcasts.contains(&destination)
@@ -375,9 +459,11 @@ impl Engine {
         }
         let mapping = self.table.mapping_mut(glance.slot);
         let (internal, external) = (mapping.internal(), mapping.external());
+        let is_twice = mapping.is_twice();
         let set = mapping.timeouts();
         let session = &mut mapping.first;
-        let is_its_own = (session.remote_address, session.remote_port) == remote
+        let is_its_own = !is_twice
+            && (session.remote_address, session.remote_port) == remote
             && (F::WAY == Way::In
                 || internal == glance.internal()
                     && mapping.protocol == glance.protocol
@@ -452,22 +538,36 @@ fn segment(bytes: &[u8], flags: u8) -> Segment {
     }
 }
 
+/// Takes one from the TTL and updates the header's checksum by that.
+pub(super) fn forward_as_it_is(bytes: &mut [u8]) {
+    let Some(head) = bytes.first_chunk_mut::<UDP_END>() else { return };
+    let second = aged(u64_at(head, 8), 0);
+    head[8..16].copy_from_slice(&second.to_be_bytes());
+}
+
+/// The second word of a header, with one less of TTL and its checksum updated by that and by another
+/// change.
+#[inline(always)]
+fn aged(second: u64, change: u32) -> u64 {
+    const TTL: u64 = 1 << 56;
+    /// What one less in the upper byte of a word does.
+    const TTL_CHANGE: u32 = 0xfeff;
+    const CHECKSUM: u64 = 0xffff << 32;
+    let checksum = updated((second >> 32) as u16, change + TTL_CHANGE);
+    (second - TTL) & !CHECKSUM | u64::from(checksum) << 32
+}
+
 /// Puts a new endpoint in the place of an old one, the source's of packets from inside and the
 /// destination's of others, takes one from the TTL, and updates both checksums by what changed
 /// (RFC 1624).
 #[inline(always)]
 fn rewrite<F: From>(bytes: &mut [u8], protocol: u8, old: (u32, u16), new: (u32, u16)) {
-    const TTL: u64 = 1 << 56;
-    /// What one less in the upper byte of a word does.
-    const TTL_CHANGE: u32 = 0xfeff;
-    const CHECKSUM: u64 = 0xffff << 32;
     let change = u64::from(!old.0) + u64::from(new.0);
     let change = (change >> 16) as u32 + (change & 0xffff) as u32;
     let transport = change + u32::from(!old.1) + u32::from(new.1);
     let Some(head) = bytes.first_chunk_mut::<UDP_END>() else { return };
     let (second, third) = (u64_at(head, 8), u64_at(head, 16));
-    let checksum = updated((second >> 32) as u16, change + TTL_CHANGE);
-    let second = (second - TTL) & !CHECKSUM | u64::from(checksum) << 32;
+    let second = aged(second, change);
     let (address, port) = (u64::from(new.0), u64::from(new.1));
     let (second, third) = match F::SIDE {
         Side::Inside => (second >> 32 << 32 | address, third & !(0xffff << 16) | port << 16),

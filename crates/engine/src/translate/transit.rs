@@ -152,7 +152,7 @@ impl Engine {
         match (own.address, side) {
             (Some(address), _) => address.to_bits(),
             (None, Side::Inside) => DUMMY_ADDRESS,
-            (None, Side::Outside) => self.external.address(0),
+            (None, Side::Outside) => self.external.first_address(),
         }
     }
 

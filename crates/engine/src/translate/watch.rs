@@ -34,20 +34,30 @@ pub(crate) struct PoolWatch {
 pub(crate) struct PoolWatches(Vec<PoolWatch>);
 
 impl PoolWatches {
-    /// Of pools of which nothing is used yet but by static mappings.
+    /// Of pools of which nothing was told yet.
     pub(crate) fn new(config: &Config, external: &External) -> Self {
-        if config.pools.iter().all(|pool| pool.thresholds.is_empty()) {
-            return Self(Vec::new());
+        let mut watches = Self::default();
+        if config.pools.iter().any(|pool| !pool.thresholds.is_empty()) {
+            let nothing = PoolWatch {
+                all: [0; OF_POOL.len()],
+                marks: [Marks::NONE; OF_POOL.len()],
+                watch: Watch::default(),
+            };
+            watches.0.resize(config.pools.len(), nothing);
+            watches.renew(config, external);
         }
-        let watch = |(number, pool): (usize, &crate::PoolConfig)| {
-            let all = core::array::from_fn(|thing| external.free_of(number, thing));
-            let marks = all.map(|all| match all {
+        watches
+    }
+
+    /// Finds out anew how much the pools have to give out.
+    pub(crate) fn renew(&mut self, config: &Config, external: &External) {
+        for (number, (pool, watch)) in config.pools.iter().zip(&mut self.0).enumerate() {
+            watch.all = external.all_of(number, config);
+            watch.marks = watch.all.map(|all| match all {
                 0 => Marks::NONE,
                 all => Marks::new(&pool.thresholds, all),
             });
-            PoolWatch { all, marks, watch: Watch::default() }
-        };
-        Self(config.pools.iter().enumerate().map(watch).collect())
+        }
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Attacks on the translator, in simulated time: what somebody outside, or a subscriber, can do who
 //! sends what he likes. Each test states how far the attack goes as a figure and asserts it;
-//! docs/attacks.md lists them all. Bad input without a plan is in `bad_input.rs`.
+//! docs/attacks.md lists them all. Bad input without a plan is in `bad_input`.
 
 extern crate alloc;
 

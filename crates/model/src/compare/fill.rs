@@ -60,6 +60,7 @@ impl Model {
         self.now = now;
         self.sessions_made += 1;
         let session = Session {
+            seen: first.remote,
             number: self.sessions_made,
             made_from: Side::Inside,
             expires: now.plus(self.config.timeouts.udp),

@@ -83,21 +83,22 @@ fn changeable(packet: &[u8]) -> Vec<usize> {
     (10..20).chain(transport).collect()
 }
 
-/// A pool's ports add up, and those in use are those of its mappings.
+/// The ports of a pool, which are those of its own addresses, add up, and those in use are those of its
+/// mappings.
 pub(super) fn pool(
-    config: &Config,
     pool: usize,
+    (first, last): (u16, u16),
+    own: &BTreeSet<Ipv4Addr>,
     protocol: u8,
     usage: PoolUsage,
     mappings: &[MappingInfo],
 ) -> Result<(), Divergence> {
-    let (first, last) = config.pools[pool].ports;
-    let own: BTreeSet<Ipv4Addr> = addresses(&config.pools[pool]).collect();
     let all = own.len() as u64 * (u64::from(last - first) + 1);
     let used = mappings.iter().filter(|mapping| {
         mapping.id.kind != MappingKind::Static
             && mapping.id.protocol == protocol
             && own.contains(&mapping.id.external.address)
+            && (first..=last).contains(&mapping.id.external.port)
     });
     let used = used.count() as u64;
     if usage.free + usage.used + usage.held + usage.reserved != all || usage.used != used {
@@ -108,10 +109,12 @@ pub(super) fn pool(
     Ok(())
 }
 
-/// One to one, one external address a subscriber (unless a rule has chosen any), quotas.
+/// One to one, one external address a subscriber (unless a rule has chosen any), quotas; after a change
+/// of the pools mappings need not be of those that there are.
 pub(super) fn state(
     config: &Config,
     chosen_by_rule: bool,
+    pools_changed: bool,
     mappings: &[MappingInfo],
     sessions: &[SessionInfo],
 ) -> Result<(), Divergence> {
@@ -130,6 +133,9 @@ pub(super) fn state(
         let class = if matches!(id.protocol, TCP | UDP) { id.protocol } else { ICMP };
         let host = (id.realm, id.internal.address);
         *used_by.entry((host, class)).or_default() += 1;
+        if pools_changed {
+            continue;
+        }
         let pool = config.pools.iter().position(|pool| {
             addresses(pool).any(|address| address == id.external.address)
                 && (!has_ports || (pool.ports.0..=pool.ports.1).contains(&id.external.port))
@@ -153,7 +159,9 @@ pub(super) fn state(
         }
     }
     totals(config, mappings)?;
-    shares(config, mappings)?;
+    if !pools_changed {
+        shares(config, mappings)?;
+    }
     session_limits(config, mappings)?;
     portless(sessions)
 }

@@ -1,11 +1,29 @@
-//! Packets for tests: right unless a test asks for something wrong.
+//! Packets for tests, right unless a test asks for something wrong; and the smallest configuration.
 
 #![allow(dead_code, reason = "no test needs all of it")]
 
-use natgate_engine::{Endpoint, Side};
+use natgate_engine::{AddressRange, Config, Endpoint, PoolConfig, Side, Timestamp};
 use natgate_wire::ipv4::{self, Ipv4};
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use natgate_wire::{Dccp, Icmp, Tcp, checksum, dccp};
+
+/// A subscriber, a remote, and the first external endpoint that [`config`] has.
+pub(crate) const A: Endpoint = end([10, 0, 0, 1], 5000);
+pub(crate) const REMOTE: Endpoint = end([198, 51, 100, 1], 80);
+pub(crate) const EXTERNAL: Endpoint = end([203, 0, 113, 1], 2000);
+/// When tests begin.
+pub(crate) const START: Timestamp = Timestamp(1_000_000_000_000);
+
+/// One pool of one address with four ports.
+pub(crate) fn config() -> Config {
+    let addresses = vec![AddressRange { first: EXTERNAL.address, last: EXTERNAL.address }];
+    let ports = (EXTERNAL.port, EXTERNAL.port + 3);
+    let name = "default".into();
+    Config {
+        pools: vec![PoolConfig { name, addresses, ports, ..PoolConfig::default() }],
+        ..Config::default()
+    }
+}
 
 /// How a transport checksum is made.
 #[derive(Clone, Copy, Debug)]

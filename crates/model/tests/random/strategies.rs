@@ -6,7 +6,7 @@ use crate::common::{Sum, end};
 use crate::policy::policy;
 use crate::world::{
     About, Body, Burst, FIXED, Forged, Forgery, INSIDE, Jump, OWN, Oddity, Operation, POOL, PORTS,
-    REMOTE, Send, Sequence, Target, Wait,
+    PoolEdit, REMOTE, Send, Sequence, Target, Wait,
 };
 use natgate_engine::{
     AddressRange, Allocation, Behavior, BlockConfig, Blocking, Config, DeterministicConfig, Limits,
@@ -268,6 +268,22 @@ fn forgery() -> BoxedStrategy<Operation> {
         .boxed()
 }
 
+/// One or more things that change about the pools.
+fn pool_edits() -> BoxedStrategy<Operation> {
+    let pool = 0usize..2;
+    let ranges = prop::collection::vec((0u16..24, 0u16..20), 0..3);
+    let edit = prop_oneof![
+        4 => (pool.clone(), prop::collection::vec(any::<u8>(), 0..3))
+            .prop_map(|(pool, places)| PoolEdit::Drain(pool, places)),
+        2 => (pool.clone(), 1u8..30).prop_map(|(pool, off)| PoolEdit::Grow(pool, off)),
+        2 => (pool.clone(), 0u8..3).prop_map(|(pool, left)| PoolEdit::Shrink(pool, left)),
+        1 => Just(PoolEdit::Exchange),
+        2 => (pool.clone(), ranges).prop_map(|(pool, ranges)| PoolEdit::Exclude(pool, ranges)),
+        1 => (pool, -3i8..4, -3i8..4).prop_map(|(pool, a, b)| PoolEdit::Ports(pool, a, b)),
+    ];
+    prop::collection::vec(edit, 1..4).prop_map(Operation::Pools).boxed()
+}
+
 pub(crate) fn operation() -> impl Strategy<Value = Operation> {
     let tick = TICK.as_nanos() as i64;
     let off = move || prop::sample::select(vec![-tick, -1, 0, 1, tick - 1, tick]);
@@ -289,6 +305,7 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         8 => (0u64..2_000_000_000).prop_map(Operation::Unnoticed),
         1 => any::<[u8; 32]>().prop_map(Operation::Restart),
         2 => (rules(), 0usize..3).prop_map(|(rules, realm)| Operation::Rules(rules, realm)),
+        4 => pool_edits(),
     ]
 }
 
@@ -310,10 +327,12 @@ fn limits() -> impl Strategy<Value = Limits> {
     let each = prop_oneof![2 => Just(Some(1000)), 1 => (0u32..4).prop_map(Some), 1 => Just(None)];
     let rates = (rate(), rate());
     let subscribers = prop_oneof![4 => Just(None), 1 => (1u32..4).prop_map(Some)];
-    let table = (table(), subscribers);
+    let twice = prop_oneof![4 => Just(None), 1 => (0u32..4).prop_map(Some)];
+    let table = (table(), subscribers, twice);
     (few(), few(), few(), (sessions, extra, each), rates, table, held).prop_map(
-        |(tcp, udp, icmp, (sessions, extra, each), rates, (mappings, subscribers), held_ports)| {
+        |(tcp, udp, icmp, (sessions, extra, each), rates, table, held_ports)| {
             let (mapping_rate, error_rate) = rates;
+            let (mappings, subscribers, twice_sessions) = table;
             Limits {
                 tcp_ports: tcp,
                 udp_ports: udp,
@@ -325,6 +344,7 @@ fn limits() -> impl Strategy<Value = Limits> {
                 mappings,
                 extra_sessions: extra,
                 extra_sessions_per_subscriber: each,
+                twice_sessions,
                 fragment_memory: 4096,
                 held_ports,
                 ..Limits::default()
@@ -479,6 +499,44 @@ fn rule() -> impl Strategy<Value = Rule> {
     )
 }
 
+/// A rule that translates destinations that are met, to whom one meets outside, or to whom one should not.
+fn dnat() -> impl Strategy<Value = Rule> {
+    const ELSEWHERE: [u8; 4] = [172, 20, 0, 1];
+    let from = [REMOTE[0], REMOTE[1], REMOTE[2], ELSEWHERE, POOL, FIXED[0], OWN[0], OWN[1]];
+    let to = [
+        REMOTE[0],
+        REMOTE[1],
+        REMOTE[2],
+        REMOTE[0],
+        REMOTE[1],
+        POOL,
+        FIXED[0],
+        FIXED[1],
+        INSIDE[0],
+        INSIDE[1],
+        [10, 0, 9, 9],
+        OWN[1],
+        [224, 0, 0, 1],
+        [203, 0, 113, 3],
+    ];
+    let len =
+        prop_oneof![4 => Just(32u8), 3 => 28u8..32, 1 => Just(24), 1 => Just(8), 1 => Just(0)];
+    let port = prop_oneof![2 => Just(0u16), 1 => prop::sample::select(PORTS.to_vec())];
+    let to_port = prop::option::of(prop::sample::select(PORTS[..7].to_vec()));
+    let priority = prop_oneof![5 => Just(0i16), 1 => -1i16..2];
+    let ends = (prop::sample::select(from.to_vec()), prop::sample::select(to.to_vec()));
+    (ends, len, port, to_port, priority, any::<bool>()).prop_map(
+        |((from, to), len, port, to_port, priority, whole)| {
+            let action = match whole {
+                true => RuleAction::DnatPrefix(Prefix::new(to.into(), len)),
+                false => RuleAction::Dnat(to.into(), to_port),
+            };
+            let matches = Match::Destination(Prefix::new(from.into(), len), port);
+            Rule { matches, priority, action, timeouts: 0 }
+        },
+    )
+}
+
 /// Rules whose pools and addresses are yet to be [`fit`].
 pub(crate) fn rules() -> impl Strategy<Value = Vec<Rule>> {
     let prefix = |[a, b, c, d]: [u8; 4], len| Prefix::new(Ipv4Addr::new(a, b, c, d), len);
@@ -506,6 +564,8 @@ pub(crate) fn rules() -> impl Strategy<Value = Vec<Rule>> {
             snat(Match::Source(prefix(INSIDE[0], 31), 0)),
         ]),
         4 => prop::collection::vec(rule(), 1..6),
+        3 => prop::collection::vec(dnat(), 1..6),
+        3 => prop::collection::vec(prop_oneof![rule().boxed(), dnat().boxed()], 1..8),
     ]
 }
 
@@ -527,7 +587,11 @@ pub(crate) fn fit(rules: &[Rule], pools: &[PoolConfig]) -> Vec<Rule> {
             }
             ref other => other.clone(),
         };
-        let same = |other: &Rule| (other.matches, other.priority) == (rule.matches, rule.priority);
+        let looks_at = |rule: &Rule| {
+            let dnat = matches!(rule.action, RuleAction::Dnat(..) | RuleAction::DnatPrefix(_));
+            (dnat, rule.matches, rule.priority)
+        };
+        let same = |other: &Rule| looks_at(other) == looks_at(rule);
         if !fitting.iter().any(same) {
             fitting.push(Rule { action, ..rule.clone() });
         }

@@ -4,7 +4,7 @@
 use crate::common::{Spec, Sum, end, error_about, set_icmp_sum, side};
 use crate::policy::give_timeouts;
 use crate::strategies::fit;
-use natgate_engine::{Allocation, PoolConfig};
+use natgate_engine::{AddressRange, Allocation, PoolConfig};
 use natgate_engine::{Config, Endpoint, Rule, Side, Timestamp, Verdict};
 use natgate_model::compare::{Divergence, Pair};
 use natgate_wire::protocol::{DCCP, ESP, GRE, ICMP, TCP, UDP, UDP_LITE};
@@ -172,6 +172,8 @@ pub(crate) enum Operation {
     Burst(Burst),
     Forgery(Forgery),
     Restart([u8; 32]),
+    /// The pools change.
+    Pools(Vec<PoolEdit>),
     /// Other rules, with pools as far as there are any.
     Rules(Vec<Rule>, usize),
     Wait(Wait),
@@ -181,6 +183,88 @@ pub(crate) enum Operation {
 
 /// A packet, and the side and the realm that it comes from.
 type Sent = (Side, u16, Vec<u8>);
+
+/// How a pool changes, if it can.
+#[derive(Clone, Debug)]
+pub(crate) enum PoolEdit {
+    /// These of its addresses drain, by place.
+    Drain(usize, Vec<u8>),
+    /// An address more, off the first of all.
+    Grow(usize, u8),
+    /// Its last addresses go, all but so many.
+    Shrink(usize, u8),
+    /// Its addresses become another pool's, and the other way round.
+    Exchange,
+    /// These ports are excluded, from the first on.
+    Exclude(usize, Vec<(u16, u16)>),
+    /// Ports off those that it has.
+    Ports(usize, i8, i8),
+}
+
+impl PoolEdit {
+    /// The pools with this change, if they can be so.
+    fn apply(&self, config: &Config) -> Vec<PoolConfig> {
+        let mut pools = config.pools.clone();
+        let place = |pool: usize| pool % config.pools.len();
+        let computed =
+            |pool: &PoolConfig| matches!(config.allocation_of(pool), Allocation::Deterministic(_));
+        let shared = |pool: &PoolConfig| {
+            computed(pool) || matches!(config.allocation_of(pool), Allocation::Block(_))
+        };
+        match self {
+            Self::Drain(pool, places) if !computed(&pools[place(*pool)]) => {
+                let pool = &mut pools[place(*pool)];
+                let all: Vec<_> = pool.each_address().collect();
+                let of = |at: &u8| all[usize::from(*at) % all.len()];
+                pool.draining = places.iter().map(of).map(one_address).collect();
+            }
+            Self::Grow(pool, off) if !computed(&pools[place(*pool)]) => {
+                let first = u32::from_be_bytes(POOL) + u32::from(*off);
+                let address = std::net::Ipv4Addr::from_bits(first);
+                if !pools.iter().any(|pool| pool.has(address)) {
+                    pools[place(*pool)].addresses.push(one_address(address));
+                }
+            }
+            Self::Shrink(pool, left) if !computed(&pools[place(*pool)]) => {
+                let pool = &mut pools[place(*pool)];
+                let left = pool.each_address().take(usize::from(*left).max(1));
+                pool.addresses = left.map(one_address).collect();
+                let PoolConfig { addresses, draining, .. } = pool;
+                draining.retain(|one| addresses.iter().any(|range| range.contains(one.first)));
+            }
+            Self::Exchange if pools.len() == 2 && !pools.iter().any(computed) => {
+                let [one, other] = &mut pools[..] else { return pools };
+                std::mem::swap(&mut one.addresses, &mut other.addresses);
+                std::mem::swap(&mut one.draining, &mut other.draining);
+            }
+            Self::Exclude(pool, ranges) => {
+                let pool = &mut pools[place(*pool)];
+                let before = pool.excluded_ports.clone();
+                let at = |off: u16| pool.ports.0.saturating_add(off);
+                pool.excluded_ports =
+                    ranges.iter().map(|(off, len)| (at(*off), at(off + len))).collect();
+                if pool.ports_used() == 0 {
+                    pool.excluded_ports = before;
+                }
+            }
+            Self::Ports(pool, first, last) if !shared(&pools[place(*pool)]) => {
+                let pool = &mut pools[place(*pool)];
+                let before = pool.ports;
+                let moved = |port: u16, by: i8| port.saturating_add_signed(by.into()).max(1);
+                pool.ports = (moved(before.0, *first), moved(before.1, *last));
+                if pool.ports.0 > pool.ports.1 || pool.ports_used() == 0 {
+                    pool.ports = before;
+                }
+            }
+            _ => {}
+        }
+        pools
+    }
+}
+
+fn one_address(address: std::net::Ipv4Addr) -> AddressRange {
+    AddressRange { first: address, last: address }
+}
 
 /// A packet that was sent on.
 pub(crate) struct Seen {
@@ -217,12 +301,39 @@ impl World {
                 let told = self.wait(wait);
                 self.pair.advance(told)?;
             }
-            Operation::Restart(seed) => self.pair.restart(*seed)?,
+            Operation::Restart(seed) => {
+                // No rule may name an address that its pool has lost.
+                let pools = &self.config.pools;
+                let realms = self.config.realms.iter_mut().map(|realm| &mut realm.rules);
+                for (number, rules) in
+                    (0..).zip(std::iter::once(&mut self.config.rules).chain(realms))
+                {
+                    let timeouts: Vec<u8> = rules.iter().map(|rule| rule.timeouts).collect();
+                    *rules = fit(rules, pools);
+                    for (rule, timeouts) in rules.iter_mut().zip(timeouts) {
+                        rule.timeouts = timeouts;
+                    }
+                    self.pair.replace_rules_of(number, rules)?;
+                }
+                self.pair.restart(*seed)?;
+            }
             Operation::Rules(rules, realm) => {
                 let realm = self.realm(*realm);
                 let mut rules = fit(rules, &self.config.pools);
                 give_timeouts(&mut rules, self.config.timeout_sets.len());
                 self.pair.replace_rules_of(realm, &rules)?;
+                match usize::from(realm).checked_sub(1) {
+                    None => self.config.rules = rules,
+                    Some(place) => self.config.realms[place].rules = rules,
+                }
+            }
+            Operation::Pools(edits) => {
+                for edit in edits {
+                    self.config.pools = edit.apply(&self.config);
+                }
+                self.pair.advance(self.now)?;
+                self.pair.change_pools(&self.config.pools)?;
+                self.pair.advance(self.now)?;
             }
             Operation::Connect { near, target, protocol, body } => {
                 let send = Send::Fresh {

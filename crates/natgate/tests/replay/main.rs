@@ -141,6 +141,41 @@ fn translates_there_and_back() {
     assert_eq!(stats["bytes"]["outbound"]["forwarded"], request().len());
 }
 
+/// Destinations that a rule translates, and sources back, with a port and by prefix.
+#[test]
+fn destinations_are_translated_there_and_back() {
+    let directory = Directory::new("destinations");
+    let rules = "[nat]\nallocation = \"preserve\"\n\
+                 [[rule]]\nkind = \"dnat\"\nmatch = { destination = \"198.51.100.7\", port = 53 }\n\
+                 to = \"192.0.2.80:8080\"\n\
+                 [[rule]]\nkind = \"dnat\"\nmatch = { destination = \"172.20.0.0/16\" }\n\
+                 to = \"10.5.0.0/16\"\n";
+    directory.write("natgate.toml", format!("{CONFIG}{rules}").as_bytes());
+    let real = (Ipv4Addr::new(192, 0, 2, 80), 8080);
+    let (seen, namesake) = ((Ipv4Addr::new(172, 20, 0, 9), 7), (Ipv4Addr::new(10, 5, 0, 9), 7));
+    let external = (EXTERNAL, SUBSCRIBER.1);
+    let out = directory.packets(&raw(&[
+        packet(0, 0, request()),
+        packet(1, 1, udp(real, external, b"answer")),
+        packet(0, 2, udp(SUBSCRIBER, seen, b"question")),
+        packet(1, 3, udp(namesake, external, b"answer")),
+        packet(0, 4, udp(SUBSCRIBER, SERVER, b"another")),
+    ]));
+    let ends: Vec<_> = out.iter().map(|one| (one.interface, endpoints(&one.frame))).collect();
+    assert_eq!(
+        ends,
+        [
+            (1, (external, real)),
+            (0, (SERVER, SUBSCRIBER)),
+            (1, (external, namesake)),
+            (0, (seen, SUBSCRIBER)),
+            (1, (external, real)),
+        ]
+    );
+    // To the log it is one mapping.
+    assert_eq!(directory.events("events").len(), 1);
+}
+
 /// Blocks are logged and mappings are not; what is computed is not logged at all.
 #[test]
 fn shares_are_told_instead_of_mappings() {

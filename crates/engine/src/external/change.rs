@@ -1,0 +1,620 @@
+//! Pools that change while packets flow, in three parts, none of which keeps a packet waiting: first
+//! addresses that are new become external, and what the new pools do not have is given out no longer;
+//! then the new pools take the place of the old at once, between two packets; then what is new there is
+//! given out. The first and the last go on address by address, whenever the engine has time.
+//!
+//! An address that changes its pool, or leaves, is counted with the old one while it has mappings. So a
+//! pool's number stays what it was for as long as anything of it is left: [`PoolChange::new`] arranges
+//! the new pools to the numbers that there are. A pool that shares out its ports otherwise than the one of
+//! its name did is another pool.
+
+use super::protocol_index;
+use super::shares::{self, Mode};
+use super::{External, MAX_POOLS, NO_POOL, PORTLESS, PROTOCOLS, Pool, Range, Slot, WORDS};
+use crate::ConfigError;
+use crate::blocks::Blocking;
+use crate::config::{Allocation, Config, PoolConfig, RuleAction, StaticMapping};
+use crate::deterministic::Plan;
+use crate::host::Host;
+use crate::parse::has_ports;
+use crate::sizes::{permanent, validate};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+
+/// An address that gives out no more ports, and what is left there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Draining {
+    /// The external address.
+    pub address: Ipv4Addr,
+    /// The number of the pool that it is counted with.
+    pub pool: usize,
+    /// Mappings that subscribers still have of it.
+    pub mappings: u32,
+    /// Whether it is to leave that pool when they have gone.
+    pub leaves: bool,
+}
+
+/// A pool's ports and how they are chosen.
+#[derive(Clone, Debug)]
+pub(super) struct Definition {
+    ports: (u16, u16),
+    bits: Vec<u64>,
+    mode: Mode,
+    cut: Option<(Blocking, u16, u32)>,
+    plan: Option<Plan>,
+}
+
+impl Definition {
+    /// That of a pool of a valid configuration.
+    pub(super) fn new(config: &Config, pool: &PoolConfig) -> Self {
+        let ports = (pool.ports.0.max(1), pool.ports.1);
+        let bits = |(first, last)| (0..WORDS).map(move |word| Range { first, last }.bits(word));
+        let mut used: Vec<u64> = bits(ports).collect();
+        for &excluded in &pool.excluded_ports {
+            used.iter_mut().zip(bits(excluded)).for_each(|(used, bits)| *used &= !bits);
+        }
+        Self {
+            ports,
+            bits: used,
+            mode: Mode::new(config.allocation_of(pool)),
+            cut: shares::cut(config, pool),
+            plan: plan(config, pool),
+        }
+    }
+}
+
+fn plan(config: &Config, pool: &PoolConfig) -> Option<Plan> {
+    match config.allocation_of(pool) {
+        Allocation::Deterministic(plan) => Plan::new(plan, pool).ok(),
+        _ => None,
+    }
+}
+
+/// The first address of the first pool that has any.
+pub(super) fn first_address(config: &Config) -> u32 {
+    let mut ranges = config.pools.iter().flat_map(|pool| &pool.addresses);
+    ranges.next().map_or(0, |range| range.first.to_bits())
+}
+
+/// An external address as it is to be.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    address: u32,
+    pool: u16,
+    is_draining: bool,
+    is_static: bool,
+}
+
+/// Pools as they are to be, prepared apart from the engine that is to have them.
+#[derive(Clone, Debug)]
+pub struct PoolChange {
+    config: Config,
+    /// By number; `None`: the pool is gone.
+    definitions: Vec<Option<Definition>>,
+    /// Sorted by address.
+    wanted: Vec<Wanted>,
+}
+
+impl PoolChange {
+    /// The pools, and the addresses of static mappings, of a new configuration, for an engine that has
+    /// another in force ([`Engine::config`](crate::Engine::config)).
+    ///
+    /// # Errors
+    /// [`ConfigError`] names what the new configuration contradicts.
+    pub fn new(in_force: &Config, new: &Config) -> Result<Self, ConfigError> {
+        validate(new)?;
+        let config = arrange(in_force, new)?;
+        let define = |pool: &PoolConfig| {
+            (!pool.addresses.is_empty()).then(|| Definition::new(&config, pool))
+        };
+        let definitions = config.pools.iter().map(define).collect();
+        let of_pool = |(number, pool): (usize, &PoolConfig)| -> Vec<Wanted> {
+            let wanted = |address: Ipv4Addr| Wanted {
+                address: address.to_bits(),
+                pool: number as u16,
+                is_draining: pool.is_draining(address),
+                is_static: false,
+            };
+            pool.each_address().map(wanted).collect()
+        };
+        let mut wanted: Vec<Wanted> = config.pools.iter().enumerate().flat_map(of_pool).collect();
+        wanted.sort_unstable_by_key(|wanted| wanted.address);
+        let mut statics: Vec<u32> =
+            config.statics.iter().map(|mapping| mapping.external.0.to_bits()).collect();
+        statics.sort_unstable();
+        statics.dedup();
+        for address in statics {
+            match wanted.binary_search_by_key(&address, |wanted| wanted.address) {
+                Ok(at) => wanted[at].is_static = true,
+                Err(at) => wanted.insert(
+                    at,
+                    Wanted { address, pool: NO_POOL, is_draining: false, is_static: true },
+                ),
+            }
+        }
+        Ok(Self { config, definitions, wanted })
+    }
+
+    /// The new configuration with its pools in the engine's numbering, which its rules go by. Pools that
+    /// are gone, but of which something may be left, are there without addresses.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    fn find(&self, address: u32) -> Option<&Wanted> {
+        let at = self.wanted.binary_search_by_key(&address, |wanted| wanted.address).ok()?;
+        Some(&self.wanted[at])
+    }
+}
+
+/// The new configuration with the pools in the numbering of the one in force.
+fn arrange(in_force: &Config, new: &Config) -> Result<Config, ConfigError> {
+    let mut pools: Vec<Option<PoolConfig>> = vec![None; in_force.pools.len()];
+    let mut numbers: Vec<usize> = Vec::with_capacity(new.pools.len());
+    for pool in &new.pools {
+        let is_open = |number: &usize| pools.get(*number).is_none_or(Option::is_none);
+        let number = number_of(in_force, new, pool, is_open);
+        if number == pools.len() {
+            pools.push(None);
+        }
+        pools[number] =
+            Some(PoolConfig { allocation: Some(new.allocation_of(pool).clone()), ..pool.clone() });
+        numbers.push(number);
+    }
+    if pools.len() > MAX_POOLS {
+        return Err(ConfigError {
+            message: format!(
+                "{} pools, those of late among them: at most {MAX_POOLS}",
+                pools.len()
+            ),
+        });
+    }
+    let gone = |(number, pool): (usize, Option<PoolConfig>)| {
+        pool.unwrap_or_else(|| {
+            let old = &in_force.pools[number];
+            PoolConfig {
+                name: old.name.clone(),
+                allocation: Some(in_force.allocation_of(old).clone()),
+                addresses: Vec::new(),
+                draining: Vec::new(),
+                ..old.clone()
+            }
+        })
+    };
+    let mut config = Config {
+        pools: pools.into_iter().enumerate().map(gone).collect(),
+        default_pool: numbers[new.default_pool],
+        ..new.clone()
+    };
+    for realm in &mut config.realms {
+        realm.default_pool = numbers[realm.default_pool];
+    }
+    let of_realms = config.realms.iter_mut().flat_map(|realm| &mut realm.rules);
+    for rule in config.rules.iter_mut().chain(of_realms) {
+        if let RuleAction::Snat(pool) | RuleAction::SnatTo(pool, _) = &mut rule.action {
+            *pool = numbers[*pool];
+        }
+    }
+    Ok(config)
+}
+
+/// The number that a new pool gets, of those that are open: that of the pool of its name, or, if it has
+/// but another name now, of one whose addresses it has; else one that nothing is left of, or the next.
+fn number_of(
+    in_force: &Config,
+    new: &Config,
+    pool: &PoolConfig,
+    is_open: impl Fn(&usize) -> bool,
+) -> usize {
+    let open = || (0..in_force.pools.len()).filter(&is_open);
+    let old = |number: usize| &in_force.pools[number];
+    let goes_on = |&number: &usize| is_continued(in_force, old(number), new, pool);
+    let is_renamed = |number: &usize| {
+        let old = old(*number);
+        let shares = |range: &crate::AddressRange| {
+            old.addresses.iter().any(|other| range.first <= other.last && other.first <= range.last)
+        };
+        !new.pools.iter().any(|other| other.name == old.name) && pool.addresses.iter().any(shares)
+    };
+    let named = open().filter(|&number| old(number).name == pool.name).find(goes_on);
+    let renamed = || open().filter(is_renamed).find(goes_on);
+    let unused = || open().find(|&number| old(number).name.is_empty());
+    let next = || (in_force.pools.len()..).find(&is_open).expect("numbers do not end");
+    named.or_else(renamed).or_else(unused).unwrap_or_else(next)
+}
+
+/// Whether a new pool shares out its ports as an old one does, so that mappings can stay.
+fn is_continued(in_force: &Config, old: &PoolConfig, new: &Config, pool: &PoolConfig) -> bool {
+    use Allocation::{Block, Deterministic, Preserve, Random};
+    match (in_force.allocation_of(old), new.allocation_of(pool)) {
+        (Random | Preserve, Random | Preserve) => true,
+        (Block(before), Block(after)) => {
+            (before.size, old.ports.0.max(1), old.ports.1)
+                == (after.size, pool.ports.0.max(1), pool.ports.1)
+        }
+        (Deterministic(_), Deterministic(_)) => {
+            let plans = plan(in_force, old).zip(plan(new, pool));
+            plans.is_some_and(|(before, after)| before.agrees(&after))
+        }
+        _ => false,
+    }
+}
+
+/// Something to do about an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Task {
+    /// Make it external.
+    Enter(u32),
+    /// Give out nothing of it any more.
+    Close(u32),
+    /// Find out which ports of a protocol it gives out.
+    Renew(u32, u8),
+    /// Let it join the pool that it is to be of.
+    Move(u32),
+}
+
+/// A change under way.
+#[derive(Clone, Debug)]
+pub(super) struct Work {
+    /// What is to come, unless it is in force.
+    change: Option<PoolChange>,
+    /// The last comes first.
+    tasks: Vec<Task>,
+}
+
+impl Work {
+    pub(super) fn new(room: usize) -> Self {
+        Self { change: None, tasks: Vec::with_capacity(room) }
+    }
+
+    /// An address has nothing left that keeps it in its pool.
+    pub(super) fn moves(&mut self, index: u32) {
+        self.tasks.push(Task::Move(index));
+    }
+
+    fn renews(&mut self, index: u32) {
+        self.tasks.extend((0..PROTOCOLS.len() as u8).rev().map(|place| Task::Renew(index, place)));
+    }
+}
+
+impl External {
+    /// Puts a pool's definition in force.
+    pub(super) fn define(&mut self, number: usize, definition: Definition) {
+        let Definition { ports, bits, mode, cut, plan } = definition;
+        if self.pools.len() <= number {
+            self.grow(number + 1);
+        }
+        let mut slots = core::mem::take(&mut self.pools[number].slots);
+        slots.clear();
+        self.pools[number] = Pool { slots, ports, bits, mode };
+        self.blocks.set_pool(number, cut);
+        self.plans.set(number, plan);
+    }
+
+    /// Makes room for so many pools.
+    fn grow(&mut self, pools: usize) {
+        let none =
+            Pool { slots: Vec::new(), ports: (1, 1), bits: vec![0; WORDS], mode: Mode::Random };
+        self.pools.resize(pools, none);
+        for ports in &mut self.ports {
+            ports.pool_count.resize(pools, [0; 2]);
+        }
+        for number in self.plans.count_pools()..pools {
+            self.blocks.set_pool(number, None);
+            self.plans.set(number, None);
+        }
+    }
+
+    /// Makes an address external that is not: of no pool yet.
+    pub(super) fn enter(&mut self, address: u32) -> u32 {
+        let mut indexes = 0..self.slots.len() as u32;
+        let again = (self.waiting > 0)
+            .then(|| indexes.find(|&index| self.waits(index) && self.address(index) == address))
+            .flatten();
+        self.waiting -= u32::from(again.is_some());
+        let index = match again.or_else(|| self.unused.pop()) {
+            Some(index) => index,
+            None => {
+                self.addresses.push(address);
+                self.slots.push(Slot::NEW);
+                self.slots.len() as u32 - 1
+            }
+        };
+        self.addresses[index as usize] = address;
+        let busy = self.slots[index as usize].busy;
+        self.slots[index as usize] = Slot { busy, is_known: true, ..Slot::NEW };
+        self.spans.insert(address, index);
+        index
+    }
+
+    // ---- before the change ----
+
+    /// Begins a change.
+    pub(crate) fn prepare(&mut self, change: PoolChange) -> Result<(), ConfigError> {
+        let fail = |message: String| Err(ConfigError { message });
+        if self.work.change.is_some() || !self.work.tasks.is_empty() {
+            return fail("a change of the pools is under way: wait until it is done".into());
+        }
+        let is_new = |one: &&Wanted| self.index(one.address).is_none();
+        let left = self.unused.len() + self.room - self.slots.len();
+        let waiting = (0..self.slots.len() as u32).filter(|&index| self.waits(index));
+        let known = waiting.filter(|&index| change.find(self.address(index)).is_some()).count();
+        let needed = change.wanted.iter().filter(is_new).count() - known;
+        if needed > left {
+            let used = self.room - left;
+            let sum =
+                format!("{used} + {needed} external addresses are more than the {}", self.room);
+            let why = "those that leave count until their mappings have gone";
+            return fail(format!("{sum} of limits.external_addresses; {why}"));
+        }
+        let stride = self.blocks.stride();
+        for (definition, pool) in change.definitions.iter().zip(&change.config.pools) {
+            let cut = definition.as_ref().and_then(|definition| definition.cut);
+            if let Some((blocking, ..)) = cut.filter(|(blocking, ..)| blocking.count() > stride) {
+                let count = blocking.count();
+                let message = format!("pool {}: {count} blocks an address are more", pool.name);
+                return fail(format!(
+                    "{message} than the {stride} that there is room for; restart"
+                ));
+            }
+        }
+        let new = change.wanted.iter().filter(is_new).map(|one| Task::Enter(one.address));
+        let new: Vec<Task> = new.rev().collect();
+        self.work.tasks.extend(new);
+        self.grow(change.definitions.len().max(self.pools.len()));
+        self.restrict(&change);
+        self.work.change = Some(change);
+        Ok(())
+    }
+
+    /// Sees to it that nothing is given out that is not to be.
+    fn restrict(&mut self, change: &PoolChange) {
+        let mut shrinks = vec![false; self.pools.len()];
+        let pools = self.pools.iter_mut().zip(&change.definitions).zip(&mut shrinks);
+        for ((pool, definition), shrinks) in pools {
+            let Some(definition) = definition else { continue };
+            for (bits, after) in pool.bits.iter_mut().zip(&definition.bits) {
+                *shrinks |= *bits & !after != 0;
+                *bits &= after;
+            }
+        }
+        for index in 0..self.slots.len() as u32 {
+            let Slot { pool, is_closed, .. } = self.slots[index as usize];
+            if is_closed {
+                continue;
+            }
+            let wanted = change.find(self.address(index));
+            if wanted.is_none_or(|wanted| wanted.pool != pool || wanted.is_draining) {
+                self.work.tasks.push(Task::Close(index));
+            } else if shrinks[usize::from(pool)] {
+                self.work.renews(index);
+            }
+        }
+    }
+
+    // ---- the change, and after ----
+
+    /// Puts the pools in force that were prepared; returns the configuration that they are of.
+    pub(crate) fn switch(&mut self) -> Config {
+        let change = self.work.change.take().expect("a change was prepared");
+        let PoolChange { config, definitions, wanted } = change;
+        let mut changed = vec![false; self.pools.len()];
+        for (number, definition) in definitions.into_iter().enumerate() {
+            match definition {
+                Some(definition) => {
+                    changed[number] = self.pools[number].bits != definition.bits
+                        || definition.mode == Mode::Deterministic;
+                    self.define(number, definition);
+                }
+                None => self.pools[number].slots.clear(),
+            }
+        }
+        for slot in &mut self.slots {
+            (slot.target, slot.is_draining, slot.is_static) = (NO_POOL, false, false);
+        }
+        for one in wanted {
+            let index = self.index(one.address).expect("it has been entered");
+            let slot = &mut self.slots[index as usize];
+            (slot.target, slot.is_draining, slot.is_static) =
+                (one.pool, one.is_draining, one.is_static);
+        }
+        for (number, pool) in config.pools.iter().enumerate() {
+            for address in pool.each_address().filter(|&address| !pool.is_draining(address)) {
+                let index = self.index(address.to_bits()).expect("it has been entered");
+                self.pools[number].slots.push(index);
+            }
+        }
+        for index in 0..self.slots.len() as u32 {
+            self.begin_anew(index, &changed);
+        }
+        self.first = first_address(&config);
+        config
+    }
+
+    /// Sees to it that an address goes where it is to be, or gives out what it is to; pools of which the
+    /// ports have changed are marked.
+    fn begin_anew(&mut self, index: u32, changed: &[bool]) {
+        let slot = &mut self.slots[index as usize];
+        if slot.pool != slot.target || slot.pool == NO_POOL {
+            if slot.is_known && slot.mappings == 0 {
+                self.work.moves(index);
+            }
+        } else if !slot.is_draining && (slot.is_closed || changed[usize::from(slot.pool)]) {
+            slot.is_closed = false;
+            self.work.renews(index);
+        }
+    }
+
+    /// Does one of the things that a change asks for; `false`: there is none.
+    pub(crate) fn step(&mut self) -> bool {
+        let Some(task) = self.work.tasks.pop() else { return false };
+        match task {
+            Task::Enter(address) => self.enter_when_there_is_room(address),
+            Task::Close(index) => {
+                self.slots[index as usize].is_closed = true;
+                (0..PROTOCOLS.len()).for_each(|protocol| self.renew(index, protocol));
+            }
+            Task::Renew(index, protocol) => self.renew(index, usize::from(protocol)),
+            Task::Move(index) => self.go_over(index),
+        }
+        true
+    }
+
+    /// Makes an address external, or, at first, room for it: for one protocol at a time, for this takes
+    /// longer than all else.
+    fn enter_when_there_is_room(&mut self, address: u32) {
+        let needed = if self.unused.is_empty() { self.slots.len() + 1 } else { self.slots.len() };
+        let mut ports = self.ports.iter_mut();
+        match ports.find(|ports| ports.addresses() < needed.min(self.room)) {
+            Some(ports) => {
+                ports.grow();
+                self.work.tasks.push(Task::Enter(address));
+            }
+            None => drop(self.enter(address)),
+        }
+    }
+
+    /// Moves an address that has no mapping, and no block that somebody has, to the pool that it is to be
+    /// of; one that is to be of none, and that no static mapping names, is external no longer.
+    fn go_over(&mut self, index: u32) {
+        let slot = self.slots[index as usize];
+        let is_there = slot.pool == slot.target && slot.pool != NO_POOL;
+        if is_there || !slot.is_known || slot.mappings > 0 || !self.blocks.are_nobodys(index) {
+            return;
+        }
+        self.blocks.detach(index);
+        self.join(index);
+        if slot.target != NO_POOL {
+            self.work.renews(index);
+        } else if !slot.is_static {
+            self.spans.remove(self.address(index));
+            self.slots[index as usize].is_known = false;
+            match slot.busy {
+                0 => self.unused.push(index),
+                _ => self.waiting += 1,
+            }
+        }
+    }
+
+    /// Whether an address is external no longer, but has ports that are held.
+    fn waits(&self, index: u32) -> bool {
+        let slot = &self.slots[index as usize];
+        !slot.is_known && slot.busy > 0
+    }
+
+    /// Whether a change that was begun is to be put in force, and nothing need be done before.
+    pub(crate) fn is_prepared(&self) -> bool {
+        self.work.change.is_some() && self.work.tasks.is_empty()
+    }
+
+    /// Whether a change was begun and is not in force.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.work.change.is_some()
+    }
+
+    /// Whether there is something to do.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.work.tasks.is_empty()
+    }
+
+    /// How many addresses have an index.
+    pub(crate) fn count_addresses(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether no address is counted with a pool.
+    pub(crate) fn is_unused(&self, pool: usize) -> bool {
+        self.slots.iter().all(|slot| usize::from(slot.pool) != pool)
+    }
+
+    /// The addresses that give out no more ports.
+    pub(crate) fn draining(&self) -> impl Iterator<Item = Draining> + '_ {
+        let slots = self.slots.iter().zip(&self.addresses);
+        let drains = |slot: &Slot| {
+            slot.is_known && slot.pool != NO_POOL && (slot.is_draining || slot.pool != slot.target)
+        };
+        slots.filter(move |(slot, _)| drains(slot)).map(|(slot, &address)| Draining {
+            address: Ipv4Addr::from_bits(address),
+            pool: usize::from(slot.pool),
+            mappings: slot.mappings,
+            leaves: slot.pool != slot.target,
+        })
+    }
+
+    /// Whether a subscriber's mapping may stay that has this external endpoint: its address stays in its
+    /// pool, which uses the port, no static mapping has the address for the protocol, and it is of the
+    /// subscriber's own blocks or ports where there are such.
+    pub(crate) fn allows(&self, protocol: u8, index: u32, port: u16, subscriber: Host) -> bool {
+        let slot = &self.slots[index as usize];
+        let (number, address) = (usize::from(slot.pool), Ipv4Addr::from_bits(self.address(index)));
+        let Some(pool) = self.pools.get(number).filter(|_| slot.pool == slot.target) else {
+            return false;
+        };
+        if !has_ports(protocol) {
+            return slot.kept & PORTLESS == 0;
+        }
+        let is_used = pool.bits[usize::from(port) / 64] >> (port % 64) & 1 != 0;
+        let is_own = || match (pool.mode, self.plans.get(number)) {
+            (Mode::Block, _) => self.blocks.has_port(number, index, port, subscriber),
+            (Mode::Deterministic, Some(plan)) => {
+                let owner = plan.reverse(address, port);
+                owner.is_some_and(|owner| owner.to_bits() == subscriber.address())
+                    || plan.dynamic().is_some_and(|(first, _)| port >= first)
+            }
+            _ => true,
+        };
+        is_used && slot.kept >> protocol_index(protocol) & 1 == 0 && is_own()
+    }
+
+    /// How many ports of a pool are given out, used ones among them, by the place of their protocol, and
+    /// at the end how many blocks.
+    pub(crate) fn all_of(&self, pool: usize, config: &Config) -> [u32; PROTOCOLS.len() + 1] {
+        let mut all = [0; PROTOCOLS.len() + 1];
+        let open = (0..self.slots.len() as u32)
+            .filter(|&index| self.pool_of(index) == pool && self.is_open(index));
+        for index in open {
+            let address = self.address(index);
+            let statics: Vec<&StaticMapping> =
+                config.statics.iter().filter(|one| one.external.0.to_bits() == address).collect();
+            let mut any = [0; WORDS];
+            for (protocol, all) in all.iter_mut().take(PROTOCOLS.len()).enumerate() {
+                let mut bits: Vec<u64> = self.given_out(index, protocol).collect();
+                for (port, of) in statics.iter().flat_map(|one| {
+                    one.external
+                        .1
+                        .into_iter()
+                        .flat_map(|port| permanent(one).map(move |of| (port, of)))
+                }) {
+                    let kept = if protocol_index(of) == protocol { 1 << (port % 64) } else { 0 };
+                    bits[usize::from(port) / 64] &= !kept;
+                }
+                any.iter_mut().zip(&bits).for_each(|(any, bits)| *any |= bits);
+                *all += bits.iter().map(|bits| bits.count_ones()).sum::<u32>();
+            }
+            let has_port = |&(first, last): &(u16, u16)| {
+                (usize::from(first / 64)..=usize::from(last / 64))
+                    .any(|word| any[word] & Range { first, last }.bits(word) != 0)
+            };
+            all[PROTOCOLS.len()] += self.blocks.ports_of(index).filter(has_port).count() as u32;
+        }
+        all
+    }
+}
+
+impl Slot {
+    /// Of no pool, not external.
+    const NEW: Self = Self {
+        pool: NO_POOL,
+        target: NO_POOL,
+        is_closed: true,
+        is_draining: false,
+        is_static: false,
+        is_known: false,
+        kept: 0,
+        mappings: 0,
+        busy: 0,
+    };
+}

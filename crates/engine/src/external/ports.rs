@@ -1,0 +1,371 @@
+//! The ports of one protocol over all external addresses: which are free, whose the others are, and
+//! how a free one is found.
+//!
+//! A free port is drawn: a word of the address's bitmap at random, and in it the first free port from a
+//! random one on. Where free ports have become rare they are counted instead, by groups that are
+//! counted already, so that finding one of few costs no more than some hundred steps.
+
+use super::{GROUP_WORDS, GROUPS, PORTS, WORDS};
+use crate::calendar::{Calendar, NONE};
+use crate::random::Generator;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::RangeInclusive;
+
+/// Entry of a port that no mapping has: free, reserved or not in a pool.
+pub(super) const EMPTY: u32 = 0;
+/// Marks a port in hold-down; the other bits are the next one released with it.
+pub(super) const HELD: u32 = 1 << 31;
+/// The end of a list of held ports.
+pub(super) const LAST: u32 = HELD - 1;
+
+/// Random draws before the free ports are counted.
+const DRAWS: u32 = 8;
+/// Ranges of at most so many words are counted at once: a draw would favour what lies at their ends.
+const FEW_WORDS: usize = 16;
+
+const EVEN: u64 = 0x5555_5555_5555_5555;
+
+/// A side of port 1024, all ports of a pool that does not span it, or a subscriber's share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(super) first: u16,
+    pub(super) last: u16,
+}
+
+/// The ports of one protocol over all addresses.
+#[derive(Clone, Debug)]
+pub(super) struct Ports {
+    /// A bit a free port, [`WORDS`] an address.
+    pub(super) free: Vec<u64>,
+    /// Free ports a group, even and odd; [`GROUPS`] an address.
+    groups: Vec<[u16; 2]>,
+    /// Free ports an address: below 1024, and from there.
+    count: Vec<[u32; 2]>,
+    /// The same a pool.
+    pub(super) pool_count: Vec<[u32; 2]>,
+    /// An entry a port, [`PORTS`] an address.
+    pub(super) owner: Vec<u32>,
+    /// Ports in hold-down, by release.
+    pub(super) holds: Calendar,
+    /// How long a port is held that a mapping gives back, ticks.
+    pub(super) hold: u32,
+}
+
+impl Ports {
+    /// So many addresses, none of which has a free port, and room for more, which is not touched until
+    /// they come. `hold` is how long ports are held that mappings give back, `reach` the longest that any
+    /// is held, ticks.
+    pub(super) fn new(addresses: usize, room: usize, hold: u32, reach: u32) -> Self {
+        Self {
+            free: with_room(vec![0; addresses * WORDS], room * WORDS),
+            groups: vec![[0; 2]; room * GROUPS],
+            count: vec![[0; 2]; room],
+            pool_count: Vec::new(),
+            owner: with_room(vec![EMPTY; addresses * PORTS], room * PORTS),
+            holds: Calendar::new(reach + 1),
+            hold,
+        }
+    }
+
+    /// How many addresses there are.
+    pub(super) fn addresses(&self) -> usize {
+        self.owner.len() / PORTS
+    }
+
+    /// Adds an address.
+    pub(super) fn grow(&mut self) {
+        let addresses = self.addresses() + 1;
+        self.free.resize(addresses * WORDS, 0);
+        self.owner.resize(addresses * PORTS, EMPTY);
+    }
+
+    /// The place of a port of an address among all ports.
+    #[inline(always)]
+    pub(super) fn entry(address: u32, port: u16) -> usize {
+        address as usize * PORTS + usize::from(port)
+    }
+
+    pub(super) fn is_free(&self, address: u32, port: u16) -> bool {
+        self.free[address as usize * WORDS + usize::from(port) / 64] >> (port % 64) & 1 != 0
+    }
+
+    #[inline(always)]
+    pub(super) fn set_free(&mut self, address: u32, pool: usize, port: u16, free: bool) {
+        debug_assert_ne!(self.is_free(address, port), free);
+        self.free[address as usize * WORDS + usize::from(port) / 64] ^= 1 << (port % 64);
+        let group = address as usize * GROUPS + usize::from(port) / (GROUP_WORDS * 64);
+        let in_group = &mut self.groups[group][usize::from(port & 1)];
+        *in_group = if free { *in_group + 1 } else { *in_group - 1 };
+        let side = usize::from(port >= 1024);
+        for count in [&mut self.count[address as usize][side], &mut self.pool_count[pool][side]] {
+            if free {
+                *count += 1;
+            } else {
+                *count -= 1;
+            }
+        }
+    }
+
+    /// Makes those ports of an address free that are `usable`, by words, and that nobody has; all others
+    /// are not. `pool` counts them. Where nobody has any, `owned` says so.
+    pub(super) fn renew(
+        &mut self,
+        address: u32,
+        pool: Option<usize>,
+        owned: bool,
+        usable: &[u64; WORDS],
+    ) {
+        let owners = &self.owner[address as usize * PORTS..][..PORTS];
+        let nobodys = |word: usize| -> u64 {
+            let owners = owners[word * 64..][..64].iter().enumerate();
+            owners.fold(0, |bits, (bit, &owner)| bits | u64::from(owner == EMPTY) << bit)
+        };
+        let words = &mut self.free[address as usize * WORDS..][..WORDS];
+        for (number, (word, &bits)) in words.iter_mut().zip(usable).enumerate() {
+            *word = if owned && bits != 0 { bits & nobodys(number) } else { bits };
+        }
+        let groups = &mut self.groups[address as usize * GROUPS..][..GROUPS];
+        for (group, words) in groups.iter_mut().zip(words.chunks(GROUP_WORDS)) {
+            let count =
+                |mask: u64| words.iter().map(|word| (word & mask).count_ones() as u16).sum();
+            *group = [count(EVEN), count(EVEN << 1)];
+        }
+        let count = |words: &[u64]| words.iter().map(|word| word.count_ones()).sum();
+        let (low, high) = words.split_at(1024 / 64);
+        let now: [u32; 2] = [count(low), count(high)];
+        let before = core::mem::replace(&mut self.count[address as usize], now);
+        if let Some(pool) = pool {
+            for (all, (now, before)) in
+                self.pool_count[pool].iter_mut().zip(now.into_iter().zip(before))
+            {
+                *all = *all + now - before;
+            }
+        }
+    }
+
+    /// Enters a port that is not free among those that are released at a tick.
+    pub(super) fn hold_until(&mut self, address: u32, port: u16, release: u32) {
+        let entry = Self::entry(address, port);
+        let next = self.holds.head(release);
+        self.owner[entry] = HELD | if next == NONE { LAST } else { next };
+        self.holds.set_head(release, entry as u32);
+    }
+
+    pub(super) fn free_in(&self, address: u32, range: Range) -> u32 {
+        Self::in_range(self.count[address as usize], range)
+    }
+
+    pub(super) fn in_range([low, high]: [u32; 2], range: Range) -> u32 {
+        (if range.first < 1024 { low } else { 0 }) + if range.last >= 1024 { high } else { 0 }
+    }
+
+    /// How many ports of a range of an address are free.
+    pub(super) fn count_within(&self, address: u32, range: Range) -> u32 {
+        let free = &self.free[address as usize * WORDS..][..WORDS];
+        range.words().map(|word| (free[word] & range.bits(word)).count_ones()).sum()
+    }
+
+    /// How many ports of a range of an address are held.
+    pub(super) fn held_within(&self, address: u32, range: Range) -> u32 {
+        let entries = Self::entry(address, range.first)..=Self::entry(address, range.last);
+        self.owner[entries].iter().filter(|&&owner| owner & HELD != 0).count() as u32
+    }
+
+    // ---- the choice of one ----
+
+    /// A free port of an address, in a range and of a parity, at random: of a word of the bitmap that
+    /// is drawn; should words with such a port have become rare, each as likely as another.
+    pub(super) fn choose(
+        &self,
+        address: u32,
+        range: Range,
+        parity: Parity,
+        generator: &mut Generator,
+    ) -> Option<u16> {
+        //= rfc7857#section-9
+        for _ in 0..DRAWS {
+            // A range may end within a word.
+            let port = self.pick(&range.draw(address, parity, generator));
+            if port.is_some_and(|port| (range.first..=range.last).contains(&port)) {
+                return port;
+            }
+        }
+        //= rfc6888#REQ-13
+        self.choose_counted(address, range, parity, generator)
+    }
+
+    /// The same of a range that may be small.
+    pub(super) fn choose_within(
+        &self,
+        address: u32,
+        range: Range,
+        parity: Parity,
+        generator: &mut Generator,
+    ) -> Option<u16> {
+        //= rfc7422#section-2-random
+        if range.words().count() > FEW_WORDS {
+            return self.choose(address, range, parity, generator);
+        }
+        self.choose_counted(address, range, parity, generator)
+    }
+
+    /// The free port that a draw comes to, if the word has one.
+    #[inline(always)]
+    pub(super) fn pick(&self, draw: &Draw) -> Option<u16> {
+        let bits = self.free[draw.place()];
+        if draw.turn >= Draw::EXACT {
+            let bit = draw.turn % 64;
+            return (bits >> bit & 1 != 0).then_some(draw.word * 64 + u16::from(bit));
+        }
+        let bits = bits & draw.parity.mask();
+        let turn = u32::from(draw.turn);
+        let bit = (bits.rotate_right(turn).trailing_zeros() + turn) % 64;
+        (bits != 0).then_some(draw.word * 64 + bit as u16)
+    }
+
+    /// The same by counting: which of the free ports it is to be, then where that one is.
+    fn choose_counted(
+        &self,
+        address: u32,
+        range: Range,
+        parity: Parity,
+        generator: &mut Generator,
+    ) -> Option<u16> {
+        let words = &self.free[address as usize * WORDS..][..WORDS];
+        let bits = |word: usize| words[word] & parity.mask() & range.bits(word);
+        // Groups that lie in the range as a whole are counted already.
+        let in_group = |group: usize| -> u32 {
+            if range.has_group(group) {
+                let [even, odd] = self.groups[address as usize * GROUPS + group];
+                return match parity {
+                    Parity::Even => u32::from(even),
+                    Parity::Odd => u32::from(odd),
+                    Parity::Any => u32::from(even) + u32::from(odd),
+                };
+            }
+            range.words_of(group).map(|word| bits(word).count_ones()).sum()
+        };
+        let counts: [u32; GROUPS] = core::array::from_fn(in_group);
+        let all: u32 = counts.iter().sum();
+        if all == 0 {
+            return None;
+        }
+        let mut which = generator.below(all);
+        let group = counts.iter().position(|&count| {
+            let here = which < count;
+            which -= if here { 0 } else { count };
+            here
+        })?;
+        let word = range.words_of(group).find(|&word| {
+            let here = which < bits(word).count_ones();
+            which -= if here { 0 } else { bits(word).count_ones() };
+            here
+        })?;
+        let rest = (0..which).fold(bits(word), |rest, _| rest & (rest - 1));
+        Some((word * 64) as u16 + rest.trailing_zeros() as u16)
+    }
+}
+
+/// A list with room for more: memory that is only set aside takes no pages.
+fn with_room<T>(mut list: Vec<T>, room: usize) -> Vec<T> {
+    list.reserve_exact(room - list.len());
+    list
+}
+
+/// Which ports will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Parity {
+    Even,
+    Odd,
+    Any,
+}
+
+impl Parity {
+    /// The ports of a word that have it.
+    fn mask(self) -> u64 {
+        [EVEN, EVEN << 1, u64::MAX][self as usize]
+    }
+
+    /// What a search finds of this parity; failing that, of any.
+    pub(super) fn or_any<T>(self, mut search: impl FnMut(Self) -> Option<T>) -> Option<T> {
+        //= rfc7857#section-9-parity
+        match search(self) {
+            None if self != Self::Any => search(Self::Any),
+            found => found,
+        }
+    }
+}
+
+/// A word of an address's bitmap, which of its ports will do, and where the search begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Draw {
+    pub(super) address: u32,
+    word: u16,
+    turn: u8,
+    parity: Parity,
+}
+
+impl Draw {
+    /// A turn from this on is for one port and no other.
+    const EXACT: u8 = 64;
+
+    /// This port, should it be free still.
+    pub(super) fn exactly(address: u32, port: u16) -> Self {
+        let turn = Self::EXACT + (port % 64) as u8;
+        Self { address, word: port / 64, turn, parity: Parity::Any }
+    }
+
+    /// The index of the address.
+    pub(crate) fn index(&self) -> u32 {
+        self.address
+    }
+
+    pub(super) fn place(&self) -> usize {
+        self.address as usize * WORDS + usize::from(self.word)
+    }
+}
+
+impl Range {
+    /// Draws a word of the bitmap, and where in it a free port is looked for first.
+    #[inline]
+    pub(super) fn draw(self, address: u32, parity: Parity, generator: &mut Generator) -> Draw {
+        let (first, last) = (self.first / 64, self.last / 64);
+        let random = generator.next_u64();
+        //= rfc6056#section-4-obfuscate
+        //= rfc6056#section-4-parity
+        //= rfc6888#REQ-15
+        let words = u64::from(last - first) + 1;
+        let word = first + (((random >> 32) * words) >> 32) as u16;
+        Draw { address, word, turn: random as u8 % 64, parity }
+    }
+
+    /// The ports of a bitmap's word that are in the range.
+    pub(super) fn bits(self, word: usize) -> u64 {
+        let below = |port: usize| match port.saturating_sub(word * 64) {
+            bits @ 0..64 => (1 << bits) - 1,
+            _ => u64::MAX,
+        };
+        below(usize::from(self.last) + 1) & !below(usize::from(self.first))
+    }
+
+    /// The words that have ports of the range.
+    fn words(self) -> RangeInclusive<usize> {
+        usize::from(self.first / 64)..=usize::from(self.last / 64)
+    }
+
+    /// Those of them that are of a group.
+    fn words_of(self, group: usize) -> RangeInclusive<usize> {
+        let words = self.words();
+        let (first, last) = (group * GROUP_WORDS, (group + 1) * GROUP_WORDS - 1);
+        *words.start().max(&first)..=*words.end().min(&last)
+    }
+
+    /// Whether all ports of a group are in the range.
+    fn has_group(self, group: usize) -> bool {
+        let (first, last) = (group * GROUP_WORDS * 64, (group + 1) * GROUP_WORDS * 64 - 1);
+        // Port 0 is never given out.
+        usize::from(self.first) <= first.max(1) && last <= usize::from(self.last)
+    }
+}

@@ -1,0 +1,155 @@
+//! Which index an external address has: runs of addresses that follow each other, and whose indexes
+//! do, in order. Most often there is one run only, or one that has most addresses, which is looked at
+//! first.
+
+use alloc::vec::Vec;
+
+/// Addresses that follow each other, and the index of the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    first: u32,
+    last: u32,
+    index: u32,
+}
+
+impl Span {
+    /// One that no address is in that a host could have.
+    const NONE: Self = Self { first: u32::MAX, last: u32::MAX, index: 0 };
+
+    /// The index of an address that is in it.
+    #[inline(always)]
+    fn index(&self, address: u32) -> Option<u32> {
+        let offset = address.wrapping_sub(self.first);
+        (offset <= self.last - self.first).then(|| self.index + offset)
+    }
+
+    fn len(&self) -> u32 {
+        self.last - self.first
+    }
+}
+
+/// The external addresses.
+#[derive(Clone, Debug)]
+pub(super) struct Spans {
+    /// One of the longest of `all`.
+    longest: Span,
+    /// Sorted, disjoint.
+    all: Vec<Span>,
+    /// The least and the greatest address.
+    bounds: (u32, u32),
+}
+
+impl Spans {
+    /// None as yet, with room for so many.
+    pub(super) fn new(room: usize) -> Self {
+        Self { longest: Span::NONE, all: Vec::with_capacity(room), bounds: (u32::MAX, 0) }
+    }
+
+    /// The index of an address.
+    #[inline(always)]
+    pub(super) fn index(&self, address: u32) -> Option<u32> {
+        self.longest.index(address).or_else(|| {
+            let next = self.all.partition_point(|span| span.last < address);
+            self.all.get(next)?.index(address)
+        })
+    }
+
+    /// Whether an address lies between the least and the greatest.
+    #[inline(always)]
+    pub(super) fn may_have(&self, address: u32) -> bool {
+        (self.bounds.0..=self.bounds.1).contains(&address)
+    }
+
+    /// Adds an address that is not there.
+    pub(super) fn insert(&mut self, address: u32, index: u32) {
+        let at = self.all.partition_point(|span| span.last < address);
+        let follows = |before: &Span, after: &Span| {
+            before.last.checked_add(1) == Some(after.first)
+                && before.index + before.len() + 1 == after.index
+        };
+        let new = Span { first: address, last: address, index };
+        let joins_left = at > 0 && follows(&self.all[at - 1], &new);
+        let joins_right = self.all.get(at).is_some_and(|after| follows(&new, after));
+        match (joins_left, joins_right) {
+            (true, true) => self.all[at - 1].last = self.all.remove(at).last,
+            (true, false) => self.all[at - 1].last = address,
+            (false, true) => (self.all[at].first, self.all[at].index) = (address, index),
+            (false, false) => self.all.insert(at, new),
+        }
+        let changed = self.all[if joins_left { at - 1 } else { at }];
+        if self.longest == Span::NONE || changed.len() >= self.longest.len() {
+            self.longest = changed;
+        }
+        self.note_bounds();
+    }
+
+    /// Takes an address out that is there.
+    pub(super) fn remove(&mut self, address: u32) {
+        let at = self.all.partition_point(|span| span.last < address);
+        let Span { first, last, index } = self.all[at];
+        match (address == first, address == last) {
+            (true, true) => drop(self.all.remove(at)),
+            (true, false) => (self.all[at].first, self.all[at].index) = (first + 1, index + 1),
+            (false, true) => self.all[at].last = last - 1,
+            (false, false) => {
+                let rest = index + (address - first) + 1;
+                self.all[at].last = address - 1;
+                self.all.insert(at + 1, Span { first: address + 1, last, index: rest });
+            }
+        }
+        let longest = self.all.iter().copied().max_by_key(Span::len);
+        self.longest = longest.unwrap_or(Span::NONE);
+        self.note_bounds();
+    }
+
+    fn note_bounds(&mut self) {
+        let ends = self.all.first().zip(self.all.last());
+        self.bounds = ends.map_or((u32::MAX, 0), |(first, last)| (first.first, last.last));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Against a map, while addresses come and go near both ends of the number space too.
+        #[test]
+        fn behaves_as_a_map(
+            base in prop::sample::select(vec![0_u32, 1000, u32::MAX - 16]),
+            ops in prop::collection::vec((0_u32..16, 0_u32..40), 1..200),
+        ) {
+            let mut spans = Spans::new(40);
+            let mut map = BTreeMap::new();
+            for (offset, index) in ops {
+                let address = base + offset;
+                if map.remove(&address).is_some() {
+                    spans.remove(address);
+                } else {
+                    // Often such that it joins its neighbours.
+                    let index = if index < 30 { 100 + offset } else { index };
+                    map.insert(address, index);
+                    spans.insert(address, index);
+                }
+                for address in base..=base + 15 {
+                    prop_assert_eq!(spans.index(address), map.get(&address).copied());
+                }
+                prop_assert_eq!(spans.index(base ^ 1 << 20), None);
+                let joined = spans.all.windows(2).all(|pair| {
+                    pair[0].last < pair[1].first
+                        && (pair[0].last + 1 != pair[1].first
+                            || pair[0].index + pair[0].len() + 1 != pair[1].index)
+                });
+                prop_assert!(joined, "{:?}", spans.all);
+                let bounds = map.keys().next().zip(map.keys().next_back());
+                for address in base..=base + 15 {
+                    let may = bounds.is_some_and(|(first, last)| (first..=last).contains(&&address));
+                    prop_assert_eq!(spans.may_have(address), may);
+                }
+            }
+        }
+    }
+}

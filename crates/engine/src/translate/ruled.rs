@@ -1,0 +1,109 @@
+//! New flows that need more than a port of the default pool: what the rules say of a group of them,
+//! asked together, ports that are a subscriber's own, and packets that go untranslated or no further.
+
+use super::Engine;
+use super::quick::{Glance, Round, Ruled, Tally, forward_as_it_is};
+use crate::DropReason;
+use crate::calendar::NONE;
+use crate::host::Host;
+use crate::packet::{Direction, Packet, Side, Verdict};
+use crate::parse::is_martian;
+use crate::rules::Ruling;
+
+impl Engine {
+    /// Asks what the rules say of those packets of a group that seem to have no mapping.
+    pub(super) fn ask_rules(&mut self, glances: &mut [Glance]) {
+        let (rules, searches) = (&self.rules, &mut self.searches);
+        searches.clear();
+        for glance in glances.iter().filter(|glance| glance.is_new()) {
+            searches.add(rules, glance.source, glance.destination);
+        }
+        while searches.step(rules) {}
+        for (number, glance) in glances.iter_mut().filter(|glance| glance.is_new()).enumerate() {
+            glance.ruled = match searches.ruling(rules, number) {
+                None => Ruled::Not,
+                Some(Ruling::Bypass) => Ruled::Bypass,
+                Some(Ruling::Drop) => Ruled::Drop,
+                Some(Ruling::Snat(snat)) => {
+                    let index = snat.address.map(|address| self.external.index(address.to_bits()));
+                    let timeouts = snat.timeouts;
+                    match (u16::try_from(snat.pool), index) {
+                        (Ok(pool), None) => Ruled::Snat { pool, fixed: None, timeouts },
+                        (Ok(pool), Some(Some(index)))
+                            if self.external.pool_of(index) == snat.pool =>
+                        {
+                            Ruled::Snat { pool, fixed: Some(index as u16), timeouts }
+                        }
+                        _ => Ruled::Unknown,
+                    }
+                }
+            };
+        }
+    }
+
+    /// Draws for those new flows whose senders have ports of their own, which are on their way from
+    /// memory.
+    pub(super) fn draw_shares(&mut self, glances: &mut [Glance]) {
+        let pool_of = |engine: &Self, glance: &Glance| {
+            let known = glance.is_new() && glance.record != NONE && glance.draw.is_none();
+            let (pool, _) = engine.source_of(glance).filter(|_| known)?;
+            (!engine.external.is_shared(pool)).then_some(pool)
+        };
+        for glance in glances.iter() {
+            if let Some(pool) = pool_of(self, glance) {
+                self.external.approach_block(pool, glance.host(), glance.protocol);
+            }
+        }
+        for glance in glances.iter_mut() {
+            let Some(pool) = pool_of(self, glance) else { continue };
+            let host = glance.host();
+            let paired = self.subscribers.paired(glance.record, pool);
+            let wish = glance.wish(pool, self.external.pairing(pool, host, paired), None);
+            glance.draw = self.external.draw_share(wish, host, &mut self.generator);
+        }
+    }
+
+    /// Stage four, of a packet that a rule drops or sends past the translator; `None`: there is more to
+    /// ask about it, by the complete way.
+    pub(super) fn untranslated(
+        &mut self,
+        round: &Round,
+        glance: &Glance,
+        packet: &mut Packet<'_>,
+        tally: &mut Tally,
+    ) -> Option<Verdict> {
+        let (source, destination) = (glance.source.0, glance.destination.0);
+        if is_martian(source)
+            || source == destination
+            || self.broadcasts.contains(&source)
+            || self.is_ours(Some(0), source)
+            || !self.may_be_remote(destination)
+            || glance.total_len > round.mtu
+        {
+            return None;
+        }
+        let len = usize::from(glance.total_len);
+        packet.truncate(len);
+        if glance.ruled == Ruled::Drop {
+            self.counters.count_drop(Direction::Outbound, DropReason::Rule, len);
+            return Some(Verdict::Drop(DropReason::Rule));
+        }
+        tally.packets += 1;
+        tally.bytes += len as u64;
+        forward_as_it_is(packet.bytes_mut());
+        Some(Verdict::Forward(Side::Outside))
+    }
+
+    /// Whether a flow that seems to have no mapping has a static one, or may get one for its port of an
+    /// address that is mapped as a whole.
+    #[inline]
+    pub(super) fn is_static(
+        &self,
+        protocol: u8,
+        internal: (Host, u16),
+        remote: (u32, u16),
+    ) -> bool {
+        self.statics.external(internal.0, protocol).is_some()
+            || self.find_internal(protocol, internal, remote).is_some()
+    }
+}

@@ -1,0 +1,306 @@
+//! Destinations that rules translate, and remote endpoints that are others as seen from inside: twice
+//! NAT (section 13 of the specification).
+//!
+//! Everywhere else a remote endpoint is what it is outside. Here it gets and loses the name that those
+//! inside know it by: a packet from inside is aimed before anything but its source has been looked at,
+//! and one from outside is asked for the name of its source before it is looked at as from inside. A
+//! session keeps the name that it began with, whatever the rules say later.
+
+use super::mappings::Arrival;
+use super::{Engine, Fate, with_port};
+use crate::DropReason;
+use crate::host::Host;
+use crate::packet::{Direction, Side};
+use crate::parse::{Embedded, Headers, Kind, is_martian};
+use crate::rules::Ruling;
+
+impl Headers {
+    /// Whether its destination is another outside.
+    #[inline]
+    pub(super) fn is_aimed(&self) -> bool {
+        self.outside != self.destination
+    }
+
+    /// The destination that a packet from inside gets, if that is another; a query's identifier, which
+    /// both ends share, is translated with its source's to `identifier`.
+    #[inline]
+    pub(super) fn new_destination(&self, identifier: u16) -> Option<(u32, u16)> {
+        let port = match self.kind {
+            Kind::IcmpQuery { .. } => identifier,
+            _ => self.outside.1,
+        };
+        self.is_aimed().then_some((self.outside.0, port))
+    }
+}
+
+impl Arrival {
+    /// The source that the packet gets, if it is another as seen from inside.
+    #[inline]
+    pub(super) fn new_source(&self) -> Option<(u32, u16)> {
+        (self.seen != self.remote).then_some(self.seen)
+    }
+}
+
+impl Engine {
+    /// Whether any remote endpoint is another as seen from inside, or may come to be.
+    #[inline]
+    pub(super) fn has_twice(&self) -> bool {
+        self.realms.any_destinations() || !self.twice.is_empty()
+    }
+
+    // ---- from the inside ----
+
+    /// What becomes of a packet from inside where destinations are translated: of a fragment's
+    /// destination only the first of its datagram tells.
+    pub(super) fn take_inside_twice(
+        &mut self,
+        bytes: &mut [u8],
+        headers: &Headers,
+        direction: &mut Direction,
+    ) -> Fate {
+        if !headers.fragment {
+            return self.inside_aimed(bytes, headers, direction);
+        }
+        self.check_later(bytes, headers, Side::Inside)?;
+        let way = |engine: &mut Self, bytes: &mut [u8], direction: &mut Direction| {
+            engine.inside_aimed(bytes, headers, direction)
+        };
+        self.by_fragment(bytes, headers, Side::Inside, direction, way)
+    }
+
+    fn inside_aimed(
+        &mut self,
+        bytes: &mut [u8],
+        headers: &Headers,
+        direction: &mut Direction,
+    ) -> Fate {
+        let headers = &Headers { outside: self.destination_outside(bytes, headers), ..*headers };
+        let destination = headers.destination.0;
+        if self.is_own(headers.realm, destination) && self.external.index(destination).is_none() {
+            let untranslated = || {
+                let ruling = self.ruling(bytes, headers, Side::Inside, headers.realm);
+                matches!(ruling, Some(Ruling::Bypass | Ruling::Drop))
+            };
+            if !headers.is_aimed() || untranslated() {
+                *direction = Direction::Local;
+                return self.local(bytes, headers, Side::Inside);
+            }
+        }
+        self.inside(bytes, headers, direction)
+    }
+
+    /// Where a packet from inside goes, as seen outside.
+    fn destination_outside(&self, bytes: &[u8], headers: &Headers) -> (u32, u16) {
+        let destination = headers.destination;
+        let seen = headers.remote_seen();
+        let remote = match headers.kind {
+            Kind::IcmpError => {
+                let message = &bytes[usize::from(headers.header_len)..];
+                return match Embedded::read(message) {
+                    Ok(about) => self.error_outside(headers, &about),
+                    Err(_) => destination,
+                };
+            }
+            Kind::IcmpOther | Kind::LaterFragment => return destination,
+            _ => self.remote_outside(headers, seen),
+        };
+        match headers.kind {
+            Kind::IcmpQuery { .. } => (remote.0, destination.1),
+            _ => remote,
+        }
+    }
+
+    /// Who an endpoint is outside that a packet from inside goes to.
+    fn remote_outside(&self, headers: &Headers, seen: (u32, u16)) -> (u32, u16) {
+        let (protocol, internal) = (headers.protocol, headers.internal());
+        if let Some(remote) = self.twice.remote((protocol, internal), seen) {
+            return remote;
+        }
+        let ports = matches!(headers.kind, Kind::Tcp | Kind::Udp | Kind::Dccp);
+        match self.rules_of(headers.realm).destination(with_port(headers, seen), ports) {
+            Some(remote) if remote != seen && !self.sees_as_is(protocol, internal, seen) => remote,
+            _ => seen,
+        }
+    }
+
+    /// Where an ICMP error from inside goes: to whom the packet came from that it is about.
+    fn error_outside(&self, headers: &Headers, about: &Embedded) -> (u32, u16) {
+        let (address, port) = about.destination;
+        let flow = (about.protocol, (Host::new(headers.realm, address), port));
+        match self.twice.remote(flow, about.remote_of_destination()) {
+            Some((remote, _)) if about.source.0 == headers.destination.0 => (remote, 0),
+            _ => headers.destination,
+        }
+    }
+
+    /// Whether an internal endpoint has a session with a remote one that is seen as what it is.
+    fn sees_as_is(&self, protocol: u8, internal: (Host, u16), remote: (u32, u16)) -> bool {
+        self.find_internal(protocol, internal, remote).is_some_and(|slot| {
+            self.table.find_session(slot, remote).is_some() && self.seen(slot, remote) == remote
+        })
+    }
+
+    /// Whether a packet may go where a rule sends it.
+    pub(super) fn check_outside(&self, headers: &Headers) -> Result<(), DropReason> {
+        let (destination, _) = headers.outside;
+        if !headers.is_aimed() {
+            Ok(())
+        } else if is_martian(destination) || self.is_broadcast(Some(headers.realm), destination) {
+            Err(DropReason::MartianDestination)
+        } else if self.is_own(headers.realm, destination)
+            && self.external.index(destination).is_none()
+        {
+            Err(DropReason::LocalUnsupported)
+        } else {
+            Ok(())
+        }
+    }
+
+    // ---- from the outside ----
+
+    /// What the source of a packet from outside is seen as inside. One that the inside network would
+    /// have must have another name there.
+    pub(super) fn source_inside(
+        &self,
+        bytes: &[u8],
+        headers: &Headers,
+        arrival: Arrival,
+    ) -> Result<(u32, u16), DropReason> {
+        let Arrival { index, port, remote, .. } = arrival;
+        let seen = match headers.kind {
+            Kind::IcmpError => self.sender_inside(bytes, headers),
+            Kind::IcmpOther => None,
+            _ => self.session_seen(headers.protocol, (index, port), remote),
+        };
+        let rules = self.rules_of(self.realm_met(bytes, headers, arrival));
+        let by_rule = || rules.source(with_port(headers, remote));
+        let seen = seen.or_else(by_rule).unwrap_or(remote);
+        if self.is_plain() && seen == remote && self.is_inside(0, remote.0) {
+            return Err(DropReason::SpoofedSource);
+        }
+        Ok(seen)
+    }
+
+    /// The realm that a packet from outside is for, as far as that can be told.
+    fn realm_met(&self, bytes: &[u8], headers: &Headers, arrival: Arrival) -> u16 {
+        if self.is_plain() {
+            return 0;
+        }
+        let end = match headers.kind {
+            Kind::IcmpError => {
+                let about = Embedded::read(&bytes[usize::from(headers.header_len)..]).ok();
+                about.and_then(|about| {
+                    let index = self.external.index(about.source.0)?;
+                    Some((about.protocol, (index, about.source.1), about.remote_of_source()))
+                })
+            }
+            _ => Some((headers.protocol, (arrival.index, arrival.port), arrival.remote)),
+        };
+        let Some((protocol, external, remote)) = end else { return 0 };
+        match self.find_external(protocol, external, remote) {
+            Some(slot) => self.table.mapping(slot).host().realm(),
+            None => self.statics.internal(external.0, protocol).map_or(0, Host::realm),
+        }
+    }
+
+    /// What the sender of an ICMP error is seen as, if it is whom the packet went to that it is about.
+    fn sender_inside(&self, bytes: &[u8], headers: &Headers) -> Option<(u32, u16)> {
+        let about = Embedded::read(&bytes[usize::from(headers.header_len)..]).ok()?;
+        let index = self.external.index(about.source.0)?;
+        let remote = about.remote_of_source();
+        let seen = self.session_seen(about.protocol, (index, about.source.1), remote)?;
+        (remote.0 == headers.source.0).then_some((seen.0, 0))
+    }
+
+    /// What a hairpinned packet's sender is seen as by its receiver.
+    pub(super) fn seen_by_receiver(
+        &self,
+        protocol: u8,
+        external: (u32, u16),
+        remote: (u32, u16),
+    ) -> (u32, u16) {
+        match self.twice.is_empty() {
+            true => remote,
+            false => self.session_seen(protocol, external, remote).unwrap_or(remote),
+        }
+    }
+
+    /// What the remote endpoint of a session is seen as, if there is one between these endpoints.
+    fn session_seen(
+        &self,
+        protocol: u8,
+        external: (u32, u16),
+        remote: (u32, u16),
+    ) -> Option<(u32, u16)> {
+        let slot = self.find_external(protocol, external, remote)?;
+        self.table.find_session(slot, remote)?;
+        Some(self.seen(slot, remote))
+    }
+
+    // ---- sessions ----
+
+    /// What a remote endpoint that a mapping has a session with is seen as inside.
+    #[inline]
+    pub(crate) fn seen(&self, slot: u32, remote: (u32, u16)) -> (u32, u16) {
+        match self.table.mapping(slot).is_twice() {
+            true => self.twice.seen(slot, remote).unwrap_or(remote),
+            false => remote,
+        }
+    }
+
+    /// Whether a session's remote endpoint is seen as whom a packet from inside goes to: answers could
+    /// not be told apart if it had two names.
+    #[inline]
+    pub(super) fn check_seen(
+        &self,
+        slot: u32,
+        remote: (u32, u16),
+        seen: (u32, u16),
+    ) -> Result<(), DropReason> {
+        if self.seen(slot, remote) == seen { Ok(()) } else { Err(DropReason::Ambiguous) }
+    }
+
+    /// Whether there is room for a session whose remote endpoint is seen as this.
+    #[inline]
+    pub(super) fn check_room_to_see(
+        &self,
+        remote: (u32, u16),
+        seen: (u32, u16),
+    ) -> Result<(), DropReason> {
+        match remote != seen && self.twice.is_full() {
+            true => Err(DropReason::SessionTableFull),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a session that a packet from outside begins may have its remote endpoint seen as this:
+    /// nobody else whom the internal endpoint has a session with is.
+    #[inline]
+    pub(super) fn check_unseen(
+        &self,
+        protocol: u8,
+        internal: (Host, u16),
+        remote: (u32, u16),
+        seen: (u32, u16),
+    ) -> Result<(), DropReason> {
+        if !self.has_twice() {
+            return Ok(());
+        }
+        let another = self.twice.remote((protocol, internal), seen).is_some_and(|it| it != remote);
+        if another || remote != seen && self.sees_as_is(protocol, internal, seen) {
+            return Err(DropReason::Ambiguous);
+        }
+        self.check_room_to_see(remote, seen)
+    }
+
+    /// Notes what the remote endpoint of a new session is seen as.
+    #[inline]
+    pub(super) fn note_seen(&mut self, slot: u32, remote: (u32, u16), seen: (u32, u16)) {
+        if remote != seen {
+            let mapping = self.table.mapping_mut(slot);
+            mapping.set_twice();
+            let flow = (mapping.protocol, mapping.internal());
+            self.twice.add(slot, flow, remote, seen);
+        }
+    }
+}

@@ -1,0 +1,476 @@
+//! A day of one scheme: the population's sessions through an engine, second by second, and what that
+//! comes to.
+
+use super::Plan;
+use super::population::{Opening, Population, Sort};
+use super::scheme::{INSIDE, PORTS_OF_ADDRESS, Scheme};
+use super::wheel::{Item, What, Wheel};
+use crate::frame::{self, Frame};
+use natgate_engine::{Change, Engine, Event, Packet, Side, Timestamp, Verdict};
+use natgate_wire::protocol;
+use natgate_wire::tcp::flags::{ACK, FIN, SYN};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Uncounted hours before the day, in which what takes hours to expire builds up.
+pub(super) const HOURS_BEFORE: u32 = 3;
+const BEFORE: u32 = HOURS_BEFORE * 3600;
+/// The hour of the day at which the counting begins: the quietest.
+const MORNING: u32 = 5;
+/// Seconds between two looks at the ports.
+const LOOK: u32 = 1800;
+/// When the uncounted part begins, on the first day of 2026, so that log lines have the length of
+/// today's.
+const EPOCH: u64 = (1_767_225_600 + (MORNING * 3600 - BEFORE) as u64) * SECOND;
+const SECOND: u64 = 1_000_000_000;
+const BATCH: usize = 256;
+/// Of so many log lines one is measured.
+const MEASURED: u64 = 256;
+/// Seconds between packets of a session that goes on: just often enough to keep it.
+const REFRESH_UDP: u32 = 240;
+const REFRESH_TCP: u32 = 3600;
+/// Remote endpoints.
+const OUTSIDE: u32 = 0xc612_0001;
+const REMOTES: u32 = 60_013;
+
+/// One hour of the day.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Hour {
+    /// Counted from the first day's midnight.
+    pub(super) hour: u32,
+    /// Sessions that subscribers opened.
+    pub(super) sessions: u64,
+    /// Of them refused, by reason.
+    pub(super) refused: BTreeMap<&'static str, u64>,
+    /// Lines that tell whose a port is.
+    pub(super) log_lines: u64,
+    /// Their bytes, estimated from some.
+    pub(super) log_bytes: u64,
+    /// Lines that tell of refusals.
+    pub(super) alarm_lines: u64,
+}
+
+/// The ports at one time. Each port of an address counts twice, for TCP and for UDP.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Look {
+    /// Hours since the first day's midnight.
+    pub(super) hour: f64,
+    /// Subscribers that are there.
+    pub(super) present: u64,
+    /// TCP's and UDP's ports that are used or in hold-down, of all.
+    pub(super) tcp: f64,
+    pub(super) udp: f64,
+    /// Ports in use and those set aside for one subscriber, of all.
+    pub(super) bound: f64,
+    /// Ports that are set aside and idle, of those set aside.
+    pub(super) idle: f64,
+    /// Blocks that are assigned, of all; 0: there are none.
+    pub(super) blocks: f64,
+    /// The busiest address's ports that are in use, of all of its protocol.
+    pub(super) busiest_address: f64,
+}
+
+/// What a day came to.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Day {
+    /// Different subscribers that were there, and those that were refused a session.
+    pub(super) subscribers_seen: u64,
+    pub(super) subscribers_refused: u64,
+    pub(super) hours: Vec<Hour>,
+    pub(super) looks: Vec<Look>,
+}
+
+/// A packet that waits to be sent, and what follows if it gets out.
+#[derive(Clone, Copy)]
+struct Sent {
+    who: u32,
+    /// Whether it is a session's first.
+    opens: bool,
+    /// The flags of the answer to a TCP segment; 0: none.
+    answer: u8,
+    next: Option<Item>,
+}
+
+pub(super) struct Simulation<'s> {
+    scheme: &'s Scheme,
+    subscribers: u32,
+    engine: Engine,
+    population: Population,
+    wheel: Wheel,
+    /// Seconds since all began.
+    now: u32,
+    frames: Vec<Frame>,
+    sent: Vec<Sent>,
+    answers: Vec<Frame>,
+    /// Where the engine writes packets of its own.
+    buffer: Vec<u8>,
+    /// The length of an event as a line of the log.
+    line: &'s dyn Fn(&Event) -> usize,
+    lines_to_measure: u64,
+    line_bytes: u64,
+    /// Blocks that are assigned.
+    blocks: u64,
+    /// Ports of each address that nobody can have.
+    unusable: Vec<u64>,
+    /// The present hour, and those that are over.
+    hour: Hour,
+    day: Day,
+}
+
+impl<'s> Simulation<'s> {
+    pub(super) fn new(plan: &Plan, scheme: &'s Scheme, line: &'s dyn Fn(&Event) -> usize) -> Self {
+        let mut seed = [0; 32];
+        seed[..8].copy_from_slice(&plan.seed.to_be_bytes());
+        let engine = Engine::new(&scheme.config(), seed, Timestamp(EPOCH))
+            .expect("the laboratory's configuration can be run");
+        Self {
+            scheme,
+            subscribers: plan.subscribers,
+            engine,
+            population: Population::new(plan.subscribers, plan.sessions, plan.seed),
+            wheel: Wheel::new(),
+            now: 0,
+            frames: Vec::with_capacity(BATCH),
+            sent: Vec::with_capacity(BATCH),
+            answers: Vec::with_capacity(BATCH),
+            buffer: vec![0; 65_535],
+            line,
+            lines_to_measure: 0,
+            line_bytes: 0,
+            blocks: 0,
+            unusable: Vec::new(),
+            hour: Hour::default(),
+            day: Day::default(),
+        }
+    }
+
+    /// Lets so many hours pass that are counted; calls `each` after every hour.
+    pub(super) fn run(mut self, hours: u32, mut each: impl FnMut()) -> Day {
+        self.unusable = self.taken(protocol::TCP, (0, u16::MAX)).collect();
+        for who in 0..self.subscribers {
+            self.begin(who);
+        }
+        let end = BEFORE + hours * 3600;
+        while self.now < end {
+            if self.now == BEFORE {
+                self.begin_counting();
+            }
+            if self.now >= BEFORE && (self.now - BEFORE).is_multiple_of(LOOK) {
+                self.look();
+            }
+            self.second();
+            self.now += 1;
+            if self.now.is_multiple_of(3600) {
+                self.end_hour();
+                each();
+            }
+        }
+        let refused = self.population.subscribers.iter().filter(|one| one.refused).count();
+        self.day.subscribers_refused += refused as u64;
+        self.day
+    }
+
+    /// Seconds since the first day's midnight.
+    fn time(&self) -> f64 {
+        f64::from(self.now + MORNING * 3600 - BEFORE)
+    }
+
+    fn begin_counting(&mut self) {
+        self.hour = Hour { hour: MORNING, ..Hour::default() };
+        let subscribers = &mut self.population.subscribers;
+        subscribers.iter_mut().for_each(|one| one.refused = false);
+        let present = subscribers.iter().filter(|one| one.present).count() as u64;
+        self.day = Day { subscribers_seen: present, ..Day::default() };
+    }
+
+    fn end_hour(&mut self) {
+        let next = Hour { hour: self.hour.hour + 1, ..Hour::default() };
+        self.day.hours.push(std::mem::replace(&mut self.hour, next));
+    }
+
+    /// One second: what is due in the engine, then what the subscribers do.
+    fn second(&mut self) {
+        while self.engine.advance(self.timestamp()) {
+            self.drain();
+        }
+        self.drain();
+        for item in self.wheel.take(self.now) {
+            self.happen(item);
+        }
+        self.flush();
+    }
+
+    fn timestamp(&self) -> Timestamp {
+        Timestamp(EPOCH + u64::from(self.now) * SECOND)
+    }
+
+    // ---- subscribers ----
+
+    fn begin(&mut self, who: u32) {
+        let (present, changes) = self.population.begin(who, self.time());
+        if present {
+            self.day.subscribers_seen += 1;
+            self.schedule(who, What::Leave, changes);
+            self.next_burst(who);
+        } else {
+            self.schedule(who, What::Come, changes);
+        }
+    }
+
+    fn schedule(&mut self, who: u32, what: What, seconds: u32) {
+        let stay = self.population.subscribers[who as usize].stay;
+        let due = self.now + seconds.max(1);
+        self.wheel.add(Item { due, until: 0, who, port: 0, stay, what });
+    }
+
+    fn next_burst(&mut self, who: u32) {
+        let pause = self.population.pause(who, self.time());
+        self.schedule(who, What::Burst, pause as u32);
+    }
+
+    fn happen(&mut self, item: Item) {
+        let Item { who, what, .. } = item;
+        let subscriber = self.population.subscribers[who as usize];
+        if subscriber.stay != item.stay {
+            return;
+        }
+        match what {
+            What::Come => {
+                let lasts = self.population.arrive(who);
+                self.day.subscribers_seen += 1;
+                self.schedule(who, What::Leave, lasts);
+                self.next_burst(who);
+            }
+            What::Leave => {
+                self.day.subscribers_refused += u64::from(subscriber.refused);
+                self.population.subscribers[who as usize].refused = false;
+                let away = self.population.leave(who, self.time());
+                self.schedule(who, What::Come, away);
+            }
+            What::Burst => self.bursts(who),
+            What::RefreshUdp | What::RefreshTcp => {
+                self.send(item, ACK, Sent { who, opens: false, answer: 0, next: follow(item) });
+            }
+            What::Close => {
+                let sent = Sent { who, opens: false, answer: FIN | ACK, next: None };
+                self.send(item, FIN | ACK, sent);
+            }
+        }
+    }
+
+    /// A subscriber's bursts of this second; the next one's time is drawn afresh, for the exponential
+    /// distribution has no memory.
+    fn bursts(&mut self, who: u32) {
+        let mut passed = 0.0;
+        loop {
+            for _ in 0..self.population.burst() {
+                let opening = self.population.open(who);
+                self.open(who, opening);
+            }
+            let pause = self.population.pause(who, self.time());
+            passed += pause;
+            if passed >= 1.0 {
+                return self.schedule(who, What::Burst, pause as u32);
+            }
+        }
+    }
+
+    fn open(&mut self, who: u32, opening: Opening) {
+        self.hour.sessions += 1;
+        let until = self.now + opening.seconds;
+        let stay = self.population.subscribers[who as usize].stay;
+        let item = |due, what| Item { due, until, who, port: opening.port, stay, what };
+        let (flags, next) = match opening.sort {
+            Sort::UdpShort => (0, None),
+            Sort::UdpLong => (0, Some(item(self.now + REFRESH_UDP, What::RefreshUdp))),
+            Sort::TcpShort => (SYN, Some(item(until, What::Close))),
+            Sort::TcpLong => (SYN, follow(item(self.now, What::RefreshTcp))),
+            Sort::TcpForgotten => (SYN, None),
+        };
+        let answer = if flags == SYN { SYN | ACK } else { 0 };
+        let now = item(self.now, if flags == SYN { What::RefreshTcp } else { What::RefreshUdp });
+        self.send(now, flags, Sent { who, opens: true, answer, next });
+    }
+
+    // ---- packets ----
+
+    /// Writes a packet of an item's session, which leaves with its batch.
+    fn send(&mut self, item: Item, flags: u8, sent: Sent) {
+        let internal = (INSIDE + item.who, item.port);
+        let remote = item.who.wrapping_mul(0x9e37_79b1) ^ u32::from(item.port);
+        let remote = (OUTSIDE + remote % REMOTES, 443);
+        let mut frame = Frame([0; 64]);
+        match item.what {
+            What::RefreshUdp => frame::udp(&mut frame, internal, remote),
+            _ => frame::tcp(&mut frame, internal, remote, flags),
+        }
+        self.frames.push(frame);
+        self.sent.push(sent);
+        if self.sent.len() == BATCH {
+            self.flush();
+        }
+    }
+
+    /// Sends what waits, then the answers.
+    fn flush(&mut self) {
+        let now = self.timestamp();
+        let verdicts = process(&mut self.engine, now, Side::Inside, &mut self.frames);
+        for at in 0..self.sent.len() {
+            let Sent { who, opens, answer, next } = self.sent[at];
+            match verdicts[at] {
+                Verdict::Forward(_) => {
+                    if answer != 0 {
+                        let [from, to] =
+                            [frame::destination, frame::source].map(|end| end(&self.frames[at]));
+                        let mut frame = Frame([0; 64]);
+                        frame::tcp(&mut frame, from, to, answer);
+                        self.answers.push(frame);
+                    }
+                    next.into_iter().for_each(|item| self.wheel.add(item));
+                }
+                Verdict::Drop(reason) if opens => {
+                    *self.hour.refused.entry(reason.name()).or_default() += 1;
+                    self.population.subscribers[who as usize].refused = true;
+                }
+                // What is left of a session that has gone already.
+                _ => (),
+            }
+        }
+        process(&mut self.engine, now, Side::Outside, &mut self.answers);
+        self.frames.clear();
+        self.sent.clear();
+        self.answers.clear();
+        self.drain();
+    }
+
+    /// Takes events and the engine's own packets.
+    fn drain(&mut self) {
+        while let Some(event) = self.engine.poll_event() {
+            match event.change {
+                Change::BlockAssigned(_) => self.blocks += 1,
+                Change::BlockReleased(_) => self.blocks -= 1,
+                Change::MappingCreated(_) | Change::MappingRemoved(_) => (),
+                _ => {
+                    self.hour.alarm_lines += 1;
+                    continue;
+                }
+            }
+            if self.lines_to_measure == 0 {
+                self.lines_to_measure = MEASURED;
+                self.line_bytes = (self.line)(&event) as u64;
+            }
+            self.lines_to_measure -= 1;
+            self.hour.log_lines += 1;
+            self.hour.log_bytes += self.line_bytes;
+        }
+        while self.engine.poll_transmit(&mut self.buffer).is_some() {}
+    }
+
+    // ---- ports ----
+
+    /// How many ports of this range of each address a new mapping could not take.
+    fn taken(&self, protocol: u8, range: (u16, u16)) -> impl Iterator<Item = u64> + '_ {
+        let mut words = vec![0; 1024];
+        let addresses = self.scheme.addresses() as usize;
+        (0..addresses).map(move |address| {
+            self.engine.taken_ports(address, protocol, &mut words);
+            count(&words, range)
+        })
+    }
+
+    fn look(&mut self) {
+        let addresses = self.scheme.addresses();
+        let dynamic = self.scheme.dynamic();
+        // Of TCP and UDP: ports in use, those of them that are dynamic, the busiest address's.
+        let (mut taken, mut of_dynamic, mut busiest) = ([0_u64; 2], 0, 0);
+        for (at, protocol) in [protocol::TCP, protocol::UDP].into_iter().enumerate() {
+            for (ports, unusable) in self.taken(protocol, (0, u16::MAX)).zip(&self.unusable) {
+                taken[at] += ports - unusable;
+                busiest = busiest.max(ports - unusable);
+            }
+            of_dynamic += dynamic.map_or(0, |range| self.taken(protocol, range).sum());
+        }
+        let all = u64::from(addresses) * u64::from(PORTS_OF_ADDRESS);
+        let share = |part: u64, all: u64| if all == 0 { 0.0 } else { part as f64 / all as f64 };
+        let in_use = taken[0] + taken[1];
+        // In both protocols, as ports are counted.
+        let aside = self.scheme.set_aside(self.blocks).map(|ports| 2 * ports);
+        let (bound, idle) = match aside {
+            Some(aside) => (aside + of_dynamic, aside.saturating_sub(in_use - of_dynamic)),
+            None => (in_use, 0),
+        };
+        let present = self.population.subscribers.iter().filter(|one| one.present).count();
+        self.day.looks.push(Look {
+            hour: self.time() / 3600.0,
+            present: present as u64,
+            tcp: share(taken[0], all),
+            udp: share(taken[1], all),
+            bound: share(bound, 2 * all),
+            idle: share(idle, aside.unwrap_or(0)),
+            blocks: share(self.blocks, self.scheme.blocks()),
+            busiest_address: share(busiest, PORTS_OF_ADDRESS.into()),
+        });
+    }
+}
+
+/// The next packet of a session that goes on: another one, or its end.
+fn follow(item: Item) -> Option<Item> {
+    let Item { due, until, what, .. } = item;
+    let (wait, end) = match what {
+        What::RefreshUdp => (REFRESH_UDP, None),
+        _ => (REFRESH_TCP, Some(Item { due: until.max(due + 1), what: What::Close, ..item })),
+    };
+    if due + wait < until { Some(Item { due: due + wait, ..item }) } else { end }
+}
+
+/// Gives packets to the engine; a verdict for each.
+fn process(
+    engine: &mut Engine,
+    now: Timestamp,
+    from: Side,
+    frames: &mut [Frame],
+) -> [Verdict; BATCH] {
+    let mut verdicts = [Verdict::Held; BATCH];
+    let mut packets: Vec<Packet<'_>> =
+        frames.iter_mut().map(|frame| Packet::new(&mut frame.0[..frame::LEN], 0)).collect();
+    let count = packets.len();
+    engine.process(now, from, &mut packets, &mut verdicts[..count]);
+    verdicts
+}
+
+/// Bits that are set from the first to the last port, 64 ports a word.
+fn count(words: &[u64], (first, last): (u16, u16)) -> u64 {
+    let mut sum = 0;
+    for (at, word) in words.iter().enumerate() {
+        let from = usize::from(first).saturating_sub(at * 64).min(64);
+        let to = (usize::from(last) + 1).saturating_sub(at * 64).min(64);
+        let below = |bits: usize| if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
+        sum += u64::from((word & below(to) & !below(from)).count_ones());
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_counted_within_their_range() {
+        let words = vec![u64::MAX; 1024];
+        for range in [(0, u16::MAX), (1, 1), (63, 64), (1024, 33_279), (65_535, 65_535)] {
+            assert_eq!(count(&words, range), u64::from(range.1 - range.0) + 1, "{range:?}");
+        }
+        assert_eq!(count(&[1 << 5, 1], (5, 64)), 2);
+    }
+
+    #[test]
+    fn a_session_that_goes_on_is_refreshed_until_its_end() {
+        let item = |what, until| Item { due: 100, until, who: 0, port: 1, stay: 0, what };
+        let next = |what, until| follow(item(what, until)).map(|item| (item.due, item.what));
+        assert_eq!(next(What::RefreshUdp, 1000), Some((340, What::RefreshUdp)));
+        assert_eq!(next(What::RefreshUdp, 340), None);
+        assert_eq!(next(What::RefreshTcp, 9000), Some((3700, What::RefreshTcp)));
+        assert_eq!(next(What::RefreshTcp, 3000), Some((3000, What::Close)));
+        assert_eq!(next(What::RefreshTcp, 100), Some((101, What::Close)));
+    }
+}
