@@ -21,6 +21,8 @@ mod rules;
 mod schema;
 mod sections;
 mod shares;
+mod static_checks;
+mod statics;
 mod values;
 
 pub use problem::Problem;

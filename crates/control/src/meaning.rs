@@ -7,6 +7,7 @@
 mod policy;
 mod realms;
 mod shares;
+mod statics;
 mod text;
 
 use crate::config::{Configuration, Problem};
@@ -90,7 +91,8 @@ impl Meaning {
         let limits = &config.limits;
         let mappings = limits.mappings.map_or(ports(&pools).min(DEFAULT_MAPPINGS), u64::from);
         // The engine keeps four mappings for each static one, for it may be of four protocols.
-        let all = mappings + 4 * config.statics.len() as u64;
+        let servers: usize = config.services.iter().map(|service| service.servers.len()).sum();
+        let all = mappings + 4 * (config.statics.len() + servers) as u64;
         let sessions = all + limits.extra_sessions.map_or(all, u64::from);
         let twice_sessions = match config.rules.iter().any(translates_destinations) {
             true => limits.twice_sessions.map_or((mappings / 4).max(LEAST_TWICE), u64::from),
@@ -172,15 +174,24 @@ fn reserved(config: &Config, pool: &PoolConfig, protocol: u8) -> u64 {
         .iter()
         .filter(|mapping| mapping.protocol.is_none_or(|its| its == protocol))
         .filter(|mapping| in_pool(mapping.external.0));
-    of_protocol
-        .map(|mapping| match mapping.external.1 {
-            Some(port) => u64::from(
-                pool.uses_port(port)
-                    && shares::can_be_given(config, pool, mapping.external.0, port),
-            ),
-            None => shares::ports_given(config, pool, mapping.external.0),
-        })
-        .sum()
+    let services = config.services.iter().filter(|service| {
+        let (address, port) = service.external;
+        service.protocol.is_none_or(|its| its == protocol)
+            && in_pool(address)
+            && pool.uses_port(port)
+            && shares::can_be_given(config, pool, address, port)
+    });
+    let of_services = services.count() as u64;
+    of_services
+        + of_protocol
+            .map(|mapping| match mapping.external.1 {
+                Some(port) => u64::from(
+                    pool.uses_port(port)
+                        && shares::can_be_given(config, pool, mapping.external.0, port),
+                ),
+                None => shares::ports_given(config, pool, mapping.external.0),
+            })
+            .sum::<u64>()
 }
 
 fn ports_of_an_address(pool: &PoolConfig) -> u64 {

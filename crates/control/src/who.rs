@@ -7,6 +7,7 @@
 use natgate_engine::{Allocation, Plan, PoolConfig, StaticMapping};
 use natgate_gateway::Settings;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 /// An answer.
@@ -51,6 +52,9 @@ pub fn reverse(
     let config = &settings.engine;
     let end = format!("{external}:{port}");
     if let Some(answer) = static_of(settings, external, port, protocol)? {
+        return Ok(answer);
+    }
+    if let Some(answer) = service_of(settings, external, port, protocol)? {
         return Ok(answer);
     }
     let nobody = |sentence: String| Err(Unanswered::Nobody(format!("{end}: {sentence}")));
@@ -132,6 +136,43 @@ fn fixed_answer(settings: &Settings, fixed: &StaticMapping) -> Answer {
     Answer { subscriber, realm, external, ports, pool: None, kind: "static" }
 }
 
+/// Why nobody alone has the endpoint of a service, or the one host that serves it.
+fn service_of(
+    settings: &Settings,
+    external: Ipv4Addr,
+    port: u16,
+    protocol: Option<u8>,
+) -> Result<Option<Answer>, Unanswered> {
+    let mut services = settings.engine.services.iter().filter(|service| {
+        service.external == (external, port)
+            && (protocol.is_none() || service.protocol.is_none() || service.protocol == protocol)
+    });
+    let Some(service) = services.next() else { return Ok(None) };
+    if protocol.is_none() && service.protocol.is_some() {
+        let message = "has a service of one protocol only; say which by --protocol";
+        return Err(Unanswered::Ambiguous(format!("{external}:{port}: {message}")));
+    }
+    let hosts: BTreeSet<Ipv4Addr> =
+        service.servers.iter().map(|server| server.internal.0).collect();
+    match hosts.first() {
+        Some(&subscriber) if hosts.len() == 1 => Ok(Some(Answer {
+            subscriber,
+            realm: realm(settings, service.realm),
+            external,
+            ports: Some(port.to_string()),
+            pool: None,
+            kind: "static",
+        })),
+        _ => {
+            let names: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+            let message = format!("is served by {}", names.join(", "));
+            Err(Unanswered::Nobody(format!(
+                "{external}:{port}: {message}; only a session's remote endpoint tells which"
+            )))
+        }
+    }
+}
+
 /// The static mapping of an endpoint, if it has one: for the protocol that is asked about, or for all.
 fn static_of(
     settings: &Settings,
@@ -162,9 +203,11 @@ mod tests {
             [[pool]]\naddresses = [\"203.0.113.1\"]\nallocation = \"deterministic\"\n\
             subscribers = [\"10.0.0.0/24\"]\ndynamic_ports = 1024\n\
             [[pool]]\nname = \"rest\"\naddresses = [\"203.0.113.2\"]\n\
-            [[static]]\ninternal = \"10.9.0.1:80\"\nexternal = \"203.0.113.1:8080\"\n\
+            [[static]]\ninternal = \"10.0.0.28:80\"\nexternal = \"203.0.113.1:8080\"\n\
             protocol = \"tcp\"\n\
-            [[static]]\ninternal = \"10.9.0.2\"\nexternal = \"198.51.100.1\"\n";
+            [[static]]\ninternal = \"10.9.0.2\"\nexternal = \"198.51.100.1\"\n\
+            [[static]]\nservers = [{ internal = \"10.9.0.3:80\" }, { internal = \"10.9.0.4:80\" }]\n\
+            external = \"198.51.100.2:80\"\n";
         parse(text, "t").unwrap_or_else(|problems| panic!("{problems:?}"))
     }
 
@@ -189,8 +232,10 @@ mod tests {
     #[test]
     fn static_mappings_go_before() {
         let who = |protocol| reverse(&settings(), ip("203.0.113.1"), 8080, protocol);
-        assert_eq!(who(Some(6)).unwrap().subscriber, ip("10.9.0.1"));
-        assert_eq!(who(Some(17)).unwrap().subscriber, ip("10.0.0.28"));
+        let fixed = who(Some(6)).unwrap();
+        assert_eq!((fixed.subscriber, fixed.kind), (ip("10.0.0.28"), "static"));
+        let computed = who(Some(17)).unwrap();
+        assert_eq!((computed.subscriber, computed.kind), (ip("10.0.0.28"), "deterministic"));
         assert!(matches!(who(None), Err(Unanswered::Ambiguous(_))));
         let whole = reverse(&settings(), ip("198.51.100.1"), 5, None).unwrap();
         assert_eq!((whole.subscriber, whole.ports), (ip("10.9.0.2"), None));
@@ -203,6 +248,7 @@ mod tests {
             ("203.0.113.1", 1023, "nobody has that port"),
             ("203.0.113.2", 5000, "pool \"rest\" is not deterministic"),
             ("203.0.113.3", 5000, "is in no pool"),
+            ("198.51.100.2", 80, "is served by 10.9.0.3, 10.9.0.4"),
         ] {
             match reverse(&settings(), ip(external), port, None) {
                 Err(Unanswered::Nobody(sentence)) => assert!(sentence.contains(why), "{sentence}"),

@@ -90,8 +90,8 @@ fn blocks_are_explained() {
 #[test]
 fn computed_shares_are_explained() {
     let shares = "allocation = \"deterministic\"\ndynamic_ports = 1024\n\
-                  [[static]]\ninternal = \"10.9.0.1:80\"\nexternal = \"203.0.113.0:2000\"\n\
-                  [[static]]\ninternal = \"10.9.0.2:80\"\nexternal = \"203.0.113.1:2000\"\n\
+                  [[static]]\ninternal = \"10.9.0.1:80\"\nexternal = \"203.0.113.0:65000\"\n\
+                  [[static]]\ninternal = \"10.9.0.2:80\"\nexternal = \"203.0.113.1:65000\"\n\
                   [nat]\nsubscribers = [\"10.0.0.0/24\", \"10.7.0.1\"]\n";
     let said = meaning(shares, "\"203.0.113.0/30\"");
     let text = said.to_string();
@@ -116,6 +116,11 @@ fn the_words_name_everything() {
          [timeouts]\nudp = \"30s\"\n\
          [state]\nfile = \"/run/ports\"\n\
          [[static]]\ninternal = \"10.0.0.3\"\nexternal = \"198.51.100.1\"\n\
+         [[static]]\ninternal = \"10.0.0.4:80-89\"\nexternal = \"198.51.100.2:90-99\"\n\
+         direction = \"inbound\"\nprotocol = \"tcp\"\n\
+         [[static]]\nexternal = \"198.51.100.3:80\"\nservers = [\
+         { internal = \"10.0.0.5:80\", weight = 2 }, { internal = \"10.0.0.6:80\" },\
+         { internal = \"10.0.0.7:80\", drain = true }]\n\
          [[rule]]\nkind = \"bypass\"\nmatch = { destination = \"10.9.0.0/16\", port = 53 }\n\
          [[rule]]\nkind = \"drop\"\nmatch = { source = \"10.8.0.0/16\" }\npriority = 2\n\
          [[rule]]\nkind = \"snat\"\nmatch = { source = \"10.7.0.0/16\" }\naddress = \"203.0.113.1\"\n\
@@ -135,6 +140,11 @@ fn the_words_name_everything() {
         "  subscribers: 10.0.0.0/8",
         "  pooling paired, ports preserved where free",
         "  static: 10.0.0.3 is 198.51.100.1, all protocols",
+        "  static: 10.0.0.4:80-89 is 198.51.100.2:90-99, TCP, begun from outside only",
+        "  service: 198.51.100.3:80, all protocols, has 3 servers, a remote address keeps its server",
+        "    10.0.0.5:80, weight 2, 67 % of new sessions",
+        "    10.0.0.6:80, weight 1, 33 % of new sessions",
+        "    10.0.0.7:80, weight 1, drains: gets no new sessions",
         "  rule: destination 10.9.0.0/16 port 53 passes untranslated",
         "  rule: source 10.8.0.0/16 (priority 2) is dropped",
         "  rule: source 10.7.0.0/16 uses 203.0.113.1 of pool default",

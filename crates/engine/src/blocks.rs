@@ -76,7 +76,7 @@ impl Blocking {
     }
 
     /// The block, counted from the address's first, that a port is in.
-    fn block_of(&self, port: u16) -> Option<u32> {
+    pub fn block_of(&self, port: u16) -> Option<u32> {
         let side = usize::from(port >= BORDER);
         let (first, count) = self.sides[side];
         let block = port.checked_sub(first)? / self.size;
@@ -85,7 +85,7 @@ impl Blocking {
     }
 
     /// First and last port of a block.
-    fn ports(&self, block: u32) -> (u16, u16) {
+    pub fn ports(&self, block: u32) -> (u16, u16) {
         let low = u32::from(self.sides[LOW].1);
         let (first, block) = match block.checked_sub(low) {
             Some(block) => (self.sides[HIGH].0, block),
@@ -110,7 +110,7 @@ struct Entry {
     pool: u32,
     /// The subscriber's next block of the pool.
     next: u32,
-    /// Ports that are used or held, over all protocols.
+    /// Ports that are used or held, over all protocols; one more if it is its owner's for good.
     busy: u32,
     /// Ports that are free, by protocol.
     free: [u16; PROTOCOLS],
@@ -590,6 +590,33 @@ impl Blocks {
     /// Gives a block that nobody has to a subscriber.
     pub(crate) fn assign(&mut self, block: u32, subscriber: Host) {
         debug_assert_eq!(self.entries[block as usize].owner, NOBODY);
+        self.own(block, subscriber);
+    }
+
+    /// Gives the block of a port of an address, should it be in one, to a subscriber for good; returns
+    /// it if it was nobody's.
+    ///
+    /// # Errors
+    /// When it is another's, with whose it is.
+    pub(crate) fn pin(
+        &mut self,
+        pool: usize,
+        (index, port): (u32, u16),
+        subscriber: Host,
+    ) -> Result<Option<u32>, Host> {
+        let Some(block) = self.find(pool, index, port) else { return Ok(None) };
+        match self.entries[block as usize].owner {
+            owner if owner == subscriber => return Ok(None),
+            owner if owner != NOBODY => return Err(owner),
+            _ => {}
+        }
+        // As if it always had a port in use.
+        self.entries[block as usize].busy += 1;
+        self.own(block, subscriber);
+        Ok(Some(block))
+    }
+
+    fn own(&mut self, block: u32, subscriber: Host) {
         self.rows[(block / self.stride) as usize].owned += 1;
         let pool = self.entries[block as usize].pool as usize;
         let next = match self.head(subscriber, pool) {

@@ -129,6 +129,9 @@ pub struct PoolConfig {
     pub excluded_ports: Vec<(u16, u16)>,
     /// How its ports are chosen; `None`: as [`Config::allocation`] says.
     pub allocation: Option<Allocation>,
+    /// Whether ports are used towards several remote endpoints by different mappings, when no free
+    /// one is left (RFC 7857 section 3).
+    pub overloading: bool,
     /// Percentages of its ports, or blocks, whose use is told of, ascending; see [`Thresholds`].
     pub thresholds: Vec<u8>,
 }
@@ -142,6 +145,7 @@ impl Default for PoolConfig {
             ports: (1024, u16::MAX),
             excluded_ports: Vec::new(),
             allocation: None,
+            overloading: false,
             thresholds: Vec::new(),
         }
     }
@@ -378,6 +382,18 @@ impl Default for Timeouts {
     }
 }
 
+/// Who may begin sessions of a static mapping.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Begun {
+    /// Either side.
+    #[default]
+    Anywhere,
+    /// The outside only: what the inside begins is translated as if there were no such mapping.
+    Outside,
+    /// The inside only: nobody else gets in.
+    Inside,
+}
+
 /// A mapping that the operator made. Both ports, or neither, are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StaticMapping {
@@ -389,13 +405,69 @@ pub struct StaticMapping {
     pub internal: (Ipv4Addr, Option<u16>),
     /// External address and, unless the whole address is mapped, port.
     pub external: (Ipv4Addr, Option<u16>),
+    /// Who may begin its sessions. Of the mappings of one internal endpoint at most one may be begun
+    /// from inside.
+    pub begun: Begun,
 }
 
 impl Default for StaticMapping {
     fn default() -> Self {
         let nowhere = (Ipv4Addr::UNSPECIFIED, None);
-        Self { realm: 0, protocol: None, internal: nowhere, external: nowhere }
+        Self {
+            realm: 0,
+            protocol: None,
+            internal: nowhere,
+            external: nowhere,
+            begun: Begun::Anywhere,
+        }
     }
+}
+
+/// Several servers behind one external endpoint (RFC 2391). What a server begins itself is translated
+/// as if there were no such service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// Number of the realm that its servers are in.
+    pub realm: u16,
+    /// Protocol number (TCP, UDP, ICMP or DCCP); `None`: all four.
+    pub protocol: Option<u8>,
+    /// External endpoint.
+    pub external: (Ipv4Addr, u16),
+    /// Who serves it: at least one, all different.
+    pub servers: Vec<Server>,
+    /// Which remote endpoints are served by one server.
+    pub affinity: Affinity,
+}
+
+/// One of the servers of a [`Service`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Internal endpoint.
+    pub internal: (Ipv4Addr, u16),
+    /// Its share of new sessions: its weight out of the sum of all.
+    pub weight: u16,
+    /// Whether it gets no new sessions, and only keeps those that it has.
+    pub draining: bool,
+}
+
+impl Server {
+    /// Most servers of one service.
+    pub const MOST: usize = 64;
+
+    /// Its weight in the choice of who gets a new session.
+    pub const fn share(&self) -> u16 {
+        if self.draining { 0 } else { self.weight }
+    }
+}
+
+/// Which sessions of a [`Service`] go to one server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Affinity {
+    /// Those of one remote address.
+    #[default]
+    Address,
+    /// Each is a choice of its own.
+    None,
 }
 
 /// What a rule looks at.
@@ -500,6 +572,8 @@ pub struct Config {
     pub timeout_sets: Vec<TimeoutSet>,
     /// Static mappings.
     pub statics: Vec<StaticMapping>,
+    /// Services of several servers.
+    pub services: Vec<Service>,
     /// Rules.
     pub rules: Vec<Rule>,
 }
@@ -547,6 +621,7 @@ impl Default for Config {
             port_timeouts: Vec::new(),
             timeout_sets: Vec::new(),
             statics: Vec::new(),
+            services: Vec::new(),
             rules: Vec::new(),
         }
     }

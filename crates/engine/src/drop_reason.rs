@@ -60,7 +60,7 @@ drop_reasons! {
     PoolExhausted "pool_exhausted" "No external port is free that the subscriber may have.";
     MappingTableFull "mapping_table_full" "The configured number of mappings is reached.";
     SessionTableFull "session_table_full" "The configured number of sessions is reached.";
-    Ambiguous "ambiguous" "Answers could not be told apart: a protocol without ports is in use by another subscriber towards this remote address, or one endpoint would be reached, or seen, under two names.";
+    Ambiguous "ambiguous" "Answers could not be told apart: a protocol without ports is in use by another subscriber towards this remote address, one endpoint would be reached, or seen, under two names, or another mapping of the same external endpoint has a session with this remote endpoint.";
     FragmentUnmatched "fragment_unmatched" "The first fragment of this datagram did not come in time, or was itself dropped.";
     FragmentOverlap "fragment_overlap" "Fragments of this datagram overlap.";
     FragmentTooLong "fragment_too_long" "The fragment ends beyond 65,535 bytes.";

@@ -3,7 +3,7 @@
 
 use crate::calendar::NONE;
 use crate::class::Classes;
-use crate::config::{Config, Rule, StaticMapping};
+use crate::config::{Begun, Config, Rule, StaticMapping};
 use crate::event::Events;
 use crate::external::{External, Told};
 use crate::fragments::Fragments;
@@ -15,13 +15,16 @@ use crate::random::{Generator, HashKey};
 use crate::realms::{Realms, broadcasts_of};
 use crate::respond::{Connection, Envelope, Message, PENDING_SYN_NANOS, PendingSyns, Responder};
 use crate::rules::{RuleBatch, RuleSet};
+use crate::services::Services;
 use crate::session::{Idle, State};
-use crate::sizes::{Sizes, WHOLE_MAPPINGS, permanent, validate};
+use crate::sizes::{Sizes, WHOLE_MAPPINGS, permanent, served, validate};
 use crate::subscriber::Subscribers;
-use crate::table::{Mapping, NewMapping, SessionRef, Table};
+use crate::table::{
+    Mapping, NewMapping, OUTBOUND_ONLY, SHARED_EXTERNAL, SHARED_INTERNAL, SessionRef, Table,
+};
 use crate::time::{TICK, nanos};
 use crate::timeouts::{self, Timers};
-use crate::translate::PoolWatches;
+use crate::translate::{PoolWatches, Rings};
 use crate::twice::Twice;
 use crate::{
     Change, ConfigError, DropReason, Endpoint, Event, MappingId, MappingInfo, MappingKind,
@@ -64,6 +67,8 @@ pub struct Engine {
     /// Remote endpoints that are others as seen from inside.
     pub(crate) twice: Twice,
     pub(crate) statics: WholeStatics,
+    pub(crate) services: Services,
+    pub(crate) rings: Rings,
     /// Hosts that static mappings name, sorted.
     pub(crate) static_hosts: Vec<Host>,
     /// First and last addresses of the connected networks, but for external ones; else 0.
@@ -77,6 +82,8 @@ pub struct Engine {
     pub(crate) identifications: Identifications,
     pub(crate) counters: Counters,
     events: Events,
+    /// Blocks assigned at the start, last first, of which nobody has been told yet.
+    pinned: Vec<u32>,
     /// When each pool's exhaustion was last reported, nanoseconds.
     pub(crate) pool_reported: Vec<Option<u64>>,
     started: Timestamp,
@@ -96,6 +103,7 @@ struct Whole {
     index: u32,
     /// The one protocol that it is for; `None`: all.
     protocol: Option<u8>,
+    begun: Begun,
     /// Mappings that there are.
     mappings: u32,
 }
@@ -116,7 +124,8 @@ impl WholeStatics {
             .filter_map(|mapping| {
                 let index = external.index(mapping.external.0.to_bits())?;
                 let internal = Host::new(mapping.realm, mapping.internal.0.to_bits());
-                Some(Whole { internal, index, protocol: mapping.protocol, mappings: 0 })
+                let StaticMapping { protocol, begun, .. } = *mapping;
+                Some(Whole { internal, index, protocol, begun, mappings: 0 })
             })
             .collect();
         entries.sort_by_key(|whole| whole.internal);
@@ -125,41 +134,53 @@ impl WholeStatics {
         Self { entries, by_index }
     }
 
-    /// The place of the mapping of an internal address, for a protocol.
-    fn place(&self, internal: Host, protocol: u8) -> Option<usize> {
+    /// The index of the external address by which what a host begins goes out, for a protocol, and who
+    /// begins sessions there.
+    pub(crate) fn external(&self, internal: Host, protocol: u8) -> Option<(u32, Begun)> {
         let start = self.entries.partition_point(|whole| whole.internal < internal);
-        (start..self.entries.len())
-            .take_while(|&at| self.entries[at].internal == internal)
+        let entries = self.entries[start..].iter().take_while(|whole| whole.internal == internal);
+        let mut entries = entries.filter(|whole| whole.begun != Begun::Outside);
+        entries
+            .find(|whole| whole.protocol.is_none_or(|only| only == protocol))
+            .map(|whole| (whole.index, whole.begun))
+    }
+
+    /// The place of the mapping of an external address, for a protocol.
+    fn place(&self, index: u32, protocol: u8) -> Option<usize> {
+        let start = self.by_index.partition_point(|&at| self.entries[at].index < index);
+        let entries = self.by_index[start..].iter().copied();
+        entries
+            .take_while(|&at| self.entries[at].index == index)
             .find(|&at| self.entries[at].protocol.is_none_or(|only| only == protocol))
     }
 
-    /// The index of the external address of a host.
-    pub(crate) fn external(&self, internal: Host, protocol: u8) -> Option<u32> {
-        Some(self.entries[self.place(internal, protocol)?].index)
+    /// The host behind an external address, and who begins sessions there.
+    pub(crate) fn internal(&self, index: u32, protocol: u8) -> Option<(Host, Begun)> {
+        let whole = &self.entries[self.place(index, protocol)?];
+        Some((whole.internal, whole.begun))
     }
 
-    /// The host behind an external address.
-    pub(crate) fn internal(&self, index: u32, protocol: u8) -> Option<Host> {
-        let start = self.by_index.partition_point(|&at| self.entries[at].index < index);
-        let entries = self.by_index[start..].iter().map(|&at| &self.entries[at]);
-        entries
-            .take_while(|whole| whole.index == index)
-            .find(|whole| whole.protocol.is_none_or(|only| only == protocol))
-            .map(|whole| whole.internal)
-    }
-
-    /// Counts a mapping more; `false`: the address has too many.
-    pub(crate) fn count(&mut self, internal: Host, protocol: u8) -> bool {
-        let place = self.place(internal, protocol).expect("the address is mapped as a whole");
+    /// Counts a mapping more of an external address; `false`: it has too many.
+    pub(crate) fn count(&mut self, index: u32, protocol: u8) -> bool {
+        let place = self.place(index, protocol).expect("the address is mapped as a whole");
         let mappings = &mut self.entries[place].mappings;
         let room = *mappings < WHOLE_MAPPINGS;
         *mappings += u32::from(room);
         room
     }
 
-    fn release(&mut self, internal: Host, protocol: u8) {
-        let place = self.place(internal, protocol).expect("the address is mapped as a whole");
+    fn release(&mut self, index: u32, protocol: u8) {
+        let place = self.place(index, protocol).expect("the address is mapped as a whole");
         self.entries[place].mappings -= 1;
+    }
+}
+
+/// The flags of a static mapping whose sessions are begun there.
+pub(crate) fn flags_of(begun: Begun) -> u8 {
+    match begun {
+        Begun::Anywhere => 0,
+        Begun::Outside => SHARED_INTERNAL,
+        Begun::Inside => OUTBOUND_ONLY,
     }
 }
 
@@ -202,6 +223,8 @@ impl Engine {
             twice: Twice::new(sizes.twice, key),
             rules_replaced: false,
             statics: WholeStatics::new(config, &external),
+            services: Services::new(key),
+            rings: Rings::new(config, sizes.room.dynamic + sizes.room.fixed),
             static_hosts: static_hosts(config),
             broadcasts: broadcasts(config, &external),
             external,
@@ -215,6 +238,7 @@ impl Engine {
             ),
             counters: Counters::default(),
             events: Events::new(),
+            pinned: Vec::new(),
             pool_reported: vec![None; config.pools.len()],
             started: now,
             base: now.0 - now.0 % nanos(TICK),
@@ -226,6 +250,8 @@ impl Engine {
             config: without_rules(config),
         };
         engine.make_statics()?;
+        engine.make_services()?;
+        engine.pin_blocks()?;
         engine.pool_watches = PoolWatches::new(config, &engine.external);
         Ok(engine)
     }
@@ -249,6 +275,8 @@ impl Engine {
             + Responder::memory()
             + Fragments::memory(config.limits.fragment_memory)
             + Identifications::memory(sizes.addresses)
+            + Services::memory(config)
+            + Rings::memory(config, sizes.room.dynamic + sizes.room.fixed)
             + (Events::ROOM * size_of::<Event>()) as u64
             + rules_of(config).map(memory_of_rules).sum::<u64>()
     }
@@ -284,20 +312,85 @@ impl Engine {
                     timeouts: 0,
                     is_static: true,
                     permanent: true,
+                    flags: flags_of(mapping.begun),
                 };
-                if self.external.owner(protocol, index, external_port).is_some() {
-                    let (address, _) = mapping.external;
-                    let message = format!("{address}:{external_port} has two static mappings");
-                    return Err(ConfigError { message });
-                }
-                let hash = self.table.hash(self.table.static_key(protocol, new.internal, (0, 0)));
-                let slot = self.table.add(new, |_| (), 0, hash);
-                let slot = slot.expect("statics have room");
-                self.external.reserve(protocol, index, external_port);
+                self.take_fixed(protocol, (index, external_port))?;
+                let slot = self.add_fixed(new);
                 self.external.take(protocol, index, external_port, slot);
             }
         }
         Ok(())
+    }
+
+    /// Makes the mappings of services, one for each server.
+    fn make_services(&mut self) -> Result<(), ConfigError> {
+        for service in self.config.services.clone() {
+            let (address, port) = service.external;
+            let index = self.external.index(address.to_bits()).unwrap_or(NONE);
+            for protocol in served(&service) {
+                self.take_fixed(protocol, (index, port))?;
+                self.services.add(protocol, (index, port), service.affinity);
+                for (number, server) in service.servers.iter().enumerate() {
+                    let (address, internal_port) = server.internal;
+                    let new = NewMapping {
+                        protocol,
+                        internal: (Host::new(service.realm, address.to_bits()), internal_port),
+                        external: (index, port),
+                        timeouts: 0,
+                        is_static: true,
+                        permanent: true,
+                        flags: SHARED_EXTERNAL | SHARED_INTERNAL,
+                    };
+                    let slot = self.add_fixed(new);
+                    if number == 0 {
+                        self.external.take(protocol, index, port, slot);
+                    }
+                    let endpoint = (address.to_bits(), internal_port);
+                    self.services.add_server(slot, endpoint, server.share());
+                }
+            }
+        }
+        self.services.settle();
+        Ok(())
+    }
+
+    /// Gives blocks that forwarded ports are in to the hosts behind these.
+    fn pin_blocks(&mut self) -> Result<(), ConfigError> {
+        let statics = self.config.statics.iter().filter_map(|mapping| {
+            let (address, port) = mapping.external;
+            Some(((address, port?), mapping.realm, mapping.internal.0))
+        });
+        // One that several hosts serve has no owner; then its block is as others are.
+        let services = self.config.services.iter().filter_map(|service| {
+            let (host, _) = service.servers.first()?.internal;
+            let alone = service.servers.iter().all(|server| server.internal.0 == host);
+            alone.then_some((service.external, service.realm, host))
+        });
+        for ((address, port), realm, host) in statics.chain(services) {
+            let Some(index) = self.external.index(address.to_bits()) else { continue };
+            let host = Host::new(realm, host.to_bits());
+            let pinned = self.external.pin((index, port), host);
+            self.pinned.extend(pinned.map_err(|message| ConfigError { message })?);
+        }
+        self.pinned.reverse();
+        Ok(())
+    }
+
+    /// Keeps an external endpoint from dynamic use, which no static mapping has yet.
+    fn take_fixed(&mut self, protocol: u8, (index, port): (u32, u16)) -> Result<(), ConfigError> {
+        if self.external.owner(protocol, index, port).is_some() {
+            let address = Ipv4Addr::from_bits(self.external.address(index));
+            let message = format!("{address}:{port} has two static mappings");
+            return Err(ConfigError { message });
+        }
+        self.external.reserve(protocol, index, port);
+        Ok(())
+    }
+
+    /// Makes a mapping that is always there.
+    fn add_fixed(&mut self, new: NewMapping) -> u32 {
+        let hash = self.table.hash(self.table.static_key(new.protocol, new.internal, (0, 0)));
+        self.table.add(new, |_| (), 0, hash).expect("statics have room")
     }
 
     // ---- time ----
@@ -446,10 +539,15 @@ impl Engine {
             if has_ports(protocol) {
                 self.external.disown(protocol, index, port);
             }
-            self.statics.release(mapping.host(), protocol);
+            self.statics.release(index, protocol);
             return;
         }
-        if has_ports(protocol) {
+        if let Some(heir) = self.rings.leave(slot) {
+            // The port is free when the last that has it goes.
+            if self.external.owner(protocol, index, port) == Some(slot) {
+                self.external.hand_over(protocol, index, port, heir);
+            }
+        } else if has_ports(protocol) {
             let release = self.deadline(time, self.timeouts.hold_down);
             self.external.give(protocol, index, port, release, self.tick);
         }
@@ -511,7 +609,7 @@ impl Engine {
         let Some(syn) = self.pending.pop() else { return };
         let (protocol, (address, port), remote) = syn.connection;
         let index = self.external.index(address);
-        let owner = index.and_then(|index| self.external.owner(protocol, index, port));
+        let owner = index.and_then(|index| self.find_external(protocol, (index, port), remote));
         //= rfc5382#REQ-4-outbound
         //= rfc5597#REQ-4-outbound
         if owner.is_some_and(|slot| self.table.find_session(slot, remote).is_some()) {
@@ -582,6 +680,10 @@ impl Engine {
 
     /// The next event, oldest first.
     pub fn poll_event(&mut self) -> Option<Event> {
+        if let Some(block) = self.pinned.pop() {
+            let change = Change::BlockAssigned(self.external.block(block));
+            return Some(Event { time: self.started, change });
+        }
         self.events.pop()
     }
 
@@ -701,8 +803,13 @@ impl Engine {
 
 fn static_hosts(config: &Config) -> Vec<Host> {
     let host = |mapping: &StaticMapping| Host::new(mapping.realm, mapping.internal.0.to_bits());
-    let mut hosts: Vec<Host> = config.statics.iter().map(host).collect();
+    let servers = config.services.iter().flat_map(|service| {
+        let host = |address: Ipv4Addr| Host::new(service.realm, address.to_bits());
+        service.servers.iter().map(move |server| host(server.internal.0))
+    });
+    let mut hosts: Vec<Host> = config.statics.iter().map(host).chain(servers).collect();
     hosts.sort_unstable();
+    hosts.dedup();
     hosts
 }
 

@@ -7,6 +7,7 @@
 //! ever in two states.
 
 mod change;
+mod overload;
 mod ports;
 mod shares;
 mod spans;
@@ -18,6 +19,7 @@ use crate::config::{Config, PoolConfig, Pooling};
 use crate::parse::has_ports;
 use crate::prefetch::prefetch;
 use crate::random::{Generator, HashKey};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use change::{Definition, Work};
 pub use change::{Draining, PoolChange};
@@ -488,6 +490,11 @@ impl External {
         }
     }
 
+    /// Gives the port of a mapping that goes to another that has it, too.
+    pub(crate) fn hand_over(&mut self, protocol: u8, index: u32, port: u16, slot: u32) {
+        self.ports[protocol_index(protocol)].owner[Self::entry(index, port)] = slot + 1;
+    }
+
     /// Takes a reserved port from its mapping; it stays reserved.
     pub(crate) fn disown(&mut self, protocol: u8, index: u32, port: u16) {
         self.ports[protocol_index(protocol)].owner[Self::entry(index, port)] = EMPTY;
@@ -716,11 +723,10 @@ pub(crate) fn external_addresses(config: &Config) -> Vec<u32> {
     let ranges = config.pools.iter().flat_map(|pool| &pool.addresses);
     let mut addresses: Vec<u32> =
         ranges.flat_map(|range| range.first.to_bits()..=range.last.to_bits()).collect();
-    for mapping in &config.statics {
-        let address = mapping.external.0.to_bits();
-        if !addresses.contains(&address) {
-            addresses.push(address);
-        }
-    }
+    let mut known: BTreeSet<u32> = addresses.iter().copied().collect();
+    let statics = config.statics.iter().map(|mapping| mapping.external.0);
+    let services = config.services.iter().map(|service| service.external.0);
+    let others = statics.chain(services).map(Ipv4Addr::to_bits);
+    addresses.extend(others.filter(|&address| known.insert(address)));
     addresses
 }

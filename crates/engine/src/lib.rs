@@ -37,6 +37,7 @@ mod realms;
 mod respond;
 mod rewrite;
 mod rules;
+mod services;
 mod session;
 mod sizes;
 mod subscriber;
@@ -49,9 +50,10 @@ mod twice;
 
 pub use blocks::Blocking;
 pub use config::{
-    AddressRange, Allocation, Behavior, BlockConfig, Class, ClassLimits, Config,
+    AddressRange, Affinity, Allocation, Begun, Behavior, BlockConfig, Class, ClassLimits, Config,
     DeterministicConfig, Limits, Match, PoolConfig, Pooling, PortTimeout, Prefix, RealmConfig,
-    Refusal, Rule, RuleAction, SideConfig, StaticMapping, Thresholds, TimeoutSet, Timeouts, Totals,
+    Refusal, Rule, RuleAction, Server, Service, SideConfig, StaticMapping, Thresholds, TimeoutSet,
+    Timeouts, Totals,
 };
 pub use deterministic::{Plan, PlanError};
 pub use drop_reason::DropReason;

@@ -2,7 +2,10 @@
 
 use crate::ConfigError;
 use crate::blocks::Blocking;
-use crate::config::{AddressRange, Allocation, BlockConfig, Config, PoolConfig, StaticMapping};
+use crate::config::{
+    AddressRange, Allocation, Begun, BlockConfig, Config, PoolConfig, Server, Service,
+    StaticMapping,
+};
 use crate::deterministic::Plan;
 use crate::external::{MAX_ADDRESSES, PROTOCOLS, external_addresses};
 use crate::subscriber::SubscriberRoom;
@@ -56,8 +59,15 @@ impl Sizes {
             Some(_) => permanent(one).count(),
             None => WHOLE_MAPPINGS as usize,
         };
-        let fixed: usize = config.statics.iter().map(fixed).sum();
+        let of_service = |service: &Service| served(service).count() * service.servers.len();
+        let fixed: usize = config.statics.iter().map(fixed).sum::<usize>()
+            + config.services.iter().map(of_service).sum::<usize>();
         let further = limit(config.limits.extra_sessions, dynamic + fixed);
+        let one_way = config.statics.iter().any(|one| one.begun == Begun::Outside);
+        let beside = if one_way || !config.services.is_empty() { fixed + further } else { 0 };
+        let overloading = config.pools.iter().any(|pool| pool.overloading);
+        // Each of these sessions is filed at both ends.
+        let shared = 2 * (beside + if overloading { dynamic } else { 0 });
         // Every one has a mapping.
         let subscribers =
             limit(config.limits.subscribers, (dynamic / 16).max(LEAST_SUBSCRIBERS)).min(dynamic);
@@ -69,7 +79,7 @@ impl Sizes {
         Self {
             addresses,
             address_room,
-            room: Room { dynamic, fixed, further },
+            room: Room { dynamic, fixed, further, shared },
             further_each: config
                 .limits
                 .extra_sessions_per_subscriber
@@ -84,6 +94,12 @@ impl Sizes {
 pub(crate) fn permanent(mapping: &StaticMapping) -> impl Iterator<Item = u8> {
     let StaticMapping { protocol, external: (_, port), .. } = *mapping;
     PROTOCOLS.into_iter().filter(move |&p| port.is_some() && protocol.is_none_or(|only| p == only))
+}
+
+/// The protocols that a service serves.
+pub(crate) fn served(service: &Service) -> impl Iterator<Item = u8> {
+    let only = service.protocol;
+    PROTOCOLS.into_iter().filter(move |&p| only.is_none_or(|only| p == only))
 }
 
 /// What the engine relies on; the control crate says the same with line and column.
@@ -107,7 +123,11 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
     }
     crate::realms::validate(config)?;
     let ranges = config.pools.iter().flat_map(|pool| &pool.addresses);
-    let addresses = ranges.map(AddressRange::count).sum::<usize>() + config.statics.len();
+    if ranges.map(AddressRange::count).sum::<usize>() > MAX_ADDRESSES {
+        return fail(format!("more than {MAX_ADDRESSES} external addresses are not possible"));
+    }
+    validate_statics(config)?;
+    let addresses = external_addresses(config).len();
     if addresses > MAX_ADDRESSES {
         return fail(format!(
             "{addresses} external addresses: at most {MAX_ADDRESSES} are possible"
@@ -120,7 +140,7 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
             "limits.external_addresses is {room}: give {named}, which are named, to {MAX_ADDRESSES}"
         ));
     }
-    let Room { dynamic, fixed, further } = sizes.room;
+    let Room { dynamic, fixed, further, .. } = sizes.room;
     if dynamic + fixed >= 1 << 31 || further >= 1 << 31 {
         return fail("limits.mappings and limits.extra_sessions must be below 2^31".into());
     }
@@ -158,6 +178,25 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
     if let Some(twice) = addresses.windows(2).find(|pair| pair[0] == pair[1]) {
         let address = core::net::Ipv4Addr::from_bits(twice[0]);
         return fail(format!("{address} is in two pools, or twice in one"));
+    }
+    Ok(())
+}
+
+/// Whether static mappings and services are what they claim to be.
+fn validate_statics(config: &Config) -> Result<(), ConfigError> {
+    let fail = |message: String| Err(ConfigError { message });
+    let one_port = |one: &StaticMapping| one.internal.1.is_some() != one.external.1.is_some();
+    if let Some(one) = config.statics.iter().find(|one| one_port(one)) {
+        let address = one.external.0;
+        return fail(format!("the static mapping of {address}: give both ends a port, or neither"));
+    }
+    for service in &config.services {
+        let (address, port) = service.external;
+        let count = service.servers.len();
+        if count == 0 || count > Server::MOST {
+            let most = Server::MOST;
+            return fail(format!("{address}:{port} has {count} servers: give 1 to {most}"));
+        }
     }
     Ok(())
 }

@@ -3,7 +3,9 @@
 //! A mapping is one cache line and carries its first session; further sessions have lines of their
 //! own and are linked to it. A mapping without sessions exists only if it is permanent. The external
 //! way to a mapping of a protocol with ports is a plain array and lives with the ports
-//! (`external.rs`).
+//! (`external.rs`). Where an endpoint alone does not tell the mapping, `shared` does.
+
+mod shared;
 
 use crate::calendar::{Calendar, Link, Links, NONE};
 use crate::config::{Behavior, Config};
@@ -13,6 +15,8 @@ use crate::prefetch::prefetch;
 use crate::random::HashKey;
 use crate::session::{Session, State, Way};
 use alloc::vec::Vec;
+use shared::Shared;
+pub(crate) use shared::{OUTBOUND_ONLY, SHARED_EXTERNAL, SHARED_INTERNAL};
 
 /// Reach of the session timers, ticks: who has longer to live is looked at again after it.
 pub(crate) const REACH: u32 = 4095;
@@ -148,6 +152,8 @@ pub(crate) struct NewMapping {
     pub(crate) timeouts: u8,
     pub(crate) is_static: bool,
     pub(crate) permanent: bool,
+    /// [`SHARED_EXTERNAL`], [`SHARED_INTERNAL`], [`OUTBOUND_ONLY`].
+    pub(crate) flags: u8,
 }
 
 /// What outbound packets are looked up by; the remote part is zero as far as the mapping behavior
@@ -241,6 +247,8 @@ pub(crate) struct Room {
     pub(crate) fixed: usize,
     /// Sessions beyond the first of each mapping.
     pub(crate) further: usize,
+    /// Sessions at shared ends, those of protocols without ports left out.
+    pub(crate) shared: usize,
 }
 
 impl Room {
@@ -267,8 +275,7 @@ pub(crate) struct Table {
     /// The first of each list of further sessions of a mapping that have one remote address, for
     /// the filter that asks for the address alone; without that filter `None`.
     by_address: Option<Index>,
-    /// Mappings of protocols without ports, by external address, protocol and remote address.
-    by_portless: Index,
+    shared: Shared,
     dynamic: usize,
     dynamic_portless: usize,
     timers: Calendar,
@@ -277,7 +284,7 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new(room: Room, config: &Config, key: HashKey) -> Self {
-        let Room { dynamic, fixed, further } = room;
+        let Room { dynamic, fixed, further, .. } = room;
         let filters = [Some(config.filtering), config.filtering_tcp];
         let by_address = filters.contains(&Some(Behavior::AddressDependent));
         Self {
@@ -295,7 +302,7 @@ impl Table {
             by_internal: Index::new(dynamic + fixed),
             by_remote: Index::new(further),
             by_address: by_address.then(|| Index::new(further)),
-            by_portless: Index::new(room.portless() + fixed),
+            shared: Shared::new(room.portless() + fixed + room.shared),
             dynamic: 0,
             dynamic_portless: 0,
             timers: Calendar::new(REACH),
@@ -309,7 +316,7 @@ impl Table {
         (mappings * size_of::<Mapping>() + room.further * size_of::<Further>()) as u64
             + Index::memory(mappings)
             + 2 * Index::memory(room.further)
-            + Index::memory(room.portless() + room.fixed)
+            + Index::memory(room.portless() + room.fixed + room.shared)
     }
 
     /// Touches the memory that the mappings will take.
@@ -393,10 +400,6 @@ impl Table {
         self.key.hash(u64::from(mapping) | 1 << 60, u64::from(remote))
     }
 
-    fn hash_portless(&self, index: u32, protocol: u8, remote: u32) -> u64 {
-        self.key.hash(u64::from(index) << 8 | u64::from(protocol) | 1 << 62, u64::from(remote))
-    }
-
     /// First stage of an outbound lookup, of a protocol with ports: fetches the index line. Returns
     /// the hash for the second.
     #[inline(always)]
@@ -467,16 +470,6 @@ impl Table {
         remote: (u32, u16),
     ) -> Option<u32> {
         self.find_hashed(hash, self.key(protocol, internal, remote))
-    }
-
-    /// The mapping of a protocol without ports between an external address, given by its index, and a
-    /// remote one.
-    pub(crate) fn find_portless(&self, index: u32, protocol: u8, remote: u32) -> Option<u32> {
-        self.by_portless.find(self.hash_portless(index, protocol, remote), |slot| {
-            let mapping = self.mapping(slot);
-            (mapping.external().0, mapping.protocol, mapping.first.remote_address)
-                == (index, protocol, remote)
-        })
     }
 
     /// A mapping's session with this remote endpoint.
@@ -563,7 +556,9 @@ impl Table {
         let slot = self.mappings.take(|free| free.more)?;
         let flags = LIVE
             | if new.is_static { STATIC } else { 0 }
-            | if new.permanent { PERMANENT } else { 0 };
+            | if new.permanent { PERMANENT } else { 0 }
+            | if crate::parse::has_ports(new.protocol) { 0 } else { SHARED_EXTERNAL }
+            | new.flags;
         let mapping = &mut self.mappings.slots[slot as usize];
         *mapping = Mapping {
             internal_address: new.internal.0.address(),
@@ -581,12 +576,14 @@ impl Table {
         };
         open(&mut mapping.first);
         mapping.sessions = u16::from(mapping.first.state() != State::None);
-        let remote = mapping.first.remote_address;
-        debug_assert_eq!(hash, self.hash(self.key_of(self.mapping(slot))));
-        self.by_internal.insert(hash, slot);
-        if !crate::parse::has_ports(new.protocol) {
-            let hash = self.hash_portless(new.external.0, new.protocol, remote);
-            self.by_portless.insert(hash, slot);
+        let remote = (mapping.first.remote_address, mapping.first.remote_port);
+        let shares = flags & (SHARED_EXTERNAL | SHARED_INTERNAL) != 0 && mapping.sessions != 0;
+        if flags & SHARED_INTERNAL == 0 {
+            debug_assert_eq!(hash, self.hash(self.key_of(self.mapping(slot))));
+            self.by_internal.insert(hash, slot);
+        }
+        if shares {
+            self.share(slot, remote);
         }
         self.count_dynamic(new.protocol, !new.is_static, 1);
         Some(slot)
@@ -621,6 +618,14 @@ impl Table {
         session: Session,
         way: Way,
     ) -> Option<SessionRef> {
+        let added = self.place_session(slot, session, way)?;
+        if self.mapping(slot).flags & (SHARED_EXTERNAL | SHARED_INTERNAL) != 0 {
+            self.share(slot, (session.remote_address, session.remote_port));
+        }
+        Some(added)
+    }
+
+    fn place_session(&mut self, slot: u32, session: Session, way: Way) -> Option<SessionRef> {
         let mapping = *self.mapping(slot);
         let kept = Mapping { first: session, ..mapping };
         let fits =
@@ -695,6 +700,11 @@ impl Table {
 
     /// Removes a session of a mapping; says whether one of the further ones is less.
     pub(crate) fn remove_session(&mut self, session: SessionRef, now: u32) -> bool {
+        let slot = self.mapping_of(session);
+        if self.mapping(slot).flags & (SHARED_EXTERNAL | SHARED_INTERNAL) != 0 {
+            let Session { remote_address, remote_port, .. } = *self.session(session);
+            self.unshare(slot, (remote_address, remote_port));
+        }
         match session {
             SessionRef::First(slot) => self.remove_first(slot, now),
             SessionRef::Further(further) => {
@@ -745,11 +755,8 @@ impl Table {
     pub(crate) fn remove(&mut self, slot: u32) -> Mapping {
         let mapping = *self.mapping(slot);
         assert_eq!(mapping.sessions, 0, "a mapping goes after its sessions");
-        self.by_internal.remove(self.hash(self.key_of(&mapping)), slot);
-        if !crate::parse::has_ports(mapping.protocol) {
-            let remote = mapping.first.remote_address;
-            let hash = self.hash_portless(mapping.external().0, mapping.protocol, remote);
-            self.by_portless.remove(hash, slot);
+        if !mapping.shares_internal() {
+            self.by_internal.remove(self.hash(self.key_of(&mapping)), slot);
         }
         self.count_dynamic(mapping.protocol, !mapping.is_static(), -1);
         self.timers.take(&mut self.mappings, slot);

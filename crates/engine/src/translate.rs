@@ -12,6 +12,7 @@
 
 mod errors;
 mod mappings;
+mod overload;
 mod quick;
 mod ruled;
 mod transit;
@@ -30,6 +31,7 @@ use crate::rules::{Ruling, Snat};
 use crate::{DropReason, Timestamp};
 use mappings::Arrival;
 use natgate_wire::{Ipv4, protocol};
+pub(crate) use overload::Rings;
 use quick::{Glance, Tally};
 use transit::is_echo_request;
 pub(crate) use watch::PoolWatches;

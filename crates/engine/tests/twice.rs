@@ -46,6 +46,7 @@ fn overlapping() -> Lab {
         protocol: None,
         internal: (Ipv4Addr::new(10, 0, 0, 80), None),
         external: (Ipv4Addr::new(203, 0, 113, 80), None),
+        ..StaticMapping::default()
     };
     let rules = vec![dnat("172.20.0.0/24", 0, "10.0.0.0/24")];
     Lab::new(&Config { rules, statics: vec![server], ..config() })
@@ -228,6 +229,7 @@ fn a_server_inside_is_reached_by_another_name() {
         protocol: None,
         internal: (Ipv4Addr::new(10, 0, 0, 80), Some(53)),
         external: (Ipv4Addr::new(203, 0, 113, 1), Some(1053)),
+        ..StaticMapping::default()
     };
     let rules = vec![dnat("0.0.0.0/0", 53, "203.0.113.1:1053")];
     let mut lab = Lab::new(&Config { statics: vec![server], rules, ..config() });

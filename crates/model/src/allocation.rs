@@ -51,7 +51,8 @@ impl Model {
         packet: &Packet,
         key: Key,
         rule: Option<RuleAction>,
-    ) -> Result<(), DropReason> {
+        remote: Endpoint,
+    ) -> Result<Key, DropReason> {
         let (pool, fixed) = match rule {
             Some(RuleAction::Snat(pool)) => (pool, None),
             Some(RuleAction::SnatTo(pool, address)) => (pool, Some(address)),
@@ -62,7 +63,13 @@ impl Model {
         let room = permitted.map_err(|(_, reason)| reason);
         let room = room.and_then(|()| self.room_for_mapping(key));
         let external = room.and_then(|()| {
-            let open = self.open_choices(key, pool, fixed)?;
+            let (open, overloads) = match self.open_choices(key, pool, fixed) {
+                Ok(open) => (open, false),
+                Err(reason) => match self.overloadable(packet, key, pool, fixed, remote) {
+                    open if open.is_empty() => return Err(reason),
+                    open => (open, true), // 5.21
+                },
+            };
             let chosen = self.choose(packet, &open);
             if fixed.is_none() {
                 let paired = *self.paired.entry((key.host(), pool)).or_insert(chosen.address); // 5.5, 5.5a
@@ -70,10 +77,14 @@ impl Model {
                     self.paired.insert((key.host(), pool), chosen.address); // 5.18
                 }
             }
-            Ok(chosen)
+            Ok((chosen, overloads))
         });
-        let external = match external {
-            Ok(external) => external,
+        let (external, key) = match external {
+            Ok((external, true)) => {
+                let (remote, beside) = (Some(remote), Some(external));
+                (external, Key { remote, beside, ..key })
+            }
+            Ok((external, false)) => (external, key),
             Err(DropReason::Ambiguous) => return Err(DropReason::Ambiguous),
             Err(reason) => {
                 self.report(key, whose, pool, reason);
@@ -100,7 +111,7 @@ impl Model {
         }
         self.mappings.insert(key, mapping);
         self.tell_mapping(key, pool);
-        Ok(())
+        Ok(key)
     }
 
     /// 3.9: whether the tables have room.
@@ -187,22 +198,8 @@ impl Model {
         pool: usize,
         fixed: Option<Ipv4Addr>,
     ) -> Result<Vec<Endpoint>, DropReason> {
-        // 5.5: the address that the subscriber got first of this pool, while it has any of it.
         let subscriber = key.host();
-        let has_any = self.dynamic().any(|(other, mapping)| {
-            other.host() == subscriber
-                && self.pool_of(mapping.external.address.to_bits()) == Some(pool)
-        });
-        let last = match (self.config.pooling, self.paired.get(&(subscriber, pool))) {
-            (Pooling::Paired | Pooling::SoftPaired, Some(address)) if has_any => Some(*address),
-            _ => None,
-        };
-        let paired = last.filter(|address| self.is_open(*address, pool)); // 5.18
-        let paired = match self.config.allocation_of(&self.config.pools[pool]) {
-            Allocation::Deterministic(_) => self.address_of_shares(subscriber, pool).or(paired),
-            _ => paired.or(self.address_of_shares(subscriber, pool)),
-        };
-        let paired = paired.filter(|_| self.config.pooling != Pooling::Arbitrary);
+        let (last, paired) = self.pair_of(key, pool);
         if has_ports(key.protocol) && self.is_shared_out(pool) {
             if paired.or(last).is_none() {
                 self.paired.remove(&(subscriber, pool));
@@ -230,6 +227,27 @@ impl Model {
             true if has_ports(key.protocol) => Err(DropReason::PoolExhausted),
             true => Err(DropReason::Ambiguous),
         }
+    }
+
+    /// 5.5, 5.9, 5.12, 5.18: the address that a subscriber's mappings have had, and the one that its next is
+    /// to have.
+    pub(crate) fn pair_of(&self, key: Key, pool: usize) -> (Option<Ipv4Addr>, Option<Ipv4Addr>) {
+        // 5.5: the address that the subscriber got first of this pool, while it has any of it.
+        let subscriber = key.host();
+        let has_any = self.dynamic().any(|(other, mapping)| {
+            other.host() == subscriber
+                && self.pool_of(mapping.external.address.to_bits()) == Some(pool)
+        });
+        let last = match (self.config.pooling, self.paired.get(&(subscriber, pool))) {
+            (Pooling::Paired | Pooling::SoftPaired, Some(address)) if has_any => Some(*address),
+            _ => None,
+        };
+        let paired = last.filter(|address| self.is_open(*address, pool)); // 5.18
+        let paired = match self.config.allocation_of(&self.config.pools[pool]) {
+            Allocation::Deterministic(_) => self.address_of_shares(subscriber, pool).or(paired),
+            _ => paired.or(self.address_of_shares(subscriber, pool)),
+        };
+        (last, paired.filter(|_| self.config.pooling != Pooling::Arbitrary))
     }
 
     /// 5.1 to 5.4 and 5.7: the endpoints of one external address that the mapping may get.
@@ -282,7 +300,7 @@ impl Model {
             .filter(|&port| !split || (port < 1024) == (wanted < 1024))
             .filter(|&port| !used.contains(&at(port)))
             .filter(|&port| !self.held.contains_key(&(key.protocol, at(port))))
-            .filter(|&port| self.static_internal(key.protocol, at(port)).is_none())
+            .filter(|&port| self.static_internals(key.protocol, at(port)).is_empty())
             .map(at)
             .collect()
     }

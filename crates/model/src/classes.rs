@@ -3,9 +3,11 @@
 
 use crate::allocation::{conforms, spend};
 use crate::{Host, Key, Model, has_ports};
-use natgate_engine::{Allocation, Change, Class, DropReason, Resource, Thresholds, Timestamp};
+use natgate_engine::{
+    Allocation, Change, Class, DropReason, Endpoint, Resource, Thresholds, Timestamp,
+};
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How often one is told of at most (3.12).
@@ -212,7 +214,8 @@ impl Model {
         let used = self.dynamic().filter(|(key, _)| key.protocol == protocol);
         let held = self.held.keys().filter(|(of, _)| *of == protocol).map(|(_, end)| *end);
         let used = used.map(|(_, mapping)| mapping.external).chain(held);
-        let used = used.filter(|end| self.gives_out(pool, protocol, *end)).count() as u64;
+        let used = used.filter(|end| self.gives_out(pool, protocol, *end));
+        let used = used.collect::<BTreeSet<Endpoint>>().len() as u64;
         (used + usage.free > 0).then_some((used, used + usage.free))
     }
 

@@ -146,6 +146,7 @@ impl Pair {
             // A batch that comes with an earlier time is counted once (1.1).
             let now = if index == 0 { now } else { now.max(self.model.now()) };
             let choice = self.choice(&sessions, from, *realm, bytes);
+            self.model.hint(&sessions, result.verdict);
             let expected = self.model.process_in(now, from, *realm, bytes, choice);
             let what =
                 |what: &str| format!("{what} of packet {index} from {from:?} {:?}", Hex(bytes));

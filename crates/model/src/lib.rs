@@ -22,8 +22,10 @@ mod classes;
 pub mod compare;
 mod errors;
 mod lookup;
+mod overload;
 mod pools;
 mod realms;
+mod services;
 mod sessions;
 mod shares;
 mod tcp;
@@ -44,6 +46,7 @@ use natgate_engine::{
 };
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use natgate_wire::{Icmp, Ipv4, icmp};
+use services::Fixed;
 use shares::Block;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -54,6 +57,12 @@ pub use timers::StillHeld;
 #[derive(Clone, Debug)]
 pub struct Model {
     config: Config,
+    /// Static mappings and servers.
+    fixed: Vec<Fixed>,
+    /// By service and remote address, the server that new sessions go to.
+    bound: BTreeMap<(u8, Endpoint, Ipv4Addr), Endpoint>,
+    /// Choices of the engine's between servers (see [`Model::hint`]).
+    hint: services::Hint,
     now: Timestamp,
     started: Timestamp,
     mappings: BTreeMap<Key, Mapping>,
@@ -92,6 +101,8 @@ struct Key {
     realm: u16,
     internal: Endpoint,
     remote: Option<Endpoint>,
+    /// Of a mapping that is found from inside by its sessions alone (3.8a): its external endpoint.
+    beside: Option<Endpoint>,
 }
 
 #[derive(Clone, Debug)]
@@ -218,6 +229,9 @@ impl Model {
     pub fn new(config: &Config, now: Timestamp) -> Self {
         let mut model = Self {
             config: config.clone(),
+            fixed: services::fixed(config),
+            bound: BTreeMap::new(),
+            hint: services::Hint::default(),
             now,
             started: now,
             mappings: BTreeMap::new(),
@@ -238,19 +252,20 @@ impl Model {
             told: Timestamp(0),
             made: Made::default(),
         };
-        for mapping in &config.statics {
-            let (Some(inside), Some(outside)) = (mapping.internal.1, mapping.external.1) else {
+        for fixed in model.fixed.clone() {
+            let (Some(inside), Some(outside)) = (fixed.internal.1, fixed.external.1) else {
                 continue;
             };
-            let internal = Endpoint { address: mapping.internal.0, port: inside };
-            let external = Endpoint { address: mapping.external.0, port: outside };
+            let internal = Endpoint { address: fixed.internal.0, port: inside };
+            let external = Endpoint { address: fixed.external.0, port: outside };
             for protocol in [TCP, UDP, ICMP, DCCP] {
-                if mapping.protocol.is_none_or(|only| only == protocol) {
-                    let key = model.fixed(protocol, mapping.realm, internal, external, None);
+                if fixed.is_for(protocol) {
+                    let key = model.fixed(&fixed, protocol, internal, external, None);
                     model.mappings.get_mut(&key).expect("just made").permanent = true;
                 }
             }
         }
+        model.pin_blocks();
         model
     }
 
@@ -362,7 +377,7 @@ impl Model {
         }
         let host: Host = (realm, source.into());
         if !self.config.subscribers_of(realm).iter().any(|prefix| prefix.contains(source))
-            && !self.config.statics.iter().any(|fixed| (fixed.realm, fixed.internal.0) == host)
+            && !self.fixed.iter().any(|fixed| (fixed.realm, fixed.internal.0) == host)
             && rule.is_none()
             && !matches!(icmp_kind(&packet.bytes), Some(3 | 4 | 11 | 12))
         {
@@ -462,7 +477,7 @@ impl Model {
     ) -> Result<(), DropReason> {
         let protocol = packet.protocol();
         let (internal, remote) = ends(&packet.bytes, Side::Inside);
-        let key = self.key_of_internal(protocol, packet.realm, internal, remote);
+        let mut key = self.key_of_internal(protocol, packet.realm, internal, remote);
         if !self.mappings.contains_key(&key) {
             if self.is_midstream(packet) {
                 return Err(DropReason::TcpNotSyn); // 3.9
@@ -471,7 +486,7 @@ impl Model {
             if matches!(icmp_kind(&packet.bytes), Some(0 | 14)) {
                 return Err(DropReason::NoMapping);
             }
-            self.create(packet, key, rule)?;
+            key = self.create(packet, key, rule, remote)?;
         } else if let Some(session) = self.mappings[&key].sessions.get(&remote) {
             if session.seen != packet.seen {
                 return Err(DropReason::Ambiguous); // 13.3
@@ -510,13 +525,25 @@ impl Model {
             self.remember(packet, external, remote);
             return Err(DropReason::NoMapping);
         };
+        let known = self.mappings[&key].sessions.contains_key(&remote);
+        let seen_anew = match packet.direction {
+            Direction::Hairpin => remote, // 13.5
+            _ => packet.seen,
+        };
+        let key = match known {
+            true => key,
+            false => match self.server_for(key, external, (remote, seen_anew)) {
+                Some(key) => key,
+                None => {
+                    self.remember(packet, external, remote);
+                    return Err(DropReason::Filtered); // 4.4b
+                }
+            },
+        };
         let mapping = &self.mappings[&key];
-        let session = mapping.sessions.get(&remote);
-        let known = session.is_some();
-        let seen = match session {
+        let seen = match mapping.sessions.get(&remote) {
             Some(session) => session.seen,
-            None if packet.direction == Direction::Hairpin => remote, // 13.5
-            None => packet.seen,
+            None => seen_anew,
         };
         self.enter_realm(packet, key.realm, known, seen == remote)?; // 14.4
         if self.is_dropped(key, seen) {
@@ -529,7 +556,8 @@ impl Model {
                 _ => None,
             };
             let admitted = match own_filter.unwrap_or(self.config.filtering) {
-                _ if mapping.kind == MappingKind::Static => true,
+                _ if mapping.kind == MappingKind::Static => !self.is_outbound_only(key, external),
+                _ if key.beside.is_some() => false, // 5.21
                 Behavior::EndpointIndependent => true,
                 Behavior::AddressDependent => {
                     mapping.sessions.keys().any(|end| end.address == remote.address)

@@ -2,14 +2,13 @@
 //! the gateway's own and external addresses.
 
 use crate::bytes::{check_error, ends, icmp_kind, ip};
-use crate::{Key, Mapping, Model, Packet, has_ports};
-use natgate_engine::{Behavior, Endpoint, MappingKind, Match, Rule, RuleAction, Side, TimeoutSet};
+use crate::{Key, Model, Packet, has_ports};
+use natgate_engine::{Behavior, Endpoint, Match, Rule, RuleAction, Side, TimeoutSet};
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 impl Model {
-    /// What the mapping between an internal and a remote endpoint is looked up by (3.8, 5.7).
+    /// What the mapping between an internal and a remote endpoint is looked up by (3.8, 3.8a, 5.7).
     pub(crate) fn key_of_internal(
         &mut self,
         protocol: u8,
@@ -17,9 +16,30 @@ impl Model {
         internal: Endpoint,
         remote: Endpoint,
     ) -> Key {
+        let key = self.ordinary_key(protocol, realm, internal, remote);
+        let known = |key: &Key| {
+            self.mappings.get(key).is_some_and(|mapping| mapping.sessions.contains_key(&remote))
+        };
+        if known(&key) {
+            return key;
+        }
+        let mut beside = self.mappings.keys().filter(|other| {
+            other.beside.is_some()
+                && (other.protocol, other.realm, other.internal) == (protocol, realm, internal)
+        });
+        beside.find(|other| known(other)).copied().unwrap_or(key)
+    }
+
+    fn ordinary_key(
+        &mut self,
+        protocol: u8,
+        realm: u16,
+        internal: Endpoint,
+        remote: Endpoint,
+    ) -> Key {
         let by_remote = (!has_ports(protocol)).then_some(remote); // 5.7
-        if let Some(external) = self.static_external(protocol, realm, internal) {
-            return self.fixed(protocol, realm, internal, external, by_remote);
+        if let Some((fixed, external)) = self.static_external(protocol, realm, internal) {
+            return self.fixed(&fixed, protocol, internal, external, by_remote);
         }
         let remote = match self.config.mapping {
             _ if by_remote.is_some() => by_remote,
@@ -27,86 +47,40 @@ impl Model {
             Behavior::AddressDependent => Some(Endpoint { port: 0, ..remote }),
             Behavior::AddressAndPortDependent => Some(remote),
         };
-        Key { protocol, realm, internal, remote }
+        Key { protocol, realm, internal, remote, beside: None }
     }
 
-    /// 4.4, and for protocols without ports 5.7.
+    /// 4.4, and for protocols without ports 5.7. Of several with one external endpoint the one that has
+    /// a session with the remote; there being none, of a static one any, else the one that had the
+    /// endpoint first.
     pub(crate) fn by_external(
         &mut self,
         protocol: u8,
         external: Endpoint,
         remote: Endpoint,
     ) -> Option<Key> {
-        if let Some((realm, internal)) = self.static_internal(protocol, external) {
-            let by_remote = (!has_ports(protocol)).then_some(remote); // 5.7
-            return Some(self.fixed(protocol, realm, internal, external, by_remote));
-        }
-        let meant = self.mappings.iter().find(|(key, mapping)| {
+        let by_remote = (!has_ports(protocol)).then_some(remote); // 5.7
+        let fixed = self.static_internals(protocol, external);
+        let first = fixed
+            .first()
+            .map(|(fixed, internal)| self.fixed(fixed, protocol, *internal, external, by_remote));
+        let meant = self.mappings.iter().filter(|(key, mapping)| {
             key.protocol == protocol
                 && mapping.external == external
                 && (has_ports(protocol) || key.remote == Some(remote))
         });
-        meant.map(|(key, _)| *key)
-    }
-
-    /// The external endpoint that a static mapping gives to an internal one.
-    pub(crate) fn static_external(
-        &self,
-        protocol: u8,
-        realm: u16,
-        internal: Endpoint,
-    ) -> Option<Endpoint> {
-        let statics = self.config.statics.iter().filter(|fixed| fixed.realm == realm);
-        statics.filter(|fixed| fixed.protocol.is_none_or(|only| only == protocol)).find_map(
-            |fixed| {
-                let (address, port) = fixed.internal;
-                let meant = address == internal.address
-                    && port.is_none_or(|port| has_ports(protocol) && port == internal.port);
-                let port = fixed.external.1.unwrap_or(internal.port);
-                meant.then_some(Endpoint { address: fixed.external.0, port })
-            },
-        )
-    }
-
-    /// The realm and the internal endpoint that a static mapping gives to an external one.
-    pub(crate) fn static_internal(
-        &self,
-        protocol: u8,
-        external: Endpoint,
-    ) -> Option<(u16, Endpoint)> {
-        let statics = self.config.statics.iter();
-        statics.filter(|fixed| fixed.protocol.is_none_or(|only| only == protocol)).find_map(
-            |fixed| {
-                let (address, port) = fixed.external;
-                let meant = address == external.address
-                    && port.is_none_or(|port| has_ports(protocol) && port == external.port);
-                let port = fixed.internal.1.unwrap_or(external.port);
-                meant.then_some((fixed.realm, Endpoint { address: fixed.internal.0, port }))
-            },
-        )
-    }
-
-    /// The static mapping between two endpoints. Those of whole addresses are as many as there are
-    /// ports, and written down only when looked at.
-    pub(crate) fn fixed(
-        &mut self,
-        protocol: u8,
-        realm: u16,
-        internal: Endpoint,
-        external: Endpoint,
-        remote: Option<Endpoint>,
-    ) -> Key {
-        let key = Key { protocol, realm, internal, remote };
-        self.mappings.entry(key).or_insert(Mapping {
-            external,
-            kind: MappingKind::Static,
-            permanent: false,
-            created: self.started,
-            timeouts: TimeoutSet::default(),
-            sessions: BTreeMap::new(),
-            first: None,
-        });
-        key
+        let known = meant
+            .clone()
+            .find(|(_, mapping)| mapping.sessions.contains_key(&remote))
+            .or_else(|| {
+                let mut meant = meant.clone();
+                meant.clone().find(|(key, _)| key.beside.is_none()).or_else(|| meant.next())
+            });
+        let known = known.map(|(key, _)| *key);
+        match known {
+            Some(known) if self.mappings[&known].sessions.contains_key(&remote) => Some(known),
+            known => first.or(known),
+        }
     }
 
     /// A realm's rule for a packet (3.3). What bypasses translation, or is dropped, takes the errors about
@@ -186,7 +160,7 @@ impl Model {
 
     pub(crate) fn is_external(&self, address: u32) -> bool {
         self.pool_of(address).is_some()
-            || self.config.statics.iter().any(|fixed| fixed.external.0.to_bits() == address)
+            || self.fixed.iter().any(|fixed| fixed.external.0.to_bits() == address)
     }
 }
 

@@ -68,6 +68,6 @@ impl Model {
         self.is_open(end.address, pool)
             && self.config.pools[pool].uses_port(end.port)
             && self.given[pool].as_ref().is_none_or(|given| given.contains(&end))
-            && self.static_internal(protocol, end).is_none()
+            && self.static_internals(protocol, end).is_empty()
     }
 }

@@ -27,6 +27,9 @@ impl Model {
         remote: Endpoint,
         from: Side,
     ) -> Result<(), DropReason> {
+        if self.is_ambiguous(key, remote) {
+            return Err(DropReason::Ambiguous); // 3.10a
+        }
         let mapping = &self.mappings[&key];
         if !Self::is_listed(mapping) {
             return self.room_for_whole(key);

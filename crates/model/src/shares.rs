@@ -16,6 +16,8 @@ use std::net::Ipv4Addr;
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     subscriber: Host,
+    /// It has a forwarded port (5.9a).
+    pinned: bool,
     /// Since when no port of it has been used or held.
     empty_since: Option<Timestamp>,
 }
@@ -151,6 +153,25 @@ impl Model {
             Allocation::Block(block) => self.open_in_blocks(key, pool, paired, block),
             Allocation::Deterministic(plan) => self.open_by_plan(key, pool, paired, plan),
             _ => Ok(Vec::new()),
+        }
+    }
+
+    /// The ports that a subscriber has of its own, if the pool gives out such; those of a computed share,
+    /// or of the blocks that it has.
+    pub(crate) fn own_ports(&self, subscriber: Host, pool: usize) -> Option<Vec<Endpoint>> {
+        match self.allocation(pool) {
+            Allocation::Random | Allocation::Preserve => None,
+            Allocation::Deterministic(plan) => {
+                Some(own_ports(&self.config.pools[pool], plan, subscriber).unwrap_or_default())
+            }
+            Allocation::Block(block) => {
+                let starts = self.blocks_of(subscriber, pool).into_iter();
+                let ports = |start: Endpoint| {
+                    (start.port..=start.port + (block.size - 1))
+                        .map(move |port| Endpoint { port, ..start })
+                };
+                Some(starts.flat_map(ports).collect())
+            }
         }
     }
 
@@ -298,7 +319,7 @@ impl Model {
             block.empty_since = None;
             return false;
         }
-        self.blocks.insert(start, Block { subscriber, empty_since: None });
+        self.blocks.insert(start, Block { subscriber, pinned: false, empty_since: None });
         self.raise(self.now, Change::BlockAssigned(self.block_id(start, subscriber)));
         true
     }
@@ -316,7 +337,7 @@ impl Model {
                 .map(|port| Endpoint { port, ..*start });
             ends.any(|end| {
                 let all = [TCP, UDP, ICMP, DCCP];
-                let is_free = |protocol| self.static_internal(protocol, end).is_none();
+                let is_free = |protocol| self.static_internals(protocol, end).is_empty();
                 pool.uses_port(end.port) && all.into_iter().any(is_free)
             })
         };
@@ -326,6 +347,27 @@ impl Model {
                 || self.held.keys().any(|(_, end)| is_in(*end, **start, block))
         };
         Some((starts.iter().filter(is_used).count() as u64, starts.len() as u64))
+    }
+
+    /// 5.9a: the blocks of forwarded ports are their hosts'.
+    pub(crate) fn pin_blocks(&mut self) {
+        let statics = self.config.statics.iter().filter_map(|one| {
+            let end = Endpoint { address: one.external.0, port: one.external.1? };
+            Some((end, (one.realm, one.internal.0)))
+        });
+        let services = self.config.services.iter().filter_map(|service| {
+            let (host, _) = service.servers.first()?.internal;
+            let alone = service.servers.iter().all(|server| server.internal.0 == host);
+            let (address, port) = service.external;
+            alone.then_some((Endpoint { address, port }, (service.realm, host)))
+        });
+        for (end, subscriber) in statics.chain(services).collect::<Vec<_>>() {
+            let Some((start, _)) = self.block_of(end) else { continue };
+            if !self.blocks.contains_key(&start) {
+                self.blocks.insert(start, Block { subscriber, pinned: true, empty_since: None });
+                self.raise(self.now, Change::BlockAssigned(self.block_id(start, subscriber)));
+            }
+        }
     }
 
     /// 5.10: when a block that is empty now is released.
@@ -348,7 +390,7 @@ impl Model {
             });
             let held = self.held.keys().any(|(_, end)| is_in(*end, start, config));
             let block = self.blocks.get_mut(&start).expect("just seen");
-            block.empty_since = match used || held {
+            block.empty_since = match used || held || block.pinned {
                 true => None,
                 false => block.empty_since.or(Some(time)),
             };

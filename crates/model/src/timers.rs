@@ -80,7 +80,10 @@ impl Model {
         let gone: Vec<Key> = gone.map(|(key, _)| *key).collect();
         for key in gone {
             let mapping = self.mappings.remove(&key).expect("just seen");
-            if has_ports(key.protocol) && key.protocol != TCP {
+            let still = self.mappings.iter().any(|(other, one)| {
+                other.protocol == key.protocol && one.external == mapping.external // 5.21
+            });
+            if has_ports(key.protocol) && key.protocol != TCP && !still {
                 let until = time.plus(self.config.timeouts.hold_down); // 5.6
                 self.held.insert((key.protocol, mapping.external), until);
             }

@@ -91,7 +91,7 @@ impl Model {
             .collect();
         let held = self.held.keys().filter(|(of, end)| *of == protocol && of_pool(end));
         let held: BTreeSet<Endpoint> = held.map(|(_, end)| *end).collect();
-        let is_static = |address| self.config.statics.iter().any(|one| one.external.0 == address);
+        let is_static = |address| self.fixed.iter().any(|one| one.external.0 == address);
         // Where nothing else keeps ports, there are too many to look at.
         let may_keep = |address: &Ipv4Addr| {
             is_static(*address)

@@ -4,13 +4,14 @@
 //! silently have no effect on a packet; a warning is something that works and that an operator
 //! would still want to know. Of two parts that disagree the later in the file is to blame.
 
-use super::draft::{Draft, SideDraft, StaticDraft};
+use super::draft::{Draft, SideDraft};
 use super::policy;
 use super::pools;
 use super::problem::{Located, Report};
 use super::realms;
 use super::rule_checks;
 use super::shares;
+use super::static_checks;
 use super::values::{overlaps, show_prefix, show_range};
 use natgate_engine::{AddressRange, Allocation, Pooling, Prefix, Side};
 use std::collections::{HashMap, HashSet};
@@ -33,8 +34,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     addresses_are_not_too_many(draft, report);
     subscribers(draft, report);
     external_addresses(draft, report);
-    statics_do_not_overlap(draft, report);
-    static_internals(draft, report);
+    static_checks::check(draft, report);
     rule_checks::check(draft, report);
     pools_are_used(draft, report);
     quota_fits(draft, report);
@@ -158,7 +158,13 @@ fn all_ranges(draft: &Draft) -> impl Iterator<Item = &Located<AddressRange>> {
 /// Blames the first entry with which it is too much.
 fn addresses_are_not_too_many(draft: &Draft, report: &Report<'_>) {
     let of_pools = all_ranges(draft).map(|range| (size(range.value), &range.place));
-    let of_statics = draft.statics.iter().map(|mapping| (1, &mapping.external.place));
+    let targets = draft.targets();
+    let mut seen = HashSet::new();
+    let of_statics = draft.statics.iter().filter_map(|mapping| {
+        let address = mapping.external.value.0;
+        let more = targets.pool_of(address).is_none() && seen.insert(address);
+        more.then_some((1, &mapping.external.place))
+    });
     let mut total = 0;
     for (count, place) in of_pools.chain(of_statics) {
         total += count;
@@ -243,78 +249,6 @@ fn contains(range: AddressRange, address: Ipv4Addr) -> bool {
     (range.first..=range.last).contains(&address)
 }
 
-/// What is taken by static mappings on one side; a port of `None` is the whole address.
-#[derive(Default)]
-struct Taken {
-    ports: HashMap<(Ipv4Addr, u8, Option<u16>), usize>,
-    addresses: HashMap<(Ipv4Addr, u8), usize>,
-}
-
-impl Taken {
-    /// Takes an endpoint for a protocol; gives the line of a mapping that has some of it already.
-    fn take(
-        &mut self,
-        endpoint: (Ipv4Addr, Option<u16>),
-        protocol: u8,
-        line: usize,
-    ) -> Option<usize> {
-        let (address, port) = endpoint;
-        let whole = self.ports.get(&(address, protocol, None));
-        let same = self.ports.get(&(address, protocol, port));
-        let any = self.addresses.get(&(address, protocol)).filter(|_| port.is_none());
-        let earlier = whole.or(same).or(any).copied();
-        self.ports.entry((address, protocol, port)).or_insert(line);
-        self.addresses.entry((address, protocol)).or_insert(line);
-        earlier
-    }
-}
-
-fn statics_do_not_overlap(draft: &Draft, report: &Report<'_>) {
-    let mut internals: HashMap<u16, Taken> = HashMap::new();
-    let mut external = Taken::default();
-    let names = draft.realm_names();
-    for mapping in &draft.statics {
-        let line = report.line(mapping.place.offset);
-        let Some(realm) = names.of(&mapping.realm) else { continue };
-        let internal = internals.entry(realm).or_default();
-        for (taken, endpoint) in [(internal, &mapping.internal), (&mut external, &mapping.external)]
-        {
-            let takes = |protocol: &u8| taken.take(endpoint.value, *protocol, line);
-            let earlier: Vec<usize> = protocols(mapping).iter().filter_map(takes).collect();
-            if let Some(line) = earlier.first() {
-                let message = format!("overlaps the static mapping in line {line}");
-                report.wrong(&endpoint.place, format!("{message}; map each endpoint once"));
-            }
-        }
-    }
-}
-
-/// The protocols that a static mapping takes; 0 stands for all that have no ports.
-fn protocols(mapping: &StaticDraft) -> &[u8] {
-    match &mapping.protocol {
-        Some(protocol) => std::slice::from_ref(protocol),
-        None if mapping.internal.value.1.is_some() => &[1, 6, 17, 33],
-        None => &[1, 6, 17, 33, 0],
-    }
-}
-
-fn static_internals(draft: &Draft, report: &Report<'_>) {
-    let names = draft.realm_names();
-    let externals: HashSet<Ipv4Addr> = draft.statics.iter().map(|m| m.external.value.0).collect();
-    for mapping in &draft.statics {
-        let (address, place) = (mapping.internal.value.0, &mapping.internal.place);
-        let realm = names.of(&mapping.realm).unwrap_or_default();
-        let own = [draft.inside_of(realm).own(), draft.outside.own()];
-        if own.contains(&Some(address)) {
-            report.wrong(place, format!("{address} is the gateway itself; write a host's address"));
-        } else if externals.contains(&address)
-            || all_ranges(draft).any(|range| contains(range.value, address))
-        {
-            report.wrong(place, format!("{address} is an external address; write an internal one"));
-        }
-    }
-}
-
 fn pools_are_used(draft: &Draft, report: &Report<'_>) {
     let mut used = vec![false; draft.pools.len()];
     let targets = draft.targets();
@@ -376,7 +310,7 @@ fn table_is_not_too_large(draft: &Draft, report: &Report<'_>) {
         let addresses = pool.ranges.iter().map(|range| size(range.value)).sum::<u64>();
         addresses.saturating_mul((u64::from(last - first) + 1) * 3)
     };
-    let statics = draft.statics.len() as u64 * 3;
+    let statics = draft.statics.iter().map(|mapping| u64::from(mapping.count()) * 3).sum();
     let all = draft.pools.iter().map(endpoints).fold(statics, u64::saturating_add);
     if mappings > all {
         let message = format!("{mappings} mappings take memory for more than the pools' {all}");

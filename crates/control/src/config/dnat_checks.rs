@@ -115,7 +115,8 @@ impl Surroundings<'_> {
     fn is_static(&self, address: Ipv4Addr, port: Option<u16>) -> bool {
         self.statics.get(&address).into_iter().flatten().any(|mapping| {
             let (_, its) = mapping.external.value;
-            its.is_none() || port.is_none() || its == port
+            let has = |port: u16| its.is_none_or(|its| (its.first..=its.last).contains(&port));
+            port.is_none_or(has)
         })
     }
 

@@ -9,10 +9,10 @@ use super::pools::LeftOut;
 use super::problem::{Located, Place};
 use super::realms::{RealmDraft, Whose};
 use super::shares::SharesDraft;
-use super::values::DnatTo;
+use super::values::{DnatTo, Span};
 use natgate_engine::{
-    AddressRange, Allocation, Config, Match, PoolConfig, Prefix, Rule, RuleAction, Side,
-    SideConfig, StaticMapping, TimeoutSet,
+    AddressRange, Affinity, Allocation, Begun, Config, Match, PoolConfig, Prefix, Rule, RuleAction,
+    Server, Service, Side, SideConfig, StaticMapping, TimeoutSet,
 };
 use natgate_gateway::{Backend, Route, Settings, SideSettings, StateSettings};
 use std::collections::HashMap;
@@ -122,19 +122,36 @@ pub(super) struct PoolDraft {
     pub(super) ports: Located<(u16, u16)>,
     /// Ports that it does not use, and addresses that drain.
     pub(super) left_out: LeftOut,
+    /// Whether ports are overloaded when no free one is left.
+    pub(super) overloading: bool,
     /// How its ports are chosen.
     pub(super) shares: SharesDraft,
     /// Percentages whose use is told.
     pub(super) thresholds: Vec<u8>,
 }
 
-/// A static mapping.
+/// A static mapping, or a service.
 pub(super) struct StaticDraft {
     pub(super) place: Place,
     pub(super) realm: Whose,
-    pub(super) internal: Located<(Ipv4Addr, Option<u16>)>,
-    pub(super) external: Located<(Ipv4Addr, Option<u16>)>,
+    pub(super) target: Targeted,
+    /// With as many ports as the internal end, or none.
+    pub(super) external: Located<(Ipv4Addr, Option<Span>)>,
     pub(super) protocol: Option<u8>,
+    pub(super) begun: Begun,
+}
+
+/// Who is behind a static mapping.
+pub(super) enum Targeted {
+    Host(Located<(Ipv4Addr, Option<Span>)>),
+    Servers { place: Place, members: Vec<ServerDraft>, affinity: Affinity },
+}
+
+/// A server of a service.
+pub(super) struct ServerDraft {
+    pub(super) internal: Located<(Ipv4Addr, u16)>,
+    pub(super) weight: u16,
+    pub(super) draining: bool,
 }
 
 /// A rule.
@@ -223,11 +240,11 @@ impl Draft {
         let further = all_rules.split_off(1);
         let rules = all_rules.pop().expect("the rules of realm 0");
         let (realms, realm_settings) = self.to_realms(further);
-        let of_static = |fixed: &StaticDraft| {
-            fixed.to_config(
-                names.of(&fixed.realm).expect("a static mapping of no realm is a problem"),
-            )
+        let of = |fixed: &StaticDraft| {
+            names.of(&fixed.realm).expect("a static mapping of no realm is a problem")
         };
+        let statics_of = |fixed: &StaticDraft| fixed.statics(of(fixed));
+        let service_of = |fixed: &StaticDraft| fixed.service(of(fixed));
         let default_pool = self.default_pool();
         let allocation = self.common_allocation();
         let mtus = self.insides().map(|inside| inside.mtu);
@@ -241,7 +258,8 @@ impl Draft {
             pools: self.pools.iter().map(|pool| self.pool(pool, &allocation)).collect(),
             allocation,
             default_pool,
-            statics: self.statics.iter().map(of_static).collect(),
+            statics: self.statics.iter().flat_map(statics_of).collect(),
+            services: self.statics.iter().filter_map(service_of).collect(),
             rules,
             classes: self.to_classes(),
             port_timeouts: self.to_port_timeouts(),
@@ -312,18 +330,73 @@ impl PoolDraft {
             ports: self.ports.value,
             excluded_ports: self.left_out.ports.iter().map(|ports| ports.value).collect(),
             allocation,
+            overloading: self.overloading,
             thresholds: self.thresholds.clone(),
         }
     }
 }
 
 impl StaticDraft {
-    fn to_config(&self, realm: u16) -> StaticMapping {
-        StaticMapping {
+    /// The internal ends: where each stands, its address and ports.
+    pub(super) fn internals(&self) -> Vec<(&Place, Ipv4Addr, Option<Span>)> {
+        match &self.target {
+            Targeted::Host(internal) => {
+                vec![(&internal.place, internal.value.0, internal.value.1)]
+            }
+            Targeted::Servers { members, .. } => {
+                let end = |member: &'_ ServerDraft| {
+                    let port = member.internal.value.1;
+                    (member.internal.value.0, Some(Span { first: port, last: port }))
+                };
+                let each = members.iter().map(|member| {
+                    let (address, ports) = end(member);
+                    (&member.internal.place, address, ports)
+                });
+                each.collect()
+            }
+        }
+    }
+
+    /// How many mappings of the engine's configuration it is.
+    pub(super) fn count(&self) -> u32 {
+        self.external.value.1.map_or(1, Span::count)
+    }
+
+    /// One static mapping a port.
+    fn statics(&self, realm: u16) -> Vec<StaticMapping> {
+        let Targeted::Host(internal) = &self.target else { return Vec::new() };
+        let (StaticDraft { protocol, begun, .. }, (inside, outside)) =
+            (self, (internal.value, self.external.value));
+        let mapping = |ports: Option<(u16, u16)>| StaticMapping {
+            realm,
+            protocol: *protocol,
+            internal: (inside.0, ports.map(|ports| ports.0)),
+            external: (outside.0, ports.map(|ports| ports.1)),
+            begun: *begun,
+        };
+        match (inside.1, outside.1) {
+            (Some(inner), Some(outer)) => {
+                let ports = inner.ports().zip(outer.ports());
+                ports.map(|ports| mapping(Some(ports))).collect()
+            }
+            _ => vec![mapping(None)],
+        }
+    }
+
+    fn service(&self, realm: u16) -> Option<Service> {
+        let Targeted::Servers { members, affinity, .. } = &self.target else { return None };
+        let (address, ports) = self.external.value;
+        let server = |member: &ServerDraft| Server {
+            internal: member.internal.value,
+            weight: member.weight,
+            draining: member.draining,
+        };
+        Some(Service {
             realm,
             protocol: self.protocol,
-            internal: self.internal.value,
-            external: self.external.value,
-        }
+            external: (address, ports?.first),
+            servers: members.iter().map(server).collect(),
+            affinity: *affinity,
+        })
     }
 }

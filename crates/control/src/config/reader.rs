@@ -135,6 +135,23 @@ impl<'a> Section<'a> {
         items.iter().enumerate().filter_map(open).collect()
     }
 
+    /// The tables of an array within this table; `name` is theirs in the schema.
+    pub(super) fn tables(&self, key: &'static str, name: &'static str) -> Vec<Self> {
+        let Some(items) = self.get(key).and_then(|value| value.items("an array of tables")) else {
+            return Vec::new();
+        };
+        let open = |item: &Value<'a>| match item.value {
+            DeValue::Table(table) => {
+                Some(Self::open(self.report, name, item.place.clone(), self.origin, table))
+            }
+            _ => {
+                item.wrong_type("a table");
+                None
+            }
+        };
+        items.iter().filter_map(open).collect()
+    }
+
     /// How many tables an array of tables has.
     pub(super) fn count(&self, key: &'static str) -> usize {
         self.get(key).and_then(|value| value.value.as_array()).map_or(0, |tables| tables.len())

@@ -1,54 +1,16 @@
-//! Reading `[[static]]` and `[[rule]]`: the parts of a configuration that name single endpoints.
+//! Reading `[[rule]]`.
 //!
 //! A table that has a fault is left out of the draft, so that the checks which compare tables with
 //! each other look at whole ones only. Names of pools are looked up later, by the checks, when all
 //! pools are known.
 
-use super::draft::{ActionDraft, RuleDraft, StaticDraft};
+use super::draft::{ActionDraft, RuleDraft};
 use super::policy;
 use super::problem::Located;
 use super::reader::{Section, Value};
 use super::realms;
-use super::sections::is_usable;
 use super::values;
 use natgate_engine::Match;
-use std::net::Ipv4Addr;
-
-const ICMP: u8 = 1;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const DCCP: u8 = 33;
-
-/// An endpoint and whether it has a port.
-type Endpoint = Located<(Ipv4Addr, Option<u16>)>;
-
-/// A static mapping: whole addresses, or one port.
-pub(super) fn read_static(section: &Section<'_>) -> Option<StaticDraft> {
-    let protocols = [("tcp", Ok(TCP)), ("udp", Ok(UDP)), ("icmp", Ok(ICMP)), ("dccp", Ok(DCCP))];
-    let protocol = section.get("protocol").map(|value| value.word(&protocols));
-    let internal =
-        section.require("internal", "\"10.0.0.80:8080\"").and_then(|value| read_endpoint(&value));
-    let external =
-        section.require("external", "\"203.0.113.1:80\"").and_then(|value| read_endpoint(&value));
-    let (internal, external) = (internal?, external?);
-    if internal.value.1.is_some() != external.value.1.is_some() {
-        let message =
-            "one endpoint has a port and the other has none; give both a port, or neither";
-        section.report.wrong(&external.place, message);
-        return None;
-    }
-    let protocol = match protocol {
-        Some(word) => Some(word?),
-        None => None,
-    };
-    let realm = realms::read_whose(section).ok()?;
-    Some(StaticDraft { place: section.place.clone(), realm, internal, external, protocol })
-}
-
-fn read_endpoint(value: &Value<'_>) -> Option<Endpoint> {
-    let endpoint = value.parsed("an address, with or without a port", values::endpoint)?;
-    is_usable(value, endpoint.value.0).then_some(endpoint)
-}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {

@@ -11,6 +11,7 @@ use super::reader::{Section, Value};
 use super::realms;
 use super::rules;
 use super::shares;
+use super::statics;
 use super::values::{self, show_duration};
 use natgate_engine::{
     AddressRange, Behavior, Config, Limits, Pooling, Prefix, Refusal, Side, Timeouts,
@@ -70,7 +71,7 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
         room,
         quota_place,
         mappings_place,
-        statics: root.sections("static").iter().filter_map(rules::read_static).collect(),
+        statics: root.sections("static").iter().filter_map(statics::read_static).collect(),
         rules: read_rules(root),
         classes: root.sections("class").iter().filter_map(policy::read_class).collect(),
         timeouts: root.sections("timeout").iter().filter_map(policy::read_timeout).collect(),
@@ -234,6 +235,7 @@ fn read_pool(index: usize, section: &Section<'_>) -> PoolDraft {
         ranges,
         left_out,
         ports: ports.unwrap_or_else(all_ports),
+        overloading: section.get("overloading").and_then(|value| value.boolean()).unwrap_or(false),
         shares: shares::read_pool(section),
         thresholds: policy::read_thresholds(section).map_or(Vec::new(), |percents| percents.value),
     }

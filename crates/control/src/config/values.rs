@@ -160,6 +160,49 @@ pub(super) fn endpoint(text: &str) -> Result<(Ipv4Addr, Option<u16>), String> {
     }
 }
 
+/// Consecutive ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    /// The first.
+    pub(super) first: u16,
+    /// The last, not below the first.
+    pub(super) last: u16,
+}
+
+impl Span {
+    /// How many there are.
+    pub(super) fn count(self) -> u32 {
+        u32::from(self.last - self.first) + 1
+    }
+
+    /// As a configuration writes it.
+    pub(super) fn show(self) -> String {
+        match self.count() {
+            1 => self.first.to_string(),
+            _ => format!("{}-{}", self.first, self.last),
+        }
+    }
+
+    /// Each of them.
+    pub(super) fn ports(self) -> impl Iterator<Item = u16> {
+        self.first..=self.last
+    }
+}
+
+/// An address without a port, with one, or with a range of ports.
+pub(super) fn endpoint_range(text: &str) -> Result<(Ipv4Addr, Option<Span>), String> {
+    match text.split_once(':') {
+        Some((host, range)) if range.contains('-') => {
+            let (first, last) = ports(range)?;
+            Ok((address(host)?, Some(Span { first, last })))
+        }
+        _ => {
+            let (host, port) = endpoint(text)?;
+            Ok((host, port.map(|port| Span { first: port, last: port })))
+        }
+    }
+}
+
 /// What destinations are translated to: an address with or without a port, or a prefix.
 pub(super) fn target(text: &str) -> Result<DnatTo, String> {
     let Some((_, len)) = text.split_once('/') else {

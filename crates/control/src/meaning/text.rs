@@ -5,7 +5,7 @@
 //! read the JSON instead: these words may change.
 
 use super::policy;
-use super::{Meaning, PerProtocol, Pool, Shares, ports};
+use super::{Meaning, PerProtocol, Pool, Shares, ports, statics};
 use crate::config::{show_duration, show_prefix, show_range};
 use natgate_engine::{Behavior, Match, Pooling, Prefix, Refusal, Rule, RuleAction, Side};
 use natgate_gateway::{Backend, SideSettings};
@@ -110,6 +110,9 @@ impl Meaning {
         writeln!(f, "    holds {tcp} TCP, {udp} UDP and {icmp} ICMP mappings")?;
         policy::thresholds("    use", &self.settings.engine.pools[index].thresholds, f)?;
         let served = plural(pool.subscribers_at_full_quota, "subscriber", "subscribers");
+        if self.settings.engine.pools[index].overloading {
+            writeln!(f, "    ports are overloaded towards different remotes when none is free")?;
+        }
         if !matches!(pool.allocation, Shares::Random | Shares::Preserve) {
             return pool.allocation.explain(f);
         }
@@ -162,19 +165,8 @@ impl Meaning {
     }
 
     fn statics(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for mapping in &self.settings.engine.statics {
-            let protocol = match mapping.protocol {
-                Some(6) => "TCP",
-                Some(17) => "UDP",
-                Some(1) => "ICMP",
-                Some(33) => "DCCP",
-                _ => "all protocols",
-            };
-            let (internal, external) = (endpoint(mapping.internal), endpoint(mapping.external));
-            let of = self.of_realm(mapping.realm);
-            writeln!(f, "  static: {internal}{of} is {external}, {protocol}")?;
-        }
-        Ok(())
+        let config = &self.settings.engine;
+        statics::explain(f, &config.statics, &config.services, |realm| self.of_realm(realm))
     }
 
     fn rules(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -327,7 +319,7 @@ fn refusal(refusal: Refusal) -> &'static str {
     }
 }
 
-fn endpoint((address, port): (Ipv4Addr, Option<u16>)) -> String {
+pub(super) fn endpoint((address, port): (Ipv4Addr, Option<u16>)) -> String {
     match port {
         Some(port) => format!("{address}:{port}"),
         None => address.to_string(),

@@ -17,7 +17,7 @@ use crate::config::{Allocation, Config, PoolConfig, RuleAction, StaticMapping};
 use crate::deterministic::Plan;
 use crate::host::Host;
 use crate::parse::has_ports;
-use crate::sizes::{permanent, validate};
+use crate::sizes::{permanent, served, validate};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -122,8 +122,9 @@ impl PoolChange {
         };
         let mut wanted: Vec<Wanted> = config.pools.iter().enumerate().flat_map(of_pool).collect();
         wanted.sort_unstable_by_key(|wanted| wanted.address);
-        let mut statics: Vec<u32> =
-            config.statics.iter().map(|mapping| mapping.external.0.to_bits()).collect();
+        let services = config.services.iter().map(|service| service.external.0.to_bits());
+        let statics = config.statics.iter().map(|mapping| mapping.external.0.to_bits());
+        let mut statics: Vec<u32> = statics.chain(services).collect();
         statics.sort_unstable();
         statics.dedup();
         for address in statics {
@@ -590,6 +591,13 @@ impl External {
                 }) {
                     let kept = if protocol_index(of) == protocol { 1 << (port % 64) } else { 0 };
                     bits[usize::from(port) / 64] &= !kept;
+                }
+                let services = config.services.iter().filter(|service| {
+                    let its = |of| protocol_index(of) == protocol;
+                    service.external.0.to_bits() == address && served(service).any(its)
+                });
+                for port in services.map(|service| service.external.1) {
+                    bits[usize::from(port) / 64] &= !(1 << (port % 64));
                 }
                 any.iter_mut().zip(&bits).for_each(|(any, bits)| *any |= bits);
                 *all += bits.iter().map(|bits| bits.count_ones()).sum::<u32>();

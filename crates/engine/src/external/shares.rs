@@ -12,6 +12,8 @@ use crate::parse::has_ports;
 use crate::random::{Generator, HashKey};
 use crate::time::{TICK, nanos};
 use crate::{BlockId, DropReason};
+use alloc::format;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -291,6 +293,38 @@ impl External {
         }
     }
 
+    /// Gives the block that a forwarded port is in, should it be in one, to its host for good; returns
+    /// it if it was nobody's.
+    ///
+    /// # Errors
+    /// One sentence, when the host cannot have it.
+    pub(crate) fn pin(
+        &mut self,
+        (index, port): (u32, u16),
+        host: Host,
+    ) -> Result<Option<u32>, String> {
+        let pool = self.pool_of(index);
+        if self.pools.get(pool).is_none_or(|pool| pool.mode != Mode::Block) {
+            return Ok(None);
+        }
+        let external = Ipv4Addr::from_bits(self.address(index));
+        let pinned = self.blocks.pin(pool, (index, port), host).map_err(|owner| {
+            format!("{external}:{port} is in a block of {}, not of {}", owner.ip(), host.ip())
+        })?;
+        let Some(block) = pinned else { return Ok(None) };
+        let (count, max) = (self.blocks.of(host, pool).count(), self.blocks.max(pool));
+        if count > usize::from(max) {
+            let message = format!("{external}:{port} gives {} {count} blocks", host.ip());
+            return Err(format!("{message}, more than the {max} it may have"));
+        }
+        let elsewhere = |block: u32| self.blocks.place_of(block).0 != index;
+        if self.pooling == Pooling::Paired && self.blocks.of(host, pool).any(elsewhere) {
+            let message = format!("{external}:{port} gives {} blocks of two addresses", host.ip());
+            return Err(format!("{message}, which paired pooling does not permit"));
+        }
+        Ok(Some(block))
+    }
+
     /// Takes one block that is due at a tick from its subscriber.
     pub(crate) fn release_block(&mut self, tick: u32) -> Option<BlockId> {
         let (block, owner) = self.blocks.release(tick)?;
@@ -462,7 +496,7 @@ impl External {
     // ---- arithmetic ----
 
     /// The index of a subscriber's address and its ports, if it has any of its own.
-    fn share_of(&self, pool: usize, subscriber: Host) -> Option<(u32, Range)> {
+    pub(super) fn share_of(&self, pool: usize, subscriber: Host) -> Option<(u32, Range)> {
         let plan = self.plans.get(pool).filter(|plan| plan.realm() == subscriber.realm())?;
         let (number, (first, last)) = plan.share_of(subscriber.address())?;
         let index = *self.pools[pool].slots.get(number as usize)?;

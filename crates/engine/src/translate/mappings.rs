@@ -4,14 +4,14 @@
 use super::Engine;
 use super::watch::BLOCKS;
 use crate::class::SESSIONS;
-use crate::config::{Behavior, Config};
-use crate::engine::quota_class;
+use crate::config::{Begun, Behavior, Config};
+use crate::engine::{flags_of, quota_class};
 use crate::external::{Chosen, Told, Wish};
 use crate::host::Host;
 use crate::parse::{Headers, Kind, has_ports};
 use crate::rules::Snat;
 use crate::session::{Idle, Session, State, Way};
-use crate::table::{Key, NewMapping, SessionRef};
+use crate::table::{Key, NewMapping, SHARED_EXTERNAL, SHARED_INTERNAL, SessionRef};
 use crate::{Change, DropReason, MappingKind};
 use natgate_wire::tcp::flags::RST;
 
@@ -19,8 +19,9 @@ use natgate_wire::tcp::flags::RST;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Found {
     Mapping(u32, Option<SessionRef>),
-    /// A whole address is mapped; the mapping for this port is yet to be made: its internal address.
-    Whole(Host),
+    /// A whole address is mapped; the mapping for this port is yet to be made: its host, and who begins
+    /// its sessions.
+    Whole(Host, Begun),
 }
 
 /// A flow that a subscriber begins.
@@ -38,6 +39,8 @@ pub(super) struct Flow {
     pub(super) record: Option<u32>,
     /// The hash of its key.
     pub(super) hash: u64,
+    /// Whether it shares a port that is in use.
+    pub(super) overloads: bool,
 }
 
 /// The inbound view of a packet: by which mapping it comes in and from whom.
@@ -105,31 +108,50 @@ impl Engine {
         remote: (u32, u16),
     ) -> Option<u32> {
         //= rfc4787#REQ-11
-        let found = self.table.find(self.table.key(protocol, internal, remote));
-        if found.is_some()
-            || self.config.mapping == Behavior::EndpointIndependent
-            || self.config.statics.is_empty()
-            || !has_ports(protocol)
+        let mut found = self.table.find(self.table.key(protocol, internal, remote));
+        if found.is_none()
+            && self.config.mapping != Behavior::EndpointIndependent
+            && !self.config.statics.is_empty()
+            && has_ports(protocol)
         {
-            return found;
+            let key = Key { protocol, internal, remote: (0, 0) };
+            found = self.table.find(key).filter(|&slot| self.table.mapping(slot).is_static());
         }
-        let key = Key { protocol, internal, remote: (0, 0) };
-        self.table.find(key).filter(|&slot| self.table.mapping(slot).is_static())
+        if self.table.has_shared_internal() {
+            return self.or_shared(found, remote, || {
+                self.table.find_shared_internal(protocol, internal, remote)
+            });
+        }
+        found
+    }
+
+    /// The mapping that an endpoint names, unless that has no session with a remote and one that
+    /// shares the endpoint has.
+    #[cold]
+    fn or_shared(
+        &self,
+        named: Option<u32>,
+        remote: (u32, u16),
+        shared: impl FnOnce() -> Option<u32>,
+    ) -> Option<u32> {
+        let known = |slot: &u32| self.table.find_session(*slot, remote).is_some();
+        if named.as_ref().is_some_and(known) { named } else { shared().or(named) }
     }
 
     /// The mapping of an external endpoint, for protocols without ports towards a remote.
     #[inline]
-    pub(super) fn find_external(
+    pub(crate) fn find_external(
         &self,
         protocol: u8,
         (index, port): (u32, u16),
         remote: (u32, u16),
     ) -> Option<u32> {
-        if has_ports(protocol) {
-            self.external.owner(protocol, index, port)
-        } else {
-            self.table.find_portless(index, protocol, remote.0)
+        let shared = || self.table.find_shared_external(protocol, (index, port), remote);
+        if !has_ports(protocol) {
+            return shared();
         }
+        let owner = self.external.owner(protocol, index, port);
+        if self.table.has_shared_external() { self.or_shared(owner, remote, shared) } else { owner }
     }
 
     #[cold]
@@ -142,10 +164,11 @@ impl Engine {
     ) -> Result<u32, DropReason> {
         self.may_open(headers)?;
         self.check_room_to_see(remote, headers.remote_seen())?;
-        if let Some(index) = self.statics.external(headers.host(), headers.protocol) {
+        if let Some((index, begun)) = self.statics.external(headers.host(), headers.protocol) {
             let external = (index, headers.source.1);
-            let added = self.add_whole(headers.internal(), external, remote, Way::Out, headers);
-            if added.is_err() {
+            let ends = (headers.internal(), external, begun);
+            let added = self.add_whole(ends, remote, Way::Out, headers);
+            if added == Err(DropReason::MappingTableFull) {
                 self.refuse(bytes, headers);
             }
             return added;
@@ -193,7 +216,10 @@ impl Engine {
                 None => None,
             },
         };
-        let external = self.choose_external(wish, internal.0, remote)?;
+        let (external, overloads) = match self.choose_external(wish, internal.0, remote) {
+            Ok(external) => (external, false),
+            Err(reason) => (self.overload(wish, internal.0, remote).ok_or(reason)?, true),
+        };
         let hash = self.table.hash(self.table.key(protocol, internal, remote));
         let session = self.new_session(remote, Way::Out, headers, snat.timeouts);
         let fixed = snat.address.is_some();
@@ -202,7 +228,7 @@ impl Engine {
             self.subscribers.part(at, pool);
         }
         let timeouts = snat.timeouts;
-        let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash };
+        let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads };
         Ok(self.add_dynamic(&flow, external, |first| *first = session))
     }
 
@@ -234,7 +260,7 @@ impl Engine {
         open: impl FnOnce(&mut Session),
     ) -> u32 {
         self.external.count(index);
-        let Flow { protocol, internal, pool, fixed, timeouts, record, hash } = *flow;
+        let Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads } = *flow;
         let pair = (pool, (!fixed).then_some(index));
         let kind = quota_class(protocol);
         let record = self.subscribers.count(record, internal.0, pair, kind, self.now);
@@ -245,6 +271,7 @@ impl Engine {
             timeouts,
             is_static: false,
             permanent: false,
+            flags: if overloads { SHARED_EXTERNAL | SHARED_INTERNAL } else { 0 },
         };
         let slot = self.install(new, hash, open);
         if self.external.told(protocol, index, port) == Told::Mapping {
@@ -273,7 +300,8 @@ impl Engine {
             return chosen.ok_or(DropReason::PoolExhausted);
         }
         let (table, external) = (&self.table, &self.external);
-        let is_free = |index| table.find_portless(index, protocol, remote.0).is_none();
+        let is_free =
+            |index| table.find_shared_external(protocol, (index, 0), (remote.0, 0)).is_none();
         let index = external.choose_portless(&wish, &mut self.generator, is_free);
         Ok((index.ok_or(DropReason::Ambiguous)?, 0))
     }
@@ -296,7 +324,9 @@ impl Engine {
         let created = self.present_tick();
         let slot = self.table.add(new, open, created, hash).expect("the table has room");
         self.table.start(slot, self.tick);
-        if has_ports(new.protocol) {
+        if new.flags & SHARED_EXTERNAL != 0 {
+            self.join_port(new.protocol, new.external, slot);
+        } else if has_ports(new.protocol) {
             self.external.take(new.protocol, new.external.0, new.external.1, slot);
         }
         slot
@@ -305,16 +335,12 @@ impl Engine {
     /// Makes the mapping for one port of an address that is mapped as a whole.
     fn add_whole(
         &mut self,
-        internal: (Host, u16),
-        external: (u32, u16),
+        (internal, external, begun): ((Host, u16), (u32, u16), Begun),
         remote: (u32, u16),
         way: Way,
         headers: &Headers,
     ) -> Result<u32, DropReason> {
         let protocol = headers.protocol;
-        if !self.statics.count(internal.0, protocol) {
-            return Err(DropReason::MappingTableFull);
-        }
         let new = NewMapping {
             protocol,
             internal,
@@ -322,42 +348,63 @@ impl Engine {
             timeouts: 0,
             is_static: true,
             permanent: false,
+            flags: flags_of(begun),
         };
+        if self.table.clashes(&new, remote) {
+            return Err(DropReason::Ambiguous);
+        }
+        if !self.statics.count(external.0, protocol) {
+            return Err(DropReason::MappingTableFull);
+        }
         let session = self.new_session(remote, way, headers, 0);
         let hash = self.table.hash(self.table.static_key(protocol, internal, remote));
         Ok(self.install(new, hash, |first| *first = session))
     }
 
     /// Finds the mapping that a packet comes in by and asks the filter; changes nothing.
-    pub(super) fn admit(&self, headers: &Headers, arrival: Arrival) -> Result<Found, DropReason> {
+    pub(super) fn admit(
+        &mut self,
+        headers: &Headers,
+        arrival: Arrival,
+    ) -> Result<Found, DropReason> {
         let Arrival { index, port, remote, seen, .. } = arrival;
+        let protocol = headers.protocol;
         //= rfc7857#section-6
         //= rfc7857#section-6-default
-        let owner = self.find_external(headers.protocol, (index, port), remote);
+        let owner = self.find_external(protocol, (index, port), remote);
         let Some(slot) = owner else {
-            let internal =
-                self.statics.internal(index, headers.protocol).ok_or(DropReason::NoMapping)?;
+            let (internal, begun) =
+                self.statics.internal(index, protocol).ok_or(DropReason::NoMapping)?;
             self.check_entrance(arrival, internal.realm(), false)?;
             self.check_dropped(headers, (internal, port), seen)?;
+            if begun == Begun::Inside {
+                return Err(DropReason::Filtered);
+            }
             self.may_open(headers)?;
-            self.check_unseen(headers.protocol, (internal, port), remote, seen)?;
-            return Ok(Found::Whole(internal));
+            self.check_unseen(protocol, (internal, port), remote, seen)?;
+            return Ok(Found::Whole(internal, begun));
+        };
+        let session = self.table.find_session(slot, remote);
+        let slot = match session {
+            Some(_) => slot,
+            None => self.server_for(slot, arrival)?,
         };
         let mapping = self.table.mapping(slot);
         let internal = mapping.internal();
-        let session = self.table.find_session(slot, remote);
         self.check_entrance(arrival, internal.0.realm(), session.is_some())?;
         self.check_dropped(headers, internal, seen)?;
         if session.is_none() {
             //= rfc4787#REQ-8
             //= rfc5382#REQ-3
             //= rfc5597#REQ-3
-            let admitted = self.table.mapping(slot).is_static()
-                || match self.filtering(headers.kind) {
-                    Behavior::EndpointIndependent => true,
-                    Behavior::AddressDependent => self.table.knows_address(slot, remote.0),
-                    Behavior::AddressAndPortDependent => false,
-                };
+            let admitted = match self.filtering(headers.kind) {
+                _ if mapping.is_static() => !mapping.is_outbound_only(),
+                // What overloads a port is for one remote endpoint only.
+                _ if mapping.shares_external() => false,
+                Behavior::EndpointIndependent => true,
+                Behavior::AddressDependent => self.table.knows_address(slot, remote.0),
+                Behavior::AddressAndPortDependent => false,
+            };
             if !admitted {
                 return Err(DropReason::Filtered);
             }
@@ -365,6 +412,19 @@ impl Engine {
             self.check_unseen(headers.protocol, internal, remote, seen)?;
         }
         Ok(Found::Mapping(slot, session))
+    }
+
+    /// The mapping that a new session from outside is for: of a service the server's that gets it,
+    /// else the one that the endpoint named.
+    fn server_for(&mut self, named: u32, arrival: Arrival) -> Result<u32, DropReason> {
+        let mapping = self.table.mapping(named);
+        if !(mapping.is_permanent() && mapping.shares_external()) {
+            return Ok(named);
+        }
+        let (protocol, remote) = (mapping.protocol, arrival.remote.0);
+        let external = (arrival.index, arrival.port);
+        let chosen = self.services.choose(protocol, external, remote, &mut self.generator);
+        chosen.ok_or(DropReason::Filtered)
     }
 
     /// Whether a packet may enter the realm that it is for.
@@ -385,7 +445,7 @@ impl Engine {
     pub(super) fn realm_of(&self, found: Found) -> u16 {
         match found {
             Found::Mapping(slot, _) => self.table.mapping(slot).host().realm(),
-            Found::Whole(host) => host.realm(),
+            Found::Whole(host, _) => host.realm(),
         }
     }
 
@@ -417,10 +477,10 @@ impl Engine {
                 self.note_seen(slot, arrival.remote, arrival.seen);
                 Ok(slot)
             }
-            Found::Whole(internal) => {
+            Found::Whole(internal, begun) => {
                 let external = (arrival.index, arrival.port);
-                let internal = (internal, arrival.port);
-                let slot = self.add_whole(internal, external, arrival.remote, Way::In, headers)?;
+                let ends = ((internal, arrival.port), external, begun);
+                let slot = self.add_whole(ends, arrival.remote, Way::In, headers)?;
                 self.note_seen(slot, arrival.remote, arrival.seen);
                 Ok(slot)
             }
@@ -465,6 +525,9 @@ impl Engine {
         way: Way,
         headers: &Headers,
     ) -> Result<(), DropReason> {
+        if self.table.is_ambiguous(slot, remote) {
+            return Err(DropReason::Ambiguous);
+        }
         //= rfc7857#section-7
         //= rfc7857#section-7-tcp
         let mapping = self.table.mapping(slot);

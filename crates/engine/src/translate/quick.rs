@@ -389,6 +389,8 @@ impl Engine {
         // An earlier packet of the batch may have made it.
         if self.table.find_flow(glance.place, protocol, internal, remote).is_some()
             || round.statics && self.is_static(protocol, internal, remote)
+            || self.table.has_shared_internal()
+                && self.table.find_shared_internal(protocol, internal, remote).is_some()
             || self.subscribers.check_record(record, quota_class(protocol), self.now).is_err()
             || self.table.is_full(protocol)
         {
@@ -404,8 +406,8 @@ impl Engine {
             self.external.choose(wish, self.subscribers.tenants(), &mut self.generator)
         })?;
         let (record, hash) = (Some(record), glance.place);
-        let (fixed, timeouts) = (fixed.is_some(), glance.timeouts());
-        let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash };
+        let (fixed, timeouts, overloads) = (fixed.is_some(), glance.timeouts(), false);
+        let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads };
         let expires = round.first_deadline(&self.timeouts, timeouts, protocol, remote.1);
         self.add_dynamic(&flow, (index, port), |session| {
             (session.remote_address, session.remote_port) = remote;

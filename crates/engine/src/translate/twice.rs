@@ -199,7 +199,7 @@ impl Engine {
         let Some((protocol, external, remote)) = end else { return 0 };
         match self.find_external(protocol, external, remote) {
             Some(slot) => self.table.mapping(slot).host().realm(),
-            None => self.statics.internal(external.0, protocol).map_or(0, Host::realm),
+            None => self.statics.internal(external.0, protocol).map_or(0, |(host, _)| host.realm()),
         }
     }
 

@@ -79,7 +79,8 @@ impl Model {
         };
         let host = (0, first.internal.address);
         self.paired.entry((host, self.config.default_pool)).or_insert(external.address);
-        let key = Key { protocol: UDP, realm: 0, internal: first.internal, remote: None };
+        let internal = first.internal;
+        let key = Key { protocol: UDP, realm: 0, internal, remote: None, beside: None };
         self.mappings.insert(key, mapping);
         self.counters.count(Direction::Outbound, Outcome::Forwarded, len);
     }

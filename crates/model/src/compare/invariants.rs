@@ -100,7 +100,8 @@ pub(super) fn pool(
             && own.contains(&mapping.id.external.address)
             && (first..=last).contains(&mapping.id.external.port)
     });
-    let used = used.count() as u64;
+    let used: BTreeSet<Endpoint> = used.map(|mapping| mapping.id.external).collect();
+    let used = used.len() as u64;
     if usage.free + usage.used + usage.held + usage.reserved != all || usage.used != used {
         return Err(format!(
             "pool {pool} has {all} ports, {used} of them mapped, but says {usage:?}"
@@ -118,15 +119,13 @@ pub(super) fn state(
     mappings: &[MappingInfo],
     sessions: &[SessionInfo],
 ) -> Result<(), Divergence> {
-    let mut external = BTreeSet::new();
+    one_to_one(config, mappings)?;
+    told_apart(sessions)?;
     let mut used_by: BTreeMap<(Host, u8), u32> = BTreeMap::new();
     let mut address_of: BTreeMap<(Host, usize), Ipv4Addr> = BTreeMap::new();
     for mapping in mappings {
         let id = mapping.id;
         let has_ports = has_ports(id.protocol);
-        if has_ports && !external.insert((id.protocol, id.external)) {
-            return Err(format!("{:?} is the external endpoint of two mappings", id.external));
-        }
         if id.kind == MappingKind::Static {
             continue;
         }
@@ -164,6 +163,36 @@ pub(super) fn state(
     }
     session_limits(config, mappings)?;
     portless(sessions)
+}
+
+/// No two mappings have one external endpoint, but the servers of a service and where ports are
+/// overloaded (5.1).
+fn one_to_one(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
+    let mut external = BTreeSet::new();
+    for id in mappings.iter().map(|mapping| mapping.id) {
+        let end = (id.external.address, id.external.port);
+        let served = config.services.iter().any(|service| service.external == end);
+        let overloaded = config.pools.iter().any(|pool| {
+            pool.overloading && addresses(pool).any(|address| address == id.external.address)
+        });
+        let may_share = served || overloaded && id.kind != MappingKind::Static;
+        if has_ports(id.protocol) && !may_share && !external.insert((id.protocol, id.external)) {
+            return Err(format!("{:?} is the external endpoint of two mappings", id.external));
+        }
+    }
+    Ok(())
+}
+
+/// No two sessions have one external endpoint and one remote (3.10a).
+fn told_apart(sessions: &[SessionInfo]) -> Result<(), Divergence> {
+    let mut seen = BTreeSet::new();
+    for session in sessions.iter().filter(|session| has_ports(session.mapping.protocol)) {
+        let MappingId { protocol, external, .. } = session.mapping;
+        if !seen.insert((protocol, external, session.remote)) {
+            return Err(format!("{external:?} has two sessions with {:?}", session.remote));
+        }
+    }
+    Ok(())
 }
 
 /// The class that a subscriber is of: that of the longest prefix.

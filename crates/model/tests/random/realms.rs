@@ -54,6 +54,9 @@ pub(crate) fn with_realms(config: Config) -> impl Strategy<Value = Config> {
             for fixed in &mut config.statics {
                 fixed.realm = owners[0] % count;
             }
+            for service in &mut config.services {
+                service.realm = owners[0] % count;
+            }
             for pool in &mut config.pools {
                 if let Some(Allocation::Deterministic(plan)) = &mut pool.allocation {
                     plan.realm = owners[1] % count;

@@ -6,12 +6,12 @@ use crate::common::{Sum, end};
 use crate::policy::policy;
 use crate::world::{
     About, Body, Burst, FIXED, Forged, Forgery, INSIDE, Jump, OWN, Oddity, Operation, POOL, PORTS,
-    PoolEdit, REMOTE, Send, Sequence, Target, Wait,
+    PoolEdit, REMOTE, START, Send, Sequence, Target, Wait,
 };
 use natgate_engine::{
-    AddressRange, Allocation, Behavior, BlockConfig, Blocking, Config, DeterministicConfig, Limits,
-    Match, Plan, PoolConfig, Pooling, Prefix, Refusal, Rule, RuleAction, SideConfig, StaticMapping,
-    TICK, Timeouts,
+    AddressRange, Affinity, Allocation, Begun, Behavior, BlockConfig, Blocking, Config,
+    DeterministicConfig, Engine, Limits, Match, Plan, PoolConfig, Pooling, Prefix, Refusal, Rule,
+    RuleAction, Server, Service, SideConfig, StaticMapping, TICK, Timeouts,
 };
 use natgate_wire::dccp::kind::{CLOSE, CLOSE_REQUEST, LISTEN, REQUEST, RESET, RESPONSE};
 use natgate_wire::protocol::{DCCP, GRE, TCP, UDP};
@@ -387,14 +387,16 @@ fn pools() -> impl Strategy<Value = Vec<PoolConfig>> {
         ]),
     ];
     let ports = prop_oneof![8 => ports, 2 => Just((1000, 1100)), 2 => Just((5000, 5040))];
-    let allocations = || (shares(), shares());
+    let allocations = || (shares(), shares(), prop::bool::weighted(0.3));
     (1u32..4, ports, any::<bool>(), allocations()).prop_map(|(addresses, ports, two, shares)| {
         let at = |off: u32| Ipv4Addr::from_bits(u32::from_be_bytes(POOL) + off);
+        let overloading = shares.2;
         let pool = |name: &str, first, last, shares: Option<Allocation>| {
             let pool = PoolConfig {
                 name: name.into(),
                 addresses: vec![AddressRange { first: at(first), last: at(last) }],
                 ports,
+                overloading,
                 ..PoolConfig::default()
             };
             let allocation = shares.filter(|shares| can_have(&pool, shares));
@@ -454,12 +456,89 @@ fn can_have(pool: &PoolConfig, shares: &Allocation) -> bool {
     }
 }
 
-fn statics() -> impl Strategy<Value = Vec<StaticMapping>> {
-    let fixed = |protocol, inside, index: usize, ports: Option<(u16, u16)>| StaticMapping {
+/// Static mappings and services. Their hosts are subscribers otherwise, so that what they begin
+/// themselves meets what is begun towards them.
+fn fixed() -> BoxedStrategy<(Vec<StaticMapping>, Vec<Service>)> {
+    prop_oneof![
+        6 => (statics(), Just(vec![])),
+        2 => (one_way(), Just(vec![])),
+        2 => (Just(vec![]), services()),
+        1 => (one_way(), services()).prop_map(|(statics, mut services)| {
+            // A whole address has all its ports.
+            services.retain(|service| {
+                let address = service.external.0;
+                statics.iter().all(|one| one.external != (address, None))
+            });
+            (statics, services)
+        }),
+    ]
+    .boxed()
+}
+
+fn static_at(
+    protocol: Option<u8>,
+    inside: [u8; 4],
+    external: [u8; 4],
+    ports: Option<(u16, u16)>,
+) -> StaticMapping {
+    StaticMapping {
         protocol,
         internal: (end(inside, 0).address, ports.map(|ports| ports.0)),
-        external: (end(FIXED[index], 0).address, ports.map(|ports| ports.1)),
+        external: (end(external, 0).address, ports.map(|ports| ports.1)),
         ..StaticMapping::default()
+    }
+}
+
+/// Static mappings that only one side begins; several of one internal endpoint that the outside does.
+fn one_way() -> impl Strategy<Value = Vec<StaticMapping>> {
+    let begun = || prop::sample::select(vec![Begun::Outside, Begun::Outside, Begun::Inside]);
+    let host = prop::sample::select(vec![INSIDE[0], INSIDE[3]]);
+    let protocol = prop::sample::select(vec![None, None, Some(TCP), Some(UDP), Some(GRE)]);
+    (host, protocol, begun(), any::<bool>(), 0usize..3).prop_map(
+        |(host, protocol, begun, whole, more)| {
+            let [first, second] = FIXED;
+            let has_ports = protocol != Some(GRE);
+            let ports = (has_ports && !whole).then_some((5000, 2000));
+            let mut all = vec![StaticMapping { begun, ..static_at(protocol, host, first, ports) }];
+            // Beside it what the outside begins; the first may be what the host goes out by.
+            if more > 0 {
+                let ports = has_ports.then_some((5000, 5001));
+                let begun = Begun::Outside;
+                all.push(StaticMapping { begun, ..static_at(protocol, host, second, ports) });
+            }
+            if more > 1 && begun == Begun::Outside && has_ports {
+                all.push(static_at(protocol, host, second, Some((5000, 1024))));
+            }
+            all
+        },
+    )
+}
+
+/// A service of one to three servers, one of which may be the same host's other port.
+fn services() -> impl Strategy<Value = Vec<Service>> {
+    let servers = [(INSIDE[3], 5000), (INSIDE[0], 5000), (INSIDE[3], 5001), (INSIDE[1], 80)];
+    let server = (prop::sample::select(servers.to_vec()), 0u16..3, prop::bool::weighted(0.2));
+    let affinity = prop::sample::select(vec![Affinity::Address, Affinity::None]);
+    let protocol = prop::sample::select(vec![None, Some(TCP), Some(UDP)]);
+    let place = prop_oneof![3 => Just((FIXED[0], 80)), 2 => Just((FIXED[1], 2001))];
+    (prop::collection::vec(server, 1..4), affinity, protocol, place).prop_map(
+        |(servers, affinity, protocol, (address, port))| {
+            let mut members: Vec<Server> = Vec::new();
+            for ((host, port), weight, draining) in servers {
+                let internal = (end(host, 0).address, port);
+                if members.iter().all(|other| other.internal != internal) {
+                    members.push(Server { internal, weight, draining });
+                }
+            }
+            let external = (end(address, 0).address, port);
+            vec![Service { realm: 0, protocol, external, servers: members, affinity }]
+        },
+    )
+}
+
+fn statics() -> impl Strategy<Value = Vec<StaticMapping>> {
+    let fixed = |protocol, inside, index: usize, ports: Option<(u16, u16)>| {
+        static_at(protocol, inside, FIXED[index], ports)
     };
     prop_oneof![
         4 => Just(vec![]),
@@ -632,15 +711,16 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
         late(),
     );
     let rest = (pools(), rules());
-    let statics = (statics(), policy());
+    let statics = (fixed(), policy());
     (inside, outside, behaviors, limits(), timeouts(), rest, statics).prop_map(
-        |(inside, outside, behaviors, limits, timeouts, (pools, rules), (statics, policy))| {
+        |(inside, outside, behaviors, limits, timeouts, (pools, rules), (fixed, policy))| {
+            let (statics, services) = fixed;
             let (mapping, (filtering, filtering_tcp), pooling, allocation, switches, late) =
                 behaviors;
             let (tcp_mss, answer_unsolicited_syn, refusal) = late;
             let [port_parity, hairpinning, inbound_refresh, tcp_pickup] = switches;
             let rules = fit(&rules, &pools);
-            policy.add_to(Config {
+            let config = policy.add_to(Config {
                 inside,
                 outside,
                 pools,
@@ -659,9 +739,22 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
                 limits,
                 timeouts,
                 statics,
+                services,
                 rules,
                 ..Config::default()
-            })
+            });
+            match fits_blocks(&config) {
+                true => config,
+                false => Config { statics: vec![], services: vec![], ..config },
+            }
         },
     )
+}
+
+/// Whether hosts may have the blocks that their forwarded ports are in.
+fn fits_blocks(config: &Config) -> bool {
+    match Engine::new(config, [0; 32], START) {
+        Ok(_) => true,
+        Err(refused) => !refused.message.contains("block"),
+    }
 }

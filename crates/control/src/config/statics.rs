@@ -1,0 +1,165 @@
+//! Reading `[[static]]`: mappings of whole addresses, ports and ranges of ports, one way or both, and
+//! services of several servers.
+//!
+//! A table that has a fault is left out of the draft, so that the checks which compare tables with each
+//! other look at whole ones only.
+
+use super::draft::{ServerDraft, StaticDraft, Targeted};
+use super::problem::Located;
+use super::reader::{Section, Value};
+use super::realms;
+use super::sections::is_usable;
+use super::values::{self, Span};
+use natgate_engine::{Affinity, Begun, Server};
+use std::net::Ipv4Addr;
+
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const DCCP: u8 = 33;
+
+/// A static mapping: whole addresses, one port or a range of them.
+pub(super) fn read_static(section: &Section<'_>) -> Option<StaticDraft> {
+    let protocols = [("tcp", Ok(TCP)), ("udp", Ok(UDP)), ("icmp", Ok(ICMP)), ("dccp", Ok(DCCP))];
+    let protocol = section.get("protocol").map(|value| value.word(&protocols));
+    let begun = read_direction(section);
+    let target = read_target(section, begun.as_ref());
+    let external =
+        section.require("external", "\"203.0.113.1:80\"").and_then(|value| read_endpoint(&value));
+    let (target, external) = (target?, external?);
+    if !ports_agree(section, &target, &external) {
+        return None;
+    }
+    let protocol = match protocol {
+        Some(word) => Some(word?),
+        None => None,
+    };
+    let begun = match begun {
+        Some(begun) => begun.value?,
+        None => Begun::Anywhere,
+    };
+    let realm = realms::read_whose(section).ok()?;
+    Some(StaticDraft { place: section.place.clone(), realm, target, external, protocol, begun })
+}
+
+fn read_direction(section: &Section<'_>) -> Option<Located<Option<Begun>>> {
+    let words = [
+        ("both", Ok(Begun::Anywhere)),
+        ("inbound", Ok(Begun::Outside)),
+        ("outbound", Ok(Begun::Inside)),
+    ];
+    let value = section.get("direction")?;
+    Some(Located { value: value.word(&words), place: value.place })
+}
+
+/// Who is behind the mapping: one internal endpoint, or several servers.
+fn read_target(section: &Section<'_>, begun: Option<&Located<Option<Begun>>>) -> Option<Targeted> {
+    let affinity = section.get("affinity").map(|value| {
+        let words = [("address", Ok(Affinity::Address)), ("none", Ok(Affinity::None))];
+        (value.word(&words), value)
+    });
+    let Some(servers) = section.get("servers") else {
+        if let Some((_, value)) = affinity {
+            value.wrong("has no effect here; only a static mapping with servers has it");
+        }
+        let value = section.require("internal", "\"10.0.0.80:8080\"")?;
+        return read_endpoint(&value).map(Targeted::Host);
+    };
+    if let Some(internal) = section.get("internal") {
+        internal.wrong("stands beside servers; name the host there");
+        return None;
+    }
+    if let Some(Located { value: Some(Begun::Anywhere | Begun::Inside), place }) = begun {
+        let why = "what a server begins is translated as any other host's";
+        section.report.wrong(place, format!("servers are \"inbound\": {why}; leave it out"));
+    }
+    let affinity = match affinity {
+        Some((affinity, _)) => affinity?,
+        None => Affinity::default(),
+    };
+    let (count, most) = (servers.items("an array of tables")?.len(), Server::MOST);
+    if count == 0 || count > most {
+        servers.wrong(format!("has {count} servers; write 1 to {most} such as {EXAMPLE}"));
+        return None;
+    }
+    let tables = section.tables("servers", "static.servers");
+    let members: Vec<ServerDraft> = tables.iter().filter_map(read_server).collect();
+    if members.len() < count {
+        return None;
+    }
+    Some(Targeted::Servers { place: servers.place, members, affinity })
+}
+
+const EXAMPLE: &str = "{ internal = \"10.0.0.80:8080\" }";
+
+fn read_server(section: &Section<'_>) -> Option<ServerDraft> {
+    let endpoint = |value: Value<'_>| value.parsed("an address with a port", values::endpoint);
+    let value = section.require("internal", "\"10.0.0.80:8080\"")?;
+    let Located { value: (address, port), place } = endpoint(value.clone())?;
+    let Some(port) = port else {
+        value.wrong(format!("{address} has no port; write one such as \"{address}:8080\""));
+        return None;
+    };
+    if !is_usable(&value, address) {
+        return None;
+    }
+    let weight = match section.get("weight") {
+        Some(value) => value.integer(0..=u64::from(u16::MAX))? as u16,
+        None => 1,
+    };
+    let draining = match section.get("drain") {
+        Some(value) => value.boolean()?,
+        None => false,
+    };
+    let internal = Located { value: (address, port), place };
+    Some(ServerDraft { internal, weight, draining })
+}
+
+fn read_endpoint(value: &Value<'_>) -> Option<Located<(Ipv4Addr, Option<Span>)>> {
+    let wanted = "an address, with or without a port or a range of ports";
+    let endpoint = value.parsed(wanted, values::endpoint_range)?;
+    is_usable(value, endpoint.value.0).then_some(endpoint)
+}
+
+/// Whether both ends have as many ports.
+fn ports_agree(
+    section: &Section<'_>,
+    target: &Targeted,
+    external: &Located<(Ipv4Addr, Option<Span>)>,
+) -> bool {
+    let wrong = |message: String| {
+        section.report.wrong(&external.place, message);
+        false
+    };
+    let outer = external.value.1;
+    match target {
+        Targeted::Servers { .. } => match outer {
+            Some(span) if span.count() == 1 => true,
+            Some(span) => {
+                let count = span.count();
+                wrong(format!("has {count} ports; servers share one, so write one table for each"))
+            }
+            None => wrong("has no port; servers share one, so write \"ADDRESS:PORT\"".to_owned()),
+        },
+        Targeted::Host(internal) => match (internal.value.1, outer) {
+            (None, None) => true,
+            (Some(inner), Some(outer)) if inner.count() == outer.count() => true,
+            (Some(inner), Some(outer)) => {
+                let (inner_count, outer_count) = (inner.count(), outer.count());
+                let last = u32::from(outer.first) + inner_count - 1;
+                let remedy = match last {
+                    0..=65_535 => format!("ports {}-{last} would fit", outer.first),
+                    _ => "give both equally many".to_owned(),
+                };
+                let (inner, outer) = (inner.show(), outer.show());
+                wrong(format!(
+                    "{outer} are {outer_count} ports, internal {inner} are {inner_count}; {remedy}"
+                ))
+            }
+            _ => {
+                let message = "one endpoint has a port and the other has none";
+                wrong(format!("{message}; give both a port, or neither"))
+            }
+        },
+    }
+}

@@ -1,0 +1,106 @@
+//! Static mappings and services in words: ports that follow each other are said as ranges.
+
+use super::text::{endpoint, plural};
+use natgate_engine::{Affinity, Begun, Server, Service, StaticMapping};
+use std::fmt::{self, Formatter};
+
+/// Lines about static mappings, and about services.
+const MOST: usize = 20;
+
+/// Static mappings whose ports follow each other, as one.
+struct Run {
+    first: StaticMapping,
+    count: u32,
+}
+
+impl Run {
+    /// Whether a mapping goes on where the run ends.
+    fn goes_on_with(&self, next: &StaticMapping) -> bool {
+        let follows = |first: Option<u16>, next: Option<u16>| {
+            first
+                .zip(next)
+                .is_some_and(|(first, next)| u32::from(first) + self.count == u32::from(next))
+        };
+        let first = &self.first;
+        (first.realm, first.protocol, first.begun) == (next.realm, next.protocol, next.begun)
+            && (first.internal.0, first.external.0) == (next.internal.0, next.external.0)
+            && follows(first.internal.1, next.internal.1)
+            && follows(first.external.1, next.external.1)
+    }
+
+    fn show(&self, f: &mut Formatter<'_>, of: &str) -> fmt::Result {
+        let last = |port: u16| match self.count {
+            1 => String::new(),
+            count => format!("-{}", u32::from(port) + count - 1),
+        };
+        let StaticMapping { protocol, internal, external, begun, .. } = self.first;
+        let [inner, outer] =
+            [internal, external].map(|end| endpoint(end) + &end.1.map(last).unwrap_or_default());
+        let way = match begun {
+            Begun::Anywhere => "",
+            Begun::Outside => ", begun from outside only",
+            Begun::Inside => ", begun from inside only",
+        };
+        writeln!(f, "  static: {inner}{of} is {outer}, {}{way}", name(protocol))
+    }
+}
+
+fn name(protocol: Option<u8>) -> &'static str {
+    match protocol {
+        Some(6) => "TCP",
+        Some(17) => "UDP",
+        Some(1) => "ICMP",
+        Some(33) => "DCCP",
+        _ => "all protocols",
+    }
+}
+
+/// A line for each.
+pub(super) fn explain(
+    f: &mut Formatter<'_>,
+    statics: &[StaticMapping],
+    services: &[Service],
+    of_realm: impl Fn(u16) -> String,
+) -> fmt::Result {
+    let mut runs: Vec<Run> = Vec::new();
+    for mapping in statics {
+        match runs.last_mut().filter(|run| run.goes_on_with(mapping)) {
+            Some(run) => run.count += 1,
+            None => runs.push(Run { first: *mapping, count: 1 }),
+        }
+    }
+    for run in runs.iter().take(MOST) {
+        run.show(f, &of_realm(run.first.realm))?;
+    }
+    if let Some(more) = runs.len().checked_sub(MOST).filter(|more| *more > 0) {
+        writeln!(f, "  and {} more", plural(more as u64, "static mapping", "static mappings"))?;
+    }
+    for service in services.iter().take(MOST) {
+        show_service(f, service, &of_realm(service.realm))?;
+    }
+    match services.len().checked_sub(MOST).filter(|more| *more > 0) {
+        Some(more) => writeln!(f, "  and {} more", plural(more as u64, "service", "services")),
+        None => Ok(()),
+    }
+}
+
+fn show_service(f: &mut Formatter<'_>, service: &Service, of: &str) -> fmt::Result {
+    let Service { protocol, external: (address, port), servers, affinity, .. } = service;
+    let all: u32 = servers.iter().map(|server| u32::from(server.share())).sum();
+    let affinity = match affinity {
+        Affinity::Address => "a remote address keeps its server",
+        Affinity::None => "session by session",
+    };
+    let count = plural(servers.len() as u64, "server", "servers");
+    writeln!(f, "  service: {address}:{port}, {}, has {count}{of}, {affinity}", name(*protocol))?;
+    for server in servers {
+        let Server { internal: (address, port), weight, draining } = *server;
+        let share = match (draining, u32::from(weight) * 100) {
+            (true, _) => "drains: gets no new sessions".to_owned(),
+            (false, 0) => "gets no new sessions".to_owned(),
+            (false, parts) => format!("{} % of new sessions", (parts + all / 2) / all.max(1)),
+        };
+        writeln!(f, "    {address}:{port}, weight {weight}, {share}")?;
+    }
+    Ok(())
+}

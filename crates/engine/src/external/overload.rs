@@ -1,0 +1,41 @@
+//! Which ports a subscriber's flow may share with others when no free one is left (section 5.21 of
+//! the specification): those of the address that it is paired with, else of any; where subscribers have
+//! ports of their own, these.
+
+use super::shares::Mode;
+use super::{External, Wish, protocol_index};
+use crate::config::Pooling;
+use crate::host::Host;
+
+impl External {
+    /// Whether a port that somebody has is one that may be given out, were it free.
+    pub(crate) fn may_share(&self, protocol: u8, index: u32, port: u16) -> bool {
+        self.gives_out(protocol_index(protocol), index, port)
+    }
+
+    /// Pieces of ports, first to last, each of an address, given by its index.
+    pub(crate) fn pieces(
+        &self,
+        wish: &Wish,
+        subscriber: Host,
+    ) -> impl Iterator<Item = (u32, (u16, u16))> {
+        let &Wish { pool, protocol, internal_port, paired, fixed } = wish;
+        let mode = self.pools[pool].mode;
+        let range = self.range(pool, protocol, internal_port);
+        let paired = paired.filter(|_| self.pooling != Pooling::Arbitrary);
+        let only = fixed.or(paired);
+        let everybodys = matches!(mode, Mode::Random | Mode::Preserve);
+        let slots: &[u32] = if everybodys { &self.pools[pool].slots } else { &[] };
+        let addresses = slots.iter().copied();
+        let addresses = addresses.filter(move |&index| only.is_none_or(|it| it == index));
+        let whole = addresses.map(move |index| (index, (range.first, range.last)));
+        let has_blocks = mode == Mode::Block;
+        let blocks = has_blocks.then(|| self.blocks.of(subscriber, pool)).into_iter().flatten();
+        let blocks = blocks.map(|block| self.blocks.place_of(block));
+        let blocks =
+            blocks.filter(move |(_, (low, high))| *low <= range.last && *high >= range.first);
+        let own = if mode == Mode::Deterministic { self.share_of(pool, subscriber) } else { None };
+        let own = own.map(|(index, range)| (index, (range.first, range.last)));
+        whole.chain(blocks).chain(own)
+    }
+}

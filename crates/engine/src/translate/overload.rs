@@ -1,0 +1,139 @@
+//! Overloading of ports (RFC 7857 section 3): when a flow finds no free port, one that is used, but
+//! towards no session with its remote endpoint (section 5.21 of the specification).
+//!
+//! The mappings of one port are a ring, so that the port is free only when the last has gone, whichever
+//! that is. Where nothing is overloaded there are no rings.
+
+use super::Engine;
+use crate::calendar::NONE;
+use crate::config::Config;
+use crate::external::Wish;
+use crate::host::Host;
+use alloc::vec;
+use alloc::vec::Vec;
+use natgate_wire::protocol;
+
+/// Ports that are looked at for one flow: what a full pool costs is bounded, and few ports have a session
+/// with any one remote endpoint.
+const LOOKS: u32 = 32;
+
+/// Of each mapping that is not alone at its port the next and the one before.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rings {
+    links: Vec<[u32; 2]>,
+}
+
+impl Rings {
+    /// Room for so many mappings, if the configuration overloads ports.
+    pub(crate) fn new(config: &Config, mappings: usize) -> Self {
+        let overloading = config.pools.iter().any(|pool| pool.overloading);
+        Self { links: vec![[NONE; 2]; if overloading { mappings } else { 0 }] }
+    }
+
+    /// Bytes that so many mappings take.
+    pub(crate) fn memory(config: &Config, mappings: usize) -> u64 {
+        let overloading = config.pools.iter().any(|pool| pool.overloading);
+        if overloading { (mappings * size_of::<[u32; 2]>()) as u64 } else { 0 }
+    }
+
+    /// Adds a mapping to the port of another.
+    fn join(&mut self, owner: u32, slot: u32) {
+        let next = match self.links[owner as usize] {
+            [NONE, _] => owner,
+            [next, _] => next,
+        };
+        self.links[slot as usize] = [next, owner];
+        self.links[next as usize][1] = slot;
+        self.links[owner as usize][0] = slot;
+    }
+
+    /// Takes a mapping away from its port; tells another one that has it still.
+    pub(crate) fn leave(&mut self, slot: u32) -> Option<u32> {
+        let link = self.links.get_mut(slot as usize)?;
+        let [next, before] = core::mem::replace(link, [NONE; 2]);
+        if next == NONE {
+            return None;
+        }
+        if next == before {
+            self.links[next as usize] = [NONE; 2];
+        } else {
+            self.links[next as usize][1] = before;
+            self.links[before as usize][0] = next;
+        }
+        Some(next)
+    }
+}
+
+impl Engine {
+    /// An external endpoint in use that a flow may share, if its pool permits that.
+    #[cold]
+    pub(super) fn overload(
+        &mut self,
+        wish: Wish,
+        subscriber: Host,
+        remote: (u32, u16),
+    ) -> Option<(u32, u16)> {
+        //= rfc7857#section-3
+        if !self.config.pools[wish.pool].overloading
+            || !matches!(wish.protocol, protocol::TCP | protocol::UDP)
+        {
+            return None;
+        }
+        let Self { table, external, generator, .. } = self;
+        let may_share = |index: u32, port: u16| {
+            let owner = external.owner(wish.protocol, index, port);
+            owner.is_some_and(|slot| {
+                !table.mapping(slot).is_static()
+                    && external.may_share(wish.protocol, index, port)
+                    && table.find_session(slot, remote).is_none()
+                    && table.find_shared_external(wish.protocol, (index, port), remote).is_none()
+            })
+        };
+        let mut looks = LOOKS;
+        let count = external.pieces(&wish, subscriber).count() as u32;
+        let start = generator.below(count.max(1));
+        for number in (start..count).chain(0..start) {
+            let piece = external.pieces(&wish, subscriber).nth(number as usize);
+            let (index, (first, last)) = piece?;
+            let from = first + generator.below(u32::from(last - first) + 1) as u16;
+            for port in (from..=last).chain(first..from) {
+                if looks == 0 {
+                    return None;
+                }
+                looks -= 1;
+                if may_share(index, port) {
+                    return Some((index, port));
+                }
+            }
+        }
+        None
+    }
+
+    /// Puts a mapping that overloads a port beside the one that has it.
+    pub(super) fn join_port(&mut self, protocol: u8, (index, port): (u32, u16), slot: u32) {
+        let owner = self.external.owner(protocol, index, port).expect("a port in use");
+        self.rings.join(owner, slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_leaves_the_others_stay() {
+        let mut rings = Rings { links: vec![[NONE; 2]; 5] };
+        assert_eq!(rings.leave(0), None);
+        rings.join(0, 1);
+        rings.join(0, 2);
+        rings.join(2, 3);
+        let mut left = vec![0, 1, 2, 3];
+        for slot in [2, 0, 3] {
+            left.retain(|&other| other != slot);
+            let heir = rings.leave(slot).unwrap();
+            assert!(left.contains(&heir));
+        }
+        assert_eq!((rings.leave(1), rings.leave(4)), (None, None));
+        assert_eq!(Rings::default().leave(7), None);
+    }
+}
