@@ -195,6 +195,7 @@ fn a_drop_rule_narrows_what_is_permitted() {
         protocol: Some(17),
         internal: (Ipv4Addr::new(10, 0, 0, 80), Some(port)),
         external: (Ipv4Addr::new(203, 0, 113, 1), Some(port)),
+        ..StaticMapping::default()
     };
     config.statics = vec![server(9000), server(9001)];
     let mut lab = Lab::new(&config);
