@@ -98,6 +98,7 @@ bench: count-tools build ## Run every benchmark in full, for hours; write docs/r
 	@"$(TARGET)/release/natgate" bench structures
 	@"$(TARGET)/release/natgate" bench rules
 	@"$(TARGET)/release/natgate" bench rfc9693
+	@"$(TARGET)/release/natgate" bench day
 	@"$(TARGET)/release/natgate" bench prices --engine docs/results/engine/engine.json
 	@"$(TARGET)/release/natgate" bench instructions --out docs/results
 

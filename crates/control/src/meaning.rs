@@ -89,7 +89,12 @@ impl Meaning {
         let config = &settings.engine;
         let pools: Vec<Pool> = (0..config.pools.len()).map(|index| pool(config, index)).collect();
         let limits = &config.limits;
-        let mappings = limits.mappings.map_or(ports(&pools).min(DEFAULT_MAPPINGS), u64::from);
+        let each = pools
+            .iter()
+            .zip(&config.pools)
+            .map(|(pool, of)| ports(std::slice::from_ref(pool)) * of.mappings_per_port() as u64);
+        let usual = each.sum::<u64>().min(DEFAULT_MAPPINGS);
+        let mappings = limits.mappings.map_or(usual, u64::from);
         // The engine keeps four mappings for each static one, for it may be of four protocols.
         let servers: usize = config.services.iter().map(|service| service.servers.len()).sum();
         let all = mappings + 4 * (config.statics.len() + servers) as u64;

@@ -78,7 +78,7 @@ fn unknown_keys_and_tables() {
     refused_after_smallest(&[
         ("[nat]\nmaping = 1\n", &["8:1 nat.maping: there is no such key; did you mean `mapping`?"]),
         ("[limts]\n", &["7:2 limts: there is no such table; did you mean `limits`?"]),
-        ("zzz = 1\n", &["7:1 pool[0].zzz: …it may have `name`, `addresses`, `ports`"]),
+        ("zzz = 1\n", &["7:1 pool[0].zzz: …it may have `name`, `addresses`"]),
         ("[nat]\nmtu = 1500\n", &["8:1 nat.mtu: …it belongs in [inside]"]),
         (
             "[limits.ports_per_subscriber]\nsctp = 5\n",

@@ -98,14 +98,13 @@ impl Allowance {
         if holding.mappings[kind] >= self.mappings[kind] {
             return Err(DropReason::PortQuota);
         }
-        if holding.sessions() >= self.sessions {
-            return Err(DropReason::SessionLimit);
-        }
-        Ok(())
+        if self.permits_session(holding) { Ok(()) } else { Err(DropReason::SessionLimit) }
     }
 
+    #[inline(always)]
     fn permits_session(&self, holding: &Holding) -> bool {
-        holding.sessions() < self.sessions
+        // Most often there is no limit.
+        self.sessions == u32::MAX || holding.sessions() < self.sessions
     }
 
     /// Takes note that one more of a thing is there: the percentage to be told.
@@ -119,6 +118,8 @@ impl Allowance {
 #[derive(Clone, Debug)]
 struct State {
     each: Allowance,
+    /// Whether there are thresholds, of one or of all.
+    watched: bool,
     /// Sessions that each mapping of a subscriber may have.
     sessions_per_mapping: u16,
     all: Allowance,
@@ -141,12 +142,14 @@ impl Classes {
         let common = config.limits.sessions_per_mapping;
         let state = |class: Option<&Class>| {
             let total = class.map(|class| class.total.clone()).unwrap_or_default();
+            let (each, all) = (Allowance::of_each(config, class), Allowance::of_all(&total));
             State {
-                each: Allowance::of_each(config, class),
+                each,
+                watched: each.watched || all.watched,
                 sessions_per_mapping: class
                     .and_then(|class| class.limits.sessions_per_mapping)
                     .unwrap_or(common),
-                all: Allowance::of_all(&total),
+                all,
                 has: Holding::NONE,
                 watch: Watch::default(),
                 reported: None,
@@ -215,25 +218,39 @@ impl Classes {
         self.states[usize::from(class)].sessions_per_mapping
     }
 
-    /// What all of a class have.
+    /// Counts a mapping of a kind that is made, of a subscriber and of its class. What all have who are
+    /// in no class nobody asks.
     #[inline(always)]
-    pub(crate) fn has(&mut self, class: u16) -> &mut Holding {
-        &mut self.states[usize::from(class)].has
+    pub(crate) fn count(&mut self, class: u16, own: &mut Holding, kind: usize, now: u64) {
+        let state = &mut self.states[usize::from(class)];
+        own.mappings[kind] += 1;
+        own.rate.count_spaced(now, state.each.spacing);
+        if class != 0 {
+            state.has.mappings[kind] += 1;
+            state.has.rate.count_spaced(now, state.all.spacing);
+        }
     }
 
-    /// Takes note that a mapping is made, in the rates.
-    #[inline(always)]
-    pub(crate) fn count(&mut self, class: u16, own: &mut Holding, now: u64) {
-        let state = &mut self.states[usize::from(class)];
-        own.rate.count_spaced(now, state.each.spacing);
-        state.has.rate.count_spaced(now, state.all.spacing);
+    /// Counts a mapping of a kind less of a class.
+    pub(crate) fn release(&mut self, class: u16, kind: usize) {
+        if class != 0 {
+            self.states[usize::from(class)].has.mappings[kind] -= 1;
+        }
+    }
+
+    /// Counts further sessions, more or less, of a subscriber and of its class.
+    pub(crate) fn count_further(&mut self, class: u16, own: &mut Holding, change: i32) {
+        own.further_sessions = own.further_sessions.strict_add_signed(change);
+        if class != 0 {
+            let has = &mut self.states[usize::from(class)].has;
+            has.further_sessions = has.further_sessions.strict_add_signed(change);
+        }
     }
 
     /// Whether a class, or those of it, have thresholds.
     #[inline(always)]
     pub(crate) fn is_watched(&self, class: u16) -> bool {
-        let state = &self.states[usize::from(class)];
-        state.each.watched || state.all.watched
+        self.states[usize::from(class)].watched
     }
 
     /// Takes note that a subscriber has one more of a thing: the percentages to be told of it and of

@@ -152,6 +152,12 @@ impl Default for PoolConfig {
 }
 
 impl PoolConfig {
+    /// Mappings that room is set aside for, unless the configuration says how much, for each of its
+    /// ports: several, where ports are overloaded.
+    pub const fn mappings_per_port(&self) -> usize {
+        if self.overloading { 8 } else { 1 }
+    }
+
     /// How many addresses it has.
     pub fn count(&self) -> usize {
         self.addresses.iter().map(AddressRange::count).sum()
@@ -579,6 +585,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// The external addresses of static mappings and services, as often as they are named.
+    pub fn fixed_addresses(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
+        let statics = self.statics.iter().map(|mapping| mapping.external.0);
+        statics.chain(self.services.iter().map(|service| service.external.0))
+    }
+
     /// How ports of a pool are chosen.
     pub fn allocation_of<'c>(&'c self, pool: &'c PoolConfig) -> &'c Allocation {
         pool.allocation.as_ref().unwrap_or(&self.allocation)

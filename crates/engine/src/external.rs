@@ -168,8 +168,7 @@ impl External {
             external.define(number, Definition::new(config, pool));
             external.fill(number, pool);
         }
-        for mapping in &config.statics {
-            let address = mapping.external.0.to_bits();
+        for address in config.fixed_addresses().map(Ipv4Addr::to_bits) {
             let index = external.index(address).unwrap_or_else(|| external.enter(address));
             external.slots[index as usize].is_static = true;
         }
@@ -724,9 +723,7 @@ pub(crate) fn external_addresses(config: &Config) -> Vec<u32> {
     let mut addresses: Vec<u32> =
         ranges.flat_map(|range| range.first.to_bits()..=range.last.to_bits()).collect();
     let mut known: BTreeSet<u32> = addresses.iter().copied().collect();
-    let statics = config.statics.iter().map(|mapping| mapping.external.0);
-    let services = config.services.iter().map(|service| service.external.0);
-    let others = statics.chain(services).map(Ipv4Addr::to_bits);
+    let others = config.fixed_addresses().map(Ipv4Addr::to_bits);
     addresses.extend(others.filter(|&address| known.insert(address)));
     addresses
 }

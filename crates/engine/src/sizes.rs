@@ -50,6 +50,7 @@ impl Sizes {
     pub(crate) fn new(config: &Config) -> Self {
         let endpoints = |pool: &PoolConfig| -> usize {
             let ports = usize::from(pool.ports.1.saturating_sub(pool.ports.0)) + 1;
+            let ports = ports * pool.mappings_per_port();
             COMMON * ports * pool.addresses.iter().map(AddressRange::count).sum::<usize>()
         };
         let all: usize = config.pools.iter().map(endpoints).sum();

@@ -313,9 +313,7 @@ impl Subscribers {
     /// Counts sessions of a subscriber beyond the first of each mapping: one more or one less.
     pub(crate) fn count_further(&mut self, at: u32, change: i32) {
         let Subscriber { has, class, .. } = &mut self.records[at as usize];
-        for has in [has, self.classes.has(*class)] {
-            has.further_sessions = has.further_sessions.strict_add_signed(change);
-        }
+        self.classes.count_further(*class, has, change);
     }
 
     /// The subscriber that has a record.
@@ -363,9 +361,7 @@ impl Subscribers {
             }
         };
         let Subscriber { has, class, .. } = &mut self.records[at as usize];
-        has.mappings[kind] += 1;
-        self.classes.has(*class).mappings[kind] += 1;
-        self.classes.count(*class, has, now);
+        self.classes.count(*class, has, kind, now);
         let mut paired = at;
         if self.records[at as usize].pool != pool {
             let further = match self.find_record(host, pool) {
@@ -419,7 +415,7 @@ impl Subscribers {
     pub(crate) fn release(&mut self, host: Host, pool: usize, kind: usize) {
         let at = self.find(host).expect("a mapping's subscriber has a record");
         let class = self.records[at as usize].class;
-        self.classes.has(class).mappings[kind] -= 1;
+        self.classes.release(class, kind);
         if self.records[at as usize].pool as usize != pool {
             let further = self.find_record(host, pool as u32);
             self.release_from(further.expect("a further pool has a record"), 0);

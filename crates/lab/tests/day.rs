@@ -82,6 +82,12 @@ fn a_busy_day_costs_each_scheme_what_it_is_known_for() {
     // Ports of their own do not suffice for the busiest.
     let [few, some, all] = [random, mixed, fixed].map(refused);
     assert!(few <= some && some < all, "{few}, {some}, {all}");
+    assert!(
+        !random["hours"][0]["refused"]
+            .as_object()
+            .expect("reasons")
+            .contains_key("mapping_table_full")
+    );
     assert!(fixed["subscribers_refused"].as_u64() > Some(0));
     assert!(fixed["subscribers_refused"].as_u64() < fixed["subscribers_seen"].as_u64());
     let reasons = &fixed["hours"][0]["refused"];

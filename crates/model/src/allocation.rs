@@ -38,7 +38,8 @@ pub(crate) fn addresses(pool: &PoolConfig) -> impl Iterator<Item = Ipv4Addr> + '
 pub(crate) fn most_mappings(config: &Config) -> usize {
     let ports = |pool: &PoolConfig| {
         // Room for all of TCP, UDP and ICMP, which DCCP shares.
-        3 * addresses(pool).count() * (usize::from(pool.ports.1 - pool.ports.0) + 1)
+        let each = usize::from(pool.ports.1 - pool.ports.0) + 1;
+        3 * addresses(pool).count() * each * pool.mappings_per_port()
     };
     let all = config.pools.iter().map(ports).sum::<usize>().min(1 << 20);
     config.limits.mappings.map_or(all, |most| most as usize)

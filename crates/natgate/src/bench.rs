@@ -11,12 +11,13 @@ mod rules;
 mod soak;
 mod structures;
 
-use crate::Failure;
+use crate::{Failure, memory};
 use anyhow::Context;
 use clap::Subcommand;
 use natgate_lab::report::Report;
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 const AFTER_HELP: &str = "\
 Times are processor time, which a shared machine changes least. Each experiment writes NAME.json,
@@ -78,6 +79,11 @@ struct Output {
 }
 
 impl Output {
+    /// The plan that fits: the small or the full one.
+    fn choose<P>(&self, quick: fn() -> P, full: fn() -> P) -> P {
+        if self.quick { quick() } else { full() }
+    }
+
     /// Hands over a report as the options say; `name` is the directory's when none is given.
     fn deliver(&self, name: &str, report: &Report) -> Result<(), Failure> {
         let mut text = String::new();
@@ -94,6 +100,31 @@ impl Output {
         let mut output = std::io::stdout();
         Ok(output.write_all(text.as_bytes()).context("standard output cannot be written")?)
     }
+}
+
+/// How many packets go together.
+#[derive(clap::Args)]
+struct Batch {
+    /// Packets that the translator is given at once
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 64,
+        value_parser = clap::value_parser!(u16).range(1..=256),
+    )]
+    batch: u16,
+}
+
+impl Batch {
+    fn packets(&self) -> usize {
+        self.batch.into()
+    }
+}
+
+/// Makes sure of the memory that an experiment takes; `option` is what makes it less.
+fn require_memory(bytes: u64, what: &str, option: &str) -> Result<(), Failure> {
+    memory::require(bytes, what)
+        .map_err(|lack| Failure::Input(vec![format!("{lack}; give fewer {option}")]))
 }
 
 /// The command as it was given.
@@ -115,6 +146,19 @@ fn count(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A time in seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or("a time is 0 to 3600 seconds, such as 0.5".into())
+}
+
+/// Sizes in the order in which they are measured, each once; `None`: none were given.
+fn ascending(mut sizes: Vec<u64>) -> Option<Vec<u64>> {
+    sizes.sort_unstable();
+    sizes.dedup();
+    Some(sizes).filter(|sizes| !sizes.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,5 +171,11 @@ mod tests {
         for wrong in ["", "M", "-1", "0", "1.5", "nan", "2000M", "é"] {
             assert!(count(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn sizes_are_measured_in_ascending_order() {
+        assert_eq!(ascending(vec![3, 1, 3, 2]), Some(vec![1, 2, 3]));
+        assert_eq!(ascending(Vec::new()), None);
     }
 }

@@ -83,6 +83,21 @@ fn rates_prices_rules_and_the_soak_have_their_figures() {
 }
 
 #[test]
+fn a_day_has_its_figures() {
+    let day = json(&["day", "--quick", "--subscribers", "200", "--hours", "1", "--seed", "3"]);
+    let plan = ["subscribers", "hours", "sessions", "seed"].map(|field| day[field].as_u64());
+    assert_eq!(plan, [Some(200), Some(1), Some(600), Some(3)]);
+    let random = &day["schemes"][0];
+    positive(random, &["sharing", "addresses", "subscribers_seen", "seconds"]);
+    let hour = &random["hours"][0];
+    positive(hour, &["sessions", "log_lines", "log_bytes"]);
+    // A line of the log says when, what, and both endpoints.
+    let [bytes, lines] = ["log_bytes", "log_lines"].map(|field| hour[field].as_u64().unwrap());
+    let line = bytes / lines;
+    assert!((120..250).contains(&line), "{line} bytes a line");
+}
+
+#[test]
 fn instructions_are_counted_and_compared() {
     let out = folder("instructions");
     let directory = out.display().to_string();
@@ -118,6 +133,8 @@ fn what_cannot_be_measured_is_refused_with_code_2() {
         (&["prices", "--price", "0"], "a price is dollars"),
         (&["rules", "--rules", "5M"], "a number of rules is 1 to 4M"),
         (&["soak", "--sessions", "1000M"], "give fewer --sessions"),
+        (&["day", "--subscribers", "2M"], "a number of subscribers is 1 to 1M"),
+        (&["day", "--hours", "0"], "0 is not in 1..=168"),
     ] {
         let output = bench(arguments);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -128,7 +145,9 @@ fn what_cannot_be_measured_is_refused_with_code_2() {
 
 #[test]
 fn every_help_has_an_example() {
-    for name in ["engine", "structures", "rules", "rfc9693", "prices", "instructions", "soak"] {
+    for name in
+        ["engine", "structures", "rules", "rfc9693", "prices", "instructions", "soak", "day"]
+    {
         let help = bench(&[name, "--help"]);
         let said = String::from_utf8_lossy(&help.stdout).into_owned();
         let example = format!("natgate bench {name}");

@@ -308,7 +308,8 @@ fn table_is_not_too_large(draft: &Draft, report: &Report<'_>) {
     let endpoints = |pool: &super::draft::PoolDraft| {
         let (first, last) = pool.ports.value;
         let addresses = pool.ranges.iter().map(|range| size(range.value)).sum::<u64>();
-        addresses.saturating_mul((u64::from(last - first) + 1) * 3)
+        let per_port = if pool.overloading { u64::from(u16::MAX) } else { 1 };
+        addresses.saturating_mul((u64::from(last - first) + 1) * 3 * per_port)
     };
     let statics = draft.statics.iter().map(|mapping| u64::from(mapping.count()) * 3).sum();
     let all = draft.pools.iter().map(endpoints).fold(statics, u64::saturating_add);

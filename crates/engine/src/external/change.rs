@@ -122,9 +122,7 @@ impl PoolChange {
         };
         let mut wanted: Vec<Wanted> = config.pools.iter().enumerate().flat_map(of_pool).collect();
         wanted.sort_unstable_by_key(|wanted| wanted.address);
-        let services = config.services.iter().map(|service| service.external.0.to_bits());
-        let statics = config.statics.iter().map(|mapping| mapping.external.0.to_bits());
-        let mut statics: Vec<u32> = statics.chain(services).collect();
+        let mut statics: Vec<u32> = config.fixed_addresses().map(Ipv4Addr::to_bits).collect();
         statics.sort_unstable();
         statics.dedup();
         for address in statics {

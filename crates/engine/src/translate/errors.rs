@@ -20,6 +20,9 @@ struct About {
     protocol: u8,
 }
 
+/// An internal endpoint, and a remote one as seen from there.
+type Seen = ((Host, u16), (u32, u16));
+
 impl About {
     /// What takes the place of the remote endpoint in the embedded packet, if it is another outside. An
     /// identifier is translated with the near end.
@@ -94,11 +97,7 @@ impl Engine {
 
     /// The internal endpoint of the session that an error from outside is about, and its remote one as
     /// seen from there: the embedded packet came from its external endpoint.
-    fn error_internal(
-        &self,
-        embedded: &Embedded,
-        remote: (u32, u16),
-    ) -> Result<((Host, u16), (u32, u16)), DropReason> {
+    fn error_internal(&self, embedded: &Embedded, remote: (u32, u16)) -> Result<Seen, DropReason> {
         let (address, port) = embedded.source;
         let index = self.external.index(address).ok_or(DropReason::IcmpNoSession)?;
         let slot = self.find_external(embedded.protocol, (index, port), remote);

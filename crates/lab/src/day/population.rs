@@ -28,7 +28,7 @@ const HOUR: f64 = 3600.0;
 /// Internal ports: those that Linux takes.
 const PORTS: std::ops::Range<u16> = 32_768..61_000;
 
-/// What becomes of a session, with its share of all.
+/// What becomes of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Sort {
@@ -44,13 +44,20 @@ pub(super) enum Sort {
     TcpForgotten,
 }
 
-/// Each sort's share, and of its duration the median, seconds, and sigma (lognormal).
-const SORTS: [(Sort, f64, Option<(f64, f64)>); 5] = [
-    (Sort::UdpShort, 0.35, None),
-    (Sort::UdpLong, 0.05, Some((300.0, 1.5))),
-    (Sort::TcpShort, 0.25, Some((20.0, 2.0))),
-    (Sort::TcpLong, 0.15, Some((3600.0, 1.0))),
-    (Sort::TcpForgotten, 0.20, None),
+/// How many of all sessions are of a sort, and how long they last.
+struct Kind {
+    sort: Sort,
+    share: f64,
+    /// Median, seconds, and sigma of a lognormal distribution; `None`: it does not matter.
+    lasts: Option<(f64, f64)>,
+}
+
+const KINDS: [Kind; 5] = [
+    Kind { sort: Sort::UdpShort, share: 0.35, lasts: None },
+    Kind { sort: Sort::UdpLong, share: 0.05, lasts: Some((300.0, 1.5)) },
+    Kind { sort: Sort::TcpShort, share: 0.25, lasts: Some((20.0, 2.0)) },
+    Kind { sort: Sort::TcpLong, share: 0.15, lasts: Some((3600.0, 1.0)) },
+    Kind { sort: Sort::TcpForgotten, share: 0.20, lasts: None },
 ];
 
 /// A session as it is opened.
@@ -82,7 +89,7 @@ pub(super) struct Population {
     random: ChaCha8Rng,
     appetite: LogNormal<f64>,
     stay: LogNormal<f64>,
-    durations: [Option<LogNormal<f64>>; SORTS.len()],
+    durations: [Option<LogNormal<f64>>; KINDS.len()],
     /// Bursts a second of an average subscriber at average activity.
     bursts: f64,
 }
@@ -99,7 +106,7 @@ impl Population {
             // With this median the mean is 1.
             appetite: by_median(((-APPETITE_SIGMA * APPETITE_SIGMA / 2.0).exp(), APPETITE_SIGMA)),
             stay: by_median(STAY),
-            durations: SORTS.map(|(_, _, duration)| duration.map(by_median)),
+            durations: KINDS.map(|kind| kind.lasts.map(by_median)),
             bursts: f64::from(sessions_a_day) / 86_400.0 / mean_burst(),
         }
     }
@@ -161,8 +168,8 @@ impl Population {
     /// A subscriber opens a session.
     pub(super) fn open(&mut self, who: u32) -> Opening {
         let mut rest = self.roll();
-        let at = SORTS.iter().position(|(_, share, _)| {
-            rest -= share;
+        let at = KINDS.iter().position(|kind| {
+            rest -= kind.share;
             rest < 0.0
         });
         // Rounding may leave a little.
@@ -171,7 +178,7 @@ impl Population {
         let port = &mut self.subscribers[who as usize].port;
         *port = if *port + 1 < PORTS.end { *port + 1 } else { PORTS.start };
         let seconds = duration.map_or(0, |seconds| seconds.min(7.0 * 86_400.0) as u32 + 1);
-        Opening { sort: SORTS[at].0, port: *port, seconds }
+        Opening { sort: KINDS[at].sort, port: *port, seconds }
     }
 }
 
@@ -198,7 +205,7 @@ mod tests {
         assert!((mean - 1.0).abs() < 1e-3, "{mean}");
         assert!(activity(21.0 * HOUR) > 4.0 * activity(4.5 * HOUR));
         assert_eq!(activity(-HOUR), activity(23.0 * HOUR));
-        let shares: f64 = SORTS.iter().map(|sort| sort.1).sum();
+        let shares: f64 = KINDS.iter().map(|kind| kind.share).sum();
         assert!((shares - 1.0).abs() < 1e-9, "{shares}");
     }
 

@@ -110,8 +110,6 @@ pub(super) struct Simulation<'s> {
     line_bytes: u64,
     /// Blocks that are assigned.
     blocks: u64,
-    /// Ports of each address that nobody can have.
-    unusable: Vec<u64>,
     /// The present hour, and those that are over.
     hour: Hour,
     day: Day,
@@ -138,7 +136,6 @@ impl<'s> Simulation<'s> {
             lines_to_measure: 0,
             line_bytes: 0,
             blocks: 0,
-            unusable: Vec::new(),
             hour: Hour::default(),
             day: Day::default(),
         }
@@ -146,7 +143,6 @@ impl<'s> Simulation<'s> {
 
     /// Lets so many hours pass that are counted; calls `each` after every hour.
     pub(super) fn run(mut self, hours: u32, mut each: impl FnMut()) -> Day {
-        self.unusable = self.taken(protocol::TCP, (0, u16::MAX)).collect();
         for who in 0..self.subscribers {
             self.begin(who);
         }
@@ -315,22 +311,20 @@ impl<'s> Simulation<'s> {
     fn flush(&mut self) {
         let now = self.timestamp();
         let verdicts = process(&mut self.engine, now, Side::Inside, &mut self.frames);
-        for at in 0..self.sent.len() {
-            let Sent { who, opens, answer, next } = self.sent[at];
-            match verdicts[at] {
+        for ((sent, frame), verdict) in self.sent.iter().zip(&self.frames).zip(verdicts) {
+            match verdict {
                 Verdict::Forward(_) => {
-                    if answer != 0 {
-                        let [from, to] =
-                            [frame::destination, frame::source].map(|end| end(&self.frames[at]));
-                        let mut frame = Frame([0; 64]);
-                        frame::tcp(&mut frame, from, to, answer);
-                        self.answers.push(frame);
+                    if sent.answer != 0 {
+                        let (from, to) = (frame::destination(frame), frame::source(frame));
+                        let mut answer = Frame([0; 64]);
+                        frame::tcp(&mut answer, from, to, sent.answer);
+                        self.answers.push(answer);
                     }
-                    next.into_iter().for_each(|item| self.wheel.add(item));
+                    sent.next.into_iter().for_each(|item| self.wheel.add(item));
                 }
-                Verdict::Drop(reason) if opens => {
+                Verdict::Drop(reason) if sent.opens => {
                     *self.hour.refused.entry(reason.name()).or_default() += 1;
-                    self.population.subscribers[who as usize].refused = true;
+                    self.population.subscribers[sent.who as usize].refused = true;
                 }
                 // What is left of a session that has gone already.
                 _ => (),
@@ -368,7 +362,7 @@ impl<'s> Simulation<'s> {
 
     // ---- ports ----
 
-    /// How many ports of this range of each address a new mapping could not take.
+    /// How many ports of this range of each address somebody has.
     fn taken(&self, protocol: u8, range: (u16, u16)) -> impl Iterator<Item = u64> + '_ {
         let mut words = vec![0; 1024];
         let addresses = self.scheme.addresses() as usize;
@@ -384,9 +378,9 @@ impl<'s> Simulation<'s> {
         // Of TCP and UDP: ports in use, those of them that are dynamic, the busiest address's.
         let (mut taken, mut of_dynamic, mut busiest) = ([0_u64; 2], 0, 0);
         for (at, protocol) in [protocol::TCP, protocol::UDP].into_iter().enumerate() {
-            for (ports, unusable) in self.taken(protocol, (0, u16::MAX)).zip(&self.unusable) {
-                taken[at] += ports - unusable;
-                busiest = busiest.max(ports - unusable);
+            for ports in self.taken(protocol, (0, u16::MAX)) {
+                taken[at] += ports;
+                busiest = busiest.max(ports);
             }
             of_dynamic += dynamic.map_or(0, |range| self.taken(protocol, range).sum());
         }

@@ -1,8 +1,8 @@
 //! `natgate bench day`: a day of an ISP's subscribers, for every way of choosing external ports.
 
-use super::{Output, command, count};
-use crate::{Failure, memory};
-use natgate_control::json;
+use super::{Output, command, count, require_memory};
+use crate::Failure;
+use natgate_control::json::{self, Names};
 use natgate_engine::Event;
 use natgate_lab::day::{Plan, measure};
 
@@ -43,19 +43,19 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let mut plan = if args.output.quick { Plan::quick() } else { Plan::full() };
+    let mut plan = args.output.choose(Plan::quick, Plan::full);
     plan.subscribers = args.subscribers.unwrap_or(plan.subscribers);
     plan.hours = args.hours.unwrap_or(plan.hours);
     plan.sessions = args.sessions;
     plan.seed = args.seed;
-    memory::require(plan.memory(), "simulating so many subscribers")
-        .map_err(|lack| Failure::Input(vec![format!("{lack}; give fewer --subscribers")]))?;
+    require_memory(plan.memory(), "simulating so many subscribers", "--subscribers")?;
     args.output.deliver("day", &measure(&plan, &line, &command()))
 }
 
 /// The length of an event as a line of the log.
 fn line(event: &Event) -> usize {
-    let names = json::Names { pools: vec!["default".into()], ..json::Names::default() };
+    // The lines that are measured name neither pools nor classes.
+    let names = Names::default();
     let line = serde_json::to_string(&json::event(event, &names)).expect("an event is JSON");
     line.len() + 1
 }

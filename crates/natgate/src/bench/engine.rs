@@ -1,8 +1,7 @@
 //! `natgate bench engine`: the translator's own speed, memory, pauses.
 
-use super::structures::seconds;
-use super::{Output, command, count, instructions};
-use crate::{Failure, memory};
+use super::{Batch, Output, command, count, instructions, require_memory, seconds};
+use crate::Failure;
 use anyhow::Context;
 use natgate_lab::engine::{Plan, run as measure};
 use natgate_lab::report::Report;
@@ -29,14 +28,8 @@ pub(super) struct Args {
     /// Established sessions, such as 64k, 1M, 65.5M [default: 65.5M; quick: 20k]
     #[arg(long, value_name = "N", value_parser = count)]
     sessions: Option<u64>,
-    /// Packets that the translator is given at once
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 64,
-        value_parser = clap::value_parser!(u16).range(1..=256),
-    )]
-    batch: u16,
+    #[command(flatten)]
+    batch: Batch,
     /// How long established sessions are measured [default: 10; quick: 0.2]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<Duration>,
@@ -63,12 +56,11 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let (sessions, seconds) = if quick { (20_000, 0.2) } else { (65_500_000, 10.0) };
     let plan = Plan {
         sessions: args.sessions.unwrap_or(sessions),
-        batch: args.batch.into(),
+        batch: args.batch.packets(),
         time: args.seconds.unwrap_or(Duration::from_secs_f64(seconds)),
         tcp: args.tcp,
     };
-    memory::require(plan.memory(), "measuring so many sessions")
-        .map_err(|lack| Failure::Input(vec![format!("{lack}; give fewer --sessions")]))?;
+    require_memory(plan.memory(), "measuring so many sessions", "--sessions")?;
     let earlier = args.compare.as_deref().map(read).transpose()?;
     let report = Report::new("engine", "The engine's speed", &command());
     let results = measure(&plan, args.threads.into(), quick, report.machine().cycles_per_ns());

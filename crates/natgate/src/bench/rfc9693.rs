@@ -1,7 +1,7 @@
 //! `natgate bench rfc9693`: connection rates, throughput and capacity as RFC 9693 measures them.
 
-use super::{Output, command, count};
-use crate::{Failure, memory};
+use super::{Batch, Output, command, count, require_memory};
+use crate::Failure;
 use natgate_lab::rfc9693::{Plan, measure};
 
 const AFTER_HELP: &str = "\
@@ -21,14 +21,8 @@ pub(super) struct Args {
     /// Sizes of the table, such as 64k,1M [default: 1M,10M,65.5M; quick: 5k,20k]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = count)]
     sessions: Vec<u64>,
-    /// Packets that the translator takes at once
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 64,
-        value_parser = clap::value_parser!(u16).range(1..=256),
-    )]
-    batch: u16,
+    #[command(flatten)]
+    batch: Batch,
     /// Repetitions of each search at most [default: 20; quick: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     repetitions: Option<u64>,
@@ -41,11 +35,11 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let mut plan = if args.output.quick { Plan::quick() } else { Plan::full() };
+    let mut plan = args.output.choose(Plan::quick, Plan::full);
     if !args.sessions.is_empty() {
         plan.sessions = args.sessions;
     }
-    plan.batch = args.batch.into();
+    plan.batch = args.batch.packets();
     plan.repetitions = args.repetitions.unwrap_or(plan.repetitions);
     plan.capacity = args.capacity.unwrap_or(plan.capacity);
     plan.first_capacity = plan.first_capacity.min(plan.capacity);
@@ -54,8 +48,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         let wrong = format!("--sessions and --capacity: there are addresses for {most} at most");
         return Err(Failure::Input(vec![wrong]));
     }
-    memory::require(plan.memory(), "measuring so many sessions")
-        .map_err(|lack| Failure::Input(vec![format!("{lack}; give fewer --sessions")]))?;
+    require_memory(plan.memory(), "measuring so many sessions", "--sessions")?;
     let report = measure(&plan, &command());
     args.output.deliver("rfc9693", &report)
 }

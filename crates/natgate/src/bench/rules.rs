@@ -1,7 +1,6 @@
 //! `natgate bench rules`: how long it takes to find the rule for a packet, by the number of rules.
 
-use super::structures::seconds;
-use super::{Output, command, count};
+use super::{Output, ascending, command, count, seconds};
 use crate::Failure;
 use natgate_lab::rules::{Plan, measure};
 use std::time::Duration;
@@ -34,12 +33,8 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let mut plan = if args.output.quick { Plan::quick() } else { Plan::full() };
-    if !args.rules.is_empty() {
-        plan.rules = args.rules;
-        plan.rules.sort_unstable();
-        plan.rules.dedup();
-    }
+    let mut plan = args.output.choose(Plan::quick, Plan::full);
+    plan.rules = ascending(args.rules).unwrap_or(plan.rules);
     plan.time = args.seconds.unwrap_or(plan.time);
     let report = measure(&plan, &command());
     args.output.deliver("rules", &report)

@@ -1,6 +1,6 @@
 //! `natgate bench soak`: an hour of virtual time over a table as large as memory permits.
 
-use super::{Output, command, count};
+use super::{Output, command, count, require_memory};
 use crate::{Failure, memory};
 use natgate_lab::soak::{Plan, report, run as soak};
 use std::io::Write;
@@ -47,8 +47,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         None => getrandom::u64().map_err(|error| anyhow::anyhow!("no random seed: {error}"))?,
     };
     let plan = Plan { mappings, packets, seed };
-    memory::require(plan.memory(), "soaking so many sessions")
-        .map_err(|lack| Failure::Input(vec![format!("{lack}; give fewer --sessions")]))?;
+    require_memory(plan.memory(), "soaking so many sessions", "--sessions")?;
     let results = soak(&plan).map_err(|broken| anyhow::anyhow!("a promise is broken: {broken}"))?;
     if output.json || output.out.is_some() {
         return output.deliver("soak", &report(&results, &command()));

@@ -1,6 +1,6 @@
 //! `natgate bench structures`: the lookup structures of a software NAT against each other.
 
-use super::{Output, command, count};
+use super::{Output, ascending, command, count, seconds};
 use crate::Failure;
 use natgate_lab::structures::{Plan, measure};
 use std::time::Duration;
@@ -38,21 +38,12 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let mut plan = if args.output.quick { Plan::quick() } else { Plan::full() };
-    if !args.sessions.is_empty() {
-        plan.sessions = args.sessions;
-        plan.sessions.sort_unstable();
-        plan.sessions.dedup();
-    }
+    let mut plan = args.output.choose(Plan::quick, Plan::full);
+    plan.sessions = ascending(args.sessions).unwrap_or(plan.sessions);
     if !args.threads.is_empty() {
         plan.threads = args.threads.into_iter().map(usize::from).collect();
     }
     plan.time = args.seconds.unwrap_or(plan.time);
     let report = measure(&plan, &command());
     args.output.deliver("structures", &report)
-}
-
-pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or("a time is 0 to 3600 seconds, such as 0.5".into())
 }
