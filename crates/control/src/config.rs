@@ -16,6 +16,7 @@ mod pools;
 mod problem;
 mod reader;
 mod realms;
+mod restart;
 mod rule_checks;
 mod rules;
 mod schema;
@@ -72,6 +73,24 @@ pub fn parse(text: &str, name: &str) -> Result<Settings, Vec<String>> {
 /// # Errors
 /// Every problem, in the file's order.
 pub fn read(path: &Path) -> Result<Configuration, Vec<Problem>> {
+    read_file(path).and_then(|text| read_text(&text, &path.display().to_string()))
+}
+
+/// Reads a configuration file that is to take the place of what is in force; `in_force` is what the
+/// file said of that.
+///
+/// # Errors
+/// Every problem, in the file's order; if there is none, every key that only a restart can change.
+pub fn reread(path: &Path, in_force: &Settings) -> Result<Configuration, Vec<Problem>> {
+    let text = read_file(path)?;
+    let name = path.display().to_string();
+    let new = read_text(&text, &name)?;
+    let problems = restart::problems(&text, &name, in_force, &new);
+    if problems.is_empty() { Ok(new) } else { Err(problems) }
+}
+
+/// The text of a configuration file.
+fn read_file(path: &Path) -> Result<String, Vec<Problem>> {
     let name = path.display().to_string();
     let unreadable = |message: String| vec![Problem::of_file(&name, message)];
     let mut bytes = Vec::new();
@@ -84,15 +103,13 @@ pub fn read(path: &Path) -> Result<Configuration, Vec<Problem>> {
         let limit = MAX_FILE >> 20;
         return Err(unreadable(format!("is longer than {limit} MiB; name a configuration file")));
     }
-    match std::str::from_utf8(&bytes) {
-        Ok(text) => read_text(text, &name),
-        Err(error) => {
-            let text = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
-            let report = problem::Report::new(&name, &text);
-            report.syntax(text.len(), "a byte here is not UTF-8; save the file as UTF-8");
-            Err(report.finish().0)
-        }
-    }
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let text = String::from_utf8_lossy(&error.as_bytes()[..valid]);
+        let report = problem::Report::new(&name, &text);
+        report.syntax(text.len(), "a byte here is not UTF-8; save the file as UTF-8");
+        report.finish().0
+    })
 }
 
 /// Reads a configuration from its text and keeps problems and warnings as data.

@@ -61,7 +61,7 @@ impl Names {
         }
     }
 
-    fn realm(&self, number: u16) -> Option<&str> {
+    pub(crate) fn realm(&self, number: u16) -> Option<&str> {
         self.realms.get(usize::from(number)).map(String::as_str)
     }
 
@@ -193,6 +193,17 @@ pub fn counters(counters: &Counters) -> Value {
         "errors_suppressed": counters.errors_suppressed,
         "events_lost": counters.events_lost,
         "clock_backwards": counters.clock_backwards,
+    })
+}
+
+/// A mapping by its name alone.
+pub fn mapping_id(id: &MappingId) -> Value {
+    json!({
+        "protocol": protocol(id.protocol),
+        "internal": endpoint(id.internal),
+        "external": endpoint(id.external),
+        "subscriber": id.internal.address,
+        "kind": id.kind.name(),
     })
 }
 

@@ -62,6 +62,7 @@ fn the_smallest_file_is_the_engines_defaults_with_a_pool() {
         realms: Vec::new(),
         routes: Vec::new(),
         state: None,
+        control: None,
     };
     assert_eq!(good(SMALLEST), expected);
 }
@@ -282,6 +283,7 @@ fn everything() -> Settings {
             file: "/run/ports in use".into(),
             interval: Duration::from_millis(1500),
         }),
+        control: None,
     }
 }
 

@@ -162,6 +162,31 @@ impl Classes {
         }
     }
 
+    /// Goes on from what others had told and let pass: `before` says for each class, number 0 first, which
+    /// of those it was. How much subscribers have is counted anew.
+    pub(crate) fn go_on(&mut self, others: &Self, before: impl Iterator<Item = Option<usize>>) {
+        for (state, before) in self.states.iter_mut().zip(before) {
+            let Some(before) = before.map(|number| &others.states[number]) else { continue };
+            state.has.rate = before.has.rate;
+            state.reported = before.reported;
+            state.watch = before.watch;
+            state.watch.forget();
+        }
+    }
+
+    /// Counts what a subscriber has.
+    pub(crate) fn add(&mut self, class: u16, own: &Holding) {
+        if class == 0 {
+            // What all have who are in no class nobody asks.
+            return;
+        }
+        let has = &mut self.states[usize::from(class)].has;
+        for (all, own) in has.mappings.iter_mut().zip(own.mappings) {
+            *all += own;
+        }
+        has.further_sessions += own.further_sessions;
+    }
+
     /// Bytes that they take.
     pub(crate) fn memory(config: &Config) -> u64 {
         let prefixes: usize = config.classes.iter().map(|class| class.subscribers.len()).sum();

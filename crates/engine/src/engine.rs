@@ -13,6 +13,7 @@ use crate::packet::{Counters, Direction, Outcome, Side};
 use crate::parse::has_ports;
 use crate::random::{Generator, HashKey};
 use crate::realms::{Realms, broadcasts_of};
+use crate::reconfigure::{Sweep, static_hosts};
 use crate::respond::{Connection, Envelope, Message, PENDING_SYN_NANOS, PendingSyns, Responder};
 use crate::rules::{RuleBatch, RuleSet};
 use crate::services::Services;
@@ -60,10 +61,10 @@ pub struct Engine {
     pub(crate) realms: Realms,
     /// What is asked of them for packets together.
     pub(crate) searches: RuleBatch,
-    /// Whether sessions may be older than the rules.
-    pub(crate) rules_replaced: bool,
-    /// Whether there may be mappings of hosts that are no subscribers: rules gave them those once.
+    /// Whether hosts that are no subscribers may have records: others were in force when they got them.
     pub(crate) strangers: bool,
+    /// Mappings that have not been asked yet whether they may stay.
+    pub(crate) sweep: Sweep,
     /// Remote endpoints that are others as seen from inside.
     pub(crate) twice: Twice,
     pub(crate) statics: WholeStatics,
@@ -118,7 +119,7 @@ pub(crate) struct WholeStatics {
 }
 
 impl WholeStatics {
-    fn new(config: &Config, external: &External) -> Self {
+    pub(crate) fn new(config: &Config, external: &External) -> Self {
         let whole = config.statics.iter().filter(|mapping| mapping.external.1.is_none());
         let mut entries: Vec<Whole> = whole
             .filter_map(|mapping| {
@@ -132,6 +133,17 @@ impl WholeStatics {
         let mut by_index: Vec<usize> = (0..entries.len()).collect();
         by_index.sort_by_key(|&at| entries[at].index);
         Self { entries, by_index }
+    }
+
+    /// Takes over how many mappings those have that stay the same.
+    pub(crate) fn go_on(&mut self, others: &Self) {
+        for one in &mut self.entries {
+            let same = others.entries.iter().find(|other| {
+                (other.internal, other.index, other.protocol)
+                    == (one.internal, one.index, one.protocol)
+            });
+            one.mappings = same.map_or(0, |same| same.mappings);
+        }
     }
 
     /// The index of the external address by which what a host begins goes out, for a protocol, and who
@@ -169,9 +181,12 @@ impl WholeStatics {
         room
     }
 
+    /// Counts one less; a mapping may be left from when the address was mapped otherwise.
     fn release(&mut self, index: u32, protocol: u8) {
-        let place = self.place(index, protocol).expect("the address is mapped as a whole");
-        self.entries[place].mappings -= 1;
+        if let Some(place) = self.place(index, protocol) {
+            let mappings = &mut self.entries[place].mappings;
+            *mappings = mappings.saturating_sub(1);
+        }
     }
 }
 
@@ -200,8 +215,7 @@ impl Engine {
         let timeouts = Timers::new(config);
         let mut generator = Generator::new(seed);
         let key = HashKey::new(&mut generator);
-        let hold = timeouts.hold_down.div_ceil(nanos(TICK)) as u32;
-        let external = External::new(config, sizes.address_room, hold, key);
+        let external = External::new(config, sizes.address_room, timeouts.hold_ticks(), key);
         let rules = RuleSet::new(&config.rules)?;
         let realms = Realms::new(config, &rules)?;
         for rules in core::iter::once(&rules).chain(realms.further_rules()) {
@@ -220,8 +234,8 @@ impl Engine {
             realms,
             searches: RuleBatch::new(),
             strangers: false,
+            sweep: Sweep::default(),
             twice: Twice::new(sizes.twice, key),
-            rules_replaced: false,
             statics: WholeStatics::new(config, &external),
             services: Services::new(key),
             rings: Rings::new(config, sizes.room.dynamic + sizes.room.fixed),
@@ -279,18 +293,6 @@ impl Engine {
             + Rings::memory(config, sizes.room.dynamic + sizes.room.fixed)
             + (Events::ROOM * size_of::<Event>()) as u64
             + rules_of(config).map(memory_of_rules).sum::<u64>()
-    }
-
-    /// Puts other rules in the place of those in force, and hands back the latter, which are large
-    /// and best disposed of in another thread. What this takes does not depend on how many rules there
-    /// are, but on how many different addresses they translate to. Mappings stay as they are: a
-    /// rule that translates decides for new ones.
-    ///
-    /// # Errors
-    /// [`ConfigError`] when the rules name a pool that there is not, or an address that its pool does
-    /// not have; those in force then stay.
-    pub fn replace_rules(&mut self, rules: RuleSet) -> Result<RuleSet, ConfigError> {
-        self.replace_rules_of(0, rules)
     }
 
     /// Reserves what static mappings take and makes those with ports, which are always there.
@@ -377,7 +379,11 @@ impl Engine {
     }
 
     /// Keeps an external endpoint from dynamic use, which no static mapping has yet.
-    fn take_fixed(&mut self, protocol: u8, (index, port): (u32, u16)) -> Result<(), ConfigError> {
+    pub(crate) fn take_fixed(
+        &mut self,
+        protocol: u8,
+        (index, port): (u32, u16),
+    ) -> Result<(), ConfigError> {
         if self.external.owner(protocol, index, port).is_some() {
             let address = Ipv4Addr::from_bits(self.external.address(index));
             let message = format!("{address}:{port} has two static mappings");
@@ -388,7 +394,7 @@ impl Engine {
     }
 
     /// Makes a mapping that is always there.
-    fn add_fixed(&mut self, new: NewMapping) -> u32 {
+    pub(crate) fn add_fixed(&mut self, new: NewMapping) -> u32 {
         let hash = self.table.hash(self.table.static_key(new.protocol, new.internal, (0, 0)));
         self.table.add(new, |_| (), 0, hash).expect("statics have room")
     }
@@ -434,9 +440,11 @@ impl Engine {
         self.work_on_pools();
         if target == u64::from(self.tick)
             && self.pending.next_due().is_none_or(|due| due > self.now)
+            && self.sweep.is_done()
         {
             return self.external.has_work();
         }
+        let swept = self.sweep_some();
         let mut budget = ADVANCE_BUDGET;
         loop {
             let tick = self.next_tick().filter(|&tick| u64::from(tick) <= target);
@@ -463,7 +471,7 @@ impl Engine {
         } else {
             self.tick = target as u32;
         }
-        self.external.has_work()
+        !swept || self.external.has_work()
     }
 
     /// The first tick at which something is due.
@@ -479,7 +487,8 @@ impl Engine {
     /// The time of the next thing that is due, or is to be looked at.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let tick = self.next_tick().map(|tick| self.time_of(tick));
-        let change = self.external.has_work().then_some(self.now);
+        let unsettled = !self.sweep.is_done() || self.external.has_work();
+        let change = unsettled.then_some(self.now);
         tick.into_iter().chain(self.pending.next_due()).chain(change).min().map(Timestamp)
     }
 
@@ -497,6 +506,10 @@ impl Engine {
     }
 
     fn session_due(&mut self, session: SessionRef, tick: u32) {
+        let slot = self.table.mapping_of(session);
+        if !self.table.is_asked(slot) && !self.ask(slot) {
+            return;
+        }
         let mapping = self.table.mapping(self.table.mapping_of(session));
         let closing = self.timeouts.of(mapping.timeouts(), Idle::Closing, mapping.protocol, 0);
         let expires = self.deadline(self.time_of(tick), closing);
@@ -514,6 +527,18 @@ impl Engine {
 
     fn remove_session(&mut self, session: SessionRef, tick: u32) {
         let slot = self.table.mapping_of(session);
+        self.end_session(session, slot, tick);
+        let mapping = self.table.mapping(slot);
+        if mapping.sessions == 0 && !mapping.is_permanent() {
+            self.remove_mapping(slot, self.time_of(tick));
+        } else if session == SessionRef::First(slot) {
+            let answers = self.first_answers(slot);
+            self.table.set_answers(slot, answers);
+        }
+    }
+
+    /// Removes a session from its mapping.
+    pub(crate) fn end_session(&mut self, session: SessionRef, slot: u32, tick: u32) {
         if self.table.mapping(slot).is_twice() {
             let session = self.table.session(session);
             self.twice.remove(slot, (session.remote_address, session.remote_port));
@@ -525,21 +550,21 @@ impl Engine {
             let record = record.expect("a mapping's subscriber has a record");
             self.subscribers.count_further(record, -1);
         }
-        if mapping.sessions == 0 && !mapping.is_permanent() {
-            self.remove_mapping(slot, self.time_of(tick));
-        }
     }
 
     //= rfc7857#section-11
     /// Removes a mapping that has no session left.
-    fn remove_mapping(&mut self, slot: u32, time: u64) {
+    pub(crate) fn remove_mapping(&mut self, slot: u32, time: u64) {
         let mapping = self.table.remove(slot);
         let (protocol, (index, port)) = (mapping.protocol, mapping.external());
         if mapping.is_static() {
             if has_ports(protocol) {
                 self.external.disown(protocol, index, port);
+                self.external.unreserve(protocol, index, port, self.tick);
             }
-            self.statics.release(index, protocol);
+            if !mapping.is_permanent() {
+                self.statics.release(index, protocol);
+            }
             return;
         }
         if let Some(heir) = self.rings.leave(slot) {
@@ -801,20 +826,8 @@ impl Engine {
     }
 }
 
-fn static_hosts(config: &Config) -> Vec<Host> {
-    let host = |mapping: &StaticMapping| Host::new(mapping.realm, mapping.internal.0.to_bits());
-    let servers = config.services.iter().flat_map(|service| {
-        let host = |address: Ipv4Addr| Host::new(service.realm, address.to_bits());
-        service.servers.iter().map(move |server| host(server.internal.0))
-    });
-    let mut hosts: Vec<Host> = config.statics.iter().map(host).chain(servers).collect();
-    hosts.sort_unstable();
-    hosts.dedup();
-    hosts
-}
-
 /// A configuration without what the engine has in another form.
-fn without_rules(config: &Config) -> Config {
+pub(crate) fn without_rules(config: &Config) -> Config {
     let mut config = config.clone();
     config.rules = Vec::new();
     for realm in &mut config.realms {

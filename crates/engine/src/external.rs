@@ -19,7 +19,7 @@ use crate::config::{Config, PoolConfig, Pooling};
 use crate::parse::has_ports;
 use crate::prefetch::prefetch;
 use crate::random::{Generator, HashKey};
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use change::{Definition, Work};
 pub use change::{Draining, PoolChange};
@@ -120,6 +120,9 @@ pub(crate) struct External {
     /// Ports in hold-down, and how many there may be.
     held: u32,
     most_held: u32,
+    /// Ports, by the place of their protocol and their own, that were held when a static mapping came for
+    /// them: the next one that is released with each.
+    evicted: BTreeMap<(usize, u32), u32>,
     work: Work,
 }
 
@@ -154,10 +157,11 @@ impl External {
             ports: PROTOCOLS.map(|protocol| {
                 // TCP connections are tracked (RFC 6888 REQ-8, exception A).
                 let after_use = if protocol == protocol::TCP { 0 } else { hold };
-                Ports::new(addresses, room, after_use, hold)
+                Ports::new(addresses, room, after_use)
             }),
             held: 0,
             most_held: config.limits.held_ports.unwrap_or(u32::MAX),
+            evicted: BTreeMap::new(),
             blocks: shares::blocks(config, room, key),
             plans: Plans::new(room),
             pooling: config.pooling,
@@ -497,7 +501,12 @@ impl External {
     /// Takes a reserved port from its mapping; it stays reserved.
     pub(crate) fn disown(&mut self, protocol: u8, index: u32, port: u16) {
         self.ports[protocol_index(protocol)].owner[Self::entry(index, port)] = EMPTY;
-        self.slots[index as usize].busy -= 1;
+        let slot = &mut self.slots[index as usize];
+        slot.busy -= 1;
+        if slot.busy == 0 && !slot.is_known {
+            self.waiting -= 1;
+            self.unused.push(index);
+        }
     }
 
     /// Takes a port from its mapping: it is free at once, or at tick `release` if the protocol's
@@ -515,7 +524,12 @@ impl External {
         ports.hold_until(index, port, release);
         self.held += 1;
         //= rfc6888#REQ-8-configurable
-        if self.held > self.most_held
+        self.limit_held(now);
+    }
+
+    /// Frees those of the held ports that are due first while there are too many.
+    fn limit_held(&mut self, now: u32) {
+        while self.held > self.most_held
             && let Some(tick) = self.next_release(now)
         {
             self.release_at(tick, now + 1);
@@ -609,6 +623,19 @@ impl External {
         }
     }
 
+    /// Holds ports for so many ticks from now on that mappings give back.
+    pub(crate) fn set_hold(&mut self, hold: u32) {
+        for (ports, protocol) in self.ports.iter_mut().zip(PROTOCOLS) {
+            ports.hold = if protocol == protocol::TCP { 0 } else { hold };
+        }
+    }
+
+    /// Chooses endpoints for new mappings by these behaviors from now on.
+    pub(crate) fn set_choice(&mut self, pooling: Pooling, parity: bool) {
+        self.pooling = pooling;
+        self.parity = parity;
+    }
+
     /// The first tick after `now` at which a port or a block is released.
     pub(crate) fn next_tick(&self, now: u32) -> Option<u32> {
         self.next_release(now).into_iter().chain(self.blocks.next_tick(now)).min()
@@ -631,8 +658,17 @@ impl External {
             if entry == NONE {
                 continue;
             }
-            let next = ports.owner[entry as usize] & !HELD;
+            let owner = ports.owner[entry as usize];
+            let next = match self.evicted.get(&(protocol, entry)) {
+                Some(&next) if owner & HELD == 0 => next,
+                _ => owner & !HELD,
+            };
             ports.holds.set_head(tick, if next == LAST { NONE } else { next });
+            if owner & HELD == 0 {
+                // A static mapping has it since.
+                self.evicted.remove(&(protocol, entry));
+                return true;
+            }
             ports.owner[entry as usize] = EMPTY;
             self.held -= 1;
             self.put_back(protocol, entry / PORTS as u32, entry as u16, at);

@@ -413,6 +413,11 @@ impl Fragments {
         (self.oldest != NONE).then(|| self.datagrams[self.oldest].due)
     }
 
+    /// How long datagrams that come from now on wait for the rest of them.
+    pub(crate) fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
     /// The fragment's place among the others. Where they contradict each other, the datagram is
     /// discarded; a mere repetition harms only itself.
     fn place(
@@ -447,7 +452,9 @@ impl Fragments {
         if source.is_some_and(|s| self.sources[s].datagrams >= free / SOURCE_SHARE) {
             return None;
         }
+        // Datagrams are forgotten in the order in which they came, also when the timeout gets shorter.
         let due = tick_of(now.plus(self.timeout));
+        let due = if self.newest == NONE { due } else { due.max(self.datagrams[self.newest].due) };
         let datagram = Datagram {
             coverage: Coverage::EMPTY,
             state: State::Open,

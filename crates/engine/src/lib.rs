@@ -34,6 +34,7 @@ mod pools;
 mod prefetch;
 mod random;
 mod realms;
+mod reconfigure;
 mod respond;
 mod rewrite;
 mod rules;
@@ -61,6 +62,9 @@ pub use engine::Engine;
 pub use event::{BlockId, Change, Endpoint, Event, MappingId, MappingKind, Resource};
 pub use external::{Draining, PoolChange};
 pub use packet::{Counters, Direction, Outcome, Packet, Side, Verdict};
+pub use reconfigure::{
+    Departure, Leaving, Reconfiguration, ReconfigureError, Review, Superseded, restart_keys,
+};
 pub use rules::{RuleBatch, RuleSet, Ruling, Snat};
 pub use time::{TICK, Timestamp};
 

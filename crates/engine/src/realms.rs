@@ -58,11 +58,10 @@ pub(crate) struct Realms {
     /// The rules of realms 1 and up.
     rules: Vec<RuleSet>,
     /// Of all realms: those with rules that bypass translation or drop, in order; whether any has a
-    /// rule, one that looks at a port, one that drops.
+    /// rule, one that looks at a port.
     plain: Vec<u16>,
     any_rules: bool,
     any_by_port: bool,
-    any_drops: bool,
     any_destinations: bool,
     /// Largest packets: that any realm takes; and, by realm, that all those take whom packets that turn
     /// round there may be for.
@@ -90,7 +89,6 @@ impl Realms {
             plain: Vec::with_capacity(config.realms.len() + 1),
             any_rules: false,
             any_by_port: false,
-            any_drops: false,
             any_destinations: false,
             least_mtu: config.realm_numbers().map(mtu).min().unwrap_or(DEFAULT_MTU),
             hairpin_mtus: config.realm_numbers().map(near).collect(),
@@ -113,8 +111,16 @@ impl Realms {
         }
         self.any_rules = all().any(|rules| !rules.is_empty());
         self.any_by_port = all().any(RuleSet::by_port);
-        self.any_drops = all().any(RuleSet::drops);
         self.any_destinations = all().any(RuleSet::translates_destinations);
+    }
+
+    /// The rules of a realm; `zero` are those of number 0.
+    #[inline(always)]
+    pub(crate) fn rules_of<'a>(&'a self, zero: &'a RuleSet, realm: u16) -> &'a RuleSet {
+        match usize::from(realm).checked_sub(1) {
+            None => zero,
+            Some(place) => &self.rules[place],
+        }
     }
 
     /// The rules of the realms beside number 0.
@@ -132,12 +138,6 @@ impl Realms {
     #[inline(always)]
     pub(crate) fn any_by_port(&self) -> bool {
         self.any_by_port
-    }
-
-    /// Whether a rule of any realm drops.
-    #[inline(always)]
-    pub(crate) fn any_drops(&self) -> bool {
-        self.any_drops
     }
 
     /// Whether a rule of any realm translates destinations.
@@ -162,10 +162,7 @@ impl Engine {
     /// The rules for packets of a realm.
     #[inline(always)]
     pub(crate) fn rules_of(&self, realm: u16) -> &RuleSet {
-        match usize::from(realm).checked_sub(1) {
-            None => &self.rules,
-            Some(place) => &self.realms.rules[place],
-        }
+        self.realms.rules_of(&self.rules, realm)
     }
 
     /// Puts other rules in the place of those of a realm, as [`Engine::replace_rules`] does.
@@ -177,13 +174,20 @@ impl Engine {
         if place.is_some_and(|place| place >= self.realms.rules.len()) {
             return Err(ConfigError { message: format!("there is no realm {realm}") });
         }
-        rules.check(&self.config, |pool, address| self.external.has(pool, address))?;
-        self.strangers |= !self.rules_of(realm).is_empty();
-        self.rules_replaced = true;
+        self.check_rules(&rules)?;
         let place = place.map_or(&mut self.rules, |place| &mut self.realms.rules[place]);
         let before = core::mem::replace(place, rules);
         self.realms.look_at(&self.rules);
+        self.ask_anew();
         Ok(before)
+    }
+
+    /// Puts other rules and relations in the place of those of the realms beside number 0, whose rules are
+    /// in force already, and hands back the former.
+    pub(crate) fn replace_realms(&mut self, mut realms: Realms) -> Realms {
+        realms.leaving = self.realms.leaving;
+        realms.handed_out = self.realms.handed_out;
+        core::mem::replace(&mut self.realms, realms)
     }
 
     /// The number of the realm that the packet which [`Engine::poll_transmit`] gave last is to be sent to,
@@ -295,6 +299,15 @@ impl Engine {
             false => Err(DropReason::OtherRealm),
         }
     }
+}
+
+/// Whether two configurations have different realms: these are settled at the start, but for what
+/// belongs to them.
+pub(crate) fn need_restart(in_force: &Config, new: &Config) -> bool {
+    let fixed = |config: &Config| -> Vec<(String, SideConfig)> {
+        config.realms.iter().map(|realm| (realm.name.clone(), realm.inside.clone())).collect()
+    };
+    fixed(in_force) != fixed(new)
 }
 
 /// What is wrong with the realms of a configuration.

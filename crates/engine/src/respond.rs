@@ -119,6 +119,11 @@ impl Responder {
         self.len == QUEUE
     }
 
+    /// Makes errors at another rate from now on.
+    pub(crate) fn set_rate(&mut self, per_second: u32) {
+        self.rates.per_second = per_second;
+    }
+
     /// Queues an ICMP error about `quoted`, a packet as received; `false`: the rate or the side
     /// forbids it, or the queue is full.
     pub(crate) fn send(

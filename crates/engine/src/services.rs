@@ -142,7 +142,7 @@ const LOGS: [u64; PARTS + 1] = {
         let mut value = ((PARTS + part) as u128) << (63 - PARTS.trailing_zeros());
         let (mut log, mut bits) = (0, 0);
         while bits < 32 {
-            value = value * value >> 63;
+            value = (value * value) >> 63;
             log <<= 1;
             if value >> 64 != 0 {
                 value >>= 1;
@@ -167,8 +167,8 @@ fn negative_log(hash: u64) -> u64 {
     let shift = 63 - PARTS.trailing_zeros();
     let part = (mantissa >> shift) as usize - PARTS;
     let within = mantissa << (64 - shift) >> 32;
-    let log = LOGS[part] + ((LOGS[part + 1] - LOGS[part]) * within >> 32);
-    ((u64::from(zeros) + 1 << 32) - log).max(1)
+    let log = LOGS[part] + (((LOGS[part + 1] - LOGS[part]) * within) >> 32);
+    (((u64::from(zeros) + 1) << 32) - log).max(1)
 }
 
 #[cfg(test)]

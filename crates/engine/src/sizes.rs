@@ -9,7 +9,7 @@ use crate::config::{
 use crate::deterministic::Plan;
 use crate::external::{MAX_ADDRESSES, PROTOCOLS, external_addresses};
 use crate::subscriber::SubscriberRoom;
-use crate::table::Room;
+use crate::table::{Room, further_each};
 use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
@@ -20,6 +20,9 @@ const COMMON: usize = 3;
 
 /// Most mappings when the configuration does not say.
 const DEFAULT_MAPPINGS: usize = 1 << 20;
+
+/// Static mappings that there is room for besides those that there are at the start, or as many again.
+const MORE_STATICS: usize = 8192;
 
 /// Subscribers that there is room for when the configuration does not say, as long as there is room
 /// for so many mappings.
@@ -56,13 +59,9 @@ impl Sizes {
         let all: usize = config.pools.iter().map(endpoints).sum();
         let limit = |limit: Option<u32>, default| limit.map_or(default, |limit| limit as usize);
         let dynamic = limit(config.limits.mappings, all.min(DEFAULT_MAPPINGS));
-        let fixed = |one: &StaticMapping| match one.external.1 {
-            Some(_) => permanent(one).count(),
-            None => WHOLE_MAPPINGS as usize,
-        };
         let of_service = |service: &Service| served(service).count() * service.servers.len();
-        let fixed: usize = config.statics.iter().map(fixed).sum::<usize>()
-            + config.services.iter().map(of_service).sum::<usize>();
+        let fixed =
+            count_statics(&config.statics) + config.services.iter().map(of_service).sum::<usize>();
         let further = limit(config.limits.extra_sessions, dynamic + fixed);
         let one_way = config.statics.iter().any(|one| one.begun == Begun::Outside);
         let beside = if one_way || !config.services.is_empty() { fixed + further } else { 0 };
@@ -80,15 +79,21 @@ impl Sizes {
         Self {
             addresses,
             address_room,
-            room: Room { dynamic, fixed, further, shared },
-            further_each: config
-                .limits
-                .extra_sessions_per_subscriber
-                .unwrap_or((further as u32 / 16).max(64)),
+            room: Room { dynamic, fixed: fixed + fixed.max(MORE_STATICS), further, shared },
+            further_each: further_each(further, &config.limits),
             twice: limit(config.limits.twice_sessions, (dynamic / 4).max(LEAST_TWICE)),
             subscribers: SubscriberRoom { subscribers, records: subscribers * config.pools.len() },
         }
     }
+}
+
+/// How many mappings static ones come to at most.
+pub(crate) fn count_statics(statics: &[StaticMapping]) -> usize {
+    let count = |one: &StaticMapping| match one.external.1 {
+        Some(_) => permanent(one).count(),
+        None => WHOLE_MAPPINGS as usize,
+    };
+    statics.iter().map(count).sum()
 }
 
 /// The protocols for which a static mapping is always there: those of one with ports.

@@ -30,6 +30,8 @@ pub(crate) struct Subscriber {
     /// In a free record, the next free one.
     next: u32,
     pub(crate) class: u16,
+    /// The same as all records' if its class is one of those there are.
+    epoch: u8,
     /// When a refusal was last reported, nanoseconds; all ones: never.
     pub(crate) reported: u64,
 }
@@ -47,6 +49,7 @@ impl Subscriber {
         has: Holding::NONE,
         next: NONE,
         class: 0,
+        epoch: 0,
         reported: Self::NEVER,
     };
 
@@ -121,6 +124,8 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct Subscribers {
     key: HashKey,
     pub(crate) classes: Classes,
+    /// Changes when classes do.
+    epoch: u8,
     records: Vec<Subscriber>,
     /// What was told of each record's subscriber, as far as anything ever was.
     watches: Vec<Watch>,
@@ -155,6 +160,7 @@ impl Subscribers {
         Self {
             key,
             classes,
+            epoch: 0,
             watches: Vec::with_capacity(room.records),
             records: Vec::with_capacity(room.records),
             room,
@@ -267,6 +273,32 @@ impl Subscribers {
         }
     }
 
+    /// Puts other classes in the place of those there are, which it returns. Each subscriber is of one of
+    /// them from when its record is [`Subscribers::settle`]d.
+    pub(crate) fn replace_classes(&mut self, classes: Classes) -> Classes {
+        self.epoch ^= 1;
+        core::mem::replace(&mut self.classes, classes)
+    }
+
+    /// Makes sure that a subscriber, whose record this is, is of a class that there is.
+    #[inline(always)]
+    pub(crate) fn settle(&mut self, at: u32) {
+        if self.records[at as usize].epoch != self.epoch {
+            self.join_class(at);
+        }
+    }
+
+    #[cold]
+    fn join_class(&mut self, at: u32) {
+        let record = &mut self.records[at as usize];
+        record.epoch = self.epoch;
+        record.class = self.classes.of(record.host.address());
+        self.classes.add(record.class, &record.has);
+        if let Some(watch) = self.watches.get_mut(at as usize) {
+            watch.forget();
+        }
+    }
+
     /// Whether a subscriber with this record may have one more mapping of a kind now, by its own limits
     /// and those of its class.
     #[inline(always)]
@@ -312,6 +344,7 @@ impl Subscribers {
 
     /// Counts sessions of a subscriber beyond the first of each mapping: one more or one less.
     pub(crate) fn count_further(&mut self, at: u32, change: i32) {
+        self.settle(at);
         let Subscriber { has, class, .. } = &mut self.records[at as usize];
         self.classes.count_further(*class, has, change);
     }
@@ -354,10 +387,14 @@ impl Subscribers {
         let pool = pool as u32;
         let index = index.unwrap_or(NONE);
         let at = match record {
-            Some(at) => at,
+            Some(at) => {
+                self.settle(at);
+                at
+            }
             None => {
                 let class = self.classes.of(host.address());
-                self.add(Subscriber { host, pool, paired: index, class, ..Subscriber::NEW })
+                let epoch = self.epoch;
+                self.add(Subscriber { host, pool, paired: index, class, epoch, ..Subscriber::NEW })
             }
         };
         let Subscriber { has, class, .. } = &mut self.records[at as usize];
@@ -414,6 +451,7 @@ impl Subscribers {
     /// Notes that a subscriber has a mapping of a pool less; forgets it when that was the last.
     pub(crate) fn release(&mut self, host: Host, pool: usize, kind: usize) {
         let at = self.find(host).expect("a mapping's subscriber has a record");
+        self.settle(at);
         let class = self.records[at as usize].class;
         self.classes.release(class, kind);
         if self.records[at as usize].pool as usize != pool {

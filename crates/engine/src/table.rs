@@ -8,7 +8,7 @@
 mod shared;
 
 use crate::calendar::{Calendar, Link, Links, NONE};
-use crate::config::{Behavior, Config};
+use crate::config::{Behavior, Config, Limits};
 use crate::host::Host;
 use crate::index::{Index, PAGE};
 use crate::prefetch::prefetch;
@@ -23,7 +23,10 @@ pub(crate) const REACH: u32 = 4095;
 
 const PERMANENT: u8 = 1;
 const STATIC: u8 = 2;
-const LIVE: u8 = 4;
+/// Its first session does not answer for its packets: they are looked at one by one.
+const DOUBTED: u8 = 4;
+/// The same as the table's if the configuration in force has been asked whether it may stay.
+const EPOCH: u8 = 8;
 const TWICE: u8 = 128;
 
 /// A mapping and its first session; one cache line.
@@ -68,7 +71,14 @@ impl Mapping {
     }
 
     fn is_live(&self) -> bool {
-        self.flags & LIVE != 0
+        self.sessions > 0 || self.is_permanent()
+    }
+
+    /// Whether packets of its first session need no more looking at than they get the quick way, in
+    /// this epoch, and are seen inside as they are.
+    #[inline(always)]
+    pub(crate) fn answers(&self, epoch: Epoch) -> bool {
+        self.flags & (EPOCH | DOUBTED | TWICE) == epoch.0
     }
 
     /// Whether a session of it may have, or have had, a remote endpoint that is seen as another inside.
@@ -140,6 +150,10 @@ pub(crate) enum SessionRef {
     /// A further one.
     Further(u32),
 }
+
+/// The time between two reconfigurations; the next one looks as the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Epoch(u8);
 
 /// What a new mapping is.
 #[derive(Clone, Copy, Debug)]
@@ -258,6 +272,11 @@ impl Room {
     }
 }
 
+/// Sessions that a subscriber may have beyond the first of each mapping, in a table of this size.
+pub(crate) fn further_each(further: usize, limits: &Limits) -> u32 {
+    limits.extra_sessions_per_subscriber.unwrap_or((further as u32 / 16).max(64))
+}
+
 /// All mappings and sessions.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
@@ -278,6 +297,7 @@ pub(crate) struct Table {
     shared: Shared,
     dynamic: usize,
     dynamic_portless: usize,
+    epoch: Epoch,
     timers: Calendar,
     further_timers: Calendar,
 }
@@ -305,9 +325,20 @@ impl Table {
             shared: Shared::new(room.portless() + fixed + room.shared),
             dynamic: 0,
             dynamic_portless: 0,
+            epoch: Epoch(0),
             timers: Calendar::new(REACH),
             further_timers: Calendar::new(REACH),
         }
+    }
+
+    /// How many static mappings there may be.
+    pub(crate) fn room_for_statics(&self) -> usize {
+        self.room.fixed
+    }
+
+    /// Sessions that a subscriber may have beyond the first of each mapping.
+    pub(crate) fn further_each(&self, limits: &Limits) -> u32 {
+        further_each(self.room.further, limits)
     }
 
     /// Bytes that a table of this size takes.
@@ -554,7 +585,7 @@ impl Table {
         hash: u64,
     ) -> Option<u32> {
         let slot = self.mappings.take(|free| free.more)?;
-        let flags = LIVE
+        let flags = self.epoch.0
             | if new.is_static { STATIC } else { 0 }
             | if new.permanent { PERMANENT } else { 0 }
             | if crate::parse::has_ports(new.protocol) { 0 } else { SHARED_EXTERNAL }
@@ -762,6 +793,69 @@ impl Table {
         self.timers.take(&mut self.mappings, slot);
         self.mappings.give(slot, |free| Mapping { more: free, ..Mapping::default() });
         mapping
+    }
+
+    // ---- epochs ----
+
+    /// The present epoch.
+    #[inline(always)]
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Begins another epoch, in which no mapping has been asked: all must have been in this one.
+    pub(crate) fn begin_epoch(&mut self) {
+        self.epoch.0 ^= EPOCH;
+    }
+
+    /// Whether a mapping has been asked in the present epoch.
+    #[inline(always)]
+    pub(crate) fn is_asked(&self, slot: u32) -> bool {
+        self.mapping(slot).flags & EPOCH == self.epoch.0
+    }
+
+    /// Notes that a mapping has been asked.
+    pub(crate) fn set_asked(&mut self, slot: u32) {
+        let mapping = self.mapping_mut(slot);
+        mapping.flags ^= EPOCH;
+    }
+
+    /// Gives a mapping another set of timeouts.
+    pub(crate) fn set_timeouts(&mut self, slot: u32, number: u8) {
+        let mapping = self.mapping_mut(slot);
+        mapping.realm_and_timeouts =
+            mapping.realm_and_timeouts % Host::REALMS + u16::from(number) * Host::REALMS;
+    }
+
+    /// Notes whether a mapping's first session answers for its packets.
+    #[inline]
+    pub(crate) fn set_answers(&mut self, slot: u32, answers: bool) {
+        let mapping = self.mapping_mut(slot);
+        mapping.flags = mapping.flags & !DOUBTED | if answers { 0 } else { DOUBTED };
+    }
+
+    /// How many slots have ever been used.
+    pub(crate) fn extent(&self) -> u32 {
+        self.mappings.slots.len() as u32
+    }
+
+    /// Whether a slot has a mapping.
+    pub(crate) fn is_live(&self, slot: u32) -> bool {
+        self.mapping(slot).is_live()
+    }
+
+    /// Whether a slot has a mapping that has not been asked in the present epoch.
+    pub(crate) fn is_unasked(&self, slot: u32) -> bool {
+        self.mapping(slot).is_live() && !self.is_asked(slot)
+    }
+
+    /// A session of a mapping, the first if there is no other.
+    pub(crate) fn last_session(&self, slot: u32) -> Option<SessionRef> {
+        let mapping = self.mapping(slot);
+        match mapping.more {
+            NONE => (mapping.first.state() != State::None).then_some(SessionRef::First(slot)),
+            further => Some(SessionRef::Further(further)),
+        }
     }
 
     /// Every mapping's slot.

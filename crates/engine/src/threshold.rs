@@ -63,6 +63,12 @@ impl Default for Watch {
 }
 
 impl Watch {
+    /// Thresholds, or what they are of, are others now: each may be told afresh, when a minute has gone
+    /// by.
+    pub(crate) fn forget(&mut self) {
+        self.levels = [0; THINGS];
+    }
+
     /// Takes note that a use has risen by one, to `used`: the percentage to be told, if one is.
     pub(crate) fn rise(&mut self, thing: usize, marks: &Marks, used: u32, now: u64) -> Option<u8> {
         let level = &mut self.levels[thing];

@@ -107,6 +107,11 @@ impl Timers {
         (protocols.iter().filter(|protocol| with_port(protocol)).count() as u64) << 16
     }
 
+    /// How long freed ports are held, ticks.
+    pub(crate) fn hold_ticks(&self) -> u32 {
+        self.hold_down.div_ceil(nanos(TICK)) as u32
+    }
+
     /// How many sets there are, number 0 among them.
     pub(crate) fn sets(&self) -> usize {
         self.sets.len()

@@ -588,7 +588,7 @@ impl Engine {
             return Ok(());
         }
         let external = (index, headers.source.1);
-        let slot = self.find_external(headers.protocol, external, headers.remote_outbound());
+        let slot = self.look_up_external(headers.protocol, external, headers.remote_outbound());
         // An answer of the gateway's own counts as that of whom it goes to.
         let internal = slot.map(|slot| self.internal_of(slot).0);
         let host = internal.unwrap_or(headers.destination.0);

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod command;
 mod counters;
 mod fragment;
 mod links;
@@ -15,6 +16,7 @@ mod state;
 mod worker;
 
 pub use clock::Clock;
+pub use command::{CommandError, Commander, Commands, Prepared, Reconfigured, commands};
 pub use counters::{Losses, Origin};
 pub use links::Link;
 pub use run::{Controls, Observer, run};

@@ -5,7 +5,7 @@
 //! sleeps in the kernel, which wakes it in microseconds.
 
 use crate::worker::MOST_DEVICES;
-use crate::{Clock, Status, Worker};
+use crate::{Clock, Settings, Status, Worker};
 use natgate_engine::{Event, Side};
 use natgate_io::{Change, LinkInfo, wait};
 use std::io::{self, Read};
@@ -30,6 +30,9 @@ pub trait Observer {
 
     /// The ports in use have been written to the state file, or could not be.
     fn ports_written(&mut self, _: &io::Result<()>) {}
+
+    /// Other settings are in force.
+    fn reconfigured(&mut self, _: Settings) {}
 
     /// Nothing is going on: a good time to write out what was told.
     fn idle(&mut self);

@@ -3,6 +3,7 @@
 use crate::{Link, StateSettings};
 use natgate_engine::{Config, Prefix, Side, SideConfig};
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 
 /// How packets get in and out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +68,8 @@ pub struct Settings {
     pub routes: Vec<Route>,
     /// Where ports in use are remembered over a restart; `None`: they are not.
     pub state: Option<StateSettings>,
+    /// Where the control socket is; `None`: at its usual place, if that can be had.
+    pub control: Option<PathBuf>,
 }
 
 impl Settings {

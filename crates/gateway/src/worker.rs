@@ -4,6 +4,7 @@
 //! neighbours, send. What the translator and the router have to say on their own goes out between.
 //! Everything happens at a time that is passed in; nothing here waits.
 
+use crate::command::{Clerk, Commands};
 use crate::counters::Origin;
 use crate::links::{Carried, Header, Link};
 use crate::router::{self, Fate, NeighborInfo, Router, RouterCounters, RouterError};
@@ -67,6 +68,8 @@ pub struct Worker {
     next_maintenance: Timestamp,
     /// Remembers ports in use over a restart.
     keeper: Option<Keeper>,
+    /// Does what commands ask for.
+    clerk: Clerk,
 }
 
 /// A gateway's state, to show.
@@ -141,6 +144,7 @@ impl Worker {
             scratch: vec![0; HEADROOM + LONGEST],
             next_maintenance: now.plus(MAINTENANCE),
             keeper: None,
+            clerk: Clerk::default(),
         })
     }
 
@@ -151,6 +155,11 @@ impl Worker {
     pub fn remember(&mut self, saved: SavedPorts, now: Timestamp) -> Result<(), StateError> {
         self.keeper = Some(Keeper::new(saved, &mut self.stages.engine, now)?);
         Ok(())
+    }
+
+    /// Takes commands from there from now on.
+    pub fn obey(&mut self, commands: Commands) {
+        self.clerk.listen(commands);
     }
 
     /// Ends the gateway's work: writes down a last time which ports are in use, if that is done at
@@ -174,6 +183,10 @@ impl Worker {
         }
         self.stages.router.advance(now);
         self.report(now);
+        let Stages { engine, router, .. } = &mut self.stages;
+        if let Some(settings) = self.clerk.turn(engine, router) {
+            observer.reconfigured(settings);
+        }
         self.send_queued();
         if now >= self.next_maintenance {
             self.maintain(now, observer);
@@ -191,6 +204,7 @@ impl Worker {
             self.stages.engine.next_deadline(),
             self.stages.router.next_deadline(),
             self.keeper.as_ref().map(Keeper::next_deadline),
+            self.clerk.is_busy().then_some(Timestamp(0)),
         ];
         deadlines.into_iter().flatten().fold(self.next_maintenance, Timestamp::min)
     }

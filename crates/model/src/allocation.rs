@@ -200,11 +200,15 @@ impl Model {
         fixed: Option<Ipv4Addr>,
     ) -> Result<Vec<Endpoint>, DropReason> {
         let subscriber = key.host();
-        let (last, paired) = self.pair_of(key, pool);
+        let (_, paired) = self.pair_of(key, pool);
+        let own = |(other, mapping): (&Key, &Mapping)| {
+            other.host() == key.host()
+                && self.pool_of(mapping.external.address.to_bits()) == Some(pool)
+        };
+        if !self.dynamic().any(own) {
+            self.paired.remove(&(subscriber, pool));
+        }
         if has_ports(key.protocol) && self.is_shared_out(pool) {
-            if paired.or(last).is_none() {
-                self.paired.remove(&(subscriber, pool));
-            }
             return self.open_shares(key, pool, paired);
         }
         let open_at = |wanted: &dyn Fn(Ipv4Addr) -> bool| -> Vec<Endpoint> {
@@ -219,9 +223,6 @@ impl Model {
         let mut open = open_at(&|address| chosen.is_none_or(|chosen| address == chosen));
         if open.is_empty() && self.config.pooling == Pooling::SoftPaired && fixed.is_none() {
             open = open_at(&|_| true);
-        }
-        if paired.or(last).is_none() {
-            self.paired.remove(&(subscriber, pool));
         }
         match open.is_empty() {
             false => Ok(open),
@@ -259,12 +260,11 @@ impl Model {
                 (other.protocol, other.remote) == (key.protocol, key.remote)
                     && mapping.external.address == address
             });
-            // An address that a static mapping takes for one such protocol is kept from all.
-            let kept = self.config.statics.iter().any(|fixed| {
-                fixed.external == (address, None)
-                    && fixed.protocol.is_none_or(|one| !has_ports(one))
-            });
-            return if ambiguous || kept { Vec::new() } else { vec![at(0)] };
+            return if ambiguous || self.is_kept(key.protocol, address) {
+                Vec::new()
+            } else {
+                vec![at(0)]
+            };
         }
         let free = self.free_ports(key, pool, address);
         let wanted = at(key.internal.port);
@@ -273,6 +273,16 @@ impl Model {
             return vec![wanted]; // 5.4
         }
         self.keep_parity(key, free)
+    }
+
+    /// 5.7: an address that a static mapping takes for one protocol without ports is kept from all such.
+    pub(crate) fn is_kept(&self, protocol: u8, address: Ipv4Addr) -> bool {
+        let mut statics = self.config.statics.iter();
+        !has_ports(protocol)
+            && statics.any(|fixed| {
+                fixed.external == (address, None)
+                    && fixed.protocol.is_none_or(|one| !has_ports(one))
+            })
     }
 
     /// 5.3: those of the internal port's parity, if there are such.

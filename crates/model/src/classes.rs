@@ -39,6 +39,11 @@ pub(crate) struct Told {
 }
 
 impl Told {
+    /// Thresholds may be told afresh (13.2).
+    pub(crate) fn forget(&mut self) {
+        self.thresholds.clear();
+    }
+
     /// What of it makes a difference from now on.
     pub(crate) fn recent(&self, now: Timestamp) -> (Duration, &[(Resource, u8)]) {
         let since = self.last.map_or(INTERVAL, |last| now.since(last).min(INTERVAL));

@@ -12,11 +12,12 @@ pub use fill::First;
 
 use crate::bytes::{check, ends, ip};
 use crate::realms::replace_rules;
-use crate::timers::tick;
+use crate::timers::{StillHeld, tick};
 use crate::{Made, Model, Transmit};
 use natgate_engine::{
     Config, ConfigError, Endpoint, Engine, Event, MappingId, MappingInfo, Packet, PoolChange,
-    PoolConfig, Rule, RuleAction, RuleSet, SessionInfo, Side, Timestamp, Verdict,
+    PoolConfig, Reconfiguration, Review, Rule, RuleAction, RuleSet, SessionInfo, Side, Timestamp,
+    Verdict,
 };
 use natgate_wire::Ipv4;
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
@@ -31,9 +32,7 @@ pub struct Pair {
     /// The model.
     pub model: Model,
     config: Config,
-    /// Whether a rule has chosen addresses so far, which then need not be those of pairs.
-    chosen_by_rule: bool,
-    pools_changed: bool,
+    changed: invariants::Changed,
     buffer: Vec<u8>,
 }
 
@@ -63,9 +62,10 @@ impl Pair {
         Ok(Self {
             engine,
             model,
-            chosen_by_rule: choose(&config.rules)
-                || config.realms.iter().any(|realm| choose(&realm.rules)),
-            pools_changed: false,
+            changed: invariants::Changed {
+                addresses: chooses(config),
+                ..invariants::Changed::default()
+            },
             config: config.clone(),
             buffer: vec![0; 65_535],
         })
@@ -213,7 +213,10 @@ impl Pair {
             }
         }
         self.engine = engine;
-        self.pools_changed = false;
+        self.changed = invariants::Changed {
+            addresses: self.changed.addresses,
+            ..invariants::Changed::default()
+        };
         let engine = &self.engine;
         let still_held = |protocol, end| is_taken(engine, protocol, end);
         self.model = self.model.restarted(Some(&still_held));
@@ -223,7 +226,7 @@ impl Pair {
     /// Puts other rules in the place of those in force, with both.
     ///
     /// # Errors
-    /// When the engine refuses them.
+    /// When the engine refuses them, or where they part.
     pub fn replace_rules(&mut self, rules: &[Rule]) -> Result<(), Divergence> {
         self.replace_rules_of(0, rules)
     }
@@ -236,9 +239,70 @@ impl Pair {
         RuleSet::new(rules)
             .and_then(|set| self.engine.replace_rules_of(realm, set))
             .map_err(|error| format!("the engine refused the rules: {}", error.message))?;
-        replace_rules(&mut self.config, realm, rules);
-        self.chosen_by_rule |= choose(rules);
-        self.model.replace_rules_of(realm, rules);
+        let mut config = self.config.clone();
+        replace_rules(&mut config, realm, rules);
+        self.reconfigured(config, |model, still_held| {
+            model.replace_rules_of(realm, rules, Some(still_held))
+        })
+    }
+
+    /// Puts another configuration in force, with both. What the engine said beforehand of which
+    /// mappings would go must come true.
+    ///
+    /// # Errors
+    /// When the engine refuses it, or where they part.
+    pub fn reconfigure(&mut self, config: &Config) -> Result<(), Divergence> {
+        let refused =
+            |error: &dyn Debug| format!("the engine refused the configuration: {error:?}");
+        let mut new =
+            Reconfiguration::new(self.engine.config(), config).map_err(|error| refused(&error))?;
+        let exact = self.engine.draining().all(|one| !one.leaves);
+        let mut review = Review::new(usize::MAX);
+        while self.engine.review(&new, &mut review) {}
+        self.engine.prepare_configuration(&mut new).map_err(|error| refused(&error))?;
+        while !self.engine.is_prepared() {
+            self.engine.advance(self.model.now());
+        }
+        self.engine.reconfigure(new);
+        self.reconfigured(config.clone(), |model, still_held| {
+            model.reconfigure(config, Some(still_held))
+        })?;
+        if !exact {
+            return Ok(());
+        }
+        same("mappings that stay and go", &self.engine.departed(), &(review.stay, review.go))?;
+        let named: Vec<MappingId> = review.named.iter().map(|leaving| leaving.mapping).collect();
+        match self.engine.mappings().find(|mapping| named.contains(&mapping.id)) {
+            Some(mapping) => Err(format!("{:?} was to go and is there", mapping.id)),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets both remove what may not stay.
+    fn reconfigured(
+        &mut self,
+        config: Config,
+        in_model: impl FnOnce(&mut Model, StillHeld<'_>) -> Made,
+    ) -> Result<(), Divergence> {
+        let mut made = Made::default();
+        while self.engine.advance(self.model.now()) {
+            self.drain(&mut made)?;
+        }
+        self.drain(&mut made)?;
+        if !self.engine.is_settled() {
+            return Err("mappings have not been asked, and nothing is left to do".into());
+        }
+        let engine = &self.engine;
+        let still_held = |protocol, end| is_taken(engine, protocol, end);
+        let expected = in_model(&mut self.model, &still_held);
+        legal("ports held", &expected)?;
+        same("events of a reconfiguration", &by_time(&made.events), &by_time(&expected.events))?;
+        same("packets of it", &made.transmits, &expected.transmits)?;
+        self.changed.addresses |= chooses(&config) || config.pooling != self.config.pooling;
+        self.changed.pools |= config.pools != self.config.pools;
+        self.changed.limits |=
+            (&config.limits, &config.classes) != (&self.config.limits, &self.config.classes);
+        self.config = config;
         Ok(())
     }
 
@@ -259,7 +323,7 @@ impl Pair {
         self.engine.change_pools(change).map_err(refused)?;
         self.model.change_pools(arranged);
         self.config = config;
-        self.pools_changed = true;
+        self.changed.pools = true;
         Ok(())
     }
 
@@ -365,12 +429,15 @@ impl Pair {
                 invariants::pool(pool, ports, &own, protocol, usage, &mappings)?;
             }
         }
-        let (rules, changed) = (self.chosen_by_rule, self.pools_changed);
-        invariants::state(&self.config, rules, changed, &mappings, &sessions)
+        invariants::state(&self.config, self.changed, &mappings, &sessions)
     }
 }
 
 /// Whether a rule chooses the external address of mappings.
+fn chooses(config: &Config) -> bool {
+    choose(&config.rules) || config.realms.iter().any(|realm| choose(&realm.rules))
+}
+
 fn choose(rules: &[Rule]) -> bool {
     rules.iter().any(|rule| matches!(rule.action, RuleAction::SnatTo(..)))
 }

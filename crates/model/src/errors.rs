@@ -94,7 +94,7 @@ impl Model {
     ) {
         let to = ip(about).source();
         let rate = self.config.limits.icmp_errors_per_second;
-        let requester = to.wrapping_add(realm.into()); // 14.6
+        let requester = to.wrapping_add(realm.into()); // 15.6
         let SideConfig { silent, mtu, .. } = *self.side(side, realm);
         if silent || !self.errors.take(time, requester, rate) {
             self.counters.errors_suppressed += 1;

@@ -25,6 +25,7 @@ mod lookup;
 mod overload;
 mod pools;
 mod realms;
+mod reconfigure;
 mod services;
 mod sessions;
 mod shares;
@@ -42,7 +43,7 @@ use classes::{Told, Whose};
 use errors::ErrorRates;
 use natgate_engine::{
     Behavior, Change, Config, Counters, Direction, DropReason, Endpoint, Event, MappingId,
-    MappingKind, Outcome, Rule, RuleAction, Side, TimeoutSet, Timestamp, Verdict,
+    MappingKind, Outcome, RuleAction, Side, TimeoutSet, Timestamp, Verdict,
 };
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use natgate_wire::{Icmp, Ipv4, icmp};
@@ -68,6 +69,8 @@ pub struct Model {
     mappings: BTreeMap<Key, Mapping>,
     sessions_made: u64,
     held: BTreeMap<(u8, Endpoint), Timestamp>,
+    /// Ports that would be held had not a static mapping come for them (14.5).
+    evicted: BTreeMap<(u8, Endpoint), Timestamp>,
     syns: Vec<Syn>,
     paired: BTreeMap<(Host, usize), Ipv4Addr>,
     /// Blocks of ports that subscribers have, by where they begin.
@@ -79,6 +82,8 @@ pub struct Model {
     /// Of each pool the ports that somebody may get, if they are not all.
     given: Vec<Option<BTreeSet<Endpoint>>>,
     mapping_rate: BTreeMap<Whose, u64>,
+    /// Further sessions that there is room for: settled at the start (14.7).
+    further_room: usize,
     errors: ErrorRates,
     quota_reported: BTreeMap<Whose, Option<Timestamp>>,
     /// Thresholds that were told.
@@ -90,7 +95,7 @@ pub struct Model {
     made: Made,
 }
 
-/// A subscriber: its realm and its address there (14.1).
+/// A subscriber: its realm and its address there (15.1).
 type Host = (u16, Ipv4Addr);
 
 /// What a mapping is looked up by from the inside (3.8); of `remote` as much as the mapping
@@ -237,6 +242,7 @@ impl Model {
             mappings: BTreeMap::new(),
             sessions_made: 0,
             held: BTreeMap::new(),
+            evicted: BTreeMap::new(),
             syns: Vec::new(),
             paired: BTreeMap::new(),
             blocks: BTreeMap::new(),
@@ -244,6 +250,7 @@ impl Model {
             room: most_mappings(config),
             given: config.pools.iter().map(|pool| shares::given(config, pool)).collect(),
             mapping_rate: BTreeMap::new(),
+            further_room: 0,
             errors: ErrorRates::default(),
             quota_reported: BTreeMap::new(),
             told_of: BTreeMap::new(),
@@ -252,7 +259,15 @@ impl Model {
             told: Timestamp(0),
             made: Made::default(),
         };
-        for fixed in model.fixed.clone() {
+        model.make_statics();
+        model.pin_blocks();
+        model.further_room = model.room_for_further();
+        model
+    }
+
+    /// Makes the static mappings with ports that there are not yet.
+    pub(crate) fn make_statics(&mut self) {
+        for fixed in self.fixed.clone() {
             let (Some(inside), Some(outside)) = (fixed.internal.1, fixed.external.1) else {
                 continue;
             };
@@ -260,23 +275,11 @@ impl Model {
             let external = Endpoint { address: fixed.external.0, port: outside };
             for protocol in [TCP, UDP, ICMP, DCCP] {
                 if fixed.is_for(protocol) {
-                    let key = model.fixed(&fixed, protocol, internal, external, None);
-                    model.mappings.get_mut(&key).expect("just made").permanent = true;
+                    let key = self.fixed(&fixed, protocol, internal, external, None);
+                    self.mappings.get_mut(&key).expect("just made").permanent = true;
                 }
             }
         }
-        model.pin_blocks();
-        model
-    }
-
-    /// Puts other rules in the place of those in force (3.3a).
-    pub fn replace_rules(&mut self, rules: Vec<Rule>) {
-        self.config.rules = rules;
-    }
-
-    /// The same of a realm's.
-    pub fn replace_rules_of(&mut self, realm: u16, rules: &[Rule]) {
-        realms::replace_rules(&mut self.config, realm, rules);
     }
 
     /// What should become of one packet from a side, in a batch of its own. `choice` is the
@@ -339,7 +342,7 @@ impl Model {
         check(&mut packet.received)?; // section 2
         packet.bytes.clone_from(&packet.received);
         if usize::from(packet.realm) > self.config.realms.len() {
-            return Err(DropReason::UnknownRealm); // 14.1
+            return Err(DropReason::UnknownRealm); // 15.1
         }
         if self.is_broadcast(packet, ip(&packet.bytes).source()) {
             return Err(DropReason::MartianSource); // 2.3
@@ -434,7 +437,7 @@ impl Model {
             let decides = |one: &&RuleAction| matches!(one, RuleAction::Bypass | RuleAction::Drop);
             let rule = |realm| Some((realm, self.rule(packet, realm).filter(decides)?));
             match self.config.realm_numbers().find_map(rule) {
-                Some((realm, RuleAction::Bypass)) => packet.exit = realm, // 14.3
+                Some((realm, RuleAction::Bypass)) => packet.exit = realm, // 15.3
                 Some(_) => return Err(DropReason::Rule),
                 None => return Err(DropReason::NotForUs),
             }
@@ -545,7 +548,7 @@ impl Model {
             Some(session) => session.seen,
             None => seen_anew,
         };
-        self.enter_realm(packet, key.realm, known, seen == remote)?; // 14.4
+        self.enter_realm(packet, key.realm, known, seen == remote)?; // 15.4
         if self.is_dropped(key, seen) {
             return Err(DropReason::Rule); // 4.4a
         }

@@ -118,7 +118,7 @@ impl Model {
 
     /// 3.3: the highest priority, then the longest prefix, then the exact port, then that of the
     /// source; seen from the inside.
-    fn rule_between(
+    pub(crate) fn rule_between(
         &self,
         realm: u16,
         protocol: u8,

@@ -1,4 +1,4 @@
-//! Realms (specification, section 14): what a packet's, or a mapping's, means for it.
+//! Realms (specification, section 15): what a packet's, or a mapping's, means for it.
 
 use crate::bytes::ip;
 use crate::{Model, Packet};
@@ -8,7 +8,7 @@ use natgate_engine::{Config, Direction, DropReason, Rule, Side, SideConfig};
 const USUAL_MTU: u16 = 1500;
 
 impl Model {
-    /// 14.4: lets a packet into the realm that it is for; `in_session`: its session is there; `as_is`: its
+    /// 15.4: lets a packet into the realm that it is for; `in_session`: its session is there; `as_is`: its
     /// source is seen as what it is.
     pub(crate) fn enter_realm(
         &self,
@@ -22,7 +22,7 @@ impl Model {
         if packet.direction != Direction::Hairpin {
             let source = ip(&packet.bytes).source();
             let inside = self.is_inside(to, source) || self.is_own(to, source);
-            let spoofed = as_is && inside && !self.config.realms.is_empty(); // 14.2
+            let spoofed = as_is && inside && !self.config.realms.is_empty(); // 15.2
             return if spoofed { Err(DropReason::SpoofedSource) } else { Ok(()) };
         }
         let permitted =
@@ -30,7 +30,7 @@ impl Model {
         if permitted { Ok(()) } else { Err(DropReason::OtherRealm) }
     }
 
-    /// 14.2: whether a packet from outside that bypasses translation may have these ends in a realm.
+    /// 15.2: whether a packet from outside that bypasses translation may have these ends in a realm.
     pub(crate) fn may_pass(
         &self,
         realm: u16,
@@ -96,7 +96,7 @@ impl Model {
         self.config.inside_of(realm).mtu.unwrap_or(USUAL_MTU)
     }
 
-    /// 14.4: the least MTU of the realms that may reach a realm, or that it may reach.
+    /// 15.4: the least MTU of the realms that may reach a realm, or that it may reach.
     pub(crate) fn hairpin_mtu(&self, realm: u16) -> u16 {
         let near = |other: &u16| {
             self.config.may_hairpin(realm, *other) || self.config.may_hairpin(*other, realm)

@@ -55,7 +55,7 @@ impl Model {
         let all: usize = self.mappings.values().map(Mapping::further).sum();
         let inbound = self.mappings.values().flat_map(Mapping::further_sessions);
         let inbound = inbound.filter(|session| session.made_from == Side::Outside);
-        let most = self.most_further();
+        let most = self.further_room;
         if all >= most || from == Side::Outside && inbound.count() >= most.div_ceil(2) {
             return Err(DropReason::SessionTableFull);
         }
@@ -71,8 +71,8 @@ impl Model {
             })
     }
 
-    /// How many further sessions there may be: unless it is said, as many as mappings.
-    fn most_further(&self) -> usize {
+    /// How many further sessions there is room for: unless it is said, as many as mappings.
+    pub(crate) fn room_for_further(&self) -> usize {
         let permanent = self.mappings.values().filter(|mapping| mapping.permanent).count();
         let whole = self.config.statics.iter().filter(|fixed| fixed.external.1.is_none()).count();
         let all = self.room + permanent + MOST_OF_WHOLE * whole;
@@ -82,7 +82,7 @@ impl Model {
     /// How many of them a subscriber may have: unless it is said, a sixteenth, at least 64.
     fn further_each(&self) -> usize {
         let each = self.config.limits.extra_sessions_per_subscriber;
-        each.map_or((self.most_further() / 16).max(64), |each| each as usize)
+        each.map_or((self.further_room / 16).max(64), |each| each as usize)
     }
 
     /// A packet from a side belongs to the session with a remote endpoint, which is seen as it is or as

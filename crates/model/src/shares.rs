@@ -62,7 +62,7 @@ fn own_ports(
     (realm, subscriber): Host,
 ) -> Option<Vec<Endpoint>> {
     if realm != plan.realm {
-        return None; // 14.5
+        return None; // 15.5
     }
     let all = plan.subscribers.iter().flat_map(|prefix| prefix.first()..=prefix.last());
     let number = all.into_iter().position(|address| address == subscriber.to_bits())? as u64;
@@ -363,8 +363,9 @@ impl Model {
         });
         for (end, subscriber) in statics.chain(services).collect::<Vec<_>>() {
             let Some((start, _)) = self.block_of(end) else { continue };
-            if !self.blocks.contains_key(&start) {
-                self.blocks.insert(start, Block { subscriber, pinned: true, empty_since: None });
+            let block = Block { subscriber, pinned: true, empty_since: None };
+            let known = self.blocks.insert(start, block).is_some();
+            if !known {
                 self.raise(self.now, Change::BlockAssigned(self.block_id(start, subscriber)));
             }
         }
@@ -383,6 +384,18 @@ impl Model {
 
     /// 5.10: notes which blocks are empty, and releases those that have been for long enough.
     pub(crate) fn release_blocks(&mut self, time: Timestamp) {
+        self.note_empty(time);
+        for start in self.blocks.keys().copied().collect::<Vec<_>>() {
+            let block = self.blocks[&start].clone();
+            if self.release_of(start, &block).is_some_and(|due| due <= time) {
+                self.blocks.remove(&start);
+                self.raise(time, Change::BlockReleased(self.block_id(start, block.subscriber)));
+            }
+        }
+    }
+
+    /// Notes which blocks are empty; those that were not have been since then.
+    pub(crate) fn note_empty(&mut self, since: Timestamp) {
         for start in self.blocks.keys().copied().collect::<Vec<_>>() {
             let (_, config) = self.block_of(start).expect("a block begins here");
             let used = self.dynamic().any(|(key, mapping)| {
@@ -392,13 +405,8 @@ impl Model {
             let block = self.blocks.get_mut(&start).expect("just seen");
             block.empty_since = match used || held || block.pinned {
                 true => None,
-                false => block.empty_since.or(Some(time)),
+                false => block.empty_since.or(Some(since)),
             };
-            let block = block.clone();
-            if self.release_of(start, &block).is_some_and(|due| due <= time) {
-                self.blocks.remove(&start);
-                self.raise(time, Change::BlockReleased(self.block_id(start, block.subscriber)));
-            }
         }
     }
 

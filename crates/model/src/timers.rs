@@ -5,10 +5,11 @@ use crate::bytes::ip;
 use crate::classes::Whose;
 use crate::sessions::timeouts_of;
 use crate::tcp::State;
-use crate::{Key, Made, Model, Packet, Syn, has_ports};
-use natgate_engine::{Change, Endpoint, TICK, Timestamp};
+use crate::{Host, Key, Made, Model, Packet, Syn, has_ports};
+use natgate_engine::{Change, Endpoint, MappingKind, TICK, Timestamp};
 use natgate_wire::icmp::kind::UNREACHABLE;
 use natgate_wire::protocol::TCP;
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -26,6 +27,13 @@ pub(crate) fn tick(time: Timestamp) -> Timestamp {
     Timestamp(time.0.div_ceil(TICK.as_nanos() as u64).saturating_mul(TICK.as_nanos() as u64))
 }
 
+/// Counts one less of these; whether there are any left.
+fn one_less<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) -> bool {
+    let count = counts.get_mut(&key).expect("it was counted");
+    *count -= 1;
+    *count > 0
+}
+
 impl Model {
     /// Lets time pass: what is due until `now` happens, each at its own tick. `still_held` is asked
     /// where more ports would be held than may be; without it the first are free.
@@ -36,6 +44,7 @@ impl Model {
             self.expire_sessions(time);
             self.answer_syns(time);
             self.held.retain(|_, until| tick(*until) > time);
+            self.evicted.retain(|_, until| tick(*until) > time);
             if self.has_blocks() {
                 self.limit_held(still_held); // It may be what makes a block empty.
                 self.release_blocks(time);
@@ -78,27 +87,64 @@ impl Model {
         }
         let gone = self.dynamic().filter(|(_, mapping)| mapping.sessions.is_empty());
         let gone: Vec<Key> = gone.map(|(key, _)| *key).collect();
+        if gone.is_empty() {
+            return;
+        }
+        // Counted once: a million may go together.
+        let mut sharing: BTreeMap<(u8, Endpoint), usize> = BTreeMap::new();
+        for (key, mapping) in &self.mappings {
+            *sharing.entry((key.protocol, mapping.external)).or_default() += 1;
+        }
+        let mut of_subscriber: BTreeMap<Host, usize> = BTreeMap::new();
+        for (key, _) in self.dynamic() {
+            *of_subscriber.entry(key.host()).or_default() += 1;
+        }
         for key in gone {
-            let mapping = self.mappings.remove(&key).expect("just seen");
-            let still = self.mappings.iter().any(|(other, one)| {
-                other.protocol == key.protocol && one.external == mapping.external // 5.21
-            });
-            if has_ports(key.protocol) && key.protocol != TCP && !still {
-                let until = time.plus(self.config.timeouts.hold_down); // 5.6
-                self.held.insert((key.protocol, mapping.external), until);
-            }
-            if self.is_told(key, &mapping) {
-                self.raise(time, Change::MappingRemoved(mapping.id(key)));
-            }
-            if !self.dynamic().any(|(other, _)| other.host() == key.host()) {
-                self.quota_reported.remove(&Whose::Subscriber(key.host()));
-            }
+            let external = self.mappings[&key].external;
+            let still = one_less(&mut sharing, (key.protocol, external)); // 5.21
+            let others = one_less(&mut of_subscriber, key.host());
+            self.remove_counted(key, time, still, others);
+        }
+    }
+
+    /// Removes a mapping (9.1).
+    pub(crate) fn remove(&mut self, key: Key, time: Timestamp) {
+        let (kind, external) = (self.mappings[&key].kind, self.mappings[&key].external);
+        if kind == MappingKind::Static {
+            self.mappings.remove(&key);
+            return;
+        }
+        let mut all = self.mappings.iter().filter(|(other, _)| **other != key);
+        let still =
+            all.any(|(other, one)| other.protocol == key.protocol && one.external == external); // 5.21
+        let is_another = |other: &Key| other.host() == key.host() && *other != key;
+        let others = self.dynamic().any(|(other, _)| is_another(other));
+        self.remove_counted(key, time, still, others);
+    }
+
+    /// Removes a mapping of a subscriber; `still`: another has its external endpoint, `others`: the
+    /// subscriber has others.
+    fn remove_counted(&mut self, key: Key, time: Timestamp, still: bool, others: bool) {
+        let mapping = self.mappings.remove(&key).expect("it was there");
+        let is_held = !self.config.timeouts.hold_down.is_zero();
+        if has_ports(key.protocol) && key.protocol != TCP && is_held && !still {
+            let until = time.plus(self.config.timeouts.hold_down); // 5.6
+            self.held.insert((key.protocol, mapping.external), until);
+        }
+        if self.is_told(key, &mapping) {
+            self.raise(time, Change::MappingRemoved(mapping.id(key)));
+        }
+        if !others {
+            let subscriber = Whose::Subscriber(key.host());
+            self.quota_reported.remove(&subscriber);
+            self.mapping_rate.remove(&subscriber);
+            self.told_of.remove(&subscriber);
         }
     }
 
     /// 5.6: of the ports that are due first as many are free as are held too many. It is enough to
     /// see to it when time has passed: none is taken before.
-    fn limit_held(&mut self, still_held: Option<StillHeld<'_>>) {
+    pub(crate) fn limit_held(&mut self, still_held: Option<StillHeld<'_>>) {
         let most = self.config.limits.held_ports.map_or(usize::MAX, |most| most as usize);
         while self.held.len() > most {
             let first = self.held.values().map(|until| tick(*until)).min().expect("some are held");

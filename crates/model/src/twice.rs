@@ -146,7 +146,7 @@ impl Model {
     pub(crate) fn source_seen(&mut self, packet: &Packet) -> Endpoint {
         let bytes = &packet.bytes;
         let source = Endpoint::new(ip(bytes).source(), 0);
-        let mut realm = 0; // 14.2
+        let mut realm = 0; // 15.2
         let (remote, seen) = match icmp_kind(bytes) {
             Some(3 | 4 | 11 | 12) => {
                 let about = check_error(bytes).ok().and_then(|()| {

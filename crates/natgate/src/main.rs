@@ -5,6 +5,7 @@ mod check;
 mod conform;
 mod demo;
 mod memory;
+mod reload;
 mod replay;
 mod run;
 mod who;
@@ -30,6 +31,7 @@ enum Command {
     Check(check::Args),
     Conform(Box<conform::Args>),
     Replay(replay::Args),
+    Reload(reload::Args),
     Run(run::Args),
     Demo(demo::Args),
     Bench(bench::Args),
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(args),
         Command::Conform(args) => conform::run(&args),
         Command::Replay(args) => replay::run(args),
+        Command::Reload(args) => reload::run(&args),
         Command::Run(args) => run::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Bench(args) => bench::run(args),

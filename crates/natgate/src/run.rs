@@ -5,13 +5,16 @@
 //! taken from there. Files are written by the loop's thread when it is idle or asked; the state is
 //! written to a new file that then takes the old one's place, so that nobody reads half of it.
 
+mod control;
+
 use crate::{Failure, memory};
 use anyhow::Context;
+use natgate_control::reload::Reloader;
 use natgate_control::{config, json};
 use natgate_engine::{Direction, DropReason, Engine, Event, MappingId, MappingInfo};
 use natgate_engine::{Outcome, Prefix, Side, SideConfig};
 use natgate_gateway::{Clock, Controls, Observer, SavedPorts, Settings, SideSettings, SideStatus};
-use natgate_gateway::{StateError, Status, Worker, run as run_worker};
+use natgate_gateway::{StateError, Status, Worker, commands, run as run_worker};
 use natgate_io::packet::{Config, PacketDevice, kernel_address, kernel_gateway};
 use natgate_io::{Change, Device, LinkInfo};
 use serde_json::{Value, json};
@@ -34,7 +37,8 @@ use std::sync::atomic::AtomicBool;
 /// frames are switched off.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Signals: SIGTERM and SIGINT stop; SIGUSR1 writes the state to --status-file.\n\
+    after_help = "Signals: SIGTERM and SIGINT stop; SIGUSR1 writes the state to --status-file; SIGHUP has the\n\
+    configuration read anew, as `natgate reload` does.\n\
     \n\
     With [state] in the configuration, ports that were in use before are held at the start.\n\
     \n\
@@ -54,7 +58,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    let mut settings = config::load(&args.config).map_err(Failure::Input)?;
+    let read = config::load(&args.config).map_err(Failure::Input)?;
+    let mut settings = read.clone();
     if settings.inside.device == settings.outside.device {
         let device = &settings.inside.device;
         return Err(args.input(format!(
@@ -81,8 +86,15 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
 
     let signals = Signals::catch().context("signals cannot be caught")?;
+    let (commander, commands) = commands(signals.waker.try_clone().map_err(anyhow::Error::from)?);
+    worker.obey(commands);
+    let socket = settings.control.clone();
+    let reloader = Arc::new(Reloader::new(&args.config, read, settings.clone(), commander));
+    let server = control::listen(socket.as_deref(), &reloader)?;
+    control::reload_on_signal(&reloader)?;
     say(format!("running, inside {}, outside {}", settings.inside.device, settings.outside.device));
     let result = run_worker(&mut worker, &clock, &signals.controls(), &mut log);
+    drop(server);
     log.idle();
     say(format!("stopped; {}", summary(&worker.status(clock.now()))));
     let written = worker.finish().context("ports in use cannot be written to state.file");
@@ -166,6 +178,8 @@ struct Signals {
     stop: Arc<AtomicBool>,
     status: Arc<AtomicBool>,
     wake: UnixStream,
+    /// Its other end.
+    waker: UnixStream,
 }
 
 impl Signals {
@@ -178,7 +192,7 @@ impl Signals {
             signal_hook::flag::register(signal, Arc::clone(flag))?;
             signal_hook::low_level::pipe::register(signal, waker.try_clone()?)?;
         }
-        Ok(Self { stop, status, wake })
+        Ok(Self { stop, status, wake, waker })
     }
 
     fn controls(&self) -> Controls<'_> {
@@ -242,6 +256,10 @@ impl Observer for Log {
             Change::Altered => format!("has address {} and MTU {} now", link.mac, link.mtu),
         };
         say(format!("{} device {} {what}", name(side), link.name));
+    }
+
+    fn reconfigured(&mut self, settings: Settings) {
+        self.names = json::Names::of(&settings.engine);
     }
 
     fn status(&mut self, status: &Status<'_>) {

@@ -17,6 +17,7 @@ use natgate_engine::{
 use natgate_gateway::{Backend, Route, Settings, SideSettings, StateSettings};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 
 /// An IPv4 and a TCP header without options, bytes.
 const TCP_HEADERS: u16 = 40;
@@ -51,6 +52,7 @@ pub(super) struct Draft {
     /// Of remote ports.
     pub(super) timeouts: Vec<TimeoutDraft>,
     pub(super) state: Option<StateSettings>,
+    pub(super) control: Option<PathBuf>,
 }
 
 /// One of the two sides.
@@ -274,6 +276,7 @@ impl Draft {
             realms: realm_settings,
             routes: self.routes_of(0),
             state: self.state,
+            control: self.control,
         }
     }
 
@@ -332,6 +335,7 @@ impl PoolDraft {
             allocation,
             overloading: self.overloading,
             thresholds: self.thresholds.clone(),
+            ..PoolConfig::default()
         }
     }
 }

@@ -9,7 +9,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
         "",
         &[
             "inside", "outside", "route", "pool", "nat", "limits", "class", "timeouts", "timeout",
-            "state", "static", "rule", "realm",
+            "state", "control", "static", "rule", "realm",
         ],
     ),
     ("inside", SIDE),
@@ -119,6 +119,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     ),
     ("timeout", &["protocol", "port", "idle"]),
     ("state", &["file", "interval"]),
+    ("control", &["socket"]),
     ("static", &["internal", "external", "protocol", "direction", "servers", "affinity", "realm"]),
     ("static.servers", &["internal", "weight", "drain"]),
     ("rule", &["kind", "match", "priority", "pool", "address", "to", "timeouts", "realm"]),

@@ -76,6 +76,7 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
         classes: root.sections("class").iter().filter_map(policy::read_class).collect(),
         timeouts: root.sections("timeout").iter().filter_map(policy::read_timeout).collect(),
         state: read_state(&root.section("state", "state")),
+        control: read_control(&root.section("control", "control")),
         config,
     }
 }
@@ -435,6 +436,20 @@ fn read_state(section: &Section<'_>) -> Option<StateSettings> {
         .and_then(|value| value.parsed("a path in quotes", absolute_path));
     let interval = section.get("interval").and_then(|value| read_duration(&value, &INTERVALS));
     Some(StateSettings { file: file?.value, interval: interval.unwrap_or(DEFAULT_STATE_INTERVAL) })
+}
+
+/// Where the control socket is, if that is said.
+fn read_control(section: &Section<'_>) -> Option<PathBuf> {
+    /// What the kernel takes as the name of a Unix socket, room left for a name beside it.
+    const LONGEST: usize = 96;
+    let value = section.get("socket")?;
+    let path = value.parsed("a path in quotes", absolute_path)?.value;
+    let len = path.as_os_str().len();
+    if len > LONGEST {
+        value.wrong(format!("has {len} bytes; a socket's path may have {LONGEST}"));
+        return None;
+    }
+    Some(path)
 }
 
 /// The path of a file, wherever the gateway is started.

@@ -10,7 +10,9 @@
 
 use super::protocol_index;
 use super::shares::{self, Mode};
-use super::{External, MAX_POOLS, NO_POOL, PORTLESS, PROTOCOLS, Pool, Range, Slot, WORDS};
+use super::{
+    EMPTY, External, HELD, MAX_POOLS, NO_POOL, PORTLESS, PROTOCOLS, Pool, Range, Slot, WORDS,
+};
 use crate::ConfigError;
 use crate::blocks::Blocking;
 use crate::config::{Allocation, Config, PoolConfig, RuleAction, StaticMapping};
@@ -194,7 +196,8 @@ fn arrange(in_force: &Config, new: &Config) -> Result<Config, ConfigError> {
     let of_realms = config.realms.iter_mut().flat_map(|realm| &mut realm.rules);
     for rule in config.rules.iter_mut().chain(of_realms) {
         if let RuleAction::Snat(pool) | RuleAction::SnatTo(pool, _) = &mut rule.action {
-            *pool = numbers[*pool];
+            // One that does not exist is found when the rules are checked.
+            *pool = numbers.get(*pool).copied().unwrap_or(usize::MAX);
         }
     }
     Ok(config)
@@ -607,6 +610,60 @@ impl External {
             all[PROTOCOLS.len()] += self.blocks.ports_of(index).filter(has_port).count() as u32;
         }
         all
+    }
+
+    // ---- static mappings that come and go ----
+
+    /// Lets a port be chosen that was reserved for a static mapping, which has left it.
+    pub(crate) fn unreserve(&mut self, protocol: u8, index: u32, port: u16, now: u32) {
+        let place = protocol_index(protocol);
+        if self.hold_again(protocol, index, port, now) {
+            return;
+        }
+        let is_nobodys = self.ports[place].owner[Self::entry(index, port)] == EMPTY;
+        if is_nobodys
+            && !self.ports[place].is_free(index, port)
+            && self.gives_out(place, index, port)
+        {
+            let pool = self.pool_of(index);
+            self.ports[place].set_free(index, pool, port, true);
+            self.note_kept(place, index, port, true);
+        }
+    }
+
+    /// Lets all ports of an address be chosen that were reserved as a whole.
+    pub(crate) fn unreserve_address(&mut self, index: u32) {
+        self.slots[index as usize].kept = 0;
+        self.work.renews(index);
+    }
+
+    /// Takes a port out of hold-down, if it is held, for a static mapping: what follows it in the list of
+    /// those that are released with it is kept apart until then.
+    pub(crate) fn evict(&mut self, protocol: u8, index: u32, port: u16, now: u32) {
+        let (place, entry) = (protocol_index(protocol), Self::entry(index, port));
+        let owner = &mut self.ports[place].owner[entry];
+        if *owner & HELD == 0 {
+            return;
+        }
+        self.evicted.insert((place, entry as u32), *owner & !HELD);
+        *owner = EMPTY;
+        self.held -= 1;
+        self.slots[index as usize].busy -= 1;
+        self.note_freed(place, index, port, false, now + 1);
+    }
+
+    /// Holds a port that a static mapping has left for as long as it would have been held without; `false`:
+    /// it was not held.
+    fn hold_again(&mut self, protocol: u8, index: u32, port: u16, now: u32) -> bool {
+        let (place, entry) = (protocol_index(protocol), Self::entry(index, port));
+        let Some(next) = self.evicted.remove(&(place, entry as u32)) else { return false };
+        self.ports[place].owner[entry] = HELD | next;
+        self.held += 1;
+        self.slots[index as usize].busy += 1;
+        self.note_kept(place, index, port, true);
+        self.note_taken(protocol, index, self.pool_of(index), port);
+        self.limit_held(now);
+        true
     }
 }
 

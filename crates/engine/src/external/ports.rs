@@ -8,6 +8,7 @@
 use super::{GROUP_WORDS, GROUPS, PORTS, WORDS};
 use crate::calendar::{Calendar, NONE};
 use crate::random::Generator;
+use crate::time::{TICK, nanos};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
@@ -18,6 +19,9 @@ pub(super) const EMPTY: u32 = 0;
 pub(super) const HELD: u32 = 1 << 31;
 /// The end of a list of held ports.
 pub(super) const LAST: u32 = HELD - 1;
+
+/// The longest hold-down that may be configured, ticks: an hour.
+const MOST_HOLD: u32 = (3600 * 1_000_000_000 / nanos(TICK)) as u32;
 
 /// Random draws before the free ports are counted.
 const DRAWS: u32 = 8;
@@ -54,16 +58,15 @@ pub(super) struct Ports {
 
 impl Ports {
     /// So many addresses, none of which has a free port, and room for more, which is not touched until
-    /// they come. `hold` is how long ports are held that mappings give back, `reach` the longest that any
-    /// is held, ticks.
-    pub(super) fn new(addresses: usize, room: usize, hold: u32, reach: u32) -> Self {
+    /// they come. `hold` is how long ports are held that mappings give back, ticks.
+    pub(super) fn new(addresses: usize, room: usize, hold: u32) -> Self {
         Self {
             free: with_room(vec![0; addresses * WORDS], room * WORDS),
             groups: vec![[0; 2]; room * GROUPS],
             count: vec![[0; 2]; room],
             pool_count: Vec::new(),
             owner: with_room(vec![EMPTY; addresses * PORTS], room * PORTS),
-            holds: Calendar::new(reach + 1),
+            holds: Calendar::new(MOST_HOLD + 1),
             hold,
         }
     }

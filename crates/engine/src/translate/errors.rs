@@ -53,12 +53,13 @@ impl Engine {
 
     /// The session that an error from inside is about: the embedded packet went to its internal
     /// endpoint.
-    fn error_external(&self, realm: u16, embedded: &Embedded) -> Result<About, DropReason> {
+    fn error_external(&mut self, realm: u16, embedded: &Embedded) -> Result<About, DropReason> {
         let (address, port) = embedded.destination;
         let (protocol, internal) = (embedded.protocol, (Host::new(realm, address), port));
         let seen = embedded.remote_of_destination();
-        let remote = self.twice.remote((protocol, internal), seen).unwrap_or(seen);
-        let slot = self.with_session(self.find_internal(protocol, internal, remote), remote)?;
+        let remote = self.remote_seen_as((protocol, internal), seen).unwrap_or(seen);
+        let found = self.find_internal(protocol, internal, remote);
+        let slot = self.with_session(found, remote)?;
         if self.seen(slot, remote) != seen {
             return Err(DropReason::IcmpNoSession);
         }
@@ -97,7 +98,11 @@ impl Engine {
 
     /// The internal endpoint of the session that an error from outside is about, and its remote one as
     /// seen from there: the embedded packet came from its external endpoint.
-    fn error_internal(&self, embedded: &Embedded, remote: (u32, u16)) -> Result<Seen, DropReason> {
+    fn error_internal(
+        &mut self,
+        embedded: &Embedded,
+        remote: (u32, u16),
+    ) -> Result<Seen, DropReason> {
         let (address, port) = embedded.source;
         let index = self.external.index(address).ok_or(DropReason::IcmpNoSession)?;
         let slot = self.find_external(embedded.protocol, (index, port), remote);

@@ -98,10 +98,27 @@ impl Engine {
         (self.external.address(index), port)
     }
 
+    /// The mapping of an internal endpoint towards a remote, if the configuration in force lets it
+    /// stay.
+    #[inline]
+    pub(super) fn find_internal(
+        &mut self,
+        protocol: u8,
+        internal: (Host, u16),
+        remote: (u32, u16),
+    ) -> Option<u32> {
+        loop {
+            let slot = self.look_up_internal(protocol, internal, remote)?;
+            if self.table.is_asked(slot) || self.ask(slot) {
+                return Some(slot);
+            }
+        }
+    }
+
     /// The mapping of an internal endpoint towards a remote. A static one serves all remotes, also
     /// when the mapping behavior files others by remote.
     #[inline]
-    pub(super) fn find_internal(
+    pub(super) fn look_up_internal(
         &self,
         protocol: u8,
         internal: (Host, u16),
@@ -138,9 +155,22 @@ impl Engine {
         if named.as_ref().is_some_and(known) { named } else { shared().or(named) }
     }
 
-    /// The mapping of an external endpoint, for protocols without ports towards a remote.
+    /// The mapping of an external endpoint, for protocols without ports towards a remote, if the
+    /// configuration in force lets it stay.
     #[inline]
     pub(crate) fn find_external(
+        &mut self,
+        protocol: u8,
+        external: (u32, u16),
+        remote: (u32, u16),
+    ) -> Option<u32> {
+        let slot = self.look_up_external(protocol, external, remote)?;
+        (self.table.is_asked(slot) || self.ask(slot)).then_some(slot)
+    }
+
+    /// The mapping of an external endpoint, for protocols without ports towards a remote.
+    #[inline]
+    pub(crate) fn look_up_external(
         &self,
         protocol: u8,
         (index, port): (u32, u16),
@@ -197,6 +227,9 @@ impl Engine {
     ) -> Result<u32, DropReason> {
         let (protocol, internal, pool) = (headers.protocol, headers.internal(), snat.pool);
         let record = self.subscribers.find(internal.0);
+        if let Some(at) = record {
+            self.subscribers.settle(at);
+        }
         let known = record.is_some_and(|at| self.subscribers.has(at, pool));
         self.check_limits(record, internal.0, known, protocol)?;
         let last = record.and_then(|at| self.subscribers.paired(at, pool));
@@ -350,6 +383,9 @@ impl Engine {
             permanent: false,
             flags: flags_of(begun),
         };
+        if has_ports(protocol) {
+            self.clear_end(protocol, external);
+        }
         if self.table.clashes(&new, remote) {
             return Err(DropReason::Ambiguous);
         }
@@ -358,10 +394,14 @@ impl Engine {
         }
         let session = self.new_session(remote, way, headers, 0);
         let hash = self.table.hash(self.table.static_key(protocol, internal, remote));
-        Ok(self.install(new, hash, |first| *first = session))
+        let slot = self.install(new, hash, |first| *first = session);
+        let answers = way == Way::Out || self.first_answers(slot);
+        self.table.set_answers(slot, answers);
+        Ok(slot)
     }
 
-    /// Finds the mapping that a packet comes in by and asks the filter; changes nothing.
+    /// Finds the mapping that a packet comes in by and asks the filter; changes nothing, unless the
+    /// configuration in force does not let the mapping stay.
     pub(super) fn admit(
         &mut self,
         headers: &Headers,
@@ -537,6 +577,9 @@ impl Engine {
             true => None,
             false => self.subscribers.find(internal),
         };
+        if let Some(at) = subscriber {
+            self.subscribers.settle(at);
+        }
         //= rfc6888#REQ-5
         let permitted = match subscriber {
             Some(at) => self.subscribers.permits_session(at, mapping.sessions, self.further_each),
@@ -564,6 +607,10 @@ impl Engine {
             }
         }
         self.table.schedule(session, self.tick);
+        if session == SessionRef::First(slot) {
+            let answers = way == Way::Out || self.first_answers(slot);
+            self.table.set_answers(slot, answers);
+        }
         Ok(())
     }
 

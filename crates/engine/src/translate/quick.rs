@@ -17,6 +17,7 @@ use crate::packet::{Direction, Packet, Side, Verdict};
 use crate::parse::is_martian;
 use crate::respond::DEFAULT_MTU;
 use crate::session::{Idle, Segment, State, Way};
+use crate::table::Epoch;
 use crate::timeouts::{SETS, Timers, deadline};
 use natgate_wire::checksum::fold;
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
@@ -190,11 +191,11 @@ pub(super) struct Round {
     by_port: bool,
     since_base: u64,
     inbound_refresh: bool,
-    /// Whether there are rules: a session that a stranger began says nothing of the way out.
+    /// Whether there are rules.
     rules: bool,
-    /// Whether others were in force when some session began, and none answers for those there are.
-    other_rules: bool,
-    /// Whether somebody who is no subscriber may have mappings.
+    /// In which mappings answer for their first session's packets.
+    epoch: Epoch,
+    /// Whether somebody who is no subscriber may have a record.
     strangers: bool,
     /// Whether there are static mappings.
     statics: bool,
@@ -246,11 +247,7 @@ impl Engine {
             since_base,
             inbound_refresh: self.config.inbound_refresh,
             rules: self.realms.any_rules(),
-            other_rules: self.rules_replaced
-                && match F::SIDE {
-                    Side::Inside => self.realms.any_rules(),
-                    Side::Outside => self.realms.any_drops(),
-                },
+            epoch: self.table.epoch(),
             strangers: self.strangers,
             statics: !self.config.statics.is_empty(),
             shares: self.external.has_shares(),
@@ -320,6 +317,7 @@ impl Engine {
             let Some((pool, fixed)) = self.source_of(glance) else { continue };
             let host = glance.host();
             let Some(record) = self.subscribers.find_from(approached, host) else { continue };
+            self.subscribers.settle(record);
             let Some(paired) = self.subscribers.known_pair(record, pool) else { continue };
             // Who is paired with an address that gives out nothing is paired anew.
             if fixed.is_none() && paired.is_some_and(|index| !self.external.is_open(index)) {
@@ -451,25 +449,18 @@ impl Engine {
             Way::In => glance.source,
         };
         // A hairpinned packet's remote is an external address.
-        if glance.slot == NONE
-            || glance.total_len > round.mtu
-            || self.external.may_have(remote.0)
-            || round.other_rules
-            || F::WAY == Way::Out && round.strangers && !self.is_subscriber(glance.host())
-        {
+        if glance.slot == NONE || glance.total_len > round.mtu || self.external.may_have(remote.0) {
             return false;
         }
         let mapping = self.table.mapping_mut(glance.slot);
         let (internal, external) = (mapping.internal(), mapping.external());
-        let is_twice = mapping.is_twice();
+        let answers = mapping.answers(round.epoch);
         let set = mapping.timeouts();
         let session = &mut mapping.first;
-        let is_its_own = !is_twice
+        let is_its_own = answers
             && (session.remote_address, session.remote_port) == remote
             && (F::WAY == Way::In
-                || internal == glance.internal()
-                    && mapping.protocol == glance.protocol
-                    && (!round.rules || session.packets_out != 0));
+                || internal == glance.internal() && mapping.protocol == glance.protocol);
         let connected = session.is(State::Established);
         let stays = session.is(State::Open) || connected && glance.flags & (SYN | RST | FIN) == 0;
         let expires = match round.by_port {

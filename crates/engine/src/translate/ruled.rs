@@ -104,6 +104,6 @@ impl Engine {
         remote: (u32, u16),
     ) -> bool {
         self.statics.external(internal.0, protocol).is_some()
-            || self.find_internal(protocol, internal, remote).is_some()
+            || self.look_up_internal(protocol, internal, remote).is_some()
     }
 }

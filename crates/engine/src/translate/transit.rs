@@ -176,7 +176,7 @@ impl Engine {
         Ok(())
     }
 
-    pub(super) fn is_subscriber(&self, host: Host) -> bool {
+    pub(crate) fn is_subscriber(&self, host: Host) -> bool {
         let subscribers = self.config.subscribers_of(host.realm());
         subscribers.iter().any(|prefix| prefix.contains(host.address()))
             || self.static_hosts.binary_search(&host).is_ok()

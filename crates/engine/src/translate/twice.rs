@@ -90,7 +90,7 @@ impl Engine {
     }
 
     /// Where a packet from inside goes, as seen outside.
-    fn destination_outside(&self, bytes: &[u8], headers: &Headers) -> (u32, u16) {
+    fn destination_outside(&mut self, bytes: &[u8], headers: &Headers) -> (u32, u16) {
         let destination = headers.destination;
         let seen = headers.remote_seen();
         let remote = match headers.kind {
@@ -111,9 +111,9 @@ impl Engine {
     }
 
     /// Who an endpoint is outside that a packet from inside goes to.
-    fn remote_outside(&self, headers: &Headers, seen: (u32, u16)) -> (u32, u16) {
+    fn remote_outside(&mut self, headers: &Headers, seen: (u32, u16)) -> (u32, u16) {
         let (protocol, internal) = (headers.protocol, headers.internal());
-        if let Some(remote) = self.twice.remote((protocol, internal), seen) {
+        if let Some(remote) = self.remote_seen_as((protocol, internal), seen) {
             return remote;
         }
         let ports = matches!(headers.kind, Kind::Tcp | Kind::Udp | Kind::Dccp);
@@ -124,17 +124,29 @@ impl Engine {
     }
 
     /// Where an ICMP error from inside goes: to whom the packet came from that it is about.
-    fn error_outside(&self, headers: &Headers, about: &Embedded) -> (u32, u16) {
+    fn error_outside(&mut self, headers: &Headers, about: &Embedded) -> (u32, u16) {
         let (address, port) = about.destination;
         let flow = (about.protocol, (Host::new(headers.realm, address), port));
-        match self.twice.remote(flow, about.remote_of_destination()) {
+        match self.remote_seen_as(flow, about.remote_of_destination()) {
             Some((remote, _)) if about.source.0 == headers.destination.0 => (remote, 0),
             _ => headers.destination,
         }
     }
 
+    /// The remote endpoint of the session that somebody inside has with whom is seen as this, if the
+    /// configuration in force lets its mapping stay.
+    pub(super) fn remote_seen_as(
+        &mut self,
+        flow: (u8, (Host, u16)),
+        seen: (u32, u16),
+    ) -> Option<(u32, u16)> {
+        let remote = self.twice.remote(flow, seen)?;
+        let stays = self.sweep.is_done() || self.find_internal(flow.0, flow.1, remote).is_some();
+        stays.then_some(remote)
+    }
+
     /// Whether an internal endpoint has a session with a remote one that is seen as what it is.
-    fn sees_as_is(&self, protocol: u8, internal: (Host, u16), remote: (u32, u16)) -> bool {
+    fn sees_as_is(&mut self, protocol: u8, internal: (Host, u16), remote: (u32, u16)) -> bool {
         self.find_internal(protocol, internal, remote).is_some_and(|slot| {
             self.table.find_session(slot, remote).is_some() && self.seen(slot, remote) == remote
         })
@@ -161,7 +173,7 @@ impl Engine {
     /// What the source of a packet from outside is seen as inside. One that the inside network would
     /// have must have another name there.
     pub(super) fn source_inside(
-        &self,
+        &mut self,
         bytes: &[u8],
         headers: &Headers,
         arrival: Arrival,
@@ -172,7 +184,8 @@ impl Engine {
             Kind::IcmpOther => None,
             _ => self.session_seen(headers.protocol, (index, port), remote),
         };
-        let rules = self.rules_of(self.realm_met(bytes, headers, arrival));
+        let realm = self.realm_met(bytes, headers, arrival);
+        let rules = self.rules_of(realm);
         let by_rule = || rules.source(with_port(headers, remote));
         let seen = seen.or_else(by_rule).unwrap_or(remote);
         if self.is_plain() && seen == remote && self.is_inside(0, remote.0) {
@@ -182,7 +195,7 @@ impl Engine {
     }
 
     /// The realm that a packet from outside is for, as far as that can be told.
-    fn realm_met(&self, bytes: &[u8], headers: &Headers, arrival: Arrival) -> u16 {
+    fn realm_met(&mut self, bytes: &[u8], headers: &Headers, arrival: Arrival) -> u16 {
         if self.is_plain() {
             return 0;
         }
@@ -204,7 +217,7 @@ impl Engine {
     }
 
     /// What the sender of an ICMP error is seen as, if it is whom the packet went to that it is about.
-    fn sender_inside(&self, bytes: &[u8], headers: &Headers) -> Option<(u32, u16)> {
+    fn sender_inside(&mut self, bytes: &[u8], headers: &Headers) -> Option<(u32, u16)> {
         let about = Embedded::read(&bytes[usize::from(headers.header_len)..]).ok()?;
         let index = self.external.index(about.source.0)?;
         let remote = about.remote_of_source();
@@ -214,7 +227,7 @@ impl Engine {
 
     /// What a hairpinned packet's sender is seen as by its receiver.
     pub(super) fn seen_by_receiver(
-        &self,
+        &mut self,
         protocol: u8,
         external: (u32, u16),
         remote: (u32, u16),
@@ -227,7 +240,7 @@ impl Engine {
 
     /// What the remote endpoint of a session is seen as, if there is one between these endpoints.
     fn session_seen(
-        &self,
+        &mut self,
         protocol: u8,
         external: (u32, u16),
         remote: (u32, u16),
@@ -277,7 +290,7 @@ impl Engine {
     /// nobody else whom the internal endpoint has a session with is.
     #[inline]
     pub(super) fn check_unseen(
-        &self,
+        &mut self,
         protocol: u8,
         internal: (Host, u16),
         remote: (u32, u16),
@@ -286,7 +299,8 @@ impl Engine {
         if !self.has_twice() {
             return Ok(());
         }
-        let another = self.twice.remote((protocol, internal), seen).is_some_and(|it| it != remote);
+        let another =
+            self.remote_seen_as((protocol, internal), seen).is_some_and(|it| it != remote);
         if another || remote != seen && self.sees_as_is(protocol, internal, seen) {
             return Err(DropReason::Ambiguous);
         }

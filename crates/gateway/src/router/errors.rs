@@ -66,6 +66,13 @@ impl Errors {
         }
     }
 
+    /// Sends them at another rate from now on.
+    pub(super) fn set_rate(&mut self, per_second: u32) {
+        self.all.spacing = Pace::new(per_second).spacing;
+        let share = Pace::new(per_second / 4).spacing;
+        self.requesters.iter_mut().for_each(|requester| requester.spacing = share);
+    }
+
     /// Makes the error about a packet that should have left by `link`, if it is one that is
     /// answered; `None`: it is not. `Some(false)`: too many wait.
     //= rfc1812#section-4.3.3.1-network

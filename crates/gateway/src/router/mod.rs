@@ -14,6 +14,7 @@ mod errors;
 mod neighbors;
 mod outbox;
 mod owned;
+mod renewal;
 mod routes;
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN, ethertype};
 use neighbors::{Action, Held, Neighbors};
 use outbox::Outbox;
 use owned::Owned;
+pub use renewal::Renewal;
 use routes::{Hop, Routes};
 use std::net::Ipv4Addr;
 
@@ -332,7 +334,14 @@ impl Router {
             self.outbox.held -= 1;
             self.outbox.losses.note(held.origin, DropReason::NoNeighbor);
         }
-        for address in port.owned.addresses().take(MOST_ANNOUNCED) {
+        let addresses: Vec<Ipv4Addr> = port.owned.addresses().take(MOST_ANNOUNCED).collect();
+        self.announce(link, addresses);
+    }
+
+    /// Tells a link's neighbours whose these addresses are (RFC 5227 section 2.3).
+    fn announce(&mut self, link: Link, addresses: Vec<Ipv4Addr>) {
+        let mac = self.mac(link);
+        for address in addresses {
             let announcement = Repr {
                 operation: Operation::Request,
                 sender_mac: mac,

@@ -60,6 +60,7 @@ fn settings() -> Settings {
             side: Side::Outside,
         }],
         state: None,
+        control: None,
     }
 }
 

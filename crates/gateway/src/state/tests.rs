@@ -144,6 +144,7 @@ fn settings(file: PathBuf) -> Settings {
         realms: Vec::new(),
         routes: Vec::new(),
         state: Some(StateSettings { file, interval: INTERVAL }),
+        control: None,
     }
 }
 

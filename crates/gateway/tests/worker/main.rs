@@ -2,6 +2,7 @@
 
 mod fragments;
 mod realms;
+mod reload;
 mod undelivered;
 mod world;
 

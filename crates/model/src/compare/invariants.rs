@@ -110,12 +110,22 @@ pub(super) fn pool(
     Ok(())
 }
 
+/// What does not hold any more of what there is, since it was made under another configuration.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Changed {
+    /// That pairs have one address: a rule has chosen some, or the pooling behavior was another.
+    pub(super) addresses: bool,
+    /// That nobody has more than it may.
+    pub(super) limits: bool,
+    /// That mappings are of the pools that there are.
+    pub(super) pools: bool,
+}
+
 /// One to one, one external address a subscriber (unless a rule has chosen any), quotas; after a change
 /// of the pools mappings need not be of those that there are.
 pub(super) fn state(
     config: &Config,
-    chosen_by_rule: bool,
-    pools_changed: bool,
+    changed: Changed,
     mappings: &[MappingInfo],
     sessions: &[SessionInfo],
 ) -> Result<(), Divergence> {
@@ -132,7 +142,7 @@ pub(super) fn state(
         let class = if matches!(id.protocol, TCP | UDP) { id.protocol } else { ICMP };
         let host = (id.realm, id.internal.address);
         *used_by.entry((host, class)).or_default() += 1;
-        if pools_changed {
+        if changed.pools {
             continue;
         }
         let pool = config.pools.iter().position(|pool| {
@@ -141,7 +151,7 @@ pub(super) fn state(
         });
         let Some(pool) = pool else { return Err(format!("{id:?} is of no pool")) };
         let first = *address_of.entry((host, pool)).or_insert(id.external.address);
-        let paired = config.pooling == Pooling::Paired && !chosen_by_rule;
+        let paired = config.pooling == Pooling::Paired && !changed.addresses;
         if paired && first != id.external.address {
             return Err(format!("{host:?} has two external addresses"));
         }
@@ -153,15 +163,17 @@ pub(super) fn state(
             UDP => limits.udp_ports,
             _ => limits.icmp_ports,
         };
-        if used > quota {
+        if used > quota && !changed.limits {
             return Err(format!("{subscriber:?} has {used} mappings of protocol {protocol}"));
         }
     }
-    totals(config, mappings)?;
-    if !pools_changed {
+    if !changed.limits {
+        totals(config, mappings)?;
+        session_limits(config, mappings)?;
+    }
+    if !changed.pools {
         shares(config, mappings)?;
     }
-    session_limits(config, mappings)?;
     portless(sessions)
 }
 

@@ -31,6 +31,32 @@ fn realm() -> impl Strategy<Value = (RealmConfig, usize)> {
     })
 }
 
+/// Lets realms have rules, subscribers and relations of another configuration, as far as there are such;
+/// `parts` are those of `Other`.
+pub(crate) fn change(config: &mut Config, new: &Config, parts: [bool; 7]) {
+    let [rules, _, _, subscribers, switches, ..] = parts;
+    let count = config.realms.len() as u16 + 1;
+    let there = |all: &[u16]| all.iter().copied().filter(|realm| *realm < count).collect();
+    if switches {
+        config.hairpin_to = there(&new.hairpin_to);
+    }
+    for (realm, new) in config.realms.iter_mut().zip(&new.realms) {
+        if rules {
+            realm.rules = fit(&new.rules, &config.pools);
+        }
+        if subscribers {
+            realm.subscribers.clone_from(&new.subscribers);
+            realm.default_pool = new.default_pool % config.pools.len();
+        }
+        if switches {
+            realm.hairpin_to = there(&new.hairpin_to);
+        }
+    }
+    for realm in &mut config.realms {
+        give_timeouts(&mut realm.rules, config.timeout_sets.len());
+    }
+}
+
 /// Up to two realms more for a configuration, to which its static mapping or its plan may belong.
 pub(crate) fn with_realms(config: Config) -> impl Strategy<Value = Config> {
     let realms = prop_oneof![

@@ -5,8 +5,8 @@
 use crate::common::{Sum, end};
 use crate::policy::policy;
 use crate::world::{
-    About, Body, Burst, FIXED, Forged, Forgery, INSIDE, Jump, OWN, Oddity, Operation, POOL, PORTS,
-    PoolEdit, REMOTE, START, Send, Sequence, Target, Wait,
+    About, Body, Burst, FIXED, Forged, Forgery, INSIDE, Jump, OWN, Oddity, Operation, Other, POOL,
+    PORTS, PoolEdit, REMOTE, START, Send, Sequence, Target, Wait,
 };
 use natgate_engine::{
     AddressRange, Affinity, Allocation, Begun, Behavior, BlockConfig, Blocking, Config,
@@ -305,8 +305,27 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         8 => (0u64..2_000_000_000).prop_map(Operation::Unnoticed),
         1 => any::<[u8; 32]>().prop_map(Operation::Restart),
         2 => (rules(), 0usize..3).prop_map(|(rules, realm)| Operation::Rules(rules, realm)),
+        3 => other().prop_map(|other| Operation::Reconfigure(Box::new(other))),
         4 => pool_edits(),
     ]
+}
+
+/// Another configuration, of which one part or many are taken.
+fn other() -> BoxedStrategy<Other> {
+    let prefix = |address, len| Prefix::new(end(address, 0).address, len);
+    let subscribers = prop::sample::select(vec![
+        Config::default().subscribers,
+        Config::default().subscribers,
+        vec![],
+        vec![prefix(INSIDE[0], 32)],
+        vec![prefix(INSIDE[1], 31), prefix(INSIDE[3], 32)],
+        vec![prefix(INSIDE[4], 24)],
+        vec![prefix(INSIDE[0], 8), prefix(INSIDE[4], 32)],
+        vec![prefix(POOL, 8)],
+    ]);
+    (config(), subscribers, prop::array::uniform7(prop::bool::weighted(0.4)))
+        .prop_map(|(config, subscribers, parts)| Other { config, subscribers, parts })
+        .boxed()
 }
 
 fn behavior() -> impl Strategy<Value = Behavior> {
@@ -643,6 +662,11 @@ pub(crate) fn rules() -> impl Strategy<Value = Vec<Rule>> {
             snat(Match::Source(prefix(INSIDE[0], 31), 0)),
         ]),
         4 => prop::collection::vec(rule(), 1..6),
+        // What comes from there could be seen as either.
+        1 => Just([REMOTE[0], [172, 20, 0, 1]].map(|seen| {
+            let to = RuleAction::DnatPrefix(prefix([10, 0, 9, 9], 31));
+            Rule::new(Match::Destination(prefix(seen, 31), 0), to)
+        }).to_vec()),
         3 => prop::collection::vec(dnat(), 1..6),
         3 => prop::collection::vec(prop_oneof![rule().boxed(), dnat().boxed()], 1..8),
     ]

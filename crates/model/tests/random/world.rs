@@ -4,8 +4,10 @@
 use crate::common::{Spec, Sum, end, error_about, set_icmp_sum, side};
 use crate::policy::give_timeouts;
 use crate::strategies::fit;
-use natgate_engine::{AddressRange, Allocation, PoolConfig};
-use natgate_engine::{Config, Endpoint, Rule, Side, Timestamp, Verdict};
+use natgate_engine::{
+    AddressRange, Allocation, Begun, Behavior, Config, Endpoint, Limits, PoolConfig, Prefix, Rule,
+    Side, Timestamp, Verdict,
+};
 use natgate_model::compare::{Divergence, Pair};
 use natgate_wire::protocol::{DCCP, ESP, GRE, ICMP, TCP, UDP, UDP_LITE};
 use natgate_wire::tcp::flags::{ACK, SYN};
@@ -159,6 +161,85 @@ pub(crate) enum Wait {
     Back(u64),
 }
 
+/// Another configuration, and which parts of it are taken.
+#[derive(Clone, Debug)]
+pub(crate) struct Other {
+    pub(crate) config: Config,
+    pub(crate) subscribers: Vec<Prefix>,
+    pub(crate) parts: [bool; 7],
+}
+
+impl Other {
+    /// The configuration that takes the place of one in force.
+    fn in_place_of(&self, in_force: &Config) -> Config {
+        let mut config = in_force.clone();
+        let new = &self.config;
+        let [rules, limits, timeouts, subscribers, switches, filters, statics] = self.parts;
+        if rules {
+            config.rules = fit(&new.rules, &in_force.pools);
+            give_timeouts(&mut config.rules, in_force.timeout_sets.len());
+        }
+        if limits {
+            // The sizes of tables stay.
+            let Limits { subscribers, mappings, extra_sessions, held_ports, .. } = in_force.limits;
+            let sizes =
+                Limits { subscribers, mappings, extra_sessions, held_ports, ..new.limits.clone() };
+            config.classes.clone_from(&new.classes);
+            config.limits = Limits { fragment_memory: in_force.limits.fragment_memory, ..sizes };
+        }
+        if timeouts {
+            config.timeouts = new.timeouts.clone();
+            config.port_timeouts.clone_from(&new.port_timeouts);
+            config.timeout_sets.clone_from(&new.timeout_sets);
+            give_timeouts(&mut config.rules, config.timeout_sets.len());
+        }
+        if subscribers {
+            config.subscribers.clone_from(&self.subscribers);
+        }
+        crate::realms::change(&mut config, new, self.parts);
+        // Ports of whole addresses that were held, one-way mappings and pinned blocks are not followed.
+        let plain = |config: &Config| {
+            let is_plain = |one: &natgate_engine::StaticMapping| {
+                let pooled = in_force.pools.iter().any(|pool| pool.has(one.external.0));
+                one.begun == Begun::Anywhere && (one.external.1.is_some() || !pooled)
+            };
+            let mut pools = in_force.pools.iter();
+            let shared = |pool| {
+                let allocation = in_force.allocation_of(pool);
+                matches!(allocation, Allocation::Random | Allocation::Preserve)
+            };
+            config.statics.iter().all(is_plain) && pools.all(shared)
+        };
+        if statics && in_force.services.is_empty() && plain(in_force) && plain(new) {
+            config.statics.clone_from(&new.statics);
+            let realms = config.realms.len() as u16 + 1;
+            config.statics.iter_mut().for_each(|fixed| fixed.realm %= realms);
+        }
+        if switches {
+            config = Config {
+                pooling: new.pooling,
+                port_parity: new.port_parity,
+                hairpinning: new.hairpinning,
+                inbound_refresh: new.inbound_refresh,
+                tcp_pickup: new.tcp_pickup,
+                tcp_mss: new.tcp_mss,
+                answer_unsolicited_syn: new.answer_unsolicited_syn,
+                refusal: new.refusal,
+                ..config
+            };
+        }
+        let by_address = |config: &Config| {
+            [Some(config.filtering), config.filtering_tcp]
+                .contains(&Some(Behavior::AddressDependent))
+        };
+        if filters && (by_address(in_force) || !by_address(new)) {
+            config.filtering = new.filtering;
+            config.filtering_tcp = new.filtering_tcp;
+        }
+        config
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Packets(Vec<Send>),
@@ -176,6 +257,8 @@ pub(crate) enum Operation {
     Pools(Vec<PoolEdit>),
     /// Other rules, with pools as far as there are any.
     Rules(Vec<Rule>, usize),
+    /// Another configuration, as far as it can take the place of the one in force.
+    Reconfigure(Box<Other>),
     Wait(Wait),
     /// Time goes on, but `advance` is not told before the next packets.
     Unnoticed(u64),
@@ -319,6 +402,7 @@ impl World {
             }
             Operation::Rules(rules, realm) => {
                 let realm = self.realm(*realm);
+                self.pair.advance(self.now)?;
                 let mut rules = fit(rules, &self.config.pools);
                 give_timeouts(&mut rules, self.config.timeout_sets.len());
                 self.pair.replace_rules_of(realm, &rules)?;
@@ -326,6 +410,12 @@ impl World {
                     None => self.config.rules = rules,
                     Some(place) => self.config.realms[place].rules = rules,
                 }
+            }
+            Operation::Reconfigure(other) => {
+                self.pair.advance(self.now)?;
+                let config = other.in_place_of(&self.config);
+                self.pair.reconfigure(&config)?;
+                self.config = config;
             }
             Operation::Pools(edits) => {
                 for edit in edits {

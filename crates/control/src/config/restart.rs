@@ -1,0 +1,93 @@
+//! What a running gateway keeps until its next start: a file read anew that says otherwise is
+//! refused, with the place of every such key.
+
+use super::problem::{Place, Problem, Report};
+use super::{Configuration, parse_piece, pieces};
+use natgate_engine::restart_keys;
+use natgate_gateway::{Settings, SideSettings};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// The problems of a configuration that is to take the place of the one in force; `in_force` is what
+/// the file said of that.
+pub(super) fn problems(
+    text: &str,
+    name: &str,
+    in_force: &Settings,
+    new: &Configuration,
+) -> Vec<Problem> {
+    let keys = keys(in_force, &new.settings);
+    if keys.is_empty() {
+        return Vec::new();
+    }
+    let report = Report::new(name, text);
+    let (head, _) = pieces::cut(text, pieces::RULES);
+    let tree = parse_piece(text, 0..head, &report);
+    for key in keys {
+        let place = Place { offset: offset(tree.get_ref(), &key), key };
+        report.wrong(&place, "changes only at a restart; write what was there, or restart natgate");
+    }
+    report.finish().0
+}
+
+/// The keys that differ and that a running gateway keeps.
+fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
+    let mut keys = Vec::new();
+    for (side, [old, new], errors) in [
+        (
+            "inside",
+            [&in_force.inside, &new.inside],
+            in_force.engine.inside.silent != new.engine.inside.silent,
+        ),
+        (
+            "outside",
+            [&in_force.outside, &new.outside],
+            in_force.engine.outside.silent != new.engine.outside.silent,
+        ),
+    ] {
+        let SideSettings { device, backend, address, gateway, mtu } = old;
+        let differs = [
+            (*device != new.device, "device"),
+            (*backend != new.backend, "backend"),
+            (*address != new.address, "address"),
+            (*gateway != new.gateway, "gateway"),
+            (*mtu != new.mtu, "mtu"),
+            (errors, "icmp_errors"),
+        ];
+        let differing = differs.into_iter().filter(|(differs, _)| *differs);
+        keys.extend(differing.map(|(_, key)| format!("{side}.{key}")));
+    }
+    let of_engine = restart_keys(&in_force.engine, &new.engine);
+    // Which of their keys it is, has been said.
+    let of_engine = of_engine.into_iter().filter(|key| !["inside", "outside"].contains(key));
+    keys.extend(of_engine.map(str::to_owned));
+    if in_force.realms != new.realms && !keys.iter().any(|key| key == "realm") {
+        keys.push("realm".to_owned());
+    }
+    let rest = [
+        (in_force.routes != new.routes, "route"),
+        (in_force.state != new.state, "state"),
+        (in_force.control != new.control, "control.socket"),
+    ];
+    keys.extend(rest.into_iter().filter(|(differs, _)| *differs).map(|(_, key)| key.to_owned()));
+    keys
+}
+
+/// Where a key stands; if it does not, its table, or the beginning of the file.
+fn offset(tree: &DeTable<'_>, key: &str) -> usize {
+    let mut table = tree;
+    let mut offset = 0;
+    for part in key.split('.') {
+        let Some((name, value)) = table.get_key_value(part) else { break };
+        offset = start(name, value);
+        match value.get_ref() {
+            DeValue::Table(inner) => table = inner,
+            _ => break,
+        }
+    }
+    offset
+}
+
+fn start(name: &Spanned<std::borrow::Cow<'_, str>>, value: &Spanned<DeValue<'_>>) -> usize {
+    if value.span().is_empty() { name.span().start } else { value.span().start }
+}

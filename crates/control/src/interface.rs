@@ -1,0 +1,69 @@
+//! What the control socket offers: which path does what, and the form of requests and answers
+//! (docs/control.md). A further command is a further line of the list here.
+
+use crate::reload::{ReloadError, Reloaded, Reloader};
+use crate::socket::{Request, Response, Service};
+use serde::Deserialize;
+use serde_json::json;
+use std::sync::Arc;
+
+/// Mappings that a dry run names unless it is asked for another number, and the most that it does.
+const USUALLY_NAMED: usize = 20;
+const MOST_NAMED: usize = 100_000;
+
+/// Answers the requests of the control socket.
+pub struct Interface {
+    reloader: Arc<Reloader>,
+}
+
+/// What `/v1/reload` is asked.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ReloadRequest {
+    dry_run: bool,
+    /// Mappings to be named; `None`: [`USUALLY_NAMED`].
+    most: Option<usize>,
+}
+
+impl Interface {
+    /// For a gateway whose configuration can be read anew.
+    pub fn new(reloader: Arc<Reloader>) -> Self {
+        Self { reloader }
+    }
+
+    fn reload(&self, body: &[u8]) -> Response {
+        let asked = match body {
+            [] => Ok(ReloadRequest::default()),
+            body => serde_json::from_slice(body),
+        };
+        let asked: ReloadRequest = match asked {
+            Ok(asked) => asked,
+            Err(error) => return Response::failure(400, format!("the body is wrong: {error}")),
+        };
+        let most = asked.most.unwrap_or(USUALLY_NAMED).min(MOST_NAMED);
+        match asked.dry_run {
+            true => answer(self.reloader.try_out(most)),
+            false => answer(self.reloader.reload()),
+        }
+    }
+}
+
+impl Service for Interface {
+    fn answer(&self, request: &Request) -> Response {
+        match (&request.path[..], &request.method[..]) {
+            ("/v1/reload", "POST") => self.reload(&request.body),
+            ("/v1/reload", _) => Response::failure(405, "/v1/reload takes POST"),
+            (path, _) => Response::failure(404, format!("there is no {path}; try /v1/reload")),
+        }
+    }
+}
+
+fn answer(result: Result<Reloaded, ReloadError>) -> Response {
+    match result {
+        Ok(reloaded) => Response { status: 200, body: reloaded.object() },
+        Err(ReloadError::Configuration(errors)) => {
+            Response { status: 422, body: json!({ "ok": false, "errors": errors }) }
+        }
+        Err(ReloadError::Gateway(error)) => Response::failure(503, error.to_string()),
+    }
+}

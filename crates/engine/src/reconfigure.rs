@@ -1,0 +1,597 @@
+//! Another configuration in the place of the one in force, at run time (section 14 of the
+//! specification).
+//!
+//! A [`Reconfiguration`] is made apart, in another thread if need be: everything that is large or
+//! has to be checked. [`Engine::reconfigure`] puts it in force between two batches, as a whole or not
+//! at all, in a time that does not depend on how many mappings there are. These have then not been
+//! asked yet whether they may stay: each is when a packet comes for it, and [`Engine::advance`] asks
+//! the others, some at a time (the sweep). A mapping knows by one bit, its epoch, whether it has been
+//! asked; so the next reconfiguration waits until all have been.
+//!
+//! Another bit says whether a mapping's first session answers for its packets, as far as rules are
+//! concerned: it is worked out when the mapping is asked, or gets another first session.
+
+mod permits;
+mod statics;
+
+use crate::class::Classes;
+use crate::config::{Behavior, Class, Config, TimeoutSet};
+use crate::engine::{Engine, without_rules};
+use crate::external::PoolChange;
+use crate::host::Host;
+use crate::realms::{self, Realms};
+use crate::rules::{RuleSet, Ruling};
+use crate::timeouts::{SETS, Timers};
+use crate::{ConfigError, MappingId};
+use alloc::format;
+use alloc::vec::Vec;
+use permits::Asked;
+pub(crate) use permits::{Permits, static_hosts};
+use statics::StaticChange;
+
+/// Slots of the table that one call of [`Engine::advance`] looks at.
+const SLOTS_A_CALL: u32 = 512;
+/// Most mappings that it asks, and how many of these one that goes counts as.
+const ASKED_A_CALL: u32 = 128;
+const REMOVAL: u32 = 8;
+
+/// Why a mapping goes when the configuration changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Departure {
+    /// Its host is no subscriber, and no rule translates any of its sessions.
+    NotSubscriber,
+    /// Its external endpoint is in no pool any more, or not its subscriber's own there.
+    Pool,
+    /// A static mapping has its internal or its external endpoint.
+    Displaced,
+    /// It is static, and the configuration has it no longer.
+    Static,
+}
+
+impl Departure {
+    /// All of them, in order.
+    pub const ALL: [Self; 4] = [Self::NotSubscriber, Self::Pool, Self::Displaced, Self::Static];
+
+    /// Its name in JSON and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NotSubscriber => "not_subscriber",
+            Self::Pool => "pool",
+            Self::Displaced => "displaced",
+            Self::Static => "static",
+        }
+    }
+}
+
+/// Why a configuration does not come into force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReconfigureError {
+    /// Mappings are still being asked because of the last one: let time pass.
+    Unsettled,
+    /// These keys change only at a restart.
+    Restart(Vec<&'static str>),
+    /// It contradicts itself.
+    Config(ConfigError),
+}
+
+/// A mapping that would go, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// The mapping.
+    pub mapping: MappingId,
+    /// Why.
+    pub why: Departure,
+}
+
+/// A configuration that is ready to be put in force.
+#[derive(Clone, Debug)]
+pub struct Reconfiguration {
+    /// Its pools in the engine's numbering, without its rules.
+    config: Config,
+    pools: Option<PoolChange>,
+    rules: RuleSet,
+    realms: Realms,
+    timeouts: Timers,
+    classes: Classes,
+    permits: Permits,
+    static_hosts: Vec<Host>,
+    statics: StaticChange,
+    /// Keys that only a restart changes.
+    restart: Vec<&'static str>,
+}
+
+impl Reconfiguration {
+    /// Makes everything that can be made without the engine, for one that has a configuration in force
+    /// whose pools are those that [`Engine::config`] tells.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names what the new configuration contradicts.
+    pub fn new(in_force: &Config, new: &Config) -> Result<Self, ConfigError> {
+        let pools = PoolChange::new(in_force, new)?;
+        let config = pools.config();
+        let rules = RuleSet::new(&config.rules)?;
+        let realms = Realms::new(config, &rules)?;
+        let has = |pool: usize, address| config.pools[pool].has(address);
+        for rules in core::iter::once(&rules).chain(realms.further_rules()) {
+            rules.check(config, has)?;
+        }
+        Ok(Self {
+            rules,
+            realms,
+            timeouts: Timers::new(config),
+            classes: Classes::new(config),
+            permits: Permits::new(in_force, config),
+            static_hosts: static_hosts(config),
+            statics: StaticChange::new(in_force, config),
+            restart: restart_keys(in_force, config),
+            config: without_rules(config),
+            pools: Some(pools),
+        })
+    }
+}
+
+/// What was in force before: large, and best disposed of in another thread.
+#[derive(Debug)]
+pub struct Superseded {
+    _config: Config,
+    _rules: RuleSet,
+    _realms: Realms,
+    _permits: Option<Permits>,
+    _classes: Classes,
+    _timeouts: Timers,
+    _static_hosts: Vec<Host>,
+}
+
+/// What has become of the mappings since the last reconfiguration.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sweep {
+    /// What may stay, while there are mappings that have not been asked; then kept until the next.
+    permits: Option<Permits>,
+    /// Which set of timeouts each of those before is now.
+    sets: [u8; SETS],
+    /// The next slot to be looked at, and the one after the last.
+    next: u32,
+    end: u32,
+    stayed: u64,
+    removed: [u64; Departure::ALL.len()],
+}
+
+impl Sweep {
+    /// Whether every mapping has been asked.
+    pub(crate) fn is_done(&self) -> bool {
+        self.next == self.end
+    }
+}
+
+/// How many mappings stay and go, and some of those that go.
+#[derive(Clone, Debug, Default)]
+pub struct Review {
+    next: u32,
+    most: usize,
+    /// Mappings that stay.
+    pub stay: u64,
+    /// Mappings that go, by [`Departure`].
+    pub go: [u64; Departure::ALL.len()],
+    /// The first of those that go.
+    pub named: Vec<Leaving>,
+}
+
+impl Review {
+    /// A review that names at most so many mappings.
+    pub fn new(most: usize) -> Self {
+        Self { most, ..Self::default() }
+    }
+}
+
+/// The keys of those settings that differ and that only a restart changes: what is built into the
+/// tables, and how large they are.
+pub fn restart_keys(in_force: &Config, new: &Config) -> Vec<&'static str> {
+    let (old_limits, new_limits) = (&in_force.limits, &new.limits);
+    let by_address = |config: &Config| {
+        let filters = [Some(config.filtering), config.filtering_tcp];
+        filters.contains(&Some(Behavior::AddressDependent))
+    };
+    // The table then knows no session by its address.
+    let filter = !by_address(in_force) && by_address(new);
+    let filters_tcp = new.filtering_tcp == Some(Behavior::AddressDependent);
+    let overloads = |config: &Config| config.pools.iter().any(|pool| pool.overloading);
+    let differs = [
+        (in_force.inside != new.inside, "inside"),
+        (in_force.outside != new.outside, "outside"),
+        (realms::need_restart(in_force, new), "realm"),
+        (statics::needs_restart(in_force, new), "static"),
+        (overloads(new) && !overloads(in_force), "pool.overloading"),
+        (in_force.mapping != new.mapping, "nat.mapping"),
+        (filter && new.filtering == Behavior::AddressDependent, "nat.filtering"),
+        (filter && filters_tcp, "nat.filtering_tcp"),
+        (old_limits.subscribers != new_limits.subscribers, "limits.subscribers"),
+        (old_limits.mappings != new_limits.mappings, "limits.mappings"),
+        (old_limits.extra_sessions != new_limits.extra_sessions, "limits.extra_sessions"),
+        (old_limits.fragment_memory != new_limits.fragment_memory, "limits.fragment_memory"),
+        (old_limits.held_ports != new_limits.held_ports, "limits.held_ports"),
+        (old_limits.twice_sessions != new_limits.twice_sessions, "limits.twice_sessions"),
+        (
+            old_limits.external_addresses != new_limits.external_addresses,
+            "limits.external_addresses",
+        ),
+    ];
+    differs.into_iter().filter_map(|(differs, key)| differs.then_some(key)).collect()
+}
+
+/// For each class, those in none first, the number that one of the same name had before.
+fn before(old: &[Class], new: &[Class]) -> impl Iterator<Item = Option<usize>> {
+    let mut names: Vec<(&str, usize)> =
+        old.iter().enumerate().map(|(number, class)| (&class.name[..], number + 1)).collect();
+    names.sort_unstable();
+    let of = move |class: &Class| {
+        let place = names.binary_search_by_key(&&class.name[..], |(name, _)| name).ok()?;
+        Some(names[place].1)
+    };
+    core::iter::once(Some(0)).chain(new.iter().map(of))
+}
+
+/// For each set of timeouts, by its number, the number of the same one; 0: there is none.
+fn same_sets(old: &[TimeoutSet], new: &[TimeoutSet]) -> [u8; SETS] {
+    let mut sets = [0; SETS];
+    for (number, set) in old.iter().enumerate() {
+        let same = new.iter().position(|other| other == set);
+        sets[number + 1] = same.map_or(0, |place| place as u8 + 1);
+    }
+    sets
+}
+
+impl Engine {
+    /// Begins to put another configuration in force: until [`Engine::is_prepared`], [`Engine::advance`]
+    /// gets ready what pools will need.
+    ///
+    /// # Errors
+    /// [`ReconfigureError`]; then nothing has changed.
+    pub fn prepare_configuration(
+        &mut self,
+        new: &mut Reconfiguration,
+    ) -> Result<(), ReconfigureError> {
+        if !self.is_settled() {
+            return Err(ReconfigureError::Unsettled);
+        }
+        if !new.restart.is_empty() {
+            return Err(ReconfigureError::Restart(new.restart.clone()));
+        }
+        let (count, room) = (new.statics.count, self.table.room_for_statics());
+        if count > room {
+            let message = format!(
+                "static: {count} mappings, of those there were and of new ones, are more than the {room} \
+                 that there is room for since the start; restart"
+            );
+            return Err(ReconfigureError::Config(ConfigError { message }));
+        }
+        let pools = new.pools.take().expect("a configuration is prepared once");
+        self.prepare_pools(pools).map_err(ReconfigureError::Config)
+    }
+
+    /// Whether a configuration can be put in force now that was prepared.
+    pub fn is_prepared(&self) -> bool {
+        self.pools_prepared()
+    }
+
+    /// Puts a prepared configuration in force, all of it at once. Mappings that it does not let stay are
+    /// none for any packet from now on, and are removed by calls of [`Engine::advance`].
+    ///
+    /// # Panics
+    /// When it is not prepared.
+    pub fn reconfigure(&mut self, new: Reconfiguration) -> Superseded {
+        let Reconfiguration {
+            config,
+            rules,
+            realms,
+            timeouts,
+            classes,
+            permits,
+            static_hosts,
+            statics,
+            ..
+        } = new;
+        let sets = same_sets(&self.config.timeout_sets, &config.timeout_sets);
+        let classes = self.set_limits(classes, &config);
+        let timeouts = self.set_timeouts(timeouts, &config);
+        self.external.set_choice(config.pooling, config.port_parity);
+        let superseded = Superseded {
+            _config: core::mem::replace(&mut self.config, config),
+            _rules: core::mem::replace(&mut self.rules, rules),
+            _realms: self.replace_realms(realms),
+            _static_hosts: core::mem::replace(&mut self.static_hosts, static_hosts),
+            _permits: self.sweep.permits.take(),
+            _classes: classes,
+            _timeouts: timeouts,
+        };
+        self.switch_pools();
+        self.begin_sweep(permits);
+        self.sweep.sets = sets;
+        self.change_statics(statics);
+        superseded
+    }
+
+    /// Puts other rules in the place of those in force, and hands back the latter, which are large
+    /// and best disposed of in another thread. What this takes does not depend on how many rules there
+    /// are, but on how many different addresses they translate to. Otherwise as
+    /// [`Engine::reconfigure`].
+    ///
+    /// # Errors
+    /// [`ConfigError`] when the rules name a pool that there is not, or an address that its pool does
+    /// not have, or mappings are still being asked; those in force then stay.
+    pub fn replace_rules(&mut self, rules: RuleSet) -> Result<RuleSet, ConfigError> {
+        self.replace_rules_of(0, rules)
+    }
+
+    /// Whether rules can come into the place of others.
+    pub(crate) fn check_rules(&self, rules: &RuleSet) -> Result<(), ConfigError> {
+        rules.check(&self.config, |pool, address| self.external.has(pool, address))?;
+        if !self.is_settled() {
+            let message = "mappings are still being asked whether they may stay: let time pass";
+            return Err(ConfigError { message: message.into() });
+        }
+        Ok(())
+    }
+
+    /// Has every mapping asked whether it may stay, now that there are other rules.
+    pub(crate) fn ask_anew(&mut self) {
+        let permits = Permits::new(&self.config, &self.config);
+        self.begin_sweep(permits);
+        self.sweep.sets = core::array::from_fn(|number| number as u8);
+    }
+
+    fn set_limits(&mut self, mut classes: Classes, config: &Config) -> Classes {
+        let limits = &config.limits;
+        self.further_each = self.table.further_each(limits);
+        self.responder.set_rate(limits.icmp_errors_per_second);
+        classes.go_on(&self.subscribers.classes, before(&self.config.classes, &config.classes));
+        self.subscribers.replace_classes(classes)
+    }
+
+    fn set_timeouts(&mut self, timeouts: Timers, config: &Config) -> Timers {
+        self.external.set_hold(timeouts.hold_ticks());
+        self.fragments.set_timeout(config.timeouts.fragment);
+        core::mem::replace(&mut self.timeouts, timeouts)
+    }
+
+    // ---- the sweep ----
+
+    /// Whether every mapping has been asked since the last reconfiguration.
+    pub fn is_settled(&self) -> bool {
+        self.sweep.is_done() && self.pools_settled()
+    }
+
+    /// How many of the mappings that have been asked since the last reconfiguration stayed, and how
+    /// many went, by [`Departure`].
+    pub fn departed(&self) -> (u64, [u64; Departure::ALL.len()]) {
+        (self.sweep.stayed, self.sweep.removed)
+    }
+
+    fn begin_sweep(&mut self, permits: Permits) {
+        self.table.begin_epoch();
+        self.strangers = true;
+        let end = self.table.extent();
+        self.sweep = Sweep { permits: Some(permits), end, ..Sweep::default() };
+        if end == 0 {
+            self.end_sweep();
+        }
+    }
+
+    fn end_sweep(&mut self) {
+        // Who has a record has mappings that may stay, so it is a subscriber, or there are rules.
+        self.strangers = false;
+    }
+
+    /// Asks some of the mappings that have not been asked; `true`: all have been.
+    pub(crate) fn sweep_some(&mut self) -> bool {
+        if self.sweep.is_done() {
+            return true;
+        }
+        let until = self.sweep.end.min(self.sweep.next + SLOTS_A_CALL);
+        let mut asked = 0;
+        while self.sweep.next < until && asked < ASKED_A_CALL {
+            let slot = self.sweep.next;
+            self.sweep.next += 1;
+            if self.table.is_unasked(slot) {
+                asked += if self.ask(slot) { 1 } else { REMOVAL };
+            }
+        }
+        if self.sweep.is_done() {
+            self.end_sweep();
+        }
+        self.sweep.is_done()
+    }
+
+    /// Asks a mapping that has not been whether it may stay; if not it goes, with its sessions.
+    #[cold]
+    pub(crate) fn ask(&mut self, slot: u32) -> bool {
+        let permits = self.sweep.permits.as_ref().expect("mappings are asked of a configuration");
+        let realm = self.table.mapping(slot).host().realm();
+        let why = self.judge(permits, self.rules_of(realm), slot, |asked, index| {
+            let (host, (_, port)) = (asked.internal.0, asked.external);
+            self.external.allows(asked.protocol, index, port, host)
+        });
+        match why {
+            None => {
+                self.sweep.stayed += 1;
+                let answers = self.first_answers(slot);
+                let mapping = self.table.mapping(slot);
+                let (host, set) =
+                    (mapping.host(), self.sweep.sets[usize::from(mapping.timeouts())]);
+                if let Some(record) = self.subscribers.find(host) {
+                    self.subscribers.settle(record);
+                }
+                self.table.set_timeouts(slot, set);
+                self.table.set_asked(slot);
+                self.table.set_answers(slot, answers);
+                true
+            }
+            Some(why) => {
+                self.sweep.removed[why as usize] += 1;
+                self.discard(slot);
+                false
+            }
+        }
+    }
+
+    /// Why a mapping may not stay, by the rules of its realm; `pools_allow` says whether its external endpoint, of the address with
+    /// an index, is still its subscriber's.
+    fn judge(
+        &self,
+        permits: &Permits,
+        rules: &RuleSet,
+        slot: u32,
+        pools_allow: impl FnOnce(&Asked, u32) -> bool,
+    ) -> Option<Departure> {
+        let mapping = self.table.mapping(slot);
+        let (index, port) = mapping.external();
+        let asked = Asked {
+            protocol: mapping.protocol,
+            internal: mapping.internal(),
+            external: (self.external.address(index), port),
+            is_static: mapping.is_static(),
+            is_permanent: mapping.is_permanent(),
+            is_server: mapping.is_permanent() && mapping.shares_external(),
+        };
+        let remotes = self.table.sessions(slot).map(|session| {
+            let session = self.table.session(session);
+            let remote = (session.remote_address, session.remote_port);
+            // As it is seen from inside.
+            if mapping.is_twice() {
+                self.twice.seen(slot, remote).unwrap_or(remote)
+            } else {
+                remote
+            }
+        });
+        let why = permits.judge(rules, &asked, remotes);
+        why.or_else(|| {
+            let stays = asked.is_static || pools_allow(&asked, index);
+            (!stays).then_some(Departure::Pool)
+        })
+    }
+
+    /// Removes a mapping with its sessions.
+    fn discard(&mut self, slot: u32) {
+        while let Some(session) = self.table.last_session(slot) {
+            self.end_session(session, slot, self.tick);
+        }
+        self.remove_mapping(slot, self.now);
+    }
+
+    /// Whether no packet between a mapping's internal endpoint and its first session's remote one would
+    /// be dropped, or forwarded untranslated, as the rules are.
+    pub(crate) fn first_answers(&self, slot: u32) -> bool {
+        let mapping = self.table.mapping(slot);
+        let (host, port) = mapping.internal();
+        let remote = (mapping.first.remote_address, mapping.first.remote_port);
+        let realm = host.realm();
+        if [host.address(), remote.0].into_iter().any(|end| self.is_broadcast(Some(realm), end)) {
+            return false;
+        }
+        let rules = self.rules_of(realm);
+        if rules.is_empty() {
+            return true;
+        }
+        match rules.find((host.address(), port), remote) {
+            Some(Ruling::Snat(_)) => true,
+            Some(Ruling::Bypass | Ruling::Drop) => false,
+            None => self.is_subscriber(host),
+        }
+    }
+
+    // ---- trying one ----
+
+    /// Looks at some of the mappings and notes which of them a configuration would not let stay;
+    /// `false`: all have been looked at. Mappings that are made or go meanwhile may be left out.
+    pub fn review(&self, new: &Reconfiguration, review: &mut Review) -> bool {
+        let end = self.table.extent();
+        let until = end.min(review.next.saturating_add(SLOTS_A_CALL));
+        for slot in review.next..until {
+            if !self.table.is_live(slot) {
+                continue;
+            }
+            let permits = &new.permits;
+            let realm = self.table.mapping(slot).host().realm();
+            let rules = new.realms.rules_of(&new.rules, realm);
+            match self.judge(permits, rules, slot, |asked, _| permits.keeps_end(asked)) {
+                None => review.stay += 1,
+                Some(why) => {
+                    review.go[why as usize] += 1;
+                    if review.named.len() < review.most {
+                        let mapping = self.name_of(self.table.mapping(slot));
+                        review.named.push(Leaving { mapping, why });
+                    }
+                }
+            }
+        }
+        review.next = until;
+        until < end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{AddressRange, Match, PoolConfig, Prefix, Rule, RuleAction};
+    use crate::{Packet, Side, Timestamp, Verdict};
+    use alloc::vec;
+    use core::net::Ipv4Addr;
+    use natgate_wire::{Ipv4, protocol};
+
+    const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 5);
+
+    fn engine() -> Engine {
+        let address = Ipv4Addr::new(203, 0, 113, 1);
+        let pool = PoolConfig {
+            addresses: vec![AddressRange { first: address, last: address }],
+            ..PoolConfig::default()
+        };
+        let config = Config { pools: vec![pool], ..Config::default() };
+        Engine::new(&config, [1; 32], Timestamp(0)).unwrap()
+    }
+
+    /// A datagram goes out.
+    fn send(engine: &mut Engine) {
+        let mut bytes = [0; 28];
+        let mut packet = Ipv4::init(&mut bytes[..], 20);
+        packet.set_total_len(28);
+        packet.set_ttl(64);
+        packet.set_protocol(protocol::UDP);
+        packet.set_source(HOST.to_bits());
+        packet.set_destination(Ipv4Addr::new(198, 51, 100, 7).to_bits());
+        packet.fill_checksum();
+        bytes[20..26].copy_from_slice(&[15, 160, 0, 53, 0, 8]);
+        let mut verdict = [Verdict::Held];
+        engine.process(Timestamp(0), Side::Inside, &mut [Packet::new(&mut bytes, 0)], &mut verdict);
+        assert_eq!(verdict, [Verdict::Forward(Side::Outside)]);
+    }
+
+    /// Whether the only mapping's packets go the quick way.
+    fn is_quick(engine: &Engine) -> bool {
+        let slot = engine.table.slots().next().expect("a mapping");
+        engine.table.mapping(slot).answers(engine.table.epoch())
+    }
+
+    #[test]
+    fn a_session_is_asked_once_and_goes_on_the_quick_way() {
+        let mut engine = engine();
+        send(&mut engine);
+        assert!(is_quick(&engine));
+        let rule = |address: Ipv4Addr, action| {
+            Rule::new(Match::Source(Prefix::new(address, 32), 0), action)
+        };
+        let other = rule(Ipv4Addr::new(10, 0, 0, 6), RuleAction::Drop);
+        engine.replace_rules(RuleSet::new(&[other]).unwrap()).unwrap();
+        assert!(!is_quick(&engine));
+        send(&mut engine);
+        assert!(is_quick(&engine));
+        while engine.advance(Timestamp(0)) {}
+        let own = rule(HOST, RuleAction::Bypass);
+        engine.replace_rules(RuleSet::new(&[own]).unwrap()).unwrap();
+        while engine.advance(Timestamp(0)) {}
+        // Asked by the sweep, and what it sends is not translated any more.
+        assert!(!is_quick(&engine));
+        engine.replace_rules(RuleSet::new(&[]).unwrap()).unwrap();
+        while engine.advance(Timestamp(0)) {}
+        assert!(is_quick(&engine));
+    }
+}

@@ -1,0 +1,106 @@
+//! Settings that change while packets flow: nothing is lost on flows that stay allowed.
+
+use crate::world::*;
+use natgate_engine::{AddressRange, Match, PoolConfig, Prefix, Rule, RuleAction};
+use natgate_gateway::{CommandError, Commander, Prepared, Reconfigured, Settings, commands};
+use natgate_wire::link::ethertype;
+use natgate_wire::{Udp, arp};
+use std::net::Ipv4Addr;
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::Duration;
+
+/// A host that some settings do not translate.
+const GUEST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 5);
+const SECOND_POOL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
+
+/// The settings of a turn of reloads: each has something else that does not concern the subscriber's flow.
+fn variant(number: usize) -> Settings {
+    let mut settings = settings();
+    let engine = &mut settings.engine;
+    let prefix = |text: &str, len| Prefix::new(text.parse().expect("an address"), len);
+    match number % 6 {
+        1 => engine.subscribers = vec![prefix("10.0.0.0", 16)],
+        2 => {
+            let matches = Match::Source(Prefix::new(GUEST, 32), 0);
+            engine.rules = vec![Rule::new(matches, RuleAction::Drop)];
+        }
+        3 => engine.timeouts.udp = Duration::from_secs(120 + number as u64),
+        4 => engine.limits.udp_ports = 1 + number as u32 % 7,
+        5 => engine.pools.push(PoolConfig {
+            name: "second".into(),
+            addresses: vec![AddressRange { first: SECOND_POOL, last: SECOND_POOL }],
+            ports: (1024, 2047),
+            ..PoolConfig::default()
+        }),
+        _ => {}
+    }
+    settings
+}
+
+/// Puts other settings in force, as the control plane does.
+fn reload(
+    commander: &Commander,
+    old: &Settings,
+    new: Settings,
+) -> Result<Reconfigured, CommandError> {
+    let pools = commander.pools()?;
+    let prepared = Prepared::new(old, pools, new).expect("the settings are right");
+    commander.reconfigure(prepared)
+}
+
+/// A world that takes commands, and the other end.
+fn commanded(settings: &Settings) -> (World, Commander, UnixStream) {
+    let (wake, waker) = UnixStream::pair().expect("a pair of sockets");
+    wake.set_nonblocking(true).expect("it can be set");
+    let (commander, commands) = commands(waker);
+    let mut world = World::with(settings);
+    world.worker.obey(commands);
+    (world, commander, wake)
+}
+
+#[test]
+fn a_thousand_reloads_under_traffic_lose_nothing_on_flows_that_stay_allowed() {
+    const RELOADS: usize = 1000;
+    let (mut world, commander, _wake) = commanded(&settings());
+    let flow = udp((SUBSCRIBER, 4000), (REMOTE, 53), b"subscriber");
+    let guest = udp((GUEST, 4000), (REMOTE, 53), b"guest");
+    world.inside.send(&to_inside(&flow));
+    let external =
+        Udp::new_checked(view(&world.next_outside()).payload()).expect("UDP").source_port();
+    let reloads = thread::spawn(move || {
+        let mut went = 0;
+        for number in 0..RELOADS {
+            let done = reload(&commander, &variant(number), variant(number + 1));
+            let done = done.expect("it is put in force");
+            assert!(done.stayed > 0, "{number}: {done:?}");
+            went += done.went.iter().sum::<u64>();
+        }
+        went
+    });
+    let (mut sent, mut guests) = (0_u64, 0_u64);
+    while !reloads.is_finished() {
+        // Both ways, and somebody who is a subscriber at times.
+        world.inside.send(&to_inside(&flow));
+        let packet = world.next_outside();
+        let source = Udp::new_checked(view(&packet).payload()).expect("UDP").source_port();
+        assert_eq!(source, external, "packet {sent} has the mapping's endpoint");
+        world.outside.send(&to_outside(&udp((REMOTE, 53), (EXTERNAL, external), b"answer")));
+        assert_eq!(view(&world.next_inside()).destination(), SUBSCRIBER.to_bits());
+        world.inside.send(&to_inside(&guest));
+        world.turn();
+        // New external addresses are announced, too.
+        let frames = std::iter::from_fn(|| world.outside.take());
+        let packets = frames.filter(|frame| {
+            arp::read_ethernet(frame).is_some_and(|(.., kind)| kind == ethertype::IPV4)
+        });
+        guests += packets.count() as u64;
+        sent += 1;
+    }
+    let went = reloads.join().expect("the reloads go on to the end");
+    assert!(sent > 0 && guests > 0 && guests < sent, "{guests} of {sent} guests' packets passed");
+    assert!(went > 0, "the guest's mapping goes whenever it may not stay");
+    println!(
+        "{sent} packets each way during {RELOADS} reloads; {guests} of a guest; {went} mappings went"
+    );
+}

@@ -1,0 +1,106 @@
+//! Another configuration takes the place of the one in force (specification, section 14): what
+//! stays, and what goes.
+
+use crate::classes::{Told, Whose};
+use crate::realms::replace_rules;
+use crate::timers::StillHeld;
+use crate::{Key, Made, Mapping, Model, has_ports, services};
+use natgate_engine::{
+    Config, Endpoint, MappingKind, Rule, RuleAction, TICK, TimeoutSet, Timestamp,
+};
+use std::collections::BTreeMap;
+
+impl Model {
+    /// Puts another configuration in force; mappings that it does not let stay go at once. `still_held` as
+    /// in [`Model::advance`].
+    pub fn reconfigure(&mut self, config: &Config, still_held: Option<StillHeld<'_>>) -> Made {
+        self.go_on(config);
+        self.fixed = services::fixed(config);
+        self.change_pools(config.clone());
+        let made = self.ask_all(still_held);
+        self.settle_pools();
+        made
+    }
+
+    /// Puts other rules in the place of those of a realm, and leaves all else.
+    pub fn replace_rules_of(
+        &mut self,
+        realm: u16,
+        rules: &[Rule],
+        still_held: Option<StillHeld<'_>>,
+    ) -> Made {
+        replace_rules(&mut self.config, realm, rules);
+        self.ask_all(still_held)
+    }
+
+    /// 14.3: asks every mapping whether it may stay.
+    fn ask_all(&mut self, still_held: Option<StillHeld<'_>>) -> Made {
+        let gone = self.mappings.iter().filter(|(key, mapping)| !self.may_stay(key, mapping));
+        for key in gone.map(|(key, _)| *key).collect::<Vec<_>>() {
+            self.remove(key, self.now);
+        }
+        self.make_statics();
+        let mut held = std::mem::take(&mut self.held);
+        held.append(&mut self.evicted);
+        let is_static =
+            |(protocol, end): &(u8, Endpoint)| !self.static_internals(*protocol, *end).is_empty();
+        (self.evicted, self.held) = held.into_iter().partition(|(port, _)| is_static(port));
+        self.limit_held(still_held);
+        let tick = TICK.as_nanos() as u64;
+        self.note_empty(Timestamp((self.now.0 / tick + 1) * tick)); // 14.3
+        std::mem::take(&mut self.made)
+    }
+
+    /// 14.2: what is remembered of rates, refusals and thresholds.
+    fn go_on(&mut self, config: &Config) {
+        let old = &self.config.classes;
+        let now = |whose: &Whose| match *whose {
+            Whose::Class(number) => {
+                let place = config.classes.iter().position(|class| class.name == old[number].name);
+                place.map(Whose::Class)
+            }
+            other => Some(other),
+        };
+        fn renamed<T>(map: &mut BTreeMap<Whose, T>, now: impl Fn(&Whose) -> Option<Whose>) {
+            let old = std::mem::take(map);
+            map.extend(old.into_iter().filter_map(|(whose, of)| Some((now(&whose)?, of))));
+        }
+        renamed(&mut self.mapping_rate, now);
+        renamed(&mut self.quota_reported, now);
+        renamed(&mut self.told_of, now);
+        self.told_of.values_mut().for_each(Told::forget);
+        for mapping in self.mappings.values_mut() {
+            if !config.timeout_sets.contains(&mapping.timeouts) {
+                mapping.timeouts = TimeoutSet::default();
+            }
+        }
+    }
+
+    /// 14.4 and 14.5.
+    fn may_stay(&self, key: &Key, mapping: &Mapping) -> bool {
+        let Key { protocol, internal, realm, .. } = *key;
+        let fixed = self.static_internals(protocol, mapping.external);
+        if mapping.kind == MappingKind::Static {
+            return fixed.iter().any(|(one, end)| (one.realm, *end) == (realm, internal));
+        }
+        let displaced = self.static_external(protocol, realm, internal).is_some()
+            || !fixed.is_empty()
+            || self.is_kept(protocol, mapping.external.address);
+        let host = internal.address.to_bits();
+        let mut subscribers = self.config.subscribers_of(realm).iter();
+        let is_subscriber = subscribers.any(|prefix| prefix.contains(host))
+            || self.fixed.iter().any(|one| (one.realm, one.internal.0) == key.host());
+        let is_translated = mapping.sessions.values().any(|session| {
+            let rule = self.rule_between(realm, protocol, internal, session.seen);
+            matches!(rule, Some(RuleAction::Snat(_) | RuleAction::SnatTo(..)))
+        });
+        let is_ours = self.is_own(realm, host) || self.is_external(host);
+        let end = mapping.external;
+        let is_pooled = !self.left.contains_key(&end.address)
+            && self.pool_of(end.address.to_bits()).is_some_and(|pool| {
+                let pool = &self.config.pools[pool];
+                pool.has(end.address) && (!has_ports(protocol) || pool.uses_port(end.port))
+            });
+        !displaced && !is_ours && (is_subscriber || is_translated) && is_pooled
+    }
+}

@@ -1,0 +1,147 @@
+//! `natgate reload`: has the running gateway read its configuration anew, or say what that would do.
+//!
+//! The gateway does everything; here are the arguments, the words and the exit codes.
+
+use crate::Failure;
+use anyhow::{Context, anyhow};
+use natgate_control::socket::{self, Response, ask};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A million rules take seconds to be read, and mappings are asked one by one.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+const AFTER_HELP: &str = "\
+The gateway reads the file that it was started with. A file that is wrong, or that changes what only
+a restart can change, is refused: the configuration in force stays as a whole, the exit code is 2, and
+standard error has every problem as `natgate check` prints it. A gateway that cannot be reached is
+exit code 1. SIGHUP to `natgate run` does the same without a word back.
+
+Mappings go that the new configuration does not let stay, because of:
+  not_subscriber  their host is no subscriber, and no rule translates what it sends
+  pool            their external endpoint is in no pool, or another subscriber's
+  displaced       a static mapping has their internal or external endpoint
+  static          they are static, and the configuration has them no longer
+
+With --json, standard output has one object:
+  {\"ok\": true, \"dry_run\": false, \"changed\": [\"rule\"], \"mappings\": {\"stay\": N, \"go\": N,
+   \"by_reason\": {...}}, \"named\": [...], \"warnings\": [...]}
+  {\"ok\": false, \"errors\": [{\"file\", \"line\", \"column\", \"key\", \"message\"}]}
+
+Examples:
+natgate reload
+natgate reload --dry-run --json
+natgate reload --socket /run/natgate/second.sock";
+
+/// Have the running gateway read its configuration anew
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Change nothing; say which mappings would go
+    #[arg(long)]
+    dry_run: bool,
+    /// With --dry-run, how many of the mappings that would go are named
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    limit: usize,
+    /// The gateway's control socket
+    #[arg(long, value_name = "PATH", default_value = socket::DEFAULT_PATH)]
+    socket: PathBuf,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let asked = json!({ "dry_run": args.dry_run, "most": args.limit });
+    let Response { status, body } =
+        ask(&args.socket, "POST", "/v1/reload", &asked, PATIENCE).map_err(anyhow::Error::from)?;
+    match status {
+        200 => {
+            let text = if args.json { format!("{body}\n") } else { text(&body) };
+            Ok(print(&text)?)
+        }
+        422 => {
+            if args.json {
+                print(&format!("{body}\n"))?;
+            }
+            Err(Failure::Input(problems(&body)))
+        }
+        _ => {
+            let message = body["message"].as_str().unwrap_or("the gateway failed without a word");
+            Err(Failure::Runtime(anyhow!("{message}")))
+        }
+    }
+}
+
+/// The problems of a refused configuration, as `natgate check` prints them.
+fn problems(body: &Value) -> Vec<String> {
+    let errors = body["errors"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let text = |error: &Value| {
+        let word = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
+        let place = match (error["line"].as_u64(), error["column"].as_u64()) {
+            (Some(line), Some(column)) => format!("{line}:{column}:"),
+            _ => String::new(),
+        };
+        let key = match &word("key")[..] {
+            "" => String::new(),
+            key => format!(" {key}:"),
+        };
+        format!("{}:{place}{key} {}", word("file"), word("message"))
+    };
+    errors.iter().map(text).collect()
+}
+
+/// What a reload has come to, in one sentence.
+pub(crate) fn sentence(body: &Value) -> String {
+    let dry_run = body["dry_run"] == true;
+    let changed = body["changed"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let changed: Vec<&str> = changed.iter().filter_map(Value::as_str).collect();
+    let changed = match (&changed[..], dry_run) {
+        ([], false) => "reloaded, nothing is different".to_owned(),
+        ([], true) => "nothing would be different".to_owned(),
+        (changed, false) => format!("reloaded, with other {}", changed.join(", ")),
+        (changed, true) => format!("would be reloaded, with other {}", changed.join(", ")),
+    };
+    let mappings = &body["mappings"];
+    let (stay, go) = (&mappings["stay"], &mappings["go"]);
+    let by_reason = mappings["by_reason"].as_object().into_iter().flatten();
+    let reasons: Vec<String> = by_reason
+        .filter(|(_, count)| count.as_u64().is_some_and(|count| count > 0))
+        .map(|(reason, count)| format!("{reason} {count}"))
+        .collect();
+    let reasons =
+        if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
+    let would = if dry_run { "would " } else { "" };
+    format!("{changed}; {stay} mappings {would}stay, {go} {would}go{reasons}")
+}
+
+fn text(body: &Value) -> String {
+    let mut text = format!("{}\n", sentence(body));
+    let named = body["named"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for mapping in named {
+        let word = |key: &str| mapping[key].as_str().unwrap_or_default();
+        let (protocol, internal, external) = (word("protocol"), word("internal"), word("external"));
+        let realm = match word("realm") {
+            "" => String::new(),
+            realm => format!(" (realm {realm})"),
+        };
+        text += &format!("  {protocol} {internal}{realm} {external}: {}\n", word("reason"));
+    }
+    let go = body["mappings"]["go"].as_u64().unwrap_or_default();
+    let unnamed = go.saturating_sub(named.len() as u64);
+    if body["dry_run"] == true && unnamed > 0 {
+        text += &format!("  and {unnamed} more\n");
+    }
+    for warning in body["warnings"].as_array().into_iter().flatten() {
+        let problem = problems(&json!({ "errors": [warning] }));
+        text += &format!("warning: {}\n", problem.concat());
+    }
+    text
+}
+
+/// Writes to standard output; a reader that has gone away is an error and no panic.
+fn print(text: &str) -> anyhow::Result<()> {
+    std::io::stdout().write_all(text.as_bytes()).context("standard output cannot be written")
+}
