@@ -236,6 +236,8 @@ impl Pair {
     /// # Errors
     /// When the engine refuses them.
     pub fn replace_rules_of(&mut self, realm: u16, rules: &[Rule]) -> Result<(), Divergence> {
+        // What is due by now happens before.
+        self.advance(self.model.now())?;
         RuleSet::new(rules)
             .and_then(|set| self.engine.replace_rules_of(realm, set))
             .map_err(|error| format!("the engine refused the rules: {}", error.message))?;
@@ -252,6 +254,8 @@ impl Pair {
     /// # Errors
     /// When the engine refuses it, or where they part.
     pub fn reconfigure(&mut self, config: &Config) -> Result<(), Divergence> {
+        // What is due by now happens before.
+        self.advance(self.model.now())?;
         let refused =
             |error: &dyn Debug| format!("the engine refused the configuration: {error:?}");
         let mut new =

@@ -17,9 +17,7 @@ impl Model {
         self.go_on(config);
         self.fixed = services::fixed(config);
         self.change_pools(config.clone());
-        let made = self.ask_all(still_held);
-        self.settle_pools();
-        made
+        self.ask_all(still_held)
     }
 
     /// Puts other rules in the place of those of a realm, and leaves all else.
@@ -46,6 +44,7 @@ impl Model {
             |(protocol, end): &(u8, Endpoint)| !self.static_internals(*protocol, *end).is_empty();
         (self.evicted, self.held) = held.into_iter().partition(|(port, _)| is_static(port));
         self.limit_held(still_held);
+        self.settle_pools();
         let tick = TICK.as_nanos() as u64;
         self.note_empty(Timestamp((self.now.0 / tick + 1) * tick)); // 14.3
         std::mem::take(&mut self.made)

@@ -283,8 +283,12 @@ fn events_that_cannot_be_opened_are_said_so() {
 fn state_files_are_written_and_those_that_cannot_be_used_refused() {
     let folder = Folder::new("state");
     let path = folder.file("ports");
-    let with_state =
-        |path: &Path| format!("{GOOD}[state]\nfile = {:?}\n", path.display().to_string());
+    // A socket of its own: at the usual place another test's gateway may be.
+    let socket = folder.file("control.sock").display().to_string();
+    let with_state = |path: &Path| {
+        let path = path.display().to_string();
+        format!("{GOOD}[control]\nsocket = {socket:?}\n[state]\nfile = {path:?}\n")
+    };
     let (code, said) = refusal("state-refused", "", &with_state(Path::new("/nonexistent/ports")));
     assert!(code == 1 && said.contains("/nonexistent/ports cannot be written"), "{said}");
     fs::write(&path, "a letter").expect("the file can be written");

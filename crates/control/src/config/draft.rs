@@ -335,7 +335,6 @@ impl PoolDraft {
             allocation,
             overloading: self.overloading,
             thresholds: self.thresholds.clone(),
-            ..PoolConfig::default()
         }
     }
 }

@@ -65,19 +65,20 @@ impl Ref {
     }
 
     #[inline(always)]
-    fn is_leaf(self) -> bool {
-        self.kind() == LEAF
-    }
-
-    #[inline(always)]
     fn index(self) -> usize {
         (self.0 & ((1 << KIND_SHIFT) - 1)) as usize
+    }
+
+    /// All bits if it is a leaf, else none: worked out so that no compiler makes a branch of it.
+    #[inline(always)]
+    fn leaf_mask(self) -> u32 {
+        ((self.kind() ^ LEAF).wrapping_sub(1) as i32 >> 31) as u32
     }
 
     /// The leaf's index, or that of one that is always there.
     #[inline(always)]
     fn leaf_or_first(self) -> usize {
-        select_unpredictable(self.is_leaf(), self.index(), 0)
+        self.index() & self.leaf_mask() as usize
     }
 }
 
@@ -331,7 +332,8 @@ impl Walk {
     pub(super) fn end<L: Leaves>(self, tries: &Tries) -> u32 {
         let at = if self.at.is_array() { deeper(self.at, self.bits, tries) } else { self.at };
         let found = L::all(tries)[at.leaf_or_first()].find(self.key);
-        select_unpredictable(at.is_leaf(), found, at).0
+        let mask = at.leaf_mask();
+        found.0 & mask | at.0 & !mask
     }
 }
 

@@ -89,12 +89,6 @@ impl Glance {
         self.slot == NONE && self.protocol != 0 && self.realm == 0
     }
 
-    /// The set of timeouts that a new mapping for it has.
-    #[inline(always)]
-    fn timeouts(&self) -> u8 {
-        if let Ruled::Snat { timeouts, .. } = self.ruled { timeouts } else { 0 }
-    }
-
     /// What a new mapping for it asks for.
     #[inline(always)]
     pub(super) fn wish(&self, pool: usize, paired: Option<u32>, fixed: Option<u32>) -> Wish {
@@ -394,17 +388,16 @@ impl Engine {
         {
             return None;
         }
-        let (pool, fixed) = self.source_of(glance)?;
-        let (index, port) = self.external.drawn(protocol, &draw).or_else(|| {
-            // What others are not kept out of is not drawn from here.
-            if !self.external.is_shared(pool) {
-                return None;
-            }
-            let wish = glance.wish(pool, Some(draw.index()), fixed);
-            self.external.choose(wish, self.subscribers.tenants(), &mut self.generator)
-        })?;
+        let (index, port) = match self.external.drawn(protocol, &draw) {
+            Some(external) => external,
+            None => self.draw_again(glance, &draw)?,
+        };
+        let (pool, fixed, timeouts) = match glance.ruled {
+            Ruled::Snat { pool, fixed, timeouts } => (pool.into(), fixed.is_some(), timeouts),
+            _ => (self.config.default_pool, false, 0),
+        };
         let (record, hash) = (Some(record), glance.place);
-        let (fixed, timeouts, overloads) = (fixed.is_some(), glance.timeouts(), false);
+        let overloads = false;
         let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads };
         let expires = round.first_deadline(&self.timeouts, timeouts, protocol, remote.1);
         self.add_dynamic(&flow, (index, port), |session| {

@@ -5,6 +5,7 @@ use super::Engine;
 use super::quick::{Glance, Round, Ruled, Tally, forward_as_it_is};
 use crate::DropReason;
 use crate::calendar::NONE;
+use crate::external::Draw;
 use crate::host::Host;
 use crate::packet::{Direction, Packet, Side, Verdict};
 use crate::parse::is_martian;
@@ -61,6 +62,17 @@ impl Engine {
             let wish = glance.wish(pool, self.external.pairing(pool, host, paired), None);
             glance.draw = self.external.draw_share(wish, host, &mut self.generator);
         }
+    }
+
+    /// An external endpoint for a new flow whose draw has come to nothing, if it is to be had as simply.
+    #[cold]
+    pub(super) fn draw_again(&mut self, glance: &Glance, draw: &Draw) -> Option<(u32, u16)> {
+        let (pool, fixed) = self.source_of(glance)?;
+        if !self.external.is_shared(pool) {
+            return None;
+        }
+        let wish = glance.wish(pool, Some(draw.index()), fixed);
+        self.external.choose(wish, self.subscribers.tenants(), &mut self.generator)
     }
 
     /// Stage four, of a packet that a rule drops or sends past the translator; `None`: there is more to

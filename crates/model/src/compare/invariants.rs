@@ -129,7 +129,7 @@ pub(super) fn state(
     mappings: &[MappingInfo],
     sessions: &[SessionInfo],
 ) -> Result<(), Divergence> {
-    one_to_one(config, mappings)?;
+    one_to_one(config, changed, mappings)?;
     told_apart(sessions)?;
     let mut used_by: BTreeMap<(Host, u8), u32> = BTreeMap::new();
     let mut address_of: BTreeMap<(Host, usize), Ipv4Addr> = BTreeMap::new();
@@ -179,14 +179,20 @@ pub(super) fn state(
 
 /// No two mappings have one external endpoint, but the servers of a service and where ports are
 /// overloaded (5.1).
-fn one_to_one(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
+fn one_to_one(
+    config: &Config,
+    changed: Changed,
+    mappings: &[MappingInfo],
+) -> Result<(), Divergence> {
     let mut external = BTreeSet::new();
     for id in mappings.iter().map(|mapping| mapping.id) {
         let end = (id.external.address, id.external.port);
         let served = config.services.iter().any(|service| service.external == end);
-        let overloaded = config.pools.iter().any(|pool| {
-            pool.overloading && addresses(pool).any(|address| address == id.external.address)
-        });
+        // An address may have left the pool that its ports were overloaded in.
+        let overloaded = changed.pools
+            || config.pools.iter().any(|pool| {
+                pool.overloading && addresses(pool).any(|address| address == id.external.address)
+            });
         let may_share = served || overloaded && id.kind != MappingKind::Static;
         if has_ports(id.protocol) && !may_share && !external.insert((id.protocol, id.external)) {
             return Err(format!("{:?} is the external endpoint of two mappings", id.external));

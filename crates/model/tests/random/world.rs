@@ -175,17 +175,30 @@ impl Other {
         let mut config = in_force.clone();
         let new = &self.config;
         let [rules, limits, timeouts, subscribers, switches, filters, statics] = self.parts;
+        // No rule may name an address that its pool has lost.
+        let sets: Vec<u8> = config.rules.iter().map(|rule| rule.timeouts).collect();
+        config.rules = fit(&config.rules, &in_force.pools);
+        for (rule, set) in config.rules.iter_mut().zip(sets) {
+            rule.timeouts = set;
+        }
         if rules {
             config.rules = fit(&new.rules, &in_force.pools);
             give_timeouts(&mut config.rules, in_force.timeout_sets.len());
         }
         if limits {
-            // The sizes of tables stay.
-            let Limits { subscribers, mappings, extra_sessions, held_ports, .. } = in_force.limits;
-            let sizes =
-                Limits { subscribers, mappings, extra_sessions, held_ports, ..new.limits.clone() };
             config.classes.clone_from(&new.classes);
-            config.limits = Limits { fragment_memory: in_force.limits.fragment_memory, ..sizes };
+            // The sizes of tables stay.
+            let sizes = in_force.limits.clone();
+            config.limits = Limits {
+                subscribers: sizes.subscribers,
+                mappings: sizes.mappings,
+                extra_sessions: sizes.extra_sessions,
+                twice_sessions: sizes.twice_sessions,
+                fragment_memory: sizes.fragment_memory,
+                external_addresses: sizes.external_addresses,
+                held_ports: sizes.held_ports,
+                ..new.limits.clone()
+            };
         }
         if timeouts {
             config.timeouts = new.timeouts.clone();
