@@ -304,6 +304,8 @@ fn sessions_keep_their_destination_when_rules_change() {
     lab.engine.replace_rules(rules).unwrap();
     assert_eq!(ends(&lab.out(&asked)).1, "192.0.2.53:5353");
     assert_eq!(ends(&lab.out(&plain)).1, "192.0.2.54:53");
+    // Until all mappings have been asked whether they may stay.
+    lab.wait_s(1.0);
     lab.engine.replace_rules(RuleSet::new(&[]).unwrap()).unwrap();
     assert_eq!(ends(&lab.out(&asked)).1, "192.0.2.53:5353");
     let answer = udp("192.0.2.53:5353", &external);
@@ -312,6 +314,7 @@ fn sessions_keep_their_destination_when_rules_change() {
     let fresh = udp("10.0.0.5:4001", "198.51.100.7:53");
     assert_eq!(ends(&lab.out(&fresh)).1, "198.51.100.7:53");
     let rules = RuleSet::new(&[dnat("0.0.0.0/0", 53, "192.0.2.53")]).unwrap();
+    lab.wait_s(1.0);
     lab.engine.replace_rules(rules).unwrap();
     assert_eq!(ends(&lab.out(&fresh)).1, "198.51.100.7:53");
 }
