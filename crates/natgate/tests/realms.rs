@@ -150,16 +150,17 @@ fn hosts_with_one_address_on_two_vlans_have_sessions_of_their_own() {
     let network = Network::build(&format!("{TAG}{}", std::process::id())).unwrap();
     let _servers = Servers::start(&network, Arc::from(&b"body"[..])).unwrap();
     let gateway = Gateway::start(&network, Path::new(PROGRAM), &config(REALMS)).unwrap();
-    let open = || PacketDevice::open("eth0", Config::default());
-    let device = network.node("sub1").enter(open).unwrap().unwrap();
-    let mut hosts = Hosts { device, address: SUBSCRIBER2 };
-
-    let seen = [100, 200].map(|vlan| {
-        let gateway = hosts.ask_gateway(vlan);
-        let seen = hosts.ask_reflector(vlan, gateway);
-        assert_eq!(hosts.ask_reflector(vlan, gateway), seen, "a session stays");
-        seen
-    });
+    let ask = || {
+        let device = PacketDevice::open("eth0", Config::default()).unwrap();
+        let mut hosts = Hosts { device, address: SUBSCRIBER2 };
+        [100, 200].map(|vlan| {
+            let gateway = hosts.ask_gateway(vlan);
+            let seen = hosts.ask_reflector(vlan, gateway);
+            assert_eq!(hosts.ask_reflector(vlan, gateway), seen, "a session stays");
+            seen
+        })
+    };
+    let seen = network.node("sub1").enter(ask).unwrap();
     assert_ne!(seen[0], seen[1]);
 
     let status = gateway.status().unwrap();
