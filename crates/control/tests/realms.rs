@@ -1,5 +1,5 @@
-//! Realms in the configuration: what they come to, what is refused with line and column, how they are
-//! explained, what events say.
+//! Realms in the configuration: what they come to, what is refused with line and column, how they
+//! are explained, what events say.
 
 use natgate_control::config::{Problem, parse, read_text};
 use natgate_control::json;

@@ -96,8 +96,8 @@ pub struct SideConfig {
     pub silent: bool,
 }
 
-/// An internal network beside the one that the rest of the configuration is about. Networks may overlap:
-/// a subscriber is a realm and an address (RFC 2663 section 2.1).
+/// An internal network beside the one that the rest of the configuration is about. Networks may
+/// overlap: a subscriber is a realm and an address (RFC 2663 section 2.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RealmConfig {
     /// Its name.

@@ -746,7 +746,8 @@ impl Engine {
         self.counters.count_drop(direction_from(from), DropReason::NotIpv4, len);
     }
 
-    /// Counts a frame from inside that cannot be given to [`Engine::process`] because it is of no realm.
+    /// Counts a frame from inside that cannot be given to [`Engine::process`] because it is of no
+    /// realm.
     pub fn count_unknown_realm(&mut self, len: usize) {
         self.counters.count_drop(Direction::Outbound, DropReason::UnknownRealm, len);
     }

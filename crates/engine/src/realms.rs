@@ -1,10 +1,10 @@
-//! Realms: internal networks that may use the same addresses, each with subscribers, rules and a place
-//! of the gateway's in it (RFC 2663 section 2.1).
+//! Realms: internal networks that may use the same addresses, each with subscribers, rules and a
+//! place of the gateway's in it (RFC 2663 section 2.1).
 //!
 //! Realm 0 is what the configuration says outside of [`Config::realms`], and all that plain
-//! configurations have: what is asked of every packet is asked of it without a detour. What is asked of
-//! all realms together, because a packet from outside does not tell to which it goes, is worked out
-//! when realms or rules change.
+//! configurations have: what is asked of every packet is asked of it without a detour. What is
+//! asked of all realms together, because a packet from outside does not tell to which it goes, is
+//! worked out when realms or rules change.
 
 use crate::config::{Config, Prefix, RealmConfig, SideConfig};
 use crate::engine::Engine;
@@ -63,8 +63,8 @@ pub(crate) struct Realms {
     any_rules: bool,
     any_by_port: bool,
     any_destinations: bool,
-    /// Largest packets: that any realm takes; and, by realm, that all those take whom packets that turn
-    /// round there may be for.
+    /// Largest packets: that any realm takes; and, by realm, that all those take whom packets that
+    /// turn round there may be for.
     least_mtu: u16,
     hairpin_mtus: Vec<u16>,
     /// The realm that the packet in hand leaves to, if it leaves by the inside.
@@ -182,16 +182,16 @@ impl Engine {
         Ok(before)
     }
 
-    /// Puts other rules and relations in the place of those of the realms beside number 0, whose rules are
-    /// in force already, and hands back the former.
+    /// Puts other rules and relations in the place of those of the realms beside number 0, whose
+    /// rules are in force already, and hands back the former.
     pub(crate) fn replace_realms(&mut self, mut realms: Realms) -> Realms {
         realms.leaving = self.realms.leaving;
         realms.handed_out = self.realms.handed_out;
         core::mem::replace(&mut self.realms, realms)
     }
 
-    /// The number of the realm that the packet which [`Engine::poll_transmit`] gave last is to be sent to,
-    /// if it leaves by the inside.
+    /// The number of the realm that the packet which [`Engine::poll_transmit`] gave last is to be
+    /// sent to, if it leaves by the inside.
     pub fn transmit_realm(&self) -> u16 {
         self.realms.handed_out
     }
@@ -219,8 +219,8 @@ impl Engine {
         self.config.realms.is_empty()
     }
 
-    /// Whether nobody may send from an address because it is ours, seen from a realm or, with `None`,
-    /// from outside before it is known which realm is meant.
+    /// Whether nobody may send from an address because it is ours, seen from a realm or, with
+    /// `None`, from outside before it is known which realm is meant.
     pub(crate) fn is_ours(&self, realm: Option<u16>, address: u32) -> bool {
         let own = match realm.or(self.is_plain().then_some(0)) {
             Some(realm) => self.is_own(realm, address),
@@ -229,8 +229,8 @@ impl Engine {
         own || self.external.index(address).is_some()
     }
 
-    /// Whether an address means every host of a network that is connected, seen like that; external ones
-    /// do not.
+    /// Whether an address means every host of a network that is connected, seen like that; external
+    /// ones do not.
     #[inline]
     pub(crate) fn is_broadcast(&self, realm: Option<u16>, address: u32) -> bool {
         if self.is_plain() {
@@ -245,8 +245,8 @@ impl Engine {
             || realm.is_some_and(in_realm) && self.external.index(address).is_none()
     }
 
-    /// Whether a packet from outside that goes to a realm may have this source: it must not be one of that
-    /// realm's. Without realms that is asked before.
+    /// Whether a packet from outside that goes to a realm may have this source: it must not be one
+    /// of that realm's. Without realms that is asked before.
     pub(crate) fn check_entry(&self, realm: u16, source: u32) -> Result<(), DropReason> {
         if self.is_plain() || !(self.is_inside(realm, source) || self.is_own(realm, source)) {
             return Ok(());
@@ -282,8 +282,8 @@ impl Engine {
         self.realms.hairpin_mtus[usize::from(realm)]
     }
 
-    /// Whether a packet that turns round may go from a realm to another. What answers in a session that
-    /// is there may go back.
+    /// Whether a packet that turns round may go from a realm to another. What answers in a session
+    /// that is there may go back.
     pub(crate) fn check_realms(
         &self,
         from: u16,

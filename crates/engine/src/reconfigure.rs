@@ -433,8 +433,8 @@ impl Engine {
         }
     }
 
-    /// Why a mapping may not stay, by the rules of its realm; `pools_allow` says whether its external endpoint, of the address with
-    /// an index, is still its subscriber's.
+    /// Why a mapping may not stay, by the rules of its realm; `pools_allow` says whether its
+    /// external endpoint, of the address with an index, is still its subscriber's.
     fn judge(
         &self,
         permits: &Permits,

@@ -177,8 +177,9 @@ const REQUESTERS: usize = 4096;
 
 /// How fast errors are made: all together at a rate, and one requester's at a quarter of it, so that
 /// none uses up what is for all. Requesters are told apart by the last twelve bits of
-/// address and realm added up. Who has asked for nothing of late gets an answer even when the rate is used up, from a
-/// reserve of the same size: the first error always goes out (RFC 1812 section 4.3.2.8).
+/// address and realm added up. Who has asked for nothing of late gets an answer even when the rate
+/// is used up, from a reserve of the same size: the first error always goes out (RFC 1812 section
+/// 4.3.2.8).
 #[derive(Clone, Debug)]
 struct Rates {
     all: Rate,

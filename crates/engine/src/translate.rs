@@ -287,7 +287,8 @@ impl Engine {
         }
     }
 
-    /// The first realm decides whose rules say that such a packet bypasses translation or is dropped.
+    /// The first realm decides whose rules say that such a packet bypasses translation or is
+    /// dropped.
     fn pass_into_realm(&mut self, bytes: &mut [u8], headers: &Headers) -> Fate {
         let mut place = 0;
         while let Some(realm) = self.realms.plain(place) {
@@ -304,8 +305,8 @@ impl Engine {
         Err(DropReason::NotForUs)
     }
 
-    /// What the rules of a realm say of a packet. An ICMP error has no ports; if no rule sends it past the
-    /// translator, or drops it, by its addresses, what it is about may.
+    /// What the rules of a realm say of a packet. An ICMP error has no ports; if no rule sends it
+    /// past the translator, or drops it, by its addresses, what it is about may.
     fn ruling(&self, bytes: &[u8], headers: &Headers, from: Side, realm: u16) -> Option<Ruling> {
         let rules = self.rules_of(realm);
         let ends = |source, destination, from| match from {

@@ -1,5 +1,5 @@
-//! The links that a gateway has: the outside's, and one inside for each realm. Several may share a device,
-//! told apart by VLAN tags (IEEE 802.1Q).
+//! The links that a gateway has: the outside's, and one inside for each realm. Several may share a
+//! device, told apart by VLAN tags (IEEE 802.1Q).
 
 use crate::Settings;
 use natgate_engine::Side;

@@ -245,7 +245,8 @@ impl<W: Write> Replay<'_, W> {
         self.drain(engine, Some((side, header)))
     }
 
-    /// The realm of a frame, and its header as it is when no tag tells the realm; `None`: no realm's.
+    /// The realm of a frame, and its header as it is when no tag tells the realm; `None`: no
+    /// realm's.
     fn realm(&self, arrival: Arrival, header: &[u8]) -> Option<(u16, Header)> {
         let plain = Header::new(arrival.link, header);
         let tags_tell = arrival.side == Side::Inside

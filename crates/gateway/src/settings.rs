@@ -100,7 +100,8 @@ impl Settings {
         }
     }
 
-    /// The devices that a gateway needs: the inside's, the outside's, and those that only realms have.
+    /// The devices that a gateway needs: the inside's, the outside's, and those that only realms
+    /// have.
     pub fn devices(&self) -> Vec<&str> {
         let mut devices = vec![&self.inside.device[..], &self.outside.device];
         for realm in &self.realms {

@@ -105,7 +105,8 @@ pub struct SideStatus {
 }
 
 impl Worker {
-    /// A gateway between these devices, in the order of [`Settings::devices`], that starts empty at time
+    /// A gateway between these devices, in the order of [`Settings::devices`], that starts empty at
+    /// time
     /// `now`.
     ///
     /// # Errors
@@ -342,8 +343,8 @@ struct Stages {
 /// A packet, and the realm that it comes from if from inside.
 type Arrived<'d> = (Frame<'d>, u16);
 
-/// A packet after translation, what to do with it, and the realm that it goes to if it leaves by the
-/// inside.
+/// A packet after translation, what to do with it, and the realm that it goes to if it leaves by
+/// the inside.
 type Fated<'d> = (Frame<'d>, Verdict, u16);
 
 /// The side of a device, by its place.

@@ -83,8 +83,8 @@ impl Model {
         }
     }
 
-    /// A realm's rule for a packet (3.3). What bypasses translation, or is dropped, takes the errors about
-    /// it along (3.4a).
+    /// A realm's rule for a packet (3.3). What bypasses translation, or is dropped, takes the
+    /// errors about it along (3.4a).
     pub(crate) fn rule(&self, packet: &Packet, realm: u16) -> Option<&RuleAction> {
         let rule = self.rule_of(realm, &packet.bytes, packet.from);
         if matches!(icmp_kind(&packet.bytes), Some(3 | 4 | 11 | 12))

@@ -1,8 +1,8 @@
 //! Two VLANs with the same addresses behind the program itself: frames with tags go through the
 //! kernel's devices, which take the tag out of what is received.
 //!
-//! The kernel of the subscribers knows nothing of these VLANs: the test sends and receives frames there.
-//! The network is that of the demonstration (`natgate-testnet`). Needs root.
+//! The kernel of the subscribers knows nothing of these VLANs: the test sends and receives frames
+//! there. The network is that of the demonstration (`natgate-testnet`). Needs root.
 
 use natgate_io::packet::{Config, PacketDevice};
 use natgate_io::{Batch, Device, Frame, Lost};
@@ -49,8 +49,8 @@ impl Hosts {
         assert_eq!(lost, Lost::NONE, "{frame:02x?}");
     }
 
-    /// What is found in the first frame with this tag in which something is; requests for the host's
-    /// hardware address are answered meanwhile.
+    /// What is found in the first frame with this tag in which something is; requests for the
+    /// host's hardware address are answered meanwhile.
     fn receive<T>(&mut self, vlan: u16, find: impl Fn(u16, &[u8]) -> Option<T>) -> T {
         let found = wait_for("an answer on the VLAN", LIMIT, || {
             let mut batch = Batch::new();

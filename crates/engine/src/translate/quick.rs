@@ -82,8 +82,8 @@ impl Glance {
         draw: None,
     };
 
-    /// Whether it is one from inside, of realm 0, that seems to have no mapping: those of others are the
-    /// complete way's business.
+    /// Whether it is one from inside, of realm 0, that seems to have no mapping: those of others
+    /// are the complete way's business.
     #[inline(always)]
     pub(super) fn is_new(&self) -> bool {
         self.slot == NONE && self.protocol != 0 && self.realm == 0

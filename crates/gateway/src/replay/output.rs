@@ -1,13 +1,12 @@
 //! The translated capture: each packet leaves through its side's interface, under a link header.
 //!
-//! A forwarded packet keeps the link header that it came with, addresses and VLAN tags unchanged, but
-//! for the tags that tell realms apart: one that it came with is taken away, and that of the realm that
-//! it goes to is put there.
-//! An answer gets that of the packet that provoked it with the Ethernet addresses exchanged. Where
-//! there is none to keep (the packet was made by a timer, or came in under another type of header),
-//! the last frame that came in on the side that the packet leaves by lends its own, exchanged; if
-//! none has come, addresses are zero. In Linux cooked headers an exchange makes the packet one that
-//! this machine sent, from an unknown address.
+//! A forwarded packet keeps the link header that it came with, addresses and VLAN tags unchanged,
+//! but for the tags that tell realms apart: one that it came with is taken away, and that of the
+//! realm that it goes to is put there. An answer gets that of the packet that provoked it with the
+//! Ethernet addresses exchanged. Where there is none to keep (the packet was made by a timer, or
+//! came in under another type of header), the last frame that came in on the side that the packet
+//! leaves by lends its own, exchanged; if none has come, addresses are zero. In Linux cooked
+//! headers an exchange makes the packet one that this machine sent, from an unknown address.
 
 use super::Interfaces;
 use crate::links::tag;

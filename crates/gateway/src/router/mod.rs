@@ -2,8 +2,9 @@
 //!
 //! A state machine without a device or a clock: frames and times come in, frames to send come out
 //! of [`Router::poll_transmit`]. On each link, one outside and one inside for each realm, it has an
-//! address, routes and neighbours of its own; it answers ARP requests for its own addresses and, outside, for every external address. Whether
-//! a packet may pass, and by which side, is the translator's decision.
+//! address, routes and neighbours of its own; it answers ARP requests for its own addresses and,
+//! outside, for every external address. Whether a packet may pass, and by which side, is the
+//! translator's decision.
 //!
 //! A packet that cannot be delivered is lost, which is noted, and its sender is told by an ICMP
 //! error. That error is about the packet as the router has it, translated: it comes out of
@@ -136,7 +137,8 @@ struct Port {
 }
 
 impl Router {
-    /// A router between devices with these hardware addresses, in the order of [`Settings::devices`].
+    /// A router between devices with these hardware addresses, in the order of
+    /// [`Settings::devices`].
     ///
     /// # Errors
     /// [`RouterError`] when the settings name no address or an unreachable next hop.

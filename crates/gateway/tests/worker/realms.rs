@@ -104,7 +104,8 @@ fn one_address_on_three_links_is_three_subscribers() {
     }
     let mut expected = Vec::new();
     for _ in 0..2 {
-        // The first answers ask by ARP where the subscriber is, on each link; the second find it there.
+        // The first answers ask by ARP where the subscriber is, on each link; the second find it
+        // there.
         for (number, port) in ports.iter().enumerate() {
             let packet = udp((REMOTE, 53), (EXTERNAL, *port), &[number as u8]);
             world.outside.send(&to_outside(&packet));

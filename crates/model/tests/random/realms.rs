@@ -31,7 +31,8 @@ fn realm() -> impl Strategy<Value = (RealmConfig, usize)> {
     })
 }
 
-/// Lets realms have rules, subscribers and relations of another configuration, as far as there are such;
+/// Lets realms have rules, subscribers and relations of another configuration, as far as there are
+/// such;
 /// `parts` are those of `Other`.
 pub(crate) fn change(config: &mut Config, new: &Config, parts: [bool; 7]) {
     let [rules, _, _, subscribers, switches, ..] = parts;

@@ -611,7 +611,8 @@ impl World {
         (pick % (self.config.realms.len() + 1)) as u16
     }
 
-    /// The packet that is sent, and from which side and realm; `None` when it is about one that there is not.
+    /// The packet that is sent, and from which side and realm; `None` when it is about one that
+    /// there is not.
     fn packet(&self, send: &Send) -> Option<Sent> {
         let picked = |pick: usize| self.seen.get(pick.checked_rem(self.seen.len())?);
         Some(match send {
