@@ -211,6 +211,63 @@ fn what_realms_must_not_be() {
 }
 
 #[test]
+fn a_realm_in_which_nobody_is_translated_is_refused() {
+    let realm = |more: &str| {
+        format!("[[realm]]\nname = \"a\"\naddress = \"10.0.0.1/8\"\nvlan = 7\n{more}\n")
+    };
+    let nobody = realm("subscribers = []");
+    let message = "names nobody, nor does a rule or a static mapping of the realm";
+    refused(&nobody, &[("5:15 realm[0].subscribers: ", message)]);
+    let rule = |realm: &str| {
+        format!("[[rule]]\nrealm = \"{realm}\"\nkind = \"bypass\"\nmatch.source = \"10.0.0.0/8\"\n")
+    };
+    refused(&format!("{nobody}{}", rule("default")), &[("5:15 realm[0].subscribers: ", message)]);
+    settings(&format!("{nobody}{}", rule("a")));
+    let inherits = "[nat]\nsubscribers = []\n".to_owned();
+    refused(
+        &(inherits.clone() + &realm("")),
+        &[("3:1 realm[0]: has no subscribers of its own", "nat.subscribers names nobody")],
+    );
+    // All may be on VLANs.
+    settings(&(inherits + &realm("subscribers = [\"10.0.0.0/8\"]")));
+}
+
+#[test]
+fn a_class_may_be_of_one_realm() {
+    let class = |name: &str, realm: &str, prefix: &str| {
+        let head = format!("[[class]]\nname = \"{name}\"\n{realm}");
+        format!("{head}subscribers = [\"{prefix}\"]\nlimits.sessions_per_subscriber = 9\n")
+    };
+    let all = class("all", "", "10.0.0.0/24");
+    let own = class("own", "realm = \"b\"\n", "10.0.0.0/24");
+    let first = class("first", "realm = \"default\"\n", "10.0.1.0/24");
+    let text = format!("{HEAD}{TWO}{all}{own}{first}");
+    let read = read_text(&text, "t").expect("it can be run");
+    let realms: Vec<_> = read.settings.engine.classes.iter().map(|class| class.realm).collect();
+    assert_eq!(realms, [None, Some(2), Some(0)]);
+    assert_eq!(read.warnings, []);
+    let said = Meaning::of(read).to_string();
+    for line in [
+        "  class all: 256 addresses, 10.0.0.0/24",
+        "  class own: 256 addresses, 10.0.0.0/24 of b",
+        "  class first: 256 addresses, 10.0.1.0/24 of default",
+    ] {
+        assert!(said.lines().any(|found| found == line), "{line:?} is missing in\n{said}");
+    }
+    let realm = "[[realm]]\nname = \"b\"\naddress = \"10.0.0.1/8\"\nvlan = 7\n";
+    refused(
+        &format!("{realm}{own}{}", own.replace("own", "other")),
+        &[("13:16 class[1].subscribers[0]: 10.0.0.0/24 is in class \"own\"", "once")],
+    );
+    refused(&own, &[("3:9 class[0].realm: there is no realm \"b\"", "write one of \"default\"")]);
+    let outside = class("own", "realm = \"b\"\n", "11.0.0.0/24");
+    let read = read_text(&format!("{HEAD}{TWO}{outside}"), "t").expect("it can be run");
+    let warned = told(&read.warnings);
+    let message = "nobody in 11.0.0.0/24 is a subscriber of realm \"b\"";
+    assert!(warned.len() == 1 && warned[0].contains(message), "{warned:?}");
+}
+
+#[test]
 fn a_plan_of_two_realms_is_refused() {
     let text = "allocation = \"deterministic\"\nsubscribers = [\"10.0.0.0/25\"]\n\
         [[realm]]\nname = \"a\"\naddress = \"10.0.0.1/8\"\nvlan = 7\npool = \"default\"\n";

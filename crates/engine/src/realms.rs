@@ -325,7 +325,8 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
     let reached = config.realms.iter().flat_map(|realm| &realm.hairpin_to);
     let of_statics = config.statics.iter().map(|fixed| &fixed.realm);
     let of_statics = of_statics.chain(config.services.iter().map(|service| &service.realm));
-    let mut named = reached.chain(&config.hairpin_to).chain(of_statics);
+    let of_classes = config.classes.iter().filter_map(|class| class.realm.as_ref());
+    let mut named = reached.chain(&config.hairpin_to).chain(of_statics).chain(of_classes);
     match named.find(|realm| usize::from(**realm) >= count) {
         Some(realm) => fail(format!("realm {realm} is named, but there are only {count}")),
         None => Ok(()),

@@ -73,7 +73,8 @@ impl Model {
             };
             let chosen = self.choose(packet, &open);
             if fixed.is_none() {
-                let paired = *self.paired.entry((key.host(), pool)).or_insert(chosen.address); // 5.5, 5.5a
+                // 5.5, 5.5a
+                let paired = *self.paired.entry((key.host(), pool)).or_insert(chosen.address);
                 if !self.is_open(paired, pool) {
                     self.paired.insert((key.host(), pool), chosen.address); // 5.18
                 }

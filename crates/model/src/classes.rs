@@ -66,13 +66,17 @@ fn resource(protocol: u8) -> Resource {
 }
 
 impl Model {
-    /// The class that a subscriber is of: the longest prefix says.
-    pub(crate) fn class_of(&self, subscriber: Host) -> Option<usize> {
-        let prefixes = self.config.classes.iter().enumerate().flat_map(|(number, class)| {
-            class.subscribers.iter().map(move |prefix| (prefix, number))
+    /// The class that a subscriber is of: the longest prefix says, its realm's own before one of
+    /// all (15.2a).
+    pub(crate) fn class_of(&self, (realm, address): Host) -> Option<usize> {
+        let there = |class: &Class| class.realm.is_none_or(|own| own == realm);
+        let classes = self.config.classes.iter().enumerate().filter(|(_, class)| there(class));
+        let prefixes = classes.flat_map(|(number, class)| {
+            let own = class.realm.is_some();
+            class.subscribers.iter().map(move |prefix| (prefix, own, number))
         });
-        let held = prefixes.filter(|(prefix, _)| prefix.contains(subscriber.1.to_bits()));
-        held.max_by_key(|(prefix, _)| prefix.len()).map(|(_, number)| number)
+        let held = prefixes.filter(|(prefix, ..)| prefix.contains(address.to_bits()));
+        held.max_by_key(|(prefix, own, _)| (prefix.len(), *own)).map(|(_, _, number)| number)
     }
 
     fn class(&self, subscriber: Host) -> Option<&Class> {

@@ -177,8 +177,10 @@ fn addresses_are_not_too_many(draft: &Draft, report: &Report<'_>) {
 }
 
 fn subscribers(draft: &Draft, report: &Report<'_>) {
-    let names_others =
-        !draft.statics.is_empty() || draft.rules.iter().any(|rule| rule.action.is_snat());
+    // Where there are other realms, nobody need be in this one.
+    let names_others = !draft.statics.is_empty()
+        || !draft.realms.is_empty()
+        || draft.rules.iter().any(|rule| rule.action.is_snat());
     if let Some(place) = draft.no_subscribers.as_ref().filter(|_| !names_others) {
         report.wrong(place, "names nobody, nor does a rule; write inside prefixes");
     }
@@ -237,10 +239,12 @@ fn external_addresses(draft: &Draft, report: &Report<'_>) {
             let message = format!("{shown} contains {name} ({address}); leave that address out");
             report.wrong(&range.place, message);
         }
-        if let Some(network) = draft.inside.network().filter(|n| overlaps(range.value, *n)) {
-            let network = show_prefix(network);
-            let message = format!("{shown} is in {network}, the network of inside.address");
-            report.unwise(&range.place, message);
+        for side in draft.insides() {
+            if let Some(network) = side.network().filter(|n| overlaps(range.value, *n)) {
+                let (network, name) = (show_prefix(network), side.name());
+                let message = format!("{shown} is in {network}, the network of {name}.address");
+                report.unwise(&range.place, message);
+            }
         }
     }
 }

@@ -207,6 +207,10 @@ impl ActionDraft {
     pub(super) fn is_snat(&self) -> bool {
         matches!(self, Self::Snat(_) | Self::SnatTo(..))
     }
+
+    pub(super) fn is_bypass(&self) -> bool {
+        matches!(self, Self::Bypass)
+    }
 }
 
 impl Draft {

@@ -4,14 +4,14 @@
 //! The network of `[inside]` is realm 0 and is called `default`. A realm is told by its VLAN, its
 //! device, or both: a VLAN on a device of its own.
 
-use super::draft::{Draft, RouteDraft, SideDraft};
+use super::draft::{Draft, RouteDraft, RuleDraft, SideDraft};
 use super::problem::{Located, Place, Report};
 use super::reader::{Section, Value};
 use super::sections::{device_name, plain_name, read_link, read_prefixes};
 use super::values::show_prefix;
 use natgate_engine::{Allocation, Config, Prefix, RealmConfig, Rule};
 use natgate_gateway::{MOST_DEVICES, RealmSettings, Route, SideSettings};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What the network of `[inside]` is called.
 pub(crate) const DEFAULT: &str = "default";
@@ -31,6 +31,8 @@ pub(super) struct RealmDraft {
     pub(super) inside: SideDraft,
     /// As `nat.subscribers` if it gives none.
     pub(super) subscribers: Option<Vec<Located<Prefix>>>,
+    /// The list's place if it is empty.
+    no_subscribers: Option<Place>,
     /// As without a rule if it gives none.
     pub(super) pool: Option<Located<String>>,
     pub(super) hairpin_to: Vec<Located<String>>,
@@ -55,13 +57,16 @@ fn read_realm(section: &Section<'_>) -> RealmDraft {
         section.report.missing(&section.place, message);
     }
     section.require("address", "\"10.0.0.1/8\"");
+    let listed = section.get("subscribers");
+    let (subscribers, is_empty) = listed.as_ref().and_then(read_prefixes).unzip();
     let word = |value: Value<'_>| value.parsed("the name of a pool", |name| Ok(name.to_owned()));
     RealmDraft {
         place: section.place.clone(),
         name: name.unwrap_or_else(nameless),
         vlan,
         inside: SideDraft { device, ..read_link(section, &section.place.key) },
-        subscribers: section.get("subscribers").and_then(|value| Some(read_prefixes(&value)?.0)),
+        subscribers,
+        no_subscribers: listed.filter(|_| is_empty == Some(true)).map(|value| value.place),
         pool: section.get("pool").and_then(word),
         hairpin_to: read_hairpin_to(section),
     }
@@ -220,7 +225,8 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     let routes = draft.routes.iter().map(|route| &route.realm);
     let statics = draft.statics.iter().map(|fixed| &fixed.realm);
     let rules = draft.rules.iter().map(|rule| &rule.realm);
-    for whose in routes.chain(statics).chain(rules).flatten() {
+    let classes = draft.classes.iter().map(|class| &class.realm);
+    for whose in routes.chain(statics).chain(rules).chain(classes).flatten() {
         is_there(whose, &names, draft, report);
     }
     hairpin_is_permitted(0, &draft.hairpin_to, &names, draft, report);
@@ -230,7 +236,29 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     if draft.realms.is_empty() {
         return;
     }
+    somebody_is_there(draft, &names, report);
     plans_have_one_realm(draft, report);
+}
+
+/// A realm in which nobody is translated, nor passes untranslated, has no use.
+fn somebody_is_there(draft: &Draft, names: &Names<'_>, report: &Report<'_>) {
+    let statics = draft.statics.iter().map(|fixed| &fixed.realm);
+    let lets_pass = |rule: &&RuleDraft| rule.action.is_snat() || rule.action.is_bypass();
+    let rules = draft.rules.iter().filter(lets_pass).map(|rule| &rule.realm);
+    let named: HashSet<u16> = statics.chain(rules).filter_map(|whose| names.of(whose)).collect();
+    for (number, realm) in (1..).zip(&draft.realms) {
+        let remedy = "write inside prefixes";
+        if named.contains(&number) {
+            continue;
+        }
+        if let Some(place) = &realm.no_subscribers {
+            let message = "names nobody, nor does a rule or a static mapping of the realm";
+            report.wrong(place, format!("{message}; {remedy}"));
+        } else if realm.subscribers.is_none() && draft.no_subscribers.is_some() {
+            let message = "has no subscribers of its own, and nat.subscribers names nobody";
+            report.wrong(&realm.place, format!("{message}; {remedy} as subscribers"));
+        }
+    }
 }
 
 fn is_there(whose: &Located<String>, names: &Names<'_>, draft: &Draft, report: &Report<'_>) {

@@ -90,7 +90,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
         ],
     ),
     ("limits.ports_per_subscriber", PORTS),
-    ("class", &["name", "subscribers", "limits", "total"]),
+    ("class", &["name", "subscribers", "realm", "limits", "total"]),
     (
         "class.limits",
         &[

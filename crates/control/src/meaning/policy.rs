@@ -1,7 +1,7 @@
 //! What classes, thresholds, and timeouts by port and by rule mean, in words.
 
 use super::text::{grouped, list, plural};
-use crate::config::{show_duration, show_prefix};
+use crate::config::{DEFAULT_REALM, show_duration, show_prefix};
 use natgate_engine::{Class, Config, PortTimeout, Prefix, TimeoutSet};
 use std::fmt::{self, Formatter};
 
@@ -20,12 +20,17 @@ pub(super) fn classes(config: &Config, f: &mut Formatter<'_>) -> fmt::Result {
 }
 
 fn class(config: &Config, class: &Class, f: &mut Formatter<'_>) -> fmt::Result {
-    let Class { name, subscribers, limits, total } = class;
+    let Class { name, subscribers, realm, limits, total } = class;
     let common = &config.limits;
     let size = |prefix: &Prefix| u64::from(prefix.last() - prefix.first()) + 1;
     let addresses = plural(subscribers.iter().map(size).sum(), "address", "addresses");
     let prefixes = list(subscribers, show_prefix);
-    writeln!(f, "  class {name}: {addresses}, {prefixes}")?;
+    let whose = match realm.and_then(|realm| usize::from(realm).checked_sub(1)) {
+        Some(place) => format!(" of {}", config.realms[place].name),
+        None if realm.is_some() && !config.realms.is_empty() => format!(" of {DEFAULT_REALM}"),
+        None => String::new(),
+    };
+    writeln!(f, "  class {name}: {addresses}, {prefixes}{whose}")?;
     let number = |own: Option<u32>, common: u32| grouped(own.unwrap_or(common).into());
     let (tcp, udp) =
         (number(limits.tcp_ports, common.tcp_ports), number(limits.udp_ports, common.udp_ports));

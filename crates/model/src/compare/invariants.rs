@@ -213,13 +213,15 @@ fn told_apart(sessions: &[SessionInfo]) -> Result<(), Divergence> {
     Ok(())
 }
 
-/// The class that a subscriber is of: that of the longest prefix.
-fn class_of(config: &Config, (_, subscriber): Host) -> Option<&Class> {
+/// The class that a subscriber is of: that of the longest prefix, its realm's own first.
+fn class_of(config: &Config, (realm, subscriber): Host) -> Option<&Class> {
     let len = |class: &Class| {
         let own = class.subscribers.iter().filter(|prefix| prefix.contains(subscriber.to_bits()));
-        own.map(|prefix| prefix.len()).max()
+        own.map(|prefix| (prefix.len(), class.realm.is_some())).max()
     };
-    let holds = config.classes.iter().filter_map(|class| Some((len(class)?, class)));
+    let there = |class: &&Class| class.realm.is_none() || class.realm == Some(realm);
+    let holds = config.classes.iter().filter(there);
+    let holds = holds.filter_map(|class| Some((len(class)?, class)));
     holds.max_by_key(|(len, _)| *len).map(|(_, class)| class)
 }
 

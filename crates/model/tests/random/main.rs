@@ -15,7 +15,7 @@ mod world;
 use common::{Spec, end};
 use natgate_engine::{
     AddressRange, Allocation, Behavior, Config, Direction, DropReason, Endpoint, Limits, Outcome,
-    PoolConfig, Side, StaticMapping, Verdict,
+    PoolConfig, Service, Side, StaticMapping, Verdict,
 };
 use natgate_model::compare::{Divergence, First, Pair};
 use natgate_wire::protocol::UDP;
@@ -78,6 +78,7 @@ fn run_large(config: &Config, seed: [u8; 32], operations: &[Operation]) -> Resul
         realms: vec![],
         hairpin_to: vec![],
         statics: config.statics.iter().map(|fixed| StaticMapping { realm: 0, ..*fixed }).collect(),
+        services: config.services.iter().map(|one| Service { realm: 0, ..one.clone() }).collect(),
         limits: Limits { mappings: Some(count + 100), ..Limits::default() },
         classes: vec![],
         ..config.clone()

@@ -4,8 +4,9 @@ use crate::common::end;
 use crate::policy::give_timeouts;
 use crate::strategies::{fit, rules};
 use crate::world::{INSIDE, OWN};
-use natgate_engine::{Allocation, Config, Prefix, RealmConfig, SideConfig};
+use natgate_engine::{Allocation, Class, Config, Prefix, RealmConfig, SideConfig};
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 /// What of a realm is drawn before the pools are known.
 fn realm() -> impl Strategy<Value = (RealmConfig, usize)> {
@@ -37,6 +38,7 @@ fn realm() -> impl Strategy<Value = (RealmConfig, usize)> {
 pub(crate) fn change(config: &mut Config, new: &Config, parts: [bool; 7]) {
     let [rules, _, _, subscribers, switches, ..] = parts;
     let count = config.realms.len() as u16 + 1;
+    settle(&mut config.classes, count);
     let there = |all: &[u16]| all.iter().copied().filter(|realm| *realm < count).collect();
     if switches {
         config.hairpin_to = there(&new.hairpin_to);
@@ -54,8 +56,20 @@ pub(crate) fn change(config: &mut Config, new: &Config, parts: [bool; 7]) {
         }
     }
     for realm in &mut config.realms {
+        // No rule may name an address that its pool has lost.
+        realm.rules = fit(&realm.rules, &config.pools);
         give_timeouts(&mut realm.rules, config.timeout_sets.len());
     }
+}
+
+/// Gives classes realms that there are, and takes prefixes away that thereby are in two of them.
+fn settle(classes: &mut Vec<Class>, count: u16) {
+    let mut seen = BTreeSet::new();
+    for Class { realm, subscribers, .. } in &mut *classes {
+        *realm = realm.map(|pick| pick % count);
+        subscribers.retain(|prefix| seen.insert((*realm, prefix.first(), prefix.len())));
+    }
+    classes.retain(|class| !class.subscribers.is_empty());
 }
 
 /// Up to two realms more for a configuration, to which its static mapping or its plan may belong.
@@ -81,6 +95,7 @@ pub(crate) fn with_realms(config: Config) -> impl Strategy<Value = Config> {
             for fixed in &mut config.statics {
                 fixed.realm = owners[0] % count;
             }
+            settle(&mut config.classes, count);
             for service in &mut config.services {
                 service.realm = owners[0] % count;
             }
