@@ -4,9 +4,9 @@ mod common;
 
 use common::{Lab, config, cut, ends, error, pool, set_ttl, tcp, udp};
 use natgate_engine::{
-    Allocation, Change, Config, DeterministicConfig, DropReason, Engine, Match, Packet, PoolConfig,
-    Prefix, RealmConfig, Rule, RuleAction, RuleSet, Side, SideConfig, StaticMapping, Timestamp,
-    Verdict,
+    Allocation, Change, Class, ClassLimits, Config, DeterministicConfig, DropReason, Engine, Match,
+    Packet, PoolConfig, Prefix, RealmConfig, Reconfiguration, ReconfigureError, Rule, RuleAction,
+    RuleSet, Side, SideConfig, StaticMapping, Timestamp, Totals, Verdict,
 };
 use std::net::Ipv4Addr;
 
@@ -133,6 +133,74 @@ fn subscribers_rules_and_pools_are_each_realms_own() {
     out(&mut lab, A, &high);
     assert_eq!(refused(&mut lab, Side::Inside, B, &high), DropReason::NotSubscriber);
     assert_eq!(refused(&mut lab, Side::Inside, C, &low), DropReason::Rule);
+}
+
+#[test]
+fn a_class_of_a_realm_goes_before_one_of_all() {
+    let class = |realm, limit| Class {
+        name: format!("{realm:?}"),
+        subscribers: vec![prefix("10.0.0.0", 24)],
+        realm,
+        limits: ClassLimits { udp_ports: Some(limit), ..ClassLimits::default() },
+        total: Totals::default(),
+    };
+    let config = Config { classes: vec![class(Some(B), 1), class(None, 2)], ..three() };
+    let mut lab = Lab::new(&config);
+    for (realm, limit) in [(A, 2), (B, 1), (C, 2)] {
+        let packet = |port: u16| udp(&format!("10.0.0.5:{}", 4000 + port), SERVER);
+        for port in 0..limit {
+            out(&mut lab, realm, &packet(port));
+        }
+        let more = packet(limit);
+        assert_eq!(refused(&mut lab, Side::Inside, realm, &more), DropReason::PortQuota);
+    }
+}
+
+#[test]
+fn a_reconfiguration_is_about_the_realm_that_it_changes() {
+    let mut lab = Lab::new(&three());
+    let packet = udp("10.0.0.5:4000", SERVER);
+    let externals = [A, B, C].map(|realm| out(&mut lab, realm, &packet));
+    let mut config = three();
+    config.pools.push(pool("203.0.113.9", "203.0.113.9", (1024, 65535)));
+    config.realms[0].subscribers = vec![prefix("10.9.0.0", 24)];
+    config.realms[1].default_pool = 1;
+    config.realms[1].rules =
+        vec![Rule::new(Match::Destination(prefix("192.0.2.128", 25), 0), RuleAction::Drop)];
+    let mut new = Reconfiguration::new(lab.engine.config(), &config).expect("it can be run");
+    lab.engine.prepare_configuration(&mut new).expect("it is not refused");
+    while !lab.engine.is_prepared() {
+        lab.wait_s(0.0);
+    }
+    lab.engine.reconfigure(new);
+    assert_eq!(refused(&mut lab, Side::Inside, B, &packet), DropReason::NotSubscriber);
+    let answer = udp(SERVER, &externals[1]);
+    assert_eq!(refused(&mut lab, Side::Outside, 0, &answer), DropReason::NoMapping);
+    for (realm, external) in [(A, &externals[0]), (C, &externals[2])] {
+        assert_eq!(&out(&mut lab, realm, &packet), external);
+    }
+    lab.wait_s(0.0);
+    assert!(lab.engine.is_settled());
+    assert_eq!(lab.engine.departed(), (2, [1, 0, 0, 0]));
+    let dropped = udp("10.0.0.6:4000", "192.0.2.200:80");
+    assert_eq!(refused(&mut lab, Side::Inside, C, &dropped), DropReason::Rule);
+    out(&mut lab, A, &dropped);
+    assert!(out(&mut lab, C, &udp("10.0.0.7:4000", SERVER)).starts_with("203.0.113.9:"));
+}
+
+#[test]
+fn which_realms_there_are_is_settled_at_the_start() {
+    let three = three();
+    let fewer = Config { realms: vec![realm("b")], ..config() };
+    let mut moved = three.clone();
+    moved.realms[0].inside.address = Some(Ipv4Addr::new(10, 0, 0, 252));
+    for other in [fewer, moved] {
+        let mut new = Reconfiguration::new(&three, &other).expect("it can be run");
+        match Engine::new(&three, [1; 32], Timestamp(0)).unwrap().prepare_configuration(&mut new) {
+            Err(ReconfigureError::Restart(keys)) => assert_eq!(keys, ["realm"]),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[test]

@@ -72,39 +72,52 @@ fn settle(classes: &mut Vec<Class>, count: u16) {
     classes.retain(|class| !class.subscribers.is_empty());
 }
 
+/// What realms add to a configuration: realms, with what is settled when the pools are known; whom
+/// realm 0 reaches; whose the static mappings and the plan are.
+pub(crate) type Drawn = (Vec<(RealmConfig, usize)>, Vec<u16>, [u16; 2]);
+
+fn drawn(realms: impl Strategy<Value = Vec<(RealmConfig, usize)>>) -> impl Strategy<Value = Drawn> {
+    (realms, prop::sample::subsequence(vec![1u16, 2], 0..=2), any::<[u16; 2]>())
+}
+
+/// As many realms as there may be.
+pub(crate) fn all_realms() -> impl Strategy<Value = Drawn> {
+    drawn(prop::collection::vec(realm(), 2))
+}
+
 /// Up to two realms more for a configuration, to which its static mapping or its plan may belong.
 pub(crate) fn with_realms(config: Config) -> impl Strategy<Value = Config> {
     let realms = prop_oneof![
         5 => Just(vec![]),
         4 => prop::collection::vec(realm(), 1..3),
     ];
-    let hairpin_to = prop::sample::subsequence(vec![1u16, 2], 0..=2);
-    (Just(config), realms, hairpin_to, any::<[u16; 2]>()).prop_map(
-        |(mut config, realms, hairpin_to, owners)| {
-            let count = realms.len() as u16 + 1;
-            let there = |all: Vec<u16>| all.into_iter().filter(|realm| *realm < count).collect();
-            config.hairpin_to = there(hairpin_to);
-            for (number, (mut realm, pool)) in (1..).zip(realms) {
-                realm.default_pool = pool % config.pools.len();
-                realm.rules = fit(&realm.rules, &config.pools);
-                give_timeouts(&mut realm.rules, config.timeout_sets.len());
-                realm.hairpin_to = there(realm.hairpin_to);
-                realm.hairpin_to.retain(|other| *other != number);
-                config.realms.push(realm);
-            }
-            for fixed in &mut config.statics {
-                fixed.realm = owners[0] % count;
-            }
-            settle(&mut config.classes, count);
-            for service in &mut config.services {
-                service.realm = owners[0] % count;
-            }
-            for pool in &mut config.pools {
-                if let Some(Allocation::Deterministic(plan)) = &mut pool.allocation {
-                    plan.realm = owners[1] % count;
-                }
-            }
-            config
-        },
-    )
+    (Just(config), drawn(realms)).prop_map(|(config, drawn)| add(config, drawn))
+}
+
+/// The configuration with realms.
+pub(crate) fn add(mut config: Config, (realms, hairpin_to, owners): Drawn) -> Config {
+    let count = realms.len() as u16 + 1;
+    let there = |all: Vec<u16>| all.into_iter().filter(|realm| *realm < count).collect();
+    config.hairpin_to = there(hairpin_to);
+    for (number, (mut realm, pool)) in (1..).zip(realms) {
+        realm.default_pool = pool % config.pools.len();
+        realm.rules = fit(&realm.rules, &config.pools);
+        give_timeouts(&mut realm.rules, config.timeout_sets.len());
+        realm.hairpin_to = there(realm.hairpin_to);
+        realm.hairpin_to.retain(|other| *other != number);
+        config.realms.push(realm);
+    }
+    for fixed in &mut config.statics {
+        fixed.realm = owners[0] % count;
+    }
+    settle(&mut config.classes, count);
+    for service in &mut config.services {
+        service.realm = owners[0] % count;
+    }
+    for pool in &mut config.pools {
+        if let Some(Allocation::Deterministic(plan)) = &mut pool.allocation {
+            plan.realm = owners[1] % count;
+        }
+    }
+    config
 }

@@ -4,6 +4,7 @@
 
 use crate::common::{Sum, end};
 use crate::policy::policy;
+use crate::realms;
 use crate::world::{
     About, Body, Burst, FIXED, Forged, Forgery, INSIDE, Jump, OWN, Oddity, Operation, Other, POOL,
     PORTS, PoolEdit, REMOTE, START, Send, Sequence, Target, Wait,
@@ -323,7 +324,9 @@ fn other() -> BoxedStrategy<Other> {
         vec![prefix(INSIDE[0], 8), prefix(INSIDE[4], 32)],
         vec![prefix(POOL, 8)],
     ]);
-    (config(), subscribers, prop::array::uniform7(prop::bool::weighted(0.4)))
+    let config =
+        (config(), realms::all_realms()).prop_map(|(config, all)| realms::add(config, all));
+    (config, subscribers, prop::array::uniform7(prop::bool::weighted(0.4)))
         .prop_map(|(config, subscribers, parts)| Other { config, subscribers, parts })
         .boxed()
 }
