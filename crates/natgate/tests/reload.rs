@@ -24,6 +24,10 @@ struct Gateway {
 
 impl Gateway {
     fn start(test: &str) -> Self {
+        Self::start_with(test, "")
+    }
+
+    fn start_with(test: &str, more: &str) -> Self {
         let name = format!("natgate-reload-{test}-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder).expect("the folder can be made");
@@ -33,7 +37,7 @@ impl Gateway {
             for device in in0 in1 out0 out1; do ip link set $device up; done
             exec \"$@\"";
         let config = folder.join("natgate.toml");
-        fs::write(&config, text(&folder, "")).expect("the file can be written");
+        fs::write(&config, text(&folder, more)).expect("the file can be written");
         let mut child = Command::new("unshare")
             .args(["--net", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_natgate"), "run", "-c"])
             .arg(&config)
@@ -151,6 +155,34 @@ fn a_new_configuration_comes_into_force_and_a_wrong_one_does_not() {
 
     gateway.configure("[timeouts]\nudp = \"3m\"");
     assert_eq!(gateway.reloaded(&[])["changed"], json!([]), "the old one was in force throughout");
+}
+
+#[test]
+fn what_belongs_to_realms_changes_and_where_they_are_does_not() {
+    let realms = |rest: &str| {
+        let red = "[[realm]]\nname = \"red\"\nvlan = 100\naddress = \"10.0.0.1/8\"\n";
+        let blue = format!("[[realm]]\nname = \"blue\"\naddress = \"10.0.0.2/8\"\n{rest}");
+        format!("{red}{blue}")
+    };
+    let gateway = Gateway::start_with("realms", &realms("vlan = 200\n"));
+    gateway.configure(&realms(
+        "vlan = 200\nsubscribers = [\"10.1.0.0/16\"]\nhairpin_to = [\"red\"]\n\
+         [[rule]]\nrealm = \"red\"\nkind = \"drop\"\nmatch.source = \"10.9.0.0/16\"\n",
+    ));
+    let mut changed = gateway.reloaded(&[])["changed"].clone();
+    changed.as_array_mut().expect("a list").sort_by_key(|key| key.to_string());
+    assert_eq!(changed, json!(["realm", "rule"]));
+    for (wrong, place) in [
+        (realms("vlan = 201\n"), ":18:8: realm[1].vlan: changes only at a restart"),
+        (realms("vlan = 200\nmtu = 1400\n"), ":19:7: realm[1].mtu: changes only at a restart"),
+        (String::new(), ":1:1: realm: changes only at a restart"),
+    ] {
+        gateway.configure(&wrong);
+        let refused = gateway.reload(&[]);
+        let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(place) && errors.lines().count() == 1, "{errors}");
+    }
 }
 
 #[test]

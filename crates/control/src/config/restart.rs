@@ -4,7 +4,7 @@
 use super::problem::{Place, Problem, Report};
 use super::{Configuration, parse_piece, pieces};
 use natgate_engine::restart_keys;
-use natgate_gateway::{Settings, SideSettings};
+use natgate_gateway::{Route, Settings, SideSettings};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -45,31 +45,70 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
             in_force.engine.outside.silent != new.engine.outside.silent,
         ),
     ] {
-        let SideSettings { device, backend, address, gateway, mtu } = old;
-        let differs = [
-            (*device != new.device, "device"),
-            (*backend != new.backend, "backend"),
-            (*address != new.address, "address"),
-            (*gateway != new.gateway, "gateway"),
-            (*mtu != new.mtu, "mtu"),
-            (errors, "icmp_errors"),
-        ];
-        let differing = differs.into_iter().filter(|(differs, _)| *differs);
-        keys.extend(differing.map(|(_, key)| format!("{side}.{key}")));
+        keys.extend(of_side(side, old, new, errors));
     }
     let of_engine = restart_keys(&in_force.engine, &new.engine);
-    // Which of their keys it is, has been said.
-    let of_engine = of_engine.into_iter().filter(|key| !["inside", "outside"].contains(key));
+    // Which of their keys it is, has been said, or is said next.
+    let of_engine =
+        of_engine.into_iter().filter(|key| !["inside", "outside", "realm"].contains(key));
     keys.extend(of_engine.map(str::to_owned));
-    if in_force.realms != new.realms && !keys.iter().any(|key| key == "realm") {
-        keys.push("realm".to_owned());
-    }
+    keys.extend(of_realms(in_force, new));
+    let routes = |settings: &Settings| -> Vec<Vec<Route>> {
+        let further = settings.realms.iter().map(|realm| realm.routes.clone());
+        std::iter::once(settings.routes.clone()).chain(further).collect()
+    };
+    let same_count = in_force.realms.len() == new.realms.len();
     let rest = [
-        (in_force.routes != new.routes, "route"),
+        (same_count && routes(in_force) != routes(new), "route"),
         (in_force.state != new.state, "state"),
         (in_force.control != new.control, "control.socket"),
     ];
     keys.extend(rest.into_iter().filter(|(differs, _)| *differs).map(|(_, key)| key.to_owned()));
+    keys
+}
+
+fn of_side(
+    side: &str,
+    old: &SideSettings,
+    new: &SideSettings,
+    errors: bool,
+) -> impl Iterator<Item = String> {
+    let SideSettings { device, backend, address, gateway, mtu } = old;
+    let differs = [
+        (*device != new.device, "device"),
+        (*backend != new.backend, "backend"),
+        (*address != new.address, "address"),
+        (*gateway != new.gateway, "gateway"),
+        (*mtu != new.mtu, "mtu"),
+        (errors, "icmp_errors"),
+    ];
+    differs.into_iter().filter_map(move |(differs, key)| differs.then(|| format!("{side}.{key}")))
+}
+
+/// Of realms: which there are, in which order, and where.
+fn of_realms(in_force: &Settings, new_settings: &Settings) -> Vec<String> {
+    if in_force.realms.len() != new_settings.realms.len() {
+        return vec!["realm".to_owned()];
+    }
+    let engine = in_force.engine.realms.iter().zip(&new_settings.engine.realms);
+    let mut keys = Vec::new();
+    for (place, (old, new)) in in_force.realms.iter().zip(&new_settings.realms).enumerate() {
+        let name = format!("realm[{place}]");
+        let own = [(old.name != new.name, "name"), (old.vlan != new.vlan, "vlan")];
+        let differing = own.into_iter().filter(|(differs, _)| *differs);
+        keys.extend(differing.map(|(_, key)| format!("{name}.{key}")));
+        let errors = engine.clone().nth(place);
+        let errors = errors.is_some_and(|(old, new)| old.inside.silent != new.inside.silent);
+        // The device that is that of `[inside]` has been told of there.
+        let common = [(in_force, old), (new_settings, new)]
+            .iter()
+            .all(|(settings, realm)| realm.inside.device == settings.inside.device);
+        let mut new = new.inside.clone();
+        if common {
+            new.device.clone_from(&old.inside.device);
+        }
+        keys.extend(of_side(&name, &old.inside, &new, errors));
+    }
     keys
 }
 
@@ -78,9 +117,24 @@ fn offset(tree: &DeTable<'_>, key: &str) -> usize {
     let mut table = tree;
     let mut offset = 0;
     for part in key.split('.') {
+        // Of an array of tables, the one with this number.
+        let (part, number) = match part.split_once('[') {
+            Some((part, number)) => (part, number.trim_end_matches(']').parse().unwrap_or(0)),
+            None => (part, 0_usize),
+        };
         let Some((name, value)) = table.get_key_value(part) else { break };
         offset = start(name, value);
-        match value.get_ref() {
+        let inner = match value.get_ref() {
+            DeValue::Array(items) => match items.get(number) {
+                Some(item) => {
+                    offset = item.span().start;
+                    item.get_ref()
+                }
+                None => break,
+            },
+            inner => inner,
+        };
+        match inner {
             DeValue::Table(inner) => table = inner,
             _ => break,
         }
