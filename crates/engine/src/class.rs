@@ -111,7 +111,7 @@ impl Allowance {
     /// Takes note that one more of a thing is there: the percentage to be told.
     fn rise(&self, has: &Holding, watch: &mut Watch, thing: usize, now: u64) -> Option<u8> {
         let used = if thing == SESSIONS { has.sessions() } else { has.mappings[thing] };
-        watch.rise(thing, &self.marks[thing], used, now)
+        watch.rise(thing, &self.marks[thing], (used.saturating_sub(1), used), now)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Thresholds below limits, with damping: use that reaches one is told of once, and again only after
 //! it has fallen well below; and however much it changes, no more than one is told a minute.
 //!
-//! Nothing is done when use falls. It rises by one at a time, and each time is looked at: how far it
-//! had fallen is then what it was just before. A threshold whose event the minute held back stays
+//! Nothing is done when use falls. Each time that it rises, or may have, is looked at: how far it had
+//! fallen is then what it was just before. A threshold whose event the minute held back stays
 //! untold, so that the next rise tells it if use is still as high.
 
 use crate::config::Thresholds;
@@ -69,10 +69,16 @@ impl Watch {
         self.levels = [0; THINGS];
     }
 
-    /// Takes note that a use has risen by one, to `used`: the percentage to be told, if one is.
-    pub(crate) fn rise(&mut self, thing: usize, marks: &Marks, used: u32, now: u64) -> Option<u8> {
+    /// Takes note that a use, which was `before`, is `used` now: the percentage to be told, if one is.
+    pub(crate) fn rise(
+        &mut self,
+        thing: usize,
+        marks: &Marks,
+        (before, used): (u32, u32),
+        now: u64,
+    ) -> Option<u8> {
         let level = &mut self.levels[thing];
-        while *level > 0 && used.saturating_sub(1) <= marks.again[usize::from(*level) - 1] {
+        while *level > 0 && before <= marks.again[usize::from(*level) - 1] {
             *level -= 1;
         }
         let reached = marks.reached.iter().take_while(|&&mark| used >= mark).count();
@@ -98,7 +104,7 @@ mod tests {
     fn told(marks: &Marks, uses: impl IntoIterator<Item = u32>) -> Vec<(u32, u8)> {
         let mut watch = Watch::default();
         let seconds = (0..).map(|second: u64| second * SECOND);
-        let rise = |(used, now)| Some((used, watch.rise(0, marks, used, now)?));
+        let rise = |(used, now)| Some((used, watch.rise(0, marks, (used - 1, used), now)?));
         uses.into_iter().zip(seconds).filter_map(rise).collect()
     }
 
@@ -107,7 +113,8 @@ mod tests {
         let marks = Marks::new(&[80], 10);
         // Rises from 7 (70 %) to 8 have fallen far enough, those from 8 to 9 have not.
         let mut watch = Watch::default();
-        let mut rise = |used, minute: u64| watch.rise(0, &marks, used, minute * 60 * SECOND);
+        let mut rise =
+            |used, minute: u64| watch.rise(0, &marks, (used - 1, used), minute * 60 * SECOND);
         assert_eq!(rise(7, 0), None);
         assert_eq!(rise(8, 1), Some(80));
         assert_eq!(rise(9, 2), None);

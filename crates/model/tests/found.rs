@@ -3,7 +3,9 @@
 mod common;
 
 use common::{A, EXTERNAL, START, Spec, Sum, end, error_about};
-use natgate_engine::{Behavior, Config, DropReason, Endpoint, Limits, Side, Timeouts, Verdict};
+use natgate_engine::{
+    Behavior, Config, DropReason, Endpoint, Limits, PoolConfig, Side, Timeouts, Verdict,
+};
 use natgate_model::compare::{Divergence, Pair};
 use natgate_wire::Ipv4;
 use natgate_wire::protocol::{ICMP, UDP};
@@ -101,6 +103,28 @@ fn a_full_checksum_stays_full_when_a_full_identifier_becomes_zero() -> Result<()
     for (packet, header_at) in [(answer.bytes(), 20), (error, 48)] {
         let (done, _) = pair.process(START, Side::Outside, &[packet])?;
         assert_eq!(done[0].bytes[header_at + 2..header_at + 6], [0xff, 0xff, 0, 0]);
+    }
+    Ok(())
+}
+
+/// A mapping that shares a port takes none: what was told of the pool's use is not told again.
+#[test]
+fn a_threshold_is_not_reached_again_by_a_port_that_is_shared() -> Result<(), Divergence> {
+    let base = common::config();
+    let pool = PoolConfig {
+        ports: (2000, 2000),
+        overloading: true,
+        thresholds: vec![80],
+        ..base.pools[0].clone()
+    };
+    let mut pair = Pair::new(&Config { pools: vec![pool], ..base }, [0; 32], START)?;
+    for (second, port) in [(0, 1000), (100, 1001)] {
+        let now = START.plus(Duration::from_secs(second));
+        pair.advance(now)?;
+        let out = Spec::new(UDP, Endpoint { port, ..A }, remote(port)).bytes();
+        let (done, _) = pair.process(now, Side::Inside, &[out])?;
+        assert_eq!(done[0].verdict, Verdict::Forward(Side::Outside));
+        pair.check_state()?;
     }
     Ok(())
 }

@@ -312,7 +312,7 @@ impl Engine {
             self.raise(self.now, Change::MappingCreated(id));
         }
         if self.subscribers.is_watched(record) || !self.pool_watches.is_empty() {
-            self.watch_mapping(record, protocol, index);
+            self.watch_mapping(record, protocol, index, overloads);
         }
         slot
     }
@@ -345,7 +345,7 @@ impl Engine {
             self.external.choose_share(wish, subscriber, &mut self.generator)?;
         if let Some(block) = assigned {
             self.raise(self.now, Change::BlockAssigned(self.external.block(block)));
-            self.watch_pool(wish.pool, BLOCKS);
+            self.watch_pool(wish.pool, BLOCKS, 1);
         }
         Ok(external)
     }

@@ -68,9 +68,9 @@ impl PoolWatches {
 
 impl Engine {
     /// Tells which thresholds a new mapping of a subscriber has reached; `index` is that of its external
-    /// address.
+    /// address, of which it took a port or shares one.
     #[inline(never)]
-    pub(super) fn watch_mapping(&mut self, record: u32, protocol: u8, index: u32) {
+    pub(super) fn watch_mapping(&mut self, record: u32, protocol: u8, index: u32, shares: bool) {
         if self.subscribers.is_watched(record) {
             self.watch_subscriber(record, quota_class(protocol));
             self.watch_subscriber(record, SESSIONS);
@@ -78,7 +78,7 @@ impl Engine {
         let pool = self.external.pool_of(index);
         // A pool of blocks is used up when its blocks are.
         if has_ports(protocol) && !self.external.has_blocks(pool) {
-            self.watch_pool(pool, protocol_index(protocol));
+            self.watch_pool(pool, protocol_index(protocol), if shares { 0 } else { 1 });
         }
     }
 
@@ -98,11 +98,12 @@ impl Engine {
         }
     }
 
-    /// Tells which threshold a pool has reached of which a port was taken, or a block assigned.
-    pub(super) fn watch_pool(&mut self, pool: usize, thing: usize) {
+    /// Tells which threshold a pool has reached of which so many ports or blocks were taken just now.
+    pub(super) fn watch_pool(&mut self, pool: usize, thing: usize, taken: u32) {
         let Some(of_pool) = self.pool_watches.0.get_mut(pool) else { return };
         let used = of_pool.all[thing].saturating_sub(self.external.free_of(pool, thing));
-        let told = of_pool.watch.rise(thing, &of_pool.marks[thing], used, self.now);
+        let uses = (used.saturating_sub(taken), used);
+        let told = of_pool.watch.rise(thing, &of_pool.marks[thing], uses, self.now);
         if let Some(percent) = told {
             let resource = OF_POOL[thing];
             self.raise(self.now, Change::PoolThresholdReached { pool, resource, percent });
