@@ -82,7 +82,8 @@ fn of_side(
         (*mtu != new.mtu, "mtu"),
         (errors, "icmp_errors"),
     ];
-    differs.into_iter().filter_map(move |(differs, key)| differs.then(|| format!("{side}.{key}")))
+    let differing = differs.into_iter().filter(|(differs, _)| *differs);
+    differing.map(move |(_, key)| format!("{side}.{key}"))
 }
 
 /// Of realms: which there are, in which order, and where.
