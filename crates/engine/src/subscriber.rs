@@ -27,6 +27,8 @@ pub(crate) struct Subscriber {
     paired: u32,
     /// In a further record, its mappings are the first of these.
     pub(crate) has: Holding,
+    /// In a record that is not a further one, the mappings of other pools than its own.
+    elsewhere: u32,
     /// In a free record, the next free one.
     next: u32,
     pub(crate) class: u16,
@@ -47,6 +49,7 @@ impl Subscriber {
         pool: NONE,
         paired: NONE,
         has: Holding::NONE,
+        elsewhere: 0,
         next: NONE,
         class: 0,
         epoch: 0,
@@ -409,6 +412,7 @@ impl Subscribers {
                 }
             };
             self.records[further as usize].has.mappings[0] += 1;
+            self.records[at as usize].elsewhere += 1;
             paired = further;
         }
         let record = &mut self.records[paired as usize];
@@ -457,8 +461,15 @@ impl Subscribers {
         if self.records[at as usize].pool as usize != pool {
             let further = self.find_record(host, pool as u32);
             self.release_from(further.expect("a further pool has a record"), 0);
+            self.records[at as usize].elsewhere -= 1;
         }
         self.release_from(at, kind);
+        let Subscriber { pool, has, elsewhere, .. } = self.records[at as usize];
+        let all: u32 = has.mappings.iter().sum();
+        if all > 0 && all == elsewhere {
+            // None of the first pool is left: its next there may have another address.
+            self.part(at, pool as usize);
+        }
     }
 
     fn release_from(&mut self, at: u32, kind: usize) {

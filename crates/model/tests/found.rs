@@ -4,7 +4,8 @@ mod common;
 
 use common::{A, EXTERNAL, START, Spec, Sum, end, error_about};
 use natgate_engine::{
-    Behavior, Config, DropReason, Endpoint, Limits, PoolConfig, Side, Timeouts, Verdict,
+    AddressRange, Behavior, Config, DropReason, Endpoint, Limits, Match, PoolConfig, Prefix, Rule,
+    RuleAction, Side, Timeouts, Verdict,
 };
 use natgate_model::compare::{Divergence, Pair};
 use natgate_wire::Ipv4;
@@ -125,6 +126,53 @@ fn a_threshold_is_not_reached_again_by_a_port_that_is_shared() -> Result<(), Div
         let (done, _) = pair.process(now, Side::Inside, &[out])?;
         assert_eq!(done[0].verdict, Verdict::Forward(Side::Outside));
         pair.check_state()?;
+    }
+    Ok(())
+}
+
+/// Who has lost the last mapping of a pool is paired anew there, whatever it has of other pools.
+#[test]
+fn mappings_of_another_pool_keep_no_pairing() -> Result<(), Divergence> {
+    let pool = |last: u8, count: u8| PoolConfig {
+        addresses: vec![AddressRange {
+            first: [203, 0, 113, last].into(),
+            last: [203, 0, 113, last + count - 1].into(),
+        }],
+        ports: (2000, 2000),
+        ..common::config().pools[0].clone()
+    };
+    let elsewhere = remote(80).address;
+    let rule = Rule {
+        matches: Match::Destination(Prefix::new(elsewhere, 32), 0),
+        priority: 0,
+        action: RuleAction::Snat(1),
+        timeouts: 0,
+    };
+    let timeouts = Timeouts { hold_down: Duration::ZERO, ..config().timeouts };
+    let pools = vec![pool(1, 2), pool(9, 1)];
+    let config = Config { pools, rules: vec![rule], timeouts, ..config() };
+    let nearby = Endpoint { address: [198, 51, 100, 9].into(), ..remote(80) };
+    let second = Endpoint { port: A.port + 1, ..A };
+    let other = |last| Endpoint { address: [10, 0, 0, last].into(), ..A };
+    // Others take both addresses when the first mapping has gone, and one comes free again.
+    let packets = [
+        (0, A, nearby),
+        (3, second, remote(80)),
+        (5, other(77), nearby),
+        (6, second, remote(80)),
+        (8, other(78), nearby),
+        (9, second, remote(80)),
+        (10, A, nearby),
+    ];
+    for seed in 0..8 {
+        let mut pair = Pair::new(&config, [seed; 32], START)?;
+        for (second, from, to) in packets {
+            let now = START.plus(Duration::from_secs(second));
+            pair.advance(now)?;
+            let (done, _) = pair.process(now, Side::Inside, &[Spec::new(UDP, from, to).bytes()])?;
+            assert_eq!(done[0].verdict, Verdict::Forward(Side::Outside));
+            pair.check_state()?;
+        }
     }
     Ok(())
 }
