@@ -13,8 +13,10 @@ use natgate_testnet::{
 use natgate_wire::arp::{Arp, Mac, Operation, Repr};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
 use natgate_wire::{Ipv4, Udp, protocol};
+use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -149,7 +151,9 @@ fn hosts_with_one_address_on_two_vlans_have_sessions_of_their_own() {
     remove_leftovers(TAG);
     let network = Network::build(&format!("{TAG}{}", std::process::id())).unwrap();
     let _servers = Servers::start(&network, Arc::from(&b"body"[..])).unwrap();
-    let gateway = Gateway::start(&network, Path::new(PROGRAM), &config(REALMS)).unwrap();
+    let socket = std::env::temp_dir().join(format!("{TAG}{}.sock", std::process::id()));
+    let realms = format!("{REALMS}[control]\nsocket = {:?}\n", socket.display().to_string());
+    let gateway = Gateway::start(&network, Path::new(PROGRAM), &config(&realms)).unwrap();
     let ask = || {
         let device = PacketDevice::open("eth0", Config::default()).unwrap();
         let mut hosts = Hosts { device, address: SUBSCRIBER2 };
@@ -171,5 +175,9 @@ fn hosts_with_one_address_on_two_vlans_have_sessions_of_their_own() {
         own.next().unwrap_or_else(|| panic!("{status}"))["external"].clone()
     };
     assert_eq!([external("red"), external("blue")], seen);
+    let output = Command::new(PROGRAM).args(["reload", "--json", "--socket"]).arg(&socket).output();
+    let said: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    assert_eq!((&said["mappings"]["go"], &said["changed"]), (&json!(0), &json!([])), "{said}");
     assert!(gateway.stop().unwrap().success());
+    assert!(!socket.exists());
 }
