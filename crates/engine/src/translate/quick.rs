@@ -37,7 +37,7 @@ pub(super) struct Glance {
     pub(super) destination: (u32, u16),
     pub(super) total_len: u16,
     /// The realm that it came from, if from inside.
-    realm: u16,
+    pub(super) realm: u16,
     /// TCP, UDP, or 0: the packet is for the complete way.
     pub(super) protocol: u8,
     flags: u8,
@@ -82,11 +82,10 @@ impl Glance {
         draw: None,
     };
 
-    /// Whether it is one from inside, of realm 0, that seems to have no mapping: those of others
-    /// are the complete way's business.
+    /// Whether it is one from inside that seems to have no mapping.
     #[inline(always)]
     pub(super) fn is_new(&self) -> bool {
-        self.slot == NONE && self.protocol != 0 && self.realm == 0
+        self.slot == NONE && self.protocol != 0
     }
 
     /// What a new mapping for it asks for.
@@ -197,6 +196,8 @@ pub(super) struct Round {
     shares: bool,
     /// Whether flows may begin here: no destination is another outside.
     news: bool,
+    /// The largest number of a realm.
+    pub(super) last_realm: u16,
 }
 
 impl Round {
@@ -246,6 +247,7 @@ impl Engine {
             statics: !self.config.statics.is_empty(),
             shares: self.external.has_shares(),
             news: !self.has_twice(),
+            last_realm: self.config.realms.len() as u16,
         }
     }
 
@@ -288,11 +290,15 @@ impl Engine {
             glance.slot = slot;
             self.table.prefetch_mapping(slot);
         }
-        let new = F::SIDE == Side::Inside && slot.is_none() && round.news && glance.realm == 0;
-        if new {
-            self.subscribers.prefetch(glance.host());
+        if F::SIDE == Side::Outside || slot.is_some() || !round.news {
+            return false;
         }
-        new
+        if glance.realm > round.last_realm {
+            glance.protocol = 0;
+            return false;
+        }
+        self.subscribers.prefetch(glance.host());
+        true
     }
 
     /// Stage three, of packets from inside that seem to have no mapping: asks the rules, looks the sender
@@ -304,7 +310,7 @@ impl Engine {
             glance.record = self.subscribers.approach(glance.host());
         }
         if round.rules {
-            self.ask_rules(glances);
+            self.ask_rules(round, glances);
         }
         for glance in glances.iter_mut().filter(|glance| glance.is_new()) {
             let approached = core::mem::replace(&mut glance.record, NONE);
@@ -341,7 +347,7 @@ impl Engine {
     #[inline(always)]
     pub(super) fn source_of(&self, glance: &Glance) -> Option<(usize, Option<u32>)> {
         match glance.ruled {
-            Ruled::Not => Some((self.config.default_pool, None)),
+            Ruled::Not => Some((self.config.default_pool_of(glance.realm), None)),
             Ruled::Snat { pool, fixed, .. } => Some((usize::from(pool), fixed.map(u32::from))),
             _ => None,
         }
@@ -373,7 +379,8 @@ impl Engine {
             || (round.strangers || round.rules)
                 && glance.ruled == Ruled::Not
                 && !self.is_subscriber(glance.host())
-            || !self.may_be_remote(remote.0)
+            || !self.may_be_remote(glance.realm, remote.0)
+            || glance.realm != 0 && !self.may_be_source(glance.realm, source.0)
         {
             return None;
         }
@@ -394,7 +401,7 @@ impl Engine {
         };
         let (pool, fixed, timeouts) = match glance.ruled {
             Ruled::Snat { pool, fixed, timeouts } => (pool.into(), fixed.is_some(), timeouts),
-            _ => (self.config.default_pool, false, 0),
+            _ => (self.config.default_pool_of(glance.realm), false, 0),
         };
         let (record, hash) = (Some(record), glance.place);
         let overloads = false;
@@ -418,14 +425,21 @@ impl Engine {
         Some(Verdict::Forward(Side::Outside))
     }
 
-    /// Whether a packet from inside that goes there is for somebody outside.
+    /// Whether a packet from a realm that goes there is for somebody outside. The broadcast addresses
+    /// of the realm's own network are inside.
     #[inline(always)]
-    pub(super) fn may_be_remote(&self, destination: u32) -> bool {
+    pub(super) fn may_be_remote(&self, realm: u16, destination: u32) -> bool {
         !is_martian(destination)
             && !self.external.may_have(destination)
             && !self.broadcasts.contains(&destination)
-            && !self.is_own(0, destination)
-            && !self.is_inside(0, destination)
+            && !self.is_own(realm, destination)
+            && !self.is_inside(realm, destination)
+    }
+
+    /// Whether somebody in a realm may send from there.
+    #[inline(always)]
+    pub(super) fn may_be_source(&self, realm: u16, source: u32) -> bool {
+        !self.is_broadcast(Some(realm), source) && !self.is_ours(Some(realm), source)
     }
 
     /// Stage four: translates the packet, or leaves it untouched for the complete way.
