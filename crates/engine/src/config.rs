@@ -112,6 +112,12 @@ pub struct RealmConfig {
     pub hairpin_to: Vec<u16>,
     /// Rules for packets from it and to it.
     pub rules: Vec<Rule>,
+    /// Whether there is no such realm any more, and only its number is not to be had (see
+    /// [`Config::in_numbers_of`]).
+    pub gone: bool,
+    /// When it is asked whether a packet from outside bypasses translation, among realms beside number 0;
+    /// of those with the same, the one with the lowest number is first.
+    pub order: u16,
 }
 
 /// A pool of external addresses and the ports used of each.

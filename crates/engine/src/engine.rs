@@ -435,6 +435,12 @@ impl Engine {
     /// later than it should, and whatever they refresh does not happen. A `now` before the latest seen
     /// counts as the latest.
     pub fn advance(&mut self, now: Timestamp) -> bool {
+        let more = self.advance_some(now);
+        self.free_realms();
+        more
+    }
+
+    fn advance_some(&mut self, now: Timestamp) -> bool {
         self.observe(now);
         let target = self.tick_of(self.now);
         self.work_on_pools();
@@ -718,6 +724,16 @@ impl Engine {
     /// # Panics
     /// When the buffer is shorter than the packet; 65,535 bytes hold any.
     pub fn poll_transmit(&mut self, buffer: &mut [u8]) -> Option<(Timestamp, Side, usize)> {
+        loop {
+            let (time, side, len) = self.next_transmit(buffer)?;
+            if side == Side::Outside || self.has_realm(self.realms.handed_out) {
+                return Some((time, side, len));
+            }
+            // The realm that it was for has gone since.
+        }
+    }
+
+    fn next_transmit(&mut self, buffer: &mut [u8]) -> Option<(Timestamp, Side, usize)> {
         let own = self.responder.next_time();
         let released = self.fragments.next_released();
         if released.is_some_and(|released| own.is_none_or(|own| released.0 <= own)) {

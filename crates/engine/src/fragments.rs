@@ -413,6 +413,11 @@ impl Fragments {
         (self.oldest != NONE).then(|| self.datagrams[self.oldest].due)
     }
 
+    /// The tick at which the last of the datagrams that there are is forgotten.
+    pub(crate) fn last_deadline(&self) -> Option<Timestamp> {
+        (self.newest != NONE).then(|| self.datagrams[self.newest].due)
+    }
+
     /// How long datagrams that come from now on wait for the rest of them.
     pub(crate) fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;

@@ -6,6 +6,8 @@
 //! asked of all realms together, because a packet from outside does not tell to which it goes, is
 //! worked out when realms or rules change.
 
+mod change;
+
 use crate::config::{Config, Prefix, RealmConfig, SideConfig};
 use crate::engine::Engine;
 use crate::host::Host;
@@ -15,6 +17,8 @@ use crate::{ConfigError, DropReason};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use change::Closing;
+use core::ops::RangeInclusive;
 
 impl Config {
     /// Most realms, number 0 among them.
@@ -26,8 +30,32 @@ impl Config {
     }
 
     /// The numbers of all realms.
-    pub fn realm_numbers(&self) -> impl Iterator<Item = u16> + use<> {
+    pub fn realm_numbers(&self) -> impl Iterator<Item = u16> + '_ {
+        self.all_numbers().filter(|realm| self.has_realm(*realm))
+    }
+
+    /// The numbers of all realms in the order in which they are asked whether a packet from outside
+    /// bypasses translation.
+    pub fn realms_in_order(&self) -> impl Iterator<Item = u16> + use<> {
+        let mut numbers: Vec<u16> = self.realm_numbers().collect();
+        numbers.sort_by_key(|number| self.realm(*number).map_or(0, |realm| realm.order));
+        // Number 0 has no order, and was the first.
+        numbers.into_iter()
+    }
+
+    /// The same, and those of realms that are gone.
+    pub(crate) fn all_numbers(&self) -> RangeInclusive<u16> {
         0..=self.realms.len() as u16
+    }
+
+    /// Whether there is such a realm.
+    pub fn has_realm(&self, realm: u16) -> bool {
+        realm == 0 || self.realm(realm).is_some_and(|realm| !realm.gone)
+    }
+
+    /// Whether there is a realm beside number 0.
+    pub fn has_realms(&self) -> bool {
+        self.realms.iter().any(|realm| !realm.gone)
     }
 
     /// The gateway's place in a realm.
@@ -60,9 +88,12 @@ pub(crate) struct Realms {
     /// Of all realms: those with rules that bypass translation or drop, in order; whether any has a
     /// rule, one that looks at a port.
     plain: Vec<u16>,
+    order: Vec<u16>,
     any_rules: bool,
     any_by_port: bool,
     any_destinations: bool,
+    /// Whether there is no other than number 0.
+    is_alone: bool,
     /// Largest packets: that any realm takes; and, by realm, that all those take whom packets that
     /// turn round there may be for.
     least_mtu: u16,
@@ -71,6 +102,8 @@ pub(crate) struct Realms {
     pub(crate) leaving: u16,
     /// The realm of the packet that was handed out last.
     pub(crate) handed_out: u16,
+    /// Those that are gone and have left something.
+    closing: Vec<Closing>,
 }
 
 impl Realms {
@@ -87,13 +120,16 @@ impl Realms {
         let mut realms = Self {
             rules: rules?,
             plain: Vec::with_capacity(config.realms.len() + 1),
+            order: config.realms_in_order().collect(),
             any_rules: false,
             any_by_port: false,
             any_destinations: false,
+            is_alone: !config.has_realms(),
             least_mtu: config.realm_numbers().map(mtu).min().unwrap_or(DEFAULT_MTU),
-            hairpin_mtus: config.realm_numbers().map(near).collect(),
+            hairpin_mtus: config.all_numbers().map(near).collect(),
             leaving: 0,
             handed_out: 0,
+            closing: change::closing(config),
         };
         realms.look_at(zero);
         Ok(realms)
@@ -101,14 +137,13 @@ impl Realms {
 
     /// Works out what is asked of all rules together.
     pub(crate) fn look_at(&mut self, zero: &RuleSet) {
-        let Self { rules, plain, .. } = self;
-        plain.clear();
+        let Self { rules, plain, order, .. } = self;
         let all = || core::iter::once(zero).chain(rules.iter());
-        for (realm, rules) in all().enumerate() {
-            if rules.drops() || rules.bypasses() {
-                plain.push(realm as u16);
-            }
-        }
+        plain.clear();
+        plain.extend(order.iter().copied().filter(|&realm| {
+            let rules = all().nth(realm.into()).expect("every realm has rules");
+            rules.drops() || rules.bypasses()
+        }));
         self.any_rules = all().any(|rules| !rules.is_empty());
         self.any_by_port = all().any(RuleSet::by_port);
         self.any_destinations = all().any(RuleSet::translates_destinations);
@@ -171,7 +206,7 @@ impl Engine {
     /// As there, and when there is no such realm.
     pub fn replace_rules_of(&mut self, realm: u16, rules: RuleSet) -> Result<RuleSet, ConfigError> {
         let place = usize::from(realm).checked_sub(1);
-        if place.is_some_and(|place| place >= self.realms.rules.len()) {
+        if !self.has_realm(realm) {
             return Err(ConfigError { message: format!("there is no realm {realm}") });
         }
         self.check_rules(&rules)?;
@@ -187,6 +222,7 @@ impl Engine {
     pub(crate) fn replace_realms(&mut self, mut realms: Realms) -> Realms {
         realms.leaving = self.realms.leaving;
         realms.handed_out = self.realms.handed_out;
+        realms.go_on(&self.realms, self.last_of_today());
         core::mem::replace(&mut self.realms, realms)
     }
 
@@ -198,7 +234,7 @@ impl Engine {
 
     /// Whether there is such a realm.
     pub(crate) fn has_realm(&self, realm: u16) -> bool {
-        usize::from(realm) <= self.config.realms.len()
+        self.config.has_realm(realm)
     }
 
     /// Whether an address is the gateway's own, seen from a realm.
@@ -216,7 +252,7 @@ impl Engine {
 
     /// Whether there is no realm but number 0, to which packets from outside must then go.
     pub(crate) fn is_plain(&self) -> bool {
-        self.config.realms.is_empty()
+        self.realms.is_alone
     }
 
     /// Whether nobody may send from an address because it is ours, seen from a realm or, with
@@ -301,21 +337,17 @@ impl Engine {
     }
 }
 
-/// Whether two configurations have different realms: these are settled at the start, but for what
-/// belongs to them.
-pub(crate) fn need_restart(in_force: &Config, new: &Config) -> bool {
-    let fixed = |config: &Config| -> Vec<(String, SideConfig)> {
-        config.realms.iter().map(|realm| (realm.name.clone(), realm.inside.clone())).collect()
-    };
-    fixed(in_force) != fixed(new)
-}
-
 /// What is wrong with the realms of a configuration.
 pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
     let fail = |message: String| Err(ConfigError { message });
     let (count, most) = (config.realms.len() + 1, Config::MOST_REALMS);
     if count > most {
-        return fail(format!("{count} realms: at most {most} are possible"));
+        let late = if config.realms.iter().any(|realm| realm.gone) {
+            ", those of late among them"
+        } else {
+            ""
+        };
+        return fail(format!("{count} realms{late}: at most {most} are possible"));
     }
     for RealmConfig { name, default_pool, .. } in &config.realms {
         if *default_pool >= config.pools.len() {
@@ -327,7 +359,7 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
     let of_statics = of_statics.chain(config.services.iter().map(|service| &service.realm));
     let of_classes = config.classes.iter().filter_map(|class| class.realm.as_ref());
     let mut named = reached.chain(&config.hairpin_to).chain(of_statics).chain(of_classes);
-    match named.find(|realm| usize::from(**realm) >= count) {
+    match named.find(|realm| !config.has_realm(**realm)) {
         Some(realm) => fail(format!("realm {realm} is named, but there are only {count}")),
         None => Ok(()),
     }

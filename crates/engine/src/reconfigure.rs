@@ -19,7 +19,8 @@ use crate::config::{Behavior, Class, Config, TimeoutSet};
 use crate::engine::{Engine, without_rules};
 use crate::external::PoolChange;
 use crate::host::Host;
-use crate::realms::{self, Realms};
+use crate::realms::Realms;
+use crate::respond::longest_inside;
 use crate::rules::{RuleSet, Ruling};
 use crate::timeouts::{SETS, Timers};
 use crate::{ConfigError, MappingId};
@@ -96,17 +97,20 @@ pub struct Reconfiguration {
     permits: Permits,
     static_hosts: Vec<Host>,
     statics: StaticChange,
+    /// Of each realm's errors.
+    longest_inside: Vec<usize>,
     /// Keys that only a restart changes.
     restart: Vec<&'static str>,
 }
 
 impl Reconfiguration {
     /// Makes everything that can be made without the engine, for one that has a configuration in force
-    /// whose pools are those that [`Engine::config`] tells.
+    /// whose pools and realms are those that [`Engine::config`] tells.
     ///
     /// # Errors
     /// [`ConfigError`] names what the new configuration contradicts.
     pub fn new(in_force: &Config, new: &Config) -> Result<Self, ConfigError> {
+        let new = &new.in_numbers_of(in_force);
         let pools = PoolChange::new(in_force, new)?;
         let config = pools.config();
         let rules = RuleSet::new(&config.rules)?;
@@ -123,10 +127,18 @@ impl Reconfiguration {
             permits: Permits::new(in_force, config),
             static_hosts: static_hosts(config),
             statics: StaticChange::new(in_force, config),
-            restart: restart_keys(in_force, config),
+            longest_inside: longest_inside(config),
+            restart: different_keys(in_force, config),
             config: without_rules(config),
             pools: Some(pools),
         })
+    }
+}
+
+impl Reconfiguration {
+    /// The configuration with its pools and realms in the engine's numbering, and without its rules.
+    pub fn config(&self) -> &Config {
+        &self.config
     }
 }
 
@@ -140,6 +152,7 @@ pub struct Superseded {
     _classes: Classes,
     _timeouts: Timers,
     _static_hosts: Vec<Host>,
+    _longest_inside: Vec<usize>,
 }
 
 /// What has become of the mappings since the last reconfiguration.
@@ -186,6 +199,11 @@ impl Review {
 /// The keys of those settings that differ and that only a restart changes: what is built into the
 /// tables, and how large they are.
 pub fn restart_keys(in_force: &Config, new: &Config) -> Vec<&'static str> {
+    different_keys(in_force, &new.in_numbers_of(in_force))
+}
+
+/// The same of one whose realms are in the numbering of the other.
+fn different_keys(in_force: &Config, new: &Config) -> Vec<&'static str> {
     let (old_limits, new_limits) = (&in_force.limits, &new.limits);
     let by_address = |config: &Config| {
         let filters = [Some(config.filtering), config.filtering_tcp];
@@ -198,7 +216,6 @@ pub fn restart_keys(in_force: &Config, new: &Config) -> Vec<&'static str> {
     let differs = [
         (in_force.inside != new.inside, "inside"),
         (in_force.outside != new.outside, "outside"),
-        (realms::need_restart(in_force, new), "realm"),
         (statics::needs_restart(in_force, new), "static"),
         (overloads(new) && !overloads(in_force), "pool.overloading"),
         (in_force.mapping != new.mapping, "nat.mapping"),
@@ -288,11 +305,14 @@ impl Engine {
             permits,
             static_hosts,
             statics,
+            longest_inside,
             ..
         } = new;
         let sets = same_sets(&self.config.timeout_sets, &config.timeout_sets);
         let classes = self.set_limits(classes, &config);
         let timeouts = self.set_timeouts(timeouts, &config);
+        let per_second = config.limits.icmp_errors_per_second;
+        let longest_inside = self.responder.renew(per_second, longest_inside);
         self.external.set_choice(config.pooling, config.port_parity);
         let superseded = Superseded {
             _config: core::mem::replace(&mut self.config, config),
@@ -302,6 +322,7 @@ impl Engine {
             _permits: self.sweep.permits.take(),
             _classes: classes,
             _timeouts: timeouts,
+            _longest_inside: longest_inside,
         };
         self.switch_pools();
         self.begin_sweep(permits);
@@ -342,7 +363,6 @@ impl Engine {
     fn set_limits(&mut self, mut classes: Classes, config: &Config) -> Classes {
         let limits = &config.limits;
         self.further_each = self.table.further_each(limits);
-        self.responder.set_rate(limits.icmp_errors_per_second);
         classes.go_on(&self.subscribers.classes, before(&self.config.classes, &config.classes));
         self.subscribers.replace_classes(classes)
     }

@@ -91,12 +91,6 @@ pub(crate) struct Responder {
 impl Responder {
     pub(crate) fn new(config: &Config) -> Self {
         let slot = Slot { time: 0, side: Side::Inside, realm: 0, len: 0, bytes: [0; ERROR_LEN] };
-        let longest = |side: &SideConfig| match side.silent {
-            true => 0,
-            //= rfc1812#section-4.2.3.3
-            false => ERROR_LEN.min(usize::from(side.mtu.unwrap_or(DEFAULT_MTU))),
-        };
-        let inside = config.realm_numbers().map(|realm| longest(config.inside_of(realm)));
         //= rfc1812#section-4.3.2.8-configurable
         let rates = Rates::new(config.limits.icmp_errors_per_second);
         Self {
@@ -105,7 +99,7 @@ impl Responder {
             len: 0,
             rates,
             longest_outside: longest(&config.outside),
-            longest_inside: inside.collect(),
+            longest_inside: longest_inside(config),
         }
     }
 
@@ -119,9 +113,11 @@ impl Responder {
         self.len == QUEUE
     }
 
-    /// Makes errors at another rate from now on.
-    pub(crate) fn set_rate(&mut self, per_second: u32) {
+    /// Makes errors at another rate from now on, and as long as realms take them; hands back how long
+    /// these were.
+    pub(crate) fn renew(&mut self, per_second: u32, longest_inside: Vec<usize>) -> Vec<usize> {
         self.rates.per_second = per_second;
+        core::mem::replace(&mut self.longest_inside, longest_inside)
     }
 
     /// Queues an ICMP error about `quoted`, a packet as received; `false`: the rate or the side
@@ -137,7 +133,10 @@ impl Responder {
         //= rfc5508#REQ-10f
         //= rfc1812#section-4.3.2.8
         let longest = match envelope.side {
-            Side::Inside => self.longest_inside[usize::from(envelope.realm)],
+            Side::Inside => {
+                let realm = usize::from(envelope.realm);
+                self.longest_inside.get(realm).copied().unwrap_or_default()
+            }
             Side::Outside => self.longest_outside,
         };
         let requester = envelope.destination.wrapping_add(envelope.realm.into());
@@ -170,6 +169,20 @@ impl Responder {
         self.len -= 1;
         Some((slot.time, slot.side, slot.realm, &slot.bytes[..slot.len]))
     }
+}
+
+/// The longest error that a side takes, bytes; 0: none at all.
+fn longest(side: &SideConfig) -> usize {
+    match side.silent {
+        true => 0,
+        //= rfc1812#section-4.2.3.3
+        false => ERROR_LEN.min(usize::from(side.mtu.unwrap_or(DEFAULT_MTU))),
+    }
+}
+
+/// The same of each realm.
+pub(crate) fn longest_inside(config: &Config) -> Vec<usize> {
+    config.all_numbers().map(|realm| longest(config.inside_of(realm))).collect()
 }
 
 /// How many classes of requesters there are.

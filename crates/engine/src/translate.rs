@@ -529,6 +529,11 @@ impl Engine {
         if headers.kind == Kind::LaterFragment {
             //= rfc1812#section-5.2.6-reassembly
             return match self.fragments.later(now, &fragment, bytes, &mut self.counters) {
+                Later::Apply(rewrite)
+                    if rewrite.out == Side::Inside && !self.has_realm(rewrite.realm) =>
+                {
+                    Err(DropReason::UnknownRealm)
+                }
                 Later::Apply(rewrite) => {
                     rewrite.apply(bytes);
                     *direction = rewrite.direction;

@@ -2,13 +2,15 @@
 
 mod common;
 
-use common::{Lab, config, cut, ends, error, pool, set_ttl, tcp, udp};
+use common::{Lab, config, cut, ends, error, pool, set_ttl, tcp, udp, udp_with};
 use natgate_engine::{
-    Allocation, Change, Class, ClassLimits, Config, DeterministicConfig, DropReason, Engine, Match,
-    Packet, PoolConfig, Prefix, RealmConfig, Reconfiguration, ReconfigureError, Rule, RuleAction,
+    Allocation, BlockConfig, Change, Class, ClassLimits, Config, DeterministicConfig, DropReason,
+    Engine, Match, Packet, PoolConfig, Prefix, RealmConfig, Reconfiguration, Rule, RuleAction,
     RuleSet, Side, SideConfig, StaticMapping, Timestamp, Totals, Verdict,
 };
+use natgate_wire::protocol;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 const A: u16 = 0;
 const B: u16 = 1;
@@ -188,19 +190,177 @@ fn a_reconfiguration_is_about_the_realm_that_it_changes() {
     assert!(out(&mut lab, C, &udp("10.0.0.7:4000", SERVER)).starts_with("203.0.113.9:"));
 }
 
-#[test]
-fn which_realms_there_are_is_settled_at_the_start() {
-    let three = three();
-    let fewer = Config { realms: vec![realm("b")], ..config() };
-    let mut moved = three.clone();
-    moved.realms[0].inside.address = Some(Ipv4Addr::new(10, 0, 0, 252));
-    for other in [fewer, moved] {
-        let mut new = Reconfiguration::new(&three, &other).expect("it can be run");
-        match Engine::new(&three, [1; 32], Timestamp(0)).unwrap().prepare_configuration(&mut new) {
-            Err(ReconfigureError::Restart(keys)) => assert_eq!(keys, ["realm"]),
-            other => panic!("{other:?}"),
-        }
+/// Puts another configuration in force and has all mappings asked; what the engine calls it.
+fn reload(lab: &mut Lab, config: &Config) -> Config {
+    let mut new = Reconfiguration::new(lab.engine.config(), config).expect("it can be run");
+    let arranged = new.config().clone();
+    lab.engine.prepare_configuration(&mut new).expect("it is not refused");
+    while !lab.engine.is_prepared() {
+        lab.wait_s(0.0);
     }
+    lab.engine.reconfigure(new);
+    lab.wait_s(0.0);
+    assert!(lab.engine.is_settled());
+    arranged
+}
+
+/// The names of realms 1 and up in an engine's numbering; those that are gone in brackets.
+fn names(config: &Config) -> Vec<String> {
+    let name = |realm: &RealmConfig| match realm.gone {
+        true => format!("({})", realm.name),
+        false => realm.name.clone(),
+    };
+    config.realms.iter().map(name).collect()
+}
+
+#[test]
+fn a_realm_goes_with_its_mappings_and_nobody_elses() {
+    let mut lab = Lab::new(&three());
+    let packet = udp("10.0.0.5:4000", SERVER);
+    let externals = [A, B, C].map(|realm| out(&mut lab, realm, &packet));
+    let only_c = Config { realms: vec![realm("c")], ..config() };
+    let arranged = reload(&mut lab, &only_c);
+    assert_eq!(names(&arranged), ["(b)", "c"]);
+    assert_eq!(lab.engine.departed(), (2, [1, 0, 0, 0]));
+    assert_eq!(lab.removed().iter().map(|id| id.realm).collect::<Vec<_>>(), [B]);
+    assert_eq!(refused(&mut lab, Side::Inside, B, &packet), DropReason::UnknownRealm);
+    let answer = udp(SERVER, &externals[1]);
+    assert_eq!(refused(&mut lab, Side::Outside, 0, &answer), DropReason::NoMapping);
+    for (realm, external) in [(A, &externals[0]), (C, &externals[2])] {
+        assert_eq!(&out(&mut lab, realm, &packet), external);
+        assert_eq!(inward(&mut lab, &udp(SERVER, external)).0, realm);
+    }
+    assert!(lab.engine.replace_rules_of(B, RuleSet::new(&[]).unwrap()).is_err());
+
+    // Alone again, the engine asks what it asked before there were realms.
+    let arranged = reload(&mut lab, &config());
+    assert_eq!(names(&arranged), ["(b)", "(c)"]);
+    assert_eq!(&out(&mut lab, A, &packet), &externals[0]);
+    let spoofed = udp("10.0.0.9:80", &externals[0]);
+    let inside = Config {
+        inside: SideConfig { network: Some(prefix("10.0.0.0", 24)), ..config().inside },
+        ..config()
+    };
+    let mut plain = Lab::new(&inside);
+    out(&mut plain, A, &packet);
+    let before = refused(&mut plain, Side::Outside, 0, &spoofed);
+    let mut lab = Lab::new(&Config { realms: vec![realm("b")], ..inside.clone() });
+    reload(&mut lab, &inside);
+    assert_eq!(refused(&mut lab, Side::Outside, 0, &spoofed), before);
+}
+
+#[test]
+fn realms_keep_their_numbers_and_new_ones_get_those_that_nothing_is_left_of() {
+    let with = |names: &[&str]| Config {
+        realms: names.iter().map(|name| realm(name)).collect(),
+        ..config()
+    };
+    let mut lab = Lab::new(&with(&["b", "c"]));
+    let packet = udp("10.0.0.5:4000", SERVER);
+    out(&mut lab, B, &packet);
+    // In another order, with another before them.
+    assert_eq!(names(&reload(&mut lab, &with(&["d", "c", "b"]))), ["b", "c", "d"]);
+    assert_eq!(names(&reload(&mut lab, &with(&["c", "e"]))), ["(b)", "c", "(d)", "e"]);
+    // What was under way of b may still be: its number is its own for a while.
+    assert_eq!(names(&reload(&mut lab, &with(&["f", "c"]))), ["(b)", "c", "(d)", "(e)", "f"]);
+    let again = reload(&mut lab, &with(&["c", "b"]));
+    assert_eq!(names(&again), ["b", "c", "(d)", "(e)", "(f)"]);
+    reload(&mut lab, &with(&["c"]));
+    lab.wait_s(60.0);
+    assert_eq!(names(&reload(&mut lab, &with(&["g", "c"]))), ["g", "c"]);
+    assert_eq!(out(&mut lab, B, &packet).split(':').next(), Some("203.0.113.1"));
+}
+
+#[test]
+fn a_number_waits_for_blocks_and_datagrams_of_its_realm() {
+    let blocks = |names: &[&str]| {
+        let mut config =
+            Config { realms: names.iter().map(|name| realm(name)).collect(), ..config() };
+        config.allocation = Allocation::Block(BlockConfig {
+            size: 64,
+            release_after: Duration::from_secs(600),
+            ..BlockConfig::default()
+        });
+        config
+    };
+    let mut lab = Lab::new(&blocks(&["b"]));
+    let fragments = cut(&udp_with("10.0.0.5:4000", SERVER, &[7; 64]), 9, 40);
+    let external = out(&mut lab, B, &udp("10.0.0.5:4000", SERVER));
+    assert_eq!(pass(&mut lab, Side::Inside, B, &fragments[0]).0, Verdict::Forward(Side::Outside));
+    let answer = cut(&udp_with(SERVER, &external, &[7; 64]), 9, 40);
+    assert_eq!(pass(&mut lab, Side::Outside, 0, &answer[0]).1, B);
+    reload(&mut lab, &blocks(&[]));
+    // The rest of datagrams does not go to who is there no longer.
+    assert_eq!(refused(&mut lab, Side::Outside, 0, &answer[1]), DropReason::UnknownRealm);
+    assert_eq!(refused(&mut lab, Side::Inside, B, &fragments[1]), DropReason::UnknownRealm);
+    lab.wait_s(300.0);
+    assert_eq!(names(&reload(&mut lab, &blocks(&["x"]))), ["(b)", "x"]);
+    lab.wait_s(600.0);
+    assert_eq!(names(&reload(&mut lab, &blocks(&["x", "y"]))), ["y", "x"]);
+}
+
+#[test]
+fn what_names_realms_follows_them() {
+    let mut both = three();
+    let fixed = |realm: u16, port: u16| StaticMapping {
+        realm,
+        internal: (Ipv4Addr::new(10, 0, 0, 80), Some(80)),
+        external: (Ipv4Addr::new(203, 0, 113, 1), Some(port)),
+        protocol: Some(protocol::TCP),
+        ..StaticMapping::default()
+    };
+    both.statics = vec![fixed(B, 8001), fixed(C, 8002)];
+    both.hairpin_to = vec![C];
+    let mut lab = Lab::new(&both);
+    // The other way round, and b is gone.
+    let mut next = Config { realms: vec![realm("d"), realm("c")], ..config() };
+    next.statics = vec![fixed(1, 8003), fixed(2, 8002)];
+    next.hairpin_to = vec![2];
+    next.realms[0].rules =
+        vec![Rule::new(Match::Source(prefix("10.0.0.6", 32), 0), RuleAction::Drop)];
+    let arranged = reload(&mut lab, &next);
+    assert_eq!(names(&arranged), ["(b)", "c", "d"]);
+    assert_eq!(lab.engine.departed(), (1, [0, 0, 0, 1]), "of static mappings that of b goes");
+    let to = |port: u16| tcp(SERVER, &format!("203.0.113.1:{port}"), "S", 1, 0);
+    assert_eq!(refused(&mut lab, Side::Outside, 0, &to(8001)), DropReason::NoMapping);
+    assert_eq!(inward(&mut lab, &to(8002)).0, C);
+    assert_eq!(inward(&mut lab, &to(8003)).0, 3);
+    let dropped = udp("10.0.0.6:4000", SERVER);
+    assert_eq!(refused(&mut lab, Side::Inside, 3, &dropped), DropReason::Rule);
+    out(&mut lab, C, &dropped);
+    let across = tcp("10.0.0.5:4000", "203.0.113.1:8002", "S", 1, 0);
+    assert_eq!(hairpin(&mut lab, A, &across).0, C);
+    assert_eq!(refused(&mut lab, Side::Inside, 3, &across), DropReason::OtherRealm);
+}
+
+#[test]
+fn an_inside_that_changes_holds_for_the_next_packet() {
+    let mut lab = Lab::new(&three());
+    let moved = Ipv4Addr::new(10, 0, 0, 5);
+    let packets = ["10.0.0.5:4000", "10.0.0.9:4000"].map(|source| udp(source, SERVER));
+    for packet in &packets {
+        out(&mut lab, B, packet);
+        out(&mut lab, C, packet);
+    }
+    let mut config = three();
+    config.realms[0].inside.address = Some(moved);
+    config.realms[0].inside.network = Some(prefix("10.0.0.8", 31));
+    config.realms[1].inside.network = Some(prefix("10.0.0.8", 30));
+    reload(&mut lab, &config);
+    // Who has the gateway's new address has lost his mapping.
+    assert_eq!(lab.engine.departed(), (3, [1, 0, 0, 0]));
+    let new = |source: &str| udp(source, "198.51.100.2:53");
+    let refuses = |lab: &mut Lab, realm, source| refused(lab, Side::Inside, realm, &new(source));
+    assert_eq!(refuses(&mut lab, B, "10.0.0.5:4001"), DropReason::SpoofedSource);
+    out(&mut lab, B, &new("10.0.0.9:4001"));
+    out(&mut lab, C, &new("10.0.0.9:4001"));
+    // Who has an address that means everybody now has a mapping, and begins nothing new.
+    out(&mut lab, C, &new("10.0.0.15:4000"));
+    config.realms[1].inside.network = Some(prefix("10.0.0.0", 28));
+    reload(&mut lab, &config);
+    assert_eq!(lab.engine.departed(), (6, [0; 4]));
+    assert_eq!(refuses(&mut lab, C, "10.0.0.15:4001"), DropReason::MartianSource);
+    out(&mut lab, C, &new("10.0.0.14:4001"));
 }
 
 #[test]

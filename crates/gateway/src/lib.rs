@@ -13,12 +13,14 @@ pub mod router;
 mod run;
 mod settings;
 mod state;
+mod wiring;
 mod worker;
 
 pub use clock::Clock;
 pub use command::{CommandError, Commander, Commands, Prepared, Reconfigured, commands};
 pub use counters::{Losses, Origin};
 pub use links::Link;
+pub use natgate_io::Device;
 pub use run::{Controls, Observer, run};
 pub use settings::{Backend, RealmSettings, Route, Settings, SideSettings};
 pub use state::{SavedPorts, StateError, StateSettings};

@@ -64,11 +64,11 @@ impl Carried {
     pub(crate) fn by_device(settings: &Settings) -> Vec<Self> {
         let mut all = vec![Self::default(); settings.devices().len()];
         let places = settings.places();
-        for (realm, ((_, vlan), place)) in settings.insides().zip(places).enumerate() {
-            let carried = &mut all[place];
+        for (realm, _, vlan) in settings.insides() {
+            let carried = &mut all[places[usize::from(realm)].unwrap_or_default()];
             match vlan {
-                None => carried.untagged = Some(realm as u16),
-                Some(vlan) => carried.tagged.push((vlan, realm as u16)),
+                None => carried.untagged = Some(realm),
+                Some(vlan) => carried.tagged.push((vlan, realm)),
             }
         }
         // The outside has one link.

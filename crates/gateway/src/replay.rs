@@ -104,7 +104,7 @@ pub fn replay<R: Read, W: Write>(
         observer,
         mtu_outside: mtu(&config.outside),
         mtus_inside: config.realm_numbers().map(|realm| mtu(config.inside_of(realm))).collect(),
-        vlans: settings.insides().map(|(_, vlan)| vlan).collect(),
+        vlans: settings.insides().map(|(_, _, vlan)| vlan).collect(),
         carried: Carried::by_device(settings).swap_remove(0),
         losses: Losses::default(),
         now: Timestamp::default(),

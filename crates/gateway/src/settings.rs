@@ -1,7 +1,8 @@
 //! What a gateway is told when it starts: the engine's configuration and what is around it.
 
 use crate::{Link, StateSettings};
-use natgate_engine::{Config, Prefix, Side, SideConfig};
+use natgate_engine::{Config, Prefix, RealmConfig, Side, SideConfig};
+use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
@@ -62,7 +63,7 @@ pub struct Settings {
     pub inside: SideSettings,
     /// The Internet's side.
     pub outside: SideSettings,
-    /// Realms 1 and up, as many as the translator has.
+    /// Realms 1 and up, as many as the translator has; those that are gone there are not here either.
     pub realms: Vec<RealmSettings>,
     /// Static routes; the longest prefix wins, connected networks first among equals.
     pub routes: Vec<Route>,
@@ -104,8 +105,7 @@ impl Settings {
     /// have.
     pub fn devices(&self) -> Vec<&str> {
         let mut devices = vec![&self.inside.device[..], &self.outside.device];
-        for realm in &self.realms {
-            let device = &realm.inside.device[..];
+        for (_, device, _) in self.insides() {
             if !devices.contains(&device) {
                 devices.push(device);
             }
@@ -113,17 +113,40 @@ impl Settings {
         devices
     }
 
-    /// Of each realm its device, and its VLAN if it has one.
-    pub(crate) fn insides(&self) -> impl Iterator<Item = (&str, Option<u16>)> {
-        let further = self.realms.iter().map(|realm| (&realm.inside.device[..], realm.vlan));
-        std::iter::once((&self.inside.device[..], None)).chain(further)
+    /// Of each realm that there is its number, its device, and its VLAN if it has one.
+    pub(crate) fn insides(&self) -> impl Iterator<Item = (u16, &str, Option<u16>)> {
+        let further = (1..).zip(&self.realms).filter(|(realm, _)| self.engine.has_realm(*realm));
+        let further = further.map(|(number, realm)| (number, &realm.inside.device[..], realm.vlan));
+        std::iter::once((0, &self.inside.device[..], None)).chain(further)
     }
 
-    /// The place of each realm's device among [`Settings::devices`].
-    pub(crate) fn places(&self) -> Vec<usize> {
+    /// The place of each realm's device among [`Settings::devices`], if there is such a realm.
+    pub(crate) fn places(&self) -> Vec<Option<usize>> {
         let devices = self.devices();
-        let place = |(device, _)| devices.iter().position(|name| *name == device);
-        self.insides().map(|inside| place(inside).unwrap_or_default()).collect()
+        let mut places = vec![None; self.realms.len() + 1];
+        for (realm, device, _) in self.insides() {
+            places[usize::from(realm)] = devices.iter().position(|name| *name == device);
+        }
+        places
+    }
+
+    /// The same with realms in the numbering of a translator at work, whose configuration is given.
+    pub(crate) fn in_numbers_of(self, in_force: &Config) -> Self {
+        let engine = self.engine.in_numbers_of(in_force);
+        let named = self.realms.iter().map(|realm| (&realm.name[..], realm));
+        let named: HashMap<&str, &RealmSettings> = named.collect();
+        let gone = |name: &str| RealmSettings {
+            name: name.to_owned(),
+            inside: self.inside.clone(),
+            vlan: None,
+            routes: Vec::new(),
+        };
+        let settings = |realm: &RealmConfig| match named.get(&realm.name[..]) {
+            Some(settings) if !realm.gone => (*settings).clone(),
+            _ => gone(&realm.name),
+        };
+        let realms = engine.realms.iter().map(settings).collect();
+        Self { engine, realms, ..self }
     }
 
     /// The name of a realm; realm 0 is called `default`.

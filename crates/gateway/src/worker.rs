@@ -6,9 +6,10 @@
 
 use crate::command::{Clerk, Commands};
 use crate::counters::Origin;
-use crate::links::{Carried, Header, Link};
-use crate::router::{self, Fate, NeighborInfo, Router, RouterCounters, RouterError};
+use crate::links::{Header, Link};
+use crate::router::{Fate, NeighborInfo, Router, RouterCounters, RouterError};
 use crate::state::Keeper;
+use crate::wiring::{Cables, Devices, side_of};
 use crate::{Observer, SavedPorts, Settings, StateError};
 use arrayvec::ArrayVec;
 use natgate_engine::{ConfigError, Counters, DropReason, Engine, Packet, Side, Timestamp, Verdict};
@@ -25,7 +26,7 @@ const MAINTENANCE: Duration = Duration::from_secs(1);
 pub const MOST_DEVICES: usize = 64;
 
 /// Where the outside's device stands among the devices.
-const OUTSIDE: usize = 1;
+pub(crate) const OUTSIDE: usize = 1;
 
 /// The longest IP packet.
 const LONGEST: usize = 65_535;
@@ -61,8 +62,7 @@ pub enum WorkerError {
 /// A gateway at work.
 pub struct Worker {
     stages: Stages,
-    /// In the order of [`Settings::devices`].
-    devices: Vec<Box<dyn Device>>,
+    devices: Devices,
     /// Where the translator writes packets of its own: headroom and the longest packet.
     scratch: Vec<u8>,
     next_maintenance: Timestamp,
@@ -89,8 +89,8 @@ pub struct Status<'a> {
     pub not_addressed: u64,
     /// Each side's link, frames and neighbours: `[inside, outside]`.
     pub sides: [SideStatus; 2],
-    /// Those of the realms 1 and up.
-    pub realms: Vec<SideStatus>,
+    /// Those of the realms beside number 0, by number.
+    pub realms: Vec<(u16, SideStatus)>,
 }
 
 /// One side's part of a [`Status`].
@@ -122,25 +122,14 @@ impl Worker {
     ) -> Result<Self, WorkerError> {
         let devices: Vec<Box<dyn Device>> = devices.into();
         assert!(devices.len() == settings.devices().len() && devices.len() <= MOST_DEVICES);
-        let carried = Carried::by_device(settings);
-        for (place, (device, carried)) in devices.iter().zip(&carried).enumerate() {
-            for link in links(place, carried) {
-                let (configured, info) = (settings.link(link).mtu, device.link());
-                //= rfc1812#section-3.3.4
-                if u32::from(configured) > info.mtu {
-                    let (name, actual) = (router::name(settings, link), info.mtu);
-                    let device = info.name.clone();
-                    return Err(WorkerError::Mtu { name, configured, device, actual });
-                }
-            }
-        }
+        let cables = Cables::new(settings);
+        cables.check(settings, devices.iter().map(|device| device.link()))?;
         let macs: Vec<_> = devices.iter().map(|device| device.link().mac).collect();
         let router = Router::new(settings, &macs)?;
-        let places = settings.places();
         let mut engine = Engine::new(&settings.engine, seed, now).map_err(WorkerError::Engine)?;
         engine.populate();
         Ok(Self {
-            stages: Stages { engine, router, carried, places, not_addressed: 0 },
+            stages: Stages { engine, router, cables, not_addressed: 0 },
             devices,
             scratch: vec![0; HEADROOM + LONGEST],
             next_maintenance: now.plus(MAINTENANCE),
@@ -184,11 +173,11 @@ impl Worker {
         }
         self.stages.router.advance(now);
         self.report(now);
-        let Stages { engine, router, .. } = &mut self.stages;
-        if let Some(settings) = self.clerk.turn(engine, router) {
+        self.send_queued();
+        let Stages { engine, router, cables, .. } = &mut self.stages;
+        if let Some(settings) = self.clerk.turn(engine, router, cables, &mut self.devices) {
             observer.reconfigured(settings);
         }
-        self.send_queued();
         if now >= self.next_maintenance {
             self.maintain(now, observer);
         }
@@ -217,7 +206,7 @@ impl Worker {
         for (place, device) in self.devices.iter_mut().enumerate() {
             let Some(change) = device.maintain() else { continue };
             let mac = device.link().mac;
-            for link in links(place, &self.stages.carried[place]) {
+            for link in self.stages.cables.links(place) {
                 if matches!(change, Change::Back(Ok(()))) || mac != self.stages.router.mac(link) {
                     self.stages.router.relink(link, mac);
                 }
@@ -234,13 +223,13 @@ impl Worker {
     /// The state now.
     pub fn status(&mut self, now: Timestamp) -> Status<'_> {
         let mut side = |link: Link| {
-            let device = &mut self.devices[self.stages.device_of(link)];
+            let device = &mut self.devices[self.stages.cables.device_of(link)];
             let neighbors = self.stages.router.neighbors(link);
             SideStatus { frames: device.statistics(), link: device.link().clone(), neighbors }
         };
         let sides = [Side::Inside, Side::Outside].map(|one| side(one.into()));
-        let further = 1..self.stages.places.len() as u16;
-        let realms = further.map(|realm| side(Link::inside(realm))).collect();
+        let further: Vec<u16> = self.stages.cables.further().collect();
+        let realms = further.into_iter().map(|realm| (realm, side(Link::inside(realm)))).collect();
         let losses = self.stages.router.losses();
         Status {
             now,
@@ -296,7 +285,7 @@ impl Worker {
             if self.stages.router.send(now, link, &mut frame, None) == Fate::Ready {
                 let mut output = Output::default();
                 output.push(frame, None);
-                let place = self.stages.device_of(link);
+                let place = self.stages.cables.device_of(link);
                 self.stages.send(output, self.devices[place].split().1);
             }
         }
@@ -311,7 +300,7 @@ impl Worker {
             if let Some((link, frame)) = self.stages.translate_error(now, from, frame) {
                 let mut output = Output::default();
                 output.push(frame, None);
-                let place = self.stages.device_of(link);
+                let place = self.stages.cables.device_of(link);
                 self.stages.send(output, self.devices[place].split().1);
             }
         }
@@ -323,7 +312,7 @@ impl Worker {
             let end = bytes.len();
             let mut output = Output::default();
             output.push(Frame::new(&mut bytes, 0, end), origin);
-            let place = self.stages.device_of(link);
+            let place = self.stages.cables.device_of(link);
             self.stages.send(output, self.devices[place].split().1);
         }
     }
@@ -333,9 +322,7 @@ impl Worker {
 struct Stages {
     engine: Engine,
     router: Router,
-    /// The links of each device, and the place of each realm's device.
-    carried: Vec<Carried>,
-    places: Vec<usize>,
+    cables: Cables,
     /// Frames sent to other stations, or to everybody, that were not ARP.
     not_addressed: u64,
 }
@@ -347,25 +334,7 @@ type Arrived<'d> = (Frame<'d>, u16);
 /// the inside.
 type Fated<'d> = (Frame<'d>, Verdict, u16);
 
-/// The side of a device, by its place.
-fn side_of(place: usize) -> Side {
-    if place == OUTSIDE { Side::Outside } else { Side::Inside }
-}
-
-/// The links of a device, by its place.
-fn links(place: usize, carried: &Carried) -> impl Iterator<Item = Link> + use<'_> {
-    carried.realms().map(move |realm| Link::new(side_of(place), realm))
-}
-
 impl Stages {
-    /// The place of a link's device.
-    fn device_of(&self, link: Link) -> usize {
-        match link.side {
-            Side::Inside => self.places[usize::from(link.realm)],
-            Side::Outside => OUTSIDE,
-        }
-    }
-
     /// Keeps the frames that carry IPv4 to us, as packets; ARP is dealt with, the rest is counted.
     fn sort<'d>(
         &mut self,
@@ -380,7 +349,7 @@ impl Stages {
                 self.engine.count_foreign(from, 0);
                 continue;
             };
-            let header = self.carried[place].header(frame.bytes(), kind);
+            let header = self.cables.carried[place].header(frame.bytes(), kind);
             let (realm, kind, header_len) = match header {
                 Header::Of(realm, kind, len) => (realm, kind, len),
                 Header::Unknown(ethertype::ARP, _) => continue,
@@ -485,7 +454,7 @@ impl Stages {
             {
                 self.router.note_loss(Some(origin), reason);
             } else if self.router.send(now, link, &mut frame, Some(origin)) == Fate::Ready {
-                outputs.of(self.device_of(link)).push(frame, Some(origin));
+                outputs.of(self.cables.device_of(link)).push(frame, Some(origin));
             }
         }
         outputs

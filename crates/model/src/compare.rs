@@ -257,6 +257,8 @@ impl Pair {
     pub fn reconfigure(&mut self, config: &Config) -> Result<(), Divergence> {
         // What is due by now happens before.
         self.advance(self.model.now())?;
+        let config = &config.in_numbers_of(self.engine.config());
+        self.model.check_numbers(config)?;
         let refused =
             |error: &dyn Debug| format!("the engine refused the configuration: {error:?}");
         let mut new =

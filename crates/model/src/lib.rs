@@ -341,7 +341,7 @@ impl Model {
     fn fate(&mut self, packet: &mut Packet) -> Fate {
         check(&mut packet.received)?; // section 2
         packet.bytes.clone_from(&packet.received);
-        if usize::from(packet.realm) > self.config.realms.len() {
+        if !self.config.has_realm(packet.realm) {
             return Err(DropReason::UnknownRealm); // 15.1
         }
         if self.is_broadcast(packet, ip(&packet.bytes).source()) {
@@ -423,7 +423,7 @@ impl Model {
     /// Section 4.
     fn way_in(&mut self, packet: &mut Packet) -> Fate {
         let (source, destination) = (ip(&packet.bytes).source(), ip(&packet.bytes).destination());
-        let plain = self.config.realms.is_empty();
+        let plain = !self.config.has_realms();
         if self.is_external(source)
             || self.is_outside_own(source)
             || plain && self.is_own(0, source)
@@ -436,7 +436,7 @@ impl Model {
             }
             let decides = |one: &&RuleAction| matches!(one, RuleAction::Bypass | RuleAction::Drop);
             let rule = |realm| Some((realm, self.rule(packet, realm).filter(decides)?));
-            match self.config.realm_numbers().find_map(rule) {
+            match self.config.realms_in_order().find_map(rule) {
                 Some((realm, RuleAction::Bypass)) => packet.exit = realm, // 15.3
                 Some(_) => return Err(DropReason::Rule),
                 None => return Err(DropReason::NotForUs),

@@ -22,7 +22,7 @@ impl Model {
         if packet.direction != Direction::Hairpin {
             let source = ip(&packet.bytes).source();
             let inside = self.is_inside(to, source) || self.is_own(to, source);
-            let spoofed = as_is && inside && !self.config.realms.is_empty(); // 15.2
+            let spoofed = as_is && inside && self.config.has_realms(); // 15.2
             return if spoofed { Err(DropReason::SpoofedSource) } else { Ok(()) };
         }
         let permitted =
@@ -51,6 +51,35 @@ impl Model {
         if self.is_own(realm, source) { Err(DropReason::SpoofedSource) } else { Ok(()) }
     }
 
+    /// 15.8: whether the realms of a configuration may have the numbers that they have there.
+    pub(crate) fn check_numbers(&self, new: &Config) -> Result<(), String> {
+        let name = |config: &Config, number: u16| {
+            config.has_realm(number).then(|| config.realms[usize::from(number) - 1].name.clone())
+        };
+        let of = |config: &Config, wanted: &str| {
+            config
+                .realm_numbers()
+                .skip(1)
+                .find(|number| name(config, *number).as_deref() == Some(wanted))
+        };
+        for number in new.realm_numbers().skip(1) {
+            let now = name(new, number).unwrap_or_default();
+            let before = of(&self.config, &now);
+            let late = self.config.realms.get(usize::from(number) - 1);
+            let is_its_own = late.is_some_and(|late| late.name == now);
+            let is_left =
+                self.mappings.keys().any(|key| key.realm == number) || self.blocks_of_realm(number);
+            if before.is_some_and(|before| before != number) {
+                return Err(format!("realm {now} had number {before:?} and has {number}"));
+            }
+            if before.is_none() && !is_its_own && (name(&self.config, number).is_some() || is_left)
+            {
+                return Err(format!("realm {now} has number {number}, which another had"));
+            }
+        }
+        Ok(())
+    }
+
     /// The rules of a realm.
     pub(crate) fn rules_of(&self, realm: u16) -> &[Rule] {
         match usize::from(realm).checked_sub(1) {
@@ -72,7 +101,7 @@ impl Model {
 
     /// 2.3: whether an address means all hosts of a connected network.
     pub(crate) fn is_broadcast(&self, packet: &Packet, address: u32) -> bool {
-        let known = packet.from == Side::Inside || self.config.realms.is_empty();
+        let known = packet.from == Side::Inside || !self.config.has_realms();
         let inside = known.then(|| self.config.inside_of(packet.realm));
         let sides = inside.into_iter().chain([&self.config.outside]);
         let mut networks = sides.filter_map(|side| side.network);

@@ -114,6 +114,11 @@ impl Model {
         matches!(self.allocation(pool), Allocation::Block(_) | Allocation::Deterministic(_))
     }
 
+    /// Whether somebody in a realm has a block.
+    pub(crate) fn blocks_of_realm(&self, realm: u16) -> bool {
+        self.blocks.values().any(|block| block.subscriber.0 == realm)
+    }
+
     /// Whether a pool has blocks.
     pub(crate) fn has_blocks(&self) -> bool {
         (0..self.config.pools.len())

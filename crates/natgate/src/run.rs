@@ -73,7 +73,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         complete(&mut settings, side).map_err(anyhow::Error::from)?;
     }
     let saved = saved_ports(&settings).map_err(anyhow::Error::from)?;
-    let devices = settings.devices().into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let devices: anyhow::Result<Vec<_>> = settings.devices().into_iter().map(open).collect();
+    let devices = devices?;
     let mut log = Log::open(&args, &settings)?;
 
     let mut seed = [0; 32];
@@ -89,7 +90,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let (commander, commands) = commands(signals.waker.try_clone().map_err(anyhow::Error::from)?);
     worker.obey(commands);
     let socket = settings.control.clone();
-    let reloader = Arc::new(Reloader::new(&args.config, read, settings.clone(), commander));
+    let open = Box::new(|name: &str| open(name).map_err(|error| format!("{error:#}")));
+    let complete = settings.clone();
+    let reloader = Arc::new(Reloader::new(&args.config, read, complete, commander, open));
     let server = control::listen(socket.as_deref(), &reloader)?;
     control::reload_on_signal(&reloader)?;
     say(format!("running, inside {}, outside {}", settings.inside.device, settings.outside.device));
@@ -160,8 +163,8 @@ fn saved_ports(settings: &Settings) -> Result<Option<SavedPorts>, StateError> {
     Ok(saved)
 }
 
-fn open(name: &str) -> Result<Box<dyn Device>, Failure> {
-    let device = PacketDevice::open(name, Config::default()).map_err(anyhow::Error::from)?;
+fn open(name: &str) -> anyhow::Result<Box<dyn Device>> {
+    let device = PacketDevice::open(name, Config::default())?;
     match device.stop_merging() {
         Ok(stopped) => {
             for offload in stopped {
@@ -344,7 +347,8 @@ fn status_object(status: &Status<'_>, names: &json::Names) -> Value {
         },
     });
     // The first name is that of the inside's own network.
-    for (name, realm) in names.realms.iter().skip(1).zip(&status.realms) {
+    for (number, realm) in &status.realms {
+        let Some(name) = names.realms.get(usize::from(*number)) else { continue };
         object["realms"][name] = json!({ "neighbors": neighbors(realm), "device": device(realm) });
     }
     object

@@ -186,6 +186,8 @@ impl Draft {
                 default_pool: self.pool_of_realm(realm),
                 hairpin_to: self.to_numbers(&realm.hairpin_to),
                 rules,
+                gone: false,
+                order: 0,
             };
             let own = realm.inside.device.as_ref().or(self.inside.device.as_ref());
             let settings = RealmSettings {

@@ -4,7 +4,7 @@
 use super::problem::{Place, Problem, Report};
 use super::{Configuration, parse_piece, pieces};
 use natgate_engine::restart_keys;
-use natgate_gateway::{Route, Settings, SideSettings};
+use natgate_gateway::{Settings, SideSettings};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -49,17 +49,9 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
     }
     let of_engine = restart_keys(&in_force.engine, &new.engine);
     // Which of their keys it is, has been said, or is said next.
-    let of_engine =
-        of_engine.into_iter().filter(|key| !["inside", "outside", "realm"].contains(key));
+    let of_engine = of_engine.into_iter().filter(|key| !["inside", "outside"].contains(key));
     keys.extend(of_engine.map(str::to_owned));
-    keys.extend(of_realms(in_force, new));
-    let routes = |settings: &Settings| -> Vec<Vec<Route>> {
-        let further = settings.realms.iter().map(|realm| realm.routes.clone());
-        std::iter::once(settings.routes.clone()).chain(further).collect()
-    };
-    let same_count = in_force.realms.len() == new.realms.len();
     let rest = [
-        (same_count && routes(in_force) != routes(new), "route"),
         (in_force.state != new.state, "state"),
         (in_force.control != new.control, "control.socket"),
     ];
@@ -84,33 +76,6 @@ fn of_side(
     ];
     let differing = differs.into_iter().filter(|(differs, _)| *differs);
     differing.map(move |(_, key)| format!("{side}.{key}"))
-}
-
-/// Of realms: which there are, in which order, and where.
-fn of_realms(in_force: &Settings, new_settings: &Settings) -> Vec<String> {
-    if in_force.realms.len() != new_settings.realms.len() {
-        return vec!["realm".to_owned()];
-    }
-    let engine = in_force.engine.realms.iter().zip(&new_settings.engine.realms);
-    let mut keys = Vec::new();
-    for (place, (old, new)) in in_force.realms.iter().zip(&new_settings.realms).enumerate() {
-        let name = format!("realm[{place}]");
-        let own = [(old.name != new.name, "name"), (old.vlan != new.vlan, "vlan")];
-        let differing = own.into_iter().filter(|(differs, _)| *differs);
-        keys.extend(differing.map(|(_, key)| format!("{name}.{key}")));
-        let errors = engine.clone().nth(place);
-        let errors = errors.is_some_and(|(old, new)| old.inside.silent != new.inside.silent);
-        // The device that is that of `[inside]` has been told of there.
-        let common = [(in_force, old), (new_settings, new)]
-            .iter()
-            .all(|(settings, realm)| realm.inside.device == settings.inside.device);
-        let mut new = new.inside.clone();
-        if common {
-            new.device.clone_from(&old.inside.device);
-        }
-        keys.extend(of_side(&name, &old.inside, &new, errors));
-    }
-    keys
 }
 
 /// Where a key stands; if it does not, its table, or the beginning of the file.

@@ -563,8 +563,8 @@ impl External {
             (Mode::Block, _) => self.blocks.has_port(number, index, port, subscriber),
             (Mode::Deterministic, Some(plan)) => {
                 let owner = plan.reverse(address, port);
-                owner.is_some_and(|owner| owner.to_bits() == subscriber.address())
-                    || plan.dynamic().is_some_and(|(first, _)| port >= first)
+                let own = |owner: Ipv4Addr| Host::new(plan.realm(), owner.to_bits()) == subscriber;
+                owner.is_some_and(own) || plan.dynamic().is_some_and(|(first, _)| port >= first)
             }
             _ => true,
         };

@@ -127,6 +127,11 @@ pub(super) fn blocks(config: &Config, addresses: usize, key: HashKey) -> Blocks 
 }
 
 impl External {
+    /// Whether a subscriber of a realm has a block.
+    pub(crate) fn has_blocks_of(&self, realm: u16) -> bool {
+        self.blocks.has_any_of(realm)
+    }
+
     /// The ports of an address of a pool that may be given out, first to last, but for those that the pool
     /// does not use.
     pub(super) fn usable(&self, number: usize, index: u32) -> [Option<(u16, u16)>; 2] {

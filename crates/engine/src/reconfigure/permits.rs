@@ -144,9 +144,9 @@ impl Permits {
         };
         let subscribers = |realm| config.subscribers_of(realm).to_vec();
         Self {
-            subscribers: config.realm_numbers().map(subscribers).collect(),
+            subscribers: config.all_numbers().map(subscribers).collect(),
             hosts: static_hosts(config),
-            own: config.realm_numbers().map(own).collect(),
+            own: config.all_numbers().map(own).collect(),
             stretches,
             pools: config.pools.iter().map(ports).collect(),
             by_external,

@@ -66,8 +66,14 @@ impl Errors {
         }
     }
 
-    /// Sends them at another rate from now on.
-    pub(super) fn set_rate(&mut self, per_second: u32) {
+    /// Forgets those that count as coming in by a link.
+    pub(super) fn forget(&mut self, link: Link) {
+        self.waiting.retain(|(from, _)| *from != link);
+    }
+
+    /// Sends them at another rate from now on, and none longer than `mtu`.
+    pub(super) fn renew(&mut self, per_second: u32, mtu: usize) {
+        self.longest = LONGEST.min(mtu);
         self.all.spacing = Pace::new(per_second).spacing;
         let share = Pace::new(per_second / 4).spacing;
         self.requesters.iter_mut().for_each(|requester| requester.spacing = share);

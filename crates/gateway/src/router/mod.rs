@@ -36,7 +36,7 @@ use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN, ethertype};
 use neighbors::{Action, Held, Neighbors};
 use outbox::Outbox;
 use owned::Owned;
-pub use renewal::Renewal;
+pub use renewal::{Renewal, Retired};
 use routes::{Hop, Routes};
 use std::net::Ipv4Addr;
 
@@ -149,12 +149,9 @@ impl Router {
             let place = devices.iter().position(|name| name == device).unwrap_or_default();
             Port::new(settings, link, macs[if link == Link::OUTSIDE { 1 } else { place }])
         };
-        let further = (1..=settings.realms.len() as u16).map(Link::inside);
-        let ports: Result<Vec<Port>, RouterError> =
-            [Link::inside(0), Link::OUTSIDE].into_iter().chain(further).map(port).collect();
+        let ports: Result<Vec<Port>, RouterError> = links(settings).map(port).collect();
         let ports = ports?;
-        let mtu = ports.iter().map(|port| port.mtu).min().unwrap_or_default();
-        let errors = Errors::new(&settings.engine.limits, mtu);
+        let errors = Errors::new(&settings.engine.limits, least_mtu(&ports));
         Ok(Self { ports, outbox: Outbox::new(errors) })
     }
 
@@ -393,7 +390,24 @@ impl Router {
 }
 
 impl Port {
+    /// The link of a realm that there is not: nothing leads there.
+    fn nowhere() -> Self {
+        Self {
+            mac: Mac::default(),
+            vlan: None,
+            address: Ipv4Addr::UNSPECIFIED,
+            mtu: usize::MAX,
+            silent: true,
+            owned: Owned::none(),
+            routes: Routes::new(Prefix::new(Ipv4Addr::BROADCAST, 32)),
+            neighbors: Neighbors::default(),
+        }
+    }
+
     fn new(settings: &Settings, link: Link, mac: Mac) -> Result<Self, RouterError> {
+        if link.side == Side::Inside && !settings.engine.has_realm(link.realm) {
+            return Ok(Self::nowhere());
+        }
         let (side, own) = (link.side, settings.link(link));
         let name = name(settings, link);
         let Some((address, prefix_len)) = own.address else {
@@ -527,6 +541,17 @@ fn insert_tag(frame: &mut [u8], vlan: u16) {
 /// Whom an error goes to, for the limits.
 fn requester(link: Link, address: u32) -> u32 {
     address.wrapping_add(link.realm.into())
+}
+
+/// All links of some settings, in the order of the ports.
+fn links(settings: &Settings) -> impl Iterator<Item = Link> + use<> {
+    let further = (1..=settings.realms.len() as u16).map(Link::inside);
+    [Link::inside(0), Link::OUTSIDE].into_iter().chain(further)
+}
+
+/// Largest packet that every link takes, bytes.
+fn least_mtu(ports: &[Port]) -> usize {
+    ports.iter().map(|port| port.mtu).min().unwrap_or_default()
 }
 
 /// A link's place among the ports.

@@ -55,6 +55,18 @@ impl Outbox {
         self.frames.pop_front()
     }
 
+    /// Loses what is on its way out by a link, and forgets errors about what was.
+    pub(super) fn forget(&mut self, link: Link) {
+        let Self { frames, losses, errors, .. } = self;
+        frames.retain(|(out, _, origin)| {
+            if *out == link {
+                losses.note(*origin, DropReason::NoNeighbor);
+            }
+            *out != link
+        });
+        errors.forget(link);
+    }
+
     /// Adds a packet to a neighbour, behind room for its header; in fragments if the link asks for
     /// it. Then, for the counters, the packet stands or falls with its first fragment.
     pub(super) fn push_packet(

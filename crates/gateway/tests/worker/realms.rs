@@ -123,10 +123,10 @@ fn one_address_on_three_links_is_three_subscribers() {
         neighbors.iter().map(|neighbor| neighbor.address).collect::<Vec<_>>()
     };
     assert_eq!(known(&status.sides[0].neighbors), [SUBSCRIBER]);
-    for realm in &status.realms {
+    for (_, realm) in &status.realms {
         assert_eq!(known(&realm.neighbors), [SUBSCRIBER]);
     }
-    assert_eq!(status.realms[2].link.name, "other");
+    assert_eq!(status.realms[2].1.link.name, "other");
 }
 
 #[test]
@@ -183,7 +183,9 @@ fn routes_are_each_realms_own() {
     let port = source_port(&world.next_outside());
     world.outside.send(&to_outside(&udp((REMOTE, 53), (EXTERNAL, port), b"back")));
     assert_eq!(next(&mut world, &wire, SERVER).0, Some(100));
-    assert!(world.worker.status(world.now).realms[0].neighbors.iter().any(|n| n.address == router));
+    assert!(
+        world.worker.status(world.now).realms[0].1.neighbors.iter().any(|n| n.address == router)
+    );
     world.inside.send(&tagged(200, &frame));
     let port = source_port(&world.next_outside());
     world.outside.send(&to_outside(&udp((REMOTE, 53), (EXTERNAL, port), b"back")));

@@ -4,7 +4,7 @@ use crate::common::end;
 use crate::policy::give_timeouts;
 use crate::strategies::{fit, rules};
 use crate::world::{INSIDE, OWN};
-use natgate_engine::{Allocation, Class, Config, Prefix, RealmConfig, SideConfig};
+use natgate_engine::{Allocation, Class, Config, PoolConfig, Prefix, RealmConfig, SideConfig};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -26,24 +26,61 @@ fn realm() -> impl Strategy<Value = (RealmConfig, usize)> {
     });
     let hairpin_to = prop::sample::subsequence(vec![0u16, 1, 2], 0..=2);
     let rest = (prop::sample::subsequence(subscribers, 1..=2), hairpin_to, rules());
-    (side, rest, any::<usize>()).prop_map(|(inside, (subscribers, hairpin_to, rules), pool)| {
-        let name = String::from("realm");
-        (RealmConfig { name, inside, subscribers, default_pool: 0, hairpin_to, rules }, pool)
+    let name = prop::sample::select(vec!["a", "b", "c", "d"]);
+    (side, rest, name, any::<usize>()).prop_map(|(inside, rest, name, pool)| {
+        let (subscribers, hairpin_to, rules) = rest;
+        let name = name.to_owned();
+        let realm =
+            RealmConfig { name, inside, subscribers, hairpin_to, rules, ..RealmConfig::default() };
+        (realm, pool)
     })
 }
 
-/// Lets realms have rules, subscribers and relations of another configuration, as far as there are
-/// such;
-/// `parts` are those of `Other`.
-pub(crate) fn change(config: &mut Config, new: &Config, parts: [bool; 7]) {
-    let [rules, _, _, subscribers, switches, ..] = parts;
-    let count = config.realms.len() as u16 + 1;
-    settle(&mut config.classes, count);
-    let there = |all: &[u16]| all.iter().copied().filter(|realm| *realm < count).collect();
-    if switches {
-        config.hairpin_to = there(&new.hairpin_to);
+/// Most realms beside number 0.
+const MOST: usize = 3;
+
+/// Has realms that are not of another configuration go, by name, and those come that are new there.
+fn come_and_go(config: &mut Config, new: &Config) {
+    // What only a restart changes stays, and so does its realm.
+    let plan = |pool: &PoolConfig| match config.allocation_of(pool) {
+        Allocation::Deterministic(plan) => Some(plan.realm),
+        _ => None,
+    };
+    let named: BTreeSet<u16> = (config.statics.iter().map(|fixed| fixed.realm))
+        .chain(config.services.iter().map(|one| one.realm))
+        .chain(config.pools.iter().filter_map(plan))
+        .collect();
+    let has = |config: &Config, name: &str| {
+        config.realms.iter().any(|realm| !realm.gone && realm.name == name)
+    };
+    for (number, realm) in (1..).zip(&mut config.realms) {
+        realm.gone |= !named.contains(&number) && !has(new, &realm.name);
     }
-    for (realm, new) in config.realms.iter_mut().zip(&new.realms) {
+    for realm in &new.realms {
+        let count = config.realm_numbers().count();
+        if !has(config, &realm.name) && count <= MOST {
+            config.realms.push(RealmConfig { default_pool: 0, ..realm.clone() });
+        }
+    }
+}
+
+/// Lets realms come and go, or have rules, subscribers, relations and an inside of another
+/// configuration, as far as there are such; `parts` are those of `Other`.
+pub(crate) fn change(config: &mut Config, new: &Config, parts: [bool; 8]) {
+    let [rules, _, _, subscribers, switches, _, _, realms] = parts;
+    if realms {
+        come_and_go(config, new);
+    }
+    let live: Vec<u16> = config.realm_numbers().collect();
+    settle(&mut config.classes, &live);
+    let there = |all: &[u16]| all.iter().copied().filter(|one| live.contains(one)).collect();
+    config.hairpin_to = there(if switches { &new.hairpin_to } else { &config.hairpin_to });
+    for (number, realm) in (1..).zip(&mut config.realms) {
+        realm.hairpin_to = there(&realm.hairpin_to);
+        realm.hairpin_to.retain(|other| *other != number);
+    }
+    let in_force = config.realms.iter_mut().filter(|realm| !realm.gone);
+    for (realm, new) in in_force.zip(&new.realms) {
         if rules {
             realm.rules = fit(&new.rules, &config.pools);
         }
@@ -53,6 +90,7 @@ pub(crate) fn change(config: &mut Config, new: &Config, parts: [bool; 7]) {
         }
         if switches {
             realm.hairpin_to = there(&new.hairpin_to);
+            realm.inside = new.inside.clone();
         }
     }
     for realm in &mut config.realms {
@@ -63,10 +101,10 @@ pub(crate) fn change(config: &mut Config, new: &Config, parts: [bool; 7]) {
 }
 
 /// Gives classes realms that there are, and takes prefixes away that thereby are in two of them.
-fn settle(classes: &mut Vec<Class>, count: u16) {
+fn settle(classes: &mut Vec<Class>, live: &[u16]) {
     let mut seen = BTreeSet::new();
     for Class { realm, subscribers, .. } in &mut *classes {
-        *realm = realm.map(|pick| pick % count);
+        *realm = realm.map(|pick| live[usize::from(pick) % live.len()]);
         subscribers.retain(|prefix| seen.insert((*realm, prefix.first(), prefix.len())));
     }
     classes.retain(|class| !class.subscribers.is_empty());
@@ -80,9 +118,9 @@ fn drawn(realms: impl Strategy<Value = Vec<(RealmConfig, usize)>>) -> impl Strat
     (realms, prop::sample::subsequence(vec![1u16, 2], 0..=2), any::<[u16; 2]>())
 }
 
-/// As many realms as there may be.
-pub(crate) fn all_realms() -> impl Strategy<Value = Drawn> {
-    drawn(prop::collection::vec(realm(), 2))
+/// None of them, or some.
+pub(crate) fn some_realms() -> impl Strategy<Value = Drawn> {
+    drawn(prop::collection::vec(realm(), 0..=2))
 }
 
 /// Up to two realms more for a configuration, to which its static mapping or its plan may belong.
@@ -100,6 +138,9 @@ pub(crate) fn add(mut config: Config, (realms, hairpin_to, owners): Drawn) -> Co
     let there = |all: Vec<u16>| all.into_iter().filter(|realm| *realm < count).collect();
     config.hairpin_to = there(hairpin_to);
     for (number, (mut realm, pool)) in (1..).zip(realms) {
+        if config.realms.iter().any(|other| other.name == realm.name) {
+            realm.name.push('2');
+        }
         realm.default_pool = pool % config.pools.len();
         realm.rules = fit(&realm.rules, &config.pools);
         give_timeouts(&mut realm.rules, config.timeout_sets.len());
@@ -110,7 +151,7 @@ pub(crate) fn add(mut config: Config, (realms, hairpin_to, owners): Drawn) -> Co
     for fixed in &mut config.statics {
         fixed.realm = owners[0] % count;
     }
-    settle(&mut config.classes, count);
+    settle(&mut config.classes, &(0..count).collect::<Vec<_>>());
     for service in &mut config.services {
         service.realm = owners[0] % count;
     }

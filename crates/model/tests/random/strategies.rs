@@ -325,8 +325,8 @@ fn other() -> BoxedStrategy<Other> {
         vec![prefix(POOL, 8)],
     ]);
     let config =
-        (config(), realms::all_realms()).prop_map(|(config, all)| realms::add(config, all));
-    (config, subscribers, prop::array::uniform7(prop::bool::weighted(0.4)))
+        (config(), realms::some_realms()).prop_map(|(config, all)| realms::add(config, all));
+    (config, subscribers, prop::array::uniform8(prop::bool::weighted(0.4)))
         .prop_map(|(config, subscribers, parts)| Other { config, subscribers, parts })
         .boxed()
 }

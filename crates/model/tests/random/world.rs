@@ -166,7 +166,7 @@ pub(crate) enum Wait {
 pub(crate) struct Other {
     pub(crate) config: Config,
     pub(crate) subscribers: Vec<Prefix>,
-    pub(crate) parts: [bool; 7],
+    pub(crate) parts: [bool; 8],
 }
 
 impl Other {
@@ -174,7 +174,7 @@ impl Other {
     fn in_place_of(&self, in_force: &Config) -> Config {
         let mut config = in_force.clone();
         let new = &self.config;
-        let [rules, limits, timeouts, subscribers, switches, filters, statics] = self.parts;
+        let [rules, limits, timeouts, subscribers, switches, filters, statics, _] = self.parts;
         // No rule may name an address that its pool has lost.
         let sets: Vec<u8> = config.rules.iter().map(|rule| rule.timeouts).collect();
         config.rules = fit(&config.rules, &in_force.pools);
@@ -225,8 +225,10 @@ impl Other {
         };
         if statics && in_force.services.is_empty() && plain(in_force) && plain(new) {
             config.statics.clone_from(&new.statics);
-            let realms = config.realms.len() as u16 + 1;
-            config.statics.iter_mut().for_each(|fixed| fixed.realm %= realms);
+            let live: Vec<u16> = config.realm_numbers().collect();
+            for fixed in &mut config.statics {
+                fixed.realm = live[usize::from(fixed.realm) % live.len()];
+            }
         }
         if switches {
             config = Config {
@@ -400,6 +402,10 @@ impl World {
             Operation::Restart(seed) => {
                 // No rule may name an address that its pool has lost.
                 let pools = &self.config.pools;
+                let gone: Vec<u16> = (1..)
+                    .zip(&self.config.realms)
+                    .filter_map(|(number, realm)| realm.gone.then_some(number))
+                    .collect();
                 let realms = self.config.realms.iter_mut().map(|realm| &mut realm.rules);
                 for (number, rules) in
                     (0..).zip(std::iter::once(&mut self.config.rules).chain(realms))
@@ -409,12 +415,15 @@ impl World {
                     for (rule, timeouts) in rules.iter_mut().zip(timeouts) {
                         rule.timeouts = timeouts;
                     }
-                    self.pair.replace_rules_of(number, rules)?;
+                    if !gone.contains(&number) {
+                        self.pair.replace_rules_of(number, rules)?;
+                    }
                 }
                 self.pair.restart(*seed)?;
             }
             Operation::Rules(rules, realm) => {
-                let realm = self.realm(*realm);
+                let live: Vec<u16> = self.config.realm_numbers().collect();
+                let realm = live[realm % live.len()];
                 self.pair.advance(self.now)?;
                 let mut rules = fit(rules, &self.config.pools);
                 give_timeouts(&mut rules, self.config.timeout_sets.len());
@@ -427,6 +436,7 @@ impl World {
             Operation::Reconfigure(other) => {
                 self.pair.advance(self.now)?;
                 let config = other.in_place_of(&self.config);
+                let config = config.in_numbers_of(self.pair.engine.config());
                 self.pair.reconfigure(&config)?;
                 self.config = config;
             }
@@ -606,7 +616,7 @@ impl World {
         }
     }
 
-    /// One of the realms that there are.
+    /// One of the realms that there are, or have been.
     fn realm(&self, pick: usize) -> u16 {
         (pick % (self.config.realms.len() + 1)) as u16
     }
