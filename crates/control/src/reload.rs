@@ -5,7 +5,7 @@
 
 use crate::config::{self, Configuration, DEFAULT_REALM, Problem};
 use crate::json;
-use natgate_engine::{Config, Departure, Leaving};
+use natgate_engine::{Config, Departure, Leaving, Rule};
 use natgate_gateway::{CommandError, Commander, Device, Prepared, RealmSettings, Route, Settings};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -207,7 +207,9 @@ fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ..config.clone()
     };
     let rules = |config: &Config| {
-        let of_realms: Vec<_> = config.realms.iter().map(|realm| realm.rules.clone()).collect();
+        let realms = config.realms.iter().filter(|realm| !realm.rules.is_empty());
+        let of_realms: BTreeMap<String, Vec<Rule>> =
+            realms.map(|realm| (realm.name.clone(), realm.rules.clone())).collect();
         (config.rules.clone(), of_realms, config.timeout_sets.clone())
     };
     let realms = |config: &Config| {

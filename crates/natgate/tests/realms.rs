@@ -14,6 +14,7 @@ use natgate_wire::arp::{Arp, Mac, Operation, Repr};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
 use natgate_wire::{Ipv4, Udp, protocol};
 use serde_json::{Value, json};
+use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
@@ -178,6 +179,25 @@ fn hosts_with_one_address_on_two_vlans_have_sessions_of_their_own() {
     let output = Command::new(PROGRAM).args(["reload", "--json", "--socket"]).arg(&socket).output();
     let said: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
     assert_eq!((&said["mappings"]["go"], &said["changed"]), (&json!(0), &json!([])), "{said}");
+
+    // A customer comes, another goes; who stays keeps his session.
+    let after = realms.replace("red", "green").replace("vlan = 100", "vlan = 300");
+    fs::write(network.file("natgate.toml"), config(&after)).unwrap();
+    let output = Command::new(PROGRAM).args(["reload", "--json", "--socket"]).arg(&socket).output();
+    let said: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    assert_eq!(said["mappings"]["by_reason"]["not_subscriber"], json!(1), "{said}");
+    assert_eq!(said["changed"], json!(["realm"]), "{said}");
+    let ask = || {
+        let device = PacketDevice::open("eth0", Config::default()).unwrap();
+        let mut hosts = Hosts { device, address: SUBSCRIBER2 };
+        [300, 200].map(|vlan| {
+            let gateway = hosts.ask_gateway(vlan);
+            hosts.ask_reflector(vlan, gateway)
+        })
+    };
+    let now = network.node("sub1").enter(ask).unwrap();
+    assert_eq!(now[1], seen[1], "who stays keeps his session");
+    assert!(!seen.contains(&now[0]), "{now:?} {seen:?}");
     assert!(gateway.stop().unwrap().success());
     assert!(!socket.exists());
 }

@@ -5,13 +5,19 @@ use super::world::{
     echo_request, ethernet, settings, side, to_outside, udp, view,
 };
 use natgate_engine::{DropReason, RealmConfig, Side, Timestamp};
-use natgate_gateway::{Link, RealmSettings, Route, Settings, SideSettings, Worker};
+use natgate_gateway::{
+    CommandError, Commander, Link, Prepared, RealmSettings, Reconfigured, Route, Settings,
+    SideSettings, Worker, commands,
+};
 use natgate_io::Device;
 use natgate_io::memory::{self, Wire};
 use natgate_wire::Udp;
 use natgate_wire::arp::{self, Mac};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
+use std::cell::Cell;
 use std::net::Ipv4Addr;
+use std::os::unix::net::UnixStream;
+use std::thread;
 use std::time::Duration;
 
 const FAR: Mac = Mac([2, 0, 0, 0, 3, 7]);
@@ -34,6 +40,84 @@ fn with_realms() -> Settings {
         settings.realms.push(RealmSettings { name: name.into(), inside, vlan, routes: Vec::new() });
     }
     settings
+}
+
+/// The same without one of the realms.
+fn without(mut settings: Settings, name: &str) -> Settings {
+    settings.engine.realms.retain(|realm| realm.name != name);
+    settings.realms.retain(|realm| realm.name != name);
+    settings
+}
+
+/// A gateway that takes commands, and what is in force there.
+struct Commanded {
+    world: World,
+    commander: Option<Commander>,
+    in_force: Settings,
+    _wake: UnixStream,
+}
+
+impl Commanded {
+    fn new(settings: &Settings) -> (Self, Wire) {
+        let (wake, waker) = UnixStream::pair().expect("a pair of sockets");
+        wake.set_nonblocking(true).expect("it can be set");
+        let (commander, commands) = commands(waker);
+        let (mut world, other) = world(settings);
+        world.worker.obey(commands);
+        let (in_force, commander) = (settings.clone(), Some(commander));
+        (Self { world, commander, in_force, _wake: wake }, other)
+    }
+
+    /// Puts other settings in force, as the control plane does; a device that is new is this one.
+    fn reload(
+        &mut self,
+        new: Settings,
+        device: Option<Box<dyn Device>>,
+    ) -> Result<Reconfigured, CommandError> {
+        let commander = self.commander.take().expect("nobody else gives commands");
+        let in_force = self.in_force.clone();
+        let asked = thread::spawn(move || {
+            let device = Cell::new(device);
+            let numbered = commander.numbered().expect("the gateway answers");
+            let mut prepared =
+                Prepared::new(&in_force, numbered, new).expect("the settings are right");
+            let open = |name: &str| device.take().ok_or(format!("{name} is not expected"));
+            prepared.open(open).expect("the device is there");
+            let settings = prepared.settings().clone();
+            let done = commander.reconfigure(prepared);
+            (commander, settings, done)
+        });
+        while !asked.is_finished() {
+            self.world.turn();
+        }
+        let (commander, settings, done) = asked.join().expect("it goes on to the end");
+        self.commander = Some(commander);
+        if done.is_ok() {
+            self.in_force = settings;
+        }
+        done
+    }
+
+    /// The external port of what a VLAN's subscriber sends.
+    fn port(&mut self, vlan: u16) -> u16 {
+        let frame = ethernet(INSIDE, HOST, &udp((SUBSCRIBER, 4000), (REMOTE, 53), b"out"));
+        self.world.inside.send(&tagged(vlan, &frame));
+        source_port(&self.world.next_outside())
+    }
+
+    /// The VLAN that an answer to a port comes to.
+    fn answer(&mut self, port: u16) -> Option<u16> {
+        let packet = udp((REMOTE, 53), (EXTERNAL, port), b"back");
+        self.world.outside.send(&to_outside(&packet));
+        let wire = self.world.inside.clone();
+        next(&mut self.world, &wire, HOST).0
+    }
+
+    /// The numbers of the realms of which something is told.
+    fn realms(&mut self) -> Vec<u16> {
+        let now = self.world.now;
+        self.world.worker.status(now).realms.iter().map(|(realm, _)| *realm).collect()
+    }
 }
 
 /// A world with a third cable.
@@ -191,6 +275,98 @@ fn routes_are_each_realms_own() {
     world.outside.send(&to_outside(&udp((REMOTE, 53), (EXTERNAL, port), b"back")));
     world.turn();
     assert_eq!(world.drops(DropReason::NoRoute), 1);
+}
+
+#[test]
+fn realms_come_and_go_while_packets_flow() {
+    let one = || without(with_realms(), "three");
+    let (mut gateway, _) = Commanded::new(&with_realms());
+    let ports = [100, 200].map(|vlan| gateway.port(vlan));
+    assert_eq!(gateway.realms(), [1, 2, 3]);
+    // A device that is not needed any more goes, and so does a VLAN.
+    let done = gateway.reload(without(one(), "one"), None).expect("it is put in force");
+    assert_eq!((done.stayed, done.went), (1, [1, 0, 0, 0]));
+    assert_eq!((gateway.realms(), gateway.world.worker.devices().len()), (vec![2], 2));
+    assert_eq!(gateway.answer(ports[1]), Some(200));
+    assert_eq!(gateway.port(200), ports[1]);
+    let frame = ethernet(INSIDE, HOST, &udp((SUBSCRIBER, 4000), (REMOTE, 53), b"out"));
+    gateway.world.inside.send(&tagged(100, &frame));
+    gateway.world.turn();
+    assert_eq!(gateway.world.drops(DropReason::UnknownRealm), 1);
+    // Another comes, before the one that is there, and has a VLAN at once.
+    let mut new = without(one(), "one");
+    let mut four = one();
+    (four.engine.realms[0].name, four.realms[0].name) = ("four".into(), "four".into());
+    new.engine.realms.insert(0, four.engine.realms[0].clone());
+    new.realms.insert(0, RealmSettings { vlan: Some(400), ..four.realms[0].clone() });
+    let done = gateway.reload(new.clone(), None).expect("it is put in force");
+    assert_eq!((done.stayed, done.went), (1, [0; 4]));
+    // Neighbors are told where the gateway is.
+    let announced: Vec<Option<u16>> = std::iter::from_fn(|| gateway.world.inside.take())
+        .map(|frame| untagged(&frame).0)
+        .collect();
+    assert_eq!(announced, [Some(400)]);
+    assert_eq!(gateway.realms(), [2, 4]);
+    let port = gateway.port(400);
+    assert_ne!(port, ports[1]);
+    assert_eq!([gateway.answer(port), gateway.answer(ports[1])], [Some(400), Some(200)]);
+    // A realm moves to another VLAN, with its mappings.
+    new.realms[1].vlan = Some(201);
+    let done = gateway.reload(new, None).expect("it is put in force");
+    assert_eq!((done.stayed, done.went), (2, [0; 4]));
+    assert_eq!(gateway.answer(ports[1]), Some(201));
+    assert_eq!(gateway.port(201), ports[1]);
+}
+
+#[test]
+fn a_realm_brings_a_device_and_is_refused_one_that_carries_less() {
+    let small = || without(with_realms(), "three");
+    let (mut gateway, _) = Commanded::new(&with_realms());
+    gateway.reload(small(), None).expect("it is put in force");
+    let (device, other) = memory::pair("other", FAR);
+    let mut long = with_realms();
+    long.realms[2].inside.mtu = 9000;
+    long.engine.realms[2].inside.mtu = Some(9000);
+    let refused = gateway.reload(long, Some(Box::new(device))).expect_err("it is refused");
+    let message = refused.to_string();
+    assert!(message.contains("realm[2]") && message.contains("\"other\""), "{message}");
+    assert_eq!(gateway.world.worker.devices().len(), 2);
+    drop(other);
+    let (device, other) = memory::pair("other", FAR);
+    gateway.reload(with_realms(), Some(Box::new(device))).expect("it is put in force");
+    let frame = ethernet(FAR, HOST, &udp((SUBSCRIBER, 4000), (REMOTE, 53), b"out"));
+    other.send(&frame);
+    let port = source_port(&gateway.world.next_outside());
+    let packet = udp((REMOTE, 53), (EXTERNAL, port), b"back");
+    gateway.world.outside.send(&to_outside(&packet));
+    assert_eq!(next(&mut gateway.world, &other, HOST).0, None);
+}
+
+#[test]
+fn routes_and_the_next_hop_of_a_realm_change_and_its_neighbors_stay_known() {
+    let (mut gateway, _) = Commanded::new(&with_realms());
+    let beyond = Ipv4Addr::new(172, 16, 0, 5);
+    let router = Ipv4Addr::new(10, 0, 0, 254);
+    let known = gateway.port(100);
+    assert_eq!(gateway.answer(known), Some(100));
+    let frame = ethernet(INSIDE, HOST, &udp((beyond, 4000), (REMOTE, 53), b"out"));
+    gateway.world.inside.send(&tagged(100, &frame));
+    let port = source_port(&gateway.world.next_outside());
+    let back = to_outside(&udp((REMOTE, 53), (EXTERNAL, port), b"back"));
+    gateway.world.outside.send(&back);
+    gateway.world.turn();
+    assert_eq!(gateway.world.drops(DropReason::NoRoute), 1);
+    let mut routed = with_realms();
+    let prefix = natgate_engine::Prefix::new(beyond, 24);
+    routed.realms[0].routes = vec![Route { prefix, via: router, side: Side::Inside }];
+    gateway.reload(routed, None).expect("it is put in force");
+    gateway.world.outside.send(&back);
+    let wire = gateway.world.inside.clone();
+    assert_eq!(next(&mut gateway.world, &wire, SERVER).0, Some(100));
+    let now = gateway.world.now;
+    let neighbors = &gateway.world.worker.status(now).realms[0].1.neighbors;
+    let addresses: Vec<Ipv4Addr> = neighbors.iter().map(|one| one.address).collect();
+    assert_eq!(addresses, [SUBSCRIBER, router]);
 }
 
 #[test]
