@@ -379,8 +379,8 @@ impl Engine {
             || (round.strangers || round.rules)
                 && glance.ruled == Ruled::Not
                 && !self.is_subscriber(glance.host())
-            || !self.may_be_remote(glance.realm, remote.0)
-            || glance.realm != 0 && !self.may_be_source(glance.realm, source.0)
+            || !self.may_be_remote(remote.0)
+            || glance.realm != 0 && !self.may_leave(glance.realm, source.0, remote.0)
         {
             return None;
         }
@@ -425,21 +425,24 @@ impl Engine {
         Some(Verdict::Forward(Side::Outside))
     }
 
-    /// Whether a packet from a realm that goes there is for somebody outside. The broadcast addresses
-    /// of the realm's own network are inside.
+    /// Whether a packet from inside that goes there is for somebody outside, as far as realm 0 knows.
     #[inline(always)]
-    pub(super) fn may_be_remote(&self, realm: u16, destination: u32) -> bool {
+    pub(super) fn may_be_remote(&self, destination: u32) -> bool {
         !is_martian(destination)
             && !self.external.may_have(destination)
             && !self.broadcasts.contains(&destination)
-            && !self.is_own(realm, destination)
-            && !self.is_inside(realm, destination)
+            && !self.is_own(0, destination)
+            && !self.is_inside(0, destination)
     }
 
-    /// Whether somebody in a realm may send from there.
-    #[inline(always)]
-    pub(super) fn may_be_source(&self, realm: u16, source: u32) -> bool {
-        !self.is_broadcast(Some(realm), source) && !self.is_ours(Some(realm), source)
+    /// Whether a realm says no more against the ends of a packet from there: somebody may send as its
+    /// source, and its destination is outside. Broadcast addresses of its network are inside.
+    #[inline(never)]
+    pub(super) fn may_leave(&self, realm: u16, source: u32, destination: u32) -> bool {
+        !self.is_broadcast(Some(realm), source)
+            && !self.is_ours(Some(realm), source)
+            && !self.is_own(realm, destination)
+            && !self.is_inside(realm, destination)
     }
 
     /// Stage four: translates the packet, or leaves it untouched for the complete way.

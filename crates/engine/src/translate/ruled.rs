@@ -13,18 +13,18 @@ use crate::rules::Ruling;
 
 impl Engine {
     /// Asks what the rules say of those packets of a group that seem to have no mapping.
+    #[inline(never)]
     pub(super) fn ask_rules(&mut self, round: &Round, glances: &mut [Glance]) {
-        if round.last_realm == 0 {
-            return self.ask_rules_of(0, glances);
-        }
-        let mut first = 0;
-        loop {
-            let new = glances.iter().filter(|glance| glance.is_new() && glance.realm >= first);
-            let Some(realm) = new.map(|glance| glance.realm).min() else { break };
+        let mut next = Some(0);
+        while let Some(realm) = next {
             if !self.rules_of(realm).is_empty() {
                 self.ask_rules_of(realm, glances);
             }
-            first = realm + 1;
+            if round.last_realm == 0 {
+                break;
+            }
+            let later = glances.iter().filter(|glance| glance.is_new() && glance.realm > realm);
+            next = later.map(|glance| glance.realm).min();
         }
     }
 
@@ -106,8 +106,8 @@ impl Engine {
         let (source, destination) = (glance.source.0, glance.destination.0);
         if is_martian(source)
             || source == destination
-            || !self.may_be_source(glance.realm, source)
-            || !self.may_be_remote(glance.realm, destination)
+            || !self.may_leave(glance.realm, source, destination)
+            || !self.may_be_remote(destination)
             || glance.total_len > round.mtu
         {
             return None;
