@@ -3,8 +3,41 @@
 use super::Meaning;
 use crate::config::{DEFAULT_REALM, show_prefix};
 use natgate_engine::RealmConfig;
-use natgate_gateway::{RealmSettings, SideSettings};
+use natgate_gateway::{RealmSettings, Settings, SideSettings};
+use serde::Serialize;
 use std::fmt::{self, Formatter};
+
+/// What one realm means.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RealmMeaning {
+    /// Its name.
+    pub name: String,
+    /// The device that its frames come by.
+    pub device: String,
+    /// The VLAN that they are of, if they are of one.
+    pub vlan: Option<u16>,
+    /// Prefixes that are translated.
+    pub subscribers: Vec<String>,
+    /// The pool that is used where no rule says otherwise.
+    pub pool: String,
+    /// The realms whose external endpoints may be reached from it.
+    pub hairpin_to: Vec<String>,
+}
+
+/// What the realms mean but for the default one.
+pub(super) fn meanings(settings: &Settings) -> Vec<RealmMeaning> {
+    let of = |(realm, link): (&RealmConfig, &RealmSettings)| RealmMeaning {
+        name: realm.name.clone(),
+        device: link.inside.device.clone(),
+        vlan: link.vlan,
+        subscribers: realm.subscribers.iter().map(|prefix| show_prefix(*prefix)).collect(),
+        pool: settings.engine.pools[realm.default_pool].name.clone(),
+        hairpin_to: (realm.hairpin_to.iter())
+            .map(|other| settings.realm_name(*other).to_owned())
+            .collect(),
+    };
+    settings.engine.realms.iter().zip(&settings.realms).map(of).collect()
+}
 
 impl Meaning {
     /// The realms, if there are more than one.

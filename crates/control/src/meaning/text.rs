@@ -233,7 +233,7 @@ impl Meaning {
         policy::sessions_of("  a subscriber", limits.sessions_per_subscriber, f)?;
         policy::thresholds("  a subscriber", &limits.thresholds, f)?;
         writeln!(f, "  a mapping: {} sessions", grouped(limits.sessions_per_mapping.into()))?;
-        policy::classes(&self.settings.engine, f)?;
+        policy::classes(&self.classes, f)?;
         let (mappings, sessions) = (grouped(self.mappings), grouped(self.sessions));
         write!(f, "  in all: {mappings} mappings")?;
         let ports = ports(&self.pools);

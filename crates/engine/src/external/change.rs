@@ -575,8 +575,7 @@ impl External {
     /// at the end how many blocks.
     pub(crate) fn all_of(&self, pool: usize, config: &Config) -> [u32; PROTOCOLS.len() + 1] {
         let mut all = [0; PROTOCOLS.len() + 1];
-        let open = (0..self.slots.len() as u32)
-            .filter(|&index| self.pool_of(index) == pool && self.is_open(index));
+        let open = (0..self.slots.len() as u32).filter(|&index| self.is_open(index, pool));
         for index in open {
             let address = self.address(index);
             let statics: Vec<&StaticMapping> =

@@ -233,7 +233,7 @@ impl Engine {
         let known = record.is_some_and(|at| self.subscribers.has(at, pool));
         self.check_limits(record, internal.0, known, protocol)?;
         let last = record.and_then(|at| self.subscribers.paired(at, pool));
-        let paired = last.filter(|&index| self.external.is_open(index));
+        let paired = last.filter(|&index| self.external.is_open(index, pool));
         let wish = Wish {
             pool,
             protocol,

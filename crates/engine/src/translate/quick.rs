@@ -319,8 +319,8 @@ impl Engine {
             let Some(record) = self.subscribers.find_from(approached, host) else { continue };
             self.subscribers.settle(record);
             let Some(paired) = self.subscribers.known_pair(record, pool) else { continue };
-            // Who is paired with an address that gives out nothing is paired anew.
-            if fixed.is_none() && paired.is_some_and(|index| !self.external.is_open(index)) {
+            // Who is paired with an address that gives out nothing there is paired anew.
+            if fixed.is_none() && paired.is_some_and(|index| !self.external.is_open(index, pool)) {
                 continue;
             }
             glance.record = record;

@@ -35,10 +35,11 @@ fn cases(usual: u32) -> ProptestConfig {
 fn run(config: &Config, seed: [u8; 32], operations: &[Operation]) -> Result<(), Divergence> {
     let pair = Pair::new(config, seed, START)?;
     let mut world = World { pair, config: config.clone(), now: START, seen: Vec::new() };
-    operations.iter().try_for_each(|operation| {
-        world.apply(operation)?;
-        world.pair.check_state()
-    })
+    for (number, operation) in operations.iter().enumerate() {
+        let result = world.apply(operation).and_then(|()| world.pair.check_state());
+        result.map_err(|divergence| format!("operation {number}: {divergence}"))?;
+    }
+    Ok(())
 }
 
 /// Mappings that the large table has; NATGATE_MAPPINGS sets how many.
