@@ -8,7 +8,7 @@ use crate::bench::Bench;
 use natgate_engine::{Event, Side, Timestamp};
 use natgate_gateway::{Observer, Settings, Status, Worker, WorkerError};
 use natgate_io::memory::{self, Wire};
-use natgate_io::{Change, LinkInfo};
+use natgate_io::{Change, Device, LinkInfo};
 use natgate_wire::arp::Mac;
 use std::time::Duration;
 
@@ -39,7 +39,8 @@ impl Simulated {
         let (inside, inside_wire) = memory::pair("inside", MACS[0][0]);
         let (outside, outside_wire) = memory::pair("outside", MACS[0][1]);
         let now = Timestamp(BEGIN);
-        let worker = Worker::new(settings, seed, [Box::new(inside), Box::new(outside)], now)?;
+        let devices: [Box<dyn Device>; 2] = [Box::new(inside), Box::new(outside)];
+        let worker = Worker::new(settings, seed, devices, now)?;
         let mtus = [Side::Inside, Side::Outside].map(|side| usize::from(settings.side(side).mtu));
         Ok(Self { worker, wires: [inside_wire, outside_wire], mtus, now })
     }

@@ -15,6 +15,7 @@ mod policy;
 mod pools;
 mod problem;
 mod reader;
+mod realms;
 mod restart;
 mod rule_checks;
 mod rules;
@@ -26,6 +27,7 @@ mod statics;
 mod values;
 
 pub use problem::Problem;
+pub(crate) use realms::DEFAULT as DEFAULT_REALM;
 pub use schema::SECTIONS;
 pub use values::duration;
 pub(crate) use values::{show_duration, show_prefix, show_range};

@@ -4,6 +4,7 @@
 //! since 1970, ages and expiries seconds, all as numbers; endpoints are `address:port`. Every
 //! direction, outcome and drop reason is always there, so that no script need ask whether it is.
 
+use crate::config::DEFAULT_REALM;
 use natgate_engine::{
     BlockId, Change, Config, Counters, Direction, DropReason, Endpoint, Event, MappingId,
     MappingInfo, Outcome, Resource, SessionInfo, Timestamp,
@@ -19,6 +20,8 @@ pub struct EventObject<'p> {
     event: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     protocol: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    realm: Option<&'p str>,
     #[serde(flatten)]
     mapping: Option<MappingObject>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,6 +47,8 @@ pub struct Names {
     pub pools: Vec<String>,
     /// The classes'.
     pub classes: Vec<String>,
+    /// The realms', if there are more than one.
+    pub realms: Vec<String>,
 }
 
 impl Names {
@@ -52,7 +57,12 @@ impl Names {
         Self {
             pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
             classes: config.classes.iter().map(|class| class.name.clone()).collect(),
+            realms: realms(config),
         }
+    }
+
+    pub(crate) fn realm(&self, number: u16) -> Option<&str> {
+        self.realms.get(usize::from(number)).map(String::as_str)
     }
 
     fn pool(&self, index: usize) -> Option<&str> {
@@ -61,6 +71,15 @@ impl Names {
 
     fn class(&self, index: usize) -> Option<&str> {
         self.classes.get(index).map(String::as_str)
+    }
+}
+
+/// The names of all realms, unless there is only one.
+fn realms(config: &Config) -> Vec<String> {
+    let further = config.realms.iter().map(|realm| realm.name.clone());
+    match config.realms.is_empty() {
+        true => Vec::new(),
+        false => std::iter::once(DEFAULT_REALM.to_owned()).chain(further).collect(),
     }
 }
 
@@ -80,6 +99,7 @@ pub fn event<'p>(event: &Event, names: &'p Names) -> EventObject<'p> {
         time,
         event,
         protocol,
+        realm: None,
         mapping: None,
         subscriber: None,
         external: None,
@@ -91,6 +111,7 @@ pub fn event<'p>(event: &Event, names: &'p Names) -> EventObject<'p> {
     };
     let refused = |event, number| object(event, Some(protocol(number)));
     let block = |event, id: &BlockId| EventObject {
+        realm: names.realm(id.realm),
         subscriber: Some(id.subscriber),
         external: Some(id.external),
         ports: Some(format!("{}-{}", id.ports.0, id.ports.1)),
@@ -103,7 +124,8 @@ pub fn event<'p>(event: &Event, names: &'p Names) -> EventObject<'p> {
             subscriber: id.internal.address,
             kind: id.kind.name(),
         };
-        EventObject { mapping: Some(mapping), ..refused(name, id.protocol) }
+        let realm = names.realm(id.realm);
+        EventObject { realm, mapping: Some(mapping), ..refused(name, id.protocol) }
     };
     let threshold = |resource: &Resource, percent: &u8| EventObject {
         what: Some(resource.name()),
@@ -115,18 +137,22 @@ pub fn event<'p>(event: &Event, names: &'p Names) -> EventObject<'p> {
         Change::MappingRemoved(id) => about("mapping_removed", id),
         Change::BlockAssigned(id) => block("block_assigned", id),
         Change::BlockReleased(id) => block("block_released", id),
-        Change::QuotaReached { subscriber, protocol, .. } => {
-            EventObject { subscriber: Some(*subscriber), ..refused("quota_reached", *protocol) }
-        }
+        Change::QuotaReached { realm, subscriber, protocol } => EventObject {
+            realm: names.realm(*realm),
+            subscriber: Some(*subscriber),
+            ..refused("quota_reached", *protocol)
+        },
         Change::PoolExhausted { pool, protocol } => {
             EventObject { pool: names.pool(*pool), ..refused("pool_exhausted", *protocol) }
         }
         Change::ClassQuotaReached { class, protocol } => {
             EventObject { class: names.class(*class), ..refused("quota_reached", *protocol) }
         }
-        Change::ThresholdReached { subscriber, resource, percent, .. } => {
-            EventObject { subscriber: Some(*subscriber), ..threshold(resource, percent) }
-        }
+        Change::ThresholdReached { realm, subscriber, resource, percent } => EventObject {
+            realm: names.realm(*realm),
+            subscriber: Some(*subscriber),
+            ..threshold(resource, percent)
+        },
         Change::ClassThresholdReached { class, resource, percent } => {
             EventObject { class: names.class(*class), ..threshold(resource, percent) }
         }
@@ -182,8 +208,8 @@ pub fn mapping_id(id: &MappingId) -> Value {
 }
 
 /// A mapping as it is at `now`.
-pub fn mapping(info: &MappingInfo, now: Timestamp) -> Value {
-    json!({
+pub fn mapping(info: &MappingInfo, now: Timestamp, names: &Names) -> Value {
+    let mut object = json!({
         "protocol": protocol(info.id.protocol),
         "internal": endpoint(info.id.internal),
         "external": endpoint(info.id.external),
@@ -194,15 +220,19 @@ pub fn mapping(info: &MappingInfo, now: Timestamp) -> Value {
         "expires_in_s": info.expires.map(|expires| expires.since(now).as_secs_f64()),
         "packets_out": info.packets_out,
         "packets_in": info.packets_in,
-    })
+    });
+    if let Some(realm) = names.realm(info.id.realm) {
+        object["realm"] = realm.into();
+    }
+    object
 }
 
 /// A session as it is at `now`: what its mapping says, with its own expiry and packets, and its
 /// remote endpoint and state; and what the remote is seen as inside, if that is another.
-pub fn session(info: &SessionInfo, of: &MappingInfo, now: Timestamp) -> Value {
+pub fn session(info: &SessionInfo, of: &MappingInfo, now: Timestamp, names: &Names) -> Value {
     let expires = Some(info.expires);
     let (packets_out, packets_in) = (info.packets_out, info.packets_in);
-    let mut object = mapping(&MappingInfo { expires, packets_out, packets_in, ..*of }, now);
+    let mut object = mapping(&MappingInfo { expires, packets_out, packets_in, ..*of }, now, names);
     object["remote"] = endpoint(info.remote).into();
     if info.remote_inside != info.remote {
         object["remote_inside"] = endpoint(info.remote_inside).into();
@@ -254,7 +284,7 @@ mod tests {
     fn line(change: Change) -> Value {
         let time = Timestamp(1_700_000_000_123_456_000);
         let (pools, classes) = (vec!["default".into(), "second".into()], vec!["business".into()]);
-        let names = Names { pools, classes };
+        let names = Names { pools, classes, realms: Vec::new() };
         serde_json::to_value(event(&Event { time, change }, &names)).unwrap()
     }
 
@@ -358,7 +388,7 @@ mod tests {
             packets_out: 7,
             packets_in: 8,
         };
-        let object = mapping(&info, at(12));
+        let object = mapping(&info, at(12), &Names::default());
         assert_eq!(
             object,
             json!({
@@ -376,7 +406,7 @@ mod tests {
             packets_out: 1,
             packets_in: 0,
         };
-        let object = session(&session_info, &info, at(12));
+        let object = session(&session_info, &info, at(12), &Names::default());
         assert_eq!(object["remote"], "192.0.2.1:53");
         assert_eq!(object["remote_inside"], "192.0.2.2:53");
         assert_eq!(object["state"], "established");

@@ -5,6 +5,7 @@
 //! keep are taken off. Hold-down, which keeps UDP and ICMP ports from use for a while, is not.
 
 mod policy;
+mod realms;
 mod shares;
 mod statics;
 mod text;
@@ -12,6 +13,8 @@ mod text;
 use crate::config::{Configuration, Problem};
 use natgate_engine::{AddressRange, Config, Engine, PoolConfig, Pooling, Rule, RuleAction};
 use natgate_gateway::Settings;
+pub use policy::ClassMeaning;
+pub use realms::RealmMeaning;
 use serde::Serialize;
 pub use shares::Shares;
 
@@ -75,6 +78,10 @@ pub struct Meaning {
     pub twice_sessions: u64,
     /// Bytes that the translator takes when it starts, and never more.
     pub memory_bytes: u64,
+    /// Classes of subscribers, in the file's order.
+    pub classes: Vec<ClassMeaning>,
+    /// Realms besides the default one, in the file's order.
+    pub realms: Vec<RealmMeaning>,
     /// What is legal and yet unwise.
     pub warnings: Vec<Problem>,
     #[serde(skip)]
@@ -98,12 +105,26 @@ impl Meaning {
         let servers: usize = config.services.iter().map(|service| service.servers.len()).sum();
         let all = mappings + 4 * (config.statics.len() + servers) as u64;
         let sessions = all + limits.extra_sessions.map_or(all, u64::from);
-        let twice_sessions = match config.rules.iter().any(translates_destinations) {
+        let of_realms = config.realms.iter().flat_map(|realm| &realm.rules);
+        let mut rules = config.rules.iter().chain(of_realms);
+        let twice_sessions = match rules.any(translates_destinations) {
             true => limits.twice_sessions.map_or((mappings / 4).max(LEAST_TWICE), u64::from),
             false => 0,
         };
         let memory_bytes = Engine::memory(config);
-        Self { pools, mappings, sessions, twice_sessions, memory_bytes, warnings, settings }
+        let classes = config.classes.iter().map(|class| ClassMeaning::new(config, class));
+        let (classes, realms) = (classes.collect(), realms::meanings(&settings));
+        Self {
+            pools,
+            mappings,
+            sessions,
+            twice_sessions,
+            memory_bytes,
+            classes,
+            realms,
+            warnings,
+            settings,
+        }
     }
 }
 

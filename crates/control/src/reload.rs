@@ -3,11 +3,12 @@
 //!
 //! Everything but the switch itself is done in the thread that asks. One reload is done at a time.
 
-use crate::config::{self, Configuration, Problem};
+use crate::config::{self, Configuration, DEFAULT_REALM, Problem};
 use crate::json;
-use natgate_engine::{Config, Departure, Leaving};
-use natgate_gateway::{CommandError, Commander, Prepared, Settings};
+use natgate_engine::{Config, Departure, Leaving, Rule};
+use natgate_gateway::{CommandError, Commander, Device, Prepared, RealmSettings, Route, Settings};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -33,6 +34,8 @@ pub struct Reloaded {
     pub go: [u64; Departure::ALL.len()],
     /// Some of those that would go, when it was tried.
     pub named: Vec<Leaving>,
+    /// The realms that they are of.
+    pub names: json::Names,
     /// What is legal and yet unwise.
     pub warnings: Vec<Problem>,
 }
@@ -50,6 +53,9 @@ impl Reloaded {
             by_reason.map(|(why, count)| (why.name().into(), count.into())).collect();
         let named = self.named.iter().map(|leaving| {
             let mut object = json::mapping_id(&leaving.mapping);
+            if let Some(realm) = self.names.realm(leaving.mapping.realm) {
+                object["realm"] = realm.into();
+            }
             object["reason"] = leaving.why.name().into();
             object
         });
@@ -72,19 +78,29 @@ struct InForce {
     complete: Settings,
 }
 
+/// Opens a device by its name, or says why it cannot be.
+pub type Open = Box<dyn Fn(&str) -> Result<Box<dyn Device>, String> + Send + Sync>;
+
 /// Reads a gateway's configuration anew.
 pub struct Reloader {
     file: PathBuf,
     commander: Commander,
+    open: Open,
     in_force: Mutex<InForce>,
 }
 
 impl Reloader {
     /// For a gateway that was started with a file: what the file said, and that with what the kernel
-    /// knew besides of the sides.
-    pub fn new(file: &Path, read: Settings, complete: Settings, commander: Commander) -> Self {
+    /// knew besides of the sides. `open` is asked for the devices of new realms.
+    pub fn new(
+        file: &Path,
+        read: Settings,
+        complete: Settings,
+        commander: Commander,
+        open: Open,
+    ) -> Self {
         let in_force = Mutex::new(InForce { read, complete });
-        Self { file: file.to_owned(), commander, in_force }
+        Self { file: file.to_owned(), commander, open, in_force }
     }
 
     /// Reads the file and puts it in force.
@@ -93,12 +109,14 @@ impl Reloader {
     /// [`ReloadError`]; then nothing has changed.
     pub fn reload(&self) -> Result<Reloaded, ReloadError> {
         let mut in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        let (new, prepared, warnings) = self.prepare(&in_force)?;
-        let changed = changed(&in_force.read.engine, &new.read.engine);
-        let done = self.commander.reconfigure(prepared).map_err(ReloadError::Gateway)?;
+        let (new, mut prepared, warnings) = self.prepare(&in_force)?;
+        let changed = changed(&in_force.read, &new.read);
+        prepared.open(&self.open).map_err(|message| self.wrong(message))?;
+        let done = self.commander.reconfigure(prepared).map_err(|error| self.not_taken(error))?;
         *in_force = new;
-        let (stay, go) = (done.stayed, done.went);
-        Ok(Reloaded { dry_run: false, changed, stay, go, named: Vec::new(), warnings })
+        let (stay, go, named) = (done.stayed, done.went, Vec::new());
+        let names = json::Names::of(&in_force.complete.engine);
+        Ok(Reloaded { dry_run: false, changed, stay, go, named, names, warnings })
     }
 
     /// Reads the file and finds out what would happen were it put in force; names at most so many of
@@ -109,10 +127,26 @@ impl Reloader {
     pub fn try_out(&self, most: usize) -> Result<Reloaded, ReloadError> {
         let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         let (new, prepared, warnings) = self.prepare(&in_force)?;
-        let changed = changed(&in_force.read.engine, &new.read.engine);
-        let review = self.commander.review(prepared, most).map_err(ReloadError::Gateway)?;
+        let changed = changed(&in_force.read, &new.read);
+        let review =
+            self.commander.review(prepared, most).map_err(|error| self.not_taken(error))?;
         let (stay, go, named) = (review.stay, review.go, review.named);
-        Ok(Reloaded { dry_run: true, changed, stay, go, named, warnings })
+        // Those of realms that would go are among them.
+        let names = json::Names::of(&new.complete.engine);
+        Ok(Reloaded { dry_run: true, changed, stay, go, named, names, warnings })
+    }
+
+    /// What is wrong with the file as a whole.
+    fn wrong(&self, message: String) -> ReloadError {
+        let name = self.file.display().to_string();
+        ReloadError::Configuration(vec![Problem::of_file(&name, message)])
+    }
+
+    fn not_taken(&self, error: CommandError) -> ReloadError {
+        match error {
+            CommandError::Device(error) => self.wrong(error.to_string()),
+            error => ReloadError::Gateway(error),
+        }
     }
 
     fn prepare(
@@ -134,18 +168,30 @@ impl Reloader {
             outside: outside.clone(),
             ..read.clone()
         };
-        let pools = self.commander.pools().map_err(ReloadError::Gateway)?;
-        let prepared =
-            Prepared::new(&in_force.complete, pools, complete.clone()).map_err(|error| {
-                let name = self.file.display().to_string();
-                ReloadError::Configuration(vec![Problem::of_file(&name, error.message)])
-            })?;
+        let numbered = self.commander.numbered().map_err(ReloadError::Gateway)?;
+        let prepared = Prepared::new(&in_force.complete, numbered, complete)
+            .map_err(|error| self.wrong(error.message))?;
+        let complete = prepared.settings().clone();
         Ok((InForce { read, complete }, prepared, warnings))
     }
 }
 
 /// The tables whose meaning is another.
-fn changed(old: &Config, new: &Config) -> Vec<&'static str> {
+fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
+    // In which order realms stand is no matter.
+    let links = |settings: &Settings| -> BTreeMap<String, RealmSettings> {
+        let realms = settings.realms.iter().cloned();
+        realms
+            .map(|realm| (realm.name.clone(), RealmSettings { routes: vec![], ..realm }))
+            .collect()
+    };
+    let routes = |settings: &Settings| -> BTreeMap<String, Vec<Route>> {
+        let realms = settings.realms.iter().map(|realm| (realm.name.clone(), realm.routes.clone()));
+        let default = (DEFAULT_REALM.to_owned(), settings.routes.clone());
+        realms.filter(|(_, routes)| !routes.is_empty()).chain([default]).collect()
+    };
+    let (links_differ, routes_differ) = (links(old) != links(new), routes(old) != routes(new));
+    let (old, new) = (&old.engine, &new.engine.in_numbers_of(&old.engine));
     let pools = |config: &Config| (config.pools.clone(), config.default_pool);
     let nat = |config: &Config| Config {
         pools: Vec::new(),
@@ -157,7 +203,21 @@ fn changed(old: &Config, new: &Config) -> Vec<&'static str> {
         classes: Vec::new(),
         port_timeouts: Vec::new(),
         timeout_sets: Vec::new(),
+        realms: Vec::new(),
         ..config.clone()
+    };
+    let rules = |config: &Config| {
+        let realms = config.realms.iter().filter(|realm| !realm.rules.is_empty());
+        let of_realms: BTreeMap<String, Vec<Rule>> =
+            realms.map(|realm| (realm.name.clone(), realm.rules.clone())).collect();
+        (config.rules.clone(), of_realms, config.timeout_sets.clone())
+    };
+    let realms = |config: &Config| {
+        let mut realms = config.realms.clone();
+        for realm in &mut realms {
+            (realm.rules, realm.order) = (Vec::new(), 0);
+        }
+        realms
     };
     let without_rules = |config: &Config| nat(&Config { rules: Vec::new(), ..config.clone() });
     let tables = [
@@ -168,7 +228,9 @@ fn changed(old: &Config, new: &Config) -> Vec<&'static str> {
         (old.timeouts != new.timeouts, "timeouts"),
         (old.port_timeouts != new.port_timeouts, "timeout"),
         (old.statics != new.statics, "static"),
-        ((&old.rules, &old.timeout_sets) != (&new.rules, &new.timeout_sets), "rule"),
+        (realms(old) != realms(new) || links_differ, "realm"),
+        (rules(old) != rules(new), "rule"),
+        (routes_differ, "route"),
     ];
     tables.into_iter().filter_map(|(differs, table)| differs.then_some(table)).collect()
 }

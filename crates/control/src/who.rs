@@ -4,7 +4,7 @@
 //!
 //! Where the configuration cannot know it says why, and what would: the log.
 
-use natgate_engine::{Allocation, Config, Plan, PoolConfig};
+use natgate_engine::{Allocation, Plan, PoolConfig, StaticMapping};
 use natgate_gateway::Settings;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -15,6 +15,9 @@ use std::net::Ipv4Addr;
 pub struct Answer {
     /// The subscriber.
     pub subscriber: Ipv4Addr,
+    /// Its realm; none where there is only one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub realm: Option<String>,
     /// The external address.
     pub external: Ipv4Addr,
     /// Its ports that the subscriber has, "2048-2559"; none where it has all.
@@ -48,10 +51,10 @@ pub fn reverse(
 ) -> Result<Answer, Unanswered> {
     let config = &settings.engine;
     let end = format!("{external}:{port}");
-    if let Some(answer) = static_of(config, external, port, protocol)? {
+    if let Some(answer) = static_of(settings, external, port, protocol)? {
         return Ok(answer);
     }
-    if let Some(answer) = service_of(config, external, port, protocol)? {
+    if let Some(answer) = service_of(settings, external, port, protocol)? {
         return Ok(answer);
     }
     let nobody = |sentence: String| Err(Unanswered::Nobody(format!("{end}: {sentence}")));
@@ -70,7 +73,7 @@ pub fn reverse(
     let plan = Plan::new(shares, pool).map_err(|error| Unanswered::Nobody(error.message))?;
     //= rfc7422#section-2-functions
     if let Some(subscriber) = plan.reverse(external, port) {
-        return Ok(share(pool, &plan, subscriber).expect("a subscriber that has a port"));
+        return Ok(share(settings, pool, &plan, subscriber).expect("a subscriber that has a port"));
     }
     match plan.dynamic() {
         Some((first, last)) if (first..=last).contains(&port) => nobody(format!(
@@ -88,13 +91,12 @@ pub fn reverse(
 pub fn forward(settings: &Settings, subscriber: Ipv4Addr) -> Result<Vec<Answer>, Unanswered> {
     let config = &settings.engine;
     let whole = config.statics.iter().filter(|fixed| fixed.internal == (subscriber, None));
-    let mut answers: Vec<Answer> =
-        whole.map(|fixed| fixed_answer(fixed.external, subscriber)).collect();
+    let mut answers: Vec<Answer> = whole.map(|fixed| fixed_answer(settings, fixed)).collect();
     for pool in &config.pools {
         if let Allocation::Deterministic(shares) = config.allocation_of(pool)
             && let Ok(plan) = Plan::new(shares, pool)
         {
-            answers.extend(share(pool, &plan, subscriber));
+            answers.extend(share(settings, pool, &plan, subscriber));
         }
     }
     match answers.is_empty() {
@@ -105,10 +107,21 @@ pub fn forward(settings: &Settings, subscriber: Ipv4Addr) -> Result<Vec<Answer>,
     }
 }
 
-fn share(pool: &PoolConfig, plan: &Plan, subscriber: Ipv4Addr) -> Option<Answer> {
+/// The name of a realm, if there are more than one.
+fn realm(settings: &Settings, realm: u16) -> Option<String> {
+    (!settings.realms.is_empty()).then(|| settings.realm_name(realm).to_owned())
+}
+
+fn share(
+    settings: &Settings,
+    pool: &PoolConfig,
+    plan: &Plan,
+    subscriber: Ipv4Addr,
+) -> Option<Answer> {
     let (external, (first, last)) = plan.forward(subscriber)?;
     Some(Answer {
         subscriber,
+        realm: realm(settings, plan.realm()),
         external,
         ports: Some(format!("{first}-{last}")),
         pool: Some(pool.name.clone()),
@@ -116,19 +129,21 @@ fn share(pool: &PoolConfig, plan: &Plan, subscriber: Ipv4Addr) -> Option<Answer>
     })
 }
 
-fn fixed_answer(external: (Ipv4Addr, Option<u16>), subscriber: Ipv4Addr) -> Answer {
-    let ports = external.1.map(|port| port.to_string());
-    Answer { subscriber, external: external.0, ports, pool: None, kind: "static" }
+fn fixed_answer(settings: &Settings, fixed: &StaticMapping) -> Answer {
+    let (external, port) = fixed.external;
+    let ports = port.map(|port| port.to_string());
+    let (subscriber, realm) = (fixed.internal.0, realm(settings, fixed.realm));
+    Answer { subscriber, realm, external, ports, pool: None, kind: "static" }
 }
 
 /// Why nobody alone has the endpoint of a service, or the one host that serves it.
 fn service_of(
-    config: &Config,
+    settings: &Settings,
     external: Ipv4Addr,
     port: u16,
     protocol: Option<u8>,
 ) -> Result<Option<Answer>, Unanswered> {
-    let mut services = config.services.iter().filter(|service| {
+    let mut services = settings.engine.services.iter().filter(|service| {
         service.external == (external, port)
             && (protocol.is_none() || service.protocol.is_none() || service.protocol == protocol)
     });
@@ -140,7 +155,14 @@ fn service_of(
     let hosts: BTreeSet<Ipv4Addr> =
         service.servers.iter().map(|server| server.internal.0).collect();
     match hosts.first() {
-        Some(&only) if hosts.len() == 1 => Ok(Some(fixed_answer((external, Some(port)), only))),
+        Some(&subscriber) if hosts.len() == 1 => Ok(Some(Answer {
+            subscriber,
+            realm: realm(settings, service.realm),
+            external,
+            ports: Some(port.to_string()),
+            pool: None,
+            kind: "static",
+        })),
         _ => {
             let names: Vec<String> = hosts.iter().map(ToString::to_string).collect();
             let message = format!("is served by {}", names.join(", "));
@@ -153,12 +175,12 @@ fn service_of(
 
 /// The static mapping of an endpoint, if it has one: for the protocol that is asked about, or for all.
 fn static_of(
-    config: &Config,
+    settings: &Settings,
     external: Ipv4Addr,
     port: u16,
     protocol: Option<u8>,
 ) -> Result<Option<Answer>, Unanswered> {
-    let mut fixed = config.statics.iter().filter(|fixed| {
+    let mut fixed = settings.engine.statics.iter().filter(|fixed| {
         fixed.external.0 == external
             && fixed.external.1.is_none_or(|own| own == port)
             && (protocol.is_none() || fixed.protocol.is_none() || fixed.protocol == protocol)
@@ -168,7 +190,7 @@ fn static_of(
         let message = "has a static mapping of one protocol only; say which by --protocol";
         return Err(Unanswered::Ambiguous(format!("{external}:{port}: {message}")));
     }
-    Ok(Some(fixed_answer(first.external, first.internal.0)))
+    Ok(Some(fixed_answer(settings, first)))
 }
 
 #[cfg(test)]

@@ -51,6 +51,7 @@ fn a_class_says_what_it_says_and_no_more() {
     assert_eq!(config.limits.sessions_per_subscriber, Some(9));
     assert_eq!(config.pools[0].thresholds, [50]);
     let one = Class {
+        realm: None,
         name: "one".into(),
         subscribers: vec![prefix("10.1.0.0", 16)],
         limits: ClassLimits {
@@ -62,6 +63,7 @@ fn a_class_says_what_it_says_and_no_more() {
         total: Totals::default(),
     };
     let two = Class {
+        realm: None,
         name: "two".into(),
         subscribers: vec![prefix("10.2.0.0", 16), prefix("10.1.7.1", 32)],
         limits: ClassLimits {

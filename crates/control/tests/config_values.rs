@@ -60,6 +60,7 @@ fn the_smallest_file_is_the_engines_defaults_with_a_pool() {
         },
         inside: side("eth1"),
         outside: side("eth0"),
+        realms: Vec::new(),
         routes: Vec::new(),
         state: None,
         control: None,
@@ -283,6 +284,7 @@ fn everything() -> Settings {
             mtu: 1400,
             ..side("veth-out")
         },
+        realms: Vec::new(),
         routes: vec![
             Route { prefix: prefix("10.128.0.0", 9), via: ip("10.0.0.2"), side: Side::Inside },
             Route {

@@ -178,6 +178,8 @@ pub(crate) struct Blocks {
     calendar: Calendar,
     index: Index,
     key: HashKey,
+    /// Blocks that the subscribers of each realm have.
+    by_realm: Vec<u32>,
 }
 
 /// What blocks a subscriber has of a pool, those of addresses that give out nothing left out.
@@ -208,6 +210,7 @@ impl Blocks {
             calendar: Calendar::new(reach + 2),
             index: Index::new(capacity),
             key,
+            by_realm: vec![0; usize::from(Host::REALMS)],
         }
     }
 
@@ -332,6 +335,11 @@ impl Blocks {
     pub(crate) fn place_of(&self, block: u32) -> (u32, (u16, u16)) {
         let row = self.rows[(block / self.stride) as usize];
         (row.index, self.pool(row.pool as usize).blocking.ports(block % self.stride))
+    }
+
+    /// Whether a subscriber of a realm has a block.
+    pub(crate) fn has_any_of(&self, realm: u16) -> bool {
+        self.by_realm[usize::from(realm)] > 0
     }
 
     /// The subscriber that has a block.
@@ -618,6 +626,7 @@ impl Blocks {
 
     fn own(&mut self, block: u32, subscriber: Host) {
         self.rows[(block / self.stride) as usize].owned += 1;
+        self.by_realm[usize::from(subscriber.realm())] += 1;
         let pool = self.entries[block as usize].pool as usize;
         let next = match self.head(subscriber, pool) {
             Some(head) => core::mem::replace(&mut self.entries[head as usize].next, block),
@@ -659,6 +668,7 @@ impl Blocks {
         let entry = &mut self.entries[block as usize];
         (entry.owner, entry.next) = (NOBODY, NONE);
         self.rows[(block / self.stride) as usize].owned -= 1;
+        self.by_realm[usize::from(owner.realm())] -= 1;
         self.mark(block);
         Some((block, owner))
     }

@@ -7,6 +7,7 @@
 
 use crate::DropReason;
 use crate::config::{Class, Config, Totals};
+use crate::host::Host;
 use crate::subscriber::Rate;
 use crate::threshold::{Marks, Watch};
 use alloc::vec;
@@ -129,11 +130,21 @@ struct State {
     reported: Option<u64>,
 }
 
+/// Addresses of one class, up to the next stretch; the first begins with address 0.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    start: u32,
+    class: u16,
+    /// Length of the prefix that says so, and one; 0: none does.
+    weight: u8,
+}
+
 /// All classes.
 #[derive(Clone, Debug)]
 pub(crate) struct Classes {
-    /// Where addresses of another class begin, and which; the first is address 0.
-    starts: Vec<(u32, u16)>,
+    /// Of classes that name no realm; then, by realm, of those that name it, as far as there are
+    /// such.
+    stretches: Vec<Vec<Stretch>>,
     states: Vec<State>,
 }
 
@@ -157,7 +168,7 @@ impl Classes {
         };
         let named = config.classes.iter().map(|class| state(Some(class)));
         Self {
-            starts: starts(&config.classes),
+            stretches: stretches_by_realm(&config.classes),
             states: core::iter::once(state(None)).chain(named).collect(),
         }
     }
@@ -190,16 +201,30 @@ impl Classes {
     /// Bytes that they take.
     pub(crate) fn memory(config: &Config) -> u64 {
         let prefixes: usize = config.classes.iter().map(|class| class.subscribers.len()).sum();
-        let starts = (2 * prefixes + 1) * size_of::<(u32, u16)>();
-        (starts + (config.classes.len() + 1) * size_of::<State>()) as u64
+        let realms = 1 + config
+            .classes
+            .iter()
+            .filter_map(|one| one.realm)
+            .max()
+            .map_or(0, |last| usize::from(last) + 1);
+        let stretches = realms * (size_of::<Vec<Stretch>>() + size_of::<Stretch>())
+            + 2 * prefixes * size_of::<Stretch>();
+        (stretches + (config.classes.len() + 1) * size_of::<State>()) as u64
     }
 
-    /// The class of an address: that of the longest prefix which holds it.
-    pub(crate) fn of(&self, address: u32) -> u16 {
+    /// The class of a subscriber: that of the longest prefix which holds its address, of one that
+    /// names its realm before one that names none.
+    pub(crate) fn of(&self, host: Host) -> u16 {
         if self.states.len() == 1 {
             return 0;
         }
-        self.starts[self.starts.partition_point(|&(start, _)| start <= address) - 1].1
+        let find = |stretches: &Vec<Stretch>| {
+            let after = stretches.partition_point(|stretch| stretch.start <= host.address());
+            stretches[after - 1]
+        };
+        let common = find(&self.stretches[0]);
+        let own = self.stretches.get(usize::from(host.realm()) + 1).map(find);
+        own.filter(|own| own.weight != 0 && own.weight >= common.weight).unwrap_or(common).class
     }
 
     /// Whether a subscriber of a class may have one more mapping of a kind now, by its own limits and
@@ -292,36 +317,48 @@ impl Classes {
     }
 }
 
-/// Cuts all addresses into stretches of one class. Prefixes lie within each other or apart, and are
-/// gone through in order, with those that are open on a stack.
-fn starts(classes: &[Class]) -> Vec<(u32, u16)> {
+fn stretches_by_realm(classes: &[Class]) -> Vec<Vec<Stretch>> {
+    let last = classes.iter().filter_map(|class| class.realm).max();
+    let realms = last.into_iter().flat_map(|last| 0..=last).map(Some);
+    core::iter::once(None).chain(realms).map(|realm| stretches(classes, realm)).collect()
+}
+
+/// Cuts all addresses into stretches of one class, of those that name a realm, or none. Prefixes
+/// lie within each other or apart, and are gone through in order, with those that are open on a
+/// stack.
+fn stretches(classes: &[Class], realm: Option<u16>) -> Vec<Stretch> {
     let of = |(number, class): (usize, &Class)| {
         let number = number as u16 + 1;
         class.subscribers.clone().into_iter().map(move |prefix| (prefix, number))
     };
-    let mut prefixes: Vec<_> = classes.iter().enumerate().flat_map(of).collect();
+    let named = classes.iter().enumerate().filter(|(_, class)| class.realm == realm);
+    let mut prefixes: Vec<_> = named.flat_map(of).collect();
     prefixes.sort_unstable_by_key(|(prefix, _)| (prefix.first(), prefix.len()));
-    let mut starts = vec![(0, 0)];
-    let mut begin = |at, class| match starts.last_mut() {
-        Some((last, its)) if *last == at => *its = class,
-        _ => starts.push((at, class)),
+    let mut stretches = vec![Stretch { start: 0, class: 0, weight: 0 }];
+    let mut begin = |start, (class, weight)| {
+        let next = Stretch { start, class, weight };
+        match stretches.last_mut() {
+            Some(last) if last.start == start => *last = next,
+            _ => stretches.push(next),
+        }
     };
-    let mut open: Vec<(u32, u16)> = Vec::new();
+    let mut open: Vec<(u32, (u16, u8))> = Vec::new();
     for next in prefixes.into_iter().map(Some).chain([None]) {
         while let Some(&(last, _)) = open.last()
             && next.is_none_or(|(prefix, _)| last < prefix.first())
         {
             open.pop();
             if let Some(after) = last.checked_add(1) {
-                begin(after, open.last().map_or(0, |&(_, class)| class));
+                begin(after, open.last().map_or((0, 0), |&(_, class)| class));
             }
         }
         if let Some((prefix, class)) = next {
+            let class = (class, prefix.len() + 1);
             begin(prefix.first(), class);
             open.push((prefix.last(), class));
         }
     }
-    starts
+    stretches
 }
 
 #[cfg(test)]
@@ -332,32 +369,38 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever the prefixes, an address is of the class that has the longest which holds it.
+        /// Whatever the prefixes, a subscriber is of the class that has the longest which holds it;
+        /// the realm's own goes before one that is of all realms.
         #[test]
         fn the_longest_prefix_wins(
             prefixes in proptest::collection::vec((0_u32..64, 26_u8..=32, 0_usize..5), 0..20),
+            realms in proptest::array::uniform5(proptest::option::of(0_u16..3)),
             first in proptest::sample::select(vec![0, 0x0a00_0000, u32::MAX - 63]),
         ) {
-            let mut classes = vec![Class::default(); 5];
+            let mut classes = realms.map(|realm| Class { realm, ..Class::default() }).to_vec();
             let mut seen = Vec::new();
             for (offset, len, class) in prefixes {
                 let prefix = Prefix::new(Ipv4Addr::from_bits(first + offset), len);
-                if !seen.contains(&prefix) {
-                    seen.push(prefix);
+                if !seen.contains(&(prefix, realms[class])) {
+                    seen.push((prefix, realms[class]));
                     classes[class].subscribers.push(prefix);
                 }
             }
             let all = Classes::new(&Config { classes: classes.clone(), ..Config::default() });
             let mut addresses: Vec<u32> = (0..64).map(|offset| first + offset).collect();
             addresses.extend([0, u32::MAX, first.saturating_sub(1), first.saturating_add(64)]);
-            for address in addresses {
+            let there = |address: &u32| [0, 1, 2, 3].map(|realm| (*address, realm));
+            let hosts = addresses.iter().flat_map(there);
+            for (address, realm) in hosts {
                 let holds = |class: &Class| {
-                    let own = class.subscribers.iter().filter(|prefix| prefix.contains(address));
-                    own.map(|prefix| prefix.len()).max()
+                    let there = class.realm.is_none_or(|own| own == realm);
+                    let own = class.subscribers.iter().filter(|one| there && one.contains(address));
+                    own.map(|prefix| (prefix.len(), class.realm.is_some())).max()
                 };
                 let lens = classes.iter().enumerate().filter_map(|(at, one)| Some((holds(one)?, at)));
                 let best = lens.max().map_or(0, |(_, class)| class as u16 + 1);
-                prop_assert_eq!(all.of(address), best, "{:08x}", address);
+                let found = all.of(Host::new(realm, address));
+                prop_assert_eq!(found, best, "{:08x} {}", address, realm);
             }
         }
     }

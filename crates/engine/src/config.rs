@@ -96,6 +96,30 @@ pub struct SideConfig {
     pub silent: bool,
 }
 
+/// An internal network beside the one that the rest of the configuration is about. Networks may
+/// overlap: a subscriber is a realm and an address (RFC 2663 section 2.1).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RealmConfig {
+    /// Its name.
+    pub name: String,
+    /// The gateway's place in it.
+    pub inside: SideConfig,
+    /// Prefixes in it that are translated.
+    pub subscribers: Vec<Prefix>,
+    /// Index of the pool that is used without a rule.
+    pub default_pool: usize,
+    /// Numbers of the realms whose external endpoints may be reached from it.
+    pub hairpin_to: Vec<u16>,
+    /// Rules for packets from it and to it.
+    pub rules: Vec<Rule>,
+    /// Whether there is no such realm any more, and only its number is not to be had (see
+    /// [`Config::in_numbers_of`]).
+    pub gone: bool,
+    /// When it is asked whether a packet from outside bypasses translation, among realms beside number 0;
+    /// of those with the same, the one with the lowest number is first.
+    pub order: u16,
+}
+
 /// A pool of external addresses and the ports used of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
@@ -239,6 +263,8 @@ impl Default for BlockConfig {
 /// Ports that are the subscribers' by arithmetic (RFC 7422 section 2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeterministicConfig {
+    /// Number of the realm that they are of.
+    pub realm: u16,
     /// Whose they are, in this order; prefixes do not overlap.
     pub subscribers: Vec<Prefix>,
     /// Ports of each; `None`: as many as all can have.
@@ -383,6 +409,8 @@ pub enum Begun {
 /// A mapping that the operator made. Both ports, or neither, are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StaticMapping {
+    /// Number of the realm that the internal endpoint is in.
+    pub realm: u16,
     /// Protocol number (TCP, UDP or ICMP); `None`: all three, and with whole addresses every other.
     pub protocol: Option<u8>,
     /// Internal address and, unless the whole address is mapped, port.
@@ -397,7 +425,13 @@ pub struct StaticMapping {
 impl Default for StaticMapping {
     fn default() -> Self {
         let nowhere = (Ipv4Addr::UNSPECIFIED, None);
-        Self { protocol: None, internal: nowhere, external: nowhere, begun: Begun::Anywhere }
+        Self {
+            realm: 0,
+            protocol: None,
+            internal: nowhere,
+            external: nowhere,
+            begun: Begun::Anywhere,
+        }
     }
 }
 
@@ -405,6 +439,8 @@ impl Default for StaticMapping {
 /// as if there were no such service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
+    /// Number of the realm that its servers are in.
+    pub realm: u16,
     /// Protocol number (TCP, UDP, ICMP or DCCP); `None`: all four.
     pub protocol: Option<u8>,
     /// External endpoint.
@@ -502,6 +538,10 @@ pub struct Config {
     pub inside: SideConfig,
     /// The Internet's side.
     pub outside: SideConfig,
+    /// Realms 1 and up; what is not said here is about realm 0.
+    pub realms: Vec<RealmConfig>,
+    /// Numbers of the realms whose external endpoints may be reached from realm 0.
+    pub hairpin_to: Vec<u16>,
     /// Inside prefixes that are translated.
     pub subscribers: Vec<Prefix>,
     /// The pools; new mappings come from `default_pool` unless a rule says otherwise.
@@ -569,6 +609,8 @@ impl Default for Config {
         Self {
             inside: SideConfig::default(),
             outside: SideConfig::default(),
+            realms: Vec::new(),
+            hairpin_to: Vec::new(),
             subscribers: Vec::from([
                 prefix(10, 0, 0, 0, 8),
                 prefix(172, 16, 0, 0, 12),

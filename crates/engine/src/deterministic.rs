@@ -28,6 +28,7 @@ struct Run {
 /// Whose the ports of a pool are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
+    realm: u16,
     /// Subscribers by number, and the same by address.
     by_number: Vec<Run>,
     by_address: Vec<Run>,
@@ -95,6 +96,7 @@ impl Plan {
         let mut external_by_address = external.clone();
         external_by_address.sort_unstable_by_key(|run| run.first);
         Ok(Self {
+            realm: config.realm,
             by_number,
             by_address,
             external,
@@ -106,6 +108,11 @@ impl Plan {
             share,
             has_dynamic: dynamic > 0,
         })
+    }
+
+    /// The number of the realm that its subscribers are of.
+    pub fn realm(&self) -> u16 {
+        self.realm
     }
 
     /// The external address and the ports, first and last, that a subscriber has.
@@ -374,7 +381,8 @@ mod tests {
             addresses.reverse();
             let ports = (ports.0.min(ports.1), ports.0.max(ports.1));
             let pool = PoolConfig { addresses, ports, ..PoolConfig::default() };
-            let config = DeterministicConfig { subscribers, ports_per_subscriber, dynamic_ports };
+            let config =
+                DeterministicConfig { realm: 0, subscribers, ports_per_subscriber, dynamic_ports };
             let Ok(plan) = Plan::new(&config, &pool) else { return Ok(()) };
             let mut ends = Vec::new();
             for prefix in &config.subscribers {

@@ -37,6 +37,8 @@ drop_reasons! {
     MartianDestination "martian_destination" "The destination is a loopback, multicast, broadcast, class E or zero address.";
     Land "land" "Source and destination are the same address (the LAND attack).";
     SpoofedSource "spoofed_source" "The source is one of the gateway's own or external addresses.";
+    UnknownRealm "unknown_realm" "The frame's VLAN tag names no realm.";
+    OtherRealm "other_realm" "The packet is for another realm, which its own may not reach.";
     NotSubscriber "not_subscriber" "The inside source is no subscriber and matches no rule.";
     Rule "rule" "A rule of kind drop applies.";
     SameSide "same_side" "The packet would leave by the side it came from.";

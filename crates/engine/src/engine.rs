@@ -3,7 +3,7 @@
 
 use crate::calendar::NONE;
 use crate::class::Classes;
-use crate::config::{Begun, Config, StaticMapping};
+use crate::config::{Begun, Config, Rule, StaticMapping};
 use crate::event::Events;
 use crate::external::{External, Told};
 use crate::fragments::Fragments;
@@ -12,6 +12,7 @@ use crate::identification::Identifications;
 use crate::packet::{Counters, Direction, Outcome, Side};
 use crate::parse::has_ports;
 use crate::random::{Generator, HashKey};
+use crate::realms::{Realms, broadcasts_of};
 use crate::reconfigure::{Sweep, static_hosts};
 use crate::respond::{Connection, Envelope, Message, PENDING_SYN_NANOS, PendingSyns, Responder};
 use crate::rules::{RuleBatch, RuleSet};
@@ -57,6 +58,7 @@ pub struct Engine {
     pub(crate) subscribers: Subscribers,
     pub(crate) pool_watches: PoolWatches,
     pub(crate) rules: RuleSet,
+    pub(crate) realms: Realms,
     /// What is asked of them for packets together.
     pub(crate) searches: RuleBatch,
     /// Whether hosts that are no subscribers may have records: others were in force when they got them.
@@ -122,7 +124,7 @@ impl WholeStatics {
         let mut entries: Vec<Whole> = whole
             .filter_map(|mapping| {
                 let index = external.index(mapping.external.0.to_bits())?;
-                let internal = Host::new(0, mapping.internal.0.to_bits());
+                let internal = Host::new(mapping.realm, mapping.internal.0.to_bits());
                 let StaticMapping { protocol, begun, .. } = *mapping;
                 Some(Whole { internal, index, protocol, begun, mappings: 0 })
             })
@@ -215,7 +217,10 @@ impl Engine {
         let key = HashKey::new(&mut generator);
         let external = External::new(config, sizes.address_room, timeouts.hold_ticks(), key);
         let rules = RuleSet::new(&config.rules)?;
-        rules.check(config, |pool, address| external.has(pool, address))?;
+        let realms = Realms::new(config, &rules)?;
+        for rules in core::iter::once(&rules).chain(realms.further_rules()) {
+            rules.check(config, |pool, address| external.has(pool, address))?;
+        }
         let mut engine = Self {
             table: Table::new(sizes.room, config, key),
             subscribers: Subscribers::new(
@@ -226,6 +231,7 @@ impl Engine {
             ),
             pool_watches: PoolWatches::default(),
             rules,
+            realms,
             searches: RuleBatch::new(),
             strangers: false,
             sweep: Sweep::default(),
@@ -255,7 +261,7 @@ impl Engine {
             generator,
             further_each: sizes.further_each,
             timeouts,
-            config: Config { rules: Vec::new(), ..config.clone() },
+            config: without_rules(config),
         };
         engine.make_statics()?;
         engine.make_services()?;
@@ -286,7 +292,7 @@ impl Engine {
             + Services::memory(config)
             + Rings::memory(config, sizes.room.dynamic + sizes.room.fixed)
             + (Events::ROOM * size_of::<Event>()) as u64
-            + RuleSet::new(&config.rules).map_or(0, |rules| rules.memory())
+            + rules_of(config).map(memory_of_rules).sum::<u64>()
     }
 
     /// Reserves what static mappings take and makes those with ports, which are always there.
@@ -299,10 +305,11 @@ impl Engine {
                 self.external.reserve_address(index, mapping.protocol);
                 continue;
             };
+            let internal = mapping.internal.0.to_bits();
             for protocol in permanent(&mapping) {
                 let new = NewMapping {
                     protocol,
-                    internal: (Host::new(0, mapping.internal.0.to_bits()), internal_port),
+                    internal: (Host::new(mapping.realm, internal), internal_port),
                     external: (index, external_port),
                     timeouts: 0,
                     is_static: true,
@@ -329,7 +336,7 @@ impl Engine {
                     let (address, internal_port) = server.internal;
                     let new = NewMapping {
                         protocol,
-                        internal: (Host::new(0, address.to_bits()), internal_port),
+                        internal: (Host::new(service.realm, address.to_bits()), internal_port),
                         external: (index, port),
                         timeouts: 0,
                         is_static: true,
@@ -353,17 +360,17 @@ impl Engine {
     fn pin_blocks(&mut self) -> Result<(), ConfigError> {
         let statics = self.config.statics.iter().filter_map(|mapping| {
             let (address, port) = mapping.external;
-            Some(((address, port?), mapping.internal.0))
+            Some(((address, port?), mapping.realm, mapping.internal.0))
         });
         // One that several hosts serve has no owner; then its block is as others are.
         let services = self.config.services.iter().filter_map(|service| {
             let (host, _) = service.servers.first()?.internal;
             let alone = service.servers.iter().all(|server| server.internal.0 == host);
-            alone.then_some((service.external, host))
+            alone.then_some((service.external, service.realm, host))
         });
-        for ((address, port), host) in statics.chain(services) {
+        for ((address, port), realm, host) in statics.chain(services) {
             let Some(index) = self.external.index(address.to_bits()) else { continue };
-            let host = Host::new(0, host.to_bits());
+            let host = Host::new(realm, host.to_bits());
             let pinned = self.external.pin((index, port), host);
             self.pinned.extend(pinned.map_err(|message| ConfigError { message })?);
         }
@@ -428,6 +435,12 @@ impl Engine {
     /// later than it should, and whatever they refresh does not happen. A `now` before the latest seen
     /// counts as the latest.
     pub fn advance(&mut self, now: Timestamp) -> bool {
+        let more = self.advance_some(now);
+        self.free_realms();
+        more
+    }
+
+    fn advance_some(&mut self, now: Timestamp) -> bool {
         self.observe(now);
         let target = self.tick_of(self.now);
         self.work_on_pools();
@@ -711,14 +724,26 @@ impl Engine {
     /// # Panics
     /// When the buffer is shorter than the packet; 65,535 bytes hold any.
     pub fn poll_transmit(&mut self, buffer: &mut [u8]) -> Option<(Timestamp, Side, usize)> {
+        loop {
+            let (time, side, len) = self.next_transmit(buffer)?;
+            if side == Side::Outside || self.has_realm(self.realms.handed_out) {
+                return Some((time, side, len));
+            }
+            // The realm that it was for has gone since.
+        }
+    }
+
+    fn next_transmit(&mut self, buffer: &mut [u8]) -> Option<(Timestamp, Side, usize)> {
         let own = self.responder.next_time();
         let released = self.fragments.next_released();
         if released.is_some_and(|released| own.is_none_or(|own| released.0 <= own)) {
             let released = self.fragments.poll_released(buffer)?;
             self.counters.count(released.direction, Outcome::Forwarded, released.len);
+            self.realms.handed_out = released.realm;
             return Some((released.time, released.out, released.len));
         }
-        let (time, side, bytes) = self.responder.poll()?;
+        let (time, side, realm, bytes) = self.responder.poll()?;
+        self.realms.handed_out = realm;
         buffer[..bytes.len()].copy_from_slice(bytes);
         self.counters.generated += 1;
         Some((Timestamp(time), side, bytes.len()))
@@ -735,6 +760,12 @@ impl Engine {
     /// does not carry IPv4.
     pub fn count_foreign(&mut self, from: Side, len: usize) {
         self.counters.count_drop(direction_from(from), DropReason::NotIpv4, len);
+    }
+
+    /// Counts a frame from inside that cannot be given to [`Engine::process`] because it is of no
+    /// realm.
+    pub fn count_unknown_realm(&mut self, len: usize) {
+        self.counters.count_drop(Direction::Outbound, DropReason::UnknownRealm, len);
     }
 
     /// Gives up the fragments that wait for the first of their datagram, and counts them: at the end
@@ -812,13 +843,31 @@ impl Engine {
     }
 }
 
+/// A configuration without what the engine has in another form.
+pub(crate) fn without_rules(config: &Config) -> Config {
+    let mut config = config.clone();
+    config.rules = Vec::new();
+    for realm in &mut config.realms {
+        realm.rules = Vec::new();
+    }
+    config
+}
+
+/// The rules of every realm.
+fn rules_of(config: &Config) -> impl Iterator<Item = &[Rule]> {
+    let further = config.realms.iter().map(|realm| &realm.rules[..]);
+    core::iter::once(&config.rules[..]).chain(further)
+}
+
+fn memory_of_rules(rules: &[Rule]) -> u64 {
+    RuleSet::new(rules).map_or(0, |rules| rules.memory())
+}
+
 /// The addresses that mean every host of a connected network (the last; the first of old), unless
 /// the operator has made them external.
 pub(crate) fn broadcasts(config: &Config, external: &External) -> [u32; 4] {
-    let ends = [&config.inside, &config.outside].map(|side| {
-        let network = side.network.filter(|network| network.len() <= 30);
-        network.map_or([0; 2], |network| [network.first(), network.last()])
-    });
+    let ends = [&config.inside, &config.outside]
+        .map(|side| side.network.and_then(broadcasts_of).unwrap_or_default());
     let [[a, b], [c, d]] = ends;
     [a, b, c, d].map(|address| if external.index(address).is_some() { 0 } else { address })
 }

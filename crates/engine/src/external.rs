@@ -232,9 +232,10 @@ impl External {
         index.is_some_and(|index| usize::from(self.slots[index as usize].target) == pool)
     }
 
-    /// Whether an address gives out ports.
-    pub(crate) fn is_open(&self, index: u32) -> bool {
-        !self.slots[index as usize].is_closed
+    /// Whether an address gives out ports of a pool.
+    pub(crate) fn is_open(&self, index: u32, pool: usize) -> bool {
+        let slot = &self.slots[index as usize];
+        !slot.is_closed && usize::from(slot.pool) == pool
     }
 
     /// The place of a port of an address among all ports of a protocol.

@@ -45,6 +45,8 @@ const TCP_HEADER_LEN: u32 = 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Key {
     side: Side,
+    /// The realm that they come from, if from inside.
+    realm: u16,
     source: u32,
     destination: u32,
     protocol: u8,
@@ -74,6 +76,8 @@ pub(crate) struct Rewrite {
     pub(crate) identification: u16,
     /// The side to send by.
     pub(crate) out: Side,
+    /// The realm to send to, if by the inside.
+    pub(crate) realm: u16,
     /// What to count it as.
     pub(crate) direction: Direction,
 }
@@ -95,6 +99,8 @@ pub(crate) struct Released {
     pub(crate) time: Timestamp,
     /// The side to send it by.
     pub(crate) out: Side,
+    /// The realm to send it to, if by the inside.
+    pub(crate) realm: u16,
     /// What to count it as.
     pub(crate) direction: Direction,
     /// Its length, bytes.
@@ -129,6 +135,7 @@ struct Datagram {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SourceKey {
     side: Side,
+    realm: u16,
     address: u32,
 }
 
@@ -168,6 +175,7 @@ impl Fragment {
         let payload = usize::from(packet.total_len()) - packet.header_len();
         let key = Key {
             side,
+            realm: 0,
             source: packet.source(),
             destination: packet.destination(),
             protocol: packet.protocol(),
@@ -180,6 +188,12 @@ impl Fragment {
             more,
             header_len: packet.header_len() as u32,
         })
+    }
+
+    /// The same fragment, come from a realm.
+    pub(crate) fn in_realm(mut self, realm: u16) -> Self {
+        self.key.realm = realm;
+        self
     }
 
     /// Whether it is the first of its datagram.
@@ -373,8 +387,9 @@ impl Fragments {
     /// # Panics
     /// When the buffer is too short; 65,535 bytes suffice.
     pub(crate) fn poll_released(&mut self, buffer: &mut [u8]) -> Option<Released> {
-        let (Way { time, out, direction }, len) = self.store.pop(&mut self.released, buffer)?;
-        Some(Released { time, out, direction, len })
+        let (way, len) = self.store.pop(&mut self.released, buffer)?;
+        let Way { time, out, realm, direction } = way;
+        Some(Released { time, out, realm, direction, len })
     }
 
     /// Forgets the datagrams whose tick is not after `now`, and drops what waits for them.
@@ -396,6 +411,11 @@ impl Fragments {
     /// The tick at which [`Fragments::advance`] will find the next thing to do.
     pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
         (self.oldest != NONE).then(|| self.datagrams[self.oldest].due)
+    }
+
+    /// The tick at which the last of the datagrams that there are is forgotten.
+    pub(crate) fn last_deadline(&self) -> Option<Timestamp> {
+        (self.newest != NONE).then(|| self.datagrams[self.newest].due)
     }
 
     /// How long datagrams that come from now on wait for the rest of them.
@@ -431,7 +451,7 @@ impl Fragments {
     /// A new datagram, if table and share of its source have room.
     //= rfc4787#REQ-14a
     fn open(&mut self, now: Timestamp, key: Key) -> Option<u32> {
-        let source_key = SourceKey { side: key.side, address: key.source };
+        let source_key = key.sender();
         let source = self.sources.find(source_key);
         let free = self.capacity - self.datagrams.len();
         if source.is_some_and(|s| self.sources[s].datagrams >= free / SOURCE_SHARE) {
@@ -475,8 +495,7 @@ impl Fragments {
         fragment: &Fragment,
         len: usize,
     ) -> Result<u32, DropReason> {
-        let source = SourceKey { side: fragment.key.side, address: fragment.key.source };
-        let source = self.sources.find(source).unwrap_or(NONE);
+        let source = self.sources.find(fragment.key.sender()).unwrap_or(NONE);
         // One that is too long is not kept, only remembered.
         let too_long = fragment.is_too_long();
         let room = self.unsettled < self.capacity / 2 && (too_long || self.has_room(source, len));
@@ -500,7 +519,8 @@ impl Fragments {
 
     fn release(&mut self, slot: u32, rewrite: Rewrite, now: Timestamp) {
         let datagram = &mut self.datagrams[slot];
-        let way = Way { time: now, out: rewrite.out, direction: rewrite.direction };
+        let Rewrite { out, realm, direction, .. } = rewrite;
+        let way = Way { time: now, out, realm, direction };
         while let Some(len) =
             self.store.send(&mut datagram.waiting, &mut self.released, way, |p| rewrite.apply(p))
         {
@@ -556,18 +576,25 @@ impl Fragments {
     }
 }
 
+impl Key {
+    /// Who sends them.
+    fn sender(self) -> SourceKey {
+        SourceKey { side: self.side, realm: self.realm, address: self.source }
+    }
+}
+
 impl Words for Key {
     fn words(self) -> (u64, u64) {
-        let Self { side, source, destination, protocol, identification } = self;
+        let Self { side, realm, source, destination, protocol, identification } = self;
         let addresses = u64::from(source) << 32 | u64::from(destination);
         let rest = u64::from(identification) << 16 | u64::from(protocol) << 8 | side as u64;
-        (addresses, rest)
+        (addresses, u64::from(realm) << 32 | rest)
     }
 }
 
 impl Words for SourceKey {
     fn words(self) -> (u64, u64) {
-        (u64::from(self.address), self.side as u64)
+        (u64::from(self.realm) << 32 | u64::from(self.address), self.side as u64)
     }
 }
 

@@ -33,6 +33,7 @@ mod parse;
 mod pools;
 mod prefetch;
 mod random;
+mod realms;
 mod reconfigure;
 mod respond;
 mod rewrite;
@@ -51,9 +52,9 @@ mod twice;
 pub use blocks::Blocking;
 pub use config::{
     AddressRange, Affinity, Allocation, Begun, Behavior, BlockConfig, Class, ClassLimits, Config,
-    DeterministicConfig, Limits, Match, PoolConfig, Pooling, PortTimeout, Prefix, Refusal, Rule,
-    RuleAction, Server, Service, SideConfig, StaticMapping, Thresholds, TimeoutSet, Timeouts,
-    Totals,
+    DeterministicConfig, Limits, Match, PoolConfig, Pooling, PortTimeout, Prefix, RealmConfig,
+    Refusal, Rule, RuleAction, Server, Service, SideConfig, StaticMapping, Thresholds, TimeoutSet,
+    Timeouts, Totals,
 };
 pub use deterministic::{Plan, PlanError};
 pub use drop_reason::DropReason;

@@ -40,6 +40,9 @@ impl Engine {
         self.pool_reported.resize(config.pools.len(), None);
         self.config.pools = config.pools;
         self.config.default_pool = config.default_pool;
+        for (realm, new) in self.config.realms.iter_mut().zip(&config.realms) {
+            realm.default_pool = new.default_pool;
+        }
         self.config.allocation = config.allocation;
         self.broadcasts = broadcasts(&self.config, &self.external);
         self.pool_watches = PoolWatches::new(&self.config, &self.external);

@@ -16,9 +16,11 @@ mod statics;
 
 use crate::class::Classes;
 use crate::config::{Behavior, Class, Config, TimeoutSet};
-use crate::engine::Engine;
+use crate::engine::{Engine, without_rules};
 use crate::external::PoolChange;
 use crate::host::Host;
+use crate::realms::Realms;
+use crate::respond::longest_inside;
 use crate::rules::{RuleSet, Ruling};
 use crate::timeouts::{SETS, Timers};
 use crate::{ConfigError, MappingId};
@@ -89,38 +91,54 @@ pub struct Reconfiguration {
     config: Config,
     pools: Option<PoolChange>,
     rules: RuleSet,
+    realms: Realms,
     timeouts: Timers,
     classes: Classes,
     permits: Permits,
     static_hosts: Vec<Host>,
     statics: StaticChange,
+    /// Of each realm's errors.
+    longest_inside: Vec<usize>,
     /// Keys that only a restart changes.
     restart: Vec<&'static str>,
 }
 
 impl Reconfiguration {
     /// Makes everything that can be made without the engine, for one that has a configuration in force
-    /// whose pools are those that [`Engine::config`] tells.
+    /// whose pools and realms are those that [`Engine::config`] tells.
     ///
     /// # Errors
     /// [`ConfigError`] names what the new configuration contradicts.
     pub fn new(in_force: &Config, new: &Config) -> Result<Self, ConfigError> {
+        let new = &new.in_numbers_of(in_force);
         let pools = PoolChange::new(in_force, new)?;
         let config = pools.config();
         let rules = RuleSet::new(&config.rules)?;
+        let realms = Realms::new(config, &rules)?;
         let has = |pool: usize, address| config.pools[pool].has(address);
-        rules.check(config, has)?;
+        for rules in core::iter::once(&rules).chain(realms.further_rules()) {
+            rules.check(config, has)?;
+        }
         Ok(Self {
             rules,
+            realms,
             timeouts: Timers::new(config),
             classes: Classes::new(config),
             permits: Permits::new(in_force, config),
             static_hosts: static_hosts(config),
             statics: StaticChange::new(in_force, config),
-            restart: restart_keys(in_force, config),
-            config: Config { rules: Vec::new(), ..config.clone() },
+            longest_inside: longest_inside(config),
+            restart: different_keys(in_force, config),
+            config: without_rules(config),
             pools: Some(pools),
         })
+    }
+}
+
+impl Reconfiguration {
+    /// The configuration with its pools and realms in the engine's numbering, and without its rules.
+    pub fn config(&self) -> &Config {
+        &self.config
     }
 }
 
@@ -129,10 +147,12 @@ impl Reconfiguration {
 pub struct Superseded {
     _config: Config,
     _rules: RuleSet,
+    _realms: Realms,
     _permits: Option<Permits>,
     _classes: Classes,
     _timeouts: Timers,
     _static_hosts: Vec<Host>,
+    _longest_inside: Vec<usize>,
 }
 
 /// What has become of the mappings since the last reconfiguration.
@@ -179,6 +199,11 @@ impl Review {
 /// The keys of those settings that differ and that only a restart changes: what is built into the
 /// tables, and how large they are.
 pub fn restart_keys(in_force: &Config, new: &Config) -> Vec<&'static str> {
+    different_keys(in_force, &new.in_numbers_of(in_force))
+}
+
+/// The same of one whose realms are in the numbering of the other.
+fn different_keys(in_force: &Config, new: &Config) -> Vec<&'static str> {
     let (old_limits, new_limits) = (&in_force.limits, &new.limits);
     let by_address = |config: &Config| {
         let filters = [Some(config.filtering), config.filtering_tcp];
@@ -274,24 +299,30 @@ impl Engine {
         let Reconfiguration {
             config,
             rules,
+            realms,
             timeouts,
             classes,
             permits,
             static_hosts,
             statics,
+            longest_inside,
             ..
         } = new;
         let sets = same_sets(&self.config.timeout_sets, &config.timeout_sets);
         let classes = self.set_limits(classes, &config);
         let timeouts = self.set_timeouts(timeouts, &config);
+        let per_second = config.limits.icmp_errors_per_second;
+        let longest_inside = self.responder.renew(per_second, longest_inside);
         self.external.set_choice(config.pooling, config.port_parity);
         let superseded = Superseded {
             _config: core::mem::replace(&mut self.config, config),
             _rules: core::mem::replace(&mut self.rules, rules),
+            _realms: self.replace_realms(realms),
             _static_hosts: core::mem::replace(&mut self.static_hosts, static_hosts),
             _permits: self.sweep.permits.take(),
             _classes: classes,
             _timeouts: timeouts,
+            _longest_inside: longest_inside,
         };
         self.switch_pools();
         self.begin_sweep(permits);
@@ -309,22 +340,29 @@ impl Engine {
     /// [`ConfigError`] when the rules name a pool that there is not, or an address that its pool does
     /// not have, or mappings are still being asked; those in force then stay.
     pub fn replace_rules(&mut self, rules: RuleSet) -> Result<RuleSet, ConfigError> {
+        self.replace_rules_of(0, rules)
+    }
+
+    /// Whether rules can come into the place of others.
+    pub(crate) fn check_rules(&self, rules: &RuleSet) -> Result<(), ConfigError> {
         rules.check(&self.config, |pool, address| self.external.has(pool, address))?;
         if !self.is_settled() {
             let message = "mappings are still being asked whether they may stay: let time pass";
             return Err(ConfigError { message: message.into() });
         }
-        let old = core::mem::replace(&mut self.rules, rules);
+        Ok(())
+    }
+
+    /// Has every mapping asked whether it may stay, now that there are other rules.
+    pub(crate) fn ask_anew(&mut self) {
         let permits = Permits::new(&self.config, &self.config);
         self.begin_sweep(permits);
         self.sweep.sets = core::array::from_fn(|number| number as u8);
-        Ok(old)
     }
 
     fn set_limits(&mut self, mut classes: Classes, config: &Config) -> Classes {
         let limits = &config.limits;
         self.further_each = self.table.further_each(limits);
-        self.responder.set_rate(limits.icmp_errors_per_second);
         classes.go_on(&self.subscribers.classes, before(&self.config.classes, &config.classes));
         self.subscribers.replace_classes(classes)
     }
@@ -387,7 +425,8 @@ impl Engine {
     #[cold]
     pub(crate) fn ask(&mut self, slot: u32) -> bool {
         let permits = self.sweep.permits.as_ref().expect("mappings are asked of a configuration");
-        let why = self.judge(permits, &self.rules, slot, |asked, index| {
+        let realm = self.table.mapping(slot).host().realm();
+        let why = self.judge(permits, self.rules_of(realm), slot, |asked, index| {
             let (host, (_, port)) = (asked.internal.0, asked.external);
             self.external.allows(asked.protocol, index, port, host)
         });
@@ -414,8 +453,8 @@ impl Engine {
         }
     }
 
-    /// Why a mapping may not stay; `pools_allow` says whether its external endpoint, of the address with
-    /// an index, is still its subscriber's.
+    /// Why a mapping may not stay, by the rules of its realm; `pools_allow` says whether its
+    /// external endpoint, of the address with an index, is still its subscriber's.
     fn judge(
         &self,
         permits: &Permits,
@@ -464,13 +503,15 @@ impl Engine {
         let mapping = self.table.mapping(slot);
         let (host, port) = mapping.internal();
         let remote = (mapping.first.remote_address, mapping.first.remote_port);
-        if self.broadcasts.contains(&host.address()) || self.broadcasts.contains(&remote.0) {
+        let realm = host.realm();
+        if [host.address(), remote.0].into_iter().any(|end| self.is_broadcast(Some(realm), end)) {
             return false;
         }
-        if self.rules.is_empty() {
+        let rules = self.rules_of(realm);
+        if rules.is_empty() {
             return true;
         }
-        match self.rules.find((host.address(), port), remote) {
+        match rules.find((host.address(), port), remote) {
             Some(Ruling::Snat(_)) => true,
             Some(Ruling::Bypass | Ruling::Drop) => false,
             None => self.is_subscriber(host),
@@ -489,7 +530,9 @@ impl Engine {
                 continue;
             }
             let permits = &new.permits;
-            match self.judge(permits, &new.rules, slot, |asked, _| permits.keeps_end(asked)) {
+            let realm = self.table.mapping(slot).host().realm();
+            let rules = new.realms.rules_of(&new.rules, realm);
+            match self.judge(permits, rules, slot, |asked, _| permits.keeps_end(asked)) {
                 None => review.stay += 1,
                 Some(why) => {
                     review.go[why as usize] += 1;

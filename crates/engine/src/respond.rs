@@ -1,7 +1,7 @@
 //! Packets of the gateway's own making: ICMP errors, their rate, the queue they leave by, and the
 //! TCP SYNs that are answered late (RFC 5382 REQ-4).
 
-use crate::config::Config;
+use crate::config::{Config, SideConfig};
 use crate::packet::Side;
 use crate::subscriber::Rate;
 use alloc::collections::VecDeque;
@@ -61,6 +61,8 @@ impl Message {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Envelope {
     pub(crate) side: Side,
+    /// The realm that it goes to, if by the inside.
+    pub(crate) realm: u16,
     pub(crate) source: u32,
     pub(crate) destination: u32,
 }
@@ -69,6 +71,7 @@ pub(crate) struct Envelope {
 struct Slot {
     time: u64,
     side: Side,
+    realm: u16,
     len: usize,
     bytes: [u8; ERROR_LEN],
 }
@@ -80,21 +83,24 @@ pub(crate) struct Responder {
     first: usize,
     len: usize,
     rates: Rates,
-    /// The longest error that each side takes, bytes; 0: none at all.
-    longest: [usize; 2],
+    /// The longest error that the outside takes, and each realm inside, bytes; 0: none at all.
+    longest_outside: usize,
+    longest_inside: Vec<usize>,
 }
 
 impl Responder {
     pub(crate) fn new(config: &Config) -> Self {
-        let slot = Slot { time: 0, side: Side::Inside, len: 0, bytes: [0; ERROR_LEN] };
-        let longest = [&config.inside, &config.outside].map(|side| match side.silent {
-            true => 0,
-            //= rfc1812#section-4.2.3.3
-            false => ERROR_LEN.min(usize::from(side.mtu.unwrap_or(DEFAULT_MTU))),
-        });
+        let slot = Slot { time: 0, side: Side::Inside, realm: 0, len: 0, bytes: [0; ERROR_LEN] };
         //= rfc1812#section-4.3.2.8-configurable
         let rates = Rates::new(config.limits.icmp_errors_per_second);
-        Self { queue: vec![slot; QUEUE], first: 0, len: 0, rates, longest }
+        Self {
+            queue: vec![slot; QUEUE],
+            first: 0,
+            len: 0,
+            rates,
+            longest_outside: longest(&config.outside),
+            longest_inside: longest_inside(config),
+        }
     }
 
     /// Bytes that a responder and its pending SYNs take.
@@ -107,9 +113,11 @@ impl Responder {
         self.len == QUEUE
     }
 
-    /// Makes errors at another rate from now on.
-    pub(crate) fn set_rate(&mut self, per_second: u32) {
+    /// Makes errors at another rate from now on, and as long as realms take them; hands back how long
+    /// these were.
+    pub(crate) fn renew(&mut self, per_second: u32, longest_inside: Vec<usize>) -> Vec<usize> {
         self.rates.per_second = per_second;
+        core::mem::replace(&mut self.longest_inside, longest_inside)
     }
 
     /// Queues an ICMP error about `quoted`, a packet as received; `false`: the rate or the side
@@ -124,8 +132,15 @@ impl Responder {
         //= rfc5508#REQ-9
         //= rfc5508#REQ-10f
         //= rfc1812#section-4.3.2.8
-        let longest = self.longest[envelope.side as usize];
-        if self.is_full() || longest == 0 || !self.rates.take(now, envelope.destination) {
+        let longest = match envelope.side {
+            Side::Inside => {
+                let realm = usize::from(envelope.realm);
+                self.longest_inside.get(realm).copied().unwrap_or_default()
+            }
+            Side::Outside => self.longest_outside,
+        };
+        let requester = envelope.destination.wrapping_add(envelope.realm.into());
+        if self.is_full() || longest == 0 || !self.rates.take(now, requester) {
             return false;
         }
         let slot = &mut self.queue[(self.first + self.len) % QUEUE];
@@ -133,6 +148,7 @@ impl Responder {
         let quoted = &quoted[..quoted.len().min(longest - ERROR_HEADERS)];
         slot.time = now;
         slot.side = envelope.side;
+        slot.realm = envelope.realm;
         slot.len = ERROR_HEADERS + quoted.len();
         write_error(&mut slot.bytes[..ERROR_HEADERS + quoted.len()], message, envelope, quoted);
         true
@@ -143,25 +159,40 @@ impl Responder {
         (self.len > 0).then(|| self.queue[self.first].time)
     }
 
-    /// The oldest error: its time, side and bytes.
-    pub(crate) fn poll(&mut self) -> Option<(u64, Side, &[u8])> {
+    /// The oldest error: its time, side, realm and bytes.
+    pub(crate) fn poll(&mut self) -> Option<(u64, Side, u16, &[u8])> {
         if self.len == 0 {
             return None;
         }
         let slot = &self.queue[self.first];
         self.first = (self.first + 1) % QUEUE;
         self.len -= 1;
-        Some((slot.time, slot.side, &slot.bytes[..slot.len]))
+        Some((slot.time, slot.side, slot.realm, &slot.bytes[..slot.len]))
     }
+}
+
+/// The longest error that a side takes, bytes; 0: none at all.
+fn longest(side: &SideConfig) -> usize {
+    match side.silent {
+        true => 0,
+        //= rfc1812#section-4.2.3.3
+        false => ERROR_LEN.min(usize::from(side.mtu.unwrap_or(DEFAULT_MTU))),
+    }
+}
+
+/// The same of each realm.
+pub(crate) fn longest_inside(config: &Config) -> Vec<usize> {
+    config.all_numbers().map(|realm| longest(config.inside_of(realm))).collect()
 }
 
 /// How many classes of requesters there are.
 const REQUESTERS: usize = 4096;
 
 /// How fast errors are made: all together at a rate, and one requester's at a quarter of it, so that
-/// none uses up what is for all. Requesters are told apart by the last twelve bits of their
-/// addresses. Who has asked for nothing of late gets an answer even when the rate is used up, from a
-/// reserve of the same size: the first error always goes out (RFC 1812 section 4.3.2.8).
+/// none uses up what is for all. Requesters are told apart by the last twelve bits of
+/// address and realm added up. Who has asked for nothing of late gets an answer even when the rate
+/// is used up, from a reserve of the same size: the first error always goes out (RFC 1812 section
+/// 4.3.2.8).
 #[derive(Clone, Debug)]
 struct Rates {
     all: Rate,

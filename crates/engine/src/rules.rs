@@ -67,6 +67,7 @@ pub struct RuleSet {
     len: usize,
     by_port: bool,
     drops: bool,
+    bypasses: bool,
 }
 
 /// Where the searches for one end of a packet begin, those that there are.
@@ -112,6 +113,12 @@ impl RuleSet {
     #[inline(always)]
     pub fn drops(&self) -> bool {
         self.drops
+    }
+
+    /// Whether a rule sends packets past the translator.
+    #[inline(always)]
+    pub(crate) fn bypasses(&self) -> bool {
+        self.bypasses
     }
 
     /// Bytes that it takes.

@@ -127,6 +127,7 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
         validate_exceptions(config, pool)?;
         validate_allocation(config, pool)?;
     }
+    crate::realms::validate(config)?;
     let ranges = config.pools.iter().flat_map(|pool| &pool.addresses);
     if ranges.map(AddressRange::count).sum::<usize>() > MAX_ADDRESSES {
         return fail(format!("more than {MAX_ADDRESSES} external addresses are not possible"));

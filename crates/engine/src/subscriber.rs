@@ -295,7 +295,7 @@ impl Subscribers {
     fn join_class(&mut self, at: u32) {
         let record = &mut self.records[at as usize];
         record.epoch = self.epoch;
-        record.class = self.classes.of(record.host.address());
+        record.class = self.classes.of(record.host);
         self.classes.add(record.class, &record.has);
         if let Some(watch) = self.watches.get_mut(at as usize) {
             watch.forget();
@@ -321,7 +321,7 @@ impl Subscribers {
         match record {
             Some(at) => self.check_record(at, kind, now),
             None => {
-                let class = self.classes.of(host.address());
+                let class = self.classes.of(host);
                 self.classes.check(class, &Holding::NONE, kind, now)
             }
         }
@@ -331,7 +331,7 @@ impl Subscribers {
     pub(crate) fn full_class(&self, host: Host, kind: usize, now: u64) -> Option<u16> {
         let (class, has) = match self.find(host) {
             Some(at) => (self.get(at).class, self.get(at).has),
-            None => (self.classes.of(host.address()), Holding::NONE),
+            None => (self.classes.of(host), Holding::NONE),
         };
         self.classes.is_full(class, &has, kind, now).then_some(class)
     }
@@ -395,7 +395,7 @@ impl Subscribers {
                 at
             }
             None => {
-                let class = self.classes.of(host.address());
+                let class = self.classes.of(host);
                 let epoch = self.epoch;
                 self.add(Subscriber { host, pool, paired: index, class, epoch, ..Subscriber::NEW })
             }

@@ -121,7 +121,9 @@ impl Engine {
             Ok(headers) => {
                 let len = usize::from(headers.total_len);
                 packet.truncate(len);
-                let headers = Headers { realm: packet.realm(), ..*headers };
+                let realm = if from == Side::Inside { packet.realm() } else { 0 };
+                self.realms.leaving = realm;
+                let headers = Headers { realm, ..*headers };
                 let bytes = packet.bytes_mut();
                 let fate = match from {
                     Side::Inside => self.take_inside(bytes, &headers, &mut direction),
@@ -134,6 +136,9 @@ impl Engine {
             // Counted when it is released or given up.
             Ok(Verdict::Held) => Verdict::Held,
             Ok(verdict) => {
+                if verdict == Verdict::Forward(Side::Inside) {
+                    packet.set_realm(self.realms.leaving);
+                }
                 let outcome = match verdict {
                     Verdict::Reply(_) => Outcome::Replied,
                     _ => Outcome::Forwarded,
@@ -158,17 +163,20 @@ impl Engine {
         headers: &Headers,
         direction: &mut Direction,
     ) -> Fate {
-        let destination = headers.destination.0;
-        self.check_ends(headers)?;
+        let (realm, destination) = (headers.realm, headers.destination.0);
+        if !self.has_realm(realm) {
+            return Err(DropReason::UnknownRealm);
+        }
+        self.check_ends(headers, Side::Inside)?;
         if self.has_twice() {
             return self.take_inside_twice(bytes, headers, direction);
         }
         //= rfc1812#section-5.2.3
-        if self.is_own(destination) && self.external.index(destination).is_none() {
+        if self.is_own(realm, destination) && self.external.index(destination).is_none() {
             *direction = Direction::Local;
             return self.local(bytes, headers, Side::Inside);
         }
-        if headers.fragment && self.rules.by_port() {
+        if headers.fragment && self.rules_of(realm).by_port() {
             // What the rules say of a later fragment, only the first can tell.
             self.check_later(bytes, headers, Side::Inside)?;
             let way = |engine: &mut Self, bytes: &mut [u8], direction: &mut Direction| {
@@ -180,9 +188,10 @@ impl Engine {
     }
 
     fn inside(&mut self, bytes: &mut [u8], headers: &Headers, direction: &mut Direction) -> Fate {
-        let destination = headers.outside.0;
-        let by_default = Snat { pool: self.config.default_pool, address: None, timeouts: 0 };
-        let snat = match self.ruling(bytes, headers, Side::Inside) {
+        let (realm, destination) = (headers.realm, headers.outside.0);
+        let pool = self.config.default_pool_of(realm);
+        let by_default = Snat { pool, address: None, timeouts: 0 };
+        let snat = match self.ruling(bytes, headers, Side::Inside, realm) {
             //= rfc6888#REQ-6
             Some(Ruling::Bypass) => return self.bypass(bytes, headers, Side::Inside),
             Some(Ruling::Drop) => return Err(DropReason::Rule),
@@ -199,10 +208,10 @@ impl Engine {
             *direction = Direction::Hairpin;
             return self.turn_round(bytes, headers, direction, snat, index);
         }
-        if self.is_inside(destination) && !headers.is_aimed() {
+        if self.is_inside(realm, destination) && !headers.is_aimed() {
             return Err(DropReason::SameSide);
         }
-        self.check_transit(bytes, headers, Side::Inside, Side::Outside)?;
+        self.check_transit(bytes, headers, Side::Inside, self.outside_mtu())?;
         self.by_first(bytes, headers, Side::Inside, direction, |engine, bytes, _| {
             engine.send_out(bytes, headers, snat)
         })
@@ -235,7 +244,7 @@ impl Engine {
         direction: &mut Direction,
     ) -> Fate {
         let destination = headers.destination.0;
-        self.check_ends(headers)?;
+        self.check_ends(headers, Side::Outside)?;
         let own = self.config.outside.address.is_some_and(|own| own.to_bits() == destination);
         let Some(index) = self.external.index(destination) else {
             if own {
@@ -244,7 +253,7 @@ impl Engine {
             }
             return self.pass_in(bytes, headers, direction);
         };
-        if self.is_inside(headers.source.0) && !self.has_twice() {
+        if self.is_plain() && self.is_inside(0, headers.source.0) && !self.has_twice() {
             return Err(DropReason::SpoofedSource);
         }
         self.check_later(bytes, headers, Side::Outside)?;
@@ -264,28 +273,42 @@ impl Engine {
 
     /// A packet to an address that is not external: forwarded if a rule bypasses translation.
     fn pass_in(&mut self, bytes: &mut [u8], headers: &Headers, direction: &mut Direction) -> Fate {
-        if headers.fragment && self.rules.by_port() {
+        let by_port = self.realms.any_by_port();
+        if headers.fragment && by_port {
             self.check_later(bytes, headers, Side::Outside)?;
         }
-        let way = |engine: &mut Self, bytes: &mut [u8], _: &mut Direction| match engine.ruling(
-            bytes,
-            headers,
-            Side::Outside,
-        ) {
-            Some(Ruling::Bypass) => engine.bypass(bytes, headers, Side::Outside),
-            Some(Ruling::Drop) => Err(DropReason::Rule),
-            _ => Err(DropReason::NotForUs),
+        let way = |engine: &mut Self, bytes: &mut [u8], _: &mut Direction| {
+            engine.pass_into_realm(bytes, headers)
         };
-        if self.rules.by_port() {
+        if by_port {
             self.by_fragment(bytes, headers, Side::Outside, direction, way)
         } else {
             way(self, bytes, direction)
         }
     }
 
-    /// What the rules say of a packet. An ICMP error has no ports; if no rule sends it past the
-    /// translator, or drops it, by its addresses, what it is about may.
-    fn ruling(&self, bytes: &[u8], headers: &Headers, from: Side) -> Option<Ruling> {
+    /// The first realm decides whose rules say that such a packet bypasses translation or is
+    /// dropped.
+    fn pass_into_realm(&mut self, bytes: &mut [u8], headers: &Headers) -> Fate {
+        let mut place = 0;
+        while let Some(realm) = self.realms.plain(place) {
+            match self.ruling(bytes, headers, Side::Outside, realm) {
+                Some(Ruling::Bypass) => {
+                    self.check_bypass(realm, (headers.source.0, headers.destination.0))?;
+                    self.realms.leaving = realm;
+                    return self.bypass(bytes, headers, Side::Outside);
+                }
+                Some(Ruling::Drop) => return Err(DropReason::Rule),
+                _ => place += 1,
+            }
+        }
+        Err(DropReason::NotForUs)
+    }
+
+    /// What the rules of a realm say of a packet. An ICMP error has no ports; if no rule sends it
+    /// past the translator, or drops it, by its addresses, what it is about may.
+    fn ruling(&self, bytes: &[u8], headers: &Headers, from: Side, realm: u16) -> Option<Ruling> {
+        let rules = self.rules_of(realm);
         let ends = |source, destination, from| match from {
             Side::Inside => (source, destination),
             Side::Outside => (destination, source),
@@ -294,30 +317,32 @@ impl Engine {
         let (inner, outer) =
             ends(with_port(headers, source), with_port(headers, destination), from);
         if headers.kind != Kind::IcmpError {
-            return self.rules.find(inner, outer);
+            return rules.find(inner, outer);
         }
         let message = &bytes[usize::from(headers.header_len)..];
-        let Ok(about) = Embedded::read(message) else { return self.rules.find(inner, outer) };
+        let Ok(about) = Embedded::read(message) else { return rules.find(inner, outer) };
         // The packet that it is about went the other way.
         let about_ends = ends(about.source, about.destination, from.other());
-        self.error_ruling((inner, outer), &about, about_ends)
+        self.error_ruling(realm, (inner, outer), &about, about_ends)
     }
 
-    /// What the rules say of an ICMP error with these ends, about a packet with those.
+    /// What the rules of a realm say of an ICMP error with these ends, about a packet with those.
     fn error_ruling(
         &self,
+        realm: u16,
         (inner, outer): ((u32, u16), (u32, u16)),
         about: &Embedded,
         about_ends: ((u32, u16), (u32, u16)),
     ) -> Option<Ruling> {
         let is_plain = |ruling| matches!(ruling, Some(Ruling::Bypass | Ruling::Drop));
-        let ruling = self.rules.find(inner, outer);
+        let rules = self.rules_of(realm);
+        let ruling = rules.find(inner, outer);
         if is_plain(ruling) {
             return ruling;
         }
         let ports = has_ports(about.protocol) && about.protocol != protocol::ICMP;
         let end = |(address, port)| (address, if ports { port } else { 0 });
-        let about = self.rules.find(end(about_ends.0), end(about_ends.1));
+        let about = rules.find(end(about_ends.0), end(about_ends.1));
         if is_plain(about) { about } else { ruling }
     }
 
@@ -329,11 +354,12 @@ impl Engine {
         (host, port): (Host, u16),
         remote: (u32, u16),
     ) -> Result<(), DropReason> {
-        if !self.rules.drops() {
+        let rules = self.rules_of(host.realm());
+        if !rules.drops() {
             return Ok(());
         }
         let internal = (host.address(), port);
-        match self.rules.find(with_port(headers, internal), with_port(headers, remote)) {
+        match rules.find(with_port(headers, internal), with_port(headers, remote)) {
             Some(Ruling::Drop) => Err(DropReason::Rule),
             _ => Ok(()),
         }
@@ -357,6 +383,7 @@ impl Engine {
         {
             let envelope = Envelope {
                 side: from,
+                realm: headers.realm,
                 source: headers.destination.0,
                 destination: headers.source.0,
             };
@@ -367,7 +394,7 @@ impl Engine {
 
     fn inbound(&mut self, bytes: &mut [u8], headers: &Headers, index: u32) -> Fate {
         let (remote, port) = (headers.remote_inbound(), headers.destination.1);
-        let mut arrival = Arrival { index, port, remote, seen: remote };
+        let mut arrival = Arrival { index, port, remote, seen: remote, from: None };
         if self.has_twice() {
             arrival.seen = self.source_inside(bytes, headers, arrival)?;
         }
@@ -380,8 +407,10 @@ impl Engine {
             _ => {}
         }
         let found = self.admit(headers, arrival)?;
-        self.check_transit(bytes, headers, Side::Outside, Side::Inside)?;
+        let realm = self.realm_of(found);
+        self.check_transit(bytes, headers, Side::Outside, self.inside_mtu(realm))?;
         let slot = self.enter(headers, arrival, found)?;
+        self.realms.leaving = realm;
         let destination = Some(self.internal_of(slot));
         apply(bytes, headers, Rewrite { source: arrival.new_source(), destination });
         self.clamp_mss(bytes, headers);
@@ -404,13 +433,13 @@ impl Engine {
         if !self.config.hairpinning {
             return Err(DropReason::HairpinDisabled);
         }
-        self.check_transit(bytes, headers, Side::Inside, Side::Inside)?;
+        self.check_transit(bytes, headers, Side::Inside, self.hairpin_mtu(headers.realm))?;
         let way = |engine: &mut Self, bytes: &mut [u8], _: &mut Direction| {
             engine.hairpin(bytes, headers, snat, index)
         };
         let fate = self.by_first(bytes, headers, Side::Inside, direction, way);
         if fate == Err(DropReason::NoMapping)
-            && self.is_own(headers.outside.0)
+            && self.is_own(headers.realm, headers.outside.0)
             && !headers.is_aimed()
             && is_echo_request(bytes, headers)
         {
@@ -441,7 +470,7 @@ impl Engine {
         let port = if query { source.1 } else { headers.outside.1 };
         let remote = if query { (source.0, 0) } else { source };
         let seen = self.seen_by_receiver(headers.protocol, (index, port), remote);
-        let arrival = Arrival { index, port, remote, seen };
+        let arrival = Arrival { index, port, remote, seen, from: Some(headers.realm) };
         let entered =
             self.admit(headers, arrival).and_then(|found| self.enter(headers, arrival, found));
         let receiver = match entered {
@@ -451,6 +480,7 @@ impl Engine {
                 return Err(reason);
             }
         };
+        self.realms.leaving = self.table.mapping(receiver).host().realm();
         let destination = Some(self.internal_of(receiver));
         let source = Some(arrival.new_source().unwrap_or(source));
         apply(bytes, headers, Rewrite { source, destination });
@@ -472,7 +502,8 @@ impl Engine {
         direction: &mut Direction,
         translate: impl FnOnce(&mut Self, &mut [u8], &mut Direction) -> Fate,
     ) -> Fate {
-        if headers.fragment && (self.rules.by_port() || self.has_twice()) {
+        let by_port = self.rules_of(headers.realm).by_port();
+        if headers.fragment && (by_port || self.has_twice()) {
             return translate(self, bytes, direction);
         }
         self.by_fragment(bytes, headers, from, direction, translate)
@@ -494,12 +525,19 @@ impl Engine {
         let now = Timestamp(self.now);
         let packet = Ipv4::new_checked(&bytes[..]).expect("a parsed packet stays one");
         let fragment = Fragment::of(from, &packet).expect("it is a fragment");
+        let fragment = fragment.in_realm(headers.realm);
         if headers.kind == Kind::LaterFragment {
             //= rfc1812#section-5.2.6-reassembly
             return match self.fragments.later(now, &fragment, bytes, &mut self.counters) {
+                Later::Apply(rewrite)
+                    if rewrite.out == Side::Inside && !self.has_realm(rewrite.realm) =>
+                {
+                    Err(DropReason::UnknownRealm)
+                }
                 Later::Apply(rewrite) => {
                     rewrite.apply(bytes);
                     *direction = rewrite.direction;
+                    self.realms.leaving = rewrite.realm;
                     Ok(Verdict::Forward(rewrite.out))
                 }
                 Later::Held => Ok(Verdict::Held),
@@ -536,7 +574,10 @@ impl Engine {
                 .ok_or(DropReason::FragmentLimit)?;
             identification::write(bytes, identification);
         }
-        Ok((verdict, FragmentRewrite { source, destination, identification, out, direction }))
+        let realm = self.realms.leaving;
+        let rewrite =
+            FragmentRewrite { source, destination, identification, out, realm, direction };
+        Ok((verdict, rewrite))
     }
 
     /// Gives an identification of its external address's own to a whole datagram that the gateway is

@@ -43,6 +43,7 @@ fn nothing_is_allocated_after_start_up() {
         subscribers: vec![Prefix::new(Ipv4Addr::new(10, 0, 0, 0), 23)],
         ports_per_subscriber: Some(1),
         dynamic_ports: 100,
+        ..DeterministicConfig::default()
     };
     for allocation in
         [Allocation::Random, Allocation::Block(block), Allocation::Deterministic(plan)]

@@ -185,6 +185,7 @@ fn by_chance() -> impl Strategy<Value = Allocation> {
             subscribers: vec![Prefix::new(address("10.0.0.0"), 28)],
             ports_per_subscriber: Some(ports),
             dynamic_ports: if dynamic { 64 } else { 0 },
+            ..DeterministicConfig::default()
         })
     });
     prop_oneof![1 => Just(Allocation::Random), 2 => block, 2 => deterministic]

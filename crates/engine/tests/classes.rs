@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Subscribers 10.0.1.x are of the class.
 fn class(limits: ClassLimits, total: Totals) -> Class {
     let subscribers = vec![Prefix::new(Ipv4Addr::new(10, 0, 1, 0), 24)];
-    Class { name: "class".into(), subscribers, limits, total }
+    Class { name: "class".into(), subscribers, realm: None, limits, total }
 }
 
 fn with_class(limits: ClassLimits, total: Totals) -> Config {
@@ -54,6 +54,7 @@ fn a_class_says_what_its_subscribers_may_have() {
     let inner = ClassLimits { udp_ports: Some(9), ..ClassLimits::default() };
     config.classes.push(Class {
         name: "inner".into(),
+        realm: None,
         subscribers: vec![Prefix::new(Ipv4Addr::new(10, 0, 1, 128), 25)],
         limits: inner,
         total: Totals::default(),

@@ -265,6 +265,7 @@ fn growing_a_deterministic_pool_leaves_subscribers_their_ports() {
         subscribers: vec![Prefix::new(Ipv4Addr::new(10, 0, 0, 0), len)],
         ports_per_subscriber: Some(10),
         dynamic_ports: 10,
+        ..DeterministicConfig::default()
     };
     let with_plan = |len, last: &str| {
         let mut config = with(&[range("203.0.113.1", last)]);
@@ -357,6 +358,7 @@ fn kinds() -> Vec<(&'static str, Config)> {
             subscribers: vec![Prefix::new(Ipv4Addr::new(10, 1, 0, 0), 28)],
             ports_per_subscriber: None,
             dynamic_ports,
+            ..DeterministicConfig::default()
         })
     };
     let release_after = Duration::from_secs(5);

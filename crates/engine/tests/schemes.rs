@@ -67,8 +67,8 @@ fn blocks(size: u16, max_per_subscriber: u16) -> Allocation {
 fn deterministic(dynamic_ports: u16) -> Allocation {
     Allocation::Deterministic(DeterministicConfig {
         subscribers: vec![Prefix::new(Ipv4Addr::new(10, 1, 0, 0), 22)],
-        ports_per_subscriber: None,
         dynamic_ports,
+        ..DeterministicConfig::default()
     })
 }
 

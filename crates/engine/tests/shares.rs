@@ -34,7 +34,7 @@ fn blocks(addresses: u8, ports: (u16, u16), max_per_subscriber: u16) -> Config {
 
 fn deterministic(ports: (u16, u16), len: u8, dynamic_ports: u16) -> Config {
     let subscribers = vec![Prefix::new(Ipv4Addr::new(10, 0, 0, 0), len)];
-    let plan = DeterministicConfig { subscribers, ports_per_subscriber: None, dynamic_ports };
+    let plan = DeterministicConfig { subscribers, dynamic_ports, ..DeterministicConfig::default() };
     let allocation = Some(Allocation::Deterministic(plan));
     let pools = vec![PoolConfig { allocation, ..pool("203.0.113.1", "203.0.113.1", ports) }];
     Config { pools, port_parity: false, ..config() }

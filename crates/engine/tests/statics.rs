@@ -32,7 +32,7 @@ fn server(internal: &str, weight: u16) -> Server {
 fn service(servers: Vec<Server>, affinity: Affinity) -> Config {
     let (address, port) = end(WEB);
     let external = (address, port.unwrap());
-    let services = vec![Service { protocol: None, external, servers, affinity }];
+    let services = vec![Service { realm: 0, protocol: None, external, servers, affinity }];
     Config { services, ..config() }
 }
 

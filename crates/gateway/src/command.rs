@@ -4,11 +4,15 @@
 //! waits there for the answer. The gateway's thread takes one command at a time, does a part of it
 //! each turn, and hands back what is to be disposed of: it makes and frees nothing large itself.
 
-use crate::Settings;
-use crate::router::{Renewal, Router};
+use crate::links::Link;
+use crate::router::{Renewal, Retired, Router};
+use crate::wiring::{Cables, Devices, Rewiring};
+use crate::{Settings, WorkerError};
 use natgate_engine::{
     Config, ConfigError, Departure, Engine, Reconfiguration, ReconfigureError, Review, Superseded,
 };
+use natgate_io::Device;
+use std::fmt::{self, Debug, Formatter};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -22,6 +26,9 @@ pub enum CommandError {
     /// The configuration stays as it was.
     #[error("the configuration is refused: {0:?}")]
     Refused(ReconfigureError),
+    /// A device carries less than the settings say.
+    #[error(transparent)]
+    Device(#[from] WorkerError),
     /// Nobody is there to do it.
     #[error("the gateway is stopping")]
     Stopping,
@@ -32,20 +39,43 @@ pub enum CommandError {
 pub struct Prepared {
     engine: Reconfiguration,
     router: Renewal,
+    wiring: Rewiring,
     settings: Settings,
 }
 
 impl Prepared {
-    /// Makes everything that other settings take to come into the place of those in force; `pools` is what
-    /// [`Commander::pools`] tells.
+    /// Makes everything that other settings take to come into the place of those in force, which are those
+    /// that [`Prepared::settings`] told; `numbered` is what [`Commander::numbered`] tells. Devices are
+    /// then to be opened.
     ///
     /// # Errors
-    /// [`ConfigError`] when the translator could not run with them.
-    pub fn new(in_force: &Settings, pools: Config, new: Settings) -> Result<Self, ConfigError> {
-        let Config { pools, default_pool, allocation, .. } = pools;
-        let of_engine = Config { pools, default_pool, allocation, ..in_force.engine.clone() };
+    /// [`ConfigError`] when the gateway could not run with them.
+    pub fn new(in_force: &Settings, numbered: Config, new: Settings) -> Result<Self, ConfigError> {
+        let Config { pools, default_pool, allocation, realms, .. } = numbered;
+        let engine = in_force.engine.clone();
+        let of_engine = Config { pools, default_pool, allocation, realms, ..engine };
         let engine = Reconfiguration::new(&of_engine, &new.engine)?;
-        Ok(Self { engine, router: Renewal::new(in_force, &new), settings: new })
+        let settings = new.in_numbers_of(&of_engine);
+        let wiring = Rewiring::new(in_force, &settings)?;
+        let router = Renewal::new(in_force, &settings);
+        let router = router.map_err(|error| ConfigError { message: error.to_string() })?;
+        Ok(Self { engine, router, wiring, settings })
+    }
+
+    /// The settings, with realms in the numbering that they have at work.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Opens the devices that realms have and that are not open yet.
+    ///
+    /// # Errors
+    /// What `open` says of a device by its name.
+    pub fn open<E>(
+        &mut self,
+        open: impl FnMut(&str) -> Result<Box<dyn Device>, E>,
+    ) -> Result<(), E> {
+        self.wiring.open(open)
     }
 }
 
@@ -56,14 +86,31 @@ pub struct Reconfigured {
     pub stayed: u64,
     /// How many went, by [`Departure`].
     pub went: [u64; Departure::ALL.len()],
-    /// What was in force before; to be disposed of by the receiver.
-    _superseded: Box<Superseded>,
+    _past: Past,
 }
 
+/// What was in force before; to be disposed of by who asked for something else.
+struct Past {
+    _engine: Box<Superseded>,
+    _router: Retired,
+    _devices: Devices,
+}
+
+impl Debug for Past {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("Past")
+    }
+}
+
+/// Nothing large is left at the gateway: what it has not taken goes back.
+type Reply = SyncSender<Result<Reconfigured, (CommandError, Box<Prepared>)>>;
+
+type ReviewReply = SyncSender<(Result<Review, CommandError>, Box<Prepared>)>;
+
 enum Command {
-    Pools(SyncSender<Config>),
-    Reconfigure(Box<Prepared>, SyncSender<Result<Reconfigured, ReconfigureError>>),
-    Review(Box<Prepared>, Review, SyncSender<(Review, Box<Prepared>)>),
+    Numbered(SyncSender<Config>),
+    Reconfigure(Box<Prepared>, Reply),
+    Review(Box<Prepared>, Review, ReviewReply),
 }
 
 /// Gives commands to a gateway.
@@ -88,13 +135,13 @@ pub fn commands(wake: UnixStream) -> (Commander, Commands) {
 }
 
 impl Commander {
-    /// The pools in force, as the translator has them.
+    /// The pools and realms in force, in the translator's numbering.
     ///
     /// # Errors
     /// [`CommandError::Stopping`].
-    pub fn pools(&self) -> Result<Config, CommandError> {
+    pub fn numbered(&self) -> Result<Config, CommandError> {
         let (reply, answer) = sync_channel(1);
-        self.give(Command::Pools(reply))?;
+        self.give(Command::Numbered(reply))?;
         answer.recv().map_err(|_| CommandError::Stopping)
     }
 
@@ -103,22 +150,26 @@ impl Commander {
     ///
     /// # Errors
     /// [`CommandError`]; then nothing has changed.
+    ///
+    /// # Panics
+    /// When devices have not been opened.
     pub fn reconfigure(&self, prepared: Prepared) -> Result<Reconfigured, CommandError> {
+        assert!(prepared.wiring.is_ready(), "devices have been opened");
         let (reply, answer) = sync_channel(1);
         self.give(Command::Reconfigure(Box::new(prepared), reply))?;
         let answer = answer.recv().map_err(|_| CommandError::Stopping)?;
-        answer.map_err(CommandError::Refused)
+        answer.map_err(|(error, _)| error)
     }
 
     /// Finds out which mappings would stay and go, and names at most so many of the latter.
     ///
     /// # Errors
-    /// [`CommandError::Stopping`].
+    /// [`CommandError`].
     pub fn review(&self, prepared: Prepared, most: usize) -> Result<Review, CommandError> {
         let (reply, answer) = sync_channel(1);
         self.give(Command::Review(Box::new(prepared), Review::new(most), reply))?;
         let (review, _) = answer.recv().map_err(|_| CommandError::Stopping)?;
-        Ok(review)
+        review
     }
 
     fn give(&self, command: Command) -> Result<(), CommandError> {
@@ -129,8 +180,6 @@ impl Commander {
     }
 }
 
-type Reply = SyncSender<Result<Reconfigured, ReconfigureError>>;
-
 /// A command under way.
 enum Task {
     /// To be prepared when nothing is left to do because of the last one.
@@ -138,8 +187,8 @@ enum Task {
     /// To be put in force when the translator is ready.
     Prepared(Box<Prepared>, Reply),
     /// In force; the mappings are being asked.
-    InForce(Box<Superseded>, Reply),
-    Review(Box<Prepared>, Review, SyncSender<(Review, Box<Prepared>)>),
+    InForce(Past, Reply),
+    Review(Box<Prepared>, Review, ReviewReply),
 }
 
 /// The gateway's end: what has come in, and what is under way.
@@ -161,13 +210,19 @@ impl Clerk {
     }
 
     /// Does a turn's share; returns the settings that have come into force.
-    pub(crate) fn turn(&mut self, engine: &mut Engine, router: &mut Router) -> Option<Settings> {
+    pub(crate) fn turn(
+        &mut self,
+        engine: &mut Engine,
+        router: &mut Router,
+        cables: &mut Cables,
+        devices: &mut Devices,
+    ) -> Option<Settings> {
         if self.task.is_none() {
             let Commands(receiver) = self.commands.as_ref()?;
             self.task = match receiver.try_recv().ok()? {
-                Command::Pools(reply) => {
+                Command::Numbered(reply) => {
                     // Who does not wait for the answer has stopped; so with all answers here.
-                    let _ = reply.send(pools(engine.config()));
+                    let _ = reply.send(numbered(engine.config()));
                     None
                 }
                 Command::Reconfigure(prepared, reply) => Some(Task::Waiting(prepared, reply)),
@@ -179,34 +234,46 @@ impl Clerk {
         let mut came = None;
         self.task = match self.task.take()? {
             Task::Waiting(mut prepared, reply) if engine.is_settled() => {
-                match engine.prepare_configuration(&mut prepared.engine) {
+                match prepare(&mut prepared, engine, devices) {
                     Ok(()) => Some(Task::Prepared(prepared, reply)),
                     Err(error) => {
-                        let _ = reply.send(Err(error));
+                        let _ = reply.send(Err((error, prepared)));
                         None
                     }
                 }
             }
             Task::Prepared(prepared, reply) if engine.is_prepared() => {
-                let Prepared { engine: reconfiguration, router: renewal, mut settings } = *prepared;
-                let superseded = Box::new(engine.reconfigure(reconfiguration));
-                router.renew(renewal);
+                let Prepared { engine: reconfiguration, router: renewal, wiring, mut settings } =
+                    *prepared;
+                let past = Past {
+                    _engine: Box::new(engine.reconfigure(reconfiguration)),
+                    _devices: wiring.apply(cables, devices),
+                    _router: router
+                        .renew(renewal, |link: Link| devices[cables.device_of(link)].link().mac),
+                };
                 // Events name pools by the translator's numbers.
                 settings.engine.pools.clone_from(&engine.config().pools);
                 came = Some(settings);
-                Some(Task::InForce(superseded, reply))
+                Some(Task::InForce(past, reply))
             }
-            Task::InForce(superseded, reply) if engine.is_settled() => {
+            Task::InForce(past, reply) if engine.is_settled() => {
                 let (stayed, went) = engine.departed();
-                let _ = reply.send(Ok(Reconfigured { stayed, went, _superseded: superseded }));
+                let _ = reply.send(Ok(Reconfigured { stayed, went, _past: past }));
                 None
             }
             Task::Review(prepared, mut review, reply) => {
-                if engine.review(&prepared.engine, &mut review) {
-                    Some(Task::Review(prepared, review, reply))
-                } else {
-                    let _ = reply.send((review, prepared));
-                    None
+                match prepared.wiring.check(&prepared.settings, devices) {
+                    Err(error) => {
+                        let _ = reply.send((Err(error.into()), prepared));
+                        None
+                    }
+                    Ok(()) if engine.review(&prepared.engine, &mut review) => {
+                        Some(Task::Review(prepared, review, reply))
+                    }
+                    Ok(()) => {
+                        let _ = reply.send((Ok(review), prepared));
+                        None
+                    }
                 }
             }
             waiting => Some(waiting),
@@ -215,9 +282,20 @@ impl Clerk {
     }
 }
 
-/// The pools of a configuration, and nothing else of it.
-fn pools(config: &Config) -> Config {
+/// Begins to put settings in force.
+fn prepare(
+    prepared: &mut Prepared,
+    engine: &mut Engine,
+    devices: &Devices,
+) -> Result<(), CommandError> {
+    prepared.wiring.check(&prepared.settings, devices)?;
+    engine.prepare_configuration(&mut prepared.engine).map_err(CommandError::Refused)
+}
+
+/// The pools and realms of a configuration, and nothing else of it.
+fn numbered(config: &Config) -> Config {
     Config {
+        realms: config.realms.clone(),
         pools: config.pools.clone(),
         default_pool: config.default_pool,
         allocation: config.allocation.clone(),

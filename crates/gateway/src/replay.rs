@@ -8,21 +8,23 @@
 //!
 //! Which side a packet is of, [`Input`] says; which link header one leaves with, the output part.
 //! There is no ARP here and no routing: what the translator forwards leaves by the other interface,
-//! in fragments if it is longer than that side's MTU.
+//! in fragments if it is longer than that side's MTU. Realms are told apart by the VLAN tags of the
+//! inside's frames.
 
 mod input;
 mod output;
 
 pub use input::{Input, InputError};
 
+use crate::Settings;
 use crate::counters::{Losses, Origin};
 use crate::fragment::fragment;
+use crate::links::{Carried, VLAN_BITS};
 use input::{Arrival, Step};
 use natgate_engine::{
-    Config, ConfigError, Counters, DropReason, Engine, Event, Packet, Side, SideConfig, Timestamp,
-    Verdict,
+    ConfigError, Counters, DropReason, Engine, Event, Packet, Side, SideConfig, Timestamp, Verdict,
 };
-use natgate_io::pcap::Interface;
+use natgate_io::pcap::{Interface, LinkType};
 use natgate_wire::link::ethertype;
 use output::{Cause, Header, Output};
 use std::io::{self, Read, Write};
@@ -86,20 +88,24 @@ pub struct Report {
     pub end: Result<(), ReplayError>,
 }
 
-/// Takes every packet of `input` through a translator of this configuration and seed, and writes
+/// Takes every packet of `input` through a translator of these settings and this seed, and writes
 /// what leaves it to `output` as pcapng.
 pub fn replay<R: Read, W: Write>(
-    config: &Config,
+    settings: &Settings,
     seed: [u8; 32],
     mut input: Input<R>,
     output: W,
     observer: &mut dyn Observer,
     flush: Flush,
 ) -> Report {
+    let config = &settings.engine;
     let mut replay = Replay {
         output: Output::new(output),
         observer,
-        mtus: [&config.inside, &config.outside].map(mtu),
+        mtu_outside: mtu(&config.outside),
+        mtus_inside: config.realm_numbers().map(|realm| mtu(config.inside_of(realm))).collect(),
+        vlans: settings.insides().map(|(_, _, vlan)| vlan).collect(),
+        carried: Carried::by_device(settings).swap_remove(0),
         losses: Losses::default(),
         now: Timestamp::default(),
         backwards: 0,
@@ -124,8 +130,12 @@ fn mtu(side: &SideConfig) -> usize {
 struct Replay<'a, W> {
     output: Output<W>,
     observer: &'a mut dyn Observer,
-    /// Largest packets, bytes: of the inside and of the outside.
-    mtus: [usize; 2],
+    /// Largest packets, bytes: of the outside, and of each realm inside.
+    mtu_outside: usize,
+    mtus_inside: Vec<usize>,
+    /// The VLAN of each realm, and the realms of the inside's frames.
+    vlans: Vec<Option<u16>>,
+    carried: Carried,
     /// Packets that were too long after translation.
     losses: Losses,
     /// The latest time seen.
@@ -206,12 +216,16 @@ impl<W: Write> Replay<'_, W> {
             engine.count_foreign(side, frame.len() - start);
             return Ok(());
         }
-        let header = Header::new(link, &frame[..start]);
+        let Some((realm, header)) = self.realm(arrival, &frame[..start]) else {
+            engine.count_unknown_realm(frame.len() - start);
+            return Ok(());
+        };
         self.output.saw(side, header);
-        let mut packets = [Packet::new(frame, start)];
+        let mut packets = [Packet::new(frame, start).in_realm(realm)];
         let mut verdicts = [Verdict::Held];
         engine.process(self.now, side, &mut packets, &mut verdicts);
         let ([mut packet], [verdict]) = (packets, verdicts);
+        let realm = packet.realm();
         let way = match verdict {
             Verdict::Forward(to) => {
                 Some((to, Cause::Passed(header), Origin::forwarded(side, to, packet.len())))
@@ -222,34 +236,59 @@ impl<W: Write> Replay<'_, W> {
             Verdict::Drop(_) | Verdict::Held => None,
         };
         if let Some((to, cause, origin)) = way {
-            let long = packet.len() > self.mtus[to as usize];
+            let long = packet.len() > self.mtu(to, realm);
             match if long { engine.identify(packet.bytes_mut()) } else { Ok(()) } {
-                Ok(()) => self.send(to, self.now, cause, packet.bytes(), Some(origin))?,
+                Ok(()) => self.send((to, realm), self.now, cause, packet.bytes(), Some(origin))?,
                 Err(reason) => self.losses.note(Some(origin), reason),
             }
         }
         self.drain(engine, Some((side, header)))
     }
 
+    /// The realm of a frame, and its header as it is when no tag tells the realm; `None`: no
+    /// realm's.
+    fn realm(&self, arrival: Arrival, header: &[u8]) -> Option<(u16, Header)> {
+        let plain = Header::new(arrival.link, header);
+        let tags_tell = arrival.side == Side::Inside
+            && arrival.link == LinkType::ETHERNET
+            && self.carried.has_vlans();
+        let vlan = header.get(12..16).filter(|_| tags_tell);
+        let vlan = vlan.and_then(|tag| tag.strip_prefix(&ethertype::VLAN.to_be_bytes()));
+        let Some(&[high, low]) = vlan else { return Some((0, plain)) };
+        let realm = self.carried.realm(u16::from_be_bytes([high, low]) & VLAN_BITS)?;
+        Some((realm, plain.without_tag()))
+    }
+
+    /// Largest packet that leaves by a side, to a realm if by the inside, bytes.
+    fn mtu(&self, side: Side, realm: u16) -> usize {
+        match side {
+            Side::Inside => self.mtus_inside[usize::from(realm)],
+            Side::Outside => self.mtu_outside,
+        }
+    }
+
     /// Writes a packet, in fragments if it is too long for its side.
     fn send(
         &mut self,
-        side: Side,
+        (side, realm): (Side, u16),
         time: Timestamp,
         cause: Cause,
         packet: &[u8],
         origin: Option<Origin>,
     ) -> Result<(), ReplayError> {
-        let mtu = self.mtus[side as usize];
+        let mtu = self.mtu(side, realm);
+        let vlan = self.vlans[usize::from(realm)].filter(|_| side == Side::Inside);
         if packet.len() <= mtu {
-            return self.output.packet(side, time, cause, packet).map_err(ReplayError::Output);
+            let written = self.output.packet((side, vlan), time, cause, packet);
+            return written.map_err(ReplayError::Output);
         }
         let Some(fragments) = fragment(packet, mtu) else {
             self.losses.note(origin, DropReason::TooBig);
             return Ok(());
         };
         for fragment in fragments {
-            self.output.packet(side, time, cause, &fragment).map_err(ReplayError::Output)?;
+            let written = self.output.packet((side, vlan), time, cause, &fragment);
+            written.map_err(ReplayError::Output)?;
         }
         Ok(())
     }
@@ -273,7 +312,7 @@ impl<W: Write> Replay<'_, W> {
                 Some((from, header)) if side == from => Cause::Answered(header),
                 _ => Cause::Unknown,
             };
-            self.send(side, time, cause, packet, None)?;
+            self.send((side, engine.transmit_realm()), time, cause, packet, None)?;
         }
         self.buffer = buffer;
         Ok(())

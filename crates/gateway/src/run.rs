@@ -4,6 +4,7 @@
 //! A core that others share must not be held for long: after [`SPIN`] without a frame the thread
 //! sleeps in the kernel, which wakes it in microseconds.
 
+use crate::worker::MOST_DEVICES;
 use crate::{Clock, Settings, Status, Worker};
 use natgate_engine::{Event, Side};
 use natgate_io::{Change, LinkInfo, wait};
@@ -85,9 +86,8 @@ fn sleep(
     observer: &mut dyn Observer,
 ) -> io::Result<()> {
     let timeout = worker.next_deadline().since(clock.now());
-    let [inside, outside] = worker.devices();
-    let devices = [inside.readiness(), outside.readiness()].into_iter().flatten();
-    let descriptors: arrayvec::ArrayVec<_, 3> =
+    let devices = worker.devices().iter().filter_map(|device| device.readiness());
+    let descriptors: arrayvec::ArrayVec<_, { MOST_DEVICES + 1 }> =
         std::iter::once(controls.wake.as_fd()).chain(devices).collect();
     let trouble = wait(&descriptors, timeout)?;
     drop(descriptors);

@@ -1,7 +1,8 @@
 //! What a gateway is told when it starts: the engine's configuration and what is around it.
 
-use crate::StateSettings;
-use natgate_engine::{Config, Prefix, Side, SideConfig};
+use crate::{Link, StateSettings};
+use natgate_engine::{Config, Prefix, RealmConfig, Side, SideConfig};
+use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
@@ -55,6 +56,19 @@ pub struct Route {
     pub side: Side,
 }
 
+/// A realm beside the one that the rest of the settings is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RealmSettings {
+    /// Its name.
+    pub name: String,
+    /// Its device, which may be another's too, and the gateway's place there.
+    pub inside: SideSettings,
+    /// Which frames of the device are its own; `None`: those without a tag.
+    pub vlan: Option<u16>,
+    /// Static routes there; of all of them the side is the inside.
+    pub routes: Vec<Route>,
+}
+
 /// Everything about a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -64,6 +78,8 @@ pub struct Settings {
     pub inside: SideSettings,
     /// The Internet's side.
     pub outside: SideSettings,
+    /// Realms 1 and up, as many as the translator has; those that are gone there are not here either.
+    pub realms: Vec<RealmSettings>,
     /// Static routes; the longest prefix wins, connected networks first among equals.
     pub routes: Vec<Route>,
     /// Where ports in use are remembered over a restart; `None`: they are not.
@@ -80,11 +96,77 @@ impl Settings {
             Side::Outside => &self.outside,
         }
     }
-    /// What the translator is told of one side.
-    pub fn engine_side(&self, side: Side) -> &SideConfig {
-        match side {
-            Side::Inside => &self.engine.inside,
+
+    /// The settings of a link.
+    ///
+    /// # Panics
+    /// When there is no such realm.
+    pub fn link(&self, link: Link) -> &SideSettings {
+        match usize::from(link.realm).checked_sub(1) {
+            Some(place) if link.side == Side::Inside => &self.realms[place].inside,
+            _ => self.side(link.side),
+        }
+    }
+
+    /// What the translator is told of a link.
+    pub fn engine_link(&self, link: Link) -> &SideConfig {
+        match link.side {
+            Side::Inside => self.engine.inside_of(link.realm),
             Side::Outside => &self.engine.outside,
         }
+    }
+
+    /// The devices that a gateway needs: the inside's, the outside's, and those that only realms
+    /// have.
+    pub fn devices(&self) -> Vec<&str> {
+        let mut devices = vec![&self.inside.device[..], &self.outside.device];
+        for (_, device, _) in self.insides() {
+            if !devices.contains(&device) {
+                devices.push(device);
+            }
+        }
+        devices
+    }
+
+    /// Of each realm that there is its number, its device, and its VLAN if it has one.
+    pub(crate) fn insides(&self) -> impl Iterator<Item = (u16, &str, Option<u16>)> {
+        let further = (1..).zip(&self.realms).filter(|(realm, _)| self.engine.has_realm(*realm));
+        let further = further.map(|(number, realm)| (number, &realm.inside.device[..], realm.vlan));
+        std::iter::once((0, &self.inside.device[..], None)).chain(further)
+    }
+
+    /// The place of each realm's device among [`Settings::devices`], if there is such a realm.
+    pub(crate) fn places(&self) -> Vec<Option<usize>> {
+        let devices = self.devices();
+        let mut places = vec![None; self.realms.len() + 1];
+        for (realm, device, _) in self.insides() {
+            places[usize::from(realm)] = devices.iter().position(|name| *name == device);
+        }
+        places
+    }
+
+    /// The same with realms in the numbering of a translator at work, whose configuration is given.
+    pub(crate) fn in_numbers_of(self, in_force: &Config) -> Self {
+        let engine = self.engine.in_numbers_of(in_force);
+        let named = self.realms.iter().map(|realm| (&realm.name[..], realm));
+        let named: HashMap<&str, &RealmSettings> = named.collect();
+        let gone = |name: &str| RealmSettings {
+            name: name.to_owned(),
+            inside: self.inside.clone(),
+            vlan: None,
+            routes: Vec::new(),
+        };
+        let settings = |realm: &RealmConfig| match named.get(&realm.name[..]) {
+            Some(settings) if !realm.gone => (*settings).clone(),
+            _ => gone(&realm.name),
+        };
+        let realms = engine.realms.iter().map(settings).collect();
+        Self { engine, realms, ..self }
+    }
+
+    /// The name of a realm; realm 0 is called `default`.
+    pub fn realm_name(&self, realm: u16) -> &str {
+        let further = usize::from(realm).checked_sub(1).and_then(|place| self.realms.get(place));
+        further.map_or("default", |realm| &realm.name)
     }
 }

@@ -6,24 +6,32 @@
 
 use crate::command::{Clerk, Commands};
 use crate::counters::Origin;
-use crate::router::{self, Fate, NeighborInfo, Router, RouterCounters, RouterError};
+use crate::links::{Header, Link};
+use crate::router::{Fate, NeighborInfo, Router, RouterCounters, RouterError};
 use crate::state::Keeper;
+use crate::wiring::{Cables, Devices, side_of};
 use crate::{Observer, SavedPorts, Settings, StateError};
 use arrayvec::ArrayVec;
 use natgate_engine::{ConfigError, Counters, DropReason, Engine, Packet, Side, Timestamp, Verdict};
 use natgate_io::{BATCH, Batch, Change, Device, Frame, HEADROOM, LinkInfo, Statistics, Transmit};
 use natgate_wire::arp;
-use natgate_wire::link::{ETHERNET_LEN, ethertype};
+use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN, ethertype};
 use std::io;
 use std::time::Duration;
 
 /// How often devices are looked after.
 const MAINTENANCE: Duration = Duration::from_secs(1);
 
+/// Most devices.
+pub const MOST_DEVICES: usize = 64;
+
+/// Where the outside's device stands among the devices.
+pub(crate) const OUTSIDE: usize = 1;
+
 /// The longest IP packet.
 const LONGEST: usize = 65_535;
 
-const _: () = assert!(BATCH <= Engine::MAX_BATCH && HEADROOM >= ETHERNET_LEN);
+const _: () = assert!(BATCH <= Engine::MAX_BATCH && HEADROOM >= ETHERNET_LEN + VLAN_LEN);
 
 /// Why a worker cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -36,12 +44,12 @@ pub enum WorkerError {
     Router(#[from] RouterError),
     /// A device carries less than the configuration says.
     #[error(
-        "{side}.mtu is {configured}, but device {device:?} carries {actual} bytes; set \
-         {side}.mtu = {actual}, or raise the device's with `ip link set dev {device} mtu {configured}`"
+        "{name}.mtu is {configured}, but device {device:?} carries {actual} bytes; set \
+         {name}.mtu = {actual}, or raise the device's with `ip link set dev {device} mtu {configured}`"
     )]
     Mtu {
-        /// The side's name.
-        side: &'static str,
+        /// The name of the side or the realm.
+        name: String,
         /// What the configuration says, bytes.
         configured: u16,
         /// The device's name.
@@ -54,8 +62,7 @@ pub enum WorkerError {
 /// A gateway at work.
 pub struct Worker {
     stages: Stages,
-    /// `[inside, outside]`.
-    devices: [Box<dyn Device>; 2],
+    devices: Devices,
     /// Where the translator writes packets of its own: headroom and the longest packet.
     scratch: Vec<u8>,
     next_maintenance: Timestamp,
@@ -82,6 +89,8 @@ pub struct Status<'a> {
     pub not_addressed: u64,
     /// Each side's link, frames and neighbours: `[inside, outside]`.
     pub sides: [SideStatus; 2],
+    /// Those of the realms beside number 0, by number.
+    pub realms: Vec<(u16, SideStatus)>,
 }
 
 /// One side's part of a [`Status`].
@@ -96,30 +105,31 @@ pub struct SideStatus {
 }
 
 impl Worker {
-    /// A gateway between two devices, `[inside, outside]`, that starts empty at time `now`.
+    /// A gateway between these devices, in the order of [`Settings::devices`], that starts empty at
+    /// time
+    /// `now`.
     ///
     /// # Errors
     /// [`WorkerError`] when the settings contradict themselves or the devices.
+    ///
+    /// # Panics
+    /// When there are not as many devices as the settings name, or too many.
     pub fn new(
         settings: &Settings,
         seed: [u8; 32],
-        devices: [Box<dyn Device>; 2],
+        devices: impl Into<Vec<Box<dyn Device>>>,
         now: Timestamp,
     ) -> Result<Self, WorkerError> {
-        for (device, side) in devices.iter().zip([Side::Inside, Side::Outside]) {
-            let (configured, link) = (settings.side(side).mtu, device.link());
-            //= rfc1812#section-3.3.4
-            if u32::from(configured) > link.mtu {
-                let (side, device, actual) = (router::name(side), link.name.clone(), link.mtu);
-                return Err(WorkerError::Mtu { side, configured, device, actual });
-            }
-        }
-        let macs = [devices[0].link().mac, devices[1].link().mac];
-        let router = Router::new(settings, macs)?;
+        let devices: Vec<Box<dyn Device>> = devices.into();
+        assert!(devices.len() == settings.devices().len() && devices.len() <= MOST_DEVICES);
+        let cables = Cables::new(settings);
+        cables.check(settings, devices.iter().map(|device| device.link()))?;
+        let macs: Vec<_> = devices.iter().map(|device| device.link().mac).collect();
+        let router = Router::new(settings, &macs)?;
         let mut engine = Engine::new(&settings.engine, seed, now).map_err(WorkerError::Engine)?;
         engine.populate();
         Ok(Self {
-            stages: Stages { engine, router, not_addressed: 0 },
+            stages: Stages { engine, router, cables, not_addressed: 0 },
             devices,
             scratch: vec![0; HEADROOM + LONGEST],
             next_maintenance: now.plus(MAINTENANCE),
@@ -156,17 +166,18 @@ impl Worker {
         // Should more be due than one call does, packets do not wait for it: the next turn goes on.
         self.stages.engine.advance(now);
         self.drain(now, observer);
-        let inside = self.pass(now, Side::Inside);
-        self.drain(now, observer);
-        let outside = self.pass(now, Side::Outside);
-        self.drain(now, observer);
+        let mut received = 0;
+        for place in 0..self.devices.len() {
+            received += self.pass(now, place);
+            self.drain(now, observer);
+        }
         self.stages.router.advance(now);
         self.report(now);
-        let Stages { engine, router, .. } = &mut self.stages;
-        if let Some(settings) = self.clerk.turn(engine, router) {
+        self.send_queued();
+        let Stages { engine, router, cables, .. } = &mut self.stages;
+        if let Some(settings) = self.clerk.turn(engine, router, cables, &mut self.devices) {
             observer.reconfigured(settings);
         }
-        self.send_queued();
         if now >= self.next_maintenance {
             self.maintain(now, observer);
         }
@@ -174,7 +185,7 @@ impl Worker {
         if let Some(result) = keeper.and_then(|keeper| keeper.turn(now, &self.stages.engine)) {
             observer.ports_written(&result);
         }
-        inside + outside
+        received
     }
 
     /// When a turn is due even if no frame comes.
@@ -192,28 +203,33 @@ impl Worker {
     /// second by turns.
     pub fn maintain(&mut self, now: Timestamp, observer: &mut dyn Observer) {
         self.next_maintenance = now.plus(MAINTENANCE);
-        for (device, side) in self.devices.iter_mut().zip([Side::Inside, Side::Outside]) {
+        for (place, device) in self.devices.iter_mut().enumerate() {
             let Some(change) = device.maintain() else { continue };
             let mac = device.link().mac;
-            if matches!(change, Change::Back(Ok(()))) || mac != self.stages.router.mac(side) {
-                self.stages.router.relink(side, mac);
+            for link in self.stages.cables.links(place) {
+                if matches!(change, Change::Back(Ok(()))) || mac != self.stages.router.mac(link) {
+                    self.stages.router.relink(link, mac);
+                }
             }
-            observer.link(side, device.link(), &change);
+            observer.link(side_of(place), device.link(), &change);
         }
     }
 
-    /// The devices, `[inside, outside]`.
-    pub fn devices(&self) -> &[Box<dyn Device>; 2] {
+    /// The devices, in the order of [`Settings::devices`].
+    pub fn devices(&self) -> &[Box<dyn Device>] {
         &self.devices
     }
 
     /// The state now.
     pub fn status(&mut self, now: Timestamp) -> Status<'_> {
-        let sides = [Side::Inside, Side::Outside].map(|side| {
-            let device = &mut self.devices[router::index(side)];
-            let neighbors = self.stages.router.neighbors(side);
+        let mut side = |link: Link| {
+            let device = &mut self.devices[self.stages.cables.device_of(link)];
+            let neighbors = self.stages.router.neighbors(link);
             SideStatus { frames: device.statistics(), link: device.link().clone(), neighbors }
-        });
+        };
+        let sides = [Side::Inside, Side::Outside].map(|one| side(one.into()));
+        let further: Vec<u16> = self.stages.cables.further().collect();
+        let realms = further.into_iter().map(|realm| (realm, side(Link::inside(realm)))).collect();
         let losses = self.stages.router.losses();
         Status {
             now,
@@ -223,28 +239,36 @@ impl Worker {
             own_lost: losses.own(),
             not_addressed: self.stages.not_addressed,
             sides,
+            realms,
         }
     }
 
-    /// Takes a batch that has come in on one side to where it belongs; returns how many frames.
-    fn pass(&mut self, now: Timestamp, from: Side) -> usize {
-        let Self { stages, devices: [inside, outside], .. } = self;
-        let (from_inside, to_inside) = inside.split();
-        let (from_outside, to_outside) = outside.split();
-        let mut batch = Batch::new();
-        match from {
-            Side::Inside => from_inside.receive(&mut batch),
-            Side::Outside => from_outside.receive(&mut batch),
+    /// Takes a batch that has come in on one device to where it belongs; returns how many frames.
+    fn pass(&mut self, now: Timestamp, place: usize) -> usize {
+        let Self { stages, devices, .. } = self;
+        let (mut receivers, mut transmitters) =
+            (ArrayVec::<_, MOST_DEVICES>::new(), ArrayVec::<_, MOST_DEVICES>::new());
+        for device in devices {
+            let (receive, transmit) = device.split();
+            receivers.push(receive);
+            transmitters.push(transmit);
         }
+        let mut batch = Batch::new();
+        receivers[place].receive(&mut batch);
         let received = batch.len();
         if received == 0 {
             return 0;
         }
-        let packets = stages.sort(now, from, batch);
+        let from = side_of(place);
+        let packets = stages.sort(now, place, batch);
         let fated = stages.translate(now, from, packets);
-        let [inside, outside] = stages.route(now, from, fated);
-        stages.send(inside, to_inside);
-        stages.send(outside, to_outside);
+        let outputs = stages.route(now, from, fated);
+        for (output, transmitter) in outputs.near.into_iter().zip(&mut transmitters) {
+            stages.send(output, *transmitter);
+        }
+        for (place, output) in outputs.further {
+            stages.send(output, transmitters[place]);
+        }
         received
     }
 
@@ -256,11 +280,13 @@ impl Worker {
         while let Some((_, side, len)) =
             self.stages.engine.poll_transmit(&mut self.scratch[HEADROOM..])
         {
+            let link = Link::new(side, self.stages.engine.transmit_realm());
             let mut frame = Frame::new(&mut self.scratch, HEADROOM, HEADROOM + len);
-            if self.stages.router.send(now, side, &mut frame, None) == Fate::Ready {
+            if self.stages.router.send(now, link, &mut frame, None) == Fate::Ready {
                 let mut output = Output::default();
                 output.push(frame, None);
-                self.stages.send(output, self.devices[router::index(side)].split().1);
+                let place = self.stages.cables.device_of(link);
+                self.stages.send(output, self.devices[place].split().1);
             }
         }
     }
@@ -270,23 +296,24 @@ impl Worker {
         while let Some((from, error)) = self.stages.router.poll_error() {
             let mut bytes = [vec![0; HEADROOM], error].concat();
             let end = bytes.len();
-            let mut batch = Batch::new();
-            batch.push(Frame::new(&mut bytes, HEADROOM, end));
-            if let Some((side, frame)) = self.stages.translate_error(now, from, batch) {
+            let frame = Frame::new(&mut bytes, HEADROOM, end);
+            if let Some((link, frame)) = self.stages.translate_error(now, from, frame) {
                 let mut output = Output::default();
                 output.push(frame, None);
-                self.stages.send(output, self.devices[router::index(side)].split().1);
+                let place = self.stages.cables.device_of(link);
+                self.stages.send(output, self.devices[place].split().1);
             }
         }
     }
 
     /// Sends what the router has to say on its own, and what has waited for neighbours.
     fn send_queued(&mut self) {
-        while let Some((side, mut bytes, origin)) = self.stages.router.poll_transmit() {
+        while let Some((link, mut bytes, origin)) = self.stages.router.poll_transmit() {
             let end = bytes.len();
             let mut output = Output::default();
             output.push(Frame::new(&mut bytes, 0, end), origin);
-            self.stages.send(output, self.devices[router::index(side)].split().1);
+            let place = self.stages.cables.device_of(link);
+            self.stages.send(output, self.devices[place].split().1);
         }
     }
 }
@@ -295,25 +322,52 @@ impl Worker {
 struct Stages {
     engine: Engine,
     router: Router,
+    cables: Cables,
     /// Frames sent to other stations, or to everybody, that were not ARP.
     not_addressed: u64,
 }
 
-/// A packet after translation, and what to do with it.
-type Fated<'d> = (Frame<'d>, Verdict);
+/// A packet, and the realm that it comes from if from inside.
+type Arrived<'d> = (Frame<'d>, u16);
+
+/// A packet after translation, what to do with it, and the realm that it goes to if it leaves by
+/// the inside.
+type Fated<'d> = (Frame<'d>, Verdict, u16);
 
 impl Stages {
     /// Keeps the frames that carry IPv4 to us, as packets; ARP is dealt with, the rest is counted.
-    fn sort<'d>(&mut self, now: Timestamp, from: Side, batch: Batch<'d>) -> Batch<'d> {
-        let mut packets = Batch::new();
+    fn sort<'d>(
+        &mut self,
+        now: Timestamp,
+        place: usize,
+        batch: Batch<'d>,
+    ) -> ArrayVec<Arrived<'d>, BATCH> {
+        let mut packets = ArrayVec::new();
+        let from = side_of(place);
         for mut frame in batch {
             let Some((destination, _, kind)) = arp::read_ethernet(frame.bytes()) else {
                 self.engine.count_foreign(from, 0);
                 continue;
             };
+            let header = self.cables.carried[place].header(frame.bytes(), kind);
+            let (realm, kind, header_len) = match header {
+                Header::Of(realm, kind, len) => (realm, kind, len),
+                Header::Unknown(ethertype::ARP, _) => continue,
+                Header::Unknown(_, len) => {
+                    self.engine.count_unknown_realm(frame.len() - len);
+                    continue;
+                }
+            };
+            let link = Link::new(from, realm);
             if kind == ethertype::ARP {
-                self.router.receive_arp(now, from, frame.bytes());
-            } else if destination != self.router.mac(from) {
+                let (start, end) = frame.range();
+                let tag = header_len - ETHERNET_LEN;
+                let addresses = ETHERNET_LEN - size_of::<u16>();
+                // What follows the addresses is then the type.
+                frame.bytes_mut().copy_within(..addresses, tag);
+                frame.set_range(start + tag, end);
+                self.router.receive_arp(now, link, frame.bytes());
+            } else if destination != self.router.mac(link) {
                 // Nothing that was sent to many, or to others, is forwarded.
                 //= rfc1812#section-4.3.2.7-link
                 //= rfc1812#section-5.3.4-forward
@@ -321,10 +375,10 @@ impl Stages {
                 self.not_addressed += 1;
             } else if kind == ethertype::IPV4 {
                 let (start, end) = frame.range();
-                frame.set_range(start + ETHERNET_LEN, end);
-                packets.push(frame);
+                frame.set_range(start + header_len, end);
+                packets.push((frame, realm));
             } else {
-                self.engine.count_foreign(from, frame.len() - ETHERNET_LEN);
+                self.engine.count_foreign(from, frame.len() - header_len);
             }
         }
         packets
@@ -335,26 +389,26 @@ impl Stages {
         &mut self,
         now: Timestamp,
         from: Side,
-        mut packets: Batch<'d>,
+        mut packets: ArrayVec<Arrived<'d>, BATCH>,
     ) -> ArrayVec<Fated<'d>, BATCH> {
         let mut verdicts = [Verdict::Held; BATCH];
         let verdicts = &mut verdicts[..packets.len()];
         let mut views: ArrayVec<Packet<'_>, BATCH> = packets
             .iter_mut()
-            .map(|frame| {
+            .map(|(frame, realm)| {
                 let (start, _) = frame.range();
-                Packet::new(frame.buffer_mut(), start)
+                Packet::new(frame.buffer_mut(), start).in_realm(*realm)
             })
             .collect();
         self.engine.process(now, from, &mut views, verdicts);
-        let ranges: ArrayVec<(usize, usize), BATCH> =
-            views.iter().map(|view| (view.start(), view.end())).collect();
+        let ranges: ArrayVec<(usize, usize, u16), BATCH> =
+            views.iter().map(|view| (view.start(), view.end(), view.realm())).collect();
         drop(views);
         let fated = packets.into_iter().zip(ranges).zip(verdicts);
         fated
-            .map(|((mut frame, (start, end)), verdict)| {
+            .map(|(((mut frame, _), (start, end, realm)), verdict)| {
                 frame.set_range(start, end);
-                (frame, *verdict)
+                (frame, *verdict, realm)
             })
             .collect()
     }
@@ -364,27 +418,29 @@ impl Stages {
     fn translate_error<'d>(
         &mut self,
         now: Timestamp,
-        from: Side,
-        error: Batch<'d>,
-    ) -> Option<(Side, Frame<'d>)> {
+        from: Link,
+        error: Frame<'d>,
+    ) -> Option<(Link, Frame<'d>)> {
         let before = self.engine.counters().clone();
-        let mut fated = self.translate(now, from, error);
+        let arrived = std::iter::once((error, from.realm)).collect();
+        let mut fated = self.translate(now, from.side, arrived);
         self.router.exclude(&before, self.engine.counters());
-        let (mut frame, verdict) = fated.pop()?;
+        let (mut frame, verdict, realm) = fated.pop()?;
         let Verdict::Forward(side) = verdict else { return None };
-        let fate = self.router.send_error(now, side, &mut frame);
-        (fate == Fate::Ready).then_some((side, frame))
+        let link = Link::new(side, realm);
+        let fate = self.router.send_error(now, link, &mut frame);
+        (fate == Fate::Ready).then_some((link, frame))
     }
 
-    /// Finds the way of the packets that live, by side.
+    /// Finds the way of the packets that live, by device.
     fn route<'d>(
         &mut self,
         now: Timestamp,
         from: Side,
         fated: ArrayVec<Fated<'d>, BATCH>,
-    ) -> [Output<'d>; 2] {
-        let mut outputs = [Output::default(), Output::default()];
-        for (mut frame, verdict) in fated {
+    ) -> Outputs<'d> {
+        let mut outputs = Outputs::default();
+        for (mut frame, verdict, realm) in fated {
             // Translation changes no length, and what followed the packet has been cut off.
             let len = frame.len();
             let (side, origin) = match verdict {
@@ -392,18 +448,19 @@ impl Stages {
                 Verdict::Reply(side) => (side, Origin::replied(len)),
                 Verdict::Drop(_) | Verdict::Held => continue,
             };
-            if frame.len() > self.router.mtu(side)
+            let link = Link::new(side, realm);
+            if frame.len() > self.router.mtu(link)
                 && let Err(reason) = self.engine.identify(frame.bytes_mut())
             {
                 self.router.note_loss(Some(origin), reason);
-            } else if self.router.send(now, side, &mut frame, Some(origin)) == Fate::Ready {
-                outputs[router::index(side)].push(frame, Some(origin));
+            } else if self.router.send(now, link, &mut frame, Some(origin)) == Fate::Ready {
+                outputs.of(self.cables.device_of(link)).push(frame, Some(origin));
             }
         }
         outputs
     }
 
-    /// Sends a side's frames.
+    /// Sends a device's frames.
     fn send(&mut self, output: Output<'_>, device: &mut dyn Transmit) {
         if output.frames.is_empty() {
             return;
@@ -420,7 +477,30 @@ impl Stages {
     }
 }
 
-/// Frames that leave by one side.
+/// Frames that leave, by device.
+#[derive(Debug, Default)]
+struct Outputs<'d> {
+    /// By the first two devices, which all gateways have.
+    near: [Output<'d>; 2],
+    further: Vec<(usize, Output<'d>)>,
+}
+
+impl<'d> Outputs<'d> {
+    /// Those that leave by the device at a place.
+    fn of(&mut self, place: usize) -> &mut Output<'d> {
+        if let Some(near) = self.near.get_mut(place) {
+            return near;
+        }
+        let known = self.further.iter().position(|(known, _)| *known == place);
+        let at = known.unwrap_or_else(|| {
+            self.further.push((place, Output::default()));
+            self.further.len() - 1
+        });
+        &mut self.further[at].1
+    }
+}
+
+/// Frames that leave by one device.
 #[derive(Debug, Default)]
 struct Output<'d> {
     frames: Batch<'d>,

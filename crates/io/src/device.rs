@@ -8,8 +8,8 @@ use crate::{Batch, Error, Frame};
 use natgate_wire::arp::Mac;
 use std::os::fd::BorrowedFd;
 
-/// A link that sends and receives Ethernet frames.
-pub trait Device: std::fmt::Debug {
+/// A link that sends and receives Ethernet frames. It may be opened in one thread and used in another.
+pub trait Device: Send + std::fmt::Debug {
     /// The two halves.
     fn split(&mut self) -> (&mut dyn Receive, &mut dyn Transmit);
 

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 /// Most descriptors to wait for at once.
-const MOST: usize = 16;
+const MOST: usize = 96;
 
 /// Waits until a descriptor is readable or in error, or the time is over; a signal ends it early.
 /// Returns whether any was in error.
@@ -14,7 +14,7 @@ const MOST: usize = 16;
 /// What the system says, when it cannot wait.
 ///
 /// # Panics
-/// When there are more than 16 descriptors.
+/// When there are more than 96 descriptors.
 #[allow(unsafe_code)]
 pub fn wait(descriptors: &[BorrowedFd<'_>], timeout: Duration) -> io::Result<bool> {
     assert!(descriptors.len() <= MOST);

@@ -3,7 +3,7 @@
 
 use crate::bytes::ends;
 use crate::classes::Whose;
-use crate::{Key, Made, Mapping, Model, Packet, has_ports};
+use crate::{Host, Key, Made, Mapping, Model, Packet, has_ports};
 use natgate_engine::{
     Allocation, Change, Config, DropReason, Endpoint, MappingKind, PoolConfig, Pooling, RuleAction,
     Side, Timestamp,
@@ -57,10 +57,10 @@ impl Model {
         let (pool, fixed) = match rule {
             Some(RuleAction::Snat(pool)) => (pool, None),
             Some(RuleAction::SnatTo(pool, address)) => (pool, Some(address)),
-            _ => (self.config.default_pool, None),
+            _ => (self.config.default_pool_of(key.realm), None),
         };
         let permitted = self.permits_mapping(key);
-        let whose = permitted.err().map_or(Whose::Subscriber(key.internal.address), |(of, _)| of);
+        let whose = permitted.err().map_or(Whose::Subscriber(key.host()), |(of, _)| of);
         let room = permitted.map_err(|(_, reason)| reason);
         let room = room.and_then(|()| self.room_for_mapping(key));
         let external = room.and_then(|()| {
@@ -72,12 +72,11 @@ impl Model {
                 },
             };
             let chosen = self.choose(packet, &open);
-            let subscriber = key.internal.address.to_bits();
             if fixed.is_none() {
-                let paired = self.paired.entry((subscriber, pool)).or_insert(chosen.address); // 5.5, 5.5a
-                let paired = *paired;
+                // 5.5, 5.5a
+                let paired = *self.paired.entry((key.host(), pool)).or_insert(chosen.address);
                 if !self.is_open(paired, pool) {
-                    self.paired.insert((subscriber, pool), chosen.address); // 5.18
+                    self.paired.insert((key.host(), pool), chosen.address); // 5.18
                 }
             }
             Ok((chosen, overloads))
@@ -95,8 +94,8 @@ impl Model {
                 return Err(reason);
             }
         };
-        self.take_tokens(key.internal.address);
-        if has_ports(key.protocol) && self.use_block(key.internal.address, external) {
+        self.take_tokens(key.host());
+        if has_ports(key.protocol) && self.use_block(key.host(), external) {
             self.tell_block(pool);
         }
         let (_, remote) = ends(&packet.received, Side::Inside);
@@ -120,12 +119,9 @@ impl Model {
     /// 3.9: whether the tables have room.
     fn room_for_mapping(&self, key: Key) -> Result<(), DropReason> {
         let limits = &self.config.limits;
-        let own = key.internal.address;
-        let others: BTreeSet<Ipv4Addr> = self
-            .dynamic()
-            .map(|(other, _)| other.internal.address)
-            .filter(|of| *of != own)
-            .collect();
+        let own = key.host();
+        let others: BTreeSet<Host> =
+            self.dynamic().map(|(other, _)| other.host()).filter(|of| *of != own).collect();
         let most = self.room;
         let subscribers = limits.subscribers.map_or((most / 16).max(1 << 16), |most| most as usize);
         if self.dynamic().count() >= most || others.len() >= subscribers {
@@ -146,7 +142,7 @@ impl Model {
         let alike = |(other, mapping): &(&Key, &Mapping)| {
             mapping.kind == MappingKind::Static
                 && !mapping.permanent
-                && other.internal.address == key.internal.address
+                && other.host() == key.host()
                 && mapping.external.address == external
         };
         let there_are = self.mappings.iter().filter(alike).filter(|(_, one)| Self::is_listed(one));
@@ -159,12 +155,12 @@ impl Model {
 
     /// Raises what 3.9 says about a refused mapping, at most once a second.
     fn report(&mut self, key: Key, whose: Whose, pool: usize, reason: DropReason) {
-        let (subscriber, protocol) = (key.internal.address, key.protocol);
+        let ((realm, subscriber), protocol) = (key.host(), key.protocol);
         let (last, change) = match reason {
             DropReason::MappingRate | DropReason::PortQuota | DropReason::SessionLimit => {
                 let change = match whose {
                     Whose::Class(class) => Change::ClassQuotaReached { class, protocol },
-                    _ => Change::QuotaReached { realm: 0, subscriber, protocol },
+                    _ => Change::QuotaReached { realm, subscriber, protocol },
                 };
                 let is_subscriber = matches!(whose, Whose::Subscriber(_));
                 if is_subscriber && self.sessions_of(whose) == 0 {
@@ -204,10 +200,10 @@ impl Model {
         pool: usize,
         fixed: Option<Ipv4Addr>,
     ) -> Result<Vec<Endpoint>, DropReason> {
-        let subscriber = key.internal.address.to_bits();
+        let subscriber = key.host();
         let (_, paired) = self.pair_of(key, pool);
         let own = |(other, mapping): (&Key, &Mapping)| {
-            other.internal.address == key.internal.address
+            other.host() == key.host()
                 && self.pool_of(mapping.external.address.to_bits()) == Some(pool)
         };
         if !self.dynamic().any(own) {
@@ -240,9 +236,9 @@ impl Model {
     /// to have.
     pub(crate) fn pair_of(&self, key: Key, pool: usize) -> (Option<Ipv4Addr>, Option<Ipv4Addr>) {
         // 5.5: the address that the subscriber got first of this pool, while it has any of it.
-        let subscriber = key.internal.address.to_bits();
+        let subscriber = key.host();
         let has_any = self.dynamic().any(|(other, mapping)| {
-            other.internal.address == key.internal.address
+            other.host() == subscriber
                 && self.pool_of(mapping.external.address.to_bits()) == Some(pool)
         });
         let last = match (self.config.pooling, self.paired.get(&(subscriber, pool))) {
@@ -251,10 +247,8 @@ impl Model {
         };
         let paired = last.filter(|address| self.is_open(*address, pool)); // 5.18
         let paired = match self.config.allocation_of(&self.config.pools[pool]) {
-            Allocation::Deterministic(_) => {
-                self.address_of_shares(key.internal.address, pool).or(paired)
-            }
-            _ => paired.or(self.address_of_shares(key.internal.address, pool)),
+            Allocation::Deterministic(_) => self.address_of_shares(subscriber, pool).or(paired),
+            _ => paired.or(self.address_of_shares(subscriber, pool)),
         };
         (last, paired.filter(|_| self.config.pooling != Pooling::Arbitrary))
     }

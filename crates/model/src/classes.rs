@@ -2,13 +2,12 @@
 //! before (specification, sections 3.9 to 3.13 and 5.15).
 
 use crate::allocation::{conforms, spend};
-use crate::{Key, Model, has_ports};
+use crate::{Host, Key, Model, has_ports};
 use natgate_engine::{
     Allocation, Change, Class, DropReason, Endpoint, Resource, Thresholds, Timestamp,
 };
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
 use std::time::Duration;
 
 /// How often one is told of at most (3.12).
@@ -17,7 +16,7 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// Whose limit it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Whose {
-    Subscriber(Ipv4Addr),
+    Subscriber(Host),
     Class(usize),
     Pool(usize),
 }
@@ -67,21 +66,25 @@ fn resource(protocol: u8) -> Resource {
 }
 
 impl Model {
-    /// The class that a subscriber is of: the longest prefix says.
-    pub(crate) fn class_of(&self, subscriber: Ipv4Addr) -> Option<usize> {
-        let prefixes = self.config.classes.iter().enumerate().flat_map(|(number, class)| {
-            class.subscribers.iter().map(move |prefix| (prefix, number))
+    /// The class that a subscriber is of: the longest prefix says, its realm's own before one of
+    /// all (15.2a).
+    pub(crate) fn class_of(&self, (realm, address): Host) -> Option<usize> {
+        let there = |class: &Class| class.realm.is_none_or(|own| own == realm);
+        let classes = self.config.classes.iter().enumerate().filter(|(_, class)| there(class));
+        let prefixes = classes.flat_map(|(number, class)| {
+            let own = class.realm.is_some();
+            class.subscribers.iter().map(move |prefix| (prefix, own, number))
         });
-        let held = prefixes.filter(|(prefix, _)| prefix.contains(subscriber.to_bits()));
-        held.max_by_key(|(prefix, _)| prefix.len()).map(|(_, number)| number)
+        let held = prefixes.filter(|(prefix, ..)| prefix.contains(address.to_bits()));
+        held.max_by_key(|(prefix, own, _)| (prefix.len(), *own)).map(|(_, _, number)| number)
     }
 
-    fn class(&self, subscriber: Ipv4Addr) -> Option<&Class> {
+    fn class(&self, subscriber: Host) -> Option<&Class> {
         self.class_of(subscriber).map(|number| &self.config.classes[number])
     }
 
     /// How many sessions a mapping of a subscriber may have.
-    pub(crate) fn sessions_per_mapping(&self, subscriber: Ipv4Addr) -> usize {
+    pub(crate) fn sessions_per_mapping(&self, subscriber: Host) -> usize {
         let own = self.class(subscriber).and_then(|class| class.limits.sessions_per_mapping);
         usize::from(own.unwrap_or(self.config.limits.sessions_per_mapping))
     }
@@ -125,7 +128,7 @@ impl Model {
     }
 
     /// Whether a subscriber's mappings count as somebody's.
-    fn is_of(&self, subscriber: Ipv4Addr, whose: Whose) -> bool {
+    fn is_of(&self, subscriber: Host, whose: Whose) -> bool {
         match whose {
             Whose::Subscriber(one) => one == subscriber,
             Whose::Class(number) => self.class_of(subscriber) == Some(number),
@@ -135,21 +138,21 @@ impl Model {
 
     /// Mappings of a quota that one has.
     fn mappings_of(&self, whose: Whose, quota: u8) -> u64 {
-        let own = self.dynamic().filter(|(key, _)| {
-            self.is_of(key.internal.address, whose) && counts_as(key.protocol) == quota
-        });
+        let own = self
+            .dynamic()
+            .filter(|(key, _)| self.is_of(key.host(), whose) && counts_as(key.protocol) == quota);
         own.count() as u64
     }
 
     /// Sessions that one has: one a mapping, and the further ones.
     pub(crate) fn sessions_of(&self, whose: Whose) -> u64 {
-        let own = self.dynamic().filter(|(key, _)| self.is_of(key.internal.address, whose));
+        let own = self.dynamic().filter(|(key, _)| self.is_of(key.host(), whose));
         own.map(|(_, mapping)| 1 + mapping.further() as u64).sum()
     }
 
     /// 3.9: rate, quota and sessions, first one's own, then the class's. Says whose stood in the way.
     pub(crate) fn permits_mapping(&self, key: Key) -> Result<(), (Whose, DropReason)> {
-        let subscriber = key.internal.address;
+        let subscriber = key.host();
         let class = self.class_of(subscriber).map(Whose::Class);
         for whose in [Some(Whose::Subscriber(subscriber)), class].into_iter().flatten() {
             let allowance = self.allowance(whose);
@@ -170,7 +173,7 @@ impl Model {
     }
 
     /// 3.10: whether a subscriber may have one more session, by its own limit and its class's.
-    pub(crate) fn permits_session(&self, subscriber: Ipv4Addr) -> bool {
+    pub(crate) fn permits_session(&self, subscriber: Host) -> bool {
         let class = self.class_of(subscriber).map(Whose::Class);
         [Some(Whose::Subscriber(subscriber)), class].into_iter().flatten().all(|whose| {
             let most = self.allowance(whose).sessions;
@@ -179,7 +182,7 @@ impl Model {
     }
 
     /// 3.9: a mapping that is made takes a token of its subscriber, and of the class.
-    pub(crate) fn take_tokens(&mut self, subscriber: Ipv4Addr) {
+    pub(crate) fn take_tokens(&mut self, subscriber: Host) {
         let class = self.class_of(subscriber).map(Whose::Class);
         for whose in [Some(Whose::Subscriber(subscriber)), class].into_iter().flatten() {
             if let Some(rate) = self.allowance(whose).rate {
@@ -244,8 +247,8 @@ impl Model {
         let below = thresholds.into_iter().filter(|one| *one <= percent);
         told.thresholds.extend(below.map(|percent| (resource, percent)));
         let change = match whose {
-            Whose::Subscriber(subscriber) => {
-                Change::ThresholdReached { realm: 0, subscriber, resource, percent }
+            Whose::Subscriber((realm, subscriber)) => {
+                Change::ThresholdReached { realm, subscriber, resource, percent }
             }
             Whose::Class(class) => Change::ClassThresholdReached { class, resource, percent },
             Whose::Pool(pool) => Change::PoolThresholdReached { pool, resource, percent },
@@ -254,7 +257,7 @@ impl Model {
     }
 
     /// 3.12, of a subscriber and its class: it has one more of something.
-    pub(crate) fn tell_subscriber(&mut self, subscriber: Ipv4Addr, resource: Resource) {
+    pub(crate) fn tell_subscriber(&mut self, subscriber: Host, resource: Resource) {
         self.tell(Whose::Subscriber(subscriber), resource);
         if let Some(class) = self.class_of(subscriber) {
             self.tell(Whose::Class(class), resource);
@@ -263,7 +266,7 @@ impl Model {
 
     /// 3.12 and 5.15: a mapping was made.
     pub(crate) fn tell_mapping(&mut self, key: Key, pool: usize) {
-        let subscriber = key.internal.address;
+        let subscriber = key.host();
         self.tell_subscriber(subscriber, resource(counts_as(key.protocol)));
         self.tell_subscriber(subscriber, Resource::Sessions);
         let allocation = self.config.allocation_of(&self.config.pools[pool]);

@@ -11,6 +11,7 @@ mod invariants;
 pub use fill::First;
 
 use crate::bytes::{check, ends, ip};
+use crate::realms::replace_rules;
 use crate::timers::{StillHeld, tick};
 use crate::{Made, Model, Transmit};
 use natgate_engine::{
@@ -43,6 +44,8 @@ pub struct Done {
     pub verdict: Verdict,
     /// Its bytes afterwards, meaningful unless it was dropped.
     pub bytes: Vec<u8>,
+    /// The realm that it goes to, if it leaves by the inside.
+    pub realm: u16,
 }
 
 /// Where engine and model, or engine and invariant, part: a sentence and the two sides.
@@ -61,7 +64,7 @@ impl Pair {
             engine,
             model,
             changed: invariants::Changed {
-                addresses: choose(&config.rules),
+                addresses: chooses(config),
                 ..invariants::Changed::default()
             },
             config: config.clone(),
@@ -118,6 +121,20 @@ impl Pair {
         from: Side,
         packets: &[Vec<u8>],
     ) -> Result<(Vec<Done>, Vec<Transmit>), Divergence> {
+        let packets: Vec<(u16, Vec<u8>)> = packets.iter().map(|bytes| (0, bytes.clone())).collect();
+        self.process_in(now, from, &packets)
+    }
+
+    /// The same of packets with the realms that they come from, if from inside.
+    ///
+    /// # Errors
+    /// Where they part.
+    pub fn process_in(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        packets: &[(u16, Vec<u8>)],
+    ) -> Result<(Vec<Done>, Vec<Transmit>), Divergence> {
         let before: Vec<MappingInfo> = self.engine.mappings().collect();
         let (results, made) = self.run_engine(now, from, packets)?;
         if from == Side::Outside && !self.config.inbound_refresh {
@@ -126,18 +143,21 @@ impl Pair {
         }
         let sessions: Vec<SessionInfo> = self.engine.sessions().collect();
         let mut expected_all = Made::default();
-        for (index, (bytes, result)) in packets.iter().zip(&results).enumerate() {
+        for (index, ((realm, bytes), result)) in packets.iter().zip(&results).enumerate() {
             // A batch that comes with an earlier time is counted once (1.1).
             let now = if index == 0 { now } else { now.max(self.model.now()) };
-            let choice = self.choice(&sessions, from, bytes);
+            let choice = self.choice(&sessions, from, *realm, bytes);
             self.model.hint(&sessions, result.verdict);
-            let expected = self.model.process(now, from, bytes, choice);
+            let expected = self.model.process_in(now, from, *realm, bytes, choice);
             let what =
                 |what: &str| format!("{what} of packet {index} from {from:?} {:?}", Hex(bytes));
             legal(&what("external endpoint"), &expected.made)?;
             same(&what("verdict"), &result.verdict, &expected.verdict)?;
             if !matches!(expected.verdict, Verdict::Drop(_)) {
                 same(&what("bytes"), &Hex(&result.bytes), &Hex(&expected.bytes))?;
+                if matches!(expected.verdict, Verdict::Forward(Side::Inside)) {
+                    same(&what("realm"), &result.realm, &expected.realm)?;
+                }
                 let tcp_mss = self.config.tcp_mss;
                 invariants::permitted_change(bytes, &result.bytes, result.verdict, tcp_mss)
                     .map_err(|wrong| format!("{}: {wrong}", what("bytes")))?;
@@ -157,15 +177,21 @@ impl Pair {
 
     /// The external endpoint that the engine gave to a packet's mapping, if it made one that the model
     /// does not have: that of the session which the engine alone has.
-    fn choice(&self, sessions: &[SessionInfo], from: Side, bytes: &[u8]) -> Option<Endpoint> {
+    fn choice(
+        &self,
+        sessions: &[SessionInfo],
+        from: Side,
+        realm: u16,
+        bytes: &[u8],
+    ) -> Option<Endpoint> {
         if from == Side::Outside || check(&mut bytes.to_vec()).is_err() {
             return None;
         }
         let (internal, remote) = ends(bytes, Side::Inside);
         let protocol = ip(bytes).protocol();
         let mut made = sessions.iter().filter(|one| {
-            (one.mapping.protocol, one.mapping.internal, one.remote_inside)
-                == (protocol, internal, remote)
+            let MappingId { protocol: of, realm: its, internal: from, .. } = one.mapping;
+            (of, its, from, one.remote_inside) == (protocol, realm, internal, remote)
                 && !self.model.has_session(one)
         });
         let is_new = |one: &&SessionInfo| !self.model.has_mapping(one);
@@ -203,14 +229,23 @@ impl Pair {
     /// # Errors
     /// When the engine refuses them, or where they part.
     pub fn replace_rules(&mut self, rules: &[Rule]) -> Result<(), Divergence> {
+        self.replace_rules_of(0, rules)
+    }
+
+    /// The same of a realm's rules.
+    ///
+    /// # Errors
+    /// When the engine refuses them.
+    pub fn replace_rules_of(&mut self, realm: u16, rules: &[Rule]) -> Result<(), Divergence> {
         // What is due by now happens before.
         self.advance(self.model.now())?;
         RuleSet::new(rules)
-            .and_then(|set| self.engine.replace_rules(set))
+            .and_then(|set| self.engine.replace_rules_of(realm, set))
             .map_err(|error| format!("the engine refused the rules: {}", error.message))?;
-        let config = Config { rules: rules.to_vec(), ..self.config.clone() };
+        let mut config = self.config.clone();
+        replace_rules(&mut config, realm, rules);
         self.reconfigured(config, |model, still_held| {
-            model.replace_rules(rules.to_vec(), Some(still_held))
+            model.replace_rules_of(realm, rules, Some(still_held))
         })
     }
 
@@ -222,6 +257,8 @@ impl Pair {
     pub fn reconfigure(&mut self, config: &Config) -> Result<(), Divergence> {
         // What is due by now happens before.
         self.advance(self.model.now())?;
+        let config = &config.in_numbers_of(self.engine.config());
+        self.model.check_numbers(config)?;
         let refused =
             |error: &dyn Debug| format!("the engine refused the configuration: {error:?}");
         let mut new =
@@ -283,7 +320,7 @@ impl Pair {
         legal("ports held", &expected)?;
         same("events of a reconfiguration", &by_time(&made.events), &by_time(&expected.events))?;
         same("packets of it", &made.transmits, &expected.transmits)?;
-        self.changed.addresses |= choose(&config.rules) || config.pooling != self.config.pooling;
+        self.changed.addresses |= chooses(&config) || config.pooling != self.config.pooling;
         self.changed.pools |= config.pools != self.config.pools;
         self.changed.limits |=
             (&config.limits, &config.classes) != (&self.config.limits, &self.config.classes);
@@ -316,26 +353,33 @@ impl Pair {
         &mut self,
         now: Timestamp,
         from: Side,
-        packets: &[Vec<u8>],
+        packets: &[(u16, Vec<u8>)],
     ) -> Result<(Vec<Done>, Made), Divergence> {
         // Headroom of varying size, with a pattern that must survive.
         let headroom = |index: usize| index % 7 * 3;
         let mut buffers: Vec<Vec<u8>> = packets
             .iter()
             .enumerate()
-            .map(|(index, bytes)| [&vec![0xa5; headroom(index)][..], bytes].concat())
+            .map(|(index, (_, bytes))| [&vec![0xa5; headroom(index)][..], bytes].concat())
             .collect();
         let mut views: Vec<Packet<'_>> = buffers
             .iter_mut()
+            .zip(packets)
             .enumerate()
-            .map(|(index, buffer)| Packet::new(buffer, headroom(index)))
+            .map(|(index, (buffer, (realm, _)))| {
+                Packet::new(buffer, headroom(index)).in_realm(*realm)
+            })
             .collect();
         let mut verdicts = vec![Verdict::Held; packets.len()];
         self.engine.process(now, from, &mut views, &mut verdicts);
         let results = views
             .iter()
             .zip(&verdicts)
-            .map(|(view, verdict)| Done { verdict: *verdict, bytes: view.bytes().to_vec() })
+            .map(|(view, verdict)| Done {
+                verdict: *verdict,
+                bytes: view.bytes().to_vec(),
+                realm: view.realm(),
+            })
             .collect();
         if buffers
             .iter()
@@ -356,7 +400,8 @@ impl Pair {
         }
         while let Some((time, side, len)) = self.engine.poll_transmit(&mut self.buffer) {
             let bytes = without_free_fields(&self.buffer[..len])?;
-            made.transmits.push(Transmit { time, side, bytes });
+            let realm = self.engine.transmit_realm();
+            made.transmits.push(Transmit { time, side, realm, bytes });
         }
         let in_order = made.events.is_sorted_by_key(|event| event.time);
         if in_order && made.transmits.is_sorted_by_key(|packet| packet.time) {
@@ -380,7 +425,7 @@ impl Pair {
             session.expires = tick(session.expires);
         }
         let (mut expected, mut expected_sessions) = (self.model.mappings(), self.model.sessions());
-        let order = |id: &MappingId| (id.protocol, id.internal, id.external);
+        let order = |id: &MappingId| (id.protocol, id.realm, id.internal, id.external);
         // Several mappings of a protocol without ports differ in nothing but what they count.
         let order_mappings = |one: &MappingInfo| {
             (order(&one.id), one.expires, one.sessions, one.packets_out, one.packets_in)
@@ -411,6 +456,10 @@ impl Pair {
 }
 
 /// Whether a rule chooses the external address of mappings.
+fn chooses(config: &Config) -> bool {
+    choose(&config.rules) || config.realms.iter().any(|realm| choose(&realm.rules))
+}
+
 fn choose(rules: &[Rule]) -> bool {
     rules.iter().any(|rule| matches!(rule.action, RuleAction::SnatTo(..)))
 }

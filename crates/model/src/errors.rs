@@ -70,46 +70,41 @@ impl Model {
             return; // 8.2
         }
         let source = match packet.from {
-            Side::Inside => self.config.inside.address.unwrap_or(Ipv4Addr::new(192, 0, 0, 8)),
+            Side::Inside => {
+                let own = self.config.inside_of(packet.realm).address;
+                own.unwrap_or(Ipv4Addr::new(192, 0, 0, 8))
+            }
             Side::Outside => self.config.outside.address.unwrap_or_else(|| {
                 let mut all = self.config.pools.iter().flat_map(addresses);
                 all.next().expect("a packet from outside had an external destination")
             }),
         };
-        self.send(self.now, packet.from, source, message, &packet.received);
+        let back = (packet.from, packet.realm);
+        self.send(self.now, back, source, message, &packet.received);
     }
 
     /// Makes the ICMP error about a packet, unless its side is to have none or it is one too many.
     pub(crate) fn send(
         &mut self,
         time: Timestamp,
-        side: Side,
+        (side, realm): (Side, u16),
         source: Ipv4Addr,
         message: Message,
         about: &[u8],
     ) {
         let to = ip(about).source();
         let rate = self.config.limits.icmp_errors_per_second;
-        if self.side(side).silent || !self.errors.take(time, to, rate) {
+        let requester = to.wrapping_add(realm.into()); // 15.6
+        let SideConfig { silent, mtu, .. } = *self.side(side, realm);
+        if silent || !self.errors.take(time, requester, rate) {
             self.counters.errors_suppressed += 1;
             return;
         }
         self.counters.generated += 1;
-        let longest = usize::from(self.mtu(side).min(MOST_ERROR));
+        let longest = usize::from(mtu.unwrap_or(MOST_ERROR).min(MOST_ERROR));
         let quote = &about[..about.len().min(longest - ipv4::HEADER_LEN - icmp::HEADER_LEN)];
         let bytes = write(source, to, message, quote);
-        self.made.transmits.push(Transmit { time, side, bytes });
-    }
-
-    pub(crate) fn side(&self, side: Side) -> &SideConfig {
-        match side {
-            Side::Inside => &self.config.inside,
-            Side::Outside => &self.config.outside,
-        }
-    }
-
-    pub(crate) fn mtu(&self, side: Side) -> u16 {
-        self.side(side).mtu.unwrap_or(1500)
+        self.made.transmits.push(Transmit { time, side, realm, bytes });
     }
 }
 

@@ -24,6 +24,7 @@ mod errors;
 mod lookup;
 mod overload;
 mod pools;
+mod realms;
 mod reconfigure;
 mod services;
 mod sessions;
@@ -71,7 +72,7 @@ pub struct Model {
     /// Ports that would be held had not a static mapping come for them (14.5).
     evicted: BTreeMap<(u8, Endpoint), Timestamp>,
     syns: Vec<Syn>,
-    paired: BTreeMap<(u32, usize), Ipv4Addr>,
+    paired: BTreeMap<(Host, usize), Ipv4Addr>,
     /// Blocks of ports that subscribers have, by where they begin.
     blocks: BTreeMap<Endpoint, Block>,
     /// Addresses that have left their pools but for their mappings and blocks, and those pools (5.19).
@@ -94,11 +95,15 @@ pub struct Model {
     made: Made,
 }
 
+/// A subscriber: its realm and its address there (15.1).
+type Host = (u16, Ipv4Addr);
+
 /// What a mapping is looked up by from the inside (3.8); of `remote` as much as the mapping
 /// behavior looks at counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Key {
     protocol: u8,
+    realm: u16,
     internal: Endpoint,
     remote: Option<Endpoint>,
     /// Of a mapping that is found from inside by its sessions alone (3.8a): its external endpoint.
@@ -141,7 +146,7 @@ struct Syn {
     protocol: u8,
     external: Endpoint,
     remote: Endpoint,
-    back_to: Side,
+    back_to: (Side, u16),
     quote: Vec<u8>,
 }
 
@@ -152,6 +157,8 @@ pub struct Transmit {
     pub time: Timestamp,
     /// The side to send it by.
     pub side: Side,
+    /// The realm to send it to, if by the inside.
+    pub realm: u16,
     /// Its bytes; the identification, which the specification leaves open, is zero.
     pub bytes: Vec<u8>,
 }
@@ -174,6 +181,8 @@ pub struct Expected {
     pub verdict: Verdict,
     /// Its bytes, unless it is dropped.
     pub bytes: Vec<u8>,
+    /// The realm that it goes to, if it leaves by the inside.
+    pub realm: u16,
     /// What else happens.
     pub made: Made,
 }
@@ -181,6 +190,10 @@ pub struct Expected {
 /// A packet on its way through.
 struct Packet {
     from: Side,
+    /// The realm that it comes from, if from inside.
+    realm: u16,
+    /// The realm that it goes to, if it leaves by the inside.
+    exit: u16,
     direction: Direction,
     received: Vec<u8>,
     bytes: Vec<u8>,
@@ -189,6 +202,13 @@ struct Packet {
     seen: Endpoint,
     /// Whether its destination is another outside (13.1).
     aimed: bool,
+}
+
+impl Key {
+    /// Whose it is.
+    fn host(&self) -> Host {
+        (self.realm, self.internal.address)
+    }
 }
 
 impl Packet {
@@ -271,13 +291,29 @@ impl Model {
         bytes: &[u8],
         choice: Option<Endpoint>,
     ) -> Expected {
+        self.process_in(now, from, 0, bytes, choice)
+    }
+
+    /// The same of one that comes from a realm, if from inside.
+    pub fn process_in(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        realm: u16,
+        bytes: &[u8],
+        choice: Option<Endpoint>,
+    ) -> Expected {
         self.counters.clock_backwards += u64::from(now < self.now); // 1.1
         self.see(now);
         let direction = if from == Side::Inside { Direction::Outbound } else { Direction::Inbound };
+        let received = bytes.to_vec();
+        let realm = if from == Side::Inside { realm } else { 0 };
         let mut packet = Packet {
             from,
+            realm,
+            exit: realm,
             direction,
-            received: bytes.to_vec(),
+            received,
             bytes: Vec::new(),
             choice,
             seen: Endpoint::new(0, 0),
@@ -298,16 +334,20 @@ impl Model {
         };
         self.counters.count(packet.direction, outcome, len);
         let verdict = fate.unwrap_or_else(Verdict::Drop);
-        Expected { verdict, bytes: packet.bytes, made: std::mem::take(&mut self.made) }
+        let (bytes, realm) = (packet.bytes, packet.exit);
+        Expected { verdict, bytes, realm, made: std::mem::take(&mut self.made) }
     }
 
     fn fate(&mut self, packet: &mut Packet) -> Fate {
         check(&mut packet.received)?; // section 2
         packet.bytes.clone_from(&packet.received);
-        if self.is_broadcast(ip(&packet.bytes).source()) {
+        if !self.config.has_realm(packet.realm) {
+            return Err(DropReason::UnknownRealm); // 15.1
+        }
+        if self.is_broadcast(packet, ip(&packet.bytes).source()) {
             return Err(DropReason::MartianSource); // 2.3
         }
-        if self.is_broadcast(ip(&packet.bytes).destination()) {
+        if self.is_broadcast(packet, ip(&packet.bytes).destination()) {
             return Err(DropReason::MartianDestination);
         }
         match packet.from {
@@ -319,26 +359,28 @@ impl Model {
     /// Section 3.
     fn way_out(&mut self, packet: &mut Packet) -> Fate {
         let (source, destination) = (ip(&packet.bytes).source(), ip(&packet.bytes).destination());
-        if self.is_own(source) || self.is_external(source) {
+        let realm = packet.realm;
+        if self.is_own(realm, source) || self.is_external(source) {
             return Err(DropReason::SpoofedSource); // 3.1
         }
-        let rule = self.rule(packet).cloned();
+        let rule = self.rule(packet, realm).cloned();
         if !matches!(rule, Some(RuleAction::Bypass | RuleAction::Drop)) {
             self.aim(packet); // 13.1
         }
-        if self.is_own(destination) && !self.is_external(destination) && !packet.aimed {
+        if self.is_own(realm, destination) && !self.is_external(destination) && !packet.aimed {
             return self.local(packet); // 3.2
         }
         if rule == Some(RuleAction::Drop) {
             return Err(DropReason::Rule); // 3.3
         }
         if rule == Some(RuleAction::Bypass) {
-            self.hop(packet, Side::Outside)?; // 3.3
+            self.hop(packet, self.outside_mtu())?; // 3.3
             lower_ttl(&mut packet.bytes);
             return Ok(Verdict::Forward(Side::Outside));
         }
-        if !self.config.subscribers.iter().any(|prefix| prefix.contains(source))
-            && !self.fixed.iter().any(|fixed| fixed.internal.0.to_bits() == source)
+        let host: Host = (realm, source.into());
+        if !self.config.subscribers_of(realm).iter().any(|prefix| prefix.contains(source))
+            && !self.fixed.iter().any(|fixed| (fixed.realm, fixed.internal.0) == host)
             && rule.is_none()
             && !matches!(icmp_kind(&packet.bytes), Some(3 | 4 | 11 | 12))
         {
@@ -353,12 +395,14 @@ impl Model {
             if !self.config.hairpinning {
                 return Err(DropReason::HairpinDisabled);
             }
-        } else if !packet.aimed
-            && self.config.inside.network.is_some_and(|net| net.contains(destination))
-        {
+        } else if !packet.aimed && self.is_inside(realm, destination) {
             return Err(DropReason::SameSide);
         }
-        self.hop(packet, exit)?; // 3.6
+        let mtu = match exit {
+            Side::Inside => self.hairpin_mtu(realm),
+            Side::Outside => self.outside_mtu(),
+        };
+        self.hop(packet, mtu)?; // 3.6
         match icmp_kind(&packet.bytes) {
             Some(3 | 4 | 11 | 12) => self.error(packet)?, // 3.7
             None | Some(0 | 8 | 13 | 14) => {
@@ -379,19 +423,26 @@ impl Model {
     /// Section 4.
     fn way_in(&mut self, packet: &mut Packet) -> Fate {
         let (source, destination) = (ip(&packet.bytes).source(), ip(&packet.bytes).destination());
-        if self.is_own(source) || self.is_external(source) {
+        let plain = !self.config.has_realms();
+        if self.is_external(source)
+            || self.is_outside_own(source)
+            || plain && self.is_own(0, source)
+        {
             return Err(DropReason::SpoofedSource); // 4.1
         }
         if !self.is_external(destination) {
             if self.is_outside_own(destination) {
                 return self.local(packet); // 4.2
             }
-            match self.rule(packet) {
-                Some(RuleAction::Bypass) => {}
-                Some(RuleAction::Drop) => return Err(DropReason::Rule),
-                _ => return Err(DropReason::NotForUs),
+            let decides = |one: &&RuleAction| matches!(one, RuleAction::Bypass | RuleAction::Drop);
+            let rule = |realm| Some((realm, self.rule(packet, realm).filter(decides)?));
+            match self.config.realms_in_order().find_map(rule) {
+                Some((realm, RuleAction::Bypass)) => packet.exit = realm, // 15.3
+                Some(_) => return Err(DropReason::Rule),
+                None => return Err(DropReason::NotForUs),
             }
-            self.hop(packet, Side::Inside)?;
+            self.may_pass(packet.exit, source, destination)?;
+            self.hop(packet, self.inside_mtu(packet.exit))?;
             lower_ttl(&mut packet.bytes);
             return Ok(Verdict::Forward(Side::Inside));
         }
@@ -400,14 +451,14 @@ impl Model {
             None | Some(0 | 8 | 13 | 14) => seen == ends(&packet.bytes, Side::Outside).1,
             _ => seen.address.to_bits() == source,
         };
-        if is_remote && self.config.inside.network.is_some_and(|net| net.contains(source)) {
+        if plain && is_remote && self.is_inside(0, source) {
             return Err(DropReason::SpoofedSource); // 4.2a
         }
         packet.seen = seen;
         match icmp_kind(&packet.bytes) {
             Some(3 | 4 | 11 | 12) => {
                 self.error(packet)?; // 4.3
-                self.hop(packet, Side::Inside)?;
+                self.hop(packet, self.inside_mtu(packet.exit))?;
             }
             None | Some(0 | 8 | 13 | 14) => {
                 if let reply @ Verdict::Reply(_) = self.inbound(packet)? {
@@ -429,7 +480,7 @@ impl Model {
     ) -> Result<(), DropReason> {
         let protocol = packet.protocol();
         let (internal, remote) = ends(&packet.bytes, Side::Inside);
-        let mut key = self.key_of_internal(protocol, internal, remote);
+        let mut key = self.key_of_internal(protocol, packet.realm, internal, remote);
         if !self.mappings.contains_key(&key) {
             if self.is_midstream(packet) {
                 return Err(DropReason::TcpNotSyn); // 3.9
@@ -466,7 +517,9 @@ impl Model {
         let (external, remote) = ends(&packet.bytes, Side::Outside);
         let Some(key) = self.by_external(packet.protocol(), external, remote) else {
             let own = match packet.direction {
-                Direction::Hairpin => self.is_own(external.address.to_bits()) && !packet.aimed, // 7.1
+                Direction::Hairpin => {
+                    self.is_own(packet.realm, external.address.to_bits()) && !packet.aimed // 7.1
+                }
                 _ => self.is_outside_own(external.address.to_bits()),
             };
             if own && is_ping(&packet.received) {
@@ -495,9 +548,11 @@ impl Model {
             Some(session) => session.seen,
             None => seen_anew,
         };
+        self.enter_realm(packet, key.realm, known, seen == remote)?; // 15.4
         if self.is_dropped(key, seen) {
             return Err(DropReason::Rule); // 4.4a
         }
+        let mapping = &self.mappings[&key];
         if !known {
             let own_filter = match packet.protocol() {
                 TCP | DCCP => self.config.filtering_tcp,
@@ -522,7 +577,7 @@ impl Model {
             self.may_be_seen(key, remote, seen)?; // 13.4
         }
         if packet.direction != Direction::Hairpin {
-            self.hop(packet, Side::Inside)?; // 4.6
+            self.hop(packet, self.inside_mtu(key.realm))?; // 4.6
         }
         if !known {
             self.room_for_session(key, remote, Side::Outside)?;
@@ -559,11 +614,13 @@ impl Model {
         let protocol = ip(embedded).protocol();
         let (near, far) = ends(embedded, from.other());
         let remote = match from {
-            Side::Inside => self.seen_as_another(protocol, near, far).unwrap_or(far), // 13.6
+            Side::Inside => {
+                self.seen_as_another(protocol, packet.realm, near, far).unwrap_or(far) // 13.6
+            }
             Side::Outside => far,
         };
         let key = match from {
-            Side::Inside => Some(self.key_of_internal(protocol, near, remote)),
+            Side::Inside => Some(self.key_of_internal(protocol, packet.realm, near, remote)),
             Side::Outside => self.by_external(protocol, near, remote),
         };
         let key = key.ok_or(DropReason::IcmpNoSession)?;
@@ -584,6 +641,8 @@ impl Model {
             Direction::Hairpin => seen.address,
             _ => packet.seen.address,
         };
+        let as_is = sender.to_bits() == ip(&packet.bytes).source();
+        self.enter_realm(packet, key.realm, true, as_is)?;
         if self.is_error_dropped(sender, key, seen) {
             return Err(DropReason::Rule);
         }
@@ -616,10 +675,9 @@ impl Model {
         Ok(Verdict::Reply(packet.from))
     }
 
-    /// Section 3.6: whether a packet can go one hop further, out by a side.
-    fn hop(&mut self, packet: &Packet, exit: Side) -> Result<(), DropReason> {
+    /// Section 3.6: whether a packet can go one hop further, over a link of this MTU.
+    fn hop(&mut self, packet: &Packet, mtu: u16) -> Result<(), DropReason> {
         let ip = ip(&packet.received);
-        let mtu = self.mtu(exit);
         if ip.ttl() <= 1 {
             self.answer(packet, (icmp::kind::TIME_EXCEEDED, 0, 0));
             return Err(DropReason::TtlExceeded);
@@ -652,7 +710,7 @@ impl Model {
 impl Mapping {
     fn id(&self, key: Key) -> MappingId {
         MappingId {
-            realm: 0,
+            realm: key.realm,
             protocol: key.protocol,
             internal: key.internal,
             external: self.external,

@@ -12,10 +12,11 @@ impl Model {
     pub(crate) fn key_of_internal(
         &mut self,
         protocol: u8,
+        realm: u16,
         internal: Endpoint,
         remote: Endpoint,
     ) -> Key {
-        let key = self.ordinary_key(protocol, internal, remote);
+        let key = self.ordinary_key(protocol, realm, internal, remote);
         let known = |key: &Key| {
             self.mappings.get(key).is_some_and(|mapping| mapping.sessions.contains_key(&remote))
         };
@@ -23,14 +24,21 @@ impl Model {
             return key;
         }
         let mut beside = self.mappings.keys().filter(|other| {
-            other.beside.is_some() && (other.protocol, other.internal) == (protocol, internal)
+            other.beside.is_some()
+                && (other.protocol, other.realm, other.internal) == (protocol, realm, internal)
         });
         beside.find(|other| known(other)).copied().unwrap_or(key)
     }
 
-    fn ordinary_key(&mut self, protocol: u8, internal: Endpoint, remote: Endpoint) -> Key {
+    fn ordinary_key(
+        &mut self,
+        protocol: u8,
+        realm: u16,
+        internal: Endpoint,
+        remote: Endpoint,
+    ) -> Key {
         let by_remote = (!has_ports(protocol)).then_some(remote); // 5.7
-        if let Some((fixed, external)) = self.static_external(protocol, internal) {
+        if let Some((fixed, external)) = self.static_external(protocol, realm, internal) {
             return self.fixed(&fixed, protocol, internal, external, by_remote);
         }
         let remote = match self.config.mapping {
@@ -39,7 +47,7 @@ impl Model {
             Behavior::AddressDependent => Some(Endpoint { port: 0, ..remote }),
             Behavior::AddressAndPortDependent => Some(remote),
         };
-        Key { protocol, internal, remote, beside: None }
+        Key { protocol, realm, internal, remote, beside: None }
     }
 
     /// 4.4, and for protocols without ports 5.7. Of several with one external endpoint the one that has
@@ -75,34 +83,36 @@ impl Model {
         }
     }
 
-    /// The rule for a packet (3.3). What bypasses translation, or is dropped, takes the errors about
-    /// it along (3.4a).
-    pub(crate) fn rule(&self, packet: &Packet) -> Option<&RuleAction> {
-        let rule = self.rule_of(&packet.bytes, packet.from);
+    /// A realm's rule for a packet (3.3). What bypasses translation, or is dropped, takes the
+    /// errors about it along (3.4a).
+    pub(crate) fn rule(&self, packet: &Packet, realm: u16) -> Option<&RuleAction> {
+        let rule = self.rule_of(realm, &packet.bytes, packet.from);
         if matches!(icmp_kind(&packet.bytes), Some(3 | 4 | 11 | 12))
             && check_error(&packet.bytes).is_ok()
         {
             let embedded = &packet.bytes[ip(&packet.bytes).header_len() + 8..];
-            return with_errors(rule, self.rule_of(embedded, packet.from.other()));
+            return with_errors(rule, self.rule_of(realm, embedded, packet.from.other()));
         }
         rule
     }
 
-    fn rule_of(&self, bytes: &[u8], from: Side) -> Option<&RuleAction> {
+    fn rule_of(&self, realm: u16, bytes: &[u8], from: Side) -> Option<&RuleAction> {
         let (near, far) = ends(bytes, from);
-        self.rule_between(ip(bytes).protocol(), near, far)
+        self.rule_between(realm, ip(bytes).protocol(), near, far)
     }
 
     /// 4.4a: whether what comes in by a mapping is dropped.
     pub(crate) fn is_dropped(&self, key: Key, remote: Endpoint) -> bool {
-        self.rule_between(key.protocol, key.internal, remote) == Some(&RuleAction::Drop)
+        let rule = self.rule_between(key.realm, key.protocol, key.internal, remote);
+        rule == Some(&RuleAction::Drop)
     }
 
     /// 6.2: whether an ICMP error from outside about a session is dropped.
     pub(crate) fn is_error_dropped(&self, sender: Ipv4Addr, key: Key, remote: Endpoint) -> bool {
         let sender = Endpoint { address: sender, port: 0 };
-        let rule = self.rule_between(ICMP, Endpoint { port: 0, ..key.internal }, sender);
-        let about = self.rule_between(key.protocol, key.internal, remote);
+        let host = Endpoint { port: 0, ..key.internal };
+        let rule = self.rule_between(key.realm, ICMP, host, sender);
+        let about = self.rule_between(key.realm, key.protocol, key.internal, remote);
         with_errors(rule, about) == Some(&RuleAction::Drop)
     }
 
@@ -110,25 +120,27 @@ impl Model {
     /// source; seen from the inside.
     pub(crate) fn rule_between(
         &self,
+        realm: u16,
         protocol: u8,
         near: Endpoint,
         far: Endpoint,
     ) -> Option<&RuleAction> {
-        self.best_rule(protocol, near, far).map(|rule| &rule.action)
+        self.best_rule(realm, protocol, near, far).map(|rule| &rule.action)
     }
 
     /// 9.6: the set of timeouts that the rule has which a new mapping's first packet meets.
     pub(crate) fn timeouts_of_rule(&self, key: Key, far: Endpoint) -> Option<TimeoutSet> {
-        let number = self.best_rule(key.protocol, key.internal, far)?.timeouts;
+        let number = self.best_rule(key.realm, key.protocol, key.internal, far)?.timeouts;
         let place = usize::from(number).checked_sub(1)?;
         Some(self.config.timeout_sets[place].clone())
     }
 
-    fn best_rule(&self, protocol: u8, near: Endpoint, far: Endpoint) -> Option<&Rule> {
+    fn best_rule(&self, realm: u16, protocol: u8, near: Endpoint, far: Endpoint) -> Option<&Rule> {
+        let rules = self.rules_of(realm);
         let has_ports = matches!(protocol, TCP | UDP | DCCP);
         let destinations =
             |rule: &&Rule| matches!(rule.action, RuleAction::Dnat(..) | RuleAction::DnatPrefix(_));
-        let rules = self.config.rules.iter().filter(|rule| !destinations(rule)); // 13.1
+        let rules = rules.iter().filter(|rule| !destinations(rule)); // 13.1
         let fits = rules.filter_map(|rule| {
             let (prefix, port, end, by_source) = match rule.matches {
                 Match::Source(prefix, port) => (prefix, port, near, true),
@@ -142,21 +154,8 @@ impl Model {
         fits.max_by_key(|(rank, _)| *rank).map(|(_, rule)| rule)
     }
 
-    pub(crate) fn is_own(&self, address: u32) -> bool {
-        let own = [self.config.inside.address, self.config.outside.address];
-        own.into_iter().flatten().any(|own| own.to_bits() == address)
-    }
-
     pub(crate) fn is_outside_own(&self, address: u32) -> bool {
         self.config.outside.address.is_some_and(|own| own.to_bits() == address)
-    }
-
-    /// 2.3: whether an address means all hosts of a connected network.
-    pub(crate) fn is_broadcast(&self, address: u32) -> bool {
-        let sides = [&self.config.inside, &self.config.outside];
-        let mut networks = sides.into_iter().filter_map(|side| side.network);
-        networks.any(|net| net.len() <= 30 && [net.first(), net.last()].contains(&address))
-            && !self.is_external(address)
     }
 
     pub(crate) fn is_external(&self, address: u32) -> bool {

@@ -26,7 +26,7 @@ impl Model {
         }
         let (first, last) = config.ports;
         let (low, port) = (first < 1024 && last >= 1024, key.internal.port); // 5.2
-        let mut all: Vec<Endpoint> = match self.own_ports(key.internal.address, pool) {
+        let mut all: Vec<Endpoint> = match self.own_ports(key.host(), pool) {
             Some(own) => own,
             None => {
                 let only = fixed.or(self.pair_of(key, pool).1);

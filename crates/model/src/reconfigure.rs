@@ -2,6 +2,7 @@
 //! stays, and what goes.
 
 use crate::classes::{Told, Whose};
+use crate::realms::replace_rules;
 use crate::timers::StillHeld;
 use crate::{Key, Made, Mapping, Model, has_ports, services};
 use natgate_engine::{
@@ -19,9 +20,14 @@ impl Model {
         self.ask_all(still_held)
     }
 
-    /// Puts other rules in the place of those in force, and leaves all else.
-    pub fn replace_rules(&mut self, rules: Vec<Rule>, still_held: Option<StillHeld<'_>>) -> Made {
-        self.config.rules = rules;
+    /// Puts other rules in the place of those of a realm, and leaves all else.
+    pub fn replace_rules_of(
+        &mut self,
+        realm: u16,
+        rules: &[Rule],
+        still_held: Option<StillHeld<'_>>,
+    ) -> Made {
+        replace_rules(&mut self.config, realm, rules);
         self.ask_all(still_held)
     }
 
@@ -71,22 +77,23 @@ impl Model {
 
     /// 14.4 and 14.5.
     fn may_stay(&self, key: &Key, mapping: &Mapping) -> bool {
-        let Key { protocol, internal, .. } = *key;
+        let Key { protocol, internal, realm, .. } = *key;
         let fixed = self.static_internals(protocol, mapping.external);
         if mapping.kind == MappingKind::Static {
-            return fixed.iter().any(|(_, end)| *end == internal);
+            return fixed.iter().any(|(one, end)| (one.realm, *end) == (realm, internal));
         }
-        let displaced = self.static_external(protocol, internal).is_some()
+        let displaced = self.static_external(protocol, realm, internal).is_some()
             || !fixed.is_empty()
             || self.is_kept(protocol, mapping.external.address);
         let host = internal.address.to_bits();
-        let is_subscriber = self.config.subscribers.iter().any(|prefix| prefix.contains(host))
-            || self.fixed.iter().any(|fixed| fixed.internal.0 == internal.address);
+        let mut subscribers = self.config.subscribers_of(realm).iter();
+        let is_subscriber = subscribers.any(|prefix| prefix.contains(host))
+            || self.fixed.iter().any(|one| (one.realm, one.internal.0) == key.host());
         let is_translated = mapping.sessions.values().any(|session| {
-            let rule = self.rule_between(protocol, internal, session.seen);
+            let rule = self.rule_between(realm, protocol, internal, session.seen);
             matches!(rule, Some(RuleAction::Snat(_) | RuleAction::SnatTo(..)))
         });
-        let is_ours = self.is_own(host) || self.is_external(host);
+        let is_ours = self.is_own(realm, host) || self.is_external(host);
         let end = mapping.external;
         let is_pooled = !self.left.contains_key(&end.address)
             && self.pool_of(end.address.to_bits()).is_some_and(|pool| {

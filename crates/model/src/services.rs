@@ -12,6 +12,7 @@ use std::net::Ipv4Addr;
 /// A static mapping, or one server of a service.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Fixed {
+    pub(crate) realm: u16,
     protocol: Option<u8>,
     pub(crate) internal: (Ipv4Addr, Option<u16>),
     pub(crate) external: (Ipv4Addr, Option<u16>),
@@ -38,6 +39,7 @@ pub(crate) struct Hint {
 /// All static mappings and servers.
 pub(crate) fn fixed(config: &Config) -> Vec<Fixed> {
     let statics = config.statics.iter().map(|one| Fixed {
+        realm: one.realm,
         protocol: one.protocol,
         internal: one.internal,
         external: one.external,
@@ -46,6 +48,7 @@ pub(crate) fn fixed(config: &Config) -> Vec<Fixed> {
     });
     let services = config.services.iter().flat_map(|service| {
         service.servers.iter().map(move |server| Fixed {
+            realm: service.realm,
             protocol: service.protocol,
             internal: (server.internal.0, Some(server.internal.1)),
             external: (service.external.0, Some(service.external.1)),
@@ -73,9 +76,11 @@ impl Model {
     pub(crate) fn static_external(
         &self,
         protocol: u8,
+        realm: u16,
         internal: Endpoint,
     ) -> Option<(Fixed, Endpoint)> {
         let statics = self.fixed.iter().filter(|fixed| fixed.begun != Begun::Outside);
+        let statics = statics.filter(|fixed| fixed.realm == realm);
         statics.filter(|fixed| fixed.is_for(protocol)).find_map(|fixed| {
             let (address, port) = fixed.internal;
             let meant = address == internal.address
@@ -115,7 +120,7 @@ impl Model {
         remote: Option<Endpoint>,
     ) -> Key {
         let beside = (fixed.begun == Begun::Outside).then_some(external); // 3.8a
-        let key = Key { protocol, internal, remote, beside };
+        let key = Key { protocol, realm: fixed.realm, internal, remote, beside };
         self.mappings.entry(key).or_insert(Mapping {
             external,
             kind: MappingKind::Static,
@@ -195,7 +200,7 @@ impl Model {
                 && other.protocol == key.protocol
                 && mapping.sessions.contains_key(&remote)
                 && ((other.beside.is_some() || key.beside.is_some())
-                    && other.internal == key.internal
+                    && (other.realm, other.internal) == (key.realm, key.internal)
                     || has_ports(key.protocol) && Some(mapping.external) == external)
         })
     }

@@ -37,10 +37,10 @@ impl Model {
         let is_full = match mapping.kind {
             MappingKind::Static => mapping.sessions.len() >= MOST_OF_STATIC,
             MappingKind::Dynamic | MappingKind::Deterministic => {
-                let own = |other: &Key| other.internal.address == key.internal.address;
+                let own = |other: &Key| other.host() == key.host();
                 let own = self.dynamic().filter(|(other, _)| own(other));
                 let further: usize = own.map(|(_, one)| one.further()).sum();
-                let subscriber = key.internal.address;
+                let subscriber = key.host();
                 mapping.sessions.len() >= self.sessions_per_mapping(subscriber)
                     || further >= self.further_each()
                     || !self.permits_session(subscriber)
@@ -156,7 +156,7 @@ impl Model {
         if is_first {
             mapping.first = Some(remote);
         } else if mapping.kind != MappingKind::Static {
-            self.tell_subscriber(key.internal.address, Resource::Sessions);
+            self.tell_subscriber(key.host(), Resource::Sessions);
         }
         latest
     }

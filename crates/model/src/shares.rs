@@ -3,7 +3,7 @@
 
 use crate::allocation::addresses;
 use crate::timers::tick;
-use crate::{Key, Mapping, Model, has_ports};
+use crate::{Host, Key, Mapping, Model, has_ports};
 use natgate_engine::{
     Allocation, BlockConfig, BlockId, Change, Config, DeterministicConfig, DropReason, Endpoint,
     MappingKind, PoolConfig, Pooling, Timestamp,
@@ -15,7 +15,7 @@ use std::net::Ipv4Addr;
 /// A block that somebody has; where it begins is said elsewhere.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
-    subscriber: Ipv4Addr,
+    subscriber: Host,
     /// It has a forwarded port (5.9a).
     pinned: bool,
     /// Since when no port of it has been used or held.
@@ -59,8 +59,11 @@ fn division(pool: &PoolConfig, plan: &DeterministicConfig) -> Division {
 fn own_ports(
     pool: &PoolConfig,
     plan: &DeterministicConfig,
-    subscriber: Ipv4Addr,
+    (realm, subscriber): Host,
 ) -> Option<Vec<Endpoint>> {
+    if realm != plan.realm {
+        return None; // 15.5
+    }
     let all = plan.subscribers.iter().flat_map(|prefix| prefix.first()..=prefix.last());
     let number = all.into_iter().position(|address| address == subscriber.to_bits())? as u64;
     let Division { ports, subscribers } = division(pool, plan);
@@ -92,7 +95,8 @@ pub(crate) fn given(config: &Config, pool: &PoolConfig) -> Option<BTreeSet<Endpo
         }
         Allocation::Deterministic(plan) => {
             let own = plan.subscribers.iter().flat_map(|prefix| prefix.first()..=prefix.last());
-            let own = own.filter_map(|one| own_ports(pool, plan, Ipv4Addr::from_bits(one)));
+            let own =
+                own.filter_map(|one| own_ports(pool, plan, (plan.realm, Ipv4Addr::from_bits(one))));
             let dynamic = addresses(pool).flat_map(all);
             let dynamic = dynamic.filter(|end| is_dynamic(pool, plan, end.port));
             Some(own.flatten().chain(dynamic).collect())
@@ -110,6 +114,11 @@ impl Model {
         matches!(self.allocation(pool), Allocation::Block(_) | Allocation::Deterministic(_))
     }
 
+    /// Whether somebody in a realm has a block.
+    pub(crate) fn blocks_of_realm(&self, realm: u16) -> bool {
+        self.blocks.values().any(|block| block.subscriber.0 == realm)
+    }
+
     /// Whether a pool has blocks.
     pub(crate) fn has_blocks(&self) -> bool {
         (0..self.config.pools.len())
@@ -117,7 +126,7 @@ impl Model {
     }
 
     /// Where blocks of a pool begin that a subscriber has.
-    fn blocks_of(&self, subscriber: Ipv4Addr, pool: usize) -> Vec<Endpoint> {
+    fn blocks_of(&self, subscriber: Host, pool: usize) -> Vec<Endpoint> {
         let of = self.blocks.iter().filter(|(start, block)| {
             block.subscriber == subscriber && self.is_open(start.address, pool)
         });
@@ -125,7 +134,7 @@ impl Model {
     }
 
     /// The address that a subscriber has of a pool before any mapping (5.9, 5.12).
-    pub(crate) fn address_of_shares(&self, subscriber: Ipv4Addr, pool: usize) -> Option<Ipv4Addr> {
+    pub(crate) fn address_of_shares(&self, subscriber: Host, pool: usize) -> Option<Ipv4Addr> {
         match self.allocation(pool) {
             Allocation::Block(_) if self.config.pooling == Pooling::Paired => {
                 self.blocks_of(subscriber, pool).first().map(|start| start.address)
@@ -154,7 +163,7 @@ impl Model {
 
     /// The ports that a subscriber has of its own, if the pool gives out such; those of a computed share,
     /// or of the blocks that it has.
-    pub(crate) fn own_ports(&self, subscriber: Ipv4Addr, pool: usize) -> Option<Vec<Endpoint>> {
+    pub(crate) fn own_ports(&self, subscriber: Host, pool: usize) -> Option<Vec<Endpoint>> {
         match self.allocation(pool) {
             Allocation::Random | Allocation::Preserve => None,
             Allocation::Deterministic(plan) => {
@@ -183,7 +192,7 @@ impl Model {
             let free = self.free_ports(key, pool, start.address).into_iter();
             free.filter(move |end| is_in(*end, start, block))
         };
-        let own = self.blocks_of(key.internal.address, pool);
+        let own = self.blocks_of(key.host(), pool);
         let mut free: Vec<Endpoint> = own.iter().flat_map(|start| free_in(*start)).collect();
         let near = |end: &Endpoint| Some(end.address) == paired;
         let soft = self.config.pooling == Pooling::SoftPaired;
@@ -235,7 +244,7 @@ impl Model {
         plan: &DeterministicConfig,
     ) -> Result<Vec<Endpoint>, DropReason> {
         let pool = &self.config.pools[number];
-        let own = own_ports(pool, plan, key.internal.address);
+        let own = own_ports(pool, plan, key.host());
         if let Some(own) = &own {
             let address = own.first().map(|end| end.address);
             let address = address.filter(|address| self.is_open(*address, number));
@@ -301,15 +310,15 @@ impl Model {
         starts.find(|start| is_in(end, *start, block)).map(|start| (start, block))
     }
 
-    fn block_id(&self, start: Endpoint, subscriber: Ipv4Addr) -> BlockId {
+    fn block_id(&self, start: Endpoint, (realm, subscriber): Host) -> BlockId {
         let (_, block) = self.block_of(start).expect("a block begins here");
         let last = start.port + (block.size - 1);
-        BlockId { realm: 0, subscriber, external: start.address, ports: (start.port, last) }
+        BlockId { realm, subscriber, external: start.address, ports: (start.port, last) }
     }
 
     /// 5.9: a mapping of a subscriber has got a port; its block is assigned if it was nobody's.
     /// Says whether it was.
-    pub(crate) fn use_block(&mut self, subscriber: Ipv4Addr, end: Endpoint) -> bool {
+    pub(crate) fn use_block(&mut self, subscriber: Host, end: Endpoint) -> bool {
         let Some((start, _)) = self.block_of(end) else { return false };
         if let Some(block) = self.blocks.get_mut(&start) {
             block.empty_since = None;
@@ -348,13 +357,14 @@ impl Model {
     /// 5.9a: the blocks of forwarded ports are their hosts'.
     pub(crate) fn pin_blocks(&mut self) {
         let statics = self.config.statics.iter().filter_map(|one| {
-            Some((Endpoint { address: one.external.0, port: one.external.1? }, one.internal.0))
+            let end = Endpoint { address: one.external.0, port: one.external.1? };
+            Some((end, (one.realm, one.internal.0)))
         });
         let services = self.config.services.iter().filter_map(|service| {
             let (host, _) = service.servers.first()?.internal;
             let alone = service.servers.iter().all(|server| server.internal.0 == host);
             let (address, port) = service.external;
-            alone.then_some((Endpoint { address, port }, host))
+            alone.then_some((Endpoint { address, port }, (service.realm, host)))
         });
         for (end, subscriber) in statics.chain(services).collect::<Vec<_>>() {
             let Some((start, _)) = self.block_of(end) else { continue };
@@ -409,7 +419,7 @@ impl Model {
     pub(crate) fn blocks_ahead(
         &self,
         ahead: impl Fn(Timestamp) -> u64,
-    ) -> Vec<(Endpoint, Ipv4Addr, Option<u64>)> {
+    ) -> Vec<(Endpoint, Host, Option<u64>)> {
         let of = |(start, block): (&Endpoint, &Block)| {
             (*start, block.subscriber, self.release_of(*start, block).map(&ahead))
         };

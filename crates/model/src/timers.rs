@@ -5,7 +5,7 @@ use crate::bytes::ip;
 use crate::classes::Whose;
 use crate::sessions::timeouts_of;
 use crate::tcp::State;
-use crate::{Key, Made, Model, Packet, Syn, has_ports};
+use crate::{Host, Key, Made, Model, Packet, Syn, has_ports};
 use natgate_engine::{Change, Endpoint, MappingKind, TICK, Timestamp};
 use natgate_wire::icmp::kind::UNREACHABLE;
 use natgate_wire::protocol::TCP;
@@ -95,14 +95,14 @@ impl Model {
         for (key, mapping) in &self.mappings {
             *sharing.entry((key.protocol, mapping.external)).or_default() += 1;
         }
-        let mut of_subscriber: BTreeMap<Ipv4Addr, usize> = BTreeMap::new();
+        let mut of_subscriber: BTreeMap<Host, usize> = BTreeMap::new();
         for (key, _) in self.dynamic() {
-            *of_subscriber.entry(key.internal.address).or_default() += 1;
+            *of_subscriber.entry(key.host()).or_default() += 1;
         }
         for key in gone {
             let external = self.mappings[&key].external;
             let still = one_less(&mut sharing, (key.protocol, external)); // 5.21
-            let others = one_less(&mut of_subscriber, key.internal.address);
+            let others = one_less(&mut of_subscriber, key.host());
             self.remove_counted(key, time, still, others);
         }
     }
@@ -117,8 +117,7 @@ impl Model {
         let mut all = self.mappings.iter().filter(|(other, _)| **other != key);
         let still =
             all.any(|(other, one)| other.protocol == key.protocol && one.external == external); // 5.21
-        let subscriber = key.internal.address;
-        let is_another = |other: &Key| other.internal.address == subscriber && *other != key;
+        let is_another = |other: &Key| other.host() == key.host() && *other != key;
         let others = self.dynamic().any(|(other, _)| is_another(other));
         self.remove_counted(key, time, still, others);
     }
@@ -136,7 +135,7 @@ impl Model {
             self.raise(time, Change::MappingRemoved(mapping.id(key)));
         }
         if !others {
-            let subscriber = Whose::Subscriber(key.internal.address);
+            let subscriber = Whose::Subscriber(key.host());
             self.quota_reported.remove(&subscriber);
             self.mapping_rate.remove(&subscriber);
             self.told_of.remove(&subscriber);
@@ -202,7 +201,7 @@ impl Model {
             return;
         }
         let (due, protocol) = (self.now.plus(SYN_DELAY), packet.protocol());
-        let (back_to, quote) = (packet.from, packet.received.clone());
+        let (back_to, quote) = ((packet.from, packet.realm), packet.received.clone());
         self.syns.push(Syn { due, protocol, external, remote, back_to, quote });
     }
 

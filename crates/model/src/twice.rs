@@ -22,7 +22,7 @@ impl Model {
             None | Some(0 | 8 | 13 | 14) => {
                 let (internal, seen) = ends(&packet.bytes, Side::Inside);
                 packet.seen = seen;
-                let remote = self.remote_of(packet.protocol(), internal, seen);
+                let remote = self.remote_of(packet.protocol(), packet.realm, internal, seen);
                 if remote != seen {
                     packet.aimed = true;
                     set_far(&mut packet.bytes, Side::Inside, remote);
@@ -39,7 +39,8 @@ impl Model {
         }
         let embedded = &packet.bytes[ip(&packet.bytes).header_len() + 8..];
         let (internal, seen) = ends(embedded, Side::Outside);
-        let remote = self.seen_as_another(ip(embedded).protocol(), internal, seen);
+        let protocol = ip(embedded).protocol();
+        let remote = self.seen_as_another(protocol, packet.realm, internal, seen);
         if let Some(remote) = remote
             && ip(&packet.bytes).destination() == seen.address.to_bits()
         {
@@ -49,40 +50,54 @@ impl Model {
     }
 
     /// 13.1.
-    fn remote_of(&mut self, protocol: u8, internal: Endpoint, seen: Endpoint) -> Endpoint {
-        if let Some(remote) = self.seen_as_another(protocol, internal, seen) {
+    fn remote_of(
+        &mut self,
+        protocol: u8,
+        realm: u16,
+        internal: Endpoint,
+        seen: Endpoint,
+    ) -> Endpoint {
+        if let Some(remote) = self.seen_as_another(protocol, realm, internal, seen) {
             return remote;
         }
-        if self.is_seen_as_is(protocol, internal, seen) {
+        if self.is_seen_as_is(protocol, realm, internal, seen) {
             return seen;
         }
-        self.dnat(protocol, seen).unwrap_or(seen)
+        self.dnat(protocol, realm, seen).unwrap_or(seen)
     }
 
     /// Whom somebody inside has a session with who is seen as this and is another.
     pub(crate) fn seen_as_another(
         &self,
         protocol: u8,
+        realm: u16,
         internal: Endpoint,
         seen: Endpoint,
     ) -> Option<Endpoint> {
-        let own = |key: &Key| (key.protocol, key.internal) == (protocol, internal);
+        let own =
+            |key: &Key| (key.protocol, key.realm, key.internal) == (protocol, realm, internal);
         let own = self.mappings.iter().filter(|(key, _)| own(key));
         let mut sessions = own.flat_map(|(_, mapping)| &mapping.sessions);
         let found = sessions.find(|(remote, session)| session.seen == seen && **remote != seen);
         found.map(|(remote, _)| *remote)
     }
 
-    fn is_seen_as_is(&mut self, protocol: u8, internal: Endpoint, remote: Endpoint) -> bool {
-        let key = self.key_of_internal(protocol, internal, remote);
+    fn is_seen_as_is(
+        &mut self,
+        protocol: u8,
+        realm: u16,
+        internal: Endpoint,
+        remote: Endpoint,
+    ) -> bool {
+        let key = self.key_of_internal(protocol, realm, internal, remote);
         let session = self.mappings.get(&key).and_then(|mapping| mapping.sessions.get(&remote));
         session.is_some_and(|session| session.seen == remote)
     }
 
     /// 13.2: where the best rule sends packets to a destination.
-    fn dnat(&self, protocol: u8, seen: Endpoint) -> Option<Endpoint> {
+    fn dnat(&self, protocol: u8, realm: u16, seen: Endpoint) -> Option<Endpoint> {
         let ports = matches!(protocol, TCP | UDP | DCCP);
-        let rules = self.config.rules.iter().filter_map(|rule| {
+        let rules = self.rules_of(realm).iter().filter_map(|rule| {
             let Match::Destination(prefix, port) = rule.matches else { return None };
             let to = match rule.action {
                 RuleAction::Dnat(address, to) => {
@@ -99,8 +114,8 @@ impl Model {
     }
 
     /// 13.4: what the source of a packet from outside is seen as, that belongs to no session.
-    fn dnat_back(&self, source: Endpoint) -> Option<Endpoint> {
-        let rules = self.config.rules.iter().rev().filter_map(|rule| {
+    fn dnat_back(&self, realm: u16, source: Endpoint) -> Option<Endpoint> {
+        let rules = self.rules_of(realm).iter().rev().filter_map(|rule| {
             let (Match::Destination(prefix, port), RuleAction::DnatPrefix(to)) =
                 (rule.matches, &rule.action)
             else {
@@ -118,9 +133,9 @@ impl Model {
         let destination = ip(&packet.bytes).destination();
         if !packet.aimed {
             Ok(())
-        } else if is_martian(destination) || self.is_broadcast(destination) {
+        } else if is_martian(destination) || self.is_broadcast(packet, destination) {
             Err(DropReason::MartianDestination)
-        } else if self.is_own(destination) && !self.is_external(destination) {
+        } else if self.is_own(packet.realm, destination) && !self.is_external(destination) {
             Err(DropReason::LocalUnsupported)
         } else {
             Ok(())
@@ -131,11 +146,13 @@ impl Model {
     pub(crate) fn source_seen(&mut self, packet: &Packet) -> Endpoint {
         let bytes = &packet.bytes;
         let source = Endpoint::new(ip(bytes).source(), 0);
+        let mut realm = 0; // 15.2
         let (remote, seen) = match icmp_kind(bytes) {
             Some(3 | 4 | 11 | 12) => {
                 let about = check_error(bytes).ok().and_then(|()| {
                     let embedded = &bytes[ip(bytes).header_len() + 8..];
                     let (external, remote) = ends(embedded, Side::Inside);
+                    realm = self.realm_of(ip(embedded).protocol(), external, remote);
                     let seen = self.session_seen(ip(embedded).protocol(), external, remote)?;
                     (remote.address == source.address).then_some(Endpoint { port: 0, ..seen })
                 });
@@ -143,11 +160,17 @@ impl Model {
             }
             None | Some(0 | 8 | 13 | 14) => {
                 let (external, remote) = ends(bytes, Side::Outside);
+                realm = self.realm_of(packet.protocol(), external, remote);
                 (remote, self.session_seen(packet.protocol(), external, remote))
             }
             _ => (source, None),
         };
-        seen.or_else(|| self.dnat_back(remote)).unwrap_or(remote)
+        seen.or_else(|| self.dnat_back(realm, remote)).unwrap_or(remote)
+    }
+
+    /// The realm that a packet from outside is for, as far as a mapping tells.
+    fn realm_of(&mut self, protocol: u8, external: Endpoint, remote: Endpoint) -> u16 {
+        self.by_external(protocol, external, remote).map_or(0, |key| key.realm)
     }
 
     /// What the remote endpoint of a session between these endpoints is seen as, if there is one.
@@ -168,9 +191,9 @@ impl Model {
         remote: Endpoint,
         seen: Endpoint,
     ) -> Result<(), DropReason> {
-        let another = self.seen_as_another(key.protocol, key.internal, seen);
+        let another = self.seen_as_another(key.protocol, key.realm, key.internal, seen);
         if another.is_some_and(|another| another != remote)
-            || remote != seen && self.is_seen_as_is(key.protocol, key.internal, seen)
+            || remote != seen && self.is_seen_as_is(key.protocol, key.realm, key.internal, seen)
         {
             return Err(DropReason::Ambiguous);
         }

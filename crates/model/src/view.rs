@@ -71,9 +71,9 @@ impl Model {
 
     fn alike(&self, session: &SessionInfo) -> impl Iterator<Item = &Mapping> {
         let id = session.mapping;
-        let internal = (id.protocol, id.internal);
+        let internal = (id.protocol, id.realm, id.internal);
         let keys = self.mappings.iter().filter(move |(key, mapping)| {
-            (key.protocol, key.internal) == internal && mapping.external == id.external
+            (key.protocol, key.realm, key.internal) == internal && mapping.external == id.external
         });
         keys.map(|(_, mapping)| mapping)
     }
@@ -137,7 +137,9 @@ impl Model {
         }
         self.blocks_ahead(ahead).hash(&mut hash);
         for syn in &self.syns {
-            (syn.protocol, syn.external, syn.remote, ahead(syn.due), &syn.quote).hash(&mut hash);
+            let back_to = (syn.back_to.0 == Side::Inside, syn.back_to.1);
+            (syn.protocol, syn.external, syn.remote, back_to).hash(&mut hash);
+            (ahead(syn.due), &syn.quote).hash(&mut hash);
         }
         for (subscriber, due) in &self.mapping_rate {
             (subscriber, ahead(Timestamp(*due))).hash(&mut hash);

@@ -176,3 +176,43 @@ fn mappings_of_another_pool_keep_no_pairing() -> Result<(), Divergence> {
     }
     Ok(())
 }
+
+/// Who was paired with an address that has become another pool's is paired anew, though it gives out
+/// ports there.
+#[test]
+fn an_address_of_another_pool_is_no_pair() -> Result<(), Divergence> {
+    let [one, other] = [1, 2].map(|last: u8| AddressRange {
+        first: [203, 0, 113, last].into(),
+        last: [203, 0, 113, last].into(),
+    });
+    let pool = |name: &str, range| PoolConfig {
+        name: name.into(),
+        addresses: vec![range],
+        ..common::config().pools[0].clone()
+    };
+    let pools = |first, second| vec![pool("first", first), pool("second", second)];
+    let mut pair = Pair::new(&Config { pools: pools(one, other), ..config() }, [0; 32], START)?;
+    let lasting = Endpoint { port: A.port + 1, ..A };
+    let out = |from| Spec::new(UDP, from, remote(80)).bytes();
+    // One mapping lasts, with the first address; the second gets another while the pools are exchanged.
+    for (second, from, exchange) in [
+        (0, lasting, None),
+        (1, lasting, Some(pools(other, one))),
+        (2, A, None),
+        (3, lasting, Some(pools(one, other))),
+        (6, lasting, None),
+        (8, lasting, None),
+        (8, A, None),
+    ] {
+        let now = START.plus(Duration::from_secs(second));
+        pair.advance(now)?;
+        if let Some(pools) = exchange {
+            pair.change_pools(&pools)?;
+            pair.advance(now)?;
+        }
+        let (done, _) = pair.process(now, Side::Inside, &[out(from)])?;
+        assert_eq!(done[0].verdict, Verdict::Forward(Side::Outside));
+        pair.check_state()?;
+    }
+    Ok(())
+}

@@ -18,7 +18,7 @@ has every problem, one a line, as FILE:LINE:COLUMN: KEY: MESSAGE. Warnings do no
 
 With --json, standard output has one object:
   {\"ok\": true, \"pools\": [...], \"mappings\": N, \"sessions\": N, \"memory_bytes\": N,
-   \"warnings\": [...]}
+   \"classes\": [...], \"realms\": [...], \"warnings\": [...]}
   {\"ok\": false, \"errors\": [{\"file\", \"line\", \"column\", \"key\", \"message\"}]}
 
 Examples:

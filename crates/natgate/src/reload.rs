@@ -123,7 +123,11 @@ fn text(body: &Value) -> String {
     for mapping in named {
         let word = |key: &str| mapping[key].as_str().unwrap_or_default();
         let (protocol, internal, external) = (word("protocol"), word("internal"), word("external"));
-        text += &format!("  {protocol} {internal} {external}: {}\n", word("reason"));
+        let realm = match word("realm") {
+            "" => String::new(),
+            realm => format!(" (realm {realm})"),
+        };
+        text += &format!("  {protocol} {internal}{realm} {external}: {}\n", word("reason"));
     }
     let go = body["mappings"]["go"].as_u64().unwrap_or_default();
     let unnamed = go.saturating_sub(named.len() as u64);

@@ -72,7 +72,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let stats = args.stats.as_deref().map(create).transpose()?;
 
     let seed = seed(args.seed);
-    let report = replay(&settings.engine, seed, input, output, &mut log, flush);
+    let report = replay(&settings, seed, input, output, &mut log, flush);
     progress.finish_and_clear();
     if let Some(mut stats) = stats {
         write_stats(&mut stats, &report.counters).context("the counters cannot be written")?;

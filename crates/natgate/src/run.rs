@@ -58,7 +58,8 @@ pub(crate) struct Args {
     /// Where SIGUSR1 has counters, mappings, sessions, neighbors and devices written, as JSON
     #[arg(long, value_name = "FILE")]
     status_file: Option<PathBuf>,
-    /// Record the frames of both devices to this pcapng file, up to 1 GiB; slows everything down
+    /// Record the frames of all devices that there are at the start to this pcapng file, up to 1 GiB; slows
+    /// everything down
     #[arg(long, value_name = "FILE")]
     tap: Option<PathBuf>,
     /// Harm frames of both devices, both ways, to see what becomes of it: shares of frames to lose,
@@ -83,8 +84,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         complete(&mut settings, side).map_err(anyhow::Error::from)?;
     }
     let saved = saved_ports(&settings).map_err(anyhow::Error::from)?;
-    let devices = devices::open(&settings).map_err(anyhow::Error::from)?;
-    let (devices, tap) = devices::decorate(devices, args.inject, args.tap.as_deref())?;
+    let devices = devices::open(&settings)?;
+    let names = settings.devices();
+    let (devices, tap) = devices::decorate(devices, &names, args.inject, args.tap.as_deref())?;
     let mut log = Log::open(&args, &settings)?;
 
     let mut seed = [0; 32];
@@ -100,7 +102,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let (commander, commands) = commands(signals.waker.try_clone().map_err(anyhow::Error::from)?);
     worker.obey(commands);
     let socket = settings.control.clone();
-    let reloader = Arc::new(Reloader::new(&args.config, read, settings.clone(), commander));
+    let open = Box::new(|name: &str| devices::open_packet(name).map_err(|error| error.to_string()));
+    let complete = settings.clone();
+    let reloader = Arc::new(Reloader::new(&args.config, read, complete, commander, open));
     let server = control::listen(socket.as_deref(), &reloader)?;
     control::reload_on_signal(&reloader)?;
     say(format!("running, inside {}, outside {}", settings.inside.device, settings.outside.device));
@@ -274,7 +278,7 @@ impl Observer for Log {
         let Some(path) = &self.status_file else {
             return say(format!("{}; --status-file names a file for more", summary(status)));
         };
-        if let Err(error) = replace(path, &status_object(status)) {
+        if let Err(error) = replace(path, &status_object(status, &self.names)) {
             say(format!("warning: {} cannot be written: {error}", path.display()));
         }
     }
@@ -313,13 +317,13 @@ fn replace(path: &Path, value: &Value) -> io::Result<()> {
 }
 
 /// The state as scripts read it.
-fn status_object(status: &Status<'_>) -> Value {
+fn status_object(status: &Status<'_>, names: &json::Names) -> Value {
     let now = status.now;
     let by_id: HashMap<MappingId, MappingInfo> =
         status.engine.mappings().map(|info| (info.id, info)).collect();
-    let mappings: Vec<_> = by_id.values().map(|info| json::mapping(info, now)).collect();
+    let mappings: Vec<_> = by_id.values().map(|info| json::mapping(info, now, names)).collect();
     let sessions = status.engine.sessions().filter_map(|session| {
-        by_id.get(&session.mapping).map(|mapping| json::session(&session, mapping, now))
+        by_id.get(&session.mapping).map(|mapping| json::session(&session, mapping, now, names))
     });
     let [inside, outside] = &status.sides;
     let draining = status.engine.draining().map(|one| {
@@ -330,7 +334,7 @@ fn status_object(status: &Status<'_>) -> Value {
             "leaves": one.leaves,
         })
     });
-    json!({
+    let mut object = json!({
         "time": now.0 as f64 / 1e9,
         "counters": json::counters(&status.counters),
         "mappings": mappings,
@@ -349,7 +353,13 @@ fn status_object(status: &Status<'_>) -> Value {
             "own_packets_lost": status.own_lost,
             "frames_not_addressed": status.not_addressed,
         },
-    })
+    });
+    // The first name is that of the inside's own network.
+    for (number, realm) in &status.realms {
+        let Some(name) = names.realms.get(usize::from(*number)) else { continue };
+        object["realms"][name] = json!({ "neighbors": neighbors(realm), "device": device(realm) });
+    }
+    object
 }
 
 fn neighbors(side: &SideStatus) -> Value {

@@ -98,7 +98,8 @@ impl Args {
 }
 
 fn sentence(answer: &Answer) -> String {
-    let Answer { subscriber, external, ports, pool, kind } = answer;
+    let Answer { subscriber, realm, external, ports, pool, kind } = answer;
+    let of = realm.as_ref().map(|realm| format!(" of realm {realm}")).unwrap_or_default();
     let ports = match ports {
         Some(ports) => format!("ports {ports}"),
         None => "all ports".to_owned(),
@@ -107,7 +108,7 @@ fn sentence(answer: &Answer) -> String {
         Some(pool) => format!("{kind}, pool {pool}"),
         None => (*kind).to_owned(),
     };
-    format!("{subscriber} has {ports} of {external} ({whence})")
+    format!("{subscriber}{of} has {ports} of {external} ({whence})")
 }
 
 fn print(line: &str) -> anyhow::Result<()> {

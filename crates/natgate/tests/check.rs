@@ -67,6 +67,29 @@ fn json_of_a_good_file() {
 }
 
 #[test]
+fn json_of_classes_and_realms() {
+    let text_of = format!(
+        "{GOOD}\n[[realm]]\nname = \"homes\"\nvlan = 7\naddress = \"10.0.0.1/8\"\n\
+         hairpin_to = [\"default\"]\n\
+         [[class]]\nname = \"small\"\nrealm = \"homes\"\nsubscribers = [\"10.1.0.0/16\"]\n\
+         limits = {{ ports_per_subscriber = {{ udp = 9 }} }}\ntotal = {{ sessions = 1000 }}\n"
+    );
+    let output = check(&["--json", &file("classes.toml", &text_of)]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let said: Value = serde_json::from_slice(&output.stdout).expect("standard output is JSON");
+    let class = &said["classes"][0];
+    assert_eq!((&class["name"], &class["realm"]), (&"small".into(), &"homes".into()));
+    assert_eq!(
+        (&class["addresses"], &class["each"]["mappings"]["udp"]),
+        (&65_536.into(), &9.into())
+    );
+    assert_eq!(class["together"]["sessions"], 1000);
+    let realm = &said["realms"][0];
+    assert_eq!((&realm["vlan"], &realm["device"]), (&7.into(), &"no-such-device".into()));
+    assert_eq!((&realm["pool"], &realm["hairpin_to"][0]), (&"default".into(), &"default".into()));
+}
+
+#[test]
 fn json_of_a_bad_file() {
     let path = file("bad-json.toml", &GOOD.replace("30s", "30"));
     let output = check(&["--json", &path]);

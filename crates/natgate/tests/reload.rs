@@ -24,16 +24,21 @@ struct Gateway {
 
 impl Gateway {
     fn start(test: &str) -> Self {
+        Self::start_with(test, "")
+    }
+
+    fn start_with(test: &str, more: &str) -> Self {
         let name = format!("natgate-reload-{test}-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder).expect("the folder can be made");
         let script = "set -e
             ip link add name in0 type veth peer name in1
             ip link add name out0 type veth peer name out1
-            for device in in0 in1 out0 out1; do ip link set $device up; done
+            ip link add name more0 type veth peer name more1
+            for device in in0 in1 out0 out1 more0 more1; do ip link set $device up; done
             exec \"$@\"";
         let config = folder.join("natgate.toml");
-        fs::write(&config, text(&folder, "")).expect("the file can be written");
+        fs::write(&config, text(&folder, more)).expect("the file can be written");
         let mut child = Command::new("unshare")
             .args(["--net", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_natgate"), "run", "-c"])
             .arg(&config)
@@ -151,6 +156,57 @@ fn a_new_configuration_comes_into_force_and_a_wrong_one_does_not() {
 
     gateway.configure("[timeouts]\nudp = \"3m\"");
     assert_eq!(gateway.reloaded(&[])["changed"], json!([]), "the old one was in force throughout");
+}
+
+#[test]
+fn realms_come_go_and_change() {
+    let realms = |rest: &str| {
+        let red = "[[realm]]\nname = \"red\"\nvlan = 100\naddress = \"10.0.0.1/8\"\n";
+        let blue = format!("[[realm]]\nname = \"blue\"\naddress = \"10.0.0.2/8\"\n{rest}");
+        format!("{red}{blue}")
+    };
+    let fixed = "[[static]]\nrealm = \"red\"\ninternal = \"10.0.0.80:80\"\n\
+                 external = \"203.0.113.1:80\"\nprotocol = \"tcp\"\n";
+    let gateway = Gateway::start_with("realms", &(realms("vlan = 200\n") + fixed));
+    let changed = |text: &str| {
+        gateway.configure(text);
+        let mut reloaded = gateway.reloaded(&[]);
+        let mut changed = reloaded["changed"].take();
+        changed.as_array_mut().expect("a list").sort_by_key(|key| key.to_string());
+        (changed, reloaded["mappings"]["go"].clone())
+    };
+    let more = "vlan = 200\nsubscribers = [\"10.1.0.0/16\"]\nhairpin_to = [\"red\"]\n\
+         [[rule]]\nrealm = \"red\"\nkind = \"drop\"\nmatch.source = \"10.9.0.0/16\"\n";
+    assert_eq!(changed(&(realms(more) + fixed)), (json!(["realm", "rule"]), json!(0)));
+    for text in ["vlan = 201\n", "vlan = 201\nmtu = 1400\n", "device = \"more0\"\n"] {
+        let (changed, gone) = changed(&(realms(text) + fixed));
+        assert_eq!(changed[0], json!("realm"));
+        assert_eq!(gone, json!(0));
+    }
+    let route = "[[route]]\nrealm = \"red\"\nprefix = \"172.16.0.0/24\"\nvia = \"10.0.0.9\"\n";
+    let with_route = format!("{}{fixed}{route}", realms("vlan = 201\n"));
+    assert_eq!(changed(&with_route), (json!(["realm", "route"]), json!(0)));
+    // A dry run tells what goes with a realm, by the realm's name.
+    let blue = "[[realm]]\nname = \"blue\"\naddress = \"10.0.0.2/8\"\nvlan = 200\n";
+    gateway.configure(blue);
+    let tried = gateway.reloaded(&["--dry-run"]);
+    assert_eq!(
+        tried["mappings"],
+        json!({ "stay": 0, "go": 1, "by_reason":
+        { "not_subscriber": 0, "pool": 0, "displaced": 0, "static": 1 } })
+    );
+    assert_eq!(tried["named"][0]["realm"], json!("red"));
+    let (tables, gone) = changed(blue);
+    assert_eq!((tables, gone), (json!(["realm", "route", "static"]), json!(1)));
+    // Its name is another's to have, and its VLAN.
+    let green = blue.replace("blue", "green").replace("200", "100");
+    assert_eq!(changed(&(blue.to_owned() + &green)), (json!(["realm"]), json!(0)));
+    gateway.configure(&blue.replace("vlan = 200", "device = \"nowhere0\""));
+    let refused = gateway.reload(&[]);
+    let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("nowhere0"), "{errors}");
+    assert_eq!(changed(""), (json!(["realm"]), json!(0)));
 }
 
 #[test]

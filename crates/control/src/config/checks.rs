@@ -8,11 +8,12 @@ use super::draft::{Draft, SideDraft};
 use super::policy;
 use super::pools;
 use super::problem::{Located, Report};
+use super::realms;
 use super::rule_checks;
 use super::shares;
 use super::static_checks;
 use super::values::{overlaps, show_prefix, show_range};
-use natgate_engine::{AddressRange, Allocation, Pooling, Prefix};
+use natgate_engine::{AddressRange, Allocation, Pooling, Prefix, Side};
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
 
@@ -21,10 +22,12 @@ pub(super) const MOST_ADDRESSES: u64 = (1 << 15) - 1;
 
 /// Reports everything that does not agree.
 pub(super) fn check(draft: &Draft, report: &Report<'_>) {
-    for side in [&draft.inside, &draft.outside] {
+    for side in draft.insides().chain([&draft.outside]) {
         gateway_is_a_neighbor(side, report);
     }
     sides_differ(draft, report);
+    realms::check(draft, report);
+    realms::networks(draft, report);
     routes(draft, report);
     pool_names_differ(draft, report);
     pool_addresses_do_not_overlap(draft, report);
@@ -84,20 +87,26 @@ fn sides_differ(draft: &Draft, report: &Report<'_>) {
 }
 
 fn routes(draft: &Draft, report: &Report<'_>) {
-    let mut seen: HashMap<Prefix, usize> = HashMap::new();
+    let mut seen: HashMap<(u16, Prefix), usize> = HashMap::new();
+    let names = draft.realm_names();
     for route in &draft.routes {
-        let side = draft.side(route.side);
+        let Some(realm) = names.of(&route.realm) else { continue };
+        let side = match route.side {
+            Side::Inside => draft.inside_of(realm),
+            Side::Outside => &draft.outside,
+        };
         if let Some(network) = side.network() {
             neighbor(&route.via, network, side, report);
         }
         let (prefix, place) = (route.prefix.value, &route.prefix.place);
         let shown = show_prefix(prefix);
-        if let Some(line) = seen.insert(prefix, report.line(place.offset)) {
+        if let Some(line) = seen.insert((realm, prefix), report.line(place.offset)) {
             let message = format!("{shown} has a route in line {line} already; keep one");
             report.wrong(place, message);
         }
-        if let Some(connected) =
-            [&draft.inside, &draft.outside].iter().find(|side| side.network() == Some(prefix))
+        if let Some(connected) = [draft.inside_of(realm), &draft.outside]
+            .iter()
+            .find(|side| side.network() == Some(prefix))
         {
             let name = connected.name();
             let message = format!("{shown} is the network of {name}.address, which goes first");
@@ -168,13 +177,22 @@ fn addresses_are_not_too_many(draft: &Draft, report: &Report<'_>) {
 }
 
 fn subscribers(draft: &Draft, report: &Report<'_>) {
-    let names_others =
-        !draft.statics.is_empty() || draft.rules.iter().any(|rule| rule.action.is_snat());
+    // Where there are other realms, nobody need be in this one.
+    let names_others = !draft.statics.is_empty()
+        || !draft.realms.is_empty()
+        || draft.rules.iter().any(|rule| rule.action.is_snat());
     if let Some(place) = draft.no_subscribers.as_ref().filter(|_| !names_others) {
         report.wrong(place, "names nobody, nor does a rule; write inside prefixes");
     }
+    let further = draft.realms.iter().filter_map(|realm| realm.subscribers.as_ref());
+    for subscribers in std::iter::once(&draft.subscribers).chain(further) {
+        no_prefix_in_another(subscribers, report);
+    }
+}
+
+fn no_prefix_in_another(subscribers: &[Located<Prefix>], report: &Report<'_>) {
     let mut seen: Vec<&Located<Prefix>> = Vec::new();
-    let mut sorted: Vec<&Located<Prefix>> = draft.subscribers.iter().collect();
+    let mut sorted: Vec<&Located<Prefix>> = subscribers.iter().collect();
     sorted.sort_by_key(|prefix| (prefix.value.first(), prefix.value.len(), prefix.place.offset));
     for prefix in sorted {
         if let Some(wider) = seen.last().filter(|wider| wider.value.contains(prefix.value.first()))
@@ -201,22 +219,32 @@ fn external_addresses(draft: &Draft, report: &Report<'_>) {
             let message = format!("{shown} overlaps {prefix} of nat.subscribers; {remedy}");
             report.wrong(&range.place, message);
         }
-        let taken = [
-            ("inside.address", draft.inside.own()),
-            ("inside.gateway", draft.inside.gateway.as_ref().map(|gateway| gateway.value)),
-            ("outside.gateway", draft.outside.gateway.as_ref().map(|gateway| gateway.value)),
-        ];
-        for (name, address) in taken {
+        let further = draft.realms.iter().filter_map(|realm| realm.subscribers.as_ref());
+        if let Some(inside) = further.flatten().find(|s| overlaps(range.value, s.value)) {
+            let (prefix, key) = (show_prefix(inside.value), &inside.place.key);
+            let message =
+                format!("{shown} overlaps {prefix} of {key}; write inside prefixes there");
+            report.wrong(&range.place, message);
+        }
+        let gateway = |side: &SideDraft| side.gateway.as_ref().map(|gateway| gateway.value);
+        let inside = draft.insides().flat_map(|side| {
+            let name = |key: &str| format!("{}.{key}", side.name());
+            [(name("address"), side.own()), (name("gateway"), gateway(side))]
+        });
+        let outside = ("outside.gateway".to_owned(), gateway(&draft.outside));
+        for (name, address) in inside.chain([outside]) {
             let Some(address) = address.filter(|address| contains(range.value, *address)) else {
                 continue;
             };
             let message = format!("{shown} contains {name} ({address}); leave that address out");
             report.wrong(&range.place, message);
         }
-        if let Some(network) = draft.inside.network().filter(|n| overlaps(range.value, *n)) {
-            let network = show_prefix(network);
-            let message = format!("{shown} is in {network}, the network of inside.address");
-            report.unwise(&range.place, message);
+        for side in draft.insides() {
+            if let Some(network) = side.network().filter(|n| overlaps(range.value, *n)) {
+                let (network, name) = (show_prefix(network), side.name());
+                let message = format!("{shown} is in {network}, the network of {name}.address");
+                report.unwise(&range.place, message);
+            }
         }
     }
 }
@@ -229,6 +257,8 @@ fn pools_are_used(draft: &Draft, report: &Report<'_>) {
     let mut used = vec![false; draft.pools.len()];
     let targets = draft.targets();
     let named = draft.rules.iter().filter_map(|rule| targets.of(&rule.action));
+    let by_realms = draft.realms.iter().filter_map(|realm| realm.pool.as_ref());
+    let named = named.chain(by_realms.filter_map(|pool| targets.pool(&pool.value)));
     for index in named.chain([draft.default_pool()]) {
         if let Some(pool) = used.get_mut(index) {
             *pool = true;

@@ -4,7 +4,7 @@
 //! What is translated to itself is left as it is: an exception from a wider rule, of which nothing is
 //! asked. There may be a million rules, so what each is compared with is sorted before.
 
-use super::draft::{ActionDraft, Draft, RuleDraft, StaticDraft, Targets};
+use super::draft::{ActionDraft, Draft, RuleDraft, SideDraft, StaticDraft, Targets};
 use super::problem::{Located, Place, Report};
 use super::values::{self, DnatTo, show_prefix, show_range};
 use natgate_engine::{AddressRange, Prefix, RuleSet};
@@ -34,14 +34,16 @@ impl Dnat<'_> {
 /// What destinations are compared with.
 struct Surroundings<'d> {
     draft: &'d Draft,
+    /// The inside that packets come from.
+    inside: &'d SideDraft,
     pools: Targets<'d>,
     /// Static mappings by external address.
     statics: BTreeMap<Ipv4Addr, Vec<&'d StaticDraft>>,
 }
 
 /// Reports what does not work.
-pub(super) fn check(draft: &Draft, report: &Report<'_>) {
-    let dnats: Vec<Dnat<'_>> = draft.rules.iter().filter_map(dnat).collect();
+pub(super) fn check(draft: &Draft, realm: u16, rules: &[&RuleDraft], report: &Report<'_>) {
+    let dnats: Vec<Dnat<'_>> = rules.iter().copied().filter_map(dnat).collect();
     if dnats.is_empty() {
         return;
     }
@@ -49,7 +51,8 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     for mapping in &draft.statics {
         statics.entry(mapping.external.value.0).or_default().push(mapping);
     }
-    let around = Surroundings { draft, pools: draft.targets(), statics };
+    let inside = draft.inside_of(realm);
+    let around = Surroundings { draft, inside, pools: draft.targets(), statics };
     for dnat in dnats.iter().filter(|dnat| !dnat.is_exception()) {
         match dnat.to.value {
             DnatTo::Endpoint(address, port) => around.to_endpoint(dnat, address, port, report),
@@ -58,7 +61,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     }
     way_back_is_one(&dnats, report);
     targets_are_not_too_many(&dnats, report);
-    some_are_left(draft, &dnats, report);
+    some_are_left(rules, &dnats, report);
 }
 
 fn dnat(rule: &RuleDraft) -> Option<Dnat<'_>> {
@@ -79,8 +82,8 @@ impl Surroundings<'_> {
         let (draft, place) = (self.draft, &dnat.to.place);
         let whole = AddressRange { first: address, last: address };
         let remedy = "write a host's address outside";
-        let mut sides = [&draft.inside, &draft.outside].into_iter();
-        let network = draft.inside.network().filter(|network| network.contains(address.into()));
+        let mut sides = [self.inside, &draft.outside].into_iter();
+        let network = self.inside.network().filter(|network| network.contains(address.into()));
         let arrives_at = port.or(Some(dnat.port).filter(|port| *port != 0));
         if let Some(class) = values::unusable(whole) {
             report.wrong(place, format!("{address} is in {class}, which no host has; {remedy}"));
@@ -96,7 +99,8 @@ impl Surroundings<'_> {
             report.wrong(place, format!("{message}, which answers only ping there; {remedy}"));
         } else if let Some(network) = network {
             let network = show_prefix(network);
-            let message = format!("{address} is in {network}, the network of inside.address");
+            let name = self.inside.name();
+            let message = format!("{address} is in {network}, the network of {name}.address");
             let remedy = "give it a [[static]] mapping and write its external endpoint";
             report.wrong(place, format!("{message}, but packets go outside; {remedy}"));
         }
@@ -144,7 +148,7 @@ impl Surroundings<'_> {
             let why = format!("the external address of the static mapping in line {line}");
             report.wrong(place, format!("{message}, {why}; write a prefix without it"));
         }
-        for side in [&draft.inside, &draft.outside] {
+        for side in [self.inside, &draft.outside] {
             if let Some(own) = side.own().filter(|own| to.contains((*own).into())) {
                 let seen = dnat.prefix.first() + (u32::from(own) - to.first());
                 let message = format!("{shown} contains {}.address", side.name());
@@ -211,17 +215,17 @@ fn rank(rule: &RuleDraft) -> (i16, u8, bool, bool) {
 
 /// Warns of rules all of whose packets are bypassed or dropped, and so not translated: by a rule for
 /// their destinations that no snat rule comes before.
-fn some_are_left(draft: &Draft, dnats: &[Dnat<'_>], report: &Report<'_>) {
-    let snats = draft.rules.iter().filter(|rule| rule.action.is_snat());
+fn some_are_left(rules: &[&RuleDraft], dnats: &[Dnat<'_>], report: &Report<'_>) {
+    let snats = rules.iter().copied().filter(|rule| rule.action.is_snat());
     let best_snat = snats.map(rank).max();
     let takes_all = |rule: &&RuleDraft| {
         matches!(rule.action, ActionDraft::Bypass | ActionDraft::Drop)
             && !rule.looks_at().0
             && best_snat.is_none_or(|best| rank(rule) > best)
     };
-    let takers: HashMap<(Prefix, u16), &RuleDraft> = draft
-        .rules
+    let takers: HashMap<(Prefix, u16), &RuleDraft> = rules
         .iter()
+        .copied()
         .filter(takes_all)
         .map(|rule| ((rule.looks_at().1, rule.looks_at().2), rule))
         .collect();

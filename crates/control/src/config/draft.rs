@@ -7,6 +7,7 @@
 use super::policy::{self, ClassDraft, TimeoutDraft};
 use super::pools::LeftOut;
 use super::problem::{Located, Place};
+use super::realms::{RealmDraft, Whose};
 use super::shares::SharesDraft;
 use super::values::{DnatTo, Span};
 use natgate_engine::{
@@ -25,6 +26,9 @@ const TCP_HEADERS: u16 = 40;
 pub(super) struct Draft {
     pub(super) inside: SideDraft,
     pub(super) outside: SideDraft,
+    pub(super) realms: Vec<RealmDraft>,
+    /// Who may be reached from the network of the inside.
+    pub(super) hairpin_to: Vec<Located<String>>,
     pub(super) routes: Vec<RouteDraft>,
     pub(super) pools: Vec<PoolDraft>,
     pub(super) subscribers: Vec<Located<Prefix>>,
@@ -53,7 +57,8 @@ pub(super) struct Draft {
 
 /// One of the two sides.
 pub(super) struct SideDraft {
-    pub(super) side: Side,
+    /// What its table is called: `inside`, `outside`, or a realm's.
+    pub(super) name: String,
     pub(super) device: Option<Located<String>>,
     pub(super) backend: Backend,
     pub(super) address: Option<Located<(Ipv4Addr, u8)>>,
@@ -73,15 +78,12 @@ impl SideDraft {
         self.address.as_ref().map(|address| address.value.0)
     }
 
-    /// `inside` or `outside`.
-    pub(super) fn name(&self) -> &'static str {
-        match self.side {
-            Side::Inside => "inside",
-            Side::Outside => "outside",
-        }
+    /// What its table is called.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
-    fn engine(&self) -> SideConfig {
+    pub(super) fn engine(&self) -> SideConfig {
         SideConfig {
             address: self.own(),
             network: self.network(),
@@ -90,12 +92,12 @@ impl SideDraft {
         }
     }
 
-    fn settings(self) -> SideSettings {
+    pub(super) fn settings(&self) -> SideSettings {
         SideSettings {
-            device: self.device.map(|device| device.value).unwrap_or_default(),
+            device: self.device.as_ref().map(|device| device.value.clone()).unwrap_or_default(),
             backend: self.backend,
-            address: self.address.map(|address| address.value),
-            gateway: self.gateway.map(|gateway| gateway.value),
+            address: self.address.as_ref().map(|address| address.value),
+            gateway: self.gateway.as_ref().map(|gateway| gateway.value),
             mtu: self.mtu,
         }
     }
@@ -106,6 +108,13 @@ pub(super) struct RouteDraft {
     pub(super) prefix: Located<Prefix>,
     pub(super) via: Located<Ipv4Addr>,
     pub(super) side: Side,
+    pub(super) realm: Whose,
+}
+
+impl RouteDraft {
+    pub(super) fn to_settings(&self) -> Route {
+        Route { prefix: self.prefix.value, via: self.via.value, side: self.side }
+    }
 }
 
 /// A pool.
@@ -126,6 +135,7 @@ pub(super) struct PoolDraft {
 /// A static mapping, or a service.
 pub(super) struct StaticDraft {
     pub(super) place: Place,
+    pub(super) realm: Whose,
     pub(super) target: Targeted,
     /// With as many ports as the internal end, or none.
     pub(super) external: Located<(Ipv4Addr, Option<Span>)>,
@@ -148,6 +158,7 @@ pub(super) struct ServerDraft {
 
 /// A rule.
 pub(super) struct RuleDraft {
+    pub(super) realm: Whose,
     pub(super) matches: Located<Match>,
     pub(super) priority: Located<i16>,
     pub(super) action: ActionDraft,
@@ -196,17 +207,13 @@ impl ActionDraft {
     pub(super) fn is_snat(&self) -> bool {
         matches!(self, Self::Snat(_) | Self::SnatTo(..))
     }
+
+    pub(super) fn is_bypass(&self) -> bool {
+        matches!(self, Self::Bypass)
+    }
 }
 
 impl Draft {
-    /// One side.
-    pub(super) fn side(&self, side: Side) -> &SideDraft {
-        match side {
-            Side::Inside => &self.inside,
-            Side::Outside => &self.outside,
-        }
-    }
-
     /// The pools, found by name and by address.
     pub(super) fn targets(&self) -> Targets<'_> {
         let pools = || self.pools.iter().enumerate();
@@ -230,36 +237,48 @@ impl Draft {
     pub(super) fn into_settings(self) -> Settings {
         let targets = self.targets();
         let timeout_sets = self.timeout_sets();
-        let rules = self.rules.iter().map(|rule| rule.to_config(&targets, &timeout_sets)).collect();
+        let names = self.realm_names();
+        let mut all_rules = vec![Vec::new(); self.realms.len() + 1];
+        for rule in &self.rules {
+            let realm = names.of(&rule.realm).expect("a rule of no realm is a problem");
+            all_rules[usize::from(realm)].push(rule.to_config(&targets, &timeout_sets));
+        }
+        let further = all_rules.split_off(1);
+        let rules = all_rules.pop().expect("the rules of realm 0");
+        let (realms, realm_settings) = self.to_realms(further);
+        let of = |fixed: &StaticDraft| {
+            names.of(&fixed.realm).expect("a static mapping of no realm is a problem")
+        };
+        let statics_of = |fixed: &StaticDraft| fixed.statics(of(fixed));
+        let service_of = |fixed: &StaticDraft| fixed.service(of(fixed));
         let default_pool = self.default_pool();
         let allocation = self.common_allocation();
-        let by_mtu = self.inside.mtu.min(self.outside.mtu).saturating_sub(TCP_HEADERS);
+        let mtus = self.insides().map(|inside| inside.mtu);
+        let by_mtu = mtus.fold(self.outside.mtu, u16::min).saturating_sub(TCP_HEADERS);
         let engine = Config {
             inside: self.inside.engine(),
             outside: self.outside.engine(),
+            realms,
+            hairpin_to: self.to_numbers(&self.hairpin_to),
             subscribers: self.subscribers.iter().map(|prefix| prefix.value).collect(),
             pools: self.pools.iter().map(|pool| self.pool(pool, &allocation)).collect(),
             allocation,
             default_pool,
-            statics: self.statics.iter().flat_map(StaticDraft::statics).collect(),
-            services: self.statics.iter().filter_map(StaticDraft::service).collect(),
+            statics: self.statics.iter().flat_map(statics_of).collect(),
+            services: self.statics.iter().filter_map(service_of).collect(),
             rules,
             classes: self.to_classes(),
             port_timeouts: self.to_port_timeouts(),
             timeout_sets,
             tcp_mss: if self.mss_by_mtu { Some(by_mtu) } else { self.config.tcp_mss },
-            ..self.config
-        };
-        let route = |route: &RouteDraft| Route {
-            prefix: route.prefix.value,
-            via: route.via.value,
-            side: route.side,
+            ..self.config.clone()
         };
         Settings {
             engine,
             inside: self.inside.settings(),
             outside: self.outside.settings(),
-            routes: self.routes.iter().map(route).collect(),
+            realms: realm_settings,
+            routes: self.routes_of(0),
             state: self.state,
             control: self.control,
         }
@@ -351,11 +370,12 @@ impl StaticDraft {
     }
 
     /// One static mapping a port.
-    fn statics(&self) -> Vec<StaticMapping> {
+    fn statics(&self, realm: u16) -> Vec<StaticMapping> {
         let Targeted::Host(internal) = &self.target else { return Vec::new() };
         let (StaticDraft { protocol, begun, .. }, (inside, outside)) =
             (self, (internal.value, self.external.value));
         let mapping = |ports: Option<(u16, u16)>| StaticMapping {
+            realm,
             protocol: *protocol,
             internal: (inside.0, ports.map(|ports| ports.0)),
             external: (outside.0, ports.map(|ports| ports.1)),
@@ -370,7 +390,7 @@ impl StaticDraft {
         }
     }
 
-    fn service(&self) -> Option<Service> {
+    fn service(&self, realm: u16) -> Option<Service> {
         let Targeted::Servers { members, affinity, .. } = &self.target else { return None };
         let (address, ports) = self.external.value;
         let server = |member: &ServerDraft| Server {
@@ -379,6 +399,7 @@ impl StaticDraft {
             draining: member.draining,
         };
         Some(Service {
+            realm,
             protocol: self.protocol,
             external: (address, ports?.first),
             servers: members.iter().map(server).collect(),

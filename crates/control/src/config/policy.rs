@@ -5,6 +5,7 @@
 use super::draft::{Draft, RuleDraft};
 use super::problem::{Located, Place, Report};
 use super::reader::{Section, Value};
+use super::realms::{self, Whose};
 use super::sections::{IDLE, bounded, read_duration, read_name};
 use super::values::{self, overlaps_prefix, show_duration, show_prefix};
 use natgate_engine::{
@@ -22,6 +23,8 @@ pub(super) struct ClassDraft {
     place: Place,
     name: Located<String>,
     subscribers: Vec<Located<Prefix>>,
+    /// The realm that it is about if not about all.
+    pub(super) realm: Whose,
     limits: ClassLimits,
     /// Where its quota stands, or would.
     pub(super) quota_place: Place,
@@ -91,6 +94,7 @@ pub(super) fn read_class(section: &Section<'_>) -> Option<ClassDraft> {
         limits: read_class_limits(&limits, &quota),
         quota_place: quota.place,
         total: read_total(&total),
+        realm: realms::read_whose(section).ok()?,
     })
 }
 
@@ -183,9 +187,11 @@ pub(super) fn read_rule_timeouts(rule: &Section<'_>) -> Option<Box<Located<Timeo
 impl Draft {
     /// The classes as the engine is told them.
     pub(super) fn to_classes(&self) -> Vec<Class> {
+        let names = self.realm_names();
         let class = |class: &ClassDraft| Class {
             name: class.name.value.clone(),
             subscribers: class.subscribers.iter().map(|prefix| prefix.value).collect(),
+            realm: class.realm.as_ref().and_then(|realm| names.get(&realm.value)),
             limits: class.limits.clone(),
             total: class.total.total.clone(),
         };
@@ -245,11 +251,12 @@ fn names_differ(draft: &Draft, report: &Report<'_>) {
 }
 
 fn no_prefix_twice(draft: &Draft, report: &Report<'_>) {
-    let mut seen: HashMap<Prefix, (usize, &str)> = HashMap::new();
+    let mut seen: HashMap<(Option<&str>, Prefix), (usize, &str)> = HashMap::new();
     for class in &draft.classes {
+        let realm = class.realm.as_ref().map(|realm| &realm.value[..]);
         for prefix in &class.subscribers {
             let here = (report.line(prefix.place.offset), &class.name.value[..]);
-            if let Some((line, name)) = seen.insert(prefix.value, here) {
+            if let Some((line, name)) = seen.insert((realm, prefix.value), here) {
                 let shown = show_prefix(prefix.value);
                 let message = format!("{shown} is in class \"{name}\" in line {line} already");
                 report.wrong(&prefix.place, format!("{message}; name each prefix once"));
@@ -263,12 +270,24 @@ fn classes_have_subscribers(draft: &Draft, report: &Report<'_>) {
     if draft.rules.iter().any(|rule| rule.action.is_snat()) {
         return;
     }
-    for prefix in draft.classes.iter().flat_map(|class| &class.subscribers) {
-        let known = |one: &Located<Prefix>| overlaps_prefix(one.value, prefix.value);
-        if !draft.subscribers.iter().any(known) {
-            let shown = show_prefix(prefix.value);
-            let message = format!("nobody in {shown} is in nat.subscribers");
-            report.unwise(&prefix.place, format!("{message}, so the class has nobody there"));
+    let names = draft.realm_names();
+    for class in &draft.classes {
+        // One that there is not is told of elsewhere.
+        let realms = match &class.realm {
+            Some(realm) => names.get(&realm.value).into_iter().collect(),
+            None => (0..=draft.realms.len() as u16).collect::<Vec<_>>(),
+        };
+        let whose = match class.realm.as_ref().map(|realm| &realm.value[..]) {
+            None | Some(realms::DEFAULT) => "in nat.subscribers".to_owned(),
+            Some(realm) => format!("a subscriber of realm {realm:?}"),
+        };
+        for prefix in &class.subscribers {
+            let mut all = realms.iter().flat_map(|realm| draft.subscribers_of(*realm));
+            if !realms.is_empty() && !all.any(|one| overlaps_prefix(one.value, prefix.value)) {
+                let shown = show_prefix(prefix.value);
+                let message = format!("nobody in {shown} is {whose}");
+                report.unwise(&prefix.place, format!("{message}, so the class has nobody there"));
+            }
         }
     }
 }

@@ -45,24 +45,13 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
             in_force.engine.outside.silent != new.engine.outside.silent,
         ),
     ] {
-        let SideSettings { device, backend, address, gateway, mtu } = old;
-        let differs = [
-            (*device != new.device, "device"),
-            (*backend != new.backend, "backend"),
-            (*address != new.address, "address"),
-            (*gateway != new.gateway, "gateway"),
-            (*mtu != new.mtu, "mtu"),
-            (errors, "icmp_errors"),
-        ];
-        let differing = differs.into_iter().filter(|(differs, _)| *differs);
-        keys.extend(differing.map(|(_, key)| format!("{side}.{key}")));
+        keys.extend(of_side(side, old, new, errors));
     }
     let of_engine = restart_keys(&in_force.engine, &new.engine);
-    // Which of their keys it is, has been said.
+    // Which of their keys it is, has been said, or is said next.
     let of_engine = of_engine.into_iter().filter(|key| !["inside", "outside"].contains(key));
     keys.extend(of_engine.map(str::to_owned));
     let rest = [
-        (in_force.routes != new.routes, "route"),
         (in_force.state != new.state, "state"),
         (in_force.control != new.control, "control.socket"),
     ];
@@ -70,14 +59,48 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
     keys
 }
 
+fn of_side(
+    side: &str,
+    old: &SideSettings,
+    new: &SideSettings,
+    errors: bool,
+) -> impl Iterator<Item = String> {
+    let SideSettings { device, backend, address, gateway, mtu } = old;
+    let differs = [
+        (*device != new.device, "device"),
+        (*backend != new.backend, "backend"),
+        (*address != new.address, "address"),
+        (*gateway != new.gateway, "gateway"),
+        (*mtu != new.mtu, "mtu"),
+        (errors, "icmp_errors"),
+    ];
+    let differing = differs.into_iter().filter(|(differs, _)| *differs);
+    differing.map(move |(_, key)| format!("{side}.{key}"))
+}
+
 /// Where a key stands; if it does not, its table, or the beginning of the file.
 fn offset(tree: &DeTable<'_>, key: &str) -> usize {
     let mut table = tree;
     let mut offset = 0;
     for part in key.split('.') {
+        // Of an array of tables, the one with this number.
+        let (part, number) = match part.split_once('[') {
+            Some((part, number)) => (part, number.trim_end_matches(']').parse().unwrap_or(0)),
+            None => (part, 0_usize),
+        };
         let Some((name, value)) = table.get_key_value(part) else { break };
         offset = start(name, value);
-        match value.get_ref() {
+        let inner = match value.get_ref() {
+            DeValue::Array(items) => match items.get(number) {
+                Some(item) => {
+                    offset = item.span().start;
+                    item.get_ref()
+                }
+                None => break,
+            },
+            inner => inner,
+        };
+        match inner {
             DeValue::Table(inner) => table = inner,
             _ => break,
         }

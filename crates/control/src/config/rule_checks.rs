@@ -19,12 +19,21 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     for rule in &draft.rules {
         target_is_there(rule, &targets, draft, report);
     }
-    no_two_match_the_same(draft, report);
-    priorities_are_few(draft, report);
-    let (dnats, others): (Vec<_>, Vec<_>) = draft.rules.iter().partition(|rule| is_dnat(rule));
-    every_rule_applies(others, report);
-    every_rule_applies(dnats, report);
-    dnat_checks::check(draft, report);
+    let names = draft.realm_names();
+    let mut by_realm: Vec<Vec<&RuleDraft>> = vec![Vec::new(); draft.realms.len() + 1];
+    for rule in &draft.rules {
+        if let Some(realm) = names.of(&rule.realm) {
+            by_realm[usize::from(realm)].push(rule);
+        }
+    }
+    for (realm, rules) in (0..).zip(by_realm) {
+        no_two_match_the_same(&rules, report);
+        priorities_are_few(&rules, report);
+        dnat_checks::check(draft, realm, &rules, report);
+        let (dnats, others): (Vec<_>, Vec<_>) = rules.into_iter().partition(|rule| is_dnat(rule));
+        every_rule_applies(others, report);
+        every_rule_applies(dnats, report);
+    }
 }
 
 fn is_dnat(rule: &RuleDraft) -> bool {
@@ -70,10 +79,10 @@ fn target_is_there(rule: &RuleDraft, targets: &Targets<'_>, draft: &Draft, repor
     }
 }
 
-fn no_two_match_the_same(draft: &Draft, report: &Report<'_>) {
+fn no_two_match_the_same(rules: &[&RuleDraft], report: &Report<'_>) {
     // Rules of kind dnat are searched for themselves, the others together.
     let mut seen = HashMap::new();
-    for rule in &draft.rules {
+    for rule in rules {
         let key = (is_dnat(rule), rule.looks_at(), rule.priority.value);
         let place = &rule.matches.place;
         if let Some(line) = seen.insert(key, report.line(place.offset)) {
@@ -84,9 +93,9 @@ fn no_two_match_the_same(draft: &Draft, report: &Report<'_>) {
 }
 
 /// Blames the first rule with which it is too much.
-fn priorities_are_few(draft: &Draft, report: &Report<'_>) {
+fn priorities_are_few(rules: &[&RuleDraft], report: &Report<'_>) {
     let mut seen = BTreeSet::new();
-    for rule in &draft.rules {
+    for rule in rules {
         let most = RuleSet::MOST_PRIORITIES;
         if seen.insert(rule.priority.value) && seen.len() > most {
             let message = format!("is one more different priority; at most {most} are possible");

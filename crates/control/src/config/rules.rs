@@ -8,6 +8,7 @@ use super::draft::{ActionDraft, RuleDraft};
 use super::policy;
 use super::problem::Located;
 use super::reader::{Section, Value};
+use super::realms;
 use super::values;
 use natgate_engine::Match;
 
@@ -48,7 +49,8 @@ pub(super) fn read_rule(section: &Section<'_>) -> Option<RuleDraft> {
         Kind::Drop => Some(ActionDraft::Drop),
     };
     let timeouts = if kind == Kind::Snat { policy::read_rule_timeouts(section) } else { None };
-    Some(RuleDraft { matches: matches?, priority: priority?, action: action?, timeouts })
+    let realm = realms::read_whose(section).ok()?;
+    Some(RuleDraft { realm, matches: matches?, priority: priority?, action: action?, timeouts })
 }
 
 fn read_priority(section: &Section<'_>) -> Option<Located<i16>> {

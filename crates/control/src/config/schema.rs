@@ -9,12 +9,27 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
         "",
         &[
             "inside", "outside", "route", "pool", "nat", "limits", "class", "timeouts", "timeout",
-            "state", "control", "static", "rule",
+            "state", "control", "static", "rule", "realm",
         ],
     ),
     ("inside", SIDE),
     ("outside", SIDE),
-    ("route", &["prefix", "via", "side"]),
+    ("route", &["prefix", "via", "side", "realm"]),
+    (
+        "realm",
+        &[
+            "name",
+            "vlan",
+            "device",
+            "address",
+            "gateway",
+            "mtu",
+            "icmp_errors",
+            "subscribers",
+            "pool",
+            "hairpin_to",
+        ],
+    ),
     (
         "pool",
         &[
@@ -45,6 +60,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "allocation",
             "port_parity",
             "hairpinning",
+            "hairpin_to",
             "inbound_refresh",
             "tcp_pickup",
             "tcp_mss",
@@ -74,7 +90,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
         ],
     ),
     ("limits.ports_per_subscriber", PORTS),
-    ("class", &["name", "subscribers", "limits", "total"]),
+    ("class", &["name", "subscribers", "realm", "limits", "total"]),
     (
         "class.limits",
         &[
@@ -104,9 +120,9 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     ("timeout", &["protocol", "port", "idle"]),
     ("state", &["file", "interval"]),
     ("control", &["socket"]),
-    ("static", &["internal", "external", "protocol", "direction", "servers", "affinity"]),
+    ("static", &["internal", "external", "protocol", "direction", "servers", "affinity", "realm"]),
     ("static.servers", &["internal", "weight", "drain"]),
-    ("rule", &["kind", "match", "priority", "pool", "address", "to", "timeouts"]),
+    ("rule", &["kind", "match", "priority", "pool", "address", "to", "timeouts", "realm"]),
     ("rule.match", &["source", "destination", "port"]),
     ("rule.timeouts", &["udp", "tcp_established", "tcp_opening", "tcp_closing", "icmp", "other"]),
 ];

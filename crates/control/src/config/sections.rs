@@ -8,6 +8,7 @@ use super::policy;
 use super::pools;
 use super::problem::{Located, Place};
 use super::reader::{Section, Value};
+use super::realms;
 use super::rules;
 use super::shares;
 use super::statics;
@@ -59,6 +60,8 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
     Draft {
         inside: read_side(root, Side::Inside),
         outside: read_side(root, Side::Outside),
+        realms: realms::read_realms(root),
+        hairpin_to: realms::read_hairpin_to(&nat),
         routes: root.sections("route").iter().filter_map(read_route).collect(),
         pools: read_pools(root),
         subscribers,
@@ -101,23 +104,28 @@ fn read_side(root: &Section<'_>, side: Side) -> SideDraft {
         ("tun", Ok(Backend::Tun)),
     ];
     let backend = section.get("backend").and_then(|value| value.word(&backends));
+    SideDraft { device, backend: backend.unwrap_or_default(), ..read_link(&section, name) }
+}
+
+/// The gateway's place in a network; `name` is what its table is called.
+pub(super) fn read_link(section: &Section<'_>, name: &str) -> SideDraft {
     let address = section.get("address").and_then(|value| {
         let address = value.parsed("an address with its prefix length", values::interface_address);
         address.filter(|address| is_usable(&value, address.value.0))
     });
     SideDraft {
-        side,
-        device,
-        backend: backend.unwrap_or_default(),
+        name: name.to_owned(),
+        device: None,
+        backend: Backend::default(),
         address,
         gateway: section.get("gateway").and_then(|value| read_address(&value)),
         icmp_errors: section.get("icmp_errors").and_then(|value| value.boolean()).unwrap_or(true),
-        mtu: section.get("mtu").and_then(|value| read_mtu(&section, &value)).unwrap_or(DEFAULT_MTU),
+        mtu: section.get("mtu").and_then(|value| read_mtu(section, &value)).unwrap_or(DEFAULT_MTU),
     }
 }
 
 /// What Linux takes as the name of a device.
-fn device_name(text: &str) -> Result<String, String> {
+pub(super) fn device_name(text: &str) -> Result<String, String> {
     const LONGEST: usize = 15;
     let odd = |c: char| c.is_whitespace() || c.is_control() || c == '/' || c == ':';
     if text.is_empty() || text == "." || text == ".." || text.contains(odd) || text.len() > LONGEST
@@ -165,11 +173,17 @@ fn read_route(section: &Section<'_>) -> Option<RouteDraft> {
         .and_then(|value| value.parsed("a prefix", values::prefix));
     let via = section.require("via", "\"192.0.2.254\"").and_then(|value| read_address(&value));
     let sides = [("inside", Ok(Side::Inside)), ("outside", Ok(Side::Outside))];
-    let side = match section.get("side") {
-        Some(value) => value.word(&sides)?,
-        None => Side::Outside,
+    let realm = realms::read_whose(section);
+    let side = match (section.get("side"), &realm) {
+        (Some(value), Ok(Some(_))) if value.word(&sides)? == Side::Outside => {
+            value.wrong("is no side of a realm; leave it out, or leave realm out");
+            return None;
+        }
+        (Some(value), _) => value.word(&sides)?,
+        (None, Ok(Some(_))) => Side::Inside,
+        (None, _) => Side::Outside,
     };
-    Some(RouteDraft { prefix: prefix?, via: via?, side })
+    Some(RouteDraft { prefix: prefix?, via: via?, side, realm: realm.ok()? })
 }
 
 fn read_pools(root: &Section<'_>) -> Vec<PoolDraft> {
@@ -230,10 +244,10 @@ fn read_pool(index: usize, section: &Section<'_>) -> PoolDraft {
 
 /// A name of something.
 pub(super) fn read_name(value: &Value<'_>) -> Option<Located<String>> {
-    value.parsed("a name", pool_name)
+    value.parsed("a name", plain_name)
 }
 
-fn pool_name(text: &str) -> Result<String, String> {
+pub(super) fn plain_name(text: &str) -> Result<String, String> {
     const LONGEST: usize = 64;
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if text.is_empty() || text.len() > LONGEST || !text.chars().all(plain) {
@@ -253,9 +267,15 @@ fn read_subscribers(
         let located = |prefix: &Prefix| Located { value: *prefix, place: place.clone() };
         return (default.iter().map(located).collect(), None);
     };
-    let Some(entries) = value.items("an array of prefixes") else { return (Vec::new(), None) };
+    let Some(prefixes) = read_prefixes(&value) else { return (Vec::new(), None) };
+    (prefixes.0, prefixes.1.then_some(value.place))
+}
+
+/// An array of prefixes, and whether it has no entry.
+pub(super) fn read_prefixes(value: &Value<'_>) -> Option<(Vec<Located<Prefix>>, bool)> {
+    let entries = value.items("an array of prefixes")?;
     let prefixes = entries.iter().filter_map(|entry| entry.parsed("a prefix", values::prefix));
-    (prefixes.collect(), entries.is_empty().then_some(value.place))
+    Some((prefixes.collect(), entries.is_empty()))
 }
 
 fn read_nat(nat: &Section<'_>, config: &mut Config) {

@@ -159,9 +159,12 @@ impl Draft {
     }
 
     fn plan(&self, pool: &PoolDraft) -> DeterministicConfig {
-        let all = || self.subscribers.iter().map(|prefix| prefix.value).collect();
+        let number = self.pools.iter().position(|one| std::ptr::eq(one, pool));
+        let realm = number.map_or(0, |number| self.realm_of_pool(number));
+        let all = || self.subscribers_of(realm).iter().map(|prefix| prefix.value).collect();
         let subscribers = pool.shares.subscribers.as_ref().map(|listed| listed.value.clone());
         DeterministicConfig {
+            realm,
             subscribers: subscribers.unwrap_or_else(all),
             ports_per_subscriber: pool.shares.each.as_ref().map(|each| each.value),
             dynamic_ports: pool.shares.dynamic.as_ref().map_or(0, |dynamic| dynamic.value),
@@ -318,7 +321,7 @@ fn everybody_is_served(draft: &Draft, pool: &PoolDraft, plan: &Plan, report: &Re
         return;
     }
     let size = |prefix: Prefix| u64::from(prefix.last() - prefix.first()) + 1;
-    for subscribers in &draft.subscribers {
+    for subscribers in draft.subscribers_of(plan.realm()) {
         let own = listed.value.iter().filter(|one| overlaps_prefix(**one, subscribers.value));
         let own: u64 = own.map(|one| size(*one).min(size(subscribers.value))).sum();
         let others = size(subscribers.value).saturating_sub(own);

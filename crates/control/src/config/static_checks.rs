@@ -55,6 +55,8 @@ fn are_not_too_many(draft: &Draft, report: &Report<'_>) {
 /// What a mapping takes at one end for one protocol; 0 stands for all protocols that have no ports.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Taken {
+    /// Inside, whose the address is.
+    realm: u16,
     address: Ipv4Addr,
     protocol: u8,
     first: u16,
@@ -63,21 +65,29 @@ struct Taken {
     number: usize,
 }
 
+impl Taken {
+    fn whose(&self) -> (u16, Ipv4Addr, u8) {
+        (self.realm, self.address, self.protocol)
+    }
+}
+
 fn do_not_overlap(draft: &Draft, report: &Report<'_>) {
     let (mut inner, mut outer) = (Vec::new(), Vec::new());
     let all = |ports: Option<Span>| ports.unwrap_or(Span { first: 0, last: u16::MAX });
+    let names = draft.realm_names();
     for (number, mapping) in draft.statics.iter().enumerate() {
+        let Some(realm) = names.of(&mapping.realm) else { continue };
         for &protocol in protocols(mapping) {
-            let taken = |address, ports| {
+            let taken = |realm, address, ports| {
                 let Span { first, last } = all(ports);
-                Taken { address, protocol, first, last, number }
+                Taken { realm, address, protocol, first, last, number }
             };
-            outer.push(taken(mapping.external.value.0, mapping.external.value.1));
+            outer.push(taken(0, mapping.external.value.0, mapping.external.value.1));
             // What only the outside begins may be behind several external endpoints.
             if let Targeted::Host(internal) = &mapping.target
                 && mapping.begun != Begun::Outside
             {
-                inner.push(taken(internal.value.0, internal.value.1));
+                inner.push(taken(realm, internal.value.0, internal.value.1));
             }
         }
     }
@@ -102,8 +112,7 @@ fn overlapping(mut taken: Vec<Taken>) -> BTreeMap<usize, usize> {
     let mut found = BTreeMap::new();
     let mut farthest: Option<Taken> = None;
     for one in taken {
-        let same =
-            farthest.filter(|far| (far.address, far.protocol) == (one.address, one.protocol));
+        let same = farthest.filter(|far| far.whose() == one.whose());
         if let Some(far) = same.filter(|far| one.first <= far.last) {
             let (earlier, later) = (far.number.min(one.number), far.number.max(one.number));
             let named = found.entry(later).or_insert(earlier);
@@ -126,10 +135,14 @@ fn protocols(mapping: &StaticDraft) -> &[u8] {
 }
 
 fn internals(draft: &Draft, report: &Report<'_>) {
-    let own = [draft.inside.own(), draft.outside.own()];
+    let names = draft.realm_names();
     let externals: HashSet<Ipv4Addr> = draft.statics.iter().map(|m| m.external.value.0).collect();
     let targets = draft.targets();
-    for (place, address, _) in draft.statics.iter().flat_map(StaticDraft::internals) {
+    let ends = |mapping: &'_ StaticDraft| names.of(&mapping.realm).unwrap_or_default();
+    let all = draft.statics.iter();
+    let all = all.flat_map(|one| one.internals().into_iter().map(move |end| (ends(one), end)));
+    for (realm, (place, address, _)) in all {
+        let own = [draft.inside_of(realm).own(), draft.outside.own()];
         if own.contains(&Some(address)) {
             report.wrong(place, format!("{address} is the gateway itself; write a host's address"));
         } else if externals.contains(&address) || targets.pool_of(address).is_some() {
@@ -287,6 +300,7 @@ mod tests {
     #[test]
     fn ranges_overlap_where_they_share_a_port() {
         let taken = |number, first, last| Taken {
+            realm: 0,
             address: Ipv4Addr::LOCALHOST,
             protocol: 6,
             first,

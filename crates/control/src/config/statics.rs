@@ -7,6 +7,7 @@
 use super::draft::{ServerDraft, StaticDraft, Targeted};
 use super::problem::Located;
 use super::reader::{Section, Value};
+use super::realms;
 use super::sections::is_usable;
 use super::values::{self, Span};
 use natgate_engine::{Affinity, Begun, Server};
@@ -37,7 +38,8 @@ pub(super) fn read_static(section: &Section<'_>) -> Option<StaticDraft> {
         Some(begun) => begun.value?,
         None => Begun::Anywhere,
     };
-    Some(StaticDraft { place: section.place.clone(), target, external, protocol, begun })
+    let realm = realms::read_whose(section).ok()?;
+    Some(StaticDraft { place: section.place.clone(), realm, target, external, protocol, begun })
 }
 
 fn read_direction(section: &Section<'_>) -> Option<Located<Option<Begun>>> {

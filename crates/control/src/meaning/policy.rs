@@ -1,58 +1,147 @@
-//! What classes, thresholds, and timeouts by port and by rule mean, in words.
+//! What classes, thresholds, and timeouts by port and by rule mean, in words and as data.
 
+use super::PerProtocol;
 use super::text::{grouped, list, plural};
-use crate::config::{show_duration, show_prefix};
+use crate::config::{DEFAULT_REALM, show_duration, show_prefix};
 use natgate_engine::{Class, Config, PortTimeout, Prefix, TimeoutSet};
+use serde::Serialize;
 use std::fmt::{self, Formatter};
 
 /// Classes, and timeouts of ports, that are said one by one.
 const MOST: usize = 20;
 
-/// A line for each thing that holds for some subscribers only.
-pub(super) fn classes(config: &Config, f: &mut Formatter<'_>) -> fmt::Result {
-    for class in config.classes.iter().take(MOST) {
-        self::class(config, class, f)?;
+/// What one class of subscribers means.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClassMeaning {
+    /// Its name.
+    pub name: String,
+    /// The realm that its subscribers are of, unless they may be of any.
+    pub realm: Option<String>,
+    /// Their prefixes.
+    pub subscribers: Vec<String>,
+    /// How many addresses these have.
+    pub addresses: u64,
+    /// What each subscriber may have: the class's own limits, else everybody's.
+    pub each: Allowance,
+    /// What a mapping may have.
+    pub sessions_per_mapping: u16,
+    /// What all of them may have together.
+    pub together: Totals,
+}
+
+/// What a subscriber may have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Allowance {
+    /// Mappings.
+    pub mappings: PerProtocol,
+    /// Sessions, if they are limited.
+    pub sessions: Option<u32>,
+    /// New mappings a second.
+    pub new_mappings_per_second: u32,
+    /// Percentages of these limits at which there is an event.
+    pub thresholds: Vec<u8>,
+}
+
+/// What all subscribers of a class may have, where that is limited.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// TCP mappings.
+    pub tcp: Option<u32>,
+    /// UDP mappings.
+    pub udp: Option<u32>,
+    /// All other mappings.
+    pub icmp: Option<u32>,
+    /// Sessions.
+    pub sessions: Option<u32>,
+    /// New mappings a second.
+    pub new_mappings_per_second: Option<u32>,
+    /// Percentages of these limits at which there is an event.
+    pub thresholds: Vec<u8>,
+}
+
+impl ClassMeaning {
+    pub(super) fn new(config: &Config, class: &Class) -> Self {
+        let Class { name, subscribers, realm, limits, total } = class;
+        let common = &config.limits;
+        let size = |prefix: &Prefix| u64::from(prefix.last() - prefix.first()) + 1;
+        let mappings = [
+            (limits.tcp_ports, common.tcp_ports),
+            (limits.udp_ports, common.udp_ports),
+            (limits.icmp_ports, common.icmp_ports),
+        ];
+        let [tcp, udp, icmp] = mappings.map(|(own, common)| own.unwrap_or(common).into());
+        let name_of = |realm: u16| match usize::from(realm).checked_sub(1) {
+            Some(place) => config.realms[place].name.clone(),
+            None => DEFAULT_REALM.into(),
+        };
+        Self {
+            name: name.clone(),
+            realm: realm.filter(|_| !config.realms.is_empty()).map(name_of),
+            subscribers: subscribers.iter().map(|prefix| show_prefix(*prefix)).collect(),
+            addresses: subscribers.iter().map(size).sum(),
+            each: Allowance {
+                mappings: PerProtocol { tcp, udp, icmp },
+                sessions: limits.sessions_per_subscriber.or(common.sessions_per_subscriber),
+                new_mappings_per_second: limits
+                    .new_mappings_per_second
+                    .unwrap_or(common.new_mappings_per_second),
+                thresholds: limits.thresholds.as_ref().unwrap_or(&common.thresholds).clone(),
+            },
+            sessions_per_mapping: limits
+                .sessions_per_mapping
+                .unwrap_or(common.sessions_per_mapping),
+            together: Totals {
+                tcp: total.tcp_ports,
+                udp: total.udp_ports,
+                icmp: total.icmp_ports,
+                sessions: total.sessions,
+                new_mappings_per_second: total.new_mappings_per_second,
+                thresholds: total.thresholds.clone(),
+            },
+        }
     }
-    match config.classes.len().saturating_sub(MOST) {
-        0 => Ok(()),
-        more => writeln!(f, "  and {} more", plural(more as u64, "class", "classes")),
+
+    fn text(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { name, subscribers, each, together, .. } = self;
+        let addresses = plural(self.addresses, "address", "addresses");
+        let prefixes: Vec<&str> = subscribers.iter().map(String::as_str).collect();
+        let prefixes = list(&prefixes, str::to_owned);
+        let whose = self.realm.as_ref().map_or(String::new(), |realm| format!(" of {realm}"));
+        writeln!(f, "  class {name}: {addresses}, {prefixes}{whose}")?;
+        let PerProtocol { tcp, udp, icmp } = each.mappings;
+        let [tcp, udp, icmp] = [tcp, udp, icmp].map(grouped);
+        writeln!(f, "    a subscriber: {tcp} TCP, {udp} UDP and {icmp} ICMP mappings")?;
+        let rate = grouped(each.new_mappings_per_second.into());
+        writeln!(f, "    a subscriber: {rate} new mappings a second")?;
+        sessions_of("    a subscriber", each.sessions, f)?;
+        writeln!(f, "    a mapping: {} sessions", grouped(self.sessions_per_mapping.into()))?;
+        thresholds("    a subscriber", &each.thresholds, f)?;
+        let all = [
+            (together.tcp, "TCP mappings"),
+            (together.udp, "UDP mappings"),
+            (together.icmp, "ICMP mappings"),
+            (together.sessions, "sessions"),
+            (together.new_mappings_per_second, "new mappings a second"),
+        ];
+        let said = all.iter().filter_map(|(limit, what)| Some((limit.as_ref()?, what)));
+        let said: Vec<String> =
+            said.map(|(limit, what)| format!("{} {what}", grouped(u64::from(*limit)))).collect();
+        if !said.is_empty() {
+            writeln!(f, "    together: {}", said.join(", "))?;
+        }
+        thresholds("    together", &together.thresholds, f)
     }
 }
 
-fn class(config: &Config, class: &Class, f: &mut Formatter<'_>) -> fmt::Result {
-    let Class { name, subscribers, limits, total } = class;
-    let common = &config.limits;
-    let size = |prefix: &Prefix| u64::from(prefix.last() - prefix.first()) + 1;
-    let addresses = plural(subscribers.iter().map(size).sum(), "address", "addresses");
-    let prefixes = list(subscribers, show_prefix);
-    writeln!(f, "  class {name}: {addresses}, {prefixes}")?;
-    let number = |own: Option<u32>, common: u32| grouped(own.unwrap_or(common).into());
-    let (tcp, udp) =
-        (number(limits.tcp_ports, common.tcp_ports), number(limits.udp_ports, common.udp_ports));
-    let icmp = number(limits.icmp_ports, common.icmp_ports);
-    writeln!(f, "    a subscriber: {tcp} TCP, {udp} UDP and {icmp} ICMP mappings")?;
-    let rate = number(limits.new_mappings_per_second, common.new_mappings_per_second);
-    writeln!(f, "    a subscriber: {rate} new mappings a second")?;
-    let sessions = limits.sessions_per_subscriber.or(common.sessions_per_subscriber);
-    sessions_of("    a subscriber", sessions, f)?;
-    let of_mapping = limits.sessions_per_mapping.unwrap_or(common.sessions_per_mapping);
-    writeln!(f, "    a mapping: {} sessions", grouped(of_mapping.into()))?;
-    let own = limits.thresholds.as_ref().unwrap_or(&common.thresholds);
-    thresholds("    a subscriber", own, f)?;
-    let all = [
-        (total.tcp_ports, "TCP mappings"),
-        (total.udp_ports, "UDP mappings"),
-        (total.icmp_ports, "ICMP mappings"),
-        (total.sessions, "sessions"),
-        (total.new_mappings_per_second, "new mappings a second"),
-    ];
-    let said = all.iter().filter_map(|(limit, what)| Some((limit.as_ref()?, what)));
-    let said: Vec<String> =
-        said.map(|(limit, what)| format!("{} {what}", grouped(u64::from(*limit)))).collect();
-    if !said.is_empty() {
-        writeln!(f, "    together: {}", said.join(", "))?;
+/// Some lines for each class.
+pub(super) fn classes(classes: &[ClassMeaning], f: &mut Formatter<'_>) -> fmt::Result {
+    for class in classes.iter().take(MOST) {
+        class.text(f)?;
     }
-    thresholds("    together", &total.thresholds, f)
+    match classes.len().saturating_sub(MOST) {
+        0 => Ok(()),
+        more => writeln!(f, "  and {} more", plural(more as u64, "class", "classes")),
+    }
 }
 
 /// How many sessions somebody may have, if that is limited.

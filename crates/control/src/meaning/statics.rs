@@ -22,18 +22,18 @@ impl Run {
                 .is_some_and(|(first, next)| u32::from(first) + self.count == u32::from(next))
         };
         let first = &self.first;
-        (first.protocol, first.begun) == (next.protocol, next.begun)
+        (first.realm, first.protocol, first.begun) == (next.realm, next.protocol, next.begun)
             && (first.internal.0, first.external.0) == (next.internal.0, next.external.0)
             && follows(first.internal.1, next.internal.1)
             && follows(first.external.1, next.external.1)
     }
 
-    fn show(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn show(&self, f: &mut Formatter<'_>, of: &str) -> fmt::Result {
         let last = |port: u16| match self.count {
             1 => String::new(),
             count => format!("-{}", u32::from(port) + count - 1),
         };
-        let StaticMapping { protocol, internal, external, begun } = self.first;
+        let StaticMapping { protocol, internal, external, begun, .. } = self.first;
         let [inner, outer] =
             [internal, external].map(|end| endpoint(end) + &end.1.map(last).unwrap_or_default());
         let way = match begun {
@@ -41,7 +41,7 @@ impl Run {
             Begun::Outside => ", begun from outside only",
             Begun::Inside => ", begun from inside only",
         };
-        writeln!(f, "  static: {inner} is {outer}, {}{way}", name(protocol))
+        writeln!(f, "  static: {inner}{of} is {outer}, {}{way}", name(protocol))
     }
 }
 
@@ -60,6 +60,7 @@ pub(super) fn explain(
     f: &mut Formatter<'_>,
     statics: &[StaticMapping],
     services: &[Service],
+    of_realm: impl Fn(u16) -> String,
 ) -> fmt::Result {
     let mut runs: Vec<Run> = Vec::new();
     for mapping in statics {
@@ -69,13 +70,13 @@ pub(super) fn explain(
         }
     }
     for run in runs.iter().take(MOST) {
-        run.show(f)?;
+        run.show(f, &of_realm(run.first.realm))?;
     }
     if let Some(more) = runs.len().checked_sub(MOST).filter(|more| *more > 0) {
         writeln!(f, "  and {} more", plural(more as u64, "static mapping", "static mappings"))?;
     }
     for service in services.iter().take(MOST) {
-        show_service(f, service)?;
+        show_service(f, service, &of_realm(service.realm))?;
     }
     match services.len().checked_sub(MOST).filter(|more| *more > 0) {
         Some(more) => writeln!(f, "  and {} more", plural(more as u64, "service", "services")),
@@ -83,15 +84,15 @@ pub(super) fn explain(
     }
 }
 
-fn show_service(f: &mut Formatter<'_>, service: &Service) -> fmt::Result {
-    let Service { protocol, external: (address, port), servers, affinity } = service;
+fn show_service(f: &mut Formatter<'_>, service: &Service, of: &str) -> fmt::Result {
+    let Service { protocol, external: (address, port), servers, affinity, .. } = service;
     let all: u32 = servers.iter().map(|server| u32::from(server.share())).sum();
     let affinity = match affinity {
         Affinity::Address => "a remote address keeps its server",
         Affinity::None => "session by session",
     };
     let count = plural(servers.len() as u64, "server", "servers");
-    writeln!(f, "  service: {address}:{port}, {}, has {count}, {affinity}", name(*protocol))?;
+    writeln!(f, "  service: {address}:{port}, {}, has {count}{of}, {affinity}", name(*protocol))?;
     for server in servers {
         let Server { internal: (address, port), weight, draining } = *server;
         let share = match (draining, u32::from(weight) * 100) {

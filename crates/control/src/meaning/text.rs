@@ -21,6 +21,7 @@ impl Display for Meaning {
         self.side(f, Side::Inside)?;
         self.side(f, Side::Outside)?;
         self.routes(f)?;
+        self.realms(f)?;
         writeln!(f, "Pools")?;
         for (index, pool) in self.pools.iter().enumerate() {
             self.pool(f, index, pool)?;
@@ -74,6 +75,12 @@ impl Meaning {
         for route in &self.settings.routes {
             let prefix = show_prefix(route.prefix);
             writeln!(f, "  route: {prefix} via {}, {}", route.via, side_name(route.side))?;
+        }
+        for realm in &self.settings.realms {
+            for route in &realm.routes {
+                let prefix = show_prefix(route.prefix);
+                writeln!(f, "  route: {prefix} via {}, realm {}", route.via, realm.name)?;
+            }
         }
         Ok(())
     }
@@ -158,17 +165,25 @@ impl Meaning {
 
     fn statics(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let config = &self.settings.engine;
-        statics::explain(f, &config.statics, &config.services)
+        statics::explain(f, &config.statics, &config.services, |realm| self.of_realm(realm))
     }
 
     fn rules(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let rules = &self.settings.engine.rules;
+        self.rules_of(f, 0, &self.settings.engine.rules)?;
+        for (number, realm) in (1..).zip(&self.settings.engine.realms) {
+            self.rules_of(f, number, &realm.rules)?;
+        }
+        Ok(())
+    }
+
+    fn rules_of(&self, f: &mut Formatter<'_>, realm: u16, rules: &[Rule]) -> fmt::Result {
+        let of = self.of_realm(realm);
         for Rule { matches, priority, action, timeouts } in rules.iter().take(MOST_RULES) {
             let (end, prefix, port) = match *matches {
                 Match::Source(prefix, port) => ("source", prefix, port),
                 Match::Destination(prefix, port) => ("destination", prefix, port),
             };
-            write!(f, "  rule: {end} {}", show_prefix(prefix))?;
+            write!(f, "  rule{of}: {end} {}", show_prefix(prefix))?;
             if port != 0 {
                 write!(f, " port {port}")?;
             }
@@ -203,7 +218,7 @@ impl Meaning {
         }
         match rules.len().saturating_sub(MOST_RULES) {
             0 => Ok(()),
-            more => writeln!(f, "  and {} more", plural(more as u64, "rule", "rules")),
+            more => writeln!(f, "  and {} more{of}", plural(more as u64, "rule", "rules")),
         }
     }
 
@@ -217,7 +232,7 @@ impl Meaning {
         policy::sessions_of("  a subscriber", limits.sessions_per_subscriber, f)?;
         policy::thresholds("  a subscriber", &limits.thresholds, f)?;
         writeln!(f, "  a mapping: {} sessions", grouped(limits.sessions_per_mapping.into()))?;
-        policy::classes(&self.settings.engine, f)?;
+        policy::classes(&self.classes, f)?;
         let (mappings, sessions) = (grouped(self.mappings), grouped(self.sessions));
         write!(f, "  in all: {mappings} mappings")?;
         let ports = ports(&self.pools);

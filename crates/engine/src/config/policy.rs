@@ -11,14 +11,17 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use natgate_wire::protocol;
 
-/// Subscribers that have limits of their own. Whose address lies in prefixes of several classes is of
-/// the one with the longest; who is in none has what [`Limits`] say.
+/// Subscribers that have limits of their own. Who is in prefixes of several classes is of the one
+/// with the longest, and of two of one length, of the one that names the realm; who is in none has
+/// what [`Limits`] say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Class {
     /// Its name in events.
     pub name: String,
-    /// Who belongs to it; no prefix is in two classes.
+    /// Who belongs to it; no prefix is in two classes of one realm, or of all.
     pub subscribers: Vec<Prefix>,
+    /// Whose realm's these are; `None`: those of every realm.
+    pub realm: Option<u16>,
     /// What each of them may have, as far as it differs from [`Limits`].
     pub limits: ClassLimits,
     /// What all of them together may have.
@@ -197,12 +200,16 @@ fn check_thresholds(what: &str, thresholds: &[u8]) -> Result<(), ConfigError> {
 }
 
 fn no_prefix_twice(config: &Config) -> Result<(), ConfigError> {
-    let of = |class: &Class| class.subscribers.clone();
-    let mut all: Vec<Prefix> = config.classes.iter().flat_map(of).collect();
-    all.sort_unstable_by_key(|prefix| (prefix.first(), prefix.len()));
+    let of = |class: &Class| {
+        let realm = class.realm;
+        class.subscribers.clone().into_iter().map(move |prefix| (realm, prefix))
+    };
+    let mut all: Vec<(Option<u16>, Prefix)> = config.classes.iter().flat_map(of).collect();
+    all.sort_unstable_by_key(|(realm, prefix)| (*realm, prefix.first(), prefix.len()));
     match all.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => {
-            let (address, len) = (core::net::Ipv4Addr::from_bits(pair[0].first()), pair[0].len());
+            let prefix = pair[0].1;
+            let (address, len) = (core::net::Ipv4Addr::from_bits(prefix.first()), prefix.len());
             fail(format!("{address}/{len} is in two classes, or twice in one"))
         }
         None => Ok(()),

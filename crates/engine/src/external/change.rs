@@ -190,7 +190,11 @@ fn arrange(in_force: &Config, new: &Config) -> Result<Config, ConfigError> {
         default_pool: numbers[new.default_pool],
         ..new.clone()
     };
-    for rule in &mut config.rules {
+    for realm in &mut config.realms {
+        realm.default_pool = numbers[realm.default_pool];
+    }
+    let of_realms = config.realms.iter_mut().flat_map(|realm| &mut realm.rules);
+    for rule in config.rules.iter_mut().chain(of_realms) {
         if let RuleAction::Snat(pool) | RuleAction::SnatTo(pool, _) = &mut rule.action {
             // One that does not exist is found when the rules are checked.
             *pool = numbers.get(*pool).copied().unwrap_or(usize::MAX);
@@ -559,8 +563,8 @@ impl External {
             (Mode::Block, _) => self.blocks.has_port(number, index, port, subscriber),
             (Mode::Deterministic, Some(plan)) => {
                 let owner = plan.reverse(address, port);
-                owner.is_some_and(|owner| owner.to_bits() == subscriber.address())
-                    || plan.dynamic().is_some_and(|(first, _)| port >= first)
+                let own = |owner: Ipv4Addr| Host::new(plan.realm(), owner.to_bits()) == subscriber;
+                owner.is_some_and(own) || plan.dynamic().is_some_and(|(first, _)| port >= first)
             }
             _ => true,
         };
@@ -571,8 +575,7 @@ impl External {
     /// at the end how many blocks.
     pub(crate) fn all_of(&self, pool: usize, config: &Config) -> [u32; PROTOCOLS.len() + 1] {
         let mut all = [0; PROTOCOLS.len() + 1];
-        let open = (0..self.slots.len() as u32)
-            .filter(|&index| self.pool_of(index) == pool && self.is_open(index));
+        let open = (0..self.slots.len() as u32).filter(|&index| self.is_open(index, pool));
         for index in open {
             let address = self.address(index);
             let statics: Vec<&StaticMapping> =

@@ -127,6 +127,11 @@ pub(super) fn blocks(config: &Config, addresses: usize, key: HashKey) -> Blocks 
 }
 
 impl External {
+    /// Whether a subscriber of a realm has a block.
+    pub(crate) fn has_blocks_of(&self, realm: u16) -> bool {
+        self.blocks.has_any_of(realm)
+    }
+
     /// The ports of an address of a pool that may be given out, first to last, but for those that the pool
     /// does not use.
     pub(super) fn usable(&self, number: usize, index: u32) -> [Option<(u16, u16)>; 2] {
@@ -497,7 +502,8 @@ impl External {
 
     /// The index of a subscriber's address and its ports, if it has any of its own.
     pub(super) fn share_of(&self, pool: usize, subscriber: Host) -> Option<(u32, Range)> {
-        let (number, (first, last)) = self.plans.get(pool)?.share_of(subscriber.address())?;
+        let plan = self.plans.get(pool).filter(|plan| plan.realm() == subscriber.realm())?;
+        let (number, (first, last)) = plan.share_of(subscriber.address())?;
         let index = *self.pools[pool].slots.get(number as usize)?;
         Some((index, Range { first, last }))
     }

@@ -17,6 +17,7 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) struct Way {
     pub(super) time: Timestamp,
     pub(super) out: Side,
+    pub(super) realm: u16,
     pub(super) direction: Direction,
 }
 
@@ -35,7 +36,12 @@ impl Block {
         next: NONE,
         next_packet: NONE,
         len: 0,
-        way: Way { time: Timestamp(0), out: Side::Inside, direction: Direction::Outbound },
+        way: Way {
+            time: Timestamp(0),
+            out: Side::Inside,
+            realm: 0,
+            direction: Direction::Outbound,
+        },
     };
 }
 

@@ -20,6 +20,7 @@ const REWRITE: Rewrite = Rewrite {
     destination: REMOTE,
     identification: 0x4321,
     out: Side::Outside,
+    realm: 0,
     direction: Direction::Outbound,
 };
 

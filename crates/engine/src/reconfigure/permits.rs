@@ -78,10 +78,11 @@ fn end(protocol: u8, address: u64, port: u16) -> End {
 /// What may stay.
 #[derive(Clone, Debug)]
 pub(crate) struct Permits {
-    subscribers: Vec<Prefix>,
+    /// By realm; so with own addresses.
+    subscribers: Vec<Vec<Prefix>>,
     /// Hosts that static mappings name, sorted.
     hosts: Vec<Host>,
-    own: [u32; 2],
+    own: Vec<[u32; 2]>,
     /// Sorted.
     stretches: Vec<Stretch>,
     pools: Vec<Ports>,
@@ -101,7 +102,7 @@ impl Permits {
         let (mut by_external, mut by_internal) = (Vec::new(), Vec::new());
         let mut whole = Vec::new();
         for mapping in &config.statics {
-            let internal = Host::new(0, mapping.internal.0.to_bits());
+            let internal = Host::new(mapping.realm, mapping.internal.0.to_bits());
             let external = mapping.external.0.to_bits();
             let (Some(inside), Some(outside)) = (mapping.internal.1, mapping.external.1) else {
                 let goes_out = mapping.begun != Begun::Outside;
@@ -137,12 +138,15 @@ impl Permits {
                 _ => None,
             },
         };
-        let own = [&config.inside, &config.outside]
-            .map(|side| side.address.map_or(0, core::net::Ipv4Addr::to_bits));
+        let own = |realm| {
+            [config.inside_of(realm), &config.outside]
+                .map(|side| side.address.map_or(0, core::net::Ipv4Addr::to_bits))
+        };
+        let subscribers = |realm| config.subscribers_of(realm).to_vec();
         Self {
-            subscribers: config.subscribers.clone(),
+            subscribers: config.all_numbers().map(subscribers).collect(),
             hosts: static_hosts(config),
-            own,
+            own: config.all_numbers().map(own).collect(),
             stretches,
             pools: config.pools.iter().map(ports).collect(),
             by_external,
@@ -169,7 +173,8 @@ impl Permits {
             return Some(Departure::Displaced);
         }
         let (host, port) = asked.internal;
-        let is_ours = self.own.contains(&host.address()) || self.is_external(host.address());
+        let is_ours = self.own[usize::from(host.realm())].contains(&host.address())
+            || self.is_external(host.address());
         let mut translated = remotes.map(|remote| {
             rules.find(
                 with_port(asked.protocol, (host.address(), port)),
@@ -182,7 +187,8 @@ impl Permits {
     }
 
     fn is_subscriber(&self, host: Host) -> bool {
-        self.subscribers.iter().any(|prefix| prefix.contains(host.address()))
+        let subscribers = &self.subscribers[usize::from(host.realm())];
+        subscribers.iter().any(|prefix| prefix.contains(host.address()))
             || self.hosts.binary_search(&host).is_ok()
     }
 
@@ -247,7 +253,7 @@ impl Permits {
         let is_in = |&(first, last): &(u16, u16)| (first..=last).contains(&port);
         let is_own = |plan: &Plan| {
             let owner = plan.reverse(Ipv4Addr::from_bits(address), port);
-            owner.is_some_and(|owner| owner == asked.internal.0.ip())
+            owner.is_some_and(|owner| Host::new(plan.realm(), owner.to_bits()) == asked.internal.0)
                 || plan.dynamic().is_some_and(|(first, _)| port >= first)
         };
         !has_ports(asked.protocol)
@@ -289,9 +295,11 @@ fn with_port(protocol: u8, (address, port): (u32, u16)) -> (u32, u16) {
 
 /// Hosts that static mappings and services name, sorted.
 pub(crate) fn static_hosts(config: &Config) -> Vec<Host> {
-    let host = |mapping: &StaticMapping| Host::new(0, mapping.internal.0.to_bits());
-    let servers = config.services.iter().flat_map(|service| &service.servers);
-    let servers = servers.map(|server| Host::new(0, server.internal.0.to_bits()));
+    let host = |mapping: &StaticMapping| Host::new(mapping.realm, mapping.internal.0.to_bits());
+    let servers = config.services.iter().flat_map(|service| {
+        let host = |address: Ipv4Addr| Host::new(service.realm, address.to_bits());
+        service.servers.iter().map(move |server| host(server.internal.0))
+    });
     let mut hosts: Vec<Host> = config.statics.iter().map(host).chain(servers).collect();
     hosts.sort_unstable();
     hosts.dedup();

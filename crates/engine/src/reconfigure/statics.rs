@@ -48,10 +48,10 @@ impl StaticChange {
     }
 }
 
-type StaticKey = (Ipv4Addr, Option<u16>, Option<u8>, Ipv4Addr, Option<u16>);
+type StaticKey = (Ipv4Addr, Option<u16>, Option<u8>, u16, Ipv4Addr, Option<u16>);
 
 fn key(one: &StaticMapping) -> StaticKey {
-    (one.external.0, one.external.1, one.protocol, one.internal.0, one.internal.1)
+    (one.external.0, one.external.1, one.protocol, one.realm, one.internal.0, one.internal.1)
 }
 
 /// Whether static mappings change that were built into tables at the start: one-way ones, services, and
@@ -98,7 +98,7 @@ impl Engine {
     fn make_static(&mut self, one: &StaticMapping) {
         let (Some(inside), Some(outside)) = (one.internal.1, one.external.1) else { return };
         let index = self.external.index(one.external.0.to_bits()).expect("its address is external");
-        let internal = (Host::new(0, one.internal.0.to_bits()), inside);
+        let internal = (Host::new(one.realm, one.internal.0.to_bits()), inside);
         for protocol in permanent(one) {
             let key = self.table.static_key(protocol, internal, (0, 0));
             if let Some(slot) = self.table.find(key)

@@ -121,6 +121,7 @@ pub(super) fn build(rules: &[Rule]) -> Result<RuleSet, ConfigError> {
         len: rules.len(),
         by_port: rules.iter().any(|rule| looks_at(rule.matches).1 != 0),
         drops: rules.iter().any(|rule| rule.action == RuleAction::Drop),
+        bypasses: rules.iter().any(|rule| rule.action == RuleAction::Bypass),
         rulings: answers.iter().map(|&number| rulings.all[number as usize]).collect(),
     })
 }

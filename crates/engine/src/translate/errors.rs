@@ -79,8 +79,13 @@ impl Engine {
         //= rfc4787#REQ-12a
         let remote = embedded.remote_of_source();
         let (internal, seen) = self.error_internal(&embedded, remote)?;
+        if sender.0 == headers.source.0 {
+            self.check_entry(internal.0.realm(), sender.0)?;
+        }
         self.check_dropped_error(&embedded, internal, sender.0, seen)?;
-        self.check_transit(bytes, headers, from, Side::Inside)?;
+        let mtu = self.inside_mtu(internal.0.realm());
+        self.check_transit(bytes, headers, from, mtu)?;
+        self.realms.leaving = internal.0.realm();
         let message = &mut bytes[usize::from(headers.header_len)..];
         let internal = (internal.0.address(), internal.1);
         let destination = (seen != remote).then_some(seen);
@@ -127,11 +132,11 @@ impl Engine {
         sender: u32,
         remote: (u32, u16),
     ) -> Result<(), DropReason> {
-        if !self.rules.drops() {
+        if !self.rules_of(host.realm()).drops() {
             return Ok(());
         }
         let ends = ((host.address(), 0), (sender, 0));
-        match self.error_ruling(ends, about, ((host.address(), port), remote)) {
+        match self.error_ruling(host.realm(), ends, about, ((host.address(), port), remote)) {
             Some(Ruling::Drop) => Err(DropReason::Rule),
             _ => Ok(()),
         }
@@ -156,6 +161,8 @@ impl Engine {
             seen_outside.source.1 = external.1;
         }
         let (internal, seen) = self.error_internal(&seen_outside, remote)?;
+        self.check_realms(headers.realm, internal.0.realm(), true)?;
+        self.realms.leaving = internal.0.realm();
         self.check_dropped_error(&embedded, internal, seen.0, seen)?;
         let internal = (internal.0.address(), internal.1);
         let destination = if seen == remote { external } else { seen };

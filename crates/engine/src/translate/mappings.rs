@@ -51,6 +51,8 @@ pub(super) struct Arrival {
     pub(super) remote: (u32, u16),
     /// The same as seen from inside.
     pub(super) seen: (u32, u16),
+    /// The realm that it comes from, if it turns round.
+    pub(super) from: Option<u16>,
 }
 
 impl Engine {
@@ -231,7 +233,7 @@ impl Engine {
         let known = record.is_some_and(|at| self.subscribers.has(at, pool));
         self.check_limits(record, internal.0, known, protocol)?;
         let last = record.and_then(|at| self.subscribers.paired(at, pool));
-        let paired = last.filter(|&index| self.external.is_open(index));
+        let paired = last.filter(|&index| self.external.is_open(index, pool));
         let wish = Wish {
             pool,
             protocol,
@@ -405,7 +407,7 @@ impl Engine {
         headers: &Headers,
         arrival: Arrival,
     ) -> Result<Found, DropReason> {
-        let Arrival { index, port, remote, seen } = arrival;
+        let Arrival { index, port, remote, seen, .. } = arrival;
         let protocol = headers.protocol;
         //= rfc7857#section-6
         //= rfc7857#section-6-default
@@ -413,6 +415,7 @@ impl Engine {
         let Some(slot) = owner else {
             let (internal, begun) =
                 self.statics.internal(index, protocol).ok_or(DropReason::NoMapping)?;
+            self.check_entrance(arrival, internal.realm(), false)?;
             self.check_dropped(headers, (internal, port), seen)?;
             if begun == Begun::Inside {
                 return Err(DropReason::Filtered);
@@ -428,6 +431,7 @@ impl Engine {
         };
         let mapping = self.table.mapping(slot);
         let internal = mapping.internal();
+        self.check_entrance(arrival, internal.0.realm(), session.is_some())?;
         self.check_dropped(headers, internal, seen)?;
         if session.is_none() {
             //= rfc4787#REQ-8
@@ -461,6 +465,28 @@ impl Engine {
         let external = (arrival.index, arrival.port);
         let chosen = self.services.choose(protocol, external, remote, &mut self.generator);
         chosen.ok_or(DropReason::Filtered)
+    }
+
+    /// Whether a packet may enter the realm that it is for.
+    fn check_entrance(
+        &self,
+        arrival: Arrival,
+        realm: u16,
+        in_session: bool,
+    ) -> Result<(), DropReason> {
+        match arrival.from {
+            Some(from) => self.check_realms(from, realm, in_session),
+            None if arrival.seen == arrival.remote => self.check_entry(realm, arrival.remote.0),
+            None => Ok(()),
+        }
+    }
+
+    /// The realm that an inbound packet goes to.
+    pub(super) fn realm_of(&self, found: Found) -> u16 {
+        match found {
+            Found::Mapping(slot, _) => self.table.mapping(slot).host().realm(),
+            Found::Whole(host, _) => host.realm(),
+        }
     }
 
     /// The filtering behavior for packets of a kind.

@@ -37,7 +37,7 @@ pub(super) struct Glance {
     pub(super) destination: (u32, u16),
     pub(super) total_len: u16,
     /// The realm that it came from, if from inside.
-    realm: u16,
+    pub(super) realm: u16,
     /// TCP, UDP, or 0: the packet is for the complete way.
     pub(super) protocol: u8,
     flags: u8,
@@ -196,6 +196,8 @@ pub(super) struct Round {
     shares: bool,
     /// Whether flows may begin here: no destination is another outside.
     news: bool,
+    /// The largest number of a realm.
+    pub(super) last_realm: u16,
 }
 
 impl Round {
@@ -220,10 +222,6 @@ pub(super) struct Tally {
 
 impl Engine {
     pub(super) fn round<F: From>(&self) -> Round {
-        let other = match F::SIDE {
-            Side::Inside => &self.config.outside,
-            Side::Outside => &self.config.inside,
-        };
         let since_base = self.since_base();
         let (mut udp, mut established) = ([0; SETS], [0; SETS]);
         for set in 0..self.timeouts.sets() {
@@ -232,19 +230,24 @@ impl Engine {
             established[set] = deadline(since_base, times.1);
         }
         Round {
-            mtu: other.mtu.unwrap_or(DEFAULT_MTU),
+            mtu: match F::SIDE {
+                Side::Inside => self.config.outside.mtu.unwrap_or(DEFAULT_MTU),
+                // To which realm, is not known yet.
+                Side::Outside => self.realms.least_mtu(),
+            },
             udp,
             established,
             opening: self.deadline(self.now, self.timeouts.of(0, Idle::Opening, protocol::TCP, 0)),
             by_port: self.timeouts.by_port(),
             since_base,
             inbound_refresh: self.config.inbound_refresh,
-            rules: !self.rules.is_empty(),
+            rules: self.realms.any_rules(),
             epoch: self.table.epoch(),
             strangers: self.strangers,
             statics: !self.config.statics.is_empty(),
             shares: self.external.has_shares(),
             news: !self.has_twice(),
+            last_realm: self.config.realms.len() as u16,
         }
     }
 
@@ -287,11 +290,15 @@ impl Engine {
             glance.slot = slot;
             self.table.prefetch_mapping(slot);
         }
-        let new = F::SIDE == Side::Inside && slot.is_none() && round.news;
-        if new {
-            self.subscribers.prefetch(glance.host());
+        if F::SIDE == Side::Outside || slot.is_some() || !round.news {
+            return false;
         }
-        new
+        if glance.realm > round.last_realm {
+            glance.protocol = 0;
+            return false;
+        }
+        self.subscribers.prefetch(glance.host());
+        true
     }
 
     /// Stage three, of packets from inside that seem to have no mapping: asks the rules, looks the sender
@@ -303,7 +310,7 @@ impl Engine {
             glance.record = self.subscribers.approach(glance.host());
         }
         if round.rules {
-            self.ask_rules(glances);
+            self.ask_rules(round, glances);
         }
         for glance in glances.iter_mut().filter(|glance| glance.is_new()) {
             let approached = core::mem::replace(&mut glance.record, NONE);
@@ -312,8 +319,8 @@ impl Engine {
             let Some(record) = self.subscribers.find_from(approached, host) else { continue };
             self.subscribers.settle(record);
             let Some(paired) = self.subscribers.known_pair(record, pool) else { continue };
-            // Who is paired with an address that gives out nothing is paired anew.
-            if fixed.is_none() && paired.is_some_and(|index| !self.external.is_open(index)) {
+            // Who is paired with an address that gives out nothing there is paired anew.
+            if fixed.is_none() && paired.is_some_and(|index| !self.external.is_open(index, pool)) {
                 continue;
             }
             glance.record = record;
@@ -340,7 +347,7 @@ impl Engine {
     #[inline(always)]
     pub(super) fn source_of(&self, glance: &Glance) -> Option<(usize, Option<u32>)> {
         match glance.ruled {
-            Ruled::Not => Some((self.config.default_pool, None)),
+            Ruled::Not => Some((self.config.default_pool_of(glance.realm), None)),
             Ruled::Snat { pool, fixed, .. } => Some((usize::from(pool), fixed.map(u32::from))),
             _ => None,
         }
@@ -373,6 +380,7 @@ impl Engine {
                 && glance.ruled == Ruled::Not
                 && !self.is_subscriber(glance.host())
             || !self.may_be_remote(remote.0)
+            || glance.realm != 0 && !self.may_leave(glance.realm, source.0, remote.0)
         {
             return None;
         }
@@ -393,7 +401,7 @@ impl Engine {
         };
         let (pool, fixed, timeouts) = match glance.ruled {
             Ruled::Snat { pool, fixed, timeouts } => (pool.into(), fixed.is_some(), timeouts),
-            _ => (self.config.default_pool, false, 0),
+            _ => (self.config.default_pool_of(glance.realm), false, 0),
         };
         let (record, hash) = (Some(record), glance.place);
         let overloads = false;
@@ -417,14 +425,24 @@ impl Engine {
         Some(Verdict::Forward(Side::Outside))
     }
 
-    /// Whether a packet from inside that goes there is for somebody outside.
+    /// Whether a packet from inside that goes there is for somebody outside, as far as realm 0 knows.
     #[inline(always)]
     pub(super) fn may_be_remote(&self, destination: u32) -> bool {
         !is_martian(destination)
             && !self.external.may_have(destination)
             && !self.broadcasts.contains(&destination)
-            && !self.is_own(destination)
-            && !self.is_inside(destination)
+            && !self.is_own(0, destination)
+            && !self.is_inside(0, destination)
+    }
+
+    /// Whether a realm says no more against the ends of a packet from there: somebody may send as its
+    /// source, and its destination is outside. Broadcast addresses of its network are inside.
+    #[inline(never)]
+    pub(super) fn may_leave(&self, realm: u16, source: u32, destination: u32) -> bool {
+        !self.is_broadcast(Some(realm), source)
+            && !self.is_ours(Some(realm), source)
+            && !self.is_own(realm, destination)
+            && !self.is_inside(realm, destination)
     }
 
     /// Stage four: translates the packet, or leaves it untouched for the complete way.

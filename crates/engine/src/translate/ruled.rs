@@ -13,14 +13,33 @@ use crate::rules::Ruling;
 
 impl Engine {
     /// Asks what the rules say of those packets of a group that seem to have no mapping.
-    pub(super) fn ask_rules(&mut self, glances: &mut [Glance]) {
-        let (rules, searches) = (&self.rules, &mut self.searches);
+    #[inline(never)]
+    pub(super) fn ask_rules(&mut self, round: &Round, glances: &mut [Glance]) {
+        let mut next = Some(0);
+        while let Some(realm) = next {
+            if !self.rules_of(realm).is_empty() {
+                self.ask_rules_of(realm, glances);
+            }
+            if round.last_realm == 0 {
+                break;
+            }
+            let later = glances.iter().filter(|glance| glance.is_new() && glance.realm > realm);
+            next = later.map(|glance| glance.realm).min();
+        }
+    }
+
+    /// The same of one realm's; they are searched together.
+    #[inline(always)]
+    fn ask_rules_of(&mut self, realm: u16, glances: &mut [Glance]) {
+        let rules = self.realms.rules_of(&self.rules, realm);
+        let searches = &mut self.searches;
+        let is_asked = |glance: &Glance| glance.is_new() && glance.realm == realm;
         searches.clear();
-        for glance in glances.iter().filter(|glance| glance.is_new()) {
+        for glance in glances.iter().filter(|glance| is_asked(glance)) {
             searches.add(rules, glance.source, glance.destination);
         }
         while searches.step(rules) {}
-        for (number, glance) in glances.iter_mut().filter(|glance| glance.is_new()).enumerate() {
+        for (number, glance) in glances.iter_mut().filter(|glance| is_asked(glance)).enumerate() {
             glance.ruled = match searches.ruling(rules, number) {
                 None => Ruled::Not,
                 Some(Ruling::Bypass) => Ruled::Bypass,
@@ -87,8 +106,7 @@ impl Engine {
         let (source, destination) = (glance.source.0, glance.destination.0);
         if is_martian(source)
             || source == destination
-            || self.broadcasts.contains(&source)
-            || self.is_ours(source)
+            || !self.may_leave(glance.realm, source, destination)
             || !self.may_be_remote(destination)
             || glance.total_len > round.mtu
         {

@@ -3,7 +3,7 @@
 
 use super::{Engine, Fate};
 use crate::DropReason;
-use crate::config::{Refusal, SideConfig};
+use crate::config::Refusal;
 use crate::host::Host;
 use crate::packet::{Side, Verdict};
 use crate::parse::{Headers, Kind};
@@ -34,18 +34,22 @@ impl Engine {
 
     /// Forwards a packet untranslated.
     pub(super) fn bypass(&mut self, bytes: &mut [u8], headers: &Headers, from: Side) -> Fate {
-        self.check_transit(bytes, headers, from, from.other())?;
+        let mtu = match from {
+            Side::Inside => self.outside_mtu(),
+            Side::Outside => self.inside_mtu(self.realms.leaving),
+        };
+        self.check_transit(bytes, headers, from, mtu)?;
         apply(bytes, headers, Rewrite::default());
         Ok(Verdict::Forward(from.other()))
     }
 
-    /// Whether a packet may travel on: its TTL lasts and it fits.
+    /// Whether a packet may travel on: its TTL lasts and it fits into `mtu` bytes.
     pub(super) fn check_transit(
         &mut self,
         bytes: &[u8],
         headers: &Headers,
         from: Side,
-        to: Side,
+        mtu: u16,
     ) -> Result<(), DropReason> {
         //= rfc5508#REQ-10a
         //= rfc5508#section-7.2
@@ -57,7 +61,6 @@ impl Engine {
             self.answer(bytes, headers, from, Message::TTL_EXCEEDED);
             return Err(DropReason::TtlExceeded);
         }
-        let mtu = self.side(to).mtu.unwrap_or(DEFAULT_MTU);
         //= rfc4787#REQ-13
         //= rfc5508#REQ-10a
         //= rfc5508#section-7.1.1-honour
@@ -79,11 +82,15 @@ impl Engine {
         if headers.kind != Kind::LaterFragment {
             return Ok(());
         }
-        let to = match from {
-            Side::Inside if self.external.index(headers.destination.0).is_some() => Side::Inside,
-            _ => from.other(),
+        let mtu = match from {
+            Side::Inside if self.external.index(headers.destination.0).is_some() => {
+                self.hairpin_mtu(headers.realm)
+            }
+            Side::Inside => self.outside_mtu(),
+            // Which realm it is for, only the first knows.
+            Side::Outside => self.realms.least_mtu(),
         };
-        self.check_transit(bytes, headers, from, to)
+        self.check_transit(bytes, headers, from, mtu)
     }
 
     /// Sends an ICMP error about a packet back where it came from, unless it is of a kind that gets
@@ -95,8 +102,12 @@ impl Engine {
         if matches!(headers.kind, Kind::IcmpError | Kind::IcmpOther | Kind::LaterFragment) {
             return;
         }
-        let envelope =
-            Envelope { side: from, source: self.own_address(from), destination: headers.source.0 };
+        let envelope = Envelope {
+            side: from,
+            realm: headers.realm,
+            source: self.own_address(from, headers.realm),
+            destination: headers.source.0,
+        };
         if !self.responder.send(self.now, message, envelope, bytes) {
             self.counters.errors_suppressed += 1;
         }
@@ -125,59 +136,49 @@ impl Engine {
         }
     }
 
-    fn side(&self, side: Side) -> &SideConfig {
-        match side {
-            Side::Inside => &self.config.inside,
-            Side::Outside => &self.config.outside,
-        }
+    /// Largest packet that the outside takes, bytes.
+    pub(super) fn outside_mtu(&self) -> u16 {
+        self.config.outside.mtu.unwrap_or(DEFAULT_MTU)
     }
 
-    /// The source of ICMP errors that leave by a side.
-    fn own_address(&self, side: Side) -> u32 {
+    /// The source of ICMP errors that leave by a side, to a realm if by the inside.
+    fn own_address(&self, side: Side, realm: u16) -> u32 {
         //= rfc1812#section-4.2.2.11-own-source
         //= rfc1812#section-4.3.2.4
-        match (self.side(side).address, side) {
+        let own = match side {
+            Side::Inside => self.config.inside_of(realm),
+            Side::Outside => &self.config.outside,
+        };
+        match (own.address, side) {
             (Some(address), _) => address.to_bits(),
             (None, Side::Inside) => DUMMY_ADDRESS,
             (None, Side::Outside) => self.external.first_address(),
         }
     }
 
-    pub(super) fn is_own(&self, address: u32) -> bool {
-        let own = [self.config.inside.address, self.config.outside.address];
-        own.iter().flatten().any(|own| own.to_bits() == address)
-    }
-
-    /// Whether an address is of the network that is connected inside.
-    pub(super) fn is_inside(&self, address: u32) -> bool {
-        self.config.inside.network.is_some_and(|network| network.contains(address))
-    }
-
-    pub(super) fn is_ours(&self, address: u32) -> bool {
-        self.is_own(address) || self.external.index(address).is_some()
-    }
-
     /// Whether a packet's ends are what they may be wherever it comes from: the source not ours,
     /// neither one the broadcast address of a connected network (RFC 1812 section 5.3.5, RFC 2644).
     #[inline]
-    pub(super) fn check_ends(&self, headers: &Headers) -> Result<(), DropReason> {
+    pub(super) fn check_ends(&self, headers: &Headers, from: Side) -> Result<(), DropReason> {
+        let realm = (from == Side::Inside).then_some(headers.realm);
         let (source, destination) = (headers.source.0, headers.destination.0);
         //= rfc1812#section-4.2.2.11-directed
-        if self.broadcasts.contains(&source) {
+        if self.is_broadcast(realm, source) {
             return Err(DropReason::MartianSource);
         }
         //= rfc1812#section-4.2.3.1
-        if self.broadcasts.contains(&destination) {
+        if self.is_broadcast(realm, destination) {
             return Err(DropReason::MartianDestination);
         }
-        if self.is_ours(source) {
+        if self.is_ours(realm, source) {
             return Err(DropReason::SpoofedSource);
         }
         Ok(())
     }
 
     pub(crate) fn is_subscriber(&self, host: Host) -> bool {
-        self.config.subscribers.iter().any(|prefix| prefix.contains(host.address()))
+        let subscribers = self.config.subscribers_of(host.realm());
+        subscribers.iter().any(|prefix| prefix.contains(host.address()))
             || self.static_hosts.binary_search(&host).is_ok()
     }
 

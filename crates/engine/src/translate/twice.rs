@@ -45,7 +45,7 @@ impl Engine {
     /// Whether any remote endpoint is another as seen from inside, or may come to be.
     #[inline]
     pub(super) fn has_twice(&self) -> bool {
-        self.rules.translates_destinations() || !self.twice.is_empty()
+        self.realms.any_destinations() || !self.twice.is_empty()
     }
 
     // ---- from the inside ----
@@ -76,9 +76,9 @@ impl Engine {
     ) -> Fate {
         let headers = &Headers { outside: self.destination_outside(bytes, headers), ..*headers };
         let destination = headers.destination.0;
-        if self.is_own(destination) && self.external.index(destination).is_none() {
+        if self.is_own(headers.realm, destination) && self.external.index(destination).is_none() {
             let untranslated = || {
-                let ruling = self.ruling(bytes, headers, Side::Inside);
+                let ruling = self.ruling(bytes, headers, Side::Inside, headers.realm);
                 matches!(ruling, Some(Ruling::Bypass | Ruling::Drop))
             };
             if !headers.is_aimed() || untranslated() {
@@ -117,7 +117,7 @@ impl Engine {
             return remote;
         }
         let ports = matches!(headers.kind, Kind::Tcp | Kind::Udp | Kind::Dccp);
-        match self.rules.destination(with_port(headers, seen), ports) {
+        match self.rules_of(headers.realm).destination(with_port(headers, seen), ports) {
             Some(remote) if remote != seen && !self.sees_as_is(protocol, internal, seen) => remote,
             _ => seen,
         }
@@ -157,9 +157,11 @@ impl Engine {
         let (destination, _) = headers.outside;
         if !headers.is_aimed() {
             Ok(())
-        } else if is_martian(destination) || self.broadcasts.contains(&destination) {
+        } else if is_martian(destination) || self.is_broadcast(Some(headers.realm), destination) {
             Err(DropReason::MartianDestination)
-        } else if self.is_own(destination) && self.external.index(destination).is_none() {
+        } else if self.is_own(headers.realm, destination)
+            && self.external.index(destination).is_none()
+        {
             Err(DropReason::LocalUnsupported)
         } else {
             Ok(())
@@ -182,12 +184,36 @@ impl Engine {
             Kind::IcmpOther => None,
             _ => self.session_seen(headers.protocol, (index, port), remote),
         };
-        let by_rule = || self.rules.source(with_port(headers, remote));
+        let realm = self.realm_met(bytes, headers, arrival);
+        let rules = self.rules_of(realm);
+        let by_rule = || rules.source(with_port(headers, remote));
         let seen = seen.or_else(by_rule).unwrap_or(remote);
-        if seen == remote && self.is_inside(remote.0) {
+        if self.is_plain() && seen == remote && self.is_inside(0, remote.0) {
             return Err(DropReason::SpoofedSource);
         }
         Ok(seen)
+    }
+
+    /// The realm that a packet from outside is for, as far as that can be told.
+    fn realm_met(&mut self, bytes: &[u8], headers: &Headers, arrival: Arrival) -> u16 {
+        if self.is_plain() {
+            return 0;
+        }
+        let end = match headers.kind {
+            Kind::IcmpError => {
+                let about = Embedded::read(&bytes[usize::from(headers.header_len)..]).ok();
+                about.and_then(|about| {
+                    let index = self.external.index(about.source.0)?;
+                    Some((about.protocol, (index, about.source.1), about.remote_of_source()))
+                })
+            }
+            _ => Some((headers.protocol, (arrival.index, arrival.port), arrival.remote)),
+        };
+        let Some((protocol, external, remote)) = end else { return 0 };
+        match self.find_external(protocol, external, remote) {
+            Some(slot) => self.table.mapping(slot).host().realm(),
+            None => self.statics.internal(external.0, protocol).map_or(0, |(host, _)| host.realm()),
+        }
     }
 
     /// What the sender of an ICMP error is seen as, if it is whom the packet went to that it is about.

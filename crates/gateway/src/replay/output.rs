@@ -1,13 +1,15 @@
 //! The translated capture: each packet leaves through its side's interface, under a link header.
 //!
-//! A forwarded packet keeps the link header that it came with, addresses and VLAN tags unchanged.
-//! An answer gets that of the packet that provoked it with the Ethernet addresses exchanged. Where
-//! there is none to keep (the packet was made by a timer, or came in under another type of header),
-//! the last frame that came in on the side that the packet leaves by lends its own, exchanged; if
-//! none has come, addresses are zero. In Linux cooked headers an exchange makes the packet one that
-//! this machine sent, from an unknown address.
+//! A forwarded packet keeps the link header that it came with, addresses and VLAN tags unchanged,
+//! but for the tags that tell realms apart: one that it came with is taken away, and that of the
+//! realm that it goes to is put there. An answer gets that of the packet that provoked it with the
+//! Ethernet addresses exchanged. Where there is none to keep (the packet was made by a timer, or
+//! came in under another type of header), the last frame that came in on the side that the packet
+//! leaves by lends its own, exchanged; if none has come, addresses are zero. In Linux cooked
+//! headers an exchange makes the packet one that this machine sent, from an unknown address.
 
 use super::Interfaces;
+use crate::links::tag;
 use natgate_engine::{Side, Timestamp};
 use natgate_io::pcap::{LinkType, Writer};
 use natgate_wire::link::{self, Ethernet, ethertype};
@@ -15,6 +17,9 @@ use std::io::{self, Write};
 
 /// Longest link header: Linux cooked version 2 and all the tags that are looked behind, bytes.
 const MAX_HEADER: usize = link::COOKED2_LEN + link::MAX_VLAN_TAGS * link::VLAN_LEN;
+
+/// Where tags stand in an Ethernet header: behind the addresses.
+const TAG_AT: usize = 12;
 
 /// A link header.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +95,24 @@ impl Header {
         self
     }
 
+    /// The same Ethernet header without its first VLAN tag.
+    pub(super) fn without_tag(mut self) -> Self {
+        self.bytes.copy_within(TAG_AT + link::VLAN_LEN..self.len, TAG_AT);
+        self.len -= link::VLAN_LEN;
+        self
+    }
+
+    /// The same header with a VLAN tag before all others, if it is one of Ethernet.
+    fn tagged(mut self, vlan: u16) -> Self {
+        let len = self.len + link::VLAN_LEN;
+        if self.link == LinkType::ETHERNET && len <= MAX_HEADER {
+            self.bytes.copy_within(TAG_AT..self.len, TAG_AT + link::VLAN_LEN);
+            self.bytes[TAG_AT..TAG_AT + link::VLAN_LEN].copy_from_slice(&tag(vlan));
+            self.len = len;
+        }
+        self
+    }
+
     fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -134,10 +157,10 @@ impl<W: Write> Output<W> {
         }
     }
 
-    /// Writes an IPv4 packet that leaves by `side`.
+    /// Writes an IPv4 packet that leaves by `side`, tagged for a VLAN if one is given.
     pub(super) fn packet(
         &mut self,
-        side: Side,
+        (side, vlan): (Side, Option<u16>),
         time: Timestamp,
         cause: Cause,
         packet: &[u8],
@@ -152,6 +175,7 @@ impl<W: Write> Output<W> {
                 _ => Header::blank(link),
             },
         };
+        let header = vlan.map_or(header, |vlan| header.tagged(vlan));
         begun.writer.packet(number, time.0, header.bytes(), packet)
     }
 
@@ -195,11 +219,20 @@ mod tests {
     }
 
     fn sent(links: [LinkType; 2], seen: Option<Header>, cause: Cause) -> Vec<u8> {
+        sent_to(links, None, seen, cause)
+    }
+
+    fn sent_to(
+        links: [LinkType; 2],
+        vlan: Option<u16>,
+        seen: Option<Header>,
+        cause: Cause,
+    ) -> Vec<u8> {
         let frames = frames(links, |output| {
             if let Some(header) = seen {
                 output.saw(Side::Inside, header);
             }
-            output.packet(Side::Inside, Timestamp(5), cause, b"packet").unwrap();
+            output.packet((Side::Inside, vlan), Timestamp(5), cause, b"packet").unwrap();
         });
         let [(interface, frame)] = &frames[..] else { panic!("{frames:?}") };
         assert_eq!(*interface, 1);
@@ -220,6 +253,22 @@ mod tests {
         assert_eq!(to(None, Cause::Unknown), blank);
         let bare = [LinkType::RAW, LinkType::ETHERNET];
         assert_eq!(sent(bare, Some(raw), Cause::Passed(header)), []);
+    }
+
+    #[test]
+    fn tags_of_realms_come_and_go() {
+        let header = Header::new(LinkType::ETHERNET, &ETHERNET);
+        let bare = header.without_tag();
+        let plain = [&ETHERNET[..12], &[8, 0]].concat();
+        let to = |vlan, header| sent_to([LinkType::ETHERNET; 2], vlan, None, Cause::Passed(header));
+        assert_eq!(to(None, bare), plain);
+        let tagged = [&ETHERNET[..12], &[0x81, 0, 1, 2, 8, 0]].concat();
+        assert_eq!(to(Some(0x102), bare), tagged);
+        let twice = [&ETHERNET[..12], &[0x81, 0, 1, 2, 0x81, 0, 0, 9, 8, 0]].concat();
+        assert_eq!(to(Some(0x102), header), twice);
+        let raw = Header::new(LinkType::RAW, &[]);
+        let links = [LinkType::RAW; 2];
+        assert_eq!(sent_to(links, Some(5), None, Cause::Passed(raw)), []);
     }
 
     #[test]

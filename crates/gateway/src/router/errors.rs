@@ -13,7 +13,8 @@
 //! address to a quarter of it.
 
 use crate::counters::Origin;
-use natgate_engine::{Limits, Outcome, Side, Timestamp};
+use crate::links::Link;
+use natgate_engine::{Limits, Outcome, Timestamp};
 use natgate_wire::icmp::kind;
 use natgate_wire::{Icmp, Ipv4, icmp, ipv4, protocol};
 use std::collections::VecDeque;
@@ -46,7 +47,7 @@ pub(super) enum Unreachable {
 /// Writes errors and keeps them until they are translated.
 #[derive(Debug)]
 pub(super) struct Errors {
-    waiting: VecDeque<(Side, Vec<u8>)>,
+    waiting: VecDeque<(Link, Vec<u8>)>,
     /// Longest error, bytes.
     longest: usize,
     all: Pace,
@@ -65,20 +66,26 @@ impl Errors {
         }
     }
 
-    /// Sends them at another rate from now on.
-    pub(super) fn set_rate(&mut self, per_second: u32) {
+    /// Forgets those that count as coming in by a link.
+    pub(super) fn forget(&mut self, link: Link) {
+        self.waiting.retain(|(from, _)| *from != link);
+    }
+
+    /// Sends them at another rate from now on, and none longer than `mtu`.
+    pub(super) fn renew(&mut self, per_second: u32, mtu: usize) {
+        self.longest = LONGEST.min(mtu);
         self.all.spacing = Pace::new(per_second).spacing;
         let share = Pace::new(per_second / 4).spacing;
         self.requesters.iter_mut().for_each(|requester| requester.spacing = share);
     }
 
-    /// Makes the error about a packet that should have left by `side`, if it is one that is
+    /// Makes the error about a packet that should have left by `link`, if it is one that is
     /// answered; `None`: it is not. `Some(false)`: too many wait.
     //= rfc1812#section-4.3.3.1-network
     //= rfc1812#section-4.3.3.1-host
     pub(super) fn report(
         &mut self,
-        side: Side,
+        link: Link,
         packet: &[u8],
         origin: Option<Origin>,
         unreachable: Unreachable,
@@ -86,13 +93,13 @@ impl Errors {
         let error = write(answered(packet, origin)?, unreachable, self.longest)?;
         let room = self.waiting.len() < MOST_WAITING;
         if room {
-            self.waiting.push_back((side, error));
+            self.waiting.push_back((link, error));
         }
         Some(room)
     }
 
-    /// The oldest error and the side that it counts as coming in by.
-    pub(super) fn poll(&mut self) -> Option<(Side, Vec<u8>)> {
+    /// The oldest error and the link that it counts as coming in by.
+    pub(super) fn poll(&mut self) -> Option<(Link, Vec<u8>)> {
         self.waiting.pop_front()
     }
 

@@ -1,9 +1,10 @@
 //! The router around the translator: which neighbour a packet goes to, and ARP to find it.
 //!
 //! A state machine without a device or a clock: frames and times come in, frames to send come out
-//! of [`Router::poll_transmit`]. On each side it has an address, routes and neighbours of its own;
-//! it answers ARP requests for its own addresses and, outside, for every external address. Whether
-//! a packet may pass, and by which side, is the translator's decision.
+//! of [`Router::poll_transmit`]. On each link, one outside and one inside for each realm, it has an
+//! address, routes and neighbours of its own; it answers ARP requests for its own addresses and,
+//! outside, for every external address. Whether a packet may pass, and by which side, is the
+//! translator's decision.
 //!
 //! A packet that cannot be delivered is lost, which is noted, and its sender is told by an ICMP
 //! error. That error is about the packet as the router has it, translated: it comes out of
@@ -25,21 +26,25 @@ pub use neighbors::{
 
 use crate::Settings;
 use crate::counters::{Losses, Origin};
+use crate::links::{Link, tag};
 use errors::{Errors, Unreachable};
 use natgate_engine::{Counters, DropReason, Prefix, Side, Timestamp};
 use natgate_io::Frame;
 use natgate_wire::Ipv4;
 use natgate_wire::arp::{self, Arp, Mac, Operation, Repr};
-use natgate_wire::link::{ETHERNET_LEN, ethertype};
+use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN, ethertype};
 use neighbors::{Action, Held, Neighbors};
 use outbox::Outbox;
 use owned::Owned;
-pub use renewal::Renewal;
+pub use renewal::{Renewal, Retired};
 use routes::{Hop, Routes};
 use std::net::Ipv4Addr;
 
 /// Most packets that wait for neighbours in all.
 pub const MOST_HELD_IN_ALL: usize = 1024;
+
+/// Bytes of the hardware addresses that a frame begins with.
+const ADDRESSES: usize = 12;
 
 /// Most addresses that are announced on a new link; others are found by who asks for them.
 const MOST_ANNOUNCED: usize = 256;
@@ -49,20 +54,20 @@ const MOST_ANNOUNCED: usize = 256;
 pub enum RouterError {
     /// A side has no address.
     #[error(
-        "{side}.address is missing and device {device:?} has none; give the gateway's own address \
+        "{name}.address is missing and device {device:?} has none; give the gateway's own address \
          there and the length of its network's prefix, such as address = \"{example}\""
     )]
     NoAddress {
-        /// The side's name.
-        side: &'static str,
-        /// The side's device.
+        /// The name of the side or the realm.
+        name: String,
+        /// Its device.
         device: String,
         /// What could be written.
         example: &'static str,
     },
     /// A next hop cannot be reached.
     #[error(
-        "{key} {via} is not a neighbour's address in {side}'s network {network}; the next hop must \
+        "{key} {via} is not a neighbour's address in {name}'s network {network}; the next hop must \
          be directly connected"
     )]
     Unreachable {
@@ -70,9 +75,9 @@ pub enum RouterError {
         key: String,
         /// The next hop.
         via: Ipv4Addr,
-        /// The side's name.
-        side: &'static str,
-        /// The side's network, as in the configuration.
+        /// The name of the side or the realm.
+        name: String,
+        /// Its network, as in the configuration.
         network: String,
     },
 }
@@ -111,14 +116,17 @@ pub enum Fate {
 /// The router.
 #[derive(Debug)]
 pub struct Router {
-    ports: [Port; 2],
+    /// The inside of realm 0, the outside, the insides of realms 1 and up.
+    ports: Vec<Port>,
     outbox: Outbox,
 }
 
-/// One side.
+/// One link.
 #[derive(Debug)]
 struct Port {
     mac: Mac,
+    /// What its frames are tagged with.
+    vlan: Option<u16>,
     address: Ipv4Addr,
     mtu: usize,
     /// Whether no ICMP errors of the gateway's own go there.
@@ -129,36 +137,44 @@ struct Port {
 }
 
 impl Router {
-    /// A router between devices with these hardware addresses, `[inside, outside]`.
+    /// A router between devices with these hardware addresses, in the order of
+    /// [`Settings::devices`].
     ///
     /// # Errors
     /// [`RouterError`] when the settings name no address or an unreachable next hop.
-    pub fn new(settings: &Settings, macs: [Mac; 2]) -> Result<Self, RouterError> {
-        let inside = Port::new(settings, Side::Inside, macs[0])?;
-        let outside = Port::new(settings, Side::Outside, macs[1])?;
-        let errors = Errors::new(&settings.engine.limits, inside.mtu.min(outside.mtu));
-        Ok(Self { ports: [inside, outside], outbox: Outbox::new(errors) })
+    pub fn new(settings: &Settings, macs: &[Mac]) -> Result<Self, RouterError> {
+        let devices = settings.devices();
+        let port = |link| {
+            let device = &settings.link(link).device;
+            let place = devices.iter().position(|name| name == device).unwrap_or_default();
+            Port::new(settings, link, macs[if link == Link::OUTSIDE { 1 } else { place }])
+        };
+        let ports: Result<Vec<Port>, RouterError> = links(settings).map(port).collect();
+        let ports = ports?;
+        let errors = Errors::new(&settings.engine.limits, least_mtu(&ports));
+        Ok(Self { ports, outbox: Outbox::new(errors) })
     }
 
-    /// Finds the way of an IP packet that leaves by `side`. The frame's bytes are the packet; when
+    /// Finds the way of an IP packet that leaves by a link. The frame's bytes are the packet; when
     /// it is [`Fate::Ready`] they are the Ethernet frame, whose header has taken headroom.
     ///
     /// # Panics
-    /// When there is no headroom for an Ethernet header.
+    /// When there is no headroom for an Ethernet header with a tag.
     pub fn send(
         &mut self,
         now: Timestamp,
-        side: Side,
+        link: impl Into<Link>,
         frame: &mut Frame<'_>,
         origin: Option<Origin>,
     ) -> Fate {
         let Self { ports, outbox } = self;
-        let port = &mut ports[index(side)];
+        let link = link.into();
+        let port = &mut ports[index(link)];
         let hop = match destination(frame.bytes()).map(|to| port.routes.next_hop(to)) {
             Some(Hop::Neighbor(hop)) => hop,
             Some(Hop::Everybody) => return outbox.lose(origin, DropReason::NoRoute),
             Some(Hop::Nowhere) | None => {
-                outbox.report(side, frame.bytes(), origin, Unreachable::Network);
+                outbox.report(link, frame.bytes(), origin, Unreachable::Network);
                 return outbox.lose(origin, DropReason::NoRoute);
             }
         };
@@ -171,25 +187,30 @@ impl Router {
                 let (start, end) = frame.range();
                 frame.set_range(start - ETHERNET_LEN, end);
                 port.write_header(frame.bytes_mut(), mac);
+                if let Some(vlan) = port.vlan {
+                    frame.set_range(start - ETHERNET_LEN - VLAN_LEN, end);
+                    insert_tag(frame.bytes_mut(), vlan);
+                }
                 Fate::Ready
             }
             Some(mac) => {
-                outbox.push_packet(side, port, mac, with_header_room(frame.bytes()), origin)
+                outbox.push_packet(link, port, mac, with_header_room(frame.bytes()), origin)
             }
             None => {
                 let held = Held { frame: with_header_room(frame.bytes()), origin };
-                hold(now, side, hop, held, port, outbox)
+                hold(now, link, hop, held, port, outbox)
             }
         }
     }
 
-    /// Takes in an Ethernet frame that carries ARP.
-    pub fn receive_arp(&mut self, now: Timestamp, side: Side, frame: &[u8]) {
+    /// Takes in an Ethernet frame without a tag that carries ARP.
+    pub fn receive_arp(&mut self, now: Timestamp, link: impl Into<Link>, frame: &[u8]) {
+        let link = link.into();
         let Some((destination, message)) = read(frame) else {
             self.outbox.counters.arp_ignored += 1;
             return;
         };
-        let port = &mut self.ports[index(side)];
+        let port = &mut self.ports[index(link)];
         if !(destination == port.mac || destination == Mac::BROADCAST)
             || message.sender_mac == port.mac
             //= rfc1812#section-3.3.2-group
@@ -212,16 +233,16 @@ impl Router {
             }
             Operation::Reply => Vec::new(),
         };
-        self.release(side, sender_mac, released);
+        self.release(link, sender_mac, released);
         if message.operation == Operation::Request {
-            self.answer(side, &message);
+            self.answer(link, &message);
         }
     }
 
     /// Answers a request for one of our addresses. A probe (RFC 5227), whose sender has no address
     /// yet, is answered like any other: so the prober learns that the address is taken.
-    fn answer(&mut self, side: Side, request: &Repr) {
-        let port = &self.ports[index(side)];
+    fn answer(&mut self, link: Link, request: &Repr) {
+        let port = &self.ports[index(link)];
         if !port.owned.contains(request.target) || self.outbox.is_full() {
             return;
         }
@@ -232,25 +253,25 @@ impl Router {
             target_mac: request.sender_mac,
             target: request.sender,
         };
-        self.outbox.push(side, reply.frame(request.sender_mac).to_vec(), None);
+        self.outbox.push(link, reply.frame(request.sender_mac).to_vec(), None);
         self.outbox.counters.arp_answered += 1;
     }
 
     /// Sends what waited for a neighbour on its way.
-    fn release(&mut self, side: Side, mac: Mac, released: Vec<Held>) {
+    fn release(&mut self, link: Link, mac: Mac, released: Vec<Held>) {
         for held in released {
             self.outbox.held -= 1;
-            let port = &self.ports[index(side)];
-            self.outbox.push_packet(side, port, mac, held.frame, held.origin);
+            let port = &self.ports[index(link)];
+            self.outbox.push_packet(link, port, mac, held.frame, held.origin);
         }
     }
 
     /// Lets time pass: asks again, gives up, forgets.
     pub fn advance(&mut self, now: Timestamp) {
         let Self { ports, outbox } = self;
-        for (port, side) in ports.iter_mut().zip([Side::Inside, Side::Outside]) {
-            let asker = port.asker();
-            port.neighbors.advance(now, &mut |action| asker.act(action, side, outbox));
+        for (place, port) in ports.iter_mut().enumerate() {
+            let (asker, link) = (port.asker(), link_at(place));
+            port.neighbors.advance(now, &mut |action| asker.act(action, link, outbox));
         }
     }
 
@@ -259,55 +280,66 @@ impl Router {
         self.ports.iter().filter_map(|port| port.neighbors.next_deadline()).min()
     }
 
-    /// The next frame to send, oldest first: by which side, its bytes, and whence it came if it was
+    /// The next frame to send, oldest first: by which link, its bytes, and whence it came if it was
     /// an input packet.
-    pub fn poll_transmit(&mut self) -> Option<(Side, Vec<u8>, Option<Origin>)> {
-        self.outbox.pop()
+    pub fn poll_transmit(&mut self) -> Option<(Link, Vec<u8>, Option<Origin>)> {
+        let (link, mut frame, origin) = self.outbox.pop()?;
+        if let Some(vlan) = self.ports[index(link)].vlan {
+            frame.splice(ADDRESSES..ADDRESSES, tag(vlan));
+        }
+        Some((link, frame, origin))
     }
 
-    /// The next ICMP error about a packet that could not be delivered: the side that it counts as
-    /// coming in by, and the whole packet, as a host beyond that side would have sent it. When it
+    /// The next ICMP error about a packet that could not be delivered: the link that it counts as
+    /// coming in by, and the whole packet, as a host beyond that link would have sent it. When it
     /// has been translated it is to be sent by [`Router::send_error`].
-    pub fn poll_error(&mut self) -> Option<(Side, Vec<u8>)> {
+    pub fn poll_error(&mut self) -> Option<(Link, Vec<u8>)> {
         self.outbox.errors.poll()
     }
 
     /// As [`Router::send`], for a translated ICMP error that came from [`Router::poll_error`]: its
-    /// source becomes the router's own address of the side that it leaves by. It is not sent when
-    /// the limits, or the configuration of that side, forbid it.
+    /// source becomes the router's own address on the link that it leaves by. It is not sent when
+    /// the limits, or the configuration of that link, forbid it.
     ///
     /// # Panics
     /// When the frame holds no IPv4 packet, or there is no headroom for an Ethernet header.
     //= rfc1812#section-4.3.2.4
-    pub fn send_error(&mut self, now: Timestamp, side: Side, frame: &mut Frame<'_>) -> Fate {
-        let port = &self.ports[index(side)];
+    pub fn send_error(
+        &mut self,
+        now: Timestamp,
+        link: impl Into<Link>,
+        frame: &mut Frame<'_>,
+    ) -> Fate {
+        let link = link.into();
+        let port = &self.ports[index(link)];
         let mut packet = Ipv4::new_checked(frame.bytes_mut()).expect("an error is a packet");
-        if port.silent || !self.outbox.errors.permits(now, packet.destination()) {
+        if port.silent || !self.outbox.errors.permits(now, requester(link, packet.destination())) {
             self.outbox.counters.errors_suppressed += 1;
             return Fate::Lost;
         }
         self.outbox.counters.errors_made += 1;
         packet.set_source(port.address.to_bits());
         packet.fill_checksum();
-        self.send(now, side, frame, None)
+        self.send(now, link, frame, None)
     }
 
-    /// A side's link was away, or is another: its neighbours are asked for afresh, and told of our
+    /// A link was away, or is another: its neighbours are asked for afresh, and told of our
     /// addresses (RFC 5227 section 2.3).
-    pub fn relink(&mut self, side: Side, mac: Mac) {
-        let port = &mut self.ports[index(side)];
+    pub fn relink(&mut self, link: impl Into<Link>, mac: Mac) {
+        let link = link.into();
+        let port = &mut self.ports[index(link)];
         port.mac = mac;
         for held in port.neighbors.clear() {
             self.outbox.held -= 1;
             self.outbox.losses.note(held.origin, DropReason::NoNeighbor);
         }
         let addresses: Vec<Ipv4Addr> = port.owned.addresses().take(MOST_ANNOUNCED).collect();
-        self.announce(side, addresses);
+        self.announce(link, addresses);
     }
 
-    /// Tells a side's neighbours whose these addresses are (RFC 5227 section 2.3).
-    fn announce(&mut self, side: Side, addresses: Vec<Ipv4Addr>) {
-        let mac = self.mac(side);
+    /// Tells a link's neighbours whose these addresses are (RFC 5227 section 2.3).
+    fn announce(&mut self, link: Link, addresses: Vec<Ipv4Addr>) {
+        let mac = self.mac(link);
         for address in addresses {
             let announcement = Repr {
                 operation: Operation::Request,
@@ -316,7 +348,7 @@ impl Router {
                 target_mac: Mac::default(),
                 target: address,
             };
-            self.outbox.push(side, announcement.frame(Mac::BROADCAST).to_vec(), None);
+            self.outbox.push(link, announcement.frame(Mac::BROADCAST).to_vec(), None);
         }
     }
 
@@ -331,14 +363,14 @@ impl Router {
         self.outbox.losses.exclude(before, after);
     }
 
-    /// Largest packet that leaves by a side in one piece, bytes.
-    pub fn mtu(&self, side: Side) -> usize {
-        self.ports[index(side)].mtu
+    /// Largest packet that leaves by a link in one piece, bytes.
+    pub fn mtu(&self, link: impl Into<Link>) -> usize {
+        self.ports[index(link.into())].mtu
     }
 
-    /// A side's hardware address.
-    pub fn mac(&self, side: Side) -> Mac {
-        self.ports[index(side)].mac
+    /// A link's hardware address.
+    pub fn mac(&self, link: impl Into<Link>) -> Mac {
+        self.ports[index(link.into())].mac
     }
 
     /// What has been lost after the translator let it pass.
@@ -351,20 +383,37 @@ impl Router {
         self.outbox.counters
     }
 
-    /// A side's neighbours, in order of address.
-    pub fn neighbors(&self, side: Side) -> Vec<NeighborInfo> {
-        self.ports[index(side)].neighbors.list()
+    /// A link's neighbours, in order of address.
+    pub fn neighbors(&self, link: impl Into<Link>) -> Vec<NeighborInfo> {
+        self.ports[index(link.into())].neighbors.list()
     }
 }
 
 impl Port {
-    fn new(settings: &Settings, side: Side, mac: Mac) -> Result<Self, RouterError> {
-        let own = settings.side(side);
-        let name = name(side);
+    /// The link of a realm that there is not: nothing leads there.
+    fn nowhere() -> Self {
+        Self {
+            mac: Mac::default(),
+            vlan: None,
+            address: Ipv4Addr::UNSPECIFIED,
+            mtu: usize::MAX,
+            silent: true,
+            owned: Owned::none(),
+            routes: Routes::new(Prefix::new(Ipv4Addr::BROADCAST, 32)),
+            neighbors: Neighbors::default(),
+        }
+    }
+
+    fn new(settings: &Settings, link: Link, mac: Mac) -> Result<Self, RouterError> {
+        if link.side == Side::Inside && !settings.engine.has_realm(link.realm) {
+            return Ok(Self::nowhere());
+        }
+        let (side, own) = (link.side, settings.link(link));
+        let name = name(settings, link);
         let Some((address, prefix_len)) = own.address else {
             let example = if side == Side::Inside { "10.0.0.1/8" } else { "192.0.2.1/24" };
             let device = own.device.clone();
-            return Err(RouterError::NoAddress { side: name, device, example });
+            return Err(RouterError::NoAddress { name, device, example });
         };
         let network = Prefix::new(address, prefix_len);
         let mut routes = Routes::new(network);
@@ -374,11 +423,13 @@ impl Port {
             reachable.then_some(()).ok_or(RouterError::Unreachable {
                 key,
                 via,
-                side: name,
+                name: name.clone(),
                 network,
             })
         };
-        for (number, route) in settings.routes.iter().enumerate().filter(|(_, r)| r.side == side) {
+        let realm = usize::from(link.realm).checked_sub(1).map(|place| &settings.realms[place]);
+        let all = realm.map_or(&settings.routes, |realm| &realm.routes);
+        for (number, route) in all.iter().enumerate().filter(|(_, r)| r.side == side) {
             add(format!("route[{number}].via"), route.prefix, route.via)?;
         }
         if let Some(gateway) = own.gateway {
@@ -386,8 +437,9 @@ impl Port {
         }
         let neighbors = Neighbors::default();
         let owned = Owned::new(own, (side == Side::Outside).then_some(&settings.engine));
-        let silent = settings.engine_side(side).silent;
-        Ok(Self { mac, address, mtu: own.mtu.into(), silent, owned, routes, neighbors })
+        let silent = settings.engine_link(link).silent;
+        let (mtu, vlan) = (own.mtu.into(), realm.and_then(|realm| realm.vlan));
+        Ok(Self { mac, vlan, address, mtu, silent, owned, routes, neighbors })
     }
 
     fn write_header(&self, frame: &mut [u8], destination: Mac) {
@@ -409,7 +461,7 @@ struct Asker {
 }
 
 impl Asker {
-    fn act(self, action: Action, side: Side, outbox: &mut Outbox) {
+    fn act(self, action: Action, link: Link, outbox: &mut Outbox) {
         match action {
             Action::Ask(target, known) => {
                 let request = Repr {
@@ -420,11 +472,11 @@ impl Asker {
                     target,
                 };
                 let frame = request.frame(known.unwrap_or(Mac::BROADCAST));
-                outbox.push(side, frame.to_vec(), None);
+                outbox.push(link, frame.to_vec(), None);
                 outbox.counters.arp_asked += 1;
             }
             Action::GiveUp(held) => {
-                outbox.report_held(side, &held);
+                outbox.report_held(link, &held);
                 outbox.give_up(held);
             }
             Action::Evict(held) => outbox.give_up(held),
@@ -436,14 +488,14 @@ impl Asker {
 #[cold]
 fn hold(
     now: Timestamp,
-    side: Side,
+    link: Link,
     hop: Ipv4Addr,
     held: Held,
     port: &mut Port,
     outbox: &mut Outbox,
 ) -> Fate {
     let asker = port.asker();
-    let asked = port.neighbors.ask(now, hop, &mut |action| asker.act(action, side, outbox));
+    let asked = port.neighbors.ask(now, hop, &mut |action| asker.act(action, link, outbox));
     let held = if asked && outbox.held < MOST_HELD_IN_ALL {
         port.neighbors.hold(hop, held)
     } else {
@@ -480,18 +532,53 @@ fn with_header_room(packet: &[u8]) -> Vec<u8> {
     [&[0; ETHERNET_LEN], packet].concat()
 }
 
-/// A side's place in arrays.
-pub(crate) fn index(side: Side) -> usize {
-    match side {
-        Side::Inside => 0,
-        Side::Outside => 1,
+/// Puts a tag behind the hardware addresses of a frame that begins with room for it.
+fn insert_tag(frame: &mut [u8], vlan: u16) {
+    frame.copy_within(VLAN_LEN..VLAN_LEN + ADDRESSES, 0);
+    frame[ADDRESSES..ADDRESSES + VLAN_LEN].copy_from_slice(&tag(vlan));
+}
+
+/// Whom an error goes to, for the limits.
+fn requester(link: Link, address: u32) -> u32 {
+    address.wrapping_add(link.realm.into())
+}
+
+/// All links of some settings, in the order of the ports.
+fn links(settings: &Settings) -> impl Iterator<Item = Link> + use<> {
+    let further = (1..=settings.realms.len() as u16).map(Link::inside);
+    [Link::inside(0), Link::OUTSIDE].into_iter().chain(further)
+}
+
+/// Largest packet that every link takes, bytes.
+fn least_mtu(ports: &[Port]) -> usize {
+    ports.iter().map(|port| port.mtu).min().unwrap_or_default()
+}
+
+/// A link's place among the ports.
+fn index(link: Link) -> usize {
+    match (link.side, link.realm) {
+        (Side::Inside, 0) => 0,
+        (Side::Outside, _) => 1,
+        (Side::Inside, realm) => usize::from(realm) + 1,
     }
 }
 
-/// A side's name in configuration and messages.
-pub(crate) fn name(side: Side) -> &'static str {
-    match side {
-        Side::Inside => "inside",
-        Side::Outside => "outside",
+/// The link that has a place among the ports.
+fn link_at(place: usize) -> Link {
+    match place {
+        0 => Link::inside(0),
+        1 => Link::OUTSIDE,
+        place => Link::inside(place as u16 - 1),
+    }
+}
+
+/// A link's name in configuration and messages.
+pub(crate) fn name(settings: &Settings, link: Link) -> String {
+    match (link.side, usize::from(link.realm).checked_sub(1)) {
+        (Side::Outside, _) => "outside".into(),
+        (Side::Inside, None) => "inside".into(),
+        (Side::Inside, Some(place)) => {
+            format!("realm[{place}] ({:?})", settings.realms[place].name)
+        }
     }
 }

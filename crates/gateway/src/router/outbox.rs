@@ -9,7 +9,8 @@ use super::neighbors::Held;
 use super::{Fate, Port, RouterCounters, with_header_room};
 use crate::counters::{Losses, Origin};
 use crate::fragment::fragment;
-use natgate_engine::{DropReason, Side};
+use crate::links::Link;
+use natgate_engine::DropReason;
 use natgate_wire::arp::Mac;
 use natgate_wire::link::ETHERNET_LEN;
 use std::collections::VecDeque;
@@ -20,8 +21,8 @@ const MOST_QUEUED: usize = 4096;
 /// What is on its way out, and what has been lost there.
 #[derive(Debug)]
 pub(super) struct Outbox {
-    frames: VecDeque<(Side, Vec<u8>, Option<Origin>)>,
-    /// Packets that wait for neighbours, both sides.
+    frames: VecDeque<(Link, Vec<u8>, Option<Origin>)>,
+    /// Packets that wait for neighbours, all links.
     pub(super) held: usize,
     pub(super) losses: Losses,
     pub(super) counters: RouterCounters,
@@ -45,20 +46,32 @@ impl Outbox {
     }
 
     /// Adds a finished frame.
-    pub(super) fn push(&mut self, side: Side, frame: Vec<u8>, origin: Option<Origin>) {
-        self.frames.push_back((side, frame, origin));
+    pub(super) fn push(&mut self, link: Link, frame: Vec<u8>, origin: Option<Origin>) {
+        self.frames.push_back((link, frame, origin));
     }
 
     /// The oldest frame.
-    pub(super) fn pop(&mut self) -> Option<(Side, Vec<u8>, Option<Origin>)> {
+    pub(super) fn pop(&mut self) -> Option<(Link, Vec<u8>, Option<Origin>)> {
         self.frames.pop_front()
+    }
+
+    /// Loses what is on its way out by a link, and forgets errors about what was.
+    pub(super) fn forget(&mut self, link: Link) {
+        let Self { frames, losses, errors, .. } = self;
+        frames.retain(|(out, _, origin)| {
+            if *out == link {
+                losses.note(*origin, DropReason::NoNeighbor);
+            }
+            *out != link
+        });
+        errors.forget(link);
     }
 
     /// Adds a packet to a neighbour, behind room for its header; in fragments if the link asks for
     /// it. Then, for the counters, the packet stands or falls with its first fragment.
     pub(super) fn push_packet(
         &mut self,
-        side: Side,
+        link: Link,
         port: &Port,
         mac: Mac,
         mut frame: Vec<u8>,
@@ -67,7 +80,7 @@ impl Outbox {
         let packet = &frame[ETHERNET_LEN..];
         if packet.len() <= port.mtu {
             port.write_header(&mut frame, mac);
-            self.push(side, frame, origin);
+            self.push(link, frame, origin);
             return Fate::Kept;
         }
         let Some(fragments) = fragment(packet, port.mtu) else {
@@ -77,7 +90,7 @@ impl Outbox {
         for fragment in fragments {
             let mut frame = with_header_room(&fragment);
             port.write_header(&mut frame, mac);
-            self.push(side, frame, origin.take());
+            self.push(link, frame, origin.take());
         }
         Fate::Kept
     }
@@ -100,24 +113,24 @@ impl Outbox {
     /// Tells the sender of a packet that it cannot be delivered; returns whether that was due.
     pub(super) fn report(
         &mut self,
-        side: Side,
+        link: Link,
         packet: &[u8],
         origin: Option<Origin>,
         unreachable: Unreachable,
     ) -> bool {
-        let made = self.errors.report(side, packet, origin, unreachable);
+        let made = self.errors.report(link, packet, origin, unreachable);
         self.counters.errors_suppressed += u64::from(made == Some(false));
         made.is_some()
     }
 
     /// Tells those whose packets waited for a neighbour in vain, once a conversation.
-    pub(super) fn report_held(&mut self, side: Side, held: &[Held]) {
+    pub(super) fn report_held(&mut self, link: Link, held: &[Held]) {
         let mut told: Vec<Conversation> = Vec::new();
         for held in held {
             let packet = &held.frame[ETHERNET_LEN..];
             let Some(conversation) = Conversation::of(packet) else { continue };
             if !told.contains(&conversation)
-                && self.report(side, packet, held.origin, Unreachable::Host)
+                && self.report(link, packet, held.origin, Unreachable::Host)
             {
                 told.push(conversation);
             }

@@ -14,6 +14,11 @@ use std::net::Ipv4Addr;
 pub(super) struct Owned(Vec<(u32, u32)>);
 
 impl Owned {
+    /// No address.
+    pub(super) fn none() -> Self {
+        Self(Vec::new())
+    }
+
     /// A side's own address and, outside, the external addresses.
     pub(super) fn new(side: &SideSettings, external: Option<&Config>) -> Self {
         let own = side.address.iter().map(|(address, _)| (address.to_bits(), address.to_bits()));

@@ -1,41 +1,148 @@
-//! Other external addresses, and another rate of ICMP errors, while the router is at work.
+//! Other links, routes and external addresses, and another rate of ICMP errors, while the router is at
+//! work.
 
-use super::{MOST_ANNOUNCED, Owned, Router, index};
-use crate::Settings;
-use natgate_engine::Side;
+use super::{
+    Link, MOST_ANNOUNCED, Owned, Port, Router, RouterError, index, least_mtu, link_at, links,
+};
+use crate::{RealmSettings, Route, Settings, SideSettings};
+use natgate_engine::{DropReason, Side};
+use natgate_wire::arp::Mac;
 use std::net::Ipv4Addr;
+
+/// What becomes of a link.
+#[derive(Debug)]
+enum Change {
+    /// Nothing.
+    Same,
+    /// What is there is still the same network: its neighbours stay known.
+    Renewed(Port),
+    /// It is another, or gone.
+    Other(Port),
+}
 
 /// What becomes different; made apart from the router.
 #[derive(Debug)]
 pub struct Renewal {
-    /// What is answered for outside.
-    owned: Owned,
-    /// Addresses that have come, at most [`MOST_ANNOUNCED`].
+    /// By the place of the link.
+    changes: Vec<Change>,
+    /// External addresses that have come, at most [`MOST_ANNOUNCED`].
     new: Vec<Ipv4Addr>,
     errors_per_second: u32,
 }
 
+/// What links were; to be disposed of in another thread.
+#[derive(Debug)]
+pub struct Retired {
+    _ports: Vec<Port>,
+}
+
 impl Renewal {
-    /// What other settings make of a router.
-    pub fn new(in_force: &Settings, new: &Settings) -> Self {
+    /// What other settings, whose realms have the numbers that they have in those in force, make of a
+    /// router.
+    ///
+    /// # Errors
+    /// [`RouterError`] when they name no address or an unreachable next hop.
+    pub fn new(in_force: &Settings, new: &Settings) -> Result<Self, RouterError> {
+        let change = |link: Link| {
+            if link.realm != 0 && !new.engine.has_realm(link.realm) {
+                return Ok(Change::Other(Port::nowhere()));
+            }
+            let (before, after) = (described(in_force, link), described(new, link));
+            let same_network = match (&before, &after) {
+                (Some(before), Some(after)) => network(before) == network(after),
+                _ => false,
+            };
+            Ok(if same_network && before == after && link != Link::OUTSIDE {
+                Change::Same
+            } else {
+                let port = Port::new(new, link, Mac::default())?;
+                if same_network { Change::Renewed(port) } else { Change::Other(port) }
+            })
+        };
+        let changes: Result<Vec<Change>, RouterError> = links(new).map(change).collect();
         let owned = |settings: &Settings| Owned::new(&settings.outside, Some(&settings.engine));
         let (before, owned) = (owned(in_force), owned(new));
         let new_addresses = owned.addresses().filter(|address| !before.contains(*address));
-        Self {
+        Ok(Self {
+            changes: changes?,
             new: new_addresses.take(MOST_ANNOUNCED).collect(),
-            owned,
             errors_per_second: new.engine.limits.icmp_errors_per_second,
-        }
+        })
     }
 }
 
+/// All that makes a link what it is: its place, whether it gets errors, its VLAN, its routes.
+type Described<'s> = (&'s SideSettings, bool, Option<u16>, Vec<Route>);
+
+/// A link, if there is such.
+fn described(settings: &Settings, link: Link) -> Option<Described<'_>> {
+    let silent = |link| settings.engine_link(link).silent;
+    let routes = |all: &[Route]| -> Vec<Route> {
+        all.iter().filter(|route| route.side == link.side).copied().collect()
+    };
+    if link.realm == 0 {
+        return Some((settings.link(link), silent(link), None, routes(&settings.routes)));
+    }
+    let RealmSettings { inside, vlan, routes: all, .. } =
+        settings.realms.get(usize::from(link.realm) - 1)?;
+    let is_there = settings.engine.has_realm(link.realm);
+    is_there.then(|| (inside, silent(link), *vlan, routes(all)))
+}
+
+/// What of a link tells that its neighbours are the same.
+fn network<'s>(
+    (side, _, vlan, _): &Described<'s>,
+) -> (&'s str, Option<(Ipv4Addr, u8)>, Option<u16>) {
+    (&side.device, side.address, *vlan)
+}
+
 impl Router {
-    /// Answers for other external addresses from now on, tells the neighbours outside of those that
-    /// are new, and makes errors at another rate.
-    pub fn renew(&mut self, renewal: Renewal) {
-        let Renewal { owned, new, errors_per_second } = renewal;
-        self.ports[index(Side::Outside)].owned = owned;
-        self.announce(Side::Outside, new);
-        self.outbox.errors.set_rate(errors_per_second);
+    /// Has other links from now on, whose hardware addresses are given, answers for other external
+    /// addresses, tells neighbours of addresses that are new, and makes errors at another rate.
+    pub fn renew(&mut self, renewal: Renewal, mac: impl Fn(Link) -> Mac) -> Retired {
+        let Renewal { changes, new, errors_per_second } = renewal;
+        let mut retired: Vec<Port> =
+            self.ports.drain(changes.len().min(self.ports.len())..).collect();
+        for held in retired.iter_mut().flat_map(|port| port.neighbors.clear()) {
+            self.outbox.held -= 1;
+            self.outbox.losses.note(held.origin, DropReason::NoNeighbor);
+        }
+        for (place, change) in changes.into_iter().enumerate() {
+            let link = link_at(place);
+            match change {
+                Change::Same => {}
+                Change::Renewed(mut port) => {
+                    let old = &mut self.ports[place];
+                    port.mac = old.mac;
+                    std::mem::swap(&mut port.neighbors, &mut old.neighbors);
+                    retired.push(std::mem::replace(old, port));
+                }
+                Change::Other(mut port) => {
+                    port.mac = mac(link);
+                    self.replace(link, port, &mut retired);
+                }
+            }
+        }
+        self.announce(Side::Outside.into(), new);
+        self.outbox.errors.renew(errors_per_second, least_mtu(&self.ports));
+        Retired { _ports: retired }
+    }
+
+    /// Puts another link in the place of one, which may be the next that there is not.
+    fn replace(&mut self, link: Link, port: Port, retired: &mut Vec<Port>) {
+        let addresses: Vec<Ipv4Addr> = port.owned.addresses().take(MOST_ANNOUNCED).collect();
+        self.outbox.forget(link);
+        match self.ports.get_mut(index(link)) {
+            Some(place) => {
+                let mut old = std::mem::replace(place, port);
+                for held in old.neighbors.clear() {
+                    self.outbox.held -= 1;
+                    self.outbox.losses.note(held.origin, DropReason::NoNeighbor);
+                }
+                retired.push(old);
+            }
+            None => self.ports.push(port),
+        }
+        self.announce(link, addresses);
     }
 }

@@ -53,6 +53,7 @@ fn settings() -> Settings {
         engine: Config { pools: vec![pool], statics: vec![fixed], ..Config::default() },
         inside: side("in", "10.0.0.1", 8, None),
         outside: side("out", "192.0.2.1", 24, Some("192.0.2.254")),
+        realms: Vec::new(),
         routes: vec![Route {
             prefix: prefix("198.18.0.0", 15),
             via: ip("192.0.2.253"),
@@ -64,7 +65,7 @@ fn settings() -> Settings {
 }
 
 fn router() -> Router {
-    Router::new(&settings(), [INSIDE, OUTSIDE]).expect("the settings are right")
+    Router::new(&settings(), &[INSIDE, OUTSIDE]).expect("the settings are right")
 }
 
 /// An IPv4 packet of `len` bytes.
@@ -123,7 +124,8 @@ fn outputs(router: &mut Router) -> Vec<Out> {
     let frames: Vec<_> = std::iter::from_fn(|| router.poll_transmit()).collect();
     frames
         .into_iter()
-        .map(|(side, frame, _)| match super::read(&frame) {
+        .map(|(link, frame, _)| (link.side, frame))
+        .map(|(side, frame)| match super::read(&frame) {
             Some((to, message)) => Out::Arp(side, to, message),
             None => {
                 let (to, from, kind) = arp::read_ethernet(&frame).expect("a frame");
@@ -476,7 +478,7 @@ fn settings_that_lead_nowhere_are_refused_by_name() {
     let error = |change: &dyn Fn(&mut Settings)| {
         let mut settings = settings();
         change(&mut settings);
-        Router::new(&settings, [INSIDE, OUTSIDE]).expect_err("the settings are wrong").to_string()
+        Router::new(&settings, &[INSIDE, OUTSIDE]).expect_err("the settings are wrong").to_string()
     };
     let text = error(&|settings| settings.inside.address = None);
     assert!(text.starts_with("inside.address is missing"), "{text}");

@@ -141,6 +141,7 @@ fn settings(file: PathBuf) -> Settings {
         engine,
         inside: side("in"),
         outside: side("out"),
+        realms: Vec::new(),
         routes: Vec::new(),
         state: Some(StateSettings { file, interval: INTERVAL }),
         control: None,

@@ -1,6 +1,7 @@
 //! A gateway between two cables in memory and in virtual time: frames in, frames out.
 
 mod fragments;
+mod realms;
 mod reload;
 mod undelivered;
 mod world;

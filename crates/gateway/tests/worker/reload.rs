@@ -44,8 +44,8 @@ fn reload(
     old: &Settings,
     new: Settings,
 ) -> Result<Reconfigured, CommandError> {
-    let pools = commander.pools()?;
-    let prepared = Prepared::new(old, pools, new).expect("the settings are right");
+    let numbered = commander.numbered()?;
+    let prepared = Prepared::new(old, numbered, new).expect("the settings are right");
     commander.reconfigure(prepared)
 }
 

@@ -59,7 +59,15 @@ pub(crate) fn settings() -> Settings {
         pools: vec![pool],
         ..Config::default()
     };
-    Settings { engine, inside, outside, routes: Vec::new(), state: None, control: None }
+    Settings {
+        engine,
+        inside,
+        outside,
+        realms: Vec::new(),
+        routes: Vec::new(),
+        state: None,
+        control: None,
+    }
 }
 
 /// What the gateway tells.

@@ -16,6 +16,10 @@ pub(super) struct Half<T: ?Sized>(Option<NonNull<T>>);
 /// Pointers to both.
 pub(super) type Halves = (Half<dyn Receive>, Half<dyn Transmit>);
 
+// SAFETY: it is the half of a device that is moved together with it, and devices may go to another
+// thread.
+unsafe impl<T: ?Sized> Send for Half<T> {}
+
 impl<T: ?Sized> Half<T> {
     /// Of no device yet.
     pub(super) const fn none() -> Self {

@@ -76,7 +76,7 @@ impl<W: Write> Tap<W> {
     }
 }
 
-impl<W: Write> Watcher for Tap<W> {
+impl<W: Write + Send> Watcher for Tap<W> {
     fn frame(&mut self, port: u32, way: Way, time: u64, frame: &[u8]) {
         let Some(writer) = &mut self.writer else {
             self.missed += 1;

@@ -35,7 +35,7 @@ impl<W: Write> Tracer<W> {
     }
 }
 
-impl<W: Write> Watcher for Tracer<W> {
+impl<W: Write + Send> Watcher for Tracer<W> {
     fn frame(&mut self, port: u32, way: Way, time: u64, frame: &[u8]) {
         let name = self.names.get(port as usize).map_or("?", String::as_str);
         let way = match way {

@@ -17,7 +17,7 @@ pub enum Way {
 }
 
 /// Who watches, perhaps several devices.
-pub trait Watcher: fmt::Debug {
+pub trait Watcher: fmt::Debug + Send {
     /// A frame passes a device, at this time, nanoseconds since 1970.
     fn frame(&mut self, port: u32, way: Way, time: u64, frame: &[u8]);
 }

@@ -1,15 +1,14 @@
 //! A back end without a network: two devices with queues between them, for tests and simulations.
 //!
 //! [`pair`] makes a [`MemoryDevice`], which a gateway uses, and the [`Wire`] that a test holds at the
-//! other end. Single-threaded. Both queues are bounded, so that full queues can be tried too.
+//! other end. Both queues are bounded, so that full queues can be tried too.
 
 use crate::{BATCH, Batch, Change, Device, Frame, HEADROOM, LinkInfo, Lost};
 use crate::{Receive, Statistics, Transmit};
 use natgate_wire::arp::Mac;
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Most frames that wait in a queue.
 pub const QUEUE: usize = 1024;
@@ -19,6 +18,11 @@ struct Queues {
     to_device: VecDeque<Vec<u8>>,
     from_device: VecDeque<Vec<u8>>,
     up: bool,
+}
+
+/// Nobody leaves queues half done, so one who panicked is no matter.
+fn lock(queues: &Mutex<Queues>) -> MutexGuard<'_, Queues> {
+    queues.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A device that a gateway uses.
@@ -32,11 +36,11 @@ pub struct MemoryDevice {
 
 /// The test's end of a [`MemoryDevice`].
 #[derive(Clone, Debug)]
-pub struct Wire(Rc<RefCell<Queues>>);
+pub struct Wire(Arc<Mutex<Queues>>);
 
 /// A device of this name and hardware address, and the other end of its cable. It is up.
 pub fn pair(name: &str, mac: Mac) -> (MemoryDevice, Wire) {
-    let queues = Rc::new(RefCell::new(Queues { up: true, ..Queues::default() }));
+    let queues = Arc::new(Mutex::new(Queues { up: true, ..Queues::default() }));
     let device = MemoryDevice {
         link: LinkInfo { name: name.to_owned(), index: 1, mac, mtu: 1500, up: true },
         receiver: Receiver { queues: queues.clone(), lent: Vec::new(), received: 0 },
@@ -49,7 +53,7 @@ pub fn pair(name: &str, mac: Mac) -> (MemoryDevice, Wire) {
 impl Wire {
     /// Puts a frame on the cable; returns whether there was room.
     pub fn send(&self, frame: &[u8]) -> bool {
-        let mut queues = self.0.borrow_mut();
+        let mut queues = lock(&self.0);
         let room = queues.to_device.len() < QUEUE;
         if room {
             queues.to_device.push_back(frame.to_vec());
@@ -59,12 +63,12 @@ impl Wire {
 
     /// Takes the oldest frame that the device has sent.
     pub fn take(&self) -> Option<Vec<u8>> {
-        self.0.borrow_mut().from_device.pop_front()
+        lock(&self.0).from_device.pop_front()
     }
 
     /// Plugs the cable in or pulls it.
     pub fn set_up(&self, up: bool) {
-        self.0.borrow_mut().up = up;
+        lock(&self.0).up = up;
     }
 }
 
@@ -89,7 +93,7 @@ impl Device for MemoryDevice {
     }
 
     fn maintain(&mut self) -> Option<Change> {
-        let up = self.receiver.queues.borrow().up;
+        let up = lock(&self.receiver.queues).up;
         let was_up = std::mem::replace(&mut self.link.up, up);
         match (was_up, up) {
             (true, false) => {
@@ -108,7 +112,7 @@ impl Device for MemoryDevice {
 
 #[derive(Debug)]
 struct Receiver {
-    queues: Rc<RefCell<Queues>>,
+    queues: Arc<Mutex<Queues>>,
     lent: Vec<Vec<u8>>,
     received: u64,
 }
@@ -116,7 +120,7 @@ struct Receiver {
 impl Receive for Receiver {
     fn receive<'d>(&'d mut self, batch: &mut Batch<'d>) {
         self.lent.clear();
-        let mut queues = self.queues.borrow_mut();
+        let mut queues = lock(&self.queues);
         if !queues.up {
             return;
         }
@@ -137,7 +141,7 @@ impl Receive for Receiver {
 
 #[derive(Debug)]
 struct Transmitter {
-    queues: Rc<RefCell<Queues>>,
+    queues: Arc<Mutex<Queues>>,
     sent: u64,
     full: u64,
     refused: u64,
@@ -146,7 +150,7 @@ struct Transmitter {
 impl Transmit for Transmitter {
     fn transmit(&mut self, frames: &[Frame<'_>]) -> Lost {
         assert!(frames.len() <= BATCH);
-        let mut queues = self.queues.borrow_mut();
+        let mut queues = lock(&self.queues);
         let mut lost = Lost::NONE;
         for (index, frame) in frames.iter().enumerate() {
             if !queues.up {

@@ -26,6 +26,10 @@ pub(super) struct Slots {
     count: usize,
 }
 
+// SAFETY: the ring's memory belongs to this value alone, whatever thread that is in; neither it nor the
+// system asks which.
+unsafe impl Send for Slots {}
+
 /// A slot that is ours: what the kernel says about the frame, and the memory that it lies in.
 #[derive(Debug)]
 pub(super) struct Slot<'d> {

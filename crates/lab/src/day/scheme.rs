@@ -61,8 +61,8 @@ fn blocks(size: u16, max_per_subscriber: u16) -> Allocation {
 fn deterministic(subscribers: u32, dynamic_ports: u16) -> Allocation {
     Allocation::Deterministic(DeterministicConfig {
         subscribers: prefixes(INSIDE, subscribers),
-        ports_per_subscriber: None,
         dynamic_ports,
+        ..DeterministicConfig::default()
     })
 }
 

@@ -77,12 +77,11 @@ impl Model {
             sessions: BTreeMap::from([(first.remote, session)]),
             first: Some(first.remote),
         };
-        let subscriber = first.internal.address.to_bits();
-        self.paired.entry((subscriber, self.config.default_pool)).or_insert(external.address);
-        self.mappings.insert(
-            Key { protocol: UDP, internal: first.internal, remote: None, beside: None },
-            mapping,
-        );
+        let host = (0, first.internal.address);
+        self.paired.entry((host, self.config.default_pool)).or_insert(external.address);
+        let internal = first.internal;
+        let key = Key { protocol: UDP, realm: 0, internal, remote: None, beside: None };
+        self.mappings.insert(key, mapping);
         self.counters.count(Direction::Outbound, Outcome::Forwarded, len);
     }
 }

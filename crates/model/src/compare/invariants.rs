@@ -3,7 +3,7 @@
 
 use super::Divergence;
 use crate::allocation::addresses;
-use crate::has_ports;
+use crate::{Host, has_ports};
 use natgate_engine::{
     Allocation, Class, Config, Endpoint, Limits, MappingId, MappingInfo, MappingKind, Plan,
     PoolUsage, Pooling, SessionInfo, Timestamp, Verdict,
@@ -131,8 +131,8 @@ pub(super) fn state(
 ) -> Result<(), Divergence> {
     one_to_one(config, changed, mappings)?;
     told_apart(sessions)?;
-    let mut used_by: BTreeMap<(Ipv4Addr, u8), u32> = BTreeMap::new();
-    let mut address_of: BTreeMap<(Ipv4Addr, usize), Ipv4Addr> = BTreeMap::new();
+    let mut used_by: BTreeMap<(Host, u8), u32> = BTreeMap::new();
+    let mut address_of: BTreeMap<(Host, usize), Ipv4Addr> = BTreeMap::new();
     for mapping in mappings {
         let id = mapping.id;
         let has_ports = has_ports(id.protocol);
@@ -140,7 +140,8 @@ pub(super) fn state(
             continue;
         }
         let class = if matches!(id.protocol, TCP | UDP) { id.protocol } else { ICMP };
-        *used_by.entry((id.internal.address, class)).or_default() += 1;
+        let host = (id.realm, id.internal.address);
+        *used_by.entry((host, class)).or_default() += 1;
         if changed.pools {
             continue;
         }
@@ -149,10 +150,10 @@ pub(super) fn state(
                 && (!has_ports || (pool.ports.0..=pool.ports.1).contains(&id.external.port))
         });
         let Some(pool) = pool else { return Err(format!("{id:?} is of no pool")) };
-        let first = *address_of.entry((id.internal.address, pool)).or_insert(id.external.address);
+        let first = *address_of.entry((host, pool)).or_insert(id.external.address);
         let paired = config.pooling == Pooling::Paired && !changed.addresses;
         if paired && first != id.external.address {
-            return Err(format!("{} has two external addresses", id.internal.address));
+            return Err(format!("{host:?} has two external addresses"));
         }
     }
     for ((subscriber, protocol), used) in used_by {
@@ -163,7 +164,7 @@ pub(super) fn state(
             _ => limits.icmp_ports,
         };
         if used > quota && !changed.limits {
-            return Err(format!("{subscriber} has {used} mappings of protocol {protocol}"));
+            return Err(format!("{subscriber:?} has {used} mappings of protocol {protocol}"));
         }
     }
     if !changed.limits {
@@ -212,18 +213,20 @@ fn told_apart(sessions: &[SessionInfo]) -> Result<(), Divergence> {
     Ok(())
 }
 
-/// The class that a subscriber is of: that of the longest prefix.
-fn class_of(config: &Config, subscriber: Ipv4Addr) -> Option<&Class> {
+/// The class that a subscriber is of: that of the longest prefix, its realm's own first.
+fn class_of(config: &Config, (realm, subscriber): Host) -> Option<&Class> {
     let len = |class: &Class| {
         let own = class.subscribers.iter().filter(|prefix| prefix.contains(subscriber.to_bits()));
-        own.map(|prefix| prefix.len()).max()
+        own.map(|prefix| (prefix.len(), class.realm.is_some())).max()
     };
-    let holds = config.classes.iter().filter_map(|class| Some((len(class)?, class)));
+    let there = |class: &&Class| class.realm.is_none() || class.realm == Some(realm);
+    let holds = config.classes.iter().filter(there);
+    let holds = holds.filter_map(|class| Some((len(class)?, class)));
     holds.max_by_key(|(len, _)| *len).map(|(_, class)| class)
 }
 
 /// What holds for a subscriber.
-fn limits_of(config: &Config, subscriber: Ipv4Addr) -> Limits {
+fn limits_of(config: &Config, subscriber: Host) -> Limits {
     let common = config.limits.clone();
     let Some(class) = class_of(config, subscriber) else { return common };
     let own = &class.limits;
@@ -239,10 +242,10 @@ fn limits_of(config: &Config, subscriber: Ipv4Addr) -> Limits {
 
 /// No class, and no subscriber, has more than it may have in all (3.9, 3.10).
 fn totals(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
-    let mut of_subscriber: BTreeMap<Ipv4Addr, u32> = BTreeMap::new();
+    let mut of_subscriber: BTreeMap<Host, u32> = BTreeMap::new();
     let mut of_class: BTreeMap<&str, (u32, [u32; 3])> = BTreeMap::new();
     for mapping in mappings.iter().filter(|one| one.id.kind != MappingKind::Static) {
-        let subscriber = mapping.id.internal.address;
+        let subscriber = (mapping.id.realm, mapping.id.internal.address);
         *of_subscriber.entry(subscriber).or_default() += mapping.sessions;
         let Some(class) = class_of(config, subscriber) else { continue };
         let (sessions, by_kind) = of_class.entry(&class.name).or_default();
@@ -256,7 +259,7 @@ fn totals(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
     for (subscriber, has) in of_subscriber {
         let most = limits_of(config, subscriber).sessions_per_subscriber;
         if most.is_some_and(|most| has > most) {
-            return Err(format!("{subscriber} has {has} sessions"));
+            return Err(format!("{subscriber:?} has {has} sessions"));
         }
     }
     for class in &config.classes {
@@ -277,7 +280,7 @@ fn totals(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
 
 /// Nobody has a port of another's block, nor one that arithmetic gives to another (5.8, 5.11).
 fn shares(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
-    let mut owner_of: BTreeMap<(Ipv4Addr, u16), Ipv4Addr> = BTreeMap::new();
+    let mut owner_of: BTreeMap<(Ipv4Addr, u16), Host> = BTreeMap::new();
     for pool in &config.pools {
         let own: BTreeSet<Ipv4Addr> = addresses(pool).collect();
         let plan = match config.allocation_of(pool) {
@@ -289,21 +292,23 @@ fn shares(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
                 && has_ports(id.protocol)
                 && own.contains(&id.external.address)
         });
-        for MappingId { internal, external, kind, .. } in of_pool {
+        for MappingId { realm, internal, external, kind, .. } in of_pool {
+            let host = (realm, internal.address);
             if let Allocation::Block(block) = config.allocation_of(pool) {
                 let first =
                     if external.port < 1024 { pool.ports.0 } else { pool.ports.0.max(1024) };
                 let number = (external.port - first) / block.size;
                 let side = u16::from(external.port >= 1024) << 15;
                 let block = (external.address, number | side);
-                let owner = *owner_of.entry(block).or_insert(internal.address);
-                if owner != internal.address {
-                    return Err(format!("{owner} and {} have one block", internal.address));
+                let owner = *owner_of.entry(block).or_insert(host);
+                if owner != host {
+                    return Err(format!("{owner:?} and {host:?} have one block"));
                 }
             }
-            let owner =
-                plan.as_ref().and_then(|plan| plan.reverse(external.address, external.port));
-            if owner.is_some_and(|owner| owner != internal.address)
+            let owner = plan.as_ref().and_then(|plan| {
+                Some((plan.realm(), plan.reverse(external.address, external.port)?))
+            });
+            if owner.is_some_and(|owner| owner != host)
                 || (kind == MappingKind::Deterministic) != owner.is_some()
             {
                 return Err(format!("{external:?} is {owner:?}'s, and {internal:?} has it"));
@@ -318,17 +323,18 @@ fn shares(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
 fn session_limits(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
     let limits = &config.limits;
     let further = |mapping: &MappingInfo| mapping.sessions.saturating_sub(1);
-    let mut of_subscriber: BTreeMap<Ipv4Addr, u32> = BTreeMap::new();
+    let mut of_subscriber: BTreeMap<Host, u32> = BTreeMap::new();
     for mapping in mappings.iter().filter(|one| one.id.kind != MappingKind::Static) {
-        *of_subscriber.entry(mapping.id.internal.address).or_default() += further(mapping);
-        let own = limits_of(config, mapping.id.internal.address);
+        let host = (mapping.id.realm, mapping.id.internal.address);
+        *of_subscriber.entry(host).or_default() += further(mapping);
+        let own = limits_of(config, host);
         if mapping.sessions > u32::from(own.sessions_per_mapping) {
             return Err(format!("{:?} has {} sessions", mapping.id, mapping.sessions));
         }
     }
     let each = limits.extra_sessions_per_subscriber.unwrap_or(u32::MAX);
     if let Some((subscriber, has)) = of_subscriber.iter().find(|(_, has)| **has > each) {
-        return Err(format!("{subscriber} has {has} further sessions"));
+        return Err(format!("{subscriber:?} has {has} further sessions"));
     }
     let all: u32 = mappings.iter().map(further).sum();
     match limits.extra_sessions.is_some_and(|most| all > most) {
@@ -344,7 +350,7 @@ pub(super) fn not_refreshed(
     before: &[MappingInfo],
     after: &[MappingInfo],
 ) -> Result<(), Divergence> {
-    let ends = |id: &MappingId| (id.protocol, id.internal, id.external);
+    let ends = |id: &MappingId| (id.protocol, id.realm, id.internal, id.external);
     let mut known: BTreeMap<_, Vec<Option<Timestamp>>> = BTreeMap::new();
     for one in before {
         known.entry(ends(&one.id)).or_default().push(one.expires);
@@ -362,15 +368,16 @@ pub(super) fn not_refreshed(
 
 /// No two subscribers share an external address towards one remote address (5.7).
 fn portless(sessions: &[SessionInfo]) -> Result<(), Divergence> {
-    let mut seen: BTreeMap<(u8, Endpoint, Endpoint), Endpoint> = BTreeMap::new();
+    let mut seen: BTreeMap<(u8, Endpoint, Endpoint), (u16, Endpoint)> = BTreeMap::new();
     for session in sessions {
         let id = session.mapping;
         if has_ports(id.protocol) {
             continue;
         }
-        let first = *seen.entry((id.protocol, id.external, session.remote)).or_insert(id.internal);
-        if first != id.internal {
-            return Err(format!("{first:?} and {:?} cannot be told apart", id.internal));
+        let internal = (id.realm, id.internal);
+        let first = *seen.entry((id.protocol, id.external, session.remote)).or_insert(internal);
+        if first != internal {
+            return Err(format!("{first:?} and {internal:?} cannot be told apart"));
         }
     }
     Ok(())

@@ -8,18 +8,20 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod policy;
+mod realms;
 mod strategies;
 mod world;
 
 use common::{Spec, end};
 use natgate_engine::{
     AddressRange, Allocation, Behavior, Config, Direction, DropReason, Endpoint, Limits, Outcome,
-    PoolConfig, Side, Verdict,
+    PoolConfig, Service, Side, StaticMapping, Verdict,
 };
 use natgate_model::compare::{Divergence, First, Pair};
 use natgate_wire::protocol::UDP;
 use natgate_wire::tcp::flags::{ACK, SYN};
 use proptest::prelude::*;
+use realms::with_realms;
 use std::time::Duration;
 use strategies::{config, operation};
 use world::{INSIDE, Operation, POOL, PORTS, PROTOCOLS, REMOTE, START, World};
@@ -33,10 +35,11 @@ fn cases(usual: u32) -> ProptestConfig {
 fn run(config: &Config, seed: [u8; 32], operations: &[Operation]) -> Result<(), Divergence> {
     let pair = Pair::new(config, seed, START)?;
     let mut world = World { pair, config: config.clone(), now: START, seen: Vec::new() };
-    operations.iter().try_for_each(|operation| {
-        world.apply(operation)?;
-        world.pair.check_state()
-    })
+    for (number, operation) in operations.iter().enumerate() {
+        let result = world.apply(operation).and_then(|()| world.pair.check_state());
+        result.map_err(|divergence| format!("operation {number}: {divergence}"))?;
+    }
+    Ok(())
 }
 
 /// Mappings that the large table has; NATGATE_MAPPINGS sets how many.
@@ -73,6 +76,10 @@ fn run_large(config: &Config, seed: [u8; 32], operations: &[Operation]) -> Resul
         mapping: Behavior::EndpointIndependent,
         allocation: Allocation::Random,
         rules: vec![],
+        realms: vec![],
+        hairpin_to: vec![],
+        statics: config.statics.iter().map(|fixed| StaticMapping { realm: 0, ..*fixed }).collect(),
+        services: config.services.iter().map(|one| Service { realm: 0, ..one.clone() }).collect(),
         limits: Limits { mappings: Some(count + 100), ..Limits::default() },
         classes: vec![],
         ..config.clone()
@@ -95,7 +102,7 @@ proptest! {
     /// So do they when the table is large.
     #[test]
     fn engine_agrees_with_model_over_a_large_table(
-        config in config(),
+        config in config().prop_flat_map(with_realms),
         seed in any::<[u8; 32]>(),
         operations in prop::collection::vec(operation(), 20),
     ) {
@@ -109,7 +116,7 @@ proptest! {
     /// Whatever is done, engine and model agree.
     #[test]
     fn engine_agrees_with_model(
-        config in config(),
+        config in config().prop_flat_map(with_realms),
         seed in any::<[u8; 32]>(),
         operations in prop::collection::vec(operation(), 1..80),
     ) {

@@ -115,7 +115,13 @@ fn class() -> impl Strategy<Value = Class> {
             thresholds,
         },
     );
-    (limits, total).prop_map(|(limits, total)| Class { limits, total, ..Class::default() })
+    let realm = prop::option::weighted(0.4, 0u16..3);
+    (limits, total, realm).prop_map(|(limits, total, realm)| Class {
+        limits,
+        total,
+        realm,
+        ..Class::default()
+    })
 }
 
 /// Classes of prefixes in each other, as many as are kept.
@@ -124,7 +130,7 @@ fn classes() -> impl Strategy<Value = Vec<Class>> {
     let groups = [
         vec![prefix([10, 0, 0, 0], 30)],
         vec![prefix([10, 0, 0, 2], 32), prefix([11, 0, 0, 0], 8)],
-        vec![prefix([0, 0, 0, 0], 0), prefix([10, 0, 0, 3], 32)],
+        vec![prefix([0, 0, 0, 0], 0), prefix([10, 0, 0, 3], 32), prefix([10, 0, 0, 0], 30)],
     ];
     let some = prop::array::uniform3(class()).prop_map(move |classes| {
         let named = classes.into_iter().zip(groups.clone()).enumerate();

@@ -4,6 +4,7 @@
 
 use crate::common::{Sum, end};
 use crate::policy::policy;
+use crate::realms;
 use crate::world::{
     About, Body, Burst, FIXED, Forged, Forgery, INSIDE, Jump, OWN, Oddity, Operation, Other, POOL,
     PORTS, PoolEdit, REMOTE, START, Send, Sequence, Target, Wait,
@@ -151,7 +152,8 @@ fn target() -> BoxedStrategy<Target> {
 
 fn near() -> impl Strategy<Value = (usize, usize)> {
     (
-        prop_oneof![12 => 0usize..3, 2 => Just(3), 1 => Just(4), 1 => Just(5)],
+        (prop_oneof![12 => 0usize..3, 2 => Just(3), 1 => Just(4), 1 => Just(5)], 0usize..3)
+            .prop_map(|(host, realm)| host + realm * INSIDE.len()),
         prop_oneof![6 => 0usize..2, 3 => 0usize..8],
     )
 }
@@ -226,7 +228,7 @@ fn burst() -> BoxedStrategy<Operation> {
     let step = prop::sample::select(vec![0u32, 0, 1, 7, 4096]);
     let count = prop_oneof![12 => 1usize..20, 1 => 20usize..160];
     let port_step = prop::sample::select(vec![0u16, 1, 1, 256]);
-    let ends = (prop::bool::weighted(0.4), 0usize..6, target());
+    let ends = (prop::bool::weighted(0.4), 0..3 * INSIDE.len(), target());
     (ends, prop::bool::ANY, step, port_step, count, 0usize..7)
         .prop_map(|((outside, first, target), last, step, port_step, count, protocol)| {
             let ttl = if last { 1 } else { 64 };
@@ -303,7 +305,7 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         32 => wait.prop_map(Operation::Wait),
         8 => (0u64..2_000_000_000).prop_map(Operation::Unnoticed),
         1 => any::<[u8; 32]>().prop_map(Operation::Restart),
-        1 => rules().prop_map(Operation::Rules),
+        2 => (rules(), 0usize..3).prop_map(|(rules, realm)| Operation::Rules(rules, realm)),
         3 => other().prop_map(|other| Operation::Reconfigure(Box::new(other))),
         4 => pool_edits(),
     ]
@@ -322,7 +324,9 @@ fn other() -> BoxedStrategy<Other> {
         vec![prefix(INSIDE[0], 8), prefix(INSIDE[4], 32)],
         vec![prefix(POOL, 8)],
     ]);
-    (config(), subscribers, prop::array::uniform7(prop::bool::weighted(0.4)))
+    let config =
+        (config(), realms::some_realms()).prop_map(|(config, all)| realms::add(config, all));
+    (config, subscribers, prop::array::uniform8(prop::bool::weighted(0.4)))
         .prop_map(|(config, subscribers, parts)| Other { config, subscribers, parts })
         .boxed()
 }
@@ -451,6 +455,7 @@ fn shares() -> impl Strategy<Value = Option<Allocation>> {
     let plan = (subscribers, each, dynamic).prop_map(
         |(subscribers, ports_per_subscriber, dynamic_ports)| {
             Allocation::Deterministic(DeterministicConfig {
+                realm: 0,
                 subscribers,
                 ports_per_subscriber,
                 dynamic_ports,
@@ -548,7 +553,7 @@ fn services() -> impl Strategy<Value = Vec<Service>> {
                 }
             }
             let external = (end(address, 0).address, port);
-            vec![Service { protocol, external, servers: members, affinity }]
+            vec![Service { realm: 0, protocol, external, servers: members, affinity }]
         },
     )
 }
@@ -634,7 +639,7 @@ fn dnat() -> impl Strategy<Value = Rule> {
 }
 
 /// Rules whose pools and addresses are yet to be [`fit`].
-fn rules() -> impl Strategy<Value = Vec<Rule>> {
+pub(crate) fn rules() -> impl Strategy<Value = Vec<Rule>> {
     let prefix = |[a, b, c, d]: [u8; 4], len| Prefix::new(Ipv4Addr::new(a, b, c, d), len);
     let bypass = |matches| Rule::new(matches, RuleAction::Bypass);
     let snat = |matches| Rule::new(matches, RuleAction::Snat(1));

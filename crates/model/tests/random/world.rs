@@ -166,7 +166,7 @@ pub(crate) enum Wait {
 pub(crate) struct Other {
     pub(crate) config: Config,
     pub(crate) subscribers: Vec<Prefix>,
-    pub(crate) parts: [bool; 7],
+    pub(crate) parts: [bool; 8],
 }
 
 impl Other {
@@ -174,7 +174,7 @@ impl Other {
     fn in_place_of(&self, in_force: &Config) -> Config {
         let mut config = in_force.clone();
         let new = &self.config;
-        let [rules, limits, timeouts, subscribers, switches, filters, statics] = self.parts;
+        let [rules, limits, timeouts, subscribers, switches, filters, statics, _] = self.parts;
         // No rule may name an address that its pool has lost.
         let sets: Vec<u8> = config.rules.iter().map(|rule| rule.timeouts).collect();
         config.rules = fit(&config.rules, &in_force.pools);
@@ -209,6 +209,7 @@ impl Other {
         if subscribers {
             config.subscribers.clone_from(&self.subscribers);
         }
+        crate::realms::change(&mut config, new, self.parts);
         // Ports of whole addresses that were held, one-way mappings and pinned blocks are not followed.
         let plain = |config: &Config| {
             let is_plain = |one: &natgate_engine::StaticMapping| {
@@ -224,6 +225,10 @@ impl Other {
         };
         if statics && in_force.services.is_empty() && plain(in_force) && plain(new) {
             config.statics.clone_from(&new.statics);
+            let live: Vec<u16> = config.realm_numbers().collect();
+            for fixed in &mut config.statics {
+                fixed.realm = live[usize::from(fixed.realm) % live.len()];
+            }
         }
         if switches {
             config = Config {
@@ -266,13 +271,16 @@ pub(crate) enum Operation {
     /// The pools change.
     Pools(Vec<PoolEdit>),
     /// Other rules, with pools as far as there are any.
-    Rules(Vec<Rule>),
+    Rules(Vec<Rule>, usize),
     /// Another configuration, as far as it can take the place of the one in force.
     Reconfigure(Box<Other>),
     Wait(Wait),
     /// Time goes on, but `advance` is not told before the next packets.
     Unnoticed(u64),
 }
+
+/// A packet, and the side and the realm that it comes from.
+type Sent = (Side, u16, Vec<u8>);
 
 /// How a pool changes, if it can.
 #[derive(Clone, Debug)]
@@ -360,6 +368,8 @@ fn one_address(address: std::net::Ipv4Addr) -> AddressRange {
 pub(crate) struct Seen {
     from: Side,
     exit: Side,
+    /// The realms that it came from and went to, inside.
+    realms: (u16, u16),
     input: Vec<u8>,
     output: Vec<u8>,
 }
@@ -391,25 +401,42 @@ impl World {
             }
             Operation::Restart(seed) => {
                 // No rule may name an address that its pool has lost.
-                let timeouts: Vec<u8> =
-                    self.config.rules.iter().map(|rule| rule.timeouts).collect();
-                self.config.rules = fit(&self.config.rules, &self.config.pools);
-                for (rule, timeouts) in self.config.rules.iter_mut().zip(timeouts) {
-                    rule.timeouts = timeouts;
+                let pools = &self.config.pools;
+                let gone: Vec<u16> = (1..)
+                    .zip(&self.config.realms)
+                    .filter_map(|(number, realm)| realm.gone.then_some(number))
+                    .collect();
+                let realms = self.config.realms.iter_mut().map(|realm| &mut realm.rules);
+                for (number, rules) in
+                    (0..).zip(std::iter::once(&mut self.config.rules).chain(realms))
+                {
+                    let timeouts: Vec<u8> = rules.iter().map(|rule| rule.timeouts).collect();
+                    *rules = fit(rules, pools);
+                    for (rule, timeouts) in rules.iter_mut().zip(timeouts) {
+                        rule.timeouts = timeouts;
+                    }
+                    if !gone.contains(&number) {
+                        self.pair.replace_rules_of(number, rules)?;
+                    }
                 }
-                self.pair.replace_rules(&self.config.rules)?;
                 self.pair.restart(*seed)?;
             }
-            Operation::Rules(rules) => {
+            Operation::Rules(rules, realm) => {
+                let live: Vec<u16> = self.config.realm_numbers().collect();
+                let realm = live[realm % live.len()];
                 self.pair.advance(self.now)?;
                 let mut rules = fit(rules, &self.config.pools);
                 give_timeouts(&mut rules, self.config.timeout_sets.len());
-                self.pair.replace_rules(&rules)?;
-                self.config.rules = rules;
+                self.pair.replace_rules_of(realm, &rules)?;
+                match usize::from(realm).checked_sub(1) {
+                    None => self.config.rules = rules,
+                    Some(place) => self.config.realms[place].rules = rules,
+                }
             }
             Operation::Reconfigure(other) => {
                 self.pair.advance(self.now)?;
                 let config = other.in_place_of(&self.config);
+                let config = config.in_numbers_of(self.pair.engine.config());
                 self.pair.reconfigure(&config)?;
                 self.config = config;
             }
@@ -439,10 +466,10 @@ impl World {
                 }
             }
             Operation::Packets(sends) => {
-                let mut packets: Vec<(Side, Vec<u8>)> =
+                let mut packets: Vec<Sent> =
                     sends.iter().filter_map(|send| self.packet(send)).collect();
                 if sends.len() > LARGE {
-                    packets.sort_by_key(|(from, _)| *from == Side::Outside);
+                    packets.sort_by_key(|sent| sent.0 == Side::Outside);
                 }
                 // One batch for as many as come from one side after each other.
                 for batch in packets.chunk_by(|one, next| one.0 == next.0) {
@@ -453,13 +480,15 @@ impl World {
         Ok(())
     }
 
-    fn send(&mut self, batch: &[(Side, Vec<u8>)]) -> Result<(), Divergence> {
+    fn send(&mut self, batch: &[Sent]) -> Result<(), Divergence> {
         let from = batch[0].0;
-        let inputs: Vec<Vec<u8>> = batch.iter().map(|(_, bytes)| bytes.clone()).collect();
-        let (results, _) = self.pair.process(self.now, from, &inputs)?;
-        for (input, done) in inputs.into_iter().zip(results) {
+        let inputs: Vec<(u16, Vec<u8>)> =
+            batch.iter().map(|(_, realm, bytes)| (*realm, bytes.clone())).collect();
+        let (results, _) = self.pair.process_in(self.now, from, &inputs)?;
+        for ((realm, input), done) in inputs.into_iter().zip(results) {
             if let Verdict::Forward(exit) = done.verdict {
-                self.seen.push(Seen { from, exit, input, output: done.bytes });
+                let realms = (realm, done.realm);
+                self.seen.push(Seen { from, exit, realms, input, output: done.bytes });
             }
         }
         let excess = self.seen.len().saturating_sub(32);
@@ -481,12 +510,13 @@ impl World {
                 return Ok(());
             }
             let answer = Spec::answer(&seen.output);
-            packet = (seen.exit, Spec { flags, dccp: (kind, true), ..answer }.bytes());
+            packet =
+                (seen.exit, seen.realms.1, Spec { flags, dccp: (kind, true), ..answer }.bytes());
         }
         self.send(&[packet])
     }
 
-    fn burst(&self, burst: &Burst) -> Vec<(Side, Vec<u8>)> {
+    fn burst(&self, burst: &Burst) -> Vec<Sent> {
         let first = match burst.outside {
             false => INSIDE[burst.first % INSIDE.len()],
             true => OUTSIDE[burst.first % OUTSIDE.len()],
@@ -500,21 +530,26 @@ impl World {
             remote.port = remote.port.wrapping_add(burst.port_step.wrapping_mul(index as u16));
             let identifier = if burst.outside { destination.port } else { spec.identifier };
             let service = index as u8;
-            (side(burst.outside), Spec { identifier, service, ttl: burst.ttl, ..spec }.bytes())
+            let realm = self.realm(burst.first / INSIDE.len());
+            (
+                side(burst.outside),
+                realm,
+                Spec { identifier, service, ttl: burst.ttl, ..spec }.bytes(),
+            )
         };
         (0..burst.count as u32).map(packet).collect()
     }
 
     /// Nothing, if nothing of TCP has been sent on.
-    fn forgery(&self, forgery: &Forgery) -> Vec<(Side, Vec<u8>)> {
+    fn forgery(&self, forgery: &Forgery) -> Vec<Sent> {
         let is_tcp = |seen: &&Seen| ip(&seen.input).protocol() == TCP;
         let all: Vec<&Seen> = self.seen.iter().filter(is_tcp).collect();
         let Some(at) = forgery.pick.checked_rem(all.len()) else { return Vec::new() };
         let seen = all[at];
         let forge = |forged: &Forged| {
-            let (from, mut spec) = match forged.back {
-                true => (seen.exit, Spec::answer(&seen.output)),
-                false => (seen.from, Spec::like(&seen.input)),
+            let (from, realm, mut spec) = match forged.back {
+                true => (seen.exit, seen.realms.1, Spec::answer(&seen.output)),
+                false => (seen.from, seen.realms.0, Spec::like(&seen.input)),
             };
             let jump = match forged.jump {
                 Jump::Off(off) => off,
@@ -525,7 +560,7 @@ impl World {
             };
             spec.sequence = spec.sequence.wrapping_add_signed(jump);
             spec.flags = forged.flags;
-            (from, spec.bytes())
+            (from, realm, spec.bytes())
         };
         forgery.segments.iter().map(forge).collect()
     }
@@ -581,8 +616,14 @@ impl World {
         }
     }
 
-    /// The packet that is sent, and from which side; `None` when it is about one that there is not.
-    fn packet(&self, send: &Send) -> Option<(Side, Vec<u8>)> {
+    /// One of the realms that there are, or have been.
+    fn realm(&self, pick: usize) -> u16 {
+        (pick % (self.config.realms.len() + 1)) as u16
+    }
+
+    /// The packet that is sent, and from which side and realm; `None` when it is about one that
+    /// there is not.
+    fn packet(&self, send: &Send) -> Option<Sent> {
         let picked = |pick: usize| self.seen.get(pick.checked_rem(self.seen.len())?);
         Some(match send {
             Send::Fresh { outside, near, target, protocol, body } => {
@@ -597,7 +638,8 @@ impl World {
                 if *outside {
                     spec.identifier = destination.port;
                 }
-                (side(*outside), body.apply(spec, None))
+                let realm = self.realm(near.0 / INSIDE.len());
+                (side(*outside), realm, body.apply(spec, None))
             }
             Send::Again { pick, body } => {
                 let seen = picked(*pick)?;
@@ -605,7 +647,7 @@ impl World {
                     return None;
                 }
                 let spec = Spec::like(&seen.input);
-                (seen.from, body.apply(spec, Some(&seen.output)))
+                (seen.from, seen.realms.0, body.apply(spec, Some(&seen.output)))
             }
             Send::Back { pick, exact, body } => {
                 let seen = picked(*pick)?;
@@ -614,7 +656,7 @@ impl World {
                 }
                 let spec = Spec::answer(&seen.output);
                 let bytes = if *exact { spec.bytes() } else { body.apply(spec, None) };
-                (seen.exit, bytes)
+                (seen.exit, seen.realms.1, bytes)
             }
             Send::Error { pick, kind, from, len, about } => {
                 let seen = picked(*pick)?;
@@ -632,7 +674,7 @@ impl World {
                         set_icmp_sum(&mut bytes);
                     }
                 }
-                (seen.exit, bytes)
+                (seen.exit, seen.realms.1, bytes)
             }
         })
     }

@@ -24,8 +24,9 @@ const TAP_LIMIT: u64 = 1 << 30;
 /// A recording of both devices.
 pub(super) type Recording = Arc<Mutex<Tap<BufWriter<File>>>>;
 
-/// Opens both sides' devices.
-pub(super) fn open(settings: &Settings) -> Result<[Box<dyn Device>; 2], Error> {
+/// Opens the devices of both sides, then those that only realms have, in the order of
+/// [`Settings::devices`].
+pub(super) fn open(settings: &Settings) -> anyhow::Result<Vec<Box<dyn Device>>> {
     let sides = [(Side::Inside, &settings.inside), (Side::Outside, &settings.outside)];
     let with_xdp = sides.iter().filter(|(_, side)| side.backend == Backend::AfXdp);
     let names: Vec<_> = with_xdp.map(|(_, side)| side.device.as_str()).collect();
@@ -33,33 +34,33 @@ pub(super) fn open(settings: &Settings) -> Result<[Box<dyn Device>; 2], Error> {
         [] => None,
         ref some => Some(Memory::new(some, &xdp::Config::default())?),
     };
-    let [inside, outside] = sides.map(|(side, own)| open_side(side, own, memory.as_ref()));
-    Ok([inside?, outside?])
+    let sides = sides.into_iter().map(|(side, own)| open_side(side, own, memory.as_ref()));
+    let further = settings.devices().into_iter().skip(2).map(open_packet);
+    Ok(sides.chain(further).collect::<Result<_, _>>()?)
 }
 
-/// Puts around the devices what was asked for: harm first, so that what is recorded is what the
-/// gateway gets and what it sends.
+/// Puts around the devices, whose names are given, what was asked for: harm first, so that what is
+/// recorded is what the gateway gets and what it sends.
 pub(super) fn decorate(
-    devices: [Box<dyn Device>; 2],
+    devices: Vec<Box<dyn Device>>,
+    names: &[&str],
     faults: Option<Faults>,
     file: Option<&Path>,
-) -> anyhow::Result<([Box<dyn Device>; 2], Option<Recording>)> {
-    let harmed = devices.map(|device| match faults {
-        Some(faults) => Box::new(Faulty::new(device, faults)),
+) -> anyhow::Result<(Vec<Box<dyn Device>>, Option<Recording>)> {
+    let harmed = devices.into_iter().map(|device| match faults {
+        Some(faults) => Box::new(Faulty::new(device, faults)) as Box<dyn Device>,
         None => device,
     });
-    let Some(path) = file else { return Ok((harmed, None)) };
+    let Some(path) = file else { return Ok((harmed.collect(), None)) };
+    let further = names.iter().skip(2).copied();
+    let ports: Vec<&str> = ["inside", "outside"].into_iter().chain(further).collect();
     let tap = File::create(path).map(BufWriter::new);
-    let tap = tap.and_then(|file| Tap::new(file, &["inside", "outside"], TAP_LIMIT));
+    let tap = tap.and_then(|file| Tap::new(file, &ports, TAP_LIMIT));
     let tap = tap.with_context(|| format!("--tap: {} cannot be written", path.display()))?;
     let tap = Arc::new(Mutex::new(tap));
-    let mut port = 0;
-    let watched = harmed.map(|device| -> Box<dyn Device> {
-        let watched = Watched::new(device, port, tap.clone());
-        port += 1;
-        Box::new(watched)
-    });
-    Ok((watched, Some(tap)))
+    let watch =
+        |(port, device)| -> Box<dyn Device> { Box::new(Watched::new(device, port, tap.clone())) };
+    Ok(((0..).zip(harmed).map(watch).collect(), Some(tap)))
 }
 
 /// Ends the recording, if there is one.
@@ -79,12 +80,15 @@ fn open_side(
     match (own.backend, memory) {
         (Backend::AfXdp, Some(memory)) => open_xdp(side, own, memory),
         (Backend::Tun, _) => open_tun(&own.device),
-        _ => {
-            let device = PacketDevice::open(&own.device, packet::Config::default())?;
-            report_offloads(&own.device, device.stop_merging());
-            Ok(Box::new(device))
-        }
+        _ => open_packet(&own.device),
     }
+}
+
+/// Opens a device by packet sockets.
+pub(super) fn open_packet(name: &str) -> Result<Box<dyn Device>, Error> {
+    let device = PacketDevice::open(name, packet::Config::default())?;
+    report_offloads(name, device.stop_merging());
+    Ok(Box::new(device))
 }
 
 fn open_xdp(side: Side, own: &SideSettings, memory: &Memory) -> Result<Box<dyn Device>, Error> {

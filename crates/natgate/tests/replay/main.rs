@@ -1,6 +1,7 @@
 //! `natgate replay` from outside: what goes in, what comes out, when, and what is refused.
 
 mod bench;
+mod realms;
 
 use bench::*;
 use natgate_io::pcap::LinkType;

@@ -56,11 +56,12 @@ fn confined(errors_per_second: u32) -> Router {
     let mut settings = settings();
     settings.outside.gateway = None;
     settings.engine.limits.icmp_errors_per_second = errors_per_second;
-    Router::new(&settings, [INSIDE, OUTSIDE]).expect("the settings are right")
+    Router::new(&settings, &[INSIDE, OUTSIDE]).expect("the settings are right")
 }
 
 fn errors(router: &mut Router) -> Vec<(Side, Vec<u8>)> {
-    std::iter::from_fn(|| router.poll_error()).collect()
+    let errors = std::iter::from_fn(|| router.poll_error());
+    errors.map(|(link, error)| (link.side, error)).collect()
 }
 
 /// The code of an error, and the packet that it quotes.
@@ -114,7 +115,7 @@ fn as_much_is_quoted_as_fits() {
 
     let mut narrow = settings();
     (narrow.outside.gateway, narrow.inside.mtu) = (None, 100);
-    let mut router = Router::new(&narrow, [INSIDE, OUTSIDE]).expect("the settings are right");
+    let mut router = Router::new(&narrow, &[INSIDE, OUTSIDE]).expect("the settings are right");
     hand_over(&mut router, at(0), Side::Outside, &sent, Some(OUTBOUND));
     assert_eq!(router.poll_error().map(|(_, error)| error.len()), Some(100));
 }
@@ -246,7 +247,7 @@ fn one_requester_gets_a_quarter_of_the_errors() {
 fn a_side_may_get_no_errors_at_all() {
     let mut settings = settings();
     settings.engine.inside.silent = true;
-    let mut router = Router::new(&settings, [INSIDE, OUTSIDE]).expect("the settings are right");
+    let mut router = Router::new(&settings, &[INSIDE, OUTSIDE]).expect("the settings are right");
     assert!(!passes(&mut router, 0, Side::Inside, "10.0.0.5"));
     assert!(passes(&mut router, 0, Side::Outside, "192.0.2.9"));
 }

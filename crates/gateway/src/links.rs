@@ -1,0 +1,170 @@
+//! The links that a gateway has: the outside's, and one inside for each realm. Several may share a
+//! device, told apart by VLAN tags (IEEE 802.1Q).
+
+use crate::Settings;
+use natgate_engine::Side;
+use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN, ethertype};
+
+/// Bits of a tag that are the VLAN's identifier.
+pub(crate) const VLAN_BITS: u16 = 0x0fff;
+
+/// A link: the outside, or a realm's inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Link {
+    /// The side.
+    pub side: Side,
+    /// The number of the realm; 0 outside.
+    pub realm: u16,
+}
+
+impl Link {
+    /// The outside.
+    pub const OUTSIDE: Self = Self { side: Side::Outside, realm: 0 };
+
+    /// The inside of a realm.
+    pub const fn inside(realm: u16) -> Self {
+        Self { side: Side::Inside, realm }
+    }
+
+    /// What a packet leaves by, that goes to a realm if it leaves by the inside.
+    pub const fn new(side: Side, realm: u16) -> Self {
+        match side {
+            Side::Inside => Self::inside(realm),
+            Side::Outside => Self::OUTSIDE,
+        }
+    }
+}
+
+impl From<Side> for Link {
+    fn from(side: Side) -> Self {
+        Self::new(side, 0)
+    }
+}
+
+/// The links of one device.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Carried {
+    /// The realm of frames without a tag.
+    untagged: Option<u16>,
+    /// Those of tagged frames: VLAN and realm, by VLAN.
+    tagged: Vec<(u16, u16)>,
+}
+
+/// What a frame is by its link header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Header {
+    /// Of a realm: its number, the type of what follows, and the header's length in bytes.
+    Of(u16, u16, usize),
+    /// Of no realm; the type of what follows, and the header's length in bytes.
+    Unknown(u16, usize),
+}
+
+impl Carried {
+    /// The links of each device, in the order of [`Settings::devices`].
+    pub(crate) fn by_device(settings: &Settings) -> Vec<Self> {
+        let mut all = vec![Self::default(); settings.devices().len()];
+        let places = settings.places();
+        for (realm, _, vlan) in settings.insides() {
+            let carried = &mut all[places[usize::from(realm)].unwrap_or_default()];
+            match vlan {
+                None => carried.untagged = Some(realm),
+                Some(vlan) => carried.tagged.push((vlan, realm)),
+            }
+        }
+        // The outside has one link.
+        all[1].untagged = Some(0);
+        for carried in &mut all {
+            carried.tagged.sort_unstable();
+        }
+        all
+    }
+
+    /// Whether tags tell realms apart here.
+    pub(crate) fn has_vlans(&self) -> bool {
+        !self.tagged.is_empty()
+    }
+
+    /// The realms of the device.
+    pub(crate) fn realms(&self) -> impl Iterator<Item = u16> + '_ {
+        self.untagged.into_iter().chain(self.tagged.iter().map(|(_, realm)| *realm))
+    }
+
+    /// What a frame is whose type field says `kind`. Where there are no VLANs tags are no matter.
+    pub(crate) fn header(&self, frame: &[u8], kind: u16) -> Header {
+        let tag = frame.get(ETHERNET_LEN..).and_then(|rest| rest.first_chunk::<VLAN_LEN>());
+        match (kind, tag) {
+            (ethertype::VLAN, Some([high, low, after @ ..])) if self.has_vlans() => {
+                let vlan = u16::from_be_bytes([*high, *low]) & VLAN_BITS;
+                let (kind, len) = (u16::from_be_bytes(*after), ETHERNET_LEN + VLAN_LEN);
+                match self.realm(vlan) {
+                    Some(realm) => Header::Of(realm, kind, len),
+                    None => Header::Unknown(kind, len),
+                }
+            }
+            _ => match self.untagged {
+                Some(realm) => Header::Of(realm, kind, ETHERNET_LEN),
+                None => Header::Unknown(kind, ETHERNET_LEN),
+            },
+        }
+    }
+
+    /// The realm of frames of a VLAN; 0: of none.
+    pub(crate) fn realm(&self, vlan: u16) -> Option<u16> {
+        if vlan == 0 {
+            return self.untagged;
+        }
+        let place = self.tagged.binary_search_by_key(&vlan, |(vlan, _)| *vlan);
+        place.ok().map(|place| self.tagged[place].1)
+    }
+}
+
+/// The tag of a VLAN, as it stands behind the hardware addresses.
+pub(crate) fn tag(vlan: u16) -> [u8; VLAN_LEN] {
+    let [a, b] = ethertype::VLAN.to_be_bytes();
+    let [c, d] = vlan.to_be_bytes();
+    [a, b, c, d]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(rest: &[u8]) -> Vec<u8> {
+        [&[1; 12][..], rest].concat()
+    }
+
+    fn header(carried: &Carried, rest: &[u8]) -> Header {
+        let frame = frame(rest);
+        carried.header(&frame, u16::from_be_bytes([frame[12], frame[13]]))
+    }
+
+    #[test]
+    fn tags_tell_realms_apart() {
+        let carried = Carried { untagged: Some(0), tagged: vec![(100, 1), (200, 2)] };
+        assert_eq!(header(&carried, &[8, 0]), Header::Of(0, 0x0800, 14));
+        for (vlan, realm) in [(0, 0), (100, 1), (200, 2)] {
+            // Priority is no matter.
+            let rest = [0x81, 0, 0xe0, vlan, 8, 6];
+            assert_eq!(header(&carried, &rest), Header::Of(realm, 0x0806, 18));
+        }
+        assert_eq!(header(&carried, &[0x81, 0, 0, 7, 8, 0]), Header::Unknown(0x0800, 18));
+        assert_eq!(header(&carried, &[0x81, 0, 0, 100, 8]), Header::Of(0, 0x8100, 14));
+        // Only the outer tag counts.
+        let rest = [0x81, 0, 0, 100, 0x81, 0, 0, 200, 8, 0];
+        assert_eq!(header(&carried, &rest), Header::Of(1, 0x8100, 18));
+    }
+
+    #[test]
+    fn without_vlans_tags_are_no_matter_and_without_a_realm_all_is_unknown() {
+        let plain = Carried { untagged: Some(3), tagged: vec![] };
+        assert_eq!(header(&plain, &[0x81, 0, 0, 7, 8, 0]), Header::Of(3, 0x8100, 14));
+        let tagged = Carried { untagged: None, tagged: vec![(5, 1)] };
+        assert_eq!(header(&tagged, &[8, 0]), Header::Unknown(0x0800, 14));
+        assert_eq!(header(&tagged, &[0x81, 0, 0, 0, 8, 0]), Header::Unknown(0x0800, 18));
+    }
+
+    #[test]
+    fn a_tag_is_what_is_read_again() {
+        assert_eq!(tag(0xabc), [0x81, 0, 0x0a, 0xbc]);
+    }
+}
