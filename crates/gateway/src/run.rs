@@ -84,8 +84,10 @@ fn sleep(
     controls: &Controls<'_>,
     observer: &mut dyn Observer,
 ) -> io::Result<()> {
-    let timeout = worker.next_deadline().since(clock.now());
+    let due = worker.next_deadline().since(clock.now());
     let [inside, outside] = worker.devices();
+    let intervals = [inside.poll_interval(), outside.poll_interval()];
+    let timeout = intervals.into_iter().flatten().fold(due, Duration::min);
     let devices = [inside.readiness(), outside.readiness()].into_iter().flatten();
     let descriptors: arrayvec::ArrayVec<_, 3> =
         std::iter::once(controls.wake.as_fd()).chain(devices).collect();

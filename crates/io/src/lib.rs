@@ -10,6 +10,7 @@
 mod device;
 mod error;
 mod frame;
+mod lease;
 pub mod memory;
 pub mod packet;
 pub mod pcap;
@@ -18,4 +19,5 @@ mod wait;
 pub use device::{Change, Device, LinkInfo, Lost, Receive, Statistics, Transmit};
 pub use error::Error;
 pub use frame::{BATCH, Batch, Frame, HEADROOM};
+pub use lease::{Lease, Pool, TakenOver};
 pub use wait::wait;
