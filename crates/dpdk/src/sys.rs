@@ -20,13 +20,8 @@ pub(crate) struct FrameDescriptor {
 }
 
 impl FrameDescriptor {
-    pub(crate) const EMPTY: Self = Self {
-        mbuf: std::ptr::null_mut(),
-        bytes: std::ptr::null_mut(),
-        start: 0,
-        len: 0,
-        room: 0,
-    };
+    pub(crate) const EMPTY: Self =
+        Self { mbuf: std::ptr::null_mut(), bytes: std::ptr::null_mut(), start: 0, len: 0, room: 0 };
 }
 
 /// Frames that came in and were not handed out.

@@ -11,12 +11,15 @@ pub enum Backend {
     /// Packet sockets of the Linux kernel.
     #[default]
     AfPacket,
+    /// Ports of DPDK.
+    Dpdk,
 }
 
 /// One side: its device and its place in the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SideSettings {
-    /// The device's name.
+    /// The device's name. With [`Backend::Dpdk`] a port's, or that of a virtual device to be made,
+    /// with its arguments.
     pub device: String,
     /// How packets get in and out of it.
     pub backend: Backend,
@@ -51,6 +54,8 @@ pub struct Settings {
     pub outside: SideSettings,
     /// Static routes; the longest prefix wins, connected networks first among equals.
     pub routes: Vec<Route>,
+    /// Arguments of DPDK's environment; `None`: those that virtual devices need.
+    pub dpdk: Option<Vec<String>>,
     /// Where ports in use are remembered over a restart; `None`: they are not.
     pub state: Option<StateSettings>,
     /// Where the control socket is; `None`: at its usual place, if that can be had.

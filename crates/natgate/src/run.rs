@@ -6,6 +6,7 @@
 //! written to a new file that then takes the old one's place, so that nobody reads half of it.
 
 mod control;
+pub(crate) mod devices;
 
 use crate::{Failure, memory};
 use anyhow::Context;
@@ -13,10 +14,12 @@ use natgate_control::reload::Reloader;
 use natgate_control::{config, json};
 use natgate_engine::{Direction, DropReason, Engine, Event, MappingId, MappingInfo};
 use natgate_engine::{Outcome, Prefix, Side, SideConfig};
-use natgate_gateway::{Clock, Controls, Observer, SavedPorts, Settings, SideSettings, SideStatus};
+use natgate_gateway::{
+    Backend, Clock, Controls, Observer, SavedPorts, Settings, SideSettings, SideStatus,
+};
 use natgate_gateway::{StateError, Status, Worker, commands, run as run_worker};
-use natgate_io::packet::{Config, PacketDevice, kernel_address, kernel_gateway};
-use natgate_io::{Change, Device, LinkInfo};
+use natgate_io::packet::{kernel_address, kernel_gateway};
+use natgate_io::{Change, LinkInfo};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use std::collections::HashMap;
@@ -69,11 +72,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     memory::require(Engine::memory(&settings.engine), "the configuration").map_err(|lack| {
         args.input(format!("{lack}; lower limits.mappings or limits.extra_sessions"))
     })?;
+    devices::require(&settings).map_err(|lack| args.input(lack))?;
     for side in [Side::Inside, Side::Outside] {
         complete(&mut settings, side).map_err(anyhow::Error::from)?;
     }
     let saved = saved_ports(&settings).map_err(anyhow::Error::from)?;
-    let devices = [open(&settings.inside)?, open(&settings.outside)?];
+    let devices = devices::open(&settings)?;
     let mut log = Log::open(&args, &settings)?;
 
     let mut seed = [0; 32];
@@ -125,6 +129,10 @@ fn complete(settings: &mut Settings, side: Side) -> Result<(), natgate_io::Error
         Side::Inside => (&mut settings.inside, &mut settings.engine.inside),
         Side::Outside => (&mut settings.outside, &mut settings.engine.outside),
     };
+    // Only the kernel's devices can have an address of the kernel's.
+    if own.backend != Backend::AfPacket {
+        return Ok(());
+    }
     let Some((address, len)) = kernel_address(&own.device)? else { return Ok(()) };
     let device = &own.device;
     say(format!(
@@ -158,20 +166,6 @@ fn saved_ports(settings: &Settings) -> Result<Option<SavedPorts>, StateError> {
         }
     }
     Ok(saved)
-}
-
-fn open(side: &SideSettings) -> Result<Box<dyn Device>, Failure> {
-    let device =
-        PacketDevice::open(&side.device, Config::default()).map_err(anyhow::Error::from)?;
-    match device.stop_merging() {
-        Ok(stopped) => {
-            for offload in stopped {
-                say(format!("switched off {offload} of {}", side.device));
-            }
-        }
-        Err(error) => say(format!("warning: frames longer than the MTU will be lost: {error}")),
-    }
-    Ok(Box::new(device))
 }
 
 /// The signals that are listened to.

@@ -47,6 +47,8 @@ pub(super) struct Draft {
     pub(super) classes: Vec<ClassDraft>,
     /// Of remote ports.
     pub(super) timeouts: Vec<TimeoutDraft>,
+    /// Arguments of DPDK's environment.
+    pub(super) dpdk: Option<Located<Vec<String>>>,
     pub(super) state: Option<StateSettings>,
     pub(super) control: Option<PathBuf>,
 }
@@ -260,6 +262,7 @@ impl Draft {
             inside: self.inside.settings(),
             outside: self.outside.settings(),
             routes: self.routes.iter().map(route).collect(),
+            dpdk: self.dpdk.map(|dpdk| dpdk.value),
             state: self.state,
             control: self.control,
         }

@@ -63,6 +63,7 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
     keys.extend(of_engine.map(str::to_owned));
     let rest = [
         (in_force.routes != new.routes, "route"),
+        (in_force.dpdk != new.dpdk, "dpdk.eal"),
         (in_force.state != new.state, "state"),
         (in_force.control != new.control, "control.socket"),
     ];

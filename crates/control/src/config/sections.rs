@@ -3,6 +3,7 @@
 //! Each value is checked for itself here; defaults are those of `natgate_engine::Config`. Whether
 //! values agree with each other is [`super::checks`]' question.
 
+use super::devices;
 use super::draft::{Draft, PoolDraft, RouteDraft, RuleDraft, SideDraft};
 use super::policy;
 use super::pools;
@@ -15,7 +16,7 @@ use super::values::{self, show_duration};
 use natgate_engine::{
     AddressRange, Behavior, Config, Limits, Pooling, Prefix, Refusal, Side, Timeouts,
 };
-use natgate_gateway::{Backend, StateSettings};
+use natgate_gateway::StateSettings;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -72,6 +73,7 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
         rules: read_rules(root),
         classes: root.sections("class").iter().filter_map(policy::read_class).collect(),
         timeouts: root.sections("timeout").iter().filter_map(policy::read_timeout).collect(),
+        dpdk: devices::read_dpdk(&root.section("dpdk", "dpdk")),
         state: read_state(&root.section("state", "state")),
         control: read_control(&root.section("control", "control")),
         config,
@@ -79,14 +81,16 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
 }
 
 fn read_side(root: &Section<'_>, side: Side) -> SideDraft {
-    let (name, device) = match side {
-        Side::Inside => ("inside", "eth1"),
-        Side::Outside => ("outside", "eth0"),
+    let (name, device, address) = match side {
+        Side::Inside => ("inside", "eth1", "\"10.0.0.1/8\""),
+        Side::Outside => ("outside", "eth0", "\"192.0.2.1/24\""),
     };
     let section = root.section(name, name);
     let example = format!("\"{device}\"");
+    let backend = section.get("backend").and_then(|value| value.word(&devices::BACKENDS));
+    let backend = backend.unwrap_or_default();
     let device = if section.is_present() {
-        section.require("device", &example).and_then(|value| value.parsed("a device", device_name))
+        devices::read_device(&section, backend, &example)
     } else {
         if root.get(name).is_none() {
             let message = format!("is missing; write [{name}] with device = {example}");
@@ -94,13 +98,7 @@ fn read_side(root: &Section<'_>, side: Side) -> SideDraft {
         }
         None
     };
-    let backends = [
-        ("af-packet", Ok(Backend::AfPacket)),
-        ("af-xdp", Err("is not in this version; use \"af-packet\"")),
-        ("dpdk", Err("is not in this version; use \"af-packet\"")),
-        ("tun", Err("is not in this version; use \"af-packet\"")),
-    ];
-    let backend = section.get("backend").and_then(|value| value.word(&backends));
+    devices::requires_address(&section, backend, address);
     let address = section.get("address").and_then(|value| {
         let address = value.parsed("an address with its prefix length", values::interface_address);
         address.filter(|address| is_usable(&value, address.value.0))
@@ -108,25 +106,12 @@ fn read_side(root: &Section<'_>, side: Side) -> SideDraft {
     SideDraft {
         side,
         device,
-        backend: backend.unwrap_or_default(),
+        backend,
         address,
         gateway: section.get("gateway").and_then(|value| read_address(&value)),
         icmp_errors: section.get("icmp_errors").and_then(|value| value.boolean()).unwrap_or(true),
         mtu: section.get("mtu").and_then(|value| read_mtu(&section, &value)).unwrap_or(DEFAULT_MTU),
     }
-}
-
-/// What Linux takes as the name of a device.
-fn device_name(text: &str) -> Result<String, String> {
-    const LONGEST: usize = 15;
-    let odd = |c: char| c.is_whitespace() || c.is_control() || c == '/' || c == ':';
-    if text.is_empty() || text == "." || text == ".." || text.contains(odd) || text.len() > LONGEST
-    {
-        let shown = values::quoted(text);
-        let rule = "without space, \"/\" and \":\", such as \"eth0\"";
-        return Err(format!("{shown} names no device; write 1 to {LONGEST} bytes {rule}"));
-    }
-    Ok(text.to_owned())
 }
 
 fn read_mtu(section: &Section<'_>, value: &Value<'_>) -> Option<u16> {

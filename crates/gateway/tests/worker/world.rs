@@ -59,7 +59,7 @@ pub(crate) fn settings() -> Settings {
         pools: vec![pool],
         ..Config::default()
     };
-    Settings { engine, inside, outside, routes: Vec::new(), state: None, control: None }
+    Settings { engine, inside, outside, routes: Vec::new(), state: None, control: None, dpdk: None }
 }
 
 /// What the gateway tells.
