@@ -9,6 +9,7 @@ const OLDEST: &str = "22.11";
 
 fn main() {
     println!("cargo::rerun-if-changed=src/shim.c");
+    println!("cargo::rerun-if-env-changed=PKG_CONFIG");
     println!("cargo::rustc-check-cfg=cfg(libdpdk)");
     let probed =
         pkg_config::Config::new().atleast_version(OLDEST).cargo_metadata(false).probe("libdpdk");
@@ -19,6 +20,8 @@ fn main() {
                 "cargo::warning=libdpdk {OLDEST} or later was not found by pkg-config, so the dpdk \
                  back end will open no device; install libdpdk-dev and pkg-config"
             );
+            // A file that does not exist has this script run each time: the library may come.
+            println!("cargo::rerun-if-changed=libdpdk-is-missing");
             return;
         }
     };
