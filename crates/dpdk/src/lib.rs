@@ -37,9 +37,6 @@ use std::time::Duration;
 /// How long a port is left unasked at most when no frame comes.
 pub const POLL_INTERVAL: Duration = Duration::from_micros(100);
 
-/// Whether the crate was built with libdpdk.
-pub const PRESENT: bool = cfg!(libdpdk);
-
 /// A port's name without the arguments that make it.
 pub fn port_name(device: &str) -> &str {
     device.split_once(',').map_or(device, |(name, _)| name)
