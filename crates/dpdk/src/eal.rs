@@ -6,13 +6,13 @@
 #![allow(unsafe_code)]
 
 use crate::device::DpdkDevice;
+use crate::error::Refusal;
 use crate::port::Port;
 use crate::sys::{self, Mempool};
 use crate::{Error, port_name};
 use natgate_io::Pool;
 use std::ffi::{CString, c_char, c_int};
 use std::fs;
-use std::io;
 use std::mem;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -71,9 +71,9 @@ pub fn start(arguments: Option<&[String]>, mtu: u16) -> Result<Eal, Error> {
         return eal.filter(fits).ok_or(Error::Once);
     }
     let command_line = command_line(&arguments)?;
-    let result = initialize(command_line).map_err(|source| {
+    let result = initialize(command_line).map_err(|reason| {
         let arguments = arguments.clone();
-        Error::Start { arguments, source }
+        Error::Start { arguments, reason }
     });
     let result = result.and_then(|()| Ok(Eal { pool: Buffers::make(room_for(mtu))? }));
     *started = Some((arguments, result.as_ref().ok().copied()));
@@ -144,7 +144,7 @@ pub(crate) fn text(what: &'static str, text: &str) -> Result<CString, Error> {
 }
 
 /// Starts the environment, and lets this thread run where it might before.
-fn initialize(arguments: Vec<CString>) -> io::Result<()> {
+fn initialize(arguments: Vec<CString>) -> Result<(), Refusal> {
     // DPDK moves the pointers about and may keep some, so neither they nor the texts ever go.
     let mut pointers: Vec<*mut c_char> = arguments.into_iter().map(CString::into_raw).collect();
     pointers.push(std::ptr::null_mut());
@@ -175,8 +175,8 @@ fn allowed_cores() -> Vec<usize> {
 }
 
 /// What a function of the shim returned: a number, or an error as its negative.
-pub(crate) fn check(result: c_int) -> io::Result<c_int> {
-    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result) }
+pub(crate) fn check(result: c_int) -> Result<c_int, Refusal> {
+    if result < 0 { Err(Refusal::new(-result)) } else { Ok(result) }
 }
 
 /// A device's name and arguments, as C has them.

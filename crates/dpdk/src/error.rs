@@ -1,6 +1,29 @@
 //! Why a DPDK port cannot be used.
 
+use std::fmt::{self, Display, Formatter};
 use std::io;
+
+/// Why DPDK refused something.
+#[derive(Debug)]
+pub struct Refusal(i32);
+
+impl Refusal {
+    /// By the number of an error.
+    #[cfg(libdpdk)]
+    pub(crate) fn new(errno: i32) -> Self {
+        Self(errno)
+    }
+}
+
+impl Display for Refusal {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        // Drivers say -1 when they mean nothing in particular, not that permission is missing.
+        match self.0 {
+            1 => write!(f, "the driver refuses, without a reason"),
+            errno => write!(f, "{}", io::Error::from_raw_os_error(errno)),
+        }
+    }
+}
 
 /// What can go wrong when DPDK is started or a port opened.
 #[derive(Debug, thiserror::Error)]
@@ -21,14 +44,14 @@ pub enum Error {
     },
     /// DPDK's environment refuses to start.
     #[error(
-        "DPDK does not start with dpdk.eal = {arguments:?}: {source}; what it wrote before this \
+        "DPDK does not start with dpdk.eal = {arguments:?}: {reason}; what it wrote before this \
          says why"
     )]
     Start {
         /// Its arguments.
         arguments: Vec<String>,
         /// What it said.
-        source: io::Error,
+        reason: Refusal,
     },
     /// DPDK was started in this process before, and cannot be started a second time.
     #[error(
@@ -55,14 +78,14 @@ pub enum Error {
     NoPort(String),
     /// A virtual device cannot be made.
     #[error(
-        "DPDK cannot make the device {device:?}: {source}; are its driver and arguments right, and \
+        "DPDK cannot make the device {device:?}: {reason}; are its driver and arguments right, and \
          does what they name exist?"
     )]
     Make {
         /// The device and its arguments.
         device: String,
         /// What DPDK said.
-        source: io::Error,
+        reason: Refusal,
     },
     /// The port is open already.
     #[error("DPDK port {0:?} is in use by this process already; give each side its own")]
@@ -86,13 +109,13 @@ pub enum Error {
         most: u16,
     },
     /// A call failed.
-    #[error("{what} DPDK port {device:?} failed: {source}")]
+    #[error("{what} DPDK port {device:?} failed: {reason}; is what it leads to there, and ready?")]
     System {
         /// What was tried.
         what: &'static str,
         /// The port.
         device: String,
         /// What DPDK said.
-        source: io::Error,
+        reason: Refusal,
     },
 }

@@ -30,7 +30,7 @@ pub use absent::{DpdkDevice, Eal, start};
 pub use device::DpdkDevice;
 #[cfg(libdpdk)]
 pub use eal::{Eal, start};
-pub use error::Error;
+pub use error::{Error, Refusal};
 
 use std::time::Duration;
 

@@ -53,7 +53,7 @@ impl Port {
         buffers: Buffers,
     ) -> Result<(), Error> {
         let failed = |what: &'static str| {
-            move |source| Error::System { what, device: device.to_owned(), source }
+            move |reason| Error::System { what, device: device.to_owned(), reason }
         };
         let _control = control();
         let mut limits = Limits::default();
@@ -90,7 +90,7 @@ impl Port {
                 mtu: link.mtu.into(),
                 up: link.up,
             }),
-            Err(source) => Err(Error::System { what: "asking", device: name, source }),
+            Err(reason) => Err(Error::System { what: "asking", device: name, reason }),
         }
     }
 
@@ -135,7 +135,7 @@ fn find_or_make(device: &str) -> Result<(u16, Option<CString>), Error> {
     }
     // SAFETY: texts that outlive the call.
     check(unsafe { sys::natgate_dpdk_make(name.as_ptr(), arguments.as_ptr()) })
-        .map_err(|source| Error::Make { device: device.to_owned(), source })?;
+        .map_err(|reason| Error::Make { device: device.to_owned(), reason })?;
     let port = find().ok().and_then(|port| u16::try_from(port).ok()).ok_or_else(no_port)?;
     Ok((port, Some(name)))
 }

@@ -9,7 +9,8 @@ use natgate_dpdk::traffic::{self, Plan, Report, Way};
 use natgate_dpdk::{DpdkDevice, start};
 use natgate_io::Device;
 use natgate_testnet::{
-    Gateway, Network, SERVER1, Servers, config, is_root, remove_leftovers, traffic as sockets, wait_for,
+    Gateway, Network, SERVER1, Servers, config, is_root, remove_leftovers, traffic as sockets,
+    wait_for,
 };
 use std::fs;
 use std::net::Ipv4Addr;
@@ -43,6 +44,7 @@ impl Scene {
         let log = fs::File::create(folder.join("log")).unwrap();
         let mut command = Command::new(PROGRAM);
         command.arg("run").arg("-c").arg(&file).stdout(Stdio::null()).stderr(log);
+        command.arg("--status-file").arg(folder.join("status.json"));
         Self { gateway: command.spawn().unwrap(), folder, _turn: turn }
     }
 
@@ -60,6 +62,16 @@ impl Scene {
         panic!("{device} cannot be opened: {}", self.log());
     }
 
+    /// What the gateway has counted and said, for who looks for what was lost.
+    fn state(&self) -> String {
+        let ask = Command::new("kill").arg("-USR1").arg(self.gateway.id().to_string()).status();
+        std::thread::sleep(Duration::from_millis(500));
+        let status = fs::read_to_string(self.folder.join("status.json")).unwrap_or_default();
+        let status: serde_json::Value = serde_json::from_str(&status).unwrap_or_default();
+        let [counters, devices, router] = ["counters", "devices", "router"].map(|key| &status[key]);
+        format!("{ask:?}\n{counters}\n{devices}\n{router}\n{}", self.log())
+    }
+
     fn log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap()
     }
@@ -73,7 +85,7 @@ impl Scene {
         });
         let Report { sent, received, wrong, .. } = report;
         assert!(sent > 1000, "{sent}");
-        assert_eq!((received, wrong), (sent, 0), "{}", self.log());
+        assert_eq!((received, wrong), (sent, 0), "{}", self.state());
     }
 }
 

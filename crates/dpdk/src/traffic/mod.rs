@@ -97,6 +97,9 @@ pub enum TrafficError {
     /// Nobody answers.
     #[error("the translator does not answer ARP for {0}; does it run, and are the devices joined?")]
     Silence(Ipv4Addr),
+    /// Nothing arrives at all.
+    #[error("nothing arrives on the {0}; do the translator's routes lead to the tester?")]
+    NoWay(&'static str),
     /// Flows get no mapping.
     #[error("{0} flows got no mapping; are the translator's pools and limits large enough?")]
     NoMapping(usize),
@@ -117,7 +120,9 @@ pub fn run<'a>(plan: &'a Plan, devices: [&'a mut dyn Device; 2]) -> Result<Repor
         return Err(TrafficError::Plan("there are 1 to 16777216 flows"));
     }
     let mut tester = Tester::new(plan, devices)?;
+    tester.open_way(0)?;
     tester.make_mappings()?;
+    tester.open_way(1)?;
     let before = plan.process.map(processor_time).transpose()?;
     tester.report = Report::default();
     let begin = Instant::now();
@@ -184,6 +189,21 @@ impl<'a> Tester<'a> {
             random: 0x9e37_79b9_7f4a_7c15,
             report: Report::default(),
         })
+    }
+
+    /// Sends by a side until something arrives on the other, so that the translator knows its
+    /// neighbour there: what comes before it does would be lost but for a few.
+    fn open_way(&mut self, side: usize) -> Result<(), TrafficError> {
+        for _ in 0..ROUNDS {
+            self.send(side, &[0]);
+            let end = Instant::now() + PATIENCE;
+            while Instant::now() < end {
+                if self.receive() > 0 {
+                    return Ok(());
+                }
+            }
+        }
+        Err(TrafficError::NoWay(if side == 0 { "outside" } else { "inside" }))
     }
 
     fn make_mappings(&mut self) -> Result<(), TrafficError> {
