@@ -16,19 +16,20 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # A machine without an operating system: what the engine is built for to prove that it needs none.
 BARE := x86_64-unknown-none
 
-# program:package
+# program:package, or file:package
 BUILD_TOOLS := cc:gcc cc:libc6-dev curl:curl update-ca-certificates:ca-certificates
 DEMO_TOOLS := ip:iproute2 ethtool:ethtool ping:iputils-ping traceroute:traceroute iperf3:iperf3 \
 	curl:curl setpriv:util-linux timeout:coreutils
 COUNT_TOOLS := valgrind:valgrind
 TEST_TOOLS := $(DEMO_TOOLS) $(COUNT_TOOLS) tshark:tshark dumpcap:wireshark-common ps:procps nft:nftables \
-	turnserver:coturn turnutils_natdiscovery:coturn stun:stun-client mtr:mtr-tiny
+	turnserver:coturn turnutils_natdiscovery:coturn stun:stun-client mtr:mtr-tiny \
+	pkg-config:pkg-config /usr/include/dpdk/rte_eal.h:libdpdk-dev
 
 # $(call install,TOOLS): installs the packages of those programs that are not there.
 define install
 missing=; \
 for tool in $(1); do \
-	command -v "$${tool%%:*}" >/dev/null || missing+=" $${tool##*:}"; \
+	command -v "$${tool%%:*}" >/dev/null || [ -e "$${tool%%:*}" ] || missing+=" $${tool##*:}"; \
 done; \
 if [ -n "$$missing" ]; then \
 	if ! command -v apt-get >/dev/null; then \
@@ -59,11 +60,15 @@ build: toolchain ## Build the release binary, target/release/natgate
 .PHONY: test
 test: root test-tools lint bare ## Run every check and every test
 	@cargo test --workspace --locked --no-fail-fast
+	@cargo test --locked --no-fail-fast -p natgate --features dpdk --test check --test dpdk
 
 .PHONY: lint
 lint: toolchain ## Check formatting and lints
 	@cargo fmt --all --check
 	@cargo clippy --workspace --all-targets --locked -- -D warnings
+	@cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+	@# As on a machine without libdpdk: what stands in for the back end then.
+	@PKG_CONFIG=false cargo clippy -p natgate-dpdk --locked -- -D warnings
 
 .PHONY: bare
 bare: toolchain ## Build the engine for a machine without an operating system

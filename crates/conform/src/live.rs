@@ -111,7 +111,7 @@ impl Bench for Live {
         let end = bytes.len();
         let frame = Frame::new(&mut bytes, 0, end);
         // What is lost here is missed where it was to arrive.
-        let _ = self.devices[side as usize].split().1.transmit(&[frame]);
+        let _ = self.devices[side as usize].split().1.transmit(&mut [frame]);
     }
 
     fn receive(&mut self, until: Duration) -> Option<(Side, Vec<u8>)> {

@@ -8,6 +8,7 @@
 //! Nothing is looked up outside the file: no device, no name, no clock.
 
 mod checks;
+mod devices;
 mod dnat_checks;
 mod draft;
 mod pieces;

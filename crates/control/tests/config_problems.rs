@@ -156,10 +156,52 @@ fn words() {
         ("[nat]\nallocation = \"blocks\"\n", &["8:14 nat.allocation: …did you mean \"block\"?"]),
         ("allocation = \"any\"\n", &["7:14 pool[0].allocation: …one of \"random\", \"preserve\""]),
     ]);
-    let text = SMALLEST.replace("\"eth1\"", "\"eth1\"\nbackend = \"dpdk\"");
-    let expected = "3:11 inside.backend: \"dpdk\" is not in this version; use \"af-packet\" or \
-                    \"af-xdp\"";
-    refused(&text, &[expected]);
+}
+
+#[test]
+fn dpdk_ports_and_what_dpdk_is_started_with() {
+    let with = |device: &str, more: &str| {
+        let side = format!("\"{device}\"\nbackend = \"dpdk\"\naddress = \"10.0.0.1/8\"");
+        format!("{}{more}", SMALLEST.replace("\"eth1\"", &side))
+    };
+    for (text, expected) in [
+        (with("net memif0", ""), "2:10 inside.device: \"net memif0\" names no DPDK port; "),
+        (
+            with("net_null0", "[dpdk]\neal = [\"-m\", \"256\", \"--help\"]\n"),
+            "10:21 dpdk.eal[2]: \"--help\" ends the program; take it out",
+        ),
+        (
+            with("net_null0", "[dpdk]\neal = [\"-l\", \"1\"]\n"),
+            "10:8 dpdk.eal[0]: \"-l\" chooses cores, which natgate does by itself; take it out",
+        ),
+        (with("net_null0", "[dpdk]\neal = \"-m\"\n"), "10:7 dpdk.eal: …an array of strings"),
+        (
+            with("net_null0", &format!("[dpdk]\neal = [{}]\n", "\"-m\",".repeat(65))),
+            "10:7 dpdk.eal: has 65 arguments; it may have 64",
+        ),
+    ] {
+        refused(&text, &[expected]);
+    }
+    refused(
+        &SMALLEST.replace("\"eth1\"", "\"net_null0\"\nbackend = \"dpdk\""),
+        &[
+            "1:1 inside.address: is missing, and a DPDK port has none of the kernel's; write address",
+        ],
+    );
+    refused_after_smallest(&[(
+        "[dpdk]\neal = []\n",
+        &["8:7 dpdk.eal: has no effect, because no side has backend = \"dpdk\"; take it out"],
+    )]);
+    let outside = "\"net_null0,size=1\"\nbackend = \"dpdk\"\naddress = \"192.0.2.1/24\"";
+    refused(
+        &with("net_null0,size=2", "").replace("\"eth0\"", outside),
+        &["6:10 outside.device: \"net_null0,size=1\" is the inside's device too"],
+    );
+    // Whatever the back ends.
+    refused(
+        &SMALLEST.replace("\"eth0\"", "\"eth1\"\nbackend = \"af-xdp\""),
+        &["4:10 outside.device: \"eth1\" is the inside's device too"],
+    );
 }
 
 #[test]

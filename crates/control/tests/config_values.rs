@@ -62,6 +62,7 @@ fn the_smallest_file_is_the_engines_defaults_with_a_pool() {
         outside: side("eth0"),
         realms: Vec::new(),
         routes: Vec::new(),
+        dpdk: None,
         state: None,
         control: None,
     };
@@ -293,6 +294,7 @@ fn everything() -> Settings {
                 side: Side::Outside,
             },
         ],
+        dpdk: None,
         state: Some(StateSettings {
             file: "/run/ports in use".into(),
             interval: Duration::from_millis(1500),
@@ -351,6 +353,19 @@ fragment = "2s"
     assert_eq!(settings.engine.filtering_tcp.take(), Some(settings.engine.filtering));
     assert_eq!(settings, good(SMALLEST));
     assert_eq!(read_text(&written, "t").map(|read| read.warnings), Ok(Vec::new()));
+}
+
+#[test]
+fn a_dpdk_port_may_be_a_virtual_device_with_its_arguments() {
+    let device = "net_memif0,role=server,socket=/run/natgate/in.sock";
+    let side = format!("\"{device}\"\nbackend = \"dpdk\"\naddress = \"10.0.0.1/8\"");
+    let text = SMALLEST.replace("\"eth1\"", &side);
+    let settings = good(&text);
+    assert_eq!((settings.inside.device.as_str(), settings.inside.backend), (device, Backend::Dpdk));
+    assert_eq!((settings.outside.backend, settings.dpdk), (Backend::AfPacket, None));
+    let settings = good(&format!("{text}[dpdk]\neal = [\"--in-memory\", \"-m\", \"512\"]\n"));
+    let arguments = ["--in-memory", "-m", "512"].map(str::to_owned);
+    assert_eq!(settings.dpdk, Some(arguments.to_vec()));
 }
 
 #[test]

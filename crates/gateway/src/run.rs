@@ -85,7 +85,9 @@ fn sleep(
     controls: &Controls<'_>,
     observer: &mut dyn Observer,
 ) -> io::Result<()> {
-    let timeout = worker.next_deadline().since(clock.now());
+    let due = worker.next_deadline().since(clock.now());
+    let intervals = worker.devices().iter().filter_map(|device| device.poll_interval());
+    let timeout = intervals.fold(due, Duration::min);
     let devices = worker.devices().iter().filter_map(|device| device.readiness());
     let descriptors: arrayvec::ArrayVec<_, { MOST_DEVICES + 1 }> =
         std::iter::once(controls.wake.as_fd()).chain(devices).collect();

@@ -14,6 +14,8 @@ pub enum Backend {
     AfPacket,
     /// AF_XDP sockets of the Linux kernel.
     AfXdp,
+    /// Ports of DPDK.
+    Dpdk,
     /// A layer 3 device of the Linux kernel's.
     Tun,
 }
@@ -24,6 +26,7 @@ impl Backend {
         match self {
             Self::AfPacket => "af-packet",
             Self::AfXdp => "af-xdp",
+            Self::Dpdk => "dpdk",
             Self::Tun => "tun",
         }
     }
@@ -32,7 +35,8 @@ impl Backend {
 /// One side: its device and its place in the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SideSettings {
-    /// The device's name.
+    /// The device's name. With [`Backend::Dpdk`] a port's, or that of a virtual device to be made,
+    /// with its arguments.
     pub device: String,
     /// How packets get in and out of it.
     pub backend: Backend,
@@ -82,6 +86,8 @@ pub struct Settings {
     pub realms: Vec<RealmSettings>,
     /// Static routes; the longest prefix wins, connected networks first among equals.
     pub routes: Vec<Route>,
+    /// Arguments of DPDK's environment; `None`: those that virtual devices need.
+    pub dpdk: Option<Vec<String>>,
     /// Where ports in use are remembered over a restart; `None`: they are not.
     pub state: Option<StateSettings>,
     /// Where the control socket is; `None`: at its usual place, if that can be had.

@@ -461,11 +461,11 @@ impl Stages {
     }
 
     /// Sends a device's frames.
-    fn send(&mut self, output: Output<'_>, device: &mut dyn Transmit) {
+    fn send(&mut self, mut output: Output<'_>, device: &mut dyn Transmit) {
         if output.frames.is_empty() {
             return;
         }
-        let lost = device.transmit(&output.frames);
+        let lost = device.transmit(&mut output.frames);
         if lost.count() == 0 {
             return;
         }

@@ -7,6 +7,7 @@
 use crate::{Batch, Error, Frame};
 use natgate_wire::arp::Mac;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 /// A link that sends and receives Ethernet frames. It may be opened in one thread and used in another.
 pub trait Device: Send + std::fmt::Debug {
@@ -26,6 +27,12 @@ pub trait Device: Send + std::fmt::Debug {
     /// Readable when frames wait to be received; `None` when there is nothing to wait for, because
     /// the device is gone.
     fn readiness(&self) -> Option<BorrowedFd<'_>>;
+
+    /// How long a sleep may last at most while the device is there, because it wakes nobody: it has
+    /// to be asked. `None`: [`Device::readiness`] wakes.
+    fn poll_interval(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// The half that receives.
@@ -38,8 +45,8 @@ pub trait Receive: std::fmt::Debug {
 /// The half that sends.
 pub trait Transmit: std::fmt::Debug {
     /// Sends frames in order, at most [`crate::BATCH`]. Does not wait: what the link cannot take
-    /// now is lost.
-    fn transmit(&mut self, frames: &[Frame<'_>]) -> Lost;
+    /// now is lost. A frame whose memory was taken over (see [`crate::Lease`]) is empty afterwards.
+    fn transmit(&mut self, frames: &mut [Frame<'_>]) -> Lost;
 }
 
 /// Which frames of a batch were not sent: bit `i` stands for frame `i`.

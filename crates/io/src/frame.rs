@@ -4,7 +4,9 @@
 //! memory area, a test's vector. What is before and after it in the buffer is free for headers to
 //! grow into, at least [`HEADROOM`] bytes before it as received.
 
+use crate::{Lease, Pool, TakenOver};
 use arrayvec::ArrayVec;
+use std::mem;
 
 /// Most frames that are handed over at once.
 pub const BATCH: usize = 64;
@@ -16,11 +18,12 @@ pub const HEADROOM: usize = 64;
 pub type Batch<'d> = ArrayVec<Frame<'d>, BATCH>;
 
 /// A frame in a buffer with room around it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Frame<'d> {
     buffer: &'d mut [u8],
     start: usize,
     end: usize,
+    lease: Option<&'d Lease>,
 }
 
 impl<'d> Frame<'d> {
@@ -30,7 +33,22 @@ impl<'d> Frame<'d> {
     /// When that is no part of the buffer.
     pub fn new(buffer: &'d mut [u8], start: usize, end: usize) -> Self {
         assert!(start <= end && end <= buffer.len());
-        Self { buffer, start, end }
+        Self { buffer, start, end, lease: None }
+    }
+
+    /// The frame `buffer[start..end]`, whose buffer who sends it may take over.
+    ///
+    /// # Panics
+    /// When that is no part of the buffer.
+    pub fn leased(buffer: &'d mut [u8], start: usize, end: usize, lease: &'d Lease) -> Self {
+        Self { lease: Some(lease), ..Self::new(buffer, start, end) }
+    }
+
+    /// Takes the frame's buffer over, if it is one of `pool` and on lease; the frame is empty then.
+    pub fn take_over(&mut self, pool: Pool) -> Option<TakenOver> {
+        let buffer = self.lease?.take(pool)?;
+        let Self { start, end, .. } = mem::take(self);
+        Some(TakenOver { buffer, start, end })
     }
 
     /// Its bytes.

@@ -61,7 +61,7 @@ fn frame(to: u8, payload: &[u8]) -> Vec<u8> {
 fn send(device: &mut PacketDevice, bytes: &[u8]) -> Lost {
     let mut bytes = bytes.to_vec();
     let end = bytes.len();
-    device.split().1.transmit(&[Frame::new(&mut bytes, 0, end)])
+    device.split().1.transmit(&mut [Frame::new(&mut bytes, 0, end)])
 }
 
 /// Frames that come in until there are `count`.
@@ -124,7 +124,7 @@ fn a_batch_goes_out_and_bad_frames_do_not_stop_the_others() {
     let (mut good, mut long, mut short) = (frame(0x0b, b"good"), frame(0x0b, &[0; 1600]), [0; 5]);
     let mut last = frame(0x0b, b"last");
     let (good_len, last_len, long_len) = (good.len(), last.len(), long.len());
-    let lost = a.split().1.transmit(&[
+    let lost = a.split().1.transmit(&mut [
         Frame::new(&mut long, 0, long_len),
         Frame::new(&mut good, 0, good_len),
         Frame::new(&mut short, 0, 5),

@@ -5,8 +5,9 @@
 //! the arguments, the streams and the exit code.
 
 use crate::Failure;
+use crate::run::devices;
 use anyhow::Context;
-use natgate_control::config::{self, Problem};
+use natgate_control::config::{self, Configuration, Problem};
 use natgate_control::meaning::Meaning;
 use serde_json::json;
 use std::io::Write;
@@ -40,7 +41,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    match config::read(&args.file) {
+    match config::read(&args.file).and_then(|configuration| runnable(&args, configuration)) {
         Ok(configuration) => {
             let meaning = Meaning::of(configuration);
             let text = if args.json {
@@ -58,6 +59,15 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             }
             Err(Failure::Input(problems.iter().map(Problem::to_string).collect()))
         }
+    }
+}
+
+/// The configuration, if this program has the back ends that it names.
+fn runnable(args: &Args, configuration: Configuration) -> Result<Configuration, Vec<Problem>> {
+    let name = args.file.display().to_string();
+    match devices::require(&configuration.settings) {
+        Ok(()) => Ok(configuration),
+        Err(lack) => Err(vec![Problem::of_file(&name, lack)]),
     }
 }
 

@@ -6,7 +6,7 @@
 //! written to a new file that then takes the old one's place, so that nobody reads half of it.
 
 mod control;
-mod devices;
+pub(crate) mod devices;
 
 use crate::{Failure, memory};
 use anyhow::Context;
@@ -80,6 +80,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     memory::require(Engine::memory(&settings.engine), "the configuration").map_err(|lack| {
         args.input(format!("{lack}; lower limits.mappings or limits.extra_sessions"))
     })?;
+    devices::require(&settings).map_err(|lack| args.input(lack))?;
     for side in [Side::Inside, Side::Outside] {
         complete(&mut settings, side).map_err(anyhow::Error::from)?;
     }
@@ -141,8 +142,8 @@ fn complete(settings: &mut Settings, side: Side) -> Result<(), natgate_io::Error
         Side::Inside => (&mut settings.inside, &mut settings.engine.inside),
         Side::Outside => (&mut settings.outside, &mut settings.engine.outside),
     };
-    if own.backend == Backend::Tun {
-        // What the kernel has there is the address of the other end.
+    // The kernel has none for a port of DPDK, and what it has on a TUN device is the other end's.
+    if matches!(own.backend, Backend::Dpdk | Backend::Tun) {
         return Ok(());
     }
     let Some((address, len)) = kernel_address(&own.device)? else { return Ok(()) };

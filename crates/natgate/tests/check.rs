@@ -120,3 +120,34 @@ fn help_has_an_example() {
     assert!(said.lines().any(|line| line.starts_with("natgate check ")), "{said}");
     assert!(said.contains("--json"), "{said}");
 }
+
+#[cfg(not(feature = "dpdk"))]
+#[test]
+fn a_back_end_that_was_not_built_in_is_refused_with_the_remedy() {
+    let text = GOOD.replace(
+        "\"no-such-device\"",
+        "\"net_null0\"\nbackend = \"dpdk\"\naddress = \"10.0.0.1/8\"",
+    );
+    let path = file("dpdk.toml", &text);
+    let output = check(&[&path]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = self::text(&output.stderr);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let expected =
+        "inside.backend is \"dpdk\", but this natgate was built without it; build it with";
+    assert!(said.contains(&format!("{path}: {expected}")), "{said}");
+}
+
+#[cfg(feature = "dpdk")]
+#[test]
+fn ports_of_dpdk_are_explained() {
+    let text = GOOD.replace(
+        "\"no-such-device\"",
+        "\"net_null0\"\nbackend = \"dpdk\"\naddress = \"10.0.0.1/8\"",
+    ) + "[dpdk]\neal = [\"--in-memory\", \"-m\", \"512\"]\n";
+    let output = check(&[&file("dpdk.toml", &text)]);
+    assert_eq!(output.status.code(), Some(0), "{}", self::text(&output.stderr));
+    let said = self::text(&output.stdout);
+    assert!(said.contains("inside: net_null0 (dpdk), 10.0.0.1/8"), "{said}");
+    assert!(said.contains("DPDK: --in-memory -m 512"), "{said}");
+}

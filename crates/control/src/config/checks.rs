@@ -4,6 +4,7 @@
 //! silently have no effect on a packet; a warning is something that works and that an operator
 //! would still want to know. Of two parts that disagree the later in the file is to blame.
 
+use super::devices;
 use super::draft::{Draft, SideDraft};
 use super::policy;
 use super::pools;
@@ -14,6 +15,7 @@ use super::shares;
 use super::static_checks;
 use super::values::{overlaps, show_prefix, show_range};
 use natgate_engine::{AddressRange, Allocation, Pooling, Prefix, Side};
+use natgate_gateway::Backend;
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
 
@@ -28,6 +30,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     sides_differ(draft, report);
     realms::check(draft, report);
     realms::networks(draft, report);
+    dpdk_is_used(draft, report);
     routes(draft, report);
     pool_names_differ(draft, report);
     pool_addresses_do_not_overlap(draft, report);
@@ -63,8 +66,8 @@ fn neighbor(hop: &Located<Ipv4Addr>, network: Prefix, side: &SideDraft, report: 
 
 fn sides_differ(draft: &Draft, report: &Report<'_>) {
     let (inside, outside) = (&draft.inside, &draft.outside);
-    if let (Some(one), Some(other)) = (&inside.device, &outside.device)
-        && one.value == other.value
+    if let Some(other) = &outside.device
+        && devices::is_one(inside, outside)
     {
         let message = format!("\"{}\" is the inside's device too", other.value);
         report.wrong(&other.place, format!("{message}; each side needs its own"));
@@ -83,6 +86,16 @@ fn sides_differ(draft: &Draft, report: &Report<'_>) {
     } else if inside_in_outer {
         let message = format!("the outside network {outer} contains inside.address");
         report.unwise(&other.place, format!("{message}; hosts there cannot be told apart"));
+    }
+}
+
+fn dpdk_is_used(draft: &Draft, report: &Report<'_>) {
+    let used = [&draft.inside, &draft.outside].iter().any(|side| side.backend == Backend::Dpdk);
+    if let Some(dpdk) = &draft.dpdk
+        && !used
+    {
+        let message = "has no effect, because no side has backend = \"dpdk\"; take it out";
+        report.wrong(&dpdk.place, message);
     }
 }
 

@@ -51,6 +51,8 @@ pub(super) struct Draft {
     pub(super) classes: Vec<ClassDraft>,
     /// Of remote ports.
     pub(super) timeouts: Vec<TimeoutDraft>,
+    /// Arguments of DPDK's environment.
+    pub(super) dpdk: Option<Located<Vec<String>>>,
     pub(super) state: Option<StateSettings>,
     pub(super) control: Option<PathBuf>,
 }
@@ -279,6 +281,7 @@ impl Draft {
             outside: self.outside.settings(),
             realms: realm_settings,
             routes: self.routes_of(0),
+            dpdk: self.dpdk.map(|dpdk| dpdk.value),
             state: self.state,
             control: self.control,
         }

@@ -28,7 +28,7 @@ pub struct Problem {
 
 impl Problem {
     /// A problem of the file as a whole.
-    pub(crate) fn of_file(file: &str, message: String) -> Self {
+    pub fn of_file(file: &str, message: String) -> Self {
         Self { file: file.to_owned(), line: None, column: None, key: String::new(), message }
     }
 }

@@ -4,10 +4,11 @@
 //! The network of `[inside]` is realm 0 and is called `default`. A realm is told by its VLAN, its
 //! device, or both: a VLAN on a device of its own.
 
+use super::devices::kernel_device;
 use super::draft::{Draft, RouteDraft, RuleDraft, SideDraft};
 use super::problem::{Located, Place, Report};
 use super::reader::{Section, Value};
-use super::sections::{device_name, plain_name, read_link, read_prefixes};
+use super::sections::{plain_name, read_link, read_prefixes};
 use super::values::show_prefix;
 use natgate_engine::{Allocation, Config, Prefix, RealmConfig, Rule};
 use natgate_gateway::{MOST_DEVICES, RealmSettings, Route, SideSettings};
@@ -51,7 +52,7 @@ fn read_realm(section: &Section<'_>) -> RealmDraft {
         let vlan = value.integer(VLANS)?;
         Some(Located { value: u16::try_from(vlan).ok()?, place: value.place })
     });
-    let device = section.get("device").and_then(|value| value.parsed("a device", device_name));
+    let device = section.get("device").and_then(|value| value.parsed("a device", kernel_device));
     if section.get("vlan").is_none() && section.get("device").is_none() {
         let message = "names neither vlan nor device; write vlan = 100";
         section.report.missing(&section.place, message);

@@ -9,7 +9,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
         "",
         &[
             "inside", "outside", "route", "pool", "nat", "limits", "class", "timeouts", "timeout",
-            "state", "control", "static", "rule", "realm",
+            "dpdk", "state", "control", "static", "rule", "realm",
         ],
     ),
     ("inside", SIDE),
@@ -118,6 +118,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
         ],
     ),
     ("timeout", &["protocol", "port", "idle"]),
+    ("dpdk", &["eal"]),
     ("state", &["file", "interval"]),
     ("control", &["socket"]),
     ("static", &["internal", "external", "protocol", "direction", "servers", "affinity", "realm"]),

@@ -3,6 +3,7 @@
 //! Each value is checked for itself here; defaults are those of `natgate_engine::Config`. Whether
 //! values agree with each other is [`super::checks`]' question.
 
+use super::devices;
 use super::draft::{Draft, PoolDraft, RouteDraft, RuleDraft, SideDraft};
 use super::policy;
 use super::pools;
@@ -75,6 +76,7 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
         rules: read_rules(root),
         classes: root.sections("class").iter().filter_map(policy::read_class).collect(),
         timeouts: root.sections("timeout").iter().filter_map(policy::read_timeout).collect(),
+        dpdk: devices::read_dpdk(&root.section("dpdk", "dpdk")),
         state: read_state(&root.section("state", "state")),
         control: read_control(&root.section("control", "control")),
         config,
@@ -82,14 +84,16 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
 }
 
 fn read_side(root: &Section<'_>, side: Side) -> SideDraft {
-    let (name, device) = match side {
-        Side::Inside => ("inside", "eth1"),
-        Side::Outside => ("outside", "eth0"),
+    let (name, device, address) = match side {
+        Side::Inside => ("inside", "eth1", "\"10.0.0.1/8\""),
+        Side::Outside => ("outside", "eth0", "\"192.0.2.1/24\""),
     };
     let section = root.section(name, name);
     let example = format!("\"{device}\"");
+    let backend = section.get("backend").and_then(|value| value.word(&devices::BACKENDS));
+    let backend = backend.unwrap_or_default();
     let device = if section.is_present() {
-        section.require("device", &example).and_then(|value| value.parsed("a device", device_name))
+        devices::read_device(&section, backend, &example)
     } else {
         if root.get(name).is_none() {
             let message = format!("is missing; write [{name}] with device = {example}");
@@ -97,14 +101,8 @@ fn read_side(root: &Section<'_>, side: Side) -> SideDraft {
         }
         None
     };
-    let backends = [
-        ("af-packet", Ok(Backend::AfPacket)),
-        ("af-xdp", Ok(Backend::AfXdp)),
-        ("dpdk", Err("is not in this version; use \"af-packet\" or \"af-xdp\"")),
-        ("tun", Ok(Backend::Tun)),
-    ];
-    let backend = section.get("backend").and_then(|value| value.word(&backends));
-    SideDraft { device, backend: backend.unwrap_or_default(), ..read_link(&section, name) }
+    devices::requires_address(&section, backend, address);
+    SideDraft { device, backend, ..read_link(&section, name) }
 }
 
 /// The gateway's place in a network; `name` is what its table is called.
@@ -122,19 +120,6 @@ pub(super) fn read_link(section: &Section<'_>, name: &str) -> SideDraft {
         icmp_errors: section.get("icmp_errors").and_then(|value| value.boolean()).unwrap_or(true),
         mtu: section.get("mtu").and_then(|value| read_mtu(section, &value)).unwrap_or(DEFAULT_MTU),
     }
-}
-
-/// What Linux takes as the name of a device.
-pub(super) fn device_name(text: &str) -> Result<String, String> {
-    const LONGEST: usize = 15;
-    let odd = |c: char| c.is_whitespace() || c.is_control() || c == '/' || c == ':';
-    if text.is_empty() || text == "." || text == ".." || text.contains(odd) || text.len() > LONGEST
-    {
-        let shown = values::quoted(text);
-        let rule = "without space, \"/\" and \":\", such as \"eth0\"";
-        return Err(format!("{shown} names no device; write 1 to {LONGEST} bytes {rule}"));
-    }
-    Ok(text.to_owned())
 }
 
 fn read_mtu(section: &Section<'_>, value: &Value<'_>) -> Option<u16> {

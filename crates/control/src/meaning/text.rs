@@ -8,7 +8,7 @@ use super::policy;
 use super::{Meaning, PerProtocol, Pool, Shares, ports, statics};
 use crate::config::{show_duration, show_prefix, show_range};
 use natgate_engine::{Behavior, Match, Pooling, Prefix, Refusal, Rule, RuleAction, Side};
-use natgate_gateway::{Backend, SideSettings};
+use natgate_gateway::{Backend, Settings, SideSettings};
 use std::fmt::{self, Display, Formatter};
 use std::net::Ipv4Addr;
 
@@ -20,6 +20,7 @@ impl Display for Meaning {
         writeln!(f, "Sides")?;
         self.side(f, Side::Inside)?;
         self.side(f, Side::Outside)?;
+        self.dpdk(f)?;
         self.routes(f)?;
         self.realms(f)?;
         writeln!(f, "Pools")?;
@@ -69,6 +70,19 @@ impl Meaning {
             Side::Outside => &self.settings.engine.outside,
         };
         writeln!(f, "{}", if config.silent { ", no ICMP errors" } else { "" })
+    }
+
+    /// What DPDK is started with, if it is.
+    fn dpdk(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Settings { inside, outside, dpdk, .. } = &self.settings;
+        if ![inside, outside].iter().any(|side| side.backend == Backend::Dpdk) {
+            return Ok(());
+        }
+        match dpdk {
+            Some(arguments) if arguments.is_empty() => writeln!(f, "  DPDK: no arguments"),
+            Some(arguments) => writeln!(f, "  DPDK: {}", arguments.join(" ")),
+            None => writeln!(f, "  DPDK: virtual devices, on huge pages where some are free"),
+        }
     }
 
     fn routes(&self, f: &mut Formatter<'_>) -> fmt::Result {

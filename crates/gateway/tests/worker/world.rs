@@ -65,6 +65,7 @@ pub(crate) fn settings() -> Settings {
         outside,
         realms: Vec::new(),
         routes: Vec::new(),
+        dpdk: None,
         state: None,
         control: None,
     }

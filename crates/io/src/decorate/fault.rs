@@ -13,6 +13,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// How many frames of each kind of harm, as shares from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -213,12 +214,16 @@ impl Device for Faulty {
     fn maintain(&mut self) -> Option<Change> {
         // Whoever waits to be overtaken when nobody comes any more goes on.
         self.transmit.line.release();
-        self.split().1.transmit(&[]);
+        self.split().1.transmit(&mut []);
         self.inner.maintain()
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         self.inner.readiness()
+    }
+
+    fn poll_interval(&self) -> Option<Duration> {
+        self.inner.poll_interval()
     }
 }
 
@@ -252,7 +257,7 @@ impl Receive for FaultyReceive {
 }
 
 impl Transmit for FaultyTransmit {
-    fn transmit(&mut self, frames: &[Frame<'_>]) -> Lost {
+    fn transmit(&mut self, frames: &mut [Frame<'_>]) -> Lost {
         // SAFETY: as above.
         #[allow(unsafe_code)]
         let Some(inner) = (unsafe { self.inner.get() }) else { return Lost::all(frames.len()) };
@@ -260,7 +265,7 @@ impl Transmit for FaultyTransmit {
         while !self.line.ready.is_empty() {
             let mut sent: ArrayVec<Vec<u8>, BATCH> =
                 self.line.ready.drain(..self.line.ready.len().min(BATCH)).collect();
-            let batch: Batch<'_> = sent
+            let mut batch: Batch<'_> = sent
                 .iter_mut()
                 .map(|memory| {
                     let end = memory.len();
@@ -268,7 +273,7 @@ impl Transmit for FaultyTransmit {
                 })
                 .collect();
             // Which of the caller's frames these are is not known any more; the device counts them.
-            inner.transmit(&batch);
+            inner.transmit(&mut batch);
             drop(batch);
             self.line.free.extend(sent);
         }

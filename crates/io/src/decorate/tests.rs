@@ -3,9 +3,14 @@
 use super::*;
 use crate::memory::{self, Wire};
 use crate::pcap::{Capture, Item};
-use crate::{Batch, Device, Frame, Lost};
+use crate::{
+    BATCH, Batch, Change, Device, Frame, Lease, LinkInfo, Lost, Pool, Receive, Statistics, Transmit,
+};
 use natgate_wire::arp::{Mac, Operation, Repr};
+use std::num::NonZeroUsize;
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 fn device() -> (Box<dyn Device>, Wire) {
     let (device, wire) = memory::pair("test", Mac([2, 0, 0, 0, 0, 1]));
@@ -21,7 +26,7 @@ fn receive(device: &mut dyn Device) -> Vec<Vec<u8>> {
 fn send(device: &mut dyn Device, bytes: &[u8]) -> Lost {
     let mut bytes = bytes.to_vec();
     let end = bytes.len();
-    device.split().1.transmit(&[Frame::new(&mut bytes, 0, end)])
+    device.split().1.transmit(&mut [Frame::new(&mut bytes, 0, end)])
 }
 
 /// All that a wire has been sent.
@@ -58,6 +63,81 @@ fn a_tap_records_both_ways_and_changes_nothing() {
     let flags = [2, 0, 4, 0];
     let ways = bytes.windows(5).filter(|bytes| bytes[..4] == flags).map(|bytes| bytes[4]);
     assert_eq!(ways.collect::<Vec<_>>(), [1, 1, 2]);
+}
+
+/// A device that takes over the buffers of frames on lease, and has to be asked.
+#[derive(Debug)]
+struct Greedy {
+    inner: Box<dyn Device>,
+    transmitter: GreedyTransmitter,
+}
+
+#[derive(Debug)]
+struct GreedyTransmitter(Pool);
+
+const INTERVAL: Duration = Duration::from_micros(100);
+
+impl Device for Greedy {
+    fn split(&mut self) -> (&mut dyn Receive, &mut dyn Transmit) {
+        (self.inner.split().0, &mut self.transmitter)
+    }
+
+    fn link(&self) -> &LinkInfo {
+        self.inner.link()
+    }
+
+    fn statistics(&mut self) -> Statistics {
+        self.inner.statistics()
+    }
+
+    fn maintain(&mut self) -> Option<Change> {
+        self.inner.maintain()
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn poll_interval(&self) -> Option<Duration> {
+        Some(INTERVAL)
+    }
+}
+
+impl Transmit for GreedyTransmitter {
+    fn transmit(&mut self, frames: &mut [Frame<'_>]) -> Lost {
+        assert!(frames.len() <= BATCH);
+        let mut lost = Lost::NONE;
+        for (index, frame) in frames.iter_mut().enumerate() {
+            if frame.take_over(self.0).is_none() {
+                lost.mark(index);
+            }
+        }
+        lost
+    }
+}
+
+#[test]
+fn a_tap_records_frames_whose_buffers_are_taken_over() {
+    let pool = Pool::unique();
+    let inner = Greedy { inner: device().0, transmitter: GreedyTransmitter(pool) };
+    let tracer = Arc::new(Mutex::new(Tracer::new(Vec::new(), &["inside"])));
+    let mut device = Box::new(Watched::new(Box::new(inner), 0, tracer.clone()));
+    assert_eq!(device.poll_interval(), Some(INTERVAL));
+    let mut lease = Lease::new(pool);
+    lease.lend(NonZeroUsize::MIN);
+    let (mut lost, mut sent) = (packet(6, 0, &[]), packet(47, 0, &[7; 6]));
+    let (lost_end, sent_end) = (lost.len(), sent.len());
+    let mut frames =
+        [Frame::new(&mut lost, 0, lost_end), Frame::leased(&mut sent, 0, sent_end, &lease)];
+    let missing = device.split().1.transmit(&mut frames);
+    assert!(missing.contains(0) && missing.count() == 1 && frames[1].is_empty());
+    let harmed = Faulty::new(device, Faults::default());
+    assert_eq!(harmed.poll_interval(), Some(INTERVAL));
+    drop(harmed);
+    let told = Arc::into_inner(tracer).expect("nobody else has it").into_inner();
+    let told = String::from_utf8(told.expect("no panic").into_inner()).expect("text");
+    assert!(told.ends_with(" inside out 40 IPv4 10.0.0.5 > 198.51.100.7 protocol 47\n"), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
 }
 
 #[test]

@@ -2,10 +2,12 @@
 
 use super::halves::{Half, split};
 use super::wall_clock;
-use crate::{Batch, Change, Device, Frame, LinkInfo, Lost, Receive, Statistics, Transmit};
+use crate::{BATCH, Batch, Change, Device, Frame, LinkInfo, Lost, Receive, Statistics, Transmit};
+use arrayvec::ArrayVec;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Which way a frame goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +45,8 @@ struct WatchedReceive {
 #[derive(Debug)]
 struct WatchedTransmit {
     inner: Half<dyn Transmit>,
+    /// What a batch was, one frame behind the other: a device may empty frames that it is given.
+    copies: Vec<u8>,
     port: u32,
     watcher: Shared,
 }
@@ -51,7 +55,8 @@ impl Watched {
     /// Has somebody watch a device, to whom it is known by this number.
     pub fn new(inner: Box<dyn Device>, port: u32, watcher: Shared) -> Self {
         let receive = WatchedReceive { inner: Half::none(), port, watcher: Arc::clone(&watcher) };
-        let transmit = WatchedTransmit { inner: Half::none(), port, watcher };
+        let copies = Vec::with_capacity(BATCH * (inner.link().mtu as usize + 18));
+        let transmit = WatchedTransmit { inner: Half::none(), copies, port, watcher };
         Self { receive, transmit, inner }
     }
 }
@@ -77,6 +82,10 @@ impl Device for Watched {
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         self.inner.readiness()
     }
+
+    fn poll_interval(&self) -> Option<Duration> {
+        self.inner.poll_interval()
+    }
 }
 
 impl Receive for WatchedReceive {
@@ -96,16 +105,22 @@ impl Receive for WatchedReceive {
 }
 
 impl Transmit for WatchedTransmit {
-    fn transmit(&mut self, frames: &[Frame<'_>]) -> Lost {
+    fn transmit(&mut self, frames: &mut [Frame<'_>]) -> Lost {
         // SAFETY: as above.
         #[allow(unsafe_code)]
         let Some(inner) = (unsafe { self.inner.get() }) else { return Lost::all(frames.len()) };
+        self.copies.clear();
+        frames.iter().for_each(|frame| self.copies.extend_from_slice(frame.bytes()));
+        let lens: ArrayVec<usize, BATCH> = frames.iter().map(|frame| frame.len()).collect();
         let lost = inner.transmit(frames);
         let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
         let time = wall_clock();
-        for (index, frame) in frames.iter().enumerate() {
+        let mut rest = &self.copies[..];
+        for (index, len) in lens.into_iter().enumerate() {
+            let (frame, following) = rest.split_at(len);
+            rest = following;
             if !lost.contains(index) {
-                watcher.frame(self.port, Way::Out, time, frame.bytes());
+                watcher.frame(self.port, Way::Out, time, frame);
             }
         }
         lost

@@ -148,7 +148,7 @@ struct Transmitter {
 }
 
 impl Transmit for Transmitter {
-    fn transmit(&mut self, frames: &[Frame<'_>]) -> Lost {
+    fn transmit(&mut self, frames: &mut [Frame<'_>]) -> Lost {
         assert!(frames.len() <= BATCH);
         let mut queues = lock(&self.queues);
         let mut lost = Lost::NONE;

@@ -19,7 +19,7 @@ fn frames_pass_in_order_both_ways() {
     assert!(received(&mut device).is_empty());
     let mut bytes = *b"three";
     let frame = Frame::new(&mut bytes, 0, 5);
-    assert_eq!(device.split().1.transmit(&[frame]), Lost::NONE);
+    assert_eq!(device.split().1.transmit(&mut [frame]), Lost::NONE);
     assert_eq!(wire.take().as_deref(), Some(&b"three"[..]));
     assert_eq!(wire.take(), None);
     let statistics = device.statistics();
@@ -46,13 +46,13 @@ fn a_full_queue_loses_what_comes_after() {
     let mut bytes = [0; 1];
     for _ in 0..QUEUE {
         let frame = Frame::new(&mut bytes, 0, 1);
-        assert_eq!(device.split().1.transmit(&[frame]), Lost::NONE);
+        assert_eq!(device.split().1.transmit(&mut [frame]), Lost::NONE);
     }
-    let lost = device.split().1.transmit(&[Frame::new(&mut bytes, 0, 1)]);
+    let lost = device.split().1.transmit(&mut [Frame::new(&mut bytes, 0, 1)]);
     assert!(lost.contains(0) && lost.count() == 1);
     assert_eq!(device.statistics().transmit_full, 1);
     assert!(wire.take().is_some());
-    assert_eq!(device.split().1.transmit(&[Frame::new(&mut bytes, 0, 1)]), Lost::NONE);
+    assert_eq!(device.split().1.transmit(&mut [Frame::new(&mut bytes, 0, 1)]), Lost::NONE);
 }
 
 #[test]

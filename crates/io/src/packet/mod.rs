@@ -177,7 +177,7 @@ struct Transmitter {
 }
 
 impl Transmit for Transmitter {
-    fn transmit(&mut self, frames: &[crate::Frame<'_>]) -> crate::Lost {
+    fn transmit(&mut self, frames: &mut [crate::Frame<'_>]) -> crate::Lost {
         match &self.sender {
             Some(sender) => sender.transmit(frames, &mut self.counts),
             None => {

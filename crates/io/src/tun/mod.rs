@@ -210,7 +210,7 @@ struct TransmitHalf {
 }
 
 impl Transmit for TransmitHalf {
-    fn transmit(&mut self, frames: &[crate::Frame<'_>]) -> crate::Lost {
+    fn transmit(&mut self, frames: &mut [crate::Frame<'_>]) -> crate::Lost {
         match &self.open {
             Some(sender) => sender.transmit(frames, &self.answers, &mut self.counts),
             None => {

@@ -439,7 +439,7 @@ struct TransmitHalf {
 }
 
 impl Transmit for TransmitHalf {
-    fn transmit(&mut self, frames: &[crate::Frame<'_>]) -> crate::Lost {
+    fn transmit(&mut self, frames: &mut [crate::Frame<'_>]) -> crate::Lost {
         match &mut self.open {
             Some(sender) if self.up => sender.transmit(frames, &mut self.counts),
             _ => {

@@ -43,7 +43,7 @@ fn forward(from: &mut XdpDevice, to: &mut XdpDevice, times: usize) -> usize {
         frame.bytes_mut()[20] = 0xee;
     }
     for _ in 0..times {
-        assert_eq!(to.split().1.transmit(&batch), Lost::NONE);
+        assert_eq!(to.split().1.transmit(&mut batch), Lost::NONE);
     }
     batch.len()
 }
@@ -246,8 +246,8 @@ fn a_full_device_says_which_frames_it_lost() {
         let mut bytes: Vec<_> = (0..BATCH as u32)
             .map(|number| [round.to_be_bytes(), number.to_be_bytes()].concat().repeat(8))
             .collect();
-        let frames: Vec<_> = bytes.iter_mut().map(|bytes| Frame::new(bytes, 0, 64)).collect();
-        let missing = left.split().1.transmit(&frames);
+        let mut frames: Vec<_> = bytes.iter_mut().map(|bytes| Frame::new(bytes, 0, 64)).collect();
+        let missing = left.split().1.transmit(&mut frames);
         sent += BATCH as u64;
         lost += u64::from(missing.count());
         let mut batch = Batch::new();

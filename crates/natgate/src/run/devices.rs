@@ -1,8 +1,8 @@
 //! Opens the devices, each by the back end that the configuration names, and tells what has come
-//! of it.
+//! of it; says which back ends this program has.
 //!
-//! Two sides that both use AF_XDP share their frames' memory, so that nothing is copied on the way
-//! from one to the other.
+//! Two sides that both use AF_XDP share their frames' memory, and ports of DPDK have one pool of
+//! buffers, so that nothing is copied on the way from one to the other.
 
 use super::{name, say};
 use anyhow::Context;
@@ -24,6 +24,20 @@ const TAP_LIMIT: u64 = 1 << 30;
 /// A recording of both devices.
 pub(super) type Recording = Arc<Mutex<Tap<BufWriter<File>>>>;
 
+/// Says what is missing in this program for these settings, if anything is.
+pub(crate) fn require(settings: &Settings) -> Result<(), String> {
+    for side in [Side::Inside, Side::Outside] {
+        if settings.side(side).backend == Backend::Dpdk && !cfg!(feature = "dpdk") {
+            return Err(format!(
+                "{}.backend is \"dpdk\", but this natgate was built without it; build it with \
+                 `cargo build --release -p natgate --features dpdk`",
+                name(side)
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Opens the devices of both sides, then those that only realms have, in the order of
 /// [`Settings::devices`].
 pub(super) fn open(settings: &Settings) -> anyhow::Result<Vec<Box<dyn Device>>> {
@@ -34,9 +48,14 @@ pub(super) fn open(settings: &Settings) -> anyhow::Result<Vec<Box<dyn Device>>> 
         [] => None,
         ref some => Some(Memory::new(some, &xdp::Config::default())?),
     };
-    let sides = sides.into_iter().map(|(side, own)| open_side(side, own, memory.as_ref()));
-    let further = settings.devices().into_iter().skip(2).map(open_packet);
-    Ok(sides.chain(further).collect::<Result<_, _>>()?)
+    let sides = sides.into_iter().map(|(side, own)| match (own.backend, &memory) {
+        (Backend::AfXdp, Some(memory)) => Ok(open_xdp(side, own, memory)?),
+        (Backend::Dpdk, _) => open_dpdk(settings, own),
+        (Backend::Tun, _) => Ok(open_tun(&own.device)?),
+        _ => Ok(open_packet(&own.device)?),
+    });
+    let further = settings.devices().into_iter().skip(2).map(|name| Ok(open_packet(name)?));
+    sides.chain(further).collect()
 }
 
 /// Puts around the devices, whose names are given, what was asked for: harm first, so that what is
@@ -72,18 +91,6 @@ pub(super) fn finish(recording: Option<Recording>) -> anyhow::Result<()> {
     tap.flush().context("--tap: the recording is not complete")
 }
 
-fn open_side(
-    side: Side,
-    own: &SideSettings,
-    memory: Option<&Memory>,
-) -> Result<Box<dyn Device>, Error> {
-    match (own.backend, memory) {
-        (Backend::AfXdp, Some(memory)) => open_xdp(side, own, memory),
-        (Backend::Tun, _) => open_tun(&own.device),
-        _ => open_packet(&own.device),
-    }
-}
-
 /// Opens a device by packet sockets.
 pub(super) fn open_packet(name: &str) -> Result<Box<dyn Device>, Error> {
     let device = PacketDevice::open(name, packet::Config::default())?;
@@ -117,6 +124,32 @@ fn open_tun(name: &str) -> Result<Box<dyn Device>, Error> {
         ));
     }
     Ok(Box::new(device))
+}
+
+#[cfg(feature = "dpdk")]
+fn open_dpdk(settings: &Settings, own: &SideSettings) -> anyhow::Result<Box<dyn Device>> {
+    let ports = [&settings.inside, &settings.outside].into_iter();
+    let ports = ports.filter(|side| side.backend == Backend::Dpdk);
+    let longest = ports.map(|side| longest_packet(settings, side)).max().unwrap_or(own.mtu);
+    let eal = natgate_dpdk::start(settings.dpdk.as_deref(), longest)?;
+    let mut queues = eal.open(&own.device, longest_packet(settings, own), 1)?;
+    match queues.pop() {
+        Some(queue) => Ok(Box::new(queue)),
+        None => anyhow::bail!("DPDK port {} has no queue", own.device),
+    }
+}
+
+/// The largest MTU of the links that a side's device carries: a port is opened with one for all.
+#[cfg(feature = "dpdk")]
+fn longest_packet(settings: &Settings, own: &SideSettings) -> u16 {
+    let realms = settings.realms.iter().map(|realm| &realm.inside);
+    let there = realms.filter(|inside| inside.device == own.device);
+    there.map(|inside| inside.mtu).fold(own.mtu, u16::max)
+}
+
+#[cfg(not(feature = "dpdk"))]
+fn open_dpdk(settings: &Settings, _: &SideSettings) -> anyhow::Result<Box<dyn Device>> {
+    Err(anyhow::Error::msg(require(settings).err().unwrap_or_default()))
 }
 
 /// Tells what has been switched off.

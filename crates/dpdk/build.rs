@@ -1,0 +1,46 @@
+//! Compiles the shim if libdpdk is there (pkg-config tells), and sets `cfg(libdpdk)`; without it the
+//! crate opens no device and says why.
+
+/// What the shim calls; drivers are plugins that libdpdk loads by itself.
+const LIBRARIES: [&str; 4] = ["rte_ethdev", "rte_mbuf", "rte_mempool", "rte_eal"];
+
+/// The first release whose interface the shim is written against.
+const OLDEST: &str = "22.11";
+
+fn main() {
+    println!("cargo::rerun-if-changed=src/shim.c");
+    println!("cargo::rerun-if-env-changed=PKG_CONFIG");
+    println!("cargo::rustc-check-cfg=cfg(libdpdk)");
+    let probed =
+        pkg_config::Config::new().atleast_version(OLDEST).cargo_metadata(false).probe("libdpdk");
+    let library = match probed {
+        Ok(library) => library,
+        Err(_) => {
+            println!(
+                "cargo::warning=libdpdk {OLDEST} or later was not found by pkg-config, so the dpdk \
+                 back end will open no device; install libdpdk-dev and pkg-config"
+            );
+            // A file that does not exist has this script run each time: the library may come.
+            println!("cargo::rerun-if-changed=libdpdk-is-missing");
+            return;
+        }
+    };
+    println!("cargo::rustc-cfg=libdpdk");
+    cc::Build::new()
+        .file("src/shim.c")
+        // As libdpdk's own inline functions were meant to be compiled.
+        .flag("-march=corei7")
+        .flag("-include")
+        .flag("rte_config.h")
+        .includes(&library.include_paths)
+        .warnings_into_errors(false)
+        .flag("-Wno-unused-parameter")
+        .opt_level(3)
+        .compile("natgate_dpdk_shim");
+    for path in &library.link_paths {
+        println!("cargo::rustc-link-search=native={}", path.display());
+    }
+    for name in LIBRARIES {
+        println!("cargo::rustc-link-lib={name}");
+    }
+}

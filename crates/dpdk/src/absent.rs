@@ -1,0 +1,54 @@
+//! What the crate offers without libdpdk: the same names, and the reason why nothing opens.
+
+use crate::Error;
+use natgate_io::{Change, Device, LinkInfo, Receive, Statistics, Transmit};
+use std::convert::Infallible;
+use std::os::fd::BorrowedFd;
+
+/// DPDK's environment, which cannot be had.
+#[derive(Clone, Copy, Debug)]
+pub struct Eal(Infallible);
+
+/// A queue of a port, which cannot be had.
+#[derive(Debug)]
+pub struct DpdkDevice(Infallible);
+
+/// Starts nothing.
+///
+/// # Errors
+/// [`Error::Absent`].
+pub fn start(_: Option<&[String]>, _: u16) -> Result<Eal, Error> {
+    Err(Error::Absent)
+}
+
+impl Eal {
+    /// Opens nothing.
+    ///
+    /// # Errors
+    /// None: nobody has an environment to open a port of.
+    pub fn open(self, _: &str, _: u16, _: u16) -> Result<Vec<DpdkDevice>, Error> {
+        match self.0 {}
+    }
+}
+
+impl Device for DpdkDevice {
+    fn split(&mut self) -> (&mut dyn Receive, &mut dyn Transmit) {
+        match self.0 {}
+    }
+
+    fn link(&self) -> &LinkInfo {
+        match self.0 {}
+    }
+
+    fn statistics(&mut self) -> Statistics {
+        match self.0 {}
+    }
+
+    fn maintain(&mut self) -> Option<Change> {
+        match self.0 {}
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        match self.0 {}
+    }
+}

@@ -1,0 +1,211 @@
+//! DPDK's environment (EAL): started once a process, with one pool of buffers for all ports.
+//!
+//! The environment would keep the thread that starts it on one core; it may run again where it
+//! might before. It gets one core of its own reckoning, because the threads that move packets are
+//! not its.
+#![allow(unsafe_code)]
+
+use crate::device::DpdkDevice;
+use crate::error::Refusal;
+use crate::port::Port;
+use crate::sys::{self, Mempool};
+use crate::{Error, port_name};
+use natgate_io::Pool;
+use std::ffi::{CString, c_char, c_int};
+use std::fs;
+use std::mem;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Buffers for packets: what two ports' queues hold, both ways, what lies in caches and in hands,
+/// and as much again. One less than a power of two costs the least memory.
+const BUFFERS: u32 = 16_383;
+/// Free buffers that a thread keeps for itself.
+const CACHE: u32 = 512;
+/// The least room of a buffer: what most drivers expect.
+const LEAST_ROOM: u16 = 2048;
+/// What an Ethernet frame has besides its packet, bytes: header, two VLAN tags, checksum.
+const ETHERNET: u16 = 14 + 8 + 4;
+/// The longest frame a buffer can have room for.
+const MOST_MTU: u16 = u16::MAX - ETHERNET - 1024;
+
+/// DPDK's environment, running.
+#[derive(Clone, Copy, Debug)]
+pub struct Eal {
+    pub(crate) pool: Buffers,
+}
+
+/// The pool of buffers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Buffers {
+    /// What DPDK knows it by.
+    pub(crate) memory: NonNull<Mempool>,
+    /// What leases know it by. Nobody outside this crate gets to know it.
+    pub(crate) pool: Pool,
+    /// Room of a buffer, bytes, headroom not counted.
+    pub(crate) room: u16,
+}
+
+// SAFETY: a mempool may be used by all threads at once, and is never freed.
+unsafe impl Send for Buffers {}
+// SAFETY: likewise.
+unsafe impl Sync for Buffers {}
+
+/// What was started, and with which arguments; `None` in it: starting failed.
+static STARTED: Mutex<Option<(Vec<String>, Option<Eal>)>> = Mutex::new(None);
+
+/// Starts DPDK with these arguments of its environment, for packets of up to `mtu` bytes. Without
+/// arguments it gets what virtual devices need: memory of the process's own, on huge pages if some
+/// are free.
+///
+/// Starting once more with the same arguments gives what was started. Arguments that make DPDK end
+/// the process, such as `--help`, do so.
+///
+/// # Errors
+/// [`Error`] when DPDK does not start, or was started otherwise before.
+pub fn start(arguments: Option<&[String]>, mtu: u16) -> Result<Eal, Error> {
+    let arguments = arguments.map_or_else(usual_arguments, <[String]>::to_vec);
+    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((before, eal)) = &*started {
+        let fits = |eal: &Eal| *before == arguments && room_for(mtu) <= eal.pool.room;
+        return eal.filter(fits).ok_or(Error::Once);
+    }
+    let command_line = command_line(&arguments)?;
+    let result = initialize(command_line).map_err(|reason| {
+        let arguments = arguments.clone();
+        Error::Start { arguments, reason }
+    });
+    let result = result.and_then(|()| Ok(Eal { pool: Buffers::make(room_for(mtu))? }));
+    *started = Some((arguments, result.as_ref().ok().copied()));
+    result
+}
+
+impl Eal {
+    /// Opens a port for packets of up to `mtu` bytes, with a device for each of `queues` queues.
+    /// `device` is a port's name, or a virtual device to be made: its name, which begins with its
+    /// driver's, and its arguments, as after DPDK's `--vdev`.
+    ///
+    /// # Errors
+    /// [`Error`] when there is no such port, it lacks something, or is open already.
+    pub fn open(self, device: &str, mtu: u16, queues: u16) -> Result<Vec<DpdkDevice>, Error> {
+        let port = Arc::new(Port::open(device, mtu, queues, self.pool)?);
+        let queues = 0..queues;
+        queues.map(|queue| DpdkDevice::new(Arc::clone(&port), queue, self.pool)).collect()
+    }
+}
+
+impl Buffers {
+    /// The longest packet that a buffer has room for, bytes.
+    pub(crate) fn longest(self) -> u16 {
+        self.room - ETHERNET
+    }
+
+    fn make(room: u16) -> Result<Self, Error> {
+        // SAFETY: the environment runs.
+        let memory = unsafe { sys::natgate_dpdk_pool(BUFFERS, CACHE, room) };
+        let memory =
+            NonNull::new(memory).ok_or(Error::Memory { count: BUFFERS, bytes: room.into() })?;
+        Ok(Self { memory, pool: Pool::unique(), room })
+    }
+}
+
+/// What virtual devices need.
+fn usual_arguments() -> Vec<String> {
+    let arguments: &[&str] = match huge_pages_are_free() {
+        true => &["--no-pci", "--in-memory"],
+        false => &["--no-pci", "--no-shconf", "--no-huge", "-m", "256"],
+    };
+    arguments.iter().map(|&argument| argument.to_owned()).collect()
+}
+
+fn huge_pages_are_free() -> bool {
+    let Ok(sizes) = fs::read_dir("/sys/kernel/mm/hugepages") else { return false };
+    sizes.flatten().any(|size| {
+        let free = fs::read_to_string(size.path().join("free_hugepages"));
+        free.is_ok_and(|count| count.trim().parse::<u64>().is_ok_and(|count| count > 0))
+    })
+}
+
+/// Room of a buffer for packets of `mtu` bytes.
+fn room_for(mtu: u16) -> u16 {
+    (mtu.min(MOST_MTU) + ETHERNET).max(LEAST_ROOM)
+}
+
+fn command_line(arguments: &[String]) -> Result<Vec<CString>, Error> {
+    let core = allowed_cores().into_iter().next().unwrap_or(0).to_string();
+    let ours = ["natgate", "--no-telemetry", "--log-level=error", "-l", &core];
+    let all = ours.into_iter().chain(arguments.iter().map(String::as_str));
+    all.map(|argument| text("the argument of dpdk.eal", argument)).collect()
+}
+
+/// Text as C has it.
+pub(crate) fn text(what: &'static str, text: &str) -> Result<CString, Error> {
+    CString::new(text).map_err(|_| Error::Text { what, text: text.to_owned() })
+}
+
+/// Starts the environment, and lets this thread run where it might before.
+fn initialize(arguments: Vec<CString>) -> Result<(), Refusal> {
+    // DPDK moves the pointers about and may keep some, so neither they nor the texts ever go.
+    let mut pointers: Vec<*mut c_char> = arguments.into_iter().map(CString::into_raw).collect();
+    pointers.push(std::ptr::null_mut());
+    let count = (pointers.len() - 1) as c_int;
+    let before = affinity();
+    // SAFETY: `count` texts, and a null after them, that live as long as the process.
+    let result = unsafe { sys::natgate_dpdk_start(count, pointers.leak().as_mut_ptr()) };
+    if let Some(before) = before {
+        // SAFETY: a set of this size is passed; 0 is this thread.
+        unsafe { libc::sched_setaffinity(0, mem::size_of_val(&before), &before) };
+    }
+    check(result).map(drop)
+}
+
+/// The cores that this thread may run on.
+fn affinity() -> Option<libc::cpu_set_t> {
+    // SAFETY: a set is integers, of which zero is a value.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    // SAFETY: a set of this size is passed; 0 is this thread.
+    let result = unsafe { libc::sched_getaffinity(0, mem::size_of_val(&set), &mut set) };
+    (result == 0).then_some(set)
+}
+
+fn allowed_cores() -> Vec<usize> {
+    let Some(set) = affinity() else { return Vec::new() };
+    // SAFETY: the numbers are below the size of a set.
+    (0..libc::CPU_SETSIZE as usize).filter(|&core| unsafe { libc::CPU_ISSET(core, &set) }).collect()
+}
+
+/// What a function of the shim returned: a number, or an error as its negative.
+pub(crate) fn check(result: c_int) -> Result<c_int, Refusal> {
+    if result < 0 { Err(Refusal::new(-result)) } else { Ok(result) }
+}
+
+/// A device's name and arguments, as C has them.
+pub(crate) fn split(device: &str) -> Result<(CString, CString), Error> {
+    let name = port_name(device);
+    let arguments = device[name.len()..].trim_start_matches(',');
+    Ok((text("the device", name)?, text("the device", arguments)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_have_room_for_the_longest_frame() {
+        assert_eq!(room_for(1500), 2048);
+        assert_eq!(room_for(9000), 9026);
+        assert!(room_for(u16::MAX) > 64_000);
+    }
+
+    #[test]
+    fn a_device_is_a_name_and_its_arguments() {
+        let parts = |device| {
+            let (name, arguments) = split(device).unwrap();
+            (name.into_string().unwrap(), arguments.into_string().unwrap())
+        };
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(parts("net_null0"), pair("net_null0", ""));
+        assert_eq!(parts("net_memif0,role=server,id=1"), pair("net_memif0", "role=server,id=1"));
+        assert!(matches!(split("a\0b"), Err(Error::Text { .. })));
+    }
+}

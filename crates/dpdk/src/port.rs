@@ -1,0 +1,141 @@
+//! A port: found or made, configured, closed again when the last of its queues goes.
+#![allow(unsafe_code)]
+
+use crate::eal::{Buffers, check, split};
+use crate::sys::{self, Limits, Link, PortStatistics};
+use crate::{Error, port_name};
+use natgate_io::LinkInfo;
+use natgate_wire::arp::Mac;
+use std::collections::BTreeSet;
+use std::ffi::{CString, c_int};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What the drivers of virtual network devices have their names begin with.
+const VIRTUAL: &str = "net_";
+
+/// Ports that are open. Whoever changes a port, or asks it what DPDK lets only one thread ask at a
+/// time, holds it.
+static OPEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
+/// An open port.
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub(crate) id: u16,
+    name: String,
+    /// Its name for DPDK, if we made it.
+    made: Option<CString>,
+}
+
+impl Port {
+    pub(crate) fn open(
+        device: &str,
+        mtu: u16,
+        queues: u16,
+        buffers: Buffers,
+    ) -> Result<Self, Error> {
+        let mut open = control();
+        let (id, made) = find_or_make(device)?;
+        if !open.insert(id) {
+            return Err(Error::InUse(device.to_owned()));
+        }
+        drop(open);
+        // From here on, dropping it undoes what was done.
+        let port = Self { id, name: port_name(device).to_owned(), made };
+        port.configure(device, mtu, queues, buffers)?;
+        Ok(port)
+    }
+
+    fn configure(
+        &self,
+        device: &str,
+        mtu: u16,
+        queues: u16,
+        buffers: Buffers,
+    ) -> Result<(), Error> {
+        let failed = |what: &'static str| {
+            move |reason| Error::System { what, device: device.to_owned(), reason }
+        };
+        let _control = control();
+        let mut limits = Limits::default();
+        // SAFETY: the port is open, and the structure that is filled in outlives the call.
+        let result = unsafe { sys::natgate_dpdk_limits(self.id, &mut limits) };
+        check(result).map_err(failed("asking"))?;
+        if queues == 0 || queues > limits.queues {
+            let (device, most) = (device.to_owned(), limits.queues);
+            return Err(Error::Queues { device, asked: queues, most });
+        }
+        let most = limits.mtu.min(buffers.longest());
+        if mtu > most {
+            return Err(Error::Mtu { device: device.to_owned(), most });
+        }
+        let pool = buffers.memory.as_ptr();
+        // SAFETY: the port is open and nobody moves packets through it yet; the pool lives as long
+        // as the process.
+        let result = unsafe { sys::natgate_dpdk_configure(self.id, queues, mtu, pool) };
+        check(result).map(drop).map_err(failed("setting up"))
+    }
+
+    /// What the link is now.
+    pub(crate) fn link(&self) -> Result<LinkInfo, Error> {
+        let _control = control();
+        let mut link = Link::default();
+        // SAFETY: the port is open, and the structure that is filled in outlives the call.
+        let result = unsafe { sys::natgate_dpdk_link(self.id, &mut link) };
+        let name = self.name.clone();
+        match check(result) {
+            Ok(_) => Ok(LinkInfo {
+                name,
+                index: self.id.into(),
+                mac: Mac(link.mac),
+                mtu: link.mtu.into(),
+                up: link.up,
+            }),
+            Err(reason) => Err(Error::System { what: "asking", device: name, reason }),
+        }
+    }
+
+    /// What it has counted since it was opened; zero where it does not count.
+    pub(crate) fn statistics(&self) -> PortStatistics {
+        let _control = control();
+        let mut statistics = PortStatistics::default();
+        // SAFETY: the port is open, and the structure that is filled in outlives the call.
+        let result: c_int = unsafe { sys::natgate_dpdk_statistics(self.id, &mut statistics) };
+        if result < 0 { PortStatistics::default() } else { statistics }
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        let mut open = control();
+        // SAFETY: its queues have gone, so nobody moves packets through it.
+        unsafe { sys::natgate_dpdk_close(self.id) };
+        if let Some(name) = &self.made {
+            // SAFETY: a text that outlives the call.
+            unsafe { sys::natgate_dpdk_remove(name.as_ptr()) };
+        }
+        open.remove(&self.id);
+    }
+}
+
+fn control() -> MutexGuard<'static, BTreeSet<u16>> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The port of a device, and its name if it had to be made.
+fn find_or_make(device: &str) -> Result<(u16, Option<CString>), Error> {
+    let (name, arguments) = split(device)?;
+    // SAFETY: a text that outlives the call.
+    let find = || check(unsafe { sys::natgate_dpdk_find(name.as_ptr()) });
+    let no_port = || Error::NoPort(device.to_owned());
+    if let Ok(port) = find() {
+        return Ok((u16::try_from(port).map_err(|_| no_port())?, None));
+    }
+    if !device.starts_with(VIRTUAL) {
+        return Err(no_port());
+    }
+    // SAFETY: texts that outlive the call.
+    check(unsafe { sys::natgate_dpdk_make(name.as_ptr(), arguments.as_ptr()) })
+        .map_err(|reason| Error::Make { device: device.to_owned(), reason })?;
+    let port = find().ok().and_then(|port| u16::try_from(port).ok()).ok_or_else(no_port)?;
+    Ok((port, Some(name)))
+}

@@ -1,0 +1,8 @@
+//! Whether the tests of this crate test anything: without libdpdk there are no others.
+
+#[test]
+fn dpdk_was_built_in_and_starts() {
+    if let Err(error) = natgate_dpdk::start(None, 1500) {
+        panic!("no port can be tested: {error}");
+    }
+}

@@ -1,0 +1,225 @@
+//! `natgate run` on ports of DPDK: between two ports of a tester in this process, which compares
+//! every byte, and between kernels in network namespaces.
+//!
+//! Needs libdpdk, root and the programs that `make test` installs, and fails without them. The
+//! tester is a DPDK process, too, so the two meet through shared memory as they would in service.
+//! One test runs at a time: they spin, and share two cores with the gateway.
+
+use natgate_dpdk::traffic::{self, Plan, Report, Way};
+use natgate_dpdk::{DpdkDevice, start};
+use natgate_io::Device;
+use natgate_testnet::{
+    Gateway, Network, SERVER1, Servers, config, is_root, remove_leftovers, traffic as sockets,
+    wait_for,
+};
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
+const MTU: u16 = 1500;
+const TAG: &str = "ngdpdk";
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A gateway between two ports, which is killed when dropped, and the folder of its files.
+struct Scene {
+    gateway: Child,
+    folder: PathBuf,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Scene {
+    /// Starts a gateway on these ports; `{folder}` in them is the folder's path.
+    fn start(name: &str, inside: &str, outside: &str) -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = std::env::temp_dir().join(format!("natgate-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("natgate.toml");
+        let text = configuration(inside, outside).replace("{folder}", folder.to_str().unwrap());
+        fs::write(&file, text).unwrap();
+        let log = fs::File::create(folder.join("log")).unwrap();
+        let mut command = Command::new(PROGRAM);
+        command.arg("run").arg("-c").arg(&file).stdout(Stdio::null()).stderr(log);
+        command.arg("--status-file").arg(folder.join("status.json"));
+        Self { gateway: command.spawn().unwrap(), folder, _turn: turn }
+    }
+
+    /// Opens the tester's port; an attempt may come too early.
+    fn open(&mut self, device: &str) -> DpdkDevice {
+        let device = device.replace("{folder}", self.folder.to_str().unwrap());
+        let eal = start(None, MTU).unwrap();
+        for _ in 0..100 {
+            if let Ok(mut queues) = eal.open(&device, MTU, 1) {
+                return queues.pop().unwrap();
+            }
+            assert!(self.gateway.try_wait().unwrap().is_none(), "{}", self.log());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("{device} cannot be opened: {}", self.log());
+    }
+
+    /// What the gateway has counted and said, for who looks for what was lost.
+    fn state(&self) -> String {
+        let ask = Command::new("kill").arg("-USR1").arg(self.gateway.id().to_string()).status();
+        std::thread::sleep(Duration::from_millis(500));
+        let status = fs::read_to_string(self.folder.join("status.json")).unwrap_or_default();
+        let status: serde_json::Value = serde_json::from_str(&status).unwrap_or_default();
+        let [counters, devices, router] = ["counters", "devices", "router"].map(|key| &status[key]);
+        format!("{ask:?}\n{counters}\n{devices}\n{router}\n{}", self.log())
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap()
+    }
+
+    /// Has the tester send through the gateway, and expects all of it to arrive as it should.
+    fn passes(&mut self, inside: &str, outside: &str, plan: &Plan) {
+        let (mut inside, mut outside) = (self.open(inside), self.open(outside));
+        let devices: [&mut dyn Device; 2] = [&mut inside, &mut outside];
+        let report = traffic::run(plan, devices).unwrap_or_else(|error| {
+            panic!("{error}: {}", self.log());
+        });
+        let Report { sent, received, wrong, .. } = report;
+        assert!(sent > 1000, "{sent}");
+        assert_eq!((received, wrong), (sent, 0), "{}", self.state());
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = self.gateway.kill();
+        let _ = self.gateway.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn configuration(inside: &str, outside: &str) -> String {
+    format!(
+        "[inside]\n\
+         device = \"{inside}\"\n\
+         backend = \"dpdk\"\n\
+         address = \"10.0.0.1/24\"\n\
+         [outside]\n\
+         device = \"{outside}\"\n\
+         backend = \"dpdk\"\n\
+         address = \"192.0.2.1/24\"\n\
+         gateway = \"192.0.2.254\"\n\
+         [[route]]\n\
+         prefix = \"100.64.0.0/10\"\n\
+         via = \"10.0.0.2\"\n\
+         side = \"inside\"\n\
+         [[pool]]\n\
+         addresses = [\"203.0.113.0/30\"]\n\
+         [control]\n\
+         socket = \"{{folder}}/control.sock\"\n"
+    )
+}
+
+/// Half as fast as a slow machine can, so that nothing is lost.
+fn plan(frame: u16) -> Plan {
+    Plan {
+        gateway: [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(192, 0, 2, 1)],
+        own: [Ipv4Addr::new(10, 0, 0, 2), Ipv4Addr::new(192, 0, 2, 254)],
+        subscribers: Ipv4Addr::new(100, 64, 0, 0),
+        remote: Ipv4Addr::new(198, 51, 100, 1),
+        flows: 1000,
+        frame,
+        way: Way::Both,
+        rate: Some(20_000),
+        duration: Duration::from_millis(500),
+        check: true,
+        process: None,
+    }
+}
+
+const MEMIF_SERVER: [&str; 2] = [
+    "net_memif0,role=server,id=0,socket-abstract=no,socket={folder}/in.sock",
+    "net_memif1,role=server,id=0,socket-abstract=no,socket={folder}/out.sock",
+];
+const MEMIF_CLIENT: [&str; 2] = [
+    "net_memif0,role=client,id=0,socket-abstract=no,socket={folder}/in.sock",
+    "net_memif1,role=client,id=0,socket-abstract=no,socket={folder}/out.sock",
+];
+
+#[test]
+fn packets_of_another_process_come_through_shared_memory() {
+    let mut scene = Scene::start("memif", MEMIF_SERVER[0], MEMIF_SERVER[1]);
+    for frame in [64, 65, 576, 1518] {
+        scene.passes(MEMIF_CLIENT[0], MEMIF_CLIENT[1], &plan(frame));
+    }
+    // The other process went away and came back each time; links are looked at once a second.
+    wait_for("the link's end", Duration::from_secs(5), || {
+        Ok(scene.log().contains("net_memif0 is down").then_some(()))
+    })
+    .unwrap();
+    scene.passes(MEMIF_CLIENT[0], MEMIF_CLIENT[1], &plan(64));
+}
+
+#[test]
+fn a_virtual_machines_card_is_joined_by_vhost_user() {
+    let vhost = ["net_vhost0,iface={folder}/in.sock", "net_vhost1,iface={folder}/out.sock"];
+    let virtio =
+        ["net_virtio_user0,path={folder}/in.sock", "net_virtio_user1,path={folder}/out.sock"];
+    let mut scene = Scene::start("vhost", vhost[0], vhost[1]);
+    for frame in [64, 1518] {
+        scene.passes(virtio[0], virtio[1], &plan(frame));
+    }
+}
+
+#[test]
+fn kernels_meet_through_packet_sockets_of_dpdk() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    assert!(is_root(), "network namespaces need root: run the tests as root");
+    remove_leftovers(TAG);
+    let network = Network::build(&format!("{TAG}{}", std::process::id())).unwrap();
+    let body: Arc<[u8]> =
+        (0..1_000_000u32).map(|n| (n.wrapping_mul(2_654_435_769) >> 24) as u8).collect();
+    let _servers = Servers::start(&network, Arc::clone(&body)).unwrap();
+    let text = config("")
+        .replace("af-packet", "dpdk")
+        .replace("\"inside\"", "\"net_af_packet0,iface=inside\"")
+        .replace("\"outside\"", "\"net_af_packet1,iface=outside\"");
+    let gateway = Gateway::start(&network, Path::new(PROGRAM), &text).unwrap();
+    let url = format!("http://{SERVER1}/");
+    let arguments = ["--silent", "--show-error", "--fail", &url];
+    let output = network.node("sub1").run(20, "curl", &arguments).unwrap();
+    assert!(
+        output.stdout == *body,
+        "{} bytes came that differ: {}",
+        output.stdout.len(),
+        gateway.log()
+    );
+    let socket = sockets::udp_socket(network.node("sub2")).unwrap();
+    let external = sockets::ask_udp(&socket, SERVER1).unwrap();
+    let status = gateway.status().unwrap();
+    let mappings = status["mappings"].as_array().unwrap();
+    assert!(mappings.iter().any(|mapping| mapping["external"] == external.to_string()), "{status}");
+    assert!(status["devices"]["inside"]["received"].as_u64() > Some(100), "{status}");
+    assert!(gateway.stop().unwrap().success());
+}
+
+#[test]
+fn refusals_are_one_sentence_with_the_remedy() {
+    let (ring, null) = ("net_ring0", "net_null1");
+    for (inside, more, code, said) in [
+        ("net_af_packet0,iface=no-such", "", 1, "DPDK cannot make the device \"net_af_packet0"),
+        ("0000:7f:00.0", "", 1, "DPDK has no port \"0000:7f:00.0\"; write a virtual device"),
+        (ring, "[dpdk]\neal = [\"--no-such-option\"]\n", 1, "DPDK does not start with dpdk.eal"),
+        (ring, "[dpdk]\neal = [\"--no-huge\", \"-m\", \"8\"]\n", 1, "DPDK has no memory for "),
+    ] {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = std::env::temp_dir().join(format!("natgate-refused-{}", std::process::id()));
+        let text = configuration(inside, null).replace("{folder}", "/nowhere") + more;
+        fs::write(&file, text).unwrap();
+        let output = Command::new(PROGRAM).arg("run").arg("-c").arg(&file).output().unwrap();
+        fs::remove_file(&file).unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{inside}: {error}");
+        let last = error.lines().last().unwrap_or_default();
+        assert!(last.starts_with("natgate: ") && last.contains(said), "{inside}: {error}");
+    }
+}
