@@ -21,7 +21,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Most bytes of packets that are recorded.
 const TAP_LIMIT: u64 = 1 << 30;
 
-/// A recording of both devices.
+/// In the order of [`Settings::devices`].
+type Devices = Vec<Box<dyn Device>>;
+
+/// A recording of all devices.
 pub(super) type Recording = Arc<Mutex<Tap<BufWriter<File>>>>;
 
 /// Says what is missing in this program for these settings, if anything is.
@@ -38,9 +41,8 @@ pub(crate) fn require(settings: &Settings) -> Result<(), String> {
     Ok(())
 }
 
-/// Opens the devices of both sides, then those that only realms have, in the order of
-/// [`Settings::devices`].
-pub(super) fn open(settings: &Settings) -> anyhow::Result<Vec<Box<dyn Device>>> {
+/// Opens the devices of both sides, then those that only realms have.
+pub(super) fn open(settings: &Settings) -> anyhow::Result<Devices> {
     let sides = [(Side::Inside, &settings.inside), (Side::Outside, &settings.outside)];
     let with_xdp = sides.iter().filter(|(_, side)| side.backend == Backend::AfXdp);
     let names: Vec<_> = with_xdp.map(|(_, side)| side.device.as_str()).collect();
@@ -61,11 +63,11 @@ pub(super) fn open(settings: &Settings) -> anyhow::Result<Vec<Box<dyn Device>>> 
 /// Puts around the devices, whose names are given, what was asked for: harm first, so that what is
 /// recorded is what the gateway gets and what it sends.
 pub(super) fn decorate(
-    devices: Vec<Box<dyn Device>>,
+    devices: Devices,
     names: &[&str],
     faults: Option<Faults>,
     file: Option<&Path>,
-) -> anyhow::Result<(Vec<Box<dyn Device>>, Option<Recording>)> {
+) -> anyhow::Result<(Devices, Option<Recording>)> {
     let harmed = devices.into_iter().map(|device| match faults {
         Some(faults) => Box::new(Faulty::new(device, faults)) as Box<dyn Device>,
         None => device,
