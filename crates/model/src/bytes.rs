@@ -201,9 +201,11 @@ pub(crate) fn lower_ttl(bytes: &mut [u8]) {
 /// Changes a packet and sets its checksums right again, or as wrong as they were.
 fn rewrite(bytes: &mut [u8], change: impl FnOnce(&mut [u8])) {
     let field = checksum_field(bytes);
-    let before = covered_sum(bytes);
+    let (before, message) = (covered_sum(bytes), ip(bytes).payload().to_vec());
     change(bytes);
-    if let Some(at) = field {
+    // ICMP's covers no address: 0 and 0xffff stay what they are.
+    let is_kept = ip(bytes).protocol() == ICMP && ip(bytes).payload() == message;
+    if let Some(at) = field.filter(|_| !is_kept) {
         bytes[at..at + 2].fill(0);
         let value = match (before + 0xffff - covered_sum(bytes)) % 0xffff {
             0 if matches!(ip(bytes).protocol(), UDP | UDP_LITE) => 0xffff, // 0 means none
