@@ -144,6 +144,11 @@ fn put_near(bytes: &mut [u8], from: Side, near: Endpoint) {
 /// near end's.
 pub(crate) fn set_far(bytes: &mut [u8], from: Side, far: Endpoint) {
     let (protocol, header_len) = (ip(bytes).protocol(), ip(bytes).header_len());
+    if protocol == ICMP {
+        // Its checksum covers no address, and stays to the bit.
+        set_address(bytes, from.other(), far.address.to_bits());
+        return fill_header_checksum(bytes);
+    }
     rewrite(bytes, |bytes| {
         if matches!(protocol, TCP | UDP | DCCP) {
             let at = header_len + if from == Side::Inside { 2 } else { 0 };
@@ -201,11 +206,9 @@ pub(crate) fn lower_ttl(bytes: &mut [u8]) {
 /// Changes a packet and sets its checksums right again, or as wrong as they were.
 fn rewrite(bytes: &mut [u8], change: impl FnOnce(&mut [u8])) {
     let field = checksum_field(bytes);
-    let (before, message) = (covered_sum(bytes), ip(bytes).payload().to_vec());
+    let before = covered_sum(bytes);
     change(bytes);
-    // ICMP's covers no address: 0 and 0xffff stay what they are.
-    let is_kept = ip(bytes).protocol() == ICMP && ip(bytes).payload() == message;
-    if let Some(at) = field.filter(|_| !is_kept) {
+    if let Some(at) = field {
         bytes[at..at + 2].fill(0);
         let value = match (before + 0xffff - covered_sum(bytes)) % 0xffff {
             0 if matches!(ip(bytes).protocol(), UDP | UDP_LITE) => 0xffff, // 0 means none
