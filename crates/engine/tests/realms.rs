@@ -272,6 +272,22 @@ fn realms_keep_their_numbers_and_new_ones_get_those_that_nothing_is_left_of() {
 }
 
 #[test]
+fn a_session_goes_by_its_realms_new_network() {
+    let mut lab = Lab::new(&three());
+    let packet = udp("10.0.0.5:4000", SERVER);
+    let external = out(&mut lab, B, &packet);
+    let answer = udp(SERVER, &external);
+    assert_eq!(inward(&mut lab, &answer).0, B);
+    let network = Some(prefix("198.51.100.0", 24));
+    let inside = SideConfig { network, ..realm("b").inside };
+    let moved = RealmConfig { inside, ..realm("b") };
+    reload(&mut lab, &Config { realms: vec![moved, realm("c")], ..config() });
+    assert_eq!(refused(&mut lab, Side::Outside, 0, &answer), DropReason::SpoofedSource);
+    reload(&mut lab, &three());
+    assert_eq!(inward(&mut lab, &answer).0, B);
+}
+
+#[test]
 fn a_number_waits_for_blocks_and_datagrams_of_its_realm() {
     let blocks = |names: &[&str]| {
         let mut config =

@@ -144,6 +144,11 @@ fn put_near(bytes: &mut [u8], from: Side, near: Endpoint) {
 /// near end's.
 pub(crate) fn set_far(bytes: &mut [u8], from: Side, far: Endpoint) {
     let (protocol, header_len) = (ip(bytes).protocol(), ip(bytes).header_len());
+    if protocol == ICMP {
+        // Its checksum covers no address, and stays to the bit.
+        set_address(bytes, from.other(), far.address.to_bits());
+        return fill_header_checksum(bytes);
+    }
     rewrite(bytes, |bytes| {
         if matches!(protocol, TCP | UDP | DCCP) {
             let at = header_len + if from == Side::Inside { 2 } else { 0 };

@@ -544,6 +544,10 @@ impl Model {
             },
         };
         let mapping = &self.mappings[&key];
+        if !known && mapping.kind != MappingKind::Static && key.beside.is_some() {
+            self.remember(packet, external, remote);
+            return Err(DropReason::Filtered); // 5.21
+        }
         let seen = match mapping.sessions.get(&remote) {
             Some(session) => session.seen,
             None => seen_anew,
@@ -560,7 +564,6 @@ impl Model {
             };
             let admitted = match own_filter.unwrap_or(self.config.filtering) {
                 _ if mapping.kind == MappingKind::Static => !self.is_outbound_only(key, external),
-                _ if key.beside.is_some() => false, // 5.21
                 Behavior::EndpointIndependent => true,
                 Behavior::AddressDependent => {
                     mapping.sessions.keys().any(|end| end.address == remote.address)

@@ -47,6 +47,7 @@ impl Model {
         self.settle_pools();
         let tick = TICK.as_nanos() as u64;
         self.note_empty(Timestamp((self.now.0 / tick + 1) * tick)); // 14.3
+        self.forget_thresholds();
         std::mem::take(&mut self.made)
     }
 

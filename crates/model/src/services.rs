@@ -165,18 +165,22 @@ impl Model {
         let told = self.hint.servers.get(&(key.protocol, external, remote)).copied();
         // If it was refused, then at a server where it is to be refused for that reason: a later packet
         // may have got another.
-        let mut refuser = None;
+        let (mut refuser, mut willing) = (None, None);
         let drop = self.hint.drop;
         for internal in open.iter().filter(|_| drop.is_some()) {
             let key = key_of(*internal);
             let dropped = self.is_dropped(key, seen).then_some(DropReason::Rule);
             let unseen = self.may_be_seen(key, remote, seen).err();
             let room = || self.room_for_session(key, remote, Side::Outside).err();
-            if dropped.or(unseen).or_else(room) == drop {
+            let refused = dropped.or(unseen);
+            // Or for one that has nothing to do with the server, where that would not refuse it.
+            willing = willing.or((refused.is_none() && told.is_none()).then_some(*internal));
+            if refused.or_else(room) == drop {
                 refuser = Some(*internal);
                 break;
             }
         }
+        let refuser = refuser.or(willing);
         if let Some(chosen) = refuser.or(told) {
             if !open.contains(&chosen) {
                 let illegal = format!("{chosen:?} got a session, open were {open:?}");

@@ -431,6 +431,11 @@ impl Engine {
         };
         let mapping = self.table.mapping(slot);
         let internal = mapping.internal();
+        // What overloads a port is for one remote endpoint only; whose port it is for others nobody
+        // can say any more.
+        if session.is_none() && !mapping.is_static() && mapping.shares_external() {
+            return Err(DropReason::Filtered);
+        }
         self.check_entrance(arrival, internal.0.realm(), session.is_some())?;
         self.check_dropped(headers, internal, seen)?;
         if session.is_none() {
@@ -439,8 +444,6 @@ impl Engine {
             //= rfc5597#REQ-3
             let admitted = match self.filtering(headers.kind) {
                 _ if mapping.is_static() => !mapping.is_outbound_only(),
-                // What overloads a port is for one remote endpoint only.
-                _ if mapping.shares_external() => false,
                 Behavior::EndpointIndependent => true,
                 Behavior::AddressDependent => self.table.knows_address(slot, remote.0),
                 Behavior::AddressAndPortDependent => false,

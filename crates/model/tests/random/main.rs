@@ -111,7 +111,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(cases(6000))]
+    #![proptest_config(cases(1000))]
 
     /// Whatever is done, engine and model agree.
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::common::end;
 use crate::policy::give_timeouts;
-use crate::strategies::{fit, rules};
+use crate::strategies::{fit, fit_blocks, rules};
 use crate::world::{INSIDE, OWN};
 use natgate_engine::{Allocation, Class, Config, PoolConfig, Prefix, RealmConfig, SideConfig};
 use proptest::prelude::*;
@@ -129,7 +129,7 @@ pub(crate) fn with_realms(config: Config) -> impl Strategy<Value = Config> {
         5 => Just(vec![]),
         4 => prop::collection::vec(realm(), 1..3),
     ];
-    (Just(config), drawn(realms)).prop_map(|(config, drawn)| add(config, drawn))
+    (Just(config), drawn(realms)).prop_map(|(config, drawn)| fit_blocks(add(config, drawn)))
 }
 
 /// The configuration with realms.
