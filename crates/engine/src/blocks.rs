@@ -337,6 +337,12 @@ impl Blocks {
         (row.index, self.pool(row.pool as usize).blocking.ports(block % self.stride))
     }
 
+    /// Whether nobody has the block that a port is in, if it is in one.
+    pub(crate) fn is_nobodys(&self, pool: usize, index: u32, port: u16) -> bool {
+        let block = self.find(pool, index, port);
+        block.is_none_or(|block| self.entries[block as usize].owner == NOBODY)
+    }
+
     /// Whether a subscriber of a realm has a block.
     pub(crate) fn has_any_of(&self, realm: u16) -> bool {
         self.by_realm[usize::from(realm)] > 0

@@ -66,6 +66,7 @@ drop_reasons! {
     FragmentTooLong "fragment_too_long" "The fragment ends beyond 65,535 bytes.";
     FragmentTiny "fragment_tiny" "The first fragment is too short to hold the transport header, or a later one is malformed.";
     FragmentLimit "fragment_limit" "Memory for waiting fragments, the table of fragmented datagrams, or the identifications of an external address are used up, in all or by this sender.";
+    HandOverFull "hand_over_full" "The worker that the packet is for has no room for more packets.";
     NoRoute "no_route" "No route leads to the destination.";
     NoNeighbor "no_neighbor" "The next hop did not answer ARP, or too many packets were waiting for it.";
     TransmitFull "transmit_full" "The device could not take the packet.";

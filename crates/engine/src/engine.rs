@@ -84,7 +84,11 @@ pub struct Engine {
     pub(crate) counters: Counters,
     events: Events,
     /// Blocks assigned at the start, last first, of which nobody has been told yet.
-    pinned: Vec<u32>,
+    pub(crate) pinned: Vec<u32>,
+    /// Whether several engines share the work.
+    pub(crate) is_divided: bool,
+    /// Whether the packet that was handed out last turns round.
+    pub(crate) turns: bool,
     /// When each pool's exhaustion was last reported, nanoseconds.
     pub(crate) pool_reported: Vec<Option<u64>>,
     started: Timestamp,
@@ -253,6 +257,8 @@ impl Engine {
             counters: Counters::default(),
             events: Events::new(),
             pinned: Vec::new(),
+            is_divided: false,
+            turns: false,
             pool_reported: vec![None; config.pools.len()],
             started: now,
             base: now.0 - now.0 % nanos(TICK),
@@ -738,12 +744,16 @@ impl Engine {
         let released = self.fragments.next_released();
         if released.is_some_and(|released| own.is_none_or(|own| released.0 <= own)) {
             let released = self.fragments.poll_released(buffer)?;
-            self.counters.count(released.direction, Outcome::Forwarded, released.len);
+            self.turns = released.hands_over();
+            if !self.turns {
+                self.counters.count(released.direction, Outcome::Forwarded, released.len);
+            }
             self.realms.handed_out = released.realm;
             return Some((released.time, released.out, released.len));
         }
         let (time, side, realm, bytes) = self.responder.poll()?;
         self.realms.handed_out = realm;
+        self.turns = false;
         buffer[..bytes.len()].copy_from_slice(bytes);
         self.counters.generated += 1;
         Some((Timestamp(time), side, bytes.len()))

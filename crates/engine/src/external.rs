@@ -8,6 +8,7 @@
 
 mod change;
 mod overload;
+mod part;
 mod ports;
 mod shares;
 mod spans;
@@ -26,6 +27,7 @@ pub use change::{Draining, PoolChange};
 use core::net::Ipv4Addr;
 use natgate_wire::protocol;
 pub(crate) use ports::Draw;
+use part::Part;
 use ports::{EMPTY, HELD, LAST, Parity, Ports, Range};
 pub(crate) use shares::{Chosen, Told};
 use shares::{Mode, Plans};
@@ -115,6 +117,7 @@ pub(crate) struct External {
     ports: [Ports; PROTOCOLS.len()],
     blocks: Blocks,
     plans: Plans,
+    part: Part,
     pooling: Pooling,
     parity: bool,
     /// Ports in hold-down, and how many there may be.
@@ -164,6 +167,7 @@ impl External {
             evicted: BTreeMap::new(),
             blocks: shares::blocks(config, room, key),
             plans: Plans::new(room),
+            part: Part::default(),
             pooling: config.pooling,
             parity: config.port_parity,
             work: Work::new(room),
@@ -563,13 +567,17 @@ impl External {
             return false;
         }
         let pool = &self.pools[usize::from(slot.pool)];
-        pool.bits[usize::from(port) / 64] >> (port % 64) & 1 != 0
-            && (matches!(pool.mode, Mode::Random | Mode::Preserve)
-                || self
-                    .usable(usize::from(slot.pool), index)
-                    .into_iter()
-                    .flatten()
-                    .any(|(first, last)| (first..=last).contains(&port)))
+        let is_in = |range: Option<(u16, u16)>| {
+            range.is_some_and(|(first, last)| (first..=last).contains(&port))
+        };
+        let [mut usable, further] = self.usable(usize::from(slot.pool), index).map(is_in);
+        if pool.mode != Mode::Deterministic {
+            usable |= further;
+            usable &= self.part.has(index, port);
+        } else {
+            usable |= further && self.part.has(index, port);
+        }
+        usable && pool.bits[usize::from(port) / 64] >> (port % 64) & 1 != 0
     }
 
     /// The ports of an address that may be given out when nobody has them, by words; the protocol is
@@ -581,8 +589,11 @@ impl External {
         let usable = self.usable(usize::from(slot.pool), index);
         let usable = usable.map(|range| range.map(|(first, last)| Range { first, last }));
         (0..WORDS).map(move |word| {
-            let ranges = usable.iter().flatten().map(|range| range.bits(word));
-            pool.map_or(0, |pool| pool.bits[word]) & ranges.fold(0, |all, range| all | range)
+            let Some(pool) = pool else { return 0 };
+            let own = self.part.mask(index, word);
+            let [first, further] = usable.map(|range| range.map_or(0, |range| range.bits(word)));
+            let first = if pool.mode == Mode::Deterministic { first } else { first & own };
+            pool.bits[word] & (first | further & own)
         })
     }
 

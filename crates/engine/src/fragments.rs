@@ -107,6 +107,13 @@ pub(crate) struct Released {
     pub(crate) len: usize,
 }
 
+impl Released {
+    /// As [`Rewrite::hands_over`].
+    pub(crate) fn hands_over(&self) -> bool {
+        self.direction == Direction::Hairpin && self.out == Side::Outside
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// The first fragment has not come or is being translated; others wait.
@@ -220,6 +227,12 @@ impl Fragment {
 }
 
 impl Rewrite {
+    /// Whether who divided the work between several engines is to say who goes on: nothing else that
+    /// turns round leaves by the outside.
+    pub(crate) fn hands_over(&self) -> bool {
+        self.direction == Direction::Hairpin && self.out == Side::Outside
+    }
+
     /// Rewrites the header at the front of `packet`, which may end early: addresses,
     /// identification, time to live one less, checksum.
     ///

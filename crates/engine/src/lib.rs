@@ -20,6 +20,7 @@ mod calendar;
 mod class;
 mod config;
 mod deterministic;
+mod division;
 mod drop_reason;
 mod engine;
 mod event;

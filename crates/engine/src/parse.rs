@@ -45,6 +45,8 @@ pub(crate) struct Headers {
     pub(crate) ttl: u8,
     pub(crate) kind: Kind,
     pub(crate) header_len: u8,
+    /// Whether it has turned round in another engine, which has translated its sender's end.
+    pub(crate) turned: bool,
     /// Whether it is a fragment, the first included.
     pub(crate) fragment: bool,
     pub(crate) dont_fragment: bool,
@@ -111,6 +113,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Headers, DropReason> {
         ttl: packet.ttl(),
         kind: Kind::Portless,
         header_len: packet.header_len() as u8,
+        turned: false,
         //= rfc6864#section-4.1-ignore
         //= rfc6864#section-4.1-fragmentation-only
         fragment: packet.more_fragments() || packet.fragment_offset() > 0,

@@ -379,6 +379,11 @@ impl Table {
         }
     }
 
+    /// How many dynamic mappings there are.
+    pub(crate) fn count_dynamic_mappings(&self) -> usize {
+        self.dynamic
+    }
+
     /// Whether there is no room for one more dynamic mapping of a protocol.
     pub(crate) fn is_full(&self, protocol: u8) -> bool {
         self.dynamic >= self.room.dynamic

@@ -16,6 +16,7 @@ mod overload;
 mod quick;
 mod ruled;
 mod transit;
+mod turned;
 mod twice;
 mod watch;
 
@@ -132,9 +133,20 @@ impl Engine {
                 (fate, len)
             }
         };
+        self.settle(packet, direction, len, fate)
+    }
+
+    /// Counts what was decided of a packet.
+    fn settle(
+        &mut self,
+        packet: &mut Packet<'_>,
+        direction: Direction,
+        len: usize,
+        fate: Fate,
+    ) -> Verdict {
         match fate {
-            // Counted when it is released or given up.
-            Ok(Verdict::Held) => Verdict::Held,
+            // Counted when it is released or given up, or by who takes it over.
+            Ok(verdict @ (Verdict::Held | Verdict::HandOver)) => verdict,
             Ok(verdict) => {
                 if verdict == Verdict::Forward(Side::Inside) {
                     packet.set_realm(self.realms.leaving);
@@ -437,7 +449,10 @@ impl Engine {
         let way = |engine: &mut Self, bytes: &mut [u8], _: &mut Direction| {
             engine.hairpin(bytes, headers, snat, index)
         };
-        let fate = self.by_first(bytes, headers, Side::Inside, direction, way);
+        let fate = match self.is_divided && self.is_answered_here(bytes, headers, index) {
+            true => Err(DropReason::NoMapping),
+            false => self.by_first(bytes, headers, Side::Inside, direction, way),
+        };
         if fate == Err(DropReason::NoMapping)
             && self.is_own(headers.realm, headers.outside.0)
             && !headers.is_aimed()
@@ -452,6 +467,10 @@ impl Engine {
     fn hairpin(&mut self, bytes: &mut [u8], headers: &Headers, snat: Snat, index: u32) -> Fate {
         match headers.kind {
             Kind::IcmpOther => return Err(DropReason::IcmpUnsupported),
+            Kind::IcmpError if self.is_divided => {
+                self.translate_error_outbound(bytes, headers)?;
+                return Ok(Verdict::HandOver);
+            }
             Kind::IcmpError => {
                 self.hairpin_error(bytes, headers)?;
                 return Ok(Verdict::Forward(Side::Inside));
@@ -459,6 +478,9 @@ impl Engine {
             _ => {}
         }
         let sender = self.outbound(bytes, headers, snat)?;
+        if self.is_divided {
+            return Ok(self.turn_over(bytes, headers, sender));
+        }
         //= rfc4787#REQ-9a
         //= rfc5382#REQ-8a
         //= rfc5597#REQ-8
@@ -538,7 +560,11 @@ impl Engine {
                     rewrite.apply(bytes);
                     *direction = rewrite.direction;
                     self.realms.leaving = rewrite.realm;
-                    Ok(Verdict::Forward(rewrite.out))
+                    Ok(if rewrite.hands_over() {
+                        Verdict::HandOver
+                    } else {
+                        Verdict::Forward(rewrite.out)
+                    })
                 }
                 Later::Held => Ok(Verdict::Held),
                 Later::Drop(reason) => Err(reason),
@@ -561,13 +587,18 @@ impl Engine {
         verdict: Verdict,
         direction: Direction,
     ) -> Result<(Verdict, FragmentRewrite), DropReason> {
-        let Verdict::Forward(out) = verdict else { return Err(DropReason::LocalUnsupported) };
+        let out = match verdict {
+            Verdict::Forward(out) => out,
+            Verdict::HandOver => Side::Outside,
+            _ => return Err(DropReason::LocalUnsupported),
+        };
         let packet = Ipv4::new_checked(&bytes[..]).expect("a translated packet stays one");
         let (source, destination) = (packet.source(), packet.destination());
         let mut identification = packet.identification();
         //= rfc7857#section-10
         //= rfc6864#section-5.3.1
-        if let Some(index) = self.external.index(source) {
+        // What has turned round has one already.
+        if let Some(index) = self.external.index(source).filter(|_| !headers.turned) {
             identification = self
                 .identifications
                 .next_for(Timestamp(self.now), index as usize, headers.source.0)

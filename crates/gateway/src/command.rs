@@ -5,6 +5,7 @@
 //! each turn, and hands back what is to be disposed of: it makes and frees nothing large itself.
 
 use crate::links::Link;
+use crate::team::Partition;
 use crate::router::{Renewal, Retired, Router};
 use crate::wiring::{Cables, Devices, Rewiring};
 use crate::{Settings, WorkerError};
@@ -15,6 +16,7 @@ use natgate_io::Device;
 use std::fmt::{self, Debug, Formatter};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// Commands that wait.
@@ -41,6 +43,8 @@ pub struct Prepared {
     router: Renewal,
     wiring: Rewiring,
     settings: Settings,
+    /// Who has what then, if there are several workers.
+    partition: Option<Arc<Partition>>,
 }
 
 impl Prepared {
@@ -59,7 +63,7 @@ impl Prepared {
         let wiring = Rewiring::new(in_force, &settings)?;
         let router = Renewal::new(in_force, &settings);
         let router = router.map_err(|error| ConfigError { message: error.to_string() })?;
-        Ok(Self { engine, router, wiring, settings })
+        Ok(Self { engine, router, wiring, settings, partition: None })
     }
 
     /// The settings, with realms in the numbering that they have at work.
@@ -209,14 +213,14 @@ impl Clerk {
         self.task.is_some()
     }
 
-    /// Does a turn's share; returns the settings that have come into force.
+    /// Does a turn's share; returns the settings that have come into force, and who has what then.
     pub(crate) fn turn(
         &mut self,
         engine: &mut Engine,
         router: &mut Router,
         cables: &mut Cables,
         devices: &mut Devices,
-    ) -> Option<Settings> {
+    ) -> Option<(Settings, Option<Arc<Partition>>)> {
         if self.task.is_none() {
             let Commands(receiver) = self.commands.as_ref()?;
             self.task = match receiver.try_recv().ok()? {
@@ -243,8 +247,13 @@ impl Clerk {
                 }
             }
             Task::Prepared(prepared, reply) if engine.is_prepared() => {
-                let Prepared { engine: reconfiguration, router: renewal, wiring, mut settings } =
-                    *prepared;
+                let Prepared {
+                    engine: reconfiguration,
+                    router: renewal,
+                    wiring,
+                    mut settings,
+                    partition,
+                } = *prepared;
                 let past = Past {
                     _engine: Box::new(engine.reconfigure(reconfiguration)),
                     _devices: wiring.apply(cables, devices),
@@ -253,7 +262,7 @@ impl Clerk {
                 };
                 // Events name pools by the translator's numbers.
                 settings.engine.pools.clone_from(&engine.config().pools);
-                came = Some(settings);
+                came = Some((settings, partition));
                 Some(Task::InForce(past, reply))
             }
             Task::InForce(past, reply) if engine.is_settled() => {

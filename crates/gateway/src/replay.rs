@@ -233,7 +233,7 @@ impl<W: Write> Replay<'_, W> {
             Verdict::Reply(to) => {
                 Some((to, Cause::Answered(header), Origin::replied(packet.len())))
             }
-            Verdict::Drop(_) | Verdict::Held => None,
+            Verdict::Drop(_) | Verdict::Held | Verdict::HandOver => None,
         };
         if let Some((to, cause, origin)) = way {
             let long = packet.len() > self.mtu(to, realm);

@@ -61,9 +61,15 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> io::Result<()> {
     let mut last_frame = clock.now();
+    let mut last_turn = None;
     while !controls.stop.load(Ordering::Relaxed) {
         let now = clock.now();
-        if worker.turn(now, observer) > 0 {
+        if let Some((began, frames)) = last_turn.take() {
+            worker.note_turn(began, now, frames);
+        }
+        let frames = worker.turn(now, observer);
+        last_turn = Some((now, frames));
+        if frames > 0 {
             last_frame = now;
         } else if now.since(last_frame) >= SPIN {
             observer.idle();
@@ -85,6 +91,10 @@ fn sleep(
     controls: &Controls<'_>,
     observer: &mut dyn Observer,
 ) -> io::Result<()> {
+    if !worker.falls_asleep() {
+        return Ok(());
+    }
+    let began = clock.now();
     let due = worker.next_deadline().since(clock.now());
     let intervals = worker.devices().iter().filter_map(|device| device.poll_interval());
     let timeout = intervals.fold(due, Duration::min);
@@ -93,9 +103,11 @@ fn sleep(
         std::iter::once(controls.wake.as_fd()).chain(devices).collect();
     let trouble = wait(&descriptors, timeout)?;
     drop(descriptors);
+    worker.wakes_up();
     swallow(controls.wake);
+    let now = clock.now();
+    worker.note_sleep(began, now);
     if trouble {
-        let now = clock.now();
         worker.maintain(now, observer);
     }
     Ok(())

@@ -7,16 +7,22 @@
 use crate::command::{Clerk, Commands};
 use crate::counters::Origin;
 use crate::links::{Header, Link};
+use crate::load::{Load, add};
 use crate::router::{Fate, NeighborInfo, Router, RouterCounters, RouterError};
 use crate::state::Keeper;
+use crate::team::{Asked, Kind, Member, Parcel, Way};
 use crate::wiring::{Cables, Devices, side_of};
 use crate::{Observer, SavedPorts, Settings, StateError};
 use arrayvec::ArrayVec;
-use natgate_engine::{ConfigError, Counters, DropReason, Engine, Packet, Side, Timestamp, Verdict};
+use natgate_engine::{
+    ConfigError, Counters, Direction, DropReason, Engine, Packet, Side, Timestamp, Verdict,
+};
 use natgate_io::{BATCH, Batch, Change, Device, Frame, HEADROOM, LinkInfo, Statistics, Transmit};
 use natgate_wire::arp;
 use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN, ethertype};
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How often devices are looked after.
@@ -70,6 +76,9 @@ pub struct Worker {
     keeper: Option<Keeper>,
     /// Does what commands ask for.
     clerk: Clerk,
+    /// What was taken over from other workers in one go.
+    parcels: Vec<(usize, Parcel)>,
+    began: Timestamp,
 }
 
 /// A gateway's state, to show.
@@ -129,13 +138,50 @@ impl Worker {
         let mut engine = Engine::new(&settings.engine, seed, now).map_err(WorkerError::Engine)?;
         engine.populate();
         Ok(Self {
-            stages: Stages { engine, router, cables, not_addressed: 0 },
+            stages: Stages {
+                engine,
+                router,
+                cables,
+                not_addressed: 0,
+                team: None,
+                load: Arc::default(),
+            },
             devices,
             scratch: vec![0; HEADROOM + LONGEST],
             next_maintenance: now.plus(MAINTENANCE),
             keeper: None,
             clerk: Clerk::default(),
+            parcels: Vec::with_capacity(BATCH),
+            began: now,
         })
+    }
+
+    /// One of several workers that together are a gateway with these settings, which all of them get;
+    /// otherwise as [`Worker::new`]. The devices are its own.
+    ///
+    /// # Errors
+    /// As [`Worker::new`].
+    ///
+    /// # Panics
+    /// As [`Worker::new`].
+    pub fn of_team(
+        settings: &Settings,
+        seed: [u8; 32],
+        devices: impl Into<Vec<Box<dyn Device>>>,
+        member: Member,
+        now: Timestamp,
+    ) -> Result<Self, WorkerError> {
+        let engine = settings.engine.share(member.workers() as u32);
+        let own = Settings { engine, ..settings.clone() };
+        let mut worker = Self::new(&own, seed, devices, now)?;
+        member.divide(&mut worker.stages.engine);
+        worker.stages.team = Some(member);
+        Ok(worker)
+    }
+
+    /// What it has done so far, to be read at any time.
+    pub fn load(&self) -> Arc<Load> {
+        Arc::clone(&self.stages.load)
     }
 
     /// Holds the ports that were in use before a restart, and remembers from now on which are.
@@ -171,11 +217,20 @@ impl Worker {
             received += self.pass(now, place);
             self.drain(now, observer);
         }
+        add(&self.stages.load.frames, received as u64);
+        if self.stages.team.is_some() {
+            received += self.cooperate(now);
+            self.drain(now, observer);
+        }
         self.stages.router.advance(now);
         self.report(now);
         self.send_queued();
         let Stages { engine, router, cables, .. } = &mut self.stages;
-        if let Some(settings) = self.clerk.turn(engine, router, cables, &mut self.devices) {
+        let change = self.clerk.turn(engine, router, cables, &mut self.devices);
+        if let Some((settings, partition)) = change {
+            if let Some((team, partition)) = self.stages.team.as_mut().zip(partition) {
+                team.set_partition(partition, &mut self.stages.engine);
+            }
             observer.reconfigured(settings);
         }
         if now >= self.next_maintenance {
@@ -185,7 +240,39 @@ impl Worker {
         if let Some(result) = keeper.and_then(|keeper| keeper.turn(now, &self.stages.engine)) {
             observer.ports_written(&result);
         }
+        if let Some(team) = &mut self.stages.team {
+            team.flush();
+        }
         received
+    }
+
+    /// Notes how long a turn took in which so many frames came.
+    pub(crate) fn note_turn(&mut self, began: Timestamp, ended: Timestamp, frames: usize) {
+        let load = &self.stages.load;
+        load.age_ns.store(ended.since(self.began).as_nanos() as u64, Ordering::Relaxed);
+        if frames > 0 {
+            add(&load.busy_ns, ended.since(began).as_nanos() as u64);
+            add(&load.bursts, 1);
+            let largest = load.largest_burst.load(Ordering::Relaxed).max(frames as u64);
+            load.largest_burst.store(largest, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes a sleep.
+    pub(crate) fn note_sleep(&mut self, began: Timestamp, ended: Timestamp) {
+        add(&self.stages.load.asleep_ns, ended.since(began).as_nanos() as u64);
+    }
+
+    /// Says that the worker is going to sleep; `false`: it is not to, another has handed something over.
+    pub(crate) fn falls_asleep(&self) -> bool {
+        self.stages.team.as_ref().is_none_or(Member::falls_asleep)
+    }
+
+    /// Says that the worker is awake.
+    pub(crate) fn wakes_up(&self) {
+        if let Some(team) = &self.stages.team {
+            team.wakes_up();
+        }
     }
 
     /// When a turn is due even if no frame comes.
@@ -194,6 +281,7 @@ impl Worker {
             self.stages.engine.next_deadline(),
             self.stages.router.next_deadline(),
             self.keeper.as_ref().map(Keeper::next_deadline),
+            self.stages.team.as_ref().and_then(Member::next_deadline),
             self.clerk.is_busy().then_some(Timestamp(0)),
         ];
         deadlines.into_iter().flatten().fold(self.next_maintenance, Timestamp::min)
@@ -203,6 +291,7 @@ impl Worker {
     /// second by turns.
     pub fn maintain(&mut self, now: Timestamp, observer: &mut dyn Observer) {
         self.next_maintenance = now.plus(MAINTENANCE);
+        self.stages.load.mappings.store(self.stages.engine.count_mappings(), Ordering::Relaxed);
         for (place, device) in self.devices.iter_mut().enumerate() {
             let Some(change) = device.maintain() else { continue };
             let mac = device.link().mac;
@@ -263,13 +352,33 @@ impl Worker {
         let packets = stages.sort(now, place, batch);
         let fated = stages.translate(now, from, packets);
         let outputs = stages.route(now, from, fated);
-        for (output, transmitter) in outputs.near.into_iter().zip(&mut transmitters) {
-            stages.send(output, *transmitter);
-        }
-        for (place, output) in outputs.further {
-            stages.send(output, transmitters[place]);
-        }
+        stages.send_all(outputs, &mut transmitters);
         received
+    }
+
+    /// Takes what other workers have handed over to where it belongs, and answers what they ask; returns
+    /// how many packets came.
+    fn cooperate(&mut self, now: Timestamp) -> usize {
+        let Self { stages, devices, parcels, .. } = self;
+        let Some(team) = &mut stages.team else { return 0 };
+        team.take(|from, parcel| parcels.push((from, parcel)), BATCH);
+        let taken = parcels.iter().filter(|(_, parcel)| parcel.start < parcel.end).count();
+        add(&stages.load.taken_over, taken as u64);
+        let mut transmitters: ArrayVec<_, MOST_DEVICES> =
+            devices.iter_mut().map(|device| device.split().1).collect();
+        stages.unpack(now, parcels, &mut transmitters);
+        if let Some(team) = &mut stages.team {
+            for (from, parcel) in parcels.drain(..) {
+                team.give_back(from, parcel.buffer);
+            }
+        }
+        stages.follow_fragments(now, &mut transmitters);
+        if let Some(team) = &mut stages.team {
+            let (borrowed, lent) = team.trade(now, &mut stages.engine);
+            add(&stages.load.ports_borrowed, borrowed);
+            add(&stages.load.ports_lent, lent);
+        }
+        taken
     }
 
     /// Reports and sends what the translator has to say on its own.
@@ -280,8 +389,17 @@ impl Worker {
         while let Some((_, side, len)) =
             self.stages.engine.poll_transmit(&mut self.scratch[HEADROOM..])
         {
-            let link = Link::new(side, self.stages.engine.transmit_realm());
+            let realm = self.stages.engine.transmit_realm();
+            let link = Link::new(side, realm);
             let mut frame = Frame::new(&mut self.scratch, HEADROOM, HEADROOM + len);
+            if self.stages.engine.transmit_turns() {
+                let fated = self.stages.turn_over(now, frame, realm);
+                let outputs = self.stages.route(now, Side::Inside, fated.into_iter().collect());
+                let mut transmitters: ArrayVec<_, MOST_DEVICES> =
+                    self.devices.iter_mut().map(|device| device.split().1).collect();
+                self.stages.send_all(outputs, &mut transmitters);
+                continue;
+            }
             if self.stages.router.send(now, link, &mut frame, None) == Fate::Ready {
                 let mut output = Output::default();
                 output.push(frame, None);
@@ -325,6 +443,9 @@ struct Stages {
     cables: Cables,
     /// Frames sent to other stations, or to everybody, that were not ARP.
     not_addressed: u64,
+    /// What makes this one of several workers.
+    team: Option<Member>,
+    load: Arc<Load>,
 }
 
 /// A packet, and the realm that it comes from if from inside.
@@ -367,6 +488,9 @@ impl Stages {
                 frame.bytes_mut().copy_within(..addresses, tag);
                 frame.set_range(start + tag, end);
                 self.router.receive_arp(now, link, frame.bytes());
+                if let Some(team) = &mut self.team {
+                    team.tell_arp(link, frame.bytes());
+                }
             } else if destination != self.router.mac(link) {
                 // Nothing that was sent to many, or to others, is forwarded.
                 //= rfc1812#section-4.3.2.7-link
@@ -376,7 +500,9 @@ impl Stages {
             } else if kind == ethertype::IPV4 {
                 let (start, end) = frame.range();
                 frame.set_range(start + header_len, end);
-                packets.push((frame, realm));
+                if self.team.is_none() || self.is_here(now, link, &frame) {
+                    packets.push((frame, realm));
+                }
             } else {
                 self.engine.count_foreign(from, frame.len() - header_len);
             }
@@ -404,14 +530,151 @@ impl Stages {
         let ranges: ArrayVec<(usize, usize, u16), BATCH> =
             views.iter().map(|view| (view.start(), view.end(), view.realm())).collect();
         drop(views);
-        let fated = packets.into_iter().zip(ranges).zip(verdicts);
+        let mut fated = ArrayVec::new();
+        for (((mut frame, _), (start, end, realm)), verdict) in
+            packets.into_iter().zip(ranges).zip(verdicts)
+        {
+            frame.set_range(start, end);
+            match verdict {
+                Verdict::HandOver => fated.extend(self.turn_over(now, frame, realm)),
+                verdict => fated.push((frame, *verdict, realm)),
+            }
+        }
         fated
-            .map(|(((mut frame, _), (start, end, realm)), verdict)| {
-                frame.set_range(start, end);
-                (frame, *verdict, realm)
-            })
-            .collect()
     }
+
+    // ---- with other workers ----
+
+    /// Whether a packet that came in by a link is this worker's; if not, it has gone where it belongs.
+    fn is_here(&mut self, now: Timestamp, link: Link, packet: &Frame<'_>) -> bool {
+        let Some(team) = &mut self.team else { return true };
+        let way = team.dispatch(now, &mut self.engine, link, packet.bytes());
+        let direction = match link.side {
+            Side::Inside => Direction::Outbound,
+            Side::Outside => Direction::Inbound,
+        };
+        self.has_come(way, direction, packet.len())
+    }
+
+    /// Takes note of where a packet goes; returns whether it stays here.
+    fn has_come(&mut self, way: Way, direction: Direction, len: usize) -> bool {
+        match way {
+            Way::Here => return true,
+            Way::Gone => add(&self.load.handed_over, 1),
+            Way::Lost => {
+                add(&self.load.hand_over_full, 1);
+                self.engine.count_lost(direction, DropReason::HandOverFull, len);
+            }
+            Way::Unguided => {
+                self.engine.count_lost(direction, DropReason::FragmentLimit, len);
+            }
+        }
+        false
+    }
+
+    /// Takes a packet from a realm whose sender's end has been translated to whom it is for; returns what
+    /// is to be done with it here.
+    fn turn_over<'d>(
+        &mut self,
+        now: Timestamp,
+        packet: Frame<'d>,
+        realm: u16,
+    ) -> Option<Fated<'d>> {
+        let team = self.team.as_mut()?;
+        let way = team.dispatch_turned(now, &mut self.engine, realm, packet.bytes());
+        if !self.has_come(way, Direction::Hairpin, packet.len()) {
+            return None;
+        }
+        self.receive_turned(now, std::iter::once((packet, realm)).collect()).pop()
+    }
+
+    /// Translates the receiver's end of packets that turn round.
+    fn receive_turned<'d>(
+        &mut self,
+        now: Timestamp,
+        mut packets: ArrayVec<Arrived<'d>, BATCH>,
+    ) -> ArrayVec<Fated<'d>, BATCH> {
+        let mut verdicts = [Verdict::Held; BATCH];
+        let verdicts = &mut verdicts[..packets.len()];
+        let mut views: ArrayVec<Packet<'_>, BATCH> = packets
+            .iter_mut()
+            .map(|(frame, realm)| {
+                let (start, _) = frame.range();
+                Packet::new(frame.buffer_mut(), start).in_realm(*realm)
+            })
+            .collect();
+        self.engine.process_turned(now, &mut views, verdicts);
+        let realms: ArrayVec<u16, BATCH> = views.iter().map(Packet::realm).collect();
+        drop(views);
+        let fated = packets.into_iter().zip(realms).zip(verdicts);
+        fated.map(|(((frame, _), realm), verdict)| (frame, *verdict, realm)).collect()
+    }
+
+    /// Takes what others have handed over to where it belongs.
+    fn unpack(
+        &mut self,
+        now: Timestamp,
+        parcels: &mut [(usize, Parcel)],
+        transmitters: &mut [&mut dyn Transmit],
+    ) {
+        let (mut inside, mut outside, mut turned) =
+            (ArrayVec::new(), ArrayVec::new(), ArrayVec::new());
+        for (_, Parcel { kind, buffer, start, end }) in parcels {
+            if start == end {
+                continue;
+            }
+            let frame = Frame::new(buffer, *start, *end);
+            if let Kind::Arp(link) = *kind {
+                self.router.overhear_arp(now, link, frame.bytes());
+            } else if self.is_settled(now, *kind, frame.bytes()) {
+                match *kind {
+                    Kind::Packet(Link { side: Side::Inside, realm }, _) => {
+                        inside.push((frame, realm));
+                    }
+                    Kind::Packet(Link { side: Side::Outside, .. }, _) => outside.push((frame, 0)),
+                    Kind::Turned(realm, _) => turned.push((frame, realm)),
+                    Kind::Arp(_) => {}
+                }
+            }
+        }
+        for (from, packets) in [(Side::Inside, inside), (Side::Outside, outside)] {
+            let fated = self.translate(now, from, packets);
+            let outputs = self.route(now, from, fated);
+            self.send_all(outputs, transmitters);
+        }
+        let fated = self.receive_turned(now, turned);
+        let outputs = self.route(now, Side::Inside, fated);
+        self.send_all(outputs, transmitters);
+    }
+
+    /// Whether what another has handed over is this worker's; if not, it has gone where it belongs.
+    fn is_settled(&mut self, now: Timestamp, kind: Kind, bytes: &[u8]) -> bool {
+        if let Kind::Packet(_, Asked::Settled) | Kind::Turned(_, Asked::Settled) = kind {
+            return true;
+        }
+        let Some(team) = &mut self.team else { return true };
+        let way = team.dispatch_again(now, &mut self.engine, kind, bytes);
+        self.has_come(way, direction_of(kind), bytes.len())
+    }
+
+    /// Lets fragments go that have waited for the first of their datagram, or have waited in vain.
+    fn follow_fragments(&mut self, now: Timestamp, transmitters: &mut [&mut dyn Transmit]) {
+        while let Some((kind, bytes)) = self.team.as_mut().and_then(Member::recalled) {
+            let buffer = [vec![0; HEADROOM], bytes].concat().into_boxed_slice();
+            let end = buffer.len();
+            let mut parcel = [(0, Parcel { kind, buffer, start: HEADROOM, end })];
+            self.unpack(now, &mut parcel, transmitters);
+        }
+        while let Some((kind, len, full)) =
+            self.team.as_mut().and_then(|team| team.given_up(now))
+        {
+            let reason =
+                if full { DropReason::HandOverFull } else { DropReason::FragmentUnmatched };
+            self.engine.count_lost(direction_of(kind), reason, len);
+        }
+    }
+
+    // ---- out ----
 
     /// Translates an ICMP error of the router's own, as one that came in by `from`, and finds its
     /// way. It is no input packet, so it is not counted as one.
@@ -446,7 +709,7 @@ impl Stages {
             let (side, origin) = match verdict {
                 Verdict::Forward(side) => (side, Origin::forwarded(from, side, len)),
                 Verdict::Reply(side) => (side, Origin::replied(len)),
-                Verdict::Drop(_) | Verdict::Held => continue,
+                Verdict::Drop(_) | Verdict::Held | Verdict::HandOver => continue,
             };
             let link = Link::new(side, realm);
             if frame.len() > self.router.mtu(link)
@@ -458,6 +721,16 @@ impl Stages {
             }
         }
         outputs
+    }
+
+    /// Sends frames by the devices, whose sending halves are given in order.
+    fn send_all(&mut self, outputs: Outputs<'_>, transmitters: &mut [&mut dyn Transmit]) {
+        for (output, transmitter) in outputs.near.into_iter().zip(&mut *transmitters) {
+            self.send(output, *transmitter);
+        }
+        for (place, output) in outputs.further {
+            self.send(output, transmitters[place]);
+        }
     }
 
     /// Sends a device's frames.
@@ -474,6 +747,15 @@ impl Stages {
                 self.router.note_loss(*origin, DropReason::TransmitFull);
             }
         }
+    }
+}
+
+/// How a packet counts that another worker has handed over.
+fn direction_of(kind: Kind) -> Direction {
+    match kind {
+        Kind::Packet(Link { side: Side::Inside, .. }, _) => Direction::Outbound,
+        Kind::Packet(..) | Kind::Arp(_) => Direction::Inbound,
+        Kind::Turned(..) => Direction::Hairpin,
     }
 }
 

@@ -329,6 +329,7 @@ impl External {
         let busy = self.slots[index as usize].busy;
         self.slots[index as usize] = Slot { busy, is_known: true, ..Slot::NEW };
         self.spans.insert(address, index);
+        self.part.forget(index);
         index
     }
 

@@ -159,6 +159,11 @@ impl Ports {
         Self::in_range(self.count[address as usize], range)
     }
 
+    /// How many ports of an address are free.
+    pub(super) fn free_of_address(&self, address: u32) -> u32 {
+        self.count[address as usize].iter().sum()
+    }
+
     pub(super) fn in_range([low, high]: [u32; 2], range: Range) -> u32 {
         (if range.first < 1024 { low } else { 0 }) + if range.last >= 1024 { high } else { 0 }
     }

@@ -153,7 +153,10 @@ impl External {
         match self.pools.get(number).map(|pool| pool.mode) {
             Some(Mode::Block) => {
                 let is_open = !slot.is_closed;
-                self.blocks.renew(index, protocol, is_open, |ports| count(ports) as u16);
+                let part = &self.part;
+                // A block is given to one subscriber, so by one engine.
+                let free = |ports| if part.has_all(index, ports) { count(ports) as u16 } else { 0 };
+                self.blocks.renew(index, protocol, is_open, free);
             }
             Some(Mode::Deterministic) => {
                 let free = self.plans.get(number).and_then(Plan::dynamic).map_or(0, count);

@@ -98,7 +98,7 @@ impl Engine {
 
     /// The internal endpoint of the session that an error from outside is about, and its remote one as
     /// seen from there: the embedded packet came from its external endpoint.
-    fn error_internal(
+    pub(super) fn error_internal(
         &mut self,
         embedded: &Embedded,
         remote: (u32, u16),
@@ -125,7 +125,7 @@ impl Engine {
 
     /// Whether a rule drops an error from `sender` about the session between these endpoints, or what
     /// the session sends.
-    fn check_dropped_error(
+    pub(super) fn check_dropped_error(
         &self,
         about: &Embedded,
         (host, port): (Host, u16),

@@ -206,9 +206,27 @@ impl Router {
     /// Takes in an Ethernet frame without a tag that carries ARP.
     pub fn receive_arp(&mut self, now: Timestamp, link: impl Into<Link>, frame: &[u8]) {
         let link = link.into();
+        if let Some(message) = self.learn(now, link, frame)
+            && message.operation == Operation::Request
+        {
+            self.answer(link, &message);
+        }
+    }
+
+    /// Takes in one that another router with the same addresses has received, who answers it.
+    pub fn overhear_arp(&mut self, now: Timestamp, link: impl Into<Link>, frame: &[u8]) {
+        let counters = self.outbox.counters;
+        self.learn(now, link.into(), frame);
+        // It has been counted there.
+        (self.outbox.counters.arp_ignored, self.outbox.counters.arp_conflicts) =
+            (counters.arp_ignored, counters.arp_conflicts);
+    }
+
+    /// Learns from ARP who is a neighbour; returns what it says if it may be answered.
+    fn learn(&mut self, now: Timestamp, link: Link, frame: &[u8]) -> Option<Repr> {
         let Some((destination, message)) = read(frame) else {
             self.outbox.counters.arp_ignored += 1;
-            return;
+            return None;
         };
         let port = &mut self.ports[index(link)];
         if !(destination == port.mac || destination == Mac::BROADCAST)
@@ -218,12 +236,12 @@ impl Router {
             || !message.sender_mac.is_station()
         {
             self.outbox.counters.arp_ignored += 1;
-            return;
+            return None;
         }
         // Whoever says that one of our addresses is his is neither believed nor answered.
         if port.owned.contains(message.sender) {
             self.outbox.counters.arp_conflicts += 1;
-            return;
+            return None;
         }
         let (sender, sender_mac) = (message.sender, message.sender_mac);
         let released = match message.operation {
@@ -234,9 +252,7 @@ impl Router {
             Operation::Reply => Vec::new(),
         };
         self.release(link, sender_mac, released);
-        if message.operation == Operation::Request {
-            self.answer(link, &message);
-        }
+        Some(message)
     }
 
     /// Answers a request for one of our addresses. A probe (RFC 5227), whose sender has no address

@@ -1,0 +1,126 @@
+//! Several engines with one configuration that share its work: each has some of the subscribers, some of
+//! the external ports, and its share of what is limited in all. Who divides the work gives each packet
+//! to the engine that its subscriber, or the external endpoint it goes to, belongs to.
+
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::packet::Direction;
+use crate::parse::parse;
+use crate::sizes::Sizes;
+use crate::{Config, DropReason};
+use core::net::Ipv4Addr;
+use core::ops::Range;
+
+impl Config {
+    /// The same for one of so many engines that share its work: a share of all that is limited for
+    /// everybody together.
+    #[must_use]
+    pub fn share(&self, engines: u32) -> Self {
+        let sizes = Sizes::new(self);
+        let share = |all: u32| all.div_ceil(engines.max(1));
+        let some = |all: usize| Some(share(all as u32));
+        let mut config = self.clone();
+        let limits = &mut config.limits;
+        limits.external_addresses = Some(sizes.address_room as u32);
+        limits.mappings = some(sizes.room.dynamic);
+        limits.extra_sessions = some(sizes.room.further);
+        limits.extra_sessions_per_subscriber = Some(sizes.further_each);
+        limits.subscribers = some(sizes.subscribers.subscribers);
+        limits.twice_sessions = some(sizes.twice);
+        limits.fragment_memory = limits.fragment_memory.div_ceil(engines.max(1) as usize);
+        limits.icmp_errors_per_second = share(limits.icmp_errors_per_second);
+        limits.held_ports = limits.held_ports.map(share);
+        for total in config.classes.iter_mut().map(|class| &mut class.total) {
+            let all = [
+                &mut total.tcp_ports,
+                &mut total.udp_ports,
+                &mut total.icmp_ports,
+                &mut total.sessions,
+                &mut total.new_mappings_per_second,
+            ];
+            for limit in all {
+                *limit = limit.map(share);
+            }
+        }
+        config
+    }
+}
+
+impl Engine {
+    /// From now on this is one of several engines that share the work: it gives out only ports that
+    /// [`Engine::own`] names, and hands over what turns round. `has` says whose blocks, assigned at the
+    /// start, it tells of.
+    pub fn divide(&mut self, has: impl Fn(u16, Ipv4Addr) -> bool) {
+        self.is_divided = true;
+        self.external.divide();
+        let blocks = core::mem::take(&mut self.pinned);
+        let is_own = |&block: &u32| {
+            let block = self.external.block(block);
+            has(block.realm, block.subscriber)
+        };
+        self.pinned = blocks.into_iter().filter(is_own).collect();
+    }
+
+    /// Gives out these ports of an external address from now on, by words of 64 ports.
+    pub fn own(&mut self, address: Ipv4Addr, words: Range<usize>) {
+        if let Some(index) = self.external.index(address.to_bits()) {
+            self.external.own(index, words.start.min(1024)..words.end.min(1024));
+        }
+    }
+
+    /// Gives up ports of a pool that nobody has, at most so many words of 64 in a row, if there are such:
+    /// of an address that is asked for, else of another.
+    pub fn cede(
+        &mut self,
+        pool: usize,
+        wanted: Option<Ipv4Addr>,
+        most: usize,
+    ) -> Option<(Ipv4Addr, Range<usize>)> {
+        let wanted = wanted.and_then(|address| self.external.index(address.to_bits()));
+        let (index, words) = self.external.cede(pool, wanted, most)?;
+        Some((Ipv4Addr::from_bits(self.external.address(index)), words))
+    }
+
+    /// Whether a port of an external address is this engine's to give out.
+    pub fn owns(&self, address: Ipv4Addr, port: u16) -> bool {
+        let index = self.external.index(address.to_bits());
+        index.is_some_and(|index| self.external.owns(index, port))
+    }
+
+    /// Free ports of a pool that this engine may give out, of the protocol that has the fewest (of TCP,
+    /// UDP and ICMP).
+    pub fn free_ports(&self, pool: usize) -> u32 {
+        self.external.fewest_free(pool)
+    }
+
+    /// Whether a host inside has mappings or blocks here.
+    pub fn knows(&self, realm: u16, address: Ipv4Addr) -> bool {
+        self.subscribers.find(Host::new(realm, address.to_bits())).is_some()
+    }
+
+    /// Whether a mapping here, or an address that is mapped as a whole, is for a packet from outside of a
+    /// protocol without ports.
+    pub fn expects(&mut self, packet: &[u8]) -> bool {
+        let Ok(headers) = parse(packet) else { return true };
+        let Some(index) = self.external.index(headers.destination.0) else { return true };
+        let external = (index, headers.destination.1);
+        let flow = self.find_external(headers.protocol, external, headers.remote_inbound());
+        flow.is_some() || self.statics.internal(index, headers.protocol).is_some()
+    }
+
+    /// How many dynamic mappings there are.
+    pub fn count_mappings(&self) -> u64 {
+        self.table.count_dynamic_mappings() as u64
+    }
+
+    /// Counts a packet of `len` bytes as dropped that [`Engine::process`] has not had.
+    pub fn count_lost(&mut self, direction: Direction, reason: DropReason, len: usize) {
+        self.counters.count_drop(direction, reason, len);
+    }
+
+    /// Whether the packet that [`Engine::poll_transmit`] gave last turns round: it is to be handed over,
+    /// as [`Verdict::HandOver`](crate::Verdict::HandOver) says. It has not been counted.
+    pub fn transmit_turns(&self) -> bool {
+        self.turns
+    }
+}

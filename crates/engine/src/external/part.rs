@@ -1,0 +1,136 @@
+//! The part of the external ports that is this engine's, where several engines work together.
+//!
+//! They have one configuration and know the same addresses and ports; each gives out only its own.
+//! Ports change hands by stretches of whole words of the bitmap, at any time, as long as nobody has one
+//! of them. Ports that follow from the subscriber's address are every engine's: whose a subscriber is
+//! says whose they are.
+
+use super::{EMPTY, External, Mode, PORTS, PROTOCOLS, Ports, WORDS};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// A bit a word of an address's ports.
+type Words = [u64; WORDS / 64];
+
+/// Which ports this engine gives out.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Part {
+    /// By the address's index; `None`: all.
+    owned: Option<Vec<Words>>,
+}
+
+impl Part {
+    /// The ports of a word that are its own: all or none.
+    #[inline]
+    pub(super) fn mask(&self, index: u32, word: usize) -> u64 {
+        let bits = |owned: &Vec<Words>| owned[index as usize][word / 64] >> (word % 64) & 1;
+        self.owned.as_ref().map_or(u64::MAX, |owned| bits(owned).wrapping_neg())
+    }
+
+    /// Whether a port is its own.
+    #[inline]
+    pub(super) fn has(&self, index: u32, port: u16) -> bool {
+        self.mask(index, usize::from(port) / 64) != 0
+    }
+
+    /// Whether all ports of a range are its own.
+    pub(super) fn has_all(&self, index: u32, (first, last): (u16, u16)) -> bool {
+        (first / 64..=last / 64).all(|word| self.mask(index, usize::from(word)) != 0)
+    }
+
+    /// Nothing of an address that has just become external is its own.
+    pub(super) fn forget(&mut self, index: u32) {
+        if let Some(owned) = &mut self.owned {
+            owned[index as usize] = [0; WORDS / 64];
+        }
+    }
+
+    fn set(&mut self, index: u32, word: usize, is_own: bool) {
+        let Some(owned) = &mut self.owned else { return };
+        let (word, bit) = (&mut owned[index as usize][word / 64], 1 << (word % 64));
+        *word = if is_own { *word | bit } else { *word & !bit };
+    }
+}
+
+impl External {
+    /// From now on gives out only what is its own: nothing, to begin with.
+    pub(crate) fn divide(&mut self) {
+        self.part.owned = Some(vec![[0; WORDS / 64]; self.room]);
+        for index in 0..self.slots.len() as u32 {
+            (0..PROTOCOLS.len()).for_each(|protocol| self.renew(index, protocol));
+        }
+    }
+
+    /// Gives out these words' ports of an address from now on.
+    pub(crate) fn own(&mut self, index: u32, words: Range<usize>) {
+        words.for_each(|word| self.part.set(index, word, true));
+        (0..PROTOCOLS.len()).for_each(|protocol| self.renew(index, protocol));
+    }
+
+    /// Looks for up to `most` words one after the other of which nobody has a port, and gives them up:
+    /// of the address of the pool that it is asked for, or, if it has none, of another.
+    pub(crate) fn cede(
+        &mut self,
+        pool: usize,
+        wanted: Option<u32>,
+        most: usize,
+    ) -> Option<(u32, Range<usize>)> {
+        self.part.owned.as_ref()?;
+        let slots = &self.pools[pool].slots;
+        let most_free = || {
+            let free = |index: &u32| self.ports[0].free_of_address(*index);
+            slots.iter().copied().max_by_key(free)
+        };
+        let wanted = wanted.filter(|index| slots.contains(index));
+        let mut found = None;
+        for index in wanted.into_iter().chain(most_free()) {
+            found = self.idle_words(index, most).map(|words| (index, words));
+            if found.is_some() {
+                break;
+            }
+        }
+        let (index, words) = found?;
+        words.clone().for_each(|word| self.part.set(index, word, false));
+        (0..PROTOCOLS.len()).for_each(|protocol| self.renew(index, protocol));
+        Some((index, words))
+    }
+
+    /// The first words one after the other, at most so many, all of whose ports are this engine's and
+    /// free.
+    fn idle_words(&self, index: u32, most: usize) -> Option<Range<usize>> {
+        let pool = self.pool_of(index);
+        let is_idle = |word: usize| {
+            let ports = self.pools[pool].bits[word];
+            ports != 0
+                && self.part.mask(index, word) != 0
+                && self.ports.iter().all(|of_protocol| {
+                    let owners = &of_protocol.owner[index as usize * PORTS + word * 64..][..64];
+                    of_protocol.free[index as usize * WORDS + word] & ports == ports
+                        && owners.iter().all(|&owner| owner == EMPTY)
+                })
+                && self.has_no_block_owner(pool, index, word)
+        };
+        let first = (0..WORDS).find(|&word| is_idle(word))?;
+        let last = (first..WORDS).take(most).take_while(|&word| is_idle(word)).last()?;
+        Some(first..last + 1)
+    }
+
+    /// Whether no port of a word is in a block that somebody has.
+    fn has_no_block_owner(&self, pool: usize, index: u32, word: usize) -> bool {
+        let ports = word * 64..word * 64 + 64;
+        self.pools[pool].mode != Mode::Block
+            || ports.into_iter().all(|port| self.blocks.is_nobodys(pool, index, port as u16))
+    }
+
+    /// Whether this engine gives out a port of an address, or would.
+    pub(crate) fn owns(&self, index: u32, port: u16) -> bool {
+        self.part.has(index, port)
+    }
+
+    /// Free ports of a pool, for the protocol with the fewest (of TCP, UDP, ICMP).
+    pub(crate) fn fewest_free(&self, pool: usize) -> u32 {
+        let free = |ports: &Ports| ports.pool_count.get(pool).map_or(0, |count| count.iter().sum());
+        self.ports[..3].iter().map(free).min().unwrap_or_default()
+    }
+}

@@ -1,0 +1,382 @@
+//! Whose a packet is: which worker has a subscriber, which an external endpoint.
+//!
+//! A subscriber's worker follows from its address, so a packet from inside is dispatched by arithmetic.
+//! Servers of one service are all of one worker. External ports have an owner each, by words of 64: at
+//! the start a pool's addresses are dealt out whole, or, if the pool has fewer than there are workers,
+//! cut into as many slices. Ports that were dealt out change hands when a worker runs short of them
+//! (`broker`); so the owners are shared by all workers, and read with each packet from outside.
+
+use natgate_engine::{Allocation, BlockConfig, Config, Plan, PoolConfig, Side};
+use natgate_wire::icmp::{self, kind};
+use natgate_wire::{Ipv4, protocol};
+use std::collections::HashMap;
+use std::fmt::{self, Debug, Formatter};
+use std::net::Ipv4Addr;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+/// Most workers.
+pub const MOST_WORKERS: usize = 64;
+
+/// Words of 64 ports that an address has.
+pub(super) const WORDS: usize = 1024;
+
+/// The owners of an address's ports, by words.
+pub(super) struct Owners {
+    words: [AtomicU8; WORDS],
+    /// Whether they may be several.
+    split: AtomicBool,
+}
+
+impl Debug for Owners {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owners").field("split", &self.split).finish_non_exhaustive()
+    }
+}
+
+impl Owners {
+    fn new(owner: impl Fn(usize) -> usize) -> Arc<Self> {
+        let words: [AtomicU8; WORDS] =
+            std::array::from_fn(|word| AtomicU8::new(owner(word) as u8));
+        let first = words[0].load(Ordering::Relaxed);
+        let split = words.iter().any(|word| word.load(Ordering::Relaxed) != first);
+        Arc::new(Self { words, split: AtomicBool::new(split) })
+    }
+
+    fn of(&self, word: usize) -> usize {
+        self.words[word].load(Ordering::Relaxed).into()
+    }
+
+    /// The stretches of words that a worker has.
+    fn stretches(&self, worker: usize) -> Vec<Range<usize>> {
+        let mut stretches: Vec<Range<usize>> = Vec::new();
+        for word in (0..WORDS).filter(|&word| self.of(word) == worker) {
+            match stretches.last_mut() {
+                Some(last) if last.end == word => last.end += 1,
+                _ => stretches.push(word..word + 1),
+            }
+        }
+        stretches
+    }
+}
+
+/// What is known of an external address.
+#[derive(Debug)]
+struct Row {
+    address: u32,
+    owners: Arc<Owners>,
+    /// The place of the plan by which its ports are those of subscribers.
+    plan: Option<usize>,
+    /// Whether something is fixed there.
+    has_fixed: bool,
+}
+
+impl Row {
+    /// Whether several workers may have ports of the address.
+    fn is_shared(&self) -> bool {
+        self.has_fixed || self.plan.is_some() || self.owners.split.load(Ordering::Relaxed)
+    }
+}
+
+/// Who has what. A reload makes a new one, in which ports keep their owners.
+#[derive(Debug)]
+pub(crate) struct Partition {
+    workers: usize,
+    /// By address.
+    rows: Vec<Row>,
+    plans: Vec<Plan>,
+    /// Hosts that are not of the worker that arithmetic says.
+    hosts: HashMap<(u16, u32), usize>,
+    /// Whose the static endpoints are, by address, port and protocol.
+    fixed: HashMap<(u32, u16, u8), usize>,
+    /// The same of whole addresses; protocols without ports are number 0.
+    whole: HashMap<(u32, u8), usize>,
+}
+
+/// Whose a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// A worker's.
+    Of(usize),
+    /// Nobody can say, for it is a fragment without ports, to an address that several workers share.
+    /// This one finds out.
+    Fragment(usize),
+    /// Any may have it that shares the address: its protocol has no ports.
+    Portless,
+}
+
+impl Partition {
+    /// For so many workers; ports that had an owner keep it.
+    pub(crate) fn new(config: &Config, workers: usize, before: Option<&Self>) -> Self {
+        assert!((1..=MOST_WORKERS).contains(&workers));
+        let mut partition = Self {
+            workers,
+            rows: Vec::new(),
+            plans: Vec::new(),
+            hosts: HashMap::new(),
+            fixed: HashMap::new(),
+            whole: HashMap::new(),
+        };
+        partition.keep_servers_together(config);
+        for pool in &config.pools {
+            let plan = partition.plan(config, pool);
+            for (place, address) in pool.each_address().enumerate() {
+                let owners = || Owners::new(|word| deal(config, pool, workers, place, word));
+                partition.add(address, before, owners, plan);
+            }
+        }
+        for (place, address) in config.fixed_addresses().enumerate() {
+            let is_known = partition.rows.iter().any(|row| row.address == address.to_bits());
+            if !is_known {
+                partition.add(address, before, || Owners::new(|_| place % workers), None);
+            }
+        }
+        partition.rows.sort_unstable_by_key(|row| row.address);
+        partition.fix(config);
+        partition
+    }
+
+    fn add(
+        &mut self,
+        address: Ipv4Addr,
+        before: Option<&Self>,
+        owners: impl FnOnce() -> Arc<Owners>,
+        plan: Option<usize>,
+    ) {
+        let address = address.to_bits();
+        let known = before.and_then(|before| before.row(address));
+        let owners = known.map_or_else(owners, |row| Arc::clone(&row.owners));
+        self.rows.push(Row { address, owners, plan, has_fixed: false });
+    }
+
+    /// The place of a pool's plan, if its ports follow from the subscribers' addresses.
+    fn plan(&mut self, config: &Config, pool: &PoolConfig) -> Option<usize> {
+        let Allocation::Deterministic(deterministic) = config.allocation_of(pool) else {
+            return None;
+        };
+        self.plans.push(Plan::new(deterministic, pool).ok()?);
+        Some(self.plans.len() - 1)
+    }
+
+    /// Sees to it that all servers of a service are of one worker, whatever services they share.
+    fn keep_servers_together(&mut self, config: &Config) {
+        let several = config.services.iter().filter(|service| service.servers.len() > 1);
+        for service in several {
+            let of_server = |address: Ipv4Addr| (service.realm, address.to_bits());
+            let hosts: Vec<_> =
+                service.servers.iter().map(|server| of_server(server.internal.0)).collect();
+            let workers: Vec<usize> =
+                hosts.iter().map(|&(realm, address)| self.of_host(realm, address)).collect();
+            let worker = workers[0];
+            // Whoever shared a worker with one of them for the same reason goes with it.
+            for other in self.hosts.values_mut().filter(|other| workers.contains(other)) {
+                *other = worker;
+            }
+            self.hosts.extend(hosts.into_iter().map(|host| (host, worker)));
+        }
+    }
+
+    /// Enters whose static endpoints are.
+    fn fix(&mut self, config: &Config) {
+        const PORTS: [u8; 4] = [protocol::TCP, protocol::UDP, protocol::ICMP, protocol::DCCP];
+        for one in &config.statics {
+            let worker = self.of_host(one.realm, one.internal.0.to_bits());
+            let address = one.external.0.to_bits();
+            let protocols = |own: u8| one.protocol.is_none_or(|only| only == own);
+            for own in PORTS.into_iter().filter(|&own| protocols(own)) {
+                match one.external.1 {
+                    Some(port) => drop(self.fixed.insert((address, port, own), worker)),
+                    None => drop(self.whole.insert((address, own), worker)),
+                }
+            }
+            if one.external.1.is_none() && one.protocol.is_none_or(|only| !PORTS.contains(&only)) {
+                self.whole.insert((address, 0), worker);
+            }
+        }
+        for service in &config.services {
+            let worker = self.of_host(service.realm, service.servers[0].internal.0.to_bits());
+            let (address, port) = service.external;
+            let own = PORTS.into_iter().filter(|&own| service.protocol.is_none_or(|it| it == own));
+            self.fixed.extend(own.map(|own| ((address.to_bits(), port, own), worker)));
+        }
+        let fixed = self.fixed.keys().map(|key| key.0);
+        let addresses: Vec<u32> = fixed.chain(self.whole.keys().map(|key| key.0)).collect();
+        for address in addresses {
+            if let Ok(at) = self.rows.binary_search_by_key(&address, |row| row.address) {
+                self.rows[at].has_fixed = true;
+            }
+        }
+    }
+
+    fn row(&self, address: u32) -> Option<&Row> {
+        let at = self.rows.binary_search_by_key(&address, |row| row.address).ok()?;
+        Some(&self.rows[at])
+    }
+
+    /// The worker of a host inside.
+    pub(crate) fn of_host(&self, realm: u16, address: u32) -> usize {
+        let by_arithmetic = || {
+            let mixed = (address ^ u32::from(realm) << 20).wrapping_mul(0x9e37_79b1) >> 24;
+            mixed as usize % self.workers
+        };
+        match self.hosts.is_empty() {
+            true => by_arithmetic(),
+            false => self.hosts.get(&(realm, address)).copied().unwrap_or_else(by_arithmetic),
+        }
+    }
+
+    /// The worker of an external endpoint.
+    fn of_external(&self, row: &Row, own: u8, port: u16) -> usize {
+        if row.has_fixed {
+            let fixed = self.fixed.get(&(row.address, port, own));
+            if let Some(&worker) = fixed.or_else(|| self.whole.get(&(row.address, own))) {
+                return worker;
+            }
+        }
+        let plan = row.plan.map(|place| &self.plans[place]);
+        let planned = |plan: &Plan| {
+            let host = plan.reverse(Ipv4Addr::from_bits(row.address), port)?;
+            Some(self.of_host(plan.realm(), host.to_bits()))
+        };
+        plan.and_then(planned).unwrap_or_else(|| row.owners.of(usize::from(port) / 64))
+    }
+
+    /// Whose an IP packet is that came in by a side, from a realm if from inside. What cannot be read is
+    /// everybody's: whoever has it drops it.
+    pub(super) fn whose(&self, from: Side, realm: u16, bytes: &[u8]) -> Whose {
+        let Ok(packet) = Ipv4::new_checked(bytes) else { return Whose::Of(0) };
+        match from {
+            Side::Inside => {
+                // Whoever sends an ICMP error, it is about the session of whom the packet went to.
+                let about = about(&packet, bytes);
+                let host = about.map_or_else(|| packet.source(), |(about, _)| about.destination());
+                Whose::Of(self.of_host(realm, host))
+            }
+            Side::Outside => self.whose_outside(&packet, bytes),
+        }
+    }
+
+    fn whose_outside(&self, packet: &Ipv4<&[u8]>, bytes: &[u8]) -> Whose {
+        let Some(row) = self.row(packet.destination()) else {
+            // Past the translator, or to the gateway itself.
+            return Whose::Of(self.of_host(0, packet.destination()));
+        };
+        let own = packet.protocol();
+        if let Some((about, payload)) = about(packet, bytes) {
+            let row = self.row(about.source()).unwrap_or(row);
+            return match port_of(about.protocol(), payload, End::Source) {
+                Some(port) => Whose::Of(self.of_external(row, about.protocol(), port)),
+                None => self.portless(row, about.protocol()),
+            };
+        }
+        let home = row.owners.of(0);
+        if packet.fragment_offset() > 0 {
+            let whole = row.has_fixed.then(|| self.whole.get(&(row.address, own))).flatten();
+            return match whole {
+                Some(&worker) => Whose::Of(worker),
+                None if row.is_shared() => Whose::Fragment(home),
+                None => Whose::Of(home),
+            };
+        }
+        match port_of(own, &bytes[packet.header_len()..], End::Destination) {
+            Some(port) => Whose::Of(self.of_external(row, own, port)),
+            None => self.portless(row, own),
+        }
+    }
+
+    /// Whose a packet to an address is, of a protocol without ports, or cut off before them.
+    fn portless(&self, row: &Row, own: u8) -> Whose {
+        let number = if matches!(own, protocol::TCP | protocol::UDP) { own } else { 0 };
+        match self.whole.get(&(row.address, number)) {
+            Some(&worker) => Whose::Of(worker),
+            None if row.is_shared() => Whose::Portless,
+            None => Whose::Of(row.owners.of(0)),
+        }
+    }
+
+    /// Who is asked first about fragments that say nothing of ports, to the address that this one, the
+    /// first of its datagram, goes to; `None`: fragments to there need no guide.
+    pub(super) fn guide_of(&self, bytes: &[u8]) -> Option<usize> {
+        let packet = Ipv4::new_checked(bytes).ok().filter(|packet| packet.more_fragments())?;
+        let row = self.row(packet.destination())?;
+        row.is_shared().then(|| row.owners.of(0))
+    }
+
+    /// The words of ports that a worker has, by address.
+    pub(super) fn owned(&self, worker: usize) -> impl Iterator<Item = (Ipv4Addr, Range<usize>)> {
+        self.rows.iter().flat_map(move |row| {
+            let address = Ipv4Addr::from_bits(row.address);
+            row.owners.stretches(worker).into_iter().map(move |words| (address, words))
+        })
+    }
+
+    /// Makes a worker the owner of ports, by words.
+    pub(super) fn give(&self, address: Ipv4Addr, words: Range<usize>, worker: usize) {
+        let Some(row) = self.row(address.to_bits()) else { return };
+        row.owners.split.store(true, Ordering::Relaxed);
+        for word in &row.owners.words[words] {
+            word.store(worker as u8, Ordering::Release);
+        }
+    }
+
+    /// How many workers there are.
+    pub(super) fn workers(&self) -> usize {
+        self.workers
+    }
+}
+
+/// To whom a word of ports of a pool's address goes at the start; `place` is the address's in the pool.
+fn deal(config: &Config, pool: &PoolConfig, workers: usize, place: usize, word: usize) -> usize {
+    if pool.count() >= workers {
+        return place % workers;
+    }
+    let (first, last) = (usize::from(pool.ports.0.max(1)), usize::from(pool.ports.1));
+    // Slices end where blocks do.
+    let size = match config.allocation_of(pool) {
+        Allocation::Block(BlockConfig { size, .. }) => usize::from(*size),
+        _ => 1,
+    };
+    let blocks = (last + 1 - first) / size;
+    let len = (blocks.div_ceil(workers) * size).next_multiple_of(64);
+    let begins = |slice: usize| (first + slice * len).div_ceil(64);
+    (1..workers).take_while(|&slice| begins(slice) <= word).count()
+}
+
+/// The packet that an ICMP error is about, and what there is of its payload.
+fn about<'b>(packet: &Ipv4<&[u8]>, bytes: &'b [u8]) -> Option<(Ipv4<&'b [u8]>, &'b [u8])> {
+    if packet.protocol() != protocol::ICMP || packet.fragment_offset() > 0 {
+        return None;
+    }
+    let message = &bytes[packet.header_len()..];
+    let is_error = matches!(
+        *message.first()?,
+        kind::UNREACHABLE
+            | kind::SOURCE_QUENCH
+            | kind::REDIRECT
+            | kind::TIME_EXCEEDED
+            | kind::PARAMETER_PROBLEM
+    );
+    let quoted = message.get(icmp::HEADER_LEN..).filter(|_| is_error)?;
+    let about = Ipv4::new_header_checked(quoted).ok()?;
+    let payload = &quoted[about.header_len()..];
+    Some((about, payload))
+}
+
+#[derive(Clone, Copy)]
+enum End {
+    Source,
+    Destination,
+}
+
+/// The port at an end of a packet, or its query identifier; `None`: its protocol has none, or it is cut
+/// off.
+fn port_of(own: u8, payload: &[u8], end: End) -> Option<u16> {
+    let at = match (own, end) {
+        (protocol::TCP | protocol::UDP | protocol::DCCP, End::Source) => 0,
+        (protocol::TCP | protocol::UDP | protocol::DCCP, End::Destination) => 2,
+        (protocol::ICMP, _) => 4,
+        _ => return None,
+    };
+    Some(u16::from_be_bytes(*payload.get(at..)?.first_chunk()?))
+}
