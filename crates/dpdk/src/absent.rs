@@ -21,6 +21,14 @@ pub fn start(_: Option<&[String]>, _: u16) -> Result<Eal, Error> {
     Err(Error::Absent)
 }
 
+/// Starts nothing.
+///
+/// # Errors
+/// [`Error::Absent`].
+pub fn start_for(_: Option<&[String]>, _: u16, _: u16) -> Result<Eal, Error> {
+    Err(Error::Absent)
+}
+
 impl Eal {
     /// Opens nothing.
     ///

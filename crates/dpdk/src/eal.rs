@@ -17,9 +17,11 @@ use std::mem;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Buffers for packets: what two ports' queues hold, both ways, what lies in caches and in hands,
-/// and as much again. One less than a power of two costs the least memory.
-const BUFFERS: u32 = 16_383;
+/// Buffers for packets of one worker: what two ports' queues hold, both ways, what lies in caches and
+/// in hands; and as many again for all workers together.
+const BUFFERS: u32 = 8192;
+/// Most workers that more buffers are made for.
+const MOST_WORKERS: u16 = 127;
 /// Free buffers that a thread keeps for itself.
 const CACHE: u32 = 512;
 /// The least room of a buffer: what most drivers expect.
@@ -64,6 +66,15 @@ static STARTED: Mutex<Option<(Vec<String>, Option<Eal>)>> = Mutex::new(None);
 /// # Errors
 /// [`Error`] when DPDK does not start, or was started otherwise before.
 pub fn start(arguments: Option<&[String]>, mtu: u16) -> Result<Eal, Error> {
+    start_for(arguments, mtu, 1)
+}
+
+/// As [`start`], with buffers for so many threads, each of which has a queue of two ports. Who starts
+/// it first says for how many.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_for(arguments: Option<&[String]>, mtu: u16, workers: u16) -> Result<Eal, Error> {
     let arguments = arguments.map_or_else(usual_arguments, <[String]>::to_vec);
     let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((before, eal)) = &*started {
@@ -75,7 +86,8 @@ pub fn start(arguments: Option<&[String]>, mtu: u16) -> Result<Eal, Error> {
         let arguments = arguments.clone();
         Error::Start { arguments, reason }
     });
-    let result = result.and_then(|()| Ok(Eal { pool: Buffers::make(room_for(mtu))? }));
+    let result =
+        result.and_then(|()| Ok(Eal { pool: Buffers::make(buffers_for(workers), room_for(mtu))? }));
     *started = Some((arguments, result.as_ref().ok().copied()));
     result
 }
@@ -100,11 +112,10 @@ impl Buffers {
         self.room - ETHERNET
     }
 
-    fn make(room: u16) -> Result<Self, Error> {
+    fn make(count: u32, room: u16) -> Result<Self, Error> {
         // SAFETY: the environment runs.
-        let memory = unsafe { sys::natgate_dpdk_pool(BUFFERS, CACHE, room) };
-        let memory =
-            NonNull::new(memory).ok_or(Error::Memory { count: BUFFERS, bytes: room.into() })?;
+        let memory = unsafe { sys::natgate_dpdk_pool(count, CACHE, room) };
+        let memory = NonNull::new(memory).ok_or(Error::Memory { count, bytes: room.into() })?;
         Ok(Self { memory, pool: Pool::unique(), room })
     }
 }
@@ -124,6 +135,11 @@ fn huge_pages_are_free() -> bool {
         let free = fs::read_to_string(size.path().join("free_hugepages"));
         free.is_ok_and(|count| count.trim().parse::<u64>().is_ok_and(|count| count > 0))
     })
+}
+
+/// Buffers for so many workers; one less than a power of two costs the least memory.
+fn buffers_for(workers: u16) -> u32 {
+    BUFFERS * (1 + u32::from(workers.clamp(1, MOST_WORKERS))) - 1
 }
 
 /// Room of a buffer for packets of `mtu` bytes.
@@ -189,6 +205,12 @@ pub(crate) fn split(device: &str) -> Result<(CString, CString), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_worker_has_buffers() {
+        assert_eq!([0, 1, 2, 4].map(buffers_for), [16_383, 16_383, 24_575, 40_959]);
+        assert_eq!(buffers_for(u16::MAX), (1 << 20) - 1);
+    }
 
     #[test]
     fn buffers_have_room_for_the_longest_frame() {

@@ -99,7 +99,10 @@ pub enum Error {
         most: u16,
     },
     /// The port has fewer queues.
-    #[error("DPDK port {device:?} has {most} queues, not {asked}; use no more workers than that")]
+    #[error(
+        "DPDK port {device:?} has {most} queues, not {asked}; use no more workers than that, or give \
+         it more queues where it can have them (net_af_packet by the argument qpairs={asked})"
+    )]
     Queues {
         /// The port.
         device: String,

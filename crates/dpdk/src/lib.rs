@@ -25,11 +25,11 @@ mod sys;
 pub mod traffic;
 
 #[cfg(not(libdpdk))]
-pub use absent::{DpdkDevice, Eal, start};
+pub use absent::{DpdkDevice, Eal, start, start_for};
 #[cfg(libdpdk)]
 pub use device::DpdkDevice;
 #[cfg(libdpdk)]
-pub use eal::{Eal, start};
+pub use eal::{Eal, start, start_for};
 pub use error::{Error, Refusal};
 
 use std::time::Duration;

@@ -140,3 +140,20 @@ pub struct Statistics {
     /// Times that the link went down or away.
     pub link_losses: u64,
 }
+
+impl Statistics {
+    /// Those of one link, of the devices that share it: frames add up, and that the link was lost is
+    /// seen by all of them.
+    pub fn of_group(each: impl IntoIterator<Item = Self>) -> Self {
+        each.into_iter().fold(Self::default(), |sum, one| Self {
+            received: sum.received + one.received,
+            transmitted: sum.transmitted + one.transmitted,
+            receive_overrun: sum.receive_overrun + one.receive_overrun,
+            receive_oversize: sum.receive_oversize + one.receive_oversize,
+            receive_unfinished: sum.receive_unfinished + one.receive_unfinished,
+            transmit_full: sum.transmit_full + one.transmit_full,
+            transmit_refused: sum.transmit_refused + one.transmit_refused,
+            link_losses: sum.link_losses.max(one.link_losses),
+        })
+    }
+}

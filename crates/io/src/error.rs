@@ -95,6 +95,15 @@ pub enum Error {
          backend = \"af-packet\" for a device that exists"
     )]
     NotTun(String),
+    /// The device is of another kind, or cannot have several queues.
+    #[error(
+        "device {0:?} exists and is no TUN device for several workers; make it anew with `ip tuntap add \
+         dev {0} mode tun multi_queue`, or use one worker"
+    )]
+    NotTunQueues(String),
+    /// The device has as many queues as it can have.
+    #[error("TUN device {0:?} has no more queues; use fewer workers")]
+    TunFull(String),
     /// A system call failed.
     #[error("{what} on device {device:?} failed: {source}")]
     System {

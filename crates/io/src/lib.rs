@@ -4,7 +4,8 @@
 //! that lie in the device's own memory, [`Transmit`] sends frames wherever they lie. Back ends, one
 //! folder each: [`packet`] (Linux packet sockets), [`xdp`] (AF_XDP), [`tun`] (layer 3 devices of the
 //! kernel's), [`memory`] (queues between tests). [`decorate`] has devices around devices, which look
-//! on or do harm. What the frames mean is not this crate's business.
+//! on or do harm. Where several workers share a link, each has a device of its own of a group, and a
+//! [`Steering`] says whose frames are whose. What else frames mean is not this crate's business.
 
 #![deny(unsafe_code)]
 
@@ -17,6 +18,7 @@ mod lease;
 pub mod memory;
 pub mod packet;
 pub mod pcap;
+mod steering;
 pub mod tun;
 mod wait;
 pub mod xdp;
@@ -26,4 +28,5 @@ pub use error::Error;
 pub use frame::{BATCH, Batch, Frame, HEADROOM};
 pub use interface::{Offload, kernel_address, kernel_gateway};
 pub use lease::{Lease, Pool, TakenOver};
+pub use steering::{MOST_STRETCHES, Share, Steering, Stretch, worker_of_source};
 pub use wait::wait;

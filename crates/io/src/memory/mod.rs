@@ -1,21 +1,24 @@
 //! A back end without a network: two devices with queues between them, for tests and simulations.
 //!
 //! [`pair`] makes a [`MemoryDevice`], which a gateway uses, and the [`Wire`] that a test holds at the
-//! other end. Both queues are bounded, so that full queues can be tried too.
+//! other end. Both queues are bounded, so that full queues can be tried too. [`group`] makes several
+//! devices at one end, for several workers.
 
 use crate::{BATCH, Batch, Change, Device, Frame, HEADROOM, LinkInfo, Lost};
 use crate::{Receive, Statistics, Transmit};
 use natgate_wire::arp::Mac;
 use std::collections::VecDeque;
+use std::fmt::{self, Debug, Formatter};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Most frames that wait in a queue.
 pub const QUEUE: usize = 1024;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Queues {
-    to_device: VecDeque<Vec<u8>>,
+    /// One a device.
+    to_device: Vec<VecDeque<Vec<u8>>>,
     from_device: VecDeque<Vec<u8>>,
     up: bool,
 }
@@ -34,41 +37,70 @@ pub struct MemoryDevice {
     link_losses: u64,
 }
 
-/// The test's end of a [`MemoryDevice`].
-#[derive(Clone, Debug)]
-pub struct Wire(Arc<Mutex<Queues>>);
+/// The test's end of a [`MemoryDevice`], or of several.
+#[derive(Clone)]
+pub struct Wire {
+    queues: Arc<Mutex<Queues>>,
+    choose: Arc<Choose>,
+}
+
+/// Says which device a frame comes to; a number that none has means the first.
+type Choose = dyn Fn(&[u8]) -> usize + Send + Sync;
+
+impl Debug for Wire {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Wire").field(&self.queues).finish()
+    }
+}
 
 /// A device of this name and hardware address, and the other end of its cable. It is up.
 pub fn pair(name: &str, mac: Mac) -> (MemoryDevice, Wire) {
-    let queues = Arc::new(Mutex::new(Queues { up: true, ..Queues::default() }));
-    let device = MemoryDevice {
+    let (mut devices, wire) = group(name, mac, 1, |_| 0);
+    (devices.remove(0), wire)
+}
+
+/// So many devices at one end of a cable, as several workers have, and its other end. `choose` says
+/// to which of them a frame comes.
+pub fn group(
+    name: &str,
+    mac: Mac,
+    count: usize,
+    choose: impl Fn(&[u8]) -> usize + Send + Sync + 'static,
+) -> (Vec<MemoryDevice>, Wire) {
+    let queues =
+        Queues { to_device: vec![VecDeque::new(); count], from_device: VecDeque::new(), up: true };
+    let queues = Arc::new(Mutex::new(queues));
+    let device = |number| MemoryDevice {
         link: LinkInfo { name: name.to_owned(), index: 1, mac, mtu: 1500, up: true },
-        receiver: Receiver { queues: queues.clone(), lent: Vec::new(), received: 0 },
+        receiver: Receiver { queues: queues.clone(), number, lent: Vec::new(), received: 0 },
         transmitter: Transmitter { queues: queues.clone(), sent: 0, full: 0, refused: 0 },
         link_losses: 0,
     };
-    (device, Wire(queues))
+    ((0..count).map(device).collect(), Wire { queues, choose: Arc::new(choose) })
 }
 
 impl Wire {
     /// Puts a frame on the cable; returns whether there was room.
     pub fn send(&self, frame: &[u8]) -> bool {
-        let mut queues = lock(&self.0);
-        let room = queues.to_device.len() < QUEUE;
+        let chosen = (self.choose)(frame);
+        let mut queues = lock(&self.queues);
+        let chosen = if chosen < queues.to_device.len() { chosen } else { 0 };
+        let Some(queue) = queues.to_device.get_mut(chosen) else { return false };
+        let room = queue.len() < QUEUE;
         if room {
-            queues.to_device.push_back(frame.to_vec());
+            queue.push_back(frame.to_vec());
         }
         room
     }
 
     /// Takes the oldest frame that the device has sent.
     pub fn take(&self) -> Option<Vec<u8>> {
-        lock(&self.0).from_device.pop_front()
+        lock(&self.queues).from_device.pop_front()
     }
 
     /// Plugs the cable in or pulls it.
     pub fn set_up(&self, up: bool) {
-        lock(&self.0).up = up;
+        lock(&self.queues).up = up;
     }
 }
 
@@ -113,6 +145,8 @@ impl Device for MemoryDevice {
 #[derive(Debug)]
 struct Receiver {
     queues: Arc<Mutex<Queues>>,
+    /// Which of them is its own.
+    number: usize,
     lent: Vec<Vec<u8>>,
     received: u64,
 }
@@ -125,7 +159,7 @@ impl Receive for Receiver {
             return;
         }
         while self.lent.len() < batch.remaining_capacity()
-            && let Some(frame) = queues.to_device.pop_front()
+            && let Some(frame) = queues.to_device[self.number].pop_front()
         {
             let mut buffer = vec![0; HEADROOM];
             buffer.extend(frame);

@@ -68,3 +68,24 @@ fn a_pulled_cable_is_noticed_and_survived() {
     assert_eq!(received(&mut device), [b"x"]);
     assert_eq!(device.statistics().link_losses, 1);
 }
+
+#[test]
+fn frames_come_to_the_device_that_is_chosen_and_leave_by_one_cable() {
+    let (mut devices, wire) = group("a", MAC, 3, |frame| frame[0].into());
+    for number in [0, 1, 2, 1, 9] {
+        assert!(wire.send(&[number]));
+    }
+    let [first, second, third] = &mut devices[..] else { panic!("three were asked for") };
+    assert_eq!(received(first), [[0], [9]]);
+    assert_eq!(received(second), [[1], [1]]);
+    assert_eq!(received(third), [[2]]);
+    for device in [second, third] {
+        let mut bytes = *b"x";
+        device.split().1.transmit(&mut [Frame::new(&mut bytes, 0, 1)]);
+    }
+    wire.set_up(false);
+    assert_eq!(devices.iter_mut().filter_map(MemoryDevice::maintain).count(), 3);
+    let sum = Statistics::of_group(devices.iter_mut().map(MemoryDevice::statistics));
+    assert_eq!((sum.received, sum.transmitted, sum.link_losses), (5, 2, 1));
+    assert_eq!((wire.take(), wire.take()), (Some(b"x".to_vec()), Some(b"x".to_vec())));
+}

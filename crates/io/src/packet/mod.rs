@@ -12,6 +12,7 @@
 
 mod config;
 mod finish;
+mod group;
 mod ring;
 mod segment;
 mod slots;
@@ -21,9 +22,11 @@ mod transmit;
 pub use crate::interface::{Offload, kernel_address, kernel_gateway};
 pub use config::Config;
 
-use crate::{Change, Device, Error, LinkInfo, Receive, Statistics, Transmit, interface};
+use crate::{Change, Device, Error, LinkInfo, Receive, Statistics, Steering, Transmit, interface};
+use group::{Group, Seat};
 use ring::Ring;
 use std::os::fd::BorrowedFd;
+pub(crate) use transmit::Outlet;
 use transmit::Sender;
 
 /// A device that is used through packet sockets.
@@ -31,6 +34,8 @@ use transmit::Sender;
 pub struct PacketDevice {
     link: LinkInfo,
     config: Config,
+    /// Its place, when it is one of several on the link.
+    seat: Option<Seat>,
     receiver: Receiver,
     transmitter: Transmitter,
     overrun: u64,
@@ -43,10 +48,34 @@ impl PacketDevice {
     /// # Errors
     /// [`Error`] when there is no such device, it is not Ethernet, or the system does not let us.
     pub fn open(name: &str, config: Config) -> Result<Self, Error> {
+        Self::open_seat(name, None, config)
+    }
+
+    /// Opens a device for `count` workers, each of which gets a device of its own. Every frame comes
+    /// to one of them: the steering says to which, and without one the kernel goes by flows. They
+    /// belong together: if one is closed, what was its is scattered over the others.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_group(
+        name: &str,
+        count: usize,
+        steering: Option<&Steering>,
+        config: &Config,
+    ) -> Result<Vec<Self>, Error> {
+        if count == 1 {
+            return Ok(vec![Self::open(name, config.clone())?]);
+        }
+        let seats = Group::seats(count, steering);
+        seats.map(|seat| Self::open_seat(name, Some(seat), config.clone())).collect()
+    }
+
+    fn open_seat(name: &str, seat: Option<Seat>, config: Config) -> Result<Self, Error> {
         let link = interface::read(name)?;
         let mut device = Self {
             link,
             config,
+            seat,
             receiver: Receiver::default(),
             transmitter: Transmitter::default(),
             overrun: 0,
@@ -65,18 +94,24 @@ impl PacketDevice {
         interface::stop_merging(&self.link.name)
     }
 
-    fn attach(&mut self) -> Result<(), Error> {
-        let ring = Ring::open(&self.link, &self.config)?;
+    /// Opens the sockets; returns `false` when that is not possible yet.
+    fn attach(&mut self) -> Result<bool, Error> {
         let sender = Sender::open(&self.link, &self.config)?;
+        let ring = match &mut self.seat {
+            Some(seat) => seat.take(&self.link, &self.config)?,
+            None => Some(Ring::open(&self.link, &self.config)?),
+        };
+        let Some(ring) = ring else { return Ok(false) };
         self.receiver.ring = Some(ring);
         self.transmitter.sender = Some(sender);
-        Ok(())
+        Ok(true)
     }
 
     fn detach(&mut self, lost: bool) -> Change {
         self.collect_overruns();
         self.receiver.ring = None;
         self.transmitter.sender = None;
+        self.seat.iter_mut().for_each(Seat::leave);
         if lost || self.link.up {
             self.link_losses += 1;
         }
@@ -90,7 +125,14 @@ impl PacketDevice {
             Err(error) => Some(Change::Back(Err(error))),
             Ok(link) => {
                 self.link = link;
-                Some(Change::Back(self.attach()))
+                match self.attach() {
+                    Ok(true) => Some(Change::Back(Ok(()))),
+                    Ok(false) => {
+                        self.link.up = false;
+                        None
+                    }
+                    Err(error) => Some(Change::Back(Err(error))),
+                }
             }
         }
     }
@@ -143,8 +185,9 @@ impl Device for PacketDevice {
             return self.reattach();
         };
         let flapped = ring.take_error();
+        let recalled = self.seat.as_ref().is_some_and(Seat::recalled);
         match interface::read(&self.link.name) {
-            Ok(now) if now.index == self.link.index && ring.attached() => {
+            Ok(now) if now.index == self.link.index && ring.attached() && !recalled => {
                 self.refresh(now, flapped)
             }
             _ => Some(self.detach(flapped)),

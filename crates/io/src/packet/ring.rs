@@ -42,6 +42,21 @@ pub(super) struct Ring {
 
 impl Ring {
     pub(super) fn open(link: &LinkInfo, config: &Config) -> Result<Self, Error> {
+        let ring = Self::unbound(link, config)?;
+        // Bound last: from now on frames come in.
+        socket::bind(&ring.socket, &link.name, link.index, libc::ETH_P_ALL as u16)?;
+        Ok(ring)
+    }
+
+    /// Bound, and letting nothing in yet.
+    pub(super) fn open_shut(link: &LinkInfo, config: &Config) -> Result<Self, Error> {
+        let ring = Self::unbound(link, config)?;
+        socket::shut(&ring.socket, &link.name)?;
+        socket::bind(&ring.socket, &link.name, link.index, libc::ETH_P_ALL as u16)?;
+        Ok(ring)
+    }
+
+    fn unbound(link: &LinkInfo, config: &Config) -> Result<Self, Error> {
         let name = link.name.as_str();
         let socket = socket::open(name)?;
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
@@ -58,10 +73,11 @@ impl Ring {
         let slots = Slots::map(&socket, name, longest, config)?;
         let segments = vec![0; BATCH * (HEADROOM + longest)];
         let merged = Merged::default();
-        let ring = Self { socket, slots, head: 0, lent: 0, longest, merged, segments };
-        // Bound last: from now on frames come in.
-        socket::bind(&ring.socket, name, link.index, libc::ETH_P_ALL as u16)?;
-        Ok(ring)
+        Ok(Self { socket, slots, head: 0, lent: 0, longest, merged, segments })
+    }
+
+    pub(super) fn socket(&self) -> &OwnedFd {
+        &self.socket
     }
 
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {

@@ -61,6 +61,46 @@ pub(super) fn set<T: Copy>(
     set_at(socket, libc::SOL_PACKET, option, value).map_err(|_| Error::last(what, device))
 }
 
+/// Has the socket refuse every frame, until [`let_in`].
+pub(super) fn shut(socket: &OwnedFd, device: &str) -> Result<(), Error> {
+    let refuse =
+        [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
+    set_at(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, program(&refuse))
+        .map_err(|()| Error::last("attaching a filter", device))
+}
+
+/// Has the socket take frames again.
+pub(super) fn let_in(socket: &OwnedFd, device: &str) -> Result<(), Error> {
+    let nothing: libc::c_int = 0;
+    set_at(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, nothing)
+        .map_err(|()| Error::last("detaching a filter", device))
+}
+
+/// Gives the socket's fanout group the program that chooses among its sockets.
+pub(super) fn steer(
+    socket: &OwnedFd,
+    device: &str,
+    filter: &[libc::sock_filter],
+) -> Result<(), Error> {
+    let what = "steering frames to workers";
+    set(socket, device, libc::PACKET_FANOUT_DATA, program(filter), what)
+}
+
+fn program(filter: &[libc::sock_filter]) -> libc::sock_fprog {
+    let len = u16::try_from(filter.len()).unwrap_or(u16::MAX);
+    libc::sock_fprog { len, filter: filter.as_ptr().cast_mut() }
+}
+
+/// The number of the fanout group that the socket has joined.
+pub(super) fn fanout_number(socket: &OwnedFd, device: &str) -> Result<u16, Error> {
+    let mut value: u32 = 0;
+    if get_at(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &mut value) {
+        Ok(value as u16)
+    } else {
+        Err(Error::last("asking for the fanout group", device))
+    }
+}
+
 /// Sets the bytes that may wait to be sent; without the right to exceed the system's limit, up to
 /// it.
 pub(super) fn set_send_buffer(socket: &OwnedFd, bytes: libc::c_int) {

@@ -5,20 +5,45 @@ use super::{Config, socket};
 use crate::{BATCH, Error, Frame, LinkInfo, Lost};
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Frames counted on the way out.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
-    pub(super) sent: u64,
-    pub(super) full: u64,
-    pub(super) refused: u64,
+pub(crate) struct Counts {
+    pub(crate) sent: u64,
+    pub(crate) full: u64,
+    pub(crate) refused: u64,
 }
 
 /// A socket that only sends.
 #[derive(Debug)]
 pub(super) struct Sender {
     socket: OwnedFd,
+}
+
+/// A packet socket that only sends, for other back ends' use.
+#[derive(Debug)]
+pub(crate) struct Outlet(Sender);
+
+impl Outlet {
+    pub(crate) fn open(link: &LinkInfo) -> Result<Self, Error> {
+        Sender::open(link, &Config::default()).map(Self)
+    }
+
+    /// Sends frames; returns which are lost, and the counts of these alone.
+    pub(crate) fn transmit(&self, frames: &[Frame<'_>]) -> (Lost, Counts) {
+        let mut counts = Counts::default();
+        (self.0.transmit(frames, &mut counts), counts)
+    }
+
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.socket.as_fd()
+    }
+
+    /// Whether the device has been taken away.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        socket::bound_index(&self.0.socket).is_none()
+    }
 }
 
 /// What a failed send means for the frames after it.

@@ -34,6 +34,8 @@ const ANSWERS: usize = 64;
 #[derive(Debug)]
 pub struct TunDevice {
     link: LinkInfo,
+    /// Whether it is one of several queues.
+    several: bool,
     /// Whether the device was made here.
     made: bool,
     receiver: ReceiveHalf,
@@ -69,11 +71,25 @@ impl TunDevice {
     /// # Errors
     /// [`Error`] when the device is of another kind or in use, or the system does not let us.
     pub fn open(name: &str) -> Result<Self, Error> {
+        Self::open_queue(name, false)
+    }
+
+    /// Opens the device for `count` workers, each of which gets a queue of it. The kernel keeps a
+    /// flow to the queue by which packets of it were sent last, and spreads what is new.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; also when the device was made without several queues.
+    pub fn open_group(name: &str, count: usize) -> Result<Vec<Self>, Error> {
+        (0..count).map(|_| Self::open_queue(name, count > 1)).collect()
+    }
+
+    fn open_queue(name: &str, several: bool) -> Result<Self, Error> {
         let ready = socket::always_readable(name)?;
         let answers = Answers { frames: Arc::default(), ready: Arc::new(ready) };
         let link = LinkInfo { name: name.to_owned(), index: 0, mac: GATEWAY, mtu: 0, up: false };
         let mut device = Self {
             link,
+            several,
             made: false,
             receiver: ReceiveHalf { open: None, answers: answers.clone(), counts: <_>::default() },
             transmitter: TransmitHalf {
@@ -102,7 +118,7 @@ impl TunDevice {
             Err(Error::NoDevice(_)) => true,
             Err(error) => return Err(error),
         };
-        let file = Arc::new(socket::open(name)?);
+        let file = Arc::new(socket::open(name, self.several)?);
         self.link = read(name)?;
         self.made = made;
         let mtu = self.link.mtu as usize;

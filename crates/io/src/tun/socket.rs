@@ -10,8 +10,8 @@ use std::os::unix::fs::OpenOptionsExt;
 
 const DEVICE: &str = "/dev/net/tun";
 
-/// Attaches to the device of this name, or makes it.
-pub(super) fn open(name: &str) -> Result<OwnedFd, Error> {
+/// Attaches to the device of this name, or makes it: one with several queues, if that is wanted.
+pub(super) fn open(name: &str, several: bool) -> Result<OwnedFd, Error> {
     if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains(['\0', '/', '%']) {
         return Err(Error::NoDevice(name.to_owned()));
     }
@@ -19,7 +19,9 @@ pub(super) fn open(name: &str) -> Result<OwnedFd, Error> {
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => Error::NoTun(name.to_owned()),
         Some(libc::EPERM | libc::EACCES) => Error::TunPermission(name.to_owned()),
         Some(libc::EBUSY) => Error::TunBusy(name.to_owned()),
+        Some(libc::EINVAL) if several => Error::NotTunQueues(name.to_owned()),
         Some(libc::EINVAL) => Error::NotTun(name.to_owned()),
+        Some(libc::E2BIG) => Error::TunFull(name.to_owned()),
         _ => Error::System { what, device: name.to_owned(), source },
     };
     let mut options = File::options();
@@ -31,7 +33,8 @@ pub(super) fn open(name: &str) -> Result<OwnedFd, Error> {
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
+    let queues = if several { libc::IFF_MULTI_QUEUE } else { 0 };
+    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | queues) as libc::c_short;
     // SAFETY: the request outlives the call, and the kernel writes only inside it.
     if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) } < 0 {
         return Err(failed("attaching to the TUN device", io::Error::last_os_error()));

@@ -13,6 +13,7 @@
 
 mod area;
 mod config;
+mod part;
 mod program;
 mod receive;
 mod ring;
@@ -22,9 +23,11 @@ mod transmit;
 pub use config::Config;
 pub use program::{Hook, Mode};
 
+use crate::packet::Outlet;
 use crate::{Change, Device, Error, LinkInfo, Offload, Receive, Statistics, Transmit, interface};
 use area::{Area, LARGEST_MTU};
 use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN};
+use part::{Part, Sending};
 use program::{Attachment, MOST_QUEUES};
 use receive::{Queue, Receiver};
 use ring::{Consumer, Producer};
@@ -47,7 +50,7 @@ pub struct Description {
     pub obstacle: Option<String>,
     /// Whether the driver puts frames into our memory itself.
     pub zero_copy: bool,
-    /// How many queues are served.
+    /// How many queues are served. Without any it receives nothing, and sends by a packet socket.
     pub queues: usize,
     /// Whether the hardware takes VLAN tags off and cannot be told not to: frames of every VLAN look
     /// alike then.
@@ -60,8 +63,8 @@ pub struct XdpDevice {
     link: LinkInfo,
     config: Config,
     hook: Hook,
-    /// The queues to serve; `None`: all.
-    queues: Option<Range<u32>>,
+    /// The queues to serve.
+    part: Part,
     memory: Memory,
     attachment: Option<Arc<Attachment>>,
     loses_vlan_tags: bool,
@@ -87,6 +90,23 @@ impl Memory {
     /// [`Error`] when one of them does not exist or its MTU is too large, or there is not enough
     /// memory.
     pub fn new(devices: &[&str], config: &Config) -> Result<Self, Error> {
+        Self::of(devices, &Part::All, config)
+    }
+
+    /// One for each of `count` workers, enough for the worker's part of each of these devices.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn for_workers(
+        devices: &[&str],
+        count: usize,
+        config: &Config,
+    ) -> Result<Vec<Self>, Error> {
+        let part = |number| Part::Worker { number, count };
+        (0..count).map(|number| Self::of(devices, &part(number), config)).collect()
+    }
+
+    fn of(devices: &[&str], part: &Part, config: &Config) -> Result<Self, Error> {
         let (mut count, mut mtu) = (0, 0);
         for name in devices {
             let link = interface::read(name)?;
@@ -95,7 +115,7 @@ impl Memory {
             }
             mtu = mtu.max(link.mtu);
             let queues = interface::receive_queues(name)?.min(MOST_QUEUES);
-            count += config.frames_of(queues as usize);
+            count += config.frames_of(part.most(queues));
         }
         let area = Area::new(count, mtu, devices.first().unwrap_or(&""))?;
         Ok(Self(Arc::new(area)))
@@ -129,6 +149,25 @@ impl XdpDevice {
         Self::open_queues(&Hook::new(name), None, &memory, config)
     }
 
+    /// Opens an interface for several workers, each of which gets a device of its own, with the
+    /// memory of that number ([`Memory::for_workers`]). The queues are shared out evenly. A worker
+    /// that gets none, because there are fewer queues than workers, only sends.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_group(
+        name: &str,
+        memories: &[Memory],
+        config: &Config,
+    ) -> Result<Vec<Self>, Error> {
+        let (hook, count) = (Hook::new(name), memories.len());
+        let open = |(number, memory)| {
+            let part = Part::Worker { number, count };
+            Self::open_part(&hook, part, memory, config.clone())
+        };
+        memories.iter().enumerate().map(open).collect()
+    }
+
     /// Opens two devices that share their memory, as those of a gateway should.
     ///
     /// # Errors
@@ -150,12 +189,16 @@ impl XdpDevice {
         memory: &Memory,
         config: Config,
     ) -> Result<Self, Error> {
+        Self::open_part(hook, queues.map_or(Part::All, Part::Range), memory, config)
+    }
+
+    fn open_part(hook: &Hook, part: Part, memory: &Memory, config: Config) -> Result<Self, Error> {
         let link = interface::read(hook.name())?;
         let mut device = Self {
             link,
             config,
             hook: hook.clone(),
-            queues,
+            part,
             memory: memory.clone(),
             attachment: None,
             loses_vlan_tags: false,
@@ -175,7 +218,7 @@ impl XdpDevice {
         Some(Description {
             mode: attachment.mode,
             obstacle: attachment.obstacle.clone(),
-            zero_copy: self.transmitter.open.as_ref()?.zero_copy,
+            zero_copy: self.transmitter.open.as_ref()?.zero_copy(),
             queues: receiver.queues.len(),
             loses_vlan_tags: self.loses_vlan_tags,
         })
@@ -209,12 +252,14 @@ impl XdpDevice {
         let attachment = self.hook.attach(link)?;
         // Untagged frames pass all the same where that cannot be had.
         self.loses_vlan_tags = interface::keep_vlan_tags(&link.name).is_err();
-        let all = 0..attachment.queues;
-        let queues = self.queues.clone().unwrap_or(all.clone());
-        if queues.is_empty() || !all.contains(&queues.start) || queues.end > all.end {
-            let (device, there) = (link.name.clone(), all.end);
-            return Err(Error::TooFewQueues { device, there, wanted: queues.end.max(1) });
-        }
+        let Some(queues) = self.part.of(attachment.queues) else {
+            let (device, there) = (link.name.clone(), attachment.queues);
+            let wanted = match &self.part {
+                Part::Range(range) => range.end.max(1),
+                Part::All | Part::Worker { .. } => 1,
+            };
+            return Err(Error::TooFewQueues { device, there, wanted });
+        };
         let longest = longest(link);
         let (mut receiving, mut sender) = (Vec::new(), None);
         for number in queues {
@@ -227,9 +272,12 @@ impl XdpDevice {
             receiving.push(queue);
             sender = sender.or(sending);
         }
-        self.readiness = Some(Readiness::of(&receiving, &link.name)?);
+        self.readiness = Readiness::of(&receiving, &link.name)?;
         self.receiver.open = Some(Receiver::new(Arc::clone(area), receiving, longest));
-        self.transmitter.open = sender;
+        self.transmitter.open = Some(match sender {
+            Some(sender) => Sending::Rings(sender),
+            None => Sending::Packets(Outlet::open(link)?),
+        });
         self.transmitter.up = link.up;
         self.attachment = Some(attachment);
         Ok(())
@@ -241,7 +289,7 @@ impl XdpDevice {
         (self.attachment, self.readiness) = (None, None);
         let (sender, receiver) = (self.transmitter.open.take(), self.receiver.open.take());
         // The first queue's socket is shared by both, and closed with the second of them.
-        sender.into_iter().for_each(Sender::close);
+        sender.into_iter().for_each(Sending::close);
         receiver.into_iter().for_each(Receiver::close);
         self.link_losses += 1;
         self.link.up = false;
@@ -266,6 +314,9 @@ impl XdpDevice {
 
     /// Whether the kernel has taken the device away from a socket.
     fn is_cut_off(&self) -> bool {
+        if let Some(Sending::Packets(outlet)) = &self.transmitter.open {
+            return outlet.is_cut_off();
+        }
         let mut queues = self.receiver.open.iter().flat_map(|receiver| &receiver.queues);
         queues.any(|queue| socket::take_error(&queue.socket))
     }
@@ -277,8 +328,8 @@ impl XdpDevice {
         if let (Some(receiver), Some(sender)) =
             (&mut self.receiver.open, &mut self.transmitter.open)
         {
-            (receiver.longest, sender.longest) = (most, most);
-            sender.push(&mut self.transmitter.counts);
+            receiver.longest = most;
+            sender.push(most, &mut self.transmitter.counts);
         }
         match (before.up, self.link.up) {
             (true, false) => {
@@ -355,13 +406,16 @@ impl Plan<'_> {
 }
 
 impl Readiness {
-    fn of(queues: &[Queue], device: &str) -> Result<Self, Error> {
+    /// `None` where there are no queues.
+    fn of(queues: &[Queue], device: &str) -> Result<Option<Self>, Error> {
         match queues {
-            [one] => Ok(Self::One(Arc::clone(&one.socket))),
+            [] => Ok(None),
+            [one] => Ok(Some(Self::One(Arc::clone(&one.socket)))),
             several => {
                 let sockets = several.iter().map(|queue| queue.socket.as_fd());
                 let watched = crate::wait::watch(sockets);
-                watched.map(Self::Several).map_err(|error| Error::of_xdp("watching", device, error))
+                let watched = watched.map(|watch| Some(Self::Several(watch)));
+                watched.map_err(|error| Error::of_xdp("watching", device, error))
             }
         }
     }
@@ -401,10 +455,11 @@ impl Device for XdpDevice {
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        self.readiness.as_ref().map(|readiness| match readiness {
-            Readiness::One(socket) => socket.as_fd(),
-            Readiness::Several(watch) => watch.as_fd(),
-        })
+        match &self.readiness {
+            Some(Readiness::One(socket)) => Some(socket.as_fd()),
+            Some(Readiness::Several(watch)) => Some(watch.as_fd()),
+            None => self.transmitter.open.as_ref().and_then(Sending::quiet_descriptor),
+        }
     }
 }
 
@@ -432,7 +487,7 @@ impl Receive for ReceiveHalf {
 
 #[derive(Debug, Default)]
 struct TransmitHalf {
-    open: Option<Sender>,
+    open: Option<Sending>,
     /// Whether the link was up when it was looked at last.
     up: bool,
     counts: transmit::Counts,

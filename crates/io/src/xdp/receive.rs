@@ -66,7 +66,7 @@ impl Receiver {
             queues[queue].receive(area, &mut chunks, *longest, lent, batch, counts);
         }
         // The queue after the one that was served first: none waits for the others for ever.
-        *first = (*first + 1) % queues.len();
+        *first = (*first + 1) % queues.len().max(1);
         counts.received += (batch.len() - before) as u64;
     }
 

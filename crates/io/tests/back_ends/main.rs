@@ -4,6 +4,7 @@
 //! Each test runs in a network namespace of its own thread, which goes with the thread. Needs root
 //! and iproute2, and fails without.
 
+mod group;
 mod stage;
 mod tun;
 mod xdp;

@@ -1,0 +1,201 @@
+//! Who gets which packet, where several workers share a link.
+//!
+//! A group of devices, one a worker, serves one link. Back ends that can are told by a [`Steering`]
+//! which worker owns a packet, and deliver it there. That is an optimisation: a worker that gets a
+//! packet of another's hands it over, so a back end that cannot steer, or not everything, is slower
+//! and no less right. What is not IPv4, ARP among it, goes to worker 0.
+//!
+//! [`Steering::worker`] is the definition; the filter for packet sockets is made to agree with it.
+
+mod filter;
+
+use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN, ethertype};
+use natgate_wire::protocol::{DCCP, ICMP, SCTP, TCP, UDP};
+use std::net::Ipv4Addr;
+
+pub(crate) use filter::assemble;
+
+/// Most stretches of addresses that a filter of the kernel's is told of; what lies in further ones
+/// goes to worker 0 there.
+pub const MOST_STRETCHES: usize = 400;
+
+/// Whose packets are whose on one side of the gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Steering {
+    /// The inside: packets belong to the worker of their source address, see [`worker_of_source`].
+    Source,
+    /// The outside: packets belong to the worker of their destination address, or of a slice of its
+    /// ports. The first stretch that an address lies in counts; what lies in none is worker 0's.
+    Destination(Vec<Stretch>),
+}
+
+/// Consecutive external addresses that are shared out in one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// The first address.
+    pub first: Ipv4Addr,
+    /// The last address.
+    pub last: Ipv4Addr,
+    /// How.
+    pub share: Share,
+}
+
+/// How external addresses are shared out to workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// Each address is one worker's: that of its place among all of them. The stretch's first has
+    /// this place, the others follow.
+    Whole {
+        /// The place of the first address.
+        place: u32,
+    },
+    /// Each address' ports are cut into slices, one a worker in their order; the last worker has
+    /// what is left over, and what has no port of these is worker 0's. Of ICMP the identifier
+    /// counts, of ICMP errors the source port of the packet that they quote. Of a datagram in
+    /// pieces only the first has ports, the others are worker 0's.
+    Slices {
+        /// The first port of worker 0.
+        first: u16,
+        /// Ports of each slice; not zero.
+        len: u16,
+    },
+}
+
+/// The worker, of `count`, of packets from this inside address.
+pub fn worker_of_source(source: Ipv4Addr, count: usize) -> usize {
+    (source.to_bits().wrapping_mul(SCATTER) >> SCATTER_SHIFT) as usize % count
+}
+
+/// Fibonacci hashing: neighbouring addresses go to different workers.
+const SCATTER: u32 = 0x9e37_79b1;
+const SCATTER_SHIFT: u32 = 24;
+
+impl Share {
+    /// Slices of equal length of these ports, for so many workers.
+    ///
+    /// # Panics
+    /// When there are no ports or no workers.
+    pub fn slices(first: u16, last: u16, count: usize) -> Self {
+        assert!(first <= last && count > 0);
+        let len = (usize::from(last - first) + 1) / count;
+        Self::Slices { first, len: len.clamp(1, usize::from(u16::MAX)) as u16 }
+    }
+
+    /// The worker, of `count`, of a port of the address that is so many addresses after the
+    /// stretch's first; `None` stands for packets without a port.
+    pub fn worker(self, offset: u32, port: Option<u16>, count: usize) -> usize {
+        match self {
+            Self::Whole { place } => place.wrapping_add(offset) as usize % count,
+            Self::Slices { first, len } => {
+                let place = port.and_then(|port| port.checked_sub(first));
+                place.map_or(0, |place| usize::from(place / len.max(1)).min(count - 1))
+            }
+        }
+    }
+}
+
+impl Steering {
+    /// The worker, of `count`, that a packet belongs to; the packet begins with its IPv4 header.
+    /// One that is cut off, or has no owner, is worker 0's.
+    ///
+    /// # Panics
+    /// When there are no workers.
+    pub fn worker(&self, packet: &[u8], count: usize) -> usize {
+        assert!(count > 0);
+        let worker = match self {
+            Self::Source => {
+                address(packet, SOURCE).map(|source| worker_of_source(source.into(), count))
+            }
+            Self::Destination(stretches) => address(packet, DESTINATION).and_then(|address| {
+                let (offset, share) = find(stretches, address)?;
+                Some(share.worker(offset, port(packet), count))
+            }),
+        };
+        worker.unwrap_or(0)
+    }
+
+    /// As [`Self::worker`], of an Ethernet frame, perhaps with a VLAN tag.
+    pub fn worker_of_frame(&self, frame: &[u8], count: usize) -> usize {
+        let kind = |at| short(frame, at);
+        let packet = match kind(ETHERNET_LEN - 2) {
+            Some(ethertype::IPV4) => frame.get(ETHERNET_LEN..),
+            Some(ethertype::VLAN) if kind(ETHERNET_LEN + VLAN_LEN - 2) == Some(ethertype::IPV4) => {
+                frame.get(ETHERNET_LEN + VLAN_LEN..)
+            }
+            _ => None,
+        };
+        packet.map_or(0, |packet| self.worker(packet, count))
+    }
+}
+
+/// Where fields of an IPv4 header are.
+const FRAGMENT: usize = 6;
+const PROTOCOL: usize = 9;
+const SOURCE: usize = 12;
+const DESTINATION: usize = 16;
+/// Bits of the fragment field that are zero in whole datagrams and first fragments.
+const FRAGMENT_OFFSET: u16 = 0x1fff;
+/// Where a transport header has its ports, and an ICMP query its identifier.
+const SOURCE_PORT: usize = 0;
+const DESTINATION_PORT: usize = 2;
+const IDENTIFIER: usize = 4;
+/// An ICMP error's header, before the packet that it quotes.
+const ICMP_LEN: usize = 8;
+/// Protocols with ports, all of which have them in the same place.
+const WITH_PORTS: [u8; 4] = [TCP, UDP, DCCP, SCTP];
+/// ICMP messages with an identifier: echo, timestamp, information, and the answers.
+const QUERIES: [u8; 6] = [0, 8, 13, 14, 15, 16];
+/// ICMP messages that quote a packet.
+const ERRORS: [u8; 5] = [3, 4, 5, 11, 12];
+
+/// How far into its stretch an address lies, and how that is shared out.
+fn find(stretches: &[Stretch], address: u32) -> Option<(u32, Share)> {
+    let within = |one: &&Stretch| (one.first.to_bits()..=one.last.to_bits()).contains(&address);
+    let stretch = stretches.iter().find(within)?;
+    Some((address - stretch.first.to_bits(), stretch.share))
+}
+
+/// The port on our side of a packet that comes in on the outside.
+fn port(packet: &[u8]) -> Option<u16> {
+    if short(packet, FRAGMENT)? & FRAGMENT_OFFSET != 0 {
+        return None;
+    }
+    let transport = header_len(packet, 0)?;
+    match *packet.get(PROTOCOL)? {
+        ICMP => {}
+        protocol if WITH_PORTS.contains(&protocol) => {
+            return short(packet, transport + DESTINATION_PORT);
+        }
+        _ => return None,
+    }
+    let kind = *packet.get(transport)?;
+    if QUERIES.contains(&kind) {
+        return short(packet, transport + IDENTIFIER);
+    }
+    if !ERRORS.contains(&kind) {
+        return None;
+    }
+    let quoted = transport + ICMP_LEN;
+    let protocol = *packet.get(quoted + PROTOCOL)?;
+    let transport = quoted + header_len(packet, quoted)?;
+    match protocol {
+        ICMP => short(packet, transport + IDENTIFIER),
+        protocol if WITH_PORTS.contains(&protocol) => short(packet, transport + SOURCE_PORT),
+        _ => None,
+    }
+}
+
+fn header_len(packet: &[u8], at: usize) -> Option<usize> {
+    Some(usize::from(packet.get(at)? & 0xf) * 4)
+}
+
+fn short(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..at + 2)?.first_chunk().copied().map(u16::from_be_bytes)
+}
+
+fn address(packet: &[u8], at: usize) -> Option<u32> {
+    packet.get(at..at + 4)?.first_chunk().copied().map(u32::from_be_bytes)
+}
+
+#[cfg(test)]
+mod tests;
