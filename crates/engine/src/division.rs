@@ -12,6 +12,49 @@ use core::net::Ipv4Addr;
 use core::ops::Range;
 
 impl Config {
+    /// As [`Config::share`], to come into the place of such a share of `before`: of what only a restart
+    /// changes, and is not configured, there is as much as there was.
+    #[must_use]
+    pub fn share_after(&self, engines: u32, before: &Self) -> Self {
+        let (mut config, before) = (self.share(engines), before.share(engines));
+        let (own, limits) = (&self.limits, &mut config.limits);
+        let kept = |is_open: bool, limit: &mut Option<u32>, before: Option<u32>| {
+            if is_open {
+                *limit = before;
+            }
+        };
+        kept(own.mappings.is_none(), &mut limits.mappings, before.limits.mappings);
+        kept(own.subscribers.is_none(), &mut limits.subscribers, before.limits.subscribers);
+        let extra = before.limits.extra_sessions;
+        kept(own.extra_sessions.is_none(), &mut limits.extra_sessions, extra);
+        let twice = before.limits.twice_sessions;
+        kept(own.twice_sessions.is_none(), &mut limits.twice_sessions, twice);
+        let addresses = before.limits.external_addresses;
+        kept(own.external_addresses.is_none(), &mut limits.external_addresses, addresses);
+        config
+    }
+
+    /// The numbering of pools and realms of several engines of one configuration, each of which may
+    /// have numbers left that it has not freed yet.
+    #[must_use]
+    pub fn with_numbers_of(mut self, other: Self) -> Self {
+        for (number, pool) in other.pools.into_iter().enumerate() {
+            match self.pools.get_mut(number) {
+                Some(known) if known.name.is_empty() => *known = pool,
+                Some(_) => {}
+                None => self.pools.push(pool),
+            }
+        }
+        for (number, realm) in other.realms.into_iter().enumerate() {
+            match self.realms.get_mut(number) {
+                Some(known) if known.is_free() => *known = realm,
+                Some(_) => {}
+                None => self.realms.push(realm),
+            }
+        }
+        self
+    }
+
     /// The same for one of so many engines that share its work: a share of all that is limited for
     /// everybody together.
     #[must_use]

@@ -267,6 +267,16 @@ impl Engine {
         &mut self,
         new: &mut Reconfiguration,
     ) -> Result<(), ReconfigureError> {
+        self.check_configuration(new)?;
+        let pools = new.pools.take().expect("a configuration is prepared once");
+        self.prepare_pools(pools).map_err(ReconfigureError::Config)
+    }
+
+    /// Whether another configuration can be put in force.
+    ///
+    /// # Errors
+    /// [`ReconfigureError`].
+    pub fn check_configuration(&self, new: &Reconfiguration) -> Result<(), ReconfigureError> {
         if !self.is_settled() {
             return Err(ReconfigureError::Unsettled);
         }
@@ -281,8 +291,8 @@ impl Engine {
             );
             return Err(ReconfigureError::Config(ConfigError { message }));
         }
-        let pools = new.pools.take().expect("a configuration is prepared once");
-        self.prepare_pools(pools).map_err(ReconfigureError::Config)
+        let pools = new.pools.as_ref().expect("a configuration is prepared once");
+        self.external.check(pools).map_err(ReconfigureError::Config)
     }
 
     /// Whether a configuration can be put in force now that was prepared.

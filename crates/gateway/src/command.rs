@@ -1,8 +1,9 @@
 //! Commands to a running gateway, and what its thread does about them between batches.
 //!
 //! Whoever gives a command has a [`Commander`], prepares everything that is large in its own thread, and
-//! waits there for the answer. The gateway's thread takes one command at a time, does a part of it
-//! each turn, and hands back what is to be disposed of: it makes and frees nothing large itself.
+//! waits there for the answer. Each of the gateway's threads takes one command at a time, does a part of
+//! it each turn, and hands back what is to be disposed of: it makes and frees nothing large itself. Where
+//! there are several, all are asked first whether they can do it, and then all do.
 
 use crate::links::Link;
 use crate::team::Partition;
@@ -36,9 +37,26 @@ pub enum CommandError {
     Stopping,
 }
 
+/// What settings to come are prepared by.
+#[derive(Debug)]
+pub struct Numbered {
+    /// Pools and realms in force, in the translators' numbering.
+    config: Config,
+    workers: usize,
+    /// Who has what.
+    partition: Option<Arc<Partition>>,
+}
+
 /// Other settings, ready to be put in force.
 #[derive(Debug)]
 pub struct Prepared {
+    /// For each worker.
+    parts: Vec<Box<Part>>,
+}
+
+/// One worker's part of them.
+#[derive(Debug)]
+struct Part {
     engine: Reconfiguration,
     router: Renewal,
     wiring: Rewiring,
@@ -54,32 +72,62 @@ impl Prepared {
     ///
     /// # Errors
     /// [`ConfigError`] when the gateway could not run with them.
-    pub fn new(in_force: &Settings, numbered: Config, new: Settings) -> Result<Self, ConfigError> {
-        let Config { pools, default_pool, allocation, realms, .. } = numbered;
-        let engine = in_force.engine.clone();
-        let of_engine = Config { pools, default_pool, allocation, realms, ..engine };
-        let engine = Reconfiguration::new(&of_engine, &new.engine)?;
+    pub fn new(
+        in_force: &Settings,
+        numbered: Numbered,
+        new: Settings,
+    ) -> Result<Self, ConfigError> {
+        let Numbered { config, workers, partition } = numbered;
+        let Config { pools, default_pool, allocation, realms, .. } = config;
+        let of_engine =
+            Config { pools, default_pool, allocation, realms, ..in_force.engine.clone() };
+        let engine = match &partition {
+            None => Reconfiguration::new(&of_engine, &new.engine)?,
+            Some(_) => {
+                let engines = workers as u32;
+                let share = new.engine.share_after(engines, &in_force.engine);
+                let own = in_force.engine.share_after(engines, &in_force.engine);
+                let own = Config { limits: own.limits, classes: own.classes, ..of_engine.clone() };
+                Reconfiguration::new(&own, &share)?
+            }
+        };
         let settings = new.in_numbers_of(&of_engine);
-        let wiring = Rewiring::new(in_force, &settings)?;
-        let router = Renewal::new(in_force, &settings);
-        let router = router.map_err(|error| ConfigError { message: error.to_string() })?;
-        Ok(Self { engine, router, wiring, settings, partition: None })
+        let partition = partition
+            .map(|before| Arc::new(Partition::new(&settings.engine, workers, Some(&before))));
+        let part = |_| -> Result<Box<Part>, ConfigError> {
+            let wiring = Rewiring::new(in_force, &settings)?;
+            let router = Renewal::new(in_force, &settings);
+            let router = router.map_err(|error| ConfigError { message: error.to_string() })?;
+            let (engine, settings) = (engine.clone(), settings.clone());
+            Ok(Box::new(Part { engine, router, wiring, settings, partition: partition.clone() }))
+        };
+        Ok(Self { parts: (0..workers).map(part).collect::<Result<_, _>>()? })
     }
 
     /// The settings, with realms in the numbering that they have at work.
     pub fn settings(&self) -> &Settings {
-        &self.settings
+        &self.parts[0].settings
     }
 
-    /// Opens the devices that realms have and that are not open yet.
+    /// Opens the devices that realms have and that are not open yet, one for each worker.
     ///
     /// # Errors
     /// What `open` says of a device by its name.
+    ///
+    /// # Panics
+    /// When `open` gives another number of devices.
     pub fn open<E>(
         &mut self,
-        open: impl FnMut(&str) -> Result<Box<dyn Device>, E>,
+        mut open: impl FnMut(&str) -> Result<Vec<Box<dyn Device>>, E>,
     ) -> Result<(), E> {
-        self.wiring.open(open)
+        for name in self.parts[0].wiring.missing() {
+            let devices = open(&name)?;
+            assert_eq!(devices.len(), self.parts.len(), "a device a worker");
+            for (part, device) in self.parts.iter_mut().zip(devices) {
+                part.wiring.put(&name, device);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -90,7 +138,7 @@ pub struct Reconfigured {
     pub stayed: u64,
     /// How many went, by [`Departure`].
     pub went: [u64; Departure::ALL.len()],
-    _past: Past,
+    _past: Vec<Past>,
 }
 
 /// What was in force before; to be disposed of by who asked for something else.
@@ -107,46 +155,73 @@ impl Debug for Past {
 }
 
 /// Nothing large is left at the gateway: what it has not taken goes back.
-type Reply = SyncSender<Result<Reconfigured, (CommandError, Box<Prepared>)>>;
+type Reply = SyncSender<Result<Reconfigured, (CommandError, Box<Part>)>>;
 
-type ReviewReply = SyncSender<(Result<Review, CommandError>, Box<Prepared>)>;
+type CheckReply = SyncSender<(Result<(), CommandError>, Box<Part>)>;
+
+type ReviewReply = SyncSender<(Result<Review, CommandError>, Box<Part>)>;
 
 enum Command {
-    Numbered(SyncSender<Config>),
-    Reconfigure(Box<Prepared>, Reply),
-    Review(Box<Prepared>, Review, ReviewReply),
+    Numbered(SyncSender<(Config, Option<Arc<Partition>>)>),
+    Check(Box<Part>, CheckReply),
+    Reconfigure(Box<Part>, Reply),
+    Review(Box<Part>, Review, ReviewReply),
 }
 
 /// Gives commands to a gateway.
 #[derive(Debug)]
 pub struct Commander {
+    workers: Vec<Mouth>,
+}
+
+/// Where one worker is told something.
+#[derive(Debug)]
+struct Mouth {
     commands: SyncSender<Command>,
-    /// Wakes the gateway's thread.
+    /// Wakes the worker's thread.
     wake: UnixStream,
 }
 
-/// Where a gateway's commands come in.
+/// Where a worker's commands come in.
 #[derive(Debug)]
 pub struct Commands(Receiver<Command>);
 
 /// The two ends; a byte written to `wake` wakes the gateway (see [`crate::Controls`]).
 pub fn commands(wake: UnixStream) -> (Commander, Commands) {
-    let (sender, receiver) = sync_channel(MOST_WAITING);
-    // A gateway that never sleeps is awake however many bytes lie there. Should this fail, the next
-    // command at worst waits until it sleeps.
-    let _ = wake.set_nonblocking(true);
-    (Commander { commands: sender, wake }, Commands(receiver))
+    let (commander, mut commands) = team_commands(vec![wake]);
+    (commander, commands.remove(0))
+}
+
+/// The same for a gateway of several workers, each of which is woken by its own stream.
+pub fn team_commands(wakes: Vec<UnixStream>) -> (Commander, Vec<Commands>) {
+    let ends = wakes.into_iter().map(|wake| {
+        let (sender, receiver) = sync_channel(MOST_WAITING);
+        // A gateway that never sleeps is awake however many bytes lie there. Should this fail, the next
+        // command at worst waits until it sleeps.
+        let _ = wake.set_nonblocking(true);
+        (Mouth { commands: sender, wake }, Commands(receiver))
+    });
+    let (workers, commands) = ends.unzip();
+    (Commander { workers }, commands)
 }
 
 impl Commander {
+    /// How many workers the gateway has.
+    pub fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
     /// The pools and realms in force, in the translator's numbering.
     ///
     /// # Errors
     /// [`CommandError::Stopping`].
-    pub fn numbered(&self) -> Result<Config, CommandError> {
-        let (reply, answer) = sync_channel(1);
-        self.give(Command::Numbered(reply))?;
-        answer.recv().map_err(|_| CommandError::Stopping)
+    pub fn numbered(&self) -> Result<Numbered, CommandError> {
+        let answers = self.workers.iter().map(|worker| worker.ask(Command::Numbered));
+        let answers: Vec<_> = answers.collect::<Result<_, _>>()?;
+        let mut answers = answers.into_iter();
+        let (config, partition) = answers.next().ok_or(CommandError::Stopping)?;
+        let config = answers.fold(config, |all, (config, _)| all.with_numbers_of(config));
+        Ok(Numbered { config, workers: self.workers.len(), partition })
     }
 
     /// Puts other settings in force and waits until all mappings have been asked whether they may
@@ -158,11 +233,31 @@ impl Commander {
     /// # Panics
     /// When devices have not been opened.
     pub fn reconfigure(&self, prepared: Prepared) -> Result<Reconfigured, CommandError> {
-        assert!(prepared.wiring.is_ready(), "devices have been opened");
-        let (reply, answer) = sync_channel(1);
-        self.give(Command::Reconfigure(Box::new(prepared), reply))?;
-        let answer = answer.recv().map_err(|_| CommandError::Stopping)?;
-        answer.map_err(|(error, _)| error)
+        let mut parts = prepared.parts;
+        assert!(parts.iter().all(|part| part.wiring.is_ready()), "devices have been opened");
+        if parts.len() > 1 {
+            let mut checked = Vec::new();
+            for (worker, part) in self.workers.iter().zip(parts) {
+                let (result, part) = worker.ask(|reply| Command::Check(part, reply))?;
+                result?;
+                checked.push(part);
+            }
+            parts = checked;
+        }
+        let mut answers = Vec::new();
+        for (worker, part) in self.workers.iter().zip(parts) {
+            answers.push(worker.begin(|reply| Command::Reconfigure(part, reply))?);
+        }
+        let mut all = Reconfigured { stayed: 0, went: Default::default(), _past: Vec::new() };
+        for answer in answers {
+            let answer = answer.recv().map_err(|_| CommandError::Stopping)?;
+            let Reconfigured { stayed, went, _past: past } =
+                answer.map_err(|(error, _)| error)?;
+            all.stayed += stayed;
+            all.went.iter_mut().zip(went).for_each(|(all, went)| *all += went);
+            all._past.extend(past);
+        }
+        Ok(all)
     }
 
     /// Finds out which mappings would stay and go, and names at most so many of the latter.
@@ -170,29 +265,49 @@ impl Commander {
     /// # Errors
     /// [`CommandError`].
     pub fn review(&self, prepared: Prepared, most: usize) -> Result<Review, CommandError> {
-        let (reply, answer) = sync_channel(1);
-        self.give(Command::Review(Box::new(prepared), Review::new(most), reply))?;
-        let (review, _) = answer.recv().map_err(|_| CommandError::Stopping)?;
-        review
+        let mut all = Review::new(most);
+        for (worker, part) in self.workers.iter().zip(prepared.parts) {
+            let review = Review::new(most - all.named.len());
+            let (review, _) = worker.ask(|reply| Command::Review(part, review, reply))?;
+            let review = review?;
+            all.stay += review.stay;
+            all.go.iter_mut().zip(review.go).for_each(|(all, go)| *all += go);
+            all.named.extend(review.named);
+        }
+        Ok(all)
+    }
+}
+
+impl Mouth {
+    /// Gives a command and waits for the answer.
+    fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Result<T, CommandError> {
+        self.begin(command)?.recv().map_err(|_| CommandError::Stopping)
     }
 
-    fn give(&self, command: Command) -> Result<(), CommandError> {
-        self.commands.send(command).map_err(|_| CommandError::Stopping)?;
+    /// Gives a command; the answer comes by what is returned.
+    fn begin<T>(
+        &self,
+        command: impl FnOnce(SyncSender<T>) -> Command,
+    ) -> Result<Receiver<T>, CommandError> {
+        let (reply, answer) = sync_channel(1);
+        self.commands.send(command(reply)).map_err(|_| CommandError::Stopping)?;
         // If that fails the gateway is gone, and the answer will not come either.
         let _ = (&self.wake).write_all(&[0]);
-        Ok(())
+        Ok(answer)
     }
 }
 
 /// A command under way.
 enum Task {
     /// To be prepared when nothing is left to do because of the last one.
-    Waiting(Box<Prepared>, Reply),
+    Waiting(Box<Part>, Reply),
     /// To be put in force when the translator is ready.
-    Prepared(Box<Prepared>, Reply),
+    Prepared(Box<Part>, Reply),
     /// In force; the mappings are being asked.
     InForce(Past, Reply),
-    Review(Box<Prepared>, Review, ReviewReply),
+    /// To be answered when nothing is left to do because of the last one.
+    Check(Box<Part>, CheckReply),
+    Review(Box<Part>, Review, ReviewReply),
 }
 
 /// The gateway's end: what has come in, and what is under way.
@@ -220,15 +335,17 @@ impl Clerk {
         router: &mut Router,
         cables: &mut Cables,
         devices: &mut Devices,
+        partition: Option<&Arc<Partition>>,
     ) -> Option<(Settings, Option<Arc<Partition>>)> {
         if self.task.is_none() {
             let Commands(receiver) = self.commands.as_ref()?;
             self.task = match receiver.try_recv().ok()? {
                 Command::Numbered(reply) => {
                     // Who does not wait for the answer has stopped; so with all answers here.
-                    let _ = reply.send(numbered(engine.config()));
+                    let _ = reply.send((numbered(engine.config()), partition.cloned()));
                     None
                 }
+                Command::Check(part, reply) => Some(Task::Check(part, reply)),
                 Command::Reconfigure(prepared, reply) => Some(Task::Waiting(prepared, reply)),
                 Command::Review(prepared, review, reply) => {
                     Some(Task::Review(prepared, review, reply))
@@ -247,7 +364,7 @@ impl Clerk {
                 }
             }
             Task::Prepared(prepared, reply) if engine.is_prepared() => {
-                let Prepared {
+                let Part {
                     engine: reconfiguration,
                     router: renewal,
                     wiring,
@@ -267,7 +384,15 @@ impl Clerk {
             }
             Task::InForce(past, reply) if engine.is_settled() => {
                 let (stayed, went) = engine.departed();
-                let _ = reply.send(Ok(Reconfigured { stayed, went, _past: past }));
+                let _ = reply.send(Ok(Reconfigured { stayed, went, _past: vec![past] }));
+                None
+            }
+            Task::Check(part, reply) if engine.is_settled() => {
+                let checked = part.wiring.check(&part.settings, devices).map_err(Into::into);
+                let checked = checked.and_then(|()| {
+                    engine.check_configuration(&part.engine).map_err(CommandError::Refused)
+                });
+                let _ = reply.send((checked, part));
                 None
             }
             Task::Review(prepared, mut review, reply) => {
@@ -293,7 +418,7 @@ impl Clerk {
 
 /// Begins to put settings in force.
 fn prepare(
-    prepared: &mut Prepared,
+    prepared: &mut Part,
     engine: &mut Engine,
     devices: &Devices,
 ) -> Result<(), CommandError> {

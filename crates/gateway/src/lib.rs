@@ -19,7 +19,9 @@ mod wiring;
 mod worker;
 
 pub use clock::Clock;
-pub use command::{CommandError, Commander, Commands, Prepared, Reconfigured, commands};
+pub use command::{
+    CommandError, Commander, Commands, Numbered, Prepared, Reconfigured, commands, team_commands,
+};
 pub use counters::{Losses, Origin};
 pub use links::Link;
 pub use load::{Load, LoadNow};

@@ -113,17 +113,25 @@ impl Rewiring {
         Ok(Self { cables: Cables::new(new), sources })
     }
 
-    /// Opens the devices that are not there yet.
-    pub(crate) fn open<E>(
-        &mut self,
-        mut open: impl FnMut(&str) -> Result<Box<dyn Device>, E>,
-    ) -> Result<(), E> {
+    /// The devices that are not open yet.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let name = |source: &Source| match source {
+            Source::New(name, None) => Some(name.clone()),
+            _ => None,
+        };
+        self.sources.iter().filter_map(name).collect()
+    }
+
+    /// Takes one that has been opened.
+    pub(crate) fn put(&mut self, opened: &str, opened_device: Box<dyn Device>) {
         for source in &mut self.sources {
-            if let Source::New(name, device @ None) = source {
-                *device = Some(open(name)?);
+            if let Source::New(name, device @ None) = source
+                && name == opened
+            {
+                *device = Some(opened_device);
+                return;
             }
         }
-        Ok(())
     }
 
     /// Whether no device need be opened any more.

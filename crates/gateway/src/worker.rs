@@ -225,8 +225,9 @@ impl Worker {
         self.stages.router.advance(now);
         self.report(now);
         self.send_queued();
-        let Stages { engine, router, cables, .. } = &mut self.stages;
-        let change = self.clerk.turn(engine, router, cables, &mut self.devices);
+        let Stages { engine, router, cables, team, .. } = &mut self.stages;
+        let partition = team.as_ref().map(Member::partition);
+        let change = self.clerk.turn(engine, router, cables, &mut self.devices, partition);
         if let Some((settings, partition)) = change {
             if let Some((team, partition)) = self.stages.team.as_mut().zip(partition) {
                 team.set_partition(partition, &mut self.stages.engine);

@@ -337,6 +337,19 @@ impl External {
 
     /// Begins a change.
     pub(crate) fn prepare(&mut self, change: PoolChange) -> Result<(), ConfigError> {
+        self.check(&change)?;
+        let is_new = |one: &&Wanted| self.index(one.address).is_none();
+        let new = change.wanted.iter().filter(is_new).map(|one| Task::Enter(one.address));
+        let new: Vec<Task> = new.rev().collect();
+        self.work.tasks.extend(new);
+        self.grow(change.definitions.len().max(self.pools.len()));
+        self.restrict(&change);
+        self.work.change = Some(change);
+        Ok(())
+    }
+
+    /// Whether there is room for a change.
+    pub(crate) fn check(&self, change: &PoolChange) -> Result<(), ConfigError> {
         let fail = |message: String| Err(ConfigError { message });
         if self.work.change.is_some() || !self.work.tasks.is_empty() {
             return fail("a change of the pools is under way: wait until it is done".into());
@@ -364,12 +377,6 @@ impl External {
                 ));
             }
         }
-        let new = change.wanted.iter().filter(is_new).map(|one| Task::Enter(one.address));
-        let new: Vec<Task> = new.rev().collect();
-        self.work.tasks.extend(new);
-        self.grow(change.definitions.len().max(self.pools.len()));
-        self.restrict(&change);
-        self.work.change = Some(change);
         Ok(())
     }
 

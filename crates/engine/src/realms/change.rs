@@ -22,7 +22,7 @@ impl RealmConfig {
     }
 
     /// Whether a realm that is new may have its number.
-    fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         self.gone && self.name.is_empty()
     }
 }

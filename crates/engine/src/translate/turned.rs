@@ -7,7 +7,7 @@ use super::mappings::Arrival;
 use super::transit::is_echo_request;
 use super::{Engine, Fate};
 use crate::packet::{Direction, Packet, Side, Verdict};
-use crate::parse::{Embedded, Headers, Kind, parse};
+use crate::parse::{Embedded, Headers, Kind, parse_turned};
 use crate::rewrite::{Rewrite, apply, apply_embedded};
 use crate::{DropReason, Timestamp};
 use natgate_wire::{Delta, Ipv4};
@@ -34,7 +34,7 @@ impl Engine {
     fn decide_turned(&mut self, packet: &mut Packet<'_>) -> Verdict {
         let (mut direction, realm) = (Direction::Hairpin, packet.realm());
         give_back_hop(packet.bytes_mut());
-        let fate = parse(packet.bytes()).and_then(|headers| {
+        let fate = parse_turned(packet.bytes()).and_then(|headers| {
             let headers = Headers { realm, turned: true, ..headers };
             self.take_turned(packet.bytes_mut(), &headers, &mut direction)
         });

@@ -121,8 +121,9 @@ impl Member {
         bytes: &[u8],
     ) -> Way {
         let whose = self.partition.whose(link.side, link.realm, bytes);
-        if whose == Whose::Of(self.number) && link.side == Side::Inside {
-            return Way::Here;
+        if let (Side::Inside, Whose::Of(owner)) = (link.side, whose) {
+            // All fragments have the same sender.
+            return self.give(owner, Kind::Packet(link, Asked::Settled), bytes);
         }
         self.follow(now, engine, bytes, whose, |asked| Kind::Packet(link, asked))
     }

@@ -3,6 +3,7 @@
 mod fragments;
 mod realms;
 mod reload;
+mod team;
 mod undelivered;
 mod world;
 

@@ -81,7 +81,10 @@ impl Commanded {
             let numbered = commander.numbered().expect("the gateway answers");
             let mut prepared =
                 Prepared::new(&in_force, numbered, new).expect("the settings are right");
-            let open = |name: &str| device.take().ok_or(format!("{name} is not expected"));
+            let open = |name: &str| {
+                let device = device.take().ok_or(format!("{name} is not expected"));
+                device.map(|device| vec![device])
+            };
             prepared.open(open).expect("the device is there");
             let settings = prepared.settings().clone();
             let done = commander.reconfigure(prepared);

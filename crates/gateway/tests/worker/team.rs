@@ -1,0 +1,538 @@
+//! Several workers that are one gateway: whichever of them a frame comes to, what happens is what one
+//! would do.
+
+use crate::world::*;
+use natgate_engine::{AddressRange, Direction, DropReason, Outcome, StaticMapping, Timestamp};
+use natgate_gateway::{Commander, Member, Prepared, Settings, Worker, team, team_commands};
+use natgate_io::Device;
+use natgate_io::memory::{self, Wire};
+use natgate_wire::arp;
+use natgate_wire::link::{ETHERNET_LEN, ethertype};
+use natgate_wire::protocol::{GRE, ICMP, UDP};
+use natgate_wire::{Ipv4, Udp, checksum};
+use std::collections::{HashMap, HashSet};
+use std::net::Ipv4Addr;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Workers between two cables, and hosts that answer ARP on them.
+struct Team {
+    workers: Vec<Worker>,
+    inside: Wire,
+    outside: Wire,
+    now: Timestamp,
+    told: Told,
+    commander: Commander,
+    _wakes: Vec<UnixStream>,
+}
+
+/// What came out since it was last looked: packets.
+#[derive(Debug, Default)]
+struct Out {
+    inside: Vec<Vec<u8>>,
+    outside: Vec<Vec<u8>>,
+}
+
+/// Pool addresses from 203.0.113.1 on.
+fn with_pool(addresses: u8, ports: (u16, u16)) -> Settings {
+    let mut settings = settings();
+    let last = Ipv4Addr::new(203, 0, 113, addresses);
+    settings.engine.pools[0].addresses = vec![AddressRange { first: EXTERNAL, last }];
+    settings.engine.pools[0].ports = ports;
+    settings
+}
+
+impl Team {
+    /// Frames come to one worker after the other.
+    fn new(settings: &Settings, count: usize) -> Self {
+        let turn = Arc::new(AtomicUsize::new(0));
+        Self::with(settings, count, move || turn.fetch_add(1, Ordering::Relaxed) % count)
+    }
+
+    /// Frames come to the worker that is told.
+    fn with(
+        settings: &Settings,
+        count: usize,
+        to: impl Fn() -> usize + Clone + Send + Sync + 'static,
+    ) -> Self {
+        let also_to = to.clone();
+        let (inside_devices, inside) = memory::group("in", INSIDE, count, move |_| to());
+        let (outside_devices, outside) = memory::group("out", OUTSIDE, count, move |_| also_to());
+        let now = Timestamp(1_000_000_000_000);
+        let pairs = || -> (Vec<UnixStream>, Vec<UnixStream>) {
+            (0..count).map(|_| UnixStream::pair().expect("a pair of sockets")).unzip()
+        };
+        let (mut wakes, wakers) = pairs();
+        let (more, others) = pairs();
+        wakes.extend(more);
+        let (commander, commands) = team_commands(others);
+        let members: Vec<Member> = team(settings, wakers);
+        let devices = inside_devices.into_iter().zip(outside_devices);
+        let workers = members.into_iter().zip(devices).zip(commands);
+        let worker = |((member, (inside, outside)), commands)| {
+            let number: usize = Member::number(&member);
+            let devices: [Box<dyn Device>; 2] = [Box::new(inside), Box::new(outside)];
+            let seed = [number as u8 + 1; 32];
+            let worker = Worker::of_team(settings, seed, devices, member, now);
+            let mut worker = worker.expect("the settings are right");
+            worker.obey(commands);
+            worker
+        };
+        let workers = workers.map(worker).collect();
+        let told = Told::default();
+        Self { workers, inside, outside, now, told, commander, _wakes: wakes }
+    }
+
+    /// Lets all workers do what there is to do; hosts answer ARP.
+    fn settle(&mut self) -> Out {
+        let mut out = Out::default();
+        for _ in 0..12 {
+            for worker in &mut self.workers {
+                worker.turn(self.now, &mut self.told);
+            }
+            let sides = [(&self.inside, HOST, &mut out.inside), (&self.outside, SERVER, &mut out.outside)];
+            for (wire, host, packets) in sides {
+                while let Some(frame) = wire.take() {
+                    let (_, _, kind) = arp::read_ethernet(&frame).expect("a frame");
+                    if kind == ethertype::IPV4 {
+                        packets.push(frame[ETHERNET_LEN..].to_vec());
+                    } else if arp::Arp::new_checked(&frame[ETHERNET_LEN..])
+                        .is_some_and(|message| message.repr().operation == arp::Operation::Request)
+                    {
+                        wire.send(&answer(&frame, host));
+                    }
+                }
+            }
+        }
+        out
+    }
+
+    fn from_inside(&mut self, packet: &[u8]) -> Out {
+        self.inside.send(&to_inside(packet));
+        self.settle()
+    }
+
+    fn from_outside(&mut self, packet: &[u8]) -> Out {
+        self.outside.send(&to_outside(packet));
+        self.settle()
+    }
+
+    fn pass(&mut self, time: Duration) -> Out {
+        self.now = self.now.plus(time);
+        self.settle()
+    }
+
+    fn packets(&mut self, direction: Direction, outcome: Outcome) -> u64 {
+        let now = self.now;
+        let of = |worker: &mut Worker| {
+            worker.status(now).counters.packets[direction as usize][outcome as usize]
+        };
+        self.workers.iter_mut().map(of).sum()
+    }
+
+    fn drops(&mut self, reason: DropReason) -> u64 {
+        let now = self.now;
+        self.workers.iter_mut().map(|worker| worker.status(now).counters.drops[reason as usize]).sum()
+    }
+
+    fn handed_over(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.load().now().handed_over).sum()
+    }
+
+    /// The mappings of each worker: internal to external endpoint.
+    fn mappings(&mut self) -> Vec<HashMap<(Ipv4Addr, u16), (Ipv4Addr, u16)>> {
+        let now = self.now;
+        let of = |worker: &mut Worker| {
+            let status = worker.status(now);
+            let ends = status.engine.mappings().map(|info| {
+                let (from, to) = (info.id.internal, info.id.external);
+                ((from.address, from.port), (to.address, to.port))
+            });
+            ends.collect()
+        };
+        self.workers.iter_mut().map(of).collect()
+    }
+}
+
+/// The `number`th subscriber.
+fn subscriber(number: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 1, 0).to_bits() + number)
+}
+
+fn one(mut packets: Vec<Vec<u8>>) -> Vec<u8> {
+    assert_eq!(packets.len(), 1, "{packets:?}");
+    packets.remove(0)
+}
+
+fn source(packet: &[u8]) -> (Ipv4Addr, u16) {
+    let view = view(packet);
+    let port = Udp::new_checked(view.payload()).expect("UDP").source_port();
+    (Ipv4Addr::from_bits(view.source()), port)
+}
+
+fn destination(packet: &[u8]) -> (Ipv4Addr, u16) {
+    let view = view(packet);
+    let port = Udp::new_checked(view.payload()).expect("UDP").destination_port();
+    (Ipv4Addr::from_bits(view.destination()), port)
+}
+
+/// Two subscribers of different workers, each with a mapping of port 4000: who and where.
+fn two_of_different_workers(team: &mut Team) -> [(Ipv4Addr, (Ipv4Addr, u16)); 2] {
+    let mut found = Vec::new();
+    for worker in 0..2 {
+        for number in 0.. {
+            let host = subscriber(number);
+            let out = team.from_inside(&udp((host, 4000), (REMOTE, 53), b"hello"));
+            assert_eq!(out.outside.len(), 1);
+            if team.mappings()[worker].contains_key(&(host, 4000)) {
+                found.push((host, source(&out.outside[0])));
+                break;
+            }
+        }
+    }
+    found.try_into().expect("two of them")
+}
+
+#[test]
+fn whichever_worker_a_frame_comes_to_flows_go_both_ways() {
+    for (workers, addresses) in [(2, 2), (2, 1), (3, 1), (4, 9)] {
+        let mut team = Team::new(&with_pool(addresses, (1024, 65535)), workers);
+        let mut externals = HashSet::new();
+        for number in 0..40 {
+            let host = subscriber(number);
+            let out = team.from_inside(&udp((host, 4000), (REMOTE, 53), b"hello"));
+            let external = source(&one(out.outside));
+            assert!(externals.insert(external), "{external:?} is two subscribers'");
+            for port in [54, 55] {
+                let out = team.from_inside(&udp((host, 4000), (REMOTE, port), b"hello"));
+                assert_eq!(source(&one(out.outside)), external, "the mapping is there for all");
+                let out = team.from_outside(&udp((REMOTE, port), external, b"answer"));
+                let packet = one(out.inside);
+                assert_eq!(destination(&packet), (host, 4000));
+                assert!(udp_valid(&packet));
+            }
+        }
+        let mappings = team.mappings();
+        assert_eq!(mappings.iter().map(HashMap::len).sum::<usize>(), 40);
+        assert!(mappings.iter().all(|of_one| !of_one.is_empty()), "all have something to do");
+        assert_eq!(team.packets(Direction::Outbound, Outcome::Forwarded), 120);
+        assert_eq!(team.packets(Direction::Inbound, Outcome::Forwarded), 80);
+        assert!(team.handed_over() > 0);
+    }
+}
+
+#[test]
+fn subscribers_of_different_workers_reach_each_other() {
+    let mut team = Team::new(&with_pool(2, (1024, 65535)), 2);
+    let [(a, external_a), (b, external_b)] = two_of_different_workers(&mut team);
+    let before = team.packets(Direction::Hairpin, Outcome::Forwarded);
+    let packet = one(team.from_inside(&udp((a, 4000), external_b, b"to b")).inside);
+    assert_eq!((source(&packet), destination(&packet)), (external_a, (b, 4000)));
+    assert!(udp_valid(&packet));
+    assert_eq!(view(&packet).ttl(), 63, "that is one hop");
+    let packet = one(team.from_inside(&udp((b, 4000), external_a, b"to a")).inside);
+    assert_eq!((source(&packet), destination(&packet)), (external_b, (a, 4000)));
+    assert_eq!(team.packets(Direction::Hairpin, Outcome::Forwarded), before + 2);
+    // And to somebody of the same worker; nothing leaves.
+    let out = team.from_inside(&udp((a, 4000), external_a, b"to itself"));
+    assert_eq!(destination(&one(out.inside)), (a, 4000));
+    assert!(out.outside.is_empty());
+    // An endpoint that nobody has.
+    let nobody = (external_b.0, external_b.1 ^ 1);
+    assert!(team.from_inside(&udp((a, 4000), nobody, b"?")).inside.is_empty());
+    assert_eq!(team.drops(DropReason::NoMapping), 1);
+}
+
+#[test]
+fn errors_about_packets_that_turned_round_come_back() {
+    let mut team = Team::new(&with_pool(2, (1024, 65535)), 2);
+    let [(a, external_a), (b, external_b)] = two_of_different_workers(&mut team);
+    let received = one(team.from_inside(&udp((a, 4000), external_b, b"to b")).inside);
+    // b says port unreachable.
+    let mut message = vec![3, 3, 0, 0, 0, 0, 0, 0];
+    message.extend(&received);
+    let sum = checksum::checksum(&message);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    let error = one(team.from_inside(&ip(ICMP, b, external_a.0, &message)).inside);
+    let outer = view(&error);
+    assert_eq!(outer.destination(), a.to_bits());
+    assert_eq!(outer.source(), external_b.0.to_bits());
+    assert_eq!(checksum::checksum(outer.payload()), 0);
+    let quoted = Ipv4::new_header_checked(&outer.payload()[8..]).expect("a packet");
+    assert_eq!(quoted.source(), a.to_bits());
+    assert_eq!(quoted.destination(), external_b.0.to_bits());
+    let ports = Udp::new_checked(quoted.payload()).expect("UDP");
+    assert_eq!((ports.source_port(), ports.destination_port()), (4000, external_b.1));
+}
+
+#[test]
+fn errors_from_outside_find_whom_they_are_about() {
+    for addresses in [1, 2] {
+        let mut team = Team::new(&with_pool(addresses, (1024, 65535)), 2);
+        for (host, _) in two_of_different_workers(&mut team) {
+            let sent = one(team.from_inside(&udp((host, 4000), (REMOTE, 53), b"x")).outside);
+            let mut message = vec![3, 3, 0, 0, 0, 0, 0, 0];
+            message.extend(&sent);
+            let sum = checksum::checksum(&message);
+            message[2..4].copy_from_slice(&sum.to_be_bytes());
+            let to = Ipv4Addr::from_bits(view(&sent).source());
+            for _ in 0..2 {
+                let error = one(team.from_outside(&ip(ICMP, REMOTE, to, &message)).inside);
+                assert_eq!(view(&error).destination(), host.to_bits());
+            }
+        }
+    }
+}
+
+/// The two fragments of a datagram.
+fn halves(packet: &[u8], identification: u16) -> [Vec<u8>; 2] {
+    let whole = view(packet);
+    let payload = whole.payload();
+    let at = payload.len() / 16 * 8;
+    [(0, &payload[..at], 0x2000), (at, &payload[at..], 0)].map(|(offset, payload, more)| {
+        let (from, to) = (view(packet).source(), view(packet).destination());
+        let mut bytes = ip(UDP, Ipv4Addr::from_bits(from), Ipv4Addr::from_bits(to), payload);
+        let mut header = Ipv4::new_checked(&mut bytes[..]).expect("a packet");
+        header.set_identification(identification);
+        header.set_fragment_field(more | (offset / 8) as u16);
+        header.fill_checksum();
+        bytes
+    })
+}
+
+#[test]
+fn fragments_of_a_datagram_come_to_one_worker_in_any_order() {
+    for addresses in [1, 2] {
+        let mut team = Team::new(&with_pool(addresses, (1024, 65535)), 2);
+        let ends = two_of_different_workers(&mut team);
+        let mut id = 0;
+        for (host, external) in ends {
+            for order in [[0, 1], [1, 0]] {
+                for _ in 0..3 {
+                    id += 1;
+                    let parts = halves(&udp((REMOTE, 53), external, &[7; 100]), id);
+                    let mut packets = team.from_outside(&parts[order[0]]).inside;
+                    packets.extend(team.from_outside(&parts[order[1]]).inside);
+                    assert_eq!(packets.len(), 2, "addresses {addresses}, order {order:?}");
+                    for packet in packets {
+                        assert_eq!(view(&packet).destination(), host.to_bits());
+                    }
+                    let parts = halves(&udp((host, 4000), (REMOTE, 53), &[7; 100]), id);
+                    let mut packets = team.from_inside(&parts[order[0]]).outside;
+                    packets.extend(team.from_inside(&parts[order[1]]).outside);
+                    assert_eq!(packets.len(), 2);
+                    let from = |packet: &Vec<u8>| {
+                        (view(packet).source(), view(packet).identification())
+                    };
+                    assert_eq!(from(&packets[0]), from(&packets[1]));
+                }
+            }
+        }
+        // To each other, in fragments.
+        let [(a, external_a), (b, external_b)] = ends;
+        for order in [[0, 1], [1, 0]] {
+            id += 1;
+            let parts = halves(&udp((a, 4000), external_b, &[9; 100]), id);
+            let mut packets = team.from_inside(&parts[order[0]]).inside;
+            packets.extend(team.from_inside(&parts[order[1]]).inside);
+            assert_eq!(packets.len(), 2, "addresses {addresses}, order {order:?}");
+            for packet in packets {
+                assert_eq!(view(&packet).source(), external_a.0.to_bits());
+                assert_eq!(view(&packet).destination(), b.to_bits());
+            }
+        }
+    }
+}
+
+#[test]
+fn fragments_whose_first_never_comes_are_counted() {
+    let mut team = Team::new(&with_pool(1, (1024, 65535)), 2);
+    let [(_, external), _] = two_of_different_workers(&mut team);
+    for id in 0..50 {
+        let [_, later] = halves(&udp((REMOTE, 53), external, &[7; 100]), id);
+        assert!(team.from_outside(&later).inside.is_empty());
+    }
+    team.pass(Duration::from_secs(10));
+    assert_eq!(team.drops(DropReason::FragmentUnmatched), 50);
+}
+
+#[test]
+fn protocols_without_ports_find_their_subscriber() {
+    for addresses in [1, 2] {
+        let mut team = Team::new(&with_pool(addresses, (1024, 65535)), 2);
+        for (number, (host, _)) in two_of_different_workers(&mut team).into_iter().enumerate() {
+            let remote = Ipv4Addr::new(192, 0, 2, 100 + number as u8);
+            let packet = one(team.from_inside(&ip(GRE, host, remote, &[0; 20])).outside);
+            let external = Ipv4Addr::from_bits(view(&packet).source());
+            for _ in 0..2 {
+                let packet = one(team.from_outside(&ip(GRE, remote, external, &[0; 20])).inside);
+                assert_eq!(view(&packet).destination(), host.to_bits());
+            }
+        }
+        let stranger = ip(GRE, Ipv4Addr::new(192, 0, 2, 99), EXTERNAL, &[0; 20]);
+        assert!(team.from_outside(&stranger).inside.is_empty());
+        assert_eq!(team.drops(DropReason::NoMapping), 1, "it is counted once");
+    }
+}
+
+#[test]
+fn the_gateway_answers_pings_and_everybody_learns_from_arp() {
+    let mut team = Team::new(&with_pool(2, (1024, 65535)), 2);
+    for _ in 0..4 {
+        let reply = one(team.from_inside(&echo_request(SUBSCRIBER, OWN_INSIDE)).inside);
+        assert_eq!(view(&reply).source(), OWN_INSIDE.to_bits());
+        let reply = one(team.from_outside(&echo_request(REMOTE, OWN_OUTSIDE)).outside);
+        assert_eq!(view(&reply).source(), OWN_OUTSIDE.to_bits());
+    }
+    let now = team.now;
+    for worker in &mut team.workers {
+        worker.status(now);
+    }
+    assert_eq!(team.packets(Direction::Local, Outcome::Replied), 8);
+}
+
+#[test]
+fn a_worker_that_runs_short_of_ports_borrows_from_the_other() {
+    for (addresses, ports) in [(1, (1024, 5119)), (2, (1024, 3071))] {
+        let mut settings = with_pool(addresses, ports);
+        settings.engine.limits.udp_ports = 4000;
+        settings.engine.limits.new_mappings_per_second = 100_000;
+        settings.engine.pooling = natgate_engine::Pooling::Arbitrary;
+        settings.engine.port_parity = false;
+        let mut team = Team::new(&settings, 2);
+        two_of_different_workers(&mut team);
+        // One subscriber makes more mappings than its worker has ports, 2048.
+        let mut made = HashSet::new();
+        for port in 0..3000 {
+            let packet = udp((subscriber(3), 10_000 + port), (REMOTE, 53), b"x");
+            team.inside.send(&to_inside(&packet));
+            team.now = team.now.plus(Duration::from_millis(1));
+            for _ in 0..3 {
+                for worker in &mut team.workers {
+                    worker.turn(team.now, &mut team.told);
+                }
+            }
+            if port % 100 == 99 {
+                made.extend(team.settle().outside.iter().map(|packet| source(packet)));
+            }
+        }
+        assert_eq!(made.len(), 3000, "each has a port of its own");
+        assert_eq!(team.drops(DropReason::PoolExhausted), 0);
+        let loads: Vec<_> = team.workers.iter().map(|worker| worker.load().now()).collect();
+        let borrowed: u64 = loads.iter().map(|load| load.ports_borrowed).sum();
+        assert!(borrowed >= 960, "{borrowed} ports were borrowed");
+        assert_eq!(borrowed, loads.iter().map(|load| load.ports_lent).sum::<u64>());
+        // What comes back finds its way, whatever was whose at the start.
+        for external in made.iter().take(300) {
+            let out = team.from_outside(&udp((REMOTE, 53), *external, b"answer"));
+            assert_eq!(view(&one(out.inside)).destination(), subscriber(3).to_bits());
+        }
+    }
+}
+
+#[test]
+fn static_endpoints_are_of_their_hosts_worker() {
+    let mut settings = with_pool(2, (1024, 65535));
+    for number in 0..6 {
+        settings.engine.statics.push(StaticMapping {
+            protocol: Some(UDP),
+            internal: (subscriber(number), Some(53)),
+            external: (EXTERNAL, Some(5000 + number as u16)),
+            ..StaticMapping::default()
+        });
+    }
+    let mut team = Team::new(&settings, 2);
+    let [(guest, from), _] = two_of_different_workers(&mut team);
+    for number in 0..6 {
+        let external = (EXTERNAL, 5000 + number as u16);
+        let server = (subscriber(number), 53);
+        let packet = one(team.from_outside(&udp((REMOTE, 9), external, b"query")).inside);
+        assert_eq!(destination(&packet), server);
+        let packet = one(team.from_inside(&udp(server, (REMOTE, 9), b"answer")).outside);
+        assert_eq!(source(&packet), external);
+        let packet = one(team.from_inside(&udp((guest, 4000), external, b"query")).inside);
+        assert_eq!((source(&packet), destination(&packet)), (from, server));
+        let packet = one(team.from_inside(&udp(server, from, b"answer")).inside);
+        assert_eq!((source(&packet), destination(&packet)), (external, (guest, 4000)));
+    }
+}
+
+/// Puts other settings in force while the workers go on.
+fn reload(team: &mut Team, old: &Settings, new: Settings) -> natgate_gateway::Reconfigured {
+    let commander = std::mem::replace(&mut team.commander, team_commands(Vec::new()).0);
+    let old = old.clone();
+    let asked = std::thread::spawn(move || {
+        let numbered = commander.numbered().expect("an answer");
+        let prepared = Prepared::new(&old, numbered, new).expect("the settings are right");
+        (commander.reconfigure(prepared).expect("it is put in force"), commander)
+    });
+    while !asked.is_finished() {
+        team.settle();
+    }
+    let (done, commander) = asked.join().expect("it ends");
+    team.commander = commander;
+    done
+}
+
+#[test]
+fn a_reload_is_everybodys() {
+    let old = with_pool(2, (1024, 65535));
+    let mut team = Team::new(&old, 2);
+    let ends = two_of_different_workers(&mut team);
+    let mut new = with_pool(4, (1024, 65535));
+    new.engine.statics.push(StaticMapping {
+        protocol: Some(UDP),
+        internal: (subscriber(99), Some(53)),
+        external: (Ipv4Addr::new(203, 0, 113, 4), Some(53)),
+        ..StaticMapping::default()
+    });
+    let mappings: usize = team.mappings().iter().map(HashMap::len).sum();
+    let done = reload(&mut team, &old, new.clone());
+    assert_eq!(done.stayed, mappings as u64);
+    for (host, external) in ends {
+        let packet = one(team.from_inside(&udp((host, 4000), (REMOTE, 53), b"x")).outside);
+        assert_eq!(source(&packet), external, "its mapping stays");
+    }
+    // New addresses are dealt out, too, and the static mapping is there.
+    let mut seen = HashSet::new();
+    for number in 200..260 {
+        let packet = udp((subscriber(number), 4000), (REMOTE, 53), b"x");
+        seen.insert(source(&one(team.from_inside(&packet).outside)).0);
+    }
+    assert_eq!(seen.len(), 4);
+    let external = (Ipv4Addr::new(203, 0, 113, 4), 53);
+    let packet = one(team.from_outside(&udp((REMOTE, 9), external, b"query")).inside);
+    assert_eq!(destination(&packet), (subscriber(99), 53));
+    // And back again, where addresses leave.
+    let done = reload(&mut team, &new, old);
+    assert!(done.went.iter().sum::<u64>() > 0);
+    for (host, external) in ends {
+        let packet = one(team.from_inside(&udp((host, 4000), (REMOTE, 53), b"x")).outside);
+        assert_eq!(source(&packet), external);
+    }
+}
+
+#[test]
+fn a_worker_that_is_too_slow_loses_packets_that_are_counted() {
+    let mut team = Team::with(&with_pool(2, (1024, 65535)), 2, || 1);
+    let [(host, _), _] = two_of_different_workers(&mut team);
+    // All frames come to the other worker; the host's stands still.
+    let mut sent = 0;
+    for _ in 0..40 {
+        for _ in 0..64 {
+            team.inside.send(&to_inside(&udp((host, 4000), (REMOTE, 53), b"x")));
+            sent += 1;
+        }
+        team.workers[1].turn(team.now, &mut team.told);
+    }
+    let before = team.packets(Direction::Outbound, Outcome::Forwarded);
+    for _ in 0..200 {
+        team.settle();
+    }
+    let forwarded = team.packets(Direction::Outbound, Outcome::Forwarded) - before;
+    let lost = team.drops(DropReason::HandOverFull);
+    assert!(lost > 0);
+    assert_eq!(forwarded + lost, sent);
+}
