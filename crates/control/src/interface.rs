@@ -1,8 +1,10 @@
 //! What the control socket offers: which path does what, and the form of requests and answers
 //! (docs/control.md). A further command is a further line of the list here.
 
+use crate::json;
 use crate::reload::{ReloadError, Reloaded, Reloader};
 use crate::socket::{Request, Response, Service};
+use natgate_gateway::Load;
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
@@ -14,6 +16,8 @@ const MOST_NAMED: usize = 100_000;
 /// Answers the requests of the control socket.
 pub struct Interface {
     reloader: Arc<Reloader>,
+    /// What each worker has done.
+    loads: Vec<Arc<Load>>,
 }
 
 /// What `/v1/reload` is asked.
@@ -26,9 +30,15 @@ struct ReloadRequest {
 }
 
 impl Interface {
-    /// For a gateway whose configuration can be read anew.
-    pub fn new(reloader: Arc<Reloader>) -> Self {
-        Self { reloader }
+    /// For a gateway whose configuration can be read anew, and whose workers note what they do.
+    pub fn new(reloader: Arc<Reloader>, loads: Vec<Arc<Load>>) -> Self {
+        Self { reloader, loads }
+    }
+
+    fn workers(&self) -> Response {
+        let loads = self.loads.iter().enumerate();
+        let workers = loads.map(|(number, load)| json::load(number, &load.now()));
+        Response { status: 200, body: json!({ "workers": workers.collect::<Vec<_>>() }) }
     }
 
     fn reload(&self, body: &[u8]) -> Response {
@@ -53,7 +63,12 @@ impl Service for Interface {
         match (&request.path[..], &request.method[..]) {
             ("/v1/reload", "POST") => self.reload(&request.body),
             ("/v1/reload", _) => Response::failure(405, "/v1/reload takes POST"),
-            (path, _) => Response::failure(404, format!("there is no {path}; try /v1/reload")),
+            ("/v1/workers", "GET") => self.workers(),
+            ("/v1/workers", _) => Response::failure(405, "/v1/workers takes GET"),
+            (path, _) => {
+                let message = format!("there is no {path}; try /v1/reload or /v1/workers");
+                Response::failure(404, message)
+            }
         }
     }
 }

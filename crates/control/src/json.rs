@@ -9,6 +9,7 @@ use natgate_engine::{
     BlockId, Change, Config, Counters, Direction, DropReason, Endpoint, Event, MappingId,
     MappingInfo, Outcome, Resource, SessionInfo, Timestamp,
 };
+use natgate_gateway::LoadNow;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::net::Ipv4Addr;
@@ -263,6 +264,13 @@ fn endpoint(endpoint: Endpoint) -> String {
 
 fn seconds(time: Timestamp) -> f64 {
     time.since(Timestamp(0)).as_secs_f64()
+}
+
+/// What a worker has done.
+pub fn load(number: usize, load: &LoadNow) -> Value {
+    let counts = load.each().map(|(name, value)| (name.to_owned(), Value::from(value)));
+    let number = ("worker".to_owned(), Value::from(number));
+    Value::Object(std::iter::once(number).chain(counts).collect())
 }
 
 #[cfg(test)]

@@ -78,8 +78,8 @@ struct InForce {
     complete: Settings,
 }
 
-/// Opens a device by its name, or says why it cannot be.
-pub type Open = Box<dyn Fn(&str) -> Result<Box<dyn Device>, String> + Send + Sync>;
+/// Opens a device by its name, once for each worker, or says why it cannot be.
+pub type Open = Box<dyn Fn(&str) -> Result<Vec<Box<dyn Device>>, String> + Send + Sync>;
 
 /// Reads a gateway's configuration anew.
 pub struct Reloader {

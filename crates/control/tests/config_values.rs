@@ -6,7 +6,7 @@ use natgate_engine::{
     AddressRange, Allocation, Behavior, Config, Match, PoolConfig, Pooling, Prefix, Refusal, Rule,
     RuleAction, Side, SideConfig, StaticMapping,
 };
-use natgate_gateway::{Backend, Route, Settings, SideSettings, StateSettings};
+use natgate_gateway::{Backend, Route, Settings, SideSettings, WorkerSettings, StateSettings};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -62,6 +62,7 @@ fn the_smallest_file_is_the_engines_defaults_with_a_pool() {
         outside: side("eth0"),
         realms: Vec::new(),
         routes: Vec::new(),
+        workers: WorkerSettings::default(),
         dpdk: None,
         state: None,
         control: None,
@@ -294,6 +295,7 @@ fn everything() -> Settings {
                 side: Side::Outside,
             },
         ],
+        workers: WorkerSettings::default(),
         dpdk: None,
         state: Some(StateSettings {
             file: "/run/ports in use".into(),

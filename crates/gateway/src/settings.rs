@@ -73,6 +73,22 @@ pub struct RealmSettings {
     pub routes: Vec<Route>,
 }
 
+/// How many threads do the gateway's work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerSettings {
+    /// How many workers there are, each with a thread of its own.
+    pub count: usize,
+    /// The processors that they run on, one each; none: several workers take those that the process may
+    /// use, and one worker alone is not bound.
+    pub cores: Vec<usize>,
+}
+
+impl Default for WorkerSettings {
+    fn default() -> Self {
+        Self { count: 1, cores: Vec::new() }
+    }
+}
+
 /// Everything about a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -86,6 +102,8 @@ pub struct Settings {
     pub realms: Vec<RealmSettings>,
     /// Static routes; the longest prefix wins, connected networks first among equals.
     pub routes: Vec<Route>,
+    /// How many workers there are.
+    pub workers: WorkerSettings,
     /// Arguments of DPDK's environment; `None`: those that virtual devices need.
     pub dpdk: Option<Vec<String>>,
     /// Where ports in use are remembered over a restart; `None`: they are not.

@@ -14,7 +14,7 @@ use natgate_engine::{
     AddressRange, Affinity, Allocation, Begun, Config, Match, PoolConfig, Prefix, Rule, RuleAction,
     Server, Service, Side, SideConfig, StaticMapping, TimeoutSet,
 };
-use natgate_gateway::{Backend, Route, Settings, SideSettings, StateSettings};
+use natgate_gateway::{Backend, Route, Settings, SideSettings, StateSettings, WorkerSettings};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -52,6 +52,7 @@ pub(super) struct Draft {
     /// Of remote ports.
     pub(super) timeouts: Vec<TimeoutDraft>,
     /// Arguments of DPDK's environment.
+    pub(super) workers: WorkerSettings,
     pub(super) dpdk: Option<Located<Vec<String>>>,
     pub(super) state: Option<StateSettings>,
     pub(super) control: Option<PathBuf>,
@@ -281,6 +282,7 @@ impl Draft {
             outside: self.outside.settings(),
             realms: realm_settings,
             routes: self.routes_of(0),
+            workers: self.workers,
             dpdk: self.dpdk.map(|dpdk| dpdk.value),
             state: self.state,
             control: self.control,

@@ -52,6 +52,8 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
     let of_engine = of_engine.into_iter().filter(|key| !["inside", "outside"].contains(key));
     keys.extend(of_engine.map(str::to_owned));
     let rest = [
+        (in_force.workers.count != new.workers.count, "workers.count"),
+        (in_force.workers.cores != new.workers.cores, "workers.cores"),
         (in_force.dpdk != new.dpdk, "dpdk.eal"),
         (in_force.state != new.state, "state"),
         (in_force.control != new.control, "control.socket"),

@@ -9,7 +9,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
         "",
         &[
             "inside", "outside", "route", "pool", "nat", "limits", "class", "timeouts", "timeout",
-            "dpdk", "state", "control", "static", "rule", "realm",
+            "workers", "dpdk", "state", "control", "static", "rule", "realm",
         ],
     ),
     ("inside", SIDE),
@@ -118,6 +118,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
         ],
     ),
     ("timeout", &["protocol", "port", "idle"]),
+    ("workers", &["count", "cores"]),
     ("dpdk", &["eal"]),
     ("state", &["file", "interval"]),
     ("control", &["socket"]),

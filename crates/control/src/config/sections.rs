@@ -17,7 +17,7 @@ use super::values::{self, show_duration};
 use natgate_engine::{
     AddressRange, Behavior, Config, Limits, Pooling, Prefix, Refusal, Side, Timeouts,
 };
-use natgate_gateway::{Backend, StateSettings};
+use natgate_gateway::{Backend, MOST_WORKERS, StateSettings, WorkerSettings};
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -76,6 +76,7 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
         rules: read_rules(root),
         classes: root.sections("class").iter().filter_map(policy::read_class).collect(),
         timeouts: root.sections("timeout").iter().filter_map(policy::read_timeout).collect(),
+        workers: read_workers(&root.section("workers", "workers")),
         dpdk: devices::read_dpdk(&root.section("dpdk", "dpdk")),
         state: read_state(&root.section("state", "state")),
         control: read_control(&root.section("control", "control")),
@@ -409,6 +410,33 @@ pub(super) fn read_duration(
         return None;
     }
     Some(duration)
+}
+
+/// `[workers]`: how many threads there are, and where they run.
+fn read_workers(section: &Section<'_>) -> WorkerSettings {
+    /// The kernel's own bound of processors is not far above.
+    const LAST_CORE: u64 = 4095;
+    let count = section.get("count").and_then(|value| value.integer(1..=MOST_WORKERS as u64));
+    let given = count.map(|count| count as usize);
+    let cores = section.get("cores").and_then(|value| {
+        let items = value.items("an array of processors such as [2, 3]")?;
+        let read: Option<Vec<usize>> =
+            items.iter().map(|item| item.integer(0..=LAST_CORE).map(|core| core as usize)).collect();
+        let cores = read?;
+        let wanted = given.unwrap_or(cores.len());
+        let twice = cores.iter().enumerate().find(|(place, core)| cores[..*place].contains(core));
+        if let Some((_, core)) = twice {
+            value.wrong(format!("names processor {core} twice; each worker has its own"));
+        } else if cores.is_empty() || cores.len() > MOST_WORKERS || cores.len() != wanted {
+            let named = cores.len();
+            value.wrong(format!("names {named} processors for {wanted} workers; name one each"));
+        } else {
+            return Some(cores);
+        }
+        None
+    });
+    let cores = cores.unwrap_or_default();
+    WorkerSettings { count: given.unwrap_or(cores.len().max(1)), cores }
 }
 
 /// Where ports in use are remembered, if they are to be.

@@ -59,6 +59,7 @@ fn settings() -> Settings {
             via: ip("192.0.2.253"),
             side: Side::Outside,
         }],
+        workers: WorkerSettings::default(),
         dpdk: None,
         state: None,
         control: None,

@@ -19,6 +19,7 @@ mod tests;
 pub(crate) use keeper::Keeper;
 
 use crate::Settings;
+use crate::team::MOST_WORKERS;
 use format::{FormatError, Record};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -89,6 +90,18 @@ pub struct SavedPorts {
     damage: Option<&'static str>,
 }
 
+/// The file of a worker.
+fn file_of(file: &Path, number: usize) -> PathBuf {
+    match number {
+        0 => file.to_owned(),
+        number => {
+            let mut name = file.as_os_str().to_owned();
+            name.push(format!(".{number}"));
+            name.into()
+        }
+    }
+}
+
 impl SavedPorts {
     /// Reads the file that the settings name, and makes sure that it can be written; `None` when
     /// they name none, or ports are not held at all. A file that is not there is a first start.
@@ -118,6 +131,34 @@ impl SavedPorts {
         file::try_write(&own.file)
             .map_err(|error| StateError::Unwritable { path: path(), error })?;
         Ok(Some(Self { settings: own.clone(), records, damage }))
+    }
+
+    /// The same for each of several workers, each of which writes a file of its own, but reads all that
+    /// there are: a second one's name ends in `.1`.
+    ///
+    /// # Errors
+    /// As [`SavedPorts::open`].
+    pub fn open_team(settings: &Settings) -> Result<Option<Vec<Self>>, StateError> {
+        let Some(own) = &settings.state else { return Ok(None) };
+        let mut all = Vec::new();
+        for number in 0..MOST_WORKERS {
+            let file = file_of(&own.file, number);
+            if number >= settings.workers.count && !file.exists() {
+                continue;
+            }
+            let state = StateSettings { file, ..own.clone() };
+            let Some(saved) = Self::open(&Settings { state: Some(state), ..settings.clone() })?
+            else {
+                return Ok(None);
+            };
+            all.push(saved);
+        }
+        let records: Vec<Record> = all.iter().flat_map(|saved| saved.records.clone()).collect();
+        all.truncate(settings.workers.count);
+        for saved in &mut all {
+            saved.records.clone_from(&records);
+        }
+        Ok(Some(all))
     }
 
     /// The file.

@@ -145,6 +145,7 @@ fn settings(file: PathBuf) -> Settings {
         routes: Vec::new(),
         state: Some(StateSettings { file, interval: INTERVAL }),
         control: None,
+        workers: WorkerSettings::default(),
         dpdk: None,
     }
 }

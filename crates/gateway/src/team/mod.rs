@@ -16,6 +16,7 @@ pub(crate) use exchange::{Asked, Kind, Parcel};
 use exchange::{Exchange, Waker};
 use guide::{Advice, Guide, Waiting};
 use natgate_engine::{Engine, Side, Timestamp};
+use natgate_io::Steering;
 pub use partition::MOST_WORKERS;
 pub(crate) use partition::Partition;
 use partition::Whose;
@@ -73,6 +74,13 @@ pub fn team(settings: &Settings, wakers: Vec<UnixStream>) -> Vec<Member> {
         guide: Guide::new(settings.engine.timeouts.fragment),
     };
     exchanges.into_iter().zip(broker::brokers(workers)).enumerate().map(member).collect()
+}
+
+/// What devices are told, so that packets of the inside, and of the outside, come to the worker that
+/// they belong to. Where that is not the whole truth, the workers see to the rest.
+pub fn steering(settings: &Settings) -> [Steering; 2] {
+    let outside = partition::stretches(&settings.engine, settings.workers.count);
+    [Steering::Source, Steering::Destination(outside)]
 }
 
 impl Member {

@@ -7,6 +7,7 @@
 //! (`broker`); so the owners are shared by all workers, and read with each packet from outside.
 
 use natgate_engine::{Allocation, BlockConfig, Config, Plan, PoolConfig, Side};
+use natgate_io::{MOST_STRETCHES, Share, Stretch, worker_of_source};
 use natgate_wire::icmp::{self, kind};
 use natgate_wire::{Ipv4, protocol};
 use std::collections::HashMap;
@@ -216,10 +217,9 @@ impl Partition {
 
     /// The worker of a host inside.
     pub(crate) fn of_host(&self, realm: u16, address: u32) -> usize {
-        let by_arithmetic = || {
-            let mixed = (address ^ u32::from(realm) << 20).wrapping_mul(0x9e37_79b1) >> 24;
-            mixed as usize % self.workers
-        };
+        // Other realms' subscribers are spread otherwise, for they often have the same addresses.
+        let mixed = Ipv4Addr::from_bits(address ^ u32::from(realm) << 20);
+        let by_arithmetic = || worker_of_source(mixed, self.workers);
         match self.hosts.is_empty() {
             true => by_arithmetic(),
             false => self.hosts.get(&(realm, address)).copied().unwrap_or_else(by_arithmetic),
@@ -331,16 +331,41 @@ fn deal(config: &Config, pool: &PoolConfig, workers: usize, place: usize, word: 
     if pool.count() >= workers {
         return place % workers;
     }
+    let (first, len) = slices(config, pool, workers);
+    let begins = |slice: usize| (first + slice * len).div_ceil(64);
+    (1..workers).take_while(|&slice| begins(slice) <= word).count()
+}
+
+/// How an address's ports are cut into slices: the first port, and how many each has. Slices end where
+/// blocks do.
+fn slices(config: &Config, pool: &PoolConfig, workers: usize) -> (usize, usize) {
     let (first, last) = (usize::from(pool.ports.0.max(1)), usize::from(pool.ports.1));
-    // Slices end where blocks do.
     let size = match config.allocation_of(pool) {
         Allocation::Block(BlockConfig { size, .. }) => usize::from(*size),
         _ => 1,
     };
     let blocks = (last + 1 - first) / size;
-    let len = (blocks.div_ceil(workers) * size).next_multiple_of(64);
-    let begins = |slice: usize| (first + slice * len).div_ceil(64);
-    (1..workers).take_while(|&slice| begins(slice) <= word).count()
+    (first, (blocks.div_ceil(workers) * size).next_multiple_of(64))
+}
+
+/// What a device is told of that.
+pub(super) fn stretches(config: &Config, workers: usize) -> Vec<Stretch> {
+    let of_pool = |pool: &PoolConfig| {
+        let mut place = 0;
+        let mut stretches = Vec::new();
+        for range in &pool.addresses {
+            let share = if pool.count() >= workers {
+                Share::Whole { place }
+            } else {
+                let (first, len) = slices(config, pool, workers);
+                Share::Slices { first: first as u16, len: len as u16 }
+            };
+            stretches.push(Stretch { first: range.first, last: range.last, share });
+            place += range.count() as u32;
+        }
+        stretches
+    };
+    config.pools.iter().flat_map(of_pool).take(MOST_STRETCHES).collect()
 }
 
 /// The packet that an ICMP error is about, and what there is of its payload.
