@@ -12,14 +12,17 @@
 //! have left.
 
 mod errors;
+mod learnt;
 mod neighbors;
 mod outbox;
 mod owned;
+mod recent;
 mod renewal;
 mod routes;
 #[cfg(test)]
 mod tests;
 
+pub use learnt::{LearntRoutes, MOST_LEARNT, networks};
 pub use neighbors::{
     KNOWN, MOST_HELD, MOST_NEIGHBORS, MOST_NEW_PER_SECOND, NeighborInfo, RETRY, TRIES,
 };
@@ -39,6 +42,7 @@ use owned::Owned;
 pub use renewal::{Renewal, Retired};
 use routes::{Hop, Routes};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 /// Most packets that wait for neighbours in all.
 pub const MOST_HELD_IN_ALL: usize = 1024;
@@ -118,6 +122,7 @@ pub enum Fate {
 pub struct Router {
     /// The inside of realm 0, the outside, the insides of realms 1 and up.
     ports: Vec<Port>,
+    learnt: Arc<LearntRoutes>,
     outbox: Outbox,
 }
 
@@ -152,7 +157,7 @@ impl Router {
         let ports: Result<Vec<Port>, RouterError> = links(settings).map(port).collect();
         let ports = ports?;
         let errors = Errors::new(&settings.engine.limits, least_mtu(&ports));
-        Ok(Self { ports, outbox: Outbox::new(errors) })
+        Ok(Self { ports, learnt: Arc::default(), outbox: Outbox::new(errors) })
     }
 
     /// Finds the way of an IP packet that leaves by a link. The frame's bytes are the packet; when
@@ -167,10 +172,10 @@ impl Router {
         frame: &mut Frame<'_>,
         origin: Option<Origin>,
     ) -> Fate {
-        let Self { ports, outbox } = self;
+        let Self { ports, learnt, outbox } = self;
         let link = link.into();
-        let port = &mut ports[index(link)];
-        let hop = match destination(frame.bytes()).map(|to| port.routes.next_hop(to)) {
+        let (port, learnt) = (&mut ports[index(link)], learnt.of(index(link)));
+        let hop = match destination(frame.bytes()).map(|to| port.routes.next_hop(to, learnt)) {
             Some(Hop::Neighbor(hop)) => hop,
             Some(Hop::Everybody) => return outbox.lose(origin, DropReason::NoRoute),
             Some(Hop::Nowhere) | None => {
@@ -268,7 +273,7 @@ impl Router {
 
     /// Lets time pass: asks again, gives up, forgets.
     pub fn advance(&mut self, now: Timestamp) {
-        let Self { ports, outbox } = self;
+        let Self { ports, outbox, .. } = self;
         for (place, port) in ports.iter_mut().enumerate() {
             let (asker, link) = (port.asker(), link_at(place));
             port.neighbors.advance(now, &mut |action| asker.act(action, link, outbox));
@@ -350,6 +355,11 @@ impl Router {
             };
             self.outbox.push(link, announcement.frame(Mac::BROADCAST).to_vec(), None);
         }
+    }
+
+    /// Goes by other learnt routes from now on; returns those before.
+    pub fn learn(&mut self, learnt: Arc<LearntRoutes>) -> Arc<LearntRoutes> {
+        std::mem::replace(&mut self.learnt, learnt)
     }
 
     /// Notes a packet that was handed out and could not be sent.

@@ -1,6 +1,7 @@
 //! The router in virtual time: finding neighbours, waiting for them, giving up, answering for
 //! others.
 
+mod twins;
 mod undelivered;
 
 use super::*;
