@@ -247,7 +247,9 @@ impl Draft {
         }
         let further = all_rules.split_off(1);
         let rules = all_rules.pop().expect("the rules of realm 0");
-        let (realms, realm_settings) = self.to_realms(further);
+        let mut routes = self.to_routes();
+        let of_realms = routes.split_off(1);
+        let (realms, realm_settings) = self.to_realms(further, of_realms);
         let of = |fixed: &StaticDraft| {
             names.of(&fixed.realm).expect("a static mapping of no realm is a problem")
         };
@@ -280,7 +282,7 @@ impl Draft {
             inside: self.inside.settings(),
             outside: self.outside.settings(),
             realms: realm_settings,
-            routes: self.routes_of(0),
+            routes: routes.pop().unwrap_or_default(),
             dpdk: self.dpdk.map(|dpdk| dpdk.value),
             state: self.state,
             control: self.control,

@@ -86,17 +86,20 @@ impl Meaning {
     }
 
     fn routes(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for route in &self.settings.routes {
-            let prefix = show_prefix(route.prefix);
-            writeln!(f, "  route: {prefix} via {}, {}", route.via, side_name(route.side))?;
+        const MOST: usize = 100;
+        let Settings { routes, realms, .. } = &self.settings;
+        let own = routes.iter().map(|route| (route, side_name(route.side).to_owned()));
+        let further = realms.iter().flat_map(|realm| {
+            realm.routes.iter().map(|route| (route, format!("realm {}", realm.name)))
+        });
+        for (route, whose) in own.chain(further).take(MOST) {
+            writeln!(f, "  route: {} via {}, {whose}", show_prefix(route.prefix), route.via)?;
         }
-        for realm in &self.settings.realms {
-            for route in &realm.routes {
-                let prefix = show_prefix(route.prefix);
-                writeln!(f, "  route: {prefix} via {}, realm {}", route.via, realm.name)?;
-            }
+        let all = routes.len() + realms.iter().map(|realm| realm.routes.len()).sum::<usize>();
+        match all.saturating_sub(MOST) {
+            0 => Ok(()),
+            more => writeln!(f, "  and {} more", plural(more as u64, "route", "routes")),
         }
-        Ok(())
     }
 
     fn pool(&self, f: &mut Formatter<'_>, index: usize, pool: &Pool) -> fmt::Result {
