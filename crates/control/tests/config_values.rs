@@ -63,6 +63,7 @@ fn the_smallest_file_is_the_engines_defaults_with_a_pool() {
         realms: Vec::new(),
         routes: Vec::new(),
         dpdk: None,
+        kernel: Default::default(),
         state: None,
         control: None,
     };
@@ -295,6 +296,7 @@ fn everything() -> Settings {
             },
         ],
         dpdk: None,
+        kernel: Default::default(),
         state: Some(StateSettings {
             file: "/run/ports in use".into(),
             interval: Duration::from_millis(1500),

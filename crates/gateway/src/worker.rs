@@ -376,7 +376,9 @@ impl Stages {
             } else if kind == ethertype::IPV4 {
                 let (start, end) = frame.range();
                 frame.set_range(start + header_len, end);
-                packets.push((frame, realm));
+                if !self.router.is_for_the_kernel(link, frame.bytes()) {
+                    packets.push((frame, realm));
+                }
             } else {
                 self.engine.count_foreign(from, frame.len() - header_len);
             }

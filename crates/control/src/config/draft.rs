@@ -4,6 +4,7 @@
 //! What could not be read is absent here, or has its default, and has been reported. A draft
 //! becomes [`Settings`] only if nothing was.
 
+use super::kernel::KernelDraft;
 use super::policy::{self, ClassDraft, TimeoutDraft};
 use super::pools::LeftOut;
 use super::problem::{Located, Place};
@@ -53,6 +54,7 @@ pub(super) struct Draft {
     pub(super) timeouts: Vec<TimeoutDraft>,
     /// Arguments of DPDK's environment.
     pub(super) dpdk: Option<Located<Vec<String>>>,
+    pub(super) kernel: KernelDraft,
     pub(super) state: Option<StateSettings>,
     pub(super) control: Option<PathBuf>,
 }
@@ -284,6 +286,7 @@ impl Draft {
             realms: realm_settings,
             routes: routes.pop().unwrap_or_default(),
             dpdk: self.dpdk.map(|dpdk| dpdk.value),
+            kernel: self.kernel.settings(),
             state: self.state,
             control: self.control,
         }

@@ -8,7 +8,7 @@ use super::policy;
 use super::{Meaning, PerProtocol, Pool, Shares, ports, statics};
 use crate::config::{show_duration, show_prefix, show_range};
 use natgate_engine::{Behavior, Match, Pooling, Prefix, Refusal, Rule, RuleAction, Side};
-use natgate_gateway::{Backend, Settings, SideSettings};
+use natgate_gateway::{AnnounceSettings, Backend, LearnSettings, Settings, SideSettings};
 use std::fmt::{self, Display, Formatter};
 use std::net::Ipv4Addr;
 
@@ -21,6 +21,7 @@ impl Display for Meaning {
         self.side(f, Side::Inside)?;
         self.side(f, Side::Outside)?;
         self.dpdk(f)?;
+        self.kernel(f)?;
         self.routes(f)?;
         self.realms(f)?;
         writeln!(f, "Pools")?;
@@ -82,6 +83,28 @@ impl Meaning {
             Some(arguments) if arguments.is_empty() => writeln!(f, "  DPDK: no arguments"),
             Some(arguments) => writeln!(f, "  DPDK: {}", arguments.join(" ")),
             None => writeln!(f, "  DPDK: virtual devices, on huge pages where some are free"),
+        }
+    }
+
+    /// What the kernel of the machine has to do with it, if anything is said of that.
+    fn kernel(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let kernel = &self.settings.kernel;
+        for side in [Side::Inside, Side::Outside] {
+            let addresses = kernel.management(side);
+            if !addresses.is_empty() {
+                let shown = list(addresses, |address| address.to_string());
+                writeln!(f, "  the kernel's own, {}: {shown}", side_name(side))?;
+            }
+        }
+        if let Some(AnnounceSettings { table, protocol }) = &kernel.announce {
+            write!(f, "  external addresses are announced as routes of protocol {protocol} ")?;
+            writeln!(f, "in the kernel's table {table}")?;
+        }
+        match &kernel.learn {
+            Some(LearnSettings { table }) => {
+                writeln!(f, "  routes are learnt from the kernel's table {table}")
+            }
+            None => Ok(()),
         }
     }
 

@@ -97,6 +97,8 @@ pub struct RouterCounters {
     pub arp_ignored: u64,
     /// ARP messages from others who use one of the gateway's addresses.
     pub arp_conflicts: u64,
+    /// Packets to the kernel's own addresses.
+    pub left_to_the_kernel: u64,
     /// Neighbours that did not answer.
     pub neighbors_lost: u64,
     /// ICMP errors sent about packets that could not be delivered.
@@ -137,6 +139,8 @@ struct Port {
     /// Whether no ICMP errors of the gateway's own go there.
     silent: bool,
     owned: Owned,
+    /// Addresses there that are the kernel's.
+    kernels: Vec<Ipv4Addr>,
     routes: Routes,
     neighbors: Neighbors,
 }
@@ -206,6 +210,18 @@ impl Router {
                 hold(now, link, hop, held, port, outbox)
             }
         }
+    }
+
+    /// Whether an IP packet that came in by a link is for the kernel of this machine, which has its
+    /// own copy; this is counted.
+    pub fn is_for_the_kernel(&mut self, link: Link, packet: &[u8]) -> bool {
+        let kernels = &self.ports[index(link)].kernels;
+        if kernels.is_empty() {
+            return false;
+        }
+        let is = destination(packet).is_some_and(|to| kernels.contains(&to));
+        self.outbox.counters.left_to_the_kernel += u64::from(is);
+        is
     }
 
     /// Takes in an Ethernet frame without a tag that carries ARP.
@@ -409,6 +425,7 @@ impl Port {
             mtu: usize::MAX,
             silent: true,
             owned: Owned::none(),
+            kernels: Vec::new(),
             routes: Routes::new(Prefix::new(Ipv4Addr::BROADCAST, 32)),
             neighbors: Neighbors::default(),
         }
@@ -449,7 +466,11 @@ impl Port {
         let owned = Owned::new(own, (side == Side::Outside).then_some(&settings.engine));
         let silent = settings.engine_link(link).silent;
         let (mtu, vlan) = (own.mtu.into(), realm.and_then(|realm| realm.vlan));
-        Ok(Self { mac, vlan, address, mtu, silent, owned, routes, neighbors })
+        let kernels = match link.realm {
+            0 => settings.kernel.management(side).to_vec(),
+            _ => Vec::new(),
+        };
+        Ok(Self { mac, vlan, address, mtu, silent, owned, kernels, routes, neighbors })
     }
 
     fn write_header(&self, frame: &mut [u8], destination: Mac) {

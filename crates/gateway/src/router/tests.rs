@@ -61,6 +61,7 @@ fn settings() -> Settings {
             side: Side::Outside,
         }],
         dpdk: None,
+        kernel: Default::default(),
         state: None,
         control: None,
     }

@@ -146,6 +146,7 @@ fn settings(file: PathBuf) -> Settings {
         state: Some(StateSettings { file, interval: INTERVAL }),
         control: None,
         dpdk: None,
+        kernel: Default::default(),
     }
 }
 

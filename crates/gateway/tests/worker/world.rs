@@ -66,6 +66,7 @@ pub(crate) fn settings() -> Settings {
         realms: Vec::new(),
         routes: Vec::new(),
         dpdk: None,
+        kernel: Default::default(),
         state: None,
         control: None,
     }
