@@ -11,6 +11,7 @@ mod checks;
 mod devices;
 mod dnat_checks;
 mod draft;
+mod kernel;
 mod pieces;
 mod policy;
 mod pools;

@@ -156,7 +156,7 @@ impl Reloader {
         let Configuration { settings: read, warnings } =
             config::reread(&self.file, &in_force.read).map_err(ReloadError::Configuration)?;
         // The sides are as they were, or it would have been refused.
-        let InForce { complete: Settings { engine, inside, outside, .. }, .. } = in_force;
+        let InForce { complete: Settings { engine, inside, outside, kernel, .. }, .. } = in_force;
         let (engine_inside, engine_outside) = (engine.inside.clone(), engine.outside.clone());
         let complete = Settings {
             engine: Config {
@@ -166,6 +166,7 @@ impl Reloader {
             },
             inside: inside.clone(),
             outside: outside.clone(),
+            kernel: kernel.clone(),
             ..read.clone()
         };
         let numbered = self.commander.numbered().map_err(ReloadError::Gateway)?;

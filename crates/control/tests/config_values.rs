@@ -64,6 +64,7 @@ fn the_smallest_file_is_the_engines_defaults_with_a_pool() {
         routes: Vec::new(),
         workers: WorkerSettings::default(),
         dpdk: None,
+        kernel: Default::default(),
         state: None,
         control: None,
     };
@@ -297,6 +298,7 @@ fn everything() -> Settings {
         ],
         workers: WorkerSettings::default(),
         dpdk: None,
+        kernel: Default::default(),
         state: Some(StateSettings {
             file: "/run/ports in use".into(),
             interval: Duration::from_millis(1500),

@@ -7,6 +7,7 @@ mod clock;
 mod command;
 mod counters;
 mod fragment;
+mod kernel;
 mod links;
 mod load;
 pub mod replay;
@@ -23,6 +24,7 @@ pub use command::{
     CommandError, Commander, Commands, Numbered, Prepared, Reconfigured, commands, team_commands,
 };
 pub use counters::{Losses, Origin};
+pub use kernel::{AnnounceSettings, KernelSettings, LearnSettings};
 pub use links::Link;
 pub use load::{Load, LoadNow};
 pub use natgate_io::Device;

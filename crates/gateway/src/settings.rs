@@ -1,6 +1,6 @@
 //! What a gateway is told when it starts: the engine's configuration and what is around it.
 
-use crate::{Link, StateSettings};
+use crate::{KernelSettings, Link, StateSettings};
 use natgate_engine::{Config, Prefix, RealmConfig, Side, SideConfig};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -106,6 +106,8 @@ pub struct Settings {
     pub workers: WorkerSettings,
     /// Arguments of DPDK's environment; `None`: those that virtual devices need.
     pub dpdk: Option<Vec<String>>,
+    /// What the kernel of the machine has to do with it.
+    pub kernel: KernelSettings,
     /// Where ports in use are remembered over a restart; `None`: they are not.
     pub state: Option<StateSettings>,
     /// Where the control socket is; `None`: at its usual place, if that can be had.

@@ -501,7 +501,8 @@ impl Stages {
             } else if kind == ethertype::IPV4 {
                 let (start, end) = frame.range();
                 frame.set_range(start + header_len, end);
-                if self.team.is_none() || self.is_here(now, link, &frame) {
+                let is_kernels = self.router.is_for_the_kernel(link, frame.bytes());
+                if !is_kernels && (self.team.is_none() || self.is_here(now, link, &frame)) {
                     packets.push((frame, realm));
                 }
             } else {

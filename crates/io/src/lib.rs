@@ -9,6 +9,7 @@
 
 #![deny(unsafe_code)]
 
+mod addresses;
 pub mod decorate;
 mod device;
 mod error;
@@ -23,6 +24,7 @@ pub mod tun;
 mod wait;
 pub mod xdp;
 
+pub use addresses::kernel_addresses;
 pub use device::{Change, Device, LinkInfo, Lost, Receive, Statistics, Transmit};
 pub use error::Error;
 pub use frame::{BATCH, Batch, Frame, HEADROOM};

@@ -7,19 +7,18 @@
 
 mod control;
 pub(crate) mod devices;
+mod kernel;
 
 use crate::{Failure, memory};
 use anyhow::Context;
 use natgate_control::reload::Reloader;
 use natgate_control::{config, json};
 use natgate_engine::{Direction, DropReason, Engine, Event, MappingId, MappingInfo};
-use natgate_engine::{Outcome, Prefix, Side, SideConfig};
-use natgate_gateway::{
-    Backend, Clock, Controls, Observer, SavedPorts, Settings, SideSettings, SideStatus,
-};
+use natgate_engine::{Outcome, Side};
+use natgate_gateway::{Clock, Controls, Observer, SavedPorts, Settings, SideStatus};
 use natgate_gateway::{StateError, Status, Worker, commands, run as run_worker};
 use natgate_io::decorate::Faults;
-use natgate_io::{Change, LinkInfo, kernel_address, kernel_gateway};
+use natgate_io::{Change, LinkInfo};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use std::collections::HashMap;
@@ -34,9 +33,10 @@ use std::sync::atomic::AtomicBool;
 ///
 /// Translates between the devices that the configuration names, until SIGTERM or SIGINT. Needs
 /// root, or CAP_NET_RAW and CAP_NET_ADMIN, with AF_XDP also CAP_BPF and CAP_IPC_LOCK. It answers ARP and ping for its own addresses and ARP
-/// for every external address, so the devices should be up and have no IP address of the kernel's
-/// own (`ip addr flush dev DEVICE`): otherwise the kernel answers, too. Where the configuration
-/// gives no address or gateway of a side, the kernel's are taken. Receive offloads that merge
+/// for every external address, so the devices should be up, and the kernel should have no address
+/// there that is natgate's: otherwise the kernel answers, too. Addresses of the kernel's own beside
+/// that stay reachable. Where the configuration gives no address or gateway of a side, the kernel's
+/// are taken. Receive offloads that merge
 /// frames are switched off.
 #[derive(clap::Args)]
 #[command(
@@ -82,7 +82,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     })?;
     devices::require(&settings).map_err(|lack| args.input(lack))?;
     for side in [Side::Inside, Side::Outside] {
-        complete(&mut settings, side).map_err(anyhow::Error::from)?;
+        kernel::complete(&mut settings, side).map_err(anyhow::Error::from)?;
     }
     let saved = saved_ports(&settings).map_err(anyhow::Error::from)?;
     let devices = devices::open(&settings)?;
@@ -134,36 +134,6 @@ impl Args {
 fn say(message: String) {
     // There is nobody left to tell when standard error is gone; packets still flow.
     let _ = writeln!(io::stderr(), "natgate: {message}");
-}
-
-/// Takes from the kernel what the configuration does not say about a side.
-fn complete(settings: &mut Settings, side: Side) -> Result<(), natgate_io::Error> {
-    let (own, engine): (&mut SideSettings, &mut SideConfig) = match side {
-        Side::Inside => (&mut settings.inside, &mut settings.engine.inside),
-        Side::Outside => (&mut settings.outside, &mut settings.engine.outside),
-    };
-    // The kernel has none for a port of DPDK, and what it has on a TUN device is the other end's.
-    if matches!(own.backend, Backend::Dpdk | Backend::Tun) {
-        return Ok(());
-    }
-    let Some((address, len)) = kernel_address(&own.device)? else { return Ok(()) };
-    let device = &own.device;
-    let trouble = match own.backend {
-        Backend::AfXdp => "is not reached there any more, since natgate gets all frames",
-        _ => "answers there, too",
-    };
-    say(format!(
-        "warning: the kernel has address {address} on {device} and {trouble}; take it away with \
-         `ip addr flush dev {device}` and write {}.address = \"{address}/{len}\"",
-        name(side)
-    ));
-    if own.address.is_none() {
-        own.address = Some((address, len));
-        engine.address = Some(address);
-        engine.network = Some(Prefix::new(address, len));
-        own.gateway = own.gateway.or_else(|| kernel_gateway(&own.device));
-    }
-    Ok(())
 }
 
 /// Reads which ports were in use before, and says so.
@@ -348,6 +318,7 @@ fn status_object(status: &Status<'_>, names: &json::Names) -> Value {
             "arp_answered": status.router.arp_answered,
             "arp_ignored": status.router.arp_ignored,
             "arp_conflicts": status.router.arp_conflicts,
+            "left_to_the_kernel": status.router.left_to_the_kernel,
             "neighbors_lost": status.router.neighbors_lost,
             "errors_made": status.router.errors_made,
             "errors_suppressed": status.router.errors_suppressed,

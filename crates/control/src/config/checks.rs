@@ -6,6 +6,7 @@
 
 use super::devices;
 use super::draft::{Draft, SideDraft};
+use super::kernel;
 use super::policy;
 use super::pools;
 use super::problem::{Located, Report};
@@ -31,6 +32,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     realms::check(draft, report);
     realms::networks(draft, report);
     dpdk_is_used(draft, report);
+    kernel::check(draft, report);
     routes(draft, report);
     pool_names_differ(draft, report);
     pool_addresses_do_not_overlap(draft, report);

@@ -4,6 +4,7 @@
 //! What could not be read is absent here, or has its default, and has been reported. A draft
 //! becomes [`Settings`] only if nothing was.
 
+use super::kernel::KernelDraft;
 use super::policy::{self, ClassDraft, TimeoutDraft};
 use super::pools::LeftOut;
 use super::problem::{Located, Place};
@@ -51,9 +52,10 @@ pub(super) struct Draft {
     pub(super) classes: Vec<ClassDraft>,
     /// Of remote ports.
     pub(super) timeouts: Vec<TimeoutDraft>,
-    /// Arguments of DPDK's environment.
     pub(super) workers: WorkerSettings,
+    /// Arguments of DPDK's environment.
     pub(super) dpdk: Option<Located<Vec<String>>>,
+    pub(super) kernel: KernelDraft,
     pub(super) state: Option<StateSettings>,
     pub(super) control: Option<PathBuf>,
 }
@@ -248,7 +250,9 @@ impl Draft {
         }
         let further = all_rules.split_off(1);
         let rules = all_rules.pop().expect("the rules of realm 0");
-        let (realms, realm_settings) = self.to_realms(further);
+        let mut routes = self.to_routes();
+        let of_realms = routes.split_off(1);
+        let (realms, realm_settings) = self.to_realms(further, of_realms);
         let of = |fixed: &StaticDraft| {
             names.of(&fixed.realm).expect("a static mapping of no realm is a problem")
         };
@@ -281,9 +285,10 @@ impl Draft {
             inside: self.inside.settings(),
             outside: self.outside.settings(),
             realms: realm_settings,
-            routes: self.routes_of(0),
+            routes: routes.pop().unwrap_or_default(),
             workers: self.workers,
             dpdk: self.dpdk.map(|dpdk| dpdk.value),
+            kernel: self.kernel.settings(),
             state: self.state,
             control: self.control,
         }

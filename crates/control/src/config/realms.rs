@@ -5,7 +5,7 @@
 //! device, or both: a VLAN on a device of its own.
 
 use super::devices::kernel_device;
-use super::draft::{Draft, RouteDraft, RuleDraft, SideDraft};
+use super::draft::{Draft, RuleDraft, SideDraft};
 use super::problem::{Located, Place, Report};
 use super::reader::{Section, Value};
 use super::sections::{plain_name, read_link, read_prefixes};
@@ -173,12 +173,13 @@ impl Draft {
         }
     }
 
-    /// What the engine is told of realms, and the gateway; `rules` by realm.
+    /// What the engine is told of realms, and the gateway; `rules` and `routes` by realm.
     pub(super) fn to_realms(
         &self,
         rules: Vec<Vec<Rule>>,
+        routes: Vec<Vec<Route>>,
     ) -> (Vec<RealmConfig>, Vec<RealmSettings>) {
-        let realm = |(number, (realm, rules)): (u16, (&RealmDraft, Vec<Rule>))| {
+        let realm = |(number, realm, rules, routes): (u16, &RealmDraft, Vec<Rule>, Vec<Route>)| {
             let subscribers = self.subscribers_of(number).iter().map(|prefix| prefix.value);
             let engine = RealmConfig {
                 name: realm.name.value.clone(),
@@ -198,18 +199,24 @@ impl Draft {
                     ..realm.inside.settings()
                 },
                 vlan: realm.vlan.as_ref().map(|vlan| vlan.value),
-                routes: self.routes_of(number),
+                routes,
             };
             (engine, settings)
         };
-        (1..).zip(self.realms.iter().zip(rules)).map(realm).unzip()
+        let all = (1..).zip(&self.realms).zip(rules).zip(routes);
+        all.map(|(((number, own), rules), routes)| realm((number, own, rules, routes))).unzip()
     }
 
-    /// The routes of a realm, and with realm 0 those of the outside.
-    pub(super) fn routes_of(&self, realm: u16) -> Vec<Route> {
+    /// The routes by realm; with realm 0 those of the outside, too.
+    pub(super) fn to_routes(&self) -> Vec<Vec<Route>> {
         let names = self.realm_names();
-        let own = |route: &&RouteDraft| names.of(&route.realm) == Some(realm);
-        self.routes.iter().filter(own).map(RouteDraft::to_settings).collect()
+        let mut routes = vec![Vec::new(); self.realms.len() + 1];
+        for route in &self.routes {
+            if let Some(realm) = names.of(&route.realm) {
+                routes[usize::from(realm)].push(route.to_settings());
+            }
+        }
+        routes
     }
 
     /// The numbers of realms.

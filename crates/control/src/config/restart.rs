@@ -51,10 +51,15 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
     // Which of their keys it is, has been said, or is said next.
     let of_engine = of_engine.into_iter().filter(|key| !["inside", "outside"].contains(key));
     keys.extend(of_engine.map(str::to_owned));
+    let (before, after) = (&in_force.kernel, &new.kernel);
     let rest = [
         (in_force.workers.count != new.workers.count, "workers.count"),
         (in_force.workers.cores != new.workers.cores, "workers.cores"),
         (in_force.dpdk != new.dpdk, "dpdk.eal"),
+        (before.management[0] != after.management[0], "inside.management"),
+        (before.management[1] != after.management[1], "outside.management"),
+        (before.announce != after.announce, "announce"),
+        (before.learn != after.learn, "learn"),
         (in_force.state != new.state, "state"),
         (in_force.control != new.control, "control.socket"),
     ];

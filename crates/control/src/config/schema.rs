@@ -9,11 +9,14 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
         "",
         &[
             "inside", "outside", "route", "pool", "nat", "limits", "class", "timeouts", "timeout",
-            "workers", "dpdk", "state", "control", "static", "rule", "realm",
+            "workers", "dpdk", "announce", "learn", "state", "control", "static", "rule",
+            "realm",
         ],
     ),
     ("inside", SIDE),
     ("outside", SIDE),
+    ("announce", &["table", "protocol"]),
+    ("learn", &["table"]),
     ("route", &["prefix", "via", "side", "realm"]),
     (
         "realm",
@@ -133,7 +136,8 @@ const PORTS: &[&str] = &["tcp", "udp", "icmp"];
 
 const BLOCK: &[&str] = &["size", "max_per_subscriber", "release_after"];
 
-const SIDE: &[&str] = &["device", "backend", "address", "gateway", "mtu", "icmp_errors"];
+const SIDE: &[&str] =
+    &["device", "backend", "address", "gateway", "mtu", "icmp_errors", "management"];
 
 /// The keys of a table.
 ///

@@ -5,6 +5,7 @@
 
 use super::devices;
 use super::draft::{Draft, PoolDraft, RouteDraft, RuleDraft, SideDraft};
+use super::kernel;
 use super::policy;
 use super::pools;
 use super::problem::{Located, Place};
@@ -78,6 +79,7 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
         timeouts: root.sections("timeout").iter().filter_map(policy::read_timeout).collect(),
         workers: read_workers(&root.section("workers", "workers")),
         dpdk: devices::read_dpdk(&root.section("dpdk", "dpdk")),
+        kernel: kernel::KernelDraft::read(root),
         state: read_state(&root.section("state", "state")),
         control: read_control(&root.section("control", "control")),
         config,

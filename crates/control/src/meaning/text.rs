@@ -8,7 +8,7 @@ use super::policy;
 use super::{Meaning, PerProtocol, Pool, Shares, ports, statics};
 use crate::config::{show_duration, show_prefix, show_range};
 use natgate_engine::{Behavior, Match, Pooling, Prefix, Refusal, Rule, RuleAction, Side};
-use natgate_gateway::{Backend, Settings, SideSettings};
+use natgate_gateway::{AnnounceSettings, Backend, LearnSettings, Settings, SideSettings};
 use std::fmt::{self, Display, Formatter};
 use std::net::Ipv4Addr;
 
@@ -21,6 +21,7 @@ impl Display for Meaning {
         self.side(f, Side::Inside)?;
         self.side(f, Side::Outside)?;
         self.dpdk(f)?;
+        self.kernel(f)?;
         self.routes(f)?;
         self.realms(f)?;
         writeln!(f, "Pools")?;
@@ -85,18 +86,43 @@ impl Meaning {
         }
     }
 
-    fn routes(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for route in &self.settings.routes {
-            let prefix = show_prefix(route.prefix);
-            writeln!(f, "  route: {prefix} via {}, {}", route.via, side_name(route.side))?;
-        }
-        for realm in &self.settings.realms {
-            for route in &realm.routes {
-                let prefix = show_prefix(route.prefix);
-                writeln!(f, "  route: {prefix} via {}, realm {}", route.via, realm.name)?;
+    /// What the kernel of the machine has to do with it, if anything is said of that.
+    fn kernel(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let kernel = &self.settings.kernel;
+        for side in [Side::Inside, Side::Outside] {
+            let addresses = kernel.management(side);
+            if !addresses.is_empty() {
+                let shown = list(addresses, |address| address.to_string());
+                writeln!(f, "  the kernel's own, {}: {shown}", side_name(side))?;
             }
         }
-        Ok(())
+        if let Some(AnnounceSettings { table, protocol }) = &kernel.announce {
+            write!(f, "  external addresses are announced as routes of protocol {protocol} ")?;
+            writeln!(f, "in the kernel's table {table}")?;
+        }
+        match &kernel.learn {
+            Some(LearnSettings { table }) => {
+                writeln!(f, "  routes are learnt from the kernel's table {table}")
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn routes(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        const MOST: usize = 100;
+        let Settings { routes, realms, .. } = &self.settings;
+        let own = routes.iter().map(|route| (route, side_name(route.side).to_owned()));
+        let further = realms.iter().flat_map(|realm| {
+            realm.routes.iter().map(|route| (route, format!("realm {}", realm.name)))
+        });
+        for (route, whose) in own.chain(further).take(MOST) {
+            writeln!(f, "  route: {} via {}, {whose}", show_prefix(route.prefix), route.via)?;
+        }
+        let all = routes.len() + realms.iter().map(|realm| realm.routes.len()).sum::<usize>();
+        match all.saturating_sub(MOST) {
+            0 => Ok(()),
+            more => writeln!(f, "  and {} more", plural(more as u64, "route", "routes")),
+        }
     }
 
     fn pool(&self, f: &mut Formatter<'_>, index: usize, pool: &Pool) -> fmt::Result {

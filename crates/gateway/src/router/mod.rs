@@ -12,14 +12,17 @@
 //! have left.
 
 mod errors;
+mod learnt;
 mod neighbors;
 mod outbox;
 mod owned;
+mod recent;
 mod renewal;
 mod routes;
 #[cfg(test)]
 mod tests;
 
+pub use learnt::{LearntRoutes, MOST_LEARNT, networks};
 pub use neighbors::{
     KNOWN, MOST_HELD, MOST_NEIGHBORS, MOST_NEW_PER_SECOND, NeighborInfo, RETRY, TRIES,
 };
@@ -39,6 +42,7 @@ use owned::Owned;
 pub use renewal::{Renewal, Retired};
 use routes::{Hop, Routes};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 /// Most packets that wait for neighbours in all.
 pub const MOST_HELD_IN_ALL: usize = 1024;
@@ -93,6 +97,8 @@ pub struct RouterCounters {
     pub arp_ignored: u64,
     /// ARP messages from others who use one of the gateway's addresses.
     pub arp_conflicts: u64,
+    /// Packets to the kernel's own addresses.
+    pub left_to_the_kernel: u64,
     /// Neighbours that did not answer.
     pub neighbors_lost: u64,
     /// ICMP errors sent about packets that could not be delivered.
@@ -118,6 +124,7 @@ pub enum Fate {
 pub struct Router {
     /// The inside of realm 0, the outside, the insides of realms 1 and up.
     ports: Vec<Port>,
+    learnt: Arc<LearntRoutes>,
     outbox: Outbox,
 }
 
@@ -132,6 +139,8 @@ struct Port {
     /// Whether no ICMP errors of the gateway's own go there.
     silent: bool,
     owned: Owned,
+    /// Addresses there that are the kernel's.
+    kernels: Vec<Ipv4Addr>,
     routes: Routes,
     neighbors: Neighbors,
 }
@@ -152,7 +161,7 @@ impl Router {
         let ports: Result<Vec<Port>, RouterError> = links(settings).map(port).collect();
         let ports = ports?;
         let errors = Errors::new(&settings.engine.limits, least_mtu(&ports));
-        Ok(Self { ports, outbox: Outbox::new(errors) })
+        Ok(Self { ports, learnt: Arc::default(), outbox: Outbox::new(errors) })
     }
 
     /// Finds the way of an IP packet that leaves by a link. The frame's bytes are the packet; when
@@ -167,10 +176,10 @@ impl Router {
         frame: &mut Frame<'_>,
         origin: Option<Origin>,
     ) -> Fate {
-        let Self { ports, outbox } = self;
+        let Self { ports, learnt, outbox } = self;
         let link = link.into();
-        let port = &mut ports[index(link)];
-        let hop = match destination(frame.bytes()).map(|to| port.routes.next_hop(to)) {
+        let (port, learnt) = (&mut ports[index(link)], learnt.of(index(link)));
+        let hop = match destination(frame.bytes()).map(|to| port.routes.next_hop(to, learnt)) {
             Some(Hop::Neighbor(hop)) => hop,
             Some(Hop::Everybody) => return outbox.lose(origin, DropReason::NoRoute),
             Some(Hop::Nowhere) | None => {
@@ -203,10 +212,22 @@ impl Router {
         }
     }
 
+    /// Whether an IP packet that came in by a link is for the kernel of this machine, which has its
+    /// own copy; this is counted.
+    pub fn is_for_the_kernel(&mut self, link: Link, packet: &[u8]) -> bool {
+        let kernels = &self.ports[index(link)].kernels;
+        if kernels.is_empty() {
+            return false;
+        }
+        let is = destination(packet).is_some_and(|to| kernels.contains(&to));
+        self.outbox.counters.left_to_the_kernel += u64::from(is);
+        is
+    }
+
     /// Takes in an Ethernet frame without a tag that carries ARP.
     pub fn receive_arp(&mut self, now: Timestamp, link: impl Into<Link>, frame: &[u8]) {
         let link = link.into();
-        if let Some(message) = self.learn(now, link, frame)
+        if let Some(message) = self.learn_neighbor(now, link, frame)
             && message.operation == Operation::Request
         {
             self.answer(link, &message);
@@ -216,14 +237,14 @@ impl Router {
     /// Takes in one that another router with the same addresses has received, who answers it.
     pub fn overhear_arp(&mut self, now: Timestamp, link: impl Into<Link>, frame: &[u8]) {
         let counters = self.outbox.counters;
-        self.learn(now, link.into(), frame);
+        self.learn_neighbor(now, link.into(), frame);
         // It has been counted there.
         (self.outbox.counters.arp_ignored, self.outbox.counters.arp_conflicts) =
             (counters.arp_ignored, counters.arp_conflicts);
     }
 
     /// Learns from ARP who is a neighbour; returns what it says if it may be answered.
-    fn learn(&mut self, now: Timestamp, link: Link, frame: &[u8]) -> Option<Repr> {
+    fn learn_neighbor(&mut self, now: Timestamp, link: Link, frame: &[u8]) -> Option<Repr> {
         let Some((destination, message)) = read(frame) else {
             self.outbox.counters.arp_ignored += 1;
             return None;
@@ -284,7 +305,7 @@ impl Router {
 
     /// Lets time pass: asks again, gives up, forgets.
     pub fn advance(&mut self, now: Timestamp) {
-        let Self { ports, outbox } = self;
+        let Self { ports, outbox, .. } = self;
         for (place, port) in ports.iter_mut().enumerate() {
             let (asker, link) = (port.asker(), link_at(place));
             port.neighbors.advance(now, &mut |action| asker.act(action, link, outbox));
@@ -368,6 +389,11 @@ impl Router {
         }
     }
 
+    /// Goes by other learnt routes from now on; returns those before.
+    pub fn learn(&mut self, learnt: Arc<LearntRoutes>) -> Arc<LearntRoutes> {
+        std::mem::replace(&mut self.learnt, learnt)
+    }
+
     /// Notes a packet that was handed out and could not be sent.
     pub fn note_loss(&mut self, origin: Option<Origin>, reason: DropReason) {
         self.outbox.losses.note(origin, reason);
@@ -415,6 +441,7 @@ impl Port {
             mtu: usize::MAX,
             silent: true,
             owned: Owned::none(),
+            kernels: Vec::new(),
             routes: Routes::new(Prefix::new(Ipv4Addr::BROADCAST, 32)),
             neighbors: Neighbors::default(),
         }
@@ -455,7 +482,11 @@ impl Port {
         let owned = Owned::new(own, (side == Side::Outside).then_some(&settings.engine));
         let silent = settings.engine_link(link).silent;
         let (mtu, vlan) = (own.mtu.into(), realm.and_then(|realm| realm.vlan));
-        Ok(Self { mac, vlan, address, mtu, silent, owned, routes, neighbors })
+        let kernels = match link.realm {
+            0 => settings.kernel.management(side).to_vec(),
+            _ => Vec::new(),
+        };
+        Ok(Self { mac, vlan, address, mtu, silent, owned, kernels, routes, neighbors })
     }
 
     fn write_header(&self, frame: &mut [u8], destination: Mac) {

@@ -5,6 +5,7 @@
 //! not is forgotten. Everything is bounded: neighbours, packets that wait for each, and how many
 //! new ones may be asked for in a second.
 
+use super::recent::Recent;
 use crate::counters::Origin;
 use natgate_engine::Timestamp;
 use natgate_wire::arp::Mac;
@@ -81,6 +82,8 @@ pub struct NeighborInfo {
 #[derive(Debug, Default)]
 pub(super) struct Neighbors {
     table: HashMap<Ipv4Addr, Neighbor>,
+    /// Some of those that are known and used, for packets to find quickly.
+    recent: Recent,
     /// Deadlines of all.
     timers: BTreeSet<(Timestamp, Ipv4Addr)>,
     /// Those without a hardware address, oldest first.
@@ -93,9 +96,16 @@ pub(super) struct Neighbors {
 impl Neighbors {
     /// A neighbour's hardware address, if there is one.
     pub(super) fn resolve(&mut self, address: Ipv4Addr) -> Option<Mac> {
+        self.recent.get(address).or_else(|| self.search(address))
+    }
+
+    #[cold]
+    fn search(&mut self, address: Ipv4Addr) -> Option<Mac> {
         let neighbor = self.table.get_mut(&address)?;
         neighbor.used = true;
-        neighbor.mac
+        let mac = neighbor.mac?;
+        self.recent.put(address, mac);
+        Some(mac)
     }
 
     /// Sees to it that a neighbour is asked for; returns whether it is. It is not when too many new
@@ -130,6 +140,7 @@ impl Neighbors {
         let held = Vec::new();
         let neighbor = Neighbor { mac: None, tries: 1, deadline, used: true, serial, held };
         self.table.insert(address, neighbor);
+        self.recent.fit(self.table.len());
         self.timers.insert((deadline, address));
         self.unresolved.insert((serial, address));
     }
@@ -157,6 +168,7 @@ impl Neighbors {
     }
 
     fn remove(&mut self, address: Ipv4Addr) -> Vec<Held> {
+        self.recent.take_out(address);
         let Some(neighbor) = self.table.remove(&address) else { return Vec::new() };
         self.timers.remove(&(neighbor.deadline, address));
         self.unresolved.remove(&(neighbor.serial, address));
@@ -179,6 +191,8 @@ impl Neighbors {
     }
 
     fn confirm(&mut self, now: Timestamp, address: Ipv4Addr, mac: Mac) -> Vec<Held> {
+        // It may have another hardware address now, and counts as unused until the next packet.
+        self.recent.take_out(address);
         let Some(neighbor) = self.table.get_mut(&address) else { return Vec::new() };
         self.unresolved.remove(&(neighbor.serial, address));
         self.timers.remove(&(neighbor.deadline, address));
@@ -224,9 +238,16 @@ impl Neighbors {
 
     /// Forgets everybody, as when the link was away; packets that wait are handed back.
     pub(super) fn clear(&mut self) -> Vec<Held> {
+        self.recent.clear();
         self.timers.clear();
         self.unresolved.clear();
         self.table.drain().flat_map(|(_, neighbor)| neighbor.held).collect()
+    }
+
+    /// Has the next packet to each search for it.
+    #[cfg(test)]
+    pub(super) fn forget_recent(&mut self) {
+        self.recent.clear();
     }
 
     /// Everybody, in order of address.

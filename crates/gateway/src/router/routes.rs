@@ -1,5 +1,11 @@
 //! Where packets go next: one side's routes, of which the longest matching prefix wins.
+//!
+//! All are in a trie. Most gateways have a handful: those are also laid out as the stretches of
+//! addresses that they divide the whole into, which a packet finds its own among in a few steps.
+//! Routes that others have [learnt](super::LearntRoutes) stand beside; of two for the same prefix
+//! the configured one counts.
 
+use super::learnt::Table;
 use natgate_engine::Prefix;
 use prefix_trie::PrefixMap;
 use std::net::Ipv4Addr;
@@ -30,6 +36,8 @@ pub(super) enum Hop {
 pub(super) struct Routes {
     connected: Prefix,
     table: PrefixMap<(u32, u8), Target>,
+    /// The same, if there are few.
+    few: Option<Stretches>,
 }
 
 impl Routes {
@@ -37,21 +45,27 @@ impl Routes {
     pub(super) fn new(connected: Prefix) -> Self {
         let mut table = PrefixMap::new();
         table.insert(key(connected), Target::Connected);
-        Self { connected, table }
+        let few = Stretches::of(&table);
+        Self { connected, table, few }
     }
 
     /// Adds a route; of two for the same prefix the earlier stays. Returns whether `via` is an
     /// address that can be on the link, as it must be.
     pub(super) fn add(&mut self, prefix: Prefix, via: Ipv4Addr) -> bool {
         self.table.entry(key(prefix)).or_insert(Target::Via(via));
-        self.on_link(via.to_bits())
+        self.few = Stretches::of(&self.table);
+        is_neighbor(self.connected, via)
     }
 
-    /// Where a packet to a destination goes next.
-    pub(super) fn next_hop(&self, destination: Ipv4Addr) -> Hop {
-        match self.table.get_lpm(&(destination.to_bits(), 32)).map(|(_, target)| *target) {
+    /// Where a packet to a destination goes next, if the others have learnt these routes.
+    pub(super) fn next_hop(&self, destination: Ipv4Addr, learnt: Option<&Table>) -> Hop {
+        let target = match (&self.few, learnt) {
+            (Some(few), None) => few.find(destination),
+            _ => self.search(destination, learnt),
+        };
+        match target {
             Some(Target::Via(via)) => Hop::Neighbor(via),
-            Some(Target::Connected) if self.on_link(destination.to_bits()) => {
+            Some(Target::Connected) if is_neighbor(self.connected, destination) => {
                 Hop::Neighbor(destination)
             }
             //= rfc1812#section-4.2.3.1
@@ -60,17 +74,86 @@ impl Routes {
         }
     }
 
-    /// Whether an address belongs to a single station of the link.
-    fn on_link(&self, address: u32) -> bool {
-        let network = self.connected;
-        // Networks of two addresses or one have no broadcast address (RFC 3021).
-        let everybody = address == network.first() || address == network.last();
-        network.contains(address) && (network.len() >= 31 || !everybody)
+    /// How many there are, and about how many bytes they take.
+    #[cfg(test)]
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.table.len(), self.table.mem_size())
+    }
+
+    fn search(&self, destination: Ipv4Addr, learnt: Option<&Table>) -> Option<Target> {
+        let host = (destination.to_bits(), 32);
+        let own = self.table.get_lpm(&host);
+        let other = learnt.and_then(|learnt| learnt.get_lpm(&host));
+        match (own, other) {
+            (Some(((_, own), _)), Some(((_, other), via))) if other > own => {
+                Some(Target::Via(*via))
+            }
+            (None, Some((_, via))) => Some(Target::Via(*via)),
+            (own, _) => own.map(|(_, target)| *target),
+        }
     }
 }
 
-fn key(prefix: Prefix) -> (u32, u8) {
+/// Whether an address belongs to a single station of a network.
+pub(super) fn is_neighbor(network: Prefix, address: Ipv4Addr) -> bool {
+    let address = address.to_bits();
+    // Networks of two addresses or one have no broadcast address (RFC 3021).
+    let everybody = address == network.first() || address == network.last();
+    network.contains(address) && (network.len() >= 31 || !everybody)
+}
+
+pub(super) fn key(prefix: Prefix) -> (u32, u8) {
     (prefix.first(), prefix.len())
+}
+
+/// All addresses, cut into stretches of one target each.
+#[derive(Debug)]
+struct Stretches {
+    /// Where each begins, in order; the first at 0. What is left over is [`u32::MAX`].
+    first: [u32; Self::MOST],
+    /// What is left over has what the last stretch has.
+    targets: [Option<Target>; Self::MOST],
+}
+
+impl Stretches {
+    const MOST: usize = 16;
+
+    /// So many prefixes cut the addresses into no more stretches than there is room for.
+    const MOST_PREFIXES: usize = (Self::MOST - 1) / 2;
+
+    /// The stretches of few routes; `None`: there are too many.
+    fn of(table: &PrefixMap<(u32, u8), Target>) -> Option<Self> {
+        if table.len() > Self::MOST_PREFIXES {
+            return None;
+        }
+        let mut cuts = vec![0];
+        for (first, len) in table.keys() {
+            let prefix = Prefix::new(Ipv4Addr::from_bits(first), len);
+            cuts.push(prefix.first());
+            cuts.extend(prefix.last().checked_add(1));
+        }
+        cuts.sort_unstable();
+        cuts.dedup();
+        let target = |first: u32| table.get_lpm(&(first, 32)).map(|(_, target)| *target);
+        let last = target(u32::MAX);
+        let mut stretches = Self { first: [u32::MAX; Self::MOST], targets: [last; Self::MOST] };
+        for (place, first) in cuts.into_iter().enumerate() {
+            (stretches.first[place], stretches.targets[place]) = (first, target(first));
+        }
+        Some(stretches)
+    }
+
+    fn find(&self, destination: Ipv4Addr) -> Option<Target> {
+        let destination = destination.to_bits();
+        let mut place = 0;
+        let mut step = Self::MOST / 2;
+        while step > 0 {
+            // What is known: the stretch at `place` begins at the destination or before.
+            place += step * usize::from(self.first[place + step] <= destination);
+            step /= 2;
+        }
+        self.targets[place]
+    }
 }
 
 #[cfg(test)]
@@ -87,7 +170,7 @@ mod tests {
     }
 
     fn next_hop(routes: &Routes, destination: &str) -> Option<String> {
-        match routes.next_hop(address(destination)) {
+        match routes.next_hop(address(destination), None) {
             Hop::Neighbor(hop) => Some(hop.to_string()),
             Hop::Nowhere | Hop::Everybody => None,
         }
@@ -110,7 +193,7 @@ mod tests {
     #[test]
     fn without_a_route_there_is_no_next_hop() {
         let routes = Routes::new(prefix("10.0.0.0/24"));
-        assert_eq!(routes.next_hop(address("10.0.1.0")), Hop::Nowhere);
+        assert_eq!(routes.next_hop(address("10.0.1.0"), None), Hop::Nowhere);
     }
 
     #[test]
@@ -127,8 +210,8 @@ mod tests {
     #[test]
     fn nobody_sends_to_everybody() {
         let routes = Routes::new(prefix("10.0.0.0/24"));
-        assert_eq!(routes.next_hop(address("10.0.0.0")), Hop::Everybody);
-        assert_eq!(routes.next_hop(address("10.0.0.255")), Hop::Everybody);
+        assert_eq!(routes.next_hop(address("10.0.0.0"), None), Hop::Everybody);
+        assert_eq!(routes.next_hop(address("10.0.0.255"), None), Hop::Everybody);
         let pair = Routes::new(prefix("10.0.0.0/31"));
         assert_eq!(next_hop(&pair, "10.0.0.0").as_deref(), Some("10.0.0.0"));
         assert_eq!(next_hop(&pair, "10.0.0.1").as_deref(), Some("10.0.0.1"));

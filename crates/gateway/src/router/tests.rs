@@ -1,6 +1,7 @@
 //! The router in virtual time: finding neighbours, waiting for them, giving up, answering for
 //! others.
 
+mod twins;
 mod undelivered;
 
 use super::*;
@@ -61,6 +62,7 @@ fn settings() -> Settings {
         }],
         workers: WorkerSettings::default(),
         dpdk: None,
+        kernel: Default::default(),
         state: None,
         control: None,
     }

@@ -147,6 +147,7 @@ fn settings(file: PathBuf) -> Settings {
         control: None,
         workers: WorkerSettings::default(),
         dpdk: None,
+        kernel: Default::default(),
     }
 }
 

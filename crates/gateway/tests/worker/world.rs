@@ -67,6 +67,7 @@ pub(crate) fn settings() -> Settings {
         routes: Vec::new(),
         workers: WorkerSettings::default(),
         dpdk: None,
+        kernel: Default::default(),
         state: None,
         control: None,
     }

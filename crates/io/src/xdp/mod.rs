@@ -1,7 +1,7 @@
 //! AF_XDP sockets: the kernel hands frames over before it makes anything of them.
 //!
-//! An XDP program sends all frames of the interface, ARP too, to sockets, one a queue; nothing is
-//! left to the kernel's own network stack there. Tried are the driver's own mode, then the generic
+//! An XDP program sends the frames of the interface, ARP too, to sockets, one a queue; nothing is
+//! left to the kernel's own network stack there but what a [`KernelShare`] names. Tried are the driver's own mode, then the generic
 //! one; and zero copy, then copying: [`XdpDevice::mode`] tells what it has come to. Frames lie in
 //! an area of memory that both devices of a gateway can share ([`XdpDevice::open_pair`]): what came
 //! in by one is then sent by the other from where it lies.
@@ -12,6 +12,7 @@
 //! off`), and opening a device has it leave the tags in.
 
 mod area;
+mod assembly;
 mod config;
 mod part;
 mod program;
@@ -20,6 +21,7 @@ mod ring;
 mod socket;
 mod transmit;
 
+pub use assembly::{KernelShare, MOST_SHARED};
 pub use config::Config;
 pub use program::{Hook, Mode};
 

@@ -1,10 +1,12 @@
-//! The XDP program: every frame of an interface goes to the socket of the queue that it came by.
+//! The XDP program at its interface: loaded, attached, told of the sockets.
 //!
-//! Assembled here by hand, since it is six instructions. It belongs to the interface and is shared
-//! by all devices that serve queues of it; the kernel detaches it when the last of them closes it,
+//! [`assembly`] has its few instructions. Every frame that is not the [kernel's](KernelShare) goes
+//! to the socket of the queue that it came by. The program belongs to the interface and is shared by
+//! all devices that serve queues of it; the kernel detaches it when the last of them closes it,
 //! however the process ends. Frames of a queue without a socket go to the kernel.
 #![allow(unsafe_code)]
 
+use super::assembly::{self, Instruction, KernelShare, assemble};
 use crate::{Error, LinkInfo, interface};
 use std::fmt;
 use std::io;
@@ -43,6 +45,8 @@ impl fmt::Display for Mode {
 #[derive(Clone, Debug)]
 pub struct Hook {
     name: Arc<str>,
+    /// What is left to the kernel; `None`: nothing.
+    share: Option<Arc<KernelShare>>,
     attached: Arc<Mutex<Weak<Attachment>>>,
 }
 
@@ -61,9 +65,15 @@ pub(super) struct Attachment {
 }
 
 impl Hook {
-    /// For the interface of this name; it is attached when the first device opens it.
+    /// For the interface of this name; it is attached when the first device opens it. All frames
+    /// come to the devices.
     pub fn new(name: &str) -> Self {
-        Self { name: name.into(), attached: Arc::default() }
+        Self { name: name.into(), share: None, attached: Arc::default() }
+    }
+
+    /// As [`Self::new`], but these frames are left to the kernel.
+    pub fn sharing(name: &str, share: KernelShare) -> Self {
+        Self { share: Some(Arc::new(share)), ..Self::new(name) }
     }
 
     /// The interface's name.
@@ -77,20 +87,20 @@ impl Hook {
         if let Some(there) = attached.upgrade().filter(|there| there.index == link.index) {
             return Ok(there);
         }
-        let new = Arc::new(Attachment::new(link)?);
+        let new = Arc::new(Attachment::new(link, self.share.as_deref())?);
         *attached = Arc::downgrade(&new);
         Ok(new)
     }
 }
 
 impl Attachment {
-    fn new(link: &LinkInfo) -> Result<Self, Error> {
+    fn new(link: &LinkInfo, share: Option<&KernelShare>) -> Result<Self, Error> {
         let name = &link.name;
         let queues = interface::receive_queues(name)?.min(MOST_QUEUES);
         let failed = |what| move |error| Error::of_xdp(what, name, error);
         let sockets = make_map(queues).map_err(failed("making a map of sockets (XSKMAP)"))?;
-        let program =
-            load(&assemble(sockets.as_raw_fd())).map_err(failed("loading an XDP program"))?;
+        let program = assemble(sockets.as_raw_fd(), share, assembly::PASS);
+        let program = load(&program).map_err(failed("loading an XDP program"))?;
         let native = match attach(&program, link.index, Mode::Native) {
             Ok(_link) => {
                 let (index, mode, obstacle) = (link.index, Mode::Native, None);
@@ -139,45 +149,6 @@ fn explain(error: &io::Error, link: &LinkInfo) -> String {
         Some(libc::EOPNOTSUPP) => "its driver does not know it".to_owned(),
         _ => format!("its driver refuses it: {error}"),
     }
-}
-
-/// One instruction: `struct bpf_insn`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Instruction {
-    code: u8,
-    registers: u8,
-    offset: i16,
-    immediate: i32,
-}
-
-/// The program, for this map of sockets: `return bpf_redirect_map(sockets, context->rx_queue_index,
-/// XDP_PASS)`.
-fn assemble(sockets: i32) -> [Instruction; 6] {
-    const LOAD_WORD: u8 = 0x61;
-    const LOAD_CONSTANT_64: u8 = 0x18;
-    const MOVE_CONSTANT: u8 = 0xb7;
-    const CALL: u8 = 0x85;
-    const EXIT: u8 = 0x95;
-    const MAP_DESCRIPTOR: u8 = 1;
-    const QUEUE_IN_CONTEXT: i16 = 16;
-    const PASS: i32 = 2;
-    const REDIRECT_MAP: i32 = 51;
-    let instruction = |code, [to, from]: [u8; 2], offset, immediate| Instruction {
-        code,
-        registers: if cfg!(target_endian = "little") { from << 4 | to } else { to << 4 | from },
-        offset,
-        immediate,
-    };
-    [
-        instruction(LOAD_WORD, [2, 1], QUEUE_IN_CONTEXT, 0),
-        // Twice as long as the others.
-        instruction(LOAD_CONSTANT_64, [1, MAP_DESCRIPTOR], 0, sockets),
-        instruction(0, [0, 0], 0, 0),
-        instruction(MOVE_CONSTANT, [3, 0], 0, PASS),
-        instruction(CALL, [0, 0], 0, REDIRECT_MAP),
-        instruction(EXIT, [0, 0], 0, 0),
-    ]
 }
 
 const CREATE_MAP: libc::c_int = 0;
@@ -272,11 +243,12 @@ fn bpf<T>(command: libc::c_int, request: &T) -> io::Result<libc::c_int> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
 
     #[test]
     #[cfg(target_endian = "little")]
     fn the_program_is_what_an_assembler_makes_of_it() {
-        let code: Vec<[u8; 8]> = assemble(0x0102)
+        let code: Vec<[u8; 8]> = assemble(0x0102, None, assembly::PASS)
             .iter()
             .map(|i| {
                 let mut bytes = [i.code, i.registers, 0, 0, 0, 0, 0, 0];
@@ -301,6 +273,95 @@ mod tests {
                 [0x95, 0, 0, 0, 0, 0, 0, 0],
             ]
         );
+    }
+
+    /// Runs a program on a frame, and tells what it returned.
+    fn run(program: &OwnedFd, frame: &[u8]) -> u32 {
+        const RUN: libc::c_int = 10;
+        #[repr(C)]
+        #[derive(Default)]
+        struct Run {
+            program: u32,
+            returned: u32,
+            len: u32,
+            len_after: u32,
+            frame: u64,
+            frame_after: u64,
+            repeat: u32,
+            duration: u32,
+        }
+        let mut request = Run {
+            program: program.as_raw_fd() as u32,
+            len: frame.len() as u32,
+            frame: frame.as_ptr() as u64,
+            repeat: 1,
+            ..Run::default()
+        };
+        let len = mem::size_of::<Run>();
+        // SAFETY: request and frame outlive the call; the kernel writes only into the request.
+        let result = unsafe { libc::syscall(libc::SYS_bpf, RUN, &raw mut request, len) };
+        assert_eq!(result, 0, "running an XDP program: {}", io::Error::last_os_error());
+        request.returned
+    }
+
+    /// A frame to a station or a group, of this type, with an address at this place.
+    fn frame(group: bool, kind: u16, address: [u8; 4], at: usize, len: usize) -> Vec<u8> {
+        let mut frame = vec![0x5a; len];
+        frame[0] = if group { 0xff } else { 2 };
+        frame[12..14].copy_from_slice(&kind.to_be_bytes());
+        if let Some(place) = frame.get_mut(at..at + 4) {
+            place.copy_from_slice(&address);
+        }
+        frame
+    }
+
+    #[test]
+    fn the_kernel_gets_its_share_and_no_more() {
+        let sockets = make_map(1).expect("maps of sockets need root: run the tests as root");
+        // There is no socket, so that frames for one get this instead.
+        const SOCKET: u32 = 1;
+        const KERNEL: u32 = assembly::PASS as u32;
+        let loaded = |share: &KernelShare| {
+            let program = assemble(sockets.as_raw_fd(), Some(share), SOCKET as i32);
+            load(&program).expect("the verifier takes it")
+        };
+        let (ours, theirs, last) = ([10, 0, 0, 1], [10, 0, 0, 2], [250, 255, 255, 254]);
+        let addresses = vec![theirs.into(), last.into()];
+        let untagged = loaded(&KernelShare { addresses: addresses.clone(), tagged: false });
+        let tagged = loaded(&KernelShare { addresses, tagged: true });
+        let none = loaded(&KernelShare::default());
+        let (ipv4, arp) = (0x0800, 0x0806);
+        for (frame, expected, without) in [
+            (frame(false, ipv4, ours, 30, 60), SOCKET, SOCKET),
+            (frame(false, ipv4, theirs, 30, 60), KERNEL, SOCKET),
+            (frame(false, ipv4, last, 30, 60), KERNEL, SOCKET),
+            (frame(false, ipv4, theirs, 30, 34), KERNEL, SOCKET),
+            // Too short for a destination.
+            (frame(false, ipv4, theirs, 30, 33), SOCKET, SOCKET),
+            // From, not to.
+            (frame(false, ipv4, theirs, 26, 60), SOCKET, SOCKET),
+            (frame(true, ipv4, ours, 30, 60), KERNEL, KERNEL),
+            (frame(true, arp, ours, 38, 60), SOCKET, SOCKET),
+            (frame(true, arp, theirs, 38, 60), KERNEL, SOCKET),
+            (frame(false, arp, theirs, 38, 42), KERNEL, SOCKET),
+            (frame(false, arp, theirs, 38, 41), SOCKET, SOCKET),
+            (frame(false, arp, theirs, 28, 60), SOCKET, SOCKET),
+            // IPv6, LLDP, a length.
+            (frame(false, 0x86dd, ours, 30, 60), KERNEL, KERNEL),
+            (frame(true, 0x88cc, ours, 30, 60), KERNEL, KERNEL),
+            (frame(true, 0x0026, ours, 30, 60), KERNEL, KERNEL),
+            (frame(false, 0x86dd, ours, 30, 14), KERNEL, KERNEL),
+        ] {
+            assert_eq!(run(&untagged, &frame), expected, "{frame:02x?}");
+            assert_eq!(run(&tagged, &frame), expected, "{frame:02x?}");
+            assert_eq!(run(&none, &frame), without, "{frame:02x?}");
+        }
+        for kind in [0x8100, 0x88a8] {
+            let frame = frame(false, kind, theirs, 34, 64);
+            assert_eq!((run(&untagged, &frame), run(&tagged, &frame)), (SOCKET, KERNEL));
+        }
+        let most = vec![Ipv4Addr::from(theirs); 2 * assembly::MOST_SHARED];
+        loaded(&KernelShare { addresses: most, tagged: false });
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! Two sides that both use AF_XDP share their frames' memory, and ports of DPDK have one pool of
 //! buffers, so that nothing is copied on the way from one to the other.
 
-use super::{name, say};
+use super::{kernel, name, say};
 use anyhow::Context;
 use natgate_engine::Side;
 use natgate_gateway::{Backend, Settings, SideSettings};
@@ -51,7 +51,7 @@ pub(super) fn open(settings: &Settings) -> anyhow::Result<Devices> {
         ref some => Some(Memory::new(some, &xdp::Config::default())?),
     };
     let sides = sides.into_iter().map(|(side, own)| match (own.backend, &memory) {
-        (Backend::AfXdp, Some(memory)) => Ok(open_xdp(side, own, memory)?),
+        (Backend::AfXdp, Some(memory)) => Ok(open_xdp(side, settings, memory)?),
         (Backend::Dpdk, _) => open_dpdk(settings, own),
         (Backend::Tun, _) => Ok(open_tun(&own.device)?),
         _ => Ok(open_packet(&own.device)?),
@@ -100,10 +100,11 @@ pub(super) fn open_packet(name: &str) -> Result<Box<dyn Device>, Error> {
     Ok(Box::new(device))
 }
 
-fn open_xdp(side: Side, own: &SideSettings, memory: &Memory) -> Result<Box<dyn Device>, Error> {
-    let name_of_device = &own.device;
+fn open_xdp(side: Side, settings: &Settings, memory: &Memory) -> Result<Box<dyn Device>, Error> {
+    let name_of_device = &settings.side(side).device;
     let config = xdp::Config::default();
-    let device = XdpDevice::open_queues(&Hook::new(name_of_device), None, memory, config)?;
+    let hook = Hook::sharing(name_of_device, kernel::share(settings, side));
+    let device = XdpDevice::open_queues(&hook, None, memory, config)?;
     report_offloads(name_of_device, device.stop_merging());
     if let Some(mode) = device.mode() {
         say(format!("{} device {name_of_device}: {mode}", name(side)));

@@ -1,0 +1,141 @@
+//! What is said of the kernel of the machine: `management` of a side, `[announce]`, `[learn]`.
+
+use super::draft::{Draft, SideDraft};
+use super::problem::{Located, Place, Report};
+use super::reader::{Section, Value};
+use super::sections::is_usable;
+use super::values;
+use natgate_gateway::{AnnounceSettings, Backend, KernelSettings, LearnSettings};
+use natgate_io::xdp::MOST_SHARED;
+use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
+
+/// Tables that routes can be put into; 0 stands for the main one, 255 is the kernel's own.
+const TABLES: RangeInclusive<u64> = 1..=u32::MAX as u64;
+const LOCAL_TABLE: u32 = 255;
+
+/// Numbers of protocols; those below are the kernel's and what people write by hand.
+const PROTOCOLS: RangeInclusive<u64> = 5..=255;
+
+/// Addresses of the kernel's own.
+type Management = Option<Located<Vec<Located<Ipv4Addr>>>>;
+
+/// What the file says of the kernel.
+pub(super) struct KernelDraft {
+    /// Inside and outside.
+    management: [Management; 2],
+    announce: Option<AnnounceSettings>,
+    learn: Option<LearnSettings>,
+}
+
+impl KernelDraft {
+    pub(super) fn read(root: &Section<'_>) -> Self {
+        Self {
+            management: ["inside", "outside"].map(|name| read_management(root, name)),
+            announce: read_announce(&root.section("announce", "announce")),
+            learn: read_learn(&root.section("learn", "learn")),
+        }
+    }
+
+    pub(super) fn settings(&self) -> KernelSettings {
+        let values = |addresses: &Located<Vec<Located<Ipv4Addr>>>| {
+            addresses.value.iter().map(|address| address.value).collect()
+        };
+        KernelSettings {
+            management: [0, 1].map(|side| self.management[side].as_ref().map(values)),
+            announce: self.announce.clone(),
+            learn: self.learn.clone(),
+        }
+    }
+}
+
+fn read_management(root: &Section<'_>, name: &'static str) -> Management {
+    let value = root.section(name, name).get("management")?;
+    let items = value.items("an array of addresses")?;
+    if items.len() > MOST_SHARED {
+        value.wrong(format!("has {} addresses; it may have {MOST_SHARED}", items.len()));
+        return None;
+    }
+    let read = |item: &Value<'_>| {
+        let address = item.parsed("an IPv4 address in quotes", values::address)?;
+        is_usable(item, address.value).then_some(address)
+    };
+    Some(Located { value: items.iter().filter_map(read).collect(), place: value.place })
+}
+
+fn read_announce(section: &Section<'_>) -> Option<AnnounceSettings> {
+    if !section.is_present() {
+        return None;
+    }
+    let table = section.get("table").map(|value| read_table(&value));
+    let protocol = section.get("protocol").map(|value| value.integer(PROTOCOLS));
+    let protocol = protocol.unwrap_or(Some(KernelSettings::PROTOCOL.into()))?;
+    Some(AnnounceSettings {
+        table: table.unwrap_or(Some(KernelSettings::MAIN_TABLE))?,
+        protocol: u8::try_from(protocol).ok()?,
+    })
+}
+
+fn read_learn(section: &Section<'_>) -> Option<LearnSettings> {
+    if !section.is_present() {
+        return None;
+    }
+    let table = section.require("table", "100").and_then(|value| read_table(&value))?;
+    Some(LearnSettings { table })
+}
+
+fn read_table(value: &Value<'_>) -> Option<u32> {
+    let table = u32::try_from(value.integer(TABLES)?).ok()?;
+    if table == LOCAL_TABLE {
+        value.wrong(
+            "is the table of the kernel's own addresses; write 254, the main one, or another",
+        );
+        return None;
+    }
+    Some(table)
+}
+
+/// Whether the kernel's addresses can be its own.
+pub(super) fn check(draft: &Draft, report: &Report<'_>) {
+    let sides = [&draft.inside, &draft.outside];
+    for (side, addresses) in sides.into_iter().zip(&draft.kernel.management) {
+        let Some(addresses) = addresses else { continue };
+        has_a_kernel(side, &addresses.place, report);
+        for address in &addresses.value {
+            is_the_kernels(draft, side, address, report);
+        }
+    }
+}
+
+fn has_a_kernel(side: &SideDraft, place: &Place, report: &Report<'_>) {
+    let why = match side.backend {
+        Backend::AfPacket | Backend::AfXdp => return,
+        Backend::Dpdk => "the kernel does not see the frames of a DPDK port",
+        Backend::Tun => "the kernel itself is the other end of a TUN device",
+    };
+    report.wrong(place, format!("has no effect, because {why}; take it out"));
+}
+
+fn is_the_kernels(
+    draft: &Draft,
+    side: &SideDraft,
+    address: &Located<Ipv4Addr>,
+    report: &Report<'_>,
+) {
+    let Located { value, place } = address;
+    if side.own() == Some(*value) {
+        let message = format!("{value} is {}.address, which is natgate's own", side.name());
+        report.wrong(place, format!("{message}; give the kernel another"));
+    }
+    let mut ranges =
+        draft.pools.iter().flat_map(|pool| pool.ranges.iter().map(move |range| (pool, range)));
+    let inside = ranges.find(|(_, range)| (range.value.first..=range.value.last).contains(value));
+    if let Some((pool, _)) = inside {
+        let message = format!("{value} is an address of pool \"{}\"", pool.name.value);
+        report.wrong(place, format!("{message}; give the kernel another"));
+    }
+    if draft.statics.iter().any(|fixed| fixed.external.value.0 == *value) {
+        let message = format!("{value} is the external address of a static mapping");
+        report.wrong(place, format!("{message}; give the kernel another"));
+    }
+}

@@ -1,0 +1,117 @@
+//! The neighbours that packets went to last, found without a search in the table of all.
+//!
+//! An entry is a promise: that neighbour is known by this hardware address, and is marked as used
+//! until it is confirmed again. So a packet that finds its neighbour here need not touch the table.
+//! Whoever changes the table in a way that breaks the promise takes the entry out first.
+
+use natgate_wire::arp::Mac;
+use std::net::Ipv4Addr;
+
+/// Entries at first, and at most; there are as many as neighbours, rounded up.
+const FEWEST: usize = 16;
+const MOST: usize = super::neighbors::MOST_NEIGHBORS;
+
+const _: () = assert!(FEWEST.is_power_of_two() && MOST.is_power_of_two());
+
+/// One entry for each place that an address may have.
+#[derive(Debug)]
+pub(super) struct Recent {
+    places: Vec<Option<(Ipv4Addr, Mac)>>,
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self { places: vec![None; FEWEST] }
+    }
+}
+
+impl Recent {
+    /// The hardware address of a neighbour that is here.
+    pub(super) fn get(&self, address: Ipv4Addr) -> Option<Mac> {
+        match self.places[self.place(address)] {
+            Some((known, mac)) if known == address => Some(mac),
+            _ => None,
+        }
+    }
+
+    /// Puts a neighbour here that is known and marked as used; another may lose its place.
+    pub(super) fn put(&mut self, address: Ipv4Addr, mac: Mac) {
+        let place = self.place(address);
+        self.places[place] = Some((address, mac));
+    }
+
+    /// Takes a neighbour out, if it is here.
+    pub(super) fn take_out(&mut self, address: Ipv4Addr) {
+        let place = self.place(address);
+        self.places[place].take_if(|(known, _)| *known == address);
+    }
+
+    /// Takes everybody out.
+    pub(super) fn clear(&mut self) {
+        self.places.fill(None);
+    }
+
+    /// Has room for so many neighbours, as far as that is reasonable; may take everybody out.
+    pub(super) fn fit(&mut self, neighbors: usize) {
+        let wanted = neighbors.next_power_of_two().clamp(FEWEST, MOST);
+        if wanted > self.places.len() {
+            self.places = vec![None; wanted];
+        }
+    }
+
+    /// Neighbours often differ in their last bits only, and these count most here.
+    fn place(&self, address: Ipv4Addr) -> usize {
+        let bits = address.to_bits() as usize;
+        (bits ^ bits >> 12) & (self.places.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn neighbor(last: u8) -> (Ipv4Addr, Mac) {
+        (Ipv4Addr::new(10, 0, 0, last), Mac([2, 0, 0, 0, 0, last]))
+    }
+
+    #[test]
+    fn who_is_put_here_is_found_until_taken_out() {
+        let mut recent = Recent::default();
+        let (one, two) = (neighbor(1), neighbor(2));
+        recent.put(one.0, one.1);
+        recent.put(two.0, two.1);
+        assert_eq!((recent.get(one.0), recent.get(two.0)), (Some(one.1), Some(two.1)));
+        recent.take_out(one.0);
+        assert_eq!((recent.get(one.0), recent.get(two.0)), (None, Some(two.1)));
+        recent.clear();
+        assert_eq!(recent.get(two.0), None);
+    }
+
+    #[test]
+    fn of_two_who_share_a_place_the_later_has_it() {
+        let mut recent = Recent::default();
+        let (one, other) = (neighbor(1), neighbor(1 + FEWEST as u8));
+        recent.put(one.0, one.1);
+        recent.put(other.0, other.1);
+        assert_eq!((recent.get(one.0), recent.get(other.0)), (None, Some(other.1)));
+        // Who is not there takes nobody else out.
+        recent.take_out(one.0);
+        assert_eq!(recent.get(other.0), Some(other.1));
+    }
+
+    #[test]
+    fn there_are_as_many_places_as_neighbours() {
+        let mut recent = Recent::default();
+        recent.fit(100);
+        assert_eq!(recent.places.len(), 128);
+        for last in 0..100 {
+            let (address, mac) = neighbor(last);
+            recent.put(address, mac);
+        }
+        assert!((0..100).all(|last| recent.get(neighbor(last).0) == Some(neighbor(last).1)));
+        recent.fit(3);
+        assert_eq!(recent.get(neighbor(99).0), Some(neighbor(99).1), "they do not shrink");
+        recent.fit(1 << 20);
+        assert_eq!(recent.places.len(), MOST);
+    }
+}

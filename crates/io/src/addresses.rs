@@ -1,0 +1,52 @@
+//! The kernel's own IPv4 addresses on a device, as `getifaddrs` lists them.
+#![allow(unsafe_code)]
+
+use crate::Error;
+use std::ffi::CStr;
+use std::net::Ipv4Addr;
+
+/// All IPv4 addresses that the kernel has on a device, in its order; none if there is no such
+/// device.
+///
+/// # Errors
+/// [`Error`] when the system does not tell.
+pub fn kernel_addresses(device: &str) -> Result<Vec<Ipv4Addr>, Error> {
+    let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: the place for the list outlives the call.
+    if unsafe { libc::getifaddrs(&raw mut list) } < 0 {
+        return Err(Error::last("reading the addresses", device));
+    }
+    let mut addresses = Vec::new();
+    let mut entry = list;
+    while !entry.is_null() {
+        // SAFETY: the list is whole until it is freed below, and nobody else has it.
+        let one = unsafe { &*entry };
+        // SAFETY: an entry's name is a string.
+        let name = unsafe { CStr::from_ptr(one.ifa_name) };
+        if name.to_bytes() == device.as_bytes() && !one.ifa_addr.is_null() {
+            // SAFETY: an address that is there says of which family it is; those of IPv4 are such
+            // structures, for which the system has aligned them.
+            let address = unsafe {
+                let is_ipv4 = libc::c_int::from((*one.ifa_addr).sa_family) == libc::AF_INET;
+                is_ipv4.then(|| (*one.ifa_addr.cast::<libc::sockaddr_in>()).sin_addr.s_addr)
+            };
+            addresses.extend(address.map(|bits| Ipv4Addr::from(bits.to_ne_bytes())));
+        }
+        entry = one.ifa_next;
+    }
+    // SAFETY: the list came from the system and is freed once.
+    unsafe { libc::freeifaddrs(list) };
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_has_its_address_and_what_is_not_there_has_none() {
+        let loopback = kernel_addresses("lo").expect("the system tells");
+        assert!(loopback.contains(&Ipv4Addr::LOCALHOST), "{loopback:?}");
+        assert_eq!(kernel_addresses("nosuchdevice0").expect("the system tells"), []);
+    }
+}

@@ -1,0 +1,71 @@
+//! What the gateway takes from the kernel of the machine at the start, and what it leaves to it.
+
+use super::{name, say};
+use natgate_engine::{Prefix, Side, SideConfig};
+use natgate_gateway::{Backend, Settings, SideSettings};
+use natgate_io::xdp::{KernelShare, MOST_SHARED};
+use natgate_io::{Error, kernel_address, kernel_addresses, kernel_gateway};
+use std::net::Ipv4Addr;
+
+/// Takes from the kernel what the configuration does not say about a side: the gateway's address
+/// there, the next hop, and which addresses are the kernel's own.
+pub(super) fn complete(settings: &mut Settings, side: Side) -> Result<(), Error> {
+    let (own, engine): (&mut SideSettings, &mut SideConfig) = match side {
+        Side::Inside => (&mut settings.inside, &mut settings.engine.inside),
+        Side::Outside => (&mut settings.outside, &mut settings.engine.outside),
+    };
+    // The kernel has none for a port of DPDK, and what it has on a TUN device is the other end's.
+    if matches!(own.backend, Backend::Dpdk | Backend::Tun) {
+        return Ok(());
+    }
+    let (device, first) = (own.device.clone(), kernel_address(&own.device)?);
+    if let (None, Some((address, len))) = (own.address, first) {
+        own.address = Some((address, len));
+        engine.address = Some(address);
+        engine.network = Some(Prefix::new(address, len));
+        own.gateway = own.gateway.or_else(|| kernel_gateway(&device));
+    }
+    let (address, backend) = (own.address, own.backend);
+    let there = kernel_addresses(&device)?;
+    if let Some((address, len)) = address.filter(|(address, _)| there.contains(address)) {
+        let trouble = match backend {
+            Backend::AfXdp => "is not reached there any more, since natgate gets its frames",
+            _ => "answers there, too",
+        };
+        say(format!(
+            "warning: the kernel has address {address} on {device} and {trouble}; take it away with \
+             `ip addr del {address}/{len} dev {device}` and write {}.address = \"{address}/{len}\"",
+            name(side)
+        ));
+    }
+    if settings.kernel.management_mut(side).is_none() {
+        let found = managing(settings, side, there);
+        *settings.kernel.management_mut(side) = Some(found);
+    }
+    let kernels = settings.kernel.management(side);
+    if !kernels.is_empty() {
+        let shown: Vec<String> = kernels.iter().map(ToString::to_string).collect();
+        say(format!("on {device} the kernel keeps {}", shown.join(", ")));
+    }
+    Ok(())
+}
+
+/// Those of the kernel's addresses on a side's device that are not natgate's.
+fn managing(settings: &Settings, side: Side, there: Vec<Ipv4Addr>) -> Vec<Ipv4Addr> {
+    let own = settings.side(side).address.map(|(address, _)| address);
+    let engine = &settings.engine;
+    let external = |address: &Ipv4Addr| {
+        let mut pools = engine.pools.iter().flat_map(|pool| &pool.addresses);
+        pools.any(|range| (range.first..=range.last).contains(address))
+            || engine.statics.iter().any(|fixed| fixed.external.0 == *address)
+    };
+    let kernels = there.into_iter().filter(|address| own != Some(*address) && !external(address));
+    kernels.take(MOST_SHARED).collect()
+}
+
+/// What of a side's frames is left to the kernel where natgate gets them first. Outside there are no
+/// VLANs of natgate's.
+pub(super) fn share(settings: &Settings, side: Side) -> KernelShare {
+    let addresses = settings.kernel.management(side).to_vec();
+    KernelShare { addresses, tagged: side == Side::Outside }
+}
