@@ -218,6 +218,18 @@ impl Counters {
         self.bytes[direction as usize][Outcome::Forwarded as usize] += bytes;
     }
 
+    /// Adds what another engine has counted.
+    pub fn add(&mut self, other: &Self) {
+        let own = self.packets.iter_mut().chain(&mut self.bytes).flatten().chain(&mut self.drops);
+        let others = other.packets.iter().chain(&other.bytes).flatten().chain(&other.drops);
+        own.zip(others).for_each(|(own, other)| *own += other);
+        self.portless += other.portless;
+        self.generated += other.generated;
+        self.errors_suppressed += other.errors_suppressed;
+        self.events_lost += other.events_lost;
+        self.clock_backwards += other.clock_backwards;
+    }
+
     /// Counts one packet of `len` bytes.
     pub fn count(&mut self, direction: Direction, verdict: Outcome, len: usize) {
         self.packets[direction as usize][verdict as usize] += 1;

@@ -6,7 +6,7 @@
 
 use crate::worker::MOST_DEVICES;
 use crate::{Clock, Settings, Status, Worker};
-use natgate_engine::{Event, Side};
+use natgate_engine::{Event, Side, Timestamp};
 use natgate_io::{Change, LinkInfo, wait};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -33,6 +33,10 @@ pub trait Observer {
 
     /// Other settings are in force.
     fn reconfigured(&mut self, _: Settings) {}
+
+    /// All events until that time have been told. Called about once a second, and before
+    /// [`Observer::idle`].
+    fn passed(&mut self, _: Timestamp) {}
 
     /// Nothing is going on: a good time to write out what was told.
     fn idle(&mut self);
@@ -72,6 +76,7 @@ pub fn run(
         if frames > 0 {
             last_frame = now;
         } else if now.since(last_frame) >= SPIN {
+            observer.passed(now);
             observer.idle();
             sleep(worker, clock, controls, observer)?;
         } else {

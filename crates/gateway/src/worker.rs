@@ -7,7 +7,7 @@
 use crate::command::{Clerk, Commands};
 use crate::counters::Origin;
 use crate::links::{Header, Link};
-use crate::load::{Load, add};
+use crate::load::{Load, LoadNow, add};
 use crate::router::{Fate, NeighborInfo, Router, RouterCounters, RouterError};
 use crate::state::Keeper;
 use crate::team::{Asked, Kind, Member, Parcel, Way};
@@ -15,7 +15,8 @@ use crate::wiring::{Cables, Devices, side_of};
 use crate::{Observer, SavedPorts, Settings, StateError};
 use arrayvec::ArrayVec;
 use natgate_engine::{
-    ConfigError, Counters, Direction, DropReason, Engine, Packet, Side, Timestamp, Verdict,
+    ConfigError, Counters, Direction, DropReason, Engine, MappingId, Packet, Side, Timestamp,
+    Verdict,
 };
 use natgate_io::{BATCH, Batch, Change, Device, Frame, HEADROOM, LinkInfo, Statistics, Transmit};
 use natgate_wire::arp;
@@ -100,6 +101,21 @@ pub struct Status<'a> {
     pub sides: [SideStatus; 2],
     /// Those of the realms beside number 0, by number.
     pub realms: Vec<(u16, SideStatus)>,
+    /// What the worker has done.
+    pub load: LoadNow,
+    member: Option<&'a Member>,
+}
+
+impl Status<'_> {
+    /// Its place among the workers, and how many there are.
+    pub fn worker(&self) -> (usize, usize) {
+        self.member.map_or((0, 1), |member| (member.number(), member.workers()))
+    }
+
+    /// Whether a mapping is this worker's: all of them know the static ones.
+    pub fn is_own(&self, mapping: &MappingId) -> bool {
+        self.member.is_none_or(|member| member.has(mapping.realm, mapping.internal.address))
+    }
 }
 
 /// One side's part of a [`Status`].
@@ -292,6 +308,7 @@ impl Worker {
     /// second by turns.
     pub fn maintain(&mut self, now: Timestamp, observer: &mut dyn Observer) {
         self.next_maintenance = now.plus(MAINTENANCE);
+        observer.passed(now);
         self.stages.load.mappings.store(self.stages.engine.count_mappings(), Ordering::Relaxed);
         for (place, device) in self.devices.iter_mut().enumerate() {
             let Some(change) = device.maintain() else { continue };
@@ -330,6 +347,8 @@ impl Worker {
             not_addressed: self.stages.not_addressed,
             sides,
             realms,
+            load: self.stages.load.now(),
+            member: self.stages.team.as_ref(),
         }
     }
 

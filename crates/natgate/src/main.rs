@@ -8,6 +8,7 @@ mod memory;
 mod reload;
 mod replay;
 mod run;
+mod show;
 mod who;
 
 use clap::{Parser, Subcommand};
@@ -33,6 +34,7 @@ enum Command {
     Replay(replay::Args),
     Reload(reload::Args),
     Run(run::Args),
+    Show(show::Args),
     Demo(demo::Args),
     Bench(bench::Args),
     Who(who::Args),
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(args),
         Command::Reload(args) => reload::run(&args),
         Command::Run(args) => run::run(args),
+        Command::Show(args) => show::run(&args),
         Command::Demo(args) => demo::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Who(args) => who::run(&args),

@@ -8,26 +8,25 @@
 mod control;
 pub(crate) mod devices;
 mod kernel;
+mod log;
+mod status;
+mod threads;
 
 use crate::{Failure, memory};
 use anyhow::Context;
+use natgate_control::config;
 use natgate_control::reload::Reloader;
-use natgate_control::{config, json};
-use natgate_engine::{Direction, DropReason, Engine, Event, MappingId, MappingInfo};
-use natgate_engine::{Outcome, Side};
-use natgate_gateway::{Clock, Controls, Observer, SavedPorts, Settings, SideStatus};
-use natgate_gateway::{StateError, Status, Worker, commands, run as run_worker};
+use natgate_engine::{Engine, Side};
+use natgate_gateway::{
+    Clock, Controls, SavedPorts, Settings, StateError, Worker, WorkerError, team_commands,
+};
 use natgate_io::decorate::Faults;
-use natgate_io::{Change, LinkInfo};
-use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
-use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Run the gateway
 ///
@@ -84,43 +83,46 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     for side in [Side::Inside, Side::Outside] {
         kernel::complete(&mut settings, side).map_err(anyhow::Error::from)?;
     }
+    let cores = threads::cores(&settings.workers).map_err(|lack| args.input(lack))?;
     let saved = saved_ports(&settings).map_err(anyhow::Error::from)?;
     let devices = devices::open(&settings)?;
     let names = settings.devices();
     let (devices, tap) = devices::decorate(devices, &names, args.inject, args.tap.as_deref())?;
-    let mut log = Log::open(&args, &settings)?;
+    let count = settings.workers.count;
+    let logs = log::open(args.events.as_deref(), args.status_file.as_deref(), &settings)?;
 
-    let mut seed = [0; 32];
-    getrandom::fill(&mut seed).context("the system gives no random numbers")?;
+    let signals = Signals::catch(count).context("signals cannot be caught")?;
     let clock = Clock::new();
-    let mut worker = Worker::new(&settings, seed, devices, clock.now())
-        .map_err(|error| args.input(error.to_string()))?;
-    if let Some(saved) = saved {
+    let mut workers = threads::workers(&settings, devices, &signals, clock.now())
+        .map_err(|error| match error.downcast::<WorkerError>() {
+            Ok(error) => args.input(error.to_string()),
+            Err(error) => error.into(),
+        })?;
+    for (worker, saved) in workers.iter_mut().zip(saved.into_iter().flatten()) {
         worker.remember(saved, clock.now()).map_err(anyhow::Error::from)?;
     }
-
-    let signals = Signals::catch().context("signals cannot be caught")?;
-    let (commander, commands) = commands(signals.waker.try_clone().map_err(anyhow::Error::from)?);
-    worker.obey(commands);
+    let wakers = signals.wakers().map_err(anyhow::Error::from)?;
+    let (commander, commands) = team_commands(wakers);
+    workers.iter_mut().zip(commands).for_each(|(worker, commands)| worker.obey(commands));
     let socket = settings.control.clone();
-    let open = Box::new(|name: &str| devices::open_packet(name).map_err(|error| error.to_string()));
+    let open = move |name: &str| {
+        devices::open_packet(name, count, None).map_err(|error| error.to_string())
+    };
     let complete = settings.clone();
-    let reloader = Arc::new(Reloader::new(&args.config, read, complete, commander, open));
-    let server = control::listen(socket.as_deref(), &reloader)?;
+    let reloader = Reloader::new(&args.config, read, complete, commander, Box::new(open));
+    let reloader = Arc::new(reloader);
+    let loads = workers.iter().map(Worker::load).collect();
+    let server = control::listen(socket.as_deref(), &reloader, loads)?;
     control::reload_on_signal(&reloader)?;
     say(format!("running, inside {}, outside {}", settings.inside.device, settings.outside.device));
-    let result = run_worker(&mut worker, &clock, &signals.controls(), &mut log);
+    let (mut workers, logs, result) = threads::run(workers, logs, &clock, &signals, &cores);
     drop(server);
-    log.idle();
-    say(format!("stopped; {}", summary(&worker.status(clock.now()))));
-    let written = worker.finish().context("ports in use cannot be written to state.file");
-    result.context("waiting for packets failed")?;
-    written?;
+    say(format!("stopped; {}", log::summary_of(&mut workers, &clock)));
+    let written: Vec<_> = workers.into_iter().map(Worker::finish).collect();
+    result?;
+    written.into_iter().collect::<io::Result<()>>().context("ports in use cannot be written to state.file")?;
     devices::finish(tap)?;
-    match log.failure {
-        Some(error) => Err(anyhow::Error::from(error).context("events are missing").into()),
-        None => Ok(()),
-    }
+    log::finish(logs)
 }
 
 impl Args {
@@ -137,16 +139,17 @@ fn say(message: String) {
 }
 
 /// Reads which ports were in use before, and says so.
-fn saved_ports(settings: &Settings) -> Result<Option<SavedPorts>, StateError> {
-    let saved = SavedPorts::open(settings)?;
-    if let Some(saved) = &saved {
+fn saved_ports(settings: &Settings) -> Result<Option<Vec<SavedPorts>>, StateError> {
+    let saved = SavedPorts::open_team(settings)?;
+    // Each has all ports that there were.
+    for (number, saved) in saved.iter().flatten().enumerate() {
         let (path, hold_down) = (saved.path().display(), settings.engine.timeouts.hold_down);
         match (saved.damage(), saved.ports()) {
             (Some(what), _) => say(format!(
                 "warning: state.file {path} is damaged ({what}), so ports that were in use before \
                  may be given out at once"
             )),
-            (None, 0) => {}
+            (None, ports) if number > 0 || ports == 0 => {}
             (None, ports) => {
                 say(format!("{ports} ports that were in use before are held for {hold_down:?}"));
             }
@@ -155,237 +158,61 @@ fn saved_ports(settings: &Settings) -> Result<Option<SavedPorts>, StateError> {
     Ok(saved)
 }
 
-/// The signals that are listened to.
+/// The signals that are listened to, and by whom.
 struct Signals {
     stop: Arc<AtomicBool>,
+    /// For each worker: whether it is to tell its state, what wakes it, and that one's other end.
+    ears: Vec<Ear>,
+}
+
+struct Ear {
     status: Arc<AtomicBool>,
     wake: UnixStream,
-    /// Its other end.
     waker: UnixStream,
 }
 
 impl Signals {
-    fn catch() -> io::Result<Self> {
-        let (stop, status) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let (wake, waker) = UnixStream::pair()?;
-        wake.set_nonblocking(true)?;
+    /// For so many workers.
+    fn catch(workers: usize) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let ear = |_| -> io::Result<Ear> {
+            let (wake, waker) = UnixStream::pair()?;
+            wake.set_nonblocking(true)?;
+            Ok(Ear { status: Arc::default(), wake, waker })
+        };
+        let ears = (0..workers).map(ear).collect::<io::Result<Vec<_>>>()?;
         // Actions of a signal are done in the order of registration: the flag first, then the byte.
-        for (signal, flag) in [(SIGTERM, &stop), (SIGINT, &stop), (SIGUSR1, &status)] {
-            signal_hook::flag::register(signal, Arc::clone(flag))?;
-            signal_hook::low_level::pipe::register(signal, waker.try_clone()?)?;
+        for signal in [SIGTERM, SIGINT] {
+            signal_hook::flag::register(signal, Arc::clone(&stop))?;
         }
-        Ok(Self { stop, status, wake, waker })
+        for ear in &ears {
+            signal_hook::flag::register(SIGUSR1, Arc::clone(&ear.status))?;
+            for signal in [SIGTERM, SIGINT, SIGUSR1] {
+                signal_hook::low_level::pipe::register(signal, ear.waker.try_clone()?)?;
+            }
+        }
+        Ok(Self { stop, ears })
     }
 
-    fn controls(&self) -> Controls<'_> {
-        Controls { stop: &self.stop, status: &self.status, wake: &self.wake }
-    }
-}
-
-/// Writes down what the gateway tells.
-struct Log {
-    events: Option<BufWriter<File>>,
-    status_file: Option<PathBuf>,
-    /// Names that events mention.
-    names: json::Names,
-    /// What went wrong with the events first; nothing more is written then.
-    failure: Option<io::Error>,
-    /// Whether ports in use could be written the last time.
-    ports_written: bool,
-}
-
-impl Log {
-    fn open(args: &Args, settings: &Settings) -> Result<Self, Failure> {
-        let append = |path: &PathBuf| {
-            let file = File::options().create(true).append(true).open(path);
-            file.map(BufWriter::new).with_context(|| format!("{} cannot be opened", path.display()))
-        };
-        Ok(Self {
-            events: args.events.as_ref().map(append).transpose()?,
-            status_file: args.status_file.clone(),
-            names: json::Names::of(&settings.engine),
-            failure: None,
-            ports_written: true,
-        })
+    /// What wakes each worker.
+    fn wakers(&self) -> io::Result<Vec<UnixStream>> {
+        self.ears.iter().map(|ear| ear.waker.try_clone()).collect()
     }
 
-    /// Notes that events cannot be written any more: translation goes on without them.
-    fn check(&mut self, result: io::Result<()>) {
-        if let Err(error) = result {
-            say(format!("warning: events cannot be written any more: {error}"));
-            self.events = None;
-            self.failure = Some(error);
+    /// What one worker listens to.
+    fn controls(&self, worker: usize) -> Controls<'_> {
+        let Ear { status, wake, .. } = &self.ears[worker];
+        Controls { stop: &self.stop, status, wake }
+    }
+
+    /// Has all workers stop.
+    fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for ear in &self.ears {
+            // A pipe that is full wakes as well.
+            let _ = (&ear.waker).write_all(&[0]);
         }
     }
-}
-
-impl Observer for Log {
-    fn event(&mut self, event: &Event) {
-        let Some(file) = &mut self.events else { return };
-        let written = serde_json::to_writer(&mut *file, &json::event(event, &self.names))
-            .map_err(io::Error::from)
-            .and_then(|()| file.write_all(b"\n"));
-        self.check(written);
-    }
-
-    fn link(&mut self, side: Side, link: &LinkInfo, change: &Change) {
-        let what = match change {
-            Change::Up => "is up".to_owned(),
-            Change::Down => "is down".to_owned(),
-            Change::Gone => "is gone; waiting for it to come back".to_owned(),
-            Change::Back(Ok(())) => "is back".to_owned(),
-            Change::Back(Err(error)) => format!("is back, but cannot be used: {error}"),
-            Change::Altered => format!("has address {} and MTU {} now", link.mac, link.mtu),
-        };
-        say(format!("{} device {} {what}", name(side), link.name));
-    }
-
-    fn reconfigured(&mut self, settings: Settings) {
-        self.names = json::Names::of(&settings.engine);
-    }
-
-    fn status(&mut self, status: &Status<'_>) {
-        self.idle();
-        let Some(path) = &self.status_file else {
-            return say(format!("{}; --status-file names a file for more", summary(status)));
-        };
-        if let Err(error) = replace(path, &status_object(status, &self.names)) {
-            say(format!("warning: {} cannot be written: {error}", path.display()));
-        }
-    }
-
-    fn ports_written(&mut self, result: &io::Result<()>) {
-        // Said once, not every few seconds.
-        if result.is_ok() != self.ports_written {
-            say(match result {
-                Ok(()) => "ports in use are written to state.file again".to_owned(),
-                Err(error) => format!(
-                    "warning: ports in use cannot be written to state.file: {error}; after a \
-                     restart they may be given out at once"
-                ),
-            });
-        }
-        self.ports_written = result.is_ok();
-    }
-
-    fn idle(&mut self) {
-        if let Some(file) = &mut self.events {
-            let flushed = file.flush();
-            self.check(flushed);
-        }
-    }
-}
-
-/// Writes a file anew, in one step for who reads it.
-fn replace(path: &Path, value: &Value) -> io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let mut file = BufWriter::new(File::create(&beside)?);
-    serde_json::to_writer(&mut file, value)?;
-    file.write_all(b"\n")?;
-    file.into_inner()?;
-    fs::rename(&beside, path)
-}
-
-/// The state as scripts read it.
-fn status_object(status: &Status<'_>, names: &json::Names) -> Value {
-    let now = status.now;
-    let by_id: HashMap<MappingId, MappingInfo> =
-        status.engine.mappings().map(|info| (info.id, info)).collect();
-    let mappings: Vec<_> = by_id.values().map(|info| json::mapping(info, now, names)).collect();
-    let sessions = status.engine.sessions().filter_map(|session| {
-        by_id.get(&session.mapping).map(|mapping| json::session(&session, mapping, now, names))
-    });
-    let [inside, outside] = &status.sides;
-    let draining = status.engine.draining().map(|one| {
-        json!({
-            "address": one.address,
-            "pool": status.engine.config().pools[one.pool].name,
-            "mappings": one.mappings,
-            "leaves": one.leaves,
-        })
-    });
-    let mut object = json!({
-        "time": now.0 as f64 / 1e9,
-        "counters": json::counters(&status.counters),
-        "mappings": mappings,
-        "sessions": sessions.collect::<Vec<_>>(),
-        "draining": draining.collect::<Vec<_>>(),
-        "neighbors": { "inside": neighbors(inside), "outside": neighbors(outside) },
-        "devices": { "inside": device(inside), "outside": device(outside) },
-        "router": {
-            "arp_asked": status.router.arp_asked,
-            "arp_answered": status.router.arp_answered,
-            "arp_ignored": status.router.arp_ignored,
-            "arp_conflicts": status.router.arp_conflicts,
-            "left_to_the_kernel": status.router.left_to_the_kernel,
-            "neighbors_lost": status.router.neighbors_lost,
-            "errors_made": status.router.errors_made,
-            "errors_suppressed": status.router.errors_suppressed,
-            "own_packets_lost": status.own_lost,
-            "frames_not_addressed": status.not_addressed,
-        },
-    });
-    // The first name is that of the inside's own network.
-    for (number, realm) in &status.realms {
-        let Some(name) = names.realms.get(usize::from(*number)) else { continue };
-        object["realms"][name] = json!({ "neighbors": neighbors(realm), "device": device(realm) });
-    }
-    object
-}
-
-fn neighbors(side: &SideStatus) -> Value {
-    let object = |neighbor: &natgate_gateway::router::NeighborInfo| {
-        json!({
-            "address": neighbor.address,
-            "mac": neighbor.mac.map(|mac| mac.to_string()),
-            "asking": neighbor.asking,
-            "held": neighbor.held,
-        })
-    };
-    side.neighbors.iter().map(object).collect()
-}
-
-fn device(side: &SideStatus) -> Value {
-    let (link, frames) = (&side.link, &side.frames);
-    json!({
-        "name": link.name,
-        "mac": link.mac.to_string(),
-        "mtu": link.mtu,
-        "up": link.up,
-        "received": frames.received,
-        "transmitted": frames.transmitted,
-        "receive_overrun": frames.receive_overrun,
-        "receive_oversize": frames.receive_oversize,
-        "receive_unfinished": frames.receive_unfinished,
-        "transmit_full": frames.transmit_full,
-        "transmit_refused": frames.transmit_refused,
-        "link_losses": frames.link_losses,
-    })
-}
-
-/// The counters in one sentence.
-fn summary(status: &Status<'_>) -> String {
-    let counters = &status.counters;
-    let ways = Direction::ALL.map(|direction| {
-        let packets = counters.packets[direction as usize];
-        let bytes = counters.bytes[direction as usize];
-        let done = match direction {
-            Direction::Local => Outcome::Replied,
-            _ => Outcome::Forwarded,
-        } as usize;
-        format!("{} {} packets ({} bytes)", direction.name(), packets[done], bytes[done])
-    });
-    let reasons = DropReason::ALL.iter().map(|reason| (reason.name(), *reason as usize));
-    let drops = reasons.map(|(name, reason)| (name, counters.drops[reason]));
-    let overrun = status.sides.iter().map(|side| side.frames.receive_overrun).sum();
-    let drops: Vec<_> = drops
-        .chain([("frames that came too fast", overrun)])
-        .filter(|(_, count)| *count > 0)
-        .map(|(name, count)| format!("{name} {count}"))
-        .collect();
-    let drops = if drops.is_empty() { "nothing".to_owned() } else { drops.join(", ") };
-    format!("{}; dropped: {drops}", ways.join(", "))
 }
 
 fn name(side: Side) -> &'static str {

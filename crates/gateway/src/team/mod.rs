@@ -20,6 +20,7 @@ use natgate_io::Steering;
 pub use partition::MOST_WORKERS;
 pub(crate) use partition::Partition;
 use partition::Whose;
+use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
@@ -92,6 +93,11 @@ impl Member {
     /// How many workers there are.
     pub fn workers(&self) -> usize {
         self.partition.workers()
+    }
+
+    /// Whether a host inside is this worker's.
+    pub(crate) fn has(&self, realm: u16, host: Ipv4Addr) -> bool {
+        self.partition.of_host(realm, host.to_bits()) == self.number
     }
 
     /// Who has what.

@@ -162,12 +162,29 @@ impl XdpDevice {
         memories: &[Memory],
         config: &Config,
     ) -> Result<Vec<Self>, Error> {
-        let (hook, count) = (Hook::new(name), memories.len());
+        Self::open_group_by(&Hook::new(name), memories, config)
+    }
+
+    /// The same by a [`Hook`] that may leave something to the kernel.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_group_by(
+        hook: &Hook,
+        memories: &[Memory],
+        config: &Config,
+    ) -> Result<Vec<Self>, Error> {
+        let count = memories.len();
         let open = |(number, memory)| {
             let part = Part::Worker { number, count };
-            Self::open_part(&hook, part, memory, config.clone())
+            Self::open_part(hook, part, memory, config.clone())
         };
         memories.iter().enumerate().map(open).collect()
+    }
+
+    /// How many queues it receives from now.
+    pub fn queues(&self) -> usize {
+        self.receiver.open.as_ref().map_or(0, |receiver| receiver.queues.len())
     }
 
     /// Opens two devices that share their memory, as those of a gateway should.

@@ -7,6 +7,7 @@ use anyhow::Context;
 use natgate_control::interface::Interface;
 use natgate_control::reload::{ReloadError, Reloader};
 use natgate_control::socket::{self, BindError, Server};
+use natgate_gateway::Load;
 use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::Signals;
 use std::path::Path;
@@ -17,9 +18,10 @@ use std::thread;
 pub(super) fn listen(
     configured: Option<&Path>,
     reloader: &Arc<Reloader>,
+    loads: Vec<Arc<Load>>,
 ) -> Result<Option<Server>, Failure> {
     let path = configured.unwrap_or(Path::new(socket::DEFAULT_PATH));
-    let interface = Arc::new(Interface::new(Arc::clone(reloader)));
+    let interface = Arc::new(Interface::new(Arc::clone(reloader), loads));
     match (Server::start(path, interface), configured) {
         (Ok(server), _) => Ok(Some(server)),
         (Err(error), None) => {

@@ -7,12 +7,12 @@
 use super::{kernel, name, say};
 use anyhow::Context;
 use natgate_engine::Side;
-use natgate_gateway::{Backend, Settings, SideSettings};
+use natgate_gateway::{Backend, Settings, SideSettings, steering};
 use natgate_io::decorate::{Faults, Faulty, Tap, Watched};
 use natgate_io::packet::{self, PacketDevice};
 use natgate_io::tun::TunDevice;
 use natgate_io::xdp::{self, Hook, Memory, XdpDevice};
-use natgate_io::{Device, Error, Offload};
+use natgate_io::{Device, Error, Offload, Steering};
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
@@ -41,37 +41,51 @@ pub(crate) fn require(settings: &Settings) -> Result<(), String> {
     Ok(())
 }
 
-/// Opens the devices of both sides, then those that only realms have.
-pub(super) fn open(settings: &Settings) -> anyhow::Result<Devices> {
+/// Opens the devices of both sides, then those that only realms have; for each worker its own.
+pub(super) fn open(settings: &Settings) -> anyhow::Result<Vec<Devices>> {
+    let workers = settings.workers.count;
     let sides = [(Side::Inside, &settings.inside), (Side::Outside, &settings.outside)];
     let with_xdp = sides.iter().filter(|(_, side)| side.backend == Backend::AfXdp);
     let names: Vec<_> = with_xdp.map(|(_, side)| side.device.as_str()).collect();
-    let memory = match names[..] {
-        [] => None,
-        ref some => Some(Memory::new(some, &xdp::Config::default())?),
+    let memories = match names[..] {
+        [] => Vec::new(),
+        ref some => Memory::for_workers(some, workers, &xdp::Config::default())?,
     };
-    let sides = sides.into_iter().map(|(side, own)| match (own.backend, &memory) {
-        (Backend::AfXdp, Some(memory)) => Ok(open_xdp(side, settings, memory)?),
-        (Backend::Dpdk, _) => open_dpdk(settings, own),
-        (Backend::Tun, _) => Ok(open_tun(&own.device)?),
-        _ => Ok(open_packet(&own.device)?),
-    });
-    let further = settings.devices().into_iter().skip(2).map(|name| Ok(open_packet(name)?));
-    sides.chain(further).collect()
+    let steering = steering(settings);
+    let mut all: Vec<Devices> = (0..workers).map(|_| Vec::new()).collect();
+    for ((side, own), steering) in sides.into_iter().zip(&steering) {
+        let group = match own.backend {
+            Backend::AfXdp => open_xdp(side, settings, &memories)?,
+            Backend::Dpdk => open_dpdk(settings, own)?,
+            Backend::Tun => open_tun(&own.device, workers)?,
+            Backend::AfPacket => open_packet(&own.device, workers, Some(steering))?,
+        };
+        deal(&mut all, group);
+    }
+    for name in settings.devices().into_iter().skip(2) {
+        deal(&mut all, open_packet(name, workers, None)?);
+    }
+    Ok(all)
 }
 
-/// Puts around the devices, whose names are given, what was asked for: harm first, so that what is
-/// recorded is what the gateway gets and what it sends.
+/// Gives each worker its device of a group.
+fn deal(all: &mut [Devices], group: Devices) {
+    all.iter_mut().zip(group).for_each(|(devices, device)| devices.push(device));
+}
+
+/// Puts around the workers' devices, whose names are given, what was asked for: harm first, so that what
+/// is recorded is what the gateway gets and what it sends.
 pub(super) fn decorate(
-    devices: Devices,
+    devices: Vec<Devices>,
     names: &[&str],
     faults: Option<Faults>,
     file: Option<&Path>,
-) -> anyhow::Result<(Devices, Option<Recording>)> {
-    let harmed = devices.into_iter().map(|device| match faults {
+) -> anyhow::Result<(Vec<Devices>, Option<Recording>)> {
+    let harm = |device| match faults {
         Some(faults) => Box::new(Faulty::new(device, faults)) as Box<dyn Device>,
         None => device,
-    });
+    };
+    let harmed = devices.into_iter().map(|own| own.into_iter().map(harm).collect::<Devices>());
     let Some(path) = file else { return Ok((harmed.collect(), None)) };
     let further = names.iter().skip(2).copied();
     let ports: Vec<&str> = ["inside", "outside"].into_iter().chain(further).collect();
@@ -81,7 +95,8 @@ pub(super) fn decorate(
     let tap = Arc::new(Mutex::new(tap));
     let watch =
         |(port, device)| -> Box<dyn Device> { Box::new(Watched::new(device, port, tap.clone())) };
-    Ok(((0..).zip(harmed).map(watch).collect(), Some(tap)))
+    let watched = harmed.map(|own| (0..).zip(own).map(watch).collect());
+    Ok((watched.collect(), Some(tap)))
 }
 
 /// Ends the recording, if there is one.
@@ -93,53 +108,80 @@ pub(super) fn finish(recording: Option<Recording>) -> anyhow::Result<()> {
     tap.flush().context("--tap: the recording is not complete")
 }
 
-/// Opens a device by packet sockets.
-pub(super) fn open_packet(name: &str) -> Result<Box<dyn Device>, Error> {
-    let device = PacketDevice::open(name, packet::Config::default())?;
-    report_offloads(name, device.stop_merging());
-    Ok(Box::new(device))
+/// Opens a device by packet sockets, once for each worker.
+pub(super) fn open_packet(
+    name: &str,
+    workers: usize,
+    steering: Option<&Steering>,
+) -> Result<Devices, Error> {
+    let group =
+        PacketDevice::open_group(name, workers, steering, &packet::Config::default())?;
+    if let Some(first) = group.first() {
+        report_offloads(name, first.stop_merging());
+    }
+    Ok(boxed(group))
 }
 
-fn open_xdp(side: Side, settings: &Settings, memory: &Memory) -> Result<Box<dyn Device>, Error> {
+fn open_xdp(side: Side, settings: &Settings, memories: &[Memory]) -> Result<Devices, Error> {
     let name_of_device = &settings.side(side).device;
     let config = xdp::Config::default();
     let hook = Hook::sharing(name_of_device, kernel::share(settings, side));
-    let device = XdpDevice::open_queues(&hook, None, memory, config)?;
-    report_offloads(name_of_device, device.stop_merging());
-    if let Some(mode) = device.mode() {
-        say(format!("{} device {name_of_device}: {mode}", name(side)));
+    let group = XdpDevice::open_group_by(&hook, memories, &config)?;
+    let idle = group.iter().filter(|device| device.queues() == 0).count();
+    if let Some(device) = group.first() {
+        report_offloads(name_of_device, device.stop_merging());
+        if let Some(mode) = device.mode() {
+            say(format!("{} device {name_of_device}: {mode}", name(side)));
+        }
+        if device.is_virtual() {
+            say(format!(
+                "note: hosts of this machine that send to {name_of_device} must finish their \
+                 checksums themselves: `ethtool -K DEVICE tx off tso off gso off` on their devices"
+            ));
+        }
     }
-    if device.is_virtual() {
+    if idle > 0 {
         say(format!(
-            "note: hosts of this machine that send to {name_of_device} must finish their checksums \
-             themselves: `ethtool -K DEVICE tx off tso off gso off` on their devices"
+            "note: {name_of_device} has fewer queues than there are workers; {idle} of them get \
+             its packets from the others (`ethtool -L {name_of_device} combined {}` makes more)",
+            memories.len()
         ));
     }
-    Ok(Box::new(device))
+    Ok(boxed(group))
 }
 
-fn open_tun(name: &str) -> Result<Box<dyn Device>, Error> {
-    let device = TunDevice::open(name)?;
-    if device.is_made() {
+fn open_tun(name: &str, workers: usize) -> Result<Devices, Error> {
+    let group = TunDevice::open_group(name, workers)?;
+    if group.first().is_some_and(TunDevice::is_made) {
         say(format!(
             "made TUN device {name}; give the kernel its address there with `ip addr add \
              ADDRESS/LEN dev {name}`, and switch it on with `ip link set dev {name} up`"
         ));
     }
-    Ok(Box::new(device))
+    Ok(boxed(group))
+}
+
+fn boxed<D: Device + 'static>(group: Vec<D>) -> Devices {
+    group.into_iter().map(|device| Box::new(device) as Box<dyn Device>).collect()
 }
 
 #[cfg(feature = "dpdk")]
-fn open_dpdk(settings: &Settings, own: &SideSettings) -> anyhow::Result<Box<dyn Device>> {
+fn open_dpdk(settings: &Settings, own: &SideSettings) -> anyhow::Result<Devices> {
     let ports = [&settings.inside, &settings.outside].into_iter();
     let ports = ports.filter(|side| side.backend == Backend::Dpdk);
     let longest = ports.map(|side| longest_packet(settings, side)).max().unwrap_or(own.mtu);
     let eal = natgate_dpdk::start(settings.dpdk.as_deref(), longest)?;
-    let mut queues = eal.open(&own.device, longest_packet(settings, own), 1)?;
-    match queues.pop() {
-        Some(queue) => Ok(Box::new(queue)),
-        None => anyhow::bail!("DPDK port {} has no queue", own.device),
+    let workers = u16::try_from(settings.workers.count)?;
+    let queues = eal.open(&own.device, longest_packet(settings, own), workers)?;
+    if queues.len() < settings.workers.count {
+        anyhow::bail!(
+            "DPDK port {} has {} queues for {workers} workers; set workers.count = {0}, or give the \
+             port more queues",
+            own.device,
+            queues.len()
+        );
     }
+    Ok(boxed(queues))
 }
 
 /// The largest MTU of the links that a side's device carries: a port is opened with one for all.
@@ -151,7 +193,7 @@ fn longest_packet(settings: &Settings, own: &SideSettings) -> u16 {
 }
 
 #[cfg(not(feature = "dpdk"))]
-fn open_dpdk(settings: &Settings, _: &SideSettings) -> anyhow::Result<Box<dyn Device>> {
+fn open_dpdk(settings: &Settings, _: &SideSettings) -> anyhow::Result<Devices> {
     Err(anyhow::Error::msg(require(settings).err().unwrap_or_default()))
 }
 

@@ -1,0 +1,218 @@
+//! The gateway's state as scripts read it, and in a sentence: each worker's, and all workers' together.
+
+use natgate_control::json;
+use natgate_engine::{Counters, Direction, DropReason, MappingId, MappingInfo, Outcome};
+use natgate_gateway::{SideStatus, Status};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+
+/// What a worker tells of its state, or several together.
+#[derive(Debug)]
+pub(super) struct Told {
+    counters: Counters,
+    /// Frames that came too fast.
+    overrun: u64,
+    object: Value,
+}
+
+impl Told {
+    /// What one tells.
+    pub(super) fn of(status: &Status<'_>, names: &json::Names) -> Self {
+        let overrun = status.sides.iter().map(|side| side.frames.receive_overrun).sum();
+        Self { counters: status.counters.clone(), overrun, object: object(status, names) }
+    }
+
+    /// Adds what another tells.
+    pub(super) fn add(&mut self, other: Self) {
+        self.counters.add(&other.counters);
+        self.overrun += other.overrun;
+        join(&mut self.object, other.object, "");
+    }
+
+    /// As scripts read it.
+    pub(super) fn object(&self) -> &Value {
+        &self.object
+    }
+
+    /// The counters in one sentence.
+    pub(super) fn summary(&self) -> String {
+        summary(&self.counters, self.overrun)
+    }
+}
+
+/// Keys of numbers that are the same for all workers, or of which the most counts.
+const COMMON: [&str; 4] = ["time", "mtu", "link_losses", "worker"];
+
+/// Adds one worker's state to others': numbers add up, lists are put together.
+fn join(all: &mut Value, one: Value, key: &str) {
+    match (all, one) {
+        (Value::Object(all), Value::Object(one)) => {
+            for (key, one) in one {
+                match all.get_mut(&key) {
+                    Some(all) => join(all, one, &key),
+                    None => drop(all.insert(key, one)),
+                }
+            }
+        }
+        // Workers may have one neighbour, and one address that drains.
+        (Value::Array(all), Value::Array(one)) => {
+            for one in one {
+                let address = one.get("address").filter(|_| key != "workers").cloned();
+                let same = |known: &&mut Value| {
+                    address.is_some() && known.get("address") == address.as_ref()
+                };
+                match all.iter_mut().find(same) {
+                    Some(known) => join(known, one, ""),
+                    None => all.push(one),
+                }
+            }
+        }
+        (Value::Number(all), Value::Number(one)) => {
+            let more = match (all.as_u64(), one.as_u64()) {
+                (Some(all), Some(one)) if COMMON.contains(&key) => all.max(one).into(),
+                (Some(all), Some(one)) => (all + one).into(),
+                _ => return,
+            };
+            *all = more;
+        }
+        (all @ Value::Null, one) => *all = one,
+        (Value::Bool(all), Value::Bool(one)) => *all |= one,
+        _ => {}
+    }
+}
+
+/// The state as scripts read it.
+fn object(status: &Status<'_>, names: &json::Names) -> Value {
+    let now = status.now;
+    let all = status.engine.mappings().filter(|info| status.is_own(&info.id));
+    let by_id: HashMap<MappingId, MappingInfo> = all.map(|info| (info.id, info)).collect();
+    let mappings: Vec<_> = by_id.values().map(|info| json::mapping(info, now, names)).collect();
+    let sessions = status.engine.sessions().filter_map(|session| {
+        by_id.get(&session.mapping).map(|mapping| json::session(&session, mapping, now, names))
+    });
+    let [inside, outside] = &status.sides;
+    let draining = status.engine.draining().map(|one| {
+        json!({
+            "address": one.address,
+            "pool": status.engine.config().pools[one.pool].name,
+            "mappings": one.mappings,
+            "leaves": one.leaves,
+        })
+    });
+    let mut object = json!({
+        "time": now.0 as f64 / 1e9,
+        "counters": json::counters(&status.counters),
+        "mappings": mappings,
+        "sessions": sessions.collect::<Vec<_>>(),
+        "draining": draining.collect::<Vec<_>>(),
+        "neighbors": { "inside": neighbors(inside), "outside": neighbors(outside) },
+        "devices": { "inside": device(inside), "outside": device(outside) },
+        "workers": [json::load(status.worker().0, &status.load)],
+        "router": {
+            "arp_asked": status.router.arp_asked,
+            "arp_answered": status.router.arp_answered,
+            "arp_ignored": status.router.arp_ignored,
+            "arp_conflicts": status.router.arp_conflicts,
+            "left_to_the_kernel": status.router.left_to_the_kernel,
+            "neighbors_lost": status.router.neighbors_lost,
+            "errors_made": status.router.errors_made,
+            "errors_suppressed": status.router.errors_suppressed,
+            "own_packets_lost": status.own_lost,
+            "frames_not_addressed": status.not_addressed,
+        },
+    });
+    // The first name is that of the inside's own network.
+    for (number, realm) in &status.realms {
+        let Some(name) = names.realms.get(usize::from(*number)) else { continue };
+        object["realms"][name] = json!({ "neighbors": neighbors(realm), "device": device(realm) });
+    }
+    object
+}
+
+fn neighbors(side: &SideStatus) -> Value {
+    let object = |neighbor: &natgate_gateway::router::NeighborInfo| {
+        json!({
+            "address": neighbor.address,
+            "mac": neighbor.mac.map(|mac| mac.to_string()),
+            "asking": neighbor.asking,
+            "held": neighbor.held,
+        })
+    };
+    side.neighbors.iter().map(object).collect()
+}
+
+fn device(side: &SideStatus) -> Value {
+    let (link, frames) = (&side.link, &side.frames);
+    json!({
+        "name": link.name,
+        "mac": link.mac.to_string(),
+        "mtu": link.mtu,
+        "up": link.up,
+        "received": frames.received,
+        "transmitted": frames.transmitted,
+        "receive_overrun": frames.receive_overrun,
+        "receive_oversize": frames.receive_oversize,
+        "receive_unfinished": frames.receive_unfinished,
+        "transmit_full": frames.transmit_full,
+        "transmit_refused": frames.transmit_refused,
+        "link_losses": frames.link_losses,
+    })
+}
+
+fn summary(counters: &Counters, overrun: u64) -> String {
+    let ways = Direction::ALL.map(|direction| {
+        let packets = counters.packets[direction as usize];
+        let bytes = counters.bytes[direction as usize];
+        let done = match direction {
+            Direction::Local => Outcome::Replied,
+            _ => Outcome::Forwarded,
+        } as usize;
+        format!("{} {} packets ({} bytes)", direction.name(), packets[done], bytes[done])
+    });
+    let reasons = DropReason::ALL.iter().map(|reason| (reason.name(), *reason as usize));
+    let drops = reasons.map(|(name, reason)| (name, counters.drops[reason]));
+    let drops: Vec<_> = drops
+        .chain([("frames that came too fast", overrun)])
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    let drops = if drops.is_empty() { "nothing".to_owned() } else { drops.join(", ") };
+    format!("{}; dropped: {drops}", ways.join(", "))
+}
+
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_states_add_up() {
+        let mut all = json!({
+            "time": 7.5, "counters": { "packets": { "outbound": 3 } }, "mappings": [{ "id": 1 }],
+            "neighbors": [{ "address": "10.0.0.2", "mac": null, "held": 1 }],
+            "devices": { "inside": { "mtu": 1500, "received": 5, "up": true } },
+            "workers": [{ "worker": 0 }],
+        });
+        let one = json!({
+            "time": 7.6, "counters": { "packets": { "outbound": 4 } }, "mappings": [{ "id": 2 }],
+            "neighbors": [
+                { "address": "10.0.0.2", "mac": "02:00:00:00:00:01", "held": 2 },
+                { "address": "10.0.0.3", "mac": null, "held": 0 },
+            ],
+            "devices": { "inside": { "mtu": 1500, "received": 6, "up": true } },
+            "workers": [{ "worker": 1 }],
+        });
+        join(&mut all, one, "");
+        let expected = json!({
+            "time": 7.5, "counters": { "packets": { "outbound": 7 } },
+            "mappings": [{ "id": 1 }, { "id": 2 }],
+            "neighbors": [
+                { "address": "10.0.0.2", "mac": "02:00:00:00:00:01", "held": 3 },
+                { "address": "10.0.0.3", "mac": null, "held": 0 },
+            ],
+            "devices": { "inside": { "mtu": 1500, "received": 11, "up": true } },
+            "workers": [{ "worker": 0 }, { "worker": 1 }],
+        });
+        assert_eq!(all, expected);
+    }
+}
