@@ -6,10 +6,14 @@
 
 use crate::bench::Bench;
 use natgate_engine::{Event, Side, Timestamp};
-use natgate_gateway::{Observer, Settings, Status, Worker, WorkerError};
+use natgate_gateway::{Observer, Settings, Status, Worker, WorkerError, team};
 use natgate_io::memory::{self, Wire};
 use natgate_io::{Change, Device, LinkInfo};
 use natgate_wire::arp::Mac;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The gateway's hardware addresses, inside and outside, and then the hosts'.
@@ -23,7 +27,10 @@ const BEGIN: u64 = 1_577_836_800_000_000_000;
 
 /// The gateway and its two cables.
 pub struct Simulated {
-    worker: Worker,
+    /// One, or several that get frames in turn, whosever they are.
+    workers: Vec<Worker>,
+    /// What wakes them, which nothing here waits for.
+    _wakes: Vec<UnixStream>,
     /// `[inside, outside]`.
     wires: [Wire; 2],
     mtus: [usize; 2],
@@ -36,13 +43,47 @@ impl Simulated {
     /// # Errors
     /// [`WorkerError`] when the settings contradict themselves.
     pub fn new(settings: &Settings, seed: [u8; 32]) -> Result<Self, WorkerError> {
-        let (inside, inside_wire) = memory::pair("inside", MACS[0][0]);
-        let (outside, outside_wire) = memory::pair("outside", MACS[0][1]);
+        let count = settings.workers.count;
+        let turn = Arc::new(AtomicUsize::new(0));
+        let [(insides, inside_wire), (outsides, outside_wire)] =
+            [("inside", MACS[0][0]), ("outside", MACS[0][1])].map(|(name, mac)| {
+                let turn = Arc::clone(&turn);
+                let next = move |_: &[u8]| turn.fetch_add(1, Ordering::Relaxed) % count;
+                memory::group(name, mac, count, next)
+            });
         let now = Timestamp(BEGIN);
-        let devices: [Box<dyn Device>; 2] = [Box::new(inside), Box::new(outside)];
-        let worker = Worker::new(settings, seed, devices, now)?;
+        let devices = insides.into_iter().zip(outsides);
+        let mut devices = devices.map(|(inside, outside)| -> [Box<dyn Device>; 2] {
+            [Box::new(inside), Box::new(outside)]
+        });
+        let (mut workers, mut wakes) = (Vec::new(), Vec::new());
+        if count == 1 {
+            let devices = devices.next().expect("one worker's devices");
+            workers.push(Worker::new(settings, seed, devices, now)?);
+        } else {
+            let pairs: io::Result<Vec<_>> = (0..count).map(|_| UnixStream::pair()).collect();
+            let (ends, wakers) = pairs.map_err(WorkerError::Wake)?.into_iter().unzip();
+            wakes = ends;
+            for (number, (member, devices)) in team(settings, wakers).into_iter().zip(devices).enumerate()
+            {
+                let seed = seed.map(|byte| byte.wrapping_add(number as u8));
+                workers.push(Worker::of_team(settings, seed, devices, member, now)?);
+            }
+        }
         let mtus = [Side::Inside, Side::Outside].map(|side| usize::from(settings.side(side).mtu));
-        Ok(Self { worker, wires: [inside_wire, outside_wire], mtus, now })
+        Ok(Self { workers, _wakes: wakes, wires: [inside_wire, outside_wire], mtus, now })
+    }
+
+    /// Lets all workers do what there is to do.
+    fn work(&mut self) {
+        /// What is handed over comes to an end.
+        const MOST_ROUNDS: usize = 16;
+        for _ in 0..MOST_ROUNDS {
+            let turns = self.workers.iter_mut().map(|worker| worker.turn(self.now, &mut Nobody));
+            if turns.sum::<usize>() == 0 || self.workers.len() == 1 {
+                break;
+            }
+        }
     }
 
     fn take(&mut self) -> Option<(Side, Vec<u8>)> {
@@ -66,7 +107,7 @@ impl Bench for Simulated {
 
     fn send(&mut self, side: Side, frame: &[u8]) {
         self.wires[side as usize].send(frame);
-        self.worker.turn(self.now, &mut Nobody);
+        self.work();
     }
 
     fn receive(&mut self, until: Duration) -> Option<(Side, Vec<u8>)> {
@@ -79,9 +120,9 @@ impl Bench for Simulated {
                 return None;
             }
             // Something that stays due must not stop the clock.
-            let next = self.worker.next_deadline().max(Timestamp(self.now.0 + 1));
-            self.now = next.min(until);
-            self.worker.turn(self.now, &mut Nobody);
+            let due = self.workers.iter().map(Worker::next_deadline).min().unwrap_or(until);
+            self.now = due.max(Timestamp(self.now.0 + 1)).min(until);
+            self.work();
         }
     }
 }

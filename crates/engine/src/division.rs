@@ -111,16 +111,20 @@ impl Engine {
         }
     }
 
-    /// Gives up ports of a pool that nobody has, at most so many words of 64 in a row, if there are such:
-    /// of an address that is asked for, else of another.
+    /// Gives up ports of a pool that nobody has, below 1024 or from there on, at most so many words of 64
+    /// in a row, if there are such: of one address, if it is named.
     pub fn cede(
         &mut self,
         pool: usize,
-        wanted: Option<Ipv4Addr>,
+        only: Option<Ipv4Addr>,
+        is_low: bool,
         most: usize,
     ) -> Option<(Ipv4Addr, Range<usize>)> {
-        let wanted = wanted.and_then(|address| self.external.index(address.to_bits()));
-        let (index, words) = self.external.cede(pool, wanted, most)?;
+        let only = match only {
+            Some(address) => Some(self.external.index(address.to_bits())?),
+            None => None,
+        };
+        let (index, words) = self.external.cede(pool, only, is_low, most)?;
         Some((Ipv4Addr::from_bits(self.external.address(index)), words))
     }
 
@@ -130,10 +134,16 @@ impl Engine {
         index.is_some_and(|index| self.external.owns(index, port))
     }
 
-    /// Free ports of a pool that this engine may give out, of the protocol that has the fewest (of TCP,
-    /// UDP and ICMP).
-    pub fn free_ports(&self, pool: usize) -> u32 {
-        self.external.fewest_free(pool)
+    /// Free ports of a pool that this engine may give out, below 1024 or from there on, of the protocol
+    /// that has the fewest (of TCP, UDP and ICMP).
+    pub fn free_ports(&self, pool: usize, is_low: bool) -> u32 {
+        self.external.fewest_free(pool, is_low)
+    }
+
+    /// The same of one external address; of one that is not external, none.
+    pub fn free_ports_of(&self, address: Ipv4Addr, is_low: bool) -> u32 {
+        let index = self.external.index(address.to_bits());
+        index.map_or(0, |index| self.external.fewest_free_of(index, is_low))
     }
 
     /// Whether a host inside has mappings or blocks here.

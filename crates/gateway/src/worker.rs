@@ -46,6 +46,9 @@ pub enum WorkerError {
     /// The translator refuses its configuration.
     #[error("{}", .0.message)]
     Engine(ConfigError),
+    /// Workers could not be woken.
+    #[error("the system gives no sockets by which workers wake each other")]
+    Wake(#[source] io::Error),
     /// The router lacks something.
     #[error(transparent)]
     Router(#[from] RouterError),
@@ -184,7 +187,7 @@ impl Worker {
         settings: &Settings,
         seed: [u8; 32],
         devices: impl Into<Vec<Box<dyn Device>>>,
-        member: Member,
+        mut member: Member,
         now: Timestamp,
     ) -> Result<Self, WorkerError> {
         let engine = settings.engine.share(member.workers() as u32);

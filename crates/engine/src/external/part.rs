@@ -10,6 +10,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+/// Words of ports below 1024.
+const LOW_WORDS: usize = 1024 / 64;
+
 /// A bit a word of an address's ports.
 type Words = [u64; WORDS / 64];
 
@@ -68,37 +71,31 @@ impl External {
         (0..PROTOCOLS.len()).for_each(|protocol| self.renew(index, protocol));
     }
 
-    /// Looks for up to `most` words one after the other of which nobody has a port, and gives them up:
-    /// of the address of the pool that it is asked for, or, if it has none, of another.
+    /// Looks for up to `most` words one after the other of which nobody has a port, on a side of port
+    /// 1024, and gives them up: of the one address, or of the pool's that has the most free ports there.
     pub(crate) fn cede(
         &mut self,
         pool: usize,
-        wanted: Option<u32>,
+        only: Option<u32>,
+        is_low: bool,
         most: usize,
     ) -> Option<(u32, Range<usize>)> {
         self.part.owned.as_ref()?;
-        let slots = &self.pools[pool].slots;
-        let most_free = || {
-            let free = |index: &u32| self.ports[0].free_of_address(*index);
-            slots.iter().copied().max_by_key(free)
-        };
-        let wanted = wanted.filter(|index| slots.contains(index));
-        let mut found = None;
-        for index in wanted.into_iter().chain(most_free()) {
-            found = self.idle_words(index, most).map(|words| (index, words));
-            if found.is_some() {
-                break;
-            }
-        }
-        let (index, words) = found?;
+        let free = |index: &u32| self.ports[0].free_on_side(*index, is_low);
+        let most_free = || self.pools[pool].slots.iter().copied().max_by_key(free);
+        let index = match only {
+            Some(index) => Some(index).filter(|&index| self.pool_of(index) == pool),
+            None => most_free(),
+        }?;
+        let words = self.idle_words(index, is_low, most)?;
         words.clone().for_each(|word| self.part.set(index, word, false));
         (0..PROTOCOLS.len()).for_each(|protocol| self.renew(index, protocol));
         Some((index, words))
     }
 
-    /// The first words one after the other, at most so many, all of whose ports are this engine's and
-    /// free.
-    fn idle_words(&self, index: u32, most: usize) -> Option<Range<usize>> {
+    /// The first words one after the other on a side of port 1024, at most so many, all of whose ports
+    /// are this engine's and free.
+    fn idle_words(&self, index: u32, is_low: bool, most: usize) -> Option<Range<usize>> {
         let pool = self.pool_of(index);
         let is_idle = |word: usize| {
             let ports = self.pools[pool].bits[word];
@@ -111,8 +108,9 @@ impl External {
                 })
                 && self.has_no_block_owner(pool, index, word)
         };
-        let first = (0..WORDS).find(|&word| is_idle(word))?;
-        let last = (first..WORDS).take(most).take_while(|&word| is_idle(word)).last()?;
+        let side = if is_low { 0..LOW_WORDS } else { LOW_WORDS..WORDS };
+        let first = side.clone().find(|&word| is_idle(word))?;
+        let last = (first..side.end).take(most).take_while(|&word| is_idle(word)).last()?;
         Some(first..last + 1)
     }
 
@@ -128,9 +126,16 @@ impl External {
         self.part.has(index, port)
     }
 
-    /// Free ports of a pool, for the protocol with the fewest (of TCP, UDP, ICMP).
-    pub(crate) fn fewest_free(&self, pool: usize) -> u32 {
-        let free = |ports: &Ports| ports.pool_count.get(pool).map_or(0, |count| count.iter().sum());
+    /// Free ports of a pool on a side of port 1024, for the protocol with the fewest (of TCP, UDP, ICMP).
+    pub(crate) fn fewest_free(&self, pool: usize, is_low: bool) -> u32 {
+        let side = usize::from(!is_low);
+        let free = |ports: &Ports| ports.pool_count.get(pool).map_or(0, |count| count[side]);
+        self.ports[..3].iter().map(free).min().unwrap_or_default()
+    }
+
+    /// The same of one address.
+    pub(crate) fn fewest_free_of(&self, index: u32, is_low: bool) -> u32 {
+        let free = |ports: &Ports| ports.free_on_side(index, is_low);
         self.ports[..3].iter().map(free).min().unwrap_or_default()
     }
 }

@@ -159,9 +159,9 @@ impl Ports {
         Self::in_range(self.count[address as usize], range)
     }
 
-    /// How many ports of an address are free.
-    pub(super) fn free_of_address(&self, address: u32) -> u32 {
-        self.count[address as usize].iter().sum()
+    /// How many ports of an address are free on a side of port 1024.
+    pub(super) fn free_on_side(&self, address: u32, is_low: bool) -> u32 {
+        self.count[address as usize][usize::from(!is_low)]
     }
 
     pub(super) fn in_range([low, high]: [u32; 2], range: Range) -> u32 {

@@ -3,7 +3,7 @@
 //! asks before it has run out.
 
 use super::partition::Partition;
-use natgate_engine::{Allocation, Engine, Timestamp};
+use natgate_engine::{Allocation, Config, Engine, PoolConfig, Timestamp};
 use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -22,11 +22,58 @@ const MOST_WORDS: usize = 16;
 const LEAST_FREE: u32 = 256;
 const LEAST_PART: u32 = 16;
 
+/// Ports that may be short, on a side of port 1024: the sides do not make up for each other (RFC 4787
+/// REQ-3). Nor do addresses, where a pool's few are cut into slices and subscribers stay with theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Goods {
+    pool: usize,
+    address: Option<Ipv4Addr>,
+    is_low: bool,
+}
+
+impl Goods {
+    /// All that there are among so many workers.
+    fn all(config: &Config, workers: usize) -> Vec<Self> {
+        let of_pool = |(number, pool): (usize, &PoolConfig)| -> Vec<Self> {
+            if matches!(config.allocation_of(pool), Allocation::Deterministic(_)) {
+                return Vec::new();
+            }
+            let each: Vec<Option<Ipv4Addr>> = match pool.count() < workers {
+                true => pool.each_address().map(Some).collect(),
+                false => vec![None],
+            };
+            let goods = |address| [false, true].map(|is_low| Self { pool: number, address, is_low });
+            each.into_iter().flat_map(goods).collect()
+        };
+        config.pools.iter().enumerate().flat_map(of_pool).collect()
+    }
+
+    /// How many of them are free.
+    fn free(self, engine: &Engine) -> u32 {
+        match self.address {
+            Some(address) => engine.free_ports_of(address, self.is_low),
+            None => engine.free_ports(self.pool, self.is_low),
+        }
+    }
+
+    /// Free ports below which one of so many workers is short.
+    fn least(self, config: &Config, workers: usize) -> u32 {
+        let Some(pool) = config.pools.get(self.pool) else { return 0 };
+        let (first, last) = (u32::from(pool.ports.0), u32::from(pool.ports.1));
+        let (first, last) =
+            if self.is_low { (first, last.min(1023)) } else { (first.max(1024), last) };
+        let ports = (last + 1).saturating_sub(first);
+        let addresses = if self.address.is_some() { 1 } else { pool.count() as u32 };
+        let share = ports.saturating_mul(addresses) / workers as u32;
+        LEAST_FREE.min(share / 4).max(share / LEAST_PART)
+    }
+}
+
 /// What one worker tells another.
 #[derive(Debug)]
 enum Note {
-    /// `from` is short of ports of a pool.
-    Want { from: usize, pool: usize },
+    /// `from` is short of ports.
+    Want { from: usize, goods: Goods },
     /// These are yours now.
     Gift(Ipv4Addr, Range<usize>),
     /// There is nothing to spare.
@@ -41,10 +88,10 @@ pub(super) struct Broker {
     others: Vec<SyncSender<Note>>,
     /// When to look again.
     next: Timestamp,
-    /// What was asked for: the pool, and how many others remain to be asked.
-    asked: Option<(usize, usize)>,
-    /// When each pool may be asked for again.
-    pauses: Vec<Timestamp>,
+    /// What was asked for, and how many others remain to be asked.
+    asked: Option<(Goods, usize)>,
+    /// What there is to look after, and when it may be asked for again.
+    goods: Vec<(Goods, Timestamp)>,
 }
 
 /// What has changed hands.
@@ -67,7 +114,7 @@ pub(super) fn brokers(workers: usize) -> Vec<Broker> {
         others: others.clone(),
         next: Timestamp(0),
         asked: None,
-        pauses: Vec::new(),
+        goods: Vec::new(),
     };
     notes.into_iter().enumerate().map(broker).collect()
 }
@@ -83,8 +130,8 @@ impl Broker {
         let mut trade = Trade::default();
         while let Ok(note) = self.notes.try_recv() {
             match note {
-                Note::Want { from, pool } => {
-                    trade.lent += self.lend(from, pool, engine, partition);
+                Note::Want { from, goods } => {
+                    trade.lent += self.lend(from, goods, engine, partition);
                 }
                 Note::Gift(address, words) => {
                     trade.borrowed += 64 * words.len() as u64;
@@ -101,45 +148,51 @@ impl Broker {
         trade
     }
 
-    /// Asks for ports of a pool that is short, unless something was asked for.
+    /// Looks after these pools from now on.
+    pub(super) fn look_after(&mut self, config: &Config) {
+        let all = Goods::all(config, self.others.len());
+        self.goods = all.into_iter().map(|goods| (goods, Timestamp(0))).collect();
+    }
+
+    /// Asks for ports that are short, unless something was asked for.
     fn look(&mut self, now: Timestamp, engine: &Engine) {
-        let pools = engine.config().pools.len();
-        self.pauses.resize(pools, Timestamp(0));
         if self.asked.is_some() {
             return;
         }
-        let workers = self.others.len();
-        let is_short = |pool: &usize| {
-            now >= self.pauses[*pool] && engine.free_ports(*pool) < least(engine, *pool, workers)
+        let (config, workers) = (engine.config(), self.others.len());
+        let is_short = |(goods, pause): &&(Goods, Timestamp)| {
+            now >= *pause && goods.free(engine) < goods.least(config, workers)
         };
-        if let Some(pool) = (0..pools).find(is_short) {
-            self.asked = Some((pool, workers));
+        if let Some(&(goods, _)) = self.goods.iter().find(is_short) {
+            self.asked = Some((goods, workers));
             self.ask_another(now);
         }
     }
 
     fn ask_another(&mut self, now: Timestamp) {
-        let Some((pool, left)) = self.asked.take() else { return };
-        if left <= 1 {
-            self.pauses[pool] = now.plus(PAUSE);
-            return;
-        }
+        let Some((goods, left)) = self.asked.take() else { return };
         let workers = self.others.len();
-        let whom = (self.number + workers - left + 1) % workers;
-        // It has room; should it be gone, somebody else is asked after the pause.
-        if self.others[whom].try_send(Note::Want { from: self.number, pool }).is_ok() {
-            self.asked = Some((pool, left - 1));
-        } else {
-            self.pauses[pool] = now.plus(PAUSE);
+        if left > 1 {
+            let whom = (self.number + workers - left + 1) % workers;
+            // It has room; should it be gone, somebody else is asked after the pause.
+            if self.others[whom].try_send(Note::Want { from: self.number, goods }).is_ok() {
+                self.asked = Some((goods, left - 1));
+                return;
+            }
+        }
+        if let Some((_, pause)) = self.goods.iter_mut().find(|(known, _)| *known == goods) {
+            *pause = now.plus(PAUSE);
         }
     }
 
-    /// Gives ports of a pool to another, if there are plenty; returns how many.
-    fn lend(&self, to: usize, pool: usize, engine: &mut Engine, partition: &Partition) -> u64 {
+    /// Gives ports to another, if there are plenty; returns how many.
+    fn lend(&self, to: usize, goods: Goods, engine: &mut Engine, partition: &Partition) -> u64 {
+        let Goods { pool, address, is_low } = goods;
         let is_known = pool < engine.config().pools.len();
-        let plenty = || engine.free_ports(pool) > 2 * least(engine, pool, self.others.len());
+        let plenty = goods.free(engine) > 2 * goods.least(engine.config(), self.others.len());
+        let most = if is_low { 1 } else { MOST_WORDS };
         let given =
-            if is_known && plenty() { engine.cede(pool, None, MOST_WORDS) } else { None };
+            if is_known && plenty { engine.cede(pool, address, is_low, most) } else { None };
         let (note, ports) = match given {
             Some((address, words)) => {
                 // From now on packets for them go there, though nobody has them yet.
@@ -153,16 +206,4 @@ impl Broker {
         let _ = self.others[to].try_send(note);
         ports
     }
-}
-
-/// Free ports of a pool below which one of so many workers is short.
-fn least(engine: &Engine, pool: usize, workers: usize) -> u32 {
-    let config = engine.config();
-    let pool = &config.pools[pool];
-    if matches!(config.allocation_of(pool), Allocation::Deterministic(_)) {
-        return 0;
-    }
-    let ports = u32::from(pool.ports.1 - pool.ports.0).saturating_add(1);
-    let share = ports.saturating_mul(pool.count() as u32) / workers as u32;
-    LEAST_FREE.max(share / LEAST_PART).min(share)
 }

@@ -108,6 +108,7 @@ impl Member {
     /// Who has what from now on.
     pub(crate) fn set_partition(&mut self, partition: Arc<Partition>, engine: &mut Engine) {
         self.partition = partition;
+        self.broker.look_after(engine.config());
         self.settle(engine);
     }
 
@@ -119,7 +120,8 @@ impl Member {
     }
 
     /// Makes an engine this worker's.
-    pub(crate) fn divide(&self, engine: &mut Engine) {
+    pub(crate) fn divide(&mut self, engine: &mut Engine) {
+        self.broker.look_after(engine.config());
         let partition = &self.partition;
         engine.divide(|realm, host| partition.of_host(realm, host.to_bits()) == self.number);
         self.settle(engine);

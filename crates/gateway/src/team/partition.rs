@@ -331,19 +331,46 @@ fn deal(config: &Config, pool: &PoolConfig, workers: usize, place: usize, word: 
     if pool.count() >= workers {
         return place % workers;
     }
-    let (first, len) = slices(config, pool, workers);
+    // Ports stay on their side of 1024, so each side is cut.
+    let is_low = word < LOW_WORDS && pool.ports.0 < 1024;
+    let ports = if is_low { (pool.ports.0, pool.ports.1.min(1023)) } else { high_ports(pool) };
+    let size = block_size(config, pool);
+    if size == 1 {
+        // As evenly as can be: everybody has some while there are words.
+        let (first, last) = (usize::from(ports.0) / 64, usize::from(ports.1) / 64);
+        return word.saturating_sub(first).min(last - first) * workers / (last - first + 1);
+    }
+    let (first, len) = slices(config, pool, ports, workers);
     let begins = |slice: usize| (first + slice * len).div_ceil(64);
     (1..workers).take_while(|&slice| begins(slice) <= word).count()
 }
 
-/// How an address's ports are cut into slices: the first port, and how many each has. Slices end where
-/// blocks do.
-fn slices(config: &Config, pool: &PoolConfig, workers: usize) -> (usize, usize) {
-    let (first, last) = (usize::from(pool.ports.0.max(1)), usize::from(pool.ports.1));
-    let size = match config.allocation_of(pool) {
+fn block_size(config: &Config, pool: &PoolConfig) -> usize {
+    match config.allocation_of(pool) {
         Allocation::Block(BlockConfig { size, .. }) => usize::from(*size),
         _ => 1,
-    };
+    }
+}
+
+/// Words of ports below 1024.
+pub(super) const LOW_WORDS: usize = 1024 / 64;
+
+/// The ports of a pool from 1024 on, if it has such; else all.
+fn high_ports(pool: &PoolConfig) -> (u16, u16) {
+    let (first, last) = pool.ports;
+    if last < 1024 { pool.ports } else { (first.max(1024), last) }
+}
+
+/// How ports of an address, first to last, are cut into slices: the first port, and how many each has.
+/// Slices end where blocks do.
+fn slices(
+    config: &Config,
+    pool: &PoolConfig,
+    (first, last): (u16, u16),
+    workers: usize,
+) -> (usize, usize) {
+    let (first, last) = (usize::from(first.max(1)), usize::from(last));
+    let size = block_size(config, pool);
     let blocks = (last + 1 - first) / size;
     (first, (blocks.div_ceil(workers) * size).next_multiple_of(64))
 }
@@ -357,7 +384,7 @@ pub(super) fn stretches(config: &Config, workers: usize) -> Vec<Stretch> {
             let share = if pool.count() >= workers {
                 Share::Whole { place }
             } else {
-                let (first, len) = slices(config, pool, workers);
+                let (first, len) = slices(config, pool, high_ports(pool), workers);
                 Share::Slices { first: first as u16, len: len as u16 }
             };
             stretches.push(Stretch { first: range.first, last: range.last, share });
