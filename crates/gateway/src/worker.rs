@@ -385,7 +385,10 @@ impl Worker {
         let Self { stages, devices, parcels, .. } = self;
         let Some(team) = &mut stages.team else { return 0 };
         team.take(|from, parcel| parcels.push((from, parcel)), BATCH);
-        let taken = parcels.iter().filter(|(_, parcel)| parcel.start < parcel.end).count();
+        let is_packet = |(_, parcel): &&(usize, Parcel)| {
+            parcel.start < parcel.end && !matches!(parcel.kind, Kind::Arp(_))
+        };
+        let taken = parcels.iter().filter(is_packet).count();
         add(&stages.load.taken_over, taken as u64);
         let mut transmitters: ArrayVec<_, MOST_DEVICES> =
             devices.iter_mut().map(|device| device.split().1).collect();

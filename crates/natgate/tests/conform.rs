@@ -224,3 +224,25 @@ fn tempfile(name: &str) -> PathBuf {
     std::fs::create_dir_all(&folder).expect("a folder for the test");
     folder
 }
+
+#[test]
+fn several_workers_conform_as_one_does() {
+    let folder = tempfile("workers");
+    let reports = [1, 2, 3, 5].map(|workers| {
+        let file = folder.join(format!("{workers}.toml"));
+        let text = format!("{}\n[workers]\ncount = {workers}\n", document("natgate.toml"));
+        std::fs::write(&file, text).unwrap();
+        let output = conform(&["-c", file.to_str().unwrap()]);
+        text_of_verdicts(&output)
+    });
+    std::fs::remove_dir_all(folder).unwrap();
+    assert!(reports[0].len() > 200, "{:?}", reports[0]);
+    for report in &reports[1..] {
+        assert_eq!(report, &reports[0]);
+    }
+}
+
+/// The lines that say whether requirements are met.
+fn text_of_verdicts(output: &Output) -> Vec<String> {
+    text(&output.stdout).lines().map(str::to_owned).collect()
+}

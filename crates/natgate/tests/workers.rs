@@ -1,0 +1,220 @@
+//! Several workers, as users run them: threads, devices of several back ends, what is told of them.
+//!
+//! Needs root and the programs that `make test` installs, and fails without. One test runs at a time:
+//! they share two cores with the gateway.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::ops::Range;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use natgate_testnet::{
+    GATEWAY_INSIDE, Gateway, Network, ROUTER, SERVER1, SERVER2, Servers, config, is_root,
+    raise_open_files, remove_leftovers, traffic,
+};
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
+const TAG: &str = "ngwork";
+
+static TURN: Mutex<()> = Mutex::new(());
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// Subscribers beside those that are there, enough for either worker to have some.
+const HOSTS: Range<u8> = 100..116;
+
+/// Their addresses.
+fn subscriber(host: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, host)
+}
+
+/// A network without a gateway; what is first here goes first.
+struct Scene {
+    _servers: Servers,
+    network: Network,
+    body: Arc<[u8]>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(is_root(), "network namespaces need root: run the tests as root");
+        remove_leftovers(TAG);
+        raise_open_files().unwrap();
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let network = Network::build(&format!("{TAG}{}-{number}", std::process::id())).unwrap();
+        let body: Arc<[u8]> =
+            (0..500_000_u32).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
+        let servers = Servers::start(&network, Arc::clone(&body)).unwrap();
+        for host in HOSTS {
+            let address = format!("{}/24", subscriber(host));
+            let arguments = ["address", "add", &address, "dev", "eth0"];
+            network.node("sub1").run(5, "ip", &arguments).unwrap();
+        }
+        Self { _servers: servers, network, body, _turn: turn }
+    }
+
+    /// A socket of one of the subscribers.
+    fn socket(&self, host: u8) -> UdpSocket {
+        let bind = || UdpSocket::bind((subscriber(host), 0));
+        let socket = self.network.node("sub1").enter(bind).unwrap().unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        socket
+    }
+
+    /// Pings, asks and downloads from both subscribers, and has them meet.
+    /// The port is for TCP, which does not take it again at once.
+    fn works(&self, port: u16) {
+        for node in ["sub1", "sub2"] {
+            for address in [GATEWAY_INSIDE, ROUTER, SERVER1] {
+                let arguments = ["-n", "-c", "3", "-i", "0.1", "-W", "2", &address.to_string()];
+                let output = self.network.node(node).run(20, "ping", &arguments).unwrap();
+                let said = String::from_utf8_lossy(&output.stdout);
+                assert!(said.contains(" 3 received, "), "{node}: {said}");
+            }
+            let large = ["-n", "-c", "2", "-i", "0.1", "-s", "4000", &SERVER1.to_string()];
+            let output = self.network.node(node).run(20, "ping", &large).unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(said.contains(" 2 received, "), "fragments: {said}");
+            let url = format!("http://{SERVER1}/");
+            let arguments = ["--silent", "--show-error", "--fail", &url];
+            let output = self.network.node(node).run(20, "curl", &arguments).unwrap();
+            assert!(output.stdout == *self.body, "{} bytes came that differ", output.stdout.len());
+        }
+        let meeting = traffic::hairpin_udp(&self.network).unwrap();
+        assert_eq!(meeting.seen, meeting.caller);
+        traffic::hairpin_tcp(&self.network, port).unwrap();
+        // Subscribers of both workers, each with each.
+        let ends: Vec<_> = HOSTS
+            .map(|host| {
+                let socket = self.socket(host);
+                let external = traffic::ask_udp(&socket, SERVER1).unwrap();
+                assert_eq!(traffic::ask_udp(&socket, SERVER2).unwrap(), external);
+                (socket, external)
+            })
+            .collect();
+        let mut buffer = [0; 64];
+        for (one, external) in &ends {
+            for (other, called) in &ends {
+                one.send_to(b"question", called).unwrap();
+                let (len, from) = other.recv_from(&mut buffer).unwrap();
+                assert_eq!((&buffer[..len], from), (&b"question"[..], (*external).into()));
+            }
+        }
+    }
+}
+
+/// A configuration with this back end and two workers, and more.
+fn two(backend: &str, more: &str) -> String {
+    config(&format!("[workers]\ncount = 2\n{more}")).replace("af-packet", backend)
+}
+
+fn sum(workers: &Value, key: &str) -> u64 {
+    let workers = workers["workers"].as_array().expect("a list of workers");
+    assert_eq!(workers.len(), 2, "{workers:?}");
+    workers.iter().map(|worker| worker[key].as_u64().expect("a number")).sum()
+}
+
+#[test]
+fn two_workers_do_what_one_does_on_every_back_end_of_the_kernel() {
+    let scene = Scene::new();
+    for (backend, port) in [("af-packet", 5000), ("af-xdp", 5001)] {
+        let gateway = Gateway::start(&scene.network, Path::new(PROGRAM), &two(backend, "")).unwrap();
+        scene.works(port);
+        let status = gateway.status().unwrap();
+        assert_eq!(sum(&status, "hand_over_full"), 0);
+        assert!(sum(&status, "frames") > 500, "{}", status["workers"]);
+        let mappings = status["mappings"].as_array().expect("a list of mappings");
+        for host in HOSTS {
+            let of_host = |mapping: &&Value| mapping["subscriber"] == subscriber(host).to_string();
+            assert!(mappings.iter().any(|mapping| of_host(&mapping)), "{host} has a mapping");
+        }
+        let forwarded = &status["counters"]["packets"]["outbound"]["forwarded"];
+        assert!(forwarded.as_u64() > Some(200), "{forwarded}");
+        assert_eq!(gateway.stop().unwrap().code(), Some(0));
+    }
+}
+
+#[test]
+fn what_workers_do_is_shown() {
+    let scene = Scene::new();
+    let socket = scene.network.file("control.sock");
+    let socket = socket.to_str().unwrap();
+    let config = two("af-packet", &format!("[control]\nsocket = \"{socket}\"\n"));
+    let gateway = Gateway::start(&scene.network, Path::new(PROGRAM), &config).unwrap();
+    scene.works(5000);
+    let show = |more: &[&str]| {
+        let arguments = [&["show", "workers", "--socket", socket], more].concat();
+        let output = Command::new(PROGRAM).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let workers: Value = serde_json::from_str(&show(&["--json"])).unwrap();
+    assert!(sum(&workers, "frames") > 200, "{workers}");
+    assert!(sum(&workers, "busy_ns") > 0 && sum(&workers, "asleep_ns") > 0, "{workers}");
+    assert_eq!(sum(&workers, "handed_over"), sum(&workers, "taken_over"), "{workers}");
+    let table = show(&[]);
+    assert_eq!(table.lines().count(), 3, "{table}");
+    assert!(table.starts_with("worker   mappings   frames/s"), "{table}");
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+}
+
+#[test]
+fn events_of_all_workers_are_in_order_of_time() {
+    let scene = Scene::new();
+    let file = scene.network.file("events.jsonl");
+    let options = ["--events", file.to_str().unwrap()];
+    let config = two("af-packet", "");
+    let gateway = Gateway::start_with(&scene.network, "nat", Path::new(PROGRAM), &config, &options);
+    let gateway = gateway.unwrap();
+    for _ in 0..100 {
+        for host in [HOSTS.start, HOSTS.end - 1] {
+            let _ = traffic::ask_udp_once(&scene.socket(host), SERVER1, b"hello");
+        }
+    }
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+    let text = std::fs::read_to_string(file).unwrap();
+    let times: Vec<f64> = text
+        .lines()
+        .map(|line| {
+            let event: Value = serde_json::from_str(line).expect("an object a line");
+            event["time"].as_f64().expect("a time")
+        })
+        .collect();
+    assert!(times.len() >= 200, "{} events", times.len());
+    assert!(times.is_sorted());
+}
+
+#[test]
+fn ports_are_remembered_over_a_restart_with_another_number_of_workers() {
+    let scene = Scene::new();
+    let state = scene.network.file("ports");
+    let with = |workers: usize| {
+        let state = format!("[state]\nfile = {state:?}\ninterval = \"100ms\"\n");
+        config(&format!("[workers]\ncount = {workers}\n{state}"))
+    };
+    let gateway = Gateway::start(&scene.network, Path::new(PROGRAM), &with(2)).unwrap();
+    scene.works(5000);
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+    let gateway = Gateway::start(&scene.network, Path::new(PROGRAM), &with(1)).unwrap();
+    let log = gateway.log();
+    let held = log.lines().find(|line| line.contains("ports that were in use before are held"));
+    let held = held.unwrap_or_else(|| panic!("{log}"));
+    let ports = held.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
+    assert!(ports > Some(HOSTS.len() as u64), "of both workers: {held}");
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+}
+
+#[test]
+fn processors_that_cannot_be_had_are_refused() {
+    let scene = Scene::new();
+    let text = config("[workers]\ncores = [0, 4000]\n");
+    let refused = Gateway::start(&scene.network, Path::new(PROGRAM), &text);
+    let message = refused.expect_err("it does not start").to_string();
+    let expected = "workers.cores names processor 4000, which this process may not use";
+    assert!(message.contains(expected), "{message}");
+}
