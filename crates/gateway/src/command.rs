@@ -5,7 +5,7 @@
 //! each turn, and hands back what is to be disposed of: it makes and frees nothing large itself.
 
 use crate::links::Link;
-use crate::router::{Renewal, Retired, Router};
+use crate::router::{LearntRoutes, Renewal, Retired, Router};
 use crate::wiring::{Cables, Devices, Rewiring};
 use crate::{Settings, WorkerError};
 use natgate_engine::{
@@ -13,8 +13,9 @@ use natgate_engine::{
 };
 use natgate_io::Device;
 use std::fmt::{self, Debug, Formatter};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// Commands that wait.
@@ -111,6 +112,7 @@ enum Command {
     Numbered(SyncSender<Config>),
     Reconfigure(Box<Prepared>, Reply),
     Review(Box<Prepared>, Review, ReviewReply),
+    Learn(Arc<LearntRoutes>, SyncSender<Arc<LearntRoutes>>),
 }
 
 /// Gives commands to a gateway.
@@ -172,6 +174,24 @@ impl Commander {
         review
     }
 
+    /// Has the router go by these learnt routes in the place of those before.
+    ///
+    /// # Errors
+    /// [`CommandError::Stopping`].
+    pub fn learn(&self, routes: Arc<LearntRoutes>) -> Result<(), CommandError> {
+        let (reply, answer) = sync_channel(1);
+        self.give(Command::Learn(routes, reply))?;
+        answer.recv().map(drop).map_err(|_| CommandError::Stopping)
+    }
+
+    /// Another who gives commands to the same gateway.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn another(&self) -> io::Result<Self> {
+        Ok(Self { commands: self.commands.clone(), wake: self.wake.try_clone()? })
+    }
+
     fn give(&self, command: Command) -> Result<(), CommandError> {
         self.commands.send(command).map_err(|_| CommandError::Stopping)?;
         // If that fails the gateway is gone, and the answer will not come either.
@@ -228,6 +248,10 @@ impl Clerk {
                 Command::Reconfigure(prepared, reply) => Some(Task::Waiting(prepared, reply)),
                 Command::Review(prepared, review, reply) => {
                     Some(Task::Review(prepared, review, reply))
+                }
+                Command::Learn(routes, reply) => {
+                    let _ = reply.send(router.learn(routes));
+                    None
                 }
             };
         }

@@ -12,6 +12,7 @@ mod kernel;
 use crate::{Failure, memory};
 use anyhow::Context;
 use natgate_control::reload::Reloader;
+use natgate_control::routes::{Announcer, external_prefixes};
 use natgate_control::{config, json};
 use natgate_engine::{Direction, DropReason, Engine, Event, MappingId, MappingInfo};
 use natgate_engine::{Outcome, Side};
@@ -104,16 +105,22 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     worker.obey(commands);
     let socket = settings.control.clone();
     let open = Box::new(|name: &str| devices::open_packet(name).map_err(|error| error.to_string()));
-    let complete = settings.clone();
+    let (complete, learning) = (settings.clone(), commander.another());
+    let learning = learning.map_err(anyhow::Error::from)?;
     let reloader = Arc::new(Reloader::new(&args.config, read, complete, commander, open));
     let server = control::listen(socket.as_deref(), &reloader)?;
     control::reload_on_signal(&reloader)?;
     say(format!("running, inside {}, outside {}", settings.inside.device, settings.outside.device));
+    log.announcer = kernel::announce(&settings, worker.devices())?;
+    // From here to the worker's end nothing returns: the learner waits for its answers.
+    let learner = kernel::learn(&settings, learning)?;
     let result = run_worker(&mut worker, &clock, &signals.controls(), &mut log);
+    log.announcer = None;
     drop(server);
     log.idle();
     say(format!("stopped; {}", summary(&worker.status(clock.now()))));
     let written = worker.finish().context("ports in use cannot be written to state.file");
+    drop(learner);
     result.context("waiting for packets failed")?;
     written?;
     devices::finish(tap)?;
@@ -186,6 +193,10 @@ impl Signals {
 struct Log {
     events: Option<BufWriter<File>>,
     status_file: Option<PathBuf>,
+    /// Announces the external addresses, if that is to be done.
+    announcer: Option<Announcer>,
+    /// The devices of inside and outside.
+    sides: [String; 2],
     /// Names that events mention.
     names: json::Names,
     /// What went wrong with the events first; nothing more is written then.
@@ -203,6 +214,8 @@ impl Log {
         Ok(Self {
             events: args.events.as_ref().map(append).transpose()?,
             status_file: args.status_file.clone(),
+            announcer: None,
+            sides: [&settings.inside, &settings.outside].map(|side| side.device.clone()),
             names: json::Names::of(&settings.engine),
             failure: None,
             ports_written: true,
@@ -238,10 +251,17 @@ impl Observer for Log {
             Change::Altered => format!("has address {} and MTU {} now", link.mac, link.mtu),
         };
         say(format!("{} device {} {what}", name(side), link.name));
+        if let Some(announcer) = self.announcer.as_ref().filter(|_| self.sides.contains(&link.name))
+        {
+            announcer.link(side, link.up);
+        }
     }
 
     fn reconfigured(&mut self, settings: Settings) {
         self.names = json::Names::of(&settings.engine);
+        if let Some(announcer) = &self.announcer {
+            announcer.announce(external_prefixes(&settings.engine));
+        }
     }
 
     fn status(&mut self, status: &Status<'_>) {
@@ -318,6 +338,7 @@ fn status_object(status: &Status<'_>, names: &json::Names) -> Value {
             "arp_answered": status.router.arp_answered,
             "arp_ignored": status.router.arp_ignored,
             "arp_conflicts": status.router.arp_conflicts,
+            "learnt_routes": status.router.learnt_routes,
             "left_to_the_kernel": status.router.left_to_the_kernel,
             "neighbors_lost": status.router.neighbors_lost,
             "errors_made": status.router.errors_made,

@@ -133,6 +133,17 @@ impl Gateway {
         })
     }
 
+    /// Has it read its configuration anew, by SIGHUP, and waits until it has said what came of it.
+    ///
+    /// # Errors
+    /// It does not say.
+    pub fn reload(&self) -> io::Result<()> {
+        let said = || self.log().matches("natgate: reloaded").count();
+        let before = said();
+        kill_process(Pid::from_child(&self.child), Signal::HUP)?;
+        wait_for("the gateway's reload", PATIENCE, || Ok((said() > before).then_some(())))
+    }
+
     /// Asks it to stop by SIGTERM, and waits until it has.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 //! What could not be read is absent here, or has its default, and has been reported. A draft
 //! becomes [`Settings`] only if nothing was.
 
-use super::kernel::KernelDraft;
+use super::kernel::{KernelDraft, Management};
 use super::policy::{self, ClassDraft, TimeoutDraft};
 use super::pools::LeftOut;
 use super::problem::{Located, Place};
@@ -69,6 +69,7 @@ pub(super) struct SideDraft {
     pub(super) gateway: Option<Located<Ipv4Addr>>,
     pub(super) mtu: u16,
     pub(super) icmp_errors: bool,
+    pub(super) management: Management,
 }
 
 impl SideDraft {
@@ -286,7 +287,7 @@ impl Draft {
             realms: realm_settings,
             routes: routes.pop().unwrap_or_default(),
             dpdk: self.dpdk.map(|dpdk| dpdk.value),
-            kernel: self.kernel.settings(),
+            kernel: self.kernel.settings([&self.inside, &self.outside]),
             state: self.state,
             control: self.control,
         }
