@@ -133,6 +133,17 @@ impl Gateway {
         })
     }
 
+    /// Bytes of its memory that are resident.
+    ///
+    /// # Errors
+    /// The system's: it has ended.
+    pub fn resident(&self) -> io::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        kilobytes.map(|kilobytes| kilobytes << 10).ok_or(io::ErrorKind::NotFound.into())
+    }
+
     /// Has it read its configuration anew, by SIGHUP, and waits until it has said what came of it.
     ///
     /// # Errors

@@ -5,7 +5,9 @@
 //! and fails without. One test runs at a time: they share two cores with the gateway.
 
 mod management;
+mod overload;
 mod routes;
+mod tester;
 
 use std::net::UdpSocket;
 use std::path::Path;
