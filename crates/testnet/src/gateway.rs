@@ -144,6 +144,22 @@ impl Gateway {
         kilobytes.map(|kilobytes| kilobytes << 10).ok_or(io::ErrorKind::NotFound.into())
     }
 
+    /// Lets it do nothing until it is thawed.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn freeze(&self) -> io::Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), Signal::STOP)?)
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn thaw(&self) -> io::Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), Signal::CONT)?)
+    }
+
     /// Has it read its configuration anew, by SIGHUP, and waits until it has said what came of it.
     ///
     /// # Errors

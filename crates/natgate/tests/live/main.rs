@@ -6,6 +6,7 @@
 
 mod management;
 mod overload;
+mod recovery;
 mod routes;
 mod tester;
 
