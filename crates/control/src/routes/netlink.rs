@@ -28,8 +28,8 @@ const WAITING: usize = 8 << 20;
 /// How long the kernel may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Multicast groups: links, IPv4 routes.
-const GROUPS: u32 = 1 << (1 - 1) | 1 << (7 - 1);
+/// Multicast groups: links (1), IPv4 routes (7), each a bit.
+const GROUPS: u32 = 1 | 1 << 6;
 
 /// A next hop and the number of its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
