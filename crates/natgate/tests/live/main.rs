@@ -4,6 +4,7 @@
 //! The network is that of the demonstration. Needs root and the programs that `make test` installs,
 //! and fails without. One test runs at a time: they share two cores with the gateway.
 
+mod daemon;
 mod management;
 mod overload;
 mod recovery;
