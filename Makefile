@@ -23,7 +23,7 @@ DEMO_TOOLS := ip:iproute2 ethtool:ethtool ping:iputils-ping traceroute:tracerout
 COUNT_TOOLS := valgrind:valgrind
 TEST_TOOLS := $(DEMO_TOOLS) $(COUNT_TOOLS) tshark:tshark dumpcap:wireshark-common ps:procps nft:nftables \
 	turnserver:coturn turnutils_natdiscovery:coturn stun:stun-client mtr:mtr-tiny \
-	pkg-config:pkg-config /usr/include/dpdk/rte_eal.h:libdpdk-dev
+	bird:bird2 pkg-config:pkg-config /usr/include/dpdk/rte_eal.h:libdpdk-dev
 
 # $(call install,TOOLS): installs the packages of those programs that are not there.
 define install

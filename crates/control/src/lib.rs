@@ -13,5 +13,6 @@ pub mod interface;
 pub mod json;
 pub mod meaning;
 pub mod reload;
+pub mod routes;
 pub mod socket;
 pub mod who;

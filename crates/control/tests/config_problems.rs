@@ -54,6 +54,71 @@ fn warned(cases: &[(&str, &[&str])]) {
 }
 
 #[test]
+fn what_cannot_be_the_kernels() {
+    let head = |side: &str, backend: &str, management: &str| {
+        let with = |name: &str| match name == side {
+            true => format!("backend = \"{backend}\"\nmanagement = {management}\n"),
+            false => String::new(),
+        };
+        format!(
+            "[inside]\ndevice = \"eth1\"\naddress = \"10.0.0.1/8\"\n{}\
+             [outside]\ndevice = \"eth0\"\naddress = \"192.0.2.1/24\"\n{}\
+             [[pool]]\naddresses = [\"203.0.113.0/28\"]\n\
+             [[static]]\ninternal = \"10.0.0.9\"\nexternal = \"198.51.100.9\"\n",
+            with("inside"),
+            with("outside")
+        )
+    };
+    let many = format!("{:?}", vec!["10.0.0.2"; 33]);
+    for (side, backend, management, expected) in [
+        (
+            "inside",
+            "af-xdp",
+            "[\"10.0.0.1\"]",
+            "5:15 inside.management[0]: 10.0.0.1 is inside.address",
+        ),
+        (
+            "outside",
+            "af-packet",
+            "[\"203.0.113.7\"]",
+            "8:15 outside.management[0]: 203.0.113.7 is an address of pool \"default\"",
+        ),
+        (
+            "outside",
+            "af-packet",
+            "[\"198.51.100.9\"]",
+            "8:15 outside.management[0]: 198.51.100.9 is the external address of a static",
+        ),
+        (
+            "outside",
+            "tun",
+            "[]",
+            "8:14 outside.management: has no effect, because the kernel itself is",
+        ),
+        (
+            "inside",
+            "dpdk",
+            "[\"10.0.0.2\"]",
+            "5:14 inside.management: has no effect, because the kernel does not see",
+        ),
+        ("inside", "af-xdp", "[\"127.0.0.1\"]", "5:15 inside.management[0]: 127.0.0.1 is in"),
+        ("inside", "af-xdp", &many, "5:14 inside.management: has 33 addresses; it may have 32"),
+        ("inside", "af-xdp", "\"10.0.0.2\"", "5:14 inside.management: "),
+    ] {
+        refused(&head(side, backend, management), &[expected]);
+    }
+    refused_after_smallest(&[
+        ("[announce]\ntable = 0", &["8:9 announce.table: "]),
+        ("[announce]\ntable = 255", &["8:9 announce.table: is the table of the kernel's own"]),
+        ("[announce]\nprotocol = 4", &["8:12 announce.protocol: "]),
+        ("[announce]\nprotocol = 256", &["8:12 announce.protocol: "]),
+        ("[learn]", &["7:1 learn.table: is missing; write table = 100"]),
+        ("[learn]\ntable = -1", &["8:9 learn.table: "]),
+        ("[learn]\ntable = 100\nprotocol = 5", &["9:1 learn.protocol: "]),
+    ]);
+}
+
+#[test]
 fn missing_parts() {
     refused(
         "",

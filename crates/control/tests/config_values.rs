@@ -6,7 +6,10 @@ use natgate_engine::{
     AddressRange, Allocation, Behavior, Config, Match, PoolConfig, Pooling, Prefix, Refusal, Rule,
     RuleAction, Side, SideConfig, StaticMapping,
 };
-use natgate_gateway::{Backend, Route, Settings, SideSettings, WorkerSettings, StateSettings};
+use natgate_gateway::{
+    AnnounceSettings, Backend, KernelSettings, LearnSettings, Route, Settings, SideSettings,
+    StateSettings, WorkerSettings,
+};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -93,11 +96,18 @@ address = "10.0.0.1/8"
 gateway = "10.255.255.254"
 mtu = 9000
 icmp_errors = false
+management = ["10.0.0.2", "172.31.0.1"]
 [outside]
 device  = "veth-out"
 address = "192.0.2.1/24"
 gateway = "192.0.2.254"
 mtu = 1400
+management = []
+[announce]
+table = 100
+protocol = 200
+[learn]
+table = 4294967295
 [[route]]
 prefix = "10.128.0.0/9"
 via = "10.0.0.2"
@@ -298,12 +308,33 @@ fn everything() -> Settings {
         ],
         workers: WorkerSettings::default(),
         dpdk: None,
-        kernel: Default::default(),
+        kernel: KernelSettings {
+            management: [Some(vec![ip("10.0.0.2"), ip("172.31.0.1")]), Some(Vec::new())],
+            announce: Some(AnnounceSettings { table: 100, protocol: 200 }),
+            learn: Some(LearnSettings { table: u32::MAX }),
+        },
         state: Some(StateSettings {
             file: "/run/ports in use".into(),
             interval: Duration::from_millis(1500),
         }),
         control: None,
+    }
+}
+
+#[test]
+fn the_kernels_part_is_explained_and_may_be_left_out() {
+    let announce = |more: &str| good(&format!("{SMALLEST}{more}")).kernel.announce;
+    assert_eq!(announce(""), None);
+    let (table, protocol) = (KernelSettings::MAIN_TABLE, KernelSettings::PROTOCOL);
+    assert_eq!(announce("[announce]\n"), Some(AnnounceSettings { table, protocol }));
+    let read = read_text(EVERYTHING, "test.toml").expect("it is right");
+    let said = Meaning::of(read).to_string();
+    for line in [
+        "  the kernel's own, inside: 10.0.0.2, 172.31.0.1\n",
+        "  external addresses are announced as routes of protocol 200 in the kernel's table 100\n",
+        "  routes are learnt from the kernel's table 4294967295\n",
+    ] {
+        assert!(said.contains(line), "{said}");
     }
 }
 

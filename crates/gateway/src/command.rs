@@ -6,8 +6,8 @@
 //! there are several, all are asked first whether they can do it, and then all do.
 
 use crate::links::Link;
+use crate::router::{LearntRoutes, Renewal, Retired, Router};
 use crate::team::Partition;
-use crate::router::{Renewal, Retired, Router};
 use crate::wiring::{Cables, Devices, Rewiring};
 use crate::{Settings, WorkerError};
 use natgate_engine::{
@@ -15,7 +15,7 @@ use natgate_engine::{
 };
 use natgate_io::Device;
 use std::fmt::{self, Debug, Formatter};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -166,6 +166,7 @@ enum Command {
     Check(Box<Part>, CheckReply),
     Reconfigure(Box<Part>, Reply),
     Review(Box<Part>, Review, ReviewReply),
+    Learn(Arc<LearntRoutes>, SyncSender<Arc<LearntRoutes>>),
 }
 
 /// Gives commands to a gateway.
@@ -276,6 +277,28 @@ impl Commander {
         }
         Ok(all)
     }
+
+    /// Has the routers go by these learnt routes in the place of those before.
+    ///
+    /// # Errors
+    /// [`CommandError::Stopping`].
+    pub fn learn(&self, routes: Arc<LearntRoutes>) -> Result<(), CommandError> {
+        for worker in &self.workers {
+            worker.ask(|reply| Command::Learn(Arc::clone(&routes), reply))?;
+        }
+        Ok(())
+    }
+
+    /// Another who gives commands to the same gateway.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn another(&self) -> io::Result<Self> {
+        let mouth = |worker: &Mouth| -> io::Result<Mouth> {
+            Ok(Mouth { commands: worker.commands.clone(), wake: worker.wake.try_clone()? })
+        };
+        Ok(Self { workers: self.workers.iter().map(mouth).collect::<Result<_, _>>()? })
+    }
 }
 
 impl Mouth {
@@ -349,6 +372,10 @@ impl Clerk {
                 Command::Reconfigure(prepared, reply) => Some(Task::Waiting(prepared, reply)),
                 Command::Review(prepared, review, reply) => {
                     Some(Task::Review(prepared, review, reply))
+                }
+                Command::Learn(routes, reply) => {
+                    let _ = reply.send(router.learn(routes));
+                    None
                 }
             };
         }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::Error;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::net::Ipv4Addr;
 
 /// All IPv4 addresses that the kernel has on a device, in its order; none if there is no such
@@ -39,6 +39,14 @@ pub fn kernel_addresses(device: &str) -> Result<Vec<Ipv4Addr>, Error> {
     Ok(addresses)
 }
 
+/// The kernel's number for a device; `None`: there is no such device.
+pub fn kernel_index(device: &str) -> Option<u32> {
+    let name = CString::new(device).ok()?;
+    // SAFETY: the name is a string that outlives the call.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    (index != 0).then_some(index)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,6 +55,8 @@ mod tests {
     fn loopback_has_its_address_and_what_is_not_there_has_none() {
         let loopback = kernel_addresses("lo").expect("the system tells");
         assert!(loopback.contains(&Ipv4Addr::LOCALHOST), "{loopback:?}");
-        assert_eq!(kernel_addresses("nosuchdevice0").expect("the system tells"), []);
+        assert!(kernel_addresses("nosuchdevice0").expect("the system tells").is_empty());
+        assert_eq!((kernel_index("lo"), kernel_index("nosuchdevice0")), (Some(1), None));
+        assert_eq!(kernel_index("l\0o"), None);
     }
 }

@@ -24,7 +24,7 @@ pub mod tun;
 mod wait;
 pub mod xdp;
 
-pub use addresses::kernel_addresses;
+pub use addresses::{kernel_addresses, kernel_index};
 pub use device::{Change, Device, LinkInfo, Lost, Receive, Statistics, Transmit};
 pub use error::Error;
 pub use frame::{BATCH, Batch, Frame, HEADROOM};

@@ -89,7 +89,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let names = settings.devices();
     let (devices, tap) = devices::decorate(devices, &names, args.inject, args.tap.as_deref())?;
     let count = settings.workers.count;
-    let logs = log::open(args.events.as_deref(), args.status_file.as_deref(), &settings)?;
+    let mut logs = log::open(args.events.as_deref(), args.status_file.as_deref(), &settings)?;
 
     let signals = Signals::catch(count).context("signals cannot be caught")?;
     let clock = Clock::new();
@@ -108,19 +108,26 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let open = move |name: &str| {
         devices::open_packet(name, count, None).map_err(|error| error.to_string())
     };
-    let complete = settings.clone();
+    let (complete, learning) = (settings.clone(), commander.another());
+    let learning = learning.map_err(anyhow::Error::from)?;
     let reloader = Reloader::new(&args.config, read, complete, commander, Box::new(open));
     let reloader = Arc::new(reloader);
     let loads = workers.iter().map(Worker::load).collect();
     let server = control::listen(socket.as_deref(), &reloader, loads)?;
     control::reload_on_signal(&reloader)?;
     say(format!("running, inside {}, outside {}", settings.inside.device, settings.outside.device));
-    let (mut workers, logs, result) = threads::run(workers, logs, &clock, &signals, &cores);
+    logs[0].announcer = kernel::announce(&settings, workers[0].devices())?;
+    // From here to the workers' end nothing returns: the learner waits for their answers.
+    let learner = kernel::learn(&settings, learning)?;
+    let (mut workers, mut logs, result) = threads::run(workers, logs, &clock, &signals, &cores);
+    logs.iter_mut().for_each(|log| log.announcer = None);
     drop(server);
     say(format!("stopped; {}", log::summary_of(&mut workers, &clock)));
     let written: Vec<_> = workers.into_iter().map(Worker::finish).collect();
+    drop(learner);
     result?;
-    written.into_iter().collect::<io::Result<()>>().context("ports in use cannot be written to state.file")?;
+    let written = written.into_iter().collect::<io::Result<()>>();
+    written.context("ports in use cannot be written to state.file")?;
     devices::finish(tap)?;
     log::finish(logs)
 }

@@ -133,6 +133,44 @@ impl Gateway {
         })
     }
 
+    /// Bytes of its memory that are resident.
+    ///
+    /// # Errors
+    /// The system's: it has ended.
+    pub fn resident(&self) -> io::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        kilobytes.map(|kilobytes| kilobytes << 10).ok_or(io::ErrorKind::NotFound.into())
+    }
+
+    /// Lets it do nothing until it is thawed.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn freeze(&self) -> io::Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), Signal::STOP)?)
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn thaw(&self) -> io::Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), Signal::CONT)?)
+    }
+
+    /// Has it read its configuration anew, by SIGHUP, and waits until it has said what came of it.
+    ///
+    /// # Errors
+    /// It does not say.
+    pub fn reload(&self) -> io::Result<()> {
+        let said = || self.log().matches("natgate: reloaded").count();
+        let before = said();
+        kill_process(Pid::from_child(&self.child), Signal::HUP)?;
+        wait_for("the gateway's reload", PATIENCE, || Ok((said() > before).then_some(())))
+    }
+
     /// Asks it to stop by SIGTERM, and waits until it has.
     ///
     /// # Errors

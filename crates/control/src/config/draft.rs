@@ -4,7 +4,7 @@
 //! What could not be read is absent here, or has its default, and has been reported. A draft
 //! becomes [`Settings`] only if nothing was.
 
-use super::kernel::KernelDraft;
+use super::kernel::{KernelDraft, Management};
 use super::policy::{self, ClassDraft, TimeoutDraft};
 use super::pools::LeftOut;
 use super::problem::{Located, Place};
@@ -70,6 +70,7 @@ pub(super) struct SideDraft {
     pub(super) gateway: Option<Located<Ipv4Addr>>,
     pub(super) mtu: u16,
     pub(super) icmp_errors: bool,
+    pub(super) management: Management,
 }
 
 impl SideDraft {
@@ -288,7 +289,7 @@ impl Draft {
             routes: routes.pop().unwrap_or_default(),
             workers: self.workers,
             dpdk: self.dpdk.map(|dpdk| dpdk.value),
-            kernel: self.kernel.settings(),
+            kernel: self.kernel.settings([&self.inside, &self.outside]),
             state: self.state,
             control: self.control,
         }

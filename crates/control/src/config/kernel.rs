@@ -18,12 +18,10 @@ const LOCAL_TABLE: u32 = 255;
 const PROTOCOLS: RangeInclusive<u64> = 5..=255;
 
 /// Addresses of the kernel's own.
-type Management = Option<Located<Vec<Located<Ipv4Addr>>>>;
+pub(super) type Management = Option<Located<Vec<Located<Ipv4Addr>>>>;
 
 /// What the file says of the kernel.
 pub(super) struct KernelDraft {
-    /// Inside and outside.
-    management: [Management; 2],
     announce: Option<AnnounceSettings>,
     learn: Option<LearnSettings>,
 }
@@ -31,26 +29,27 @@ pub(super) struct KernelDraft {
 impl KernelDraft {
     pub(super) fn read(root: &Section<'_>) -> Self {
         Self {
-            management: ["inside", "outside"].map(|name| read_management(root, name)),
             announce: read_announce(&root.section("announce", "announce")),
             learn: read_learn(&root.section("learn", "learn")),
         }
     }
 
-    pub(super) fn settings(&self) -> KernelSettings {
+    /// What becomes of it, with what the sides say.
+    pub(super) fn settings(&self, sides: [&SideDraft; 2]) -> KernelSettings {
         let values = |addresses: &Located<Vec<Located<Ipv4Addr>>>| {
             addresses.value.iter().map(|address| address.value).collect()
         };
         KernelSettings {
-            management: [0, 1].map(|side| self.management[side].as_ref().map(values)),
+            management: sides.map(|side| side.management.as_ref().map(values)),
             announce: self.announce.clone(),
             learn: self.learn.clone(),
         }
     }
 }
 
-fn read_management(root: &Section<'_>, name: &'static str) -> Management {
-    let value = root.section(name, name).get("management")?;
+/// Which addresses on a side's device are the kernel's.
+pub(super) fn read_management(side: &Section<'_>) -> Management {
+    let value = side.get("management")?;
     let items = value.items("an array of addresses")?;
     if items.len() > MOST_SHARED {
         value.wrong(format!("has {} addresses; it may have {MOST_SHARED}", items.len()));
@@ -97,9 +96,8 @@ fn read_table(value: &Value<'_>) -> Option<u32> {
 
 /// Whether the kernel's addresses can be its own.
 pub(super) fn check(draft: &Draft, report: &Report<'_>) {
-    let sides = [&draft.inside, &draft.outside];
-    for (side, addresses) in sides.into_iter().zip(&draft.kernel.management) {
-        let Some(addresses) = addresses else { continue };
+    for side in [&draft.inside, &draft.outside] {
+        let Some(addresses) = &side.management else { continue };
         has_a_kernel(side, &addresses.place, report);
         for address in &addresses.value {
             is_the_kernels(draft, side, address, report);

@@ -105,7 +105,8 @@ fn read_side(root: &Section<'_>, side: Side) -> SideDraft {
         None
     };
     devices::requires_address(&section, backend, address);
-    SideDraft { device, backend, ..read_link(&section, name) }
+    let management = kernel::read_management(&section);
+    SideDraft { device, backend, management, ..read_link(&section, name) }
 }
 
 /// The gateway's place in a network; `name` is what its table is called.
@@ -120,6 +121,7 @@ pub(super) fn read_link(section: &Section<'_>, name: &str) -> SideDraft {
         backend: Backend::default(),
         address,
         gateway: section.get("gateway").and_then(|value| read_address(&value)),
+        management: None,
         icmp_errors: section.get("icmp_errors").and_then(|value| value.boolean()).unwrap_or(true),
         mtu: section.get("mtu").and_then(|value| read_mtu(section, &value)).unwrap_or(DEFAULT_MTU),
     }

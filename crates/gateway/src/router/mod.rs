@@ -99,6 +99,8 @@ pub struct RouterCounters {
     pub arp_conflicts: u64,
     /// Packets to the kernel's own addresses.
     pub left_to_the_kernel: u64,
+    /// Learnt routes that there are now.
+    pub learnt_routes: u64,
     /// Neighbours that did not answer.
     pub neighbors_lost: u64,
     /// ICMP errors sent about packets that could not be delivered.
@@ -422,7 +424,7 @@ impl Router {
 
     /// What has been counted besides packets.
     pub fn counters(&self) -> RouterCounters {
-        self.outbox.counters
+        RouterCounters { learnt_routes: self.learnt.len() as u64, ..self.outbox.counters }
     }
 
     /// A link's neighbours, in order of address.

@@ -113,6 +113,29 @@ fn reply(sender: (&str, Mac), target: (&str, Mac)) -> Vec<u8> {
     arp(Operation::Reply, sender, target).frame(target.1).to_vec()
 }
 
+#[test]
+fn what_is_for_the_kernel_is_told_by_its_address_and_counted() {
+    let mut settings = settings();
+    settings.kernel.management = [Some(vec![ip("10.0.0.2")]), Some(vec![ip("192.0.2.3")])];
+    let mut router = Router::new(&settings, &[INSIDE, OUTSIDE]).expect("the settings are right");
+    let (inside, outside) = (Link::inside(0), Link::OUTSIDE);
+    for (link, to, expected) in [
+        (inside, "10.0.0.2", true),
+        (outside, "192.0.2.3", true),
+        (inside, "192.0.2.3", false),
+        (outside, "10.0.0.2", false),
+        (inside, "10.0.0.1", false),
+        (inside, "198.51.100.7", false),
+    ] {
+        assert_eq!(router.is_for_the_kernel(link, &packet(to, 40)), expected, "{to}");
+    }
+    // What is too short to say is not.
+    assert!(!router.is_for_the_kernel(inside, &packet("10.0.0.2", 40)[..19]));
+    assert_eq!(router.counters().left_to_the_kernel, 2);
+    let mut router = self::router();
+    assert!(!router.is_for_the_kernel(inside, &packet("10.0.0.2", 40)));
+}
+
 fn upstream_reply() -> Vec<u8> {
     reply(("192.0.2.254", UPSTREAM), ("192.0.2.1", OUTSIDE))
 }

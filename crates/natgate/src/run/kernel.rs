@@ -1,8 +1,10 @@
-//! What the gateway takes from the kernel of the machine at the start, and what it leaves to it.
+//! What the gateway takes from the kernel of the machine, what it leaves to it, and which routes they
+//! tell each other.
 
 use super::{name, say};
+use natgate_control::routes::{Announcer, Learner, external_prefixes};
 use natgate_engine::{Prefix, Side, SideConfig};
-use natgate_gateway::{Backend, Settings, SideSettings};
+use natgate_gateway::{Backend, Commander, Device, Settings, SideSettings};
 use natgate_io::xdp::{KernelShare, MOST_SHARED};
 use natgate_io::{Error, kernel_address, kernel_addresses, kernel_gateway};
 use std::net::Ipv4Addr;
@@ -61,6 +63,25 @@ fn managing(settings: &Settings, side: Side, there: Vec<Ipv4Addr>) -> Vec<Ipv4Ad
     };
     let kernels = there.into_iter().filter(|address| own != Some(*address) && !external(address));
     kernels.take(MOST_SHARED).collect()
+}
+
+/// Learns routes from the kernel for as long as the learner lives, if that is to be done.
+pub(super) fn learn(settings: &Settings, commander: Commander) -> anyhow::Result<Option<Learner>> {
+    let Some(learn) = &settings.kernel.learn else { return Ok(None) };
+    let learner = Learner::start(learn, settings, commander, Box::new(say))?;
+    Ok(Some(learner))
+}
+
+/// Announces the external addresses to the kernel for as long as the announcer lives, if that is to
+/// be done.
+pub(super) fn announce(
+    settings: &Settings,
+    devices: &[Box<dyn Device>],
+) -> anyhow::Result<Option<Announcer>> {
+    let Some(announce) = &settings.kernel.announce else { return Ok(None) };
+    let up = [0, 1].map(|place| devices[place].link().up);
+    let prefixes = external_prefixes(&settings.engine);
+    Ok(Some(Announcer::start(announce, prefixes, up, Box::new(say))?))
 }
 
 /// What of a side's frames is left to the kernel where natgate gets them first. Outside there are no

@@ -10,6 +10,7 @@ use super::{name, say};
 use crate::Failure;
 use anyhow::Context;
 use natgate_control::json;
+use natgate_control::routes::{Announcer, external_prefixes};
 use natgate_engine::{Event, Side, Timestamp};
 use natgate_gateway::{Clock, Observer, Settings, Status, Worker};
 use natgate_io::{Change, LinkInfo};
@@ -33,6 +34,10 @@ type Line = (Timestamp, Vec<u8>);
 pub(super) struct Log {
     number: usize,
     shared: Arc<Mutex<Shared>>,
+    /// Announces the external addresses, if that is to be done and this is who does.
+    pub(super) announcer: Option<Announcer>,
+    /// The devices of inside and outside.
+    sides: [String; 2],
     /// Names that events mention.
     names: json::Names,
     /// Whether there is a file for events.
@@ -77,6 +82,8 @@ pub(super) fn open(
     let log = |number| Log {
         number,
         shared: Arc::clone(&shared),
+        announcer: None,
+        sides: [&settings.inside, &settings.outside].map(|side| side.device.clone()),
         names: json::Names::of(&settings.engine),
         has_file: events.is_some(),
         collected: Vec::with_capacity(MOST_COLLECTED),
@@ -216,10 +223,17 @@ impl Observer for Log {
         if self.number == 0 {
             say(format!("{} device {} {what}", name(side), link.name));
         }
+        if let Some(announcer) = self.announcer.as_ref().filter(|_| self.sides.contains(&link.name))
+        {
+            announcer.link(side, link.up);
+        }
     }
 
     fn reconfigured(&mut self, settings: Settings) {
         self.names = json::Names::of(&settings.engine);
+        if let Some(announcer) = &self.announcer {
+            announcer.announce(external_prefixes(&settings.engine));
+        }
     }
 
     fn status(&mut self, status: &Status<'_>) {

@@ -1,0 +1,264 @@
+//! Routes to the external addresses in one of the kernel's tables, while the gateway works.
+//!
+//! They are of type blackhole, so the machine itself drops what it would send there: natgate takes
+//! packets from the devices. They are there as long as both sides' links are up, and go when the
+//! gateway ends. The kernel keeps them when the process is killed: nothing that a process leaves
+//! behind in a table goes with it. So a start first removes what has its protocol's number there.
+
+use super::netlink::Netlink;
+use super::{RoutesError, Tell};
+use natgate_engine::{Config, Prefix, Side};
+use natgate_gateway::AnnounceSettings;
+use std::collections::BTreeSet;
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+
+/// Messages that wait; more are not to be expected from links that flap once a second.
+const MOST_WAITING: usize = 64;
+
+/// Most prefixes that are announced.
+const MOST_ANNOUNCED: usize = 100_000;
+
+enum Message {
+    Link(Side, bool),
+    Prefixes(Vec<Prefix>),
+    Stop,
+}
+
+/// A thread that announces; its routes go when it is dropped.
+#[derive(Debug)]
+pub struct Announcer {
+    messages: SyncSender<Message>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Announcer {
+    /// Removes what is left of an earlier gateway, and announces these prefixes if both links are
+    /// `up`, inside and outside. Trouble with single routes is told.
+    ///
+    /// # Errors
+    /// [`RoutesError`] when the kernel's table cannot be read or changed.
+    pub fn start(
+        settings: &AnnounceSettings,
+        prefixes: Vec<Prefix>,
+        up: [bool; 2],
+        tell: Tell,
+    ) -> Result<Self, RoutesError> {
+        let failed = |error| {
+            let table = settings.table;
+            RoutesError { what: format!("announce: table {table} of the kernel's routes"), error }
+        };
+        let netlink = Netlink::open().map_err(failed)?;
+        let settings = settings.clone();
+        let mut work = Work {
+            netlink,
+            settings: settings.clone(),
+            up,
+            wanted: sorted(prefixes),
+            there: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            tell,
+        };
+        work.clear().map_err(failed)?;
+        work.agree();
+        let (messages, waiting) = sync_channel(MOST_WAITING);
+        let thread = thread::Builder::new().name("announcer".into());
+        let thread = thread.spawn(move || work.run(&waiting)).map_err(failed)?;
+        Ok(Self { messages, thread: Some(thread) })
+    }
+
+    /// A side's link went up or down.
+    pub fn link(&self, side: Side, up: bool) {
+        self.give(Message::Link(side, up));
+    }
+
+    /// These are the external addresses from now on.
+    pub fn announce(&self, prefixes: Vec<Prefix>) {
+        self.give(Message::Prefixes(prefixes));
+    }
+
+    fn give(&self, message: Message) {
+        // The thread ends when it is told to, and not before.
+        let _ = self.messages.send(message);
+    }
+}
+
+impl Drop for Announcer {
+    fn drop(&mut self) {
+        self.give(Message::Stop);
+        if let Some(thread) = self.thread.take() {
+            // It has told everything that it had to.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Work {
+    netlink: Netlink,
+    settings: AnnounceSettings,
+    up: [bool; 2],
+    wanted: BTreeSet<(u32, u8)>,
+    there: BTreeSet<(u32, u8)>,
+    /// Those that the kernel would not take, which has been told.
+    refused: BTreeSet<(u32, u8)>,
+    tell: Tell,
+}
+
+impl Work {
+    fn run(mut self, messages: &Receiver<Message>) {
+        while let Ok(message) = messages.recv() {
+            match message {
+                Message::Link(Side::Inside, up) => self.up[0] = up,
+                Message::Link(Side::Outside, up) => self.up[1] = up,
+                Message::Prefixes(prefixes) => self.wanted = sorted(prefixes),
+                Message::Stop => break,
+            }
+            self.agree();
+        }
+        self.wanted.clear();
+        self.agree();
+    }
+
+    /// Removes the routes that have our number.
+    fn clear(&mut self) -> io::Result<()> {
+        let AnnounceSettings { table, protocol } = self.settings;
+        for route in self.netlink.routes(table)? {
+            if route.protocol == protocol && route.blackhole && route.metric == 0 {
+                self.netlink.remove_blackhole(route.prefix, table, protocol)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the table agree with what is wanted.
+    fn agree(&mut self) {
+        let AnnounceSettings { table, protocol } = self.settings;
+        let wanted = match self.up {
+            [true, true] => self.wanted.clone(),
+            _ => BTreeSet::new(),
+        };
+        for gone in self.there.difference(&wanted).copied().collect::<Vec<_>>() {
+            match self.netlink.remove_blackhole(prefix(gone), table, protocol) {
+                Ok(_) => {}
+                Err(error) => self.complain("withdrawn", gone, &error),
+            }
+            self.there.remove(&gone);
+        }
+        self.refused.retain(|one| wanted.contains(one));
+        for new in wanted.difference(&self.there).copied().collect::<Vec<_>>() {
+            match self.netlink.add_blackhole(prefix(new), table, protocol) {
+                Ok(()) => {
+                    self.there.insert(new);
+                }
+                Err(error) if self.refused.insert(new) => self.complain("announced", new, &error),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn complain(&mut self, what: &str, (first, len): (u32, u8), error: &io::Error) {
+        let (address, table) = (Ipv4Addr::from_bits(first), self.settings.table);
+        let remedy = match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                format!("; `ip route show table {table} {address}/{len}` shows whose it is")
+            }
+            _ => String::new(),
+        };
+        (self.tell)(format!(
+            "warning: {address}/{len} cannot be {what} in table {table}: {error}{remedy}"
+        ));
+    }
+}
+
+fn sorted(prefixes: Vec<Prefix>) -> BTreeSet<(u32, u8)> {
+    prefixes.into_iter().map(|prefix| (prefix.first(), prefix.len())).collect()
+}
+
+fn prefix((first, len): (u32, u8)) -> Prefix {
+    Prefix::new(Ipv4Addr::from_bits(first), len)
+}
+
+/// The fewest prefixes that hold the external addresses of a configuration and no others.
+pub fn external_prefixes(config: &Config) -> Vec<Prefix> {
+    let pools = config.pools.iter().flat_map(|pool| &pool.addresses);
+    let pools = pools.map(|range| (range.first.to_bits(), range.last.to_bits()));
+    let statics = config.statics.iter().map(|fixed| fixed.external.0);
+    let services = config.services.iter().map(|service| service.external.0);
+    let single = statics.chain(services).map(|address| (address.to_bits(), address.to_bits()));
+    let mut ranges: Vec<(u32, u32)> = pools.chain(single).collect();
+    ranges.sort_unstable();
+    let mut prefixes = Vec::new();
+    let mut ranges = ranges.into_iter().peekable();
+    while let Some((first, mut last)) = ranges.next() {
+        while let Some((_, end)) = ranges.next_if(|(next, _)| *next <= last.saturating_add(1)) {
+            last = last.max(end);
+        }
+        cover(first, last, &mut prefixes);
+    }
+    prefixes.truncate(MOST_ANNOUNCED);
+    prefixes
+}
+
+/// Adds the fewest prefixes that hold a range.
+fn cover(mut first: u32, last: u32, prefixes: &mut Vec<Prefix>) {
+    loop {
+        // As large as the beginning's place lets it be, and the end.
+        let aligned = first.trailing_zeros();
+        let room = (u64::from(last) - u64::from(first) + 1).ilog2();
+        let bits = aligned.min(room);
+        prefixes.push(Prefix::new(Ipv4Addr::from_bits(first), 32 - bits as u8));
+        let next = u64::from(first) + (1 << bits);
+        if next > u64::from(last) {
+            return;
+        }
+        first = next as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use natgate_engine::{AddressRange, PoolConfig, StaticMapping};
+
+    fn shown(ranges: &[([u8; 4], [u8; 4])], fixed: &[[u8; 4]]) -> Vec<String> {
+        let addresses = ranges
+            .iter()
+            .map(|(first, last)| AddressRange { first: (*first).into(), last: (*last).into() });
+        let pool = PoolConfig { addresses: addresses.collect(), ..PoolConfig::default() };
+        let fixed = fixed.iter().map(|external| StaticMapping {
+            external: ((*external).into(), None),
+            ..StaticMapping::default()
+        });
+        let config = Config { pools: vec![pool], statics: fixed.collect(), ..Config::default() };
+        let prefixes = external_prefixes(&config);
+        let shown =
+            |prefix: &Prefix| format!("{}/{}", Ipv4Addr::from(prefix.first()), prefix.len());
+        prefixes.iter().map(shown).collect()
+    }
+
+    #[test]
+    fn ranges_become_the_fewest_prefixes() {
+        assert_eq!(shown(&[([203, 0, 113, 0], [203, 0, 113, 255])], &[]), ["203.0.113.0/24"]);
+        assert_eq!(
+            shown(&[([203, 0, 113, 1], [203, 0, 113, 4])], &[]),
+            ["203.0.113.1/32", "203.0.113.2/31", "203.0.113.4/32"]
+        );
+        assert_eq!(shown(&[([0, 0, 0, 0], [255, 255, 255, 255])], &[]), ["0.0.0.0/0"]);
+        assert_eq!(
+            shown(&[([255, 255, 255, 254], [255, 255, 255, 255])], &[]),
+            ["255.255.255.254/31"]
+        );
+    }
+
+    #[test]
+    fn neighbouring_ranges_are_one() {
+        let ranges = [([203, 0, 113, 4], [203, 0, 113, 7]), ([203, 0, 113, 0], [203, 0, 113, 3])];
+        assert_eq!(shown(&ranges, &[[203, 0, 113, 2]]), ["203.0.113.0/29"]);
+        assert_eq!(
+            shown(&ranges[..1], &[[198, 51, 100, 9], [203, 0, 113, 8]]),
+            ["198.51.100.9/32", "203.0.113.4/30", "203.0.113.8/32"]
+        );
+    }
+}

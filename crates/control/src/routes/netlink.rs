@@ -1,0 +1,432 @@
+//! The kernel's routing tables by netlink: IPv4 routes read, followed, added and removed.
+//!
+//! Messages are made and read by the crates `netlink-packet-*`; here is what natgate asks for, and
+//! the little that it looks at in a route.
+
+use natgate_engine::Prefix;
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_EXCL, NLM_F_REPLACE,
+    NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+/// Bytes that one reading takes at most; the kernel's dumps come in less.
+const LARGEST: usize = 1 << 16;
+
+/// Bytes that notifications may take while they wait: some ten thousand routes.
+const WAITING: usize = 8 << 20;
+
+/// How long the kernel may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Multicast groups: links (1), IPv4 routes (7), each a bit.
+const GROUPS: u32 = 1 | 1 << 6;
+
+/// A next hop and the number of its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NextHop {
+    pub(super) via: Ipv4Addr,
+    pub(super) device: u32,
+}
+
+/// What the kernel says of a route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct KernelRoute {
+    pub(super) prefix: Prefix,
+    pub(super) table: u32,
+    pub(super) protocol: u8,
+    pub(super) metric: u32,
+    /// Whether packets that it leads are dropped.
+    pub(super) blackhole: bool,
+    /// Whether it is for packets of any type of service.
+    pub(super) general: bool,
+    /// In the order of the kernel; those without an IPv4 address are left out.
+    pub(super) hops: Vec<NextHop>,
+}
+
+/// A change of the kernel's tables.
+#[derive(Debug)]
+pub(super) enum News {
+    /// A route came; how it stands to one with the same prefix and metric.
+    Came(KernelRoute, Place),
+    /// A route went.
+    Went(KernelRoute),
+    /// A link changed, or news was lost: everything may be different.
+    Unknown,
+}
+
+/// Where a route that came stands among those with the same prefix and metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In the place of the first of them.
+    Instead,
+    /// Behind them.
+    Behind,
+    /// Before them.
+    Before,
+}
+
+/// A socket to the kernel.
+pub(super) struct Netlink {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Netlink {
+    /// Opens a socket to ask by.
+    pub(super) fn open() -> io::Result<Self> {
+        Self::bind(0)
+    }
+
+    /// Opens a socket that news of links and IPv4 routes comes to.
+    pub(super) fn listen() -> io::Result<Self> {
+        let netlink = Self::bind(GROUPS)?;
+        // With less, news is lost sooner, and everything is read anew.
+        let _ = netlink.socket.set_rx_buf_sz(WAITING as i32);
+        Ok(netlink)
+    }
+
+    fn bind(groups: u32) -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind(&SocketAddr::new(0, groups))?;
+        socket.set_non_blocking(true)?;
+        // Has the kernel look at the table in the request; one before 4.20 sends all tables.
+        let _ = socket.set_netlink_get_strict_chk(true);
+        Ok(Self { socket, sequence: 0 })
+    }
+
+    /// Readable when there is news.
+    pub(super) fn readiness(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// All IPv4 routes of a table.
+    pub(super) fn routes(&mut self, table: u32) -> io::Result<Vec<KernelRoute>> {
+        const TRIES: usize = 5;
+        for _ in 0..TRIES {
+            if let Some(routes) = self.try_routes(table)? {
+                return Ok(routes);
+            }
+        }
+        Err(io::Error::other("the table changes faster than it can be read"))
+    }
+
+    /// The same; `None`: it changed while it was read, in a way that routes may be missing.
+    fn try_routes(&mut self, table: u32) -> io::Result<Option<Vec<KernelRoute>>> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = AddressFamily::Inet;
+        message.attributes.push(RouteAttribute::Table(table));
+        self.send(RouteNetlinkMessage::GetRoute(message), NLM_F_DUMP)?;
+        let (mut routes, mut interrupted) = (Vec::new(), false);
+        self.answers(|message| {
+            interrupted |= message.header.flags & NLM_F_DUMP_INTR != 0;
+            if let NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) =
+                message.payload
+            {
+                routes.extend(KernelRoute::of(&route).filter(|route| route.table == table));
+            }
+        })
+        .or_else(|error| match error.kind() {
+            // Tables come with their first route.
+            io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        })?;
+        Ok((!interrupted).then_some(routes))
+    }
+
+    /// Adds a route by which packets are dropped that nobody has taken before.
+    pub(super) fn add_blackhole(
+        &mut self,
+        prefix: Prefix,
+        table: u32,
+        protocol: u8,
+    ) -> io::Result<()> {
+        let route = RouteNetlinkMessage::NewRoute(blackhole(prefix, table, protocol));
+        self.send(route, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL)?;
+        self.answers(|_| {})
+    }
+
+    /// Removes such a route; returns whether it was there.
+    pub(super) fn remove_blackhole(
+        &mut self,
+        prefix: Prefix,
+        table: u32,
+        protocol: u8,
+    ) -> io::Result<bool> {
+        const NO_SUCH_PROCESS: i32 = 3;
+        let route = RouteNetlinkMessage::DelRoute(blackhole(prefix, table, protocol));
+        self.send(route, NLM_F_ACK)?;
+        match self.answers(|_| {}) {
+            Ok(()) => Ok(true),
+            // So the kernel calls a route that is not there.
+            Err(error) if error.raw_os_error() == Some(NO_SUCH_PROCESS) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes what news there is.
+    pub(super) fn news(&mut self, mut take: impl FnMut(News)) -> io::Result<()> {
+        loop {
+            let buffer = match self.read() {
+                Ok(buffer) => buffer,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                // News was lost.
+                Err(error) if error.raw_os_error() == Some(NO_BUFFER_SPACE) => {
+                    take(News::Unknown);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            each_message(&buffer, |message| take_news(message, &mut take));
+        }
+    }
+
+    fn send(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        self.sequence += 1;
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | flags;
+        header.sequence_number = self.sequence;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send_to(&bytes, &SocketAddr::new(0, 0), 0).map(drop)
+    }
+
+    /// Takes the answers to the latest request.
+    fn answers(
+        &mut self,
+        mut take: impl FnMut(NetlinkMessage<RouteNetlinkMessage>),
+    ) -> io::Result<()> {
+        let begin = Instant::now();
+        let mut end = None;
+        while end.is_none() {
+            let left = PATIENCE.saturating_sub(begin.elapsed());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let buffer = match self.read() {
+                Ok(buffer) => buffer,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    natgate_io::wait(&[self.socket.as_fd()], left)?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let sequence = self.sequence;
+            each_message(&buffer, |message| match &message.payload {
+                _ if message.header.sequence_number != sequence => {}
+                NetlinkPayload::Error(error) => end = Some(error.code.map_or(0, i32::from)),
+                NetlinkPayload::Done(done) => end = Some(done.code),
+                _ => take(message),
+            });
+        }
+        match end {
+            Some(code) if code != 0 => Err(io::Error::from_raw_os_error(code.abs())),
+            _ => Ok(()),
+        }
+    }
+
+    fn read(&mut self) -> io::Result<Vec<u8>> {
+        let mut buffer = Vec::with_capacity(LARGEST);
+        self.socket.recv(&mut buffer, 0)?;
+        Ok(buffer)
+    }
+}
+
+/// ENOBUFS.
+const NO_BUFFER_SPACE: i32 = 105;
+
+/// Reads what lies in a buffer, message after message; what cannot be read is left out.
+fn each_message(buffer: &[u8], mut take: impl FnMut(NetlinkMessage<RouteNetlinkMessage>)) {
+    const ALIGNMENT: usize = 4;
+    const HEADER: usize = 16;
+    let mut rest = buffer;
+    while let Some(len) = rest.first_chunk::<4>().map(|len| u32::from_ne_bytes(*len) as usize) {
+        let Some(bytes) = rest.get(..len).filter(|_| len >= HEADER) else { return };
+        if let Ok(message) = NetlinkMessage::deserialize(bytes) {
+            take(message);
+        }
+        rest = rest.get(len.next_multiple_of(ALIGNMENT)..).unwrap_or_default();
+    }
+}
+
+fn take_news(message: NetlinkMessage<RouteNetlinkMessage>, take: &mut impl FnMut(News)) {
+    let flags = message.header.flags;
+    let NetlinkPayload::InnerMessage(message) = message.payload else { return };
+    match message {
+        RouteNetlinkMessage::NewRoute(route) => {
+            let Some(route) = KernelRoute::of(&route) else { return };
+            let place = match flags {
+                flags if flags & NLM_F_REPLACE != 0 => Place::Instead,
+                flags if flags & NLM_F_APPEND != 0 => Place::Behind,
+                _ => Place::Before,
+            };
+            take(News::Came(route, place));
+        }
+        RouteNetlinkMessage::DelRoute(route) => {
+            if let Some(route) = KernelRoute::of(&route) {
+                take(News::Went(route));
+            }
+        }
+        RouteNetlinkMessage::NewLink(_) | RouteNetlinkMessage::DelLink(_) => take(News::Unknown),
+        _ => {}
+    }
+}
+
+impl KernelRoute {
+    /// What a message says of an IPv4 route that is nobody's in particular.
+    fn of(message: &RouteMessage) -> Option<Self> {
+        let RouteHeader { address_family, destination_prefix_length: len, .. } = message.header;
+        if address_family != AddressFamily::Inet || len > 32 {
+            return None;
+        }
+        let blackhole = message.header.kind == RouteType::BlackHole;
+        let mut route = Self {
+            prefix: Prefix::new(Ipv4Addr::UNSPECIFIED, len),
+            table: message.header.table.into(),
+            protocol: message.header.protocol.into(),
+            metric: 0,
+            blackhole,
+            general: message.header.tos == 0,
+            hops: Vec::new(),
+        };
+        let (mut via, mut device) = (None, None);
+        for attribute in &message.attributes {
+            match attribute {
+                RouteAttribute::Destination(RouteAddress::Inet(address)) => {
+                    route.prefix = Prefix::new(*address, len);
+                }
+                RouteAttribute::Table(table) => route.table = *table,
+                RouteAttribute::Priority(metric) => route.metric = *metric,
+                RouteAttribute::Gateway(RouteAddress::Inet(address)) => via = Some(*address),
+                RouteAttribute::Oif(index) => device = Some(*index),
+                RouteAttribute::MultiPath(hops) => {
+                    route.hops.extend(hops.iter().filter_map(|hop| {
+                        let via = hop.attributes.iter().find_map(gateway)?;
+                        Some(NextHop { via, device: hop.interface_index })
+                    }))
+                }
+                _ => {}
+            }
+        }
+        if let (Some(via), Some(device)) = (via, device)
+            && route.hops.is_empty()
+        {
+            route.hops.push(NextHop { via, device });
+        }
+        Some(route)
+    }
+}
+
+fn gateway(attribute: &RouteAttribute) -> Option<Ipv4Addr> {
+    match attribute {
+        RouteAttribute::Gateway(RouteAddress::Inet(address)) => Some(*address),
+        _ => None,
+    }
+}
+
+fn blackhole(prefix: Prefix, table: u32, protocol: u8) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header = RouteHeader {
+        address_family: AddressFamily::Inet,
+        destination_prefix_length: prefix.len(),
+        // Those with larger numbers are in the attribute alone.
+        table: u8::try_from(table).unwrap_or(RouteHeader::RT_TABLE_UNSPEC),
+        protocol: RouteProtocol::from(protocol),
+        scope: RouteScope::Universe,
+        kind: RouteType::BlackHole,
+        ..RouteHeader::default()
+    };
+    let destination = RouteAddress::Inet(Ipv4Addr::from_bits(prefix.first()));
+    message.attributes.push(RouteAttribute::Destination(destination));
+    message.attributes.push(RouteAttribute::Table(table));
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(message: RouteMessage, flags: u16) -> Vec<u8> {
+        let mut header = NetlinkHeader::default();
+        header.flags = flags;
+        let payload = NetlinkPayload::from(RouteNetlinkMessage::NewRoute(message));
+        let mut message = NetlinkMessage::new(header, payload);
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        bytes
+    }
+
+    fn came(buffer: &[u8]) -> Vec<(KernelRoute, Place)> {
+        let mut routes = Vec::new();
+        each_message(buffer, |message| {
+            take_news(message, &mut |news| match news {
+                News::Came(route, place) => routes.push((route, place)),
+                other => panic!("{other:?}"),
+            });
+        });
+        routes
+    }
+
+    #[test]
+    fn what_is_announced_is_read_again() {
+        let prefix = Prefix::new(Ipv4Addr::new(203, 0, 113, 16), 28);
+        for table in [254, 100_000] {
+            let buffer = bytes(blackhole(prefix, table, 78), NLM_F_REPLACE);
+            let expected = KernelRoute {
+                prefix,
+                table,
+                protocol: 78,
+                metric: 0,
+                blackhole: true,
+                general: true,
+                hops: Vec::new(),
+            };
+            assert_eq!(came(&buffer), [(expected, Place::Instead)]);
+        }
+    }
+
+    #[test]
+    fn a_route_may_have_several_next_hops() {
+        let mut message = RouteMessage::default();
+        message.header.address_family = AddressFamily::Inet;
+        let via = Ipv4Addr::new(192, 0, 2, 9);
+        message.attributes.push(RouteAttribute::Gateway(RouteAddress::Inet(via)));
+        message.attributes.push(RouteAttribute::Oif(7));
+        message.attributes.push(RouteAttribute::Priority(20));
+        let routes = came(&[bytes(message.clone(), 0), bytes(message, NLM_F_APPEND)].concat());
+        let places: Vec<Place> = routes.iter().map(|(_, place)| *place).collect();
+        assert_eq!(places, [Place::Before, Place::Behind]);
+        for (route, _) in routes {
+            assert_eq!(route.prefix, Prefix::new(Ipv4Addr::UNSPECIFIED, 0));
+            assert_eq!((route.metric, &route.hops[..]), (20, &[NextHop { via, device: 7 }][..]));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_left_out() {
+        let whole = bytes(blackhole(Prefix::new(Ipv4Addr::new(203, 0, 113, 0), 24), 254, 78), 0);
+        for len in 0..whole.len() {
+            assert_eq!(came(&whole[..len]), [], "{len} bytes");
+        }
+        for at in 0..whole.len() {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut harmed = whole.clone();
+                harmed[at] = value;
+                // Whatever comes of it, it ends.
+                each_message(&harmed, |_| {});
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Routes exchanged with the kernel: pools announced while the gateway works, routes followed.
+
+use super::Scene;
+use natgate_testnet::{Gateway, POOL, SERVER1, SERVER2, traffic, wait_for};
+use serde_json::Value;
+use std::fmt::Write;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What of the kernel's table has natgate's number.
+fn announced(scene: &Scene) -> Vec<String> {
+    let said = scene.ip("nat", "route show table all proto 78");
+    said.lines().map(|line| line.trim().to_owned()).collect()
+}
+
+#[track_caller]
+fn wait_until_announced(scene: &Scene, expected: &[&str]) {
+    let what = format!("{expected:?}");
+    let seen = wait_for(&what, PATIENCE, || Ok((announced(scene) == expected).then_some(())));
+    assert!(seen.is_ok(), "{:?}, not {expected:?}", announced(scene));
+}
+
+#[test]
+fn pools_are_announced_while_the_gateway_works() {
+    let scene = Scene::new();
+    let lines = [
+        "blackhole 203.0.113.1 table 100",
+        "blackhole 203.0.113.2/31 table 100",
+        "blackhole 203.0.113.4 table 100",
+    ];
+    let more = "[announce]\ntable = 100\n";
+    let gateway = scene.start("af-packet", more);
+    wait_until_announced(&scene, &lines);
+    for device in ["outside", "inside"] {
+        scene.ip("nat", &format!("link set {device} down"));
+        wait_until_announced(&scene, &[]);
+        scene.ip("nat", &format!("link set {device} up"));
+        wait_until_announced(&scene, &lines);
+    }
+    // Killed, it leaves them; started, it finds them, and one that is no longer its.
+    drop(gateway);
+    assert_eq!(announced(&scene), lines);
+    scene.ip("nat", "route add blackhole 203.0.113.9 table 100 proto 78");
+    // Somebody else's stay.
+    scene.ip("nat", "route add blackhole 203.0.113.10 table 100 proto 79");
+    let gateway = scene.start("af-packet", more);
+    wait_until_announced(&scene, &lines);
+    let log = gateway.log();
+    assert!(!log.contains("announced"), "{log}");
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+    assert_eq!(announced(&scene), [""; 0]);
+    let others = scene.ip("nat", "route show table 100");
+    assert_eq!(others.trim(), "blackhole 203.0.113.10 proto 79", "{others}");
+}
+
+#[test]
+fn what_is_announced_changes_with_a_reload_and_conflicts_are_told() {
+    let scene = Scene::new();
+    let [first, ..] = POOL;
+    scene.ip("nat", "link set lo up");
+    scene.ip("nat", &format!("route add {first}/32 dev lo"));
+    let gateway = scene.start("af-packet", "[announce]\nprotocol = 78\n");
+    let rest = ["blackhole 203.0.113.2/31", "blackhole 203.0.113.4"];
+    wait_until_announced(&scene, &rest);
+    let warning = format!("warning: {first}/32 cannot be announced in table 254: File exists");
+    assert!(gateway.log().contains(&warning), "{}", gateway.log());
+    let file = scene.network.file("natgate.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("203.0.113.4\"", "203.0.113.7\"")).unwrap();
+    gateway.reload().unwrap();
+    wait_until_announced(&scene, &["blackhole 203.0.113.2/31", "blackhole 203.0.113.4/30"]);
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+    assert_eq!(announced(&scene), [""; 0]);
+}
+
+fn learnt(gateway: &Gateway) -> u64 {
+    let status: Value = gateway.status().unwrap();
+    status["router"]["learnt_routes"].as_u64().expect("a number")
+}
+
+#[track_caller]
+fn wait_until_learnt(gateway: &Gateway, expected: u64) {
+    let what = format!("{expected} learnt routes");
+    let seen = wait_for(&what, PATIENCE, || Ok((learnt(gateway) == expected).then_some(())));
+    assert!(seen.is_ok(), "{} and not {expected}: {}", learnt(gateway), gateway.log());
+}
+
+/// A way to the servers, and no default route.
+fn without_default(more: &str) -> String {
+    natgate_testnet::config(more).replace("gateway = \"192.0.2.1\"\n", "")
+}
+
+#[test]
+fn routes_of_the_kernel_are_followed() {
+    let scene = Scene::new();
+    // As a machine has it on which a routing daemon runs: an address of its own.
+    scene.ip("nat", "address add 192.0.2.3/24 dev outside");
+    let text = without_default("[learn]\ntable = 100\n");
+    let program = std::path::Path::new(super::PROGRAM);
+    scene.ip("nat", "route add 198.51.100.0/25 via 192.0.2.1 table 100");
+    let gateway = Gateway::start(&scene.network, program, &text).unwrap();
+    wait_until_learnt(&gateway, 1);
+    let socket = scene.udp_socket("sub1");
+    let external = traffic::ask_udp(&socket, SERVER1).unwrap();
+    assert!(traffic::ask_udp_once(&socket, SERVER2, b"too early").is_err());
+    scene.ip("nat", "route add 198.51.100.128/25 via 192.0.2.1 table 100 proto bgp");
+    wait_until_learnt(&gateway, 2);
+    assert_eq!(traffic::ask_udp(&socket, SERVER2).unwrap(), external);
+    // Another table's routes are nothing to it, nor are those that lead elsewhere.
+    scene.ip("nat", "route add 198.18.0.0/15 via 192.0.2.1");
+    scene.ip("nat", "route add blackhole 198.19.0.0/16 table 100");
+    scene.ip("nat", "route add 198.20.0.0/16 dev outside table 100");
+    scene.ip("nat", "route replace 198.51.100.128/25 via 192.0.2.99 table 100 proto bgp");
+    wait_for("the other next hop", PATIENCE, || {
+        Ok(traffic::ask_udp_once(&socket, SERVER2, b"elsewhere").is_err().then_some(()))
+    })
+    .unwrap();
+    scene.ip("nat", "route delete 198.51.100.128/25 table 100");
+    wait_until_learnt(&gateway, 1);
+    assert_eq!(traffic::ask_udp(&socket, SERVER1).unwrap(), external);
+    // A reload keeps what was learnt.
+    let file = scene.network.file("natgate.toml");
+    std::fs::write(
+        &file,
+        format!("{text}[[route]]\nprefix = \"198.51.100.128/25\"\nvia = \"192.0.2.1\"\n"),
+    )
+    .unwrap();
+    gateway.reload().unwrap();
+    wait_for("the configured route", PATIENCE, || {
+        Ok(traffic::ask_udp_once(&socket, SERVER2, b"again").ok())
+    })
+    .unwrap();
+    assert_eq!(traffic::ask_udp(&socket, SERVER1).unwrap(), external);
+    assert_eq!(learnt(&gateway), 1);
+    // With its device, the kernel forgets routes without a word.
+    scene.ip("nat", "link set outside down");
+    wait_until_learnt(&gateway, 0);
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_hundred_thousand_routes_are_learnt_and_forgotten() {
+    const COUNT: u32 = 100_000;
+    let scene = Scene::new();
+    scene.ip("nat", "address add 192.0.2.3/24 dev outside");
+    let program = std::path::Path::new(super::PROGRAM);
+    let text = natgate_testnet::config("[learn]\ntable = 100\n");
+    let gateway = Gateway::start(&scene.network, program, &text).unwrap();
+    let socket = scene.udp_socket("sub1");
+    let external = traffic::ask_udp(&socket, SERVER1).unwrap();
+    let batch = |verb: &str| {
+        let mut lines = String::new();
+        for number in 0..COUNT {
+            let address = Ipv4Addr::from_bits(0x0b00_0000 + (number << 8));
+            writeln!(lines, "route {verb} {address}/24 via 192.0.2.1 table 100").unwrap();
+        }
+        scene.network.node("nat").ip_batch(&lines).unwrap();
+    };
+    batch("add");
+    wait_until_learnt(&gateway, COUNT.into());
+    assert_eq!(traffic::ask_udp(&socket, SERVER1).unwrap(), external);
+    let begin = Instant::now();
+    batch("delete");
+    wait_until_learnt(&gateway, 0);
+    assert!(begin.elapsed() < 2 * PATIENCE, "{:?}", begin.elapsed());
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+}
