@@ -8,11 +8,23 @@ pub struct Config {
     pub slots: usize,
     /// Bytes that may wait to be sent, 64 KiB to 256 MiB.
     pub send_buffer: usize,
+    /// How frames get to the kernel.
+    pub sending: Sending,
+}
+
+/// How a packet socket sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sending {
+    /// By a call that is given a list of frames (`sendmmsg`).
+    Calls,
+    /// By a ring that is shared with the kernel (TX_RING).
+    #[default]
+    Ring,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { slots: 4096, send_buffer: 4 << 20 }
+        Self { slots: 4096, send_buffer: 4 << 20, sending: Sending::default() }
     }
 }
 

@@ -13,6 +13,7 @@
 mod config;
 mod finish;
 mod group;
+mod outgoing;
 mod ring;
 mod segment;
 mod slots;
@@ -20,10 +21,11 @@ mod socket;
 mod transmit;
 
 pub use crate::interface::{Offload, kernel_address, kernel_gateway};
-pub use config::Config;
+pub use config::{Config, Sending};
 
 use crate::{Change, Device, Error, LinkInfo, Receive, Statistics, Steering, Transmit, interface};
 use group::{Group, Seat};
+use outgoing::Outgoing;
 use ring::Ring;
 use std::os::fd::BorrowedFd;
 pub(crate) use transmit::Outlet;
@@ -96,7 +98,7 @@ impl PacketDevice {
 
     /// Opens the sockets; returns `false` when that is not possible yet.
     fn attach(&mut self) -> Result<bool, Error> {
-        let sender = Sender::open(&self.link, &self.config)?;
+        let sender = Way::open(&self.link, &self.config)?;
         let ring = match &mut self.seat {
             Some(seat) => seat.take(&self.link, &self.config)?,
             None => Some(Ring::open(&self.link, &self.config)?),
@@ -143,6 +145,11 @@ impl PacketDevice {
 
     fn refresh(&mut self, now: LinkInfo, flapped: bool) -> Option<Change> {
         let before = std::mem::replace(&mut self.link, now);
+        if before.mtu != self.link.mtu
+            && let Ok(sender) = Way::open(&self.link, &self.config)
+        {
+            self.transmitter.sender = Some(sender);
+        }
         // An error that is pending now is of a loss that was not seen before.
         if flapped || before.up && !self.link.up {
             self.link_losses += 1;
@@ -213,16 +220,33 @@ impl Receive for Receiver {
     }
 }
 
+/// What sends to a device that is there.
+#[derive(Debug)]
+enum Way {
+    Calls(Sender),
+    Ring(Outgoing),
+}
+
+impl Way {
+    fn open(link: &LinkInfo, config: &Config) -> Result<Self, Error> {
+        Ok(match config.sending {
+            Sending::Calls => Self::Calls(Sender::open(link, config)?),
+            Sending::Ring => Self::Ring(Outgoing::open(link, config)?),
+        })
+    }
+}
+
 #[derive(Debug, Default)]
 struct Transmitter {
-    sender: Option<Sender>,
+    sender: Option<Way>,
     counts: transmit::Counts,
 }
 
 impl Transmit for Transmitter {
     fn transmit(&mut self, frames: &mut [crate::Frame<'_>]) -> crate::Lost {
-        match &self.sender {
-            Some(sender) => sender.transmit(frames, &mut self.counts),
+        match &mut self.sender {
+            Some(Way::Calls(sender)) => sender.transmit(frames, &mut self.counts),
+            Some(Way::Ring(outgoing)) => outgoing.transmit(frames, &mut self.counts),
             None => {
                 self.counts.refused += frames.len() as u64;
                 crate::Lost::all(frames.len())

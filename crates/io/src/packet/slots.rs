@@ -9,7 +9,7 @@ use super::finish::{VIRTIO_LEN, VirtioHeader};
 use super::{Config, socket};
 use crate::Error;
 use std::mem;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -59,14 +59,7 @@ impl Slots {
         };
         let what = "making the receive ring";
         socket::set(socket, device, libc::PACKET_RX_RING, request, what)?;
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
-        // SAFETY: a new mapping at an address of the kernel's choosing touches nothing that exists.
-        let memory = unsafe {
-            libc::mmap(std::ptr::null_mut(), len, protection, flags, socket.as_raw_fd(), 0)
-        };
-        let memory = NonNull::new(memory.cast()).filter(|_| memory != libc::MAP_FAILED);
-        let memory = memory.ok_or_else(|| Error::last("mapping the receive ring", device))?;
+        let memory = socket::map(socket, len, "mapping the receive ring", device)?;
         Ok(Self { memory, slot_len, count })
     }
 
