@@ -68,7 +68,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-const BACK_ENDS: [&str; 3] = ["af-packet", "af-packet-calls", "af-xdp"];
+const BACK_ENDS: [&str; 4] = ["af-packet", "af-packet-rate", "af-packet-calls", "af-xdp"];
 
 /// Opens the forwarder's devices.
 fn open(kind: &str) -> Result<Pair> {
@@ -78,6 +78,10 @@ fn open(kind: &str) -> Result<Pair> {
     };
     match kind {
         "af-packet" => packet(packet::Config::default()),
+        "af-packet-rate" => {
+            let mode = packet::Mode::Rate;
+            packet(packet::Config { mode, ..packet::Config::default() })
+        }
         "af-packet-calls" => {
             let sending = packet::Sending::Calls;
             packet(packet::Config { sending, ..packet::Config::default() })

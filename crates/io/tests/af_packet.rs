@@ -3,7 +3,7 @@
 //! Each test runs in a network namespace of its own thread, which goes with the thread. Needs root
 //! and iproute2, and fails without.
 
-use natgate_io::packet::{Config, Offload, PacketDevice, kernel_address};
+use natgate_io::packet::{Config, Mode, Offload, PacketDevice, kernel_address};
 use natgate_io::{Batch, Change, Device, Error, Frame, Lost, wait};
 use natgate_wire::checksum;
 use std::net::UdpSocket;
@@ -40,7 +40,12 @@ fn ip(arguments: &str) {
 
 /// Opens a device; the kernel may take a moment to notice that both ends are up.
 fn open(name: &str) -> PacketDevice {
-    let mut device = open_down(name);
+    open_in(name, Mode::Latency)
+}
+
+fn open_in(name: &str, mode: Mode) -> PacketDevice {
+    let config = Config { mode, ..Config::default() };
+    let mut device = PacketDevice::open(name, config).expect("the device can be opened");
     if !device.link().up {
         maintain_until(&mut device, |change| matches!(change, Change::Up));
     }
@@ -166,8 +171,14 @@ fn checksums_that_the_kernel_leaves_unfinished_are_finished() {
 
 #[test]
 fn merged_frames_are_taken_apart() {
-    veth();
-    let mut b = open("end-b");
+    for mode in [Mode::Latency, Mode::Rate] {
+        veth();
+        merged_frames_are_taken_apart_in(mode);
+    }
+}
+
+fn merged_frames_are_taken_apart_in(mode: Mode) {
+    let mut b = open_in("end-b", mode);
     let socket = kernel_sender();
     // One merged frame that fits a slot of the ring, then ones that do not, more than a batch.
     for (size, len) in [(100, 1000), (1000, 10_000), (1400, 60_001), (600, 60_000)] {
@@ -218,8 +229,14 @@ fn frames_longer_than_the_mtu_are_refused_and_counted() {
 
 #[test]
 fn vlan_tags_are_put_back_and_priority_tags_are_not() {
-    veth();
-    let (mut a, mut b) = (open("end-a"), open("end-b"));
+    for mode in [Mode::Latency, Mode::Rate] {
+        veth();
+        vlan_tags_are_put_back_in(mode);
+    }
+}
+
+fn vlan_tags_are_put_back_in(mode: Mode) {
+    let (mut a, mut b) = (open("end-a"), open_in("end-b", mode));
     let mut tagged = frame(0x0b, b"tagged");
     tagged.splice(12..12, [0x81, 0, 0x20, 5]);
     assert_eq!(send(&mut a, &tagged), Lost::NONE);

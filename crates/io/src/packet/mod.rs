@@ -1,7 +1,8 @@
 //! Linux packet sockets (AF_PACKET): works with every Ethernet device, needs no driver support.
 //!
-//! Receives from a ring that is shared with the kernel (TPACKET_V2: a slot a frame, so that no
-//! frame waits for a block to fill), in place; sends by `sendmmsg`. Two sockets, so that the halves
+//! Receives from a ring that is shared with the kernel, in place (TPACKET_V2: a slot a frame, so that
+//! no frame waits for a block to fill; or TPACKET_V3, where the rate matters more); sends by another
+//! ring (TX_RING), or by `sendmmsg`. Two sockets, so that the halves
 //! know nothing of each other. What the kernel leaves undone on virtual devices is finished here:
 //! checksums that the sender meant for its hardware, VLAN tags that were taken off. A tag of VLAN
 //! 0, which carries only a priority, stays off; any other is put back, so that the frame is as it
@@ -10,18 +11,20 @@
 //! The kernel sees every frame, too: a device used here should have no address of the kernel's own,
 //! or both answer.
 
+mod blocks;
 mod config;
 mod finish;
 mod group;
 mod outgoing;
 mod ring;
 mod segment;
+mod slot;
 mod slots;
 mod socket;
 mod transmit;
 
 pub use crate::interface::{Offload, kernel_address, kernel_gateway};
-pub use config::{Config, Sending};
+pub use config::{Config, Mode, Sending};
 
 use crate::{Change, Device, Error, LinkInfo, Receive, Statistics, Steering, Transmit, interface};
 use group::{Group, Seat};
