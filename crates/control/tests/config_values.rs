@@ -6,7 +6,7 @@ use natgate_engine::{
     AddressRange, Allocation, Behavior, Config, Match, PoolConfig, Pooling, Prefix, Refusal, Rule,
     RuleAction, Side, SideConfig, StaticMapping,
 };
-use natgate_gateway::{Backend, Route, Settings, SideSettings, StateSettings};
+use natgate_gateway::{Backend, ReceiveMode, Route, Settings, SideSettings, StateSettings};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -34,6 +34,8 @@ fn side(device: &str) -> SideSettings {
         address: None,
         gateway: None,
         mtu: 1500,
+        mode: Default::default(),
+        ring: None,
     }
 }
 
@@ -90,6 +92,8 @@ backend = "af-packet"
 address = "10.0.0.1/8"
 gateway = "10.255.255.254"
 mtu = 9000
+mode = "rate"
+ring = 512
 icmp_errors = false
 [outside]
 device  = "veth-out"
@@ -277,6 +281,8 @@ fn everything() -> Settings {
             address: Some((ip("10.0.0.1"), 8)),
             gateway: Some(ip("10.255.255.254")),
             mtu: 9000,
+            mode: ReceiveMode::Rate,
+            ring: Some(512),
             ..side("veth-in")
         },
         outside: SideSettings {

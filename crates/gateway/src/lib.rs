@@ -22,6 +22,6 @@ pub use counters::{Losses, Origin};
 pub use links::Link;
 pub use natgate_io::Device;
 pub use run::{Controls, Observer, run};
-pub use settings::{Backend, RealmSettings, Route, Settings, SideSettings};
+pub use settings::{Backend, RealmSettings, ReceiveMode, Route, Settings, SideSettings};
 pub use state::{SavedPorts, StateError, StateSettings};
 pub use worker::{MOST_DEVICES, SideStatus, Status, Worker, WorkerError};

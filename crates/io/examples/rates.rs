@@ -154,7 +154,9 @@ fn forward(devices: Pair, time: Duration, len: usize) -> Result<(u64, u64, f64, 
     let before = arrived()?;
     let mut generator = XdpDevice::open("a1", xdp::Config::default())?;
     std::thread::scope(|scope| {
-        let forwarder = scope.spawn(|| run(devices, &stop));
+        let forwarder = std::thread::Builder::new()
+            .name("forwarder".to_owned())
+            .spawn_scoped(scope, || run(devices, &stop))?;
         pin(0);
         let begin = Instant::now();
         let (sent, _, _) = send_for(&mut generator, len, time);
@@ -197,8 +199,10 @@ fn delays(devices: Pair, len: usize) -> Result<[f64; 2]> {
     let stop = AtomicBool::new(false);
     let mut sender = PacketDevice::open("a1", packet::Config::default())?;
     let mut receiver = PacketDevice::open("b1", packet::Config::default())?;
-    let mut delays = std::thread::scope(|scope| {
-        let forwarder = scope.spawn(|| run(devices, &stop));
+    let mut delays = std::thread::scope(|scope| -> Result<_> {
+        let forwarder = std::thread::Builder::new()
+            .name("forwarder".to_owned())
+            .spawn_scoped(scope, || run(devices, &stop))?;
         pin(0);
         let mut delays = Vec::new();
         for number in 0..SINGLES {
@@ -217,8 +221,8 @@ fn delays(devices: Pair, len: usize) -> Result<[f64; 2]> {
         }
         stop.store(true, Ordering::Relaxed);
         let _ = forwarder.join();
-        delays
-    });
+        Ok(delays)
+    })?;
     delays.sort_by(f64::total_cmp);
     if delays.len() < SINGLES / 2 {
         return Err("frames were lost that came one at a time".into());

@@ -14,7 +14,7 @@ use natgate_engine::{
     AddressRange, Affinity, Allocation, Begun, Config, Match, PoolConfig, Prefix, Rule, RuleAction,
     Server, Service, Side, SideConfig, StaticMapping, TimeoutSet,
 };
-use natgate_gateway::{Backend, Route, Settings, SideSettings, StateSettings};
+use natgate_gateway::{Backend, ReceiveMode, Route, Settings, SideSettings, StateSettings};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -67,6 +67,8 @@ pub(super) struct SideDraft {
     pub(super) gateway: Option<Located<Ipv4Addr>>,
     pub(super) mtu: u16,
     pub(super) icmp_errors: bool,
+    pub(super) mode: ReceiveMode,
+    pub(super) ring: Option<u32>,
 }
 
 impl SideDraft {
@@ -101,6 +103,8 @@ impl SideDraft {
             address: self.address.as_ref().map(|address| address.value),
             gateway: self.gateway.as_ref().map(|gateway| gateway.value),
             mtu: self.mtu,
+            mode: self.mode,
+            ring: self.ring,
         }
     }
 }

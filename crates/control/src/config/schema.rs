@@ -132,7 +132,8 @@ const PORTS: &[&str] = &["tcp", "udp", "icmp"];
 
 const BLOCK: &[&str] = &["size", "max_per_subscriber", "release_after"];
 
-const SIDE: &[&str] = &["device", "backend", "address", "gateway", "mtu", "icmp_errors"];
+const SIDE: &[&str] =
+    &["device", "backend", "address", "gateway", "mtu", "icmp_errors", "mode", "ring"];
 
 /// The keys of a table.
 ///

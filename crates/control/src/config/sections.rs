@@ -17,7 +17,7 @@ use super::values::{self, show_duration};
 use natgate_engine::{
     AddressRange, Behavior, Config, Limits, Pooling, Prefix, Refusal, Side, Timeouts,
 };
-use natgate_gateway::{Backend, StateSettings};
+use natgate_gateway::{Backend, ReceiveMode, StateSettings};
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -102,7 +102,9 @@ fn read_side(root: &Section<'_>, side: Side) -> SideDraft {
         None
     };
     devices::requires_address(&section, backend, address);
-    SideDraft { device, backend, ..read_link(&section, name) }
+    let mode = devices::read_mode(&section, backend);
+    let ring = devices::read_ring(&section, backend);
+    SideDraft { device, backend, mode, ring, ..read_link(&section, name) }
 }
 
 /// The gateway's place in a network; `name` is what its table is called.
@@ -115,6 +117,8 @@ pub(super) fn read_link(section: &Section<'_>, name: &str) -> SideDraft {
         name: name.to_owned(),
         device: None,
         backend: Backend::default(),
+        mode: ReceiveMode::default(),
+        ring: None,
         address,
         gateway: section.get("gateway").and_then(|value| read_address(&value)),
         icmp_errors: section.get("icmp_errors").and_then(|value| value.boolean()).unwrap_or(true),

@@ -186,6 +186,7 @@ impl Device for PacketDevice {
             transmit_full: transmitter.counts.full,
             transmit_refused: transmitter.counts.refused,
             receive_overrun: self.overrun,
+            receive_no_buffer: 0,
             link_losses: self.link_losses,
         }
     }

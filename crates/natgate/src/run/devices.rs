@@ -45,16 +45,15 @@ pub(crate) fn require(settings: &Settings) -> Result<(), String> {
 pub(super) fn open(settings: &Settings) -> anyhow::Result<Devices> {
     let sides = [(Side::Inside, &settings.inside), (Side::Outside, &settings.outside)];
     let with_xdp = sides.iter().filter(|(_, side)| side.backend == Backend::AfXdp);
-    let names: Vec<_> = with_xdp.map(|(_, side)| side.device.as_str()).collect();
-    let memory = match names[..] {
-        [] => None,
-        ref some => Some(Memory::new(some, &xdp::Config::default())?),
-    };
+    let with_xdp: Vec<_> = with_xdp.map(|(_, side)| *side).collect();
+    let names: Vec<_> = with_xdp.iter().map(|side| side.device.as_str()).collect();
+    let largest = with_xdp.iter().map(|side| xdp_config(side)).max_by_key(|config| config.frames);
+    let memory = largest.map(|config| Memory::new(&names, &config)).transpose()?;
     let sides = sides.into_iter().map(|(side, own)| match (own.backend, &memory) {
         (Backend::AfXdp, Some(memory)) => Ok(open_xdp(side, own, memory)?),
         (Backend::Dpdk, _) => open_dpdk(settings, own),
         (Backend::Tun, _) => Ok(open_tun(&own.device)?),
-        _ => Ok(open_packet(&own.device)?),
+        _ => Ok(open_packet_as(&own.device, packet_config(own))?),
     });
     let further = settings.devices().into_iter().skip(2).map(|name| Ok(open_packet(name)?));
     sides.chain(further).collect()
@@ -93,17 +92,36 @@ pub(super) fn finish(recording: Option<Recording>) -> anyhow::Result<()> {
     tap.flush().context("--tap: the recording is not complete")
 }
 
+/// What a side's packet sockets are to be.
+fn packet_config(own: &SideSettings) -> packet::Config {
+    let usual = packet::Config::default();
+    packet::Config { mode: own.mode, slots: own.ring.map_or(usual.slots, frames), ..usual }
+}
+
+/// What a side's AF_XDP sockets are to be.
+fn xdp_config(own: &SideSettings) -> xdp::Config {
+    xdp::Config { frames: own.ring.map_or(xdp::Config::default().frames, frames) }
+}
+
+fn frames(ring: u32) -> usize {
+    usize::try_from(ring).unwrap_or(usize::MAX)
+}
+
 /// Opens a device by packet sockets.
 pub(super) fn open_packet(name: &str) -> Result<Box<dyn Device>, Error> {
-    let device = PacketDevice::open(name, packet::Config::default())?;
+    open_packet_as(name, packet::Config::default())
+}
+
+fn open_packet_as(name: &str, config: packet::Config) -> Result<Box<dyn Device>, Error> {
+    let device = PacketDevice::open(name, config)?;
     report_offloads(name, device.stop_merging());
     Ok(Box::new(device))
 }
 
 fn open_xdp(side: Side, own: &SideSettings, memory: &Memory) -> Result<Box<dyn Device>, Error> {
     let name_of_device = &own.device;
-    let config = xdp::Config::default();
-    let device = XdpDevice::open_queues(&Hook::new(name_of_device), None, memory, config)?;
+    let hook = Hook::new(name_of_device);
+    let device = XdpDevice::open_queues(&hook, None, memory, xdp_config(own))?;
     report_offloads(name_of_device, device.stop_merging());
     if let Some(mode) = device.mode() {
         say(format!("{} device {name_of_device}: {mode}", name(side)));
