@@ -61,6 +61,7 @@ build: toolchain ## Build the release binary, target/release/natgate
 test: root test-tools lint bare ## Run every check and every test
 	@cargo test --workspace --locked --no-fail-fast
 	@cargo test --locked --no-fail-fast -p natgate --features dpdk --test check --test dpdk
+	@cargo test --locked -p natgate --features dpdk --test same_bytes -- dpdk
 
 .PHONY: lint
 lint: toolchain ## Check formatting and lints

@@ -270,6 +270,33 @@ fn dpdk_ports_and_what_dpdk_is_started_with() {
 }
 
 #[test]
+fn rings_and_what_matters_more() {
+    let with = |more: &str| SMALLEST.replace("\"eth1\"", &format!("\"eth1\"\n{more}"));
+    for (more, expected) in [
+        (
+            "mode = \"fast\"",
+            "3:8 inside.mode: \"fast\" is unknown; it must be one of \"latency\", \"rate\"",
+        ),
+        (
+            "mode = \"rate\"\nbackend = \"tun\"",
+            "3:8 inside.mode: \"rate\" is for backend = \"af-packet\", and this side has \"tun\"; take it out",
+        ),
+        ("ring = 128", "3:8 inside.ring: 128 is out of bounds; it must be from 256 to 65536"),
+        ("ring = 5000", "3:8 inside.ring: 5000 is no power of two; write 4096 or 8192"),
+        (
+            "ring = 65536\nbackend = \"af-xdp\"",
+            "3:8 inside.ring: 65536 is out of bounds; it must be from 256 to 16384",
+        ),
+        (
+            "ring = 256\nbackend = \"tun\"",
+            "3:8 inside.ring: is for \"af-packet\" and \"af-xdp\", and this side has backend = \"tun\"; take",
+        ),
+    ] {
+        refused(&with(more), &[expected]);
+    }
+}
+
+#[test]
 fn numbers() {
     refused_after_smallest(&[
         (

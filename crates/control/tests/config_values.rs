@@ -7,7 +7,7 @@ use natgate_engine::{
     RuleAction, Side, SideConfig, StaticMapping,
 };
 use natgate_gateway::{
-    AnnounceSettings, Backend, KernelSettings, LearnSettings, Route, Settings, SideSettings,
+    AnnounceSettings, Backend, KernelSettings, LearnSettings, ReceiveMode, Route, Settings, SideSettings,
     StateSettings, WorkerSettings,
 };
 use std::net::Ipv4Addr;
@@ -37,6 +37,8 @@ fn side(device: &str) -> SideSettings {
         address: None,
         gateway: None,
         mtu: 1500,
+        mode: Default::default(),
+        ring: None,
     }
 }
 
@@ -95,6 +97,8 @@ backend = "af-packet"
 address = "10.0.0.1/8"
 gateway = "10.255.255.254"
 mtu = 9000
+mode = "rate"
+ring = 512
 icmp_errors = false
 management = ["10.0.0.2", "172.31.0.1"]
 [outside]
@@ -289,6 +293,8 @@ fn everything() -> Settings {
             address: Some((ip("10.0.0.1"), 8)),
             gateway: Some(ip("10.255.255.254")),
             mtu: 9000,
+            mode: ReceiveMode::Rate,
+            ring: Some(512),
             ..side("veth-in")
         },
         outside: SideSettings {

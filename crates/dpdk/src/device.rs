@@ -69,6 +69,7 @@ impl Device for DpdkDevice {
             received: receiver.received,
             transmitted: transmitter.sent,
             receive_overrun: receiver.refused.memory,
+            receive_no_buffer: receiver.refused.memory,
             receive_oversize: receiver.refused.oversize,
             receive_unfinished: receiver.refused.unfinished,
             transmit_full: transmitter.full,
@@ -79,6 +80,7 @@ impl Device for DpdkDevice {
         if self.queue.number == 0 {
             let port = self.queue.port.statistics();
             statistics.receive_overrun += port.missed + port.no_buffer;
+            statistics.receive_no_buffer += port.no_buffer;
             // Some drivers count what they did not take among what they failed to send.
             let failed = port.transmit_errors.saturating_sub(transmitter.full);
             statistics.transmit_refused += failed;

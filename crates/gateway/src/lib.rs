@@ -29,7 +29,9 @@ pub use links::Link;
 pub use load::{Load, LoadNow};
 pub use natgate_io::Device;
 pub use run::{Controls, Observer, run};
-pub use settings::{Backend, RealmSettings, Route, Settings, SideSettings, WorkerSettings};
+pub use settings::{
+    Backend, RealmSettings, ReceiveMode, Route, Settings, SideSettings, WorkerSettings,
+};
 pub use state::{SavedPorts, StateError, StateSettings};
 pub use team::{MOST_WORKERS, Member, steering, team};
 pub use worker::{MOST_DEVICES, SideStatus, Status, Worker, WorkerError};

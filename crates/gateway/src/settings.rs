@@ -2,6 +2,7 @@
 
 use crate::{KernelSettings, Link, StateSettings};
 use natgate_engine::{Config, Prefix, RealmConfig, Side, SideConfig};
+pub use natgate_io::packet::Mode as ReceiveMode;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -47,6 +48,10 @@ pub struct SideSettings {
     pub gateway: Option<Ipv4Addr>,
     /// Largest IP packet, bytes.
     pub mtu: u16,
+    /// What matters more where packet sockets receive.
+    pub mode: ReceiveMode,
+    /// Frames that a receive queue holds; `None`: as many as is usual with the back end.
+    pub ring: Option<u32>,
 }
 
 /// A static route.

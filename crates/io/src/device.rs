@@ -128,6 +128,9 @@ pub struct Statistics {
     pub transmitted: u64,
     /// Lost on the way in, because they came faster than they were taken.
     pub receive_overrun: u64,
+    /// Of those, frames for which there was no empty buffer, where that is known: those that took
+    /// frames hold them. Else the queue of filled ones was full.
+    pub receive_no_buffer: u64,
     /// Not handed out because they were longer than the link's MTU, or stood for several (by
     /// receive offload here or segmentation offload at the sender) in a way that is not known.
     pub receive_oversize: u64,
@@ -149,6 +152,7 @@ impl Statistics {
             received: sum.received + one.received,
             transmitted: sum.transmitted + one.transmitted,
             receive_overrun: sum.receive_overrun + one.receive_overrun,
+            receive_no_buffer: sum.receive_no_buffer + one.receive_no_buffer,
             receive_oversize: sum.receive_oversize + one.receive_oversize,
             receive_unfinished: sum.receive_unfinished + one.receive_unfinished,
             transmit_full: sum.transmit_full + one.transmit_full,

@@ -3,7 +3,7 @@
 //! Each test runs in a network namespace of its own thread, which goes with the thread. Needs root
 //! and iproute2, and fails without.
 
-use natgate_io::packet::{Config, Offload, PacketDevice, kernel_address};
+use natgate_io::packet::{Config, Mode, Offload, PacketDevice, kernel_address};
 use natgate_io::{Batch, Change, Device, Error, Frame, Lost, wait};
 use natgate_wire::checksum;
 use std::net::UdpSocket;
@@ -40,7 +40,12 @@ fn ip(arguments: &str) {
 
 /// Opens a device; the kernel may take a moment to notice that both ends are up.
 fn open(name: &str) -> PacketDevice {
-    let mut device = open_down(name);
+    open_in(name, Mode::Latency)
+}
+
+fn open_in(name: &str, mode: Mode) -> PacketDevice {
+    let config = Config { mode, ..Config::default() };
+    let mut device = PacketDevice::open(name, config).expect("the device can be opened");
     if !device.link().up {
         maintain_until(&mut device, |change| matches!(change, Change::Up));
     }
@@ -166,8 +171,14 @@ fn checksums_that_the_kernel_leaves_unfinished_are_finished() {
 
 #[test]
 fn merged_frames_are_taken_apart() {
-    veth();
-    let mut b = open("end-b");
+    for mode in [Mode::Latency, Mode::Rate] {
+        veth();
+        merged_frames_are_taken_apart_in(mode);
+    }
+}
+
+fn merged_frames_are_taken_apart_in(mode: Mode) {
+    let mut b = open_in("end-b", mode);
     let socket = kernel_sender();
     // One merged frame that fits a slot of the ring, then ones that do not, more than a batch.
     for (size, len) in [(100, 1000), (1000, 10_000), (1400, 60_001), (600, 60_000)] {
@@ -209,6 +220,7 @@ fn frames_longer_than_the_mtu_are_refused_and_counted() {
     let (mut a, mut b) = (open("end-a"), open("end-b"));
     ip("link set end-b mtu 9000");
     ip("link set end-a mtu 9000");
+    maintain_until(&mut a, |change| matches!(change, Change::Altered));
     assert_eq!(send(&mut a, &frame(0x0b, &[7; 8000])), Lost::NONE);
     assert_eq!(send(&mut a, &frame(0x0b, b"small")), Lost::NONE);
     assert_eq!(receive(&mut b, 1), [frame(0x0b, b"small")]);
@@ -217,8 +229,14 @@ fn frames_longer_than_the_mtu_are_refused_and_counted() {
 
 #[test]
 fn vlan_tags_are_put_back_and_priority_tags_are_not() {
-    veth();
-    let (mut a, mut b) = (open("end-a"), open("end-b"));
+    for mode in [Mode::Latency, Mode::Rate] {
+        veth();
+        vlan_tags_are_put_back_in(mode);
+    }
+}
+
+fn vlan_tags_are_put_back_in(mode: Mode) {
+    let (mut a, mut b) = (open("end-a"), open_in("end-b", mode));
     let mut tagged = frame(0x0b, b"tagged");
     tagged.splice(12..12, [0x81, 0, 0x20, 5]);
     assert_eq!(send(&mut a, &tagged), Lost::NONE);
@@ -354,4 +372,64 @@ fn udp_checksum_valid(frame: &[u8]) -> bool {
     let datagram = &frame[34..];
     let pseudo = checksum::pseudo_header(address(26), address(30), 17, datagram.len() as u16);
     frame[40..42] != [0, 0] && checksum::fold(checksum::sum(datagram, pseudo)) == 0xffff
+}
+
+#[test]
+fn frames_that_are_read_late_are_as_they_were_sent() {
+    veth();
+    ip("addr add 10.9.0.2/24 dev end-b");
+    let socket = UdpSocket::bind("10.9.0.2:53").expect("the address is there");
+    let bytes: libc::c_int = 16 << 20;
+    // SAFETY: the value outlives the call, and its length is passed.
+    let set = unsafe {
+        let (level, option) = (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE);
+        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const bytes).cast(), 4)
+    };
+    assert_eq!(set, 0);
+    let mut a = open("end-a");
+    // Many more than the transmit ring has slots, each of other bytes.
+    let payload = |number: u32| number.to_be_bytes().repeat(100);
+    let datagram = |number: u32| {
+        let payload = payload(number);
+        let mut bytes = vec![2, 0, 0, 0, 0, 0x0b, 2, 0, 0, 0, 0, 0x0a, 8, 0, 0x45, 0];
+        bytes.extend((28 + payload.len() as u16).to_be_bytes());
+        bytes.extend([0, 0, 0, 0, 64, 17, 0, 0, 10, 9, 0, 1, 10, 9, 0, 2]);
+        let sum = checksum::checksum(&bytes[14..]);
+        bytes[24..26].copy_from_slice(&sum.to_be_bytes());
+        bytes.extend([0x0f, 0xa0, 0, 53]);
+        bytes.extend((8 + payload.len() as u16).to_be_bytes());
+        bytes.extend([0, 0]);
+        bytes.extend(payload);
+        bytes
+    };
+    for number in 0..3000 {
+        assert_eq!(send(&mut a, &datagram(number)), Lost::NONE);
+    }
+    socket.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let mut got = [0; 2000];
+    for number in 0..3000 {
+        let len = socket.recv(&mut got).expect("it arrived");
+        assert!(got[..len] == payload(number), "datagram {number} is another");
+    }
+}
+
+#[test]
+fn frames_of_a_raised_mtu_pass() {
+    veth();
+    let (mut a, mut b) = (open("end-a"), open("end-b"));
+    let long = frame(0x0b, &[7; 8000]);
+    assert_eq!(send(&mut a, &long).count(), 1);
+    for end in ["end-a", "end-b"] {
+        ip(&format!("link set {end} mtu 9000"));
+    }
+    maintain_until(&mut a, |change| matches!(change, Change::Altered));
+    drop(b);
+    b = open("end-b");
+    assert_eq!(send(&mut a, &long), Lost::NONE);
+    assert_eq!(receive(&mut b, 1), [long]);
+    let mut tagged = frame(0x0b, &[9; 9000]);
+    tagged.splice(12..12, [0x81, 0, 0, 5]);
+    assert_eq!(send(&mut a, &tagged), Lost::NONE);
+    assert_eq!(receive(&mut b, 1), [tagged]);
+    assert_eq!(send(&mut a, &frame(0x0b, &[9; 9001])).count(), 1);
 }

@@ -71,6 +71,9 @@ pub(crate) struct Args {
     /// Try one of these between network namespaces of this command's own (needs root)
     #[arg(long, value_enum)]
     lab: Option<Lab>,
+    /// With --lab natgate: how packets get in and out of it
+    #[arg(long, value_enum, requires = "lab", default_value_t = LabBackend::AfPacket)]
+    backend: LabBackend,
     /// Name every requirement and what it takes to try it
     #[arg(long)]
     list: bool,
@@ -106,6 +109,15 @@ enum Lab {
     Linux,
     /// `natgate run`
     Natgate,
+}
+
+/// The back ends whose devices a laboratory can have.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LabBackend {
+    /// Packet sockets
+    AfPacket,
+    /// AF_XDP sockets
+    AfXdp,
 }
 
 /// Where the hosts are.
@@ -190,7 +202,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return say(&list(&options));
     }
     let (mut report, subject) = match (args.lab, &args.config) {
-        (Some(lab), _) => (lab::run(lab, &options)?, lab.subject().to_owned()),
+        (Some(Lab::Linux), _) if args.backend != LabBackend::AfPacket => {
+            let message = "--backend is natgate's: use it with --lab natgate, or leave it out";
+            return Err(Failure::Input(vec![message.to_owned()]));
+        }
+        (Some(lab), _) => (lab::run(lab, args.backend, &options)?, lab.subject().to_owned()),
         (None, Some(path)) => args.simulate(path, options)?,
         (None, None) => args.live(options)?,
     };

@@ -106,7 +106,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     workers.iter_mut().zip(commands).for_each(|(worker, commands)| worker.obey(commands));
     let socket = settings.control.clone();
     let open = move |name: &str| {
-        devices::open_packet(name, count, None).map_err(|error| error.to_string())
+        devices::open_packet(name, count).map_err(|error| error.to_string())
     };
     let (complete, learning) = (settings.clone(), commander.another());
     let learning = learning.map_err(anyhow::Error::from)?;

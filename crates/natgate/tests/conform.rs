@@ -81,6 +81,7 @@ fn wrong_arguments_are_told_with_what_would_be_right() {
         (&["-c", &config, "--inside-hosts", "10.0.0.1-10.0.0.9"], "at least 150"),
         (&["-c", &config, "--patience", "soon"], "is no duration"),
         (&["-c", &config, "--udp", "1s"], "2s or more"),
+        (&["--lab", "linux", "--backend", "af-xdp"], "--lab natgate"),
         (&["--compare", "Cargo.toml"], "natgate conform --json"),
         (&[], "--inside"),
     ] {
@@ -160,9 +161,15 @@ fn the_published_table_is_that_of_the_published_reports() {
 /// Fails in simulated time and in a laboratory are the same, but for what a laboratory lacks.
 #[test]
 fn natgate_between_two_cables_fails_what_it_fails_in_simulated_time() {
-    let output = conform(&["--lab", "natgate", "--quick", "--json", "-"]);
-    let live = report(&output);
+    let lab = |backend| {
+        report(&conform(&["--lab", "natgate", "--backend", backend, "--quick", "--json", "-"]))
+    };
+    let (live, by_xdp) = (lab("af-packet"), lab("af-xdp"));
     let simulated = published("natgate.json");
+    for (one, other) in live.items.iter().zip(&by_xdp.items) {
+        let what = (&one.why, &other.why, &other.evidence);
+        assert_eq!((&one.id, one.verdict), (&other.id, other.verdict), "by AF_XDP: {what:#?}");
+    }
     for item in live.items.iter().filter(|item| item.verdict == Fail) {
         let then = simulated.item(&item.id).expect("it is there").verdict;
         assert_eq!(then, Fail, "{}: {}\n{:#?}", item.id, item.why, item.evidence);

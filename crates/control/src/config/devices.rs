@@ -4,7 +4,7 @@ use super::draft::SideDraft;
 use super::problem::{Located, Place};
 use super::reader::{Section, Value};
 use super::values;
-use natgate_gateway::Backend;
+use natgate_gateway::{Backend, ReceiveMode};
 
 /// The words for back ends.
 pub(super) const BACKENDS: [(&str, Result<Backend, &str>); 4] = [
@@ -13,6 +13,10 @@ pub(super) const BACKENDS: [(&str, Result<Backend, &str>); 4] = [
     ("dpdk", Ok(Backend::Dpdk)),
     ("tun", Ok(Backend::Tun)),
 ];
+
+/// The words for what matters more.
+const MODES: [(&str, Result<ReceiveMode, &str>); 2] =
+    [("latency", Ok(ReceiveMode::Latency)), ("rate", Ok(ReceiveMode::Rate))];
 
 /// Most arguments of DPDK's environment, and the most bytes of one.
 const MOST_ARGUMENTS: usize = 64;
@@ -40,6 +44,42 @@ pub(super) fn read_device(section: &Section<'_>, backend: Backend, example: &str
             value.parsed("a device", kernel_device)
         }
     }
+}
+
+/// What matters more where frames are received: a question to packet sockets only.
+pub(super) fn read_mode(section: &Section<'_>, backend: Backend) -> ReceiveMode {
+    let Some(value) = section.get("mode") else { return ReceiveMode::default() };
+    let mode = value.word(&MODES).unwrap_or_default();
+    if mode == ReceiveMode::Rate && backend != Backend::AfPacket {
+        let other = backend.name();
+        value.wrong(format!(
+            "\"rate\" is for backend = \"af-packet\", and this side has \"{other}\"; take it out"
+        ));
+    }
+    mode
+}
+
+/// How many frames a receive queue holds.
+pub(super) fn read_ring(section: &Section<'_>, backend: Backend) -> Option<u32> {
+    let value = section.get("ring")?;
+    let most = match backend {
+        Backend::AfPacket => 65_536,
+        Backend::AfXdp => 16_384,
+        Backend::Dpdk | Backend::Tun => {
+            let other = backend.name();
+            value.wrong(format!(
+                "is for \"af-packet\" and \"af-xdp\", and this side has backend = \"{other}\"; take it out"
+            ));
+            return None;
+        }
+    };
+    let ring = value.integer(256..=most)?;
+    if !ring.is_power_of_two() {
+        let (below, above) = (ring.next_power_of_two() / 2, ring.next_power_of_two());
+        value.wrong(format!("{ring} is no power of two; write {below} or {above}"));
+        return None;
+    }
+    u32::try_from(ring).ok()
 }
 
 /// A device's name and its place.

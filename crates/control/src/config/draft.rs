@@ -15,7 +15,9 @@ use natgate_engine::{
     AddressRange, Affinity, Allocation, Begun, Config, Match, PoolConfig, Prefix, Rule, RuleAction,
     Server, Service, Side, SideConfig, StaticMapping, TimeoutSet,
 };
-use natgate_gateway::{Backend, Route, Settings, SideSettings, StateSettings, WorkerSettings};
+use natgate_gateway::{
+    Backend, ReceiveMode, Route, Settings, SideSettings, StateSettings, WorkerSettings,
+};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -71,6 +73,8 @@ pub(super) struct SideDraft {
     pub(super) mtu: u16,
     pub(super) icmp_errors: bool,
     pub(super) management: Management,
+    pub(super) mode: ReceiveMode,
+    pub(super) ring: Option<u32>,
 }
 
 impl SideDraft {
@@ -105,6 +109,8 @@ impl SideDraft {
             address: self.address.as_ref().map(|address| address.value),
             gateway: self.gateway.as_ref().map(|gateway| gateway.value),
             mtu: self.mtu,
+            mode: self.mode,
+            ring: self.ring,
         }
     }
 }

@@ -73,13 +73,15 @@ fn of_side(
     new: &SideSettings,
     errors: bool,
 ) -> impl Iterator<Item = String> {
-    let SideSettings { device, backend, address, gateway, mtu } = old;
+    let SideSettings { device, backend, address, gateway, mtu, mode, ring } = old;
     let differs = [
         (*device != new.device, "device"),
         (*backend != new.backend, "backend"),
         (*address != new.address, "address"),
         (*gateway != new.gateway, "gateway"),
         (*mtu != new.mtu, "mtu"),
+        (*mode != new.mode, "mode"),
+        (*ring != new.ring, "ring"),
         (errors, "icmp_errors"),
     ];
     let differing = differs.into_iter().filter(|(differs, _)| *differs);

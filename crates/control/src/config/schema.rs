@@ -137,7 +137,7 @@ const PORTS: &[&str] = &["tcp", "udp", "icmp"];
 const BLOCK: &[&str] = &["size", "max_per_subscriber", "release_after"];
 
 const SIDE: &[&str] =
-    &["device", "backend", "address", "gateway", "mtu", "icmp_errors", "management"];
+    &["device", "backend", "address", "gateway", "mtu", "icmp_errors", "mode", "ring", "management"];
 
 /// The keys of a table.
 ///

@@ -18,7 +18,7 @@ use super::values::{self, show_duration};
 use natgate_engine::{
     AddressRange, Behavior, Config, Limits, Pooling, Prefix, Refusal, Side, Timeouts,
 };
-use natgate_gateway::{Backend, MOST_WORKERS, StateSettings, WorkerSettings};
+use natgate_gateway::{Backend, MOST_WORKERS, ReceiveMode, StateSettings, WorkerSettings};
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -106,7 +106,9 @@ fn read_side(root: &Section<'_>, side: Side) -> SideDraft {
     };
     devices::requires_address(&section, backend, address);
     let management = kernel::read_management(&section);
-    SideDraft { device, backend, management, ..read_link(&section, name) }
+    let mode = devices::read_mode(&section, backend);
+    let ring = devices::read_ring(&section, backend);
+    SideDraft { device, backend, mode, ring, management, ..read_link(&section, name) }
 }
 
 /// The gateway's place in a network; `name` is what its table is called.
@@ -119,6 +121,8 @@ pub(super) fn read_link(section: &Section<'_>, name: &str) -> SideDraft {
         name: name.to_owned(),
         device: None,
         backend: Backend::default(),
+        mode: ReceiveMode::default(),
+        ring: None,
         address,
         gateway: section.get("gateway").and_then(|value| read_address(&value)),
         management: None,

@@ -8,7 +8,9 @@ use super::policy;
 use super::{Meaning, PerProtocol, Pool, Shares, ports, statics};
 use crate::config::{show_duration, show_prefix, show_range};
 use natgate_engine::{Behavior, Match, Pooling, Prefix, Refusal, Rule, RuleAction, Side};
-use natgate_gateway::{AnnounceSettings, Backend, LearnSettings, Settings, SideSettings};
+use natgate_gateway::{
+    AnnounceSettings, Backend, LearnSettings, ReceiveMode, Settings, SideSettings,
+};
 use std::fmt::{self, Display, Formatter};
 use std::net::Ipv4Addr;
 
@@ -54,8 +56,13 @@ impl Display for Meaning {
 
 impl Meaning {
     fn side(&self, f: &mut Formatter<'_>, side: Side) -> fmt::Result {
-        let SideSettings { device, backend, address, gateway, mtu } = self.settings.side(side);
-        write!(f, "  {}: {device} ({}), ", side_name(side), backend.name())?;
+        let SideSettings { device, backend, address, gateway, mtu, mode, ring } =
+            self.settings.side(side);
+        let mode = match mode {
+            ReceiveMode::Latency => "",
+            ReceiveMode::Rate => ", for rate",
+        };
+        write!(f, "  {}: {device} ({}{mode}), ", side_name(side), backend.name())?;
         match address {
             Some((address, len)) => write!(f, "{address}/{len}")?,
             // The kernel's address is the other end's there.
@@ -66,6 +73,9 @@ impl Meaning {
             write!(f, ", next hop {gateway}")?;
         }
         write!(f, ", MTU {mtu}")?;
+        if let Some(ring) = ring {
+            write!(f, ", a ring of {ring} frames")?;
+        }
         let config = match side {
             Side::Inside => &self.settings.engine.inside,
             Side::Outside => &self.settings.engine.outside,

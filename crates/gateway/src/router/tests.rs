@@ -36,6 +36,8 @@ fn settings() -> Settings {
         address: Some((ip(address), len)),
         gateway: gateway.map(ip),
         mtu: 1500,
+        mode: Default::default(),
+        ring: None,
     };
     let range = AddressRange { first: ip("203.0.113.16"), last: ip("203.0.113.31") };
     let pool = PoolConfig {

@@ -136,6 +136,8 @@ fn settings(file: PathBuf) -> Settings {
         address: None,
         gateway: None,
         mtu: 1500,
+        mode: Default::default(),
+        ring: None,
     };
     Settings {
         engine,

@@ -38,6 +38,8 @@ pub(crate) fn side(address: Ipv4Addr, len: u8) -> (SideSettings, SideConfig) {
         address: Some((address, len)),
         gateway: None,
         mtu: 1500,
+        mode: Default::default(),
+        ring: None,
     };
     let network = Some(Prefix::new(address, len));
     (settings, SideConfig { address: Some(address), network, ..SideConfig::default() })

@@ -8,11 +8,41 @@ pub struct Config {
     pub slots: usize,
     /// Bytes that may wait to be sent, 64 KiB to 256 MiB.
     pub send_buffer: usize,
+    /// What matters more.
+    pub mode: Mode,
+    /// How frames get to the kernel.
+    pub sending: Sending,
+}
+
+/// What matters more where frames are received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// That no frame waits for others (TPACKET_V2).
+    #[default]
+    Latency,
+    /// That many frames come in (TPACKET_V3): the kernel hands them over by blocks, full ones or
+    /// after a millisecond. The memory of as many slots holds several times as many small frames.
+    Rate,
+}
+
+/// How a packet socket sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sending {
+    /// By a call that is given a list of frames (`sendmmsg`).
+    Calls,
+    /// By a ring that is shared with the kernel (TX_RING).
+    #[default]
+    Ring,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { slots: 4096, send_buffer: 4 << 20 }
+        Self {
+            slots: 4096,
+            send_buffer: 4 << 20,
+            mode: Mode::default(),
+            sending: Sending::default(),
+        }
     }
 }
 
@@ -23,6 +53,12 @@ impl Config {
     pub(super) fn ring_slots(&self, slot_len: usize) -> usize {
         let slots = self.slots.clamp(256, 65_536).next_power_of_two();
         slots.min((Self::MOST_RING_BYTES / slot_len).max(256))
+    }
+
+    /// Blocks of a ring of the same size as one of slots for usual frames.
+    pub(super) fn ring_blocks(&self, block_len: usize) -> usize {
+        const USUAL_SLOT: usize = 2048;
+        (self.ring_slots(USUAL_SLOT) * USUAL_SLOT / block_len).max(4)
     }
 
     /// The send buffer in range.
@@ -43,6 +79,8 @@ mod tests {
         assert_eq!(slots(300, 2048), 512);
         assert_eq!(slots(usize::MAX, 2048), 65_536);
         assert_eq!(slots(65_536, 16_384), 16_384);
+        let blocks = |slots| Config { slots, ..Config::default() }.ring_blocks(128 << 10);
+        assert_eq!([0, 4096, usize::MAX].map(blocks), [4, 64, 1024]);
         let buffer = |send_buffer| Config { send_buffer, ..Config::default() }.send_buffer_bytes();
         assert_eq!(buffer(0), 65_536);
         assert_eq!(buffer(usize::MAX), 256 << 20);

@@ -1,7 +1,8 @@
 //! Linux packet sockets (AF_PACKET): works with every Ethernet device, needs no driver support.
 //!
-//! Receives from a ring that is shared with the kernel (TPACKET_V2: a slot a frame, so that no
-//! frame waits for a block to fill), in place; sends by `sendmmsg`. Two sockets, so that the halves
+//! Receives from a ring that is shared with the kernel, in place (TPACKET_V2: a slot a frame, so that
+//! no frame waits for a block to fill; or TPACKET_V3, where the rate matters more); sends by another
+//! ring (TX_RING), or by `sendmmsg`. Two sockets, so that the halves
 //! know nothing of each other. What the kernel leaves undone on virtual devices is finished here:
 //! checksums that the sender meant for its hardware, VLAN tags that were taken off. A tag of VLAN
 //! 0, which carries only a priority, stays off; any other is put back, so that the frame is as it
@@ -10,20 +11,24 @@
 //! The kernel sees every frame, too: a device used here should have no address of the kernel's own,
 //! or both answer.
 
+mod blocks;
 mod config;
 mod finish;
 mod group;
+mod outgoing;
 mod ring;
 mod segment;
+mod slot;
 mod slots;
 mod socket;
 mod transmit;
 
 pub use crate::interface::{Offload, kernel_address, kernel_gateway};
-pub use config::Config;
+pub use config::{Config, Mode, Sending};
 
 use crate::{Change, Device, Error, LinkInfo, Receive, Statistics, Steering, Transmit, interface};
 use group::{Group, Seat};
+use outgoing::Outgoing;
 use ring::Ring;
 use std::os::fd::BorrowedFd;
 pub(crate) use transmit::Outlet;
@@ -96,7 +101,7 @@ impl PacketDevice {
 
     /// Opens the sockets; returns `false` when that is not possible yet.
     fn attach(&mut self) -> Result<bool, Error> {
-        let sender = Sender::open(&self.link, &self.config)?;
+        let sender = Way::open(&self.link, &self.config)?;
         let ring = match &mut self.seat {
             Some(seat) => seat.take(&self.link, &self.config)?,
             None => Some(Ring::open(&self.link, &self.config)?),
@@ -143,6 +148,11 @@ impl PacketDevice {
 
     fn refresh(&mut self, now: LinkInfo, flapped: bool) -> Option<Change> {
         let before = std::mem::replace(&mut self.link, now);
+        if before.mtu != self.link.mtu
+            && let Ok(sender) = Way::open(&self.link, &self.config)
+        {
+            self.transmitter.sender = Some(sender);
+        }
         // An error that is pending now is of a loss that was not seen before.
         if flapped || before.up && !self.link.up {
             self.link_losses += 1;
@@ -176,6 +186,7 @@ impl Device for PacketDevice {
             transmit_full: transmitter.counts.full,
             transmit_refused: transmitter.counts.refused,
             receive_overrun: self.overrun,
+            receive_no_buffer: 0,
             link_losses: self.link_losses,
         }
     }
@@ -213,16 +224,33 @@ impl Receive for Receiver {
     }
 }
 
+/// What sends to a device that is there.
+#[derive(Debug)]
+enum Way {
+    Calls(Sender),
+    Ring(Outgoing),
+}
+
+impl Way {
+    fn open(link: &LinkInfo, config: &Config) -> Result<Self, Error> {
+        Ok(match config.sending {
+            Sending::Calls => Self::Calls(Sender::open(link, config)?),
+            Sending::Ring => Self::Ring(Outgoing::open(link, config)?),
+        })
+    }
+}
+
 #[derive(Debug, Default)]
 struct Transmitter {
-    sender: Option<Sender>,
+    sender: Option<Way>,
     counts: transmit::Counts,
 }
 
 impl Transmit for Transmitter {
     fn transmit(&mut self, frames: &mut [crate::Frame<'_>]) -> crate::Lost {
-        match &self.sender {
-            Some(sender) => sender.transmit(frames, &mut self.counts),
+        match &mut self.sender {
+            Some(Way::Calls(sender)) => sender.transmit(frames, &mut self.counts),
+            Some(Way::Ring(outgoing)) => outgoing.transmit(frames, &mut self.counts),
             None => {
                 self.counts.refused += frames.len() as u64;
                 crate::Lost::all(frames.len())

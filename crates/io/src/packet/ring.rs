@@ -1,14 +1,15 @@
-//! The receiving half: a ring of slots in memory that is shared with the kernel.
+//! The receiving half: a ring in memory that is shared with the kernel, of slots or of blocks.
 //!
-//! `receive` lends the filled slots out as frames; the next `receive` gives them back. There are
-//! more slots than a batch has frames, so no slot is lent twice. A frame that stands for several is
+//! `receive` lends what is filled out as frames; the next `receive` gives it back. A frame that stands for several is
 //! taken apart into memory of our own; if it does not fit its slot, the kernel has put the whole of
 //! it into the socket's queue beside the ring.
 
-use super::Config;
+use super::blocks::Blocks;
+use super::config::{Config, Mode};
 use super::finish::{VIRTIO_LEN, insert_vlan_tag};
 use super::segment::{self, Merged};
-use super::slots::{Slot, Slots};
+use super::slot::Slot;
+use super::slots::Slots;
 use super::socket;
 use crate::{BATCH, Batch, Error, Frame, HEADROOM, LinkInfo};
 use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN};
@@ -28,16 +29,19 @@ pub(super) struct Counts {
 #[derive(Debug)]
 pub(super) struct Ring {
     socket: OwnedFd,
-    slots: Slots,
-    /// The slot that the kernel fills next, as far as we have seen.
-    head: usize,
-    /// Slots before `head` that are lent out.
-    lent: usize,
+    store: Store,
     /// Longest frame of the link, bytes.
     longest: usize,
     merged: Merged,
     /// Memory for segments of merged frames, a batch's worth.
     segments: Vec<u8>,
+}
+
+/// The shared memory.
+#[derive(Debug)]
+enum Store {
+    Slots(Slots),
+    Blocks(Blocks),
 }
 
 impl Ring {
@@ -59,8 +63,11 @@ impl Ring {
     fn unbound(link: &LinkInfo, config: &Config) -> Result<Self, Error> {
         let name = link.name.as_str();
         let socket = socket::open(name)?;
-        let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
-        socket::set(&socket, name, libc::PACKET_VERSION, version, "choosing TPACKET_V2")?;
+        let (version, what) = match config.mode {
+            Mode::Latency => (libc::tpacket_versions::TPACKET_V2, "choosing TPACKET_V2"),
+            Mode::Rate => (libc::tpacket_versions::TPACKET_V3, "choosing TPACKET_V3"),
+        };
+        socket::set(&socket, name, libc::PACKET_VERSION, version as libc::c_int, what)?;
         let one: libc::c_int = 1;
         socket::set(&socket, name, libc::PACKET_VNET_HDR, one, "asking for virtio headers")?;
         let reserve = HEADROOM as libc::c_uint;
@@ -70,10 +77,13 @@ impl Ring {
         socket::set(&socket, name, libc::PACKET_COPY_THRESH, one, "asking for long frames")?;
         socket::set_receive_buffer(&socket, RECEIVE_BUFFER);
         let longest = link.mtu as usize + ETHERNET_LEN + VLAN_LEN;
-        let slots = Slots::map(&socket, name, longest, config)?;
+        let store = match config.mode {
+            Mode::Latency => Store::Slots(Slots::map(&socket, name, longest, config)?),
+            Mode::Rate => Store::Blocks(Blocks::map(&socket, name, config)?),
+        };
         let segments = vec![0; BATCH * (HEADROOM + longest)];
         let merged = Merged::default();
-        Ok(Self { socket, slots, head: 0, lent: 0, longest, merged, segments })
+        Ok(Self { socket, store, longest, merged, segments })
     }
 
     pub(super) fn socket(&self) -> &OwnedFd {
@@ -101,11 +111,11 @@ impl Ring {
     }
 
     pub(super) fn receive<'d>(&'d mut self, batch: &mut Batch<'d>, counts: &mut Counts) {
-        let Self { socket, slots, head, lent, longest, merged, segments } = self;
-        for back in (1..=*lent).rev() {
-            slots.give_back((*head + slots.count() - back) % slots.count());
+        let Self { socket, store, longest, merged, segments } = self;
+        match store {
+            Store::Slots(slots) => slots.give_back(),
+            Store::Blocks(blocks) => blocks.give_back(),
         }
-        *lent = 0;
         let before = batch.len();
         let mut room = segments.chunks_exact_mut(HEADROOM + *longest);
         while !batch.is_full() {
@@ -113,17 +123,16 @@ impl Ring {
                 batch.extend(next_segment(merged, &mut room));
                 continue;
             }
-            if *lent == BATCH || !slots.is_ours(*head) {
-                break;
-            }
-            // SAFETY: the slot is ours and was not lent since it was given to the kernel; `self`
-            // stays borrowed for as long as the frame lives.
+            // SAFETY: what was lent before was given back above, when nobody could have it any more;
+            // `self` stays borrowed for as long as the frame lives.
             #[allow(unsafe_code)]
-            let slot = unsafe { slots.lend(*head) };
-            *head = (*head + 1) % slots.count();
-            // A slot of which no frame comes is given back with the others, so that the order
-            // stays.
-            *lent += 1;
+            let slot = unsafe {
+                match store {
+                    Store::Slots(slots) => slots.next(),
+                    Store::Blocks(blocks) => blocks.next(),
+                }
+            };
+            let Some(slot) = slot else { break };
             batch.extend(take(slot, socket, *longest, merged, counts));
         }
         counts.received += (batch.len() - before) as u64;

@@ -1,15 +1,15 @@
-//! The memory of a receive ring: slots that belong to the kernel or to us, as their status words
-//! say.
+//! A receive ring of slots, a frame each (TPACKET_V2): a slot belongs to the kernel or to us, as its
+//! status word says.
 //!
 //! Slots are filled in order. The kernel does not touch a slot whose status is "ours", nor do we
 //! touch another.
 #![allow(unsafe_code)]
 
-use super::finish::{VIRTIO_LEN, VirtioHeader};
+use super::slot::Slot;
 use super::{Config, socket};
-use crate::Error;
+use crate::{BATCH, Error};
 use std::mem;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -24,19 +24,15 @@ pub(super) struct Slots {
     memory: NonNull<u8>,
     slot_len: usize,
     count: usize,
+    /// The slot that the kernel fills next, as far as we have seen.
+    head: usize,
+    /// Slots before `head` that are lent out.
+    lent: usize,
 }
 
 // SAFETY: the ring's memory belongs to this value alone, whatever thread that is in; neither it nor the
 // system asks which.
 unsafe impl Send for Slots {}
-
-/// A slot that is ours: what the kernel says about the frame, and the memory that it lies in.
-#[derive(Debug)]
-pub(super) struct Slot<'d> {
-    header: libc::tpacket2_hdr,
-    /// What follows the header in the slot.
-    pub(super) buffer: &'d mut [u8],
-}
 
 impl Slots {
     /// Makes the ring of a socket, for frames of up to `longest` bytes, and maps it.
@@ -59,27 +55,35 @@ impl Slots {
         };
         let what = "making the receive ring";
         socket::set(socket, device, libc::PACKET_RX_RING, request, what)?;
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
-        // SAFETY: a new mapping at an address of the kernel's choosing touches nothing that exists.
-        let memory = unsafe {
-            libc::mmap(std::ptr::null_mut(), len, protection, flags, socket.as_raw_fd(), 0)
-        };
-        let memory = NonNull::new(memory.cast()).filter(|_| memory != libc::MAP_FAILED);
-        let memory = memory.ok_or_else(|| Error::last("mapping the receive ring", device))?;
-        Ok(Self { memory, slot_len, count })
+        let memory = socket::map(socket, len, "mapping the receive ring", device)?;
+        Ok(Self { memory, slot_len, count, head: 0, lent: 0 })
     }
 
-    pub(super) fn count(&self) -> usize {
-        self.count
+    /// Gives back the slots that were lent.
+    pub(super) fn give_back(&mut self) {
+        for back in (1..=mem::take(&mut self.lent)).rev() {
+            let slot = (self.head + self.count - back) % self.count;
+            self.status(slot).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        }
     }
 
-    pub(super) fn is_ours(&self, slot: usize) -> bool {
-        self.status(slot).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
-    }
-
-    pub(super) fn give_back(&self, slot: usize) {
-        self.status(slot).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+    /// The next slot; of a batch's worth at most.
+    ///
+    /// # Safety
+    /// What was returned before the latest [`Self::give_back`] is gone; what is returned must be gone
+    /// before the next, and before the ring is.
+    pub(super) unsafe fn next<'d>(&mut self) -> Option<Slot<'d>> {
+        let ours = self.status(self.head).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0;
+        if self.lent == BATCH || !ours {
+            return None;
+        }
+        // SAFETY: the slot is ours, and was not lent since it was given to the kernel: there are
+        // more slots than a batch has frames. The rest is the caller's promise.
+        let slot = unsafe { self.lend(self.head) };
+        self.head = (self.head + 1) % self.count;
+        // A slot of which no frame comes is given back with the others, so that the order stays.
+        self.lent += 1;
+        Some(slot)
     }
 
     fn status(&self, slot: usize) -> &AtomicU32 {
@@ -99,7 +103,7 @@ impl Slots {
     /// # Safety
     /// The slot is ours, and its memory was not lent since it was given to the kernel last. What is
     /// returned must be gone before the slot is given back, and before the ring is.
-    pub(super) unsafe fn lend<'d>(&self, slot: usize) -> Slot<'d> {
+    unsafe fn lend<'d>(&self, slot: usize) -> Slot<'d> {
         let begin = self.begin(slot);
         // SAFETY: a slot begins with this header of integers, which the kernel has filled in.
         let header = unsafe { begin.cast::<libc::tpacket2_hdr>().read() };
@@ -108,7 +112,16 @@ impl Slots {
         let buffer = unsafe {
             std::slice::from_raw_parts_mut(begin.add(HEADER_LEN), self.slot_len - HEADER_LEN)
         };
-        Slot { header, buffer }
+        Slot {
+            status: header.tp_status,
+            len: header.tp_len,
+            there: header.tp_snaplen,
+            // A frame that begins before the buffer would end behind it as well.
+            start: usize::from(header.tp_mac).checked_sub(HEADER_LEN).unwrap_or(usize::MAX),
+            vlan_control: header.tp_vlan_tci,
+            vlan_protocol: header.tp_vlan_tpid,
+            buffer,
+        }
     }
 }
 
@@ -117,45 +130,5 @@ impl Drop for Slots {
         // SAFETY: `map` made this mapping, of this length; nothing of it is lent any more, because
         // frames borrow the ring.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.slot_len * self.count) };
-    }
-}
-
-impl Slot<'_> {
-    /// Where in the buffer the frame begins and ends.
-    pub(super) fn range(&self) -> Option<(usize, usize)> {
-        let start = usize::from(self.header.tp_mac).checked_sub(HEADER_LEN)?;
-        let end = start.checked_add(self.header.tp_snaplen as usize)?;
-        (end <= self.buffer.len()).then_some((start, end))
-    }
-
-    /// What the kernel left undone in the frame that begins at `start`.
-    pub(super) fn virtio(&self, start: usize) -> Option<VirtioHeader> {
-        self.buffer.get(..start)?.last_chunk::<VIRTIO_LEN>().map(VirtioHeader::read)
-    }
-
-    /// Whether the frame's end is missing.
-    pub(super) fn truncated(&self) -> bool {
-        self.header.tp_len > self.header.tp_snaplen
-    }
-
-    /// Whether the whole frame is in the socket's queue, too.
-    pub(super) fn copied(&self) -> bool {
-        self.has(libc::TP_STATUS_COPY)
-    }
-
-    /// Protocol and control of the VLAN tag that the kernel took off, unless it is of VLAN 0.
-    pub(super) fn vlan_tag(&self) -> Option<(u16, u16)> {
-        const VLAN_NUMBER: u16 = 0x0fff;
-        let control = self.header.tp_vlan_tci;
-        let tagged = self.has(libc::TP_STATUS_VLAN_VALID) && control & VLAN_NUMBER != 0;
-        let protocol = match self.has(libc::TP_STATUS_VLAN_TPID_VALID) {
-            true => self.header.tp_vlan_tpid,
-            false => natgate_wire::link::ethertype::VLAN,
-        };
-        tagged.then_some((protocol, control))
-    }
-
-    fn has(&self, status: u32) -> bool {
-        self.header.tp_status & status != 0
     }
 }

@@ -4,6 +4,7 @@
 use crate::Error;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
 
 /// Opens a packet socket that receives nothing until it is bound to a protocol.
 pub(super) fn open(device: &str) -> Result<OwnedFd, Error> {
@@ -59,6 +60,22 @@ pub(super) fn set<T: Copy>(
     what: &'static str,
 ) -> Result<(), Error> {
     set_at(socket, libc::SOL_PACKET, option, value).map_err(|_| Error::last(what, device))
+}
+
+/// Maps a socket's ring of so many bytes.
+pub(super) fn map(
+    socket: &OwnedFd,
+    len: usize,
+    what: &'static str,
+    device: &str,
+) -> Result<NonNull<u8>, Error> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+    // SAFETY: a new mapping at an address of the kernel's choosing touches nothing that exists.
+    let memory =
+        unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, socket.as_raw_fd(), 0) };
+    let mapped = NonNull::new(memory.cast()).filter(|_| memory != libc::MAP_FAILED);
+    mapped.ok_or_else(|| Error::last(what, device))
 }
 
 /// Has the socket refuse every frame, until [`let_in`].

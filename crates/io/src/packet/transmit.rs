@@ -47,7 +47,8 @@ impl Outlet {
 }
 
 /// What a failed send means for the frames after it.
-enum Trouble {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Trouble {
     /// Nothing: the call was interrupted.
     Again,
     /// The device's queue is full; so it may be for the next, or not.
@@ -122,7 +123,8 @@ impl Sender {
     }
 }
 
-fn diagnose(error: &io::Error) -> Trouble {
+/// What an error of sending means.
+pub(super) fn diagnose(error: &io::Error) -> Trouble {
     match error.raw_os_error() {
         Some(libc::EINTR) => Trouble::Again,
         Some(libc::EAGAIN) => Trouble::AllFull,

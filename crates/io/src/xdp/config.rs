@@ -12,7 +12,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { frames: 2048 }
+        Self { frames: 4096 }
     }
 }
 

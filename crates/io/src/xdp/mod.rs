@@ -33,6 +33,7 @@ use part::{Part, Sending};
 use program::{Attachment, MOST_QUEUES};
 use receive::{Queue, Receiver};
 use ring::{Consumer, Producer};
+use socket::Overruns;
 use std::fmt;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -74,7 +75,7 @@ pub struct XdpDevice {
     transmitter: TransmitHalf,
     readiness: Option<Readiness>,
     /// Frames that were lost at sockets which have been closed.
-    overrun: u64,
+    closed: Overruns,
     link_losses: u64,
 }
 
@@ -224,7 +225,7 @@ impl XdpDevice {
             receiver: ReceiveHalf::default(),
             transmitter: TransmitHalf::default(),
             readiness: None,
-            overrun: 0,
+            closed: Overruns::default(),
             link_losses: 0,
         };
         device.attach()?;
@@ -303,7 +304,7 @@ impl XdpDevice {
     }
 
     fn detach(&mut self) -> Change {
-        self.overrun += self.live_overruns();
+        self.closed = self.overruns();
         // No frame must come in any more before the memory that it would lie in is free.
         (self.attachment, self.readiness) = (None, None);
         let (sender, receiver) = (self.transmitter.open.take(), self.receiver.open.take());
@@ -326,9 +327,11 @@ impl XdpDevice {
         }
     }
 
-    fn live_overruns(&self) -> u64 {
+    /// Frames lost at sockets, at those of today and those before.
+    fn overruns(&self) -> Overruns {
         let queues = self.receiver.open.iter().flat_map(|receiver| &receiver.queues);
-        queues.map(|queue| socket::overruns(&queue.socket)).sum()
+        let live = queues.map(|queue| socket::overruns(&queue.socket));
+        live.fold(self.closed, Overruns::plus)
     }
 
     /// Whether the kernel has taken the device away from a socket.
@@ -451,6 +454,7 @@ impl Device for XdpDevice {
 
     fn statistics(&mut self) -> Statistics {
         let (receiver, transmitter) = (&self.receiver, &self.transmitter);
+        let overruns = self.overruns();
         Statistics {
             received: receiver.counts.received,
             receive_oversize: receiver.counts.oversize,
@@ -458,7 +462,8 @@ impl Device for XdpDevice {
             transmitted: transmitter.counts.sent,
             transmit_full: transmitter.counts.full,
             transmit_refused: transmitter.counts.refused,
-            receive_overrun: self.overrun + self.live_overruns(),
+            receive_overrun: overruns.no_buffer + overruns.ring_full,
+            receive_no_buffer: overruns.no_buffer,
             link_losses: self.link_losses,
         }
     }

@@ -116,8 +116,26 @@ pub(super) fn take_error(socket: &OwnedFd) -> bool {
     get(socket, libc::SOL_SOCKET, libc::SO_ERROR, &mut error) && error != 0
 }
 
+/// Frames that the kernel could not put into the area.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Overruns {
+    /// For want of an empty chunk.
+    pub(super) no_buffer: u64,
+    /// Because the receive ring was full.
+    pub(super) ring_full: u64,
+}
+
+impl Overruns {
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            no_buffer: self.no_buffer + other.no_buffer,
+            ring_full: self.ring_full + other.ring_full,
+        }
+    }
+}
+
 /// Frames that the kernel could not put into the area, since the socket was opened.
-pub(super) fn overruns(socket: &OwnedFd) -> u64 {
+pub(super) fn overruns(socket: &OwnedFd) -> Overruns {
     let mut statistics = libc::xdp_statistics {
         rx_dropped: 0,
         rx_invalid_descs: 0,
@@ -127,7 +145,7 @@ pub(super) fn overruns(socket: &OwnedFd) -> u64 {
         tx_ring_empty_descs: 0,
     };
     get(socket, libc::SOL_XDP, libc::XDP_STATISTICS, &mut statistics);
-    statistics.rx_dropped + statistics.rx_ring_full
+    Overruns { no_buffer: statistics.rx_dropped, ring_full: statistics.rx_ring_full }
 }
 
 /// Has the kernel send what is in the transmit ring.

@@ -12,7 +12,12 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
 const COUNT: usize = 3;
-const CONFIG: packet::Config = packet::Config { slots: 1024, send_buffer: 4 << 20 };
+const CONFIG: packet::Config = packet::Config {
+    slots: 1024,
+    send_buffer: 4 << 20,
+    mode: packet::Mode::Latency,
+    sending: packet::Sending::Ring,
+};
 
 fn open_far() -> PacketDevice {
     let mut far = PacketDevice::open("far", packet::Config::default()).expect("far can be opened");

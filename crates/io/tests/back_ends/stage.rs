@@ -16,6 +16,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BackEnd {
     AfPacket,
+    /// Receiving by blocks.
+    AfPacketRate,
     XdpNative,
     XdpGeneric,
     /// Two queues, served by one device.
@@ -28,7 +30,7 @@ impl BackEnd {
     /// the cable, `far`.
     pub(crate) fn make(self) {
         match self {
-            Self::AfPacket | Self::XdpNative => cable("", ""),
+            Self::AfPacket | Self::AfPacketRate | Self::XdpNative => cable("", ""),
             Self::XdpGeneric => {
                 cable("", "");
                 // More than the near end has receive queues, so that the driver refuses.
@@ -52,8 +54,12 @@ impl BackEnd {
 
     pub(crate) fn open(self) -> Box<dyn Device> {
         match self {
-            Self::AfPacket => {
-                let config = packet::Config { slots: 256, ..packet::Config::default() };
+            Self::AfPacket | Self::AfPacketRate => {
+                let mode = match self {
+                    Self::AfPacketRate => packet::Mode::Rate,
+                    _ => packet::Mode::Latency,
+                };
+                let config = packet::Config { slots: 256, mode, ..packet::Config::default() };
                 Box::new(PacketDevice::open("near", config).expect("the device can be opened"))
             }
             Self::Tun => Box::new(TunDevice::open("near").expect("the device can be opened")),
@@ -97,7 +103,7 @@ pub(crate) fn ip(arguments: &str) {
     run("ip", arguments);
 }
 
-fn run(program: &str, arguments: &str) {
+pub(crate) fn run(program: &str, arguments: &str) {
     let output = Command::new(program).args(arguments.split_whitespace()).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
     let message = String::from_utf8_lossy(&output.stderr);

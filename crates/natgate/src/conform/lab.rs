@@ -9,7 +9,7 @@
 //! The outside's MTU is smaller than the inside's, so that packets that are too long can be tried.
 //! Whatever way this ends, namespaces and processes go with it.
 
-use super::{Lab, try_all};
+use super::{Lab, LabBackend, try_all};
 use crate::Failure;
 use anyhow::{Context, anyhow, bail};
 use natgate_conform::{Hosts, Live, Options, Report, Setup};
@@ -41,7 +41,7 @@ impl Lab {
 }
 
 /// Builds the laboratory, runs the suite in it, removes it.
-pub(super) fn run(lab: Lab, options: &Options) -> Result<Report, Failure> {
+pub(super) fn run(lab: Lab, backend: LabBackend, options: &Options) -> Result<Report, Failure> {
     if !is_root() {
         return Err(
             anyhow!("--lab makes network namespaces: run it as root, such as by sudo").into()
@@ -60,7 +60,7 @@ pub(super) fn run(lab: Lab, options: &Options) -> Result<Report, Failure> {
         Lab::Natgate => {
             options.quota = options.quota.or(Some(QUOTA));
             let program = std::env::current_exe().context("this program's own file")?;
-            let gateway = Gateway::start_in(&network, "nat", &program, &config());
+            let gateway = Gateway::start_in(&network, "nat", &program, &config(backend));
             Some(gateway.context("natgate run")?)
         }
     };
@@ -104,13 +104,19 @@ fn masquerade(network: &Network) -> anyhow::Result<()> {
 }
 
 /// natgate with every setting as it comes, and what only a setting shows.
-fn config() -> String {
+fn config(backend: LabBackend) -> String {
+    let backend = match backend {
+        LabBackend::AfPacket => "af-packet",
+        LabBackend::AfXdp => "af-xdp",
+    };
     format!(
         "[inside]\n\
          device = \"inside\"\n\
+         backend = \"{backend}\"\n\
          address = \"{GATEWAY}/16\"\n\
          [outside]\n\
          device = \"outside\"\n\
+         backend = \"{backend}\"\n\
          address = \"{OUTSIDE}/24\"\n\
          mtu = {OUTSIDE_MTU}\n\
          [[pool]]\n\

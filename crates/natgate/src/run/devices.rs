@@ -46,10 +46,12 @@ pub(super) fn open(settings: &Settings) -> anyhow::Result<Vec<Devices>> {
     let workers = settings.workers.count;
     let sides = [(Side::Inside, &settings.inside), (Side::Outside, &settings.outside)];
     let with_xdp = sides.iter().filter(|(_, side)| side.backend == Backend::AfXdp);
-    let names: Vec<_> = with_xdp.map(|(_, side)| side.device.as_str()).collect();
-    let memories = match names[..] {
-        [] => Vec::new(),
-        ref some => Memory::for_workers(some, workers, &xdp::Config::default())?,
+    let with_xdp: Vec<_> = with_xdp.map(|(_, side)| *side).collect();
+    let names: Vec<_> = with_xdp.iter().map(|side| side.device.as_str()).collect();
+    let largest = with_xdp.iter().map(|side| xdp_config(side)).max_by_key(|config| config.frames);
+    let memories = match largest {
+        Some(config) => Memory::for_workers(&names, workers, &config)?,
+        None => Vec::new(),
     };
     let steering = steering(settings);
     let mut all: Vec<Devices> = (0..workers).map(|_| Vec::new()).collect();
@@ -58,12 +60,14 @@ pub(super) fn open(settings: &Settings) -> anyhow::Result<Vec<Devices>> {
             Backend::AfXdp => open_xdp(side, settings, &memories)?,
             Backend::Dpdk => open_dpdk(settings, own)?,
             Backend::Tun => open_tun(&own.device, workers)?,
-            Backend::AfPacket => open_packet(&own.device, workers, Some(steering))?,
+            Backend::AfPacket => {
+                open_packet_as(&own.device, workers, Some(steering), &packet_config(own))?
+            }
         };
         deal(&mut all, group);
     }
     for name in settings.devices().into_iter().skip(2) {
-        deal(&mut all, open_packet(name, workers, None)?);
+        deal(&mut all, open_packet(name, workers)?);
     }
     Ok(all)
 }
@@ -108,14 +112,33 @@ pub(super) fn finish(recording: Option<Recording>) -> anyhow::Result<()> {
     tap.flush().context("--tap: the recording is not complete")
 }
 
+/// What a side's packet sockets are to be.
+fn packet_config(own: &SideSettings) -> packet::Config {
+    let usual = packet::Config::default();
+    packet::Config { mode: own.mode, slots: own.ring.map_or(usual.slots, frames), ..usual }
+}
+
+/// What a side's AF_XDP sockets are to be.
+fn xdp_config(own: &SideSettings) -> xdp::Config {
+    xdp::Config { frames: own.ring.map_or(xdp::Config::default().frames, frames) }
+}
+
+fn frames(ring: u32) -> usize {
+    usize::try_from(ring).unwrap_or(usize::MAX)
+}
+
 /// Opens a device by packet sockets, once for each worker.
-pub(super) fn open_packet(
+pub(super) fn open_packet(name: &str, workers: usize) -> Result<Devices, Error> {
+    open_packet_as(name, workers, None, &packet::Config::default())
+}
+
+fn open_packet_as(
     name: &str,
     workers: usize,
     steering: Option<&Steering>,
+    config: &packet::Config,
 ) -> Result<Devices, Error> {
-    let group =
-        PacketDevice::open_group(name, workers, steering, &packet::Config::default())?;
+    let group = PacketDevice::open_group(name, workers, steering, config)?;
     if let Some(first) = group.first() {
         report_offloads(name, first.stop_merging());
     }
@@ -124,7 +147,7 @@ pub(super) fn open_packet(
 
 fn open_xdp(side: Side, settings: &Settings, memories: &[Memory]) -> Result<Devices, Error> {
     let name_of_device = &settings.side(side).device;
-    let config = xdp::Config::default();
+    let config = xdp_config(settings.side(side));
     let hook = Hook::sharing(name_of_device, kernel::share(settings, side));
     let group = XdpDevice::open_group_by(&hook, memories, &config)?;
     let idle = group.iter().filter(|device| device.queues() == 0).count();

@@ -151,6 +151,7 @@ fn device(side: &SideStatus) -> Value {
         "received": frames.received,
         "transmitted": frames.transmitted,
         "receive_overrun": frames.receive_overrun,
+        "receive_no_buffer": frames.receive_no_buffer,
         "receive_oversize": frames.receive_oversize,
         "receive_unfinished": frames.receive_unfinished,
         "transmit_full": frames.transmit_full,

@@ -56,7 +56,7 @@ pub(super) struct End {
 impl End {
     /// Opens the end of this name; to be called in the tester's namespace, as all else here.
     pub(super) fn open(name: &str) -> Self {
-        let config = Config { slots: 65_536, send_buffer: 16 << 20 };
+        let config = Config { slots: 65_536, send_buffer: 16 << 20, ..Config::default() };
         let mut device = PacketDevice::open(name, config).unwrap();
         let begin = Instant::now();
         while !device.link().up {

@@ -55,7 +55,8 @@ fn heading(words: &mut Words) -> Result<(u64, u32)> {
 pub(crate) struct Frame {
     /// Nanoseconds since 1970.
     time: u64,
-    side: usize,
+    /// 0: inside, 1: outside.
+    pub(crate) side: usize,
     link: LinkType,
     bytes: Vec<u8>,
 }
