@@ -1,11 +1,13 @@
 //! The laboratory: what natgate's speed and memory are, measured in one run against what the machine
 //! itself can do.
 
+pub mod bed;
 mod clock;
 pub mod day;
 pub mod engine;
 mod frame;
 pub mod instructions;
+pub mod io;
 mod limit;
 mod memory;
 pub mod prices;
