@@ -15,6 +15,7 @@ mod random;
 pub mod report;
 pub mod rfc9693;
 pub mod rules;
+mod search;
 pub mod soak;
 mod spread;
 pub mod structures;

@@ -17,14 +17,14 @@ mod station;
 
 pub use histogram::Histogram;
 pub use mix::Mix;
-pub use packet::Endpoint;
+pub use packet::{Endpoint, Template};
 pub use processor::{ProcessorError, process_time, task_time};
 
 use natgate_io::{Device, Frame};
-use natgate_wire::arp::Mac;
-use packet::{CHECK_SEQUENCE, Stamp, Template};
+use packet::{CHECK_SEQUENCE, Stamp};
 use station::Station;
 use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Packets sent together.
@@ -41,6 +41,10 @@ const ROUNDS: usize = 20;
 const WINDOW: usize = 512;
 /// How long a packet may be under way.
 const PATIENCE: Duration = Duration::from_millis(300);
+/// How long a listener waits for what is still under way.
+const LINGER: Duration = Duration::from_millis(30);
+/// How long a listener that hears nothing sleeps.
+const GLANCE: Duration = Duration::from_micros(100);
 /// How long the devices and the gateway may take to be there.
 const START: Duration = Duration::from_secs(20);
 
@@ -287,29 +291,38 @@ impl<'a> Tester<'a> {
         Ok(report)
     }
 
-    /// Receives for so long, what others send for the tester; for generators beside it.
-    pub fn listen(&mut self, frames: &Mix, until: &dyn Fn() -> bool) -> Report {
+    /// Receives until told to stop what others send for the tester, and what is then still under
+    /// way. Delays mean nothing.
+    pub fn listen(&mut self, frames: &Mix, stop: &AtomicBool) -> Report {
         let templates = self.templates(frames, false);
         let mut report = Report::default();
         let begin = Instant::now();
-        while !until() {
+        while !stop.load(Ordering::Relaxed) {
             if self.receive(&templates, &mut report) == 0 {
-                std::thread::yield_now();
+                // Whoever sends may have the same processor.
+                std::thread::sleep(GLANCE);
             }
         }
         report.elapsed = begin.elapsed();
-        self.receive_rest(&templates, &mut report);
+        let mut last = Instant::now();
+        while last.elapsed() < LINGER {
+            if self.receive(&templates, &mut report) > 0 {
+                last = Instant::now();
+            }
+        }
         report
     }
 
-    /// The translator's hardware addresses, once it was met.
-    pub fn peers(&self) -> [Mac; 2] {
-        self.sides.each_ref().map(|side| side.peer)
+    /// What packets of this length that are sent by a side (0: inside) have in common; for
+    /// generators beside the tester, with [`Self::listen`].
+    pub fn template(&self, len: u16, side: usize) -> Template {
+        let from = &self.sides[side];
+        Template::new(usize::from(len) - CHECK_SEQUENCE, from.mac(), from.peer, 64)
     }
 
-    /// The tester's own hardware addresses.
-    pub fn macs(&self) -> [Mac; 2] {
-        self.sides.each_ref().map(Station::mac)
+    /// Where it stands.
+    pub fn place(&self) -> &Place {
+        &self.place
     }
 
     /// The external endpoints of the flows that have mappings.

@@ -34,13 +34,17 @@ pub(crate) struct Stamp {
     pub(crate) time: u64,
 }
 
-/// What is the same in all packets of a kind.
-#[derive(Debug)]
-pub(crate) struct Template {
-    bytes: Vec<u8>,
-    /// Sums of the IPv4 header, and of UDP header and payload, as far as they stay.
-    header_sum: u32,
-    payload_sum: u32,
+/// What is the same in all packets of a kind: for generators that are not the tester itself.
+///
+/// A packet has its addresses at bytes 26 and 30, its ports at 34 and 36, and its flow at 44.
+#[derive(Clone, Debug)]
+pub struct Template {
+    /// The frame; zero where packets differ.
+    pub bytes: Vec<u8>,
+    /// The sum of the IPv4 header as far as it stays.
+    pub header_sum: u32,
+    /// The sum of pseudo-header, UDP header and payload as far as they stay.
+    pub payload_sum: u32,
 }
 
 impl Template {

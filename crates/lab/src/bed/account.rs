@@ -6,12 +6,14 @@
 //! the sender's. All of it is the subject's time, and nothing of the tester's is.
 
 use natgate_tester::{ProcessorError, process_time, task_time};
-use rustix::process::Pid;
+use rustix::process::{Pid, setpriority_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
+/// The niceness of what measures and is measured.
+const PREFERRED: i32 = -10;
 /// How long threads of the kernel's may take to be there.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -24,26 +26,19 @@ pub struct Account {
     pub tasks: Vec<u32>,
 }
 
-/// Time spent so far, nanoseconds: an account's, and that of its processor by whomever.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spent {
-    /// The account's.
-    pub time: Duration,
-}
-
 impl Account {
     /// What was spent until now.
     ///
     /// # Errors
     /// [`ProcessorError`] when one of them is no more.
-    pub fn spent(&self) -> Result<Spent, ProcessorError> {
+    pub fn spent(&self) -> Result<Duration, ProcessorError> {
         let processes = self.processes.iter().map(|&process| process_time(process));
         let tasks = self.tasks.iter().map(|&task| task_time(task));
         let mut time = Duration::ZERO;
         for each in processes.chain(tasks) {
             time += each?;
         }
-        Ok(Spent { time })
+        Ok(time)
     }
 
     /// Has all of them run on one processor.
@@ -51,7 +46,9 @@ impl Account {
         for process in &self.processes {
             for task in fs::read_dir(format!("/proc/{process}/task"))? {
                 let name = task?.file_name();
-                pin(name.to_str().and_then(|name| name.parse().ok()), processor)?;
+                let task = name.to_str().and_then(|name| name.parse().ok());
+                pin(task, processor)?;
+                task.map_or(Ok(()), prefer)?;
             }
         }
         self.tasks.iter().try_for_each(|&task| pin(Some(task), processor))
@@ -71,13 +68,36 @@ pub(super) fn pin(task: Option<u32>, processor: usize) -> io::Result<()> {
     Ok(sched_setaffinity(task, &set)?)
 }
 
+/// Has a thread go before the generator's, and before what else the machine does.
+pub(super) fn prefer(task: u32) -> io::Result<()> {
+    Ok(setpriority_process(Pid::from_raw(task as i32), PREFERRED)?)
+}
+
+/// Has a thread go before all others of its processor, as the interrupts do that it stands for.
+fn put_first(task: u32) -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the parameters outlive the call, which only reads them.
+    match unsafe { libc::sched_setscheduler(task as i32, libc::SCHED_FIFO, &parameters) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Has this thread's priority be the usual one.
+pub(super) fn prefer_none() -> io::Result<()> {
+    Ok(setpriority_process(None, 0)?)
+}
+
 /// The kernel's threads that take frames in from these interfaces, put on a processor.
 pub(super) fn interface_threads(names: &[String], processor: usize) -> io::Result<Vec<u32>> {
     let end = Instant::now() + PATIENCE;
     loop {
         let threads = find(names)?;
         if threads.len() >= names.len() {
-            threads.iter().try_for_each(|&thread| pin(Some(thread), processor))?;
+            for &thread in &threads {
+                pin(Some(thread), processor)?;
+                put_first(thread)?;
+            }
             return Ok(threads);
         }
         if Instant::now() > end {
@@ -127,8 +147,8 @@ mod tests {
         let own = std::process::id();
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_millis(20) {}
-        let once = Account { processes: vec![own], tasks: vec![] }.spent().unwrap().time;
-        let twice = Account { processes: vec![own, own], tasks: vec![] }.spent().unwrap().time;
+        let once = Account { processes: vec![own], tasks: vec![] }.spent().unwrap();
+        let twice = Account { processes: vec![own, own], tasks: vec![] }.spent().unwrap();
         assert!(twice >= once * 2, "{once:?} {twice:?}");
         let gone = Account { processes: vec![], tasks: vec![u32::MAX] };
         assert!(gone.spent().is_err());

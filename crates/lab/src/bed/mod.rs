@@ -9,18 +9,21 @@
 //! time is counted so that the kernel's own forwarding and programs compare fairly.
 
 mod account;
+mod flood;
 mod forwarder;
 mod kernel;
 mod natgate;
 mod ports;
+mod stream;
 
-pub use account::{Account, Spent};
+pub use account::Account;
 pub use natgate::Translation;
+pub use stream::{Stream, Streamed};
 
 use forwarder::Forwarder;
 use kernel::Kernel;
 use natgate::Natgate;
-use natgate_io::Device;
+use natgate_io::{Device, LinkInfo};
 use natgate_tester::{Place, Tester, TesterError};
 use natgate_testnet::Network;
 use ports::Devices;
@@ -138,6 +141,8 @@ pub struct Bed<'a> {
     pub tester: Tester<'a>,
     /// The subject's processor time.
     pub account: Account,
+    /// The tester's interfaces, `[inside, outside]`; `None`: it has ports of DPDK.
+    pub interfaces: Option<[LinkInfo; 2]>,
     /// Bytes of memory that the subject has, if it is a program.
     pub resident: &'a dyn Fn() -> Option<u64>,
 }
@@ -182,6 +187,8 @@ pub fn with<T: Send>(
         if !over_memif {
             cables.thread_again(&network)?;
             account.tasks.extend(account::interface_threads(&cables.subject, other)?);
+            // What starts the subject has the usual priority, so this comes last.
+            account::prefer(rustix::thread::gettid().as_raw_nonzero().get() as u32)?;
             account::interface_threads(&cables.tester, own)?;
         }
         if plan.workers < 2 {
@@ -201,11 +208,13 @@ pub fn with<T: Send>(
             flows: plan.flows,
         };
         let [inside, outside] = &mut devices;
+        let interfaces = [inside.link().clone(), outside.link().clone()];
         let devices: [&mut dyn Device; 2] = [inside.as_mut(), outside.as_mut()];
         let mut tester = Tester::new(place, devices)?;
         tester.meet()?;
         let resident = || running.resident();
-        work(&mut Bed { tester, account, resident: &resident })
+        let interfaces = (!over_memif).then_some(interfaces);
+        work(&mut Bed { tester, account, interfaces, resident: &resident })
     })?
 }
 

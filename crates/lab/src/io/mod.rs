@@ -10,11 +10,14 @@ mod page;
 use crate::bed::{self, BackEnd, Bed, BedError, Subject, Translation};
 use crate::report::{Report, progress};
 use crate::spread::Spread;
-use natgate_tester::{Load, Mix, Way};
+use natgate_tester::{Mix, Way};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Which part of the packets may be lost at the rate that a subject can take.
+const LOSS: f64 = 0.01;
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -112,10 +115,12 @@ struct Row {
     wall_pps: Spread,
     /// Packets that arrived, a second of the subject's processor time.
     cpu_pps: Spread,
-    /// Packets that were sent, a second of wall time.
-    offered_pps: f64,
     /// Which part of the wall time the subject had its processor.
     busy: f64,
+    /// Which part of what was sent was lost.
+    loss: f64,
+    /// Packets that arrived and were not as they should be.
+    wrong: f64,
 }
 
 /// A combination that could not be measured.
@@ -140,10 +145,11 @@ struct Results {
 /// One measurement.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    offered: f64,
     wall: f64,
     cpu: f64,
     busy: f64,
+    loss: f64,
+    wrong: f64,
 }
 
 /// Measures all combinations and tells what came out; `command` is for the report.
@@ -200,25 +206,28 @@ fn one(
                 way: way_name(way),
                 frames: frames.name(),
             };
-            let load =
-                Load { frames: frames.clone(), way, rate: None, duration: plan.time, check: false };
-            found(case, sample(bed, &load)?);
+            found(case, sample(bed, plan, frames, way)?);
         }
     }
     Ok(())
 }
 
-/// One measurement: from the first packet that is sent to the last that arrives.
-fn sample(bed: &mut Bed<'_>, load: &Load) -> Result<Sample, BedError> {
-    let before = bed.account.spent()?;
-    let report = bed.tester.run(load)?;
-    let time = (bed.account.spent()?.time - before.time).as_secs_f64();
-    let (wall, received) = (report.elapsed.as_secs_f64(), report.received as f64);
+/// One measurement, at the highest rate that the subject can take.
+fn sample(bed: &mut Bed<'_>, plan: &Plan, frames: &Mix, way: Way) -> Result<Sample, BedError> {
+    let stream = bed.stream(frames, way)?;
+    let rate = match bed.interfaces {
+        Some(_) => Some(bed.capacity(&stream, LOSS, plan.time / 5)?),
+        // Such a subject works on nothing that it then loses.
+        None => None,
+    };
+    let found = bed.send(&stream, rate, plan.time)?;
+    let time = found.spent.as_secs_f64();
     Ok(Sample {
-        offered: report.sent as f64 / wall,
-        wall: received / wall,
-        cpu: received / time.max(1e-9),
-        busy: time / wall,
+        wall: found.rate(),
+        cpu: found.delivered as f64 / time.max(1e-9),
+        busy: time / found.elapsed.as_secs_f64(),
+        loss: found.loss(),
+        wrong: found.wrong as f64,
     })
 }
 
@@ -228,8 +237,9 @@ fn row(case: Case, samples: &[Sample]) -> Row {
         case,
         wall_pps: spread(|sample| sample.wall),
         cpu_pps: spread(|sample| sample.cpu),
-        offered_pps: spread(|sample| sample.offered).median,
         busy: spread(|sample| sample.busy).median,
+        loss: spread(|sample| sample.loss).median,
+        wrong: spread(|sample| sample.wrong).max,
     }
 }
 
