@@ -14,6 +14,7 @@ pub mod prices;
 mod random;
 pub mod report;
 pub mod rfc9693;
+pub mod router;
 pub mod rules;
 mod search;
 pub mod soak;

@@ -37,8 +37,8 @@ pub(crate) fn largest(first: u64, precision: f64, mut passes: impl FnMut(u64) ->
     low
 }
 
-/// Where the search for a capacity begins, packets a second, and by what it goes on.
-const FIRST: f64 = 100e3;
+/// Where the search for a capacity may begin, packets a second, and by what it goes on.
+pub(crate) const FIRST: f64 = 100e3;
 const STEP: f64 = 1.6;
 /// The lowest rate that is tried, and the highest.
 const BOUNDS: [f64; 2] = [1e3, 50e6];
@@ -46,9 +46,12 @@ const BOUNDS: [f64; 2] = [1e3, 50e6];
 /// The highest rate that passes, to a thirtieth, whatever its magnitude; 0 when not even 1,000 a
 /// second does. Goes by factors until it has one rate that passes and one that does not, then halves
 /// what lies between.
-pub(crate) fn capacity<E>(mut passes: impl FnMut(f64) -> Result<bool, E>) -> Result<f64, E> {
+pub(crate) fn capacity<E>(
+    first: f64,
+    mut passes: impl FnMut(f64) -> Result<bool, E>,
+) -> Result<f64, E> {
     let (mut low, mut high) = (0.0, 0.0);
-    let mut rate = FIRST;
+    let mut rate = if first > 0.0 { first } else { FIRST };
     while low == 0.0 || high == 0.0 {
         if passes(rate)? {
             low = rate;
@@ -80,7 +83,7 @@ mod tests {
     fn a_capacity_is_found_whatever_its_magnitude() {
         for limit in [2e3, 99e3, 101e3, 1.5e6, 10e6] {
             let mut tries = 0;
-            let found = capacity(|rate| {
+            let found = capacity(FIRST, |rate| {
                 tries += 1;
                 Ok::<_, ()>(rate <= limit)
             });
@@ -88,8 +91,8 @@ mod tests {
             assert!(found <= limit && found > limit / 1.03, "{found} for {limit}");
             assert!(tries < 20, "{tries} tries");
         }
-        assert_eq!(capacity(|_| Ok::<_, ()>(false)), Ok(0.0));
-        assert_eq!(capacity(|_| Err::<bool, _>("broken")), Err("broken"));
+        assert_eq!(capacity(FIRST, |_| Ok::<_, ()>(false)), Ok(0.0));
+        assert_eq!(capacity(FIRST, |_| Err::<bool, _>("broken")), Err("broken"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod io;
 mod live;
 mod prices;
 mod rfc9693;
+mod router;
 mod rules;
 mod soak;
 mod structures;
@@ -22,7 +23,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-Times are processor time, which a shared machine changes least. Each experiment writes NAME.json,
+Times are processor time, which a shared machine changes least; io and router send real packets. Each experiment writes NAME.json,
 NAME.md and NAME*.svg, with the facts of the machine, to docs/results/NAME/ under the current
 directory or to --out DIR. With --json the JSON goes to standard output instead, or, with both
 options, as well.
@@ -52,6 +53,7 @@ enum Bench {
     Soak(soak::Args),
     Day(day::Args),
     Io(io::Args),
+    Router(router::Args),
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -65,6 +67,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Bench::Soak(args) => soak::run(args),
         Bench::Day(args) => day::run(args),
         Bench::Io(args) => io::run(args),
+        Bench::Router(args) => router::run(args),
     }
 }
 

@@ -121,7 +121,9 @@ impl Bed<'_> {
         loss: f64,
         step: Duration,
     ) -> Result<f64, BedError> {
-        search::capacity(|rate| Ok(self.send(stream, Some(rate), step)?.loss() <= loss))
+        search::capacity(search::FIRST, |rate| {
+            Ok(self.send(stream, Some(rate), step)?.loss() <= loss)
+        })
     }
 }
 
