@@ -38,9 +38,11 @@ const REMOTE_PORT: u16 = 53;
 /// Times that flows without a mapping are sent again.
 const ROUNDS: usize = 20;
 /// New mappings that may be under way at once.
-const WINDOW: usize = 512;
+const WINDOW: usize = 192;
 /// How long a packet may be under way.
 const PATIENCE: Duration = Duration::from_millis(300);
+/// How long nothing may arrive, at first, before those that are missing are given up for a while.
+const LEAST_PATIENCE: Duration = Duration::from_millis(2);
 /// How long a listener waits for what is still under way.
 const LINGER: Duration = Duration::from_millis(30);
 /// How long a listener that hears nothing sleeps.
@@ -361,14 +363,19 @@ impl<'a> Tester<'a> {
         let lacks = |tester: &Self, flow: u32| tester.external[flow as usize].port == 0;
         let mut missing: Vec<u32> = (0..flows).filter(|&flow| lacks(self, flow)).collect();
         let mut report = Report::default();
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
+            // What is lost is sent again in the next round, when those who wait have more patience.
+            let patience = PATIENCE.min(LEAST_PATIENCE * (1 << round.min(8)));
             for flows in missing.chunks(WINDOW) {
                 for some in flows.chunks(BURST) {
                     self.send(0, some, templates, &mut report);
-                }
-                let end = Instant::now() + PATIENCE;
-                while flows.iter().any(|&flow| lacks(self, flow)) && Instant::now() < end {
                     self.receive(templates, &mut report);
+                }
+                let mut last = Instant::now();
+                while flows.iter().any(|&flow| lacks(self, flow)) && last.elapsed() < patience {
+                    if self.receive(templates, &mut report) > 0 {
+                        last = Instant::now();
+                    }
                 }
             }
             missing.retain(|&flow| lacks(self, flow));

@@ -43,14 +43,20 @@ impl Kernel {
         )?;
         let rule = format!("add rule ip nat out oifname \"{outside}\" masquerade");
         nat.run(5, "nft", &[&rule])?;
-        raise(MOST, u64::from(flows) * 2)?;
-        // As many lists as connections, which costs the kernel least.
-        raise(LISTS, u64::from(flows).next_power_of_two())?;
+        nat.enter(|| raise(MOST, u64::from(flows) * 2))??;
         for timeout in ["udp_timeout", "udp_timeout_stream"] {
             nat.set(&format!("netfilter/nf_conntrack_{timeout}"), "3600")?;
         }
         Ok(())
     }
+}
+
+/// Has the kernel track so many connections, by this thread's namespace, which should be the
+/// machine's own: its limits are those of all.
+pub(super) fn make_room(flows: u32) -> io::Result<()> {
+    raise(MOST, u64::from(flows) * 2)?;
+    // As many lists as connections, which costs the kernel least.
+    raise(LISTS, u64::from(flows).next_power_of_two())
 }
 
 /// Makes a limit of the kernel's at least so much.

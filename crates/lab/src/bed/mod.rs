@@ -177,6 +177,9 @@ pub fn with<T: Send>(
     if !over_memif {
         cables.lay(&network)?;
     }
+    if plan.subject == Subject::Masquerade {
+        kernel::make_room(plan.flows)?;
+    }
     let tester = network.node("tester");
     tester.enter(|| {
         let [own, other] = processors();
