@@ -99,7 +99,8 @@ conform-linux: root build ## Try the Linux kernel's masquerading likewise, for f
 
 # The prices are computed from what the engine's benchmark has written.
 .PHONY: bench
-bench: count-tools build ## Run every benchmark in full, for hours; write docs/results
+bench: root demo-tools count-tools build ## Run every benchmark in full, for hours; write docs/results
+	@$(call install,nft:nftables)
 	@"$(TARGET)/release/natgate" bench engine --threads 2
 	@"$(TARGET)/release/natgate" bench structures
 	@"$(TARGET)/release/natgate" bench rules
@@ -107,6 +108,8 @@ bench: count-tools build ## Run every benchmark in full, for hours; write docs/r
 	@"$(TARGET)/release/natgate" bench day
 	@"$(TARGET)/release/natgate" bench prices --engine docs/results/engine/engine.json
 	@"$(TARGET)/release/natgate" bench instructions --out docs/results
+	@"$(TARGET)/release/natgate" bench io
+	@"$(TARGET)/release/natgate" bench router
 
 .PHONY: bench-quick
 bench-quick: count-tools build ## Count instructions of the hot paths; compare with those committed

@@ -22,7 +22,6 @@ mod error;
 mod port;
 #[cfg(libdpdk)]
 mod sys;
-pub mod traffic;
 
 #[cfg(not(libdpdk))]
 pub use absent::{DpdkDevice, Eal, start, start_for};

@@ -1,18 +1,22 @@
 //! The laboratory: what natgate's speed and memory are, measured in one run against what the machine
 //! itself can do.
 
+pub mod bed;
 mod clock;
 pub mod day;
 pub mod engine;
 mod frame;
 pub mod instructions;
+pub mod io;
 mod limit;
 mod memory;
 pub mod prices;
 mod random;
 pub mod report;
 pub mod rfc9693;
+pub mod router;
 pub mod rules;
+mod search;
 pub mod soak;
 mod spread;
 pub mod structures;

@@ -5,8 +5,11 @@
 mod day;
 mod engine;
 mod instructions;
+mod io;
+mod live;
 mod prices;
 mod rfc9693;
+mod router;
 mod rules;
 mod soak;
 mod structures;
@@ -20,7 +23,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-Times are processor time, which a shared machine changes least. Each experiment writes NAME.json,
+Times are processor time, which a shared machine changes least; io and router send real packets. Each experiment writes NAME.json,
 NAME.md and NAME*.svg, with the facts of the machine, to docs/results/NAME/ under the current
 directory or to --out DIR. With --json the JSON goes to standard output instead, or, with both
 options, as well.
@@ -49,6 +52,8 @@ enum Bench {
     Instructions(instructions::Args),
     Soak(soak::Args),
     Day(day::Args),
+    Io(io::Args),
+    Router(router::Args),
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -61,6 +66,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Bench::Instructions(args) => instructions::run(args),
         Bench::Soak(args) => soak::run(args),
         Bench::Day(args) => day::run(args),
+        Bench::Io(args) => io::run(args),
+        Bench::Router(args) => router::run(args),
     }
 }
 
@@ -144,6 +151,13 @@ fn count(text: &str) -> Result<u64, String> {
         Ok(number) if (1.0..=1e9).contains(&number) && number.fract() == 0.0 => Ok(number as u64),
         _ => Err("a number of sessions is 1 to 1000M, such as 500, 64k or 65.5M".into()),
     }
+}
+
+/// A number of mappings that are made by live traffic.
+fn mappings(text: &str) -> Result<u32, String> {
+    let most = 1 << 24;
+    let wrong = format!("a number of mappings is 1 to {most}, such as 100, 10k or 1M");
+    count(text).ok().filter(|count| *count <= most).map(|count| count as u32).ok_or(wrong)
 }
 
 /// A time in seconds.

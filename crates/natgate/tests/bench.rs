@@ -1,5 +1,5 @@
 //! `natgate bench` as its user meets it: each experiment in small, its files, its JSON, its
-//! refusals. Needs valgrind for the counts.
+//! refusals. Needs valgrind for the counts, and root for what is measured over cables.
 
 use serde_json::Value;
 use std::fs;
@@ -122,6 +122,60 @@ fn instructions_are_counted_and_compared() {
     assert!(line("outbound udp:").ends_with("+0.0 %"), "{said}");
 }
 
+/// Needs root and the programs that `make test` installs.
+#[test]
+fn packets_are_counted_beside_the_kernels_own() {
+    let io = json(&[
+        "io",
+        "--quick",
+        "--back-ends",
+        "af-xdp",
+        "--mappings",
+        "50",
+        "--frames",
+        "64",
+        "--ways",
+        "both",
+        "--seconds",
+        "0.05",
+    ]);
+    assert_eq!(io["failed"], serde_json::json!([]), "{io:#}");
+    let rows = io["rows"].as_array().unwrap();
+    let subjects: Vec<_> = rows.iter().map(|row| row["subject"].as_str().unwrap()).collect();
+    let all = ["Linux forwarding", "Linux masquerade", "af-xdp forwarder", "natgate af-xdp"];
+    assert_eq!(subjects, all);
+    for row in rows {
+        assert_eq!(
+            (&row["mappings"], &row["way"], &row["wrong"]),
+            (&50.into(), &"both".into(), &0.0.into())
+        );
+        positive(&row["cpu_pps"], &["median", "runs"]);
+        positive(&row["wall_pps"], &["median"]);
+        assert!(row["busy"].as_f64().is_some_and(|busy| busy > 0.0 && busy < 2.5), "{row}");
+    }
+    // Less than the million that the targets are about.
+    assert_eq!(io["targets"][0]["reached"], Value::Null);
+}
+
+/// Needs root and the programs that `make test` installs.
+#[test]
+fn a_router_has_its_figures() {
+    let router =
+        json(&["router", "--quick", "--back-end", "af-packet", "--trial", "0.05", "--fill", "2k"]);
+    assert_eq!(router["failed"], serde_json::json!([]), "{router:#}");
+    for row in router["delay"].as_array().unwrap() {
+        let delays = ["p50", "p99", "p999", "max"].map(|field| row["delay"][field].as_f64());
+        assert!(delays[0] > Some(0.0) && delays.is_sorted(), "{row}");
+        assert!(row["delay"]["packets"].as_u64() > Some(0), "{row}");
+    }
+    assert_eq!(router["delay"].as_array().map(Vec::len), Some(9));
+    assert_eq!(router["throughput"].as_array().map(Vec::len), Some(2));
+    positive(&router["processor"][0], &["entries", "ns_per_packet", "pps"]);
+    positive(&router["memory"][0], &["before", "with"]);
+    assert_eq!(router["creation"].as_array().map(Vec::len), Some(6));
+    assert_eq!(router["latency"].as_array().map(Vec::len), Some(6));
+}
+
 #[test]
 fn what_cannot_be_measured_is_refused_with_code_2() {
     for (arguments, wanted) in [
@@ -135,6 +189,11 @@ fn what_cannot_be_measured_is_refused_with_code_2() {
         (&["soak", "--sessions", "1000M"], "give fewer --sessions"),
         (&["day", "--subscribers", "2M"], "a number of subscribers is 1 to 1M"),
         (&["day", "--hours", "0"], "0 is not in 1..=168"),
+        (&["io", "--frames", "63"], "frames have 64 to 1518 bytes, or are imix"),
+        (&["io", "--back-ends", "dpkd"], "a back end is af-packet, af-xdp or dpdk"),
+        (&["io", "--mappings", "20M"], "a number of mappings is 1 to"),
+        (&["io", "--ways", "left"], "a way is up, down or both"),
+        (&["router", "--back-end", "tun"], "a back end is af-packet or af-xdp"),
     ] {
         let output = bench(arguments);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -145,9 +204,18 @@ fn what_cannot_be_measured_is_refused_with_code_2() {
 
 #[test]
 fn every_help_has_an_example() {
-    for name in
-        ["engine", "structures", "rules", "rfc9693", "prices", "instructions", "soak", "day"]
-    {
+    for name in [
+        "engine",
+        "structures",
+        "rules",
+        "rfc9693",
+        "prices",
+        "instructions",
+        "soak",
+        "day",
+        "io",
+        "router",
+    ] {
         let help = bench(&[name, "--help"]);
         let said = String::from_utf8_lossy(&help.stdout).into_owned();
         let example = format!("natgate bench {name}");

@@ -5,9 +5,9 @@
 //! tester is a DPDK process, too, so the two meet through shared memory as they would in service.
 //! One test runs at a time: they spin, and share two cores with the gateway.
 
-use natgate_dpdk::traffic::{self, Plan, Report, Way};
 use natgate_dpdk::{DpdkDevice, start};
 use natgate_io::Device;
+use natgate_tester::{Load, Mix, Place, Report, Tester, Way};
 use natgate_testnet::{
     Gateway, Network, SERVER1, Servers, config, is_root, remove_leftovers, traffic as sockets,
     wait_for,
@@ -77,10 +77,12 @@ impl Scene {
     }
 
     /// Has the tester send through the gateway, and expects all of it to arrive as it should.
-    fn passes(&mut self, inside: &str, outside: &str, plan: &Plan) {
+    fn passes(&mut self, inside: &str, outside: &str, load: &Load) {
         let (mut inside, mut outside) = (self.open(inside), self.open(outside));
         let devices: [&mut dyn Device; 2] = [&mut inside, &mut outside];
-        let report = traffic::run(plan, devices).unwrap_or_else(|error| {
+        let mut tester = Tester::new(place(), devices).unwrap();
+        let met = tester.meet().and_then(|()| tester.establish(FLOWS));
+        let report = met.and_then(|()| tester.run(load)).unwrap_or_else(|error| {
             panic!("{error}: {}", self.log());
         });
         let Report { sent, received, wrong, .. } = report;
@@ -119,20 +121,27 @@ fn configuration(inside: &str, outside: &str) -> String {
     )
 }
 
-/// Half as fast as a slow machine can, so that nothing is lost.
-fn plan(frame: u16) -> Plan {
-    Plan {
+const FLOWS: u32 = 1000;
+
+fn place() -> Place {
+    Place {
         gateway: [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(192, 0, 2, 1)],
         own: [Ipv4Addr::new(10, 0, 0, 2), Ipv4Addr::new(192, 0, 2, 254)],
         subscribers: Ipv4Addr::new(100, 64, 0, 0),
         remote: Ipv4Addr::new(198, 51, 100, 1),
-        flows: 1000,
-        frame,
+        remotes: 1,
+        flows: FLOWS,
+    }
+}
+
+/// Half as fast as a slow machine can, so that nothing is lost.
+fn load(frame: u16) -> Load {
+    Load {
+        frames: Mix::of(frame).unwrap(),
         way: Way::Both,
-        rate: Some(20_000),
+        rate: Some(20_000.0),
         duration: Duration::from_millis(500),
         check: true,
-        process: None,
     }
 }
 
@@ -149,14 +158,14 @@ const MEMIF_CLIENT: [&str; 2] = [
 fn packets_of_another_process_come_through_shared_memory() {
     let mut scene = Scene::start("memif", MEMIF_SERVER[0], MEMIF_SERVER[1]);
     for frame in [64, 65, 576, 1518] {
-        scene.passes(MEMIF_CLIENT[0], MEMIF_CLIENT[1], &plan(frame));
+        scene.passes(MEMIF_CLIENT[0], MEMIF_CLIENT[1], &load(frame));
     }
     // The other process went away and came back each time; links are looked at once a second.
     wait_for("the link's end", Duration::from_secs(5), || {
         Ok(scene.log().contains("net_memif0 is down").then_some(()))
     })
     .unwrap();
-    scene.passes(MEMIF_CLIENT[0], MEMIF_CLIENT[1], &plan(64));
+    scene.passes(MEMIF_CLIENT[0], MEMIF_CLIENT[1], &load(64));
 }
 
 #[test]
@@ -166,7 +175,7 @@ fn a_virtual_machines_card_is_joined_by_vhost_user() {
         ["net_virtio_user0,path={folder}/in.sock", "net_virtio_user1,path={folder}/out.sock"];
     let mut scene = Scene::start("vhost", vhost[0], vhost[1]);
     for frame in [64, 1518] {
-        scene.passes(virtio[0], virtio[1], &plan(frame));
+        scene.passes(virtio[0], virtio[1], &load(frame));
     }
 }
 

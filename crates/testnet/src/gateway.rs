@@ -113,6 +113,11 @@ impl Gateway {
         })
     }
 
+    /// The number of its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// What it has written to its standard output and error so far.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()

@@ -2,8 +2,8 @@
 //! in another process.
 
 use clap::{Parser, ValueEnum};
-use natgate_dpdk::traffic::{self, Plan, Report};
 use natgate_io::Device;
+use natgate_tester::{Load, Mix, Place, Report, Tester, process_time};
 use serde_json::{Value, json};
 use std::error::Error;
 use std::net::Ipv4Addr;
@@ -93,31 +93,40 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<Value, Box<dyn Error>> {
-    let plan = Plan {
+    let place = Place {
         gateway: [args.gateway_inside, args.gateway_outside],
         own: [args.own_inside, args.own_outside],
         subscribers: args.subscribers,
         remote: args.remote,
+        remotes: 1,
         flows: args.flows,
-        frame: args.frame,
+    };
+    let load = Load {
+        frames: Mix::of(args.frame)?,
         way: match args.way {
-            Way::Up => traffic::Way::Up,
-            Way::Down => traffic::Way::Down,
-            Way::Both => traffic::Way::Both,
+            Way::Up => natgate_tester::Way::Up,
+            Way::Down => natgate_tester::Way::Down,
+            Way::Both => natgate_tester::Way::Both,
         },
-        rate: args.rate,
+        rate: args.rate.map(|rate| rate as f64),
         duration: Duration::try_from_secs_f64(args.seconds)?,
         check: args.check,
-        process: args.process,
     };
     let eal = natgate_dpdk::start(args.eal.as_deref(), MTU)?;
     let mut inside = eal.open(&args.inside, MTU, 1)?;
     let mut outside = eal.open(&args.outside, MTU, 1)?;
     let devices: [&mut dyn Device; 2] = [&mut inside[0], &mut outside[0]];
-    Ok(object(&traffic::run(&plan, devices)?))
+    let mut tester = Tester::new(place, devices)?;
+    tester.meet()?;
+    tester.establish(args.flows)?;
+    let time = || args.process.map(process_time).transpose();
+    let (before, mut after) = (time()?, Ok(None));
+    let report = tester.run_beside(&load, || after = time())?;
+    let spent = before.zip(after?).map(|(before, after)| after - before);
+    Ok(object(&report, spent))
 }
 
-fn object(report: &Report) -> Value {
+fn object(report: &Report, spent: Option<Duration>) -> Value {
     let seconds = report.elapsed.as_secs_f64();
     let rate = |seconds: f64| (report.received as f64 / seconds).round();
     let delay = &report.delay;
@@ -134,7 +143,7 @@ fn object(report: &Report) -> Value {
             "max": delay.most(),
         },
     });
-    if let Some(time) = report.process_time {
+    if let Some(time) = spent {
         object["process_seconds"] = time.as_secs_f64().into();
         object["packets_per_process_second"] = rate(time.as_secs_f64()).into();
     }

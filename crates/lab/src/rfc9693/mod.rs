@@ -7,7 +7,6 @@
 
 mod gateway;
 mod page;
-mod search;
 mod tester;
 
 use crate::report::{Report, progress};
@@ -164,7 +163,7 @@ fn size(plan: &Plan, sessions: u64, bar: &ProgressBar) -> Size {
     for repetition in 0..plan.repetitions(sessions) {
         bar.set_message(format!("{sessions} sessions, establishment"));
         tear_down.extend(empty(&mut gateway, sessions));
-        establishment.push(search::highest(1.1 * fastest, precision, |rate| {
+        establishment.push(crate::search::highest(1.1 * fastest, precision, |rate| {
             let passed = establish(&mut gateway, &mut tester, rate);
             tear_down.extend(empty(&mut gateway, sessions));
             passed
@@ -173,7 +172,7 @@ fn size(plan: &Plan, sessions: u64, bar: &ProgressBar) -> Size {
         bar.set_message(format!("{sessions} sessions, throughput"));
         saturate(&mut gateway, &mut tester);
         let top = 1.1 * both_ways(&mut gateway, &mut tester, plan.frames, None).1;
-        let highest = search::highest(top, precision, |rate| {
+        let highest = crate::search::highest(top, precision, |rate| {
             both_ways(&mut gateway, &mut tester, plan.frames, Some(rate)).0
         });
         throughput.push(highest);
@@ -254,7 +253,7 @@ fn delays(gateway: &mut Gateway, tester: &mut Tester, frames: u64, rate: f64) ->
 fn capacity(plan: &Plan, rate: f64) -> Capacity {
     let (configured, error) = (plan.capacity, 0.01);
     let mut gateway = Gateway::new(configured, 2 * configured + plan.first_capacity, plan.batch);
-    let found = search::largest(plan.first_capacity, error, |sessions| {
+    let found = crate::search::largest(plan.first_capacity, error, |sessions| {
         let mut tester = Tester::new(sessions);
         let passed = establish(&mut gateway, &mut tester, BETA * rate);
         empty(&mut gateway, sessions);

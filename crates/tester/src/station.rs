@@ -10,26 +10,27 @@ use std::time::{Duration, Instant};
 const ASK: Duration = Duration::from_millis(200);
 
 /// A router that the translator has as next hop.
-pub(super) struct Station<'a> {
-    pub(super) device: &'a mut dyn Device,
+#[derive(Debug)]
+pub(crate) struct Station<'a> {
+    pub(crate) device: &'a mut dyn Device,
     own: Ipv4Addr,
     /// The translator's address.
-    pub(super) gateway: Ipv4Addr,
+    pub(crate) gateway: Ipv4Addr,
     /// Its hardware address, once it is known.
-    pub(super) peer: Mac,
+    pub(crate) peer: Mac,
 }
 
 impl<'a> Station<'a> {
-    pub(super) fn new(device: &'a mut dyn Device, own: Ipv4Addr, gateway: Ipv4Addr) -> Self {
+    pub(crate) fn new(device: &'a mut dyn Device, own: Ipv4Addr, gateway: Ipv4Addr) -> Self {
         Self { device, own, gateway, peer: Mac::default() }
     }
 
-    pub(super) fn mac(&self) -> Mac {
+    pub(crate) fn mac(&self) -> Mac {
         self.device.link().mac
     }
 
     /// Waits for the link and asks for the translator; `None` when it does not answer in time.
-    pub(super) fn meet(&mut self, patience: Duration) -> Option<()> {
+    pub(crate) fn meet(&mut self, patience: Duration) -> Option<()> {
         let end = Instant::now() + patience;
         while Instant::now() < end {
             self.device.maintain();
@@ -47,7 +48,7 @@ impl<'a> Station<'a> {
     }
 
     /// Takes in a batch: answers ARP, hands on what is sent to this station otherwise.
-    pub(super) fn receive(&mut self, take: &mut dyn FnMut(&[u8])) {
+    pub(crate) fn receive(&mut self, take: &mut dyn FnMut(&[u8])) {
         let (own, mac) = (self.own, self.mac());
         let mut heard = None;
         let mut batch = Batch::new();

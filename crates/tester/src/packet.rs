@@ -7,7 +7,7 @@ use natgate_wire::checksum::{fold, pseudo_header, sum};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
 
 /// Bytes of a frame on the wire that devices do not show.
-pub(super) const CHECK_SEQUENCE: usize = 4;
+pub(crate) const CHECK_SEQUENCE: usize = 4;
 
 const IP: usize = ETHERNET_LEN;
 const UDP: usize = IP + 20;
@@ -18,34 +18,38 @@ const UDP_PROTOCOL: u8 = 17;
 
 /// An address and a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Endpoint {
-    pub(super) address: u32,
-    pub(super) port: u16,
+pub struct Endpoint {
+    /// The address, as a number.
+    pub address: u32,
+    /// The port.
+    pub port: u16,
 }
 
 /// What tells packets apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
-    pub(super) flow: u32,
-    pub(super) number: u32,
+pub(crate) struct Stamp {
+    pub(crate) flow: u32,
+    pub(crate) number: u32,
     /// When it was sent, nanoseconds.
-    pub(super) time: u64,
+    pub(crate) time: u64,
 }
 
-/// What is the same in all packets of a kind.
-#[derive(Debug)]
-pub(super) struct Template {
-    bytes: Vec<u8>,
-    /// Sums of the IPv4 header, and of UDP header and payload, as far as they stay.
-    header_sum: u32,
-    payload_sum: u32,
-    /// For comparing.
-    scratch: Vec<u8>,
+/// What is the same in all packets of a kind: for generators that are not the tester itself.
+///
+/// A packet has its addresses at bytes 26 and 30, its ports at 34 and 36, and its flow at 44.
+#[derive(Clone, Debug)]
+pub struct Template {
+    /// The frame; zero where packets differ.
+    pub bytes: Vec<u8>,
+    /// The sum of the IPv4 header as far as it stays.
+    pub header_sum: u32,
+    /// The sum of pseudo-header, UDP header and payload as far as they stay.
+    pub payload_sum: u32,
 }
 
 impl Template {
     /// Of `len` bytes, at least 60.
-    pub(super) fn new(len: usize, from: Mac, to: Mac, ttl: u8) -> Self {
+    pub(crate) fn new(len: usize, from: Mac, to: Mac, ttl: u8) -> Self {
         let mut bytes: Vec<u8> = (0..len).map(|index| index as u8).collect();
         if let Some(header) = bytes.first_chunk_mut() {
             write_ethernet(header, to, from, ethertype::IPV4);
@@ -60,13 +64,13 @@ impl Template {
         bytes[PAYLOAD..PAYLOAD + 2].copy_from_slice(&MAGIC);
         let header_sum = sum(&bytes[IP..UDP], 0);
         let payload_sum = sum(&bytes[UDP..], pseudo_header(0, 0, UDP_PROTOCOL, udp_len));
-        let scratch = bytes.clone();
-        Self { bytes, header_sum, payload_sum, scratch }
+        Self { bytes, header_sum, payload_sum }
     }
 
-    /// Writes a packet.
-    pub(super) fn write(&self, out: &mut [u8], from: Endpoint, to: Endpoint, stamp: Stamp) {
-        out.copy_from_slice(&self.bytes);
+    /// Writes a packet in place of what is there.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, from: Endpoint, to: Endpoint, stamp: Stamp) {
+        out.clear();
+        out.extend_from_slice(&self.bytes);
         self.fill(out, from, to, stamp);
     }
 
@@ -95,7 +99,7 @@ impl Template {
     }
 
     /// The stamp of a frame that may be one of these.
-    pub(super) fn stamp(&self, frame: &[u8]) -> Option<Stamp> {
+    pub(crate) fn stamp(&self, frame: &[u8]) -> Option<Stamp> {
         if frame.len() != self.bytes.len() || frame[PAYLOAD..PAYLOAD + 2] != MAGIC {
             return None;
         }
@@ -108,23 +112,17 @@ impl Template {
     }
 
     /// Whether a frame is exactly the packet between these endpoints.
-    pub(super) fn matches(
-        &mut self,
-        frame: &[u8],
-        from: Endpoint,
-        to: Endpoint,
-        stamp: Stamp,
-    ) -> bool {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        self.fill(&mut scratch, from, to, stamp);
-        let same = scratch == frame;
-        self.scratch = scratch;
-        same
+    pub(crate) fn matches(&self, frame: &[u8], from: Endpoint, to: Endpoint, stamp: Stamp) -> bool {
+        let mut expected = [0; 1518];
+        let Some(expected) = expected.get_mut(..self.bytes.len()) else { return false };
+        expected.copy_from_slice(&self.bytes);
+        self.fill(expected, from, to, stamp);
+        expected == frame
     }
 }
 
 /// Where a frame with UDP comes from.
-pub(super) fn source(frame: &[u8]) -> Endpoint {
+pub(crate) fn source(frame: &[u8]) -> Endpoint {
     let address = [frame[IP + 12], frame[IP + 13], frame[IP + 14], frame[IP + 15]];
     let port = u16::from_be_bytes([frame[UDP], frame[UDP + 1]]);
     Endpoint { address: u32::from_be_bytes(address), port }
@@ -151,7 +149,7 @@ mod tests {
             for number in 0..1000 {
                 let stamp =
                     Stamp { flow: number * 7, number, time: u64::from(number) << 33 | 0xffff_fff0 };
-                let mut frame = vec![0; len];
+                let mut frame = Vec::new();
                 template.write(&mut frame, FROM, TO, stamp);
                 assert_eq!(checksum(&frame[IP..UDP]), 0);
                 let udp_len = (len - UDP) as u16;
@@ -165,9 +163,9 @@ mod tests {
 
     #[test]
     fn any_other_byte_is_noticed() {
-        let mut template = Template::new(80, A, B, 64);
+        let template = Template::new(80, A, B, 64);
         let stamp = Stamp { flow: 1, number: 2, time: 3 };
-        let mut frame = vec![0; 80];
+        let mut frame = Vec::new();
         template.write(&mut frame, FROM, TO, stamp);
         assert!(template.matches(&frame, FROM, TO, stamp));
         for at in 0..80 {

@@ -32,6 +32,18 @@ impl Histogram {
         self.most
     }
 
+    /// How many durations were counted.
+    pub fn count(&self) -> u64 {
+        self.total
+    }
+
+    /// What there is: durations that are not exceeded, nanoseconds, and how many lie between each
+    /// and the one before; ascending, without the empty ones.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
+        let counted = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        counted.map(|(index, &count)| (upper(index).min(self.most), count))
+    }
+
     /// What this part of all durations, 0 to 1, does not exceed, nanoseconds; 0 without any.
     pub fn percentile(&self, part: f64) -> u64 {
         let rank = ((self.total as f64 * part).ceil() as u64).clamp(1, self.total.max(1));
@@ -90,6 +102,8 @@ mod tests {
             let found = histogram.percentile(part);
             assert!(found >= value && found <= value + value / 16, "{part}: {found}");
         }
-        assert_eq!(histogram.most(), 1000);
+        assert_eq!((histogram.most(), histogram.count()), (1000, 1000));
+        assert_eq!(histogram.buckets().map(|(_, count)| count).sum::<u64>(), 1000);
+        assert_eq!(histogram.buckets().last().map(|(upper, _)| upper), Some(1000));
     }
 }

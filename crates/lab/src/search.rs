@@ -2,7 +2,7 @@
 
 /// The highest value that passes between 0 and `high`, to a share of `high`; 0 when none did. What
 /// passes is taken to pass below, too.
-pub(super) fn highest(high: f64, precision: f64, mut passes: impl FnMut(f64) -> bool) -> f64 {
+pub(crate) fn highest(high: f64, precision: f64, mut passes: impl FnMut(f64) -> bool) -> f64 {
     let (mut low, mut above) = (0.0, high);
     if passes(high) {
         return high;
@@ -20,7 +20,7 @@ pub(super) fn highest(high: f64, precision: f64, mut passes: impl FnMut(f64) -> 
 
 /// The largest number that passes: doubled from `first` on until one does not, then halved down to
 /// a share of the number; 0 when the first does not.
-pub(super) fn largest(first: u64, precision: f64, mut passes: impl FnMut(u64) -> bool) -> u64 {
+pub(crate) fn largest(first: u64, precision: f64, mut passes: impl FnMut(u64) -> bool) -> u64 {
     let (mut low, mut above) = (0, first);
     while passes(above) {
         low = above;
@@ -37,9 +37,63 @@ pub(super) fn largest(first: u64, precision: f64, mut passes: impl FnMut(u64) ->
     low
 }
 
+/// Where the search for a capacity may begin, packets a second, and by what it goes on.
+pub(crate) const FIRST: f64 = 100e3;
+const STEP: f64 = 1.6;
+/// The lowest rate that is tried, and the highest.
+const BOUNDS: [f64; 2] = [1e3, 50e6];
+
+/// The highest rate that passes, to a thirtieth, whatever its magnitude; 0 when not even 1,000 a
+/// second does. Goes by factors until it has one rate that passes and one that does not, then halves
+/// what lies between.
+pub(crate) fn capacity<E>(
+    first: f64,
+    mut passes: impl FnMut(f64) -> Result<bool, E>,
+) -> Result<f64, E> {
+    let (mut low, mut high) = (0.0, 0.0);
+    let mut rate = if first > 0.0 { first } else { FIRST };
+    while low == 0.0 || high == 0.0 {
+        if passes(rate)? {
+            low = rate;
+            rate *= STEP;
+        } else {
+            high = rate;
+            rate /= STEP;
+        }
+        if !(BOUNDS[0]..BOUNDS[1]).contains(&rate) {
+            return Ok(low);
+        }
+    }
+    while high / low > 1.03 {
+        let middle = f64::sqrt(low * high);
+        if passes(middle)? {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(low)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_capacity_is_found_whatever_its_magnitude() {
+        for limit in [2e3, 99e3, 101e3, 1.5e6, 10e6] {
+            let mut tries = 0;
+            let found = capacity(FIRST, |rate| {
+                tries += 1;
+                Ok::<_, ()>(rate <= limit)
+            });
+            let found = found.unwrap();
+            assert!(found <= limit && found > limit / 1.03, "{found} for {limit}");
+            assert!(tries < 20, "{tries} tries");
+        }
+        assert_eq!(capacity(FIRST, |_| Ok::<_, ()>(false)), Ok(0.0));
+        assert_eq!(capacity(FIRST, |_| Err::<bool, _>("broken")), Err("broken"));
+    }
 
     #[test]
     fn the_highest_rate_is_found_within_the_precision() {

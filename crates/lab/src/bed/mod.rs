@@ -1,0 +1,300 @@
+//! The bed that live measurements lie in: what is measured in a network namespace of its own between
+//! two cables (veth), a tester at their other ends in another, each on a processor of its own.
+//!
+//! ```text
+//! tester  a ------ i  what is measured  o ------ b  tester
+//! ```
+//!
+//! For DPDK the cables are shared memory (memif). `README.md` beside this file says how processor
+//! time is counted so that the kernel's own forwarding and programs compare fairly.
+
+mod account;
+mod flood;
+mod forwarder;
+mod kernel;
+mod natgate;
+mod ports;
+mod stream;
+
+pub use account::Account;
+pub use natgate::Translation;
+pub use stream::{Stream, Streamed};
+
+use forwarder::Forwarder;
+use kernel::Kernel;
+use natgate::Natgate;
+use natgate_io::{Device, LinkInfo};
+use natgate_tester::{Place, Tester, TesterError};
+use natgate_testnet::Network;
+use ports::Devices;
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The gateway's own addresses, inside and outside.
+const GATEWAY: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(192, 0, 2, 1)];
+/// The tester's.
+const TESTER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 0, 2), Ipv4Addr::new(192, 0, 2, 254)];
+/// Remote hosts: so many that one external address has room for a million sessions.
+const REMOTES: u32 = 64;
+/// What the namespaces' names begin with.
+pub const TAG: &str = "ngbench";
+
+/// How packets get in and out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BackEnd {
+    /// Packet sockets.
+    AfPacket,
+    /// AF_XDP sockets.
+    AfXdp,
+    /// Ports of DPDK, over memif.
+    Dpdk,
+}
+
+impl BackEnd {
+    /// Its name in configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AfPacket => "af-packet",
+            Self::AfXdp => "af-xdp",
+            Self::Dpdk => "dpdk",
+        }
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// The kernel forwards and translates nothing.
+    Kernel,
+    /// The kernel forwards, and nftables' masquerade translates.
+    Masquerade,
+    /// A loop of ours that takes frames from one device and sends them by the other.
+    Forwarder(BackEnd),
+    /// `natgate run`.
+    Natgate(BackEnd, Translation),
+}
+
+impl Subject {
+    /// What it is called in reports.
+    pub fn name(self) -> String {
+        match self {
+            Self::Kernel => "Linux forwarding".into(),
+            Self::Masquerade => "Linux masquerade".into(),
+            Self::Forwarder(back_end) => format!("{} forwarder", back_end.name()),
+            Self::Natgate(back_end, Translation::Bypass) => {
+                format!("natgate {} without NAT", back_end.name())
+            }
+            Self::Natgate(back_end, _) => format!("natgate {}", back_end.name()),
+        }
+    }
+
+    fn back_end(self) -> Option<BackEnd> {
+        match self {
+            Self::Kernel | Self::Masquerade => None,
+            Self::Forwarder(back_end) | Self::Natgate(back_end, _) => Some(back_end),
+        }
+    }
+}
+
+/// What is laid.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What is measured.
+    pub subject: Subject,
+    /// The program whose `run` is natgate.
+    pub program: PathBuf,
+    /// Flows that there may be.
+    pub flows: u32,
+    /// Workers of natgate.
+    pub workers: u16,
+}
+
+/// What could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum BedError {
+    /// By the system, a program or a gateway, in their words.
+    #[error(transparent)]
+    System(#[from] io::Error),
+    /// By a device.
+    #[error(transparent)]
+    Device(#[from] natgate_io::Error),
+    /// By a port of DPDK.
+    #[cfg(feature = "dpdk")]
+    #[error(transparent)]
+    Port(#[from] natgate_dpdk::Error),
+    /// By the tester.
+    #[error(transparent)]
+    Tester(#[from] TesterError),
+    /// Counting processor time.
+    #[error(transparent)]
+    Processor(#[from] natgate_tester::ProcessorError),
+    /// This program lacks something.
+    #[error("{0}")]
+    Lacking(&'static str),
+}
+
+/// A subject at work, with the tester beside it.
+pub struct Bed<'a> {
+    /// The tester, which has met the subject.
+    pub tester: Tester<'a>,
+    /// The subject's processor time.
+    pub account: Account,
+    /// The tester's interfaces, `[inside, outside]`; `None`: it has ports of DPDK.
+    pub interfaces: Option<[LinkInfo; 2]>,
+    /// Bytes of memory that the subject has, if it is a program.
+    pub resident: &'a dyn Fn() -> Option<u64>,
+}
+
+/// What is at work; it ends when dropped.
+enum Running {
+    Kernel,
+    Forwarder(Forwarder),
+    Natgate(Natgate),
+}
+
+/// The processors: `[tester, subject]`; both the same where there is one.
+pub(crate) fn processors() -> [usize; 2] {
+    [0, usize::from(account::processors() > 1)]
+}
+
+/// Lays the bed, has the subject start, and does some work beside it; everything goes afterwards.
+///
+/// # Errors
+/// [`BedError`] when the subject does not start, or the work fails.
+pub fn with<T: Send>(
+    plan: &Plan,
+    work: impl FnOnce(&mut Bed<'_>) -> Result<T, BedError> + Send,
+) -> Result<T, BedError> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let mut network = Network::empty(&format!("{TAG}{}-{number}", std::process::id()))?;
+    network.add("nat")?;
+    network.add("tester")?;
+    let cables = Cables::new(number);
+    let over_memif = plan.subject.back_end() == Some(BackEnd::Dpdk);
+    if !over_memif {
+        cables.lay(&network)?;
+    }
+    if plan.subject == Subject::Masquerade {
+        kernel::make_room(plan.flows)?;
+    }
+    let tester = network.node("tester");
+    tester.enter(|| {
+        let [own, other] = processors();
+        account::pin(None, own)?;
+        // What is joined by shared memory starts with its own end.
+        let running = start(plan, &network, &cables)?;
+        let mut account = running.account();
+        if !over_memif {
+            cables.thread_again(&network)?;
+            account.tasks.extend(account::interface_threads(&cables.subject, other)?);
+            // What starts the subject has the usual priority, so this comes last.
+            account::prefer(rustix::thread::gettid().as_raw_nonzero().get() as u32)?;
+            account::interface_threads(&cables.tester, own)?;
+        }
+        if plan.workers < 2 {
+            account.pin(other)?;
+        }
+        let mut devices = if over_memif {
+            ports::open_client(&network)?
+        } else {
+            ports::open_packet(&cables.tester)?
+        };
+        let place = Place {
+            gateway: GATEWAY,
+            own: TESTER,
+            subscribers: Ipv4Addr::new(100, 64, 0, 0),
+            remote: Ipv4Addr::new(198, 51, 100, 1),
+            remotes: REMOTES,
+            flows: plan.flows,
+        };
+        let [inside, outside] = &mut devices;
+        let interfaces = [inside.link().clone(), outside.link().clone()];
+        let devices: [&mut dyn Device; 2] = [inside.as_mut(), outside.as_mut()];
+        let mut tester = Tester::new(place, devices)?;
+        tester.meet()?;
+        let resident = || running.resident();
+        let interfaces = (!over_memif).then_some(interfaces);
+        work(&mut Bed { tester, account, interfaces, resident: &resident })
+    })?
+}
+
+fn start(plan: &Plan, network: &Network, cables: &Cables) -> Result<Running, BedError> {
+    Ok(match plan.subject {
+        Subject::Kernel => {
+            Kernel::prepare(network, &cables.subject)?;
+            Running::Kernel
+        }
+        Subject::Masquerade => {
+            Kernel::prepare(network, &cables.subject)?;
+            Kernel::masquerade(network, &cables.subject, plan.flows)?;
+            Running::Kernel
+        }
+        Subject::Forwarder(back_end) => {
+            Running::Forwarder(Forwarder::start(back_end, network, &cables.subject)?)
+        }
+        Subject::Natgate(back_end, translation) => {
+            Running::Natgate(Natgate::start(plan, back_end, translation, network, &cables.subject)?)
+        }
+    })
+}
+
+impl Running {
+    fn account(&self) -> Account {
+        match self {
+            Self::Kernel => Account::default(),
+            Self::Forwarder(forwarder) => {
+                Account { tasks: vec![forwarder.task()], ..Account::default() }
+            }
+            Self::Natgate(natgate) => {
+                Account { processes: vec![natgate.process()], ..Account::default() }
+            }
+        }
+    }
+
+    fn resident(&self) -> Option<u64> {
+        match self {
+            Self::Natgate(natgate) => natgate.resident(),
+            _ => None,
+        }
+    }
+}
+
+/// The names of the cables' ends, which no other namespace of the machine uses: the kernel's threads
+/// are called after them.
+struct Cables {
+    /// `[inside, outside]` each.
+    subject: [String; 2],
+    tester: [String; 2],
+}
+
+impl Cables {
+    fn new(number: u32) -> Self {
+        let own = (std::process::id() % 100_000) * 100 + number % 100;
+        let named = |end: &str| format!("{end}{own}");
+        Self { subject: [named("i"), named("o")], tester: [named("a"), named("b")] }
+    }
+
+    fn lay(&self, network: &Network) -> io::Result<()> {
+        for (near, far) in self.subject.iter().zip(&self.tester) {
+            network.cable(["nat", near, "tester", far])?;
+        }
+        self.thread_again(network)
+    }
+
+    /// Has threads of the kernel's, not interrupts of whoever sends, take in what comes over the
+    /// cables. Programs that switch merging off switch that off, too; nothing is merged anyway, as
+    /// no host here wants UDP merged.
+    fn thread_again(&self, network: &Network) -> io::Result<()> {
+        for (node, ends) in [("nat", &self.subject), ("tester", &self.tester)] {
+            for end in ends {
+                let command = format!("echo 1 >/sys/class/net/{end}/threaded");
+                network.node(node).run(5, "ethtool", &["-K", end, "gro", "on"])?;
+                network.node(node).run(5, "sh", &["-c", &command])?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,252 @@
+//! Packet I/O: how many packets a second natgate forwards by each back end, of wall and of processor
+//! time, beside the kernel's forwarding, the kernel's masquerade, and a forwarder that does not
+//! translate, over the same cables in the same run.
+//!
+//! The bed and how processor time is counted are `bed`'s. `README.md` beside this file says what
+//! came out.
+
+mod page;
+
+use crate::bed::{self, BackEnd, Bed, BedError, Subject, Translation};
+use crate::report::{Report, progress};
+use crate::spread::Spread;
+use natgate_tester::{Mix, Way};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Which part of the packets may be lost at the rate that a subject can take.
+const LOSS: f64 = 0.01;
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The program whose `run` is natgate.
+    pub program: PathBuf,
+    /// Back ends.
+    pub back_ends: Vec<BackEnd>,
+    /// Whether the kernel and the forwarder that does not translate are measured, too.
+    pub others: bool,
+    /// How long frames are.
+    pub frames: Vec<Mix>,
+    /// Which packets are sent.
+    pub ways: Vec<Way>,
+    /// Mappings that there are.
+    pub mappings: Vec<u32>,
+    /// Numbers of workers.
+    pub workers: Vec<u16>,
+    /// How long each measurement takes.
+    pub time: Duration,
+    /// How often everything is measured, one after the other.
+    pub rounds: usize,
+}
+
+impl Plan {
+    /// What takes most of an hour.
+    pub fn full(program: PathBuf) -> Self {
+        let sizes = [64, 128, 256, 512, 1024, 1280, 1518];
+        let mut frames: Vec<Mix> = sizes.into_iter().filter_map(|len| Mix::of(len).ok()).collect();
+        frames.push(Mix::imix());
+        let mut back_ends = vec![BackEnd::AfPacket, BackEnd::AfXdp];
+        if cfg!(feature = "dpdk") {
+            back_ends.push(BackEnd::Dpdk);
+        }
+        Self {
+            program,
+            back_ends,
+            others: true,
+            frames,
+            ways: vec![Way::Up, Way::Down, Way::Both],
+            mappings: vec![100, 10_000, 1_000_000],
+            workers: vec![1],
+            time: Duration::from_secs(1),
+            rounds: 3,
+        }
+    }
+
+    /// What takes a minute.
+    pub fn quick(program: PathBuf) -> Self {
+        Self {
+            frames: Mix::of(64).into_iter().chain([Mix::imix()]).collect(),
+            ways: vec![Way::Up],
+            mappings: vec![100, 10_000],
+            time: Duration::from_millis(300),
+            rounds: 1,
+            ..Self::full(program)
+        }
+    }
+
+    fn subjects(&self) -> Vec<(Subject, u16)> {
+        let mut subjects = Vec::new();
+        if self.others {
+            subjects.extend([(Subject::Kernel, 1), (Subject::Masquerade, 1)]);
+        }
+        for &back_end in &self.back_ends {
+            if self.others {
+                subjects.push((Subject::Forwarder(back_end), 1));
+            }
+            let natgate = Subject::Natgate(back_end, Translation::Pool);
+            subjects.extend(self.workers.iter().map(|&workers| (natgate, workers)));
+        }
+        subjects
+    }
+}
+
+/// A combination that was measured.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+struct Case {
+    mappings: u32,
+    /// Place among the ways, and the frames.
+    #[serde(skip)]
+    order: (usize, usize, usize),
+    subject: String,
+    workers: u16,
+    way: &'static str,
+    frames: String,
+}
+
+/// What was found in a combination.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    #[serde(flatten)]
+    case: Case,
+    /// Packets that arrived, a second of wall time.
+    wall_pps: Spread,
+    /// Packets that arrived, a second of the subject's processor time.
+    cpu_pps: Spread,
+    /// Which part of the wall time the subject had its processor.
+    busy: f64,
+    /// Which part of what was sent was lost.
+    loss: f64,
+    /// Packets that arrived and were not as they should be.
+    wrong: f64,
+}
+
+/// A combination that could not be measured.
+#[derive(Clone, Debug, Serialize)]
+struct Failed {
+    subject: String,
+    workers: u16,
+    mappings: u32,
+    why: String,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Serialize)]
+struct Results {
+    seconds: f64,
+    rounds: usize,
+    rows: Vec<Row>,
+    failed: Vec<Failed>,
+    targets: Vec<page::Target>,
+}
+
+/// One measurement.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    wall: f64,
+    cpu: f64,
+    busy: f64,
+    loss: f64,
+    wrong: f64,
+}
+
+/// Measures all combinations and tells what came out; `command` is for the report.
+pub fn measure(plan: &Plan, command: &str) -> Report {
+    let report = Report::new("io", "Packet I/O", command);
+    let subjects = plan.subjects();
+    let bar = progress((plan.rounds * plan.mappings.len() * subjects.len()) as u64);
+    let mut samples: BTreeMap<Case, Vec<Sample>> = BTreeMap::new();
+    let mut failed = Vec::new();
+    for round in 0..plan.rounds {
+        for &mappings in &plan.mappings {
+            for (place, &(subject, workers)) in subjects.iter().enumerate() {
+                bar.set_message(format!("{}, {mappings} mappings", subject.name()));
+                let laid =
+                    bed::Plan { subject, program: plan.program.clone(), flows: mappings, workers };
+                let found = bed::with(&laid, |bed| {
+                    one(plan, bed, mappings, &mut |case, sample| {
+                        let case =
+                            Case { workers, order: (case.order.0, case.order.1, place), ..case };
+                        let case = Case { subject: subject.name(), ..case };
+                        samples.entry(case).or_default().push(sample);
+                    })
+                });
+                if let Err(error) = found {
+                    let why = format!("round {}: {error}", round + 1);
+                    failed.push(Failed { subject: subject.name(), workers, mappings, why });
+                }
+                bar.inc(1);
+            }
+        }
+    }
+    bar.finish_and_clear();
+    let rows: Vec<Row> = samples.into_iter().map(|(case, samples)| row(case, &samples)).collect();
+    let targets = page::targets(&rows);
+    let seconds = plan.time.as_secs_f64();
+    page::page(report, &Results { seconds, rounds: plan.rounds, rows, failed, targets })
+}
+
+/// Measures a subject at work with all lengths and ways.
+fn one(
+    plan: &Plan,
+    bed: &mut Bed<'_>,
+    mappings: u32,
+    found: &mut (dyn FnMut(Case, Sample) + Send),
+) -> Result<(), BedError> {
+    bed.tester.establish(mappings)?;
+    for (frames_at, frames) in plan.frames.iter().enumerate() {
+        for (way_at, &way) in plan.ways.iter().enumerate() {
+            let case = Case {
+                mappings,
+                order: (way_at, frames_at, 0),
+                subject: String::new(),
+                workers: 1,
+                way: way_name(way),
+                frames: frames.name(),
+            };
+            found(case, sample(bed, plan, frames, way)?);
+        }
+    }
+    Ok(())
+}
+
+/// One measurement, at the highest rate that the subject can take.
+fn sample(bed: &mut Bed<'_>, plan: &Plan, frames: &Mix, way: Way) -> Result<Sample, BedError> {
+    let stream = bed.stream(frames, way)?;
+    let rate = match bed.interfaces {
+        Some(_) => Some(bed.capacity(&stream, LOSS, plan.time / 5)?),
+        // Such a subject works on nothing that it then loses.
+        None => None,
+    };
+    let found = bed.send(&stream, rate, plan.time)?;
+    let time = found.spent.as_secs_f64();
+    Ok(Sample {
+        wall: found.rate(),
+        cpu: found.delivered as f64 / time.max(1e-9),
+        busy: time / found.elapsed.as_secs_f64(),
+        loss: found.loss(),
+        wrong: found.wrong as f64,
+    })
+}
+
+fn row(case: Case, samples: &[Sample]) -> Row {
+    let spread = |of: fn(&Sample) -> f64| Spread::of(&samples.iter().map(of).collect::<Vec<_>>());
+    Row {
+        case,
+        wall_pps: spread(|sample| sample.wall),
+        cpu_pps: spread(|sample| sample.cpu),
+        busy: spread(|sample| sample.busy).median,
+        loss: spread(|sample| sample.loss).median,
+        wrong: spread(|sample| sample.wrong).max,
+    }
+}
+
+fn way_name(way: Way) -> &'static str {
+    match way {
+        Way::Up => "up",
+        Way::Down => "down",
+        Way::Both => "both",
+    }
+}

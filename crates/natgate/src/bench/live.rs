@@ -1,0 +1,45 @@
+//! What the measurements in network namespaces need before they begin: root, programs, and that
+//! nothing stays behind whatever way they end.
+
+use crate::Failure;
+use anyhow::{Context, anyhow};
+use natgate_lab::bed::TAG;
+use natgate_testnet::{abandon, is_root, remove_leftovers};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::path::PathBuf;
+
+/// Programs that are run, and the Debian packages they come in.
+const TOOLS: [(&str, &str); 5] = [
+    ("ip", "iproute2"),
+    ("ethtool", "ethtool"),
+    ("setpriv", "util-linux"),
+    ("timeout", "coreutils"),
+    ("nft", "nftables"),
+];
+
+/// Makes sure of all of it; returns this program's path.
+pub(super) fn prepare() -> Result<PathBuf, Failure> {
+    if !is_root() {
+        return Err(anyhow!("network namespaces need root: run it as root, such as by sudo").into());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let there = |name: &str| std::env::split_paths(&path).any(|folder| folder.join(name).is_file());
+    let missing: Vec<_> = TOOLS.iter().filter(|(tool, _)| !there(tool)).collect();
+    if let Some((tool, package)) = missing.first() {
+        return Err(anyhow!("{tool} is missing; as root: apt-get install {package}").into());
+    }
+    remove_leftovers(TAG);
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals cannot be caught")?;
+    let prefix = format!("{TAG}{}-", std::process::id());
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            if let Some(signal) = signals.forever().next() {
+                abandon(&prefix, 128 + signal);
+            }
+        })
+        .context("a thread cannot be started")?;
+    Ok(std::env::current_exe().context("this program's path is not known")?)
+}
