@@ -64,7 +64,8 @@ impl Simulated {
             let pairs: io::Result<Vec<_>> = (0..count).map(|_| UnixStream::pair()).collect();
             let (ends, wakers) = pairs.map_err(WorkerError::Wake)?.into_iter().unzip();
             wakes = ends;
-            for (number, (member, devices)) in team(settings, wakers).into_iter().zip(devices).enumerate()
+            for (number, (member, devices)) in
+                team(settings, wakers).into_iter().zip(devices).enumerate()
             {
                 let seed = seed.map(|byte| byte.wrapping_add(number as u8));
                 workers.push(Worker::of_team(settings, seed, devices, member, now)?);

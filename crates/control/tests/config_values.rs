@@ -7,8 +7,8 @@ use natgate_engine::{
     RuleAction, Side, SideConfig, StaticMapping,
 };
 use natgate_gateway::{
-    AnnounceSettings, Backend, KernelSettings, LearnSettings, ReceiveMode, Route, Settings, SideSettings,
-    StateSettings, WorkerSettings,
+    AnnounceSettings, Backend, KernelSettings, LearnSettings, ReceiveMode, Route, Settings,
+    SideSettings, StateSettings, WorkerSettings,
 };
 use std::net::Ipv4Addr;
 use std::time::Duration;

@@ -90,11 +90,12 @@ impl Config {
 }
 
 impl Engine {
-    /// From now on this is one of several engines that share the work: it gives out only ports that
-    /// [`Engine::own`] names, and hands over what turns round. `has` says whose blocks, assigned at the
-    /// start, it tells of.
-    pub fn divide(&mut self, has: impl Fn(u16, Ipv4Addr) -> bool) {
+    /// From now on this is one, with a number from 0, of so many engines that share the work: it gives out
+    /// only ports that [`Engine::own`] names, and hands over what turns round. `has` says whose blocks,
+    /// assigned at the start, it tells of.
+    pub fn divide(&mut self, (number, engines): (u16, u16), has: impl Fn(u16, Ipv4Addr) -> bool) {
         self.is_divided = true;
+        self.identifications.divide(number, engines);
         self.external.divide();
         let blocks = core::mem::take(&mut self.pinned);
         let is_own = |&block: &u32| {

@@ -54,6 +54,9 @@ pub(crate) struct Identifications {
     sequences: Vec<Sequence>,
     /// How fast internal hosts use them.
     hosts: Vec<Rate>,
+    /// Of addresses that several engines have ports of, which values are this one's: those that leave
+    /// this remainder.
+    own: (u16, u16),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +77,7 @@ impl Identifications {
             bytes.copy_from_slice(&generator.next_u64().to_le_bytes());
         }
         let sequences = Vec::with_capacity(room);
-        let mut all = Self { rounds, sequences, hosts: vec![Rate::default(); HOSTS] };
+        let mut all = Self { rounds, sequences, hosts: vec![Rate::default(); HOSTS], own: (0, 1) };
         all.grow(addresses, generator);
         all
     }
@@ -88,24 +91,38 @@ impl Identifications {
         }
     }
 
+    /// From now on this is one of so many engines that have ports of one address.
+    pub(crate) fn divide(&mut self, number: u16, engines: u16) {
+        self.own = (number, engines);
+    }
+
     /// Bytes that [`Identifications::new`] takes.
     pub(crate) fn memory(addresses: usize) -> u64 {
         (addresses * size_of::<Sequence>() + HOSTS * size_of::<Rate>()) as u64
     }
 
-    /// The next identification of the address with this index, for an internal host; `None`: each
-    /// value may still be in use, or the host has had its share. Time never goes back from call to
-    /// call.
+    /// The next identification of the address with this index, which several engines may share, for an
+    /// internal host; `None`: each value may still be in use, or the host has had its share. Time never
+    /// goes back from call to call.
     ///
     /// # Panics
     /// When there is no such address.
-    pub(crate) fn next_for(&mut self, now: Timestamp, address: usize, host: u32) -> Option<u16> {
+    pub(crate) fn next_for(
+        &mut self,
+        now: Timestamp,
+        (address, is_shared): (usize, bool),
+        host: u32,
+    ) -> Option<u16> {
         let rate = &mut self.hosts[host as usize % HOSTS];
         let (spacing, burst) = (nanos(LIFETIME) / SHARE, nanos(LIFETIME));
         if !rate.permits_spaced(now.0, spacing, burst) {
             return None;
         }
-        let value = self.next(now, address)?;
+        let (remainder, engines) = self.own;
+        let mut value = self.next(now, address)?;
+        while is_shared && value % engines != remainder {
+            value = self.next(now, address)?;
+        }
         let rate = &mut self.hosts[host as usize % HOSTS];
         rate.count_spaced(now.0, spacing);
         Some(value)
@@ -200,7 +217,9 @@ mod tests {
     fn a_host_does_not_use_up_an_address() {
         let mut identifications = identifications(6);
         let mut take = |now, host, n| {
-            (0..n).filter(|_| identifications.next_for(Timestamp(now), 0, host).is_some()).count()
+            (0..n)
+                .filter(|_| identifications.next_for(Timestamp(now), (0, false), host).is_some())
+                .count()
         };
         assert_eq!(take(0, 1, 20_000), 16_384);
         assert_eq!(take(0, 2, 20_000), 16_384);
@@ -234,5 +253,22 @@ mod tests {
             assert!(repeated < 50, "{repeated} of 999 steps repeat");
         }
         assert_eq!(take(&mut identifications(4), 0, 0, 1000), orders[0]);
+    }
+
+    //= test rfc6864#section-4.3-unique
+    #[test]
+    fn engines_that_share_an_address_use_no_value_twice() {
+        let mut seen = vec![false; 0x1_0000];
+        for number in 0..3 {
+            let mut identifications = identifications(7 + number);
+            identifications.divide(number.into(), 3);
+            for host in 0..2 {
+                while let Some(value) = identifications.next_for(Timestamp(0), (0, true), host) {
+                    let again = core::mem::replace(&mut seen[usize::from(value)], true);
+                    assert!(!again, "{value} came twice");
+                }
+            }
+        }
+        assert!(seen.iter().all(|&seen| seen));
     }
 }

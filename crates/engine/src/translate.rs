@@ -601,7 +601,11 @@ impl Engine {
         if let Some(index) = self.external.index(source).filter(|_| !headers.turned) {
             identification = self
                 .identifications
-                .next_for(Timestamp(self.now), index as usize, headers.source.0)
+                .next_for(
+                    Timestamp(self.now),
+                    self.external.place_of_address(index),
+                    headers.source.0,
+                )
                 .ok_or(DropReason::FragmentLimit)?;
             identification::write(bytes, identification);
         }
@@ -630,7 +634,8 @@ impl Engine {
         let internal = slot.map(|slot| self.internal_of(slot).0);
         let host = internal.unwrap_or(headers.destination.0);
         //= rfc6864#section-5.3.1
-        let next = self.identifications.next_for(Timestamp(self.now), index as usize, host);
+        let address = self.external.place_of_address(index);
+        let next = self.identifications.next_for(Timestamp(self.now), address, host);
         identification::write(packet, next.ok_or(DropReason::FragmentLimit)?);
         Ok(())
     }

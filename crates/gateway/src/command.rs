@@ -51,7 +51,7 @@ pub struct Numbered {
 #[derive(Debug)]
 pub struct Prepared {
     /// For each worker.
-    parts: Vec<Box<Part>>,
+    parts: Vec<Part>,
 }
 
 /// One worker's part of them.
@@ -94,12 +94,12 @@ impl Prepared {
         let settings = new.in_numbers_of(&of_engine);
         let partition = partition
             .map(|before| Arc::new(Partition::new(&settings.engine, workers, Some(&before))));
-        let part = |_| -> Result<Box<Part>, ConfigError> {
+        let part = |_| -> Result<Part, ConfigError> {
             let wiring = Rewiring::new(in_force, &settings)?;
             let router = Renewal::new(in_force, &settings);
             let router = router.map_err(|error| ConfigError { message: error.to_string() })?;
             let (engine, settings) = (engine.clone(), settings.clone());
-            Ok(Box::new(Part { engine, router, wiring, settings, partition: partition.clone() }))
+            Ok(Part { engine, router, wiring, settings, partition: partition.clone() })
         };
         Ok(Self { parts: (0..workers).map(part).collect::<Result<_, _>>()? })
     }
@@ -239,21 +239,21 @@ impl Commander {
         if parts.len() > 1 {
             let mut checked = Vec::new();
             for (worker, part) in self.workers.iter().zip(parts) {
+                let part = Box::new(part);
                 let (result, part) = worker.ask(|reply| Command::Check(part, reply))?;
                 result?;
-                checked.push(part);
+                checked.push(*part);
             }
             parts = checked;
         }
         let mut answers = Vec::new();
         for (worker, part) in self.workers.iter().zip(parts) {
-            answers.push(worker.begin(|reply| Command::Reconfigure(part, reply))?);
+            answers.push(worker.begin(|reply| Command::Reconfigure(Box::new(part), reply))?);
         }
         let mut all = Reconfigured { stayed: 0, went: Default::default(), _past: Vec::new() };
         for answer in answers {
             let answer = answer.recv().map_err(|_| CommandError::Stopping)?;
-            let Reconfigured { stayed, went, _past: past } =
-                answer.map_err(|(error, _)| error)?;
+            let Reconfigured { stayed, went, _past: past } = answer.map_err(|(error, _)| error)?;
             all.stayed += stayed;
             all.went.iter_mut().zip(went).for_each(|(all, went)| *all += went);
             all._past.extend(past);
@@ -269,7 +269,7 @@ impl Commander {
         let mut all = Review::new(most);
         for (worker, part) in self.workers.iter().zip(prepared.parts) {
             let review = Review::new(most - all.named.len());
-            let (review, _) = worker.ask(|reply| Command::Review(part, review, reply))?;
+            let (review, _) = worker.ask(|reply| Command::Review(Box::new(part), review, reply))?;
             let review = review?;
             all.stay += review.stay;
             all.go.iter_mut().zip(review.go).for_each(|(all, go)| *all += go);

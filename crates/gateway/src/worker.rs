@@ -692,9 +692,7 @@ impl Stages {
             let mut parcel = [(0, Parcel { kind, buffer, start: HEADROOM, end })];
             self.unpack(now, &mut parcel, transmitters);
         }
-        while let Some((kind, len, full)) =
-            self.team.as_mut().and_then(|team| team.given_up(now))
-        {
+        while let Some((kind, len, full)) = self.team.as_mut().and_then(|team| team.given_up(now)) {
             let reason =
                 if full { DropReason::HandOverFull } else { DropReason::FragmentUnmatched };
             self.engine.count_lost(direction_of(kind), reason, len);

@@ -93,10 +93,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 
     let signals = Signals::catch(count).context("signals cannot be caught")?;
     let clock = Clock::new();
-    let mut workers = threads::workers(&settings, devices, &signals, clock.now())
-        .map_err(|error| match error.downcast::<WorkerError>() {
-            Ok(error) => args.input(error.to_string()),
-            Err(error) => error.into(),
+    let mut workers =
+        threads::workers(&settings, devices, &signals, clock.now()).map_err(|error| {
+            match error.downcast::<WorkerError>() {
+                Ok(error) => args.input(error.to_string()),
+                Err(error) => error.into(),
+            }
         })?;
     for (worker, saved) in workers.iter_mut().zip(saved.into_iter().flatten()) {
         worker.remember(saved, clock.now()).map_err(anyhow::Error::from)?;
@@ -105,9 +107,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let (commander, commands) = team_commands(wakers);
     workers.iter_mut().zip(commands).for_each(|(worker, commands)| worker.obey(commands));
     let socket = settings.control.clone();
-    let open = move |name: &str| {
-        devices::open_packet(name, count).map_err(|error| error.to_string())
-    };
+    let open =
+        move |name: &str| devices::open_packet(name, count).map_err(|error| error.to_string());
     let (complete, learning) = (settings.clone(), commander.another());
     let learning = learning.map_err(anyhow::Error::from)?;
     let reloader = Reloader::new(&args.config, read, complete, commander, Box::new(open));

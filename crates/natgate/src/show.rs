@@ -80,15 +80,25 @@ fn look(args: &Args) -> Result<Value, Failure> {
 fn table(before: &Value, now: &Value) -> String {
     let mut text = format!(
         "{:>6} {:>10} {:>10} {:>6} {:>6} {:>6} {:>6} {:>5} {:>10} {:>10} {:>8} {:>9} {:>9}\n",
-        "worker", "mappings", "frames/s", "busy", "looks", "asleep", "burst", "most", "handed/s",
-        "taken/s", "full", "borrowed", "lent",
+        "worker",
+        "mappings",
+        "frames/s",
+        "busy",
+        "looks",
+        "asleep",
+        "burst",
+        "most",
+        "handed/s",
+        "taken/s",
+        "full",
+        "borrowed",
+        "lent",
     );
     let workers = |value: &Value| value["workers"].as_array().cloned().unwrap_or_default();
     for (before, now) in workers(before).iter().zip(&workers(now)) {
         let count = |key: &str| now[key].as_u64().unwrap_or_default();
-        let more = |key: &str| {
-            count(key).saturating_sub(before[key].as_u64().unwrap_or_default()) as f64
-        };
+        let more =
+            |key: &str| count(key).saturating_sub(before[key].as_u64().unwrap_or_default()) as f64;
         let age = more("age_ns").max(1.0);
         let rate = |key: &str| format!("{:.0}", more(key) / (age / 1e9));
         let share = |part: f64| format!("{:.0} %", 100.0 * (part / age).clamp(0.0, 1.0));

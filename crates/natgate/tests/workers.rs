@@ -123,7 +123,8 @@ fn sum(workers: &Value, key: &str) -> u64 {
 fn two_workers_do_what_one_does_on_every_back_end_of_the_kernel() {
     let scene = Scene::new();
     for (backend, port) in [("af-packet", 5000), ("af-xdp", 5001)] {
-        let gateway = Gateway::start(&scene.network, Path::new(PROGRAM), &two(backend, "")).unwrap();
+        let gateway =
+            Gateway::start(&scene.network, Path::new(PROGRAM), &two(backend, "")).unwrap();
         scene.works(port);
         let status = gateway.status().unwrap();
         assert_eq!(sum(&status, "hand_over_full"), 0);

@@ -189,7 +189,7 @@ impl<'a> Tester<'a> {
             place,
             sides,
             established: 0,
-            buffers: vec![Vec::with_capacity(2048); BURST],
+            buffers: (0..BURST).map(|_| Vec::with_capacity(2048)).collect(),
             begin: Instant::now(),
             number: 0,
             latest: [0; 2],

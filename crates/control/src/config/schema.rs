@@ -9,8 +9,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
         "",
         &[
             "inside", "outside", "route", "pool", "nat", "limits", "class", "timeouts", "timeout",
-            "workers", "dpdk", "announce", "learn", "state", "control", "static", "rule",
-            "realm",
+            "workers", "dpdk", "announce", "learn", "state", "control", "static", "rule", "realm",
         ],
     ),
     ("inside", SIDE),
@@ -136,8 +135,17 @@ const PORTS: &[&str] = &["tcp", "udp", "icmp"];
 
 const BLOCK: &[&str] = &["size", "max_per_subscriber", "release_after"];
 
-const SIDE: &[&str] =
-    &["device", "backend", "address", "gateway", "mtu", "icmp_errors", "mode", "ring", "management"];
+const SIDE: &[&str] = &[
+    "device",
+    "backend",
+    "address",
+    "gateway",
+    "mtu",
+    "icmp_errors",
+    "mode",
+    "ring",
+    "management",
+];
 
 /// The keys of a table.
 ///

@@ -428,8 +428,10 @@ fn read_workers(section: &Section<'_>) -> WorkerSettings {
     let given = count.map(|count| count as usize);
     let cores = section.get("cores").and_then(|value| {
         let items = value.items("an array of processors such as [2, 3]")?;
-        let read: Option<Vec<usize>> =
-            items.iter().map(|item| item.integer(0..=LAST_CORE).map(|core| core as usize)).collect();
+        let read: Option<Vec<usize>> = items
+            .iter()
+            .map(|item| item.integer(0..=LAST_CORE).map(|core| core as usize))
+            .collect();
         let cores = read?;
         let wanted = given.unwrap_or(cores.len());
         let twice = cores.iter().enumerate().find(|(place, core)| cores[..*place].contains(core));

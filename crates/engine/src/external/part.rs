@@ -67,8 +67,26 @@ impl External {
 
     /// Gives out these words' ports of an address from now on.
     pub(crate) fn own(&mut self, index: u32, words: Range<usize>) {
-        words.for_each(|word| self.part.set(index, word, true));
-        (0..PROTOCOLS.len()).for_each(|protocol| self.renew(index, protocol));
+        // After a reload most are known.
+        if words.clone().any(|word| self.part.mask(index, word) == 0) {
+            self.pass_on(index, words, true);
+        }
+    }
+
+    /// Makes words of ports this engine's, or another's.
+    fn pass_on(&mut self, index: u32, words: Range<usize>, is_own: bool) {
+        words.clone().for_each(|word| self.part.set(index, word, is_own));
+        let pool = self.pool_of(index);
+        for protocol in 0..PROTOCOLS.len() {
+            let mut bits = [0; WORDS];
+            let given_out = self.given_out(index, protocol);
+            bits.iter_mut().zip(given_out).for_each(|(bits, all)| *bits = all);
+            if pool < self.pools.len() {
+                let words = words.clone();
+                self.ports[protocol].renew_words(index, pool, words, &bits);
+                self.count_shares(index, protocol);
+            }
+        }
     }
 
     /// Looks for up to `most` words one after the other of which nobody has a port, on a side of port
@@ -88,8 +106,7 @@ impl External {
             None => most_free(),
         }?;
         let words = self.idle_words(index, is_low, most)?;
-        words.clone().for_each(|word| self.part.set(index, word, false));
-        (0..PROTOCOLS.len()).for_each(|protocol| self.renew(index, protocol));
+        self.pass_on(index, words.clone(), false);
         Some((index, words))
     }
 
@@ -119,6 +136,12 @@ impl External {
         let ports = word * 64..word * 64 + 64;
         self.pools[pool].mode != Mode::Block
             || ports.into_iter().all(|port| self.blocks.is_nobodys(pool, index, port as u16))
+    }
+
+    /// An address's index, and whether other engines may have ports of it, too.
+    pub(crate) fn place_of_address(&self, index: u32) -> (usize, bool) {
+        let is_whole = (0..WORDS).all(|word| self.part.mask(index, word) != 0);
+        (index as usize, self.part.owned.is_some() && !is_whole)
     }
 
     /// Whether this engine gives out a port of an address, or would.

@@ -11,7 +11,7 @@ use crate::random::Generator;
 use crate::time::{TICK, nanos};
 use alloc::vec;
 use alloc::vec::Vec;
-use core::ops::RangeInclusive;
+use core::ops::{self, RangeInclusive};
 
 /// Entry of a port that no mapping has: free, reserved or not in a pool.
 pub(super) const EMPTY: u32 = 0;
@@ -143,6 +143,36 @@ impl Ports {
                 self.pool_count[pool].iter_mut().zip(now.into_iter().zip(before))
             {
                 *all = *all + now - before;
+            }
+        }
+    }
+
+    /// Makes those ports of some words of an address free that are `usable`, by all words, and that nobody
+    /// has; no others of them are. `pool` counts them.
+    pub(super) fn renew_words(
+        &mut self,
+        address: u32,
+        pool: usize,
+        words: ops::Range<usize>,
+        usable: &[u64; WORDS],
+    ) {
+        for word in words {
+            let owners = self.owner[address as usize * PORTS + word * 64..][..64].iter();
+            let nobodys = owners
+                .enumerate()
+                .fold(0, |bits, (bit, &owner)| bits | u64::from(owner == EMPTY) << bit);
+            let now = usable[word] & nobodys;
+            let free = &mut self.free[address as usize * WORDS + word];
+            let before = core::mem::replace(free, now);
+            let group = &mut self.groups[address as usize * GROUPS + word / GROUP_WORDS];
+            for (count, mask) in group.iter_mut().zip([EVEN, EVEN << 1]) {
+                let (now, before) = ((now & mask).count_ones(), (before & mask).count_ones());
+                *count = *count + now as u16 - before as u16;
+            }
+            let side = usize::from(word >= 1024 / 64);
+            for count in [&mut self.count[address as usize][side], &mut self.pool_count[pool][side]]
+            {
+                *count = *count + now.count_ones() - before.count_ones();
             }
         }
     }

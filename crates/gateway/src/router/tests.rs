@@ -5,6 +5,7 @@ mod twins;
 mod undelivered;
 
 use super::*;
+use crate::WorkerSettings;
 use crate::{Backend, Route, SideSettings};
 use natgate_engine::{AddressRange, Config, Direction, Outcome, PoolConfig, StaticMapping};
 use natgate_io::HEADROOM;

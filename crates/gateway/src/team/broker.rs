@@ -2,10 +2,12 @@
 //! a stretch of ports that nobody has, if it has plenty itself. So that no packet waits for it, a worker
 //! asks before it has run out.
 
+use super::exchange::Waker;
 use super::partition::Partition;
 use natgate_engine::{Allocation, Config, Engine, PoolConfig, Timestamp};
 use std::net::Ipv4Addr;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -42,7 +44,8 @@ impl Goods {
                 true => pool.each_address().map(Some).collect(),
                 false => vec![None],
             };
-            let goods = |address| [false, true].map(|is_low| Self { pool: number, address, is_low });
+            let goods =
+                |address| [false, true].map(|is_low| Self { pool: number, address, is_low });
             each.into_iter().flat_map(goods).collect()
         };
         config.pools.iter().enumerate().flat_map(of_pool).collect()
@@ -85,7 +88,7 @@ enum Note {
 pub(super) struct Broker {
     number: usize,
     notes: Receiver<Note>,
-    others: Vec<SyncSender<Note>>,
+    others: Vec<(SyncSender<Note>, Arc<Waker>)>,
     /// When to look again.
     next: Timestamp,
     /// What was asked for, and how many others remain to be asked.
@@ -103,11 +106,13 @@ pub(super) struct Trade {
     pub(super) lent: u64,
 }
 
-/// The brokers of so many workers.
-pub(super) fn brokers(workers: usize) -> Vec<Broker> {
+/// The brokers of workers that are woken so.
+pub(super) fn brokers(wakers: &[Arc<Waker>]) -> Vec<Broker> {
+    let workers = wakers.len();
     // Everybody asks for one thing at a time, and is answered by one note.
     let ends = (0..workers).map(|_| sync_channel(2 * workers));
-    let (others, notes): (Vec<_>, Vec<_>) = ends.unzip();
+    let (senders, notes): (Vec<_>, Vec<_>) = ends.unzip();
+    let others: Vec<_> = senders.into_iter().zip(wakers.iter().cloned()).collect();
     let broker = |(number, notes)| Broker {
         number,
         notes,
@@ -128,7 +133,8 @@ impl Broker {
         partition: &Partition,
     ) -> Trade {
         let mut trade = Trade::default();
-        while let Ok(note) = self.notes.try_recv() {
+        let is_noted = self.others[self.number].1.take_note();
+        while is_noted && let Ok(note) = self.notes.try_recv() {
             match note {
                 Note::Want { from, goods } => {
                     trade.lent += self.lend(from, goods, engine, partition);
@@ -175,7 +181,7 @@ impl Broker {
         if left > 1 {
             let whom = (self.number + workers - left + 1) % workers;
             // It has room; should it be gone, somebody else is asked after the pause.
-            if self.others[whom].try_send(Note::Want { from: self.number, goods }).is_ok() {
+            if self.tell(whom, Note::Want { from: self.number, goods }) {
                 self.asked = Some((goods, left - 1));
                 return;
             }
@@ -203,7 +209,15 @@ impl Broker {
             None => (Note::Nothing, 0),
         };
         // Who asked waits for it.
-        let _ = self.others[to].try_send(note);
+        self.tell(to, note);
         ports
+    }
+
+    /// Tells another something; `false`: it is gone.
+    fn tell(&self, whom: usize, note: Note) -> bool {
+        let (sender, waker) = &self.others[whom];
+        let told = sender.try_send(note).is_ok();
+        waker.note();
+        told
     }
 }

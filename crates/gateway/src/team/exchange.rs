@@ -11,9 +11,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// Packets that wait between two workers, at most; fewer where there are many workers.
+/// Packets that wait between two workers, at most, and for how many there is room in all; of many workers
+/// each pair has less, but some.
 const DEPTH: usize = 1024;
-const LEAST_DEPTH: usize = 128;
+const LEAST_DEPTH: usize = 32;
+const ROOM: usize = 16 * DEPTH;
 
 /// What a parcel's bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,12 +71,25 @@ struct Incoming {
 #[derive(Debug)]
 pub(super) struct Waker {
     asleep: AtomicBool,
+    /// Whether there is something for it that is not in a ring.
+    noted: AtomicBool,
     stream: UnixStream,
 }
 
 impl Waker {
     pub(super) fn new(stream: UnixStream) -> Arc<Self> {
-        Arc::new(Self { asleep: AtomicBool::new(false), stream })
+        Arc::new(Self { asleep: AtomicBool::new(false), noted: AtomicBool::new(false), stream })
+    }
+
+    /// Tells the worker that there is something for it beside packets.
+    pub(super) fn note(&self) {
+        self.noted.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// Whether it was told so since it asked.
+    pub(super) fn take_note(&self) -> bool {
+        self.noted.load(Ordering::Relaxed) && self.noted.swap(false, Ordering::Acquire)
     }
 
     /// Wakes the worker if it sleeps.
@@ -102,7 +117,7 @@ pub(crate) struct Exchange {
 /// The exchanges of workers that are woken so; a parcel holds so many bytes.
 pub(super) fn exchanges(wakers: &[Arc<Waker>], longest: usize) -> Vec<Exchange> {
     let workers = wakers.len();
-    let depth = (4 * DEPTH / workers).clamp(LEAST_DEPTH, DEPTH);
+    let depth = (ROOM / (workers * workers)).clamp(LEAST_DEPTH, DEPTH);
     let exchange = |own: &Arc<Waker>| Exchange {
         outgoing: (0..workers).map(|_| None).collect(),
         incoming: (0..workers).map(|_| None).collect(),
@@ -192,7 +207,7 @@ impl Exchange {
     pub(super) fn falls_asleep(&self) -> bool {
         self.own.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        let may = !self.has_parcels();
+        let may = !self.has_parcels() && !self.own.noted.load(Ordering::Relaxed);
         if !may {
             self.wakes_up();
         }

@@ -80,12 +80,8 @@ impl Guide {
         owner: Option<usize>,
     ) -> Advice {
         let Ok(packet) = Ipv4::new_checked(bytes) else { return Advice::Full };
-        let key = (
-            packet.source(),
-            packet.destination(),
-            packet.protocol(),
-            packet.identification(),
-        );
+        let key =
+            (packet.source(), packet.destination(), packet.protocol(), packet.identification());
         if !self.datagrams.contains_key(&key) {
             if self.datagrams.len() >= MOST_DATAGRAMS {
                 return owner.map_or(Advice::Full, |owner| Advice::Go(owner, Vec::new()));
@@ -95,15 +91,13 @@ impl Guide {
         }
         let Some(datagram) = self.datagrams.get_mut(&key) else { return Advice::Full };
         match (datagram, owner) {
-            (datagram, Some(owner)) => {
-                match std::mem::replace(datagram, Datagram::Known(owner)) {
-                    Datagram::Unknown(waiting) => {
-                        self.waiting -= waiting.len();
-                        Advice::Go(owner, waiting)
-                    }
-                    Datagram::Known(_) => Advice::Go(owner, Vec::new()),
+            (datagram, Some(owner)) => match std::mem::replace(datagram, Datagram::Known(owner)) {
+                Datagram::Unknown(waiting) => {
+                    self.waiting -= waiting.len();
+                    Advice::Go(owner, waiting)
                 }
-            }
+                Datagram::Known(_) => Advice::Go(owner, Vec::new()),
+            },
             (Datagram::Known(owner), None) => Advice::Go(*owner, Vec::new()),
             (Datagram::Unknown(waiting), None) => {
                 if self.waiting >= MOST_WAITING || waiting.len() >= MOST_OF_ONE {

@@ -74,7 +74,7 @@ pub fn team(settings: &Settings, wakers: Vec<UnixStream>) -> Vec<Member> {
         broker,
         guide: Guide::new(settings.engine.timeouts.fragment),
     };
-    exchanges.into_iter().zip(broker::brokers(workers)).enumerate().map(member).collect()
+    exchanges.into_iter().zip(broker::brokers(&wakers)).enumerate().map(member).collect()
 }
 
 /// What devices are told, so that packets of the inside, and of the outside, come to the worker that
@@ -123,7 +123,8 @@ impl Member {
     pub(crate) fn divide(&mut self, engine: &mut Engine) {
         self.broker.look_after(engine.config());
         let partition = &self.partition;
-        engine.divide(|realm, host| partition.of_host(realm, host.to_bits()) == self.number);
+        let place = (self.number as u16, self.workers() as u16);
+        engine.divide(place, |realm, host| partition.of_host(realm, host.to_bits()) == self.number);
         self.settle(engine);
     }
 

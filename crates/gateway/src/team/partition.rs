@@ -38,8 +38,7 @@ impl Debug for Owners {
 
 impl Owners {
     fn new(owner: impl Fn(usize) -> usize) -> Arc<Self> {
-        let words: [AtomicU8; WORDS] =
-            std::array::from_fn(|word| AtomicU8::new(owner(word) as u8));
+        let words: [AtomicU8; WORDS] = std::array::from_fn(|word| AtomicU8::new(owner(word) as u8));
         let first = words[0].load(Ordering::Relaxed);
         let split = words.iter().any(|word| word.load(Ordering::Relaxed) != first);
         Arc::new(Self { words, split: AtomicBool::new(split) })

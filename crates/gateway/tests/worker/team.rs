@@ -92,7 +92,8 @@ impl Team {
             for worker in &mut self.workers {
                 worker.turn(self.now, &mut self.told);
             }
-            let sides = [(&self.inside, HOST, &mut out.inside), (&self.outside, SERVER, &mut out.outside)];
+            let sides =
+                [(&self.inside, HOST, &mut out.inside), (&self.outside, SERVER, &mut out.outside)];
             for (wire, host, packets) in sides {
                 while let Some(frame) = wire.take() {
                     let (_, _, kind) = arp::read_ethernet(&frame).expect("a frame");
@@ -109,12 +110,12 @@ impl Team {
         out
     }
 
-    fn from_inside(&mut self, packet: &[u8]) -> Out {
+    fn send_inside(&mut self, packet: &[u8]) -> Out {
         self.inside.send(&to_inside(packet));
         self.settle()
     }
 
-    fn from_outside(&mut self, packet: &[u8]) -> Out {
+    fn send_outside(&mut self, packet: &[u8]) -> Out {
         self.outside.send(&to_outside(packet));
         self.settle()
     }
@@ -134,7 +135,10 @@ impl Team {
 
     fn drops(&mut self, reason: DropReason) -> u64 {
         let now = self.now;
-        self.workers.iter_mut().map(|worker| worker.status(now).counters.drops[reason as usize]).sum()
+        self.workers
+            .iter_mut()
+            .map(|worker| worker.status(now).counters.drops[reason as usize])
+            .sum()
     }
 
     fn handed_over(&self) -> u64 {
@@ -184,7 +188,7 @@ fn two_of_different_workers(team: &mut Team) -> [(Ipv4Addr, (Ipv4Addr, u16)); 2]
     for worker in 0..2 {
         for number in 0.. {
             let host = subscriber(number);
-            let out = team.from_inside(&udp((host, 4000), (REMOTE, 53), b"hello"));
+            let out = team.send_inside(&udp((host, 4000), (REMOTE, 53), b"hello"));
             assert_eq!(out.outside.len(), 1);
             if team.mappings()[worker].contains_key(&(host, 4000)) {
                 found.push((host, source(&out.outside[0])));
@@ -202,13 +206,13 @@ fn whichever_worker_a_frame_comes_to_flows_go_both_ways() {
         let mut externals = HashSet::new();
         for number in 0..40 {
             let host = subscriber(number);
-            let out = team.from_inside(&udp((host, 4000), (REMOTE, 53), b"hello"));
+            let out = team.send_inside(&udp((host, 4000), (REMOTE, 53), b"hello"));
             let external = source(&one(out.outside));
             assert!(externals.insert(external), "{external:?} is two subscribers'");
             for port in [54, 55] {
-                let out = team.from_inside(&udp((host, 4000), (REMOTE, port), b"hello"));
+                let out = team.send_inside(&udp((host, 4000), (REMOTE, port), b"hello"));
                 assert_eq!(source(&one(out.outside)), external, "the mapping is there for all");
-                let out = team.from_outside(&udp((REMOTE, port), external, b"answer"));
+                let out = team.send_outside(&udp((REMOTE, port), external, b"answer"));
                 let packet = one(out.inside);
                 assert_eq!(destination(&packet), (host, 4000));
                 assert!(udp_valid(&packet));
@@ -228,20 +232,20 @@ fn subscribers_of_different_workers_reach_each_other() {
     let mut team = Team::new(&with_pool(2, (1024, 65535)), 2);
     let [(a, external_a), (b, external_b)] = two_of_different_workers(&mut team);
     let before = team.packets(Direction::Hairpin, Outcome::Forwarded);
-    let packet = one(team.from_inside(&udp((a, 4000), external_b, b"to b")).inside);
+    let packet = one(team.send_inside(&udp((a, 4000), external_b, b"to b")).inside);
     assert_eq!((source(&packet), destination(&packet)), (external_a, (b, 4000)));
     assert!(udp_valid(&packet));
     assert_eq!(view(&packet).ttl(), 63, "that is one hop");
-    let packet = one(team.from_inside(&udp((b, 4000), external_a, b"to a")).inside);
+    let packet = one(team.send_inside(&udp((b, 4000), external_a, b"to a")).inside);
     assert_eq!((source(&packet), destination(&packet)), (external_b, (a, 4000)));
     assert_eq!(team.packets(Direction::Hairpin, Outcome::Forwarded), before + 2);
     // And to somebody of the same worker; nothing leaves.
-    let out = team.from_inside(&udp((a, 4000), external_a, b"to itself"));
+    let out = team.send_inside(&udp((a, 4000), external_a, b"to itself"));
     assert_eq!(destination(&one(out.inside)), (a, 4000));
     assert!(out.outside.is_empty());
     // An endpoint that nobody has.
     let nobody = (external_b.0, external_b.1 ^ 1);
-    assert!(team.from_inside(&udp((a, 4000), nobody, b"?")).inside.is_empty());
+    assert!(team.send_inside(&udp((a, 4000), nobody, b"?")).inside.is_empty());
     assert_eq!(team.drops(DropReason::NoMapping), 1);
 }
 
@@ -249,13 +253,13 @@ fn subscribers_of_different_workers_reach_each_other() {
 fn errors_about_packets_that_turned_round_come_back() {
     let mut team = Team::new(&with_pool(2, (1024, 65535)), 2);
     let [(a, external_a), (b, external_b)] = two_of_different_workers(&mut team);
-    let received = one(team.from_inside(&udp((a, 4000), external_b, b"to b")).inside);
+    let received = one(team.send_inside(&udp((a, 4000), external_b, b"to b")).inside);
     // b says port unreachable.
     let mut message = vec![3, 3, 0, 0, 0, 0, 0, 0];
     message.extend(&received);
     let sum = checksum::checksum(&message);
     message[2..4].copy_from_slice(&sum.to_be_bytes());
-    let error = one(team.from_inside(&ip(ICMP, b, external_a.0, &message)).inside);
+    let error = one(team.send_inside(&ip(ICMP, b, external_a.0, &message)).inside);
     let outer = view(&error);
     assert_eq!(outer.destination(), a.to_bits());
     assert_eq!(outer.source(), external_b.0.to_bits());
@@ -272,14 +276,14 @@ fn errors_from_outside_find_whom_they_are_about() {
     for addresses in [1, 2] {
         let mut team = Team::new(&with_pool(addresses, (1024, 65535)), 2);
         for (host, _) in two_of_different_workers(&mut team) {
-            let sent = one(team.from_inside(&udp((host, 4000), (REMOTE, 53), b"x")).outside);
+            let sent = one(team.send_inside(&udp((host, 4000), (REMOTE, 53), b"x")).outside);
             let mut message = vec![3, 3, 0, 0, 0, 0, 0, 0];
             message.extend(&sent);
             let sum = checksum::checksum(&message);
             message[2..4].copy_from_slice(&sum.to_be_bytes());
             let to = Ipv4Addr::from_bits(view(&sent).source());
             for _ in 0..2 {
-                let error = one(team.from_outside(&ip(ICMP, REMOTE, to, &message)).inside);
+                let error = one(team.send_outside(&ip(ICMP, REMOTE, to, &message)).inside);
                 assert_eq!(view(&error).destination(), host.to_bits());
             }
         }
@@ -313,19 +317,18 @@ fn fragments_of_a_datagram_come_to_one_worker_in_any_order() {
                 for _ in 0..3 {
                     id += 1;
                     let parts = halves(&udp((REMOTE, 53), external, &[7; 100]), id);
-                    let mut packets = team.from_outside(&parts[order[0]]).inside;
-                    packets.extend(team.from_outside(&parts[order[1]]).inside);
+                    let mut packets = team.send_outside(&parts[order[0]]).inside;
+                    packets.extend(team.send_outside(&parts[order[1]]).inside);
                     assert_eq!(packets.len(), 2, "addresses {addresses}, order {order:?}");
                     for packet in packets {
                         assert_eq!(view(&packet).destination(), host.to_bits());
                     }
                     let parts = halves(&udp((host, 4000), (REMOTE, 53), &[7; 100]), id);
-                    let mut packets = team.from_inside(&parts[order[0]]).outside;
-                    packets.extend(team.from_inside(&parts[order[1]]).outside);
+                    let mut packets = team.send_inside(&parts[order[0]]).outside;
+                    packets.extend(team.send_inside(&parts[order[1]]).outside);
                     assert_eq!(packets.len(), 2);
-                    let from = |packet: &Vec<u8>| {
-                        (view(packet).source(), view(packet).identification())
-                    };
+                    let from =
+                        |packet: &Vec<u8>| (view(packet).source(), view(packet).identification());
                     assert_eq!(from(&packets[0]), from(&packets[1]));
                 }
             }
@@ -335,8 +338,8 @@ fn fragments_of_a_datagram_come_to_one_worker_in_any_order() {
         for order in [[0, 1], [1, 0]] {
             id += 1;
             let parts = halves(&udp((a, 4000), external_b, &[9; 100]), id);
-            let mut packets = team.from_inside(&parts[order[0]]).inside;
-            packets.extend(team.from_inside(&parts[order[1]]).inside);
+            let mut packets = team.send_inside(&parts[order[0]]).inside;
+            packets.extend(team.send_inside(&parts[order[1]]).inside);
             assert_eq!(packets.len(), 2, "addresses {addresses}, order {order:?}");
             for packet in packets {
                 assert_eq!(view(&packet).source(), external_a.0.to_bits());
@@ -352,7 +355,7 @@ fn fragments_whose_first_never_comes_are_counted() {
     let [(_, external), _] = two_of_different_workers(&mut team);
     for id in 0..50 {
         let [_, later] = halves(&udp((REMOTE, 53), external, &[7; 100]), id);
-        assert!(team.from_outside(&later).inside.is_empty());
+        assert!(team.send_outside(&later).inside.is_empty());
     }
     team.pass(Duration::from_secs(10));
     assert_eq!(team.drops(DropReason::FragmentUnmatched), 50);
@@ -364,15 +367,15 @@ fn protocols_without_ports_find_their_subscriber() {
         let mut team = Team::new(&with_pool(addresses, (1024, 65535)), 2);
         for (number, (host, _)) in two_of_different_workers(&mut team).into_iter().enumerate() {
             let remote = Ipv4Addr::new(192, 0, 2, 100 + number as u8);
-            let packet = one(team.from_inside(&ip(GRE, host, remote, &[0; 20])).outside);
+            let packet = one(team.send_inside(&ip(GRE, host, remote, &[0; 20])).outside);
             let external = Ipv4Addr::from_bits(view(&packet).source());
             for _ in 0..2 {
-                let packet = one(team.from_outside(&ip(GRE, remote, external, &[0; 20])).inside);
+                let packet = one(team.send_outside(&ip(GRE, remote, external, &[0; 20])).inside);
                 assert_eq!(view(&packet).destination(), host.to_bits());
             }
         }
         let stranger = ip(GRE, Ipv4Addr::new(192, 0, 2, 99), EXTERNAL, &[0; 20]);
-        assert!(team.from_outside(&stranger).inside.is_empty());
+        assert!(team.send_outside(&stranger).inside.is_empty());
         assert_eq!(team.drops(DropReason::NoMapping), 1, "it is counted once");
     }
 }
@@ -381,9 +384,9 @@ fn protocols_without_ports_find_their_subscriber() {
 fn the_gateway_answers_pings_and_everybody_learns_from_arp() {
     let mut team = Team::new(&with_pool(2, (1024, 65535)), 2);
     for _ in 0..4 {
-        let reply = one(team.from_inside(&echo_request(SUBSCRIBER, OWN_INSIDE)).inside);
+        let reply = one(team.send_inside(&echo_request(SUBSCRIBER, OWN_INSIDE)).inside);
         assert_eq!(view(&reply).source(), OWN_INSIDE.to_bits());
-        let reply = one(team.from_outside(&echo_request(REMOTE, OWN_OUTSIDE)).outside);
+        let reply = one(team.send_outside(&echo_request(REMOTE, OWN_OUTSIDE)).outside);
         assert_eq!(view(&reply).source(), OWN_OUTSIDE.to_bits());
     }
     let now = team.now;
@@ -426,7 +429,7 @@ fn a_worker_that_runs_short_of_ports_borrows_from_the_other() {
         assert_eq!(borrowed, loads.iter().map(|load| load.ports_lent).sum::<u64>());
         // What comes back finds its way, whatever was whose at the start.
         for external in made.iter().take(300) {
-            let out = team.from_outside(&udp((REMOTE, 53), *external, b"answer"));
+            let out = team.send_outside(&udp((REMOTE, 53), *external, b"answer"));
             assert_eq!(view(&one(out.inside)).destination(), subscriber(3).to_bits());
         }
     }
@@ -448,13 +451,13 @@ fn static_endpoints_are_of_their_hosts_worker() {
     for number in 0..6 {
         let external = (EXTERNAL, 5000 + number as u16);
         let server = (subscriber(number), 53);
-        let packet = one(team.from_outside(&udp((REMOTE, 9), external, b"query")).inside);
+        let packet = one(team.send_outside(&udp((REMOTE, 9), external, b"query")).inside);
         assert_eq!(destination(&packet), server);
-        let packet = one(team.from_inside(&udp(server, (REMOTE, 9), b"answer")).outside);
+        let packet = one(team.send_inside(&udp(server, (REMOTE, 9), b"answer")).outside);
         assert_eq!(source(&packet), external);
-        let packet = one(team.from_inside(&udp((guest, 4000), external, b"query")).inside);
+        let packet = one(team.send_inside(&udp((guest, 4000), external, b"query")).inside);
         assert_eq!((source(&packet), destination(&packet)), (from, server));
-        let packet = one(team.from_inside(&udp(server, from, b"answer")).inside);
+        let packet = one(team.send_inside(&udp(server, from, b"answer")).inside);
         assert_eq!((source(&packet), destination(&packet)), (external, (guest, 4000)));
     }
 }
@@ -492,24 +495,24 @@ fn a_reload_is_everybodys() {
     let done = reload(&mut team, &old, new.clone());
     assert_eq!(done.stayed, mappings as u64);
     for (host, external) in ends {
-        let packet = one(team.from_inside(&udp((host, 4000), (REMOTE, 53), b"x")).outside);
+        let packet = one(team.send_inside(&udp((host, 4000), (REMOTE, 53), b"x")).outside);
         assert_eq!(source(&packet), external, "its mapping stays");
     }
     // New addresses are dealt out, too, and the static mapping is there.
     let mut seen = HashSet::new();
     for number in 200..260 {
         let packet = udp((subscriber(number), 4000), (REMOTE, 53), b"x");
-        seen.insert(source(&one(team.from_inside(&packet).outside)).0);
+        seen.insert(source(&one(team.send_inside(&packet).outside)).0);
     }
     assert_eq!(seen.len(), 4);
     let external = (Ipv4Addr::new(203, 0, 113, 4), 53);
-    let packet = one(team.from_outside(&udp((REMOTE, 9), external, b"query")).inside);
+    let packet = one(team.send_outside(&udp((REMOTE, 9), external, b"query")).inside);
     assert_eq!(destination(&packet), (subscriber(99), 53));
     // And back again, where addresses leave.
     let done = reload(&mut team, &new, old);
     assert!(done.went.iter().sum::<u64>() > 0);
     for (host, external) in ends {
-        let packet = one(team.from_inside(&udp((host, 4000), (REMOTE, 53), b"x")).outside);
+        let packet = one(team.send_inside(&udp((host, 4000), (REMOTE, 53), b"x")).outside);
         assert_eq!(source(&packet), external);
     }
 }

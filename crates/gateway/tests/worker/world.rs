@@ -9,7 +9,7 @@ use natgate_engine::{
     AddressRange, Config, Direction, DropReason, Event, Outcome, PoolConfig, Prefix, Side,
     SideConfig, Timestamp,
 };
-use natgate_gateway::{Backend, Observer, Settings, SideSettings, WorkerSettings, Status, Worker};
+use natgate_gateway::{Backend, Observer, Settings, SideSettings, Status, Worker, WorkerSettings};
 use natgate_io::memory::{self, Wire};
 use natgate_io::{Change, Device, LinkInfo};
 use natgate_wire::arp::{self, Arp, Mac, Operation, Repr};

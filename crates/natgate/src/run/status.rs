@@ -41,7 +41,7 @@ impl Told {
 }
 
 /// Keys of numbers that are the same for all workers, or of which the most counts.
-const COMMON: [&str; 4] = ["time", "mtu", "link_losses", "worker"];
+const COMMON: [&str; 5] = ["time", "mtu", "link_losses", "learnt_routes", "worker"];
 
 /// Adds one worker's state to others': numbers add up, lists are put together.
 fn join(all: &mut Value, one: Value, key: &str) {
@@ -180,7 +180,6 @@ fn summary(counters: &Counters, overrun: u64) -> String {
     let drops = if drops.is_empty() { "nothing".to_owned() } else { drops.join(", ") };
     format!("{}; dropped: {drops}", ways.join(", "))
 }
-
 
 #[cfg(test)]
 mod tests {
