@@ -114,6 +114,26 @@ fn af_xdp_carries_everything() {
 }
 
 #[test]
+fn packet_sockets_for_rate_carry_everything() {
+    let scene = Scene::new();
+    let rate = config("").replace("\"af-packet\"", "\"af-packet\"\nmode = \"rate\"\nring = 512");
+    let gateway = Gateway::start(&scene.network, Path::new(PROGRAM), &rate).unwrap();
+    scene.works("sub1");
+    let meeting = traffic::hairpin_udp(&scene.network).unwrap();
+    assert_eq!(meeting.seen, meeting.caller);
+    let status = gateway.status().unwrap();
+    for side in ["inside", "outside"] {
+        let device = &status["devices"][side];
+        assert!(device["received"].as_u64() > Some(100), "{device}");
+        for lost in ["receive_oversize", "receive_unfinished", "transmit_full", "transmit_refused"]
+        {
+            assert_eq!(device[lost], 0, "{device}");
+        }
+    }
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+}
+
+#[test]
 fn back_ends_can_differ_by_side() {
     let scene = Scene::new();
     let mixed = config("").replacen("af-packet", "af-xdp", 1);

@@ -3,6 +3,7 @@
 
 use super::format::{self, Bitmap, WORDS, Writer};
 use super::*;
+use crate::WorkerSettings;
 use natgate_engine::{
     AddressRange, Change, Config, DropReason, Engine, Packet, PoolConfig, Side, Timestamp, Verdict,
 };

@@ -55,10 +55,13 @@ impl Config {
         slots.min((Self::MOST_RING_BYTES / slot_len).max(256))
     }
 
-    /// Blocks of a ring of the same size as one of slots for usual frames.
+    /// Blocks of a ring of the same size as one of slots for usual frames. When frames come slowly a
+    /// block is handed over after a millisecond with few in it, so there are enough blocks for the
+    /// time in which somebody else has the core.
     pub(super) fn ring_blocks(&self, block_len: usize) -> usize {
         const USUAL_SLOT: usize = 2048;
-        (self.ring_slots(USUAL_SLOT) * USUAL_SLOT / block_len).max(4)
+        const LEAST: usize = 32;
+        (self.ring_slots(USUAL_SLOT) * USUAL_SLOT / block_len).max(LEAST)
     }
 
     /// The send buffer in range.
@@ -80,7 +83,7 @@ mod tests {
         assert_eq!(slots(usize::MAX, 2048), 65_536);
         assert_eq!(slots(65_536, 16_384), 16_384);
         let blocks = |slots| Config { slots, ..Config::default() }.ring_blocks(128 << 10);
-        assert_eq!([0, 4096, usize::MAX].map(blocks), [4, 64, 1024]);
+        assert_eq!([0, 4096, usize::MAX].map(blocks), [32, 64, 1024]);
         let buffer = |send_buffer| Config { send_buffer, ..Config::default() }.send_buffer_bytes();
         assert_eq!(buffer(0), 65_536);
         assert_eq!(buffer(usize::MAX), 256 << 20);

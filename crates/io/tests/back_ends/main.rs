@@ -178,7 +178,7 @@ fn what_comes_too_fast_is_counted(kind: BackEnd) {
 
 /// Where a ring has no places, so that how many frames it holds depends on them.
 fn everything_is_received_or_counted(stage: &mut Stage) {
-    const SENT: u64 = 5000;
+    const SENT: u64 = 30_000;
     for number in 0..SENT {
         let inward = stage.inward(&payload(number as usize, 100));
         stage.far.send(&inward);
@@ -193,8 +193,8 @@ fn everything_is_received_or_counted(stage: &mut Stage) {
         let statistics = stage.device.statistics();
         assert!(begin.elapsed() < stage::PATIENCE, "{statistics:?}");
         if waiting == 0 && statistics.received + statistics.receive_overrun == SENT {
-            // Four blocks; how full they were depends on how fast frames came.
-            assert!((4..2500).contains(&statistics.received), "{statistics:?}");
+            // 32 blocks; how full they were depends on how fast frames came.
+            assert!((32..20_000).contains(&statistics.received), "{statistics:?}");
             break;
         }
     }
