@@ -41,7 +41,7 @@ impl Account {
         Ok(time)
     }
 
-    /// Has all of them run on one processor.
+    /// Has all of them run on one processor, before what else the machine does there.
     pub(super) fn pin(&self, processor: usize) -> io::Result<()> {
         for process in &self.processes {
             for task in fs::read_dir(format!("/proc/{process}/task"))? {
@@ -51,7 +51,11 @@ impl Account {
                 task.map_or(Ok(()), prefer)?;
             }
         }
-        self.tasks.iter().try_for_each(|&task| pin(Some(task), processor))
+        for &task in &self.tasks {
+            pin(Some(task), processor)?;
+            prefer(task)?;
+        }
+        Ok(())
     }
 }
 
