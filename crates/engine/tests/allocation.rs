@@ -95,7 +95,7 @@ fn nothing_is_allocated(allocation: Allocation) {
             seen[match verdict {
                 Verdict::Forward(_) | Verdict::Reply(_) => 0,
                 Verdict::Drop(_) => 1,
-                Verdict::Held => 2,
+                Verdict::Held | Verdict::HandOver => 2,
             }] += 1;
         }
     }

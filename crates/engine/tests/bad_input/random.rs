@@ -81,6 +81,7 @@ fn feed(world: &mut World, from: Side, bytes: &[u8]) -> Verdict {
             }
         }
         Verdict::Held => assert!(is_fragment(bytes)),
+        Verdict::HandOver => panic!("nobody shares the work"),
     }
     // A fragment may be held, or decide the fate of others that were.
     if !is_fragment(bytes) {

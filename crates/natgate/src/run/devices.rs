@@ -193,8 +193,8 @@ fn open_dpdk(settings: &Settings, own: &SideSettings) -> anyhow::Result<Devices>
     let ports = [&settings.inside, &settings.outside].into_iter();
     let ports = ports.filter(|side| side.backend == Backend::Dpdk);
     let longest = ports.map(|side| longest_packet(settings, side)).max().unwrap_or(own.mtu);
-    let eal = natgate_dpdk::start(settings.dpdk.as_deref(), longest)?;
     let workers = u16::try_from(settings.workers.count)?;
+    let eal = natgate_dpdk::start_for(settings.dpdk.as_deref(), longest, workers)?;
     let queues = eal.open(&own.device, longest_packet(settings, own), workers)?;
     if queues.len() < settings.workers.count {
         anyhow::bail!(
