@@ -499,7 +499,10 @@ impl Stages {
             let header = self.cables.carried[place].header(frame.bytes(), kind);
             let (realm, kind, header_len) = match header {
                 Header::Of(realm, kind, len) => (realm, kind, len),
-                Header::Unknown(ethertype::ARP, _) => continue,
+                Header::Unknown(ethertype::ARP, _) => {
+                    self.router.ignore_arp();
+                    continue;
+                }
                 Header::Unknown(_, len) => {
                     self.engine.count_unknown_realm(frame.len() - len);
                     continue;
@@ -588,6 +591,8 @@ impl Stages {
         match way {
             Way::Here => return true,
             Way::Gone => add(&self.load.handed_over, 1),
+            // Counted when it is known where it goes.
+            Way::Waits => {}
             Way::Lost => {
                 add(&self.load.hand_over_full, 1);
                 self.engine.count_lost(direction, DropReason::HandOverFull, len);
@@ -686,6 +691,7 @@ impl Stages {
 
     /// Lets fragments go that have waited for the first of their datagram, or have waited in vain.
     fn follow_fragments(&mut self, now: Timestamp, transmitters: &mut [&mut dyn Transmit]) {
+        add(&self.load.handed_over, self.team.as_mut().map_or(0, Member::followed));
         while let Some((kind, bytes)) = self.team.as_mut().and_then(Member::recalled) {
             let buffer = [vec![0; HEADROOM], bytes].concat().into_boxed_slice();
             let end = buffer.len();
@@ -693,6 +699,7 @@ impl Stages {
             self.unpack(now, &mut parcel, transmitters);
         }
         while let Some((kind, len, full)) = self.team.as_mut().and_then(|team| team.given_up(now)) {
+            add(&self.load.hand_over_full, u64::from(full));
             let reason =
                 if full { DropReason::HandOverFull } else { DropReason::FragmentUnmatched };
             self.engine.count_lost(direction_of(kind), reason, len);

@@ -35,6 +35,8 @@ pub struct Member {
     exchange: Exchange,
     broker: Broker,
     guide: Guide,
+    /// Fragments that have waited here and gone to others since somebody asked.
+    followed: u64,
 }
 
 /// Where a packet is to go.
@@ -42,8 +44,10 @@ pub struct Member {
 pub(crate) enum Way {
     /// It is this worker's.
     Here,
-    /// Another has it now, or will find out whose it is; or it waits for its first fragment.
+    /// Another has it now, or will find out whose it is.
     Gone,
+    /// It waits for its first fragment.
+    Waits,
     /// There is no room for it.
     Lost,
     /// There is no room to wait for its first fragment.
@@ -73,6 +77,7 @@ pub fn team(settings: &Settings, wakers: Vec<UnixStream>) -> Vec<Member> {
         exchange,
         broker,
         guide: Guide::new(settings.engine.timeouts.fragment),
+        followed: 0,
     };
     exchanges.into_iter().zip(broker::brokers(&wakers)).enumerate().map(member).collect()
 }
@@ -225,7 +230,7 @@ impl Member {
 
     fn guide(&mut self, now: Timestamp, kind: Kind, bytes: &[u8], owner: Option<usize>) -> Way {
         match self.guide.advise(now, kind, bytes, owner) {
-            Advice::Wait => Way::Gone,
+            Advice::Wait => Way::Waits,
             Advice::Full => Way::Unguided,
             Advice::Go(owner, waiting) => {
                 let way = self.give(owner, kind, bytes);
@@ -234,8 +239,9 @@ impl Member {
                     self.guide.recall(waiting);
                 } else {
                     for Waiting { kind, bytes } in waiting {
-                        if self.give(owner, kind, &bytes) == Way::Lost {
-                            self.guide.give_up(Waiting { kind, bytes });
+                        match self.give(owner, kind, &bytes) {
+                            Way::Lost => self.guide.give_up(Waiting { kind, bytes }),
+                            _ => self.followed += 1,
                         }
                     }
                 }
@@ -257,6 +263,11 @@ impl Member {
     /// Tells all others what an ARP frame says that came in by a link.
     pub(crate) fn tell_arp(&mut self, link: Link, frame: &[u8]) {
         self.exchange.tell_all(Kind::Arp(link), frame);
+    }
+
+    /// How many fragments that waited here have followed their first to others since the last call.
+    pub(crate) fn followed(&mut self) -> u64 {
+        std::mem::take(&mut self.followed)
     }
 
     /// A fragment that has waited here and whose first has come here since.
