@@ -226,9 +226,11 @@ fn populate(scene: &Scene) {
     scene.ip("sub1", &format!("neighbor add {KERNEL} lladdr {mac} dev eth0"));
 }
 
-/// The program, told to give back what it has freed: else the C library keeps tens of megabytes of it, now
-/// and then, and what is resident says little.
+/// The program, told to give back what it has freed, and without huge pages: else the C library keeps, and
+/// the kernel clears, tens of megabytes at once now and then, and what is resident says little.
 fn frugal(network: &Network) -> PathBuf {
+    // Programs that this one starts inherit it.
+    rustix::thread::disable_transparent_huge_pages(true).unwrap();
     let path = network.file("natgate");
     let text = format!(
         "#!/bin/sh\n\
