@@ -540,8 +540,27 @@ impl Stages {
         packets
     }
 
-    /// Translates packets in place.
+    /// Translates packets in place; those that turn round go on to whom they are for.
     fn translate<'d>(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        packets: ArrayVec<Arrived<'d>, BATCH>,
+    ) -> ArrayVec<Fated<'d>, BATCH> {
+        let mut fated = ArrayVec::new();
+        for one in self.process(now, from, packets) {
+            match one {
+                (frame, Verdict::HandOver, realm) => {
+                    fated.extend(self.turn_over(now, frame, realm));
+                }
+                one => fated.push(one),
+            }
+        }
+        fated
+    }
+
+    /// Translates packets in place as far as the sender's worker does.
+    fn process<'d>(
         &mut self,
         now: Timestamp,
         from: Side,
@@ -565,10 +584,7 @@ impl Stages {
             packets.into_iter().zip(ranges).zip(verdicts)
         {
             frame.set_range(start, end);
-            match verdict {
-                Verdict::HandOver => fated.extend(self.turn_over(now, frame, realm)),
-                verdict => fated.push((frame, *verdict, realm)),
-            }
+            fated.push((frame, *verdict, realm));
         }
         fated
     }
@@ -665,6 +681,7 @@ impl Stages {
                     }
                     Kind::Packet(Link { side: Side::Outside, .. }, _) => outside.push((frame, 0)),
                     Kind::Turned(realm, _) => turned.push((frame, realm)),
+                    Kind::Error(realm, _) => self.unpack_error(now, (frame, realm), transmitters),
                     Kind::Arp(_) => {}
                 }
             }
@@ -679,14 +696,49 @@ impl Stages {
         self.send_all(outputs, transmitters);
     }
 
+    /// Takes an ICMP error of another worker's router to its subscriber.
+    #[cold]
+    fn unpack_error(
+        &mut self,
+        now: Timestamp,
+        (error, realm): Arrived<'_>,
+        transmitters: &mut [&mut dyn Transmit],
+    ) {
+        let before = self.engine.counters().clone();
+        let fated = self.receive_turned(now, std::iter::once((error, realm)).collect());
+        self.router.exclude(&before, self.engine.counters());
+        if let Some((link, frame)) = fated.into_iter().next().and_then(|one| self.emit(now, one)) {
+            let mut output = Output::default();
+            output.push(frame, None);
+            let place = self.cables.device_of(link);
+            self.send(output, transmitters[place]);
+        }
+    }
+
+    /// Takes note of where an ICMP error of the router's own goes; returns whether it stays here.
+    fn error_has_come(&mut self, way: Way) -> bool {
+        match way {
+            Way::Here => return true,
+            Way::Gone => add(&self.load.handed_over, 1),
+            Way::Waits => {}
+            Way::Lost | Way::Unguided => self.router.suppress_error(),
+        }
+        false
+    }
+
     /// Whether what another has handed over is this worker's; if not, it has gone where it belongs.
     fn is_settled(&mut self, now: Timestamp, kind: Kind, bytes: &[u8]) -> bool {
-        if let Kind::Packet(_, Asked::Settled) | Kind::Turned(_, Asked::Settled) = kind {
+        if let Kind::Packet(_, asked) | Kind::Turned(_, asked) | Kind::Error(_, asked) = kind
+            && asked == Asked::Settled
+        {
             return true;
         }
         let Some(team) = &mut self.team else { return true };
         let way = team.dispatch_again(now, &mut self.engine, kind, bytes);
-        self.has_come(way, direction_of(kind), bytes.len())
+        match kind {
+            Kind::Error(..) => self.error_has_come(way),
+            kind => self.has_come(way, direction_of(kind), bytes.len()),
+        }
     }
 
     /// Lets fragments go that have waited for the first of their datagram, or have waited in vain.
@@ -718,9 +770,36 @@ impl Stages {
     ) -> Option<(Link, Frame<'d>)> {
         let before = self.engine.counters().clone();
         let arrived = std::iter::once((error, from.realm)).collect();
-        let mut fated = self.translate(now, from.side, arrived);
+        let mut fated = self.process(now, from.side, arrived).pop();
+        if let Some((frame, Verdict::HandOver, realm)) = fated {
+            fated = self.turn_error(now, frame, realm);
+        }
         self.router.exclude(&before, self.engine.counters());
-        let (mut frame, verdict, realm) = fated.pop()?;
+        self.emit(now, fated?)
+    }
+
+    /// Takes an ICMP error of the router's own whose quoted receiver's end has been translated to whom it
+    /// is for.
+    fn turn_error<'d>(
+        &mut self,
+        now: Timestamp,
+        error: Frame<'d>,
+        realm: u16,
+    ) -> Option<Fated<'d>> {
+        let team = self.team.as_mut()?;
+        let way = team.dispatch_error(now, &mut self.engine, realm, error.bytes());
+        if !self.error_has_come(way) {
+            return None;
+        }
+        self.receive_turned(now, std::iter::once((error, realm)).collect()).pop()
+    }
+
+    /// Finds the way of a translated ICMP error of the router's own.
+    fn emit<'d>(
+        &mut self,
+        now: Timestamp,
+        (mut frame, verdict, realm): Fated<'d>,
+    ) -> Option<(Link, Frame<'d>)> {
         let Verdict::Forward(side) = verdict else { return None };
         let link = Link::new(side, realm);
         let fate = self.router.send_error(now, link, &mut frame);
@@ -787,7 +866,7 @@ fn direction_of(kind: Kind) -> Direction {
     match kind {
         Kind::Packet(Link { side: Side::Inside, .. }, _) => Direction::Outbound,
         Kind::Packet(..) | Kind::Arp(_) => Direction::Inbound,
-        Kind::Turned(..) => Direction::Hairpin,
+        Kind::Turned(..) | Kind::Error(..) => Direction::Hairpin,
     }
 }
 

@@ -371,6 +371,11 @@ impl Router {
         self.send(now, link, frame, None)
     }
 
+    /// Counts an error that cannot be sent, for there is no room for it.
+    pub fn suppress_error(&mut self) {
+        self.outbox.counters.errors_suppressed += 1;
+    }
+
     /// A link was away, or is another: its neighbours are asked for afresh, and told of our
     /// addresses (RFC 5227 section 2.3).
     pub fn relink(&mut self, link: impl Into<Link>, mac: Mac) {

@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     Packet(Link, Asked),
     /// An IP packet from a realm that turns round, with its sender's end translated.
     Turned(u16, Asked),
+    /// The same of an ICMP error of the router's own, which has not come in.
+    Error(u16, Asked),
     /// An Ethernet frame with ARP, without a tag, for everybody to learn from.
     Arp(Link),
 }

@@ -162,6 +162,18 @@ impl Member {
         self.follow(now, engine, bytes, whose, |asked| Kind::Turned(realm, asked))
     }
 
+    /// The same for an ICMP error of the router's own.
+    pub(crate) fn dispatch_error(
+        &mut self,
+        now: Timestamp,
+        engine: &mut Engine,
+        realm: u16,
+        bytes: &[u8],
+    ) -> Way {
+        let whose = self.partition.whose(Side::Outside, 0, bytes);
+        self.follow(now, engine, bytes, whose, |asked| Kind::Error(realm, asked))
+    }
+
     /// The same for one that another has handed over, for it does not know whose it is.
     pub(crate) fn dispatch_again(
         &mut self,
@@ -173,6 +185,7 @@ impl Member {
         let (asked, of): (Asked, &dyn Fn(Asked) -> Kind) = match kind {
             Kind::Packet(link, asked) => (asked, &move |asked| Kind::Packet(link, asked)),
             Kind::Turned(realm, asked) => (asked, &move |asked| Kind::Turned(realm, asked)),
+            Kind::Error(realm, asked) => (asked, &move |asked| Kind::Error(realm, asked)),
             Kind::Arp(_) => return Way::Here,
         };
         match asked {

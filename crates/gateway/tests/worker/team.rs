@@ -280,6 +280,37 @@ fn errors_about_packets_that_turned_round_come_back() {
 }
 
 #[test]
+fn who_calls_a_subscriber_that_cannot_be_reached_learns_it() {
+    for addresses in [1, 2] {
+        let mut team = Team::new(&with_pool(addresses, (1024, 65535)), 2);
+        let callers = two_of_different_workers(&mut team);
+        let mut taken: u64 = [Direction::Outbound, Direction::Hairpin]
+            .map(|way| team.packets(way, Outcome::Forwarded))
+            .iter()
+            .sum();
+        for number in 0..4 {
+            // No route leads to that network.
+            let far = Ipv4Addr::new(172, 16, 0, number);
+            let asked = one(team.send_inside(&udp((far, 4000), (REMOTE, 53), b"hello")).outside);
+            taken += 1;
+            for (caller, _) in callers {
+                let call = udp((caller, 4000), source(&asked), b"anybody");
+                let error = one(team.send_inside(&call).inside);
+                assert_eq!(view(&error).source(), OWN_INSIDE.to_bits());
+                assert_eq!(view(&error).destination(), caller.to_bits());
+                assert_eq!(checksum::checksum(view(&error).payload()), 0);
+            }
+        }
+        // The errors are the gateway's own: what came in is counted once, and nothing else.
+        let mut all =
+            |outcome| -> u64 { Direction::ALL.map(|way| team.packets(way, outcome)).iter().sum() };
+        assert_eq!((all(Outcome::Forwarded), all(Outcome::Dropped)), (taken, 8));
+        assert_eq!(team.drops(DropReason::NoRoute), 8);
+        team.nothing_is_under_way();
+    }
+}
+
+#[test]
 fn errors_from_outside_find_whom_they_are_about() {
     for addresses in [1, 2] {
         let mut team = Team::new(&with_pool(addresses, (1024, 65535)), 2);
