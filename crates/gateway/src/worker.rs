@@ -245,8 +245,7 @@ impl Worker {
         self.report(now);
         self.send_queued();
         let Stages { engine, router, cables, team, .. } = &mut self.stages;
-        let partition = team.as_ref().map(Member::partition);
-        let change = self.clerk.turn(engine, router, cables, &mut self.devices, partition);
+        let change = self.clerk.turn(engine, router, cables, &mut self.devices, team);
         if let Some((settings, partition)) = change {
             if let Some((team, partition)) = self.stages.team.as_mut().zip(partition) {
                 team.set_partition(partition, &mut self.stages.engine);
@@ -312,6 +311,9 @@ impl Worker {
     pub fn maintain(&mut self, now: Timestamp, observer: &mut dyn Observer) {
         self.next_maintenance = now.plus(MAINTENANCE);
         observer.passed(now);
+        if let Some(team) = &self.stages.team {
+            team.tidy(&self.stages.engine);
+        }
         self.stages.load.mappings.store(self.stages.engine.count_mappings(), Ordering::Relaxed);
         for (place, device) in self.devices.iter_mut().enumerate() {
             let Some(change) = device.maintain() else { continue };

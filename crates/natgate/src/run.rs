@@ -109,8 +109,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let socket = settings.control.clone();
     let open =
         move |name: &str| devices::open_packet(name, count).map_err(|error| error.to_string());
-    let (complete, learning) = (settings.clone(), commander.another());
-    let learning = learning.map_err(anyhow::Error::from)?;
+    let (complete, learning) = (settings.clone(), commander.clone());
     let reloader = Reloader::new(&args.config, read, complete, commander, Box::new(open));
     let reloader = Arc::new(reloader);
     let loads = workers.iter().map(Worker::load).collect();
