@@ -47,6 +47,20 @@ pub struct Numbered {
     partition: Option<Arc<Partition>>,
 }
 
+impl Numbered {
+    /// Whether pools and realms at work are those of a configuration, in its order: nothing is left of
+    /// any that has gone.
+    pub fn is_of(&self, config: &Config) -> bool {
+        let pools = |config: &Config| -> Vec<_> {
+            config.pools.iter().map(|pool| (pool.name.clone(), pool.count())).collect()
+        };
+        let realms = |config: &Config| -> Vec<_> {
+            config.realms.iter().map(|realm| (realm.name.clone(), realm.gone)).collect()
+        };
+        pools(&self.config) == pools(config) && realms(&self.config) == realms(config)
+    }
+}
+
 /// Other settings, ready to be put in force.
 #[derive(Debug)]
 pub struct Prepared {
