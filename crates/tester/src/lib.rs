@@ -189,7 +189,7 @@ impl<'a> Tester<'a> {
             place,
             sides,
             established: 0,
-            buffers: vec![Vec::with_capacity(2048); BURST],
+            buffers: vec![Vec::new(); BURST],
             begin: Instant::now(),
             number: 0,
             latest: [0; 2],
