@@ -35,6 +35,8 @@ pub struct Member {
     exchange: Exchange,
     broker: Broker,
     guide: Guide,
+    /// Packets handed over since it was last asked.
+    handed_over: u64,
 }
 
 /// Where a packet is to go.
@@ -70,6 +72,7 @@ pub fn team(settings: &Settings, wakers: Vec<UnixStream>) -> Vec<Member> {
         exchange,
         broker,
         guide: Guide::new(settings.engine.timeouts.fragment),
+        handed_over: 0,
     };
     exchanges.into_iter().zip(broker::brokers(&wakers)).enumerate().map(member).collect()
 }
@@ -125,7 +128,7 @@ impl Invitation {
         let others = ways.into_iter().map(newcomer).collect();
         let guide = Guide::new(settings.engine.timeouts.fragment);
         let beginning = Beginning(Arc::clone(&partition));
-        (Member { number, partition, exchange, broker, guide }, others, beginning)
+        (Member { number, partition, exchange, broker, guide, handed_over: 0 }, others, beginning)
     }
 }
 
@@ -371,6 +374,7 @@ impl Member {
         if to == self.number {
             Way::Here
         } else if self.exchange.give(to, kind, bytes) {
+            self.handed_over += 1;
             Way::Gone
         } else {
             Way::Lost
@@ -402,9 +406,10 @@ impl Member {
         self.exchange.give_back(from, buffer);
     }
 
-    /// Wakes those whom something was handed over.
-    pub(crate) fn flush(&mut self) {
+    /// Wakes those whom something was handed over; returns how many packets that was.
+    pub(crate) fn flush(&mut self) -> u64 {
         self.exchange.flush();
+        std::mem::take(&mut self.handed_over)
     }
 
     /// Sees to it that there are ports; returns how many were borrowed and lent.
