@@ -97,13 +97,7 @@ impl Stages {
     ) -> ArrayVec<Fated<'d>, BATCH> {
         let mut verdicts = [Verdict::Held; BATCH];
         let verdicts = &mut verdicts[..packets.len()];
-        let mut views: ArrayVec<Packet<'_>, BATCH> = packets
-            .iter_mut()
-            .map(|(frame, realm)| {
-                let (start, _) = frame.range();
-                Packet::new(frame.buffer_mut(), start).in_realm(*realm)
-            })
-            .collect();
+        let mut views = views(&mut packets);
         self.engine.process(now, from, &mut views, verdicts);
         let ranges: ArrayVec<(usize, usize, u16), BATCH> =
             views.iter().map(|view| (view.start(), view.end(), view.realm())).collect();
@@ -197,6 +191,15 @@ impl Stages {
             }
         }
     }
+}
+
+/// The packets in frames, as the translator takes them.
+pub(super) fn views<'p>(packets: &'p mut [Arrived<'_>]) -> ArrayVec<Packet<'p>, BATCH> {
+    let view = |(frame, realm): &'p mut Arrived<'_>| {
+        let (start, _) = frame.range();
+        Packet::new(frame.buffer_mut(), start).in_realm(*realm)
+    };
+    packets.iter_mut().map(view).collect()
 }
 
 /// Frames that leave, by device.

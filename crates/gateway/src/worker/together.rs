@@ -1,7 +1,7 @@
 //! A worker among others: which packets are its own, and what it does with those that others have handed
 //! over.
 
-use super::stages::{Arrived, Fated, Stages};
+use super::stages::{Arrived, Fated, Stages, views};
 use crate::links::Link;
 use crate::load::add;
 use crate::team::{Asked, Kind, Member, Parcel, Way};
@@ -61,13 +61,7 @@ impl Stages {
     ) -> ArrayVec<Fated<'d>, BATCH> {
         let mut verdicts = [Verdict::Held; BATCH];
         let verdicts = &mut verdicts[..packets.len()];
-        let mut views: ArrayVec<Packet<'_>, BATCH> = packets
-            .iter_mut()
-            .map(|(frame, realm)| {
-                let (start, _) = frame.range();
-                Packet::new(frame.buffer_mut(), start).in_realm(*realm)
-            })
-            .collect();
+        let mut views = views(&mut packets);
         self.engine.process_turned(now, &mut views, verdicts);
         let realms: ArrayVec<u16, BATCH> = views.iter().map(Packet::realm).collect();
         drop(views);
