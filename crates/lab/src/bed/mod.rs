@@ -177,9 +177,8 @@ pub fn with<T: Send>(
     if !over_memif {
         cables.lay(&network)?;
     }
-    if plan.subject == Subject::Masquerade {
-        kernel::make_room(plan.flows)?;
-    }
+    let is_masquerade = plan.subject == Subject::Masquerade;
+    let _raised = is_masquerade.then(|| kernel::make_room(plan.flows)).transpose()?;
     let tester = network.node("tester");
     tester.enter(|| {
         let [own, other] = processors();
