@@ -361,10 +361,13 @@ impl External {
                 return index;
             }
         }
+        // Answers come to the engine that gives out the address's ports.
+        let is_deterministic = self.pools[pool].mode == Mode::Deterministic;
+        let answers_come = |index: &u32| is_deterministic || self.part.has_any(*index);
         let slots = &self.pools[pool].slots;
         let start = generator.below(slots.len() as u32) as usize;
         let (before, after) = slots.split_at_checked(start)?;
-        after.iter().chain(before).copied().find(fits)
+        after.iter().chain(before).copied().find(|index| answers_come(index) && fits(index))
     }
 
     /// The pool that an address is of; of none: one beyond the last.

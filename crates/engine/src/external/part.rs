@@ -42,6 +42,11 @@ impl Part {
         (first / 64..=last / 64).all(|word| self.mask(index, usize::from(word)) != 0)
     }
 
+    /// Whether any of an address's ports are its own.
+    pub(super) fn has_any(&self, index: u32) -> bool {
+        self.owned.as_ref().is_none_or(|owned| owned[index as usize] != [0; WORDS / 64])
+    }
+
     /// Nothing of an address that has just become external is its own.
     pub(super) fn forget(&mut self, index: u32) {
         if let Some(owned) = &mut self.owned {

@@ -89,6 +89,8 @@ pub enum RouterError {
 /// What the router has counted besides packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouterCounters {
+    /// ARP frames that came in.
+    pub arp_received: u64,
     /// ARP requests that were answered.
     pub arp_answered: u64,
     /// ARP requests sent.
@@ -229,11 +231,18 @@ impl Router {
     /// Takes in an Ethernet frame without a tag that carries ARP.
     pub fn receive_arp(&mut self, now: Timestamp, link: impl Into<Link>, frame: &[u8]) {
         let link = link.into();
+        self.outbox.counters.arp_received += 1;
         if let Some(message) = self.learn_neighbor(now, link, frame)
             && message.operation == Operation::Request
         {
             self.answer(link, &message);
         }
+    }
+
+    /// Counts one that came in by no link.
+    pub fn ignore_arp(&mut self) {
+        self.outbox.counters.arp_received += 1;
+        self.outbox.counters.arp_ignored += 1;
     }
 
     /// Takes in one that another router with the same addresses has received, who answers it.

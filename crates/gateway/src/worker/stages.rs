@@ -50,7 +50,10 @@ impl Stages {
             let header = self.cables.carried[place].header(frame.bytes(), kind);
             let (realm, kind, header_len) = match header {
                 Header::Of(realm, kind, len) => (realm, kind, len),
-                Header::Unknown(ethertype::ARP, _) => continue,
+                Header::Unknown(ethertype::ARP, _) => {
+                    self.router.ignore_arp();
+                    continue;
+                }
                 Header::Unknown(_, len) => {
                     self.engine.count_unknown_realm(frame.len() - len);
                     continue;

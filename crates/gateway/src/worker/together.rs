@@ -129,6 +129,7 @@ impl Stages {
             self.unpack(now, &mut parcel, transmitters);
         }
         while let Some((kind, len, full)) = self.team.as_mut().and_then(|team| team.given_up(now)) {
+            add(&self.load.hand_over_full, u64::from(full));
             let reason =
                 if full { DropReason::HandOverFull } else { DropReason::FragmentUnmatched };
             self.engine.count_lost(direction_of(kind), reason, len);

@@ -166,6 +166,14 @@ impl Team {
         self.workers.iter_mut().map(of).sum()
     }
 
+    /// What was handed over has been taken.
+    fn nothing_is_under_way(&self) {
+        let loads: Vec<_> = self.workers.iter().map(|worker| worker.load().now()).collect();
+        let handed_over: u64 = loads.iter().map(|load| load.handed_over).sum();
+        assert_eq!(handed_over, loads.iter().map(|load| load.taken_over).sum());
+        assert!(handed_over > 0, "workers had something to do with each other");
+    }
+
     fn drops(&mut self, reason: DropReason) -> u64 {
         let now = self.now;
         self.workers
@@ -366,6 +374,7 @@ fn fragments_of_a_datagram_come_to_one_worker_in_any_order() {
                 }
             }
         }
+        team.nothing_is_under_way();
         // To each other, in fragments.
         let [(a, external_a), (b, external_b)] = ends;
         for order in [[0, 1], [1, 0]] {
@@ -379,6 +388,7 @@ fn fragments_of_a_datagram_come_to_one_worker_in_any_order() {
                 assert_eq!(view(&packet).destination(), b.to_bits());
             }
         }
+        team.nothing_is_under_way();
     }
 }
 
@@ -392,6 +402,7 @@ fn fragments_whose_first_never_comes_are_counted() {
     }
     team.pass(Duration::from_secs(10));
     assert_eq!(team.drops(DropReason::FragmentUnmatched), 50);
+    team.nothing_is_under_way();
 }
 
 #[test]
@@ -410,6 +421,22 @@ fn protocols_without_ports_find_their_subscriber() {
         let stranger = ip(GRE, Ipv4Addr::new(192, 0, 2, 99), EXTERNAL, &[0; 20]);
         assert!(team.send_outside(&stranger).inside.is_empty());
         assert_eq!(team.drops(DropReason::NoMapping), 1, "it is counted once");
+    }
+}
+
+#[test]
+fn who_begins_with_a_protocol_without_ports_gets_answers() {
+    for addresses in 1..=4 {
+        let mut team = Team::new(&with_pool(addresses, (1024, 65535)), 2);
+        for number in 0..16 {
+            let (host, remote) = (subscriber(number), Ipv4Addr::new(192, 0, 2, 100 + number as u8));
+            for _ in 0..2 {
+                let packet = one(team.send_inside(&ip(GRE, host, remote, &[0; 20])).outside);
+                let external = Ipv4Addr::from_bits(view(&packet).source());
+                let packet = one(team.send_outside(&ip(GRE, remote, external, &[0; 20])).inside);
+                assert_eq!(view(&packet).destination(), host.to_bits(), "addresses {addresses}");
+            }
+        }
     }
 }
 

@@ -57,11 +57,12 @@ fn join(all: &mut Value, one: Value, key: &str) {
         // Workers may have one neighbour, and one address that drains.
         (Value::Array(all), Value::Array(one)) => {
             for one in one {
-                let address = one.get("address").filter(|_| key != "workers").cloned();
-                let same = |known: &&mut Value| {
-                    address.is_some() && known.get("address") == address.as_ref()
-                };
-                match all.iter_mut().find(same) {
+                let address = one.get("address").filter(|_| key != "workers");
+                // Mappings and sessions are many, and each is one worker's: they are not looked for.
+                let known = address.and_then(|address| {
+                    all.iter_mut().find(|known| known.get("address") == Some(address))
+                });
+                match known {
                     Some(known) => join(known, one, ""),
                     None => all.push(one),
                 }
@@ -109,6 +110,7 @@ fn object(status: &Status<'_>, names: &json::Names) -> Value {
         "devices": { "inside": device(inside), "outside": device(outside) },
         "workers": [json::load(status.worker().0, &status.load)],
         "router": {
+            "arp_received": status.router.arp_received,
             "arp_asked": status.router.arp_asked,
             "arp_answered": status.router.arp_answered,
             "arp_ignored": status.router.arp_ignored,

@@ -9,6 +9,7 @@ mod management;
 mod overload;
 mod recovery;
 mod routes;
+mod soak;
 mod tester;
 
 use std::net::UdpSocket;

@@ -207,7 +207,7 @@ pub(super) fn outbound(number: u32, [from, gateway]: [Mac; 2], flaw: Flaw) -> Ve
 }
 
 /// The kernel's counter of a device in the namespace that the thread is in.
-fn counter(device: &str, name: &str) -> u64 {
+pub(super) fn counter(device: &str, name: &str) -> u64 {
     let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
     let line = table.lines().find_map(|line| line.trim().strip_prefix(&format!("{device}:")));
     let fields: Vec<u64> =
