@@ -7,8 +7,8 @@
 //! among what arrives.
 
 mod program;
-mod sys;
 
+use super::bpf::sys::{self, Map, Mode};
 use natgate_tester::{Endpoint, Mix, Place, Tester, Way};
 use program::{Program, Side};
 use std::io;
@@ -29,7 +29,7 @@ pub(super) struct Flood {
     /// which takes it a hundredth of a second.
     _in_use: OwnedFd,
     /// Flows' external endpoints, for packets from outside.
-    _endpoints: Option<OwnedFd>,
+    _endpoints: Option<Map<u32, u64>>,
 }
 
 impl Flood {
@@ -59,7 +59,7 @@ impl Flood {
         let sides = [side(0), side(1)];
         let program = Program { place, flows, sides: &sides, way }.load(endpoints.as_ref())?;
         Ok(Self {
-            _in_use: sys::attach(&program, LOOPBACK)?,
+            _in_use: sys::attach(&program, LOOPBACK, Mode::Generic)?,
             program,
             frames: frames.lengths().map(|len| tester.template(len, 0).bytes).collect(),
             _endpoints: endpoints,
@@ -94,11 +94,10 @@ impl Flood {
     }
 }
 
-fn endpoints(known: &[Endpoint]) -> io::Result<OwnedFd> {
-    let map = sys::array(known.len() as u32)?;
+fn endpoints(known: &[Endpoint]) -> io::Result<Map<u32, u64>> {
+    let map = Map::array(known.len() as u32)?;
     for (flow, endpoint) in (0..).zip(known) {
-        let value = u64::from(endpoint.address) | u64::from(endpoint.port) << 32;
-        sys::update(&map, flow, value)?;
+        map.update(&flow, &(u64::from(endpoint.address) | u64::from(endpoint.port) << 32))?;
     }
     Ok(map)
 }
