@@ -7,6 +7,7 @@
 //! among what arrives.
 
 mod program;
+mod sink;
 
 use super::bpf::sys::{self, Map, Mode};
 use natgate_tester::{Endpoint, Mix, Place, Tester, Way};
@@ -28,6 +29,8 @@ pub(super) struct Flood {
     /// The program is in use as long as this is: what is not the kernel prepares anew for each call,
     /// which takes it a hundredth of a second.
     _in_use: OwnedFd,
+    /// What takes in what comes of it.
+    _sinks: Vec<OwnedFd>,
     /// Flows' external endpoints, for packets from outside.
     _endpoints: Option<Map<u32, u64>>,
 }
@@ -58,7 +61,14 @@ impl Flood {
         let (place, flows) = (tester.place().clone(), tester.external().len() as u32);
         let sides = [side(0), side(1)];
         let program = Program { place, flows, sides: &sides, way }.load(endpoints.as_ref())?;
+        let mut sinks = Vec::new();
+        for (end, comes) in [(0, way != Way::Up), (1, way != Way::Down)] {
+            if comes {
+                sinks.push(sink::attach(interfaces[end])?);
+            }
+        }
         Ok(Self {
+            _sinks: sinks,
             _in_use: sys::attach(&program, LOOPBACK, Mode::Generic)?,
             program,
             frames: frames.lengths().map(|len| tester.template(len, 0).bytes).collect(),
