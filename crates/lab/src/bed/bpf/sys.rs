@@ -21,6 +21,7 @@ struct MapCreate {
     key_len: u32,
     value_len: u32,
     entries: u32,
+    flags: u32,
 }
 
 #[repr(C)]
@@ -93,20 +94,22 @@ impl<V: Plain> Map<u32, V> {
     /// An array.
     pub(crate) fn array(entries: u32) -> io::Result<Self> {
         const ARRAY: u32 = 2;
-        Self::new(ARRAY, entries)
+        Self::new(ARRAY, entries, 0)
     }
 }
 
 impl<K: Plain, V: Plain> Map<K, V> {
-    /// A hash table; memory for all entries is taken at once.
+    /// A hash table. Entries get memory as they come: that lies in large pages of the kernel's, what
+    /// is taken at once does not, and finding cold entries there takes longer.
     pub(crate) fn table(entries: u32) -> io::Result<Self> {
         const HASH: u32 = 1;
-        Self::new(HASH, entries)
+        const NOT_AT_ONCE: u32 = 1;
+        Self::new(HASH, entries, NOT_AT_ONCE)
     }
 
-    fn new(kind: u32, entries: u32) -> io::Result<Self> {
+    fn new(kind: u32, entries: u32, flags: u32) -> io::Result<Self> {
         let (key_len, value_len) = (mem::size_of::<K>() as u32, mem::size_of::<V>() as u32);
-        let mut request = MapCreate { kind, key_len, value_len, entries };
+        let mut request = MapCreate { kind, key_len, value_len, entries, flags };
         let descriptor = own(bpf(CREATE_MAP, &mut request)?);
         Ok(Self { descriptor, of: PhantomData })
     }
