@@ -115,11 +115,16 @@ bench: root demo-tools count-tools build ## Run every benchmark in full, for hou
 bench-quick: count-tools build ## Count instructions of the hot paths; compare with those committed
 	@"$(TARGET)/release/natgate" bench instructions --compare docs/results/instructions.json
 
+# How long mixed traffic goes through the gateway, seconds.
+SOAK_SECONDS ?= 7200
+
 .PHONY: soak
-soak: build ## Check what always holds, over a table as big as memory permits, and against the model over a million mappings
+soak: root demo-tools build ## Check what always holds over a table as big as memory permits, against the model, and for two hours of mixed traffic
 	@"$(TARGET)/release/natgate" bench soak
 	@NATGATE_MAPPINGS=1000000 PROPTEST_CASES=1 cargo test --quiet --locked --release -p natgate-model \
 		--test random large
+	@NATGATE_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --quiet --locked --release -p natgate --test live \
+		soak -- --nocapture
 
 # Without a sanitizer: what is fuzzed is safe Rust but for its prefetches, and twenty times as fast.
 .PHONY: fuzz

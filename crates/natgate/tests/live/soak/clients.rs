@@ -118,7 +118,7 @@ pub(super) fn connections(world: &World<'_>, node: &str, mut random: Random) {
 }
 
 fn connect(address: Ipv4Addr, server: Ipv4Addr) -> io::Result<TcpStream> {
-    const PATIENCE: Duration = Duration::from_secs(3);
+    const PATIENCE: Duration = Duration::from_millis(1500);
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind(&SocketAddrV4::new(address, 0).into())?;
     socket.connect_timeout(&SocketAddrV4::new(server, REFLECTOR_PORT).into(), PATIENCE)?;
@@ -149,15 +149,15 @@ fn converse(world: &World<'_>, stream: &TcpStream, random: &mut Random) {
 pub(super) fn pings(world: &World<'_>, node: &str, mut random: Random) {
     let targets = [SERVER1, SERVER2, ROUTER, GATEWAY_INSIDE];
     while world.goes_on() {
-        let target = targets[random.below(4) as usize].to_string();
+        let target = targets[random.below(4) as usize];
         // The gateway answers what comes in one piece.
-        let sizes = if target == GATEWAY_INSIDE.to_string() { 2 } else { 4 };
-        let size = ["56", "1400", "4000", "20000"][random.below(sizes) as usize];
-        let source = host(node, &mut random).to_string();
-        let options = ["-n", "-q", "-c", "4", "-i", "0.05", "-W", "1", "-I", &source, "-s", size];
-        let output = world.network.node(node).run(5, "ping", &[&options[..], &[&target]].concat());
-        match output {
-            Ok(_) if size.len() > 4 || size == "4000" => &world.tally.large_pings,
+        let sizes = if target == GATEWAY_INSIDE { 2 } else { 4 };
+        let size = [56, 1400, 4000, 20_000][random.below(sizes) as usize];
+        let source = host(node, &mut random);
+        let line = format!("-n -q -c 4 -i 0.05 -w 1 -I {source} -s {size} {target}");
+        let arguments: Vec<&str> = line.split(' ').collect();
+        match world.network.node(node).run(5, "ping", &arguments) {
+            Ok(_) if size > 1500 => &world.tally.large_pings,
             Ok(_) => &world.tally.pings,
             Err(_) => &world.tally.unanswered,
         }
@@ -180,22 +180,31 @@ pub(super) fn meetings(world: &World<'_>, _: &str, mut random: Random) {
         let (Some(called), Some(caller)) = (called, caller) else { continue };
         for _ in 0..4 {
             let len = 1 + random.below(4000) as usize;
-            let (bytes, mut buffer) = (random.bytes(len), [0; 4096]);
+            let bytes = random.bytes(len);
             let _ = two.send_to(&bytes, called);
-            match one.recv_from(&mut buffer) {
-                Ok((len, from)) => {
-                    assert_eq!((&buffer[..len], from), (&bytes[..], caller.into()));
-                    world.tally.meetings.fetch_add(1, Ordering::Relaxed);
-                }
-                Err(_) => {
-                    // As above.
-                    world.tally.unanswered.fetch_add(1, Ordering::Relaxed);
-                    break;
-                }
-            }
+            let Some(came) = receive_from(&one, caller) else {
+                // As above.
+                world.tally.unanswered.fetch_add(1, Ordering::Relaxed);
+                break;
+            };
+            assert_eq!(came, bytes, "from {caller} to {called}");
+            world.tally.meetings.fetch_add(1, Ordering::Relaxed);
         }
         random.nap(20);
     }
+}
+
+/// The next datagram from somebody: floods come to all ports.
+fn receive_from(socket: &UdpSocket, sender: SocketAddrV4) -> Option<Vec<u8>> {
+    let mut buffer = [0; 4096];
+    let begin = Instant::now();
+    while begin.elapsed() < GLANCE {
+        let (len, from) = socket.recv_from(&mut buffer).ok()?;
+        if from == sender.into() {
+            return Some(buffer[..len].to_vec());
+        }
+    }
+    None
 }
 
 /// GRE to a server that sends it back.
