@@ -374,7 +374,7 @@ impl Soak<'_> {
         let text = (self.config)(RATES[self.reloads as usize % 2]);
         std::fs::write(self.network.file("natgate.toml"), text).unwrap();
         self.question("POST", "/v1/reload", &json!({ "dry_run": true }));
-        if self.reloads % 2 == 0 {
+        if self.reloads.is_multiple_of(2) {
             self.gateway.reload().unwrap();
         } else {
             self.question("POST", "/v1/reload", &json!({}));
