@@ -7,7 +7,7 @@ use crate::socket::{Request, Response, Service};
 use natgate_gateway::Load;
 use serde::Deserialize;
 use serde_json::json;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Mappings that a dry run names unless it is asked for another number, and the most that it does.
 const USUALLY_NAMED: usize = 20;
@@ -17,8 +17,11 @@ const MOST_NAMED: usize = 100_000;
 pub struct Interface {
     reloader: Arc<Reloader>,
     /// What each worker has done.
-    loads: Vec<Arc<Load>>,
+    loads: Loads,
 }
+
+/// What each worker has done; one more when a worker joins.
+pub type Loads = Arc<Mutex<Vec<Arc<Load>>>>;
 
 /// What `/v1/reload` is asked.
 #[derive(Debug, Default, Deserialize)]
@@ -31,13 +34,14 @@ struct ReloadRequest {
 
 impl Interface {
     /// For a gateway whose configuration can be read anew, and whose workers note what they do.
-    pub fn new(reloader: Arc<Reloader>, loads: Vec<Arc<Load>>) -> Self {
+    pub fn new(reloader: Arc<Reloader>, loads: Loads) -> Self {
         Self { reloader, loads }
     }
 
     fn workers(&self) -> Response {
-        let loads = self.loads.iter().enumerate();
-        let workers = loads.map(|(number, load)| json::load(number, &load.now()));
+        let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
+        let workers =
+            loads.iter().enumerate().map(|(number, load)| json::load(number, &load.now()));
         Response { status: 200, body: json!({ "workers": workers.collect::<Vec<_>>() }) }
     }
 

@@ -6,7 +6,9 @@
 use crate::config::{self, Configuration, DEFAULT_REALM, Problem};
 use crate::json;
 use natgate_engine::{Config, Departure, Leaving, Rule};
-use natgate_gateway::{CommandError, Commander, Device, Prepared, RealmSettings, Route, Settings};
+use natgate_gateway::{
+    CommandError, Commander, Device, Prepared, RealmSettings, Route, Settings, WorkerSettings,
+};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -81,26 +83,31 @@ struct InForce {
 /// Opens a device by its name, once for each worker, or says why it cannot be.
 pub type Open = Box<dyn Fn(&str) -> Result<Vec<Box<dyn Device>>, String> + Send + Sync>;
 
+/// Has another worker join a gateway that is to have these settings, or says why none can.
+pub type Join = Box<dyn Fn(&Commander, &Settings) -> Result<(), String> + Send + Sync>;
+
 /// Reads a gateway's configuration anew.
 pub struct Reloader {
     file: PathBuf,
     commander: Commander,
     open: Open,
+    join: Join,
     in_force: Mutex<InForce>,
 }
 
 impl Reloader {
     /// For a gateway that was started with a file: what the file said, and that with what the kernel
-    /// knew besides of the sides. `open` is asked for the devices of new realms.
+    /// knew besides of the sides. `open` is asked for the devices of new realms, `join` for workers.
     pub fn new(
         file: &Path,
         read: Settings,
         complete: Settings,
         commander: Commander,
         open: Open,
+        join: Join,
     ) -> Self {
         let in_force = Mutex::new(InForce { read, complete });
-        Self { file: file.to_owned(), commander, open, in_force }
+        Self { file: file.to_owned(), commander, open, join, in_force }
     }
 
     /// Reads the file and puts it in force.
@@ -113,7 +120,25 @@ impl Reloader {
         let changed = changed(&in_force.read, &new.read);
         prepared.open(&self.open).map_err(|message| self.wrong(message))?;
         let done = self.commander.reconfigure(prepared).map_err(|error| self.not_taken(error))?;
-        *in_force = new;
+        let workers = new.complete.workers.clone();
+        let before = std::mem::replace(&mut *in_force, new).complete.workers;
+        for count in before.count + 1..=workers.count {
+            let cores = workers.cores.iter().copied().take(count).collect();
+            let there = WorkerSettings { count, cores };
+            let with = Settings { workers: there.clone(), ..in_force.complete.clone() };
+            if let Err(message) = self.join(&with) {
+                let there = match count - 1 == before.count {
+                    true => before,
+                    false => WorkerSettings { count: count - 1, ..there },
+                };
+                in_force.read.workers.clone_from(&there);
+                in_force.complete.workers = there;
+                return Err(self.wrong(format!(
+                    "worker {count} of {} cannot join: {message}; everything else is in force",
+                    workers.count
+                )));
+            }
+        }
         let (stay, go, named) = (done.stayed, done.went, Vec::new());
         let names = json::Names::of(&in_force.complete.engine);
         Ok(Reloaded { dry_run: false, changed, stay, go, named, names, warnings })
@@ -134,6 +159,15 @@ impl Reloader {
         // Those of realms that would go are among them.
         let names = json::Names::of(&new.complete.engine);
         Ok(Reloaded { dry_run: true, changed, stay, go, named, names, warnings })
+    }
+
+    fn join(&self, settings: &Settings) -> Result<(), String> {
+        let numbered = self.commander.numbered().map_err(|error| error.to_string())?;
+        if !numbered.is_of(&settings.engine) {
+            let what = "a pool or realm that has left, or has moved, still has mappings";
+            return Err(format!("{what}; reload again when they have gone, or restart natgate"));
+        }
+        (self.join)(&self.commander, settings)
     }
 
     /// What is wrong with the file as a whole.
@@ -192,6 +226,7 @@ fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         realms.filter(|(_, routes)| !routes.is_empty()).chain([default]).collect()
     };
     let (links_differ, routes_differ) = (links(old) != links(new), routes(old) != routes(new));
+    let workers_differ = old.workers != new.workers;
     let (old, new) = (&old.engine, &new.engine.in_numbers_of(&old.engine));
     let pools = |config: &Config| (config.pools.clone(), config.default_pool);
     let nat = |config: &Config| Config {
@@ -232,6 +267,7 @@ fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         (realms(old) != realms(new) || links_differ, "realm"),
         (rules(old) != rules(new), "rule"),
         (routes_differ, "route"),
+        (workers_differ, "workers"),
     ];
     tables.into_iter().filter_map(|(differs, table)| differs.then_some(table)).collect()
 }

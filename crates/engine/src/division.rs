@@ -105,6 +105,18 @@ impl Engine {
         self.pinned = blocks.into_iter().filter(is_own).collect();
     }
 
+    /// The same for one that was alone: what was its own stays so, and it goes on as it was.
+    pub fn divide_from_now(&mut self, (number, engines): (u16, u16)) {
+        self.is_divided = true;
+        self.identifications.divide(number, engines);
+        self.external.divide_as_it_is();
+    }
+
+    /// Notes that so many engines share the work now.
+    pub fn set_engines(&mut self, (number, engines): (u16, u16)) {
+        self.identifications.divide(number, engines);
+    }
+
     /// Gives out these ports of an external address from now on, by words of 64 ports.
     pub fn own(&mut self, address: Ipv4Addr, words: Range<usize>) {
         if let Some(index) = self.external.index(address.to_bits()) {
@@ -165,6 +177,11 @@ impl Engine {
     /// How many dynamic mappings there are.
     pub fn count_mappings(&self) -> u64 {
         self.table.count_dynamic_mappings() as u64
+    }
+
+    /// How many hosts of a [`bucket`](crate::bucket) have mappings here.
+    pub fn hosts_of(&self, bucket: usize) -> u32 {
+        self.subscribers.count_of(bucket)
     }
 
     /// Counts a packet of `len` bytes as dropped that [`Engine::process`] has not had.

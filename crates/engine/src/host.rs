@@ -5,6 +5,12 @@
 
 use core::net::Ipv4Addr;
 
+/// Hosts inside are told apart by 256 buckets, of which each engine has some where several share the work.
+pub const fn bucket(realm: u16, address: u32) -> usize {
+    // Other realms' hosts are spread otherwise, for they often have the same addresses.
+    ((address ^ (realm as u32) << 20).wrapping_mul(0x9e37_79b1) >> 24) as usize
+}
+
 /// A host inside: its realm and its address there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Host(u64);
@@ -38,6 +44,11 @@ impl Host {
     /// Its address.
     pub(crate) const fn ip(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.address())
+    }
+
+    /// Its [`bucket`].
+    pub(crate) const fn bucket(self) -> usize {
+        bucket(self.realm(), self.address())
     }
 
     /// Realm and address as one number.

@@ -62,6 +62,7 @@ pub use drop_reason::DropReason;
 pub use engine::Engine;
 pub use event::{BlockId, Change, Endpoint, Event, MappingId, MappingKind, Resource};
 pub use external::{Draining, PoolChange};
+pub use host::bucket;
 pub use packet::{Counters, Direction, Outcome, Packet, Side, Verdict};
 pub use reconfigure::{
     Departure, Leaving, Reconfiguration, ReconfigureError, Review, Superseded, restart_keys,

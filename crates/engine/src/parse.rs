@@ -69,16 +69,17 @@ pub(crate) fn is_martian(address: u32) -> bool {
 
 /// Reads a packet's headers (sections 2.1 to 2.4 of the specification).
 pub(crate) fn parse(bytes: &[u8]) -> Result<Headers, DropReason> {
-    let headers = parse_turned(bytes)?;
-    match headers.source.0 == headers.destination.0 {
-        true => Err(DropReason::Land),
-        false => Ok(headers),
-    }
+    read(bytes, true)
 }
 
 /// The same of a packet whose sender's end has been translated: two subscribers may have one external
 /// address.
 pub(crate) fn parse_turned(bytes: &[u8]) -> Result<Headers, DropReason> {
+    read(bytes, false)
+}
+
+#[inline(always)]
+fn read(bytes: &[u8], ends_differ: bool) -> Result<Headers, DropReason> {
     //= rfc1812#section-5.2.2
     //= rfc1812#section-5.2.2-truncated
     let packet = Ipv4::new_checked(bytes).map_err(|error| match error {
@@ -108,6 +109,9 @@ pub(crate) fn parse_turned(bytes: &[u8]) -> Result<Headers, DropReason> {
     //= rfc1812#section-4.3.3.6-everybody
     if is_martian(destination) {
         return Err(DropReason::MartianDestination);
+    }
+    if ends_differ && source == destination {
+        return Err(DropReason::Land);
     }
     //= rfc1812#section-4.2.2.3-received
     //= rfc1812#section-5.3.3.3-accept

@@ -139,6 +139,8 @@ pub(crate) struct Subscribers {
     used: usize,
     /// Subscribers that have some.
     present: usize,
+    /// How many of them are of each bucket.
+    by_bucket: Vec<u32>,
     /// How many are paired with each external address.
     tenants: Vec<u32>,
 }
@@ -171,6 +173,7 @@ impl Subscribers {
             free: NONE,
             used: 0,
             present: 0,
+            by_bucket: vec![0; 256],
             tenants: vec![0; addresses],
         }
     }
@@ -423,6 +426,11 @@ impl Subscribers {
         at
     }
 
+    /// How many subscribers of a bucket have mappings.
+    pub(crate) fn count_of(&self, bucket: usize) -> u32 {
+        self.by_bucket[bucket]
+    }
+
     /// Whether there is no room for one more record, of one who has none yet or of another.
     pub(crate) fn is_full(&self, newcomer: bool) -> bool {
         self.used >= self.room.records || newcomer && self.present >= self.room.subscribers
@@ -430,7 +438,10 @@ impl Subscribers {
 
     fn add(&mut self, record: Subscriber) -> u32 {
         self.used += 1;
-        self.present += usize::from(record.further == NONE);
+        if record.further == NONE {
+            self.present += 1;
+            self.by_bucket[record.host.bucket()] += 1;
+        }
         if let Some(tenants) = self.tenants.get_mut(record.paired as usize) {
             *tenants += 1;
         }
@@ -479,7 +490,10 @@ impl Subscribers {
             let (host, further) = (record.host, record.further);
             record.next = core::mem::replace(&mut self.free, at);
             self.used -= 1;
-            self.present -= usize::from(further == NONE);
+            if further == NONE {
+                self.present -= 1;
+                self.by_bucket[host.bucket()] -= 1;
+            }
             if let Some(tenants) = self.tenants.get_mut(record.paired as usize) {
                 *tenants -= 1;
             }

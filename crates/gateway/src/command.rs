@@ -7,7 +7,7 @@
 
 use crate::links::Link;
 use crate::router::{LearntRoutes, Renewal, Retired, Router};
-use crate::team::Partition;
+use crate::team::{Invitation, Member, Newcomer, Partition, team};
 use crate::wiring::{Cables, Devices, Rewiring};
 use crate::{Settings, WorkerError};
 use natgate_engine::{
@@ -15,10 +15,10 @@ use natgate_engine::{
 };
 use natgate_io::Device;
 use std::fmt::{self, Debug, Formatter};
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Commands that wait.
 const MOST_WAITING: usize = 16;
@@ -45,6 +45,20 @@ pub struct Numbered {
     workers: usize,
     /// Who has what.
     partition: Option<Arc<Partition>>,
+}
+
+impl Numbered {
+    /// Whether pools and realms at work are those of a configuration, in its order: nothing is left of
+    /// any that has gone.
+    pub fn is_of(&self, config: &Config) -> bool {
+        let pools = |config: &Config| -> Vec<_> {
+            config.pools.iter().map(|pool| (pool.name.clone(), pool.count())).collect()
+        };
+        let realms = |config: &Config| -> Vec<_> {
+            config.realms.iter().map(|realm| (realm.name.clone(), realm.gone)).collect()
+        };
+        pools(&self.config) == pools(config) && realms(&self.config) == realms(config)
+    }
 }
 
 /// Other settings, ready to be put in force.
@@ -167,12 +181,16 @@ enum Command {
     Reconfigure(Box<Part>, Reply),
     Review(Box<Part>, Review, ReviewReply),
     Learn(Arc<LearntRoutes>, SyncSender<Arc<LearntRoutes>>),
+    /// Says what another needs to join; one that was alone becomes this member.
+    Invite(Option<Box<Member>>, SyncSender<Invitation>),
+    Welcome(Box<Newcomer>, SyncSender<()>),
 }
 
-/// Gives commands to a gateway.
-#[derive(Debug)]
+/// Gives commands to a gateway; clones give commands to the same.
+#[derive(Clone, Debug)]
 pub struct Commander {
-    workers: Vec<Mouth>,
+    /// One more when a worker joins.
+    workers: Arc<RwLock<Vec<Arc<Mouth>>>>,
 }
 
 /// Where one worker is told something.
@@ -195,21 +213,54 @@ pub fn commands(wake: UnixStream) -> (Commander, Commands) {
 
 /// The same for a gateway of several workers, each of which is woken by its own stream.
 pub fn team_commands(wakes: Vec<UnixStream>) -> (Commander, Vec<Commands>) {
-    let ends = wakes.into_iter().map(|wake| {
-        let (sender, receiver) = sync_channel(MOST_WAITING);
-        // A gateway that never sleeps is awake however many bytes lie there. Should this fail, the next
-        // command at worst waits until it sleeps.
-        let _ = wake.set_nonblocking(true);
-        (Mouth { commands: sender, wake }, Commands(receiver))
-    });
-    let (workers, commands) = ends.unzip();
-    (Commander { workers }, commands)
+    let (workers, commands) = wakes.into_iter().map(ends).unzip();
+    (Commander { workers: Arc::new(RwLock::new(workers)) }, commands)
+}
+
+/// The two ends for one worker.
+fn ends(wake: UnixStream) -> (Arc<Mouth>, Commands) {
+    let (sender, receiver) = sync_channel(MOST_WAITING);
+    // A gateway that never sleeps is awake however many bytes lie there. Should this fail, the next
+    // command at worst waits until it sleeps.
+    let _ = wake.set_nonblocking(true);
+    (Arc::new(Mouth { commands: sender, wake }), Commands(receiver))
 }
 
 impl Commander {
     /// How many workers the gateway has.
     pub fn workers(&self) -> usize {
-        self.workers.len()
+        self.mouths().len()
+    }
+
+    fn mouths(&self) -> Vec<Arc<Mouth>> {
+        self.workers.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Lets another worker join, which wakes by a byte at the other end of `waker`, a gateway with these
+    /// settings; should there be one worker so far, `first` is what wakes that. `make` makes the worker
+    /// and has its thread run; then it gets its part of what is new. The settings name the workers that
+    /// there are then.
+    ///
+    /// # Errors
+    /// [`CommandError`], or what `make` says; then all is as it was, but for hand-overs that nobody uses.
+    pub fn join<E: From<CommandError>>(
+        &self,
+        settings: &Settings,
+        [first, waker, wake]: [UnixStream; 3],
+        make: impl FnOnce(Member, Commands) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mouths = self.mouths();
+        let alone = (mouths.len() == 1).then(|| team(settings, vec![first]).pop()).flatten();
+        let invitation = mouths[0].ask(|reply| Command::Invite(alone.map(Box::new), reply))?;
+        let (member, newcomers, beginning) = invitation.accept(settings, waker);
+        for (mouth, newcomer) in mouths.iter().zip(newcomers) {
+            mouth.ask(|reply| Command::Welcome(Box::new(newcomer), reply))?;
+        }
+        let (mouth, commands) = ends(wake);
+        make(member, commands)?;
+        self.workers.write().unwrap_or_else(PoisonError::into_inner).push(mouth);
+        beginning.begin();
+        Ok(())
     }
 
     /// The pools and realms in force, in the translator's numbering.
@@ -217,12 +268,13 @@ impl Commander {
     /// # Errors
     /// [`CommandError::Stopping`].
     pub fn numbered(&self) -> Result<Numbered, CommandError> {
-        let answers = self.workers.iter().map(|worker| worker.ask(Command::Numbered));
+        let workers = self.mouths();
+        let answers = workers.iter().map(|worker| worker.ask(Command::Numbered));
         let answers: Vec<_> = answers.collect::<Result<_, _>>()?;
         let mut answers = answers.into_iter();
         let (config, partition) = answers.next().ok_or(CommandError::Stopping)?;
         let config = answers.fold(config, |all, (config, _)| all.with_numbers_of(config));
-        Ok(Numbered { config, workers: self.workers.len(), partition })
+        Ok(Numbered { config, workers: workers.len(), partition })
     }
 
     /// Puts other settings in force and waits until all mappings have been asked whether they may
@@ -234,11 +286,11 @@ impl Commander {
     /// # Panics
     /// When devices have not been opened.
     pub fn reconfigure(&self, prepared: Prepared) -> Result<Reconfigured, CommandError> {
-        let mut parts = prepared.parts;
+        let (workers, mut parts) = (self.mouths(), prepared.parts);
         assert!(parts.iter().all(|part| part.wiring.is_ready()), "devices have been opened");
         if parts.len() > 1 {
             let mut checked = Vec::new();
-            for (worker, part) in self.workers.iter().zip(parts) {
+            for (worker, part) in workers.iter().zip(parts) {
                 let part = Box::new(part);
                 let (result, part) = worker.ask(|reply| Command::Check(part, reply))?;
                 result?;
@@ -247,7 +299,7 @@ impl Commander {
             parts = checked;
         }
         let mut answers = Vec::new();
-        for (worker, part) in self.workers.iter().zip(parts) {
+        for (worker, part) in workers.iter().zip(parts) {
             answers.push(worker.begin(|reply| Command::Reconfigure(Box::new(part), reply))?);
         }
         let mut all = Reconfigured { stayed: 0, went: Default::default(), _past: Vec::new() };
@@ -267,7 +319,7 @@ impl Commander {
     /// [`CommandError`].
     pub fn review(&self, prepared: Prepared, most: usize) -> Result<Review, CommandError> {
         let mut all = Review::new(most);
-        for (worker, part) in self.workers.iter().zip(prepared.parts) {
+        for (worker, part) in self.mouths().iter().zip(prepared.parts) {
             let review = Review::new(most - all.named.len());
             let (review, _) = worker.ask(|reply| Command::Review(Box::new(part), review, reply))?;
             let review = review?;
@@ -283,21 +335,10 @@ impl Commander {
     /// # Errors
     /// [`CommandError::Stopping`].
     pub fn learn(&self, routes: Arc<LearntRoutes>) -> Result<(), CommandError> {
-        for worker in &self.workers {
+        for worker in self.mouths() {
             worker.ask(|reply| Command::Learn(Arc::clone(&routes), reply))?;
         }
         Ok(())
-    }
-
-    /// Another who gives commands to the same gateway.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn another(&self) -> io::Result<Self> {
-        let mouth = |worker: &Mouth| -> io::Result<Mouth> {
-            Ok(Mouth { commands: worker.commands.clone(), wake: worker.wake.try_clone()? })
-        };
-        Ok(Self { workers: self.workers.iter().map(mouth).collect::<Result<_, _>>()? })
     }
 }
 
@@ -358,17 +399,39 @@ impl Clerk {
         router: &mut Router,
         cables: &mut Cables,
         devices: &mut Devices,
-        partition: Option<&Arc<Partition>>,
+        team: &mut Option<Member>,
     ) -> Option<(Settings, Option<Arc<Partition>>)> {
         if self.task.is_none() {
             let Commands(receiver) = self.commands.as_ref()?;
             self.task = match receiver.try_recv().ok()? {
                 Command::Numbered(reply) => {
                     // Who does not wait for the answer has stopped; so with all answers here.
-                    let _ = reply.send((numbered(engine.config()), partition.cloned()));
+                    let partition = team.as_ref().map(|team| Arc::clone(team.partition()));
+                    let _ = reply.send((numbered(engine.config()), partition));
                     None
                 }
                 Command::Check(part, reply) => Some(Task::Check(part, reply)),
+                Command::Invite(alone, reply) => {
+                    let member = match (team.as_mut(), alone) {
+                        (None, Some(alone)) => {
+                            let member = team.insert(*alone);
+                            member.no_longer_alone(engine);
+                            Some(member)
+                        }
+                        (known, _) => known,
+                    };
+                    if let Some(member) = member {
+                        let _ = reply.send(member.invite());
+                    }
+                    None
+                }
+                Command::Welcome(newcomer, reply) => {
+                    if let Some(member) = team {
+                        member.welcome(*newcomer, engine);
+                        let _ = reply.send(());
+                    }
+                    None
+                }
                 Command::Reconfigure(prepared, reply) => Some(Task::Waiting(prepared, reply)),
                 Command::Review(prepared, review, reply) => {
                     Some(Task::Review(prepared, review, reply))

@@ -4,23 +4,22 @@
 //! neighbours, send. What the translator and the router have to say on their own goes out between.
 //! Everything happens at a time that is passed in; nothing here waits.
 
+mod stages;
+mod together;
+
 use crate::command::{Clerk, Commands};
-use crate::counters::Origin;
-use crate::links::{Header, Link};
+use crate::links::Link;
 use crate::load::{Load, LoadNow, add};
 use crate::router::{Fate, NeighborInfo, Router, RouterCounters, RouterError};
 use crate::state::Keeper;
-use crate::team::{Asked, Kind, Member, Parcel, Way};
+use crate::team::{Kind, Member, Parcel};
 use crate::wiring::{Cables, Devices, side_of};
 use crate::{Observer, SavedPorts, Settings, StateError};
 use arrayvec::ArrayVec;
-use natgate_engine::{
-    ConfigError, Counters, Direction, DropReason, Engine, MappingId, Packet, Side, Timestamp,
-    Verdict,
-};
-use natgate_io::{BATCH, Batch, Change, Device, Frame, HEADROOM, LinkInfo, Statistics, Transmit};
-use natgate_wire::arp;
-use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN, ethertype};
+use natgate_engine::{ConfigError, Counters, Engine, MappingId, Side, Timestamp};
+use natgate_io::{BATCH, Batch, Change, Device, Frame, HEADROOM, LinkInfo, Statistics};
+use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN};
+use stages::{Output, Stages};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -245,8 +244,7 @@ impl Worker {
         self.report(now);
         self.send_queued();
         let Stages { engine, router, cables, team, .. } = &mut self.stages;
-        let partition = team.as_ref().map(Member::partition);
-        let change = self.clerk.turn(engine, router, cables, &mut self.devices, partition);
+        let change = self.clerk.turn(engine, router, cables, &mut self.devices, team);
         if let Some((settings, partition)) = change {
             if let Some((team, partition)) = self.stages.team.as_mut().zip(partition) {
                 team.set_partition(partition, &mut self.stages.engine);
@@ -261,7 +259,7 @@ impl Worker {
             observer.ports_written(&result);
         }
         if let Some(team) = &mut self.stages.team {
-            team.flush();
+            add(&self.stages.load.handed_over, team.flush());
         }
         received
     }
@@ -312,6 +310,9 @@ impl Worker {
     pub fn maintain(&mut self, now: Timestamp, observer: &mut dyn Observer) {
         self.next_maintenance = now.plus(MAINTENANCE);
         observer.passed(now);
+        if let Some(team) = &self.stages.team {
+            team.tidy(&self.stages.engine);
+        }
         self.stages.load.mappings.store(self.stages.engine.count_mappings(), Ordering::Relaxed);
         for (place, device) in self.devices.iter_mut().enumerate() {
             let Some(change) = device.maintain() else { continue };
@@ -459,450 +460,5 @@ impl Worker {
             let place = self.stages.cables.device_of(link);
             self.stages.send(output, self.devices[place].split().1);
         }
-    }
-}
-
-/// What a batch goes through, in order of the methods.
-struct Stages {
-    engine: Engine,
-    router: Router,
-    cables: Cables,
-    /// Frames sent to other stations, or to everybody, that were not ARP.
-    not_addressed: u64,
-    /// What makes this one of several workers.
-    team: Option<Member>,
-    load: Arc<Load>,
-}
-
-/// A packet, and the realm that it comes from if from inside.
-type Arrived<'d> = (Frame<'d>, u16);
-
-/// A packet after translation, what to do with it, and the realm that it goes to if it leaves by
-/// the inside.
-type Fated<'d> = (Frame<'d>, Verdict, u16);
-
-impl Stages {
-    /// Keeps the frames that carry IPv4 to us, as packets; ARP is dealt with, the rest is counted.
-    fn sort<'d>(
-        &mut self,
-        now: Timestamp,
-        place: usize,
-        batch: Batch<'d>,
-    ) -> ArrayVec<Arrived<'d>, BATCH> {
-        let mut packets = ArrayVec::new();
-        let from = side_of(place);
-        for mut frame in batch {
-            let Some((destination, _, kind)) = arp::read_ethernet(frame.bytes()) else {
-                self.engine.count_foreign(from, 0);
-                continue;
-            };
-            let header = self.cables.carried[place].header(frame.bytes(), kind);
-            let (realm, kind, header_len) = match header {
-                Header::Of(realm, kind, len) => (realm, kind, len),
-                Header::Unknown(ethertype::ARP, _) => {
-                    self.router.ignore_arp();
-                    continue;
-                }
-                Header::Unknown(_, len) => {
-                    self.engine.count_unknown_realm(frame.len() - len);
-                    continue;
-                }
-            };
-            let link = Link::new(from, realm);
-            if kind == ethertype::ARP {
-                let (start, end) = frame.range();
-                let tag = header_len - ETHERNET_LEN;
-                let addresses = ETHERNET_LEN - size_of::<u16>();
-                // What follows the addresses is then the type.
-                frame.bytes_mut().copy_within(..addresses, tag);
-                frame.set_range(start + tag, end);
-                self.router.receive_arp(now, link, frame.bytes());
-                if let Some(team) = &mut self.team {
-                    team.tell_arp(link, frame.bytes());
-                }
-            } else if destination != self.router.mac(link) {
-                // Nothing that was sent to many, or to others, is forwarded.
-                //= rfc1812#section-4.3.2.7-link
-                //= rfc1812#section-5.3.4-forward
-                //= rfc1812#section-5.3.4-discard
-                self.not_addressed += 1;
-            } else if kind == ethertype::IPV4 {
-                let (start, end) = frame.range();
-                frame.set_range(start + header_len, end);
-                let is_kernels = self.router.is_for_the_kernel(link, frame.bytes());
-                if !is_kernels && (self.team.is_none() || self.is_here(now, link, &frame)) {
-                    packets.push((frame, realm));
-                }
-            } else {
-                self.engine.count_foreign(from, frame.len() - header_len);
-            }
-        }
-        packets
-    }
-
-    /// Translates packets in place; those that turn round go on to whom they are for.
-    fn translate<'d>(
-        &mut self,
-        now: Timestamp,
-        from: Side,
-        packets: ArrayVec<Arrived<'d>, BATCH>,
-    ) -> ArrayVec<Fated<'d>, BATCH> {
-        let mut fated = ArrayVec::new();
-        for one in self.process(now, from, packets) {
-            match one {
-                (frame, Verdict::HandOver, realm) => {
-                    fated.extend(self.turn_over(now, frame, realm));
-                }
-                one => fated.push(one),
-            }
-        }
-        fated
-    }
-
-    /// Translates packets in place as far as the sender's worker does.
-    fn process<'d>(
-        &mut self,
-        now: Timestamp,
-        from: Side,
-        mut packets: ArrayVec<Arrived<'d>, BATCH>,
-    ) -> ArrayVec<Fated<'d>, BATCH> {
-        let mut verdicts = [Verdict::Held; BATCH];
-        let verdicts = &mut verdicts[..packets.len()];
-        let mut views: ArrayVec<Packet<'_>, BATCH> = packets
-            .iter_mut()
-            .map(|(frame, realm)| {
-                let (start, _) = frame.range();
-                Packet::new(frame.buffer_mut(), start).in_realm(*realm)
-            })
-            .collect();
-        self.engine.process(now, from, &mut views, verdicts);
-        let ranges: ArrayVec<(usize, usize, u16), BATCH> =
-            views.iter().map(|view| (view.start(), view.end(), view.realm())).collect();
-        drop(views);
-        let mut fated = ArrayVec::new();
-        for (((mut frame, _), (start, end, realm)), verdict) in
-            packets.into_iter().zip(ranges).zip(verdicts)
-        {
-            frame.set_range(start, end);
-            fated.push((frame, *verdict, realm));
-        }
-        fated
-    }
-
-    // ---- with other workers ----
-
-    /// Whether a packet that came in by a link is this worker's; if not, it has gone where it belongs.
-    fn is_here(&mut self, now: Timestamp, link: Link, packet: &Frame<'_>) -> bool {
-        let Some(team) = &mut self.team else { return true };
-        let way = team.dispatch(now, &mut self.engine, link, packet.bytes());
-        let direction = match link.side {
-            Side::Inside => Direction::Outbound,
-            Side::Outside => Direction::Inbound,
-        };
-        self.has_come(way, direction, packet.len())
-    }
-
-    /// Takes note of where a packet goes; returns whether it stays here.
-    fn has_come(&mut self, way: Way, direction: Direction, len: usize) -> bool {
-        match way {
-            Way::Here => return true,
-            Way::Gone => add(&self.load.handed_over, 1),
-            // Counted when it is known where it goes.
-            Way::Waits => {}
-            Way::Lost => {
-                add(&self.load.hand_over_full, 1);
-                self.engine.count_lost(direction, DropReason::HandOverFull, len);
-            }
-            Way::Unguided => {
-                self.engine.count_lost(direction, DropReason::FragmentLimit, len);
-            }
-        }
-        false
-    }
-
-    /// Takes a packet from a realm whose sender's end has been translated to whom it is for; returns what
-    /// is to be done with it here.
-    fn turn_over<'d>(
-        &mut self,
-        now: Timestamp,
-        packet: Frame<'d>,
-        realm: u16,
-    ) -> Option<Fated<'d>> {
-        let team = self.team.as_mut()?;
-        let way = team.dispatch_turned(now, &mut self.engine, realm, packet.bytes());
-        if !self.has_come(way, Direction::Hairpin, packet.len()) {
-            return None;
-        }
-        self.receive_turned(now, std::iter::once((packet, realm)).collect()).pop()
-    }
-
-    /// Translates the receiver's end of packets that turn round.
-    fn receive_turned<'d>(
-        &mut self,
-        now: Timestamp,
-        mut packets: ArrayVec<Arrived<'d>, BATCH>,
-    ) -> ArrayVec<Fated<'d>, BATCH> {
-        let mut verdicts = [Verdict::Held; BATCH];
-        let verdicts = &mut verdicts[..packets.len()];
-        let mut views: ArrayVec<Packet<'_>, BATCH> = packets
-            .iter_mut()
-            .map(|(frame, realm)| {
-                let (start, _) = frame.range();
-                Packet::new(frame.buffer_mut(), start).in_realm(*realm)
-            })
-            .collect();
-        self.engine.process_turned(now, &mut views, verdicts);
-        let realms: ArrayVec<u16, BATCH> = views.iter().map(Packet::realm).collect();
-        drop(views);
-        let fated = packets.into_iter().zip(realms).zip(verdicts);
-        fated.map(|(((frame, _), realm), verdict)| (frame, *verdict, realm)).collect()
-    }
-
-    /// Takes what others have handed over to where it belongs.
-    fn unpack(
-        &mut self,
-        now: Timestamp,
-        parcels: &mut [(usize, Parcel)],
-        transmitters: &mut [&mut dyn Transmit],
-    ) {
-        let (mut inside, mut outside, mut turned) =
-            (ArrayVec::new(), ArrayVec::new(), ArrayVec::new());
-        for (_, Parcel { kind, buffer, start, end }) in parcels {
-            if start == end {
-                continue;
-            }
-            let frame = Frame::new(buffer, *start, *end);
-            if let Kind::Arp(link) = *kind {
-                self.router.overhear_arp(now, link, frame.bytes());
-            } else if self.is_settled(now, *kind, frame.bytes()) {
-                match *kind {
-                    Kind::Packet(Link { side: Side::Inside, realm }, _) => {
-                        inside.push((frame, realm));
-                    }
-                    Kind::Packet(Link { side: Side::Outside, .. }, _) => outside.push((frame, 0)),
-                    Kind::Turned(realm, _) => turned.push((frame, realm)),
-                    Kind::Error(realm, _) => self.unpack_error(now, (frame, realm), transmitters),
-                    Kind::Arp(_) => {}
-                }
-            }
-        }
-        for (from, packets) in [(Side::Inside, inside), (Side::Outside, outside)] {
-            let fated = self.translate(now, from, packets);
-            let outputs = self.route(now, from, fated);
-            self.send_all(outputs, transmitters);
-        }
-        let fated = self.receive_turned(now, turned);
-        let outputs = self.route(now, Side::Inside, fated);
-        self.send_all(outputs, transmitters);
-    }
-
-    /// Takes an ICMP error of another worker's router to its subscriber.
-    #[cold]
-    fn unpack_error(
-        &mut self,
-        now: Timestamp,
-        (error, realm): Arrived<'_>,
-        transmitters: &mut [&mut dyn Transmit],
-    ) {
-        let before = self.engine.counters().clone();
-        let fated = self.receive_turned(now, std::iter::once((error, realm)).collect());
-        self.router.exclude(&before, self.engine.counters());
-        if let Some((link, frame)) = fated.into_iter().next().and_then(|one| self.emit(now, one)) {
-            let mut output = Output::default();
-            output.push(frame, None);
-            let place = self.cables.device_of(link);
-            self.send(output, transmitters[place]);
-        }
-    }
-
-    /// Takes note of where an ICMP error of the router's own goes; returns whether it stays here.
-    fn error_has_come(&mut self, way: Way) -> bool {
-        match way {
-            Way::Here => return true,
-            Way::Gone => add(&self.load.handed_over, 1),
-            Way::Waits => {}
-            Way::Lost | Way::Unguided => self.router.suppress_error(),
-        }
-        false
-    }
-
-    /// Whether what another has handed over is this worker's; if not, it has gone where it belongs.
-    fn is_settled(&mut self, now: Timestamp, kind: Kind, bytes: &[u8]) -> bool {
-        if let Kind::Packet(_, asked) | Kind::Turned(_, asked) | Kind::Error(_, asked) = kind
-            && asked == Asked::Settled
-        {
-            return true;
-        }
-        let Some(team) = &mut self.team else { return true };
-        let way = team.dispatch_again(now, &mut self.engine, kind, bytes);
-        match kind {
-            Kind::Error(..) => self.error_has_come(way),
-            kind => self.has_come(way, direction_of(kind), bytes.len()),
-        }
-    }
-
-    /// Lets fragments go that have waited for the first of their datagram, or have waited in vain.
-    fn follow_fragments(&mut self, now: Timestamp, transmitters: &mut [&mut dyn Transmit]) {
-        add(&self.load.handed_over, self.team.as_mut().map_or(0, Member::followed));
-        while let Some((kind, bytes)) = self.team.as_mut().and_then(Member::recalled) {
-            let buffer = [vec![0; HEADROOM], bytes].concat().into_boxed_slice();
-            let end = buffer.len();
-            let mut parcel = [(0, Parcel { kind, buffer, start: HEADROOM, end })];
-            self.unpack(now, &mut parcel, transmitters);
-        }
-        while let Some((kind, len, full)) = self.team.as_mut().and_then(|team| team.given_up(now)) {
-            add(&self.load.hand_over_full, u64::from(full));
-            let reason =
-                if full { DropReason::HandOverFull } else { DropReason::FragmentUnmatched };
-            self.engine.count_lost(direction_of(kind), reason, len);
-        }
-    }
-
-    // ---- out ----
-
-    /// Translates an ICMP error of the router's own, as one that came in by `from`, and finds its
-    /// way. It is no input packet, so it is not counted as one.
-    fn translate_error<'d>(
-        &mut self,
-        now: Timestamp,
-        from: Link,
-        error: Frame<'d>,
-    ) -> Option<(Link, Frame<'d>)> {
-        let before = self.engine.counters().clone();
-        let arrived = std::iter::once((error, from.realm)).collect();
-        let mut fated = self.process(now, from.side, arrived).pop();
-        if let Some((frame, Verdict::HandOver, realm)) = fated {
-            fated = self.turn_error(now, frame, realm);
-        }
-        self.router.exclude(&before, self.engine.counters());
-        self.emit(now, fated?)
-    }
-
-    /// Takes an ICMP error of the router's own whose quoted receiver's end has been translated to whom it
-    /// is for.
-    fn turn_error<'d>(
-        &mut self,
-        now: Timestamp,
-        error: Frame<'d>,
-        realm: u16,
-    ) -> Option<Fated<'d>> {
-        let team = self.team.as_mut()?;
-        let way = team.dispatch_error(now, &mut self.engine, realm, error.bytes());
-        if !self.error_has_come(way) {
-            return None;
-        }
-        self.receive_turned(now, std::iter::once((error, realm)).collect()).pop()
-    }
-
-    /// Finds the way of a translated ICMP error of the router's own.
-    fn emit<'d>(
-        &mut self,
-        now: Timestamp,
-        (mut frame, verdict, realm): Fated<'d>,
-    ) -> Option<(Link, Frame<'d>)> {
-        let Verdict::Forward(side) = verdict else { return None };
-        let link = Link::new(side, realm);
-        let fate = self.router.send_error(now, link, &mut frame);
-        (fate == Fate::Ready).then_some((link, frame))
-    }
-
-    /// Finds the way of the packets that live, by device.
-    fn route<'d>(
-        &mut self,
-        now: Timestamp,
-        from: Side,
-        fated: ArrayVec<Fated<'d>, BATCH>,
-    ) -> Outputs<'d> {
-        let mut outputs = Outputs::default();
-        for (mut frame, verdict, realm) in fated {
-            // Translation changes no length, and what followed the packet has been cut off.
-            let len = frame.len();
-            let (side, origin) = match verdict {
-                Verdict::Forward(side) => (side, Origin::forwarded(from, side, len)),
-                Verdict::Reply(side) => (side, Origin::replied(len)),
-                Verdict::Drop(_) | Verdict::Held | Verdict::HandOver => continue,
-            };
-            let link = Link::new(side, realm);
-            if frame.len() > self.router.mtu(link)
-                && let Err(reason) = self.engine.identify(frame.bytes_mut())
-            {
-                self.router.note_loss(Some(origin), reason);
-            } else if self.router.send(now, link, &mut frame, Some(origin)) == Fate::Ready {
-                outputs.of(self.cables.device_of(link)).push(frame, Some(origin));
-            }
-        }
-        outputs
-    }
-
-    /// Sends frames by the devices, whose sending halves are given in order.
-    fn send_all(&mut self, outputs: Outputs<'_>, transmitters: &mut [&mut dyn Transmit]) {
-        for (output, transmitter) in outputs.near.into_iter().zip(&mut *transmitters) {
-            self.send(output, *transmitter);
-        }
-        for (place, output) in outputs.further {
-            self.send(output, transmitters[place]);
-        }
-    }
-
-    /// Sends a device's frames.
-    fn send(&mut self, mut output: Output<'_>, device: &mut dyn Transmit) {
-        if output.frames.is_empty() {
-            return;
-        }
-        let lost = device.transmit(&mut output.frames);
-        if lost.count() == 0 {
-            return;
-        }
-        for (number, origin) in output.origins.iter().enumerate() {
-            if lost.contains(number) {
-                self.router.note_loss(*origin, DropReason::TransmitFull);
-            }
-        }
-    }
-}
-
-/// How a packet counts that another worker has handed over.
-fn direction_of(kind: Kind) -> Direction {
-    match kind {
-        Kind::Packet(Link { side: Side::Inside, .. }, _) => Direction::Outbound,
-        Kind::Packet(..) | Kind::Arp(_) => Direction::Inbound,
-        Kind::Turned(..) | Kind::Error(..) => Direction::Hairpin,
-    }
-}
-
-/// Frames that leave, by device.
-#[derive(Debug, Default)]
-struct Outputs<'d> {
-    /// By the first two devices, which all gateways have.
-    near: [Output<'d>; 2],
-    further: Vec<(usize, Output<'d>)>,
-}
-
-impl<'d> Outputs<'d> {
-    /// Those that leave by the device at a place.
-    fn of(&mut self, place: usize) -> &mut Output<'d> {
-        if let Some(near) = self.near.get_mut(place) {
-            return near;
-        }
-        let known = self.further.iter().position(|(known, _)| *known == place);
-        let at = known.unwrap_or_else(|| {
-            self.further.push((place, Output::default()));
-            self.further.len() - 1
-        });
-        &mut self.further[at].1
-    }
-}
-
-/// Frames that leave by one device.
-#[derive(Debug, Default)]
-struct Output<'d> {
-    frames: Batch<'d>,
-    origins: ArrayVec<Option<Origin>, BATCH>,
-}
-
-impl<'d> Output<'d> {
-    fn push(&mut self, frame: Frame<'d>, origin: Option<Origin>) {
-        self.frames.push(frame);
-        self.origins.push(origin);
     }
 }

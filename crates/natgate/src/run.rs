@@ -15,18 +15,21 @@ mod threads;
 use crate::{Failure, memory};
 use anyhow::Context;
 use natgate_control::config;
+use natgate_control::interface::Loads;
 use natgate_control::reload::Reloader;
 use natgate_engine::{Engine, Side};
 use natgate_gateway::{
-    Clock, Controls, SavedPorts, Settings, StateError, Worker, WorkerError, team_commands,
+    Clock, Commander, Controls, SavedPorts, Settings, StateError, Worker, WorkerError,
+    team_commands,
 };
 use natgate_io::decorate::Faults;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use threads::{Crew, One, Threads};
 
 /// Run the gateway
 ///
@@ -91,7 +94,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let count = settings.workers.count;
     let mut logs = log::open(args.events.as_deref(), args.status_file.as_deref(), &settings)?;
 
-    let signals = Signals::catch(count).context("signals cannot be caught")?;
+    let signals = Arc::new(Signals::catch(count).context("signals cannot be caught")?);
     let clock = Clock::new();
     let mut workers =
         threads::workers(&settings, devices, &signals, clock.now()).map_err(|error| {
@@ -109,18 +112,34 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let socket = settings.control.clone();
     let open =
         move |name: &str| devices::open_packet(name, count).map_err(|error| error.to_string());
-    let (complete, learning) = (settings.clone(), commander.another());
-    let learning = learning.map_err(anyhow::Error::from)?;
-    let reloader = Reloader::new(&args.config, read, complete, commander, Box::new(open));
+    let (complete, learning) = (settings.clone(), commander.clone());
+    let loads: Loads = Arc::new(Mutex::new(workers.iter().map(Worker::load).collect()));
+    let threads = Threads::new();
+    let crew = Crew {
+        starter: threads.starter(),
+        signals: Arc::clone(&signals),
+        clock,
+        logs: logs[0].joining(),
+        loads: Arc::clone(&loads),
+    };
+    let join = move |commander: &Commander, settings: &Settings| {
+        crew.join(commander, settings).map_err(|error| format!("{error:#}"))
+    };
+    let (open, join) = (Box::new(open), Box::new(join));
+    let reloader = Reloader::new(&args.config, read, complete, commander, open, join);
     let reloader = Arc::new(reloader);
-    let loads = workers.iter().map(Worker::load).collect();
     let server = control::listen(socket.as_deref(), &reloader, loads)?;
     control::reload_on_signal(&reloader)?;
     say(format!("running, inside {}, outside {}", settings.inside.device, settings.outside.device));
     logs[0].announcer = kernel::announce(&settings, workers[0].devices())?;
     // From here to the workers' end nothing returns: the learner waits for their answers.
     let learner = kernel::learn(&settings, learning)?;
-    let (mut workers, mut logs, result) = threads::run(workers, logs, &clock, &signals, &cores);
+    let starter = threads.starter();
+    let ears = signals.ears().clone();
+    for (((worker, log), ear), core) in workers.into_iter().zip(logs).zip(ears).zip(cores) {
+        starter.start(One { worker, log, ear, core })?;
+    }
+    let (mut workers, mut logs, result) = threads.run(&clock, &signals);
     logs.iter_mut().for_each(|log| log.announcer = None);
     drop(server);
     say(format!("stopped; {}", log::summary_of(&mut workers, &clock)));
@@ -169,54 +188,74 @@ fn saved_ports(settings: &Settings) -> Result<Option<Vec<SavedPorts>>, StateErro
 /// The signals that are listened to, and by whom.
 struct Signals {
     stop: Arc<AtomicBool>,
-    /// For each worker: whether it is to tell its state, what wakes it, and that one's other end.
-    ears: Vec<Ear>,
+    /// By worker.
+    ears: Mutex<Vec<Arc<Ear>>>,
 }
 
+/// How one worker is told something.
 struct Ear {
+    /// Whether it is to tell its state.
     status: Arc<AtomicBool>,
+    /// What wakes it, and the other end.
     wake: UnixStream,
     waker: UnixStream,
+}
+
+impl Ear {
+    /// What wakes the worker.
+    fn waker(&self) -> io::Result<UnixStream> {
+        self.waker.try_clone()
+    }
+
+    /// What the worker listens to.
+    fn controls<'a>(&'a self, signals: &'a Signals) -> Controls<'a> {
+        Controls { stop: &signals.stop, status: &self.status, wake: &self.wake }
+    }
 }
 
 impl Signals {
     /// For so many workers.
     fn catch(workers: usize) -> io::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let ear = |_| -> io::Result<Ear> {
-            let (wake, waker) = UnixStream::pair()?;
-            wake.set_nonblocking(true)?;
-            Ok(Ear { status: Arc::default(), wake, waker })
-        };
-        let ears = (0..workers).map(ear).collect::<io::Result<Vec<_>>>()?;
+        let signals = Self { stop: Arc::default(), ears: Mutex::default() };
         // Actions of a signal are done in the order of registration: the flag first, then the byte.
         for signal in [SIGTERM, SIGINT] {
-            signal_hook::flag::register(signal, Arc::clone(&stop))?;
+            signal_hook::flag::register(signal, Arc::clone(&signals.stop))?;
         }
-        for ear in &ears {
-            signal_hook::flag::register(SIGUSR1, Arc::clone(&ear.status))?;
-            for signal in [SIGTERM, SIGINT, SIGUSR1] {
-                signal_hook::low_level::pipe::register(signal, ear.waker.try_clone()?)?;
-            }
+        (0..workers).try_for_each(|_| signals.listen().map(drop))?;
+        Ok(signals)
+    }
+
+    /// For one more.
+    fn listen(&self) -> io::Result<Arc<Ear>> {
+        let (wake, waker) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?;
+        let ear = Arc::new(Ear { status: Arc::default(), wake, waker });
+        signal_hook::flag::register(SIGUSR1, Arc::clone(&ear.status))?;
+        for signal in [SIGTERM, SIGINT, SIGUSR1] {
+            signal_hook::low_level::pipe::register(signal, ear.waker()?)?;
         }
-        Ok(Self { stop, ears })
+        self.ears().push(Arc::clone(&ear));
+        Ok(ear)
+    }
+
+    fn ears(&self) -> MutexGuard<'_, Vec<Arc<Ear>>> {
+        self.ears.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What wakes each worker.
     fn wakers(&self) -> io::Result<Vec<UnixStream>> {
-        self.ears.iter().map(|ear| ear.waker.try_clone()).collect()
+        self.ears().iter().map(|ear| ear.waker()).collect()
     }
 
-    /// What one worker listens to.
-    fn controls(&self, worker: usize) -> Controls<'_> {
-        let Ear { status, wake, .. } = &self.ears[worker];
-        Controls { stop: &self.stop, status, wake }
+    /// What wakes one.
+    fn waker_of(&self, worker: usize) -> io::Result<UnixStream> {
+        self.ears()[worker].waker()
     }
 
     /// Has all workers stop.
     fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
-        for ear in &self.ears {
+        for ear in self.ears().iter() {
             // A pipe that is full wakes as well.
             let _ = (&ear.waker).write_all(&[0]);
         }

@@ -142,7 +142,14 @@ fn packets_are_counted_beside_the_kernels_own() {
     assert_eq!(io["failed"], serde_json::json!([]), "{io:#}");
     let rows = io["rows"].as_array().unwrap();
     let subjects: Vec<_> = rows.iter().map(|row| row["subject"].as_str().unwrap()).collect();
-    let all = ["Linux forwarding", "Linux masquerade", "af-xdp forwarder", "natgate af-xdp"];
+    let all = [
+        "Linux forwarding",
+        "Linux masquerade",
+        "XDP forwarder",
+        "XDP fast path (prototype)",
+        "af-xdp forwarder",
+        "natgate af-xdp",
+    ];
     assert_eq!(subjects, all);
     for row in rows {
         assert_eq!(
@@ -153,6 +160,9 @@ fn packets_are_counted_beside_the_kernels_own() {
         positive(&row["wall_pps"], &["median"]);
         assert!(row["busy"].as_f64().is_some_and(|busy| busy > 0.0 && busy < 2.5), "{row}");
     }
+    let price = &io["fast_path"][0];
+    positive(price, &["bytes_per_flow", "insert_ns", "read_ns", "found_ns", "missed_ns"]);
+    assert_eq!(price["flows"], 50);
     // Less than the million that the targets are about.
     assert_eq!(io["targets"][0]["reached"], Value::Null);
 }

@@ -4,7 +4,7 @@
 use super::problem::{Place, Problem, Report};
 use super::{Configuration, parse_piece, pieces};
 use natgate_engine::restart_keys;
-use natgate_gateway::{Settings, SideSettings};
+use natgate_gateway::{Backend, Settings, SideSettings};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -53,8 +53,8 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
     keys.extend(of_engine.map(str::to_owned));
     let (before, after) = (&in_force.kernel, &new.kernel);
     let rest = [
-        (in_force.workers.count != new.workers.count, "workers.count"),
-        (in_force.workers.cores != new.workers.cores, "workers.cores"),
+        (!may_have_workers(in_force, new), "workers.count"),
+        (!new.workers.cores.starts_with(&in_force.workers.cores), "workers.cores"),
         (in_force.dpdk != new.dpdk, "dpdk.eal"),
         (before.management[0] != after.management[0], "inside.management"),
         (before.management[1] != after.management[1], "outside.management"),
@@ -65,6 +65,14 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
     ];
     keys.extend(rest.into_iter().filter(|(differs, _)| *differs).map(|(_, key)| key.to_owned()));
     keys
+}
+
+/// Whether workers may join until there are as many as the new settings say; none leaves. Ports of DPDK
+/// and TUN devices have as many queues as they began with.
+fn may_have_workers(in_force: &Settings, new: &Settings) -> bool {
+    let fixed = |side: &SideSettings| matches!(side.backend, Backend::Dpdk | Backend::Tun);
+    let (before, after) = (in_force.workers.count, new.workers.count);
+    before == after || before < after && !fixed(&in_force.inside) && !fixed(&in_force.outside)
 }
 
 fn of_side(

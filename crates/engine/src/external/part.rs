@@ -70,6 +70,11 @@ impl External {
         }
     }
 
+    /// The same, but all that there is is its own.
+    pub(crate) fn divide_as_it_is(&mut self) {
+        self.part.owned = Some(vec![[u64::MAX; WORDS / 64]; self.room]);
+    }
+
     /// Gives out these words' ports of an address from now on.
     pub(crate) fn own(&mut self, index: u32, words: Range<usize>) {
         // After a reload most are known.

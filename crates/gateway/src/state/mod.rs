@@ -161,6 +161,18 @@ impl SavedPorts {
         Ok(Some(all))
     }
 
+    /// For a worker that joins: it writes a file of its own, and nothing was in use of it.
+    ///
+    /// # Errors
+    /// As [`SavedPorts::open`].
+    pub fn of_newcomer(settings: &Settings, number: usize) -> Result<Option<Self>, StateError> {
+        let Some(own) = &settings.state else { return Ok(None) };
+        let file = file_of(&own.file, number);
+        let state = StateSettings { file, ..own.clone() };
+        let saved = Self::open(&Settings { state: Some(state), ..settings.clone() })?;
+        Ok(saved.map(|saved| Self { records: Vec::new(), damage: None, ..saved }))
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         &self.settings.file

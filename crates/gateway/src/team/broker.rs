@@ -3,7 +3,7 @@
 //! asks before it has run out.
 
 use super::exchange::Waker;
-use super::partition::Partition;
+use super::partition::{MOST_WORKERS, Partition};
 use natgate_engine::{Allocation, Config, Engine, PoolConfig, Timestamp};
 use std::net::Ipv4Addr;
 use std::ops::Range;
@@ -27,7 +27,7 @@ const LEAST_PART: u32 = 16;
 /// Ports that may be short, on a side of port 1024: the sides do not make up for each other (RFC 4787
 /// REQ-3). Nor do addresses, where a pool's few are cut into slices and subscribers stay with theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Goods {
+pub(super) struct Goods {
     pool: usize,
     address: Option<Ipv4Addr>,
     is_low: bool,
@@ -74,7 +74,7 @@ impl Goods {
 
 /// What one worker tells another.
 #[derive(Debug)]
-enum Note {
+pub(super) enum Note {
     /// `from` is short of ports.
     Want { from: usize, goods: Goods },
     /// These are yours now.
@@ -88,7 +88,7 @@ enum Note {
 pub(super) struct Broker {
     number: usize,
     notes: Receiver<Note>,
-    others: Vec<(SyncSender<Note>, Arc<Waker>)>,
+    others: Vec<Mailbox>,
     /// When to look again.
     next: Timestamp,
     /// What was asked for, and how many others remain to be asked.
@@ -110,7 +110,7 @@ pub(super) struct Trade {
 pub(super) fn brokers(wakers: &[Arc<Waker>]) -> Vec<Broker> {
     let workers = wakers.len();
     // Everybody asks for one thing at a time, and is answered by one note.
-    let ends = (0..workers).map(|_| sync_channel(2 * workers));
+    let ends = (0..workers).map(|_| sync_channel(2 * MOST_WORKERS));
     let (senders, notes): (Vec<_>, Vec<_>) = ends.unzip();
     let others: Vec<_> = senders.into_iter().zip(wakers.iter().cloned()).collect();
     let broker = |(number, notes)| Broker {
@@ -124,7 +124,31 @@ pub(super) fn brokers(wakers: &[Arc<Waker>]) -> Vec<Broker> {
     notes.into_iter().enumerate().map(broker).collect()
 }
 
+/// How one worker writes to another.
+pub(super) type Mailbox = (SyncSender<Note>, Arc<Waker>);
+
+/// The broker of a worker that joins others, and where they write to it.
+pub(super) fn join(mut others: Vec<Mailbox>, own: &Arc<Waker>) -> (Broker, Mailbox) {
+    let number = others.len();
+    let (sender, notes) = sync_channel(2 * MOST_WORKERS);
+    let mailbox = (sender, Arc::clone(own));
+    others.push(mailbox.clone());
+    let broker =
+        Broker { number, notes, others, next: Timestamp(0), asked: None, goods: Vec::new() };
+    (broker, mailbox)
+}
+
 impl Broker {
+    /// Where the others are written to, and this worker is.
+    pub(super) fn mailboxes(&self) -> Vec<Mailbox> {
+        self.others.clone()
+    }
+
+    /// Takes a newcomer in.
+    pub(super) fn welcome(&mut self, mailbox: Mailbox) {
+        self.others.push(mailbox);
+    }
+
     /// Answers the others, and looks whether something is short; to be called each turn.
     pub(super) fn turn(
         &mut self,

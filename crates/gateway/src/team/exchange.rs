@@ -40,6 +40,8 @@ pub(crate) enum Asked {
     Guide,
     /// So many workers do not know it; it is of a protocol without ports.
     Portless(u8),
+    /// These workers, a bit each, may still know its host inside; if none does, it is its bucket's owner's.
+    Former(u64),
 }
 
 /// Bytes on their way to another worker.
@@ -129,22 +131,63 @@ pub(super) fn exchanges(wakers: &[Arc<Waker>], longest: usize) -> Vec<Exchange> 
     let mut all: Vec<Exchange> = wakers.iter().map(exchange).collect();
     for from in 0..workers {
         for to in (0..workers).filter(|&to| to != from) {
-            let (parcels, received) = RingBuffer::new(depth);
-            let (mut empty, taken) = RingBuffer::new(depth);
-            for _ in 0..depth {
-                let buffer = vec![0; HEADROOM + longest].into_boxed_slice();
-                empty.push(buffer).expect("there is room for all");
-            }
-            let waker = Arc::clone(&wakers[to]);
-            let outgoing = Outgoing { parcels, empty: taken, waker, is_due: false };
+            let (outgoing, incoming) = way(&wakers[to], depth, longest);
             all[from].outgoing[to] = Some(outgoing);
-            all[to].incoming[from] = Some(Incoming { parcels: received, empty });
+            all[to].incoming[from] = Some(incoming);
         }
     }
     all
 }
 
+/// The ways between a worker and one that joins it.
+#[derive(Debug)]
+pub(super) struct Ways {
+    outgoing: Outgoing,
+    incoming: Incoming,
+}
+
+/// The exchange of a worker that joins those that are woken so, and for each of them the ways between it
+/// and the newcomer.
+pub(super) fn join(
+    wakers: &[Arc<Waker>],
+    own: &Arc<Waker>,
+    longest: usize,
+) -> (Exchange, Vec<Ways>) {
+    let depth = (ROOM / ((wakers.len() + 1) * (wakers.len() + 1))).clamp(LEAST_DEPTH, DEPTH);
+    let mut exchange =
+        Exchange { outgoing: Vec::new(), incoming: Vec::new(), own: Arc::clone(own), next: 0 };
+    let mut others = Vec::new();
+    for waker in wakers {
+        let (outgoing, received) = way(waker, depth, longest);
+        let (to_newcomer, incoming) = way(own, depth, longest);
+        exchange.outgoing.push(Some(outgoing));
+        exchange.incoming.push(Some(incoming));
+        others.push(Ways { outgoing: to_newcomer, incoming: received });
+    }
+    exchange.outgoing.push(None);
+    exchange.incoming.push(None);
+    (exchange, others)
+}
+
+/// A way to the worker that is woken so.
+fn way(to: &Arc<Waker>, depth: usize, longest: usize) -> (Outgoing, Incoming) {
+    let (parcels, received) = RingBuffer::new(depth);
+    let (mut empty, taken) = RingBuffer::new(depth);
+    for _ in 0..depth {
+        let buffer = vec![0; HEADROOM + longest].into_boxed_slice();
+        empty.push(buffer).expect("there is room for all");
+    }
+    let outgoing = Outgoing { parcels, empty: taken, waker: Arc::clone(to), is_due: false };
+    (outgoing, Incoming { parcels: received, empty })
+}
+
 impl Exchange {
+    /// Takes a newcomer in.
+    pub(super) fn welcome(&mut self, Ways { outgoing, incoming }: Ways) {
+        self.outgoing.push(Some(outgoing));
+        self.incoming.push(Some(incoming));
+    }
+
     /// Hands bytes over; `false`: the receiver has too much to do already, or they are too many.
     pub(super) fn give(&mut self, to: usize, kind: Kind, bytes: &[u8]) -> bool {
         let Some(way) = &mut self.outgoing[to] else { return false };

@@ -11,15 +11,15 @@ mod partition;
 
 use crate::Settings;
 use crate::links::Link;
-use broker::{Broker, Trade};
+use broker::{Broker, Mailbox, Trade};
 pub(crate) use exchange::{Asked, Kind, Parcel};
-use exchange::{Exchange, Waker};
+use exchange::{Exchange, Waker, Ways};
 use guide::{Advice, Guide, Waiting};
 use natgate_engine::{Engine, Side, Timestamp};
 use natgate_io::Steering;
 pub use partition::MOST_WORKERS;
 pub(crate) use partition::Partition;
-use partition::Whose;
+use partition::{Host, Whose};
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -35,8 +35,8 @@ pub struct Member {
     exchange: Exchange,
     broker: Broker,
     guide: Guide,
-    /// Fragments that have waited here and gone to others since somebody asked.
-    followed: u64,
+    /// Packets handed over since it was last asked.
+    handed_over: u64,
 }
 
 /// Where a packet is to go.
@@ -44,10 +44,8 @@ pub struct Member {
 pub(crate) enum Way {
     /// It is this worker's.
     Here,
-    /// Another has it now, or will find out whose it is.
+    /// Another has it now, or will find out whose it is; or it waits for its first fragment.
     Gone,
-    /// It waits for its first fragment.
-    Waits,
     /// There is no room for it.
     Lost,
     /// There is no room to wait for its first fragment.
@@ -67,17 +65,14 @@ pub fn team(settings: &Settings, wakers: Vec<UnixStream>) -> Vec<Member> {
             Waker::new(stream)
         })
         .collect();
-    let insides = settings.realms.iter().map(|realm| &realm.inside);
-    let sides = insides.chain([&settings.inside, &settings.outside]);
-    let longest = sides.map(|side| usize::from(side.mtu)).max().unwrap_or_default() + LINK_HEADER;
-    let exchanges = exchange::exchanges(&wakers, longest);
+    let exchanges = exchange::exchanges(&wakers, longest(settings));
     let member = |(number, (exchange, broker))| Member {
         number,
         partition: Arc::clone(&partition),
         exchange,
         broker,
         guide: Guide::new(settings.engine.timeouts.fragment),
-        followed: 0,
+        handed_over: 0,
     };
     exchanges.into_iter().zip(broker::brokers(&wakers)).enumerate().map(member).collect()
 }
@@ -89,7 +84,94 @@ pub fn steering(settings: &Settings) -> [Steering; 2] {
     [Steering::Source, Steering::Destination(outside)]
 }
 
+/// The longest frame that is handed over.
+fn longest(settings: &Settings) -> usize {
+    let insides = settings.realms.iter().map(|realm| &realm.inside);
+    let sides = insides.chain([&settings.inside, &settings.outside]);
+    sides.map(|side| usize::from(side.mtu)).max().unwrap_or_default() + LINK_HEADER
+}
+
+/// What a worker is told of one that joins.
+#[derive(Debug)]
+pub(crate) struct Newcomer {
+    partition: Arc<Partition>,
+    ways: Ways,
+    mailbox: Mailbox,
+}
+
+/// What is needed to join a team.
+#[derive(Debug)]
+pub(crate) struct Invitation {
+    partition: Arc<Partition>,
+    wakers: Vec<Arc<Waker>>,
+    mailboxes: Vec<Mailbox>,
+}
+
+impl Invitation {
+    /// The member that joins a team with these settings, which wakes by its stream, and what each of the
+    /// others is to be told. Subscribers come once it begins.
+    pub(crate) fn accept(
+        self,
+        settings: &Settings,
+        waker: UnixStream,
+    ) -> (Member, Vec<Newcomer>, Beginning) {
+        let Self { partition, wakers, mailboxes } = self;
+        let _ = waker.set_nonblocking(true);
+        let own = Waker::new(waker);
+        let number = wakers.len();
+        let partition = Partition::new(&settings.engine, number + 1, Some(&partition));
+        let partition = Arc::new(partition);
+        let (exchange, ways) = exchange::join(&wakers, &own, longest(settings));
+        let (broker, mailbox) = broker::join(mailboxes, &own);
+        let newcomer =
+            |ways| Newcomer { partition: Arc::clone(&partition), ways, mailbox: mailbox.clone() };
+        let others = ways.into_iter().map(newcomer).collect();
+        let guide = Guide::new(settings.engine.timeouts.fragment);
+        let beginning = Beginning(Arc::clone(&partition));
+        (Member { number, partition, exchange, broker, guide, handed_over: 0 }, others, beginning)
+    }
+}
+
+/// Lets a worker that has joined take its part.
+#[derive(Debug)]
+pub(crate) struct Beginning(Arc<Partition>);
+
+impl Beginning {
+    /// Gives it subscribers: those of its buckets that nobody knows yet.
+    pub(crate) fn begin(self) {
+        self.0.welcome();
+    }
+}
+
 impl Member {
+    /// Makes the engine of a worker that was alone so far one of several.
+    pub(crate) fn no_longer_alone(&mut self, engine: &mut Engine) {
+        self.broker.look_after(engine.config());
+        engine.divide_from_now((0, 1));
+    }
+
+    /// What another needs to join.
+    pub(crate) fn invite(&self) -> Invitation {
+        let mailboxes = self.broker.mailboxes();
+        let wakers = mailboxes.iter().map(|(_, waker)| Arc::clone(waker)).collect();
+        Invitation { partition: Arc::clone(&self.partition), wakers, mailboxes }
+    }
+
+    /// Takes a newcomer in.
+    pub(crate) fn welcome(&mut self, newcomer: Newcomer, engine: &mut Engine) {
+        let Newcomer { partition, ways, mailbox } = newcomer;
+        self.exchange.welcome(ways);
+        self.broker.welcome(mailbox);
+        self.partition = partition;
+        self.broker.look_after(engine.config());
+        engine.set_engines((self.number as u16, self.workers() as u16));
+    }
+
+    /// Forgets that buckets were this worker's of which it has no subscribers any more.
+    pub(crate) fn tidy(&self, engine: &Engine) {
+        self.partition.forget(self.number, |bucket| engine.hosts_of(bucket) == 0);
+    }
+
     /// Its place among the workers.
     pub fn number(&self) -> usize {
         self.number
@@ -182,6 +264,10 @@ impl Member {
         kind: Kind,
         bytes: &[u8],
     ) -> Way {
+        let link = match kind {
+            Kind::Packet(link, _) => link,
+            _ => Link::OUTSIDE,
+        };
         let (asked, of): (Asked, &dyn Fn(Asked) -> Kind) = match kind {
             Kind::Packet(link, asked) => (asked, &move |asked| Kind::Packet(link, asked)),
             Kind::Turned(realm, asked) => (asked, &move |asked| Kind::Turned(realm, asked)),
@@ -191,9 +277,16 @@ impl Member {
         match asked {
             Asked::Settled => Way::Here,
             Asked::Portless(asked) => self.ask_next(engine, bytes, asked, of),
+            Asked::Former(left) => match self.partition.whose(link.side, link.realm, bytes) {
+                Whose::Host(host) => self.find_host(engine, bytes, host, left, of),
+                Whose::Of(owner) => self.give(owner, of(Asked::Settled), bytes),
+                Whose::Fragment(_) | Whose::Portless => Way::Here,
+            },
             Asked::Guide => {
                 let owner = match self.partition.whose(Side::Outside, 0, bytes) {
                     Whose::Of(owner) => Some(owner),
+                    // Its datagram is followed to whom the bucket is now.
+                    Whose::Host(host) => Some(self.partition.now_and_before(host).0),
                     Whose::Fragment(_) | Whose::Portless => None,
                 };
                 self.guide(now, of(Asked::Settled), bytes, owner)
@@ -222,7 +315,35 @@ impl Member {
             }
             Whose::Fragment(guide) => self.give(guide, kind(Asked::Guide), bytes),
             Whose::Portless => self.ask_next(engine, bytes, 0, &kind),
+            Whose::Host(host) => {
+                let (_, before) = self.partition.now_and_before(host);
+                self.find_host(engine, bytes, host, before, &kind)
+            }
         }
+    }
+
+    /// Keeps a packet of a host inside if it has mappings here; else gives it to the next of those that may
+    /// have some, and in the end to whom the host is of now.
+    fn find_host(
+        &mut self,
+        engine: &Engine,
+        bytes: &[u8],
+        host: Host,
+        mut left: u64,
+        kind: &dyn Fn(Asked) -> Kind,
+    ) -> Way {
+        while left != 0 {
+            let next = left.trailing_zeros() as usize;
+            if next != self.number {
+                return self.give(next, kind(Asked::Former(left)), bytes);
+            }
+            if engine.knows(host.0, Ipv4Addr::from_bits(host.1)) {
+                return Way::Here;
+            }
+            left &= left - 1;
+        }
+        let (owner, _) = self.partition.now_and_before(host);
+        self.give(owner, kind(Asked::Settled), bytes)
     }
 
     /// Keeps a packet of a protocol without ports if a mapping here is for it, or nobody is left to ask.
@@ -243,7 +364,7 @@ impl Member {
 
     fn guide(&mut self, now: Timestamp, kind: Kind, bytes: &[u8], owner: Option<usize>) -> Way {
         match self.guide.advise(now, kind, bytes, owner) {
-            Advice::Wait => Way::Waits,
+            Advice::Wait => Way::Gone,
             Advice::Full => Way::Unguided,
             Advice::Go(owner, waiting) => {
                 let way = self.give(owner, kind, bytes);
@@ -252,9 +373,8 @@ impl Member {
                     self.guide.recall(waiting);
                 } else {
                     for Waiting { kind, bytes } in waiting {
-                        match self.give(owner, kind, &bytes) {
-                            Way::Lost => self.guide.give_up(Waiting { kind, bytes }),
-                            _ => self.followed += 1,
+                        if self.give(owner, kind, &bytes) == Way::Lost {
+                            self.guide.give_up(Waiting { kind, bytes });
                         }
                     }
                 }
@@ -267,6 +387,7 @@ impl Member {
         if to == self.number {
             Way::Here
         } else if self.exchange.give(to, kind, bytes) {
+            self.handed_over += 1;
             Way::Gone
         } else {
             Way::Lost
@@ -276,11 +397,6 @@ impl Member {
     /// Tells all others what an ARP frame says that came in by a link.
     pub(crate) fn tell_arp(&mut self, link: Link, frame: &[u8]) {
         self.exchange.tell_all(Kind::Arp(link), frame);
-    }
-
-    /// How many fragments that waited here have followed their first to others since the last call.
-    pub(crate) fn followed(&mut self) -> u64 {
-        std::mem::take(&mut self.followed)
     }
 
     /// A fragment that has waited here and whose first has come here since.
@@ -303,9 +419,10 @@ impl Member {
         self.exchange.give_back(from, buffer);
     }
 
-    /// Wakes those whom something was handed over.
-    pub(crate) fn flush(&mut self) {
+    /// Wakes those whom something was handed over; returns how many packets that was.
+    pub(crate) fn flush(&mut self) -> u64 {
         self.exchange.flush();
+        std::mem::take(&mut self.handed_over)
     }
 
     /// Sees to it that there are ports; returns how many were borrowed and lent.

@@ -6,8 +6,8 @@
 //! cut into as many slices. Ports that were dealt out change hands when a worker runs short of them
 //! (`broker`); so the owners are shared by all workers, and read with each packet from outside.
 
-use natgate_engine::{Allocation, BlockConfig, Config, Plan, PoolConfig, Side};
-use natgate_io::{MOST_STRETCHES, Share, Stretch, worker_of_source};
+use natgate_engine::{Allocation, BlockConfig, Config, Plan, PoolConfig, Side, bucket};
+use natgate_io::{MOST_STRETCHES, Share, Stretch};
 use natgate_wire::icmp::{self, kind};
 use natgate_wire::{Ipv4, protocol};
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use std::fmt::{self, Debug, Formatter};
 use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// Most workers.
 pub const MOST_WORKERS: usize = 64;
@@ -61,6 +61,52 @@ impl Owners {
     }
 }
 
+/// Subscribers are told apart by so many buckets; a worker has some of them.
+const BUCKETS: usize = 256;
+
+/// Whose the buckets are, and were: a worker that joins gets some, but subscribers stay with the worker
+/// that has their mappings until these have gone.
+pub(super) struct Buckets {
+    owners: [AtomicU8; BUCKETS],
+    /// The workers that may still have subscribers of a bucket, a bit each.
+    former: [AtomicU64; BUCKETS],
+}
+
+impl Debug for Buckets {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("Buckets")
+    }
+}
+
+impl Buckets {
+    fn new(workers: usize) -> Arc<Self> {
+        Arc::new(Self {
+            // As devices are told, too.
+            owners: std::array::from_fn(|bucket| AtomicU8::new((bucket % workers) as u8)),
+            former: std::array::from_fn(|_| AtomicU64::new(0)),
+        })
+    }
+
+    fn of(&self, bucket: usize) -> (usize, u64) {
+        let owner = self.owners[bucket].load(Ordering::Acquire);
+        (owner.into(), self.former[bucket].load(Ordering::Acquire))
+    }
+
+    /// Gives the last of so many workers its part, evenly from all others.
+    fn deal_to_last(&self, workers: usize) {
+        let mut left: Vec<usize> = vec![0; workers];
+        for bucket in 0..BUCKETS {
+            let (owner, _) = self.of(bucket);
+            left[owner] += 1;
+            // Each keeps its share; what is beyond goes.
+            if left[owner] > BUCKETS.div_ceil(workers) {
+                self.former[bucket].fetch_or(1 << owner, Ordering::Release);
+                self.owners[bucket].store((workers - 1) as u8, Ordering::Release);
+            }
+        }
+    }
+}
+
 /// What is known of an external address.
 #[derive(Debug)]
 struct Row {
@@ -83,6 +129,7 @@ impl Row {
 #[derive(Debug)]
 pub(crate) struct Partition {
     workers: usize,
+    buckets: Arc<Buckets>,
     /// By address.
     rows: Vec<Row>,
     plans: Vec<Plan>,
@@ -99,6 +146,8 @@ pub(crate) struct Partition {
 pub(super) enum Whose {
     /// A worker's.
     Of(usize),
+    /// That of a host inside: its bucket's, or one that had the bucket before.
+    Host(Host),
     /// Nobody can say, for it is a fragment without ports, to an address that several workers share.
     /// This one finds out.
     Fragment(usize),
@@ -106,18 +155,26 @@ pub(super) enum Whose {
     Portless,
 }
 
+/// A host inside: realm and address.
+pub(super) type Host = (u16, u32);
+
 impl Partition {
     /// For so many workers; ports that had an owner keep it.
     pub(crate) fn new(config: &Config, workers: usize, before: Option<&Self>) -> Self {
         assert!((1..=MOST_WORKERS).contains(&workers));
+        let buckets = before.map(|before| Arc::clone(&before.buckets));
         let mut partition = Self {
             workers,
+            buckets: buckets.unwrap_or_else(|| Buckets::new(workers)),
             rows: Vec::new(),
             plans: Vec::new(),
             hosts: HashMap::new(),
             fixed: HashMap::new(),
             whole: HashMap::new(),
         };
+        if let Some(before) = before.filter(|before| before.workers < workers) {
+            partition.keep_fixed(config, before);
+        }
         partition.keep_servers_together(config);
         for pool in &config.pools {
             let plan = partition.plan(config, pool);
@@ -157,6 +214,18 @@ impl Partition {
         };
         self.plans.push(Plan::new(deterministic, pool).ok()?);
         Some(self.plans.len() - 1)
+    }
+
+    /// Sees to it that hosts of static mappings stay where they are though a worker joins.
+    fn keep_fixed(&mut self, config: &Config, before: &Self) {
+        let statics = config.statics.iter().map(|one| (one.realm, one.internal.0));
+        let services = config.services.iter().flat_map(|service| {
+            service.servers.iter().map(|server| (service.realm, server.internal.0))
+        });
+        for (realm, address) in statics.chain(services) {
+            let host = (realm, address.to_bits());
+            self.hosts.insert(host, before.of_host(host.0, host.1));
+        }
     }
 
     /// Sees to it that all servers of a service are of one worker, whatever services they share.
@@ -216,9 +285,7 @@ impl Partition {
 
     /// The worker of a host inside.
     pub(crate) fn of_host(&self, realm: u16, address: u32) -> usize {
-        // Other realms' subscribers are spread otherwise, for they often have the same addresses.
-        let mixed = Ipv4Addr::from_bits(address ^ u32::from(realm) << 20);
-        let by_arithmetic = || worker_of_source(mixed, self.workers);
+        let by_arithmetic = || self.buckets.of(bucket(realm, address)).0;
         match self.hosts.is_empty() {
             true => by_arithmetic(),
             false => self.hosts.get(&(realm, address)).copied().unwrap_or_else(by_arithmetic),
@@ -226,19 +293,51 @@ impl Partition {
     }
 
     /// The worker of an external endpoint.
-    fn of_external(&self, row: &Row, own: u8, port: u16) -> usize {
+    fn of_external(&self, row: &Row, own: u8, port: u16) -> Whose {
         if row.has_fixed {
             let fixed = self.fixed.get(&(row.address, port, own));
             if let Some(&worker) = fixed.or_else(|| self.whole.get(&(row.address, own))) {
-                return worker;
+                return Whose::Of(worker);
             }
         }
         let plan = row.plan.map(|place| &self.plans[place]);
         let planned = |plan: &Plan| {
             let host = plan.reverse(Ipv4Addr::from_bits(row.address), port)?;
-            Some(self.of_host(plan.realm(), host.to_bits()))
+            Some(self.whose_host((plan.realm(), host.to_bits())))
         };
-        plan.and_then(planned).unwrap_or_else(|| row.owners.of(usize::from(port) / 64))
+        let by_words = || Whose::Of(row.owners.of(usize::from(port) / 64));
+        plan.and_then(planned).unwrap_or_else(by_words)
+    }
+
+    /// Whose a host inside is.
+    fn whose_host(&self, host: Host) -> Whose {
+        if let Some(&worker) = self.hosts.get(&host) {
+            return Whose::Of(worker);
+        }
+        match self.buckets.of(bucket(host.0, host.1)) {
+            (owner, 0) => Whose::Of(owner),
+            _ => Whose::Host(host),
+        }
+    }
+
+    /// The worker that a host is of now, and those that it may have been of before, a bit each.
+    pub(super) fn now_and_before(&self, (realm, address): Host) -> (usize, u64) {
+        self.buckets.of(bucket(realm, address))
+    }
+
+    /// Gives the worker that has joined last its part of the subscribers.
+    pub(super) fn welcome(&self) {
+        self.buckets.deal_to_last(self.workers);
+    }
+
+    /// Notes that a worker has no subscribers any more of buckets that it had before: of those of which
+    /// `has_none` says so.
+    pub(super) fn forget(&self, worker: usize, has_none: impl Fn(usize) -> bool) {
+        for (bucket, former) in self.buckets.former.iter().enumerate() {
+            if former.load(Ordering::Relaxed) >> worker & 1 != 0 && has_none(bucket) {
+                former.fetch_and(!(1 << worker), Ordering::Release);
+            }
+        }
     }
 
     /// Whose an IP packet is that came in by a side, from a realm if from inside. What cannot be read is
@@ -250,7 +349,7 @@ impl Partition {
                 // Whoever sends an ICMP error, it is about the session of whom the packet went to.
                 let about = about(&packet, bytes);
                 let host = about.map_or_else(|| packet.source(), |(about, _)| about.destination());
-                Whose::Of(self.of_host(realm, host))
+                self.whose_host((realm, host))
             }
             Side::Outside => self.whose_outside(&packet, bytes),
         }
@@ -259,13 +358,13 @@ impl Partition {
     fn whose_outside(&self, packet: &Ipv4<&[u8]>, bytes: &[u8]) -> Whose {
         let Some(row) = self.row(packet.destination()) else {
             // Past the translator, or to the gateway itself.
-            return Whose::Of(self.of_host(0, packet.destination()));
+            return self.whose_host((0, packet.destination()));
         };
         let own = packet.protocol();
         if let Some((about, payload)) = about(packet, bytes) {
             let row = self.row(about.source()).unwrap_or(row);
             return match port_of(about.protocol(), payload, End::Source) {
-                Some(port) => Whose::Of(self.of_external(row, about.protocol(), port)),
+                Some(port) => self.of_external(row, about.protocol(), port),
                 None => self.portless(row, about.protocol()),
             };
         }
@@ -279,7 +378,7 @@ impl Partition {
             };
         }
         match port_of(own, &bytes[packet.header_len()..], End::Destination) {
-            Some(port) => Whose::Of(self.of_external(row, own, port)),
+            Some(port) => self.of_external(row, own, port),
             None => self.portless(row, own),
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::world::*;
 use natgate_engine::{AddressRange, Direction, DropReason, Outcome, StaticMapping, Timestamp};
-use natgate_gateway::{Commander, Member, Prepared, Settings, Worker, team, team_commands};
+use natgate_gateway::{CommandError, Commander, Prepared, Settings, Worker, team, team_commands};
 use natgate_io::Device;
 use natgate_io::memory::{self, Wire};
 use natgate_wire::arp;
@@ -25,8 +25,13 @@ struct Team {
     now: Timestamp,
     told: Told,
     commander: Commander,
-    _wakes: Vec<UnixStream>,
+    wakes: Vec<UnixStream>,
+    /// Devices of workers to come, by turns inside and outside.
+    spare: Vec<Box<dyn Device>>,
 }
+
+/// Most workers of a team here.
+const MOST: usize = 6;
 
 /// What came out since it was last looked: packets.
 #[derive(Debug, Default)]
@@ -58,8 +63,8 @@ impl Team {
         to: impl Fn() -> usize + Clone + Send + Sync + 'static,
     ) -> Self {
         let also_to = to.clone();
-        let (inside_devices, inside) = memory::group("in", INSIDE, count, move |_| to());
-        let (outside_devices, outside) = memory::group("out", OUTSIDE, count, move |_| also_to());
+        let (inside_devices, inside) = memory::group("in", INSIDE, MOST, move |_| to());
+        let (outside_devices, outside) = memory::group("out", OUTSIDE, MOST, move |_| also_to());
         let now = Timestamp(1_000_000_000_000);
         let pairs = || -> (Vec<UnixStream>, Vec<UnixStream>) {
             (0..count).map(|_| UnixStream::pair().expect("a pair of sockets")).unzip()
@@ -68,21 +73,49 @@ impl Team {
         let (more, others) = pairs();
         wakes.extend(more);
         let (commander, commands) = team_commands(others);
-        let members: Vec<Member> = team(settings, wakers);
-        let devices = inside_devices.into_iter().zip(outside_devices);
-        let workers = members.into_iter().zip(devices).zip(commands);
-        let worker = |((member, (inside, outside)), commands)| {
-            let number: usize = Member::number(&member);
-            let devices: [Box<dyn Device>; 2] = [Box::new(inside), Box::new(outside)];
-            let seed = [number as u8 + 1; 32];
-            let worker = Worker::of_team(settings, seed, devices, member, now);
-            let mut worker = worker.expect("the settings are right");
-            worker.obey(commands);
-            worker
-        };
-        let workers = workers.map(worker).collect();
-        let told = Told::default();
-        Self { workers, inside, outside, now, told, commander, _wakes: wakes }
+        let mut devices = inside_devices.into_iter().zip(outside_devices).map(
+            |(inside, outside)| -> [Box<dyn Device>; 2] { [Box::new(inside), Box::new(outside)] },
+        );
+        let mut workers = Vec::new();
+        if count == 1 {
+            let devices = devices.next().expect("a worker's devices");
+            let worker = Worker::new(settings, [1; 32], devices, now);
+            workers.push(worker.expect("the settings are right"));
+        } else {
+            for (member, devices) in team(settings, wakers).into_iter().zip(devices.by_ref()) {
+                let seed = [member.number() as u8 + 1; 32];
+                let worker = Worker::of_team(settings, seed, devices, member, now);
+                workers.push(worker.expect("the settings are right"));
+            }
+        }
+        workers.iter_mut().zip(commands).for_each(|(worker, commands)| worker.obey(commands));
+        let (told, spare) = (Told::default(), devices.flatten().collect());
+        Self { workers, inside, outside, now, told, commander, wakes, spare }
+    }
+
+    /// Lets a worker more join.
+    fn grow(&mut self, settings: &Settings) {
+        let pairs = [(); 3].map(|()| UnixStream::pair().expect("a pair of sockets"));
+        let [(a, first), (b, waker), (c, wake)] = pairs;
+        self.wakes.extend([a, b, c]);
+        let devices: Vec<Box<dyn Device>> = self.spare.drain(..2).collect();
+        let (commander, settings, now) = (self.commander.clone(), settings.clone(), self.now);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let joins = std::thread::spawn(move || {
+            commander.join(&settings, [first, waker, wake], |member, commands| {
+                let seed = [member.number() as u8 + 1; 32];
+                let worker = Worker::of_team(&settings, seed, devices, member, now);
+                let mut worker = worker.expect("the settings are right");
+                worker.obey(commands);
+                sender.send(worker).expect("somebody waits for it");
+                Ok::<(), CommandError>(())
+            })
+        });
+        while !joins.is_finished() {
+            self.settle();
+        }
+        joins.join().expect("it ends").expect("it joins");
+        self.workers.extend(receiver);
     }
 
     /// Lets all workers do what there is to do; hosts answer ARP.
@@ -522,19 +555,16 @@ fn static_endpoints_are_of_their_hosts_worker() {
 
 /// Puts other settings in force while the workers go on.
 fn reload(team: &mut Team, old: &Settings, new: Settings) -> natgate_gateway::Reconfigured {
-    let commander = std::mem::replace(&mut team.commander, team_commands(Vec::new()).0);
-    let old = old.clone();
+    let (commander, old) = (team.commander.clone(), old.clone());
     let asked = std::thread::spawn(move || {
         let numbered = commander.numbered().expect("an answer");
         let prepared = Prepared::new(&old, numbered, new).expect("the settings are right");
-        (commander.reconfigure(prepared).expect("it is put in force"), commander)
+        commander.reconfigure(prepared).expect("it is put in force")
     });
     while !asked.is_finished() {
         team.settle();
     }
-    let (done, commander) = asked.join().expect("it ends");
-    team.commander = commander;
-    done
+    asked.join().expect("it ends")
 }
 
 #[test]
@@ -596,4 +626,66 @@ fn a_worker_that_is_too_slow_loses_packets_that_are_counted() {
     let lost = team.drops(DropReason::HandOverFull);
     assert!(lost > 0);
     assert_eq!(forwarded + lost, sent);
+}
+
+#[test]
+fn a_worker_that_joins_takes_subscribers_and_nobody_loses_a_mapping() {
+    for count in [1, 2] {
+        let mut settings = with_pool(2, (1024, 65535));
+        settings.engine.statics.push(StaticMapping {
+            protocol: Some(UDP),
+            internal: (subscriber(500), Some(53)),
+            external: (EXTERNAL, Some(5000)),
+            ..StaticMapping::default()
+        });
+        let mut team = Team::new(&settings, count);
+        let mut known = HashMap::new();
+        for number in 0..40 {
+            let host = subscriber(number);
+            let out = team.send_inside(&udp((host, 4000), (REMOTE, 53), b"hello"));
+            known.insert(host, source(&one(out.outside)));
+        }
+        for joined in 1..=2 {
+            team.grow(&settings);
+            assert_eq!(team.workers.len(), count + joined);
+            for (&host, &external) in &known {
+                let out = team.send_inside(&udp((host, 4000), (REMOTE, 54), b"again"));
+                assert_eq!(source(&one(out.outside)), external, "its mapping is used on");
+                let out = team.send_outside(&udp((REMOTE, 54), external, b"answer"));
+                assert_eq!(destination(&one(out.inside)), (host, 4000));
+            }
+            // Who comes anew may be the newcomer's, who has borrowed ports.
+            team.pass(Duration::from_millis(50));
+            for number in 0..40 {
+                let host = subscriber(100 * joined as u32 + number);
+                let out = team.send_inside(&udp((host, 4000), (REMOTE, 53), b"hello"));
+                let external = source(&one(out.outside));
+                assert!(!known.values().any(|other| *other == external));
+                let out = team.send_outside(&udp((REMOTE, 53), external, b"answer"));
+                assert_eq!(destination(&one(out.inside)), (host, 4000));
+                known.insert(host, external);
+            }
+            assert!(!team.mappings().last().expect("a worker").is_empty(), "it has subscribers");
+        }
+        // Whoever has a mapping may call whoever has another.
+        let ends: Vec<_> = known.iter().map(|(host, external)| (*host, *external)).collect();
+        for pair in ends.windows(2) {
+            let [(a, from), (b, to)] = [pair[0], pair[1]];
+            let packet = one(team.send_inside(&udp((a, 4000), to, b"hello")).inside);
+            assert_eq!((source(&packet), destination(&packet)), (from, (b, 4000)));
+        }
+        let packet = udp((REMOTE, 9), (EXTERNAL, 5000), b"query");
+        let packet = one(team.send_outside(&packet).inside);
+        assert_eq!(destination(&packet), (subscriber(500), 53));
+        // When all mappings have gone, nobody is asked any more who had them before.
+        for _ in 0..4 {
+            team.pass(Duration::from_secs(200));
+        }
+        let before = team.handed_over();
+        for number in 0..40 {
+            let packet = udp((subscriber(number), 4001), (REMOTE, 53), b"hello");
+            assert_eq!(team.send_inside(&packet).outside.len(), 1);
+        }
+        assert!(team.handed_over() - before <= 40, "each goes straight to its worker");
+    }
 }

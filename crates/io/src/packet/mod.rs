@@ -18,6 +18,7 @@ mod group;
 mod outgoing;
 mod ring;
 mod segment;
+mod sending;
 mod slot;
 mod slots;
 mod socket;
@@ -30,6 +31,7 @@ use crate::{Change, Device, Error, LinkInfo, Receive, Statistics, Steering, Tran
 use group::{Group, Seat};
 use outgoing::Outgoing;
 use ring::Ring;
+pub use sending::SendingDevice;
 use std::os::fd::BorrowedFd;
 pub(crate) use transmit::Outlet;
 use transmit::Sender;

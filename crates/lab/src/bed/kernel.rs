@@ -51,22 +51,39 @@ impl Kernel {
     }
 }
 
-/// Has the kernel track so many connections, by this thread's namespace, which should be the
-/// machine's own: its limits are those of all.
-pub(super) fn make_room(flows: u32) -> io::Result<()> {
-    raise(MOST, u64::from(flows) * 2)?;
-    // As many lists as connections, which costs the kernel least.
-    raise(LISTS, u64::from(flows).next_power_of_two())
+/// Limits of the machine's that were raised; they become what they were when this goes.
+pub(super) struct Raised(Vec<(&'static str, String)>);
+
+impl Drop for Raised {
+    fn drop(&mut self) {
+        for (file, before) in &self.0 {
+            // Whoever may raise it may lower it.
+            let _ = fs::write(file, before);
+        }
+    }
 }
 
-/// Makes a limit of the kernel's at least so much.
-fn raise(file: &str, least: u64) -> io::Result<()> {
+/// Has the kernel track so many connections, by this thread's namespace, which should be the
+/// machine's own: its limits are those of all.
+pub(super) fn make_room(flows: u32) -> io::Result<Raised> {
+    let mut raised = Raised(Vec::new());
+    // As many lists as connections, which costs the kernel least.
+    let lists = u64::from(flows).next_power_of_two();
+    for (file, least) in [(MOST, u64::from(flows) * 2), (LISTS, lists)] {
+        raised.0.extend(raise(file, least)?.map(|before| (file, before)));
+    }
+    Ok(raised)
+}
+
+/// Makes a limit of the kernel's at least so much; returns what it was if it was less.
+fn raise(file: &str, least: u64) -> io::Result<Option<String>> {
     if !Path::new(file).exists() {
-        return Ok(());
+        return Ok(None);
     }
-    let now = fs::read_to_string(file)?.trim().parse::<u64>().unwrap_or(0);
-    if now < least {
-        fs::write(file, least.to_string())?;
+    let before = fs::read_to_string(file)?.trim().to_owned();
+    if before.parse::<u64>().unwrap_or(0) >= least {
+        return Ok(None);
     }
-    Ok(())
+    fs::write(file, least.to_string())?;
+    Ok(Some(before))
 }

@@ -9,6 +9,8 @@
 //! time is counted so that the kernel's own forwarding and programs compare fairly.
 
 mod account;
+mod bpf;
+mod fast;
 mod flood;
 mod forwarder;
 mod kernel;
@@ -17,9 +19,11 @@ mod ports;
 mod stream;
 
 pub use account::Account;
+pub use fast::{Path, Price};
 pub use natgate::Translation;
 pub use stream::{Stream, Streamed};
 
+use fast::FastPath;
 use forwarder::Forwarder;
 use kernel::Kernel;
 use natgate::Natgate;
@@ -70,6 +74,8 @@ pub enum Subject {
     Kernel,
     /// The kernel forwards, and nftables' masquerade translates.
     Masquerade,
+    /// An XDP program in the driver takes frames from one interface to the other.
+    Driver(Path),
     /// A loop of ours that takes frames from one device and sends them by the other.
     Forwarder(BackEnd),
     /// `natgate run`.
@@ -82,6 +88,8 @@ impl Subject {
         match self {
             Self::Kernel => "Linux forwarding".into(),
             Self::Masquerade => "Linux masquerade".into(),
+            Self::Driver(Path::Forward) => "XDP forwarder".into(),
+            Self::Driver(Path::Translate) => "XDP fast path (prototype)".into(),
             Self::Forwarder(back_end) => format!("{} forwarder", back_end.name()),
             Self::Natgate(back_end, Translation::Bypass) => {
                 format!("natgate {} without NAT", back_end.name())
@@ -92,7 +100,7 @@ impl Subject {
 
     fn back_end(self) -> Option<BackEnd> {
         match self {
-            Self::Kernel | Self::Masquerade => None,
+            Self::Kernel | Self::Masquerade | Self::Driver(_) => None,
             Self::Forwarder(back_end) | Self::Natgate(back_end, _) => Some(back_end),
         }
     }
@@ -150,6 +158,7 @@ pub struct Bed<'a> {
 /// What is at work; it ends when dropped.
 enum Running {
     Kernel,
+    Driver { _path: FastPath },
     Forwarder(Forwarder),
     Natgate(Natgate),
 }
@@ -177,9 +186,8 @@ pub fn with<T: Send>(
     if !over_memif {
         cables.lay(&network)?;
     }
-    if plan.subject == Subject::Masquerade {
-        kernel::make_room(plan.flows)?;
-    }
+    let is_masquerade = plan.subject == Subject::Masquerade;
+    let _raised = is_masquerade.then(|| kernel::make_room(plan.flows)).transpose()?;
     let tester = network.node("tester");
     tester.enter(|| {
         let [own, other] = processors();
@@ -202,23 +210,27 @@ pub fn with<T: Send>(
         } else {
             ports::open_packet(&cables.tester)?
         };
-        let place = Place {
-            gateway: GATEWAY,
-            own: TESTER,
-            subscribers: Ipv4Addr::new(100, 64, 0, 0),
-            remote: Ipv4Addr::new(198, 51, 100, 1),
-            remotes: REMOTES,
-            flows: plan.flows,
-        };
         let [inside, outside] = &mut devices;
         let interfaces = [inside.link().clone(), outside.link().clone()];
         let devices: [&mut dyn Device; 2] = [inside.as_mut(), outside.as_mut()];
-        let mut tester = Tester::new(place, devices)?;
+        let mut tester = Tester::new(place(plan.flows), devices)?;
         tester.meet()?;
         let resident = || running.resident();
         let interfaces = (!over_memif).then_some(interfaces);
         work(&mut Bed { tester, account, interfaces, resident: &resident })
     })?
+}
+
+/// Where the tester stands.
+fn place(flows: u32) -> Place {
+    Place {
+        gateway: GATEWAY,
+        own: TESTER,
+        subscribers: Ipv4Addr::new(100, 64, 0, 0),
+        remote: Ipv4Addr::new(198, 51, 100, 1),
+        remotes: REMOTES,
+        flows,
+    }
 }
 
 fn start(plan: &Plan, network: &Network, cables: &Cables) -> Result<Running, BedError> {
@@ -232,6 +244,10 @@ fn start(plan: &Plan, network: &Network, cables: &Cables) -> Result<Running, Bed
             Kernel::masquerade(network, &cables.subject, plan.flows)?;
             Running::Kernel
         }
+        Subject::Driver(path) => {
+            let place = place(plan.flows);
+            Running::Driver { _path: FastPath::start(path, &place, network, cables)? }
+        }
         Subject::Forwarder(back_end) => {
             Running::Forwarder(Forwarder::start(back_end, network, &cables.subject)?)
         }
@@ -244,7 +260,7 @@ fn start(plan: &Plan, network: &Network, cables: &Cables) -> Result<Running, Bed
 impl Running {
     fn account(&self) -> Account {
         match self {
-            Self::Kernel => Account::default(),
+            Self::Kernel | Self::Driver { .. } => Account::default(),
             Self::Forwarder(forwarder) => {
                 Account { tasks: vec![forwarder.task()], ..Account::default() }
             }

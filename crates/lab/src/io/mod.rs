@@ -1,13 +1,13 @@
 //! Packet I/O: how many packets a second natgate forwards by each back end, of wall and of processor
-//! time, beside the kernel's forwarding, the kernel's masquerade, and a forwarder that does not
-//! translate, over the same cables in the same run.
+//! time, beside the kernel's forwarding, the kernel's masquerade, forwarders that do not translate,
+//! and a prototype that translates in the driver (XDP), over the same cables in the same run.
 //!
 //! The bed and how processor time is counted are `bed`'s. `README.md` beside this file says what
 //! came out.
 
 mod page;
 
-use crate::bed::{self, BackEnd, Bed, BedError, Subject, Translation};
+use crate::bed::{self, BackEnd, Bed, BedError, Path, Price, Subject, Translation};
 use crate::report::{Report, progress};
 use crate::spread::Spread;
 use natgate_tester::{Mix, Way};
@@ -26,7 +26,8 @@ pub struct Plan {
     pub program: PathBuf,
     /// Back ends.
     pub back_ends: Vec<BackEnd>,
-    /// Whether the kernel and the forwarder that does not translate are measured, too.
+    /// Whether the kernel, what runs in the driver, and the forwarder that does not translate are
+    /// measured, too.
     pub others: bool,
     /// How long frames are.
     pub frames: Vec<Mix>,
@@ -80,7 +81,9 @@ impl Plan {
     fn subjects(&self) -> Vec<(Subject, u16)> {
         let mut subjects = Vec::new();
         if self.others {
-            subjects.extend([(Subject::Kernel, 1), (Subject::Masquerade, 1)]);
+            let others = [Subject::Kernel, Subject::Masquerade];
+            let driver = [Path::Forward, Path::Translate].map(Subject::Driver);
+            subjects.extend(others.into_iter().chain(driver).map(|subject| (subject, 1)));
         }
         for &back_end in &self.back_ends {
             if self.others {
@@ -138,6 +141,8 @@ struct Results {
     seconds: f64,
     rounds: usize,
     rows: Vec<Row>,
+    /// What the fast path's table costs, by flows.
+    fast_path: Vec<Price>,
     failed: Vec<Failed>,
     targets: Vec<page::Target>,
 }
@@ -181,11 +186,21 @@ pub fn measure(plan: &Plan, command: &str) -> Report {
             }
         }
     }
+    let mut fast_path = Vec::new();
+    for &mappings in plan.mappings.iter().filter(|_| plan.others) {
+        match Price::of(mappings) {
+            Ok(price) => fast_path.push(price),
+            Err(error) => {
+                let (subject, why) = ("XDP fast path's table".into(), error.to_string());
+                failed.push(Failed { subject, workers: 1, mappings, why });
+            }
+        }
+    }
     bar.finish_and_clear();
     let rows: Vec<Row> = samples.into_iter().map(|(case, samples)| row(case, &samples)).collect();
     let targets = page::targets(&rows);
     let seconds = plan.time.as_secs_f64();
-    page::page(report, &Results { seconds, rounds: plan.rounds, rows, failed, targets })
+    page::page(report, &Results { seconds, rounds: plan.rounds, rows, fast_path, failed, targets })
 }
 
 /// Measures a subject at work with all lengths and ways.

@@ -2,6 +2,7 @@
 //! which targets are reached.
 
 use super::{Results, Row};
+use crate::bed::Price;
 use crate::engine::grouped;
 use crate::report::{Axis, Plot, Report, Series, Style, Table};
 use serde::Serialize;
@@ -45,6 +46,14 @@ pub(super) fn page(mut report: Report, results: &Results) -> Report {
     }
     for plot in plots(&results.rows) {
         report.plot(plot);
+    }
+    if !results.fast_path.is_empty() {
+        report.text("## The fast path's table");
+        report.text(
+            "What the prototype's hash table takes, two entries a flow; and the program by itself, \
+             over one packet again and again.",
+        );
+        report.table(price_table(&results.fast_path));
     }
     if !results.failed.is_empty() {
         report.text("## What could not be measured");
@@ -107,6 +116,24 @@ fn table(rows: &[&Row]) -> Table {
             })
         };
         table.push([name.to_owned()].into_iter().chain(frames.iter().map(cell)));
+    }
+    table
+}
+
+fn price_table(prices: &[Price]) -> Table {
+    let mut table = Table::new([
+        "flows",
+        "bytes a flow",
+        "put an entry, ns",
+        "read its time, ns",
+        "run: found, ns",
+        "run: missed, ns",
+    ]);
+    for price in prices {
+        let Price { insert_ns, read_ns, found_ns, missed_ns, .. } = *price;
+        let times = [price.bytes_per_flow, insert_ns, read_ns, found_ns, missed_ns];
+        let flows = grouped(price.flows.into());
+        table.push([flows].into_iter().chain(times.map(|time| format!("{time:.0}"))));
     }
     table
 }

@@ -25,7 +25,7 @@ pub(super) struct Args {
     /// Back ends [default: those that this program has]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = back_end)]
     back_ends: Vec<BackEnd>,
-    /// Leave out the kernel and the forwarder that does not translate
+    /// Leave out the kernel, the driver's programs and the forwarder that does not translate
     #[arg(long)]
     alone: bool,
     /// Lengths of frames, bytes, or imix [default: 64,128,256,512,1024,1280,1518,imix]

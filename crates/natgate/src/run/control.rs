@@ -4,10 +4,9 @@
 use super::say;
 use crate::Failure;
 use anyhow::Context;
-use natgate_control::interface::Interface;
+use natgate_control::interface::{Interface, Loads};
 use natgate_control::reload::{ReloadError, Reloader};
 use natgate_control::socket::{self, BindError, Server};
-use natgate_gateway::Load;
 use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::Signals;
 use std::path::Path;
@@ -18,7 +17,7 @@ use std::thread;
 pub(super) fn listen(
     configured: Option<&Path>,
     reloader: &Arc<Reloader>,
-    loads: Vec<Arc<Load>>,
+    loads: Loads,
 ) -> Result<Option<Server>, Failure> {
     let path = configured.unwrap_or(Path::new(socket::DEFAULT_PATH));
     let interface = Arc::new(Interface::new(Arc::clone(reloader), loads));

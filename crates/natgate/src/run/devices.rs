@@ -9,7 +9,7 @@ use anyhow::Context;
 use natgate_engine::Side;
 use natgate_gateway::{Backend, Settings, SideSettings, steering};
 use natgate_io::decorate::{Faults, Faulty, Tap, Watched};
-use natgate_io::packet::{self, PacketDevice};
+use natgate_io::packet::{self, PacketDevice, SendingDevice};
 use natgate_io::tun::TunDevice;
 use natgate_io::xdp::{self, Hook, Memory, XdpDevice};
 use natgate_io::{Device, Error, Offload, Steering};
@@ -70,6 +70,14 @@ pub(super) fn open(settings: &Settings) -> anyhow::Result<Vec<Devices>> {
         deal(&mut all, open_packet(name, workers)?);
     }
     Ok(all)
+}
+
+/// Opens what a worker sends by that joins others, who receive.
+pub(super) fn open_sending(settings: &Settings) -> Result<Devices, Error> {
+    let open = |name: &str| -> Result<Box<dyn Device>, Error> {
+        Ok(Box::new(SendingDevice::open(name, packet::Config::default())?))
+    };
+    settings.devices().into_iter().map(open).collect()
 }
 
 /// Gives each worker its device of a group.

@@ -79,18 +79,25 @@ pub(super) fn open(
         told: (0..workers).map(|_| None).collect(),
         failure: None,
     }));
-    let log = |number| Log {
-        number,
-        shared: Arc::clone(&shared),
-        announcer: None,
-        sides: [&settings.inside, &settings.outside].map(|side| side.device.clone()),
-        names: json::Names::of(&settings.engine),
-        has_file: events.is_some(),
-        collected: Vec::with_capacity(MOST_COLLECTED),
-        until: Timestamp(0),
-        ports_written: true,
-    };
+    let log = |number| Log::new(number, &shared, events.is_some(), settings);
     Ok((0..workers).map(log).collect())
+}
+
+/// Makes logs for workers that join.
+pub(super) struct Joining {
+    shared: Arc<Mutex<Shared>>,
+    has_file: bool,
+}
+
+impl Joining {
+    /// The log of one more.
+    pub(super) fn log(&self, settings: &Settings) -> Log {
+        let mut shared = lock(&self.shared);
+        let number = shared.waiting.len();
+        shared.waiting.push((VecDeque::new(), Timestamp(0)));
+        shared.told.push(None);
+        Log::new(number, &self.shared, self.has_file, settings)
+    }
 }
 
 /// Writes what is left.
@@ -182,6 +189,30 @@ impl Shared {
 }
 
 impl Log {
+    fn new(
+        number: usize,
+        shared: &Arc<Mutex<Shared>>,
+        has_file: bool,
+        settings: &Settings,
+    ) -> Self {
+        Self {
+            number,
+            shared: Arc::clone(shared),
+            announcer: None,
+            sides: [&settings.inside, &settings.outside].map(|side| side.device.clone()),
+            names: json::Names::of(&settings.engine),
+            has_file,
+            collected: Vec::with_capacity(MOST_COLLECTED),
+            until: Timestamp(0),
+            ports_written: true,
+        }
+    }
+
+    /// What makes logs for others who join.
+    pub(super) fn joining(&self) -> Joining {
+        Joining { shared: Arc::clone(&self.shared), has_file: self.has_file }
+    }
+
     /// Hands over what was collected.
     fn hand_over(&mut self) {
         let mut shared = lock(&self.shared);

@@ -116,6 +116,7 @@ fn object(status: &Status<'_>, names: &json::Names) -> Value {
             "arp_ignored": status.router.arp_ignored,
             "arp_conflicts": status.router.arp_conflicts,
             "left_to_the_kernel": status.router.left_to_the_kernel,
+            "learnt_routes": status.router.learnt_routes,
             "neighbors_lost": status.router.neighbors_lost,
             "errors_made": status.router.errors_made,
             "errors_suppressed": status.router.errors_suppressed,

@@ -1,13 +1,15 @@
 //! The workers' threads: made, bound to processors, joined.
 
-use super::Signals;
-use super::log::Log;
-use super::say;
+use super::log::{Joining, Log};
+use super::{Ear, Signals, devices, say};
 use anyhow::{Context, anyhow};
+use natgate_control::interface::Loads;
 use natgate_engine::Timestamp;
-use natgate_gateway::{Clock, Settings, Worker, WorkerSettings, team};
+use natgate_gateway::{Clock, Commander, SavedPorts, Settings, Worker, WorkerSettings, team};
 use natgate_io::Device;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
 /// On which processor each worker is to run; `None`: on any.
@@ -47,10 +49,6 @@ pub(super) fn workers(
     signals: &Signals,
     now: Timestamp,
 ) -> anyhow::Result<Vec<Worker>> {
-    let seed = || {
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed).context("the system gives no random numbers").map(|()| seed)
-    };
     if settings.workers.count == 1 {
         let devices = devices.into_iter().next().context("a worker has devices")?;
         return Ok(vec![Worker::new(settings, seed()?, devices, now)?]);
@@ -62,55 +60,108 @@ pub(super) fn workers(
     members.into_iter().zip(devices).map(worker).collect()
 }
 
-/// Runs all workers until they are told to stop, and gives them back with their logs.
-pub(super) fn run(
-    workers: Vec<Worker>,
-    logs: Vec<Log>,
-    clock: &Clock,
-    signals: &Signals,
-    cores: &[Option<usize>],
-) -> (Vec<Worker>, Vec<Log>, anyhow::Result<()>) {
-    let mut ended = (Vec::new(), Vec::new(), Ok(()));
-    thread::scope(|scope| {
-        let all = workers.into_iter().zip(logs).zip(cores).enumerate();
-        let threads: Vec<_> = all
-            .map(|(number, ((worker, log), core))| {
-                let one = One { number, worker, log, core: *core };
-                one.start(scope, clock, signals)
-            })
-            .collect();
-        for thread in threads {
-            let result = match thread.map(ScopedJoinHandle::join) {
-                Ok(Ok((One { worker, log, .. }, result))) => {
-                    ended.0.push(worker);
-                    ended.1.push(log);
-                    result
+/// A worker and what its thread needs.
+pub(super) struct One {
+    pub(super) worker: Worker,
+    pub(super) log: Log,
+    pub(super) ear: Arc<Ear>,
+    /// The processor to run on.
+    pub(super) core: Option<usize>,
+}
+
+/// What the thread that waits for all is told.
+enum Message {
+    /// Another worker is to run.
+    Start(Box<One>),
+    /// A worker's thread has ended, however it did.
+    Ended,
+}
+
+/// Has further workers run.
+#[derive(Clone)]
+pub(super) struct Starter(Sender<Message>);
+
+impl Starter {
+    /// Has one run.
+    ///
+    /// # Errors
+    /// When the gateway is stopping.
+    pub(super) fn start(&self, one: One) -> anyhow::Result<()> {
+        let gone = |_| anyhow!("the gateway is stopping");
+        self.0.send(Message::Start(Box::new(one))).map_err(gone)
+    }
+}
+
+/// Where workers are started, and what starts them.
+pub(super) struct Threads {
+    messages: Receiver<Message>,
+    starter: Starter,
+}
+
+impl Threads {
+    pub(super) fn new() -> Self {
+        let (sender, messages) = channel();
+        Self { messages, starter: Starter(sender) }
+    }
+
+    /// What has further workers run.
+    pub(super) fn starter(&self) -> Starter {
+        self.starter.clone()
+    }
+
+    /// Runs all workers until they are told to stop, and gives them back with their logs.
+    pub(super) fn run(
+        self,
+        clock: &Clock,
+        signals: &Signals,
+    ) -> (Vec<Worker>, Vec<Log>, anyhow::Result<()>) {
+        let Self { messages, starter } = self;
+        let mut ended = (Vec::new(), Vec::new(), Ok(()));
+        thread::scope(|scope| {
+            let (mut threads, mut running) = (Vec::new(), 0);
+            while let Ok(message) = messages.recv() {
+                match message {
+                    Message::Start(one) => {
+                        let ends = Ends { signals, starter: starter.clone() };
+                        running += 1;
+                        threads.push(one.start(scope, clock, signals, ends));
+                    }
+                    Message::Ended => running -= 1,
                 }
-                Ok(Err(_)) => Err(anyhow!("a worker's thread has panicked")),
-                Err(error) => Err(error),
-            };
-            if ended.2.is_ok() {
-                ended.2 = result;
+                if running == 0 {
+                    break;
+                }
             }
-        }
-    });
-    ended
+            for thread in threads {
+                let result = match thread.map(ScopedJoinHandle::join) {
+                    Ok(Ok((One { worker, log, .. }, result))) => {
+                        ended.0.push(worker);
+                        ended.1.push(log);
+                        result
+                    }
+                    Ok(Err(_)) => Err(anyhow!("a worker's thread has panicked")),
+                    Err(error) => Err(error),
+                };
+                if ended.2.is_ok() {
+                    ended.2 = result;
+                }
+            }
+        });
+        ended
+    }
 }
 
-/// A worker and what it needs.
-struct One {
-    number: usize,
-    worker: Worker,
-    log: Log,
-    core: Option<usize>,
+/// Stops all when one ends, and says that it has.
+struct Ends<'a> {
+    signals: &'a Signals,
+    starter: Starter,
 }
 
-/// Stops all when one ends, however it does.
-struct StopsAll<'a>(&'a Signals);
-
-impl Drop for StopsAll<'_> {
+impl Drop for Ends<'_> {
     fn drop(&mut self) {
-        self.0.stop();
+        self.signals.stop();
+        // Who waits is there until all have ended.
+        let _ = self.starter.0.send(Message::Ended);
     }
 }
 
@@ -122,16 +173,14 @@ impl One {
         scope: &'s Scope<'s, '_>,
         clock: &'s Clock,
         signals: &'s Signals,
+        ends: Ends<'s>,
     ) -> anyhow::Result<Thread<'s>> {
         let run = move || {
-            let _stops_all = StopsAll(signals);
+            let _ends = ends;
             let result = self.run(clock, signals);
             (self, result)
         };
         let thread = thread::Builder::new().name("worker".to_owned()).spawn_scoped(scope, run);
-        if thread.is_err() {
-            signals.stop();
-        }
         thread.context("a worker's thread cannot be made")
     }
 
@@ -142,8 +191,47 @@ impl One {
             sched_setaffinity(None, &set)
                 .with_context(|| format!("a worker cannot be bound to processor {core}"))?;
         }
-        let controls = signals.controls(self.number);
+        let controls = self.ear.controls(signals);
         natgate_gateway::run(&mut self.worker, clock, &controls, &mut self.log)
             .context("waiting for packets failed")
     }
+}
+
+/// What it takes to have a worker join.
+pub(super) struct Crew {
+    pub(super) starter: Starter,
+    pub(super) signals: Arc<Signals>,
+    pub(super) clock: Clock,
+    pub(super) logs: Joining,
+    pub(super) loads: Loads,
+}
+
+impl Crew {
+    /// Has another worker join a gateway that is to have these settings.
+    pub(super) fn join(&self, commander: &Commander, settings: &Settings) -> anyhow::Result<()> {
+        let number = settings.workers.count - 1;
+        let cores = cores(&settings.workers).map_err(anyhow::Error::msg)?;
+        let devices = devices::open_sending(settings)?;
+        let saved = SavedPorts::of_newcomer(settings, number)?;
+        let (first, ear) = (self.signals.waker_of(0)?, self.signals.listen()?);
+        let wakers = [first, ear.waker()?, ear.waker()?];
+        let now = self.clock.now();
+        commander.join(settings, wakers, |member, commands| {
+            let mut worker = Worker::of_team(settings, seed()?, devices, member, now)?;
+            if let Some(saved) = saved {
+                worker.remember(saved, now)?;
+            }
+            worker.obey(commands);
+            let loads = &mut *self.loads.lock().unwrap_or_else(PoisonError::into_inner);
+            loads.push(worker.load());
+            let log = self.logs.log(settings);
+            self.starter.start(One { worker, log, ear, core: cores[number] })
+        })
+    }
+}
+
+fn seed() -> anyhow::Result<[u8; 32]> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).context("the system gives no random numbers")?;
+    Ok(seed)
 }

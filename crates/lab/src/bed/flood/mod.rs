@@ -7,8 +7,9 @@
 //! among what arrives.
 
 mod program;
-mod sys;
+mod sink;
 
+use super::bpf::sys::{self, Map, Mode};
 use natgate_tester::{Endpoint, Mix, Place, Tester, Way};
 use program::{Program, Side};
 use std::io;
@@ -28,8 +29,10 @@ pub(super) struct Flood {
     /// The program is in use as long as this is: what is not the kernel prepares anew for each call,
     /// which takes it a hundredth of a second.
     _in_use: OwnedFd,
+    /// What takes in what comes of it.
+    _sinks: Vec<OwnedFd>,
     /// Flows' external endpoints, for packets from outside.
-    _endpoints: Option<OwnedFd>,
+    _endpoints: Option<Map<u32, u64>>,
 }
 
 impl Flood {
@@ -58,8 +61,15 @@ impl Flood {
         let (place, flows) = (tester.place().clone(), tester.external().len() as u32);
         let sides = [side(0), side(1)];
         let program = Program { place, flows, sides: &sides, way }.load(endpoints.as_ref())?;
+        let mut sinks = Vec::new();
+        for (end, comes) in [(0, way != Way::Up), (1, way != Way::Down)] {
+            if comes {
+                sinks.push(sink::attach(interfaces[end])?);
+            }
+        }
         Ok(Self {
-            _in_use: sys::attach(&program, LOOPBACK)?,
+            _sinks: sinks,
+            _in_use: sys::attach(&program, LOOPBACK, Mode::Generic)?,
             program,
             frames: frames.lengths().map(|len| tester.template(len, 0).bytes).collect(),
             _endpoints: endpoints,
@@ -94,11 +104,10 @@ impl Flood {
     }
 }
 
-fn endpoints(known: &[Endpoint]) -> io::Result<OwnedFd> {
-    let map = sys::array(known.len() as u32)?;
+fn endpoints(known: &[Endpoint]) -> io::Result<Map<u32, u64>> {
+    let map = Map::array(known.len() as u32)?;
     for (flow, endpoint) in (0..).zip(known) {
-        let value = u64::from(endpoint.address) | u64::from(endpoint.port) << 32;
-        sys::update(&map, flow, value)?;
+        map.update(&flow, &(u64::from(endpoint.address) | u64::from(endpoint.port) << 32))?;
     }
     Ok(map)
 }

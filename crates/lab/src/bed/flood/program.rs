@@ -5,10 +5,12 @@
 //! where they went with whatever was done to them, so all that a translator changes is written anew.
 //! Registers: 6 the frame's length, 7 the frame, 8 the flow; 2 and 3 source and its port, 4 and 5 destination.
 
-use super::{constants, sys};
+use super::constants;
+use crate::bed::bpf::code::*;
+use crate::bed::bpf::sys::{self, Map};
 use natgate_tester::{Place, Template, Way};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 /// One side that packets are sent by.
 pub(super) struct Side {
@@ -46,55 +48,13 @@ const FLOWS_BITS: i32 = 6;
 const FIRST_PORT: i32 = 10_000;
 const REMOTE_PORT: i32 = 53;
 
-/// Operations on 64 bits; with `REGISTER`, the operand is one.
-const ADD: u8 = 0x07;
-const SUBTRACT: u8 = 0x17;
-const MULTIPLY: u8 = 0x27;
-const AND: u8 = 0x57;
-const LEFT: u8 = 0x67;
-const RIGHT: u8 = 0x77;
-const XOR: u8 = 0xa7;
-const MOVE: u8 = 0xb7;
-const REGISTER: u8 = 0x08;
-const SWAP: u8 = 0xdc;
-const LOAD_WORD: u8 = 0x61;
-const LOAD_HALF: u8 = 0x69;
-const STORE_WORD: u8 = 0x63;
-const STORE_HALF: u8 = 0x6b;
-const PUT_WORD: u8 = 0x62;
-const PUT_HALF: u8 = 0x6a;
-const JUMP_EQUAL: u8 = 0x15;
-const JUMP_UNEQUAL: u8 = 0x55;
-const JUMP_GREATER: u8 = 0x2d;
-const JUMP_SET: u8 = 0x45;
-const LOAD_MAP: u8 = 0x18;
-const CALL: u8 = 0x85;
-const EXIT: u8 = 0x95;
-
-const LOOK_UP: i32 = 1;
-const RANDOM: i32 = 7;
-const REDIRECT: i32 = 23;
 const DROP: i32 = 1;
-
-/// `struct bpf_insn`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Instruction {
-    code: u8,
-    registers: u8,
-    offset: i16,
-    immediate: i32,
-}
-
-/// Instructions as they are written.
-#[derive(Default)]
-struct Code(Vec<Instruction>);
 
 impl Program<'_> {
     /// Has the kernel take it.
-    pub(super) fn load(&self, endpoints: Option<&OwnedFd>) -> io::Result<OwnedFd> {
-        let map = endpoints.map_or(0, AsRawFd::as_raw_fd);
-        sys::load(&self.code(map).0)
+    pub(super) fn load(&self, endpoints: Option<&Map<u32, u64>>) -> io::Result<OwnedFd> {
+        let map = endpoints.map_or(0, Map::descriptor);
+        sys::load("the generator's program", &self.code(map).0)
     }
 
     fn code(&self, map: i32) -> Code {
@@ -152,8 +112,7 @@ impl Program<'_> {
     fn inbound(&self, code: &mut Code, map: i32) -> usize {
         let [_, remote] = constants(&self.place);
         code.store(STORE_WORD, STACK, FLOW, KEY);
-        code.put(LOAD_MAP, 0x11, 0, map);
-        code.put(0, 0, 0, 0);
+        code.load_map(1, map);
         code.copy(2, STACK);
         code.op(ADD, 2, KEY.into());
         code.call(LOOK_UP);
@@ -219,34 +178,6 @@ fn send(code: &mut Code, side: &Side) {
 }
 
 impl Code {
-    fn put(&mut self, code: u8, registers: u8, offset: i16, immediate: i32) {
-        self.0.push(Instruction { code, registers, offset, immediate });
-    }
-
-    fn op(&mut self, operation: u8, to: u8, immediate: i32) {
-        self.put(operation, to, 0, immediate);
-    }
-
-    fn with(&mut self, operation: u8, to: u8, from: u8) {
-        self.put(operation | REGISTER, from << 4 | to, 0, 0);
-    }
-
-    fn copy(&mut self, to: u8, from: u8) {
-        self.with(MOVE, to, from);
-    }
-
-    fn load(&mut self, size: u8, to: u8, from: u8, offset: i16) {
-        self.put(size, from << 4 | to, offset, 0);
-    }
-
-    fn store(&mut self, size: u8, to: u8, from: u8, offset: i16) {
-        self.put(size, from << 4 | to, offset, 0);
-    }
-
-    fn call(&mut self, function: i32) {
-        self.put(CALL, 0, 0, function);
-    }
-
     /// Writes what the template has at a place.
     fn constant(&mut self, size: u8, at: i16, bytes: &[u8]) {
         let from = at as usize;
@@ -267,45 +198,5 @@ impl Code {
             self.put(PUT_WORD, STACK, at, *sum as i32);
         }
         self.land(other);
-    }
-
-    /// Adds a word, which an immediate operand would take for a signed number; uses register 9.
-    fn add_word(&mut self, to: u8, word: u32) {
-        self.op(MOVE, 9, (word >> 16) as i32);
-        self.op(LEFT, 9, 16);
-        self.with(ADD, to, 9);
-        self.op(ADD, to, (word & 0xffff) as i32);
-    }
-
-    /// Adds both halves of a word; uses register 9.
-    fn add_halves(&mut self, to: u8, word: u8) {
-        self.copy(9, word);
-        self.op(RIGHT, 9, 16);
-        self.with(ADD, to, 9);
-        self.copy(9, word);
-        self.op(AND, 9, 0xffff);
-        self.with(ADD, to, 9);
-    }
-
-    /// Makes a sum the checksum, in network byte order; uses register 9.
-    fn checksum(&mut self, sum: u8) {
-        for _ in 0..3 {
-            self.copy(9, sum);
-            self.op(RIGHT, 9, 16);
-            self.op(AND, sum, 0xffff);
-            self.with(ADD, sum, 9);
-        }
-        self.op(XOR, sum, 0xffff);
-        self.op(SWAP, sum, 16);
-    }
-
-    /// A jump that [`Self::land`] gives its target.
-    fn jump(&mut self, condition: u8, [register, other]: [u8; 2], immediate: i32) -> usize {
-        self.put(condition, other << 4 | register, 0, immediate);
-        self.0.len() - 1
-    }
-
-    fn land(&mut self, jump: usize) {
-        self.0[jump].offset = (self.0.len() - jump - 1) as i16;
     }
 }

@@ -1,0 +1,265 @@
+//! What a batch goes through: sorted, translated, routed, sent.
+
+use crate::counters::Origin;
+use crate::links::{Header, Link};
+use crate::load::Load;
+use crate::router::{Fate, Router};
+use crate::team::Member;
+use crate::wiring::{Cables, side_of};
+use arrayvec::ArrayVec;
+use natgate_engine::{DropReason, Engine, Packet, Side, Timestamp, Verdict};
+use natgate_io::{BATCH, Batch, Frame, Transmit};
+use natgate_wire::arp;
+use natgate_wire::link::{ETHERNET_LEN, ethertype};
+use std::sync::Arc;
+
+/// What a batch goes through, in order of the methods.
+pub(super) struct Stages {
+    pub(super) engine: Engine,
+    pub(super) router: Router,
+    pub(super) cables: Cables,
+    /// Frames sent to other stations, or to everybody, that were not ARP.
+    pub(super) not_addressed: u64,
+    /// What makes this one of several workers.
+    pub(super) team: Option<Member>,
+    pub(super) load: Arc<Load>,
+}
+
+/// A packet, and the realm that it comes from if from inside.
+pub(super) type Arrived<'d> = (Frame<'d>, u16);
+
+/// A packet after translation, what to do with it, and the realm that it goes to if it leaves by
+/// the inside.
+pub(super) type Fated<'d> = (Frame<'d>, Verdict, u16);
+
+impl Stages {
+    /// Keeps the frames that carry IPv4 to us, as packets; ARP is dealt with, the rest is counted.
+    pub(super) fn sort<'d>(
+        &mut self,
+        now: Timestamp,
+        place: usize,
+        batch: Batch<'d>,
+    ) -> ArrayVec<Arrived<'d>, BATCH> {
+        let mut packets = ArrayVec::new();
+        let from = side_of(place);
+        for mut frame in batch {
+            let Some((destination, _, kind)) = arp::read_ethernet(frame.bytes()) else {
+                self.engine.count_foreign(from, 0);
+                continue;
+            };
+            let header = self.cables.carried[place].header(frame.bytes(), kind);
+            let (realm, kind, header_len) = match header {
+                Header::Of(realm, kind, len) => (realm, kind, len),
+                Header::Unknown(ethertype::ARP, _) => {
+                    self.router.ignore_arp();
+                    continue;
+                }
+                Header::Unknown(_, len) => {
+                    self.engine.count_unknown_realm(frame.len() - len);
+                    continue;
+                }
+            };
+            let link = Link::new(from, realm);
+            if kind == ethertype::ARP {
+                let (start, end) = frame.range();
+                let tag = header_len - ETHERNET_LEN;
+                let addresses = ETHERNET_LEN - size_of::<u16>();
+                // What follows the addresses is then the type.
+                frame.bytes_mut().copy_within(..addresses, tag);
+                frame.set_range(start + tag, end);
+                self.router.receive_arp(now, link, frame.bytes());
+                if let Some(team) = &mut self.team {
+                    team.tell_arp(link, frame.bytes());
+                }
+            } else if destination != self.router.mac(link) {
+                // Nothing that was sent to many, or to others, is forwarded.
+                //= rfc1812#section-4.3.2.7-link
+                //= rfc1812#section-5.3.4-forward
+                //= rfc1812#section-5.3.4-discard
+                self.not_addressed += 1;
+            } else if kind == ethertype::IPV4 {
+                let (start, end) = frame.range();
+                frame.set_range(start + header_len, end);
+                let is_kernels = self.router.is_for_the_kernel(link, frame.bytes());
+                if !is_kernels && (self.team.is_none() || self.is_here(now, link, &frame)) {
+                    packets.push((frame, realm));
+                }
+            } else {
+                self.engine.count_foreign(from, frame.len() - header_len);
+            }
+        }
+        packets
+    }
+
+    /// Translates packets in place; those that turn round go on to whom they are for.
+    pub(super) fn translate<'d>(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        packets: ArrayVec<Arrived<'d>, BATCH>,
+    ) -> ArrayVec<Fated<'d>, BATCH> {
+        let mut fated = self.process(now, from, packets);
+        if fated.iter().any(|(_, verdict, _)| *verdict == Verdict::HandOver) {
+            fated = self.turn_over_some(now, fated);
+        }
+        fated
+    }
+
+    /// Translates packets in place as far as the sender's worker does.
+    fn process<'d>(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        mut packets: ArrayVec<Arrived<'d>, BATCH>,
+    ) -> ArrayVec<Fated<'d>, BATCH> {
+        let mut verdicts = [Verdict::Held; BATCH];
+        let verdicts = &mut verdicts[..packets.len()];
+        let mut views = views(&mut packets);
+        self.engine.process(now, from, &mut views, verdicts);
+        let ranges: ArrayVec<(usize, usize, u16), BATCH> =
+            views.iter().map(|view| (view.start(), view.end(), view.realm())).collect();
+        drop(views);
+        let mut fated = ArrayVec::new();
+        for (((mut frame, _), (start, end, realm)), verdict) in
+            packets.into_iter().zip(ranges).zip(verdicts)
+        {
+            frame.set_range(start, end);
+            fated.push((frame, *verdict, realm));
+        }
+        fated
+    }
+
+    /// Translates an ICMP error of the router's own, as one that came in by `from`, and finds its
+    /// way. It is no input packet, so it is not counted as one.
+    pub(super) fn translate_error<'d>(
+        &mut self,
+        now: Timestamp,
+        from: Link,
+        error: Frame<'d>,
+    ) -> Option<(Link, Frame<'d>)> {
+        let before = self.engine.counters().clone();
+        let arrived = std::iter::once((error, from.realm)).collect();
+        let mut fated = self.process(now, from.side, arrived).pop();
+        if let Some((frame, Verdict::HandOver, realm)) = fated {
+            fated = self.turn_error_over(now, frame, realm);
+        }
+        self.router.exclude(&before, self.engine.counters());
+        self.emit(now, fated?)
+    }
+
+    /// Finds the way of a translated ICMP error of the router's own.
+    pub(super) fn emit<'d>(
+        &mut self,
+        now: Timestamp,
+        (mut frame, verdict, realm): Fated<'d>,
+    ) -> Option<(Link, Frame<'d>)> {
+        let Verdict::Forward(side) = verdict else { return None };
+        let link = Link::new(side, realm);
+        let fate = self.router.send_error(now, link, &mut frame);
+        (fate == Fate::Ready).then_some((link, frame))
+    }
+
+    /// Finds the way of the packets that live, by device.
+    pub(super) fn route<'d>(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        fated: ArrayVec<Fated<'d>, BATCH>,
+    ) -> Outputs<'d> {
+        let mut outputs = Outputs::default();
+        for (mut frame, verdict, realm) in fated {
+            // Translation changes no length, and what followed the packet has been cut off.
+            let len = frame.len();
+            let (side, origin) = match verdict {
+                Verdict::Forward(side) => (side, Origin::forwarded(from, side, len)),
+                Verdict::Reply(side) => (side, Origin::replied(len)),
+                Verdict::Drop(_) | Verdict::Held | Verdict::HandOver => continue,
+            };
+            let link = Link::new(side, realm);
+            if frame.len() > self.router.mtu(link)
+                && let Err(reason) = self.engine.identify(frame.bytes_mut())
+            {
+                self.router.note_loss(Some(origin), reason);
+            } else if self.router.send(now, link, &mut frame, Some(origin)) == Fate::Ready {
+                outputs.of(self.cables.device_of(link)).push(frame, Some(origin));
+            }
+        }
+        outputs
+    }
+
+    /// Sends frames by the devices, whose sending halves are given in order.
+    pub(super) fn send_all(
+        &mut self,
+        outputs: Outputs<'_>,
+        transmitters: &mut [&mut dyn Transmit],
+    ) {
+        for (output, transmitter) in outputs.near.into_iter().zip(&mut *transmitters) {
+            self.send(output, *transmitter);
+        }
+        for (place, output) in outputs.further {
+            self.send(output, transmitters[place]);
+        }
+    }
+
+    /// Sends a device's frames.
+    pub(super) fn send(&mut self, mut output: Output<'_>, device: &mut dyn Transmit) {
+        if output.frames.is_empty() {
+            return;
+        }
+        let lost = device.transmit(&mut output.frames);
+        if lost.count() == 0 {
+            return;
+        }
+        for (number, origin) in output.origins.iter().enumerate() {
+            if lost.contains(number) {
+                self.router.note_loss(*origin, DropReason::TransmitFull);
+            }
+        }
+    }
+}
+
+/// The packets in frames, as the translator takes them.
+pub(super) fn views<'p>(packets: &'p mut [Arrived<'_>]) -> ArrayVec<Packet<'p>, BATCH> {
+    let view = |(frame, realm): &'p mut Arrived<'_>| {
+        let (start, _) = frame.range();
+        Packet::new(frame.buffer_mut(), start).in_realm(*realm)
+    };
+    packets.iter_mut().map(view).collect()
+}
+
+/// Frames that leave, by device.
+#[derive(Debug, Default)]
+pub(super) struct Outputs<'d> {
+    /// By the first two devices, which all gateways have.
+    pub(super) near: [Output<'d>; 2],
+    pub(super) further: Vec<(usize, Output<'d>)>,
+}
+
+impl<'d> Outputs<'d> {
+    /// Those that leave by the device at a place.
+    pub(super) fn of(&mut self, place: usize) -> &mut Output<'d> {
+        if let Some(near) = self.near.get_mut(place) {
+            return near;
+        }
+        let known = self.further.iter().position(|(known, _)| *known == place);
+        let at = known.unwrap_or_else(|| {
+            self.further.push((place, Output::default()));
+            self.further.len() - 1
+        });
+        &mut self.further[at].1
+    }
+}
+
+/// Frames that leave by one device.
+#[derive(Debug, Default)]
+pub(super) struct Output<'d> {
+    pub(super) frames: Batch<'d>,
+    pub(super) origins: ArrayVec<Option<Origin>, BATCH>,
+}
+
+impl<'d> Output<'d> {
+    pub(super) fn push(&mut self, frame: Frame<'d>, origin: Option<Origin>) {
+        self.frames.push(frame);
+        self.origins.push(origin);
+    }
+}

@@ -1,0 +1,207 @@
+//! A worker among others: which packets are its own, and what it does with those that others have handed
+//! over.
+
+use super::stages::{Arrived, Fated, Output, Stages, views};
+use crate::links::Link;
+use crate::load::add;
+use crate::team::{Asked, Kind, Member, Parcel, Way};
+use arrayvec::ArrayVec;
+use natgate_engine::{Direction, DropReason, Packet, Side, Timestamp, Verdict};
+use natgate_io::{BATCH, Frame, HEADROOM, Transmit};
+
+impl Stages {
+    /// Whether a packet that came in by a link is this worker's; if not, it has gone where it belongs.
+    pub(super) fn is_here(&mut self, now: Timestamp, link: Link, packet: &Frame<'_>) -> bool {
+        let Some(team) = &mut self.team else { return true };
+        let way = team.dispatch(now, &mut self.engine, link, packet.bytes());
+        let direction = match link.side {
+            Side::Inside => Direction::Outbound,
+            Side::Outside => Direction::Inbound,
+        };
+        self.has_come(way, direction, packet.len())
+    }
+
+    /// Takes note of where a packet goes; returns whether it stays here.
+    pub(super) fn has_come(&mut self, way: Way, direction: Direction, len: usize) -> bool {
+        match way {
+            Way::Here => return true,
+            Way::Gone => {}
+            Way::Lost => {
+                add(&self.load.hand_over_full, 1);
+                self.engine.count_lost(direction, DropReason::HandOverFull, len);
+            }
+            Way::Unguided => {
+                self.engine.count_lost(direction, DropReason::FragmentLimit, len);
+            }
+        }
+        false
+    }
+
+    /// Takes a packet from a realm whose sender's end has been translated to whom it is for; returns what
+    /// is to be done with it here.
+    pub(super) fn turn_over<'d>(
+        &mut self,
+        now: Timestamp,
+        packet: Frame<'d>,
+        realm: u16,
+    ) -> Option<Fated<'d>> {
+        let team = self.team.as_mut()?;
+        let way = team.dispatch_turned(now, &mut self.engine, realm, packet.bytes());
+        if !self.has_come(way, Direction::Hairpin, packet.len()) {
+            return None;
+        }
+        self.receive_turned(now, std::iter::once((packet, realm)).collect()).pop()
+    }
+
+    /// The same for those of a batch that turn round.
+    pub(super) fn turn_over_some<'d>(
+        &mut self,
+        now: Timestamp,
+        all: ArrayVec<Fated<'d>, BATCH>,
+    ) -> ArrayVec<Fated<'d>, BATCH> {
+        let turn = |(frame, verdict, realm)| match verdict {
+            Verdict::HandOver => self.turn_over(now, frame, realm),
+            verdict => Some((frame, verdict, realm)),
+        };
+        all.into_iter().filter_map(turn).collect()
+    }
+
+    /// The same for an ICMP error of the router's own: it has not come in, so it is not counted.
+    pub(super) fn turn_error_over<'d>(
+        &mut self,
+        now: Timestamp,
+        error: Frame<'d>,
+        realm: u16,
+    ) -> Option<Fated<'d>> {
+        let team = self.team.as_mut()?;
+        let way = team.dispatch_error(now, &mut self.engine, realm, error.bytes());
+        if !self.error_has_come(way) {
+            return None;
+        }
+        self.receive_turned(now, std::iter::once((error, realm)).collect()).pop()
+    }
+
+    /// Takes note of where such an error goes; returns whether it stays here.
+    fn error_has_come(&mut self, way: Way) -> bool {
+        if let Way::Lost | Way::Unguided = way {
+            self.router.suppress_error();
+        }
+        way == Way::Here
+    }
+
+    /// Takes one from another worker to whom it is for.
+    #[cold]
+    fn unpack_error(
+        &mut self,
+        now: Timestamp,
+        error: Arrived<'_>,
+        transmitters: &mut [&mut dyn Transmit],
+    ) {
+        let before = self.engine.counters().clone();
+        let fated = self.receive_turned(now, std::iter::once(error).collect()).pop();
+        self.router.exclude(&before, self.engine.counters());
+        if let Some((link, frame)) = fated.and_then(|fated| self.emit(now, fated)) {
+            let mut output = Output::default();
+            output.push(frame, None);
+            self.send(output, transmitters[self.cables.device_of(link)]);
+        }
+    }
+
+    /// Translates the receiver's end of packets that turn round.
+    pub(super) fn receive_turned<'d>(
+        &mut self,
+        now: Timestamp,
+        mut packets: ArrayVec<Arrived<'d>, BATCH>,
+    ) -> ArrayVec<Fated<'d>, BATCH> {
+        let mut verdicts = [Verdict::Held; BATCH];
+        let verdicts = &mut verdicts[..packets.len()];
+        let mut views = views(&mut packets);
+        self.engine.process_turned(now, &mut views, verdicts);
+        let realms: ArrayVec<u16, BATCH> = views.iter().map(Packet::realm).collect();
+        drop(views);
+        let fated = packets.into_iter().zip(realms).zip(verdicts);
+        fated.map(|(((frame, _), realm), verdict)| (frame, *verdict, realm)).collect()
+    }
+
+    /// Takes what others have handed over to where it belongs.
+    pub(super) fn unpack(
+        &mut self,
+        now: Timestamp,
+        parcels: &mut [(usize, Parcel)],
+        transmitters: &mut [&mut dyn Transmit],
+    ) {
+        let (mut inside, mut outside, mut turned) =
+            (ArrayVec::new(), ArrayVec::new(), ArrayVec::new());
+        for (_, Parcel { kind, buffer, start, end }) in parcels {
+            if start == end {
+                continue;
+            }
+            let frame = Frame::new(buffer, *start, *end);
+            if let Kind::Arp(link) = *kind {
+                self.router.overhear_arp(now, link, frame.bytes());
+            } else if self.is_settled(now, *kind, frame.bytes()) {
+                match *kind {
+                    Kind::Packet(Link { side: Side::Inside, realm }, _) => {
+                        inside.push((frame, realm));
+                    }
+                    Kind::Packet(Link { side: Side::Outside, .. }, _) => outside.push((frame, 0)),
+                    Kind::Turned(realm, _) => turned.push((frame, realm)),
+                    Kind::Error(realm, _) => self.unpack_error(now, (frame, realm), transmitters),
+                    Kind::Arp(_) => {}
+                }
+            }
+        }
+        for (from, packets) in [(Side::Inside, inside), (Side::Outside, outside)] {
+            let fated = self.translate(now, from, packets);
+            let outputs = self.route(now, from, fated);
+            self.send_all(outputs, transmitters);
+        }
+        let fated = self.receive_turned(now, turned);
+        let outputs = self.route(now, Side::Inside, fated);
+        self.send_all(outputs, transmitters);
+    }
+
+    /// Whether what another has handed over is this worker's; if not, it has gone where it belongs.
+    pub(super) fn is_settled(&mut self, now: Timestamp, kind: Kind, bytes: &[u8]) -> bool {
+        if let Kind::Packet(_, asked) | Kind::Turned(_, asked) | Kind::Error(_, asked) = kind
+            && asked == Asked::Settled
+        {
+            return true;
+        }
+        let Some(team) = &mut self.team else { return true };
+        let way = team.dispatch_again(now, &mut self.engine, kind, bytes);
+        match kind {
+            Kind::Error(..) => self.error_has_come(way),
+            kind => self.has_come(way, direction_of(kind), bytes.len()),
+        }
+    }
+
+    /// Lets fragments go that have waited for the first of their datagram, or have waited in vain.
+    pub(super) fn follow_fragments(
+        &mut self,
+        now: Timestamp,
+        transmitters: &mut [&mut dyn Transmit],
+    ) {
+        while let Some((kind, bytes)) = self.team.as_mut().and_then(Member::recalled) {
+            let buffer = [vec![0; HEADROOM], bytes].concat().into_boxed_slice();
+            let end = buffer.len();
+            let mut parcel = [(0, Parcel { kind, buffer, start: HEADROOM, end })];
+            self.unpack(now, &mut parcel, transmitters);
+        }
+        while let Some((kind, len, full)) = self.team.as_mut().and_then(|team| team.given_up(now)) {
+            add(&self.load.hand_over_full, u64::from(full));
+            let reason =
+                if full { DropReason::HandOverFull } else { DropReason::FragmentUnmatched };
+            self.engine.count_lost(direction_of(kind), reason, len);
+        }
+    }
+}
+
+/// How a packet counts that another worker has handed over.
+fn direction_of(kind: Kind) -> Direction {
+    match kind {
+        Kind::Packet(Link { side: Side::Inside, .. }, _) => Direction::Outbound,
+        Kind::Packet(..) | Kind::Arp(_) => Direction::Inbound,
+        Kind::Turned(..) | Kind::Error(..) => Direction::Hairpin,
+    }
+}

@@ -1,0 +1,246 @@
+//! A NAT's data path in the driver: a prototype, to see what it would gain. It is no part of natgate.
+//!
+//! An XDP program at both of the subject's interfaces looks each UDP packet's endpoints up in a hash
+//! table of the kernel's, which has everything that is to be written, and sends the frame by the
+//! other interface. All else is the kernel's, which answers ARP. The table is filled beforehand: here
+//! nobody makes mappings, filters, follows TCP, or lets anything expire. Each entry's latest use is
+//! kept, as a NAT would need it. [`Path::Forward`] is the same without table and translation.
+
+mod program;
+
+use super::{BedError, Cables, bpf, kernel::Kernel};
+use bpf::sys::{self, Map, Mode};
+use natgate_tester::{Endpoint, Place};
+use natgate_testnet::Network;
+use natgate_wire::checksum::fold;
+use serde::Serialize;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+/// What the program does with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Path {
+    /// It writes the next hop's hardware address, and sends it.
+    Forward,
+    /// It translates it, too.
+    Translate,
+}
+
+/// The first external address, and how many flows have one.
+const POOL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 0);
+const FLOWS_PER_ADDRESS: u32 = 50_000;
+const FIRST_PORT: u16 = 10_000;
+
+const UDP: u32 = 17;
+
+/// What a packet is found by: everything as it lies in the packet.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Key {
+    source: [u8; 4],
+    destination: [u8; 4],
+    ports: [[u8; 2]; 2],
+    protocol: u32,
+}
+
+/// What becomes of it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Action {
+    /// When it was used last, nanoseconds of the kernel's clock.
+    used: u64,
+    /// Destination and source of the frame.
+    stations: [[u8; 6]; 2],
+    source: [u8; 4],
+    destination: [u8; 4],
+    ports: [[u8; 2]; 2],
+    /// What is added to the inverse of each checksum, as it lies in memory.
+    header_delta: u16,
+    payload_delta: u16,
+    interface: u32,
+}
+
+// SAFETY: numbers and arrays of numbers, 16 bytes without a gap.
+unsafe impl sys::Plain for Key {}
+// SAFETY: numbers and arrays of numbers, 40 bytes without a gap.
+unsafe impl sys::Plain for Action {}
+const _: () = assert!(size_of::<Key>() == 16 && size_of::<Action>() == 40);
+
+type Table = Map<Key, Action>;
+
+/// Where packets go that leave by one side.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hop {
+    /// The next station's hardware address, and our own.
+    stations: [[u8; 6]; 2],
+    interface: u32,
+}
+
+/// At work until it is dropped.
+pub(super) struct FastPath {
+    _table: Table,
+    _attached: [OwnedFd; 2],
+}
+
+impl FastPath {
+    pub(super) fn start(
+        path: Path,
+        place: &Place,
+        network: &Network,
+        cables: &Cables,
+    ) -> Result<Self, BedError> {
+        Kernel::prepare(network, &cables.subject)?;
+        let hops = [hop(network, cables, 0)?, hop(network, cables, 1)?];
+        let table = match path {
+            Path::Forward => Table::table(1)?,
+            Path::Translate => fill(place, hops)?,
+        };
+        let attach = |side: usize| {
+            let code = match path {
+                Path::Forward => program::forward(hops[1 - side]),
+                Path::Translate => program::translate(table.descriptor()),
+            };
+            let program = sys::load("the fast path's program", &code.0)?;
+            let interface = hops[side].interface;
+            network.node("nat").enter(|| sys::attach(&program, interface, Mode::Native))?
+        };
+        Ok(Self { _attached: [attach(0)?, attach(1)?], _table: table })
+    }
+}
+
+fn hop(network: &Network, cables: &Cables, side: usize) -> io::Result<Hop> {
+    let (own, next) = (&cables.subject[side], &cables.tester[side]);
+    let interface = read(network, "nat", own, "ifindex")?.parse().map_err(io::Error::other)?;
+    let stations = [station(network, "tester", next)?, station(network, "nat", own)?];
+    Ok(Hop { stations, interface })
+}
+
+fn station(network: &Network, node: &str, name: &str) -> io::Result<[u8; 6]> {
+    let text = read(network, node, name, "address")?;
+    let mut bytes = text.split(':').map(|byte| u8::from_str_radix(byte, 16));
+    let mut station = [0; 6];
+    for place in &mut station {
+        let byte = bytes.next().and_then(Result::ok);
+        *place = byte.ok_or_else(|| io::Error::other(format!("{name} has the address {text}")))?;
+    }
+    Ok(station)
+}
+
+/// What the kernel tells of an interface.
+fn read(network: &Network, node: &str, name: &str, what: &str) -> io::Result<String> {
+    let file = format!("/sys/class/net/{name}/{what}");
+    let output = network.node(node).run(5, "cat", &[&file])?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// A table with two entries for each flow.
+fn fill(place: &Place, hops: [Hop; 2]) -> io::Result<Table> {
+    let table = Table::table(place.flows * 2)?;
+    for flow in 0..place.flows {
+        for (key, action) in entries(place, hops, flow) {
+            table.update(&key, &action)?;
+        }
+    }
+    Ok(table)
+}
+
+/// What is done with a flow's packets, outbound and inbound.
+fn entries(place: &Place, [inside, outside]: [Hop; 2], flow: u32) -> [(Key, Action); 2] {
+    let [internal, external, remote] =
+        [place.internal(flow), external(flow), place.remote_of(flow)];
+    [
+        (key(internal, remote), action(outside, [internal, remote], [external, remote])),
+        (key(remote, external), action(inside, [remote, external], [remote, internal])),
+    ]
+}
+
+fn external(flow: u32) -> Endpoint {
+    Endpoint {
+        address: POOL.to_bits() + flow / FLOWS_PER_ADDRESS,
+        port: FIRST_PORT + (flow % FLOWS_PER_ADDRESS) as u16,
+    }
+}
+
+fn key(source: Endpoint, destination: Endpoint) -> Key {
+    Key {
+        source: source.address.to_be_bytes(),
+        destination: destination.address.to_be_bytes(),
+        ports: [source, destination].map(|end| end.port.to_be_bytes()),
+        protocol: UDP,
+    }
+}
+
+fn action(hop: Hop, old: [Endpoint; 2], new: [Endpoint; 2]) -> Action {
+    // RFC 1624, equation 3: the inverse of what was, and what is.
+    let mut addresses = 0;
+    let mut ports = 0;
+    for (old, new) in old.iter().zip(new) {
+        let inverse = !old.address;
+        addresses += (inverse >> 16) + (inverse & 0xffff);
+        addresses += (new.address >> 16) + (new.address & 0xffff);
+        ports += u32::from(!old.port) + u32::from(new.port);
+    }
+    // The time to live is the upper half of its word, and goes down by one.
+    let time_to_live = u32::from(!0x0100_u16);
+    let in_memory = |sum| u16::from_ne_bytes(fold(sum).to_be_bytes());
+    let Key { source, destination, ports: new_ports, .. } = key(new[0], new[1]);
+    Action {
+        used: 0,
+        stations: hop.stations,
+        source,
+        destination,
+        ports: new_ports,
+        header_delta: in_memory(addresses + time_to_live),
+        payload_delta: in_memory(addresses + ports),
+        interface: hop.interface,
+    }
+}
+
+/// What a table costs, and the program by itself.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Price {
+    /// Flows in the table; each has two entries.
+    pub flows: u32,
+    /// Bytes of the kernel's memory.
+    pub bytes_per_flow: f64,
+    /// To put one entry in.
+    pub insert_ns: f64,
+    /// To ask when one entry was used last.
+    pub read_ns: f64,
+    /// One run of the program, nothing sent, over one packet again and again: one that is found,
+    pub found_ns: f64,
+    /// and one that is not.
+    pub missed_ns: f64,
+}
+
+impl Price {
+    /// Makes a table with so many flows, and tries it; needs root.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn of(flows: u32) -> io::Result<Self> {
+        let place = super::place(flows);
+        let begin = Instant::now();
+        let table = fill(&place, [Hop::default(); 2])?;
+        let filled = begin.elapsed();
+        let begin = Instant::now();
+        for flow in 0..flows {
+            for (key, _) in entries(&place, [Hop::default(); 2], flow) {
+                table.look_up(&key)?;
+            }
+        }
+        let read = begin.elapsed();
+        let bytes = table.memory()? as f64;
+        let each = f64::from(flows) * 2.0;
+        Ok(Self {
+            flows,
+            bytes_per_flow: bytes / f64::from(flows),
+            insert_ns: filled.as_nanos() as f64 / each,
+            read_ns: read.as_nanos() as f64 / each,
+            found_ns: program::time(true)?,
+            missed_ns: program::time(false)?,
+        })
+    }
+}

@@ -1,0 +1,63 @@
+//! The tester's end of a cable, where packets come out: so cheap that the tester is not what limits.
+//!
+//! An XDP program takes in what comes, a frame in 64, drawn at random, excepted, which the tester
+//! looks at; and everything that is not IPv4, such as ARP. The interface counts them all.
+
+use crate::bed::bpf::code::*;
+use crate::bed::bpf::sys::{self, Mode};
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// Of so many frames the tester sees one; a power of two.
+const OF: i32 = 64;
+
+const DROP: i32 = 1;
+const PASS: i32 = 2;
+const FRAME: u8 = 6;
+const TYPE: i16 = 12;
+const ETHERNET: i32 = 14;
+
+/// Has an interface of this thread's namespace take frames in so, until what is returned is dropped.
+pub(super) fn attach(interface: u32) -> io::Result<OwnedFd> {
+    sys::attach(&sys::load("the sink's program", &code().0)?, interface, Mode::Native)
+}
+
+fn code() -> Code {
+    let mut code = Code::default();
+    code.load(LOAD_WORD, FRAME, 1, 0);
+    code.load(LOAD_WORD, 3, 1, 4);
+    code.copy(2, FRAME);
+    code.op(ADD, 2, ETHERNET);
+    let short = code.jump(JUMP_GREATER, [2, 3], 0);
+    code.load(LOAD_HALF, 0, FRAME, TYPE);
+    let ipv4 = i32::from(u16::from_ne_bytes(0x0800_u16.to_be_bytes()));
+    let other = code.jump(JUMP_UNEQUAL, [0, 0], ipv4);
+    code.call(RANDOM);
+    code.op(AND, 0, OF - 1);
+    let drawn = code.jump(JUMP_EQUAL, [0, 0], 0);
+    code.op(MOVE, 0, DROP);
+    code.put(EXIT, 0, 0, 0);
+    [short, other, drawn].into_iter().for_each(|jump| code.land(jump));
+    code.op(MOVE, 0, PASS);
+    code.put(EXIT, 0, 0, 0);
+    code
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_in_many_and_what_is_not_ipv4_stays() {
+        let program = sys::load("the sink's program", &code().0).expect("it needs root");
+        let passed = |kind: [u8; 2]| {
+            let mut frame = [0; 60];
+            frame[12..14].copy_from_slice(&kind);
+            let runs = 0..64 * 100;
+            runs.filter(|_| sys::attempt(&program, &frame, 1).unwrap().0 == PASS as u32).count()
+        };
+        assert_eq!(passed([8, 6]), 6400);
+        // Ten standard deviations.
+        assert!((1..200).contains(&passed([8, 0])));
+    }
+}
