@@ -49,7 +49,7 @@ const SENDERS: u64 = 250;
 /// What the memory may grow by, bytes: while it was warming up, and after that. The lists of all mappings,
 /// which are made to be told, take some by their size.
 const EARLY_GROWTH: u64 = 48 << 20;
-const GROWTH: u64 = 16 << 20;
+const GROWTH: u64 = 8 << 20;
 
 /// How long it takes to warm up, and how often the gateway is asked at least.
 const WARM_UP: Duration = Duration::from_secs(1);
