@@ -141,12 +141,6 @@ impl Engine {
         Some((Ipv4Addr::from_bits(self.external.address(index)), words))
     }
 
-    /// Whether a port of an external address is this engine's to give out.
-    pub fn owns(&self, address: Ipv4Addr, port: u16) -> bool {
-        let index = self.external.index(address.to_bits());
-        index.is_some_and(|index| self.external.owns(index, port))
-    }
-
     /// Free ports of a pool that this engine may give out, below 1024 or from there on, of the protocol
     /// that has the fewest (of TCP, UDP and ICMP).
     pub fn free_ports(&self, pool: usize, is_low: bool) -> u32 {

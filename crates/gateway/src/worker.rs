@@ -19,7 +19,7 @@ use arrayvec::ArrayVec;
 use natgate_engine::{ConfigError, Counters, Engine, MappingId, Side, Timestamp};
 use natgate_io::{BATCH, Batch, Change, Device, Frame, HEADROOM, LinkInfo, Statistics};
 use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN};
-use stages::{Output, Stages};
+use stages::{Output, Stages, transmitters};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -391,15 +391,15 @@ impl Worker {
         };
         let taken = parcels.iter().filter(is_packet).count();
         add(&stages.load.taken_over, taken as u64);
-        let mut transmitters: ArrayVec<_, MOST_DEVICES> =
-            devices.iter_mut().map(|device| device.split().1).collect();
-        stages.unpack(now, parcels, &mut transmitters);
+        if !parcels.is_empty() {
+            stages.unpack(now, parcels, &mut transmitters(devices));
+        }
         if let Some(team) = &mut stages.team {
             for (from, parcel) in parcels.drain(..) {
                 team.give_back(from, parcel.buffer);
             }
         }
-        stages.follow_fragments(now, &mut transmitters);
+        stages.follow_fragments(now, devices);
         if let Some(team) = &mut stages.team {
             let (borrowed, lent) = team.trade(now, &mut stages.engine);
             add(&stages.load.ports_borrowed, borrowed);
@@ -422,9 +422,7 @@ impl Worker {
             if self.stages.engine.transmit_turns() {
                 let fated = self.stages.turn_over(now, frame, realm);
                 let outputs = self.stages.route(now, Side::Inside, fated.into_iter().collect());
-                let mut transmitters: ArrayVec<_, MOST_DEVICES> =
-                    self.devices.iter_mut().map(|device| device.split().1).collect();
-                self.stages.send_all(outputs, &mut transmitters);
+                self.stages.send_all(outputs, &mut transmitters(&mut self.devices));
                 continue;
             }
             if self.stages.router.send(now, link, &mut frame, None) == Fate::Ready {

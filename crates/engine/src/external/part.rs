@@ -154,11 +154,6 @@ impl External {
         (index as usize, self.part.owned.is_some() && !is_whole)
     }
 
-    /// Whether this engine gives out a port of an address, or would.
-    pub(crate) fn owns(&self, index: u32, port: u16) -> bool {
-        self.part.has(index, port)
-    }
-
     /// Free ports of a pool on a side of port 1024, for the protocol with the fewest (of TCP, UDP, ICMP).
     pub(crate) fn fewest_free(&self, pool: usize, is_low: bool) -> u32 {
         let side = usize::from(!is_low);

@@ -20,15 +20,24 @@ const ROOM: usize = 16 * DEPTH;
 /// What a parcel's bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// An IP packet as it came in by a link. Whose it is has been found out, or so many workers have
-    /// been asked for it.
-    Packet(Link, Asked),
+    /// An IP packet as it came in by a link.
+    Packet(Link),
     /// An IP packet from a realm that turns round, with its sender's end translated.
-    Turned(u16, Asked),
+    Turned(u16),
     /// The same of an ICMP error of the router's own, which has not come in.
-    Error(u16, Asked),
+    Error(u16),
     /// An Ethernet frame with ARP, without a tag, for everybody to learn from.
     Arp(Link),
+}
+
+impl Kind {
+    /// The link that it counts as coming in by: what turns round comes back from outside.
+    pub(super) fn link(self) -> Link {
+        match self {
+            Self::Packet(link) | Self::Arp(link) => link,
+            Self::Turned(_) | Self::Error(_) => Link::OUTSIDE,
+        }
+    }
 }
 
 /// Who has been asked whose a packet is.
@@ -48,6 +57,7 @@ pub(crate) enum Asked {
 #[derive(Debug)]
 pub(crate) struct Parcel {
     pub(crate) kind: Kind,
+    pub(crate) asked: Asked,
     pub(crate) buffer: Box<[u8]>,
     /// Where the bytes begin and end.
     pub(crate) start: usize,
@@ -189,7 +199,7 @@ impl Exchange {
     }
 
     /// Hands bytes over; `false`: the receiver has too much to do already, or they are too many.
-    pub(super) fn give(&mut self, to: usize, kind: Kind, bytes: &[u8]) -> bool {
+    pub(super) fn give(&mut self, to: usize, kind: Kind, asked: Asked, bytes: &[u8]) -> bool {
         let Some(way) = &mut self.outgoing[to] else { return false };
         let Ok(mut buffer) = way.empty.pop() else { return false };
         let end = HEADROOM + bytes.len();
@@ -200,13 +210,13 @@ impl Exchange {
         }
         // A parcel of no bytes brings the buffer back.
         way.is_due = true;
-        way.parcels.push(Parcel { kind, buffer, start: HEADROOM, end }).is_ok() && fits
+        way.parcels.push(Parcel { kind, asked, buffer, start: HEADROOM, end }).is_ok() && fits
     }
 
     /// Hands the same bytes to all others that have room.
     pub(super) fn tell_all(&mut self, kind: Kind, bytes: &[u8]) {
         for to in 0..self.outgoing.len() {
-            self.give(to, kind, bytes);
+            self.give(to, kind, Asked::Settled, bytes);
         }
     }
 
@@ -270,7 +280,7 @@ mod tests {
     use super::*;
     use std::io::Read;
 
-    const KIND: Kind = Kind::Packet(Link::OUTSIDE, Asked::Settled);
+    const KIND: Kind = Kind::Packet(Link::OUTSIDE);
 
     fn two() -> ([Exchange; 2], Vec<UnixStream>) {
         let (ends, wakers): (Vec<_>, Vec<_>) = (0..2)
@@ -300,7 +310,7 @@ mod tests {
     fn parcels_come_in_order_and_their_buffers_come_back() {
         let ([mut a, mut b], _ends) = two();
         for round in 0..3 * DEPTH {
-            assert!(a.give(1, KIND, &[round as u8; 7]));
+            assert!(a.give(1, KIND, Asked::Settled, &[round as u8; 7]));
             assert_eq!(taken(&mut b), [vec![round as u8; 7]]);
         }
         assert_eq!(taken(&mut a), Vec::<Vec<u8>>::new());
@@ -309,12 +319,12 @@ mod tests {
     #[test]
     fn a_full_ring_takes_no_more_and_what_is_too_long_is_refused() {
         let ([mut a, mut b], _ends) = two();
-        assert!(!a.give(1, KIND, &[0; 101]));
-        let given = (0..2 * DEPTH).filter(|_| a.give(1, KIND, &[1])).count();
+        assert!(!a.give(1, KIND, Asked::Settled, &[0; 101]));
+        let given = (0..2 * DEPTH).filter(|_| a.give(1, KIND, Asked::Settled, &[1])).count();
         assert_eq!(given, DEPTH - 1);
-        assert!(!a.give(0, KIND, &[1]), "there is no way to itself");
+        assert!(!a.give(0, KIND, Asked::Settled, &[1]), "there is no way to itself");
         taken(&mut b);
-        assert!(a.give(1, KIND, &[1]));
+        assert!(a.give(1, KIND, Asked::Settled, &[1]));
     }
 
     #[test]
@@ -322,7 +332,7 @@ mod tests {
         let ([mut a, b], mut ends) = two();
         assert!(b.falls_asleep());
         for _ in 0..2 {
-            assert!(a.give(1, KIND, &[1]));
+            assert!(a.give(1, KIND, Asked::Settled, &[1]));
             a.flush();
         }
         let mut bytes = [0; 8];

@@ -215,109 +215,62 @@ impl Member {
         self.settle(engine);
     }
 
-    /// Sends a packet that came in by a link where it belongs.
+    /// Sends a packet where it belongs.
     #[inline]
     pub(crate) fn dispatch(
-        &mut self,
-        now: Timestamp,
-        engine: &mut Engine,
-        link: Link,
-        bytes: &[u8],
-    ) -> Way {
-        let whose = self.partition.whose(link.side, link.realm, bytes);
-        if let (Side::Inside, Whose::Of(owner)) = (link.side, whose) {
-            // All fragments have the same sender.
-            return self.give(owner, Kind::Packet(link, Asked::Settled), bytes);
-        }
-        self.follow(now, engine, bytes, whose, |asked| Kind::Packet(link, asked))
-    }
-
-    /// The same for one that turns round, from a realm.
-    pub(crate) fn dispatch_turned(
-        &mut self,
-        now: Timestamp,
-        engine: &mut Engine,
-        realm: u16,
-        bytes: &[u8],
-    ) -> Way {
-        let whose = self.partition.whose(Side::Outside, 0, bytes);
-        self.follow(now, engine, bytes, whose, |asked| Kind::Turned(realm, asked))
-    }
-
-    /// The same for an ICMP error of the router's own.
-    pub(crate) fn dispatch_error(
-        &mut self,
-        now: Timestamp,
-        engine: &mut Engine,
-        realm: u16,
-        bytes: &[u8],
-    ) -> Way {
-        let whose = self.partition.whose(Side::Outside, 0, bytes);
-        self.follow(now, engine, bytes, whose, |asked| Kind::Error(realm, asked))
-    }
-
-    /// The same for one that another has handed over, for it does not know whose it is.
-    pub(crate) fn dispatch_again(
         &mut self,
         now: Timestamp,
         engine: &mut Engine,
         kind: Kind,
         bytes: &[u8],
     ) -> Way {
-        let link = match kind {
-            Kind::Packet(link, _) => link,
-            _ => Link::OUTSIDE,
-        };
-        let (asked, of): (Asked, &dyn Fn(Asked) -> Kind) = match kind {
-            Kind::Packet(link, asked) => (asked, &move |asked| Kind::Packet(link, asked)),
-            Kind::Turned(realm, asked) => (asked, &move |asked| Kind::Turned(realm, asked)),
-            Kind::Error(realm, asked) => (asked, &move |asked| Kind::Error(realm, asked)),
-            Kind::Arp(_) => return Way::Here,
-        };
+        let link = kind.link();
+        match self.partition.whose(link.side, link.realm, bytes) {
+            // All fragments from inside have the same sender.
+            Whose::Of(owner) if link.side == Side::Inside => {
+                self.give(owner, kind, Asked::Settled, bytes)
+            }
+            Whose::Of(owner) => match self.partition.guide_of(bytes) {
+                None => self.give(owner, kind, Asked::Settled, bytes),
+                Some(guide) if guide == self.number => self.guide(now, kind, bytes, Some(owner)),
+                Some(guide) => self.give(guide, kind, Asked::Guide, bytes),
+            },
+            Whose::Fragment(guide) if guide == self.number => self.guide(now, kind, bytes, None),
+            Whose::Fragment(guide) => self.give(guide, kind, Asked::Guide, bytes),
+            Whose::Portless => self.ask_next(engine, kind, bytes, 0),
+            Whose::Host(host) => {
+                let (_, before) = self.partition.now_and_before(host);
+                self.find_host(engine, kind, bytes, host, before)
+            }
+        }
+    }
+
+    /// The same for one that another has handed over, having asked so far.
+    pub(crate) fn dispatch_again(
+        &mut self,
+        now: Timestamp,
+        engine: &mut Engine,
+        (kind, asked): (Kind, Asked),
+        bytes: &[u8],
+    ) -> Way {
+        let link = kind.link();
+        let whose = || self.partition.whose(link.side, link.realm, bytes);
         match asked {
             Asked::Settled => Way::Here,
-            Asked::Portless(asked) => self.ask_next(engine, bytes, asked, of),
-            Asked::Former(left) => match self.partition.whose(link.side, link.realm, bytes) {
-                Whose::Host(host) => self.find_host(engine, bytes, host, left, of),
-                Whose::Of(owner) => self.give(owner, of(Asked::Settled), bytes),
+            Asked::Portless(asked) => self.ask_next(engine, kind, bytes, asked),
+            Asked::Former(left) => match whose() {
+                Whose::Host(host) => self.find_host(engine, kind, bytes, host, left),
+                Whose::Of(owner) => self.give(owner, kind, Asked::Settled, bytes),
                 Whose::Fragment(_) | Whose::Portless => Way::Here,
             },
             Asked::Guide => {
-                let owner = match self.partition.whose(Side::Outside, 0, bytes) {
+                let owner = match whose() {
                     Whose::Of(owner) => Some(owner),
                     // Its datagram is followed to whom the bucket is now.
                     Whose::Host(host) => Some(self.partition.now_and_before(host).0),
                     Whose::Fragment(_) | Whose::Portless => None,
                 };
-                self.guide(now, of(Asked::Settled), bytes, owner)
-            }
-        }
-    }
-
-    fn follow(
-        &mut self,
-        now: Timestamp,
-        engine: &mut Engine,
-        bytes: &[u8],
-        whose: Whose,
-        kind: impl Fn(Asked) -> Kind,
-    ) -> Way {
-        match whose {
-            Whose::Of(owner) => match self.partition.guide_of(bytes) {
-                None => self.give(owner, kind(Asked::Settled), bytes),
-                Some(guide) if guide == self.number => {
-                    self.guide(now, kind(Asked::Settled), bytes, Some(owner))
-                }
-                Some(guide) => self.give(guide, kind(Asked::Guide), bytes),
-            },
-            Whose::Fragment(guide) if guide == self.number => {
-                self.guide(now, kind(Asked::Settled), bytes, None)
-            }
-            Whose::Fragment(guide) => self.give(guide, kind(Asked::Guide), bytes),
-            Whose::Portless => self.ask_next(engine, bytes, 0, &kind),
-            Whose::Host(host) => {
-                let (_, before) = self.partition.now_and_before(host);
-                self.find_host(engine, bytes, host, before, &kind)
+                self.guide(now, kind, bytes, owner)
             }
         }
     }
@@ -327,15 +280,15 @@ impl Member {
     fn find_host(
         &mut self,
         engine: &Engine,
+        kind: Kind,
         bytes: &[u8],
         host: Host,
         mut left: u64,
-        kind: &dyn Fn(Asked) -> Kind,
     ) -> Way {
         while left != 0 {
             let next = left.trailing_zeros() as usize;
             if next != self.number {
-                return self.give(next, kind(Asked::Former(left)), bytes);
+                return self.give(next, kind, Asked::Former(left), bytes);
             }
             if engine.knows(host.0, Ipv4Addr::from_bits(host.1)) {
                 return Way::Here;
@@ -343,23 +296,17 @@ impl Member {
             left &= left - 1;
         }
         let (owner, _) = self.partition.now_and_before(host);
-        self.give(owner, kind(Asked::Settled), bytes)
+        self.give(owner, kind, Asked::Settled, bytes)
     }
 
     /// Keeps a packet of a protocol without ports if a mapping here is for it, or nobody is left to ask.
-    fn ask_next(
-        &mut self,
-        engine: &mut Engine,
-        bytes: &[u8],
-        asked: u8,
-        kind: &dyn Fn(Asked) -> Kind,
-    ) -> Way {
+    fn ask_next(&mut self, engine: &mut Engine, kind: Kind, bytes: &[u8], asked: u8) -> Way {
         let workers = self.workers();
         if usize::from(asked) + 1 >= workers || engine.expects(bytes) {
             return Way::Here;
         }
         let next = (self.number + 1) % workers;
-        self.give(next, kind(Asked::Portless(asked + 1)), bytes)
+        self.give(next, kind, Asked::Portless(asked + 1), bytes)
     }
 
     fn guide(&mut self, now: Timestamp, kind: Kind, bytes: &[u8], owner: Option<usize>) -> Way {
@@ -367,13 +314,13 @@ impl Member {
             Advice::Wait => Way::Gone,
             Advice::Full => Way::Unguided,
             Advice::Go(owner, waiting) => {
-                let way = self.give(owner, kind, bytes);
+                let way = self.give(owner, kind, Asked::Settled, bytes);
                 if owner == self.number {
                     // They come after it, by way of itself.
                     self.guide.recall(waiting);
                 } else {
                     for Waiting { kind, bytes } in waiting {
-                        if self.give(owner, kind, &bytes) == Way::Lost {
+                        if self.give(owner, kind, Asked::Settled, &bytes) == Way::Lost {
                             self.guide.give_up(Waiting { kind, bytes });
                         }
                     }
@@ -383,10 +330,10 @@ impl Member {
         }
     }
 
-    fn give(&mut self, to: usize, kind: Kind, bytes: &[u8]) -> Way {
+    fn give(&mut self, to: usize, kind: Kind, asked: Asked, bytes: &[u8]) -> Way {
         if to == self.number {
             Way::Here
-        } else if self.exchange.give(to, kind, bytes) {
+        } else if self.exchange.give(to, kind, asked, bytes) {
             self.handed_over += 1;
             Way::Gone
         } else {

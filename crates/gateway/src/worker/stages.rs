@@ -5,7 +5,8 @@ use crate::links::{Header, Link};
 use crate::load::Load;
 use crate::router::{Fate, Router};
 use crate::team::Member;
-use crate::wiring::{Cables, side_of};
+use crate::wiring::{Cables, Devices, side_of};
+use crate::worker::MOST_DEVICES;
 use arrayvec::ArrayVec;
 use natgate_engine::{DropReason, Engine, Packet, Side, Timestamp, Verdict};
 use natgate_io::{BATCH, Batch, Frame, Transmit};
@@ -216,6 +217,11 @@ impl Stages {
             }
         }
     }
+}
+
+/// The halves of devices that send, in order.
+pub(super) fn transmitters(devices: &mut Devices) -> ArrayVec<&mut dyn Transmit, MOST_DEVICES> {
+    devices.iter_mut().map(|device| device.split().1).collect()
 }
 
 /// The packets in frames, as the translator takes them.

@@ -1,10 +1,11 @@
 //! A worker among others: which packets are its own, and what it does with those that others have handed
 //! over.
 
-use super::stages::{Arrived, Fated, Output, Stages, views};
+use super::stages::{Arrived, Fated, Output, Stages, transmitters, views};
 use crate::links::Link;
 use crate::load::add;
 use crate::team::{Asked, Kind, Member, Parcel, Way};
+use crate::wiring::Devices;
 use arrayvec::ArrayVec;
 use natgate_engine::{Direction, DropReason, Packet, Side, Timestamp, Verdict};
 use natgate_io::{BATCH, Frame, HEADROOM, Transmit};
@@ -13,7 +14,7 @@ impl Stages {
     /// Whether a packet that came in by a link is this worker's; if not, it has gone where it belongs.
     pub(super) fn is_here(&mut self, now: Timestamp, link: Link, packet: &Frame<'_>) -> bool {
         let Some(team) = &mut self.team else { return true };
-        let way = team.dispatch(now, &mut self.engine, link, packet.bytes());
+        let way = team.dispatch(now, &mut self.engine, Kind::Packet(link), packet.bytes());
         let direction = match link.side {
             Side::Inside => Direction::Outbound,
             Side::Outside => Direction::Inbound,
@@ -46,7 +47,7 @@ impl Stages {
         realm: u16,
     ) -> Option<Fated<'d>> {
         let team = self.team.as_mut()?;
-        let way = team.dispatch_turned(now, &mut self.engine, realm, packet.bytes());
+        let way = team.dispatch(now, &mut self.engine, Kind::Turned(realm), packet.bytes());
         if !self.has_come(way, Direction::Hairpin, packet.len()) {
             return None;
         }
@@ -74,7 +75,7 @@ impl Stages {
         realm: u16,
     ) -> Option<Fated<'d>> {
         let team = self.team.as_mut()?;
-        let way = team.dispatch_error(now, &mut self.engine, realm, error.bytes());
+        let way = team.dispatch(now, &mut self.engine, Kind::Error(realm), error.bytes());
         if !self.error_has_come(way) {
             return None;
         }
@@ -132,21 +133,21 @@ impl Stages {
     ) {
         let (mut inside, mut outside, mut turned) =
             (ArrayVec::new(), ArrayVec::new(), ArrayVec::new());
-        for (_, Parcel { kind, buffer, start, end }) in parcels {
+        for (_, Parcel { kind, asked, buffer, start, end }) in parcels {
             if start == end {
                 continue;
             }
             let frame = Frame::new(buffer, *start, *end);
             if let Kind::Arp(link) = *kind {
                 self.router.overhear_arp(now, link, frame.bytes());
-            } else if self.is_settled(now, *kind, frame.bytes()) {
+            } else if self.is_settled(now, (*kind, *asked), frame.bytes()) {
                 match *kind {
-                    Kind::Packet(Link { side: Side::Inside, realm }, _) => {
+                    Kind::Packet(Link { side: Side::Inside, realm }) => {
                         inside.push((frame, realm));
                     }
-                    Kind::Packet(Link { side: Side::Outside, .. }, _) => outside.push((frame, 0)),
-                    Kind::Turned(realm, _) => turned.push((frame, realm)),
-                    Kind::Error(realm, _) => self.unpack_error(now, (frame, realm), transmitters),
+                    Kind::Packet(Link { side: Side::Outside, .. }) => outside.push((frame, 0)),
+                    Kind::Turned(realm) => turned.push((frame, realm)),
+                    Kind::Error(realm) => self.unpack_error(now, (frame, realm), transmitters),
                     Kind::Arp(_) => {}
                 }
             }
@@ -162,31 +163,26 @@ impl Stages {
     }
 
     /// Whether what another has handed over is this worker's; if not, it has gone where it belongs.
-    pub(super) fn is_settled(&mut self, now: Timestamp, kind: Kind, bytes: &[u8]) -> bool {
-        if let Kind::Packet(_, asked) | Kind::Turned(_, asked) | Kind::Error(_, asked) = kind
-            && asked == Asked::Settled
-        {
+    fn is_settled(&mut self, now: Timestamp, (kind, asked): (Kind, Asked), bytes: &[u8]) -> bool {
+        if asked == Asked::Settled {
             return true;
         }
         let Some(team) = &mut self.team else { return true };
-        let way = team.dispatch_again(now, &mut self.engine, kind, bytes);
+        let way = team.dispatch_again(now, &mut self.engine, (kind, asked), bytes);
         match kind {
-            Kind::Error(..) => self.error_has_come(way),
+            Kind::Error(_) => self.error_has_come(way),
             kind => self.has_come(way, direction_of(kind), bytes.len()),
         }
     }
 
     /// Lets fragments go that have waited for the first of their datagram, or have waited in vain.
-    pub(super) fn follow_fragments(
-        &mut self,
-        now: Timestamp,
-        transmitters: &mut [&mut dyn Transmit],
-    ) {
+    pub(super) fn follow_fragments(&mut self, now: Timestamp, devices: &mut Devices) {
         while let Some((kind, bytes)) = self.team.as_mut().and_then(Member::recalled) {
             let buffer = [vec![0; HEADROOM], bytes].concat().into_boxed_slice();
             let end = buffer.len();
-            let mut parcel = [(0, Parcel { kind, buffer, start: HEADROOM, end })];
-            self.unpack(now, &mut parcel, transmitters);
+            let asked = Asked::Settled;
+            let mut parcel = [(0, Parcel { kind, asked, buffer, start: HEADROOM, end })];
+            self.unpack(now, &mut parcel, &mut transmitters(devices));
         }
         while let Some((kind, len, full)) = self.team.as_mut().and_then(|team| team.given_up(now)) {
             add(&self.load.hand_over_full, u64::from(full));
@@ -200,8 +196,8 @@ impl Stages {
 /// How a packet counts that another worker has handed over.
 fn direction_of(kind: Kind) -> Direction {
     match kind {
-        Kind::Packet(Link { side: Side::Inside, .. }, _) => Direction::Outbound,
-        Kind::Packet(..) | Kind::Arp(_) => Direction::Inbound,
-        Kind::Turned(..) | Kind::Error(..) => Direction::Hairpin,
+        Kind::Packet(Link { side: Side::Inside, .. }) => Direction::Outbound,
+        Kind::Packet(_) | Kind::Arp(_) => Direction::Inbound,
+        Kind::Turned(_) | Kind::Error(_) => Direction::Hairpin,
     }
 }

@@ -159,18 +159,6 @@ impl XdpDevice {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_group(
-        name: &str,
-        memories: &[Memory],
-        config: &Config,
-    ) -> Result<Vec<Self>, Error> {
-        Self::open_group_by(&Hook::new(name), memories, config)
-    }
-
-    /// The same by a [`Hook`] that may leave something to the kernel.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
-    pub fn open_group_by(
         hook: &Hook,
         memories: &[Memory],
         config: &Config,

@@ -4,7 +4,7 @@
 use crate::stage::{BackEnd, PATIENCE, enter_namespace, ip, maintain_until, receive, send};
 use natgate_io::packet::{self, PacketDevice};
 use natgate_io::tun::TunDevice;
-use natgate_io::xdp::{self, Memory, XdpDevice};
+use natgate_io::xdp::{self, Hook, Memory, XdpDevice};
 use natgate_io::{Batch, Change, Device, Error, Lost, Share, Statistics, Steering, Stretch};
 use natgate_wire::checksum;
 use std::collections::HashSet;
@@ -232,7 +232,7 @@ fn a_group_can_be_opened_while_the_link_is_down() {
 fn open_xdp_group(count: usize) -> Vec<XdpDevice> {
     let config = xdp::Config { frames: 256 };
     let memories = Memory::for_workers(&["near"], count, &config).expect("there is memory");
-    let group = XdpDevice::open_group("near", &memories, &config);
+    let group = XdpDevice::open_group(&Hook::new("near"), &memories, &config);
     let mut group = group.expect("the group can be opened");
     group.iter_mut().for_each(|device| wait_until_up(device));
     group

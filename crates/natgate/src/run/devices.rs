@@ -157,7 +157,7 @@ fn open_xdp(side: Side, settings: &Settings, memories: &[Memory]) -> Result<Devi
     let name_of_device = &settings.side(side).device;
     let config = xdp_config(settings.side(side));
     let hook = Hook::sharing(name_of_device, kernel::share(settings, side));
-    let group = XdpDevice::open_group_by(&hook, memories, &config)?;
+    let group = XdpDevice::open_group(&hook, memories, &config)?;
     let idle = group.iter().filter(|device| device.queues() == 0).count();
     if let Some(device) = group.first() {
         report_offloads(name_of_device, device.stop_merging());
