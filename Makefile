@@ -21,11 +21,19 @@ BUILD_TOOLS := cc:gcc cc:libc6-dev curl:curl update-ca-certificates:ca-certifica
 DEMO_TOOLS := ip:iproute2 ethtool:ethtool ping:iputils-ping traceroute:traceroute iperf3:iperf3 \
 	curl:curl setpriv:util-linux timeout:coreutils
 COUNT_TOOLS := valgrind:valgrind
-TEST_TOOLS := $(DEMO_TOOLS) $(COUNT_TOOLS) tshark:tshark dumpcap:wireshark-common ps:procps nft:nftables \
+PACKAGE_TOOLS := dpkg-deb:dpkg dpkg-shlibdeps:dpkg-dev strip:binutils gzip:gzip xz:xz-utils ldd:libc-bin
+TEST_TOOLS := setsid:util-linux $(DEMO_TOOLS) $(COUNT_TOOLS) $(PACKAGE_TOOLS) systemd-analyze:systemd man:man-db lintian:lintian \
+	skopeo:skopeo iptables-save:iptables tshark:tshark dumpcap:wireshark-common ps:procps nft:nftables \
 	turnserver:coturn turnutils_natdiscovery:coturn stun:stun-client mtr:mtr-tiny \
-	bird:bird2 pkg-config:pkg-config /usr/include/dpdk/rte_eal.h:libdpdk-dev
+	bird:bird2 natpmpc:natpmpc rsyslogd:rsyslog nfcapd:nfdump chromium:chromium \
+	/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf:fonts-dejavu-core pkg-config:pkg-config /usr/include/dpdk/rte_eal.h:libdpdk-dev \
+	promtool:prometheus snmpd:snmpd snmpwalk:snmp yanglint:libyang2-tools
 
-# $(call install,TOOLS): installs the packages of those programs that are not there.
+# Services that come with a program of which only the program is wanted.
+UNWANTED := prometheus snmpd
+
+# $(call install,TOOLS): installs the packages of those programs that are not there; unwanted services are
+# neither started nor left to start with the machine.
 define install
 missing=; \
 for tool in $(1); do \
@@ -39,7 +47,18 @@ if [ -n "$$missing" ]; then \
 		echo "make: programs are missing; as root: apt-get install$$missing" >&2; exit 1; \
 	fi; \
 	apt-get update -qq; \
+	policy=/usr/sbin/policy-rc.d; \
+	if [ ! -e $$policy ]; then \
+		trap "rm -f $$policy" EXIT; \
+		printf '#!/bin/sh\ncase "$$1" in %s) exit 101;; esac\n' '$(subst $(eval ) ,|,$(UNWANTED))' >$$policy; \
+		chmod +x $$policy; \
+	fi; \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
+	for service in $(UNWANTED); do \
+		case " $$missing " in *" $$service "*) \
+			! command -v systemctl >/dev/null || systemctl disable --quiet "$$service" || true;; \
+		esac; \
+	done; \
 fi
 endef
 
@@ -56,6 +75,23 @@ demo: root demo-tools ## Build, and show the translator at work between network 
 .PHONY: build
 build: toolchain ## Build the release binary, target/release/natgate
 	@cargo build --release --locked -p natgate
+
+# Debian's name of the package's maintainer may be given as MAINTAINER="Name <address>".
+.PHONY: deb
+deb: build package-tools ## Build a Debian package, target/package/natgate_*.deb
+	@packaging/deb.sh "$(TARGET)/release/natgate" "$(TARGET)/package"
+
+.PHONY: image
+image: build package-tools ## Build an OCI image without a container engine, target/package/natgate-image.tar
+	@packaging/image.sh "$(TARGET)/release/natgate" "$(TARGET)/package/natgate-image.tar"
+
+.PHONY: pages
+pages: build ## Write man pages and shell completions to target/pages
+	@mkdir -p "$(TARGET)/pages/man1" "$(TARGET)/pages/completions"
+	@"$(TARGET)/release/natgate" man "$(TARGET)/pages/man1"
+	@for shell in bash zsh fish; do \
+		"$(TARGET)/release/natgate" completions $$shell >"$(TARGET)/pages/completions/natgate.$$shell"; \
+	done
 
 .PHONY: test
 test: root test-tools lint bare ## Run every check and every test
@@ -159,6 +195,10 @@ demo-tools:
 .PHONY: test-tools
 test-tools:
 	@$(call install,$(TEST_TOOLS))
+
+.PHONY: package-tools
+package-tools:
+	@$(call install,$(PACKAGE_TOOLS))
 
 .PHONY: count-tools
 count-tools:

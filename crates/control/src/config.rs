@@ -8,10 +8,15 @@
 //! Nothing is looked up outside the file: no device, no name, no clock.
 
 mod checks;
+mod control;
 mod devices;
 mod dnat_checks;
 mod draft;
 mod kernel;
+mod logs;
+mod monitoring;
+mod page;
+mod pcp;
 mod pieces;
 mod policy;
 mod pools;

@@ -7,12 +7,15 @@ use crate::config::{self, Configuration, DEFAULT_REALM, Problem};
 use crate::json;
 use natgate_engine::{Config, Departure, Leaving, Rule};
 use natgate_gateway::{
-    CommandError, Commander, Device, Prepared, RealmSettings, Route, Settings, WorkerSettings,
+    CommandError, Commander, Device, LogSettings, Prepared, RealmSettings, Route, Settings,
+    WorkerSettings,
 };
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 /// Why the configuration in force stays.
 #[derive(Debug)]
@@ -77,7 +80,7 @@ struct InForce {
     /// As the file said it.
     read: Settings,
     /// With what the kernel knew of the sides.
-    complete: Settings,
+    complete: Arc<Settings>,
 }
 
 /// Opens a device by its name, once for each worker, or says why it cannot be.
@@ -86,6 +89,11 @@ pub type Open = Box<dyn Fn(&str) -> Result<Vec<Box<dyn Device>>, String> + Send 
 /// Has another worker join a gateway that is to have these settings, or says why none can.
 pub type Join = Box<dyn Fn(&Commander, &Settings) -> Result<(), String> + Send + Sync>;
 
+/// Opens event logs that are to be written besides or instead of those there are, or says why one cannot
+/// be; what it gives puts that in force.
+pub type Logging =
+    Box<dyn Fn(&[LogSettings]) -> Result<Box<dyn FnOnce() + Send>, String> + Send + Sync>;
+
 /// Reads a gateway's configuration anew.
 pub struct Reloader {
     file: PathBuf,
@@ -93,6 +101,51 @@ pub struct Reloader {
     open: Open,
     join: Join,
     in_force: Mutex<InForce>,
+    /// Whether nothing else may come into force.
+    is_held: Arc<AtomicBool>,
+    /// What is in force, for those who only look: nobody holds it for long.
+    seen: Mutex<Arc<Settings>>,
+    tally: Mutex<Tally>,
+    /// Milliseconds of draining in force; who ends the gateway does not wait for a reload to learn it.
+    drain: AtomicU64,
+    /// Is told when the configuration is being read and when that is done.
+    tell: Option<Told>,
+    logging: Option<Logging>,
+}
+
+/// As long as this is there, no other configuration comes into force.
+#[derive(Debug)]
+pub struct Hold(Arc<AtomicBool>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// Who is told that a configuration is put in force (`true`), and that this is done (`false`).
+pub type Told = Box<dyn Fn(bool) + Send + Sync>;
+
+/// Tells the end of a reload, however it comes.
+struct UnderWay<'a>(Option<&'a Told>);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if let Some(tell) = self.0 {
+            tell(false);
+        }
+    }
+}
+
+/// How often the file was read anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// What it said came into force.
+    pub succeeded: u64,
+    /// It did not.
+    pub failed: u64,
+    /// When the one in force was read; `None`: at the start.
+    pub last_success: Option<SystemTime>,
 }
 
 impl Reloader {
@@ -106,8 +159,67 @@ impl Reloader {
         open: Open,
         join: Join,
     ) -> Self {
+        let drain = AtomicU64::new(millis(&read));
+        let complete = Arc::new(complete);
+        let seen = Mutex::new(Arc::clone(&complete));
         let in_force = Mutex::new(InForce { read, complete });
-        Self { file: file.to_owned(), commander, open, join, in_force }
+        let tally = Mutex::default();
+        let file = file.to_owned();
+        let (is_held, tell, logging) = (Arc::default(), None, None);
+        Self { file, commander, open, join, in_force, is_held, seen, tally, drain, tell, logging }
+    }
+
+    /// What is in force, when a reload that is under way has ended, and stays so as long as what is
+    /// returned is kept. Who asks for a reload meanwhile is refused.
+    pub fn hold(&self) -> (Arc<Settings>, Hold) {
+        let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_held.store(true, Ordering::Release);
+        (Arc::clone(&in_force.complete), Hold(Arc::clone(&self.is_held)))
+    }
+
+    /// Gives commands to the gateway.
+    pub fn commander(&self) -> &Commander {
+        &self.commander
+    }
+
+    /// What is in force, for who is about to change it.
+    fn change(&self) -> Result<MutexGuard<'_, InForce>, ReloadError> {
+        let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.is_held.load(Ordering::Acquire) {
+            true => Err(ReloadError::Gateway(CommandError::HandingOver)),
+            false => Ok(in_force),
+        }
+    }
+
+    /// What is in force, complete, with realms in the numbering that they have at work.
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Shows what is in force now.
+    fn show(&self, in_force: &InForce) {
+        let now = Arc::clone(&in_force.complete);
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = now;
+    }
+
+    /// How often that was done.
+    pub fn tally(&self) -> Tally {
+        *self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, telling when a configuration is put in force and when that is done.
+    pub fn telling(self, tell: Told) -> Self {
+        Self { tell: Some(tell), ..self }
+    }
+
+    /// The same, for a gateway whose event logs can be exchanged.
+    pub fn logging(self, logging: Logging) -> Self {
+        Self { logging: Some(logging), ..self }
+    }
+
+    /// How long the gateway drains before it ends, as the configuration in force says.
+    pub fn drain(&self) -> Duration {
+        Duration::from_millis(self.drain.load(Ordering::Relaxed))
     }
 
     /// Reads the file and puts it in force.
@@ -115,24 +227,49 @@ impl Reloader {
     /// # Errors
     /// [`ReloadError`]; then nothing has changed.
     pub fn reload(&self) -> Result<Reloaded, ReloadError> {
-        let mut in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        let reloaded = self.put_in_force();
+        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        match &reloaded {
+            Ok(_) => {
+                tally.succeeded += 1;
+                tally.last_success = Some(SystemTime::now());
+            }
+            Err(_) => tally.failed += 1,
+        }
+        reloaded
+    }
+
+    fn put_in_force(&self) -> Result<Reloaded, ReloadError> {
+        let mut in_force = self.change()?;
+        let under_way = UnderWay(self.tell.as_ref());
+        if let Some(tell) = under_way.0 {
+            tell(true);
+        }
         let (new, mut prepared, warnings) = self.prepare(&in_force)?;
         let changed = changed(&in_force.read, &new.read);
         prepared.open(&self.open).map_err(|message| self.wrong(message))?;
+        let logs = self.logging.as_ref().map(|open| open(&new.read.logs)).transpose();
+        let logs = logs.map_err(|message| self.wrong(message))?;
         let done = self.commander.reconfigure(prepared).map_err(|error| self.not_taken(error))?;
+        if let Some(apply) = logs {
+            apply();
+        }
+        self.drain.store(millis(&new.read), Ordering::Relaxed);
         let workers = new.complete.workers.clone();
-        let before = std::mem::replace(&mut *in_force, new).complete.workers;
+        let before = std::mem::replace(&mut *in_force, new).complete.workers.clone();
+        self.show(&in_force);
         for count in before.count + 1..=workers.count {
             let cores = workers.cores.iter().copied().take(count).collect();
             let there = WorkerSettings { count, cores };
-            let with = Settings { workers: there.clone(), ..in_force.complete.clone() };
+            let with = Settings { workers: there.clone(), ..Settings::clone(&in_force.complete) };
             if let Err(message) = self.join(&with) {
                 let there = match count - 1 == before.count {
                     true => before,
                     false => WorkerSettings { count: count - 1, ..there },
                 };
                 in_force.read.workers.clone_from(&there);
-                in_force.complete.workers = there;
+                Arc::make_mut(&mut in_force.complete).workers = there;
+                self.show(&in_force);
                 return Err(self.wrong(format!(
                     "worker {count} of {} cannot join: {message}; everything else is in force",
                     workers.count
@@ -190,7 +327,7 @@ impl Reloader {
         let Configuration { settings: read, warnings } =
             config::reread(&self.file, &in_force.read).map_err(ReloadError::Configuration)?;
         // The sides are as they were, or it would have been refused.
-        let InForce { complete: Settings { engine, inside, outside, kernel, .. }, .. } = in_force;
+        let Settings { engine, inside, outside, kernel, .. } = &*in_force.complete;
         let (engine_inside, engine_outside) = (engine.inside.clone(), engine.outside.clone());
         let complete = Settings {
             engine: Config {
@@ -206,9 +343,14 @@ impl Reloader {
         let numbered = self.commander.numbered().map_err(ReloadError::Gateway)?;
         let prepared = Prepared::new(&in_force.complete, numbered, complete)
             .map_err(|error| self.wrong(error.message))?;
-        let complete = prepared.settings().clone();
+        let complete = Arc::new(prepared.settings().clone());
         Ok((InForce { read, complete }, prepared, warnings))
     }
+}
+
+/// The milliseconds that settings say a gateway drains.
+fn millis(settings: &Settings) -> u64 {
+    settings.kernel.drain().as_millis() as u64
 }
 
 /// The tables whose meaning is another.
@@ -227,6 +369,8 @@ fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
     };
     let (links_differ, routes_differ) = (links(old) != links(new), routes(old) != routes(new));
     let workers_differ = old.workers != new.workers;
+    let drains_differ = old.kernel.drain() != new.kernel.drain();
+    let logs_differ = old.logs != new.logs;
     let (old, new) = (&old.engine, &new.engine.in_numbers_of(&old.engine));
     let pools = |config: &Config| (config.pools.clone(), config.default_pool);
     let nat = |config: &Config| Config {
@@ -268,6 +412,8 @@ fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         (rules(old) != rules(new), "rule"),
         (routes_differ, "route"),
         (workers_differ, "workers"),
+        (drains_differ, "shutdown"),
+        (logs_differ, "log"),
     ];
     tables.into_iter().filter_map(|(differs, table)| differs.then_some(table)).collect()
 }

@@ -8,7 +8,7 @@ use natgate_engine::{
 };
 use natgate_gateway::{
     AnnounceSettings, Backend, KernelSettings, LearnSettings, ReceiveMode, Route, Settings,
-    SideSettings, StateSettings, WorkerSettings,
+    SideSettings, StateSettings,
 };
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -30,18 +30,6 @@ fn range(first: &str, last: &str) -> AddressRange {
     AddressRange { first: ip(first), last: ip(last) }
 }
 
-fn side(device: &str) -> SideSettings {
-    SideSettings {
-        device: device.to_owned(),
-        backend: Backend::AfPacket,
-        address: None,
-        gateway: None,
-        mtu: 1500,
-        mode: Default::default(),
-        ring: None,
-    }
-}
-
 #[track_caller]
 fn good(text: &str) -> Settings {
     parse(text, "test.toml").unwrap_or_else(|problems| panic!("{}", problems.join("\n")))
@@ -56,23 +44,9 @@ fn the_smallest_file_is_the_engines_defaults_with_a_pool() {
         ports: (1024, 65_535),
         ..PoolConfig::default()
     };
-    let expected = Settings {
-        engine: Config {
-            inside: mtu.clone(),
-            outside: mtu,
-            pools: vec![pool],
-            ..Config::default()
-        },
-        inside: side("eth1"),
-        outside: side("eth0"),
-        realms: Vec::new(),
-        routes: Vec::new(),
-        workers: WorkerSettings::default(),
-        dpdk: None,
-        kernel: Default::default(),
-        state: None,
-        control: None,
-    };
+    let engine =
+        Config { inside: mtu.clone(), outside: mtu, pools: vec![pool], ..Config::default() };
+    let expected = Settings::new(engine, SideSettings::new("eth1"), SideSettings::new("eth0"));
     assert_eq!(good(SMALLEST), expected);
 }
 
@@ -110,6 +84,8 @@ management = []
 [announce]
 table = 100
 protocol = 200
+[shutdown]
+drain = "1m"
 [learn]
 table = 4294967295
 [[route]]
@@ -287,23 +263,21 @@ fn everything() -> Settings {
     timeouts.other = seconds(7440);
     timeouts.hold_down = seconds(3600);
     timeouts.fragment = Duration::from_millis(500);
+    let inside = SideSettings {
+        address: Some((ip("10.0.0.1"), 8)),
+        gateway: Some(ip("10.255.255.254")),
+        mtu: 9000,
+        mode: ReceiveMode::Rate,
+        ring: Some(512),
+        ..SideSettings::new("veth-in")
+    };
+    let outside = SideSettings {
+        address: Some((ip("192.0.2.1"), 24)),
+        gateway: Some(ip("192.0.2.254")),
+        mtu: 1400,
+        ..SideSettings::new("veth-out")
+    };
     Settings {
-        engine,
-        inside: SideSettings {
-            address: Some((ip("10.0.0.1"), 8)),
-            gateway: Some(ip("10.255.255.254")),
-            mtu: 9000,
-            mode: ReceiveMode::Rate,
-            ring: Some(512),
-            ..side("veth-in")
-        },
-        outside: SideSettings {
-            address: Some((ip("192.0.2.1"), 24)),
-            gateway: Some(ip("192.0.2.254")),
-            mtu: 1400,
-            ..side("veth-out")
-        },
-        realms: Vec::new(),
         routes: vec![
             Route { prefix: prefix("10.128.0.0", 9), via: ip("10.0.0.2"), side: Side::Inside },
             Route {
@@ -312,18 +286,17 @@ fn everything() -> Settings {
                 side: Side::Outside,
             },
         ],
-        workers: WorkerSettings::default(),
-        dpdk: None,
         kernel: KernelSettings {
             management: [Some(vec![ip("10.0.0.2"), ip("172.31.0.1")]), Some(Vec::new())],
             announce: Some(AnnounceSettings { table: 100, protocol: 200 }),
             learn: Some(LearnSettings { table: u32::MAX }),
+            drain: Some(Duration::from_secs(60)),
         },
         state: Some(StateSettings {
             file: "/run/ports in use".into(),
             interval: Duration::from_millis(1500),
         }),
-        control: None,
+        ..Settings::new(engine, inside, outside)
     }
 }
 
@@ -339,6 +312,7 @@ fn the_kernels_part_is_explained_and_may_be_left_out() {
         "  the kernel's own, inside: 10.0.0.2, 172.31.0.1\n",
         "  external addresses are announced as routes of protocol 200 in the kernel's table 100\n",
         "  routes are learnt from the kernel's table 4294967295\n",
+        "  when it is told to end, it goes on for 1m\n",
     ] {
         assert!(said.contains(line), "{said}");
     }

@@ -22,6 +22,9 @@ const NOBODY: Host = Host::new(0, 0);
 /// Ports below are one side, the others another; blocks do not span the two.
 const BORDER: u16 = 1024;
 
+/// A block that somebody has: whose it is, the index of its address, its ports.
+pub(crate) type OwnedBlock = (Host, u32, (u16, u16));
+
 /// How the ports of an address are cut into blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocking {
@@ -288,6 +291,13 @@ impl Blocks {
     /// Whether nobody has a block of an address.
     pub(crate) fn are_nobodys(&self, index: u32) -> bool {
         self.rows.get(self.row_of[index as usize] as usize).is_none_or(|row| row.owned == 0)
+    }
+
+    /// Of an address's blocks those that somebody has, and those that somebody could get.
+    pub(crate) fn of_address(&self, index: u32) -> Option<[u32; 2]> {
+        let row = self.rows.get(*self.row_of.get(index as usize)? as usize)?;
+        let [low, high] = self.count[index as usize];
+        Some([row.owned, u32::from(low) + u32::from(high)])
     }
 
     /// Says how many ports of each block of an address are free for a protocol, and whether any of them
@@ -605,6 +615,38 @@ impl Blocks {
     pub(crate) fn assign(&mut self, block: u32, subscriber: Host) {
         debug_assert_eq!(self.entries[block as usize].owner, NOBODY);
         self.own(block, subscriber);
+    }
+
+    /// Of the block at a place, if there are so many, whose it is, the index of its address, and its ports,
+    /// if it is anybody's.
+    pub(crate) fn owned_at(&self, block: u32) -> Option<Option<OwnedBlock>> {
+        let owner = self.entries.get(block as usize)?.owner;
+        let place = || self.place_of(block);
+        Some((owner != NOBODY).then(|| (owner, place().0, place().1)))
+    }
+
+    /// Gives a block to a subscriber who had it in another engine at a tick; returns it, unless there is
+    /// no such block or another has it. Should it be empty, it stays the subscriber's for the usual time.
+    pub(crate) fn restore(
+        &mut self,
+        (pool, index): (usize, u32),
+        ports: (u16, u16),
+        subscriber: Host,
+        tick: u32,
+    ) -> Option<u32> {
+        let block = self.find(pool, index, ports.0)?;
+        let owner = self.entries[block as usize].owner;
+        if self.place_of(block).1 != ports || owner != NOBODY && owner != subscriber {
+            return None;
+        }
+        if owner == NOBODY {
+            self.own(block, subscriber);
+            if self.entries[block as usize].busy == 0 {
+                let due = tick + self.pool(pool).release_after;
+                self.calendar.enter(&mut Timers(&mut self.entries), block, due);
+            }
+        }
+        Some(block)
     }
 
     /// Gives the block of a port of an address, should it be in one, to a subscriber for good; returns

@@ -96,7 +96,8 @@ impl Calendar {
         let start = self.place(from);
         let words = self.occupied.len();
         for step in 0..=words {
-            let word = (start / 64 + step) % words;
+            // Both lengths are powers of two.
+            let word = (start / 64 + step) & (words - 1);
             let mut bits = self.occupied[word];
             if step == 0 {
                 bits &= u64::MAX << (start % 64);
@@ -105,7 +106,7 @@ impl Calendar {
             }
             if bits != 0 {
                 let place = word * 64 + bits.trailing_zeros() as usize;
-                let ahead = (place + self.heads.len() - start) % self.heads.len();
+                let ahead = place.wrapping_sub(start) & (self.heads.len() - 1);
                 return Some(from + ahead as u32);
             }
         }

@@ -10,6 +10,7 @@ use crate::config::{Class, Config, Totals};
 use crate::host::Host;
 use crate::subscriber::Rate;
 use crate::threshold::{Marks, Watch};
+use crate::translate::{Limit, Standing};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -100,6 +101,26 @@ impl Allowance {
             return Err(DropReason::PortQuota);
         }
         if self.permits_session(holding) { Ok(()) } else { Err(DropReason::SessionLimit) }
+    }
+
+    /// What who has so much has, and may have, of what one more mapping of a kind takes.
+    fn standings(&self, holding: &Holding, kind: usize, now: u64) -> [Standing; 3] {
+        let limited = |most: u32| (most != u32::MAX).then_some(u64::from(most));
+        let most = Rate::SECOND.checked_div(self.spacing);
+        let of_late = most.map_or(0, |_| holding.rate.of_late(now, self.spacing));
+        [
+            Standing { limit: Limit::NewMappings, used: of_late, most },
+            Standing {
+                limit: Limit::Mappings,
+                used: holding.mappings[kind].into(),
+                most: limited(self.mappings[kind]),
+            },
+            Standing {
+                limit: Limit::Sessions,
+                used: holding.sessions().into(),
+                most: limited(self.sessions),
+            },
+        ]
     }
 
     #[inline(always)]
@@ -240,6 +261,20 @@ impl Classes {
         let state = &self.states[usize::from(class)];
         state.each.check(own, kind, now)?;
         if class == 0 { Ok(()) } else { state.all.check(&state.has, kind, now) }
+    }
+
+    /// What a subscriber of a class has of what one more mapping of a kind takes, and may have, in the
+    /// order in which that is asked; then the same of its class.
+    pub(crate) fn standings(
+        &self,
+        class: u16,
+        own: &Holding,
+        kind: usize,
+        now: u64,
+    ) -> [Option<[Standing; 3]>; 2] {
+        let state = &self.states[usize::from(class)];
+        let all = (class != 0).then(|| state.all.standings(&state.has, kind, now));
+        [Some(state.each.standings(own, kind, now)), all]
     }
 
     /// Whether it is the class alone that is at a limit.

@@ -2,12 +2,14 @@
 //! wrong with it, is the control crate's work; `Engine::new` refuses what the engine could not run with.
 
 pub(crate) mod policy;
+mod statics;
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use core::time::Duration;
 pub use policy::{Class, ClassLimits, PortTimeout, Thresholds, TimeoutSet, Totals};
+pub use statics::{Affinity, Begun, Server, Service, StaticMapping};
 
 /// An IPv4 prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -321,6 +323,10 @@ pub struct Limits {
     pub external_addresses: Option<u32>,
     /// Ports in hold-down at a time; beyond, the one that has been for longest is free. `None`: all.
     pub held_ports: Option<u32>,
+    /// Mappings that hosts ask for, and sessions that they ask to be kept, in all; 0: nobody may ask.
+    pub explicit_mappings: u32,
+    /// The same of one subscriber.
+    pub explicit_per_subscriber: u32,
     /// Percentages of a subscriber's quotas and sessions that are told of, ascending; see
     /// [`Thresholds`].
     pub thresholds: Vec<u8>,
@@ -344,6 +350,8 @@ impl Default for Limits {
             fragment_memory: 16 << 20,
             external_addresses: None,
             held_ports: None,
+            explicit_mappings: 0,
+            explicit_per_subscriber: 64,
             thresholds: Vec::new(),
         }
     }
@@ -392,94 +400,6 @@ impl Default for Timeouts {
             fragment: Duration::from_secs(2),
         }
     }
-}
-
-/// Who may begin sessions of a static mapping.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Begun {
-    /// Either side.
-    #[default]
-    Anywhere,
-    /// The outside only: what the inside begins is translated as if there were no such mapping.
-    Outside,
-    /// The inside only: nobody else gets in.
-    Inside,
-}
-
-/// A mapping that the operator made. Both ports, or neither, are given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StaticMapping {
-    /// Number of the realm that the internal endpoint is in.
-    pub realm: u16,
-    /// Protocol number (TCP, UDP or ICMP); `None`: all three, and with whole addresses every other.
-    pub protocol: Option<u8>,
-    /// Internal address and, unless the whole address is mapped, port.
-    pub internal: (Ipv4Addr, Option<u16>),
-    /// External address and, unless the whole address is mapped, port.
-    pub external: (Ipv4Addr, Option<u16>),
-    /// Who may begin its sessions. Of the mappings of one internal endpoint at most one may be begun
-    /// from inside.
-    pub begun: Begun,
-}
-
-impl Default for StaticMapping {
-    fn default() -> Self {
-        let nowhere = (Ipv4Addr::UNSPECIFIED, None);
-        Self {
-            realm: 0,
-            protocol: None,
-            internal: nowhere,
-            external: nowhere,
-            begun: Begun::Anywhere,
-        }
-    }
-}
-
-/// Several servers behind one external endpoint (RFC 2391). What a server begins itself is translated
-/// as if there were no such service.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Service {
-    /// Number of the realm that its servers are in.
-    pub realm: u16,
-    /// Protocol number (TCP, UDP, ICMP or DCCP); `None`: all four.
-    pub protocol: Option<u8>,
-    /// External endpoint.
-    pub external: (Ipv4Addr, u16),
-    /// Who serves it: at least one, all different.
-    pub servers: Vec<Server>,
-    /// Which remote endpoints are served by one server.
-    pub affinity: Affinity,
-}
-
-/// One of the servers of a [`Service`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Server {
-    /// Internal endpoint.
-    pub internal: (Ipv4Addr, u16),
-    /// Its share of new sessions: its weight out of the sum of all.
-    pub weight: u16,
-    /// Whether it gets no new sessions, and only keeps those that it has.
-    pub draining: bool,
-}
-
-impl Server {
-    /// Most servers of one service.
-    pub const MOST: usize = 64;
-
-    /// Its weight in the choice of who gets a new session.
-    pub const fn share(&self) -> u16 {
-        if self.draining { 0 } else { self.weight }
-    }
-}
-
-/// Which sessions of a [`Service`] go to one server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Affinity {
-    /// Those of one remote address.
-    #[default]
-    Address,
-    /// Each is a choice of its own.
-    None,
 }
 
 /// What a rule looks at.
@@ -566,6 +486,8 @@ pub struct Config {
     pub inbound_refresh: bool,
     /// Whether a TCP packet other than a SYN may make a mapping.
     pub tcp_pickup: bool,
+    /// Whether sessions that begin and end raise events (RFC 6888 REQ-12 has them only if asked for).
+    pub session_events: bool,
     /// Most that a SYN may announce as its maximum segment size; `None`: it is left alone.
     pub tcp_mss: Option<u16>,
     /// Whether an unsolicited inbound SYN is answered after six seconds (RFC 5382 REQ-4).
@@ -630,6 +552,7 @@ impl Default for Config {
             hairpinning: true,
             inbound_refresh: true,
             tcp_pickup: false,
+            session_events: false,
             tcp_mss: None,
             answer_unsolicited_syn: true,
             refusal: Refusal::default(),

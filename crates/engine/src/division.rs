@@ -72,6 +72,7 @@ impl Config {
         limits.twice_sessions = some(sizes.twice);
         limits.fragment_memory = limits.fragment_memory.div_ceil(engines.max(1) as usize);
         limits.icmp_errors_per_second = share(limits.icmp_errors_per_second);
+        limits.explicit_mappings = share(limits.explicit_mappings);
         limits.held_ports = limits.held_ports.map(share);
         for total in config.classes.iter_mut().map(|class| &mut class.total) {
             let all = [
@@ -121,6 +122,14 @@ impl Engine {
     pub fn own(&mut self, address: Ipv4Addr, words: Range<usize>) {
         if let Some(index) = self.external.index(address.to_bits()) {
             self.external.own(index, words.start.min(1024)..words.end.min(1024));
+        }
+    }
+
+    /// Gives out these ports of an external address from now on, by words of 64 ports, and no others of it,
+    /// whoever has them.
+    pub fn own_only(&mut self, address: Ipv4Addr, words: &[Range<usize>]) {
+        if let Some(index) = self.external.index(address.to_bits()) {
+            self.external.own_only(index, |word| words.iter().any(|own| own.contains(&word)));
         }
     }
 

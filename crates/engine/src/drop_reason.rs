@@ -44,6 +44,7 @@ drop_reasons! {
     SameSide "same_side" "The packet would leave by the side it came from.";
     NotForUs "not_for_us" "The packet came from outside and its destination is not an external address.";
     LocalUnsupported "local_unsupported" "The packet is addressed to the gateway itself, which answers only ping.";
+    RequestLimit "request_limit" "Requests for mappings (PCP, NAT-PMP) come faster than they are served.";
     TtlExceeded "ttl_exceeded" "The time to live ran out here.";
     TooBig "too_big" "The packet does not fit the next link's MTU and may not be fragmented.";
     IcmpBadChecksum "icmp_bad_checksum" "An ICMP error's checksum, or its embedded packet's header checksum, is wrong.";

@@ -5,6 +5,7 @@ use crate::calendar::NONE;
 use crate::class::Classes;
 use crate::config::{Begun, Config, Rule, StaticMapping};
 use crate::event::Events;
+use crate::explicit::Holds;
 use crate::external::{External, Told};
 use crate::fragments::Fragments;
 use crate::host::Host;
@@ -29,7 +30,7 @@ use crate::translate::{PoolWatches, Rings};
 use crate::twice::Twice;
 use crate::{
     Change, ConfigError, DropReason, Endpoint, Event, MappingId, MappingInfo, MappingKind,
-    PoolUsage, SessionInfo, Timestamp,
+    PoolUsage, SessionId, SessionInfo, Timestamp,
 };
 use alloc::format;
 use alloc::vec;
@@ -70,6 +71,8 @@ pub struct Engine {
     pub(crate) statics: WholeStatics,
     pub(crate) services: Services,
     pub(crate) rings: Rings,
+    /// Mappings that hosts have asked for.
+    pub(crate) holds: Holds,
     /// Hosts that static mappings name, sorted.
     pub(crate) static_hosts: Vec<Host>,
     /// First and last addresses of the connected networks, but for external ones; else 0.
@@ -82,6 +85,11 @@ pub struct Engine {
     pub(crate) fragments: Fragments,
     pub(crate) identifications: Identifications,
     pub(crate) counters: Counters,
+    /// Dynamic mappings made and gone, by [`quota_class`].
+    pub(crate) made: [u64; 3],
+    pub(crate) gone: [u64; 3],
+    /// Of each pool, dynamic mappings by [`place_of`].
+    pub(crate) used: Vec<[u64; 5]>,
     events: Events,
     /// Blocks assigned at the start, last first, of which nobody has been told yet.
     pub(crate) pinned: Vec<u32>,
@@ -185,8 +193,14 @@ impl WholeStatics {
         room
     }
 
+    /// How many mappings there are of an external address that is mapped as a whole, and may be.
+    pub(crate) fn standing(&self, index: u32, protocol: u8) -> (u32, u32) {
+        let place = self.place(index, protocol);
+        (place.map_or(0, |place| self.entries[place].mappings), WHOLE_MAPPINGS)
+    }
+
     /// Counts one less; a mapping may be left from when the address was mapped otherwise.
-    fn release(&mut self, index: u32, protocol: u8) {
+    pub(crate) fn release(&mut self, index: u32, protocol: u8) {
         if let Some(place) = self.place(index, protocol) {
             let mappings = &mut self.entries[place].mappings;
             *mappings = mappings.saturating_sub(1);
@@ -243,6 +257,7 @@ impl Engine {
             statics: WholeStatics::new(config, &external),
             services: Services::new(key),
             rings: Rings::new(config, sizes.room.dynamic + sizes.room.fixed),
+            holds: Holds::new(config.limits.explicit_mappings as usize, key),
             static_hosts: static_hosts(config),
             broadcasts: broadcasts(config, &external),
             external,
@@ -260,6 +275,9 @@ impl Engine {
             is_divided: false,
             turns: false,
             pool_reported: vec![None; config.pools.len()],
+            made: [0; 3],
+            gone: [0; 3],
+            used: vec![[0; 5]; config.pools.len()],
             started: now,
             base: now.0 - now.0 % nanos(TICK),
             now: now.0,
@@ -297,6 +315,7 @@ impl Engine {
             + Identifications::memory(sizes.addresses)
             + Services::memory(config)
             + Rings::memory(config, sizes.room.dynamic + sizes.room.fixed)
+            + Holds::memory(config.limits.explicit_mappings as usize)
             + (Events::ROOM * size_of::<Event>()) as u64
             + rules_of(config).map(memory_of_rules).sum::<u64>()
     }
@@ -412,7 +431,29 @@ impl Engine {
         self.now.saturating_sub(self.base)
     }
 
-    fn tick_of(&self, time: u64) -> u64 {
+    /// The time of tick 0, nanoseconds.
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// When it was made, or the first of those whose state it goes on with.
+    pub(crate) fn started(&self) -> Timestamp {
+        self.started
+    }
+
+    /// Counts ticks as another engine does whose state this one, which is new, goes on with. A time that
+    /// cannot be is left out of account.
+    pub(crate) fn go_on_from(&mut self, base: u64, started: u64, now: u64) {
+        let since = now.saturating_sub(base) / nanos(TICK);
+        if base.is_multiple_of(nanos(TICK)) && since < u64::from(u32::MAX >> 2) {
+            self.base = base;
+        }
+        self.started = Timestamp(started.min(now));
+        self.observe(Timestamp(now));
+        self.tick = self.tick_of(self.now) as u32;
+    }
+
+    pub(crate) fn tick_of(&self, time: u64) -> u64 {
         time.saturating_sub(self.base) / nanos(TICK)
     }
 
@@ -488,9 +529,15 @@ impl Engine {
 
     /// The first tick at which something is due.
     fn next_tick(&self) -> Option<u32> {
+        let sessions = self.table.next_tick(self.tick);
+        if sessions == Some(self.tick + 1) {
+            // Nothing is due before, and looking for what is due later takes time.
+            return sessions;
+        }
         let ticks = [
-            self.table.next_tick(self.tick),
+            sessions,
             self.external.next_tick(self.tick),
+            self.holds.next_tick(self.tick),
             self.fragments.next_deadline().map(|due| self.deadline(due.0, 0)),
         ];
         ticks.into_iter().flatten().min()
@@ -508,6 +555,8 @@ impl Engine {
     fn work(&mut self, tick: u32) {
         if let Some(session) = self.table.due(tick) {
             self.session_due(session, tick);
+        } else if let Some(hold) = self.holds.due(tick) {
+            self.hold_due(hold, tick);
         } else if self.external.release(tick) {
             // One port more is free.
         } else if let Some(block) = self.external.release_block(tick) {
@@ -522,7 +571,14 @@ impl Engine {
         if !self.table.is_asked(slot) && !self.ask(slot) {
             return;
         }
-        let mapping = self.table.mapping(self.table.mapping_of(session));
+        let mapping = self.table.mapping(slot);
+        if mapping.is_explicit()
+            && self.table.session(session).expires <= tick
+            && let Some(until) = self.held_until(session, slot, tick)
+        {
+            self.table.session_mut(session).expires = until;
+        }
+        let mapping = self.table.mapping(slot);
         let closing = self.timeouts.of(mapping.timeouts(), Idle::Closing, mapping.protocol, 0);
         let expires = self.deadline(self.time_of(tick), closing);
         let state = self.table.session_mut(session);
@@ -537,8 +593,9 @@ impl Engine {
         }
     }
 
-    fn remove_session(&mut self, session: SessionRef, tick: u32) {
+    pub(crate) fn remove_session(&mut self, session: SessionRef, tick: u32) {
         let slot = self.table.mapping_of(session);
+        self.tell_ended(session, slot, self.time_of(tick));
         self.end_session(session, slot, tick);
         let mapping = self.table.mapping(slot);
         if mapping.sessions == 0 && !mapping.is_permanent() {
@@ -549,8 +606,42 @@ impl Engine {
         }
     }
 
+    /// Tells that a session ends, if that is asked for.
+    pub(crate) fn tell_ended(&mut self, session: SessionRef, slot: u32, time: u64) {
+        if !self.config.session_events {
+            return;
+        }
+        let session = self.table.session(session);
+        let remote = (session.remote_address, session.remote_port);
+        let id = self.name_of_session(slot, remote, self.seen(slot, remote));
+        self.raise(time, Change::SessionRemoved(id));
+    }
+
+    /// A session as events name it.
+    pub(crate) fn name_of_session(
+        &self,
+        slot: u32,
+        remote: (u32, u16),
+        seen: (u32, u16),
+    ) -> SessionId {
+        SessionId {
+            mapping: self.name_of(self.table.mapping(slot)),
+            remote: Endpoint::new(remote.0, remote.1),
+            remote_inside: Endpoint::new(seen.0, seen.1),
+        }
+    }
+
     /// Removes a session from its mapping.
     pub(crate) fn end_session(&mut self, session: SessionRef, slot: u32, tick: u32) {
+        if self.table.mapping(slot).is_explicit() {
+            let session = self.table.session(session);
+            self.end_session_hold(slot, (session.remote_address, session.remote_port));
+        }
+        self.drop_session(session, slot, tick);
+    }
+
+    /// The same, but that a hold on the session stays.
+    pub(crate) fn drop_session(&mut self, session: SessionRef, slot: u32, tick: u32) {
         if self.table.mapping(slot).is_twice() {
             let session = self.table.session(session);
             self.twice.remove(slot, (session.remote_address, session.remote_port));
@@ -564,10 +655,22 @@ impl Engine {
         }
     }
 
+    /// Counts a dynamic mapping that is made.
+    #[inline(always)]
+    pub(crate) fn note_made(&mut self, protocol: u8, index: u32) {
+        self.made[quota_class(protocol)] += 1;
+        if let Some(used) = self.used.get_mut(self.external.pool_of(index)) {
+            used[place_of(protocol)] += 1;
+        }
+    }
+
     //= rfc7857#section-11
     /// Removes a mapping that has no session left.
     pub(crate) fn remove_mapping(&mut self, slot: u32, time: u64) {
         let mapping = self.table.remove(slot);
+        if mapping.is_explicit() {
+            self.holds.remove_all(mapping.host(), slot);
+        }
         let (protocol, (index, port)) = (mapping.protocol, mapping.external());
         if mapping.is_static() {
             if has_ports(protocol) {
@@ -590,7 +693,12 @@ impl Engine {
         }
         self.external.uncount(index);
         let pool = self.external.pool_of(index);
-        self.subscribers.release(mapping.host(), pool, quota_class(protocol));
+        let kind = quota_class(protocol);
+        self.gone[kind] += 1;
+        if let Some(used) = self.used.get_mut(pool) {
+            used[place_of(protocol)] -= 1;
+        }
+        self.subscribers.release(mapping.host(), pool, kind);
         if self.external.told(protocol, index, port) == Told::Mapping {
             self.raise(time, Change::MappingRemoved(self.name_of(&mapping)));
         }
@@ -602,6 +710,7 @@ impl Engine {
         let told = || self.external.told(mapping.protocol, index, port);
         let kind = match mapping.is_static() {
             true => MappingKind::Static,
+            false if mapping.is_explicit() => MappingKind::Pcp,
             false if told() == Told::Plan => MappingKind::Deterministic,
             false => MappingKind::Dynamic,
         };
@@ -660,6 +769,12 @@ impl Engine {
         }
     }
 
+    /// Recounts a packet of `len` bytes to the gateway itself, which [`Engine::process`] had dropped as
+    /// [`DropReason::LocalUnsupported`]: the gateway answers it, or drops it for another reason.
+    pub fn count_local(&mut self, other: Option<DropReason>, len: usize) {
+        self.counters.recount_local(other, len);
+    }
+
     // ---- restarts ----
 
     /// Writes the ports of an external address that somebody has: used, held, or, in a pool, of static
@@ -706,6 +821,12 @@ impl Engine {
         }
     }
 
+    /// Whether what a few removals raise has room.
+    pub(crate) fn has_room_for_events(&self) -> bool {
+        self.events.len() <= Events::ROOM / 2
+    }
+
+    //= rfc8158#section-4.6.5-rate
     /// Reports that a pool has no port, unless that was done within the last second.
     pub(crate) fn report_exhausted(&mut self, pool: usize, protocol: u8) {
         let reported = &mut self.pool_reported[pool];
@@ -795,12 +916,12 @@ impl Engine {
         self.table.slots().map(|slot| self.describe(slot))
     }
 
-    fn describe(&self, slot: u32) -> MappingInfo {
+    pub(crate) fn describe(&self, slot: u32) -> MappingInfo {
         let mapping = self.table.mapping(slot);
         let mut info = MappingInfo {
             id: self.name_of(mapping),
             sessions: u32::from(mapping.sessions),
-            created: match mapping.is_permanent() {
+            created: match mapping.is_permanent() && mapping.is_static() {
                 true => self.started,
                 false => Timestamp(self.time_of(mapping.created)),
             },
@@ -812,9 +933,13 @@ impl Engine {
             let session = self.table.session(session);
             info.packets_out += u64::from(session.packets_out);
             info.packets_in += u64::from(session.packets_in);
-            if !mapping.is_permanent() {
+            if !(mapping.is_permanent() && mapping.is_static()) {
                 info.expires = info.expires.max(Some(Timestamp(self.time_of(session.expires))));
             }
+        }
+        if mapping.is_explicit() {
+            let held = self.holds.latest(mapping.host(), slot);
+            info.expires = info.expires.max(held.map(|tick| Timestamp(self.time_of(tick))));
         }
         info
     }
@@ -829,7 +954,12 @@ impl Engine {
         })
     }
 
-    fn describe_session(&self, slot: u32, mapping: MappingId, session: SessionRef) -> SessionInfo {
+    pub(crate) fn describe_session(
+        &self,
+        slot: u32,
+        mapping: MappingId,
+        session: SessionRef,
+    ) -> SessionInfo {
         let session = self.table.session(session);
         let remote = (session.remote_address, session.remote_port);
         let seen = self.seen(slot, remote);
@@ -887,6 +1017,17 @@ pub(crate) fn direction_from(side: Side) -> Direction {
     match side {
         Side::Inside => Direction::Outbound,
         Side::Outside => Direction::Inbound,
+    }
+}
+
+/// Where mappings of a protocol are counted: TCP, UDP, ICMP, DCCP, all others.
+pub(crate) fn place_of(protocol: u8) -> usize {
+    match protocol {
+        protocol::TCP => 0,
+        protocol::UDP => 1,
+        protocol::ICMP => 2,
+        protocol::DCCP => 3,
+        _ => 4,
     }
 }
 

@@ -30,6 +30,8 @@ pub enum MappingKind {
     Static,
     /// By a subscriber's packet, with a port that the subscriber's address tells (RFC 7422).
     Deterministic,
+    /// A subscriber's host has asked for it, by PCP or NAT-PMP, and its time has not run out.
+    Pcp,
 }
 
 impl MappingKind {
@@ -39,6 +41,7 @@ impl MappingKind {
             Self::Dynamic => "dynamic",
             Self::Static => "static",
             Self::Deterministic => "deterministic",
+            Self::Pcp => "pcp",
         }
     }
 }
@@ -56,6 +59,17 @@ pub struct MappingId {
     pub external: Endpoint,
     /// How it came to be.
     pub kind: MappingKind,
+}
+
+/// A session as events name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SessionId {
+    /// Its mapping.
+    pub mapping: MappingId,
+    /// Remote endpoint.
+    pub remote: Endpoint,
+    /// What the remote endpoint is seen as inside.
+    pub remote_inside: Endpoint,
 }
 
 /// A block of ports and whose it is.
@@ -110,6 +124,11 @@ pub enum Change {
     MappingCreated(MappingId),
     /// A mapping went.
     MappingRemoved(MappingId),
+    /// A session began; told if [`Config::session_events`](crate::Config::session_events) asks for it, in
+    /// every mode of allocation.
+    SessionCreated(SessionId),
+    /// A session ended.
+    SessionRemoved(SessionId),
     //= rfc6888#REQ-14
     /// A subscriber was assigned a block of ports: mappings in it raise nothing.
     BlockAssigned(BlockId),

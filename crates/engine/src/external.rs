@@ -7,24 +7,26 @@
 //! ever in two states.
 
 mod change;
+mod handover;
 mod overload;
 mod part;
 mod ports;
 mod shares;
 mod spans;
 
-use crate::PoolUsage;
 use crate::blocks::Blocks;
 use crate::calendar::NONE;
 use crate::config::{Config, PoolConfig, Pooling};
 use crate::parse::has_ports;
 use crate::prefetch::prefetch;
 use crate::random::{Generator, HashKey};
+use crate::{AddressUsage, PoolUsage};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use change::{Definition, Work};
 pub use change::{Draining, PoolChange};
 use core::net::Ipv4Addr;
+pub(crate) use handover::HoldsCursor;
 use natgate_wire::protocol;
 use part::Part;
 pub(crate) use ports::Draw;
@@ -370,6 +372,19 @@ impl External {
         after.iter().chain(before).copied().find(|index| answers_come(index) && fits(index))
     }
 
+    /// Whether a port is free, whoever may have it.
+    pub(crate) fn is_free(&self, protocol: u8, index: u32, port: u16) -> bool {
+        self.ports[protocol_index(protocol)].is_free(index, port)
+    }
+
+    /// The one address of a pool that gives out ports, if there are no others.
+    pub(crate) fn only_address(&self, pool: usize) -> Option<u32> {
+        match self.pools[pool].slots[..] {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
     /// The pool that an address is of; of none: one beyond the last.
     #[inline(always)]
     pub(crate) fn pool_of(&self, index: u32) -> usize {
@@ -466,6 +481,11 @@ impl External {
         Some((draw.address, port))
     }
 
+    /// Whether a new mapping keeps its internal port where that is free.
+    pub(crate) fn keeps(&self, wish: &Wish) -> bool {
+        self.pools[wish.pool].mode == Mode::Preserve
+    }
+
     fn parity(&self, wish: &Wish) -> Parity {
         //= rfc4787#REQ-4
         //= rfc7857#section-8
@@ -530,9 +550,17 @@ impl External {
         }
         //= rfc6888#REQ-8
         ports.hold_until(index, port, release);
-        self.held += 1;
+        self.count_held(place, index, true);
         //= rfc6888#REQ-8-configurable
         self.limit_held(now);
+    }
+
+    /// Counts a port more, or less, that is held; the protocol is given by its place.
+    #[inline]
+    fn count_held(&mut self, protocol: usize, index: u32, is_more: bool) {
+        self.held = if is_more { self.held + 1 } else { self.held - 1 };
+        let pool = self.pool_of(index);
+        self.ports[protocol].count_held(index, pool, is_more);
     }
 
     /// Frees those of the held ports that are due first while there are too many.
@@ -629,7 +657,8 @@ impl External {
         }
         slot.busy += 1;
         ports.hold_until(index, port, release);
-        self.held += 1;
+        self.count_held(place, index, true);
+        let ports = &mut self.ports[place];
         if ports.is_free(index, port) {
             ports.set_free(index, number, port, false);
             self.note_taken(protocol, index, number, port);
@@ -653,12 +682,23 @@ impl External {
 
     /// The first tick after `now` at which a port or a block is released.
     pub(crate) fn next_tick(&self, now: u32) -> Option<u32> {
-        self.next_release(now).into_iter().chain(self.blocks.next_tick(now)).min()
+        match self.next_release(now) {
+            Some(tick) if tick == now + 1 => Some(tick),
+            tick => tick.into_iter().chain(self.blocks.next_tick(now)).min(),
+        }
     }
 
     /// The first tick after `now` at which a port is released.
     fn next_release(&self, now: u32) -> Option<u32> {
-        self.ports.iter().filter_map(|ports| ports.holds.next(now + 1)).min()
+        let mut first = None;
+        for ports in &self.ports {
+            match ports.holds.next(now + 1) {
+                Some(tick) if tick == now + 1 => return Some(tick),
+                Some(tick) => first = Some(first.map_or(tick, |first: u32| first.min(tick))),
+                None => {}
+            }
+        }
+        first
     }
 
     /// Frees one port that is due at this tick; `false`: there is none.
@@ -685,7 +725,7 @@ impl External {
                 return true;
             }
             ports.owner[entry as usize] = EMPTY;
-            self.held -= 1;
+            self.count_held(protocol, entry / PORTS as u32, false);
             self.put_back(protocol, entry / PORTS as u32, entry as u16, at);
             return true;
         }
@@ -723,6 +763,56 @@ impl External {
             Some(ports) => ports.pool_count[pool].iter().sum(),
             None => self.blocks.nobodys(pool),
         }
+    }
+
+    /// How many ports of a pool are held, by the place of their protocol.
+    pub(crate) fn held_of(&self, pool: usize) -> [u32; PROTOCOLS.len()] {
+        core::array::from_fn(|protocol| self.ports[protocol].pool_held[pool])
+    }
+
+    /// The first external address that is not before this one, and its index.
+    pub(crate) fn address_from(&self, address: u32) -> Option<(u32, u32)> {
+        self.spans.from(address)
+    }
+
+    /// The mapping, by its slot, that has the first port of an address from this one on that any has; how
+    /// many ports were passed, and how many of them, no more than `most`, had to be looked at.
+    pub(crate) fn next_owned(
+        &self,
+        protocol: u8,
+        index: u32,
+        from: u32,
+        most: usize,
+    ) -> (Option<u32>, u32, usize) {
+        let left = PORTS - from as usize;
+        if self.slots[index as usize].busy == 0 {
+            return (None, left as u32, 1);
+        }
+        let start = index as usize * PORTS + from as usize;
+        let owners = &self.ports[protocol_index(protocol)].owner[start..][..left.min(most)];
+        let mut slots = owners.iter().map(|&owner| owner_in(owner));
+        match slots.position(|slot| slot.is_some()) {
+            Some(at) => (owner_in(owners[at]), at as u32 + 1, at + 1),
+            None => (None, owners.len() as u32, owners.len()),
+        }
+    }
+
+    /// What is used of an address, if it is counted with a pool; so many subscribers are paired with it.
+    pub(crate) fn address_usage(&self, index: u32, subscribers: u32) -> Option<AddressUsage> {
+        let slot = &self.slots[index as usize];
+        (usize::from(slot.pool) < self.pools.len()).then(|| AddressUsage {
+            address: Ipv4Addr::from_bits(self.address(index)),
+            pool: usize::from(slot.pool),
+            mappings: slot.mappings,
+            subscribers,
+            free: PROTOCOLS.map(|protocol| {
+                let ports = &self.ports[protocol_index(protocol)];
+                ports.free_on_side(index, true) + ports.free_on_side(index, false)
+            }),
+            held: core::array::from_fn(|protocol| self.ports[protocol].held_of(index)),
+            blocks: self.blocks.of_address(index),
+            draining: slot.is_draining || slot.pool != slot.target,
+        })
     }
 
     /// Whether a pool's ports are given out in blocks.

@@ -14,6 +14,7 @@
 //! the table: so who sends fragments in order, through a mapping, is not hurt by floods of others.
 
 mod coverage;
+mod datagrams;
 mod keyed;
 mod store;
 #[cfg(test)]
@@ -21,7 +22,7 @@ mod tests;
 
 use crate::packet::{Counters, Direction, Side};
 use crate::random::HashKey;
-use crate::{DropReason, TICK, Timestamp};
+use crate::{DropReason, Timestamp};
 use core::time::Duration;
 use coverage::{Coverage, Misfit};
 use keyed::{Keyed, Words};
@@ -221,6 +222,14 @@ impl Fragment {
         len == 0 || (self.more && !len.is_multiple_of(8)) || within_tcp_header
     }
 
+    /// Whether it has a place among fragments that have come.
+    fn fits(&self, coverage: &Coverage) -> Result<(), DropReason> {
+        if self.is_too_long() {
+            return Err(DropReason::FragmentTooLong);
+        }
+        coverage.place(self).map(|_| ()).map_err(Misfit::reason)
+    }
+
     fn is_too_long(&self) -> bool {
         self.header_len + self.end > u32::from(u16::MAX)
     }
@@ -390,6 +399,48 @@ impl Fragments {
         Later::Held
     }
 
+    /// What [`Fragments::first`] would say of a first fragment.
+    pub(crate) fn try_first(&self, fragment: &Fragment) -> Result<(), DropReason> {
+        if fragment.is_tiny() {
+            return Err(DropReason::FragmentTiny);
+        }
+        let Some(slot) = self.datagrams.find(fragment.key) else {
+            return match self.may_open(fragment.key) {
+                true => fragment.fits(&Coverage::EMPTY),
+                false => Err(DropReason::FragmentLimit),
+            };
+        };
+        match self.datagrams[slot].state {
+            State::Discarded(reason) => Err(reason),
+            _ => fragment.fits(&self.datagrams[slot].coverage),
+        }
+    }
+
+    /// What [`Fragments::later`] would say of another fragment, which is so many bytes long.
+    pub(crate) fn try_later(&self, fragment: &Fragment, len: usize) -> Later {
+        if fragment.is_tiny() {
+            return Later::Drop(DropReason::FragmentTiny);
+        }
+        let Some(slot) = self.datagrams.find(fragment.key) else {
+            let fate = self.may_open_waiting(fragment, len);
+            return match fate.and_then(|()| fragment.fits(&Coverage::EMPTY)) {
+                Ok(()) => Later::Held,
+                Err(reason) => Later::Drop(reason),
+            };
+        };
+        let Datagram { state, coverage, source, .. } = &self.datagrams[slot];
+        match *state {
+            State::Discarded(reason) => Later::Drop(reason),
+            State::Refused => Later::Drop(DropReason::FragmentUnmatched),
+            State::Open | State::Translated(_) => match (fragment.fits(coverage), *state) {
+                (Err(reason), _) => Later::Drop(reason),
+                (Ok(()), State::Translated(rewrite)) => Later::Apply(rewrite),
+                (Ok(()), _) if self.has_room(*source, len) => Later::Held,
+                (Ok(()), _) => Later::Drop(DropReason::FragmentLimit),
+            },
+        }
+    }
+
     /// The time of the oldest released fragment.
     pub(crate) fn next_released(&self) -> Option<Timestamp> {
         self.store.front(&self.released).map(|way| way.time)
@@ -435,158 +486,6 @@ impl Fragments {
     pub(crate) fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }
-
-    /// The fragment's place among the others. Where they contradict each other, the datagram is
-    /// discarded; a mere repetition harms only itself.
-    fn place(
-        &mut self,
-        slot: u32,
-        fragment: &Fragment,
-        counters: &mut Counters,
-    ) -> Result<usize, DropReason> {
-        let fit = if fragment.is_too_long() {
-            Err(DropReason::FragmentTooLong)
-        } else {
-            match self.datagrams[slot].coverage.place(fragment) {
-                Ok(place) => return Ok(place),
-                Err(Misfit::Duplicate) => return Err(DropReason::FragmentOverlap),
-                Err(Misfit::Overlap) => Err(DropReason::FragmentOverlap),
-                Err(Misfit::Full) => Err(DropReason::FragmentLimit),
-            }
-        };
-        if let Err(reason) = fit {
-            self.drop_waiting(slot, reason, counters);
-            self.set_state(slot, State::Discarded(reason));
-        }
-        fit
-    }
-
-    /// A new datagram, if table and share of its source have room.
-    //= rfc4787#REQ-14a
-    fn open(&mut self, now: Timestamp, key: Key) -> Option<u32> {
-        let source_key = key.sender();
-        let source = self.sources.find(source_key);
-        let free = self.capacity - self.datagrams.len();
-        if source.is_some_and(|s| self.sources[s].datagrams >= free / SOURCE_SHARE) {
-            return None;
-        }
-        // Datagrams are forgotten in the order in which they came, also when the timeout gets shorter.
-        let due = tick_of(now.plus(self.timeout));
-        let due = if self.newest == NONE { due } else { due.max(self.datagrams[self.newest].due) };
-        let datagram = Datagram {
-            coverage: Coverage::EMPTY,
-            state: State::Open,
-            due,
-            older: self.newest,
-            newer: NONE,
-            source: NONE,
-            waiting: Queue::EMPTY,
-        };
-        let slot = self.datagrams.insert(key, datagram)?;
-        let source = source.unwrap_or_else(|| {
-            let source = self.sources.insert(source_key, Source::default());
-            source.expect("there are no more sources than datagrams")
-        });
-        self.sources[source].datagrams += 1;
-        self.datagrams[slot].source = source;
-        self.unsettled += 1;
-        match self.newest {
-            NONE => self.oldest = slot,
-            newest => {
-                assert!(self.datagrams[newest].due <= due, "time went back");
-                self.datagrams[newest].newer = slot;
-            }
-        }
-        self.newest = slot;
-        Some(slot)
-    }
-
-    /// A new datagram whose first fragment has not come, if this one can be kept.
-    fn open_waiting(
-        &mut self,
-        now: Timestamp,
-        fragment: &Fragment,
-        len: usize,
-    ) -> Result<u32, DropReason> {
-        let source = self.sources.find(fragment.key.sender()).unwrap_or(NONE);
-        // One that is too long is not kept, only remembered.
-        let too_long = fragment.is_too_long();
-        let room = self.unsettled < self.capacity / 2 && (too_long || self.has_room(source, len));
-        let slot = if room { self.open(now, fragment.key) } else { None };
-        slot.ok_or(if too_long { DropReason::FragmentTooLong } else { DropReason::FragmentLimit })
-    }
-
-    /// Whether a packet of `len` bytes fits in the memory and in its source's share ([`NONE`]: the
-    /// source has nothing yet).
-    fn has_room(&self, source: u32, len: usize) -> bool {
-        let taken = if source == NONE { 0 } else { self.sources[source].blocks };
-        let blocks = Store::blocks(len);
-        blocks <= self.store.free_blocks() && taken + blocks <= self.source_blocks
-    }
-
-    fn hold(&mut self, slot: u32, packet: &[u8]) {
-        let datagram = &mut self.datagrams[slot];
-        self.store.push(&mut datagram.waiting, packet);
-        self.sources[datagram.source].blocks += Store::blocks(packet.len());
-    }
-
-    fn release(&mut self, slot: u32, rewrite: Rewrite, now: Timestamp) {
-        let datagram = &mut self.datagrams[slot];
-        let Rewrite { out, realm, direction, .. } = rewrite;
-        let way = Way { time: now, out, realm, direction };
-        while let Some(len) =
-            self.store.send(&mut datagram.waiting, &mut self.released, way, |p| rewrite.apply(p))
-        {
-            self.sources[datagram.source].blocks -= Store::blocks(len);
-        }
-    }
-
-    fn drop_waiting(&mut self, slot: u32, reason: DropReason, counters: &mut Counters) {
-        let direction = match self.datagrams.key(slot).side {
-            Side::Inside => Direction::Outbound,
-            Side::Outside => Direction::Inbound,
-        };
-        let datagram = &mut self.datagrams[slot];
-        while let Some(len) = self.store.discard(&mut datagram.waiting) {
-            self.sources[datagram.source].blocks -= Store::blocks(len);
-            counters.count_drop(direction, reason, len);
-        }
-    }
-
-    fn set_state(&mut self, slot: u32, state: State) {
-        let settled = |state| matches!(state, State::Translated(_));
-        let before = core::mem::replace(&mut self.datagrams[slot].state, state);
-        self.unsettled += usize::from(settled(before));
-        self.unsettled -= usize::from(settled(state));
-    }
-
-    /// A datagram that has gone on whole is forgotten at once: its sender may use the
-    /// identification again, and the table is for those that are not whole. What still comes finds
-    /// no first fragment, so it goes nowhere.
-    fn forget_if_complete(&mut self, slot: u32) {
-        if self.datagrams[slot].coverage.is_complete() {
-            self.forget(slot);
-        }
-    }
-
-    /// Takes a datagram for which nothing waits out of the table.
-    fn forget(&mut self, slot: u32) {
-        let Datagram { state, older, newer, source, .. } = self.datagrams[slot];
-        match older {
-            NONE => self.oldest = newer,
-            older => self.datagrams[older].newer = newer,
-        }
-        match newer {
-            NONE => self.newest = older,
-            newer => self.datagrams[newer].older = older,
-        }
-        self.unsettled -= usize::from(!matches!(state, State::Translated(_)));
-        self.sources[source].datagrams -= 1;
-        if self.sources[source].datagrams == 0 {
-            self.sources.remove(source);
-        }
-        self.datagrams.remove(slot);
-    }
 }
 
 impl Key {
@@ -609,10 +508,4 @@ impl Words for SourceKey {
     fn words(self) -> (u64, u64) {
         (u64::from(self.realm) << 32 | u64::from(self.address), self.side as u64)
     }
-}
-
-/// The first tick that is not before a time.
-fn tick_of(time: Timestamp) -> Timestamp {
-    let tick = TICK.as_nanos() as u64;
-    Timestamp(time.0.div_ceil(tick).saturating_mul(tick))
 }

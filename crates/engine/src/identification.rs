@@ -96,6 +96,35 @@ impl Identifications {
         self.own = (number, engines);
     }
 
+    /// The tables that all sequences go by, for another engine.
+    pub(crate) fn rounds(&self) -> &[[u8; 256]; ROUNDS] {
+        &self.rounds
+    }
+
+    /// Goes by another engine's tables.
+    pub(crate) fn set_rounds(&mut self, rounds: &[u8]) -> Option<()> {
+        let (rounds, []) = rounds.as_chunks() else { return None };
+        self.rounds = rounds.try_into().ok()?;
+        Some(())
+    }
+
+    /// An address's sequence: its key, how far it is, and when each part was used.
+    pub(crate) fn sequence(&self, address: u32) -> Option<([u8; 4], u16, [Option<Timestamp>; 8])> {
+        let Sequence { key, position, used } = *self.sequences.get(address as usize)?;
+        Some((key, position, used))
+    }
+
+    /// Goes on with another engine's sequence of an address.
+    pub(crate) fn set_sequence(
+        &mut self,
+        address: u32,
+        (key, position, used): ([u8; 4], u16, [Option<Timestamp>; 8]),
+    ) {
+        if let Some(sequence) = self.sequences.get_mut(address as usize) {
+            *sequence = Sequence { key, position, used };
+        }
+    }
+
     /// Bytes that [`Identifications::new`] takes.
     pub(crate) fn memory(addresses: usize) -> u64 {
         (addresses * size_of::<Sequence>() + HOSTS * size_of::<Rate>()) as u64
@@ -128,8 +157,31 @@ impl Identifications {
         Some(value)
     }
 
+    /// Whether [`Identifications::next_for`] would tell one.
+    pub(crate) fn has_next_for(
+        &self,
+        now: Timestamp,
+        (address, is_shared): (usize, bool),
+        host: u32,
+    ) -> bool {
+        let rate = self.hosts[host as usize % HOSTS];
+        let (spacing, burst) = (nanos(LIFETIME) / SHARE, nanos(LIFETIME));
+        let (remainder, engines) = self.own;
+        let mut sequence = self.sequences[address];
+        let is_own = |value: u16| !is_shared || value % engines == remainder;
+        rate.permits_spaced(now.0, spacing, burst)
+            && core::iter::from_fn(|| self.step(now, &mut sequence)).any(is_own)
+    }
+
     fn next(&mut self, now: Timestamp, address: usize) -> Option<u16> {
-        let sequence = &mut self.sequences[address];
+        let mut sequence = self.sequences[address];
+        let value = self.step(now, &mut sequence);
+        self.sequences[address] = sequence;
+        value
+    }
+
+    /// Takes one step of a sequence.
+    fn step(&self, now: Timestamp, sequence: &mut Sequence) -> Option<u16> {
         let part = usize::from(sequence.position / PART_LEN);
         //= rfc6864#section-4.2
         //= rfc6864#section-4.3-unique

@@ -24,8 +24,10 @@ mod division;
 mod drop_reason;
 mod engine;
 mod event;
+mod explicit;
 mod external;
 mod fragments;
+mod handover;
 mod host;
 mod identification;
 mod index;
@@ -43,6 +45,7 @@ mod services;
 mod session;
 mod sizes;
 mod subscriber;
+mod survey;
 mod table;
 mod threshold;
 mod time;
@@ -60,15 +63,21 @@ pub use config::{
 pub use deterministic::{Plan, PlanError};
 pub use drop_reason::DropReason;
 pub use engine::Engine;
-pub use event::{BlockId, Change, Endpoint, Event, MappingId, MappingKind, Resource};
+pub use event::{BlockId, Change, Endpoint, Event, MappingId, MappingKind, Resource, SessionId};
+pub use explicit::{Explicit, ExplicitError, MapRequest, Nonce, PeerRequest, RemoteFilter, Wanted};
 pub use external::{Draining, PoolChange};
+pub use handover::{
+    Export, Exported, Restoration, RestoreError, Restored, VERSION as HANDOVER_VERSION,
+};
 pub use host::bucket;
 pub use packet::{Counters, Direction, Outcome, Packet, Side, Verdict};
 pub use reconfigure::{
     Departure, Leaving, Reconfiguration, ReconfigureError, Review, Superseded, restart_keys,
 };
 pub use rules::{RuleBatch, RuleSet, Ruling, Snat};
+pub use survey::{AddressUsage, ByEndpoint, Cursor, Filter, SubscriberInfo, Totals as TableTotals};
 pub use time::{TICK, Timestamp};
+pub use translate::{AddressChoice, Becomes, End, Explanation, Limit, Standing, Step, Whose};
 
 /// Why a configuration cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]

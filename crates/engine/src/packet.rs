@@ -243,6 +243,18 @@ impl Counters {
         self.count_drop(direction, reason, len);
     }
 
+    /// Recounts a packet of `len` bytes to the gateway itself that was counted as not understood.
+    pub(crate) fn recount_local(&mut self, other: Option<DropReason>, len: usize) {
+        let local = Direction::Local as usize;
+        self.packets[local][Outcome::Dropped as usize] -= 1;
+        self.bytes[local][Outcome::Dropped as usize] -= len as u64;
+        self.drops[DropReason::LocalUnsupported as usize] -= 1;
+        match other {
+            Some(reason) => self.count_drop(Direction::Local, reason, len),
+            None => self.count(Direction::Local, Outcome::Replied, len),
+        }
+    }
+
     /// Counts one dropped packet of `len` bytes.
     pub fn count_drop(&mut self, direction: Direction, reason: DropReason, len: usize) {
         self.count(direction, Outcome::Dropped, len);

@@ -45,6 +45,16 @@ impl HashKey {
         Self([generator.next_u64() | 1, generator.next_u64() | 1, generator.next_u64()])
     }
 
+    /// The key as it is told another engine.
+    pub(crate) fn words(self) -> [u64; 3] {
+        self.0
+    }
+
+    /// The key that another engine has told.
+    pub(crate) fn from_words([first, second, third]: [u64; 3]) -> Self {
+        Self([first | 1, second | 1, third])
+    }
+
     /// Hash of two words: each is folded with its own secret, so that no bit of the result can be
     /// steered without knowing them.
     pub(crate) fn hash(self, a: u64, b: u64) -> u64 {

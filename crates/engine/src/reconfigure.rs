@@ -11,11 +11,12 @@
 //! Another bit says whether a mapping's first session answers for its packets, as far as rules are
 //! concerned: it is worked out when the mapping is asked, or gets another first session.
 
+mod differences;
 mod permits;
 mod statics;
 
 use crate::class::Classes;
-use crate::config::{Behavior, Class, Config, TimeoutSet};
+use crate::config::Config;
 use crate::engine::{Engine, without_rules};
 use crate::external::PoolChange;
 use crate::host::Host;
@@ -26,6 +27,8 @@ use crate::timeouts::{SETS, Timers};
 use crate::{ConfigError, MappingId};
 use alloc::format;
 use alloc::vec::Vec;
+pub use differences::restart_keys;
+use differences::{before, different_keys, same_sets};
 use permits::Asked;
 pub(crate) use permits::{Permits, static_hosts};
 use statics::StaticChange;
@@ -194,67 +197,6 @@ impl Review {
     pub fn new(most: usize) -> Self {
         Self { most, ..Self::default() }
     }
-}
-
-/// The keys of those settings that differ and that only a restart changes: what is built into the
-/// tables, and how large they are.
-pub fn restart_keys(in_force: &Config, new: &Config) -> Vec<&'static str> {
-    different_keys(in_force, &new.in_numbers_of(in_force))
-}
-
-/// The same of one whose realms are in the numbering of the other.
-fn different_keys(in_force: &Config, new: &Config) -> Vec<&'static str> {
-    let (old_limits, new_limits) = (&in_force.limits, &new.limits);
-    let by_address = |config: &Config| {
-        let filters = [Some(config.filtering), config.filtering_tcp];
-        filters.contains(&Some(Behavior::AddressDependent))
-    };
-    // The table then knows no session by its address.
-    let filter = !by_address(in_force) && by_address(new);
-    let filters_tcp = new.filtering_tcp == Some(Behavior::AddressDependent);
-    let overloads = |config: &Config| config.pools.iter().any(|pool| pool.overloading);
-    let differs = [
-        (in_force.inside != new.inside, "inside"),
-        (in_force.outside != new.outside, "outside"),
-        (statics::needs_restart(in_force, new), "static"),
-        (overloads(new) && !overloads(in_force), "pool.overloading"),
-        (in_force.mapping != new.mapping, "nat.mapping"),
-        (filter && new.filtering == Behavior::AddressDependent, "nat.filtering"),
-        (filter && filters_tcp, "nat.filtering_tcp"),
-        (old_limits.subscribers != new_limits.subscribers, "limits.subscribers"),
-        (old_limits.mappings != new_limits.mappings, "limits.mappings"),
-        (old_limits.extra_sessions != new_limits.extra_sessions, "limits.extra_sessions"),
-        (old_limits.fragment_memory != new_limits.fragment_memory, "limits.fragment_memory"),
-        (old_limits.held_ports != new_limits.held_ports, "limits.held_ports"),
-        (old_limits.twice_sessions != new_limits.twice_sessions, "limits.twice_sessions"),
-        (
-            old_limits.external_addresses != new_limits.external_addresses,
-            "limits.external_addresses",
-        ),
-    ];
-    differs.into_iter().filter_map(|(differs, key)| differs.then_some(key)).collect()
-}
-
-/// For each class, those in none first, the number that one of the same name had before.
-fn before(old: &[Class], new: &[Class]) -> impl Iterator<Item = Option<usize>> {
-    let mut names: Vec<(&str, usize)> =
-        old.iter().enumerate().map(|(number, class)| (&class.name[..], number + 1)).collect();
-    names.sort_unstable();
-    let of = move |class: &Class| {
-        let place = names.binary_search_by_key(&&class.name[..], |(name, _)| name).ok()?;
-        Some(names[place].1)
-    };
-    core::iter::once(Some(0)).chain(new.iter().map(of))
-}
-
-/// For each set of timeouts, by its number, the number of the same one; 0: there is none.
-fn same_sets(old: &[TimeoutSet], new: &[TimeoutSet]) -> [u8; SETS] {
-    let mut sets = [0; SETS];
-    for (number, set) in old.iter().enumerate() {
-        let same = new.iter().position(|other| other == set);
-        sets[number + 1] = same.map_or(0, |place| place as u8 + 1);
-    }
-    sets
 }
 
 impl Engine {
@@ -480,7 +422,7 @@ impl Engine {
             external: (self.external.address(index), port),
             is_static: mapping.is_static(),
             is_permanent: mapping.is_permanent(),
-            is_server: mapping.is_permanent() && mapping.shares_external(),
+            is_server: mapping.is_permanent() && mapping.is_static() && mapping.shares_external(),
         };
         let remotes = self.table.sessions(slot).map(|session| {
             let session = self.table.session(session);
@@ -492,6 +434,8 @@ impl Engine {
                 remote
             }
         });
+        // One that is held for all is for whoever there is, as when it was asked for.
+        let remotes = remotes.chain(mapping.is_explicit().then_some((0, 0)));
         let why = permits.judge(rules, &asked, remotes);
         why.or_else(|| {
             let stays = asked.is_static || pools_allow(&asked, index);
@@ -500,10 +444,14 @@ impl Engine {
     }
 
     /// Removes a mapping with its sessions.
-    fn discard(&mut self, slot: u32) {
+    pub(crate) fn discard(&mut self, slot: u32) {
+        self.holds.lost += u64::from(self.table.mapping(slot).is_explicit());
         while let Some(session) = self.table.last_session(slot) {
-            self.end_session(session, slot, self.tick);
+            // All are told as of the mapping that it was.
+            self.tell_ended(session, slot, self.now);
+            self.drop_session(session, slot, self.tick);
         }
+        self.end_session_holds(slot);
         self.remove_mapping(slot, self.now);
     }
 

@@ -51,6 +51,11 @@ impl Message {
         Self { kind, code, mtu: 0 }
     }
 
+    /// ICMP type and code.
+    pub(crate) const fn kind_and_code(self) -> (u8, u8) {
+        (self.kind, self.code)
+    }
+
     pub(crate) const fn fragmentation_needed(mtu: u16) -> Self {
         //= rfc1812#section-5.2.7.1-mtu
         Self { kind: icmp::kind::UNREACHABLE, code: 4, mtu }

@@ -53,6 +53,16 @@ impl Services {
         Self { entries: Vec::new(), members: Vec::new(), hash }
     }
 
+    /// What decides who serves whom.
+    pub(crate) fn key(&self) -> [u64; 3] {
+        self.hash.words()
+    }
+
+    /// Goes by another's key, so that everybody's server stays the same.
+    pub(crate) fn set_key(&mut self, words: [u64; 3]) {
+        self.hash = HashKey::from_words(words);
+    }
+
     /// Bytes that they take.
     pub(crate) fn memory(config: &Config) -> u64 {
         let of = |servers: usize| 4 * (size_of::<Entry>() + servers * size_of::<Member>());

@@ -53,6 +53,11 @@ pub(crate) enum State {
 }
 
 impl State {
+    /// Whether both sides have ended it, or somebody has reset it, or it has been silent for too long.
+    pub(crate) const fn is_ending(self) -> bool {
+        matches!(self, Self::Closed | Self::Transitory)
+    }
+
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -120,6 +125,18 @@ pub(crate) struct Session {
 
 const _: () = assert!(size_of::<Session>() == 32);
 
+/// What a session is besides its endpoint, deadline and counters, for another engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Parts {
+    pub(crate) expects: [u32; 2],
+    pub(crate) window: [u16; 2],
+    pub(crate) scales: u8,
+    /// [`State`]: 0 to 8.
+    pub(crate) state: u8,
+    /// The four bits beside it.
+    pub(crate) known: u8,
+}
+
 impl Default for Session {
     fn default() -> Self {
         Self::NONE
@@ -142,6 +159,22 @@ impl Session {
 
     pub(crate) fn new(remote_address: u32, remote_port: u16) -> Self {
         Self { remote_address, remote_port, ..Self::NONE }
+    }
+
+    pub(crate) fn parts(&self) -> Parts {
+        let Self { expects, window, scales, state_known, .. } = *self;
+        Parts { expects, window, scales, state: state_known & 0xf, known: state_known >> 4 }
+    }
+
+    /// Becomes what the parts of another say; `None`: there is no such state, or it means none.
+    pub(crate) fn set_parts(&mut self, parts: Parts) -> Option<()> {
+        let Parts { expects, window, scales, state, known } = parts;
+        if state == State::None as u8 || state > State::Transitory as u8 || known > 0xf {
+            return None;
+        }
+        (self.expects, self.window, self.scales) = (expects, window, scales);
+        self.state_known = known << 4 | state;
+        Some(())
     }
 
     #[inline(always)]

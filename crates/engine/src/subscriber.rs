@@ -99,6 +99,11 @@ impl Rate {
         self.due <= latest
     }
 
+    /// How many events of late count, given the space between events, nanoseconds.
+    pub(crate) fn of_late(self, now: u64, spacing: u64) -> u64 {
+        self.due.saturating_sub(now).div_ceil(spacing)
+    }
+
     /// Whether no event of late counts any more.
     pub(crate) fn is_fresh(self, now: u64) -> bool {
         self.due <= now
@@ -139,6 +144,8 @@ pub(crate) struct Subscribers {
     used: usize,
     /// Subscribers that have some.
     present: usize,
+    /// How often one who had none got one.
+    made: u64,
     /// How many of them are of each bucket.
     by_bucket: Vec<u32>,
     /// How many are paired with each external address.
@@ -173,6 +180,7 @@ impl Subscribers {
             free: NONE,
             used: 0,
             present: 0,
+            made: 0,
             by_bucket: vec![0; 256],
             tenants: vec![0; addresses],
         }
@@ -270,6 +278,23 @@ impl Subscribers {
         self.record_of(at, pool).is_some()
     }
 
+    /// Of the record at a place, if there are so many, whose it is and the index of the external address
+    /// that its subscriber is paired with, if it is with any.
+    pub(crate) fn pair_at(&self, at: u32) -> Option<Option<(Host, u32)>> {
+        let Subscriber { host, paired, has, .. } = self.records.get(at as usize)?;
+        let is_used = has.mappings != [0; KINDS];
+        Some((is_used && *paired != NONE).then_some((*host, *paired)))
+    }
+
+    /// Pairs a subscriber that has mappings of a pool with an external address of it.
+    pub(crate) fn pair(&mut self, host: Host, pool: usize, index: u32) {
+        let Some(at) = self.find(host) else { return };
+        self.part(at, pool);
+        let Some(at) = self.record_of(at, pool) else { return };
+        self.records[at as usize].paired = index;
+        self.tenants[index as usize] += 1;
+    }
+
     /// The record, the first or a further one, that has a subscriber's pair of a pool.
     fn record_of(&self, at: u32, pool: usize) -> Option<u32> {
         let record = self.get(at);
@@ -330,12 +355,17 @@ impl Subscribers {
         }
     }
 
-    /// The class of a subscriber that is refused a mapping of a kind now, if it alone is at a limit.
-    pub(crate) fn full_class(&self, host: Host, kind: usize, now: u64) -> Option<u16> {
-        let (class, has) = match self.find(host) {
+    /// The class of a subscriber whose record this is, if it has one, and what it has.
+    pub(crate) fn class_and_holding(&self, record: Option<u32>, host: Host) -> (u16, Holding) {
+        match record {
             Some(at) => (self.get(at).class, self.get(at).has),
             None => (self.classes.of(host), Holding::NONE),
-        };
+        }
+    }
+
+    /// The class of a subscriber that is refused a mapping of a kind now, if it alone is at a limit.
+    pub(crate) fn full_class(&self, host: Host, kind: usize, now: u64) -> Option<u16> {
+        let (class, has) = self.class_and_holding(self.find(host), host);
         self.classes.is_full(class, &has, kind, now).then_some(class)
     }
 
@@ -426,6 +456,29 @@ impl Subscribers {
         at
     }
 
+    /// How many subscribers there are, and may be.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        (self.present, self.room.subscribers)
+    }
+
+    /// How often one who had no record got one.
+    pub(crate) fn made(&self) -> u64 {
+        self.made
+    }
+
+    /// How many records have ever been used.
+    pub(crate) fn extent(&self) -> u32 {
+        self.records.len() as u32
+    }
+
+    /// The subscriber that a record is of, with what it has and the index of the external address that it
+    /// is paired with; none, if the record is free or a further one.
+    pub(crate) fn present(&self, at: u32) -> Option<(Host, Holding, Option<u32>)> {
+        let Subscriber { host, further, has, paired, .. } = self.records[at as usize];
+        let is_present = further == NONE && has.mappings != [0; KINDS];
+        is_present.then_some((host, has, (paired != NONE).then_some(paired)))
+    }
+
     /// How many subscribers of a bucket have mappings.
     pub(crate) fn count_of(&self, bucket: usize) -> u32 {
         self.by_bucket[bucket]
@@ -440,6 +493,7 @@ impl Subscribers {
         self.used += 1;
         if record.further == NONE {
             self.present += 1;
+            self.made += 1;
             self.by_bucket[record.host.bucket()] += 1;
         }
         if let Some(tenants) = self.tenants.get_mut(record.paired as usize) {

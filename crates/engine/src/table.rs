@@ -70,6 +70,17 @@ impl Mapping {
         self.flags & PERMANENT != 0
     }
 
+    /// Stays without sessions because a subscriber's host has asked for it.
+    #[inline(always)]
+    pub(crate) fn is_explicit(&self) -> bool {
+        self.flags & (PERMANENT | STATIC) == PERMANENT
+    }
+
+    /// A static mapping of a port: always there.
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.flags & (PERMANENT | STATIC) == PERMANENT | STATIC
+    }
+
     fn is_live(&self) -> bool {
         self.sessions > 0 || self.is_permanent()
     }
@@ -218,6 +229,11 @@ impl<T: Default> Slots<T> {
         }
     }
 
+    /// Whether a slot is free.
+    fn has_room(&self) -> bool {
+        self.free != NONE || self.slots.len() < self.capacity
+    }
+
     /// Takes a slot; `next_free` reads the link out of a free one.
     fn take(&mut self, next_free: impl Fn(&T) -> u32) -> Option<u32> {
         let slot = if self.free != NONE {
@@ -287,7 +303,8 @@ pub(crate) struct Table {
     room: Room,
     mappings: Slots<Mapping>,
     further: Slots<Further>,
-    /// Further sessions that packets from outside made.
+    /// Further sessions that there are, and those of them that packets from outside made.
+    further_used: usize,
     inbound: usize,
     by_internal: Index,
     by_remote: Index,
@@ -318,6 +335,7 @@ impl Table {
             room,
             mappings: Slots::new(dynamic + fixed),
             further: Slots::new(further),
+            further_used: 0,
             inbound: 0,
             by_internal: Index::new(dynamic + fixed),
             by_remote: Index::new(further),
@@ -379,9 +397,39 @@ impl Table {
         }
     }
 
+    /// How many dynamic mappings and further sessions there are, and may be.
+    pub(crate) fn counts(&self) -> (usize, usize, usize, usize) {
+        (self.dynamic, self.further_used, self.room.dynamic, self.room.further)
+    }
+
     /// How many dynamic mappings there are.
     pub(crate) fn count_dynamic_mappings(&self) -> usize {
         self.dynamic
+    }
+
+    /// How many dynamic mappings there may be.
+    pub(crate) fn room_for_dynamic(&self) -> usize {
+        self.room.dynamic
+    }
+
+    /// Sessions beyond the first of each mapping that there may be which a packet going this way begins.
+    pub(crate) fn room_for_further(&self, way: Way) -> usize {
+        match way {
+            Way::In => self.room.further.div_ceil(2),
+            Way::Out => self.room.further,
+        }
+    }
+
+    /// Whether there is room for a session of a mapping with a remote endpoint.
+    pub(crate) fn has_room_for_session(&self, slot: u32, remote: (u32, u16), way: Way) -> bool {
+        let mapping = *self.mapping(slot);
+        let kept = Mapping { first: Session::new(remote.0, remote.1), ..mapping };
+        let fits =
+            !self.is_keyed_by_remote(&mapping) || self.key_of(&kept) == self.key_of(&mapping);
+        if mapping.first.state() == State::None && fits {
+            return true;
+        }
+        (way == Way::Out || self.inbound < self.room_for_further(way)) && self.further.has_room()
     }
 
     /// Whether there is no room for one more dynamic mapping of a protocol.
@@ -673,11 +721,12 @@ impl Table {
             return Some(SessionRef::First(slot));
         }
         let inbound = way == Way::In;
-        if inbound && self.inbound >= self.room.further.div_ceil(2) {
+        if inbound && self.inbound >= self.room_for_further(way) {
             return None;
         }
         let further = self.further.take(|free| free.next)?;
         self.inbound += usize::from(inbound);
+        self.further_used += 1;
         let mapping = &mut self.mappings.slots[slot as usize];
         let next = core::mem::replace(&mut mapping.more, further);
         mapping.sessions += 1;
@@ -709,9 +758,10 @@ impl Table {
 
     /// The first tick after `now` at which a session's timer is to be looked at.
     pub(crate) fn next_tick(&self, now: u32) -> Option<u32> {
-        let first = self.timers.next(now + 1);
-        let further = self.further_timers.next(now + 1);
-        first.into_iter().chain(further).min()
+        match self.timers.next(now + 1) {
+            Some(tick) if tick == now + 1 => Some(tick),
+            tick => tick.into_iter().chain(self.further_timers.next(now + 1)).min(),
+        }
     }
 
     /// A session whose timer is entered for this tick.
@@ -771,6 +821,7 @@ impl Table {
         let Further { session, mapping: slot, inbound, next, prev, .. } =
             self.further.slots[further as usize];
         self.inbound -= usize::from(inbound);
+        self.further_used -= 1;
         let hash = self.hash_remote(slot, (session.remote_address, session.remote_port));
         self.by_remote.remove(hash, further);
         self.unlink_alike(further);
@@ -825,6 +876,12 @@ impl Table {
         mapping.flags ^= EPOCH;
     }
 
+    /// Has a mapping stay without sessions, or not.
+    pub(crate) fn set_permanent(&mut self, slot: u32, permanent: bool) {
+        let mapping = self.mapping_mut(slot);
+        mapping.flags = mapping.flags & !PERMANENT | if permanent { PERMANENT } else { 0 };
+    }
+
     /// Gives a mapping another set of timeouts.
     pub(crate) fn set_timeouts(&mut self, slot: u32, number: u8) {
         let mapping = self.mapping_mut(slot);
@@ -837,6 +894,14 @@ impl Table {
     pub(crate) fn set_answers(&mut self, slot: u32, answers: bool) {
         let mapping = self.mapping_mut(slot);
         mapping.flags = mapping.flags & !DOUBTED | if answers { 0 } else { DOUBTED };
+    }
+
+    /// Whether it is a further session that a packet from outside made.
+    pub(crate) fn is_inbound(&self, session: SessionRef) -> bool {
+        match session {
+            SessionRef::First(_) => false,
+            SessionRef::Further(slot) => self.further.slots[slot as usize].inbound,
+        }
     }
 
     /// How many slots have ever been used.
@@ -877,5 +942,24 @@ impl Table {
             Some(self.further.slots[at as usize].next).filter(|&next| next != NONE)
         });
         first.into_iter().chain(further.map(SessionRef::Further))
+    }
+
+    /// Whether a session is there, and of this mapping.
+    pub(crate) fn is_of(&self, session: SessionRef, slot: u32) -> bool {
+        match session {
+            SessionRef::First(first) => {
+                first == slot && self.mapping(slot).first.state() != State::None
+            }
+            SessionRef::Further(further) => self.further.slots[further as usize].mapping == slot,
+        }
+    }
+
+    /// The session of a mapping that [`Table::sessions`] tells after another.
+    pub(crate) fn session_after(&self, slot: u32, session: SessionRef) -> Option<SessionRef> {
+        let next = match session {
+            SessionRef::First(_) => self.mapping(slot).more,
+            SessionRef::Further(further) => self.further.slots[further as usize].next,
+        };
+        (next != NONE).then_some(SessionRef::Further(next))
     }
 }

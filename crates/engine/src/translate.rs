@@ -11,6 +11,7 @@
 //! ICMP errors in `errors.rs`, what any router does in `transit.rs`.
 
 mod errors;
+mod explain;
 mod mappings;
 mod overload;
 mod quick;
@@ -30,7 +31,9 @@ use crate::respond::Envelope;
 use crate::rewrite::{Rewrite, apply};
 use crate::rules::{Ruling, Snat};
 use crate::{DropReason, Timestamp};
+pub use explain::{AddressChoice, Becomes, End, Explanation, Limit, Standing, Step, Whose};
 use mappings::Arrival;
+pub(crate) use mappings::Opening;
 use natgate_wire::{Ipv4, protocol};
 pub(crate) use overload::Rings;
 use quick::{Glance, Tally};

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use natgate_engine::{Behavior, Config, DropReason, Pooling, Side, Verdict};
+use natgate_engine::{Behavior, Change, Config, DropReason, Pooling, Side, Verdict};
 
 #[test]
 fn udp_goes_out_and_its_reply_comes_back() {
@@ -293,4 +293,48 @@ fn what_follows_an_embedded_packet_stays() {
     let told = lab.inward(&error("192.0.2.1", "203.0.113.1", 11, 0, &about));
     assert_eq!(told[56..], *b"extension of this error");
     assert_eq!(ends(&told).1, "10.0.0.5");
+}
+
+//= test rfc6888#REQ-12
+#[test]
+fn sessions_are_told_if_that_is_asked_for() {
+    for session_events in [false, true] {
+        let mut lab = Lab::new(&Config { session_events, ..config() });
+        lab.out(&udp("10.0.0.5:4000", REMOTE));
+        lab.out(&udp("10.0.0.5:4000", "192.0.2.9:53"));
+        lab.out(&udp("10.0.0.5:4000", REMOTE));
+        lab.wait_s(400.0);
+        let told: Vec<String> = lab
+            .events
+            .iter()
+            .map(|event| match event.change {
+                Change::MappingCreated(_) => "mapping".to_owned(),
+                Change::MappingRemoved(_) => "no mapping".to_owned(),
+                Change::SessionCreated(id) => {
+                    format!("to {}:{}", id.remote.address, id.remote.port)
+                }
+                Change::SessionRemoved(id) => format!("no longer {}", id.remote.address),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let remote = REMOTE.split_once(':').unwrap().0;
+        let (first, last) = (format!("to {REMOTE}"), format!("no longer {remote}"));
+        let mut expected: Vec<&str> = vec!["mapping", "no mapping"];
+        if session_events {
+            expected = vec![
+                "mapping",
+                &first,
+                "to 192.0.2.9:53",
+                "no longer 192.0.2.9",
+                &last,
+                "no mapping",
+            ];
+        }
+        let mut sorted = told.clone();
+        sorted.sort();
+        expected.sort_unstable();
+        assert_eq!(sorted, expected, "{told:?}");
+        assert_eq!(told.first().map(String::as_str), Some("mapping"));
+        assert_eq!(told.last().map(String::as_str), Some("no mapping"));
+    }
 }

@@ -280,6 +280,7 @@ fn a_class_tells_of_its_own_thresholds_and_of_its_totals() {
     assert_eq!(told(&mut lab), [of_class]);
 }
 
+//= test rfc8158#section-4.6.5-rate
 #[test]
 fn a_pool_tells_how_far_it_is_used() {
     let mut config = config();

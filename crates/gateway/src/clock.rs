@@ -19,6 +19,11 @@ impl Clock {
         Self { begin: Instant::now(), offset }
     }
 
+    /// A clock that tells this time now.
+    pub(crate) fn at(time: Timestamp) -> Self {
+        Self { begin: Instant::now(), offset: time.0 }
+    }
+
     /// The time now.
     pub fn now(&self) -> Timestamp {
         Timestamp(self.offset).plus(self.begin.elapsed())

@@ -5,13 +5,18 @@
 //! it each turn, and hands back what is to be disposed of: it makes and frees nothing large itself. Where
 //! there are several, all are asked first whether they can do it, and then all do.
 
+use crate::capture::{Captures, Tap};
+use crate::handover::{Exchange, Legacy, Writing, Written};
 use crate::links::Link;
 use crate::router::{LearntRoutes, Renewal, Retired, Router};
+use crate::survey::{Inquiry, Question, Sight};
 use crate::team::{Invitation, Member, Newcomer, Partition, team};
+use crate::trace::{Probe, Traced, Tracing, turned};
 use crate::wiring::{Cables, Devices, Rewiring};
 use crate::{Settings, WorkerError};
 use natgate_engine::{
     Config, ConfigError, Departure, Engine, Reconfiguration, ReconfigureError, Review, Superseded,
+    Timestamp, Verdict,
 };
 use natgate_io::Device;
 use std::fmt::{self, Debug, Formatter};
@@ -32,6 +37,12 @@ pub enum CommandError {
     /// A device carries less than the settings say.
     #[error(transparent)]
     Device(#[from] WorkerError),
+    /// What there is goes to another process, as it is.
+    #[error("another process is taking over; ask that one when it has")]
+    HandingOver,
+    /// There is no room for another.
+    #[error("{} captures are under way, as many as there may be; end one", crate::capture::MOST)]
+    Captures,
     /// Nobody is there to do it.
     #[error("the gateway is stopping")]
     Stopping,
@@ -48,6 +59,11 @@ pub struct Numbered {
 }
 
 impl Numbered {
+    /// Who has what, if there are several workers.
+    pub(crate) fn partition(&self) -> Option<&Partition> {
+        self.partition.as_deref()
+    }
+
     /// Whether pools and realms at work are those of a configuration, in its order: nothing is left of
     /// any that has gone.
     pub fn is_of(&self, config: &Config) -> bool {
@@ -173,6 +189,8 @@ type Reply = SyncSender<Result<Reconfigured, (CommandError, Box<Part>)>>;
 
 type CheckReply = SyncSender<(Result<(), CommandError>, Box<Part>)>;
 
+type WriteReply = SyncSender<(Box<Writing>, bool)>;
+
 type ReviewReply = SyncSender<(Result<Review, CommandError>, Box<Part>)>;
 
 enum Command {
@@ -184,6 +202,18 @@ enum Command {
     /// Says what another needs to join; one that was alone becomes this member.
     Invite(Option<Box<Member>>, SyncSender<Invitation>),
     Welcome(Box<Newcomer>, SyncSender<()>),
+    Write(Box<Writing>, WriteReply),
+    /// Take no packets any more; answered when there is nothing to be sent or told.
+    Halt(SyncSender<Legacy>),
+    /// Take packets again.
+    Resume(SyncSender<()>),
+    /// Other devices take the place of those that there are, which are handed back.
+    Exchange(Box<Exchange>, SyncSender<Box<Exchange>>),
+    Trace(Box<Tracing>, SyncSender<Box<Tracing>>),
+    /// Has packets copied; a worker that has too many captures gives it back.
+    Capture(Box<Tap>, SyncSender<Option<Box<Tap>>>),
+    /// Ends the capture with this number, and gives it back.
+    EndCapture(u64, SyncSender<Option<Box<Tap>>>),
 }
 
 /// Gives commands to a gateway; clones give commands to the same.
@@ -197,13 +227,18 @@ pub struct Commander {
 #[derive(Debug)]
 struct Mouth {
     commands: SyncSender<Command>,
+    questions: SyncSender<Question>,
     /// Wakes the worker's thread.
     wake: UnixStream,
 }
 
 /// Where a worker's commands come in.
 #[derive(Debug)]
-pub struct Commands(Receiver<Command>);
+pub struct Commands {
+    commands: Receiver<Command>,
+    /// What only reads, or takes a moment: answered while a command is under way.
+    questions: Receiver<Question>,
+}
 
 /// The two ends; a byte written to `wake` wakes the gateway (see [`crate::Controls`]).
 pub fn commands(wake: UnixStream) -> (Commander, Commands) {
@@ -220,16 +255,32 @@ pub fn team_commands(wakes: Vec<UnixStream>) -> (Commander, Vec<Commands>) {
 /// The two ends for one worker.
 fn ends(wake: UnixStream) -> (Arc<Mouth>, Commands) {
     let (sender, receiver) = sync_channel(MOST_WAITING);
+    let (asker, questions) = sync_channel(MOST_WAITING);
     // A gateway that never sleeps is awake however many bytes lie there. Should this fail, the next
     // command at worst waits until it sleeps.
     let _ = wake.set_nonblocking(true);
-    (Arc::new(Mouth { commands: sender, wake }), Commands(receiver))
+    let commands = Commands { commands: receiver, questions };
+    (Arc::new(Mouth { commands: sender, questions: asker, wake }), commands)
 }
 
 impl Commander {
     /// How many workers the gateway has.
     pub fn workers(&self) -> usize {
         self.mouths().len()
+    }
+
+    /// Asks a worker something and waits for the answer.
+    pub(crate) fn question<T>(
+        &self,
+        worker: usize,
+        question: impl FnOnce(SyncSender<T>) -> Question,
+    ) -> Result<T, CommandError> {
+        let mouth = self.mouths().get(worker).cloned().ok_or(CommandError::Stopping)?;
+        let (reply, answer) = sync_channel(1);
+        mouth.questions.send(question(reply)).map_err(|_| CommandError::Stopping)?;
+        // As with commands.
+        let _ = (&mouth.wake).write_all(&[0]);
+        answer.recv().map_err(|_| CommandError::Stopping)
     }
 
     fn mouths(&self) -> Vec<Arc<Mouth>> {
@@ -330,6 +381,97 @@ impl Commander {
         Ok(all)
     }
 
+    /// Says what would happen to a packet, by the worker whose it is; if it turns round and what it would
+    /// become is known, then by the worker who would get it.
+    ///
+    /// # Errors
+    /// [`CommandError::Stopping`].
+    pub fn trace(&self, probe: Probe) -> Result<Vec<Traced>, CommandError> {
+        let partition = self.numbered()?.partition;
+        let (mut all, mut next) = (Vec::new(), Some((probe, false)));
+        while let Some((probe, is_turned)) = next.take() {
+            let link = if is_turned { Link::OUTSIDE } else { probe.link };
+            let candidates = partition.as_ref().map(|all| all.candidates(link, &probe.packet));
+            let tracing =
+                self.ask_some(&candidates.unwrap_or_else(|| vec![0]), &probe, is_turned)?;
+            let Tracing { probe, traced, .. } = *tracing;
+            let explanation = &traced.explanation;
+            if explanation.verdict == Verdict::HandOver
+                && let Some(packet) =
+                    explanation.becomes.and_then(|becomes| turned(&probe.packet, &becomes))
+            {
+                next = Some((Probe { link: probe.link, packet }, true));
+            }
+            all.push(traced);
+        }
+        Ok(all)
+    }
+
+    /// The answer of the first of some workers that knows of a packet, else of the last.
+    fn ask_some(
+        &self,
+        candidates: &[usize],
+        probe: &Probe,
+        is_turned: bool,
+    ) -> Result<Box<Tracing>, CommandError> {
+        let (mouths, mut last) = (self.mouths(), None);
+        for &worker in candidates {
+            let mouth = mouths.get(worker).ok_or(CommandError::Stopping)?;
+            let tracing = Box::new(Tracing::new(probe.clone(), is_turned));
+            let mut tracing = mouth.ask(|reply| Command::Trace(tracing, reply))?;
+            tracing.traced.worker = worker;
+            let knows = tracing.knows;
+            last = Some(tracing);
+            if knows {
+                break;
+            }
+        }
+        last.ok_or(CommandError::Stopping)
+    }
+
+    /// Has every worker copy packets for a capture, each to its own tap.
+    ///
+    /// # Errors
+    /// [`CommandError::Stopping`], or [`CommandError::Captures`] when there are as many captures as
+    /// there may be.
+    pub(crate) fn begin_capture(
+        &self,
+        mut tap: impl FnMut() -> Box<Tap>,
+    ) -> Result<(), CommandError> {
+        for mouth in self.mouths() {
+            let tap = tap();
+            if mouth.ask(|reply| Command::Capture(tap, reply))?.is_some() {
+                return Err(CommandError::Captures);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the workers beyond the first so many copy packets, too; returns where their answers come.
+    pub(crate) fn go_on_capturing(
+        &self,
+        known: usize,
+        mut tap: impl FnMut() -> Box<Tap>,
+    ) -> Vec<Receiver<Option<Box<Tap>>>> {
+        let mouths = self.mouths();
+        let newcomers = mouths.iter().skip(known);
+        // One that has gone copies nothing.
+        newcomers
+            .filter_map(|mouth| {
+                let tap = tap();
+                mouth.begin(|reply| Command::Capture(tap, reply)).ok()
+            })
+            .collect()
+    }
+
+    /// Ends a capture wherever it has begun.
+    pub(crate) fn end_capture(&self, number: u64) {
+        for mouth in self.mouths() {
+            // What a worker has of it goes here, or has gone with the worker.
+            let _ = mouth.ask(|reply| Command::EndCapture(number, reply));
+        }
+    }
+
     /// Has the routers go by these learnt routes in the place of those before.
     ///
     /// # Errors
@@ -339,6 +481,51 @@ impl Commander {
             worker.ask(|reply| Command::Learn(Arc::clone(&routes), reply))?;
         }
         Ok(())
+    }
+
+    /// Has a worker write what is next of its state.
+    pub(crate) fn begin_writing(
+        &self,
+        worker: usize,
+        writing: Box<Writing>,
+    ) -> Result<Written, CommandError> {
+        let mouth = self.mouths().get(worker).cloned().ok_or(CommandError::Stopping)?;
+        mouth.begin(|reply| Command::Write(writing, reply))
+    }
+
+    /// Has all workers take no packets any more.
+    pub(crate) fn halt_all(&self) -> Result<Vec<Legacy>, CommandError> {
+        self.ask_all(Command::Halt)
+    }
+
+    /// Has them take packets again.
+    pub(crate) fn resume_all(&self) -> Result<(), CommandError> {
+        self.ask_all(Command::Resume).map(drop)
+    }
+
+    /// Exchanges the devices of workers that take no packets; returns those that there were.
+    pub(crate) fn exchange_all(
+        &self,
+        exchanges: Vec<Exchange>,
+    ) -> Result<Vec<Exchange>, CommandError> {
+        let exchange = |(mouth, exchange): (Arc<Mouth>, Exchange)| {
+            let exchanged = mouth.ask(|reply| Command::Exchange(Box::new(exchange), reply))?;
+            Ok(*exchanged)
+        };
+        self.mouths().into_iter().zip(exchanges).map(exchange).collect()
+    }
+
+    /// Gives all workers a command, and then waits for the answers.
+    fn ask_all<T>(
+        &self,
+        command: impl Fn(SyncSender<T>) -> Command,
+    ) -> Result<Vec<T>, CommandError> {
+        let answers = self.mouths().into_iter().map(|mouth| mouth.begin(&command));
+        let answers: Vec<_> = answers.collect::<Result<_, _>>()?;
+        answers
+            .into_iter()
+            .map(|answer| answer.recv().map_err(|_| CommandError::Stopping))
+            .collect()
     }
 }
 
@@ -372,6 +559,7 @@ enum Task {
     /// To be answered when nothing is left to do because of the last one.
     Check(Box<Part>, CheckReply),
     Review(Box<Part>, Review, ReviewReply),
+    Write(Box<Writing>, WriteReply),
 }
 
 /// The gateway's end: what has come in, and what is under way.
@@ -379,6 +567,11 @@ enum Task {
 pub(crate) struct Clerk {
     commands: Option<Commands>,
     task: Option<Task>,
+    /// Whether no packets are to be taken, and who waits to hear that none are.
+    is_halted: bool,
+    halting: Option<SyncSender<Legacy>>,
+    /// A question under way beside it.
+    inquiry: Option<Inquiry>,
 }
 
 impl Clerk {
@@ -387,14 +580,39 @@ impl Clerk {
         self.commands = Some(commands);
     }
 
+    /// Whether no packets are to be taken: another process is about to.
+    pub(crate) fn is_halted(&self) -> bool {
+        self.is_halted
+    }
+
+    /// Who waits to hear that no packets are taken.
+    pub(crate) fn halting(&mut self) -> Option<SyncSender<Legacy>> {
+        self.halting.take()
+    }
+
     /// Whether a command is under way, of which each turn does a part.
     pub(crate) fn is_busy(&self) -> bool {
-        self.task.is_some()
+        self.task.is_some() || self.inquiry.is_some() || self.halting.is_some()
+    }
+
+    /// Whether a question is there to be answered in part by [`Clerk::answer`].
+    pub(crate) fn is_asked(&mut self) -> bool {
+        if self.inquiry.is_none() {
+            let question = self.commands.as_ref().and_then(|all| all.questions.try_recv().ok());
+            self.inquiry = question.map(Inquiry::new);
+        }
+        self.inquiry.is_some()
+    }
+
+    /// Does a turn's share of the answer.
+    pub(crate) fn answer(&mut self, sight: &mut Sight<'_>) {
+        self.inquiry = self.inquiry.take().and_then(|inquiry| inquiry.turn(sight));
     }
 
     /// Does a turn's share; returns the settings that have come into force, and who has what then.
     pub(crate) fn turn(
         &mut self,
+        (now, captures): (Timestamp, &mut Captures),
         engine: &mut Engine,
         router: &mut Router,
         cables: &mut Cables,
@@ -402,7 +620,7 @@ impl Clerk {
         team: &mut Option<Member>,
     ) -> Option<(Settings, Option<Arc<Partition>>)> {
         if self.task.is_none() {
-            let Commands(receiver) = self.commands.as_ref()?;
+            let receiver = &self.commands.as_ref()?.commands;
             self.task = match receiver.try_recv().ok()? {
                 Command::Numbered(reply) => {
                     // Who does not wait for the answer has stopped; so with all answers here.
@@ -436,8 +654,36 @@ impl Clerk {
                 Command::Review(prepared, review, reply) => {
                     Some(Task::Review(prepared, review, reply))
                 }
+                Command::Write(writing, reply) => Some(Task::Write(writing, reply)),
+                Command::Halt(reply) => {
+                    (self.is_halted, self.halting) = (true, Some(reply));
+                    None
+                }
+                Command::Resume(reply) => {
+                    self.is_halted = false;
+                    let _ = reply.send(());
+                    None
+                }
+                Command::Exchange(mut exchange, reply) => {
+                    exchange.turn(router, cables, devices);
+                    let _ = reply.send(exchange);
+                    None
+                }
                 Command::Learn(routes, reply) => {
                     let _ = reply.send(router.learn(routes));
+                    None
+                }
+                Command::Trace(mut tracing, reply) => {
+                    tracing.answer(now, engine, router);
+                    let _ = reply.send(tracing);
+                    None
+                }
+                Command::Capture(tap, reply) => {
+                    let _ = reply.send(captures.begin(tap));
+                    None
+                }
+                Command::EndCapture(number, reply) => {
+                    let _ = reply.send(captures.end(number));
                     None
                 }
             };
@@ -500,6 +746,13 @@ impl Clerk {
                     }
                 }
             }
+            Task::Write(mut writing, reply) => match writing.turn(engine, self.is_halted) {
+                None => Some(Task::Write(writing, reply)),
+                Some(is_over) => {
+                    let _ = reply.send((writing, is_over));
+                    None
+                }
+            },
             waiting => Some(waiting),
         };
         came

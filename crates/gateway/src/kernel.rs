@@ -3,6 +3,7 @@
 
 use natgate_engine::Side;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 /// What is said of the kernel; the default leaves to it what it has, and tells it nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +14,9 @@ pub struct KernelSettings {
     pub announce: Option<AnnounceSettings>,
     /// Which of the kernel's tables routes are learnt from, if one is.
     pub learn: Option<LearnSettings>,
+    /// How long packets are translated after the announced routes have been withdrawn, when the gateway
+    /// is to end; `None`: see [`KernelSettings::drain`].
+    pub drain: Option<Duration>,
 }
 
 /// Where the external addresses are announced.
@@ -38,6 +42,16 @@ impl KernelSettings {
     /// The protocol of announced routes, unless another is given.
     pub const PROTOCOL: u8 = 78;
 
+    /// How long routers usually take to send packets elsewhere.
+    pub const DRAIN: Duration = Duration::from_secs(2);
+
+    /// How long packets are translated when the gateway is to end. Unless that is said, only where
+    /// routers are told to send them elsewhere.
+    pub fn drain(&self) -> Duration {
+        let usual = if self.announce.is_some() { Self::DRAIN } else { Duration::ZERO };
+        self.drain.unwrap_or(usual)
+    }
+
     /// The kernel's own addresses on a side's device, as far as they are known.
     pub fn management(&self, side: Side) -> &[Ipv4Addr] {
         self.management[place(side)].as_deref().unwrap_or_default()
@@ -53,5 +67,23 @@ fn place(side: Side) -> usize {
     match side {
         Side::Inside => 0,
         Side::Outside => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gateway_drains_where_routers_are_told_or_where_it_is_said() {
+        let announce = Some(AnnounceSettings { table: 254, protocol: 78 });
+        let none = KernelSettings::default();
+        assert_eq!(none.drain(), Duration::ZERO);
+        let announced = KernelSettings { announce, ..none.clone() };
+        assert_eq!(announced.drain(), KernelSettings::DRAIN);
+        let said = Some(Duration::from_secs(7));
+        assert_eq!(KernelSettings { drain: said, ..none }.drain(), Duration::from_secs(7));
+        let at_once = KernelSettings { drain: Some(Duration::ZERO), ..announced };
+        assert_eq!(at_once.drain(), Duration::ZERO);
     }
 }

@@ -3,19 +3,28 @@
 
 #![forbid(unsafe_code)]
 
+pub mod capture;
 mod clock;
 mod command;
 mod counters;
 mod fragment;
+mod handover;
 mod kernel;
 mod links;
 mod load;
+mod logs;
+mod monitoring;
+mod ordered;
+mod pcp;
 pub mod replay;
 pub mod router;
 mod run;
 mod settings;
 mod state;
+mod survey;
 mod team;
+mod timing;
+mod trace;
 mod wiring;
 mod worker;
 
@@ -24,14 +33,26 @@ pub use command::{
     CommandError, Commander, Commands, Numbered, Prepared, Reconfigured, commands, team_commands,
 };
 pub use counters::{Losses, Origin};
+pub use handover::{Division, Known, Legacy, Writing, Written};
 pub use kernel::{AnnounceSettings, KernelSettings, LearnSettings};
 pub use links::Link;
 pub use load::{Load, LoadNow};
+pub use logs::{
+    Collector, IpfixSettings, LogSettings, LogTo, LogWhat, SpoolSettings, SyslogSettings,
+    TlsSettings, Transport,
+};
+pub use monitoring::{Master, MetricsPlace, MonitoringSettings, SnmpSettings};
 pub use natgate_io::Device;
+pub use ordered::{MappingPlace, Page, SubscriberPlace};
+pub use pcp::{PcpCounters, PcpSettings, ResultCode};
 pub use run::{Controls, Observer, run};
 pub use settings::{
-    Backend, RealmSettings, ReceiveMode, Route, Settings, SideSettings, WorkerSettings,
+    Backend, ControlSettings, PagePlace, PageSettings, RealmSettings, ReceiveMode, RemoteSettings,
+    Route, Settings, SideSettings, WorkerSettings,
 };
 pub use state::{SavedPorts, StateError, StateSettings};
+pub use survey::{Figures, LinkFigures, List, Listed, PoolFigures};
 pub use team::{MOST_WORKERS, Member, steering, team};
+pub use timing::{Durations, TimingNow};
+pub use trace::{Probe, Traced};
 pub use worker::{MOST_DEVICES, SideStatus, Status, Worker, WorkerError};

@@ -1,13 +1,18 @@
 //! What a worker has done so far, for others to read at any time.
 
+use crate::timing::{Timing, TimingNow};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! load {
     ($($(#[doc = $text:literal])* $name:ident,)*) => {
-        /// What a worker has done so far. Only the worker itself writes.
+        /// What a worker has done so far. Only the worker itself writes, once a turn, so it shares no
+        /// cache line (nor the next, which comes along) with what others write.
         #[derive(Debug, Default)]
+        #[repr(align(128))]
         pub struct Load {
             $($(#[doc = $text])* pub(crate) $name: AtomicU64,)*
+            /// How long things took.
+            pub(crate) timing: Timing,
         }
 
         /// A [`Load`] at one time.
@@ -20,6 +25,11 @@ macro_rules! load {
             /// What it is now.
             pub fn now(&self) -> LoadNow {
                 LoadNow { $($name: self.$name.load(Ordering::Relaxed),)* }
+            }
+
+            /// How long things took until now.
+            pub fn timing(&self) -> TimingNow {
+                self.timing.now()
             }
         }
 

@@ -17,10 +17,17 @@ use std::time::Duration;
 /// How long to look for frames before sleeping.
 const SPIN: Duration = Duration::from_micros(50);
 
+/// How long a sleep lasts at most while another process is about to take over.
+const STANDING: Duration = Duration::from_millis(10);
+
 /// What a gateway tells while it runs.
 pub trait Observer {
     /// The translator's state changed. Called in order of time.
     fn event(&mut self, event: &Event);
+
+    /// So many changes, between these times, were not told, because they came faster than they could be
+    /// taken: after the event told last, before the next.
+    fn events_lost(&mut self, _count: u64, _from: Timestamp, _to: Timestamp) {}
 
     /// A device changed.
     fn link(&mut self, side: Side, link: &LinkInfo, change: &Change);
@@ -96,6 +103,9 @@ fn sleep(
     controls: &Controls<'_>,
     observer: &mut dyn Observer,
 ) -> io::Result<()> {
+    if worker.is_halted() {
+        return if worker.is_told() { Ok(()) } else { stand_by(controls) };
+    }
     if !worker.falls_asleep() {
         return Ok(());
     }
@@ -115,6 +125,13 @@ fn sleep(
     if trouble {
         worker.maintain(now, observer);
     }
+    Ok(())
+}
+
+/// Sleeps until somebody wants something, or some time has passed: frames that wait are another's.
+fn stand_by(controls: &Controls<'_>) -> io::Result<()> {
+    wait(&[controls.wake.as_fd()], STANDING)?;
+    swallow(controls.wake);
     Ok(())
 }
 

@@ -1,10 +1,10 @@
 //! What a gateway is told when it starts: the engine's configuration and what is around it.
 
-use crate::{KernelSettings, Link, StateSettings};
+use crate::{KernelSettings, Link, LogSettings, MonitoringSettings, PcpSettings, StateSettings};
 use natgate_engine::{Config, Prefix, RealmConfig, Side, SideConfig};
 pub use natgate_io::packet::Mode as ReceiveMode;
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 /// How packets get in and out.
@@ -94,6 +94,36 @@ impl Default for WorkerSettings {
     }
 }
 
+/// Where commands are taken, and from whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ControlSettings {
+    /// Where the control socket is; `None`: at its usual place, if that can be had.
+    pub socket: Option<PathBuf>,
+    /// The group of its file; `None`: the process's.
+    pub group: Option<String>,
+    /// A further socket, for those who may only ask.
+    pub read_socket: Option<PathBuf>,
+    /// The group of its file.
+    pub read_group: Option<String>,
+    /// What other machines may do; `None`: nothing.
+    pub remote: Option<RemoteSettings>,
+}
+
+/// How other machines come to the control interface: by TLS, with certificates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteSettings {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// The gateway's certificate, a PEM file.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// The certificates of those who sign clients' certificates.
+    pub clients: PathBuf,
+    /// Common names of clients that may do everything; others may ask.
+    pub operators: Vec<String>,
+}
+
 /// Everything about a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -115,11 +145,75 @@ pub struct Settings {
     pub kernel: KernelSettings,
     /// Where ports in use are remembered over a restart; `None`: they are not.
     pub state: Option<StateSettings>,
-    /// Where the control socket is; `None`: at its usual place, if that can be had.
-    pub control: Option<PathBuf>,
+    /// Where commands are taken, and from whom.
+    pub control: ControlSettings,
+    /// Which event logs are kept.
+    pub logs: Vec<LogSettings>,
+    /// Where the page for browsers is.
+    pub page: PageSettings,
+    /// What is said of requests for mappings.
+    pub pcp: PcpSettings,
+    /// Who watches.
+    pub monitoring: MonitoringSettings,
+}
+
+/// Where the page for browsers is, and under which names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PageSettings {
+    /// Where.
+    pub place: PagePlace,
+    /// Host names, besides addresses and `localhost`, under which it may be asked for.
+    pub names: Vec<String>,
+}
+
+/// Where the page for browsers is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PagePlace {
+    /// At its usual place, if that can be had.
+    #[default]
+    Usual,
+    /// There, or the gateway does not start.
+    At(SocketAddr),
+    /// Nowhere.
+    Nowhere,
+}
+
+impl SideSettings {
+    /// A device with packet sockets that carries Ethernet's usual packets, of which nothing else is said.
+    pub fn new(device: impl Into<String>) -> Self {
+        Self {
+            device: device.into(),
+            backend: Backend::default(),
+            address: None,
+            gateway: None,
+            mtu: 1500,
+            mode: ReceiveMode::default(),
+            ring: None,
+        }
+    }
 }
 
 impl Settings {
+    /// A translator between two devices, and nothing more.
+    pub fn new(engine: Config, inside: SideSettings, outside: SideSettings) -> Self {
+        Self {
+            engine,
+            inside,
+            outside,
+            realms: Vec::new(),
+            routes: Vec::new(),
+            workers: WorkerSettings::default(),
+            dpdk: None,
+            kernel: KernelSettings::default(),
+            state: None,
+            control: ControlSettings::default(),
+            logs: Vec::new(),
+            page: PageSettings::default(),
+            pcp: PcpSettings::default(),
+            monitoring: MonitoringSettings::default(),
+        }
+    }
+
     /// One side's settings.
     pub fn side(&self, side: Side) -> &SideSettings {
         match side {

@@ -4,14 +4,19 @@
 //! neighbours, send. What the translator and the router have to say on their own goes out between.
 //! Everything happens at a time that is passed in; nothing here waits.
 
+mod legacy;
+mod serve;
 mod stages;
 mod together;
 
+use crate::capture::Captures;
 use crate::command::{Clerk, Commands};
 use crate::links::Link;
 use crate::load::{Load, LoadNow, add};
+use crate::pcp::{Desk, PcpCounters};
 use crate::router::{Fate, NeighborInfo, Router, RouterCounters, RouterError};
 use crate::state::Keeper;
+use crate::survey::{Figures, Sight};
 use crate::team::{Kind, Member, Parcel};
 use crate::wiring::{Cables, Devices, side_of};
 use crate::{Observer, SavedPorts, Settings, StateError};
@@ -82,6 +87,10 @@ pub struct Worker {
     /// What was taken over from other workers in one go.
     parcels: Vec<(usize, Parcel)>,
     began: Timestamp,
+    /// Mappings made until the last turn in which packets came.
+    made: u64,
+    /// Events that found no room in the translator, as far as that has been told.
+    events_lost: u64,
 }
 
 /// A gateway's state, to show.
@@ -105,6 +114,8 @@ pub struct Status<'a> {
     pub realms: Vec<(u16, SideStatus)>,
     /// What the worker has done.
     pub load: LoadNow,
+    /// Requests for mappings.
+    pub pcp: PcpCounters,
     member: Option<&'a Member>,
 }
 
@@ -163,6 +174,8 @@ impl Worker {
                 not_addressed: 0,
                 team: None,
                 load: Arc::default(),
+                captures: Captures::default(),
+                desk: Desk::new(&settings.pcp, &settings.engine, now),
             },
             devices,
             scratch: vec![0; HEADROOM + LONGEST],
@@ -171,6 +184,8 @@ impl Worker {
             clerk: Clerk::default(),
             parcels: Vec::with_capacity(BATCH),
             began: now,
+            made: 0,
+            events_lost: 0,
         })
     }
 
@@ -193,6 +208,9 @@ impl Worker {
         let own = Settings { engine, ..settings.clone() };
         let mut worker = Self::new(&own, seed, devices, now)?;
         member.divide(&mut worker.stages.engine);
+        if member.number() != 0 {
+            worker.stages.desk.be_silent();
+        }
         worker.stages.team = Some(member);
         Ok(worker)
     }
@@ -227,6 +245,10 @@ impl Worker {
 
     /// Does what there is to do; returns how many frames came in.
     pub fn turn(&mut self, now: Timestamp, observer: &mut dyn Observer) -> usize {
+        if self.clerk.is_halted() {
+            self.stand_still(now);
+            return 0;
+        }
         // Should more be due than one call does, packets do not wait for it: the next turn goes on.
         self.stages.engine.advance(now);
         self.drain(now, observer);
@@ -242,14 +264,20 @@ impl Worker {
         }
         self.stages.router.advance(now);
         self.report(now);
+        self.serve(now);
         self.send_queued();
-        let Stages { engine, router, cables, team, .. } = &mut self.stages;
-        let change = self.clerk.turn(engine, router, cables, &mut self.devices, team);
+        let Stages { engine, router, cables, team, captures, .. } = &mut self.stages;
+        let devices = &mut self.devices;
+        let change = self.clerk.turn((now, captures), engine, router, cables, devices, team);
         if let Some((settings, partition)) = change {
             if let Some((team, partition)) = self.stages.team.as_mut().zip(partition) {
                 team.set_partition(partition, &mut self.stages.engine);
             }
+            self.stages.desk.renew(&settings.pcp, self.stages.engine.config(), now);
             observer.reconfigured(settings);
+        }
+        if self.clerk.is_asked() {
+            self.answer(now);
         }
         if now >= self.next_maintenance {
             self.maintain(now, observer);
@@ -269,8 +297,12 @@ impl Worker {
         let load = &self.stages.load;
         load.age_ns.store(ended.since(self.began).as_nanos() as u64, Ordering::Relaxed);
         if frames > 0 {
-            add(&load.busy_ns, ended.since(began).as_nanos() as u64);
+            let took = ended.since(began).as_nanos() as u64;
+            add(&load.busy_ns, took);
             add(&load.bursts, 1);
+            let made = self.stages.engine.mappings_made();
+            load.timing.note(took, frames as u64, made - self.made);
+            self.made = made;
             let largest = load.largest_burst.load(Ordering::Relaxed).max(frames as u64);
             load.largest_burst.store(largest, Ordering::Relaxed);
         }
@@ -300,6 +332,7 @@ impl Worker {
             self.stages.router.next_deadline(),
             self.keeper.as_ref().map(Keeper::next_deadline),
             self.stages.team.as_ref().and_then(Member::next_deadline),
+            self.stages.desk.next_deadline(),
             self.clerk.is_busy().then_some(Timestamp(0)),
         ];
         deadlines.into_iter().flatten().fold(self.next_maintenance, Timestamp::min)
@@ -352,8 +385,55 @@ impl Worker {
             sides,
             realms,
             load: self.stages.load.now(),
+            pcp: self.stages.desk.counters,
             member: self.stages.team.as_ref(),
         }
+    }
+
+    /// Does a turn's share of what somebody asks.
+    fn answer(&mut self, now: Timestamp) {
+        let Self { stages, devices, clerk, .. } = self;
+        let Stages { engine, router, cables, team, load, not_addressed, .. } = stages;
+        let links = || {
+            let sides = [Link::inside(0), Link::OUTSIDE];
+            sides.into_iter().chain(cables.further().map(Link::inside))
+        };
+        let losses = router.losses();
+        let mut figures = |engine: &Engine, figures: &mut Figures| {
+            figures.worker = team.as_ref().map_or((0, 1), |team| (team.number(), team.workers()));
+            figures.now = now;
+            figures.counters = losses.correct(engine.counters());
+            figures.router = router.counters();
+            figures.own_lost = losses.own();
+            figures.not_addressed = *not_addressed;
+            figures.totals = engine.totals();
+            figures.load = load.now();
+            figures.set_links(links(), |link, figures| {
+                let device = &mut devices[cables.device_of(link)];
+                figures.write(link, device.statistics(), device.link());
+            });
+            figures.set_pools(engine);
+        };
+        let mut neighbors = |list: &mut Vec<_>| {
+            for link in links() {
+                router.tell_neighbors(link, |neighbor| {
+                    if list.len() < list.capacity() {
+                        list.push((link, neighbor));
+                    }
+                });
+            }
+        };
+        clerk.answer(&mut Sight {
+            now,
+            engine,
+            figures: &mut figures,
+            neighbors: &mut neighbors,
+            learnt: &|| router.learnt(),
+            is_own: &|info| {
+                let is_own = |team: &Member| team.has(info.id.realm, info.id.internal.address);
+                info.expires.is_some() || team.as_ref().is_none_or(is_own)
+            },
+        });
     }
 
     /// Takes a batch that has come in on one device to where it belongs; returns how many frames.
@@ -410,8 +490,16 @@ impl Worker {
 
     /// Reports and sends what the translator has to say on its own.
     fn drain(&mut self, now: Timestamp, observer: &mut dyn Observer) {
+        let mut last = None;
         while let Some(event) = self.stages.engine.poll_event() {
             observer.event(&event);
+            last = Some(event.time);
+        }
+        // What was lost came when the queue was full, so after all that was in it.
+        let lost = self.stages.engine.counters().events_lost;
+        if lost != self.events_lost {
+            observer.events_lost(lost - self.events_lost, last.unwrap_or(now), now);
+            self.events_lost = lost;
         }
         while let Some((_, side, len)) =
             self.stages.engine.poll_transmit(&mut self.scratch[HEADROOM..])
@@ -424,6 +512,9 @@ impl Worker {
                 let outputs = self.stages.route(now, Side::Inside, fated.into_iter().collect());
                 self.stages.send_all(outputs, &mut transmitters(&mut self.devices));
                 continue;
+            }
+            if self.stages.captures.is_on() {
+                self.stages.captures.leaving(now, side, frame.bytes());
             }
             if self.stages.router.send(now, link, &mut frame, None) == Fate::Ready {
                 let mut output = Output::default();
@@ -458,5 +549,76 @@ impl Worker {
             let place = self.stages.cables.device_of(link);
             self.stages.send(output, self.devices[place].split().1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::router::settings_of_tests as settings;
+    use natgate_engine::{Event, Packet, Verdict};
+    use natgate_io::memory;
+    use natgate_wire::arp::Mac;
+    use natgate_wire::{Ipv4, protocol};
+
+    /// Events told, and how many were lost after so many.
+    #[derive(Default)]
+    struct Told {
+        events: Vec<Event>,
+        lost: Vec<(u64, usize)>,
+    }
+
+    impl Observer for Told {
+        fn event(&mut self, event: &Event) {
+            self.events.push(*event);
+        }
+
+        fn events_lost(&mut self, count: u64, from: Timestamp, to: Timestamp) {
+            assert!(from <= to && self.events.last().is_some_and(|last| last.time == from));
+            self.lost.push((count, self.events.len()));
+        }
+
+        fn link(&mut self, _: Side, _: &LinkInfo, _: &Change) {}
+
+        fn status(&mut self, _: &Status<'_>) {}
+
+        fn idle(&mut self) {}
+    }
+
+    #[test]
+    fn events_that_found_no_room_are_told_in_their_place() {
+        let now = Timestamp(1_000_000_000_000);
+        let devices: [Box<dyn Device>; 2] = [1, 2].map(|last| -> Box<dyn Device> {
+            Box::new(memory::pair("device", Mac([2, 0, 0, 0, 0, last])).0)
+        });
+        let worker = Worker::new(&settings(), [7; 32], devices, now);
+        let mut worker = worker.expect("the settings are right");
+        let mut told = Told::default();
+        // A mapping each, more than the translator remembers until it is asked.
+        let many = 5000_u32;
+        let begin = |engine: &mut Engine, hosts: std::ops::Range<u32>| {
+            for host in hosts {
+                let mut bytes = [0; 28];
+                let mut header = Ipv4::init(&mut bytes[..], 20);
+                header.set_total_len(28);
+                header.set_ttl(64);
+                header.set_protocol(protocol::UDP);
+                header.set_source(0x0a01_0000 + host);
+                header.set_destination(0xc633_6401);
+                header.fill_checksum();
+                bytes[20..26].copy_from_slice(&[0x0f, 0xa0, 0, 53, 0, 8]);
+                let mut verdict = [Verdict::Held];
+                engine.process(now, Side::Inside, &mut [Packet::new(&mut bytes, 0)], &mut verdict);
+                assert_eq!(verdict, [Verdict::Forward(Side::Outside)]);
+            }
+        };
+        begin(&mut worker.stages.engine, 0..many);
+        worker.turn(now, &mut told);
+        let first = told.events.len();
+        assert!(first > 0, "some were told");
+        assert_eq!(told.lost, [(u64::from(many) - first as u64, first)]);
+        begin(&mut worker.stages.engine, many..many + 5);
+        worker.turn(now.plus(Duration::from_millis(1)), &mut told);
+        assert_eq!((told.events.len(), told.lost.len()), (first + 5, 1), "it is told once");
     }
 }

@@ -35,6 +35,14 @@ pub(crate) fn read(name: &str) -> Result<LinkInfo, Error> {
     }
 }
 
+/// What a device that had gone is now; nothing: it is not back yet.
+pub(crate) fn back(name: &str) -> Option<Result<LinkInfo, Error>> {
+    match read(name) {
+        Err(Error::NoDevice(_)) => None,
+        there => Some(there),
+    }
+}
+
 /// Reads what a device is, and its hardware type (ARPHRD_...); without Ethernet, its hardware
 /// address means nothing.
 pub(crate) fn read_any(name: &str) -> Result<(LinkInfo, u16), Error> {

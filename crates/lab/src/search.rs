@@ -43,36 +43,56 @@ const STEP: f64 = 1.6;
 /// The lowest rate that is tried, and the highest.
 const BOUNDS: [f64; 2] = [1e3, 50e6];
 
+/// Which part of a rate the tester has to reach, or it is what limits.
+const KEPT: f64 = 0.95;
+
+/// What came of a rate that was tried.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tried {
+    pub(crate) passed: bool,
+    /// Packets a second that the tester really sent.
+    pub(crate) sent: f64,
+}
+
+/// What a search for a capacity found.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Capacity {
+    /// Packets a second.
+    pub(crate) rate: f64,
+    /// Whether the tester sends no faster, so that the rate may be higher.
+    pub(crate) tester_limited: bool,
+}
+
 /// The highest rate that passes, to a thirtieth, whatever its magnitude; 0 when not even 1,000 a
 /// second does. Goes by factors until it has one rate that passes and one that does not, then halves
-/// what lies between.
+/// what lies between; or until the tester sends no faster.
 pub(crate) fn capacity<E>(
     first: f64,
-    mut passes: impl FnMut(f64) -> Result<bool, E>,
-) -> Result<f64, E> {
+    mut attempt: impl FnMut(f64) -> Result<Tried, E>,
+) -> Result<Capacity, E> {
     let (mut low, mut high) = (0.0, 0.0);
     let mut rate = if first > 0.0 { first } else { FIRST };
-    while low == 0.0 || high == 0.0 {
-        if passes(rate)? {
+    loop {
+        let Tried { passed, sent } = attempt(rate)?;
+        if passed && sent < rate * KEPT {
+            return Ok(Capacity { rate: sent, tester_limited: true });
+        }
+        if passed {
             low = rate;
-            rate *= STEP;
         } else {
             high = rate;
-            rate /= STEP;
         }
+        rate = match (low, high) {
+            (low, 0.0) => low * STEP,
+            (0.0, high) => high / STEP,
+            (low, high) if high / low > 1.03 => f64::sqrt(low * high),
+            _ => break,
+        };
         if !(BOUNDS[0]..BOUNDS[1]).contains(&rate) {
-            return Ok(low);
+            break;
         }
     }
-    while high / low > 1.03 {
-        let middle = f64::sqrt(low * high);
-        if passes(middle)? {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    Ok(low)
+    Ok(Capacity { rate: low, tester_limited: false })
 }
 
 #[cfg(test)]
@@ -85,14 +105,23 @@ mod tests {
             let mut tries = 0;
             let found = capacity(FIRST, |rate| {
                 tries += 1;
-                Ok::<_, ()>(rate <= limit)
+                Ok::<_, ()>(Tried { passed: rate <= limit, sent: rate })
             });
-            let found = found.unwrap();
+            let Capacity { rate: found, tester_limited } = found.unwrap();
+            assert!(!tester_limited);
             assert!(found <= limit && found > limit / 1.03, "{found} for {limit}");
             assert!(tries < 20, "{tries} tries");
         }
-        assert_eq!(capacity(FIRST, |_| Ok::<_, ()>(false)), Ok(0.0));
-        assert_eq!(capacity(FIRST, |_| Err::<bool, _>("broken")), Err("broken"));
+        let never = |rate| Ok::<_, ()>(Tried { passed: false, sent: rate });
+        assert_eq!(capacity(FIRST, never), Ok(Capacity::default()));
+        assert_eq!(capacity(FIRST, |_| Err("broken")), Err("broken"));
+    }
+
+    #[test]
+    fn a_capacity_beyond_the_testers_is_not_made_up() {
+        let found =
+            capacity(FIRST, |rate| Ok::<_, ()>(Tried { passed: true, sent: rate.min(700e3) }));
+        assert_eq!(found, Ok(Capacity { rate: 700e3, tester_limited: true }));
     }
 
     #[test]

@@ -107,6 +107,7 @@ impl Model {
             timeouts: self.timeouts_of_rule(key, remote).unwrap_or_default(),
             sessions: BTreeMap::new(),
             first: None,
+            holds: Default::default(),
         };
         if self.is_told(key, &mapping) {
             self.raise(self.now, Change::MappingCreated(mapping.id(key)));
@@ -117,7 +118,7 @@ impl Model {
     }
 
     /// 3.9: whether the tables have room.
-    fn room_for_mapping(&self, key: Key) -> Result<(), DropReason> {
+    pub(crate) fn room_for_mapping(&self, key: Key) -> Result<(), DropReason> {
         let limits = &self.config.limits;
         let own = key.host();
         let others: BTreeSet<Host> =
@@ -133,7 +134,7 @@ impl Model {
     /// Whether a mapping is one that there is: of an address that is mapped as a whole only those
     /// ports that have sessions.
     pub(crate) fn is_listed(mapping: &Mapping) -> bool {
-        mapping.permanent || !mapping.sessions.is_empty()
+        mapping.permanent || !mapping.sessions.is_empty() || !mapping.holds.is_empty()
     }
 
     /// 3.9: whether one port more of an address that is mapped as a whole may have a mapping.
@@ -154,7 +155,7 @@ impl Model {
     }
 
     /// Raises what 3.9 says about a refused mapping, at most once a second.
-    fn report(&mut self, key: Key, whose: Whose, pool: usize, reason: DropReason) {
+    pub(crate) fn report(&mut self, key: Key, whose: Whose, pool: usize, reason: DropReason) {
         let ((realm, subscriber), protocol) = (key.host(), key.protocol);
         let (last, change) = match reason {
             DropReason::MappingRate | DropReason::PortQuota | DropReason::SessionLimit => {
@@ -194,7 +195,7 @@ impl Model {
     }
 
     /// Section 5: every external endpoint that the mapping may get; never empty.
-    fn open_choices(
+    pub(crate) fn open_choices(
         &mut self,
         key: Key,
         pool: usize,

@@ -292,6 +292,11 @@ pub(crate) struct Numbers {
 }
 
 impl Segment {
+    /// What begins a connection of which nothing else is known.
+    pub(crate) fn opening() -> Self {
+        Self { flags: flags::SYN, numbers: None }
+    }
+
     /// The segment of a TCP packet, or what is like one of DCCP.
     pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
         let ip = ip(bytes);

@@ -5,19 +5,20 @@
 //! What can be said of the engine without the model is checked apart from it (`invariants`), so
 //! that an error that both made would still be seen.
 
+mod choice;
+mod explained;
 mod fill;
 mod invariants;
 
 pub use fill::First;
 
-use crate::bytes::{check, ends, ip};
 use crate::realms::replace_rules;
 use crate::timers::{StillHeld, tick};
 use crate::{Made, Model, Transmit};
 use natgate_engine::{
-    Config, ConfigError, Endpoint, Engine, Event, MappingId, MappingInfo, Packet, PoolChange,
-    PoolConfig, Reconfiguration, Review, Rule, RuleAction, RuleSet, SessionInfo, Side, Timestamp,
-    Verdict,
+    Config, ConfigError, Endpoint, Engine, Event, ExplicitError, MapRequest, MappingId,
+    MappingInfo, Packet, PeerRequest, PoolChange, PoolConfig, Reconfiguration, Review, Rule,
+    RuleAction, RuleSet, SessionInfo, Side, Timestamp, Verdict,
 };
 use natgate_wire::Ipv4;
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
@@ -135,19 +136,30 @@ impl Pair {
         from: Side,
         packets: &[(u16, Vec<u8>)],
     ) -> Result<(Vec<Done>, Vec<Transmit>), Divergence> {
-        let before: Vec<MappingInfo> = self.engine.mappings().collect();
+        let may_refresh = from == Side::Inside || self.config.inbound_refresh;
+        let before: Vec<MappingInfo> =
+            if may_refresh { Vec::new() } else { self.engine.mappings().collect() };
+        let explanation = explained::explain(&self.engine, now, from, packets);
+        let counted = self.engine.counters().packets;
         let (results, made) = self.run_engine(now, from, packets)?;
-        if from == Side::Outside && !self.config.inbound_refresh {
+        if let (Some(explanation), Some(done)) = (explanation, results.first()) {
+            let after = &self.engine.counters().packets;
+            let alone = (results.len() == 1).then_some([&counted, after]);
+            explained::check(&explanation, &packets[0].1, done, alone)?;
+        }
+        if !may_refresh {
             let after: Vec<MappingInfo> = self.engine.mappings().collect();
             invariants::not_refreshed(&before, &after)?;
         }
-        let sessions: Vec<SessionInfo> = self.engine.sessions().collect();
+        let choices = choice::Choices::of(&self.engine, from, packets);
+        self.model.hint_servers(self.engine.sessions());
         let mut expected_all = Made::default();
-        for (index, ((realm, bytes), result)) in packets.iter().zip(&results).enumerate() {
+        for (index, (packet, result)) in packets.iter().zip(&results).enumerate() {
+            let (realm, bytes) = packet;
             // A batch that comes with an earlier time is counted once (1.1).
             let now = if index == 0 { now } else { now.max(self.model.now()) };
-            let choice = self.choice(&sessions, from, *realm, bytes);
-            self.model.hint(&sessions, result.verdict);
+            let choice = choices.choice(&self.model, packet);
+            self.model.hint_verdict(result.verdict);
             let expected = self.model.process_in(now, from, *realm, bytes, choice);
             let what =
                 |what: &str| format!("{what} of packet {index} from {from:?} {:?}", Hex(bytes));
@@ -175,28 +187,53 @@ impl Pair {
         Ok((results, made.transmits))
     }
 
-    /// The external endpoint that the engine gave to a packet's mapping, if it made one that the model
-    /// does not have: that of the session which the engine alone has.
-    fn choice(
-        &self,
-        sessions: &[SessionInfo],
-        from: Side,
-        realm: u16,
-        bytes: &[u8],
-    ) -> Option<Endpoint> {
-        if from == Side::Outside || check(&mut bytes.to_vec()).is_err() {
-            return None;
+    /// Asks both for a mapping for all; both must say the same.
+    ///
+    /// # Errors
+    /// Where they part.
+    pub fn map(&mut self, now: Timestamp, request: &MapRequest<'_>) -> Result<(), Divergence> {
+        let got = self.engine.map(now, request);
+        let choice = got.ok().map(|explicit| explicit.external);
+        let expected = self.model.map(now, request, choice);
+        same("what was asked for", &got, &expected)?;
+        if got == Err(ExplicitError::External) && !request.wanted.strict {
+            return Err("a mere wish was refused".into());
         }
-        let (internal, remote) = ends(bytes, Side::Inside);
-        let protocol = ip(bytes).protocol();
-        let mut made = sessions.iter().filter(|one| {
-            let MappingId { protocol: of, realm: its, internal: from, .. } = one.mapping;
-            (of, its, from, one.remote_inside) == (protocol, realm, internal, remote)
-                && !self.model.has_session(one)
-        });
-        let is_new = |one: &&SessionInfo| !self.model.has_mapping(one);
-        let first = made.clone().next()?;
-        Some(made.find(is_new).unwrap_or(first).mapping.external)
+        self.asked()
+    }
+
+    /// Gives back to both what was asked for.
+    ///
+    /// # Errors
+    /// Where they part.
+    pub fn unmap(&mut self, now: Timestamp, of: &MapRequest<'_>) -> Result<(), Divergence> {
+        let MapRequest { protocol, realm, internal, nonce, .. } = *of;
+        let got = self.engine.unmap(now, protocol, realm, internal, nonce);
+        let expected = self.model.unmap(now, protocol, realm, internal, nonce);
+        same("what was given back", &got, &expected)?;
+        self.asked()
+    }
+
+    /// Asks both for a session.
+    ///
+    /// # Errors
+    /// Where they part.
+    pub fn peer(&mut self, now: Timestamp, request: &PeerRequest) -> Result<(), Divergence> {
+        let got = self.engine.peer(now, request);
+        let choice = got.ok().map(|explicit| explicit.external);
+        let expected = self.model.peer(now, request, choice);
+        same("the session that was asked for", &got, &expected)?;
+        self.asked()
+    }
+
+    /// What else a request has brought about.
+    fn asked(&mut self) -> Result<(), Divergence> {
+        let mut made = Made::default();
+        self.drain(&mut made)?;
+        let expected = self.model.take_made();
+        legal("external endpoint", &expected)?;
+        same("events of a request", &made.events, &expected.events)?;
+        same("packets of a request", &made.transmits, &expected.transmits)
     }
 
     /// Puts a new engine, which holds the ports that the old one had taken, in its place; and so
@@ -444,8 +481,13 @@ impl Pair {
         same_lists("sessions", &sessions, &expected_sessions)?;
         for pool in 0..self.config.pools.len() {
             let own = self.model.addresses_of(pool).collect();
-            for protocol in [TCP, UDP, ICMP, DCCP] {
+            let held = self.engine.pool_held(pool).map(u64::from);
+            for (protocol, held) in [TCP, UDP, ICMP, DCCP].into_iter().zip(held) {
                 let usage = self.engine.pool_usage(pool, protocol);
+                // Ports may be held that the pool has no more.
+                if held < usage.held || held > usage.held && !self.changed.pools {
+                    return Err(format!("pool {pool} counts {held} held ports, has {usage:?}"));
+                }
                 same("pool usage", &usage, &self.model.pool_usage(pool, protocol))?;
                 let ports = self.config.pools[pool].ports;
                 invariants::pool(pool, ports, &own, protocol, usage, &mappings)?;

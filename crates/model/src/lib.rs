@@ -21,6 +21,7 @@ mod bytes;
 mod classes;
 pub mod compare;
 mod errors;
+mod explicit;
 mod lookup;
 mod overload;
 mod pools;
@@ -62,12 +63,14 @@ pub struct Model {
     fixed: Vec<Fixed>,
     /// By service and remote address, the server that new sessions go to.
     bound: BTreeMap<(u8, Endpoint, Ipv4Addr), Endpoint>,
-    /// Choices of the engine's between servers (see [`Model::hint`]).
+    /// Choices of the engine's between servers (see [`Model::hint_servers`]).
     hint: services::Hint,
     now: Timestamp,
     started: Timestamp,
     mappings: BTreeMap<Key, Mapping>,
     sessions_made: u64,
+    /// Whether one has been made that is seen as another than it is (13): else none need be looked for.
+    has_twice: bool,
     held: BTreeMap<(u8, Endpoint), Timestamp>,
     /// Ports that would be held had not a static mapping come for them (14.5).
     evicted: BTreeMap<(u8, Endpoint), Timestamp>,
@@ -84,6 +87,8 @@ pub struct Model {
     mapping_rate: BTreeMap<Whose, u64>,
     /// Further sessions that there is room for: settled at the start (14.7).
     further_room: usize,
+    /// Holds that there is room for, as well.
+    holds_room: usize,
     errors: ErrorRates,
     quota_reported: BTreeMap<Whose, Option<Timestamp>>,
     /// Thresholds that were told.
@@ -122,6 +127,8 @@ struct Mapping {
     sessions: BTreeMap<Endpoint, Session>,
     /// The remote endpoint of the session that is no further one (3.10), while there is such.
     first: Option<Endpoint>,
+    /// What hosts have asked to be kept of it (16).
+    holds: explicit::Holds,
 }
 
 #[derive(Clone, Debug)]
@@ -241,6 +248,7 @@ impl Model {
             started: now,
             mappings: BTreeMap::new(),
             sessions_made: 0,
+            has_twice: false,
             held: BTreeMap::new(),
             evicted: BTreeMap::new(),
             syns: Vec::new(),
@@ -251,6 +259,7 @@ impl Model {
             given: config.pools.iter().map(|pool| shares::given(config, pool)).collect(),
             mapping_rate: BTreeMap::new(),
             further_room: 0,
+            holds_room: config.limits.explicit_mappings as usize,
             errors: ErrorRates::default(),
             quota_reported: BTreeMap::new(),
             told_of: BTreeMap::new(),
@@ -564,6 +573,7 @@ impl Model {
             };
             let admitted = match own_filter.unwrap_or(self.config.filtering) {
                 _ if mapping.kind == MappingKind::Static => !self.is_outbound_only(key, external),
+                _ if let Some(hold) = mapping.holds.get(&None) => hold.admits(seen), // 16.4
                 Behavior::EndpointIndependent => true,
                 Behavior::AddressDependent => {
                     mapping.sessions.keys().any(|end| end.address == remote.address)
@@ -699,6 +709,11 @@ impl Model {
         })
     }
 
+    /// What the last call has brought about.
+    pub(crate) fn take_made(&mut self) -> Made {
+        std::mem::take(&mut self.made)
+    }
+
     /// Time never goes back (1.1).
     fn see(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
@@ -717,7 +732,10 @@ impl Mapping {
             protocol: key.protocol,
             internal: key.internal,
             external: self.external,
-            kind: self.kind,
+            kind: match self.holds.is_empty() {
+                true => self.kind,
+                false => MappingKind::Pcp, // 16.1
+            },
         }
     }
 }

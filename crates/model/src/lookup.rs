@@ -16,7 +16,17 @@ impl Model {
         internal: Endpoint,
         remote: Endpoint,
     ) -> Key {
-        let key = self.ordinary_key(protocol, realm, internal, remote);
+        let mut key = self.ordinary_key(protocol, realm, internal, remote);
+        let for_all = Key { remote: None, ..key };
+        if has_ports(protocol)
+            && self.files_apart()
+            && !self.mappings.contains_key(&key)
+            && self.mappings.get(&for_all).is_some_and(|mapping| {
+                !mapping.holds.is_empty() || mapping.sessions.contains_key(&remote)
+            })
+        {
+            key = for_all; // 16.7
+        }
         let known = |key: &Key| {
             self.mappings.get(key).is_some_and(|mapping| mapping.sessions.contains_key(&remote))
         };

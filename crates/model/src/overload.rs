@@ -47,7 +47,7 @@ impl Model {
                 .filter(|(other, one)| other.protocol == key.protocol && one.external == *end);
             self.dynamic()
                 .any(|(other, one)| other.protocol == key.protocol && one.external == *end)
-                && there.all(|(_, one)| !one.sessions.contains_key(&remote))
+                && there.all(|(_, one)| !one.sessions.contains_key(&remote) && one.holds.is_empty())
         });
         all
     }

@@ -90,10 +90,12 @@ impl Model {
         let mut subscribers = self.config.subscribers_of(realm).iter();
         let is_subscriber = subscribers.any(|prefix| prefix.contains(host))
             || self.fixed.iter().any(|one| (one.realm, one.internal.0) == key.host());
-        let is_translated = mapping.sessions.values().any(|session| {
-            let rule = self.rule_between(realm, protocol, internal, session.seen);
-            matches!(rule, Some(RuleAction::Snat(_) | RuleAction::SnatTo(..)))
-        });
+        let any = (!mapping.holds.is_empty()).then_some(Endpoint::new(0, 0)); // 16.8
+        let is_translated =
+            mapping.sessions.values().map(|session| session.seen).chain(any).any(|seen| {
+                let rule = self.rule_between(realm, protocol, internal, seen);
+                matches!(rule, Some(RuleAction::Snat(_) | RuleAction::SnatTo(..)))
+            });
         let is_ours = self.is_own(realm, host) || self.is_external(host);
         let end = mapping.external;
         let is_pooled = !self.left.contains_key(&end.address)

@@ -6,7 +6,7 @@ use natgate_engine::{
     Affinity, Begun, Config, DropReason, Endpoint, MappingKind, SessionInfo, Side, TimeoutSet,
     Verdict,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 /// A static mapping, or one server of a service.
@@ -60,16 +60,31 @@ pub(crate) fn fixed(config: &Config) -> Vec<Fixed> {
 }
 
 impl Model {
-    /// Tells which servers the engine gave sessions to, and what became of the packet that comes next.
-    pub fn hint(&mut self, sessions: &[SessionInfo], verdict: Verdict) {
-        let servers = sessions.iter().map(|one| {
+    /// Tells which servers the engine gave the sessions to that it has.
+    pub fn hint_servers(&mut self, sessions: impl Iterator<Item = SessionInfo>) {
+        let served = self.fixed.iter().filter(|fixed| fixed.server.is_some());
+        let served: BTreeSet<Endpoint> = served
+            .filter_map(|fixed| {
+                let (address, port) = fixed.external;
+                Some(Endpoint { address, port: port? })
+            })
+            .collect();
+        self.hint.servers.clear();
+        if served.is_empty() {
+            return;
+        }
+        let servers = sessions.filter(|one| served.contains(&one.mapping.external)).map(|one| {
             ((one.mapping.protocol, one.mapping.external, one.remote), one.mapping.internal)
         });
-        let drop = match verdict {
+        self.hint.servers.extend(servers);
+    }
+
+    /// Tells what became of the packet that comes next.
+    pub fn hint_verdict(&mut self, verdict: Verdict) {
+        self.hint.drop = match verdict {
             Verdict::Drop(reason) => Some(reason),
             _ => None,
         };
-        self.hint = Hint { servers: servers.collect(), drop };
     }
 
     /// The static mapping by which what an internal endpoint begins goes out, and its external endpoint.
@@ -129,6 +144,7 @@ impl Model {
             timeouts: TimeoutSet::default(),
             sessions: BTreeMap::new(),
             first: None,
+            holds: Default::default(),
         });
         key
     }

@@ -10,8 +10,8 @@ use crate::bytes::Segment;
 use crate::tcp::{Connection, Timer};
 use crate::{Key, Mapping, Model, Session};
 use natgate_engine::{
-    Behavior, Config, DropReason, Endpoint, MappingKind, Resource, Side, TimeoutSet, Timeouts,
-    Timestamp,
+    Behavior, Change, Config, DropReason, Endpoint, MappingId, MappingKind, Resource, SessionId,
+    Side, TimeoutSet, Timeouts, Timestamp,
 };
 use natgate_wire::protocol::{ICMP, UDP};
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl Model {
         }
         let is_full = match mapping.kind {
             MappingKind::Static => mapping.sessions.len() >= MOST_OF_STATIC,
-            MappingKind::Dynamic | MappingKind::Deterministic => {
+            MappingKind::Dynamic | MappingKind::Deterministic | MappingKind::Pcp => {
                 let own = |other: &Key| other.host() == key.host();
                 let own = self.dynamic().filter(|(other, _)| own(other));
                 let further: usize = own.map(|(_, one)| one.further()).sum();
@@ -64,7 +64,11 @@ impl Model {
 
     /// 3.10: whether a new session of a mapping is its first one.
     pub(crate) fn takes_first(&self, key: Key, remote: Endpoint) -> bool {
-        self.mappings[&key].first.is_none()
+        let is_apart = self.files_apart()
+            && key.remote.is_none()
+            && self.mappings[&key].kind != MappingKind::Static; // 16.7
+        !is_apart
+            && self.mappings[&key].first.is_none()
             && key.remote.is_none_or(|of| match self.config.mapping {
                 Behavior::AddressDependent => of.address == remote.address,
                 _ => of == remote,
@@ -137,6 +141,7 @@ impl Model {
     ) -> Option<Timestamp> {
         let is_first = self.takes_first(key, remote);
         self.sessions_made += 1;
+        self.has_twice |= seen != remote;
         let session = Session {
             number: self.sessions_made,
             seen,
@@ -149,7 +154,10 @@ impl Model {
         let mapping = self.mappings.get_mut(&key).expect("looked up");
         let by_stranger = from == Side::Outside && mapping.kind != MappingKind::Static;
         let latest = match by_stranger && !self.config.inbound_refresh {
-            true => mapping.sessions.values().map(|session| session.expires).max(),
+            true => {
+                let sessions = mapping.sessions.values().map(|session| session.expires);
+                sessions.chain(mapping.held_until()).max()
+            }
             false => None,
         };
         mapping.sessions.insert(remote, session);
@@ -158,7 +166,19 @@ impl Model {
         } else if mapping.kind != MappingKind::Static {
             self.tell_subscriber(key.host(), Resource::Sessions);
         }
+        if self.config.session_events {
+            let mapping = self.mappings[&key].id(key);
+            let id = SessionId { mapping, remote, remote_inside: seen };
+            self.raise(self.now, Change::SessionCreated(id)); // 10
+        }
         latest
+    }
+}
+
+impl Session {
+    /// Its name, as one of a mapping.
+    pub(crate) fn id(&self, mapping: MappingId, remote: Endpoint) -> SessionId {
+        SessionId { mapping, remote, remote_inside: self.seen }
     }
 }
 

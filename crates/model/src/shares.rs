@@ -180,6 +180,21 @@ impl Model {
         }
     }
 
+    /// Of free ports of an address those that are a subscriber's own, or else dynamic, where a pool is
+    /// shared out.
+    pub(crate) fn own_of(&self, key: Key, pool: usize, free: Vec<Endpoint>) -> Vec<Endpoint> {
+        let Some(own) = self.own_ports(key.host(), pool) else { return free };
+        let (own, others): (Vec<Endpoint>, Vec<Endpoint>) =
+            free.into_iter().partition(|end| own.contains(end));
+        match self.allocation(pool) {
+            Allocation::Deterministic(plan) if own.is_empty() => {
+                let dynamic = |end: &Endpoint| is_dynamic(&self.config.pools[pool], plan, end.port);
+                others.into_iter().filter(dynamic).collect()
+            }
+            _ => own,
+        }
+    }
+
     /// 5.8 and 5.9.
     fn open_in_blocks(
         &self,

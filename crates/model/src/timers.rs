@@ -5,8 +5,8 @@ use crate::bytes::ip;
 use crate::classes::Whose;
 use crate::sessions::timeouts_of;
 use crate::tcp::State;
-use crate::{Host, Key, Made, Model, Packet, Syn, has_ports};
-use natgate_engine::{Change, Endpoint, MappingKind, TICK, Timestamp};
+use crate::{Host, Key, Made, Mapping, Model, Packet, Syn, has_ports};
+use natgate_engine::{Change, Endpoint, MappingKind, SessionId, TICK, Timestamp};
 use natgate_wire::icmp::kind::UNREACHABLE;
 use natgate_wire::protocol::TCP;
 use std::collections::BTreeMap;
@@ -61,31 +61,56 @@ impl Model {
     pub fn next_tick(&self) -> Option<Timestamp> {
         let sessions = self.mappings.values().flat_map(|mapping| mapping.sessions.values());
         let sessions = sessions.map(|session| session.expires);
+        let holds = self.mappings.values().flat_map(|mapping| mapping.holds.values());
+        let sessions = sessions.chain(holds.map(|hold| hold.until));
         let ticks = sessions.chain(self.held.values().copied()).map(tick);
         ticks.chain(self.syns.iter().map(|syn| syn.due)).chain(self.next_block()).min()
     }
 
     /// Sessions whose time has run out go, and with the last of them their mapping (9.1).
     fn expire_sessions(&mut self, time: Timestamp) {
+        let mut ended = Vec::new();
         for (key, mapping) in &mut self.mappings {
             let own = timeouts_of(&self.config, &mapping.timeouts, key.protocol, 0);
             let closing = own.tcp_closing;
-            mapping.sessions.retain(|_, session| {
+            let id = mapping.id(*key);
+            let Mapping { sessions, holds, .. } = mapping;
+            sessions.retain(|remote, session| {
+                let held = holds.get(&Some(*remote)).map(|hold| hold.until);
+                let is_ending =
+                    matches!(session.connection.state, Some(State::Closed | State::Transitory));
+                if let Some(until) = held.filter(|until| tick(*until) > time)
+                    && tick(session.expires) <= time
+                    && !is_ending
+                {
+                    session.expires = until; // 16.5
+                }
                 let due = tick(session.expires) <= time;
                 if due && session.connection.state == Some(State::Established) {
                     session.connection.state = Some(State::Transitory); // 9.3
                     session.expires = time.plus(closing);
                     return true;
                 }
+                if due {
+                    ended.push(session.id(id, *remote));
+                }
                 !due
             });
+            holds.retain(|of, _| of.is_none_or(|remote| sessions.contains_key(&remote)));
+            if !sessions.is_empty() {
+                holds.retain(|_, hold| tick(hold.until) > time);
+            }
             if mapping.first.is_some_and(|first| !mapping.sessions.contains_key(&first)) {
                 let heirs = mapping.sessions.iter().filter(|_| key.remote.is_none());
                 let heir = heirs.max_by_key(|(_, session)| session.number);
                 mapping.first = heir.map(|(remote, _)| *remote); // 3.10
             }
         }
-        let gone = self.dynamic().filter(|(_, mapping)| mapping.sessions.is_empty());
+        self.tell_ended(ended, time);
+        let gone = self.dynamic().filter(|(_, mapping)| {
+            mapping.sessions.is_empty()
+                && mapping.held_until().is_none_or(|until| tick(until) <= time)
+        });
         let gone: Vec<Key> = gone.map(|(key, _)| *key).collect();
         if gone.is_empty() {
             return;
@@ -107,13 +132,27 @@ impl Model {
         }
     }
 
+    /// 10: sessions have ended.
+    fn tell_ended(&mut self, ended: Vec<SessionId>, time: Timestamp) {
+        if self.config.session_events {
+            ended.into_iter().for_each(|id| self.raise(time, Change::SessionRemoved(id)));
+        }
+    }
+
     /// Removes a mapping (9.1).
     pub(crate) fn remove(&mut self, key: Key, time: Timestamp) {
+        let mapping = &self.mappings[&key];
+        let id = mapping.id(key);
+        let ended = mapping.sessions.iter().map(|(remote, session)| session.id(id, *remote));
+        let ended = ended.collect();
+        self.tell_ended(ended, time);
         let (kind, external) = (self.mappings[&key].kind, self.mappings[&key].external);
         if kind == MappingKind::Static {
             self.mappings.remove(&key);
             return;
         }
+        let mapping = self.mappings.get_mut(&key).expect("it is there");
+        mapping.holds.retain(|of, _| of.is_none());
         let mut all = self.mappings.iter().filter(|(other, _)| **other != key);
         let still =
             all.any(|(other, one)| other.protocol == key.protocol && one.external == external); // 5.21

@@ -74,6 +74,9 @@ impl Model {
         internal: Endpoint,
         seen: Endpoint,
     ) -> Option<Endpoint> {
+        if !self.has_twice {
+            return None;
+        }
         let own =
             |key: &Key| (key.protocol, key.realm, key.internal) == (protocol, realm, internal);
         let own = self.mappings.iter().filter(|(key, _)| own(key));
@@ -95,7 +98,7 @@ impl Model {
     }
 
     /// 13.2: where the best rule sends packets to a destination.
-    fn dnat(&self, protocol: u8, realm: u16, seen: Endpoint) -> Option<Endpoint> {
+    pub(crate) fn dnat(&self, protocol: u8, realm: u16, seen: Endpoint) -> Option<Endpoint> {
         let ports = matches!(protocol, TCP | UDP | DCCP);
         let rules = self.rules_of(realm).iter().filter_map(|rule| {
             let Match::Destination(prefix, port) = rule.matches else { return None };
@@ -202,11 +205,14 @@ impl Model {
 
     /// 13.3: whether there is a place for a session that is seen as this.
     pub(crate) fn room_to_see(&self, remote: Endpoint, seen: Endpoint) -> Result<(), DropReason> {
+        if remote == seen {
+            return Ok(());
+        }
         let sessions = self.mappings.values().flat_map(|mapping| &mapping.sessions);
         let twice = sessions.filter(|(remote, session)| session.seen != **remote).count();
         let most = self.config.limits.twice_sessions;
         let most = most.map_or((self.room / 4).max(LEAST_TWICE), |most| most as usize);
-        if remote != seen && twice >= most { Err(DropReason::SessionTableFull) } else { Ok(()) }
+        if twice >= most { Err(DropReason::SessionTableFull) } else { Ok(()) }
     }
 }
 

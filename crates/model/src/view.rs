@@ -24,7 +24,8 @@ impl Model {
     /// Every mapping; times of expiry are those of ticks.
     pub fn mappings(&self) -> Vec<MappingInfo> {
         let listed = |(key, mapping): (&Key, &Mapping)| {
-            let latest = mapping.sessions.values().map(|session| tick(session.expires)).max();
+            let sessions = mapping.sessions.values().map(|session| session.expires);
+            let latest = sessions.chain(mapping.held_until()).map(tick).max();
             let of_sessions =
                 |count: fn(&Session) -> u64| mapping.sessions.values().map(count).sum();
             Self::is_listed(mapping).then(|| MappingInfo {
@@ -126,6 +127,9 @@ impl Model {
             let mut sessions: Vec<_> = mapping.sessions.iter().collect();
             sessions.sort_by_key(|(_, session)| session.number); // who is first next (3.10)
             mapping.first.hash(&mut hash);
+            for (remote, hold) in &mapping.holds {
+                (remote, ahead(hold.until)).hash(&mut hash);
+            }
             for (remote, session) in sessions {
                 let Session { connection, expires, made_from, seen, .. } = session;
                 (remote, seen, connection, ahead(*expires), *made_from == Side::Inside)

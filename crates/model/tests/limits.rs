@@ -3,14 +3,14 @@
 mod common;
 
 use common::{A, EXTERNAL, REMOTE, START, Spec, end};
-use natgate_engine::{Config, DropReason, Endpoint, Limits, Side, StaticMapping, Verdict};
+use natgate_engine::{Config, DropReason, Endpoint, Engine, Limits, Side, StaticMapping, Verdict};
 use natgate_model::compare::{Divergence, Pair};
 use natgate_wire::protocol::{TCP, UDP};
 use std::time::Duration;
 
 const WHOLE: Endpoint = end([203, 0, 113, 80], 0);
-/// Packets a batch.
-const BATCH: usize = 250;
+/// Packets a batch: as many as may be, since after each all that there is is looked through.
+const BATCH: usize = Engine::MAX_BATCH;
 
 /// Every packet may be answered.
 fn config() -> Config {

@@ -3,11 +3,13 @@
 //! The gateway does everything; here are the arguments, the words and the exit codes.
 
 use crate::Failure;
+use crate::api::unreachable;
 use anyhow::{Context, anyhow};
+use natgate_control::config;
 use natgate_control::socket::{self, Response, ask};
 use serde_json::{Value, json};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A million rules take seconds to be read, and mappings are asked one by one.
@@ -33,6 +35,7 @@ With --json, standard output has one object:
 Examples:
 natgate reload
 natgate reload --dry-run --json
+natgate reload -c /etc/natgate/natgate.toml
 natgate reload --socket /run/natgate/second.sock";
 
 /// Have the running gateway read its configuration anew
@@ -48,6 +51,9 @@ pub(crate) struct Args {
     /// The gateway's control socket
     #[arg(long, value_name = "PATH", default_value = socket::DEFAULT_PATH)]
     socket: PathBuf,
+    /// Ask at the control socket that this configuration names
+    #[arg(short, long, value_name = "FILE", conflicts_with = "socket")]
+    config: Option<PathBuf>,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -55,8 +61,13 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let asked = json!({ "dry_run": args.dry_run, "most": args.limit });
-    let Response { status, body } =
-        ask(&args.socket, "POST", "/v1/reload", &asked, PATIENCE).map_err(anyhow::Error::from)?;
+    let socket = match &args.config {
+        Some(file) => config::load(file).map_err(Failure::Input)?.control.socket,
+        None => Some(args.socket.clone()),
+    };
+    let socket = socket.as_deref().unwrap_or(Path::new(socket::DEFAULT_PATH));
+    let answer = ask(socket, "POST", "/v1/reload", &asked, PATIENCE);
+    let Response { status, body } = answer.map_err(unreachable)?;
     match status {
         200 => {
             let text = if args.json { format!("{body}\n") } else { text(&body) };

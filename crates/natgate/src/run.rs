@@ -5,25 +5,40 @@
 //! taken from there. Files are written by the loop's thread when it is idle or asked; the state is
 //! written to a new file that then takes the old one's place, so that nobody reads half of it.
 
+mod claims;
+mod clock;
 mod control;
 pub(crate) mod devices;
+mod doors;
+mod ending;
+mod handover;
 mod kernel;
 mod log;
+mod monitoring;
+mod page;
 mod status;
 mod threads;
 
 use crate::{Failure, memory};
 use anyhow::Context;
+use doors::Doors;
+use ending::{Ending, Leaver};
+use handover::Giving;
+use log::Joining;
+use monitoring::Watched;
 use natgate_control::config;
 use natgate_control::interface::Loads;
 use natgate_control::reload::Reloader;
+use natgate_control::routes::Announcer;
+use natgate_control::socket::DEFAULT_PATH;
 use natgate_engine::{Engine, Side};
 use natgate_gateway::{
     Clock, Commander, Controls, SavedPorts, Settings, StateError, Worker, WorkerError,
     team_commands,
 };
 use natgate_io::decorate::Faults;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use natgate_service::Manager;
+use signal_hook::consts::SIGUSR1;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -42,8 +57,13 @@ use threads::{Crew, One, Threads};
 /// frames are switched off.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Signals: SIGTERM and SIGINT stop; SIGUSR1 writes the state to --status-file; SIGHUP has the\n\
-    configuration read anew, as `natgate reload` does.\n\
+    after_help = "Signals: SIGTERM and SIGINT have it leave: routes that it announced are withdrawn, and it goes on\n\
+    for as long as shutdown.drain says (2 s with [announce], else no time); the same once more ends it at\n\
+    once. SIGUSR1 writes the state to --status-file; SIGHUP has the configuration read anew, as `natgate\n\
+    reload` does. SIGUSR2 starts the program's file, as it is then, with --take-over: an upgrade in place.\n\
+    \n\
+    A service manager is told (sd_notify) when packets are translated, of reloads, of the end, and, with a\n\
+    watchdog, that every worker makes progress. Lines that journald reads have their priority.\n\
     \n\
     With [state] in the configuration, ports that were in use before are held at the start.\n\
     \n\
@@ -68,9 +88,14 @@ pub(crate) struct Args {
     /// duplicate, reorder and corrupt, and a seed
     #[arg(long, value_name = "loss=0.01,...")]
     inject: Option<Faults>,
+    /// Take over from the natgate that runs with the same control socket: its mappings, while packets flow;
+    /// it ends when this one has everything, and goes on if anything goes wrong
+    #[arg(long)]
+    take_over: bool,
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    memory::return_what_is_freed();
     let read = config::load(&args.config).map_err(Failure::Input)?;
     let mut settings = read.clone();
     if settings.inside.device == settings.outside.device {
@@ -87,15 +112,27 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         kernel::complete(&mut settings, side).map_err(anyhow::Error::from)?;
     }
     let cores = threads::cores(&settings.workers).map_err(|lack| args.input(lack))?;
-    let saved = saved_ports(&settings).map_err(anyhow::Error::from)?;
-    let devices = devices::open(&settings)?;
+    let claims = claims::claim(&settings)?;
+    let control = settings.control.socket.clone().unwrap_or_else(|| DEFAULT_PATH.into());
+    let is_decorated = args.tap.is_some() || args.inject.is_some();
+    let mut heir = match args.take_over {
+        true => Some(handover::ask(&settings, &control, is_decorated)?),
+        false => None,
+    };
+    let (saved, devices) = match &heir {
+        None => (saved_ports(&settings), devices::open(&settings)?),
+        Some(heir) => (handover::files(&settings), handover::open(heir, &settings)?),
+    };
+    let saved = saved.map_err(anyhow::Error::from)?;
     let names = settings.devices();
     let (devices, tap) = devices::decorate(devices, &names, args.inject, args.tap.as_deref())?;
     let count = settings.workers.count;
-    let mut logs = log::open(args.events.as_deref(), args.status_file.as_deref(), &settings)?;
+    let clock = heir.as_ref().map_or_else(Clock::new, |heir| heir.clock());
+    let (events, status) = (args.events.as_deref(), args.status_file.as_deref());
+    let (written, mut logs) = log::open(events, status, &settings, clock, heir.is_some())?;
 
+    let (manager, ending) = (Manager::of_environment(), Ending::catch()?);
     let signals = Arc::new(Signals::catch(count).context("signals cannot be caught")?);
-    let clock = Clock::new();
     let mut workers =
         threads::workers(&settings, devices, &signals, clock.now()).map_err(|error| {
             match error.downcast::<WorkerError>() {
@@ -109,7 +146,6 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let wakers = signals.wakers().map_err(anyhow::Error::from)?;
     let (commander, commands) = team_commands(wakers);
     workers.iter_mut().zip(commands).for_each(|(worker, commands)| worker.obey(commands));
-    let socket = settings.control.clone();
     let open =
         move |name: &str| devices::open_packet(name, count).map_err(|error| error.to_string());
     let (complete, learning) = (settings.clone(), commander.clone());
@@ -119,37 +155,102 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         starter: threads.starter(),
         signals: Arc::clone(&signals),
         clock,
-        logs: logs[0].joining(),
+        logs: Joining::of(&written, &logs[0]),
         loads: Arc::clone(&loads),
     };
     let join = move |commander: &Commander, settings: &Settings| {
         crew.join(commander, settings).map_err(|error| format!("{error:#}"))
     };
     let (open, join) = (Box::new(open), Box::new(join));
+    let insight = commander.clone();
     let reloader = Reloader::new(&args.config, read, complete, commander, open, join);
-    let reloader = Arc::new(reloader);
-    let server = control::listen(socket.as_deref(), &reloader, loads)?;
-    control::reload_on_signal(&reloader)?;
+    let reloader = reloader.telling(control::tell_reloads(manager));
+    let reloader = Arc::new(reloader.logging(log::exchange(&written, events)));
+    let in_force = Arc::clone(&reloader);
+    let insight = natgate_insight::paths::router(insight, clock, move || in_force.settings());
+    let in_force = Arc::clone(&reloader);
+    let told = natgate_insight::events::router(written.subscribers(), move || in_force.settings());
+    let watched = Watched::new(&reloader, &loads, monitoring::sinks(written.metrics()));
+    let further = insight.merge(told).merge(watched.router());
+    let interface = control::interface(&reloader, Arc::clone(&loads), further);
+    control::reload_on_signal(&reloader, written.reopen())?;
+    handover::start_another_on_signal()?;
+    let giving = Giving {
+        control,
+        reloader: Arc::clone(&reloader),
+        clock,
+        signals: Arc::clone(&signals),
+        manager,
+        is_decorated,
+        handed_over: Arc::default(),
+    };
+    let handed_over = Arc::clone(&giving.handed_over);
+    let doors = Doors { settings: settings.clone(), interface, watched: watched.clone(), giving };
+    let taken = match &mut heir {
+        Some(heir) => Some(handover::take(heir, &mut workers, &settings)?),
+        None => None,
+    };
+    // From here on this is the only gateway, if it has taken over: what fails is said, and packets flow.
+    let is_taken = taken.is_some();
+    let doors = match heir {
+        Some(heir) => doors.open_when_gone(heir),
+        None => doors.open()?,
+    };
     say(format!("running, inside {}, outside {}", settings.inside.device, settings.outside.device));
-    logs[0].announcer = kernel::announce(&settings, workers[0].devices())?;
+    let announcer = kernel::announce(&settings, workers[0].devices()).map_err(Failure::from);
+    logs[0].announcer = handover::unless_taken(is_taken, announcer)?;
+    let withdrawal = logs[0].announcer.as_ref().map(Announcer::withdrawal);
+    let leaver = Leaver { workers: Arc::clone(&signals), reloader, withdrawal, manager };
+    handover::unless_taken(is_taken, ending.listen(leaver).map_err(Failure::from))?;
+    let minder = control::mind(manager, loads).context("a thread cannot be made");
+    let minder = handover::unless_taken(is_taken, minder.map(Some).map_err(Failure::from))?;
     // From here to the workers' end nothing returns: the learner waits for their answers.
-    let learner = kernel::learn(&settings, learning)?;
+    let learner = kernel::learn(&settings, learning).map_err(Failure::from);
+    let learner = handover::unless_taken(is_taken, learner)?;
+    let agent = watched.connect(&settings.monitoring, &written.subscribers());
+    let comparison = clock::Comparison::start(clock);
     let starter = threads.starter();
     let ears = signals.ears().clone();
     for (((worker, log), ear), core) in workers.into_iter().zip(logs).zip(ears).zip(cores) {
         starter.start(One { worker, log, ear, core })?;
     }
+    tell_ready(manager);
+    if let Some(taken) = &taken {
+        handover::tell(taken);
+    }
     let (mut workers, mut logs, result) = threads.run(&clock, &signals);
+    drop(minder);
+    if handed_over.load(Ordering::Relaxed) {
+        // Routes are the other's from now on, and so is the file of ports in use.
+        logs.iter_mut().for_each(|log| std::mem::forget(log.announcer.take()));
+        drop(doors);
+        say(format!("another took over; {}", log::summary_of(&mut workers, &clock)));
+        return log::finish(written, logs, events);
+    }
     logs.iter_mut().for_each(|log| log.announcer = None);
-    drop(server);
+    drop(doors);
     say(format!("stopped; {}", log::summary_of(&mut workers, &clock)));
-    let written: Vec<_> = workers.into_iter().map(Worker::finish).collect();
+    let saved: Vec<_> = workers.into_iter().map(Worker::finish).collect();
     drop(learner);
+    drop(agent);
+    drop(comparison);
     result?;
-    let written = written.into_iter().collect::<io::Result<()>>();
-    written.context("ports in use cannot be written to state.file")?;
+    let saved = saved.into_iter().collect::<io::Result<()>>();
+    let finished = log::finish(written, logs, events);
+    drop(claims);
+    log::told_of_ports(&settings, saved)?;
     devices::finish(tap)?;
-    log::finish(logs)
+    finished
+}
+
+/// Tells the service manager that packets are translated.
+fn tell_ready(manager: Manager) {
+    if let Err(error) = manager.ready("translating") {
+        say(format!(
+            "warning: the service manager cannot be told that natgate is ready, and may end it: \
+             {error}; NOTIFY_SOCKET should name the socket that it listens at"
+        ));
+    }
 }
 
 impl Args {
@@ -161,8 +262,7 @@ impl Args {
 
 /// Tells the operator something.
 fn say(message: String) {
-    // There is nobody left to tell when standard error is gone; packets still flow.
-    let _ = writeln!(io::stderr(), "natgate: {message}");
+    natgate_service::say(&message);
 }
 
 /// Reads which ports were in use before, and says so.
@@ -185,7 +285,7 @@ fn saved_ports(settings: &Settings) -> Result<Option<Vec<SavedPorts>>, StateErro
     Ok(saved)
 }
 
-/// The signals that are listened to, and by whom.
+/// What the workers are told while they run, by signals or otherwise.
 struct Signals {
     stop: Arc<AtomicBool>,
     /// By worker.
@@ -217,10 +317,6 @@ impl Signals {
     /// For so many workers.
     fn catch(workers: usize) -> io::Result<Self> {
         let signals = Self { stop: Arc::default(), ears: Mutex::default() };
-        // Actions of a signal are done in the order of registration: the flag first, then the byte.
-        for signal in [SIGTERM, SIGINT] {
-            signal_hook::flag::register(signal, Arc::clone(&signals.stop))?;
-        }
         (0..workers).try_for_each(|_| signals.listen().map(drop))?;
         Ok(signals)
     }
@@ -230,10 +326,9 @@ impl Signals {
         let (wake, waker) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         let ear = Arc::new(Ear { status: Arc::default(), wake, waker });
+        // Actions of a signal are done in the order of registration: the flag first, then the byte.
         signal_hook::flag::register(SIGUSR1, Arc::clone(&ear.status))?;
-        for signal in [SIGTERM, SIGINT, SIGUSR1] {
-            signal_hook::low_level::pipe::register(signal, ear.waker()?)?;
-        }
+        signal_hook::low_level::pipe::register(SIGUSR1, ear.waker()?)?;
         self.ears().push(Arc::clone(&ear));
         Ok(ear)
     }

@@ -1,34 +1,41 @@
 //! `natgate show`: asks the running gateway.
+//!
+//! Lists are written as they come, however long; what is asked for, and its form, is in docs/control.md.
+
+mod tables;
 
 use crate::Failure;
-use anyhow::{Context, anyhow};
+use crate::api::{Filters, Gateway};
+use anyhow::Context;
 use clap::ValueEnum;
-use natgate_control::socket::{self, Response, ask};
-use serde_json::{Value, json};
-use std::io::Write;
-use std::path::PathBuf;
+use serde_json::Value;
+use std::io::{self, BufRead, BufWriter, Write};
 use std::thread;
 use std::time::Duration;
-
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+use tables::Table;
 
 /// Between two looks, of which the difference is shown.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 const AFTER_HELP: &str = "\
+mappings, sessions and subscribers take the filters; mappings and sessions of one external endpoint or
+subscriber are looked up, all else is passed over without packets noticing. rules and routes take --limit.
+
 show workers looks twice, a second apart, and says for each worker: its mappings; frames a second that
 came from devices; the share of time that it was busy with packets, looking for some, and asleep; packets
 that came together on average, and at most since the start; packets a second that it handed over to
 others, that it took over, and that were lost because the other had no room (over all since the start);
 external ports that it borrowed and lent since the start.
 
-With --json, it is what each has done since the start: {\"workers\": [{\"worker\", \"age_ns\", \"busy_ns\",
-\"asleep_ns\", \"bursts\", \"frames\", \"largest_burst\", \"handed_over\", \"hand_over_full\",
-\"taken_over\", \"ports_borrowed\", \"ports_lent\", \"mappings\"}]}
+With --json, standard output has one object, as docs/control.md describes it: {\"mappings\": [...],
+\"more\": false} and the like; counters are {\"packets\", \"bytes\", \"drops\", ...}; workers are what each
+has done since the start.
 
 Examples:
-natgate show workers
+natgate show mappings --subscriber 10.0.0.5
+natgate show sessions --external 203.0.113.1:2300 --protocol udp --json
+natgate show subscribers --limit 20
+natgate show counters
 natgate show workers --json --socket /run/natgate/second.sock";
 
 /// Ask the running gateway
@@ -38,42 +45,126 @@ pub(crate) struct Args {
     /// What to show
     #[arg(value_enum)]
     what: What,
-    /// The gateway's control socket
-    #[arg(long, value_name = "PATH", default_value = socket::DEFAULT_PATH)]
-    socket: PathBuf,
+    #[command(flatten)]
+    filters: Filters,
+    /// At most so many; all unless it is said
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    #[command(flatten)]
+    gateway: Gateway,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum What {
+    /// External endpoints that subscribers have
+    Mappings,
+    /// Mappings with each remote endpoint that they talk to
+    Sessions,
+    /// Subscribers that have mappings
+    Subscribers,
+    /// External addresses and ports: how many, and how many are taken
+    Pools,
+    /// Packets and bytes by direction and verdict, drops by reason
+    Counters,
+    /// The rules in force
+    Rules,
+    /// Where packets go next
+    Routes,
+    /// Neighbours and their hardware addresses
+    Neighbors,
     /// What the workers do: load, bursts, packets handed over, idle time
     Workers,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let What::Workers = args.what;
-    let first = look(args)?;
-    let text = if args.json {
-        format!("{first}\n")
-    } else {
-        thread::sleep(INTERVAL);
-        table(&first, &look(args)?)
-    };
-    Ok(std::io::stdout().write_all(text.as_bytes()).context("standard output cannot be written")?)
-}
-
-fn look(args: &Args) -> Result<Value, Failure> {
-    let Response { status, body } = ask(&args.socket, "GET", "/v1/workers", &json!({}), PATIENCE)
-        .map_err(anyhow::Error::from)?;
-    match status {
-        200 => Ok(body),
-        _ => {
-            let message = body["message"].as_str().unwrap_or("the gateway failed without a word");
-            Err(Failure::Runtime(anyhow!("{message}")))
+impl What {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Mappings => "mappings",
+            Self::Sessions => "sessions",
+            Self::Subscribers => "subscribers",
+            Self::Pools => "pools",
+            Self::Counters => "counters",
+            Self::Rules => "rules",
+            Self::Routes => "routes",
+            Self::Neighbors => "neighbors",
+            Self::Workers => "workers",
         }
     }
+
+    /// Whether it is a list of any length.
+    fn is_list(self) -> bool {
+        use What::{Mappings, Routes, Rules, Sessions, Subscribers};
+        matches!(self, Mappings | Sessions | Subscribers | Rules | Routes)
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    // A list without a limit has all that there is.
+    let limit = args.what.is_list().then(|| args.limit.unwrap_or(u64::MAX)).or(args.limit);
+    let limit: Vec<_> = limit.map(|limit| ("limit", limit.to_string())).into_iter().collect();
+    let path = format!("/v1/{}?{}", args.what.name(), args.filters.query(&limit));
+    let mut out = BufWriter::new(io::stdout().lock());
+    match (args.json, args.what) {
+        (true, _) => copy(args, &path, &mut out)?,
+        (false, What::Workers) => {
+            let first = args.gateway.get(&path)?;
+            thread::sleep(INTERVAL);
+            write(&mut out, &table(&first, &args.gateway.get(&path)?))?;
+        }
+        (false, what) if what.is_list() => list(args, &path, &mut out)?,
+        (false, what) => write(&mut out, &tables::text(what, &args.gateway.get(&path)?))?,
+    }
+    Ok(out.flush().context(GONE)?)
+}
+
+/// What is said when nobody reads any more.
+const GONE: &str = "standard output cannot be written";
+
+fn write(out: &mut impl Write, text: &str) -> Result<(), Failure> {
+    Ok(out.write_all(text.as_bytes()).context(GONE)?)
+}
+
+/// Writes an object as it comes.
+fn copy(args: &Args, path: &str, out: &mut impl Write) -> Result<(), Failure> {
+    let mut reply = args.gateway.stream(path, false)?;
+    loop {
+        let piece = reply.fill_buf().context("the gateway broke off")?;
+        if piece.is_empty() {
+            return Ok(());
+        }
+        out.write_all(piece).context(GONE)?;
+        let taken = piece.len();
+        reply.consume(taken);
+    }
+}
+
+/// Writes a table as its lines come.
+fn list(args: &Args, path: &str, out: &mut impl Write) -> Result<(), Failure> {
+    let table = Table::of(args.what);
+    let mut count = 0_u64;
+    for line in args.gateway.stream(path, true)?.lines() {
+        let line = line.context("the gateway broke off")?;
+        let entry: Value = serde_json::from_str(&line).context("the gateway sent no JSON")?;
+        if count == 0 {
+            write(out, &table.head())?;
+        }
+        write(out, &table.row(&entry))?;
+        count += 1;
+    }
+    if count == 0 {
+        let hint = args.filters.subscriber.map(|address| {
+            format!(
+                "; if it should have some, `natgate trace \"udp {address}:1024 > 192.0.2.1:53\"` says \
+                 what becomes of its packets"
+            )
+        });
+        let (what, words) = (args.what.name(), args.filters.words());
+        write(out, &format!("no {what}{words}{}\n", hint.unwrap_or_default()))?;
+    }
+    Ok(())
 }
 
 /// The difference between two looks.
@@ -126,6 +217,7 @@ fn table(before: &Value, now: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_table_shows_what_was_done_between_two_looks() {

@@ -1,21 +1,32 @@
 //! `natgate who`: which subscriber has an external endpoint, from the configuration alone, and what a
-//! subscriber has. The control crate does the arithmetic; here are arguments, streams and exit codes.
+//! subscriber has; with `--at` who had it, from the event log on disk. The control crate does the
+//! arithmetic, the logs crate searches; here are arguments, streams and exit codes.
+
+mod past;
 
 use crate::Failure;
+use crate::api::{Filters, Gateway, protocol};
 use anyhow::{Context, anyhow};
 use natgate_control::config;
 use natgate_control::who::{Answer, Unanswered, forward, reverse};
+use natgate_engine::Timestamp;
 use natgate_gateway::Settings;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::Write;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
-Deterministic pools (RFC 7422) and static mappings tell whose an endpoint is by the configuration
+Without --config the running gateway is asked: its table tells who has the endpoint now, and where no
+mapping has it, its configuration. With --config no gateway need run, and the file alone tells:
+deterministic pools (RFC 7422) and static mappings tell whose an endpoint is by the configuration
 that was in force at the time; of other pools, and of ports that are given out on demand, the log of
 events tells. An internal address without a port is answered the other way round: which external
 address and ports it has.
+
+With --at, the log on disk ([[log]] with kind = \"spool\") is searched for whoever had the endpoint
+then: by the gateway, or with --config, whether it runs or not; where the log names nobody, the
+configuration answers as above. TIME is seconds since 1970, as in other logs, or a date and a time with an offset.
 
 The exit code is 1, with a sentence on standard error, when nobody is known to have it.
 
@@ -23,25 +34,36 @@ With --json, standard output has one object:
   {\"subscriber\": \"10.0.0.5\", \"external\": \"203.0.113.1\", \"ports\": \"2284-2535\",
    \"pool\": \"default\", \"kind\": \"deterministic\"}
   {\"subscriber\": null, \"reason\": \"...\"}
+and with --at one object a line for each mapping, block or session:
+  {\"subscriber\": \"10.0.0.5\", \"protocol\": \"udp\", \"internal\": \"10.0.0.5:4000\",
+   \"external\": \"203.0.113.1\", \"ports\": \"2300\", \"since\": 1772368190.1, \"until\": null}
+of a mapping that is there now with its \"protocol\", \"internal\" endpoint and \"age_s\".
 
 Examples:
+natgate who 203.0.113.1:2300 --protocol udp
 natgate who -c natgate.toml 203.0.113.1:2300
 natgate who -c natgate.toml 203.0.113.1:8080 --protocol tcp --json
+natgate who 203.0.113.1:2300 --at 2026-03-01T12:30:00Z
 natgate who -c natgate.toml 10.0.0.5";
 
 /// Say which subscriber has an external endpoint
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Configuration
+    /// Answer from this configuration alone, without a gateway
     #[arg(short, long, value_name = "FILE")]
-    config: PathBuf,
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    gateway: Gateway,
     /// The external endpoint, as 203.0.113.1:2300; or a subscriber's address
     #[arg(value_name = "EXTERNAL:PORT", value_parser = whom)]
     whom: (Ipv4Addr, Option<u16>),
     /// The endpoint's protocol: static mappings may be of one only
     #[arg(long, value_name = "PROTOCOL", value_parser = protocol)]
     protocol: Option<u8>,
+    /// When: 2026-03-01T12:30:00Z, or seconds since 1970
+    #[arg(long, value_name = "TIME", value_parser = natgate_logs::time)]
+    at: Option<Timestamp>,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -57,18 +79,19 @@ fn whom(text: &str) -> Result<(Ipv4Addr, Option<u16>), String> {
     Ok((address.parse().map_err(|_| wrong())?, port))
 }
 
-fn protocol(text: &str) -> Result<u8, String> {
-    match text {
-        "tcp" => Ok(6),
-        "udp" => Ok(17),
-        "icmp" => Ok(1),
-        "dccp" => Ok(33),
-        _ => Err("must be tcp, udp, icmp or dccp".into()),
-    }
-}
-
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let settings = config::load(&args.config).map_err(Failure::Input)?;
+    let Some(file) = &args.config else {
+        return match args.at {
+            Some(at) => args.ask_the_gateway_of_then(at),
+            None => args.ask_the_gateway(),
+        };
+    };
+    let settings = config::load(file).map_err(Failure::Input)?;
+    if let Some(at) = args.at
+        && past::answer(args, &settings, at)?
+    {
+        return Ok(());
+    }
     match args.ask(&settings) {
         Ok(answers) => {
             for answer in answers {
@@ -87,6 +110,28 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 impl Args {
+    /// Asks the gateway's table.
+    fn ask_the_gateway(&self) -> Result<(), Failure> {
+        let (address, Some(port)) = self.whom else {
+            let message = "say which port, as 203.0.113.1:2300; or give --config for what a \
+                subscriber has by the configuration";
+            return Err(Failure::Input(vec![message.into()]));
+        };
+        let external = Some(format!("{address}:{port}"));
+        let query = Filters { external, protocol: self.protocol, ..Filters::default() }.query(&[]);
+        let body = match self.gateway.get(&format!("/v1/who?{query}")) {
+            Err(Failure::Runtime(error)) if self.json => {
+                print(&json!({"subscriber": null, "reason": error.to_string()}).to_string())?;
+                return Err(Failure::Runtime(error));
+            }
+            other => other?,
+        };
+        for answer in body["answers"].as_array().into_iter().flatten() {
+            print(&if self.json { answer.to_string() } else { live(answer) })?;
+        }
+        Ok(())
+    }
+
     fn ask(&self, settings: &Settings) -> Result<Vec<Answer>, Unanswered> {
         match self.whom {
             (external, Some(port)) => {
@@ -94,6 +139,26 @@ impl Args {
             }
             (subscriber, None) => forward(settings, subscriber),
         }
+    }
+}
+
+/// What a mapping, or the configuration, says, in one sentence.
+fn live(answer: &Value) -> String {
+    let word = |key: &str| answer[key].as_str().unwrap_or_default();
+    let realm = answer["realm"].as_str().map(|realm| format!(" of realm {realm}"));
+    let realm = realm.unwrap_or_default();
+    let ports = match word("ports") {
+        "" => "all ports".to_owned(),
+        ports if ports.contains('-') => format!("ports {ports}"),
+        port => format!("port {port}"),
+    };
+    let (subscriber, external, kind) = (word("subscriber"), word("external"), word("kind"));
+    match answer["internal"].as_str() {
+        Some(internal) => format!(
+            "{subscriber}{realm} has {ports} of {external} ({kind}, {} of {internal})",
+            word("protocol")
+        ),
+        None => format!("{subscriber}{realm} has {ports} of {external} ({kind})"),
     }
 }
 

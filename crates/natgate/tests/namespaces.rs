@@ -300,7 +300,9 @@ fn tshark(file: &Path, filter: &str) -> Vec<String> {
 
 #[test]
 fn tshark_finds_every_checksum_right_on_both_sides() {
-    const BAD: &str = "ip.checksum.status == 0 || tcp.checksum.status == 0 \
+    // The kernel of a sender writes 0xffff where TCP's checksum comes to zero, which is the same.
+    const BAD: &str = "ip.checksum.status == 0 \
+                       || (tcp.checksum.status == 0 && tcp.checksum != 0xffff) \
                        || udp.checksum.status == 0 || icmp.checksum.status == 0";
     let scene = scene("");
     let outside = Capture::start(&scene.network, "router", "nat");

@@ -162,7 +162,12 @@ fn is_built(sources: &BTreeMap<String, String>, file: &str) -> bool {
         let text = sources.get(&relative(Path::new(""), parent));
         text.map(|text| {
             let declaration = format!("mod {name};");
-            text.lines().any(|line| line.trim_start_matches("pub ").trim() == declaration)
+            text.lines().any(|line| {
+                let line = line.trim();
+                let whose = ["pub ", "pub(crate) ", "pub(super) "];
+                let bare = whose.iter().find_map(|visible| line.strip_prefix(visible));
+                bare.unwrap_or(line) == declaration
+            })
         })
     };
     let mut known = parents.iter().filter_map(declares).peekable();
@@ -227,6 +232,7 @@ mod tests {
             ("tests/r/a.rs", "tests/r/main.rs", "mod ab;", false),
             ("tests/r/a.rs", "tests/r/main.rs", "// mod a;", false),
             ("src/a.rs", "src/lib.rs", "pub mod a;", true),
+            ("src/a/tests.rs", "src/a.rs", "pub(crate) mod tests;", true),
             ("src/a.rs", "src/lib.rs", "", false),
             ("src/a/tests.rs", "src/a.rs", "#[cfg(test)]\nmod tests;", true),
             ("src/a/tests.rs", "src/a/mod.rs", "mod tests;", true),

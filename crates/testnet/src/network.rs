@@ -156,6 +156,8 @@ impl Network {
         let far = Ipv4Addr::new(198, 51, 100, 129);
         self.node("server1").ip_batch(&host(SERVER1, 25, near))?;
         self.node("server2").ip_batch(&host(SERVER2, 25, far))?;
+        // Watchers come by it.
+        self.node("nat").ip_batch("link set lo up\n")?;
         let router = self.node("router");
         router.set("ipv4/ip_forward", "1")?;
         // Otherwise traceroute's questions go unanswered when they come quickly.

@@ -13,6 +13,7 @@ pub mod dccp;
 pub mod icmp;
 pub mod ipv4;
 pub mod link;
+pub mod protocol;
 pub mod tcp;
 pub mod udp;
 
@@ -22,26 +23,6 @@ pub use icmp::Icmp;
 pub use ipv4::Ipv4;
 pub use tcp::Tcp;
 pub use udp::Udp;
-
-/// IP protocol numbers that the translator treats by name.
-pub mod protocol {
-    /// Internet Control Message Protocol (RFC 792).
-    pub const ICMP: u8 = 1;
-    /// Transmission Control Protocol.
-    pub const TCP: u8 = 6;
-    /// User Datagram Protocol.
-    pub const UDP: u8 = 17;
-    /// Datagram Congestion Control Protocol.
-    pub const DCCP: u8 = 33;
-    /// Generic Routing Encapsulation.
-    pub const GRE: u8 = 47;
-    /// Encapsulating Security Payload.
-    pub const ESP: u8 = 50;
-    /// Stream Control Transmission Protocol.
-    pub const SCTP: u8 = 132;
-    /// UDP with partial checksums (RFC 3828).
-    pub const UDP_LITE: u8 = 136;
-}
 
 /// Reads a big-endian 16-bit field.
 pub(crate) fn get_u16(bytes: &[u8], at: usize) -> u16 {

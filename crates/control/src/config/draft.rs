@@ -16,11 +16,11 @@ use natgate_engine::{
     Server, Service, Side, SideConfig, StaticMapping, TimeoutSet,
 };
 use natgate_gateway::{
-    Backend, ReceiveMode, Route, Settings, SideSettings, StateSettings, WorkerSettings,
+    Backend, ControlSettings, LogSettings, LogWhat, MonitoringSettings, PageSettings, PcpSettings,
+    ReceiveMode, Route, Settings, SideSettings, StateSettings, WorkerSettings,
 };
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
 
 /// An IPv4 and a TCP header without options, bytes.
 const TCP_HEADERS: u16 = 40;
@@ -59,7 +59,11 @@ pub(super) struct Draft {
     pub(super) dpdk: Option<Located<Vec<String>>>,
     pub(super) kernel: KernelDraft,
     pub(super) state: Option<StateSettings>,
-    pub(super) control: Option<PathBuf>,
+    pub(super) control: ControlSettings,
+    pub(super) logs: Vec<LogSettings>,
+    pub(super) page: PageSettings,
+    pub(super) monitoring: MonitoringSettings,
+    pub(super) pcp: PcpSettings,
 }
 
 /// One of the two sides.
@@ -284,6 +288,7 @@ impl Draft {
             classes: self.to_classes(),
             port_timeouts: self.to_port_timeouts(),
             timeout_sets,
+            session_events: self.logs.iter().any(|log| log.what == LogWhat::Sessions),
             tcp_mss: if self.mss_by_mtu { Some(by_mtu) } else { self.config.tcp_mss },
             ..self.config.clone()
         };
@@ -297,7 +302,11 @@ impl Draft {
             dpdk: self.dpdk.map(|dpdk| dpdk.value),
             kernel: self.kernel.settings([&self.inside, &self.outside]),
             state: self.state,
+            pcp: self.pcp,
             control: self.control,
+            logs: self.logs,
+            page: self.page,
+            monitoring: self.monitoring,
         }
     }
 

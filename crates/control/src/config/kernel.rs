@@ -1,14 +1,16 @@
-//! What is said of the kernel of the machine: `management` of a side, `[announce]`, `[learn]`.
+//! What is said of the kernel of the machine: `management` of a side, `[announce]`, `[learn]`, and how
+//! the gateway leaves, `[shutdown]`.
 
 use super::draft::{Draft, SideDraft};
 use super::problem::{Located, Place, Report};
 use super::reader::{Section, Value};
-use super::sections::is_usable;
+use super::sections::{is_usable, read_duration};
 use super::values;
 use natgate_gateway::{AnnounceSettings, Backend, KernelSettings, LearnSettings};
 use natgate_io::xdp::MOST_SHARED;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 /// Tables that routes can be put into; 0 stands for the main one, 255 is the kernel's own.
 const TABLES: RangeInclusive<u64> = 1..=u32::MAX as u64;
@@ -17,6 +19,9 @@ const LOCAL_TABLE: u32 = 255;
 /// Numbers of protocols; those below are the kernel's and what people write by hand.
 const PROTOCOLS: RangeInclusive<u64> = 5..=255;
 
+/// How long the end of a gateway may take.
+const DRAINS: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(600);
+
 /// Addresses of the kernel's own.
 pub(super) type Management = Option<Located<Vec<Located<Ipv4Addr>>>>;
 
@@ -24,6 +29,7 @@ pub(super) type Management = Option<Located<Vec<Located<Ipv4Addr>>>>;
 pub(super) struct KernelDraft {
     announce: Option<AnnounceSettings>,
     learn: Option<LearnSettings>,
+    drain: Option<Duration>,
 }
 
 impl KernelDraft {
@@ -31,6 +37,7 @@ impl KernelDraft {
         Self {
             announce: read_announce(&root.section("announce", "announce")),
             learn: read_learn(&root.section("learn", "learn")),
+            drain: read_drain(&root.section("shutdown", "shutdown")),
         }
     }
 
@@ -43,6 +50,7 @@ impl KernelDraft {
             management: sides.map(|side| side.management.as_ref().map(values)),
             announce: self.announce.clone(),
             learn: self.learn.clone(),
+            drain: self.drain,
         }
     }
 }
@@ -81,6 +89,10 @@ fn read_learn(section: &Section<'_>) -> Option<LearnSettings> {
     }
     let table = section.require("table", "100").and_then(|value| read_table(&value))?;
     Some(LearnSettings { table })
+}
+
+fn read_drain(section: &Section<'_>) -> Option<Duration> {
+    section.get("drain").and_then(|value| read_duration(&value, &DRAINS))
 }
 
 fn read_table(value: &Value<'_>) -> Option<u32> {

@@ -11,6 +11,7 @@ use super::values::{self, overlaps_prefix, show_duration, show_prefix};
 use natgate_engine::{
     Class, ClassLimits, Pooling, PortTimeout, Prefix, Thresholds, TimeoutSet, Totals,
 };
+use natgate_wire::protocol;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -136,7 +137,8 @@ fn read_total(section: &Section<'_>) -> TotalDraft {
 
 /// A timeout of ports.
 pub(super) fn read_timeout(section: &Section<'_>) -> Option<TimeoutDraft> {
-    let protocols = [("tcp", Ok(6)), ("udp", Ok(17)), ("dccp", Ok(33))];
+    let protocols =
+        [("tcp", Ok(protocol::TCP)), ("udp", Ok(protocol::UDP)), ("dccp", Ok(protocol::DCCP))];
     let protocol = section.require("protocol", "\"udp\"").and_then(|value| value.word(&protocols));
     let port = section.require("port", "53").and_then(|value| match value.is_integer() {
         true => {

@@ -50,8 +50,11 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
     let of_engine = restart_keys(&in_force.engine, &new.engine);
     // Which of their keys it is, has been said, or is said next.
     let of_engine = of_engine.into_iter().filter(|key| !["inside", "outside"].contains(key));
-    keys.extend(of_engine.map(str::to_owned));
+    let starts = !in_force.pcp.enabled && new.pcp.enabled;
+    let named = |key| if starts && key == "pcp.mappings" { "pcp.enabled" } else { key };
+    keys.extend(of_engine.map(named).map(str::to_owned));
     let (before, after) = (&in_force.kernel, &new.kernel);
+    let (before_control, control) = (&in_force.control, &new.control);
     let rest = [
         (!may_have_workers(in_force, new), "workers.count"),
         (!new.workers.cores.starts_with(&in_force.workers.cores), "workers.cores"),
@@ -61,7 +64,14 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
         (before.announce != after.announce, "announce"),
         (before.learn != after.learn, "learn"),
         (in_force.state != new.state, "state"),
-        (in_force.control != new.control, "control.socket"),
+        (before_control.socket != control.socket, "control.socket"),
+        (before_control.group != control.group, "control.group"),
+        (before_control.read_socket != control.read_socket, "control.read_socket"),
+        (before_control.read_group != control.read_group, "control.read_group"),
+        (before_control.remote != control.remote, "control.listen"),
+        (in_force.page != new.page, "page"),
+        (in_force.monitoring.metrics != new.monitoring.metrics, "metrics.listen"),
+        (in_force.monitoring.snmp != new.monitoring.snmp, "snmp"),
     ];
     keys.extend(rest.into_iter().filter(|(differs, _)| *differs).map(|(_, key)| key.to_owned()));
     keys

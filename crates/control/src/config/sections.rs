@@ -3,9 +3,14 @@
 //! Each value is checked for itself here; defaults are those of `natgate_engine::Config`. Whether
 //! values agree with each other is [`super::checks`]' question.
 
+use super::control;
 use super::devices;
 use super::draft::{Draft, PoolDraft, RouteDraft, RuleDraft, SideDraft};
 use super::kernel;
+use super::logs;
+use super::monitoring;
+use super::page;
+use super::pcp;
 use super::policy;
 use super::pools;
 use super::problem::{Located, Place};
@@ -59,6 +64,7 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
     let (subscribers, no_subscribers) = read_subscribers(&nat, &config.subscribers);
     read_nat(&nat, &mut config);
     let mss_by_mtu = read_mss(&nat, &mut config);
+    let pcp = pcp::read(&root.section("pcp", "pcp"), &mut config.limits);
     Draft {
         inside: read_side(root, Side::Inside),
         outside: read_side(root, Side::Outside),
@@ -81,7 +87,11 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
         dpdk: devices::read_dpdk(&root.section("dpdk", "dpdk")),
         kernel: kernel::KernelDraft::read(root),
         state: read_state(&root.section("state", "state")),
-        control: read_control(&root.section("control", "control")),
+        control: control::read(&root.section("control", "control")),
+        logs: logs::read(root),
+        page: page::read(root),
+        monitoring: monitoring::read(root),
+        pcp,
         config,
     }
 }
@@ -461,22 +471,8 @@ fn read_state(section: &Section<'_>) -> Option<StateSettings> {
     Some(StateSettings { file: file?.value, interval: interval.unwrap_or(DEFAULT_STATE_INTERVAL) })
 }
 
-/// Where the control socket is, if that is said.
-fn read_control(section: &Section<'_>) -> Option<PathBuf> {
-    /// What the kernel takes as the name of a Unix socket, room left for a name beside it.
-    const LONGEST: usize = 96;
-    let value = section.get("socket")?;
-    let path = value.parsed("a path in quotes", absolute_path)?.value;
-    let len = path.as_os_str().len();
-    if len > LONGEST {
-        value.wrong(format!("has {len} bytes; a socket's path may have {LONGEST}"));
-        return None;
-    }
-    Some(path)
-}
-
 /// The path of a file, wherever the gateway is started.
-fn absolute_path(text: &str) -> Result<PathBuf, String> {
+pub(super) fn absolute_path(text: &str) -> Result<PathBuf, String> {
     let is_file = text.starts_with('/') && !text.ends_with('/') && !text.contains('\0');
     is_file.then(|| PathBuf::from(text)).ok_or_else(|| {
         let shown = values::quoted(text);

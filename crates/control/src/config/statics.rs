@@ -11,12 +11,8 @@ use super::realms;
 use super::sections::is_usable;
 use super::values::{self, Span};
 use natgate_engine::{Affinity, Begun, Server};
+use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::net::Ipv4Addr;
-
-const ICMP: u8 = 1;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const DCCP: u8 = 33;
 
 /// A static mapping: whole addresses, one port or a range of them.
 pub(super) fn read_static(section: &Section<'_>) -> Option<StaticDraft> {

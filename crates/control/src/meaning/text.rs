@@ -110,12 +110,15 @@ impl Meaning {
             write!(f, "  external addresses are announced as routes of protocol {protocol} ")?;
             writeln!(f, "in the kernel's table {table}")?;
         }
-        match &kernel.learn {
-            Some(LearnSettings { table }) => {
-                writeln!(f, "  routes are learnt from the kernel's table {table}")
-            }
-            None => Ok(()),
+        if let Some(LearnSettings { table }) = &kernel.learn {
+            writeln!(f, "  routes are learnt from the kernel's table {table}")?;
         }
+        let drain = kernel.drain();
+        if !drain.is_zero() {
+            let shown = show_duration(drain);
+            writeln!(f, "  when it is told to end, it goes on for {shown}")?;
+        }
+        Ok(())
     }
 
     fn routes(&self, f: &mut Formatter<'_>) -> fmt::Result {

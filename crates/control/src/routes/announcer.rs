@@ -14,6 +14,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 /// Messages that wait; more are not to be expected from links that flap once a second.
 const MOST_WAITING: usize = 64;
@@ -24,6 +25,8 @@ const MOST_ANNOUNCED: usize = 100_000;
 enum Message {
     Link(Side, bool),
     Prefixes(Vec<Prefix>),
+    /// No more routes from now on; says when there are none.
+    Withdraw(SyncSender<()>),
     Stop,
 }
 
@@ -35,7 +38,7 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// Removes what is left of an earlier gateway, and announces these prefixes if both links are
+    /// Goes on with what is left of an earlier gateway, and announces these prefixes if both links are
     /// `up`, inside and outside. Trouble with single routes is told.
     ///
     /// # Errors
@@ -53,6 +56,7 @@ impl Announcer {
         let netlink = Netlink::open().map_err(failed)?;
         let settings = settings.clone();
         let mut work = Work {
+            leaving: false,
             netlink,
             settings: settings.clone(),
             up,
@@ -61,7 +65,7 @@ impl Announcer {
             refused: BTreeSet::new(),
             tell,
         };
-        work.clear().map_err(failed)?;
+        work.begin().map_err(failed)?;
         work.agree();
         let (messages, waiting) = sync_channel(MOST_WAITING);
         let thread = thread::Builder::new().name("announcer".into());
@@ -77,6 +81,11 @@ impl Announcer {
     /// These are the external addresses from now on.
     pub fn announce(&self, prefixes: Vec<Prefix>) {
         self.give(Message::Prefixes(prefixes));
+    }
+
+    /// What takes the routes away while the gateway still works.
+    pub fn withdrawal(&self) -> Withdrawal {
+        Withdrawal(self.messages.clone())
     }
 
     fn give(&self, message: Message) {
@@ -95,7 +104,24 @@ impl Drop for Announcer {
     }
 }
 
+/// Takes an announcer's routes away, whatever happens to links and configurations afterwards.
+#[derive(Clone, Debug)]
+pub struct Withdrawal(SyncSender<Message>);
+
+impl Withdrawal {
+    /// Takes them away, and waits at most so long until they are gone.
+    pub fn withdraw(&self, patience: Duration) {
+        let (done, is_done) = sync_channel(1);
+        // Where nobody takes the message or answers, the announcer has ended, and its routes with it.
+        if self.0.try_send(Message::Withdraw(done)).is_ok() {
+            let _ = is_done.recv_timeout(patience);
+        }
+    }
+}
+
 struct Work {
+    /// Whether the gateway is leaving.
+    leaving: bool,
     netlink: Netlink,
     settings: AnnounceSettings,
     up: [bool; 2],
@@ -113,6 +139,12 @@ impl Work {
                 Message::Link(Side::Inside, up) => self.up[0] = up,
                 Message::Link(Side::Outside, up) => self.up[1] = up,
                 Message::Prefixes(prefixes) => self.wanted = sorted(prefixes),
+                Message::Withdraw(done) => {
+                    self.leaving = true;
+                    self.agree();
+                    // Who does not wait any more need not know.
+                    let _ = done.try_send(());
+                }
                 Message::Stop => break,
             }
             self.agree();
@@ -121,11 +153,18 @@ impl Work {
         self.agree();
     }
 
-    /// Removes the routes that have our number.
-    fn clear(&mut self) -> io::Result<()> {
+    /// Takes those routes that have our number for its own if they are wanted, so that routers do not lose
+    /// them for a moment, and removes the others.
+    fn begin(&mut self) -> io::Result<()> {
         let AnnounceSettings { table, protocol } = self.settings;
         for route in self.netlink.routes(table)? {
-            if route.protocol == protocol && route.blackhole && route.metric == 0 {
+            if route.protocol != protocol || !route.blackhole || route.metric != 0 {
+                continue;
+            }
+            let one = (route.prefix.first(), route.prefix.len());
+            if self.up == [true, true] && self.wanted.contains(&one) {
+                self.there.insert(one);
+            } else {
                 self.netlink.remove_blackhole(route.prefix, table, protocol)?;
             }
         }
@@ -136,7 +175,7 @@ impl Work {
     fn agree(&mut self) {
         let AnnounceSettings { table, protocol } = self.settings;
         let wanted = match self.up {
-            [true, true] => self.wanted.clone(),
+            [true, true] if !self.leaving => self.wanted.clone(),
             _ => BTreeSet::new(),
         };
         for gone in self.there.difference(&wanted).copied().collect::<Vec<_>>() {

@@ -12,7 +12,7 @@ mod learner;
 mod netlink;
 mod table;
 
-pub use announcer::{Announcer, external_prefixes};
+pub use announcer::{Announcer, Withdrawal, external_prefixes};
 pub use learner::Learner;
 
 use std::io;

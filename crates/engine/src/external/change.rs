@@ -8,23 +8,25 @@
 //! the new pools to the numbers that there are. A pool that shares out its ports otherwise than the one of
 //! its name did is another pool.
 
+mod wanted;
+
 use super::protocol_index;
 use super::shares::{self, Mode};
-use super::{
-    EMPTY, External, HELD, MAX_POOLS, NO_POOL, PORTLESS, PROTOCOLS, Pool, Range, Slot, WORDS,
-};
+use super::{EMPTY, External, HELD, NO_POOL, PORTLESS, PROTOCOLS, Pool, Range, Slot, WORDS};
 use crate::ConfigError;
 use crate::blocks::Blocking;
-use crate::config::{Allocation, Config, PoolConfig, RuleAction, StaticMapping};
+use crate::config::{Allocation, Config, PoolConfig, StaticMapping};
 use crate::deterministic::Plan;
 use crate::host::Host;
 use crate::parse::has_ports;
-use crate::sizes::{permanent, served, validate};
+use crate::sizes::{permanent, served};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
+pub use wanted::PoolChange;
+use wanted::Wanted;
 
 /// An address that gives out no more ports, and what is left there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,170 +81,6 @@ fn plan(config: &Config, pool: &PoolConfig) -> Option<Plan> {
 pub(super) fn first_address(config: &Config) -> u32 {
     let mut ranges = config.pools.iter().flat_map(|pool| &pool.addresses);
     ranges.next().map_or(0, |range| range.first.to_bits())
-}
-
-/// An external address as it is to be.
-#[derive(Clone, Copy, Debug)]
-struct Wanted {
-    address: u32,
-    pool: u16,
-    is_draining: bool,
-    is_static: bool,
-}
-
-/// Pools as they are to be, prepared apart from the engine that is to have them.
-#[derive(Clone, Debug)]
-pub struct PoolChange {
-    config: Config,
-    /// By number; `None`: the pool is gone.
-    definitions: Vec<Option<Definition>>,
-    /// Sorted by address.
-    wanted: Vec<Wanted>,
-}
-
-impl PoolChange {
-    /// The pools, and the addresses of static mappings, of a new configuration, for an engine that has
-    /// another in force ([`Engine::config`](crate::Engine::config)).
-    ///
-    /// # Errors
-    /// [`ConfigError`] names what the new configuration contradicts.
-    pub fn new(in_force: &Config, new: &Config) -> Result<Self, ConfigError> {
-        validate(new)?;
-        let config = arrange(in_force, new)?;
-        let define = |pool: &PoolConfig| {
-            (!pool.addresses.is_empty()).then(|| Definition::new(&config, pool))
-        };
-        let definitions = config.pools.iter().map(define).collect();
-        let of_pool = |(number, pool): (usize, &PoolConfig)| -> Vec<Wanted> {
-            let wanted = |address: Ipv4Addr| Wanted {
-                address: address.to_bits(),
-                pool: number as u16,
-                is_draining: pool.is_draining(address),
-                is_static: false,
-            };
-            pool.each_address().map(wanted).collect()
-        };
-        let mut wanted: Vec<Wanted> = config.pools.iter().enumerate().flat_map(of_pool).collect();
-        wanted.sort_unstable_by_key(|wanted| wanted.address);
-        let mut statics: Vec<u32> = config.fixed_addresses().map(Ipv4Addr::to_bits).collect();
-        statics.sort_unstable();
-        statics.dedup();
-        for address in statics {
-            match wanted.binary_search_by_key(&address, |wanted| wanted.address) {
-                Ok(at) => wanted[at].is_static = true,
-                Err(at) => wanted.insert(
-                    at,
-                    Wanted { address, pool: NO_POOL, is_draining: false, is_static: true },
-                ),
-            }
-        }
-        Ok(Self { config, definitions, wanted })
-    }
-
-    /// The new configuration with its pools in the engine's numbering, which its rules go by. Pools that
-    /// are gone, but of which something may be left, are there without addresses.
-    pub fn config(&self) -> &Config {
-        &self.config
-    }
-
-    fn find(&self, address: u32) -> Option<&Wanted> {
-        let at = self.wanted.binary_search_by_key(&address, |wanted| wanted.address).ok()?;
-        Some(&self.wanted[at])
-    }
-}
-
-/// The new configuration with the pools in the numbering of the one in force.
-fn arrange(in_force: &Config, new: &Config) -> Result<Config, ConfigError> {
-    let mut pools: Vec<Option<PoolConfig>> = vec![None; in_force.pools.len()];
-    let mut numbers: Vec<usize> = Vec::with_capacity(new.pools.len());
-    for pool in &new.pools {
-        let is_open = |number: &usize| pools.get(*number).is_none_or(Option::is_none);
-        let number = number_of(in_force, new, pool, is_open);
-        if number == pools.len() {
-            pools.push(None);
-        }
-        pools[number] =
-            Some(PoolConfig { allocation: Some(new.allocation_of(pool).clone()), ..pool.clone() });
-        numbers.push(number);
-    }
-    if pools.len() > MAX_POOLS {
-        return Err(ConfigError {
-            message: format!(
-                "{} pools, those of late among them: at most {MAX_POOLS}",
-                pools.len()
-            ),
-        });
-    }
-    let gone = |(number, pool): (usize, Option<PoolConfig>)| {
-        pool.unwrap_or_else(|| {
-            let old = &in_force.pools[number];
-            PoolConfig {
-                name: old.name.clone(),
-                allocation: Some(in_force.allocation_of(old).clone()),
-                addresses: Vec::new(),
-                draining: Vec::new(),
-                ..old.clone()
-            }
-        })
-    };
-    let mut config = Config {
-        pools: pools.into_iter().enumerate().map(gone).collect(),
-        default_pool: numbers[new.default_pool],
-        ..new.clone()
-    };
-    for realm in &mut config.realms {
-        realm.default_pool = numbers[realm.default_pool];
-    }
-    let of_realms = config.realms.iter_mut().flat_map(|realm| &mut realm.rules);
-    for rule in config.rules.iter_mut().chain(of_realms) {
-        if let RuleAction::Snat(pool) | RuleAction::SnatTo(pool, _) = &mut rule.action {
-            // One that does not exist is found when the rules are checked.
-            *pool = numbers.get(*pool).copied().unwrap_or(usize::MAX);
-        }
-    }
-    Ok(config)
-}
-
-/// The number that a new pool gets, of those that are open: that of the pool of its name, or, if it has
-/// but another name now, of one whose addresses it has; else one that nothing is left of, or the next.
-fn number_of(
-    in_force: &Config,
-    new: &Config,
-    pool: &PoolConfig,
-    is_open: impl Fn(&usize) -> bool,
-) -> usize {
-    let open = || (0..in_force.pools.len()).filter(&is_open);
-    let old = |number: usize| &in_force.pools[number];
-    let goes_on = |&number: &usize| is_continued(in_force, old(number), new, pool);
-    let is_renamed = |number: &usize| {
-        let old = old(*number);
-        let shares = |range: &crate::AddressRange| {
-            old.addresses.iter().any(|other| range.first <= other.last && other.first <= range.last)
-        };
-        !new.pools.iter().any(|other| other.name == old.name) && pool.addresses.iter().any(shares)
-    };
-    let named = open().filter(|&number| old(number).name == pool.name).find(goes_on);
-    let renamed = || open().filter(is_renamed).find(goes_on);
-    let unused = || open().find(|&number| old(number).name.is_empty());
-    let next = || (in_force.pools.len()..).find(&is_open).expect("numbers do not end");
-    named.or_else(renamed).or_else(unused).unwrap_or_else(next)
-}
-
-/// Whether a new pool shares out its ports as an old one does, so that mappings can stay.
-fn is_continued(in_force: &Config, old: &PoolConfig, new: &Config, pool: &PoolConfig) -> bool {
-    use Allocation::{Block, Deterministic, Preserve, Random};
-    match (in_force.allocation_of(old), new.allocation_of(pool)) {
-        (Random | Preserve, Random | Preserve) => true,
-        (Block(before), Block(after)) => {
-            (before.size, old.ports.0.max(1), old.ports.1)
-                == (after.size, pool.ports.0.max(1), pool.ports.1)
-        }
-        (Deterministic(_), Deterministic(_)) => {
-            let plans = plan(in_force, old).zip(plan(new, pool));
-            plans.is_some_and(|(before, after)| before.agrees(&after))
-        }
-        _ => false,
-    }
 }
 
 /// Something to do about an address.
@@ -303,6 +141,7 @@ impl External {
         self.pools.resize(pools, none);
         for ports in &mut self.ports {
             ports.pool_count.resize(pools, [0; 2]);
+            ports.pool_held.resize(pools, 0);
         }
         for number in self.plans.count_pools()..pools {
             self.blocks.set_pool(number, None);
@@ -654,7 +493,7 @@ impl External {
         }
         self.evicted.insert((place, entry as u32), *owner & !HELD);
         *owner = EMPTY;
-        self.held -= 1;
+        self.count_held(place, index, false);
         self.slots[index as usize].busy -= 1;
         self.note_freed(place, index, port, false, now + 1);
     }
@@ -665,7 +504,7 @@ impl External {
         let (place, entry) = (protocol_index(protocol), Self::entry(index, port));
         let Some(next) = self.evicted.remove(&(place, entry as u32)) else { return false };
         self.ports[place].owner[entry] = HELD | next;
-        self.held += 1;
+        self.count_held(place, index, true);
         self.slots[index as usize].busy += 1;
         self.note_kept(place, index, port, true);
         self.note_taken(protocol, index, self.pool_of(index), port);

@@ -1,11 +1,13 @@
 //! Which ports a subscriber's flow may share with others when no free one is left (section 5.21 of
 //! the specification): those of the address that it is paired with, else of any; where subscribers have
-//! ports of their own, these.
+//! ports of their own, these. And, by the same pieces, which it gets in the place of one that is not to be.
 
 use super::shares::Mode;
-use super::{External, Wish, protocol_index};
+use super::{External, Range, Wish, protocol_index};
 use crate::config::Pooling;
+use crate::deterministic::Plan;
 use crate::host::Host;
+use crate::random::Generator;
 
 impl External {
     /// Whether a port that somebody has is one that may be given out, were it free.
@@ -37,5 +39,32 @@ impl External {
         let own = if mode == Mode::Deterministic { self.share_of(pool, subscriber) } else { None };
         let own = own.map(|(index, range)| (index, (range.first, range.last)));
         whole.chain(blocks).chain(own)
+    }
+
+    /// A free port but some, of an address where one of these was chosen: of the subscriber's own if it has
+    /// such, with the internal port's parity if there is one.
+    #[cold]
+    pub(crate) fn choose_but(
+        &self,
+        (wish, index): (Wish, u32),
+        subscriber: Host,
+        but: &[u16],
+        generator: &mut Generator,
+    ) -> Option<u16> {
+        let ports = &self.ports[protocol_index(wish.protocol)];
+        let dynamic = self.plans.get(wish.pool).and_then(Plan::dynamic);
+        let wish = Wish { fixed: Some(index), ..wish };
+        self.parity(&wish).or_any(|parity| {
+            let pieces = self.pieces(&wish, subscriber).filter(|(at, _)| *at == index);
+            let pieces = pieces.map(|(_, piece)| piece).chain(dynamic);
+            pieces
+                .map(|(first, last)| {
+                    let start = first + generator.below(u32::from(last - first) + 1) as u16;
+                    let free = |range| ports.first_but(index, range, parity, but);
+                    free(Range { first: start, last })
+                        .or_else(|| free(Range { first, last: start }))
+                })
+                .find_map(|port| port)
+        })
     }
 }

@@ -83,6 +83,15 @@ impl External {
         }
     }
 
+    /// Gives out from now on those words' ports of an address that are its own, and no others.
+    pub(crate) fn own_only(&mut self, index: u32, is_own: impl Fn(usize) -> bool) {
+        for word in 0..WORDS {
+            if (self.part.mask(index, word) != 0) != is_own(word) {
+                self.pass_on(index, word..word + 1, is_own(word));
+            }
+        }
+    }
+
     /// Makes words of ports this engine's, or another's.
     fn pass_on(&mut self, index: u32, words: Range<usize>, is_own: bool) {
         words.clone().for_each(|word| self.part.set(index, word, is_own));

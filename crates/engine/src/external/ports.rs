@@ -52,6 +52,9 @@ pub(super) struct Ports {
     pub(super) owner: Vec<u32>,
     /// Ports in hold-down, by release.
     pub(super) holds: Calendar,
+    /// How many of them an address has, and a pool.
+    held: Vec<u32>,
+    pub(super) pool_held: Vec<u32>,
     /// How long a port is held that a mapping gives back, ticks.
     pub(super) hold: u32,
 }
@@ -67,6 +70,8 @@ impl Ports {
             pool_count: Vec::new(),
             owner: with_room(vec![EMPTY; addresses * PORTS], room * PORTS),
             holds: Calendar::new(MOST_HOLD + 1),
+            held: vec![0; room],
+            pool_held: Vec::new(),
             hold,
         }
     }
@@ -185,6 +190,30 @@ impl Ports {
         self.holds.set_head(release, entry as u32);
     }
 
+    /// Counts a port of an address more, or less, that is held; `pool` is the address's, if it is of one.
+    pub(super) fn count_held(&mut self, address: u32, pool: usize, is_more: bool) {
+        let all = self.pool_held.get_mut(pool);
+        for count in core::iter::once(&mut self.held[address as usize]).chain(all) {
+            *count = if is_more { *count + 1 } else { *count - 1 };
+        }
+    }
+
+    /// Counts the held ports of an address with another pool.
+    pub(super) fn move_held(&mut self, address: u32, from: usize, to: usize) {
+        let held = self.held[address as usize];
+        if let Some(all) = self.pool_held.get_mut(from) {
+            *all -= held;
+        }
+        if let Some(all) = self.pool_held.get_mut(to) {
+            *all += held;
+        }
+    }
+
+    /// How many ports of an address are held.
+    pub(super) fn held_of(&self, address: u32) -> u32 {
+        self.held[address as usize]
+    }
+
     pub(super) fn free_in(&self, address: u32, range: Range) -> u32 {
         Self::in_range(self.count[address as usize], range)
     }
@@ -246,6 +275,23 @@ impl Ports {
             return self.choose(address, range, parity, generator);
         }
         self.choose_counted(address, range, parity, generator)
+    }
+
+    /// The first free port of a range of an address that has a parity and is none of some.
+    pub(super) fn first_but(
+        &self,
+        address: u32,
+        range: Range,
+        parity: Parity,
+        but: &[u16],
+    ) -> Option<u16> {
+        let words = &self.free[address as usize * WORDS..][..WORDS];
+        range.words().find_map(|word| {
+            let here = but.iter().filter(|&&port| usize::from(port) / 64 == word);
+            let unwanted = here.fold(0_u64, |bits, port| bits | 1 << (port % 64));
+            let bits = words[word] & parity.mask() & range.bits(word) & !unwanted;
+            (bits != 0).then(|| (word * 64) as u16 + bits.trailing_zeros() as u16)
+        })
     }
 
     /// The free port that a draw comes to, if the word has one.

@@ -50,6 +50,9 @@ pub(crate) enum Told {
     Plan,
 }
 
+/// An external endpoint for a new mapping, and the ports of the block that would be assigned for it.
+pub(crate) type Tried = ((u32, u16), Option<(u16, u16)>);
+
 /// An external endpoint for a new mapping, and the block that was assigned for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chosen {
@@ -171,9 +174,10 @@ impl External {
     /// Makes an address of the pool that it is to be of; nobody has a mapping of it.
     pub(super) fn join(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
-        slot.pool = slot.target;
+        let before = usize::from(core::mem::replace(&mut slot.pool, slot.target));
         slot.is_closed = slot.is_draining || slot.pool == NO_POOL;
         let (pool, is_busy) = (usize::from(slot.pool), slot.busy > 0);
+        self.ports.iter_mut().for_each(|ports| ports.move_held(index, before, pool));
         if self.pools.get(pool).is_some_and(|pool| pool.mode == Mode::Block) {
             let ports = &self.ports;
             self.blocks.attach(index, pool, |(first, last)| {
@@ -402,6 +406,50 @@ impl External {
         }
         let external = self.choose_by_plan(wish, subscriber, generator)?;
         Ok(Chosen { external, assigned: None })
+    }
+
+    /// What [`External::choose_share`] would choose: an endpoint, and the ports of the block that would
+    /// be assigned for it.
+    pub(crate) fn try_share(
+        &self,
+        wish: Wish,
+        subscriber: Host,
+        generator: &mut Generator,
+    ) -> Result<Tried, DropReason> {
+        if self.pools[wish.pool].mode != Mode::Block {
+            return Ok((self.choose_by_plan(wish, subscriber, generator)?, None));
+        }
+        let range = self.range(wish.pool, wish.protocol, wish.internal_port);
+        if let Some(external) = self.choose_in_own(wish, range, subscriber, generator) {
+            return Ok((external, None));
+        }
+        let (owned, most) = self.blocks_of(wish.pool, subscriber);
+        if owned >= most {
+            return Err(DropReason::PortQuota);
+        }
+        let block = self.draw_block(wish, range, generator).ok_or(DropReason::PoolExhausted)?;
+        let (index, (first, last)) = self.blocks.place_of(block);
+        let port = self.choose_within(index, Range { first, last }, wish, generator);
+        Ok(((index, port.unwrap_or(first)), Some((first, last))))
+    }
+
+    /// Whether all ports that a subscriber has of a pool as its own are of one address, this one.
+    pub(crate) fn is_alone(&self, wish: Wish, subscriber: Host, index: u32) -> bool {
+        match self.pools[wish.pool].mode {
+            Mode::Deterministic => {
+                self.share_of(wish.pool, subscriber).is_some_and(|(own, _)| own == index)
+            }
+            _ => {
+                let mut own = self.blocks.of(subscriber, wish.pool);
+                own.all(|block| self.blocks.place_of(block).0 == index)
+            }
+        }
+    }
+
+    /// How many blocks of a pool of blocks a subscriber has, and may have.
+    pub(crate) fn blocks_of(&self, pool: usize, subscriber: Host) -> (u16, u16) {
+        let owned = self.blocks.owned(subscriber, pool).map_or(0, |owned| owned.blocks);
+        (owned, self.blocks.max(pool))
     }
 
     // ---- blocks ----

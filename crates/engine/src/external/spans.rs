@@ -54,6 +54,13 @@ impl Spans {
         })
     }
 
+    /// The first address that is not before this one, and its index.
+    pub(super) fn from(&self, address: u32) -> Option<(u32, u32)> {
+        let span = self.all.get(self.all.partition_point(|span| span.last < address))?;
+        let address = address.max(span.first);
+        Some((address, span.index + (address - span.first)))
+    }
+
     /// Whether an address lies between the least and the greatest.
     #[inline(always)]
     pub(super) fn may_have(&self, address: u32) -> bool {

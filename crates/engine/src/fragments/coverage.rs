@@ -6,6 +6,7 @@
 //! No two pieces share a byte; none lies beyond the last one.
 
 use super::Fragment;
+use crate::DropReason;
 
 /// Most fragments of one datagram: the largest datagram in packets of 576 bytes takes 119.
 pub(super) const MAX_PIECES: usize = 128;
@@ -26,6 +27,16 @@ pub(super) enum Misfit {
     Overlap,
     /// There are as many pieces as can be remembered.
     Full,
+}
+
+impl Misfit {
+    /// Why the fragment is dropped.
+    pub(super) const fn reason(self) -> DropReason {
+        match self {
+            Self::Duplicate | Self::Overlap => DropReason::FragmentOverlap,
+            Self::Full => DropReason::FragmentLimit,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

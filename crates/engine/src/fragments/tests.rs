@@ -6,6 +6,7 @@ mod model;
 mod room;
 
 use super::coverage::MAX_PIECES;
+use super::datagrams::tick_of;
 use super::*;
 use crate::packet::Outcome;
 use crate::random::Generator;

@@ -43,6 +43,16 @@ pub(super) struct Flow {
     pub(super) overloads: bool,
 }
 
+/// A mapping with a session, as a host asks for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    pub(crate) internal: (Host, u16),
+    pub(crate) remote: (u32, u16),
+    /// Index of the address, and port.
+    pub(crate) external: (u32, u16),
+    pub(crate) snat: Snat,
+}
+
 /// The inbound view of a packet: by which mapping it comes in and from whom.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
@@ -66,7 +76,7 @@ impl Engine {
         let remote = headers.remote_outbound();
         let Some(slot) = self.find_internal(headers.protocol, headers.internal(), remote) else {
             let slot = self.outbound_new(bytes, headers, snat, remote)?;
-            self.note_seen(slot, remote, headers.remote_seen());
+            self.begun(slot, remote, headers.remote_seen());
             return Ok(slot);
         };
         match self.table.find_session(slot, remote) {
@@ -78,7 +88,7 @@ impl Engine {
                 self.may_open(headers)?;
                 self.check_room_to_see(remote, headers.remote_seen())?;
                 self.add_session(slot, remote, Way::Out, headers)?;
-                self.note_seen(slot, remote, headers.remote_seen());
+                self.begun(slot, remote, headers.remote_seen());
             }
         }
         Ok(slot)
@@ -101,7 +111,7 @@ impl Engine {
     /// The mapping of an internal endpoint towards a remote, if the configuration in force lets it
     /// stay.
     #[inline]
-    pub(super) fn find_internal(
+    pub(crate) fn find_internal(
         &mut self,
         protocol: u8,
         internal: (Host, u16),
@@ -128,11 +138,16 @@ impl Engine {
         let mut found = self.table.find(self.table.key(protocol, internal, remote));
         if found.is_none()
             && self.config.mapping != Behavior::EndpointIndependent
-            && !self.config.statics.is_empty()
+            && (!self.config.statics.is_empty() || self.holds.has_room())
             && has_ports(protocol)
         {
             let key = Key { protocol, internal, remote: (0, 0) };
-            found = self.table.find(key).filter(|&slot| self.table.mapping(slot).is_static());
+            found = self.table.find(key).filter(|&slot| {
+                let mapping = self.table.mapping(slot);
+                mapping.is_static()
+                    || mapping.is_explicit()
+                    || self.table.find_session(slot, remote).is_some()
+            });
         }
         if self.table.has_shared_internal() {
             return self.or_shared(found, remote, || {
@@ -265,9 +280,34 @@ impl Engine {
         Ok(self.add_dynamic(&flow, external, |first| *first = session))
     }
 
+    /// Makes a mapping with the session that these headers would begin, whose ends are settled.
+    #[cold]
+    pub(crate) fn open(&mut self, opening: Opening, headers: &Headers) -> u32 {
+        let Opening { internal, remote, external, snat } = opening;
+        let Snat { pool, address, timeouts } = snat;
+        let protocol = headers.protocol;
+        let hash = self.table.hash(self.table.key(protocol, internal, remote));
+        let session = self.new_session(remote, Way::Out, headers, timeouts);
+        let record = self.subscribers.find(internal.0);
+        let (fixed, overloads) = (address.is_some(), false);
+        let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads };
+        let slot = self.add_dynamic(&flow, external, |first| *first = session);
+        let answers = self.first_answers(slot);
+        self.table.set_answers(slot, answers);
+        slot
+    }
+
+    /// Tells which thresholds a mapping has reached that was made without a packet.
+    #[cold]
+    pub(crate) fn watch_new(&mut self, record: u32, protocol: u8, index: u32) {
+        if self.subscribers.is_watched(record) || !self.pool_watches.is_empty() {
+            self.watch_mapping(record, protocol, index, false);
+        }
+    }
+
     /// Whether a subscriber with this record, if it has one, may have one more mapping of a protocol
     /// now; `known`: it has mappings of the pool already.
-    fn check_limits(
+    pub(crate) fn check_limits(
         &self,
         record: Option<u32>,
         subscriber: Host,
@@ -296,6 +336,7 @@ impl Engine {
         let Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads } = *flow;
         let pair = (pool, (!fixed).then_some(index));
         let kind = quota_class(protocol);
+        self.note_made(protocol, index);
         let record = self.subscribers.count(record, internal.0, pair, kind, self.now);
         let new = NewMapping {
             protocol,
@@ -317,7 +358,7 @@ impl Engine {
         slot
     }
 
-    fn choose_external(
+    pub(crate) fn choose_external(
         &mut self,
         wish: Wish,
         subscriber: Host,
@@ -444,6 +485,11 @@ impl Engine {
             //= rfc5597#REQ-3
             let admitted = match self.filtering(headers.kind) {
                 _ if mapping.is_static() => !mapping.is_outbound_only(),
+                _ if mapping.is_explicit()
+                    && let Some(admitted) = self.admits_held(slot, arrival.seen) =>
+                {
+                    admitted
+                }
                 Behavior::EndpointIndependent => true,
                 Behavior::AddressDependent => self.table.knows_address(slot, remote.0),
                 Behavior::AddressAndPortDependent => false,
@@ -461,7 +507,8 @@ impl Engine {
     /// else the one that the endpoint named.
     fn server_for(&mut self, named: u32, arrival: Arrival) -> Result<u32, DropReason> {
         let mapping = self.table.mapping(named);
-        if !(mapping.is_permanent() && mapping.shares_external()) {
+        let is_server = mapping.is_static() && mapping.is_permanent() && mapping.shares_external();
+        if !is_server {
             return Ok(named);
         }
         let (protocol, remote) = (mapping.protocol, arrival.remote.0);
@@ -471,7 +518,7 @@ impl Engine {
     }
 
     /// Whether a packet may enter the realm that it is for.
-    fn check_entrance(
+    pub(super) fn check_entrance(
         &self,
         arrival: Arrival,
         realm: u16,
@@ -517,14 +564,14 @@ impl Engine {
             }
             Found::Mapping(slot, None) => {
                 self.add_session(slot, arrival.remote, Way::In, headers)?;
-                self.note_seen(slot, arrival.remote, arrival.seen);
+                self.begun(slot, arrival.remote, arrival.seen);
                 Ok(slot)
             }
             Found::Whole(internal, begun) => {
                 let external = (arrival.index, arrival.port);
                 let ends = ((internal, arrival.port), external, begun);
                 let slot = self.add_whole(ends, arrival.remote, Way::In, headers)?;
-                self.note_seen(slot, arrival.remote, arrival.seen);
+                self.begun(slot, arrival.remote, arrival.seen);
                 Ok(slot)
             }
         }
@@ -561,7 +608,7 @@ impl Engine {
         session
     }
 
-    fn add_session(
+    pub(crate) fn add_session(
         &mut self,
         slot: u32,
         remote: (u32, u16),
@@ -599,7 +646,8 @@ impl Engine {
                 session.set_state(State::Transitory);
             }
             let sessions = self.table.sessions(slot).map(|at| self.table.session(at).expires);
-            session.expires = session.expires.min(sessions.max().unwrap_or(u32::MAX));
+            let latest = sessions.chain(self.held_at_most(slot)).max();
+            session.expires = session.expires.min(latest.unwrap_or(u32::MAX));
         }
         let session =
             self.table.add_session(slot, session, way).ok_or(DropReason::SessionTableFull)?;
@@ -615,6 +663,21 @@ impl Engine {
             self.table.set_answers(slot, answers);
         }
         Ok(())
+    }
+
+    /// A session is there now whose remote endpoint is seen as this.
+    #[inline]
+    pub(crate) fn begun(&mut self, slot: u32, remote: (u32, u16), seen: (u32, u16)) {
+        self.note_seen(slot, remote, seen);
+        if self.config.session_events {
+            self.tell_begun(slot, remote, seen);
+        }
+    }
+
+    #[cold]
+    pub(super) fn tell_begun(&mut self, slot: u32, remote: (u32, u16), seen: (u32, u16)) {
+        let id = self.name_of_session(slot, remote, seen);
+        self.raise(self.now, Change::SessionCreated(id));
     }
 
     /// Counts a packet of a session, moves its state and restarts its timer as it is due.

@@ -7,8 +7,10 @@
 use super::Engine;
 use crate::calendar::NONE;
 use crate::config::Config;
-use crate::external::Wish;
+use crate::external::{External, Wish};
 use crate::host::Host;
+use crate::random::Generator;
+use crate::table::Table;
 use alloc::vec;
 use alloc::vec::Vec;
 use natgate_wire::protocol;
@@ -36,6 +38,11 @@ impl Rings {
         if overloading { (mappings * size_of::<[u32; 2]>()) as u64 } else { 0 }
     }
 
+    /// Whether ports may be overloaded.
+    pub(crate) fn are_kept(&self) -> bool {
+        !self.links.is_empty()
+    }
+
     /// Adds a mapping to the port of another.
     fn join(&mut self, owner: u32, slot: u32) {
         let next = match self.links[owner as usize] {
@@ -45,6 +52,11 @@ impl Rings {
         self.links[slot as usize] = [next, owner];
         self.links[next as usize][1] = slot;
         self.links[owner as usize][0] = slot;
+    }
+
+    /// Whether a mapping is not alone at its port.
+    pub(crate) fn has(&self, slot: u32) -> bool {
+        self.links.get(slot as usize).is_some_and(|link| link[0] != NONE)
     }
 
     /// Takes a mapping away from its port; tells another one that has it still.
@@ -73,47 +85,60 @@ impl Engine {
         subscriber: Host,
         remote: (u32, u16),
     ) -> Option<(u32, u16)> {
-        //= rfc7857#section-3
-        if !self.config.pools[wish.pool].overloading
-            || !matches!(wish.protocol, protocol::TCP | protocol::UDP)
-        {
-            return None;
-        }
-        let Self { table, external, generator, .. } = self;
-        let may_share = |index: u32, port: u16| {
-            let owner = external.owner(wish.protocol, index, port);
-            owner.is_some_and(|slot| {
-                !table.mapping(slot).is_static()
-                    && external.may_share(wish.protocol, index, port)
-                    && table.find_session(slot, remote).is_none()
-                    && table.find_shared_external(wish.protocol, (index, port), remote).is_none()
-            })
-        };
-        let mut looks = LOOKS;
-        let count = external.pieces(&wish, subscriber).count() as u32;
-        let start = generator.below(count.max(1));
-        for number in (start..count).chain(0..start) {
-            let piece = external.pieces(&wish, subscriber).nth(number as usize);
-            let (index, (first, last)) = piece?;
-            let from = first + generator.below(u32::from(last - first) + 1) as u16;
-            for port in (from..=last).chain(first..from) {
-                if looks == 0 {
-                    return None;
-                }
-                looks -= 1;
-                if may_share(index, port) {
-                    return Some((index, port));
-                }
-            }
-        }
-        None
+        let Self { config, table, external, generator, .. } = self;
+        find_shared(config, (table, external), (wish, subscriber), remote, generator)
     }
 
     /// Puts a mapping that overloads a port beside the one that has it.
-    pub(super) fn join_port(&mut self, protocol: u8, (index, port): (u32, u16), slot: u32) {
+    pub(crate) fn join_port(&mut self, protocol: u8, (index, port): (u32, u16), slot: u32) {
         let owner = self.external.owner(protocol, index, port).expect("a port in use");
         self.rings.join(owner, slot);
     }
+}
+
+/// The external endpoint in use that a flow of a subscriber is to share, if its pool permits that and one
+/// is found.
+pub(super) fn find_shared(
+    config: &Config,
+    (table, external): (&Table, &External),
+    (wish, subscriber): (Wish, Host),
+    remote: (u32, u16),
+    generator: &mut Generator,
+) -> Option<(u32, u16)> {
+    //= rfc7857#section-3
+    if !config.pools[wish.pool].overloading
+        || !matches!(wish.protocol, protocol::TCP | protocol::UDP)
+    {
+        return None;
+    }
+    let may_share = |index: u32, port: u16| {
+        let owner = external.owner(wish.protocol, index, port);
+        owner.is_some_and(|slot| {
+            !table.mapping(slot).is_static()
+                && !table.mapping(slot).is_explicit()
+                && external.may_share(wish.protocol, index, port)
+                && table.find_session(slot, remote).is_none()
+                && table.find_shared_external(wish.protocol, (index, port), remote).is_none()
+        })
+    };
+    let mut looks = LOOKS;
+    let count = external.pieces(&wish, subscriber).count() as u32;
+    let start = generator.below(count.max(1));
+    for number in (start..count).chain(0..start) {
+        let piece = external.pieces(&wish, subscriber).nth(number as usize);
+        let (index, (first, last)) = piece?;
+        let from = first + generator.below(u32::from(last - first) + 1) as u16;
+        for port in (from..=last).chain(first..from) {
+            if looks == 0 {
+                return None;
+            }
+            looks -= 1;
+            if may_share(index, port) {
+                return Some((index, port));
+            }
+        }
+    }
+    None
 }
 
 #[cfg(test)]

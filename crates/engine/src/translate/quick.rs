@@ -190,7 +190,7 @@ pub(super) struct Round {
     epoch: Epoch,
     /// Whether somebody who is no subscriber may have a record.
     strangers: bool,
-    /// Whether there are static mappings.
+    /// Whether mappings may be filed apart from what they are looked up by first.
     statics: bool,
     /// Whether there are pools whose ports are shared out.
     shares: bool,
@@ -244,7 +244,7 @@ impl Engine {
             rules: self.realms.any_rules(),
             epoch: self.table.epoch(),
             strangers: self.strangers,
-            statics: !self.config.statics.is_empty(),
+            statics: self.has_for_all(),
             shares: self.external.has_shares(),
             news: !self.has_twice(),
             last_realm: self.config.realms.len() as u16,
@@ -407,7 +407,7 @@ impl Engine {
         let overloads = false;
         let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads };
         let expires = round.first_deadline(&self.timeouts, timeouts, protocol, remote.1);
-        self.add_dynamic(&flow, (index, port), |session| {
+        let slot = self.add_dynamic(&flow, (index, port), |session| {
             (session.remote_address, session.remote_port) = remote;
             if protocol == protocol::TCP {
                 session.take_segment(Way::Out, opening_segment(packet.bytes(), glance));
@@ -417,6 +417,9 @@ impl Engine {
             session.expires = expires;
             session.count(Way::Out);
         });
+        if self.config.session_events {
+            self.tell_begun(slot, remote, remote);
+        }
         packet.truncate(usize::from(glance.total_len));
         tally.packets += 1;
         tally.bytes += u64::from(glance.total_len);

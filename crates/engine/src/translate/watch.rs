@@ -112,7 +112,7 @@ impl Engine {
 
     /// Tells that a mapping was refused, if it is something that is told, and was not within the last
     /// second.
-    pub(super) fn report_refusal(
+    pub(crate) fn report_refusal(
         &mut self,
         reason: DropReason,
         subscriber: Host,

@@ -47,6 +47,17 @@ impl LearntRoutes {
         (learnt, left_out)
     }
 
+    /// All of them, in order of side and prefix.
+    pub fn iter(&self) -> impl Iterator<Item = Route> + '_ {
+        let sides = [Side::Inside, Side::Outside].into_iter().zip(&self.tables);
+        sides.flat_map(|(side, table)| {
+            table.iter().map(move |((first, len), via)| {
+                let prefix = Prefix::new(Ipv4Addr::from_bits(first), len);
+                Route { prefix, via: *via, side }
+            })
+        })
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.tables.iter().map(PrefixMap::len).sum()

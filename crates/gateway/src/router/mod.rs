@@ -21,6 +21,8 @@ mod renewal;
 mod routes;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::settings as settings_of_tests;
 
 pub use learnt::{LearntRoutes, MOST_LEARNT, networks};
 pub use neighbors::{
@@ -29,6 +31,7 @@ pub use neighbors::{
 
 use crate::Settings;
 use crate::counters::{Losses, Origin};
+use crate::handover::Known;
 use crate::links::{Link, tag};
 use errors::{Errors, Unreachable};
 use natgate_engine::{Counters, DropReason, Prefix, Side, Timestamp};
@@ -123,6 +126,24 @@ pub enum Fate {
     Lost,
 }
 
+/// Where a packet would go next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Onward {
+    /// No route leads to its destination.
+    NoRoute,
+    /// Its destination is everybody on the link: it is not forwarded.
+    Everybody,
+    /// To a neighbour.
+    Hop {
+        /// The neighbour's address.
+        address: Ipv4Addr,
+        /// Its hardware address; `None`: it would be asked for by ARP first.
+        mac: Option<Mac>,
+        /// Whether the packet fits the link, or may be cut into fragments.
+        passes: bool,
+    },
+}
+
 /// The router.
 #[derive(Debug)]
 pub struct Router {
@@ -213,6 +234,26 @@ impl Router {
                 let held = Held { frame: with_header_room(frame.bytes()), origin };
                 hold(now, link, hop, held, port, outbox)
             }
+        }
+    }
+
+    /// Where a packet of so many bytes would go that leaves by a link; changes nothing.
+    pub fn onward(
+        &self,
+        link: Link,
+        destination: Ipv4Addr,
+        len: usize,
+        dont_fragment: bool,
+    ) -> Onward {
+        let Some(port) = self.ports.get(index(link)) else { return Onward::NoRoute };
+        match port.routes.next_hop(destination, self.learnt.of(index(link))) {
+            Hop::Nowhere => Onward::NoRoute,
+            Hop::Everybody => Onward::Everybody,
+            Hop::Neighbor(address) => Onward::Hop {
+                address,
+                mac: port.neighbors.known(address),
+                passes: len <= port.mtu || !dont_fragment,
+            },
         }
     }
 
@@ -405,6 +446,23 @@ impl Router {
         }
     }
 
+    /// Sends an IP packet to all hosts of a link.
+    pub fn send_to_all(&mut self, link: impl Into<Link>, packet: &[u8]) {
+        /// The hardware address of 224.0.0.1 (RFC 1112 section 6.4).
+        const ALL_HOSTS: Mac = Mac([0x01, 0x00, 0x5e, 0x00, 0x00, 0x01]);
+        let link = link.into();
+        let mut frame = with_header_room(packet);
+        self.ports[index(link)].write_header(&mut frame, ALL_HOSTS);
+        if !self.outbox.is_full() {
+            self.outbox.push(link, frame, None);
+        }
+    }
+
+    /// A link's own address.
+    pub fn address(&self, link: impl Into<Link>) -> Ipv4Addr {
+        self.ports[index(link.into())].address
+    }
+
     /// Goes by other learnt routes from now on; returns those before.
     pub fn learn(&mut self, learnt: Arc<LearntRoutes>) -> Arc<LearntRoutes> {
         std::mem::replace(&mut self.learnt, learnt)
@@ -441,9 +499,37 @@ impl Router {
         RouterCounters { learnt_routes: self.learnt.len() as u64, ..self.outbox.counters }
     }
 
+    /// The learnt routes that it goes by.
+    pub fn learnt(&self) -> Arc<LearntRoutes> {
+        Arc::clone(&self.learnt)
+    }
+
+    /// Tells a link's neighbours, in any order.
+    pub fn tell_neighbors(&self, link: impl Into<Link>, tell: impl FnMut(NeighborInfo)) {
+        self.ports[index(link.into())].neighbors.each().for_each(tell);
+    }
+
     /// A link's neighbours, in order of address.
     pub fn neighbors(&self, link: impl Into<Link>) -> Vec<NeighborInfo> {
         self.ports[index(link.into())].neighbors.list()
+    }
+
+    /// Everybody whose hardware address is known, outside and in the inside's own network: realms may
+    /// have other numbers where this is read.
+    pub(crate) fn acquaintances(&self) -> Vec<Known> {
+        let links = [Link::OUTSIDE, Link::inside(0)].into_iter();
+        let of = |link: Link| {
+            let known = self.neighbors(link).into_iter();
+            known.filter_map(move |one| Some(Known { link, address: one.address, mac: one.mac? }))
+        };
+        links.flat_map(of).collect()
+    }
+
+    /// Gets to know somebody on a link, as if an answer had come.
+    pub(crate) fn introduce(&mut self, now: Timestamp, link: Link, address: Ipv4Addr, mac: Mac) {
+        if let Some(port) = self.ports.get_mut(index(link)) {
+            port.neighbors.introduce(now, address, mac);
+        }
     }
 }
 

@@ -99,6 +99,11 @@ impl Neighbors {
         self.recent.get(address).or_else(|| self.search(address))
     }
 
+    /// The same, for who only asks: the neighbour does not count as used.
+    pub(super) fn known(&self, address: Ipv4Addr) -> Option<Mac> {
+        self.table.get(&address)?.mac
+    }
+
     #[cold]
     fn search(&mut self, address: Ipv4Addr) -> Option<Mac> {
         let neighbor = self.table.get_mut(&address)?;
@@ -143,6 +148,14 @@ impl Neighbors {
         self.recent.fit(self.table.len());
         self.timers.insert((deadline, address));
         self.unresolved.insert((serial, address));
+    }
+
+    /// Gets to know a neighbour that another gateway knew; nobody makes room for it.
+    pub(super) fn introduce(&mut self, now: Timestamp, address: Ipv4Addr, mac: Mac) {
+        if self.table.len() < MOST_NEIGHBORS && !self.table.contains_key(&address) {
+            self.insert(address, now.plus(RETRY));
+            self.confirm(now, address, mac);
+        }
     }
 
     //= rfc1812#section-3.3.2-queue
@@ -252,14 +265,18 @@ impl Neighbors {
 
     /// Everybody, in order of address.
     pub(super) fn list(&self) -> Vec<NeighborInfo> {
-        let info = |(address, neighbor): (&Ipv4Addr, &Neighbor)| NeighborInfo {
+        let mut list: Vec<_> = self.each().collect();
+        list.sort_by_key(|neighbor| neighbor.address);
+        list
+    }
+
+    /// All neighbours, in any order.
+    pub(super) fn each(&self) -> impl Iterator<Item = NeighborInfo> + '_ {
+        self.table.iter().map(|(address, neighbor)| NeighborInfo {
             address: *address,
             mac: neighbor.mac,
             asking: neighbor.tries > 0,
             held: neighbor.held.len(),
-        };
-        let mut list: Vec<_> = self.table.iter().map(info).collect();
-        list.sort_by_key(|neighbor| neighbor.address);
-        list
+        })
     }
 }

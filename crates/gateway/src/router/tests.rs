@@ -5,8 +5,7 @@ mod twins;
 mod undelivered;
 
 use super::*;
-use crate::WorkerSettings;
-use crate::{Backend, Route, SideSettings};
+use crate::{Route, SideSettings};
 use natgate_engine::{AddressRange, Config, Direction, Outcome, PoolConfig, StaticMapping};
 use natgate_io::HEADROOM;
 use natgate_wire::Ipv4;
@@ -30,15 +29,11 @@ fn prefix(address: &str, len: u8) -> Prefix {
 }
 
 /// 10.0.0.1/8 inside, 192.0.2.1/24 outside with a gateway; a pool and a static mapping elsewhere.
-fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     let side = |device: &str, address, len, gateway: Option<&str>| SideSettings {
-        device: device.to_owned(),
-        backend: Backend::AfPacket,
         address: Some((ip(address), len)),
         gateway: gateway.map(ip),
-        mtu: 1500,
-        mode: Default::default(),
-        ring: None,
+        ..SideSettings::new(device)
     };
     let range = AddressRange { first: ip("203.0.113.16"), last: ip("203.0.113.31") };
     let pool = PoolConfig {
@@ -53,22 +48,12 @@ fn settings() -> Settings {
         external: (ip("198.51.100.7"), Some(80)),
         ..StaticMapping::default()
     };
-    Settings {
-        engine: Config { pools: vec![pool], statics: vec![fixed], ..Config::default() },
-        inside: side("in", "10.0.0.1", 8, None),
-        outside: side("out", "192.0.2.1", 24, Some("192.0.2.254")),
-        realms: Vec::new(),
-        routes: vec![Route {
-            prefix: prefix("198.18.0.0", 15),
-            via: ip("192.0.2.253"),
-            side: Side::Outside,
-        }],
-        workers: WorkerSettings::default(),
-        dpdk: None,
-        kernel: Default::default(),
-        state: None,
-        control: None,
-    }
+    let engine = Config { pools: vec![pool], statics: vec![fixed], ..Config::default() };
+    let inside = side("in", "10.0.0.1", 8, None);
+    let outside = side("out", "192.0.2.1", 24, Some("192.0.2.254"));
+    let route =
+        Route { prefix: prefix("198.18.0.0", 15), via: ip("192.0.2.253"), side: Side::Outside };
+    Settings { routes: vec![route], ..Settings::new(engine, inside, outside) }
 }
 
 fn router() -> Router {

@@ -39,7 +39,7 @@ pub struct StateSettings {
 pub enum StateError {
     /// The file is there and cannot be read.
     #[error(
-        "state.file {} cannot be read: {error}; make it readable or remove it", .path.display()
+        "state.file {} cannot be read: {error}; make it readable, remove it, or name another", .path.display()
     )]
     Unreadable {
         /// The file.
@@ -171,6 +171,12 @@ impl SavedPorts {
         let state = StateSettings { file, ..own.clone() };
         let saved = Self::open(&Settings { state: Some(state), ..settings.clone() })?;
         Ok(saved.map(|saved| Self { records: Vec::new(), damage: None, ..saved }))
+    }
+
+    /// For a gateway that takes over from another, which knows itself which ports are in use.
+    #[must_use]
+    pub fn without_ports(self) -> Self {
+        Self { records: Vec::new(), damage: None, ..self }
     }
 
     /// The file.

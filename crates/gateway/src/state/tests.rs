@@ -3,7 +3,6 @@
 
 use super::format::{self, Bitmap, WORDS, Writer};
 use super::*;
-use crate::WorkerSettings;
 use natgate_engine::{
     AddressRange, Change, Config, DropReason, Engine, Packet, PoolConfig, Side, Timestamp, Verdict,
 };
@@ -131,26 +130,10 @@ fn settings(file: PathBuf) -> Settings {
     };
     let mut engine = Config { pools: vec![pool], port_parity: false, ..Config::default() };
     engine.timeouts.hold_down = HOLD_DOWN;
-    let side = |device: &str| crate::SideSettings {
-        device: device.to_owned(),
-        backend: crate::Backend::AfPacket,
-        address: None,
-        gateway: None,
-        mtu: 1500,
-        mode: Default::default(),
-        ring: None,
-    };
+    let state = Some(StateSettings { file, interval: INTERVAL });
     Settings {
-        engine,
-        inside: side("in"),
-        outside: side("out"),
-        realms: Vec::new(),
-        routes: Vec::new(),
-        state: Some(StateSettings { file, interval: INTERVAL }),
-        control: None,
-        workers: WorkerSettings::default(),
-        dpdk: None,
-        kernel: Default::default(),
+        state,
+        ..Settings::new(engine, crate::SideSettings::new("in"), crate::SideSettings::new("out"))
     }
 }
 

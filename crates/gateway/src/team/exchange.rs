@@ -26,6 +26,8 @@ pub(crate) enum Kind {
     Turned(u16),
     /// The same of an ICMP error of the router's own, which has not come in.
     Error(u16),
+    /// A request from a realm for a mapping of a host there, whose address this is.
+    Request(u16, u32),
     /// An Ethernet frame with ARP, without a tag, for everybody to learn from.
     Arp(Link),
 }
@@ -35,6 +37,7 @@ impl Kind {
     pub(super) fn link(self) -> Link {
         match self {
             Self::Packet(link) | Self::Arp(link) => link,
+            Self::Request(realm, _) => Link::inside(realm),
             Self::Turned(_) | Self::Error(_) => Link::OUTSIDE,
         }
     }
@@ -81,8 +84,9 @@ struct Incoming {
     empty: Producer<Box<[u8]>>,
 }
 
-/// Wakes a worker.
+/// Wakes a worker. Alone in its cache line, since others look at it whenever they hand over.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(super) struct Waker {
     asleep: AtomicBool,
     /// Whether there is something for it that is not in a ring.

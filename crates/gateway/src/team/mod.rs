@@ -206,6 +206,13 @@ impl Member {
         }
     }
 
+    /// Tells an engine which ports it has, and that it has no others.
+    pub(crate) fn settle_only(&self, engine: &mut Engine) {
+        for (address, words) in self.partition.all_owned(self.number) {
+            engine.own_only(address, &words);
+        }
+    }
+
     /// Makes an engine this worker's.
     pub(crate) fn divide(&mut self, engine: &mut Engine) {
         self.broker.look_after(engine.config());
@@ -245,6 +252,24 @@ impl Member {
         }
     }
 
+    /// Sends a request for a mapping of a host to whose the host is.
+    pub(crate) fn dispatch_request(
+        &mut self,
+        engine: &Engine,
+        (realm, host): (u16, Ipv4Addr),
+        bytes: &[u8],
+    ) -> Way {
+        let host = (realm, host.to_bits());
+        let kind = Kind::Request(host.0, host.1);
+        match self.partition.whose_host(host) {
+            Whose::Of(owner) => self.give(owner, kind, Asked::Settled, bytes),
+            _ => {
+                let (_, before) = self.partition.now_and_before(host);
+                self.find_host(engine, kind, bytes, host, before)
+            }
+        }
+    }
+
     /// The same for one that another has handed over, having asked so far.
     pub(crate) fn dispatch_again(
         &mut self,
@@ -254,7 +279,10 @@ impl Member {
         bytes: &[u8],
     ) -> Way {
         let link = kind.link();
-        let whose = || self.partition.whose(link.side, link.realm, bytes);
+        let whose = || match kind {
+            Kind::Request(realm, host) => self.partition.whose_host((realm, host)),
+            _ => self.partition.whose(link.side, link.realm, bytes),
+        };
         match asked {
             Asked::Settled => Way::Here,
             Asked::Portless(asked) => self.ask_next(engine, kind, bytes, asked),

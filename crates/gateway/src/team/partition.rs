@@ -6,6 +6,8 @@
 //! cut into as many slices. Ports that were dealt out change hands when a worker runs short of them
 //! (`broker`); so the owners are shared by all workers, and read with each packet from outside.
 
+mod handed;
+
 use natgate_engine::{Allocation, BlockConfig, Config, Plan, PoolConfig, Side, bucket};
 use natgate_io::{MOST_STRETCHES, Share, Stretch};
 use natgate_wire::icmp::{self, kind};
@@ -129,6 +131,8 @@ impl Row {
 #[derive(Debug)]
 pub(crate) struct Partition {
     workers: usize,
+    /// Whether a worker has joined.
+    has_grown: bool,
     buckets: Arc<Buckets>,
     /// By address.
     rows: Vec<Row>,
@@ -163,8 +167,10 @@ impl Partition {
     pub(crate) fn new(config: &Config, workers: usize, before: Option<&Self>) -> Self {
         assert!((1..=MOST_WORKERS).contains(&workers));
         let buckets = before.map(|before| Arc::clone(&before.buckets));
+        let has_grown = before.is_some_and(|before| before.has_grown || before.workers < workers);
         let mut partition = Self {
             workers,
+            has_grown,
             buckets: buckets.unwrap_or_else(|| Buckets::new(workers)),
             rows: Vec::new(),
             plans: Vec::new(),
@@ -309,8 +315,21 @@ impl Partition {
         plan.and_then(planned).unwrap_or_else(by_words)
     }
 
+    /// The workers that a packet may be for, the last of them if none of the others knows of it.
+    pub(crate) fn candidates(&self, link: crate::Link, bytes: &[u8]) -> Vec<usize> {
+        match self.whose(link.side, link.realm, bytes) {
+            Whose::Of(worker) | Whose::Fragment(worker) => vec![worker],
+            Whose::Portless => (0..self.workers).collect(),
+            Whose::Host(host) => {
+                let (now, before) = self.now_and_before(host);
+                let before = (0..self.workers).filter(|worker| before >> worker & 1 != 0);
+                before.chain([now]).collect()
+            }
+        }
+    }
+
     /// Whose a host inside is.
-    fn whose_host(&self, host: Host) -> Whose {
+    pub(super) fn whose_host(&self, host: Host) -> Whose {
         if let Some(&worker) = self.hosts.get(&host) {
             return Whose::Of(worker);
         }

@@ -1,8 +1,10 @@
 //! What a batch goes through: sorted, translated, routed, sent.
 
+use crate::capture::{Captures, Moment};
 use crate::counters::Origin;
 use crate::links::{Header, Link};
 use crate::load::Load;
+use crate::pcp::{Desk, Taken};
 use crate::router::{Fate, Router};
 use crate::team::Member;
 use crate::wiring::{Cables, Devices, side_of};
@@ -24,6 +26,10 @@ pub(super) struct Stages {
     /// What makes this one of several workers.
     pub(super) team: Option<Member>,
     pub(super) load: Arc<Load>,
+    /// Who wants copies of packets.
+    pub(super) captures: Captures,
+    /// Where requests for mappings are served.
+    pub(super) desk: Desk,
 }
 
 /// A packet, and the realm that it comes from if from inside.
@@ -99,7 +105,17 @@ impl Stages {
         from: Side,
         packets: ArrayVec<Arrived<'d>, BATCH>,
     ) -> ArrayVec<Fated<'d>, BATCH> {
+        let watched = self.captures.is_on();
+        if watched {
+            let packets = packets.iter().map(|(frame, realm)| (frame.bytes(), *realm));
+            self.captures.before(packets);
+        }
         let mut fated = self.process(now, from, packets);
+        if watched {
+            let moment = Moment { now, from, turned: false };
+            self.captures
+                .after(moment, fated.iter().map(|(frame, verdict, _)| (frame.bytes(), *verdict)));
+        }
         if fated.iter().any(|(_, verdict, _)| *verdict == Verdict::HandOver) {
             fated = self.turn_over_some(now, fated);
         }
@@ -141,6 +157,11 @@ impl Stages {
         let before = self.engine.counters().clone();
         let arrived = std::iter::once((error, from.realm)).collect();
         let mut fated = self.process(now, from.side, arrived).pop();
+        if self.captures.is_on()
+            && let Some((frame, Verdict::Forward(side), _)) = &fated
+        {
+            self.captures.leaving(now, *side, frame.bytes());
+        }
         if let Some((frame, Verdict::HandOver, realm)) = fated {
             fated = self.turn_error_over(now, frame, realm);
         }
@@ -174,6 +195,10 @@ impl Stages {
             let (side, origin) = match verdict {
                 Verdict::Forward(side) => (side, Origin::forwarded(from, side, len)),
                 Verdict::Reply(side) => (side, Origin::replied(len)),
+                Verdict::Drop(DropReason::LocalUnsupported) if from == Side::Inside => {
+                    self.take_request(now, realm, frame.bytes());
+                    continue;
+                }
                 Verdict::Drop(_) | Verdict::Held | Verdict::HandOver => continue,
             };
             let link = Link::new(side, realm);
@@ -186,6 +211,23 @@ impl Stages {
             }
         }
         outputs
+    }
+
+    /// Takes a packet to the gateway itself, which the translator does not understand, if it is a request
+    /// for a mapping.
+    //= rfc6887#section-8.2-interface
+    #[cold]
+    fn take_request(&mut self, now: Timestamp, realm: u16, packet: &[u8]) {
+        if !self.desk.is_open() {
+            return;
+        }
+        let own = self.engine.config().inside_of(realm).address;
+        let other = match self.desk.take(now, realm, packet, own) {
+            Taken::Not => return,
+            Taken::Kept => None,
+            Taken::Refused => Some(DropReason::RequestLimit),
+        };
+        self.engine.count_local(other, packet.len());
     }
 
     /// Sends frames by the devices, whose sending halves are given in order.

@@ -2,6 +2,7 @@
 //! over.
 
 use super::stages::{Arrived, Fated, Output, Stages, transmitters, views};
+use crate::capture::Moment;
 use crate::links::Link;
 use crate::load::add;
 use crate::team::{Asked, Kind, Member, Parcel, Way};
@@ -116,9 +117,20 @@ impl Stages {
     ) -> ArrayVec<Fated<'d>, BATCH> {
         let mut verdicts = [Verdict::Held; BATCH];
         let verdicts = &mut verdicts[..packets.len()];
+        let watched = self.captures.is_on();
+        if watched {
+            let packets = packets.iter().map(|(frame, realm)| (frame.bytes(), *realm));
+            self.captures.before(packets);
+        }
         let mut views = views(&mut packets);
         self.engine.process_turned(now, &mut views, verdicts);
         let realms: ArrayVec<u16, BATCH> = views.iter().map(Packet::realm).collect();
+        if watched {
+            let moment = Moment { now, from: Side::Inside, turned: true };
+            let fated =
+                views.iter().zip(&*verdicts).map(|(view, verdict)| (view.bytes(), *verdict));
+            self.captures.after(moment, fated);
+        }
         drop(views);
         let fated = packets.into_iter().zip(realms).zip(verdicts);
         fated.map(|(((frame, _), realm), verdict)| (frame, *verdict, realm)).collect()
@@ -148,6 +160,7 @@ impl Stages {
                     Kind::Packet(Link { side: Side::Outside, .. }) => outside.push((frame, 0)),
                     Kind::Turned(realm) => turned.push((frame, realm)),
                     Kind::Error(realm) => self.unpack_error(now, (frame, realm), transmitters),
+                    Kind::Request(realm, _) => self.desk.take_over(realm, frame.bytes()),
                     Kind::Arp(_) => {}
                 }
             }
@@ -170,6 +183,8 @@ impl Stages {
         let Some(team) = &mut self.team else { return true };
         let way = team.dispatch_again(now, &mut self.engine, (kind, asked), bytes);
         match kind {
+            // It has been counted where it came in; its client asks again.
+            Kind::Request(..) => way == Way::Here,
             Kind::Error(_) => self.error_has_come(way),
             kind => self.has_come(way, direction_of(kind), bytes.len()),
         }
@@ -197,6 +212,7 @@ impl Stages {
 fn direction_of(kind: Kind) -> Direction {
     match kind {
         Kind::Packet(Link { side: Side::Inside, .. }) => Direction::Outbound,
+        Kind::Request(..) => Direction::Local,
         Kind::Packet(_) | Kind::Arp(_) => Direction::Inbound,
         Kind::Turned(_) | Kind::Error(_) => Direction::Hairpin,
     }

@@ -1,5 +1,6 @@
 //! A gateway between two cables in memory and in virtual time: frames in, frames out.
 
+mod capture;
 mod fragments;
 mod realms;
 mod reload;

@@ -18,13 +18,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Workers between two cables, and hosts that answer ARP on them.
-struct Team {
-    workers: Vec<Worker>,
+pub(crate) struct Team {
+    pub(crate) workers: Vec<Worker>,
     inside: Wire,
     outside: Wire,
     now: Timestamp,
     told: Told,
-    commander: Commander,
+    pub(crate) commander: Commander,
     wakes: Vec<UnixStream>,
     /// Devices of workers to come, by turns inside and outside.
     spare: Vec<Box<dyn Device>>,
@@ -35,13 +35,13 @@ const MOST: usize = 6;
 
 /// What came out since it was last looked: packets.
 #[derive(Debug, Default)]
-struct Out {
-    inside: Vec<Vec<u8>>,
-    outside: Vec<Vec<u8>>,
+pub(crate) struct Out {
+    pub(crate) inside: Vec<Vec<u8>>,
+    pub(crate) outside: Vec<Vec<u8>>,
 }
 
 /// Pool addresses from 203.0.113.1 on.
-fn with_pool(addresses: u8, ports: (u16, u16)) -> Settings {
+pub(crate) fn with_pool(addresses: u8, ports: (u16, u16)) -> Settings {
     let mut settings = settings();
     let last = Ipv4Addr::new(203, 0, 113, addresses);
     settings.engine.pools[0].addresses = vec![AddressRange { first: EXTERNAL, last }];
@@ -51,7 +51,7 @@ fn with_pool(addresses: u8, ports: (u16, u16)) -> Settings {
 
 impl Team {
     /// Frames come to one worker after the other.
-    fn new(settings: &Settings, count: usize) -> Self {
+    pub(crate) fn new(settings: &Settings, count: usize) -> Self {
         let turn = Arc::new(AtomicUsize::new(0));
         Self::with(settings, count, move || turn.fetch_add(1, Ordering::Relaxed) % count)
     }
@@ -94,7 +94,7 @@ impl Team {
     }
 
     /// Lets a worker more join.
-    fn grow(&mut self, settings: &Settings) {
+    pub(crate) fn grow(&mut self, settings: &Settings) {
         let pairs = [(); 3].map(|()| UnixStream::pair().expect("a pair of sockets"));
         let [(a, first), (b, waker), (c, wake)] = pairs;
         self.wakes.extend([a, b, c]);
@@ -119,7 +119,7 @@ impl Team {
     }
 
     /// Lets all workers do what there is to do; hosts answer ARP.
-    fn settle(&mut self) -> Out {
+    pub(crate) fn settle(&mut self) -> Out {
         let mut out = Out::default();
         for _ in 0..12 {
             for worker in &mut self.workers {
@@ -143,7 +143,7 @@ impl Team {
         out
     }
 
-    fn send_inside(&mut self, packet: &[u8]) -> Out {
+    pub(crate) fn send_inside(&mut self, packet: &[u8]) -> Out {
         self.inside.send(&to_inside(packet));
         self.settle()
     }
@@ -153,7 +153,7 @@ impl Team {
         self.settle()
     }
 
-    fn pass(&mut self, time: Duration) -> Out {
+    pub(crate) fn pass(&mut self, time: Duration) -> Out {
         self.now = self.now.plus(time);
         self.settle()
     }
@@ -187,7 +187,7 @@ impl Team {
     }
 
     /// The mappings of each worker: internal to external endpoint.
-    fn mappings(&mut self) -> Vec<HashMap<(Ipv4Addr, u16), (Ipv4Addr, u16)>> {
+    pub(crate) fn mappings(&mut self) -> Vec<HashMap<(Ipv4Addr, u16), (Ipv4Addr, u16)>> {
         let now = self.now;
         let of = |worker: &mut Worker| {
             let status = worker.status(now);
@@ -202,7 +202,7 @@ impl Team {
 }
 
 /// The `number`th subscriber.
-fn subscriber(number: u32) -> Ipv4Addr {
+pub(crate) fn subscriber(number: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 1, 0).to_bits() + number)
 }
 

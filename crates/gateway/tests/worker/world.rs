@@ -9,7 +9,7 @@ use natgate_engine::{
     AddressRange, Config, Direction, DropReason, Event, Outcome, PoolConfig, Prefix, Side,
     SideConfig, Timestamp,
 };
-use natgate_gateway::{Backend, Observer, Settings, SideSettings, Status, Worker, WorkerSettings};
+use natgate_gateway::{Observer, Settings, SideSettings, Status, Worker};
 use natgate_io::memory::{self, Wire};
 use natgate_io::{Change, Device, LinkInfo};
 use natgate_wire::arp::{self, Arp, Mac, Operation, Repr};
@@ -32,15 +32,8 @@ pub(crate) const REMOTE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 pub(crate) const EXTERNAL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 
 pub(crate) fn side(address: Ipv4Addr, len: u8) -> (SideSettings, SideConfig) {
-    let settings = SideSettings {
-        device: format!("{address}"),
-        backend: Backend::AfPacket,
-        address: Some((address, len)),
-        gateway: None,
-        mtu: 1500,
-        mode: Default::default(),
-        ring: None,
-    };
+    let settings =
+        SideSettings { address: Some((address, len)), ..SideSettings::new(address.to_string()) };
     let network = Some(Prefix::new(address, len));
     (settings, SideConfig { address: Some(address), network, ..SideConfig::default() })
 }
@@ -61,18 +54,7 @@ pub(crate) fn settings() -> Settings {
         pools: vec![pool],
         ..Config::default()
     };
-    Settings {
-        engine,
-        inside,
-        outside,
-        realms: Vec::new(),
-        routes: Vec::new(),
-        workers: WorkerSettings::default(),
-        dpdk: None,
-        kernel: Default::default(),
-        state: None,
-        control: None,
-    }
+    Settings::new(engine, inside, outside)
 }
 
 /// What the gateway tells.

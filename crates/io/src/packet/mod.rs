@@ -127,21 +127,15 @@ impl PacketDevice {
     }
 
     fn reattach(&mut self) -> Option<Change> {
-        match interface::read(&self.link.name) {
-            Err(Error::NoDevice(_)) => None,
-            Err(error) => Some(Change::Back(Err(error))),
-            Ok(link) => {
-                self.link = link;
-                match self.attach() {
-                    Ok(true) => Some(Change::Back(Ok(()))),
-                    Ok(false) => {
-                        self.link.up = false;
-                        None
-                    }
-                    Err(error) => Some(Change::Back(Err(error))),
-                }
-            }
+        let attached = interface::back(&self.link.name)?.and_then(|link| {
+            self.link = link;
+            self.attach()
+        });
+        if matches!(attached, Ok(false)) {
+            self.link.up = false;
+            return None;
         }
+        Some(Change::Back(attached.map(drop)))
     }
 
     fn collect_overruns(&mut self) {

@@ -73,6 +73,56 @@ impl<W: Write> Writer<W> {
         write_block(&mut self.output, ENHANCED_PACKET, &[&header, packet, padding, &options])
     }
 
+    /// Writes a packet with the way that it went and a comment; `len` is its length on the wire, of
+    /// which `packet` may be the beginning. `interface` comes with the time, nanoseconds since 1970.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn packet_told(
+        &mut self,
+        (interface, time): (u32, u64),
+        direction: Direction,
+        comment: &str,
+        packet: &[u8],
+        len: usize,
+    ) -> io::Result<()> {
+        let mut header = packet_header(interface, time, packet.len());
+        header[16..].copy_from_slice(&(len as u32).to_le_bytes());
+        let padding = &[0; 3][..packet.len().next_multiple_of(4) - packet.len()];
+        let mut options = Vec::new();
+        put_option(&mut options, COMMENT, &comment.as_bytes()[..comment.len().min(MAX_NAME)]);
+        put_option(&mut options, 2, &(direction as u32).to_le_bytes());
+        put_option(&mut options, 0, &[]);
+        write_block(&mut self.output, ENHANCED_PACKET, &[&header, packet, padding, &options])
+    }
+
+    /// Writes how many packets an interface has had until a time, nanoseconds since 1970, and how many
+    /// of these are missing.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn statistics(
+        &mut self,
+        interface: u32,
+        time: u64,
+        packets: u64,
+        missing: u64,
+    ) -> io::Result<()> {
+        let mut body = Vec::new();
+        for word in [interface, (time >> 32) as u32, time as u32] {
+            body.extend(word.to_le_bytes());
+        }
+        if missing > 0 {
+            let comment =
+                format!("{missing} packets are missing: they came faster than they were read");
+            put_option(&mut body, COMMENT, comment.as_bytes());
+        }
+        put_option(&mut body, 4, &packets.to_le_bytes());
+        put_option(&mut body, 5, &missing.to_le_bytes());
+        put_option(&mut body, 0, &[]);
+        write_block(&mut self.output, INTERFACE_STATISTICS, &[&body])
+    }
+
     /// Hands everything written so far to whoever reads it.
     ///
     /// # Errors
@@ -88,6 +138,10 @@ impl<W: Write> Writer<W> {
 }
 
 const ENHANCED_PACKET: u32 = 6;
+const INTERFACE_STATISTICS: u32 = 5;
+
+/// The option that is a comment.
+const COMMENT: u16 = 1;
 
 /// What precedes a packet of this length in its block.
 fn packet_header(interface: u32, time: u64, len: usize) -> [u8; 20] {

@@ -32,7 +32,7 @@ use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN};
 use part::{Part, Sending};
 use program::{Attachment, MOST_QUEUES};
 use receive::{Queue, Receiver};
-use ring::{Consumer, Producer};
+use ring::{Consumer, Producer, Shared};
 use socket::Overruns;
 use std::fmt;
 use std::ops::Range;
@@ -305,14 +305,11 @@ impl XdpDevice {
     }
 
     fn reattach(&mut self) -> Option<Change> {
-        match interface::read(&self.link.name) {
-            Err(Error::NoDevice(_)) => None,
-            Err(error) => Some(Change::Back(Err(error))),
-            Ok(link) => {
-                self.link = link;
-                Some(Change::Back(self.attach()))
-            }
-        }
+        let attached = interface::back(&self.link.name)?.and_then(|link| {
+            self.link = link;
+            self.attach()
+        });
+        Some(Change::Back(attached))
     }
 
     /// Frames lost at sockets, at those of today and those before.
@@ -387,12 +384,14 @@ impl Plan<'_> {
         }
         let offsets = socket::ring_offsets(&socket, name)?;
         let place = libc::XDP_UMEM_PGOFF_FILL_RING as i64;
-        let fill = Producer::map(&socket, offsets.fr, size, place, name)?;
-        let filled = Consumer::map(&socket, offsets.rx, size, libc::XDP_PGOFF_RX_RING, name)?;
+        let fill = Producer::of(Shared::map(&socket, offsets.fr, size, place, name)?);
+        let place = libc::XDP_PGOFF_RX_RING;
+        let filled = Consumer::of(Shared::map(&socket, offsets.rx, size, place, name)?);
         let rings = if sends {
             let place = libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64;
-            let completed = Consumer::map(&socket, offsets.cr, size, place, name)?;
-            let ring = Producer::map(&socket, offsets.tx, size, libc::XDP_PGOFF_TX_RING, name)?;
+            let completed = Consumer::of(Shared::map(&socket, offsets.cr, size, place, name)?);
+            let place = libc::XDP_PGOFF_TX_RING;
+            let ring = Producer::of(Shared::map(&socket, offsets.tx, size, place, name)?);
             Some((ring, completed))
         } else {
             None

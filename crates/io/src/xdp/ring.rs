@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A ring's memory.
 #[derive(Debug)]
-struct Memory<T> {
+pub(super) struct Shared<T> {
     base: NonNull<u8>,
     len: usize,
     offsets: libc::xdp_ring_offset,
@@ -21,10 +21,11 @@ struct Memory<T> {
 }
 
 // SAFETY: the mapping belongs to this value; the words that the kernel changes are read as atomics.
-unsafe impl<T> Send for Memory<T> {}
+unsafe impl<T> Send for Shared<T> {}
 
-impl<T: Copy> Memory<T> {
-    fn map(
+impl<T: Copy> Shared<T> {
+    /// The ring that a socket has at a place.
+    pub(super) fn map(
         socket: &OwnedFd,
         offsets: libc::xdp_ring_offset,
         size: u32,
@@ -66,7 +67,7 @@ impl<T: Copy> Memory<T> {
     }
 }
 
-impl<T> Drop for Memory<T> {
+impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         // SAFETY: `map` made this mapping, of this length; nothing of it is lent.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
@@ -76,20 +77,14 @@ impl<T> Drop for Memory<T> {
 /// The end that puts entries in.
 #[derive(Debug)]
 pub(super) struct Producer<T> {
-    memory: Memory<T>,
+    memory: Shared<T>,
     /// Where the next entry goes; beyond what the kernel knows until `publish`.
     next: u32,
 }
 
 impl<T: Copy> Producer<T> {
-    pub(super) fn map(
-        socket: &OwnedFd,
-        offsets: libc::xdp_ring_offset,
-        size: u32,
-        place: i64,
-        device: &str,
-    ) -> Result<Self, Error> {
-        Memory::map(socket, offsets, size, place, device).map(|memory| Self { memory, next: 0 })
+    pub(super) fn of(memory: Shared<T>) -> Self {
+        Self { memory, next: 0 }
     }
 
     /// How many entries have room.
@@ -129,20 +124,14 @@ impl<T: Copy> Producer<T> {
 /// The end that takes entries out.
 #[derive(Debug)]
 pub(super) struct Consumer<T> {
-    memory: Memory<T>,
+    memory: Shared<T>,
     /// The next entry to take; beyond what the kernel knows until `release`.
     next: u32,
 }
 
 impl<T: Copy> Consumer<T> {
-    pub(super) fn map(
-        socket: &OwnedFd,
-        offsets: libc::xdp_ring_offset,
-        size: u32,
-        place: i64,
-        device: &str,
-    ) -> Result<Self, Error> {
-        Memory::map(socket, offsets, size, place, device).map(|memory| Self { memory, next: 0 })
+    pub(super) fn of(memory: Shared<T>) -> Self {
+        Self { memory, next: 0 }
     }
 
     /// How many entries wait.
@@ -180,9 +169,8 @@ mod tests {
         let file = unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"ring".as_ptr(), 0)) };
         // SAFETY: no pointers are passed.
         assert_eq!(unsafe { libc::ftruncate(file.as_raw_fd(), 4096) }, 0);
-        let producer = Producer::map(&file, OFFSETS, 4, 0, "none").expect("memory");
-        let consumer = Consumer::map(&file, OFFSETS, 4, 0, "none").expect("memory");
-        (producer, consumer)
+        let map = || Shared::map(&file, OFFSETS, 4, 0, "none").expect("memory");
+        (Producer::of(map()), Consumer::of(map()))
     }
 
     #[test]

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// The niceness of what measures and is measured.
 const PREFERRED: i32 = -10;
+/// Where the scheduler says of which group of tasks this process is, and how nice that is.
+const SESSION: &str = "/proc/self/autogroup";
 /// How long threads of the kernel's may take to be there.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -85,6 +87,28 @@ fn put_first(task: u32) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// The session's share of the processors is the usual one again when this goes.
+pub(super) struct Session(Option<String>);
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(niceness) = &self.0 {
+            // Whoever may raise it may lower it.
+            let _ = fs::write(SESSION, niceness);
+        }
+    }
+}
+
+/// Has this process and what it starts go before the rest of the machine. Where the scheduler groups
+/// tasks by session, niceness counts for nothing against those of other groups, such as the kernel's
+/// threads: these would keep the subject waiting for milliseconds.
+pub(super) fn prefer_session() -> Session {
+    let before = fs::read_to_string(SESSION).ok();
+    let before = before.and_then(|text| Some(text.trim().rsplit_once(' ')?.1.to_owned()));
+    // Linux may be built without.
+    Session(before.filter(|_| fs::write(SESSION, PREFERRED.to_string()).is_ok()))
 }
 
 /// Has this thread's priority be the usual one.

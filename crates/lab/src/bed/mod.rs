@@ -188,6 +188,7 @@ pub fn with<T: Send>(
     }
     let is_masquerade = plan.subject == Subject::Masquerade;
     let _raised = is_masquerade.then(|| kernel::make_room(plan.flows)).transpose()?;
+    let _session = account::prefer_session();
     let tester = network.node("tester");
     tester.enter(|| {
         let [own, other] = processors();

@@ -3,7 +3,7 @@
 
 use super::flood::Flood;
 use super::{Bed, BedError, account};
-use crate::search;
+use crate::search::{self, Capacity, Tried};
 use natgate_tester::{Load, Mix, Way};
 use std::fs;
 use std::io;
@@ -38,6 +38,12 @@ impl Streamed {
     /// Which part did not arrive.
     pub fn loss(&self) -> f64 {
         1.0 - self.delivered.min(self.offered) as f64 / self.offered.max(1) as f64
+    }
+
+    /// Whether no more than that share was lost.
+    pub(crate) fn tried(&self, loss: f64) -> Tried {
+        let sent = self.offered as f64 / self.elapsed.as_secs_f64();
+        Tried { passed: self.loss() <= loss, sent }
     }
 
     /// Packets delivered, a second of wall time.
@@ -115,15 +121,13 @@ impl Bed<'_> {
     ///
     /// # Errors
     /// [`BedError`].
-    pub fn capacity(
+    pub(crate) fn capacity(
         &mut self,
         stream: &Stream,
         loss: f64,
         step: Duration,
-    ) -> Result<f64, BedError> {
-        search::capacity(search::FIRST, |rate| {
-            Ok(self.send(stream, Some(rate), step)?.loss() <= loss)
-        })
+    ) -> Result<Capacity, BedError> {
+        search::capacity(search::FIRST, |rate| Ok(self.send(stream, Some(rate), step)?.tried(loss)))
     }
 }
 

@@ -5,7 +5,9 @@
 //! The bed and how processor time is counted are `bed`'s. `README.md` beside this file says what
 //! came out.
 
+mod feed;
 mod page;
+mod workers;
 
 use crate::bed::{self, BackEnd, Bed, BedError, Path, Price, Subject, Translation};
 use crate::report::{Report, progress};
@@ -37,6 +39,8 @@ pub struct Plan {
     pub mappings: Vec<u32>,
     /// Numbers of workers.
     pub workers: Vec<u16>,
+    /// Numbers of workers that are measured beside one without a network.
+    pub together: Vec<u16>,
     /// How long each measurement takes.
     pub time: Duration,
     /// How often everything is measured, one after the other.
@@ -61,6 +65,7 @@ impl Plan {
             ways: vec![Way::Up, Way::Down, Way::Both],
             mappings: vec![100, 10_000, 1_000_000],
             workers: vec![1],
+            together: vec![2],
             time: Duration::from_secs(1),
             rounds: 3,
         }
@@ -141,6 +146,8 @@ struct Results {
     seconds: f64,
     rounds: usize,
     rows: Vec<Row>,
+    /// Several workers beside one, without a network.
+    workers: Vec<workers::Row>,
     /// What the fast path's table costs, by flows.
     fast_path: Vec<Price>,
     failed: Vec<Failed>,
@@ -196,11 +203,32 @@ pub fn measure(plan: &Plan, command: &str) -> Report {
             }
         }
     }
+    bar.set_message("workers without a network");
+    let workers = together(plan, &mut failed);
     bar.finish_and_clear();
     let rows: Vec<Row> = samples.into_iter().map(|(case, samples)| row(case, &samples)).collect();
-    let targets = page::targets(&rows);
-    let seconds = plan.time.as_secs_f64();
-    page::page(report, &Results { seconds, rounds: plan.rounds, rows, fast_path, failed, targets })
+    let targets = page::targets(&rows, &workers);
+    let (seconds, rounds) = (plan.time.as_secs_f64(), plan.rounds);
+    page::page(report, &Results { seconds, rounds, rows, workers, fast_path, failed, targets })
+}
+
+/// Measures several workers without a network, as far as there are processors for them.
+fn together(plan: &Plan, failed: &mut Vec<Failed>) -> Vec<workers::Row> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let mappings = plan.mappings.iter().copied().max().unwrap_or(100);
+    let time = plan.time * plan.rounds as u32;
+    let mut rows = Vec::new();
+    for &workers in &plan.together {
+        if usize::from(workers) > processors {
+            let why = format!("there are {processors} processors");
+            failed.push(Failed { subject: "without a network".into(), workers, mappings, why });
+            continue;
+        }
+        rows.extend(
+            [true, false].map(|steered| workers::measure(workers, mappings, steered, time)),
+        );
+    }
+    rows
 }
 
 /// Measures a subject at work with all lengths and ways.
@@ -231,7 +259,7 @@ fn one(
 fn sample(bed: &mut Bed<'_>, plan: &Plan, frames: &Mix, way: Way) -> Result<Sample, BedError> {
     let stream = bed.stream(frames, way)?;
     let rate = match bed.interfaces {
-        Some(_) => Some(bed.capacity(&stream, LOSS, plan.time / 5)?),
+        Some(_) => Some(bed.capacity(&stream, LOSS, plan.time / 5)?.rate),
         // Such a subject works on nothing that it then loses.
         None => None,
     };

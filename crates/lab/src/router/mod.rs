@@ -8,9 +8,9 @@
 mod page;
 mod paper;
 
-use crate::bed::{self, BackEnd, Bed, BedError, Subject, Translation};
+use crate::bed::{self, BackEnd, Bed, BedError, Stream, Subject, Translation};
 use crate::report::{Report, progress};
-use crate::search;
+use crate::search::{self, Tried};
 use indicatif::ProgressBar;
 use natgate_tester::{Histogram, Load, Mix, Way};
 use serde::Serialize;
@@ -38,6 +38,8 @@ pub struct Plan {
     pub delay_rate: f64,
     /// How long a trial takes: one step of a search, or one measurement of delay.
     pub trial: Duration,
+    /// Trials of a rate, of which most decide when throughput is searched for.
+    pub trials: u32,
     /// Rest between trials.
     pub rest: Duration,
 }
@@ -58,6 +60,7 @@ impl Plan {
             frames,
             delay_rate: 10e3,
             trial: Duration::from_secs(1),
+            trials: 3,
             rest: Duration::from_millis(100),
         }
     }
@@ -70,6 +73,7 @@ impl Plan {
             fill: 20_000,
             frames: Mix::of(64).into_iter().collect(),
             trial: Duration::from_millis(100),
+            trials: 1,
             rest: Duration::ZERO,
             ..Self::full(program)
         }
@@ -117,6 +121,8 @@ struct ThroughputRow {
     none_lost: f64,
     lost_0_1_percent: f64,
     lost_0_5_percent: f64,
+    /// Whether the tester could not send faster at one of them.
+    tester_limited: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -298,17 +304,24 @@ fn throughput(plan: &Plan, translation: Translation, bar: &ProgressBar) -> Resul
         for frames in &plan.frames {
             bar.set_message(format!("throughput, {} bytes, NAT {nat}", frames.name()));
             let stream = bed.stream(frames, Way::Up)?;
-            let mut highest = |from: f64, loss: f64| {
-                search::capacity(from, |rate| {
-                    std::thread::sleep(plan.rest);
-                    Ok::<_, BedError>(bed.send(&stream, Some(rate), plan.trial)?.loss() <= loss)
-                })
+            let mut limited = false;
+            let mut highest = |from: f64, loss: f64| -> Result<f64, BedError> {
+                let found =
+                    search::capacity(from, |rate| majority(plan, bed, &stream, rate, loss))?;
+                limited |= found.tester_limited;
+                Ok(found.rate)
             };
             let lost_0_5_percent = highest(search::FIRST, 0.005)?;
             let lost_0_1_percent = highest(lost_0_5_percent, 0.001)?;
             let none_lost = highest(lost_0_1_percent, 0.0)?;
-            let frames = frames.name();
-            rows.push(ThroughputRow { nat, frames, none_lost, lost_0_1_percent, lost_0_5_percent });
+            rows.push(ThroughputRow {
+                nat,
+                frames: frames.name(),
+                none_lost,
+                lost_0_1_percent,
+                lost_0_5_percent,
+                tester_limited: limited,
+            });
         }
         let mut latency = Vec::new();
         for share in [0.1, 0.5, 0.9] {
@@ -324,6 +337,26 @@ fn throughput(plan: &Plan, translation: Translation, bar: &ProgressBar) -> Resul
     found
 }
 
+/// Tries a rate until most of the trials say the same.
+fn majority(
+    plan: &Plan,
+    bed: &mut Bed<'_>,
+    stream: &Stream,
+    rate: f64,
+    loss: f64,
+) -> Result<Tried, BedError> {
+    let mut counts = [0; 2];
+    loop {
+        std::thread::sleep(plan.rest);
+        let tried = bed.send(stream, Some(rate), plan.trial)?.tried(loss);
+        let same = &mut counts[usize::from(tried.passed)];
+        *same += 1;
+        if *same * 2 > plan.trials {
+            return Ok(tried);
+        }
+    }
+}
+
 fn processor(plan: &Plan, entries: u32, bar: &ProgressBar) -> Result<Vec<ProcessorRow>, BedError> {
     bar.set_message(format!("processor time, {entries} entries"));
     let found = bed::with(&plan.laid(Translation::Pool, entries), |bed| {
@@ -331,7 +364,7 @@ fn processor(plan: &Plan, entries: u32, bar: &ProgressBar) -> Result<Vec<Process
         let mut rows = Vec::new();
         for frames in &plan.frames {
             let stream = bed.stream(frames, Way::Up)?;
-            let pps = bed.capacity(&stream, 0.01, plan.trial / 4)?;
+            let pps = bed.capacity(&stream, 0.01, plan.trial / 4)?.rate;
             let sent = bed.send(&stream, Some(pps), plan.trial)?;
             let ns_per_packet = sent.spent.as_nanos() as f64 / sent.delivered.max(1) as f64;
             rows.push(ProcessorRow { entries, frames: frames.name(), ns_per_packet, pps });

@@ -100,7 +100,9 @@ impl Shadow {
             | Change::ThresholdReached { .. }
             | Change::ClassThresholdReached { .. }
             | Change::PoolThresholdReached { .. }
-            | Change::PoolExhausted { .. } => Ok(()),
+            | Change::PoolExhausted { .. }
+            | Change::SessionCreated(_)
+            | Change::SessionRemoved(_) => Ok(()),
         }
     }
 

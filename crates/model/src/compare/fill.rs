@@ -5,7 +5,8 @@ use super::{Divergence, Pair};
 use crate::tcp::Connection;
 use crate::{Key, Mapping, Model, Session};
 use natgate_engine::{
-    Change, Direction, Endpoint, MappingKind, Outcome, Packet, Side, TimeoutSet, Timestamp, Verdict,
+    Change, Direction, Endpoint, MappingKind, Outcome, Packet, SessionId, Side, TimeoutSet,
+    Timestamp, Verdict,
 };
 use natgate_wire::protocol::UDP;
 use std::collections::BTreeMap;
@@ -44,6 +45,14 @@ impl Pair {
             let Some(Change::MappingCreated(made)) = event else {
                 return Err(format!("{:?} got {verdict:?} and {event:?}", first.internal));
             };
+            if self.engine.config().session_events {
+                let (mapping, remote) = (made, first.remote);
+                let session = SessionId { mapping, remote, remote_inside: remote };
+                let event = self.engine.poll_event().map(|event| event.change);
+                if event != Some(Change::SessionCreated(session)) {
+                    return Err(format!("{session:?} is told as {event:?}"));
+                }
+            }
             let external = made.external;
             if !taken.insert(external) {
                 return Err(format!("{external:?} was given out twice"));
@@ -76,6 +85,7 @@ impl Model {
             timeouts: TimeoutSet::default(),
             sessions: BTreeMap::from([(first.remote, session)]),
             first: Some(first.remote),
+            holds: Default::default(),
         };
         let host = (0, first.internal.address);
         self.paired.entry((host, self.config.default_pool)).or_insert(external.address);

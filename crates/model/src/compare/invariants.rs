@@ -309,7 +309,8 @@ fn shares(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
                 Some((plan.realm(), plan.reverse(external.address, external.port)?))
             });
             if owner.is_some_and(|owner| owner != host)
-                || (kind == MappingKind::Deterministic) != owner.is_some()
+                || kind != MappingKind::Pcp
+                    && (kind == MappingKind::Deterministic) != owner.is_some()
             {
                 return Err(format!("{external:?} is {owner:?}'s, and {internal:?} has it"));
             }

@@ -6,8 +6,8 @@ use crate::common::{Sum, end};
 use crate::policy::policy;
 use crate::realms;
 use crate::world::{
-    About, Body, Burst, FIXED, Forged, Forgery, INSIDE, Jump, OWN, Oddity, Operation, Other, POOL,
-    PORTS, PoolEdit, REMOTE, START, Send, Sequence, Target, Wait,
+    About, Ask, Body, Burst, FIXED, Forged, Forgery, INSIDE, Jump, OWN, Oddity, Operation, Other,
+    POOL, PORTS, PoolEdit, REMOTE, START, Send, Sequence, Target, Wait, What,
 };
 use natgate_engine::{
     AddressRange, Affinity, Allocation, Begun, Behavior, BlockConfig, Blocking, Config,
@@ -308,7 +308,40 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         2 => (rules(), 0usize..3).prop_map(|(rules, realm)| Operation::Rules(rules, realm)),
         3 => other().prop_map(|other| Operation::Reconfigure(Box::new(other))),
         4 => pool_edits(),
+        16 => ask().prop_map(Operation::Ask),
     ]
+}
+
+/// A request of one of the subscribers, mostly for what others were about.
+fn ask() -> impl Strategy<Value = Ask> {
+    let what = prop_oneof![5 => Just(What::Map), 2 => Just(What::Unmap), 3 => Just(What::Peer)];
+    let ends = ((0usize..5, 0usize..8), (0usize..3, 0usize..7));
+    let place = (0usize..5, 0usize..3);
+    let port =
+        prop_oneof![3 => Just(0u16), 3 => prop::sample::select(PORTS.to_vec()), 1 => Just(5351)];
+    let wanted = (prop::option::weighted(0.3, 0u8..4), port);
+    let lifetime = prop_oneof![1 => Just(0u64), 4 => 1u64..9000, 1 => 1u64..4_000_000];
+    let filter = prop::option::weighted(0.2, (0u8..33, any::<bool>()));
+    let flags = (prop::bool::weighted(0.3), 0u8..2, prop::bool::weighted(0.2));
+    (what, ends, place, wanted, lifetime, filter, flags).prop_map(
+        |(what, (near, far), (protocol, realm), wanted, lifetime, filter, flags)| {
+            let (strict, nonce, replaces) = flags;
+            let lifetime = if matches!(what, What::Map) { lifetime.max(1) } else { lifetime };
+            Ask {
+                what,
+                near,
+                far,
+                protocol,
+                realm,
+                wanted,
+                strict,
+                lifetime,
+                nonce,
+                filter,
+                replaces,
+            }
+        },
+    )
 }
 
 /// Another configuration, of which one part or many are taken.
@@ -350,11 +383,13 @@ fn limits() -> impl Strategy<Value = Limits> {
     let rates = (rate(), rate());
     let subscribers = prop_oneof![4 => Just(None), 1 => (1u32..4).prop_map(Some)];
     let twice = prop_oneof![4 => Just(None), 1 => (0u32..4).prop_map(Some)];
-    let table = (table(), subscribers, twice);
+    let asked = prop_oneof![1 => Just((0u32, 4u32)), 3 => Just((64, 8)), 1 => (1u32..4, 1u32..3)];
+    let table = (table(), subscribers, twice, asked);
     (few(), few(), few(), (sessions, extra, each), rates, table, held).prop_map(
         |(tcp, udp, icmp, (sessions, extra, each), rates, table, held_ports)| {
             let (mapping_rate, error_rate) = rates;
-            let (mappings, subscribers, twice_sessions) = table;
+            let (mappings, subscribers, twice_sessions, asked) = table;
+            let (explicit_mappings, explicit_per_subscriber) = asked;
             Limits {
                 tcp_ports: tcp,
                 udp_ports: udp,
@@ -369,6 +404,8 @@ fn limits() -> impl Strategy<Value = Limits> {
                 twice_sessions,
                 fragment_memory: 4096,
                 held_ports,
+                explicit_mappings,
+                explicit_per_subscriber,
                 ..Limits::default()
             }
         },
@@ -734,7 +771,7 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
         (behavior(), prop::option::weighted(0.3, behavior())),
         prop::sample::select(vec![Pooling::Paired, Pooling::SoftPaired, Pooling::Arbitrary]),
         prop::sample::select(vec![Allocation::Random, Allocation::Preserve]),
-        prop::array::uniform4(any::<bool>()),
+        prop::array::uniform5(any::<bool>()),
         late(),
     );
     let rest = (pools(), rules());
@@ -745,7 +782,7 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
             let (mapping, (filtering, filtering_tcp), pooling, allocation, switches, late) =
                 behaviors;
             let (tcp_mss, answer_unsolicited_syn, refusal) = late;
-            let [port_parity, hairpinning, inbound_refresh, tcp_pickup] = switches;
+            let [port_parity, hairpinning, inbound_refresh, tcp_pickup, session_events] = switches;
             let rules = fit(&rules, &pools);
             let config = policy.add_to(Config {
                 inside,
@@ -760,6 +797,7 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
                 hairpinning: hairpinning || port_parity,
                 inbound_refresh,
                 tcp_pickup,
+                session_events,
                 tcp_mss,
                 answer_unsolicited_syn,
                 refusal,

@@ -5,8 +5,8 @@ use crate::common::{Spec, Sum, end, error_about, set_icmp_sum, side};
 use crate::policy::give_timeouts;
 use crate::strategies::fit;
 use natgate_engine::{
-    AddressRange, Allocation, Begun, Behavior, Config, Endpoint, Limits, PoolConfig, Prefix, Rule,
-    Side, Timestamp, Verdict,
+    AddressRange, Allocation, Begun, Behavior, Config, Endpoint, Limits, MapRequest, PeerRequest,
+    PoolConfig, Prefix, RemoteFilter, Rule, Side, Timestamp, Verdict, Wanted,
 };
 use natgate_model::compare::{Divergence, Pair};
 use natgate_wire::protocol::{DCCP, ESP, GRE, ICMP, TCP, UDP, UDP_LITE};
@@ -197,6 +197,7 @@ impl Other {
                 fragment_memory: sizes.fragment_memory,
                 external_addresses: sizes.external_addresses,
                 held_ports: sizes.held_ports,
+                explicit_mappings: sizes.explicit_mappings,
                 ..new.limits.clone()
             };
         }
@@ -237,6 +238,7 @@ impl Other {
                 hairpinning: new.hairpinning,
                 inbound_refresh: new.inbound_refresh,
                 tcp_pickup: new.tcp_pickup,
+                session_events: new.session_events,
                 tcp_mss: new.tcp_mss,
                 answer_unsolicited_syn: new.answer_unsolicited_syn,
                 refusal: new.refusal,
@@ -274,9 +276,37 @@ pub(crate) enum Operation {
     Rules(Vec<Rule>, usize),
     /// Another configuration, as far as it can take the place of the one in force.
     Reconfigure(Box<Other>),
+    /// A host asks for a mapping.
+    Ask(Ask),
     Wait(Wait),
     /// Time goes on, but `advance` is not told before the next packets.
     Unnoticed(u64),
+}
+
+/// What a host asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub(crate) what: What,
+    pub(crate) near: (usize, usize),
+    pub(crate) far: (usize, usize),
+    pub(crate) protocol: usize,
+    pub(crate) realm: usize,
+    /// Off the first address of the pools, if one is named, and its port.
+    pub(crate) wanted: (Option<u8>, u16),
+    pub(crate) strict: bool,
+    /// Milliseconds.
+    pub(crate) lifetime: u64,
+    pub(crate) nonce: u8,
+    /// Of the far address so many bits, and perhaps its port.
+    pub(crate) filter: Option<(u8, bool)>,
+    pub(crate) replaces: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What {
+    Map,
+    Unmap,
+    Peer,
 }
 
 /// A packet, and the side and the realm that it comes from.
@@ -382,6 +412,43 @@ pub(crate) struct World {
 }
 
 impl World {
+    fn ask(&mut self, ask: &Ask) -> Result<(), Divergence> {
+        let protocol = PROTOCOLS[ask.protocol];
+        let live: Vec<u16> = self.config.realm_numbers().collect();
+        let realm = live[ask.realm % live.len()];
+        let internal = end(INSIDE[ask.near.0], PORTS[ask.near.1]);
+        let remote = end(REMOTE[ask.far.0], PORTS[ask.far.1]);
+        let first = end(POOL, 0).address.to_bits();
+        let address = ask.wanted.0.map(|off| (first + u32::from(off)).into());
+        let wanted = Wanted { address, port: ask.wanted.1, strict: ask.strict };
+        let (lifetime, nonce) = (Duration::from_millis(ask.lifetime), [ask.nonce; 12]);
+        if let What::Peer = ask.what {
+            let request =
+                PeerRequest { protocol, realm, internal, remote, wanted, lifetime, nonce };
+            return self.pair.peer(self.now, &request);
+        }
+        let filter = |(prefix_len, port): (u8, bool)| RemoteFilter {
+            address: remote.address.to_bits(),
+            prefix_len,
+            port: if port { remote.port } else { 0 },
+        };
+        let filters: Vec<RemoteFilter> = ask.filter.map(filter).into_iter().collect();
+        let request = MapRequest {
+            protocol,
+            realm,
+            internal,
+            wanted,
+            lifetime,
+            nonce,
+            replaces_filters: ask.replaces,
+            filters: &filters,
+        };
+        match ask.what {
+            What::Unmap => self.pair.unmap(self.now, &request),
+            _ => self.pair.map(self.now, &request),
+        }
+    }
+
     pub(crate) fn apply(&mut self, operation: &Operation) -> Result<(), Divergence> {
         match operation {
             Operation::Unnoticed(nanos) => {
@@ -395,6 +462,7 @@ impl World {
                     self.pair.advance(self.now)?;
                 }
             }
+            Operation::Ask(ask) => self.ask(ask)?,
             Operation::Wait(wait) => {
                 let told = self.wait(wait);
                 self.pair.advance(told)?;

@@ -37,7 +37,7 @@ pub(super) struct Args {
     /// Numbers of mappings [default: 100,10k,1M; quick: 100,10k]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = mappings)]
     mappings: Vec<u32>,
-    /// Numbers of workers [default: 1]
+    /// Numbers of workers [default: 1; without a network: 2]
     #[arg(
         long,
         value_name = "N",
@@ -62,6 +62,8 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     fill(&mut plan.frames, args.frames);
     fill(&mut plan.ways, args.ways);
     fill(&mut plan.mappings, args.mappings);
+    let several: Vec<u16> = args.workers.iter().copied().filter(|&workers| workers > 1).collect();
+    fill(&mut plan.together, several);
     fill(&mut plan.workers, args.workers);
     plan.others = !args.alone;
     plan.time = args.seconds.unwrap_or(plan.time);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const AFTER_HELP: &str = "\
 Everything happens in network namespaces of its own and needs root, ip, ethtool, setpriv and nft.
-All of it takes a quarter of an hour; RFC 2544 wants --trial 60, which takes a day.
+All of it takes twenty minutes; RFC 2544 wants --trial 60, which takes a day.
 
 Examples:
 natgate bench router --quick
@@ -29,6 +29,9 @@ pub(super) struct Args {
     /// How long a trial takes [default: 1; quick: 0.1]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     trial: Option<Duration>,
+    /// Trials of a rate, of which most decide, when throughput is searched for [default: 3; quick: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
+    trials: Option<u32>,
     /// Rest between the trials of a search [default: 0.1; quick: 0]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     rest: Option<Duration>,
@@ -42,6 +45,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     plan.back_end = args.back_end;
     plan.fill = args.fill.unwrap_or(plan.fill);
     plan.trial = args.trial.unwrap_or(plan.trial);
+    plan.trials = args.trials.unwrap_or(plan.trials);
     plan.rest = args.rest.unwrap_or(plan.rest);
     let report = measure(&plan, &command());
     args.output.deliver("router", &report)

@@ -3,48 +3,148 @@
 
 use super::say;
 use crate::Failure;
-use anyhow::Context;
+use anyhow::{Context, anyhow};
+use axum::Router;
 use natgate_control::interface::{Interface, Loads};
-use natgate_control::reload::{ReloadError, Reloader};
-use natgate_control::socket::{self, BindError, Server};
+use natgate_control::reload::{ReloadError, Reloader, Told};
+use natgate_control::socket::{self, BindError, Listen, Role, Server, Tls, Validity};
+use natgate_gateway::{ControlSettings, RemoteSettings};
+use natgate_service::{Manager, Minder};
+use nix::unistd::Group;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::Signals;
+use std::fmt::Display;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::thread;
 
-/// Makes the control socket; one that the configuration does not ask for may be missing.
-pub(super) fn listen(
-    configured: Option<&Path>,
-    reloader: &Arc<Reloader>,
-    loads: Loads,
-) -> Result<Option<Server>, Failure> {
-    let path = configured.unwrap_or(Path::new(socket::DEFAULT_PATH));
-    let interface = Arc::new(Interface::new(Arc::clone(reloader), loads));
-    match (Server::start(path, interface), configured) {
-        (Ok(server), _) => Ok(Some(server)),
+/// What may be asked, at the control socket and elsewhere.
+pub(super) fn interface(reloader: &Arc<Reloader>, loads: Loads, further: Router) -> Router {
+    Interface::complete(Interface::new(Arc::clone(reloader), loads).router().merge(further))
+}
+
+/// Makes the control socket and what else the configuration asks for; the one at the usual place, which
+/// it does not ask for, may be missing.
+pub(super) fn listen(settings: &ControlSettings, router: Router) -> Result<Vec<Server>, Failure> {
+    allow_many_files();
+    let path = settings.socket.as_deref().unwrap_or(Path::new(socket::DEFAULT_PATH));
+    let listen = of_group(Listen::unix(path), "control.group", settings.group.as_deref())?;
+    let mut servers = Vec::new();
+    match (Server::start(listen, router.clone()), &settings.socket) {
+        (Ok(server), _) => servers.push(server),
+        (Err(BindError::InUse), None) if is_beside(path) => {
+            return Err(anyhow!(
+                "another natgate runs in this network already, with the control socket {}; stop that one, \
+                 or give each control.socket and devices of its own",
+                path.display()
+            )
+            .into());
+        }
         (Err(error), None) => {
+            let (why, path) = (why(path, &error), path.display());
             let hint = match error {
                 BindError::InUse => "",
-                BindError::Io(_) => "; control.socket names another place",
+                _ => "; control.socket names another place",
             };
-            let path = path.display();
-            say(format!("warning: no commands are taken at {path}: {error}{hint}"));
-            Ok(None)
+            say(format!("warning: no commands are taken at {path}: {why}{hint}"));
         }
         (Err(error), Some(_)) => {
-            let message = format!("control.socket {} cannot be used", path.display());
-            Err(anyhow::Error::from(error).context(message).into())
+            let why = why(path, &error);
+            return Err(anyhow!("control.socket {} cannot be used: {why}", path.display()).into());
         }
+    }
+    if let Some(path) = &settings.read_socket {
+        let listen = Listen::unix(path).role(Role::Read);
+        let listen = of_group(listen, "control.read_group", settings.read_group.as_deref())?;
+        let server = Server::start(listen, router.clone());
+        let wrong = |error| unusable("control.read_socket", path.display(), error);
+        servers.push(server.map_err(wrong)?);
+    }
+    if let Some(remote) = &settings.remote {
+        let RemoteSettings { listen, certificate, key, clients, operators } = remote;
+        let tls = Tls::load(certificate, key, clients, operators.clone());
+        let tls = tls.map_err(|error| Failure::Input(vec![format!("control.tls: {error}")]))?;
+        warn_of_lapse(certificate)?;
+        let server = Server::start(Listen::tls(*listen, tls), router);
+        servers.push(server.map_err(|error| unusable("control.listen", listen, error))?);
+        say(format!("commands are taken from other machines at {listen}, with certificates"));
+    }
+    Ok(servers)
+}
+
+/// Whether who listens at a socket is in our network namespace, as far as one can see.
+fn is_beside(socket: &Path) -> bool {
+    let network = |process: &str| Some(fs::metadata(format!("/proc/{process}/ns/net")).ok()?.ino());
+    let other = socket::listener(socket).and_then(|process| network(&process.to_string()));
+    other.is_some() && other == network("self")
+}
+
+/// Says that clients will refuse the certificate, which they alone can know otherwise.
+fn warn_of_lapse(certificate: &Path) -> Result<(), Failure> {
+    let validity = Tls::validity(certificate);
+    let validity =
+        validity.map_err(|error| Failure::Input(vec![format!("control.tls: {error}")]))?;
+    let lapsed = match validity {
+        Validity::Now => return Ok(()),
+        Validity::Until(time) => format!("was valid until {time}"),
+        Validity::From(time) => format!("is valid from {time} on"),
+    };
+    let path = certificate.display();
+    say(format!(
+        "warning: control.tls: the certificate in {path} {lapsed}, so clients refuse it; put another in \
+         its place and restart natgate"
+    ));
+    Ok(())
+}
+
+/// Why there is no socket at a path, with the remedy.
+fn why(path: &Path, error: &BindError) -> String {
+    match error {
+        BindError::Io(system) => {
+            format!("the socket cannot be made: {}", natgate_service::explain(path, system))
+        }
+        other => other.to_string(),
     }
 }
 
-/// Reloads the configuration whenever SIGHUP comes, in a thread of its own.
-pub(super) fn reload_on_signal(reloader: &Arc<Reloader>) -> anyhow::Result<()> {
+fn unusable(key: &str, place: impl Display, error: BindError) -> Failure {
+    anyhow::Error::from(error).context(format!("{key} {place} cannot be used")).into()
+}
+
+/// With the group that a key names, if it does.
+fn of_group(listen: Listen, key: &str, name: Option<&str>) -> Result<Listen, Failure> {
+    let Some(name) = name else { return Ok(listen) };
+    match Group::from_name(name) {
+        Ok(Some(group)) => Ok(listen.group(group.gid.as_raw())),
+        _ => Err(Failure::Input(vec![format!(
+            "{key}: there is no group {name:?} on this machine; make it with `groupadd {name}`, or \
+             name another"
+        )])),
+    }
+}
+
+/// A thousand clients take a thousand files; many systems begin with a limit just above that.
+fn allow_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // Should it stay, further clients wait.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// Reloads the configuration whenever SIGHUP comes, in a thread of its own, and has logs begin the files
+/// anew that somebody has put aside.
+pub(super) fn reload_on_signal(
+    reloader: &Arc<Reloader>,
+    reopen: impl Fn() + Send + 'static,
+) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGHUP]).context("signals cannot be caught")?;
     let reloader = Arc::clone(reloader);
     let listen = move || {
         for _ in signals.forever() {
+            reopen();
             reload(&reloader);
         }
     };
@@ -53,6 +153,30 @@ pub(super) fn reload_on_signal(reloader: &Arc<Reloader>) -> anyhow::Result<()> {
         .spawn(listen)
         .context("a thread cannot be made")?;
     Ok(())
+}
+
+/// Tells the service manager when a configuration is put in force and when that is done.
+pub(super) fn tell_reloads(manager: Manager) -> Told {
+    Box::new(move |begins| match begins {
+        true => manager.reloading(),
+        false => manager.reloaded("translating"),
+    })
+}
+
+/// Tells the service manager how things are, until the minder is dropped.
+pub(super) fn mind(manager: Manager, loads: Loads) -> io::Result<Minder> {
+    let look = move || {
+        let loads = loads.lock().unwrap_or_else(PoisonError::into_inner);
+        let now: Vec<_> = loads.iter().map(|load| load.now()).collect();
+        let mappings: u64 = now.iter().map(|load| load.mappings).sum();
+        let status = match now.len() {
+            1 => format!("{mappings} mappings"),
+            workers => format!("{mappings} mappings, {workers} workers"),
+        };
+        // A worker's age is noted by each of its turns.
+        (now.iter().map(|load| load.age_ns).collect(), status)
+    };
+    Minder::start(manager, look)
 }
 
 fn reload(reloader: &Reloader) {

@@ -103,7 +103,10 @@ pub(super) fn decorate(
     let ports: Vec<&str> = ["inside", "outside"].into_iter().chain(further).collect();
     let tap = File::create(path).map(BufWriter::new);
     let tap = tap.and_then(|file| Tap::new(file, &ports, TAP_LIMIT));
-    let tap = tap.with_context(|| format!("--tap: {} cannot be written", path.display()))?;
+    let tap = tap.map_err(|error| {
+        let why = natgate_service::explain(path, &error);
+        anyhow::anyhow!("--tap: {} cannot be written: {why}", path.display())
+    })?;
     let tap = Arc::new(Mutex::new(tap));
     let watch =
         |(port, device)| -> Box<dyn Device> { Box::new(Watched::new(device, port, tap.clone())) };

@@ -1,34 +1,26 @@
-//! What the gateway tells, written down: events to a file, in order of time whichever worker they are
-//! of; the state, put together from all workers'; the rest to standard error.
+//! What the gateway tells: events to the logs, as they are; the state, put together from all workers', to
+//! a file; the rest to standard error.
 //!
-//! Each worker has a [`Log`] and collects its events there; from time to time it hands them to what all
-//! share. An event is written when every worker has told all that it had until then: those that sleep
-//! say so about once a second.
+//! Each worker has a [`Log`]. Its events go into a bounded ring and no further here: `natgate-logs`
+//! puts them in order, formats and writes them in threads of its own.
 
 use super::status::Told;
 use super::{name, say};
 use crate::Failure;
-use anyhow::Context;
+use anyhow::anyhow;
 use natgate_control::json;
+use natgate_control::reload::Logging;
 use natgate_control::routes::{Announcer, external_prefixes};
 use natgate_engine::{Event, Side, Timestamp};
-use natgate_gateway::{Clock, Observer, Settings, Status, Worker};
+use natgate_gateway::{Clock, LogSettings, Observer, Settings, Status, Worker};
 use natgate_io::{Change, LinkInfo};
+use natgate_logs::{Feed, Gap, Logs, OpenError};
+use natgate_service::{explain, explain_folder};
 use serde_json::Value;
-use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Events that a worker collects before it hands them over.
-const MOST_COLLECTED: usize = 256;
-
-/// Events that wait for other workers; beyond, they are written in the order in which they came.
-const MOST_WAITING: usize = 1 << 20;
-
-/// An event's time and its line.
-type Line = (Timestamp, Vec<u8>);
 
 /// One worker's log.
 pub(super) struct Log {
@@ -40,79 +32,120 @@ pub(super) struct Log {
     sides: [String; 2],
     /// Names that events mention.
     names: json::Names,
-    /// Whether there is a file for events.
-    has_file: bool,
-    collected: Vec<Line>,
-    /// Until when all events are among those.
-    until: Timestamp,
-    /// Whether ports in use could be written the last time.
+    /// Where events go.
+    feed: Feed,
+    /// Where ports in use are written, and whether they could be the last time.
+    state: PathBuf,
     ports_written: bool,
 }
 
 /// What all workers' logs share.
 struct Shared {
-    events: Option<BufWriter<File>>,
-    /// Of each worker, events that others are waited for, and until when there are all.
-    waiting: Vec<(VecDeque<Line>, Timestamp)>,
     status_file: Option<PathBuf>,
     /// What each worker has told of its state, since all were asked.
     told: Vec<Option<Told>>,
-    /// What went wrong with the events first; nothing more is written then.
-    failure: Option<io::Error>,
+    /// Says what pools, classes and realms are called now.
+    rename: Box<dyn Fn(json::Names) + Send>,
 }
 
-/// The logs of as many workers as the settings have.
+/// The event logs that the settings name and the file that the command line does, and the logs of as
+/// many workers as the settings have. `continued`: mappings go on that another process had.
 pub(super) fn open(
     events: Option<&Path>,
     status_file: Option<&Path>,
     settings: &Settings,
-) -> Result<Vec<Log>, Failure> {
-    let append = |path: &Path| {
-        let file = File::options().create(true).append(true).open(path);
-        file.map(BufWriter::new).with_context(|| format!("{} cannot be opened", path.display()))
-    };
+    clock: Clock,
+    continued: bool,
+) -> Result<(Logs, Vec<Log>), Failure> {
+    let names = json::Names::of(&settings.engine);
+    let logs =
+        Logs::open(&all(events, &settings.logs), names, clock, continued, &(Arc::new(say) as _));
+    let logs = logs.map_err(|error| anyhow!(sentence(&error, events)))?;
     let workers = settings.workers.count;
     let shared = Arc::new(Mutex::new(Shared {
-        events: events.map(append).transpose()?,
-        waiting: (0..workers).map(|_| (VecDeque::new(), Timestamp(0))).collect(),
         status_file: status_file.map(Path::to_owned),
         told: (0..workers).map(|_| None).collect(),
-        failure: None,
+        rename: Box::new(logs.rename()),
     }));
-    let log = |number| Log::new(number, &shared, events.is_some(), settings);
-    Ok((0..workers).map(log).collect())
+    let feeds = logs.joining();
+    let log = |number| Log::new(number, &shared, feeds.feed(), settings);
+    let of_workers = (0..workers).map(log).collect();
+    Ok((logs, of_workers))
+}
+
+/// All event logs: that of the command line first.
+fn all(events: Option<&Path>, settings: &[LogSettings]) -> Vec<LogSettings> {
+    let file = events.map(|path| LogSettings::file(path.to_owned()));
+    file.into_iter().chain(settings.iter().cloned()).collect()
+}
+
+/// Why one cannot be opened.
+fn sentence(OpenError { name, error }: &OpenError, events: Option<&Path>) -> String {
+    let place = name.split_once(' ').map(|(_, place)| Path::new(place));
+    let path = place.filter(|place| place.is_absolute());
+    let why = path.map_or_else(
+        || error.to_string(),
+        |path| match name.starts_with("spool ") {
+            true => explain_folder(path, error),
+            false => explain(path, error),
+        },
+    );
+    match path.filter(|path| events == Some(path)) {
+        Some(path) => format!("--events: {} cannot be opened: {why}", path.display()),
+        None => format!("log {name} cannot be opened: {why}"),
+    }
+}
+
+/// Exchanges event logs when the configuration names others; that of the command line stays.
+pub(super) fn exchange(logs: &Logs, events: Option<&Path>) -> Logging {
+    let (changer, events) = (logs.changer(), events.map(Path::to_owned));
+    Box::new(move |settings| {
+        let events = events.as_deref();
+        let exchange = changer.prepare(&all(events, settings));
+        let exchange = exchange.map_err(|error| sentence(&error, events))?;
+        Ok(Box::new(move || exchange.apply()))
+    })
 }
 
 /// Makes logs for workers that join.
 pub(super) struct Joining {
     shared: Arc<Mutex<Shared>>,
-    has_file: bool,
+    feeds: natgate_logs::Joining,
 }
 
 impl Joining {
+    /// What makes logs beside these.
+    pub(super) fn of(logs: &Logs, beside: &Log) -> Self {
+        Self { shared: Arc::clone(&beside.shared), feeds: logs.joining() }
+    }
+
     /// The log of one more.
     pub(super) fn log(&self, settings: &Settings) -> Log {
         let mut shared = lock(&self.shared);
-        let number = shared.waiting.len();
-        shared.waiting.push((VecDeque::new(), Timestamp(0)));
+        let number = shared.told.len();
         shared.told.push(None);
-        Log::new(number, &self.shared, self.has_file, settings)
+        Log::new(number, &self.shared, self.feeds.feed(), settings)
     }
 }
 
-/// Writes what is left.
-pub(super) fn finish(logs: Vec<Log>) -> Result<(), Failure> {
-    let Some(shared) = logs.first().map(|log| Arc::clone(&log.shared)) else { return Ok(()) };
-    for mut log in logs {
-        log.until = Timestamp(u64::MAX);
-        log.hand_over();
+/// Writes what is left; `events`: the file that the command line names.
+pub(super) fn finish(logs: Logs, workers: Vec<Log>, events: Option<&Path>) -> Result<(), Failure> {
+    // The last events are handed over.
+    drop(workers);
+    let asked = events.map(|path| format!("file {}", path.display()));
+    let mut missing = Ok(());
+    for log in logs.finish() {
+        let sentence = match log.lost {
+            0 => format!("log {} could not be written to its end", log.name),
+            lost => format!("log {}: {lost} events are missing in {} gaps", log.name, log.gaps),
+        };
+        if asked.as_ref() == Some(&log.name) {
+            missing = Err(anyhow!(sentence).context("events are missing").into());
+        } else {
+            say(format!("warning: {sentence}"));
+        }
     }
-    let mut shared = lock(&shared);
-    shared.flush();
-    match shared.failure.take() {
-        Some(error) => Err(anyhow::Error::from(error).context("events are missing").into()),
-        None => Ok(()),
-    }
+    missing
 }
 
 /// What workers that have stopped have done, in a sentence.
@@ -132,42 +165,6 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 }
 
 impl Shared {
-    /// Writes the events of which no earlier can come any more.
-    fn write(&mut self) {
-        loop {
-            let all = self.waiting.iter().map(|(lines, _)| lines.len()).sum::<usize>();
-            let missing = self.waiting.iter().filter(|(lines, _)| lines.is_empty());
-            let limit = missing.map(|(_, until)| *until).min().unwrap_or(Timestamp(u64::MAX));
-            let heads = self.waiting.iter().enumerate();
-            let heads = heads.filter_map(|(worker, (lines, _))| Some((lines.front()?.0, worker)));
-            let Some((time, worker)) = heads.min() else { return };
-            if time > limit && all <= MOST_WAITING {
-                return;
-            }
-            let line = self.waiting[worker].0.pop_front();
-            if let Some((file, (_, line))) = self.events.as_mut().zip(line) {
-                let written = file.write_all(&line);
-                self.check(written);
-            }
-        }
-    }
-
-    fn flush(&mut self) {
-        if let Some(file) = &mut self.events {
-            let flushed = file.flush();
-            self.check(flushed);
-        }
-    }
-
-    /// Notes that events cannot be written any more: translation goes on without them.
-    fn check(&mut self, result: io::Result<()>) {
-        if let Err(error) = result {
-            say(format!("warning: events cannot be written any more: {error}"));
-            self.events = None;
-            self.failure = Some(error);
-        }
-    }
-
     /// Tells the state, if all workers have told theirs.
     fn tell(&mut self) {
         if self.told.iter().any(Option::is_none) {
@@ -183,62 +180,34 @@ impl Shared {
             return say(format!("{}; --status-file names a file for more", all.summary()));
         };
         if let Err(error) = replace(path, all.object()) {
-            say(format!("warning: {} cannot be written: {error}", path.display()));
+            let why = explain(path, &error);
+            say(format!("warning: {} cannot be written: {why}", path.display()));
         }
     }
 }
 
 impl Log {
-    fn new(
-        number: usize,
-        shared: &Arc<Mutex<Shared>>,
-        has_file: bool,
-        settings: &Settings,
-    ) -> Self {
+    fn new(number: usize, shared: &Arc<Mutex<Shared>>, feed: Feed, settings: &Settings) -> Self {
         Self {
             number,
             shared: Arc::clone(shared),
             announcer: None,
             sides: [&settings.inside, &settings.outside].map(|side| side.device.clone()),
             names: json::Names::of(&settings.engine),
-            has_file,
-            collected: Vec::with_capacity(MOST_COLLECTED),
-            until: Timestamp(0),
+            feed,
+            state: settings.state.as_ref().map(|state| state.file.clone()).unwrap_or_default(),
             ports_written: true,
         }
-    }
-
-    /// What makes logs for others who join.
-    pub(super) fn joining(&self) -> Joining {
-        Joining { shared: Arc::clone(&self.shared), has_file: self.has_file }
-    }
-
-    /// Hands over what was collected.
-    fn hand_over(&mut self) {
-        let mut shared = lock(&self.shared);
-        let (lines, until) = &mut shared.waiting[self.number];
-        lines.extend(self.collected.drain(..));
-        *until = self.until;
-        shared.write();
     }
 }
 
 impl Observer for Log {
     fn event(&mut self, event: &Event) {
-        if !self.has_file {
-            return;
-        }
-        let line = serde_json::to_vec(&json::event(event, &self.names)).map(|mut line| {
-            line.push(b'\n');
-            line
-        });
-        match line {
-            Ok(line) => self.collected.push((event.time, line)),
-            Err(error) => lock(&self.shared).check(Err(error.into())),
-        }
-        if self.collected.len() >= MOST_COLLECTED {
-            self.hand_over();
-        }
+        self.feed.event(event);
+    }
+
+    fn events_lost(&mut self, lost: u64, from: Timestamp, to: Timestamp) {
+        self.feed.lost(Gap { lost, from, to });
     }
 
     fn link(&mut self, side: Side, link: &LinkInfo, change: &Change) {
@@ -262,6 +231,8 @@ impl Observer for Log {
 
     fn reconfigured(&mut self, settings: Settings) {
         self.names = json::Names::of(&settings.engine);
+        // All workers come to it; numbers mean the same before and after.
+        (lock(&self.shared).rename)(self.names.clone());
         if let Some(announcer) = &self.announcer {
             announcer.announce(external_prefixes(&settings.engine));
         }
@@ -269,7 +240,6 @@ impl Observer for Log {
 
     fn status(&mut self, status: &Status<'_>) {
         self.passed(status.now);
-        self.idle();
         let told = Told::of(status, &self.names);
         let mut shared = lock(&self.shared);
         shared.told[self.number] = Some(told);
@@ -281,27 +251,32 @@ impl Observer for Log {
         if result.is_ok() != self.ports_written {
             say(match result {
                 Ok(()) => "ports in use are written to state.file again".to_owned(),
-                Err(error) => format!(
-                    "warning: ports in use cannot be written to state.file: {error}; after a \
-                     restart they may be given out at once"
-                ),
+                Err(error) => format!("warning: {}", unwritten(&self.state, error)),
             });
         }
         self.ports_written = result.is_ok();
     }
 
     fn passed(&mut self, now: Timestamp) {
-        self.until = now;
-        if self.has_file {
-            self.hand_over();
-        }
+        self.feed.passed(now);
     }
 
-    fn idle(&mut self) {
-        if self.has_file {
-            lock(&self.shared).flush();
-        }
-    }
+    fn idle(&mut self) {}
+}
+
+/// How it ended with the ports in use.
+pub(super) fn told_of_ports(settings: &Settings, result: io::Result<()>) -> anyhow::Result<()> {
+    let path = settings.state.as_ref().map(|state| &*state.file).unwrap_or(Path::new(""));
+    result.map_err(|error| anyhow!("{}", unwritten(path, &error)))
+}
+
+fn unwritten(path: &Path, error: &io::Error) -> String {
+    let why = explain(path, error);
+    format!(
+        "ports in use cannot be written to state.file {}: {why}; packets go on, but after a restart these \
+         ports may be given out at once",
+        path.display()
+    )
 }
 
 /// Writes a file anew, in one step for who reads it.
@@ -313,46 +288,4 @@ fn replace(path: &Path, value: &Value) -> io::Result<()> {
     file.write_all(b"\n")?;
     file.into_inner()?;
     fs::rename(&beside, path)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn shared(workers: usize) -> Shared {
-        Shared {
-            events: None,
-            waiting: (0..workers).map(|_| (VecDeque::new(), Timestamp(0))).collect(),
-            status_file: None,
-            told: Vec::new(),
-            failure: None,
-        }
-    }
-
-    fn waiting(shared: &Shared) -> Vec<Vec<u64>> {
-        let of = |(lines, _): &(VecDeque<Line>, Timestamp)| {
-            lines.iter().map(|(time, _)| time.0).collect()
-        };
-        shared.waiting.iter().map(of).collect()
-    }
-
-    #[test]
-    fn an_event_waits_until_no_earlier_one_can_come() {
-        let mut shared = shared(2);
-        let line = |time| (Timestamp(time), Vec::new());
-        shared.waiting[0].0.extend([line(3), line(5), line(9)]);
-        shared.waiting[0].1 = Timestamp(10);
-        shared.write();
-        assert_eq!(waiting(&shared), [vec![3, 5, 9], vec![]]);
-        shared.waiting[1].1 = Timestamp(4);
-        shared.write();
-        assert_eq!(waiting(&shared), [vec![5, 9], vec![]]);
-        shared.waiting[1].0.extend([line(7), line(12)]);
-        shared.waiting[1].1 = Timestamp(12);
-        shared.write();
-        assert_eq!(waiting(&shared), [vec![], vec![12]]);
-        shared.waiting[0].1 = Timestamp(12);
-        shared.write();
-        assert_eq!(waiting(&shared), [vec![], vec![]] as [Vec<u64>; 2]);
-    }
 }

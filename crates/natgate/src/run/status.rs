@@ -2,7 +2,7 @@
 
 use natgate_control::json;
 use natgate_engine::{Counters, Direction, DropReason, MappingId, MappingInfo, Outcome};
-use natgate_gateway::{SideStatus, Status};
+use natgate_gateway::{PcpCounters, ResultCode, SideStatus, Status};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
@@ -123,6 +123,7 @@ fn object(status: &Status<'_>, names: &json::Names) -> Value {
             "own_packets_lost": status.own_lost,
             "frames_not_addressed": status.not_addressed,
         },
+        "pcp": pcp(&status.pcp),
     });
     // The first name is that of the inside's own network.
     for (number, realm) in &status.realms {
@@ -130,6 +131,18 @@ fn object(status: &Status<'_>, names: &json::Names) -> Value {
         object["realms"][name] = json!({ "neighbors": neighbors(realm), "device": device(realm) });
     }
     object
+}
+
+fn pcp(counters: &PcpCounters) -> Value {
+    let results = ResultCode::ALL.iter().zip(counters.results);
+    let results: serde_json::Map<String, Value> =
+        results.map(|(code, count)| (code.name().to_owned(), count.into())).collect();
+    json!({
+        "results": results,
+        "ignored": counters.ignored,
+        "dropped": counters.dropped,
+        "announced": counters.announced,
+    })
 }
 
 fn neighbors(side: &SideStatus) -> Value {

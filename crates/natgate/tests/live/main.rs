@@ -5,12 +5,14 @@
 //! and fails without. One test runs at a time: they share two cores with the gateway.
 
 mod daemon;
+mod insight;
 mod management;
 mod overload;
 mod recovery;
 mod routes;
 mod soak;
 mod tester;
+mod top;
 
 use std::net::UdpSocket;
 use std::path::Path;

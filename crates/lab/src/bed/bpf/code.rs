@@ -27,6 +27,7 @@ pub(crate) const PUT_HALF: u8 = 0x6a;
 pub(crate) const JUMP_EQUAL: u8 = 0x15;
 pub(crate) const JUMP_UNEQUAL: u8 = 0x55;
 pub(crate) const JUMP_GREATER: u8 = 0x2d;
+pub(crate) const JUMP_AT_LEAST: u8 = 0x3d;
 pub(crate) const JUMP_SET: u8 = 0x45;
 pub(crate) const JUMP_AT_MOST: u8 = 0xb5;
 pub(crate) const LOAD_MAP: u8 = 0x18;
@@ -35,8 +36,10 @@ pub(crate) const EXIT: u8 = 0x95;
 
 /// Functions of the kernel's.
 pub(crate) const LOOK_UP: i32 = 1;
+pub(crate) const TIME: i32 = 5;
 pub(crate) const RANDOM: i32 = 7;
 pub(crate) const REDIRECT: i32 = 23;
+pub(crate) const ADJUST_TAIL: i32 = 65;
 pub(crate) const COARSE_TIME: i32 = 160;
 
 /// `struct bpf_insn`.

@@ -110,7 +110,8 @@ impl<K: Plain, V: Plain> Map<K, V> {
     fn new(kind: u32, entries: u32, flags: u32) -> io::Result<Self> {
         let (key_len, value_len) = (mem::size_of::<K>() as u32, mem::size_of::<V>() as u32);
         let mut request = MapCreate { kind, key_len, value_len, entries, flags };
-        let descriptor = own(bpf(CREATE_MAP, &mut request)?);
+        let descriptor = bpf(CREATE_MAP, &mut request).map(own);
+        let descriptor = descriptor.map_err(said(format!("a map of {entries} entries")))?;
         Ok(Self { descriptor, of: PhantomData })
     }
 
@@ -193,7 +194,7 @@ pub(crate) fn run(program: &OwnedFd, frame: &[u8], repeat: u32) -> io::Result<()
     };
     match bpf(RUN, &mut request) {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-        done => done.map(drop),
+        done => done.map(drop).map_err(said(format!("{repeat} frames sent by a program"))),
     }
 }
 
@@ -236,7 +237,13 @@ pub(crate) fn attach(program: &OwnedFd, interface: u32, mode: Mode) -> io::Resul
     };
     let program = program.as_raw_fd() as u32;
     let mut request = LinkCreate { program, interface, attach_type: XDP, flags };
-    bpf(CREATE_LINK, &mut request).map(own)
+    let what = format!("a program attached to interface {interface} ({mode:?})");
+    bpf(CREATE_LINK, &mut request).map(own).map_err(said(what))
+}
+
+/// Says what the kernel has refused.
+fn said(what: String) -> impl FnOnce(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
 fn own(descriptor: libc::c_int) -> OwnedFd {

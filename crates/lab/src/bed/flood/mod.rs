@@ -3,29 +3,58 @@
 //! frames).
 //!
 //! It costs a fifth of what sending by a socket does, so that one processor can send more than any
-//! subject can take, and receive what comes of it. The packets are the tester's. Nothing is counted but calls: what a cable does not take is lost, and is missed
-//! among what arrives.
+//! subject can take, and receive what comes of it. The packets are the tester's. What a cable does not
+//! take is lost, and is missed among what arrives.
+//!
+//! The program itself keeps the rate: it is run over and over and drops the frame unless a packet is
+//! due. For the kernel makes a pool of pages for each call, and takes a time for ending it that grows
+//! with how many others it has yet to end: calls have to be few.
 
 mod program;
 mod sink;
 
-use super::bpf::sys::{self, Map, Mode};
+use super::bpf::sys::{self, Map, Mode, Plain};
 use natgate_tester::{Endpoint, Mix, Place, Tester, Way};
 use program::{Program, Side};
-use std::io;
+use rustix::time::{ClockId, clock_gettime};
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
 /// The interface that every namespace has, and that carries nothing here.
 const LOOPBACK: u32 = 1;
-/// Packets of a call at least, and at most.
-const CALL: std::ops::RangeInclusive<u64> = 64..=4096;
+/// Frames of a call: a few milliseconds' worth.
+const CALL: u32 = 1 << 15;
+/// What is as fast as it can, packets a second.
+const FASTEST: f64 = 1e8;
+/// How long the generator waits where the kernel has no number for one more pool.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// What a program is to send, and has sent. Its first value is that of a map of one.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Order {
+    /// The kernel's time, nanoseconds.
+    begin: u64,
+    end: u64,
+    /// Packets in 2^[`RATE_BITS`] nanoseconds.
+    rate: u64,
+    sent: u64,
+}
+
+/// A minute of the fastest fits into 64 bits.
+const RATE_BITS: i32 = 27;
+
+// SAFETY: numbers of one size.
+unsafe impl Plain for Order {}
 
 /// Ready to send.
 pub(super) struct Flood {
     program: OwnedFd,
-    /// A frame of each length in turn.
-    frames: Vec<Vec<u8>>,
+    order: Map<u32, Order>,
+    /// A frame of the greatest length.
+    frame: Vec<u8>,
     /// The program is in use as long as this is: what is not the kernel prepares anew for each call,
     /// which takes it a hundredth of a second.
     _in_use: OwnedFd,
@@ -53,14 +82,16 @@ impl Flood {
         };
         let mut lengths: Vec<u16> = frames.lengths().collect();
         lengths.sort_unstable();
-        lengths.dedup();
         let side = |number: usize| Side {
             templates: lengths.iter().map(|&len| tester.template(len, number)).collect(),
             interface: interfaces[number],
         };
         let (place, flows) = (tester.place().clone(), tester.external().len() as u32);
         let sides = [side(0), side(1)];
-        let program = Program { place, flows, sides: &sides, way }.load(endpoints.as_ref())?;
+        let order = Map::array(1)?;
+        let program = Program { place, flows, sides: &sides, way };
+        let program = program.load(order.descriptor(), endpoints.as_ref())?;
+        let frame = sides[0].templates.last().map(|longest| longest.bytes.clone());
         let mut sinks = Vec::new();
         for (end, comes) in [(0, way != Way::Up), (1, way != Way::Down)] {
             if comes {
@@ -71,7 +102,8 @@ impl Flood {
             _sinks: sinks,
             _in_use: sys::attach(&program, LOOPBACK, Mode::Generic)?,
             program,
-            frames: frames.lengths().map(|len| tester.template(len, 0).bytes).collect(),
+            order,
+            frame: frame.unwrap_or_default(),
             _endpoints: endpoints,
         })
     }
@@ -81,27 +113,26 @@ impl Flood {
     /// # Errors
     /// The system's.
     pub(super) fn send(&self, rate: Option<f64>, time: Duration) -> io::Result<u64> {
-        let begin = Instant::now();
-        let (mut sent, mut turn) = (0, 0);
-        loop {
-            let elapsed = begin.elapsed();
-            if elapsed >= time {
-                return Ok(sent);
+        let rate = rate.map_or(FASTEST, |rate| rate.min(FASTEST));
+        let begin = monotonic();
+        let end = begin + time.as_nanos() as u64;
+        let rate = (rate / 1e9 * f64::from(1 << RATE_BITS)).round() as u64;
+        self.order.update(&0, &Order { begin, end, rate, sent: 0 })?;
+        while monotonic() < end {
+            match sys::run(&self.program, &self.frame, CALL) {
+                // A rate that is not kept for that is not taken for one that was.
+                Err(error) if error.kind() == ErrorKind::StorageFull => thread::sleep(PAUSE),
+                done => done?,
             }
-            let due = rate.map_or(u64::MAX, |rate| (elapsed.as_secs_f64() * rate) as u64);
-            let count = due.saturating_sub(sent).min(*CALL.end());
-            if count < *CALL.start() {
-                std::hint::spin_loop();
-                continue;
-            }
-            // A mix stays one however often the generator is called.
-            let count = if self.frames.len() > 1 { *CALL.start() } else { count };
-            let frame = &self.frames[turn % self.frames.len()];
-            turn += 1;
-            sys::run(&self.program, frame, count as u32)?;
-            sent += count;
         }
+        Ok(self.order.look_up(&0)?.sent)
     }
+}
+
+/// The time as programs in the kernel see it, nanoseconds.
+fn monotonic() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 fn endpoints(known: &[Endpoint]) -> io::Result<Map<u32, u64>> {
@@ -115,4 +146,85 @@ fn endpoints(known: &[Endpoint]) -> io::Result<Map<u32, u64>> {
 /// What a program needs of the place.
 fn constants(place: &Place) -> [u32; 2] {
     [place.subscribers.to_bits(), place.remote.to_bits()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use natgate_tester::Template;
+    use std::net::Ipv4Addr;
+
+    const DROP: u32 = 1;
+    const REDIRECT: u32 = 4;
+    /// Nanoseconds. The machine has run for longer.
+    const TEN: u64 = 10_000_000_000;
+
+    fn place() -> Place {
+        Place {
+            gateway: [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(192, 0, 2, 1)],
+            own: [Ipv4Addr::new(10, 0, 0, 2), Ipv4Addr::new(192, 0, 2, 2)],
+            subscribers: Ipv4Addr::new(100, 64, 0, 0),
+            remote: Ipv4Addr::new(198, 51, 100, 0),
+            remotes: 16,
+            flows: 640,
+        }
+    }
+
+    /// A program for frames of these lengths by the loopback, which may send this.
+    fn program(lengths: &[usize], order: Order) -> (OwnedFd, Map<u32, Order>) {
+        let map = Map::array(1).expect("it needs root");
+        map.update(&0, &order).unwrap();
+        let template = |&len: &usize| {
+            let mut bytes = vec![0; len];
+            bytes[16..18].copy_from_slice(&(len as u16 - 14).to_be_bytes());
+            Template { bytes, header_sum: 0, payload_sum: 0 }
+        };
+        let side =
+            || Side { templates: lengths.iter().map(template).collect(), interface: LOOPBACK };
+        let sides = [side(), side()];
+        let program = Program { place: place(), flows: 640, sides: &sides, way: Way::Up };
+        (program.load(map.descriptor(), None).unwrap(), map)
+    }
+
+    #[test]
+    fn as_many_go_as_are_due_and_none_after_the_end() {
+        let now = monotonic();
+        let hour = 3_600_000_000_000;
+        // The least that is not none: ten seconds are enough for some.
+        let rate = 1;
+        let late = Order { begin: now - TEN, end: now + hour, rate: 0, sent: 0 };
+        let goes = |program: &OwnedFd| {
+            let outcomes = (0..200).map(|_| sys::attempt(program, &[0; 60], 1).unwrap().0);
+            let (gone, rest): (Vec<u32>, Vec<u32>) =
+                outcomes.partition(|&outcome| outcome == REDIRECT);
+            assert!(rest.iter().all(|&outcome| outcome == DROP), "{rest:?}");
+            gone.len() as u64
+        };
+        let (none, _) = program(&[60], late);
+        assert_eq!(goes(&none), 0);
+        let (some, order) = program(&[60], Order { rate, ..late });
+        let due = (TEN * rate) >> RATE_BITS;
+        assert_eq!((goes(&some), order.look_up(&0).unwrap().sent), (due, due));
+        let (over, _) = program(&[60], Order { rate: 1 << RATE_BITS, end: now, ..late });
+        assert_eq!(goes(&over), 0);
+    }
+
+    #[test]
+    fn a_mix_has_each_length_as_often_as_it_is_named() {
+        let now = monotonic();
+        let order = Order { begin: 0, end: now + 3_600_000_000_000, rate: 1 << 20, sent: 0 };
+        let (program, _) = program(&[60, 60, 60, 1514], order);
+        let mut long = 0;
+        for _ in 0..4000 {
+            let (outcome, frame, _) = sys::attempt(&program, &[0; 1514], 1).unwrap();
+            assert_eq!(outcome, REDIRECT);
+            match u16::from_be_bytes([frame[16], frame[17]]) {
+                46 => {}
+                1500 => long += 1,
+                other => panic!("a packet of {other} bytes"),
+            }
+        }
+        // Ten standard deviations.
+        assert!((730..1270).contains(&long), "{long}");
+    }
 }

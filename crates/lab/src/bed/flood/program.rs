@@ -1,20 +1,21 @@
 //! The generator's program, instruction by instruction.
 //!
-//! Draws a flow, finds its endpoints (from outside, the external one in a map), writes the headers
+//! Drops the frame unless a packet is due. Then cuts the frame to a length, draws a flow, finds its endpoints (from outside, the external one in a map), writes the headers
 //! and the flow's number, sums, and sends the frame by the side's interface. Frames come back from
 //! where they went with whatever was done to them, so all that a translator changes is written anew.
 //! Registers: 6 the frame's length, 7 the frame, 8 the flow; 2 and 3 source and its port, 4 and 5 destination.
 
-use super::constants;
+use super::{Order, RATE_BITS, constants};
 use crate::bed::bpf::code::*;
 use crate::bed::bpf::sys::{self, Map};
 use natgate_tester::{Place, Template, Way};
 use std::io;
+use std::mem::offset_of;
 use std::os::fd::OwnedFd;
 
 /// One side that packets are sent by.
 pub(super) struct Side {
-    /// By length.
+    /// By length, of which one may be there several times: each is as likely as any other.
     pub(super) templates: Vec<Template>,
     pub(super) interface: u32,
 }
@@ -37,6 +38,10 @@ const STACK: u8 = 10;
 const KEY: i16 = -4;
 const HEADER_SUM: i16 = -8;
 const PAYLOAD_SUM: i16 = -12;
+const CONTEXT: i16 = -24;
+/// What the kernel gives a program.
+const DATA: i16 = 0;
+const DATA_END: i16 = 4;
 /// Bytes of the shortest frame.
 const LEAST: i32 = 60;
 /// Where things are in the frame.
@@ -51,23 +56,32 @@ const REMOTE_PORT: i32 = 53;
 const DROP: i32 = 1;
 
 impl Program<'_> {
-    /// Has the kernel take it.
-    pub(super) fn load(&self, endpoints: Option<&Map<u32, u64>>) -> io::Result<OwnedFd> {
+    /// Has the kernel take it; what it is to send is in the map of that descriptor.
+    pub(super) fn load(
+        &self,
+        order: i32,
+        endpoints: Option<&Map<u32, u64>>,
+    ) -> io::Result<OwnedFd> {
         let map = endpoints.map_or(0, Map::descriptor);
-        sys::load("the generator's program", &self.code(map).0)
+        sys::load("the generator's program", &self.code(order, map).0)
     }
 
-    fn code(&self, map: i32) -> Code {
+    fn code(&self, order: i32, map: i32) -> Code {
         let mut code = Code::default();
-        code.load(LOAD_WORD, FRAME, 1, 0);
-        code.load(LOAD_WORD, 3, 1, 4);
+        code.store(STORE_DOUBLE, STACK, 1, CONTEXT);
+        let idle = wait(&mut code, order);
+        self.cut(&mut code);
+        code.load(LOAD_DOUBLE, 1, STACK, CONTEXT);
+        code.load(LOAD_WORD, FRAME, 1, DATA);
+        code.load(LOAD_WORD, 3, 1, DATA_END);
         code.copy(2, FRAME);
         code.op(ADD, 2, LEAST);
         let short = code.jump(JUMP_GREATER, [2, 3], 0);
-        code.copy(LEN, 3);
-        code.with(SUBTRACT, LEN, FRAME);
-        for template in &self.sides[0].templates {
-            code.lengths(template);
+        let templates = &self.sides[0].templates;
+        for (place, template) in templates.iter().enumerate() {
+            if place == 0 || templates[place - 1].bytes.len() != template.bytes.len() {
+                code.lengths(template);
+            }
         }
         code.call(RANDOM);
         code.copy(FLOW, 0);
@@ -87,13 +101,35 @@ impl Program<'_> {
             code.land(inbound);
         }
         let lost = (self.way != Way::Up).then(|| self.inbound(&mut code, map));
-        code.land(short);
-        if let Some(lost) = lost {
-            code.land(lost);
-        }
+        [short].into_iter().chain(idle).chain(lost).for_each(|jump| code.land(jump));
         code.op(MOVE, 0, DROP);
         code.put(EXIT, 0, 0, 0);
         code
+    }
+
+    /// Draws the frame's length, and cuts off what is longer.
+    fn cut(&self, code: &mut Code) {
+        let lengths: Vec<i32> =
+            self.sides[0].templates.iter().map(|one| one.bytes.len() as i32).collect();
+        let (Some(first), Some(longest)) = (lengths.first(), lengths.last()) else { return };
+        code.op(MOVE, LEN, *first);
+        if first == longest {
+            return;
+        }
+        code.call(RANDOM);
+        code.op(LEFT, 0, 32);
+        code.op(RIGHT, 0, 32);
+        code.op(MULTIPLY, 0, lengths.len() as i32);
+        code.op(RIGHT, 0, 32);
+        for (place, len) in (0..).zip(&lengths) {
+            let other = code.jump(JUMP_UNEQUAL, [0, 0], place);
+            code.op(MOVE, LEN, *len);
+            code.land(other);
+        }
+        code.load(LOAD_DOUBLE, 1, STACK, CONTEXT);
+        code.copy(2, LEN);
+        code.op(ADD, 2, -*longest);
+        code.call(ADJUST_TAIL);
     }
 
     fn outbound(&self, code: &mut Code) {
@@ -131,6 +167,34 @@ impl Program<'_> {
         code.add_word(address, first);
         code.op(MOVE, port, REMOTE_PORT);
     }
+}
+
+/// Goes on if a packet is due, and counts it; returns the jumps for when none is.
+fn wait(code: &mut Code, order: i32) -> [usize; 3] {
+    const NOW: u8 = FLOW;
+    let at = |field: usize| field as i16;
+    code.call(TIME);
+    code.copy(NOW, 0);
+    code.put(PUT_WORD, STACK, KEY, 0);
+    code.load_map(1, order);
+    code.copy(2, STACK);
+    code.op(ADD, 2, KEY.into());
+    code.call(LOOK_UP);
+    let none = code.jump(JUMP_EQUAL, [0, 0], 0);
+    code.load(LOAD_DOUBLE, 1, 0, at(offset_of!(Order, end)));
+    let over = code.jump(JUMP_AT_LEAST, [NOW, 1], 0);
+    // 1: packets that are due by now.
+    code.load(LOAD_DOUBLE, 2, 0, at(offset_of!(Order, begin)));
+    code.copy(1, NOW);
+    code.with(SUBTRACT, 1, 2);
+    code.load(LOAD_DOUBLE, 2, 0, at(offset_of!(Order, rate)));
+    code.with(MULTIPLY, 1, 2);
+    code.op(RIGHT, 1, RATE_BITS);
+    code.load(LOAD_DOUBLE, 2, 0, at(offset_of!(Order, sent)));
+    let early = code.jump(JUMP_AT_LEAST, [2, 1], 0);
+    code.op(ADD, 2, 1);
+    code.store(STORE_DOUBLE, 0, 2, at(offset_of!(Order, sent)));
+    [none, over, early]
 }
 
 /// Writes the packet and sends it.

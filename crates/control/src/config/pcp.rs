@@ -1,0 +1,100 @@
+//! `[pcp]`: requests for mappings, by PCP and NAT-PMP.
+
+use super::problem::Located;
+use super::reader::{Section, Value};
+use super::sections::{bounded, read_duration};
+use super::values::{self, show_duration};
+use natgate_engine::{Limits, Prefix};
+use natgate_gateway::PcpSettings;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// What makes sense as the lifetime of a mapping.
+const LIFETIMES: RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(30 * 86_400);
+/// What is wise as the shortest (RFC 6887 section 15).
+const WISE: Duration = Duration::from_secs(120);
+/// Mappings in all when the file does not say.
+const DEFAULT_MAPPINGS: u32 = 65_536;
+const MOST_MAPPINGS: u64 = 1 << 24;
+/// A subscriber's are looked through one by one.
+const MOST_PER_SUBSCRIBER: u64 = 1024;
+const MOST_TRUSTED: usize = 256;
+
+/// Reads the table; how many mappings there may be is the translator's affair.
+pub(super) fn read(section: &Section<'_>, limits: &mut Limits) -> PcpSettings {
+    let mut settings = PcpSettings::default();
+    for (key, slot) in [
+        ("enabled", &mut settings.enabled),
+        ("nat_pmp", &mut settings.nat_pmp),
+        ("announce", &mut settings.announce),
+    ] {
+        if let Some(value) = section.get(key).and_then(|value| value.boolean()) {
+            *slot = value;
+        }
+    }
+    settings.lifetime = read_lifetimes(section, settings.lifetime);
+    settings.third_party =
+        section.get("third_party").map(|value| read_trusted(&value)).unwrap_or_default();
+    let (each, all) = settings.requests_per_second;
+    let most = 1_000_000;
+    settings.requests_per_second = (
+        bounded(section, "client_requests_per_second", 1, most).unwrap_or(each),
+        bounded(section, "requests_per_second", 1, most).unwrap_or(all),
+    );
+    let port_set = section.get("port_set").and_then(|value| value.integer(1..=256));
+    settings.port_set = port_set.map_or(settings.port_set, |value| value as u16);
+    let mappings = bounded(section, "mappings", 1, MOST_MAPPINGS).unwrap_or(DEFAULT_MAPPINGS);
+    // Where nobody may ask no room is set aside.
+    limits.explicit_mappings = if settings.enabled { mappings } else { 0 };
+    if let Some(each) = bounded(section, "mappings_per_subscriber", 1, MOST_PER_SUBSCRIBER) {
+        limits.explicit_per_subscriber = each;
+    }
+    settings
+}
+
+//= rfc6887#section-15-configurable
+fn read_lifetimes(section: &Section<'_>, usual: (Duration, Duration)) -> (Duration, Duration) {
+    let read = |key| {
+        let value = section.get(key)?;
+        let lifetime = read_duration(&value, &LIFETIMES)?;
+        if lifetime.subsec_nanos() != 0 {
+            value.wrong("must be whole seconds, as the protocol has it");
+            return None;
+        }
+        Some(Located { value: lifetime, place: value.place })
+    };
+    let (least, most) = (read("min_lifetime"), read("max_lifetime"));
+    if let Some(least) = least.as_ref().filter(|least| least.value < WISE) {
+        let shown = show_duration(least.value);
+        let message = format!("{shown} is below the 2m that RFC 6887 section 15 asks for");
+        section.report.unwise(&least.place, message);
+    }
+    let place = least.as_ref().or(most.as_ref()).map(|found| found.place.clone());
+    let value = |found: Option<Located<Duration>>, usual| found.map_or(usual, |found| found.value);
+    let (least, most) = (value(least, usual.0), value(most, usual.1));
+    if let Some(place) = place.filter(|_| least > most) {
+        let (least, most) = (show_duration(least), show_duration(most));
+        let message = format!("min_lifetime {least} is above max_lifetime {most}; exchange them");
+        section.report.wrong(&place, message);
+    }
+    (least, most)
+}
+
+/// Who may ask for mappings of others.
+fn read_trusted(value: &Value<'_>) -> Vec<Prefix> {
+    let Some(items) = value.items("an array of prefixes") else { return Vec::new() };
+    if items.len() > MOST_TRUSTED {
+        value.wrong(format!("has {} prefixes; it may have {MOST_TRUSTED}", items.len()));
+        return Vec::new();
+    }
+    let read = |item: &Value<'_>| {
+        let prefix = item.parsed("a prefix in quotes", values::prefix)?.value;
+        if prefix.is_empty() {
+            item.wrong("lets every subscriber take and give away the others' ports; name hosts");
+            return None;
+        }
+        Some(prefix)
+    };
+    items.iter().filter_map(read).collect()
+}

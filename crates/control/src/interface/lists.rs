@@ -1,0 +1,325 @@
+//! Lists of any length: one JSON object with a list and whether there is more, or one object a line.
+//!
+//! A part is asked of a worker when the client has taken the one before.
+
+use super::query::Asked;
+use super::{Answer, Interface, Of, top, wants_lines};
+use crate::json::{self, Names};
+use crate::socket::{Response, pieces};
+use axum::body::Bytes;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse, Response as HttpResponse};
+use natgate_engine::{
+    Filter, MappingInfo, Match, Prefix, Rule, RuleAction, SessionInfo, Side, SubscriberInfo,
+    Timestamp,
+};
+use natgate_gateway::{List, Listed, Route, Settings};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::io;
+use std::sync::Arc;
+
+/// How many a list has unless another number is asked for.
+const USUAL: u64 = 1000;
+
+/// Entries that are asked of a worker at once.
+const PART: usize = 512;
+
+/// The keys of a query for mappings and sessions.
+const KEYS: [&str; 5] = ["subscriber", "realm", "external", "protocol", "limit"];
+
+pub(super) async fn mappings(
+    State(interface): Of,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<HttpResponse, Response> {
+    let asked = Asked::parse(query.as_deref(), &KEYS)?;
+    let list = from_workers(&interface, &asked, |info: &MappingInfo, now, names, into| {
+        write(into, &json::MappingLine::of_mapping(info, now, names))
+    })?;
+    Ok(list.answer("mappings", asked.limit, &headers))
+}
+
+pub(super) async fn sessions(
+    State(interface): Of,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<HttpResponse, Response> {
+    let asked = Asked::parse(query.as_deref(), &KEYS)?;
+    type Both = (SessionInfo, MappingInfo);
+    let list = from_workers(&interface, &asked, |(info, of): &Both, now, names, into| {
+        write(into, &json::MappingLine::of_session(info, of, now, names))
+    })?;
+    Ok(list.answer("sessions", asked.limit, &headers))
+}
+
+pub(super) async fn subscribers(
+    State(interface): Of,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<HttpResponse, Response> {
+    let keys = ["subscriber", "realm", "external", "limit", "top"];
+    let asked = Asked::parse(query.as_deref(), &keys)?;
+    if asked.external_port.is_some() {
+        let message = "external is an address here; GET /v1/who says who has a port";
+        return Err(Response::failure(400, message));
+    }
+    if let Some(top) = asked.top {
+        return top::subscribers(interface, asked, top).await.map(IntoResponse::into_response);
+    }
+    let list = from_workers(&interface, &asked, |info: &SubscriberInfo, _, names, into| {
+        write(into, &subscriber(info, names))
+    })?;
+    Ok(list.answer("subscribers", asked.limit, &headers))
+}
+
+pub(super) fn subscriber(info: &SubscriberInfo, names: &Names) -> Value {
+    let [tcp, udp, other] = info.mappings;
+    let mut object = json!({
+        "subscriber": info.address,
+        "external": info.external,
+        "mappings": { "tcp": tcp, "udp": udp, "other": other },
+        "sessions": info.sessions,
+    });
+    if let Some(realm) = names.realm(info.realm) {
+        object["realm"] = realm.into();
+    }
+    object
+}
+
+pub(super) async fn rules(
+    State(interface): Of,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<HttpResponse, Response> {
+    let asked = Asked::parse(query.as_deref(), &["limit"])?;
+    let settings = interface.settings();
+    let names = Names::of(&settings.engine);
+    let (mut realm, mut at) = (0, 0);
+    let next = move |into: &mut Entries| {
+        while into.count < PART {
+            let rules = match usize::from(realm).checked_sub(1) {
+                None => &settings.engine.rules,
+                Some(further) => match settings.engine.realms.get(further) {
+                    Some(realm) => &realm.rules,
+                    None => return Ok(false),
+                },
+            };
+            match rules.get(at) {
+                Some(one) => {
+                    write(into, &rule(one, realm, &settings, &names))?;
+                    at += 1;
+                }
+                None => (realm, at) = (realm + 1, 0),
+            }
+        }
+        Ok(true)
+    };
+    Ok(Entries::new(next).answer("rules", asked.limit, &headers))
+}
+
+fn rule(rule: &Rule, realm: u16, settings: &Settings, names: &Names) -> Value {
+    let (end, prefix, port) = match rule.matches {
+        Match::Source(prefix, port) => ("source", prefix, port),
+        Match::Destination(prefix, port) => ("destination", prefix, port),
+    };
+    let pool = |number: usize| settings.engine.pools.get(number).map(|pool| &pool.name[..]);
+    let mut object = json!({ "match": { end: shown(prefix), "port": port } });
+    object["priority"] = rule.priority.into();
+    if let Some(realm) = names.realm(realm) {
+        object["realm"] = realm.into();
+    }
+    let (kind, keys) = match rule.action {
+        RuleAction::Snat(number) => ("snat", json!({ "pool": pool(number) })),
+        RuleAction::SnatTo(number, address) => {
+            ("snat", json!({ "pool": pool(number), "to": address }))
+        }
+        RuleAction::Dnat(address, None) => ("dnat", json!({ "to": address })),
+        RuleAction::Dnat(address, Some(port)) => {
+            ("dnat", json!({ "to": format!("{address}:{port}") }))
+        }
+        RuleAction::DnatPrefix(to) => ("dnat", json!({ "to": shown(to) })),
+        RuleAction::Bypass => ("bypass", json!({})),
+        RuleAction::Drop => ("drop", json!({})),
+    };
+    object["kind"] = kind.into();
+    for (key, value) in keys.as_object().into_iter().flatten() {
+        object[key] = value.clone();
+    }
+    object
+}
+
+fn shown(prefix: Prefix) -> String {
+    format!("{}/{}", std::net::Ipv4Addr::from_bits(prefix.first()), prefix.len())
+}
+
+pub(super) async fn routes(
+    State(interface): Of,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<HttpResponse, Response> {
+    let asked = Asked::parse(query.as_deref(), &["limit"])?;
+    let of = Arc::clone(&interface);
+    let learnt = crate::socket::blocking(move || of.commander().learnt()).await?;
+    let learnt = learnt.map_err(super::stopping)?;
+    let settings = interface.settings();
+    let own = configured(&settings);
+    let mut at = 0;
+    let next = move |into: &mut Entries| {
+        // Learnt ones may be many: they are passed over to where the last part ended.
+        while let Some(one) = own.get(at).filter(|_| into.count < PART) {
+            write(into, one)?;
+            at += 1;
+        }
+        for route in learnt.iter().skip(at - own.len().min(at)).take(PART - into.count.min(PART)) {
+            write(into, &object(&route, "learnt", None))?;
+            at += 1;
+        }
+        Ok(into.count >= PART)
+    };
+    Ok(Entries::new(next).answer("routes", asked.limit, &headers))
+}
+
+/// The connected networks, the sides' gateways and the configured routes.
+fn configured(settings: &Settings) -> Vec<Value> {
+    let realm =
+        |number: u16| (!settings.realms.is_empty()).then(|| settings.realm_name(number).to_owned());
+    let mut routes = Vec::new();
+    let further = (1..).zip(&settings.realms);
+    let further = further.filter(|(number, _)| settings.engine.has_realm(*number));
+    let links = [(Side::Inside, 0, &settings.inside), (Side::Outside, 0, &settings.outside)]
+        .into_iter()
+        .chain(further.clone().map(|(number, one)| (Side::Inside, number, &one.inside)));
+    for (side, number, link) in links {
+        let of = (side == Side::Inside).then(|| realm(number)).flatten();
+        if let Some((address, len)) = link.address {
+            let via = std::net::Ipv4Addr::UNSPECIFIED;
+            let route = Route { prefix: Prefix::new(address, len), via, side };
+            let mut connected = object(&route, "connected", of.as_deref());
+            connected["via"] = Value::Null;
+            routes.push(connected);
+        }
+        if let Some(via) = link.gateway {
+            let prefix = Prefix::new(std::net::Ipv4Addr::UNSPECIFIED, 0);
+            routes.push(object(&Route { prefix, via, side }, "gateway", of.as_deref()));
+        }
+    }
+    let own = settings.routes.iter().map(|route| (0, route));
+    let theirs = further.flat_map(|(number, one)| one.routes.iter().map(move |r| (number, r)));
+    for (number, route) in own.chain(theirs) {
+        let of = (route.side == Side::Inside).then(|| realm(number)).flatten();
+        routes.push(object(route, "configured", of.as_deref()));
+    }
+    routes
+}
+
+fn object(route: &Route, origin: &str, realm: Option<&str>) -> Value {
+    let side = match route.side {
+        Side::Inside => "inside",
+        Side::Outside => "outside",
+    };
+    let mut object = json!({
+        "prefix": shown(route.prefix), "via": route.via, "side": side, "origin": origin,
+    });
+    if let Some(realm) = realm {
+        object["realm"] = realm.into();
+    }
+    object
+}
+
+/// A list that workers tell.
+fn from_workers<T: Listed>(
+    interface: &Interface,
+    asked: &Asked,
+    one: impl Fn(&T, Timestamp, &Names, &mut Entries) -> io::Result<()> + Send + 'static,
+) -> Result<Entries, Response> {
+    let (filter, names): (Filter, _) = (interface.filter(asked)?, interface.names());
+    let room = asked.limit.map_or(PART, |limit| PART.min(usize::try_from(limit).unwrap_or(PART)));
+    let mut list: List<T> = interface.commander().list(filter, room);
+    Ok(Entries::new(move |into| {
+        let Some((part, now)) = list.next_part().map_err(io::Error::other)? else {
+            return Ok(false);
+        };
+        part.iter().try_for_each(|entry| one(entry, now, &names, into)).map(|()| true)
+    }))
+}
+
+/// Writes an entry.
+fn write(into: &mut Entries, entry: &impl Serialize) -> io::Result<()> {
+    if into.left == 0 {
+        into.more = true;
+        return Ok(());
+    }
+    if !into.lines && into.any {
+        into.text.push(b',');
+    }
+    serde_json::to_writer(&mut into.text, entry)?;
+    if into.lines {
+        into.text.push(b'\n');
+    }
+    (into.any, into.left, into.count) = (true, into.left - 1, into.count + 1);
+    Ok(())
+}
+
+type Next = Box<dyn FnMut(&mut Entries) -> io::Result<bool> + Send>;
+
+/// A list on its way to a client.
+pub(super) struct Entries {
+    /// Writes the next part; `false`: there is none.
+    next: Option<Next>,
+    text: Vec<u8>,
+    /// Entries in the text.
+    count: usize,
+    /// Entries that may still come.
+    left: u64,
+    /// Whether there was any, and whether there would be more.
+    any: bool,
+    more: bool,
+    /// Whether each is a line.
+    lines: bool,
+}
+
+impl Entries {
+    fn new(next: impl FnMut(&mut Self) -> io::Result<bool> + Send + 'static) -> Self {
+        let text = Vec::new();
+        let (any, more, lines) = (false, false, false);
+        Self { next: Some(Box::new(next)), text, count: 0, left: 0, any, more, lines }
+    }
+
+    /// The answer: an object with the list under its name, or lines.
+    fn answer(
+        mut self,
+        name: &'static str,
+        limit: Option<u64>,
+        headers: &HeaderMap,
+    ) -> HttpResponse {
+        self.lines = wants_lines(headers);
+        self.left = limit.unwrap_or(if self.lines { u64::MAX } else { USUAL });
+        if !self.lines {
+            self.text.extend_from_slice(format!("{{\"{name}\":[").as_bytes());
+        }
+        let kind = if self.lines { "application/x-ndjson" } else { "application/json" };
+        let body = pieces(Some(self), |entries| entries.map_or(Ok(None), Self::piece));
+        ([(header::CONTENT_TYPE, HeaderValue::from_static(kind))], body).into_response()
+    }
+
+    /// The next piece of the answer, and what is left.
+    fn piece(mut self) -> io::Result<Option<(Bytes, Option<Self>)>> {
+        let Some(mut next) = self.next.take() else { return Ok(None) };
+        let goes_on = next(&mut self)? && !self.more;
+        if goes_on {
+            self.next = Some(next);
+        } else if !self.lines {
+            self.text.extend_from_slice(format!("],\"more\":{}}}\n", self.more).as_bytes());
+        }
+        self.count = 0;
+        let piece = Bytes::from(std::mem::take(&mut self.text));
+        Ok(Some((piece, goes_on.then_some(self))))
+    }
+}
+
+/// As one object, for few entries.
+pub(super) fn whole(name: &str, entries: Vec<Value>, more: bool) -> Answer {
+    Ok(Response::done(json!({ name: entries, "more": more })))
+}

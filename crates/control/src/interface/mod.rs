@@ -1,0 +1,205 @@
+//! What the control socket offers: which path does what, and the form of requests and answers
+//! (docs/control.md, and `schema.json` here, which is served). A further command is a further line of
+//! the list in [`Interface::router`].
+//!
+//! Tables are read from the workers by parts as the client takes them ([`lists`]), so an answer of any
+//! length takes little memory, and a slow client costs nobody anything.
+
+mod figures;
+mod lists;
+pub mod query;
+#[cfg(test)]
+mod tests;
+mod top;
+mod whose;
+
+use crate::json::Names;
+use crate::reload::{ReloadError, Reloaded, Reloader};
+use crate::socket::{Response, blocking, fallbacks};
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse, Response as HttpResponse};
+use axum::routing::{get, post};
+use natgate_engine::Filter;
+use natgate_gateway::{CommandError, Commander, Load, Settings};
+use query::Asked;
+use serde::Deserialize;
+use serde_json::json;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// Mappings that a dry run names unless it is asked for another number, and the most that it does.
+const USUALLY_NAMED: usize = 20;
+const MOST_NAMED: usize = 100_000;
+
+/// Realms that are named to who asks for another.
+const REALMS_NAMED: usize = 10;
+
+/// The interface's schema, as OpenAPI has it.
+pub const SCHEMA: &str = include_str!("schema.json");
+
+/// Answers the requests of the control socket.
+pub struct Interface {
+    reloader: Arc<Reloader>,
+    /// What each worker has done.
+    loads: Loads,
+    began: Instant,
+    /// Who has the most.
+    top: top::Latest,
+}
+
+/// What each worker has done; one more when a worker joins.
+pub type Loads = Arc<Mutex<Vec<Arc<Load>>>>;
+
+/// What `/v1/reload` is asked.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ReloadRequest {
+    dry_run: bool,
+    /// Mappings to be named; `None`: [`USUALLY_NAMED`].
+    most: Option<usize>,
+}
+
+type Of = State<Arc<Interface>>;
+
+/// An answer, or why there is none.
+type Answer = Result<Response, Response>;
+
+impl Interface {
+    /// For a gateway whose configuration can be read anew, and whose workers note what they do.
+    pub fn new(reloader: Arc<Reloader>, loads: Loads) -> Self {
+        Self { reloader, loads, began: Instant::now(), top: top::Latest::default() }
+    }
+
+    /// The paths, to be served. Those of others may be merged; [`Interface::complete`] comes last.
+    pub fn router(self) -> Router {
+        Router::new()
+            .route("/v1/addresses", get(figures::addresses))
+            .route("/v1/clear", post(clear))
+            .route("/v1/counters", get(figures::counters))
+            .route("/v1/mappings", get(lists::mappings))
+            .route("/v1/neighbors", get(figures::neighbors))
+            .route("/v1/pools", get(figures::pools))
+            .route("/v1/reload", post(reload))
+            .route("/v1/routes", get(lists::routes))
+            .route("/v1/rules", get(lists::rules))
+            .route("/v1/schema", get(schema))
+            .route("/v1/sessions", get(lists::sessions))
+            .route("/v1/status", get(figures::status))
+            .route("/v1/subscribers", get(lists::subscribers))
+            .route("/v1/who", get(whose::who))
+            .route("/v1/workers", get(figures::workers))
+            .with_state(Arc::new(self))
+    }
+
+    /// A router that says of every other path that there is none.
+    pub fn complete(router: Router) -> Router {
+        fallbacks(router, "GET /v1/schema has the list")
+    }
+
+    fn commander(&self) -> &Commander {
+        self.reloader.commander()
+    }
+
+    fn settings(&self) -> Arc<Settings> {
+        self.reloader.settings()
+    }
+
+    fn names(&self) -> Names {
+        Names::of(&self.settings().engine)
+    }
+
+    /// What is asked for, in the gateway's numbers.
+    fn filter(&self, asked: &Asked) -> Result<Filter, Response> {
+        let settings = self.settings();
+        let realm = |name: &String| -> Result<u16, Response> {
+            let further = &settings.engine.realms;
+            let place = further.iter().position(|realm| !realm.gone && realm.name == *name);
+            match place {
+                _ if name == settings.realm_name(0) => Ok(0),
+                Some(place) => Ok(place as u16 + 1),
+                None => Err(Response::failure(404, no_realm(name, &settings))),
+            }
+        };
+        Ok(Filter {
+            realm: asked.realm.as_ref().map(realm).transpose()?,
+            subscriber: asked.subscriber,
+            external: asked.external,
+            external_port: asked.external_port,
+            protocol: asked.protocol,
+        })
+    }
+
+    fn reload(&self, body: &[u8]) -> Response {
+        let asked = match body {
+            [] => Ok(ReloadRequest::default()),
+            body => serde_json::from_slice(body),
+        };
+        let asked: ReloadRequest = match asked {
+            Ok(asked) => asked,
+            Err(error) => return Response::failure(400, format!("the body is wrong: {error}")),
+        };
+        let most = asked.most.unwrap_or(USUALLY_NAMED).min(MOST_NAMED);
+        match asked.dry_run {
+            true => answer(self.reloader.try_out(most)),
+            false => answer(self.reloader.reload()),
+        }
+    }
+
+    fn clear(&self, asked: &Asked) -> Answer {
+        let Some(what) = asked.what else {
+            let message = "what is to be cleared? Say what=mappings or what=sessions";
+            return Err(Response::failure(400, message));
+        };
+        let sessions = what == query::What::Sessions;
+        let cleared = self.commander().clear(self.filter(asked)?, sessions).map_err(stopping)?;
+        Ok(Response::done(json!({ "ok": true, "what": what.name(), "cleared": cleared })))
+    }
+}
+
+/// A realm that is asked for and not there; some of those that are.
+fn no_realm(name: &str, settings: &Settings) -> String {
+    let further = settings.engine.realms.iter().filter(|realm| !realm.gone);
+    let names = std::iter::once(settings.realm_name(0)).chain(further.map(|realm| &realm.name[..]));
+    let known: Vec<&str> = names.take(REALMS_NAMED).collect();
+    let shown: String = name.chars().take(40).collect();
+    format!("there is no realm {shown:?}; there is {}", known.join(", "))
+}
+
+/// The gateway answers nobody any more.
+fn stopping(error: CommandError) -> Response {
+    Response::failure(503, error.to_string())
+}
+
+async fn reload(State(interface): Of, body: Bytes) -> Answer {
+    blocking(move || interface.reload(&body)).await
+}
+
+async fn clear(State(interface): Of, RawQuery(query): RawQuery) -> Answer {
+    let keys = ["what", "subscriber", "realm", "external", "protocol"];
+    let asked = Asked::parse(query.as_deref(), &keys)?;
+    blocking(move || interface.clear(&asked)).await?
+}
+
+async fn schema() -> HttpResponse {
+    let json = HeaderValue::from_static("application/json");
+    ([(header::CONTENT_TYPE, json)], SCHEMA).into_response()
+}
+
+/// Whether a client wants an object a line.
+fn wants_lines(headers: &HeaderMap) -> bool {
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    accepted.is_some_and(|accepted| accepted.contains("application/x-ndjson"))
+}
+
+fn answer(result: Result<Reloaded, ReloadError>) -> Response {
+    match result {
+        Ok(reloaded) => Response::done(reloaded.object()),
+        Err(ReloadError::Configuration(errors)) => {
+            Response { status: 422, body: json!({ "ok": false, "errors": errors }) }
+        }
+        Err(ReloadError::Gateway(error)) => Response::failure(503, error.to_string()),
+    }
+}

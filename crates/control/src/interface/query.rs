@@ -1,0 +1,192 @@
+//! What stands after the `?` of a request: filters, as the command line has them.
+
+use crate::socket::Response;
+use natgate_engine::Timestamp;
+use natgate_wire::protocol;
+use std::net::Ipv4Addr;
+
+/// Longest query, bytes, and most parameters in it.
+const LONGEST: usize = 4096;
+const MOST: usize = 16;
+
+/// The most that `top` may ask for.
+pub(super) const MOST_TOP: usize = 1000;
+
+/// What is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// The subscriber's address.
+    pub subscriber: Option<Ipv4Addr>,
+    /// The name of its realm.
+    pub realm: Option<String>,
+    /// The external address.
+    pub external: Option<Ipv4Addr>,
+    /// The external port.
+    pub external_port: Option<u16>,
+    /// The protocol.
+    pub protocol: Option<u8>,
+    /// How many at most.
+    pub limit: Option<u64>,
+    /// When.
+    pub at: Option<Timestamp>,
+    /// How many of those with the most.
+    pub top: Option<usize>,
+    /// What is to be cleared.
+    pub what: Option<What>,
+}
+
+/// What can be cleared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Dynamic mappings, with their sessions.
+    Mappings,
+    /// Sessions.
+    Sessions,
+}
+
+impl What {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mappings => "mappings",
+            Self::Sessions => "sessions",
+        }
+    }
+}
+
+impl Asked {
+    /// Reads a query, in which only these keys may stand, each once.
+    ///
+    /// # Errors
+    /// A sentence with status 400.
+    pub fn parse(query: Option<&str>, keys: &[&str]) -> Result<Self, Response> {
+        Self::read(query.unwrap_or_default(), keys)
+            .map_err(|message| Response::failure(400, message))
+    }
+
+    fn read(query: &str, keys: &[&str]) -> Result<Self, String> {
+        if query.len() > LONGEST {
+            return Err(format!("the query has {} bytes; it may have {LONGEST}", query.len()));
+        }
+        let (mut asked, mut seen) = (Self::default(), Vec::new());
+        for (key, value) in form_urlencoded::parse(query.as_bytes()).take(MOST) {
+            let Some(known) = keys.iter().find(|known| **known == key) else {
+                return Err(unknown(&key, keys));
+            };
+            if seen.contains(known) {
+                return Err(format!("{known} is given twice; give it once"));
+            }
+            seen.push(known);
+            asked.set(known, &value)?;
+        }
+        Ok(asked)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let shown = || value.chars().take(40).collect::<String>().escape_debug().to_string();
+        let wrong = |right: &str| format!("{key} is \"{}\"; write {right}", shown());
+        let address = |text: &str, right| text.parse::<Ipv4Addr>().map_err(|_| wrong(right));
+        match key {
+            "subscriber" => {
+                self.subscriber = Some(address(value, "an IPv4 address such as 10.0.0.5")?);
+            }
+            "realm" => self.realm = Some(value.to_owned()),
+            "external" => {
+                let right = "an address, or one with a port, such as 203.0.113.1:2300";
+                let (host, port) = match value.split_once(':') {
+                    Some((host, port)) => (host, Some(port.parse().map_err(|_| wrong(right))?)),
+                    None => (value, None),
+                };
+                (self.external, self.external_port) = (Some(address(host, right)?), port);
+            }
+            "protocol" => {
+                let number = protocol::number(value);
+                self.protocol = Some(number.ok_or_else(|| wrong(protocol::CHOICES))?);
+            }
+            "top" => {
+                let number = value.parse().ok().filter(|top| (1..=MOST_TOP).contains(top));
+                let right = format!("a whole number from 1 to {MOST_TOP}");
+                self.top = Some(number.ok_or_else(|| wrong(&right))?);
+            }
+            "limit" => {
+                let number = value.parse().ok().filter(|&limit: &u64| limit > 0);
+                self.limit = Some(number.ok_or_else(|| wrong("a whole number from 1 on"))?);
+            }
+            "at" => {
+                let right = "a time such as 2026-03-01T12:30:00Z, or seconds since 1970";
+                self.at = Some(natgate_logs::time(value).map_err(|_| wrong(right))?);
+            }
+            _ => {
+                self.what = Some(match value {
+                    "mappings" => What::Mappings,
+                    "sessions" => What::Sessions,
+                    _ => return Err(wrong("mappings or sessions")),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unknown(key: &str, keys: &[&str]) -> String {
+    let shown = key.chars().take(40).collect::<String>().escape_debug().to_string();
+    let nearest = keys.iter().min_by_key(|known| strsim::osa_distance(known, key));
+    match nearest.filter(|known| strsim::osa_distance(known, key) <= 2) {
+        Some(known) => format!("there is no parameter \"{shown}\"; did you mean {known}?"),
+        None if keys.is_empty() => format!("there is no parameter \"{shown}\", nor any other"),
+        None => format!("there is no parameter \"{shown}\"; there are {}", keys.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEYS: [&str; 7] = ["what", "subscriber", "realm", "external", "protocol", "limit", "top"];
+
+    #[test]
+    fn filters_are_read() {
+        let query = "subscriber=10.0.0.5&realm=a%20b&external=203.0.113.1%3A2300&protocol=udp\
+            &limit=7&what=sessions";
+        let expected = Asked {
+            subscriber: Some(Ipv4Addr::new(10, 0, 0, 5)),
+            realm: Some("a b".into()),
+            external: Some(Ipv4Addr::new(203, 0, 113, 1)),
+            external_port: Some(2300),
+            protocol: Some(17),
+            limit: Some(7),
+            top: None,
+            at: None,
+            what: Some(What::Sessions),
+        };
+        assert_eq!(Asked::read(query, &KEYS), Ok(expected));
+        assert_eq!(Asked::read("", &KEYS), Ok(Asked::default()));
+        let numbered = Asked::read("external=203.0.113.1&protocol=99", &KEYS).unwrap();
+        assert_eq!((numbered.external_port, numbered.protocol), (None, Some(99)));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (query, said) in [
+            ("subscirber=10.0.0.5", "did you mean subscriber?"),
+            ("colour=red", "there are what, subscriber"),
+            ("subscriber=10.0.0", "such as 10.0.0.5"),
+            ("subscriber=10.0.0.5&subscriber=10.0.0.6", "is given twice"),
+            ("external=203.0.113.1:x", "203.0.113.1:2300"),
+            ("external=203.0.113.1:65536", "203.0.113.1:2300"),
+            ("protocol=tcpp", "tcp, udp, icmp, dccp, gre, esp, sctp or a number"),
+            ("protocol=256", "tcp, udp, icmp, dccp, gre, esp, sctp or a number"),
+            ("protocol=", "tcp, udp, icmp, dccp, gre, esp, sctp or a number"),
+            ("limit=0", "a whole number from 1 on"),
+            ("limit=-1", "a whole number from 1 on"),
+            ("top=0", "a whole number from 1 to 1000"),
+            ("top=1001", "a whole number from 1 to 1000"),
+            ("what=everything", "mappings or sessions"),
+            (&format!("realm={}", "a".repeat(5000)), "it may have 4096"),
+            ("%ff%00=1", "there is no parameter"),
+        ] {
+            let error = Asked::read(query, &KEYS).expect_err(query);
+            assert!(error.contains(said), "{query}: {error}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Those subscribers that have the most mappings. All must be looked at to find them, so whoever asks the
+//! same within a moment shares one answer, and however many pages are open, the workers' tables are
+//! looked through for one at a time.
+
+use super::lists;
+use super::query::{Asked, MOST_TOP};
+use super::{Answer, Interface, stopping};
+use crate::socket::{Response, blocking};
+use natgate_engine::{Filter, SubscriberInfo};
+use natgate_gateway::List;
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Mutex;
+
+/// Subscribers that are asked of a worker at once.
+const PART: usize = 4096;
+
+/// How long an answer is good for others who ask the same.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// The latest answer. Who waits for another's takes no thread meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct Latest(Mutex<Option<Found>>);
+
+/// What was found by a filter: as many as anybody may ask for.
+#[derive(Clone, Debug)]
+struct Found {
+    filter: Filter,
+    at: Instant,
+    best: Arc<[SubscriberInfo]>,
+    /// Whether there are others.
+    more: bool,
+}
+
+impl Found {
+    fn answers(&self, filter: &Filter, now: Instant) -> bool {
+        self.filter == *filter && now.saturating_duration_since(self.at) < FRESH
+    }
+}
+
+/// So many of those that are meant, the one with the most mappings first.
+pub(super) async fn subscribers(interface: Arc<Interface>, asked: Asked, top: usize) -> Answer {
+    let filter = interface.filter(&asked)?;
+    let mut latest = interface.top.0.lock().await;
+    let found = match &*latest {
+        Some(found) if found.answers(&filter, Instant::now()) => found.clone(),
+        _ => {
+            let of = Arc::clone(&interface);
+            let found = blocking(move || find(&of, filter)).await??;
+            latest.insert(found).clone()
+        }
+    };
+    drop(latest);
+    let names = interface.names();
+    let shown = found.best.iter().take(top);
+    let entries = shown.map(|info| lists::subscriber(info, &names)).collect();
+    lists::whole("subscribers", entries, found.more || found.best.len() > top)
+}
+
+fn find(interface: &Interface, filter: Filter) -> Result<Found, Response> {
+    let mut list: List<SubscriberInfo> = interface.commander().list(filter, PART);
+    let (mut best, mut more) = (Vec::new(), false);
+    while let Some((part, _)) = list.next_part().map_err(stopping)? {
+        best.extend_from_slice(part);
+        more |= keep(&mut best, MOST_TOP);
+    }
+    Ok(Found { filter, at: Instant::now(), best: best.into(), more })
+}
+
+/// Keeps so many, in order; says whether there were more.
+fn keep(best: &mut Vec<SubscriberInfo>, top: usize) -> bool {
+    let count =
+        |info: &SubscriberInfo| info.mappings.iter().map(|&part| u64::from(part)).sum::<u64>();
+    best.sort_by_key(|info| (Reverse(count(info)), info.realm, info.address));
+    let more = best.len() > top;
+    best.truncate(top);
+    more
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn the_most_stay_and_equals_keep_their_order() {
+        let one = |host: u8, mappings: [u32; 3]| SubscriberInfo {
+            realm: 0,
+            address: Ipv4Addr::new(10, 0, 0, host),
+            mappings,
+            sessions: 0,
+            external: None,
+        };
+        let mut best =
+            vec![one(9, [1, 1, 1]), one(2, [0, 7, 0]), one(3, [3, 0, 0]), one(4, [0; 3])];
+        assert!(keep(&mut best, 3));
+        best.push(one(5, [u32::MAX, 1, 1]));
+        assert!(keep(&mut best, 3));
+        let hosts: Vec<u8> = best.iter().map(|info| info.address.octets()[3]).collect();
+        assert_eq!(hosts, [5, 2, 3]);
+        assert!(!keep(&mut best, 3));
+    }
+
+    #[test]
+    fn an_answer_serves_the_same_question_for_a_moment() {
+        let (filter, at) = (Filter::default(), Instant::now());
+        let found = Found { filter, at, best: Arc::new([]), more: false };
+        assert!(found.answers(&filter, at));
+        assert!(found.answers(&filter, at + FRESH / 2));
+        assert!(!found.answers(&filter, at + FRESH));
+        let other = Filter { realm: Some(1), ..filter };
+        assert!(!found.answers(&other, at));
+    }
+}

@@ -1,0 +1,104 @@
+//! Who has an external endpoint now: what the workers' tables say, then what the configuration does;
+//! and who had it, by the event log on disk.
+
+use super::query::Asked;
+use super::{Answer, Interface, Of, stopping};
+use crate::json::{self, Names};
+use crate::past::{self, Unknown};
+use crate::socket::{Response, blocking};
+use crate::who::{Unanswered, reverse};
+use axum::extract::{RawQuery, State};
+use natgate_engine::{MappingInfo, Timestamp};
+use natgate_gateway::List;
+use serde_json::{Value, json};
+use std::net::Ipv4Addr;
+
+/// Mappings that are named; a port has few.
+const MOST: usize = 64;
+
+pub(super) async fn who(State(interface): Of, RawQuery(query): RawQuery) -> Answer {
+    let asked = Asked::parse(query.as_deref(), &["external", "protocol", "at"])?;
+    blocking(move || find(&interface, &asked)).await?
+}
+
+/// Who had it then.
+fn find_then(
+    interface: &Interface,
+    asked: &Asked,
+    external: (Ipv4Addr, u16),
+    at: Timestamp,
+) -> Answer {
+    let settings = interface.settings();
+    let found = match past::had(&settings, external, asked.protocol, at) {
+        Ok(found) => found,
+        Err(error @ Unknown::Unreadable(_)) => {
+            return Err(Response::failure(500, error.to_string()));
+        }
+        Err(error @ Unknown::NoLog) => {
+            return Err(Response::failure(404, format!("the configuration names {error}")));
+        }
+        Err(Unknown::Nobody(sentence)) => return Ok(nobody(sentence)),
+    };
+    if !found.is_empty() {
+        return Ok(Response::done(json!({ "answers": found })));
+    }
+    by_configuration(interface, external, asked.protocol)
+}
+
+/// Whose it is by the configuration.
+fn by_configuration(
+    interface: &Interface,
+    (address, port): (Ipv4Addr, u16),
+    protocol: Option<u8>,
+) -> Answer {
+    match reverse(&interface.settings(), address, port, protocol) {
+        Ok(found) => Ok(Response::done(json!({ "answers": [found] }))),
+        Err(Unanswered::Ambiguous(sentence)) => Err(Response::failure(400, sentence)),
+        Err(Unanswered::Nobody(sentence)) => {
+            Ok(nobody(format!("{sentence}; no mapping has it now")))
+        }
+    }
+}
+
+fn nobody(message: String) -> Response {
+    Response { status: 404, body: json!({ "ok": false, "message": message, "answers": [] }) }
+}
+
+fn find(interface: &Interface, asked: &Asked) -> Answer {
+    let (Some(address), Some(port)) = (asked.external, asked.external_port) else {
+        let message = "whose? Say external=ADDRESS:PORT, such as external=203.0.113.1:2300";
+        return Err(Response::failure(400, message));
+    };
+    if let Some(at) = asked.at {
+        return find_then(interface, asked, (address, port), at);
+    }
+    let filter = interface.filter(asked)?;
+    let names = interface.names();
+    let mut list: List<MappingInfo> = interface.commander().list(filter, MOST);
+    let mut answers: Vec<Value> = Vec::new();
+    while answers.len() < MOST {
+        let Some((part, now)) = list.next_part().map_err(stopping)? else { break };
+        answers.extend(part.iter().map(|info| answer(info, now, &names)));
+    }
+    if answers.is_empty() {
+        return by_configuration(interface, (address, port), asked.protocol);
+    }
+    Ok(Response::done(json!({ "answers": answers })))
+}
+
+/// What a mapping says, as the configuration's answers have it.
+fn answer(info: &MappingInfo, now: Timestamp, names: &Names) -> Value {
+    let mut object = json!({
+        "subscriber": info.id.internal.address,
+        "external": info.id.external.address,
+        "ports": info.id.external.port.to_string(),
+        "kind": info.id.kind.name(),
+        "protocol": json::protocol(info.id.protocol),
+        "internal": format!("{}:{}", info.id.internal.address, info.id.internal.port),
+        "age_s": now.since(info.created).as_secs_f64(),
+    });
+    if let Some(realm) = names.realm(info.id.realm) {
+        object["realm"] = realm.into();
+    }
+    object
+}

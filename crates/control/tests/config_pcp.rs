@@ -1,0 +1,115 @@
+//! `[pcp]`: what is read, what is refused and warned of, at its place.
+
+use natgate_control::config::{Problem, parse, read_text};
+use natgate_engine::Prefix;
+use natgate_gateway::PcpSettings;
+use std::time::Duration;
+
+/// Six lines, so that what follows begins in line 7.
+const HEAD: &str = "[inside]\ndevice = \"a\"\n[outside]\ndevice = \"b\"\n[[pool]]\n\
+                    addresses = [\"203.0.113.0/31\"]\n";
+
+fn texts(problems: &[Problem]) -> Vec<String> {
+    let text = |problem: &Problem| {
+        let (line, column) = (problem.line.unwrap(), problem.column.unwrap());
+        format!("{line}:{column} {}: {}", problem.key, problem.message)
+    };
+    problems.iter().map(text).collect()
+}
+
+#[track_caller]
+fn refused(key: &str, expected: &str) {
+    let text = format!("{HEAD}[pcp]\n{key}\n");
+    let problems = read_text(&text, "t").err().unwrap_or_default();
+    assert_eq!(texts(&problems), [expected], "{text}");
+}
+
+#[test]
+fn nothing_is_served_unless_the_file_says_so() {
+    let read = |more: &str| parse(&format!("{HEAD}{more}"), "t").unwrap();
+    for silent in ["", "[pcp]\n", "[pcp]\nmappings = 7\n"] {
+        let settings = read(silent);
+        assert_eq!(settings.pcp, PcpSettings::default());
+        assert!(!settings.pcp.enabled && settings.engine.limits.explicit_mappings == 0);
+    }
+    let usual = read("[pcp]\nenabled = true\n");
+    assert!(usual.pcp.enabled);
+    assert_eq!(usual.engine.limits.explicit_mappings, 65_536);
+    assert_eq!(usual.engine.limits.explicit_per_subscriber, 64);
+}
+
+//= test rfc6887#section-15-configurable
+#[test]
+fn all_of_it_is_read() {
+    let text = "[pcp]\nenabled = true\nmin_lifetime = \"5m\"\nmax_lifetime = \"2h\"\nmappings = 100\n\
+                mappings_per_subscriber = 3\nthird_party = [\"10.0.0.7/32\", \"10.9.0.0/16\"]\n\
+                nat_pmp = false\nannounce = false\nport_set = 1\nrequests_per_second = 9\n\
+                client_requests_per_second = 2\n";
+    let read = parse(&format!("{HEAD}{text}"), "t").unwrap();
+    let prefix = |address: [u8; 4], len| Prefix::new(address.into(), len);
+    assert_eq!(
+        read.pcp,
+        PcpSettings {
+            enabled: true,
+            lifetime: (Duration::from_secs(300), Duration::from_secs(7200)),
+            third_party: vec![prefix([10, 0, 0, 7], 32), prefix([10, 9, 0, 0], 16)],
+            nat_pmp: false,
+            announce: false,
+            port_set: 1,
+            requests_per_second: (2, 9),
+        }
+    );
+    let limits = &read.engine.limits;
+    assert_eq!((limits.explicit_mappings, limits.explicit_per_subscriber), (100, 3));
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    refused(
+        "min_lifetime = \"0s\"",
+        "8:16 pcp.min_lifetime: 0s is out of bounds; it must be from 1s to 30d",
+    );
+    refused(
+        "max_lifetime = \"31d\"",
+        "8:16 pcp.max_lifetime: 31d is out of bounds; it must be from 1s to 30d",
+    );
+    refused(
+        "max_lifetime = \"2500ms\"",
+        "8:16 pcp.max_lifetime: must be whole seconds, as the protocol has it",
+    );
+    refused(
+        "min_lifetime = \"2d\"",
+        "8:16 pcp.min_lifetime: min_lifetime 2d is above max_lifetime 1d; exchange them",
+    );
+    refused(
+        "max_lifetime = \"1m\"",
+        "8:16 pcp.max_lifetime: min_lifetime 2m is above max_lifetime 1m; exchange them",
+    );
+    refused(
+        "third_party = [\"0.0.0.0/0\"]",
+        "8:16 pcp.third_party[0]: lets every subscriber take and give away the others' ports; name hosts",
+    );
+    refused("mappings = 0", "8:12 pcp.mappings: 0 is out of bounds; it must be from 1 to 16777216");
+    refused(
+        "mappings_per_subscriber = 1025",
+        "8:27 pcp.mappings_per_subscriber: 1025 is out of bounds; it must be from 1 to 1024",
+    );
+    refused("port_set = 257", "8:12 pcp.port_set: 257 is out of bounds; it must be from 1 to 256");
+    refused(
+        "requests_per_second = 0",
+        "8:23 pcp.requests_per_second: 0 is out of bounds; it must be from 1 to 1000000",
+    );
+    let short = format!("{HEAD}[pcp]\nmin_lifetime = \"1m\"\n");
+    assert_eq!(
+        texts(&read_text(&short, "t").unwrap().warnings),
+        ["8:16 pcp.min_lifetime: 1m is below the 2m that RFC 6887 section 15 asks for"]
+    );
+}
+
+#[test]
+fn what_only_a_restart_brings_is_said() {
+    let old = parse(&format!("{HEAD}[pcp]\n"), "t").unwrap();
+    let new = parse(&format!("{HEAD}[pcp]\nenabled = true\n"), "t").unwrap();
+    assert_eq!(natgate_engine::restart_keys(&old.engine, &new.engine), ["pcp.mappings"]);
+    assert!(natgate_engine::restart_keys(&new.engine, &old.engine).is_empty());
+}

@@ -1,0 +1,280 @@
+//! The holds on mappings: records in slots, found by their mapping and by their subscriber, with a
+//! timer each. There is room for as many as the configuration says, and none is made where nobody may
+//! ask for mappings.
+
+use super::{Nonce, RemoteFilter};
+use crate::calendar::{Calendar, Link, Links, NONE};
+use crate::host::Host;
+use crate::index::Index;
+use crate::random::HashKey;
+use crate::table::REACH;
+use alloc::vec::Vec;
+
+/// The filters of a mapping: so many of them; without any, everybody is admitted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Filters {
+    all: [RemoteFilter; RemoteFilter::MOST],
+    count: u8,
+}
+
+impl Filters {
+    pub(crate) fn as_slice(&self) -> &[RemoteFilter] {
+        &self.all[..usize::from(self.count)]
+    }
+
+    /// Adds one, unless it is there; `false`: there are too many.
+    pub(crate) fn add(&mut self, filter: RemoteFilter) -> bool {
+        if self.as_slice().contains(&filter) {
+            return true;
+        }
+        let place = self.all.get_mut(usize::from(self.count));
+        self.count += u8::from(place.is_some());
+        place.map(|place| *place = filter).is_some()
+    }
+}
+
+/// A hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hold {
+    /// The mapping.
+    pub(crate) slot: u32,
+    /// The session that it keeps; `None`: the mapping, for all.
+    pub(crate) remote: Option<(u32, u16)>,
+    pub(crate) nonce: Nonce,
+    /// Tick at which it ends.
+    pub(crate) until: u32,
+    host: Host,
+    pub(crate) filters: Filters,
+    /// Neighbours among the subscriber's holds; in a free one `next` is the next free one.
+    next: u32,
+    prev: u32,
+    timer: Link,
+}
+
+impl Hold {
+    /// Whether a remote endpoint may begin a session.
+    pub(crate) fn admits(&self, remote: (u32, u16)) -> bool {
+        let filters = self.filters.as_slice();
+        filters.is_empty() || filters.iter().any(|filter| filter.admits(remote))
+    }
+}
+
+/// What a hold is to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct New {
+    pub(crate) slot: u32,
+    pub(crate) remote: Option<(u32, u16)>,
+    pub(crate) host: Host,
+    pub(crate) nonce: Nonce,
+    pub(crate) until: u32,
+    pub(crate) filters: Filters,
+}
+
+#[derive(Clone, Debug)]
+struct Slots(Vec<Hold>);
+
+impl Links for Slots {
+    fn link(&mut self, element: u32) -> &mut Link {
+        &mut self.0[element as usize].timer
+    }
+}
+
+/// All holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Holds {
+    key: HashKey,
+    slots: Slots,
+    room: usize,
+    used: usize,
+    free: u32,
+    by_mapping: Index,
+    /// The first of each subscriber's.
+    by_host: Index,
+    timers: Calendar,
+    /// How many mappings went though they were held.
+    pub(crate) lost: u64,
+}
+
+impl Holds {
+    pub(crate) fn new(room: usize, key: HashKey) -> Self {
+        Self {
+            key,
+            slots: Slots(Vec::with_capacity(room)),
+            room,
+            used: 0,
+            free: NONE,
+            by_mapping: Index::new(room),
+            by_host: Index::new(room),
+            timers: Calendar::new(if room > 0 { REACH } else { 0 }),
+            lost: 0,
+        }
+    }
+
+    /// Bytes that so many take.
+    pub(crate) fn memory(room: usize) -> u64 {
+        (room * size_of::<Hold>()) as u64 + 2 * Index::memory(room)
+    }
+
+    /// Whether there can be any.
+    pub(crate) fn has_room(&self) -> bool {
+        self.room > 0
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.used >= self.room
+    }
+
+    pub(crate) fn get(&self, hold: u32) -> &Hold {
+        &self.slots.0[hold as usize]
+    }
+
+    fn get_mut(&mut self, hold: u32) -> &mut Hold {
+        &mut self.slots.0[hold as usize]
+    }
+
+    fn hash_mapping(&self, slot: u32, remote: Option<(u32, u16)>) -> u64 {
+        let remote =
+            remote.map_or(1 << 48, |(address, port)| u64::from(address) << 16 | u64::from(port));
+        self.key.hash(u64::from(slot) | 1 << 59, remote)
+    }
+
+    fn hash_host(&self, host: Host) -> u64 {
+        self.key.hash(host.bits(), 1 << 58)
+    }
+
+    /// The hold on a mapping for all, or towards a remote endpoint.
+    pub(crate) fn find(&self, slot: u32, remote: Option<(u32, u16)>) -> Option<u32> {
+        if self.used == 0 {
+            return None;
+        }
+        self.by_mapping.find(self.hash_mapping(slot, remote), |hold| {
+            let hold = self.get(hold);
+            (hold.slot, hold.remote) == (slot, remote)
+        })
+    }
+
+    fn first_of(&self, host: Host) -> Option<u32> {
+        self.by_host.find(self.hash_host(host), |hold| self.get(hold).host == host)
+    }
+
+    /// The holds of a subscriber.
+    pub(crate) fn of_host(&self, host: Host) -> impl Iterator<Item = u32> + '_ {
+        let first = if self.used == 0 { None } else { self.first_of(host) };
+        core::iter::successors(first, |&hold| {
+            Some(self.get(hold).next).filter(|&next| next != NONE)
+        })
+    }
+
+    /// The filters that a hold has and gets; `None`: too many.
+    //= rfc6887#section-13.3-add
+    pub(crate) fn filters(
+        &self,
+        hold: Option<u32>,
+        replaced: bool,
+        added: &[RemoteFilter],
+    ) -> Option<Filters> {
+        let had = hold.filter(|_| !replaced).map(|hold| self.get(hold).filters);
+        let mut filters = had.unwrap_or_default();
+        added.iter().all(|filter| filters.add(*filter)).then_some(filters)
+    }
+
+    /// Makes a hold, for which there is room, or changes the one that is there.
+    pub(crate) fn put(&mut self, new: New, now: u32) {
+        let New { slot, remote, host, nonce, until, filters } = new;
+        if let Some(hold) = self.find(slot, remote) {
+            let of = self.get_mut(hold);
+            (of.nonce, of.until, of.filters) = (nonce, until, filters);
+            self.schedule(hold, now);
+            return;
+        }
+        let first = self.first_of(host);
+        let hold = match self.free {
+            NONE => self.slots.0.len() as u32,
+            free => free,
+        };
+        let next = first.unwrap_or(NONE);
+        let (prev, timer) = (NONE, Link::default());
+        let made = Hold { slot, remote, nonce, until, host, filters, next, prev, timer };
+        match self.slots.0.get_mut(hold as usize) {
+            Some(place) => self.free = core::mem::replace(place, made).next,
+            None => self.slots.0.push(made),
+        }
+        self.used += 1;
+        let hash = self.hash_host(host);
+        if let Some(first) = first {
+            self.by_host.remove(hash, first);
+            self.get_mut(first).prev = hold;
+        }
+        self.by_host.insert(hash, hold);
+        self.by_mapping.insert(self.hash_mapping(slot, remote), hold);
+        self.schedule(hold, now);
+    }
+
+    /// Enters a hold's timer, wherever it was before.
+    pub(crate) fn schedule(&mut self, hold: u32, now: u32) {
+        let tick = self.get(hold).until.min(now + self.timers.span()).max(now + 1);
+        self.timers.take(&mut self.slots, hold);
+        self.timers.enter(&mut self.slots, hold, tick);
+    }
+
+    /// Removes a hold; returns its mapping, and whether that has no other.
+    pub(crate) fn remove(&mut self, hold: u32) -> (u32, bool) {
+        let Hold { slot, remote, host, next, prev, .. } = *self.get(hold);
+        self.timers.take(&mut self.slots, hold);
+        self.by_mapping.remove(self.hash_mapping(slot, remote), hold);
+        if next != NONE {
+            self.get_mut(next).prev = prev;
+        }
+        if prev != NONE {
+            self.get_mut(prev).next = next;
+        } else {
+            let hash = self.hash_host(host);
+            self.by_host.remove(hash, hold);
+            if next != NONE {
+                self.by_host.insert(hash, next);
+            }
+        }
+        let free = core::mem::replace(&mut self.free, hold);
+        self.get_mut(hold).next = free;
+        self.used -= 1;
+        (slot, !self.of_host(host).any(|other| self.get(other).slot == slot))
+    }
+
+    /// Removes all holds on a mapping of a subscriber.
+    pub(crate) fn remove_all(&mut self, host: Host, slot: u32) {
+        loop {
+            let hold = self.of_host(host).find(|&hold| self.get(hold).slot == slot);
+            let Some(hold) = hold else { return };
+            self.remove(hold);
+        }
+    }
+
+    /// Removes all holds on sessions of a mapping of a subscriber; whether there is one for all.
+    pub(crate) fn remove_sessions(&mut self, host: Host, slot: u32) -> bool {
+        loop {
+            let is_one = |&hold: &u32| {
+                let hold = self.get(hold);
+                hold.slot == slot && hold.remote.is_some()
+            };
+            let hold = self.of_host(host).find(is_one);
+            let Some(hold) = hold else { return self.find(slot, None).is_some() };
+            self.remove(hold);
+        }
+    }
+
+    /// When the last hold on a mapping of a subscriber ends.
+    pub(crate) fn latest(&self, host: Host, slot: u32) -> Option<u32> {
+        let of_mapping = self.of_host(host).map(|hold| self.get(hold));
+        of_mapping.filter(|hold| hold.slot == slot).map(|hold| hold.until).max()
+    }
+
+    /// The first tick after `now` at which a timer is to be looked at.
+    pub(crate) fn next_tick(&self, now: u32) -> Option<u32> {
+        self.timers.next(now + 1)
+    }
+
+    /// A hold whose timer is entered for this tick.
+    pub(crate) fn due(&self, tick: u32) -> Option<u32> {
+        Some(self.timers.head(tick)).filter(|&hold| hold != NONE)
+    }
+}

@@ -1,0 +1,183 @@
+//! Making a mapping for all remote endpoints that a host asks for, and which external endpoint it gets: the
+//! one that is wanted if it can be had, else one as for a packet of the host's, but never a port of the
+//! protocols' own. A wish does no harm: without strictness it fails nothing that would do without it.
+
+use super::{ExplicitError, OWN_PORTS, Wanted, is_reserved, refusal};
+use crate::config::Pooling;
+use crate::engine::{Engine, quota_class};
+use crate::event::MappingKind;
+use crate::external::{Told, Wish};
+use crate::host::Host;
+use crate::rules::Snat;
+use crate::table::{Key, NewMapping};
+use crate::{Change, DropReason};
+
+impl Engine {
+    /// Makes a mapping for all remote endpoints, without a session.
+    pub(super) fn make_for_all(
+        &mut self,
+        protocol: u8,
+        internal: (Host, u16),
+        snat: Snat,
+        wanted: Wanted,
+    ) -> Result<u32, ExplicitError> {
+        let external = self.allot(protocol, internal, snat, wanted)?;
+        let (index, port) = external;
+        let record = self.subscribers.find(internal.0);
+        self.external.count(index);
+        let pair = (snat.pool, snat.address.is_none().then_some(index));
+        let kind = quota_class(protocol);
+        self.note_made(protocol, index);
+        let record = self.subscribers.count(record, internal.0, pair, kind, self.now);
+        let new = NewMapping {
+            protocol,
+            internal,
+            external,
+            timeouts: snat.timeouts,
+            is_static: false,
+            permanent: true,
+            flags: 0,
+        };
+        let hash = self.table.hash(Key { protocol, internal, remote: (0, 0) });
+        let created = self.present_tick();
+        let slot = self.table.add(new, |_| (), created, hash).expect("the table has room");
+        self.external.take(protocol, index, port, slot);
+        if self.external.told(protocol, index, port) == Told::Mapping {
+            let id = self.id_of(protocol, internal, external, MappingKind::Pcp);
+            self.raise(self.now, Change::MappingCreated(id));
+        }
+        self.watch_new(record, protocol, index);
+        Ok(slot)
+    }
+
+    /// An external endpoint for a mapping that a host asks for, within its limits.
+    pub(super) fn allot(
+        &mut self,
+        protocol: u8,
+        internal: (Host, u16),
+        snat: Snat,
+        wanted: Wanted,
+    ) -> Result<(u32, u16), ExplicitError> {
+        let (host, pool) = (internal.0, snat.pool);
+        let record = self.subscribers.find(host);
+        if let Some(at) = record {
+            self.subscribers.settle(at);
+        }
+        let known = record.is_some_and(|at| self.subscribers.has(at, pool));
+        if let Err(reason) = self.check_limits(record, host, known, protocol) {
+            self.report_refusal(reason, host, pool, protocol);
+            return Err(refusal(reason));
+        }
+        let last = record.and_then(|at| self.subscribers.paired(at, pool));
+        let paired = last.filter(|&index| self.external.is_open(index, pool));
+        let fixed = match snat.address {
+            Some(address) => {
+                let index = self.external.index(address.to_bits());
+                let index = index.filter(|&index| self.external.pool_of(index) == pool);
+                Some(index.ok_or(ExplicitError::Full)?)
+            }
+            None => None,
+        };
+        let paired_now = self.external.pairing(pool, host, paired);
+        let wish = Wish { pool, protocol, internal_port: internal.1, paired: paired_now, fixed };
+        let external = self.endpoint_for(wish, host, wanted)?;
+        if let Some(at) = record.filter(|_| paired != last && fixed.is_none()) {
+            // Paired anew, with the address of this mapping.
+            self.subscribers.part(at, pool);
+        }
+        Ok(external)
+    }
+
+    /// The external endpoint that is wanted if it can be had, else another if one does.
+    fn endpoint_for(
+        &mut self,
+        wish: Wish,
+        host: Host,
+        wanted: Wanted,
+    ) -> Result<(u32, u16), ExplicitError> {
+        //= rfc7422#section-2-pcp
+        let place = self.wanted_address(&wish, wanted);
+        let is_elsewhere = wanted.address.is_some() && place.is_none();
+        if is_elsewhere && wanted.strict {
+            return Err(ExplicitError::External);
+        }
+        //= rfc6887#section-11.3-suggested
+        if wanted.port != 0
+            && let Some(index) = place.or_else(|| self.likely_address(&wish))
+            && self.may_take(&wish, host, (index, wanted.port))
+        {
+            return Ok((index, wanted.port));
+        }
+        //= rfc6887#section-11.3-prefer-failure
+        if wanted.port != 0 && wanted.strict {
+            return Err(ExplicitError::External);
+        }
+        if let Some(place) = place.filter(|_| wanted.strict)
+            && self.would_share_elsewhere(wish, host, place)
+        {
+            return Err(ExplicitError::External);
+        }
+        // Where a rule has chosen the address, or the subscriber's ports lie, nothing is to be wished.
+        let here = place.filter(|_| wish.fixed.is_none() && self.external.is_shared(wish.pool));
+        let mut chosen = self.other_endpoint(Wish { fixed: wish.fixed.or(here), ..wish }, host);
+        if chosen.is_err() && here.is_some() && !wanted.strict {
+            // No wish does any harm.
+            //= rfc6887#section-11.3-hint
+            //= rfc6886#section-3.3-another
+            chosen = self.other_endpoint(wish, host);
+        }
+        match (chosen, place.filter(|_| wanted.strict)) {
+            (Ok((index, _)), Some(place)) if index != place => Err(ExplicitError::External),
+            (Ok(chosen), _) => Ok(chosen),
+            (Err(DropReason::PoolExhausted), Some(_)) => Err(ExplicitError::External),
+            (Err(reason), _) => {
+                self.report_refusal(reason, host, wish.pool, wish.protocol);
+                Err(refusal(reason))
+            }
+        }
+    }
+
+    /// Whether a subscriber with ports of its own would get one of another address: for that no block
+    /// is to be assigned.
+    fn would_share_elsewhere(&self, wish: Wish, host: Host, place: u32) -> bool {
+        let tried = || self.external.try_share(wish, host, &mut self.generator.clone());
+        !self.external.is_shared(wish.pool) && tried().is_ok_and(|((index, _), _)| index != place)
+    }
+
+    /// The index of the address that is wanted, if the subscriber may have it.
+    fn wanted_address(&self, wish: &Wish, wanted: Wanted) -> Option<u32> {
+        let index = self.external.index(wanted.address?.to_bits())?;
+        let bound = match self.config.pooling {
+            Pooling::Paired => wish.fixed.or(wish.paired),
+            _ => wish.fixed,
+        };
+        let fits = bound.is_none_or(|bound| bound == index);
+        (fits && self.external.is_open(index, wish.pool)).then_some(index)
+    }
+
+    /// The address that a mapping gets whatever port it has, if that can be said.
+    fn likely_address(&self, wish: &Wish) -> Option<u32> {
+        let paired = wish.paired.filter(|_| self.config.pooling != Pooling::Arbitrary);
+        wish.fixed.or(paired).or_else(|| self.external.only_address(wish.pool))
+    }
+
+    /// Whether a subscriber may have an external endpoint, which then nobody has.
+    fn may_take(&self, wish: &Wish, host: Host, (index, port): (u32, u16)) -> bool {
+        //= rfc6887#section-11.3-own-ports
+        !is_reserved(wish.protocol, port)
+            && self.external.is_open(index, wish.pool)
+            && self.external.is_free(wish.protocol, index, port)
+            && self.external.allows(wish.protocol, index, port, host)
+    }
+
+    /// Any external endpoint, as for a packet of the host's, but none of the protocols' own.
+    fn other_endpoint(&mut self, wish: Wish, host: Host) -> Result<(u32, u16), DropReason> {
+        let chosen = self.choose_external(wish, host, (0, 0))?;
+        if !is_reserved(wish.protocol, chosen.1) {
+            return Ok(chosen);
+        }
+        let (index, generator) = (chosen.0, &mut self.generator);
+        let other = self.external.choose_but((wish, index), host, &OWN_PORTS, generator);
+        other.map(|port| (index, port)).ok_or(DropReason::PoolExhausted)
+    }
+}

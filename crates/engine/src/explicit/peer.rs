@@ -1,0 +1,155 @@
+//! A mapping towards one remote endpoint that a host asks for: what its first packet would make, or has
+//! made, kept for longer than silence would.
+
+use super::{Explicit, ExplicitError, PeerRequest, Wanted, as_wanted, refusal};
+use crate::Timestamp;
+use crate::engine::Engine;
+use crate::event::Endpoint;
+use crate::explicit::{Filters, New};
+use crate::host::Host;
+use crate::parse::{Headers, Kind, is_martian};
+use crate::rules::Snat;
+use crate::session::{Segment, Way};
+use crate::table::SessionRef;
+use crate::translate::Opening;
+use core::time::Duration;
+use natgate_wire::protocol::UDP;
+use natgate_wire::tcp::flags::SYN;
+
+impl Engine {
+    /// Makes a mapping towards a remote endpoint that a host asks for, or keeps one that is there.
+    ///
+    /// # Errors
+    /// [`ExplicitError`]; then nothing has changed.
+    pub fn peer(
+        &mut self,
+        now: Timestamp,
+        request: &PeerRequest,
+    ) -> Result<Explicit, ExplicitError> {
+        self.observe(now);
+        let PeerRequest { protocol, realm, wanted, .. } = *request;
+        let wanted = Wanted { strict: true, ..wanted };
+        let internal = self.check_host(protocol, realm, request.internal)?;
+        let remote = (request.remote.address.to_bits(), request.remote.port);
+        self.check_remote(realm, remote)?;
+        let found = self.find_internal(protocol, internal, remote);
+        if let Some(external) = self.static_end(protocol, internal, found) {
+            return as_wanted(wanted, Explicit { external, lifetime: None });
+        }
+        let snat = self.source_for(protocol, internal, remote)?;
+        let other = self.rules_of(realm).destination(remote, true);
+        let other = other.or_else(|| self.twice.remote((protocol, internal), remote));
+        if other.is_some_and(|other| other != remote) {
+            // The session would be with another.
+            return Err(ExplicitError::Full);
+        }
+        let hold = found.and_then(|slot| self.holds.find(slot, Some(remote)));
+        //= rfc6887#section-12.3-nonce
+        self.check_nonce(hold, request.nonce)?;
+        if hold.is_none() && !request.lifetime.is_zero() {
+            self.check_room(internal.0)?;
+        }
+        let is_shared = found.is_some_and(|slot| self.rings.has(slot));
+        if is_shared && !request.lifetime.is_zero() {
+            return Err(ExplicitError::Full);
+        }
+        let slot = self.slot_for(found, (internal, remote), request, (snat, wanted))?;
+        let natural = self.table.find_session(slot, remote);
+        let natural = natural.map_or(self.tick, |at| self.table.session(at).expires);
+        let external = self.endpoint_of(slot);
+        if request.lifetime.is_zero() {
+            if let Some(hold) = hold {
+                self.end_hold(hold, self.now);
+            }
+            return Ok(Explicit { external, lifetime: Some(self.time_to(natural)) });
+        }
+        //= rfc6887#section-15-sooner
+        let until = self.until_at_least(natural, request.lifetime);
+        self.table.set_permanent(slot, true);
+        let (host, nonce, filters) = (internal.0, request.nonce, Filters::default());
+        self.holds.put(New { slot, remote: Some(remote), host, nonce, until, filters }, self.tick);
+        Ok(Explicit { external, lifetime: Some(self.time_to(until)) })
+    }
+
+    fn until_at_least(&self, natural: u32, lifetime: Duration) -> u32 {
+        self.deadline(self.now, crate::time::nanos(lifetime)).max(natural)
+    }
+
+    /// Whether somebody may be at a remote endpoint.
+    //= rfc6887#section-12.3-validate
+    fn check_remote(&self, realm: u16, (address, port): (u32, u16)) -> Result<(), ExplicitError> {
+        let nobody = port == 0
+            || is_martian(address)
+            || self.is_ours(Some(realm), address)
+            || self.is_inside(realm, address)
+            || self.is_broadcast(Some(realm), address);
+        if nobody { Err(ExplicitError::Remote) } else { Ok(()) }
+    }
+
+    /// The mapping with a session towards the remote endpoint, made as its first packet would.
+    fn slot_for(
+        &mut self,
+        found: Option<u32>,
+        (internal, remote): ((Host, u16), (u32, u16)),
+        request: &PeerRequest,
+        (snat, wanted): (Snat, Wanted),
+    ) -> Result<u32, ExplicitError> {
+        if let Some(slot) = found
+            && self.table.find_session(slot, remote).is_some()
+        {
+            //= rfc6887#section-12.3-existing
+            return Ok(slot);
+        }
+        if request.lifetime.is_zero() {
+            // Nothing is kept, and nothing is made.
+            return Err(ExplicitError::NotExplicit);
+        }
+        let headers = first_packet(request.protocol, internal, remote);
+        if let Some(slot) = found {
+            let external: Endpoint = self.endpoint_of(slot);
+            //= rfc6887#section-12.3-cannot
+            as_wanted(wanted, Explicit { external, lifetime: None })?;
+            self.add_session(slot, remote, Way::Out, &headers).map_err(refusal)?;
+            self.begun(slot, remote, remote);
+            return Ok(slot);
+        }
+        //= rfc6887#section-12.3-new
+        let external = self.allot(request.protocol, internal, snat, wanted)?;
+        let slot = self.open(Opening { internal, remote, external, snat }, &headers);
+        self.begun(slot, remote, remote);
+        Ok(slot)
+    }
+
+    /// The deadline that a session's hold gives it, if it has one that has not come, and the session has
+    /// not ended.
+    pub(crate) fn held_until(&self, session: SessionRef, slot: u32, tick: u32) -> Option<u32> {
+        let of = self.table.session(session);
+        let remote = (of.remote_address, of.remote_port);
+        //= rfc6887#section-12.3-ended
+        if of.state().is_ending() {
+            return None;
+        }
+        let hold = self.holds.find(slot, Some(remote))?;
+        Some(self.holds.get(hold).until).filter(|&until| until > tick)
+    }
+}
+
+/// The headers of what a host would send first.
+fn first_packet(protocol: u8, (host, port): (Host, u16), remote: (u32, u16)) -> Headers {
+    Headers {
+        source: (host.address(), port),
+        destination: remote,
+        outside: remote,
+        realm: host.realm(),
+        protocol,
+        ttl: 64,
+        // Sequence numbers of a connection are for its own packets to tell.
+        kind: if protocol == UDP { Kind::Udp } else { Kind::Dccp },
+        header_len: 20,
+        turned: false,
+        fragment: false,
+        dont_fragment: false,
+        total_len: 40,
+        segment: Segment { flags: SYN, ..Segment::default() },
+    }
+}

@@ -1,0 +1,183 @@
+//! What another engine is told of ports, and what it does with that: those that are held, each with the
+//! tick at which it is released, and blocks that subscribers have.
+//!
+//! Held ports are lists by tick. A pass writes the lists to come; the next one only those that a port
+//! may have joined since the last began. So a pass costs what has changed.
+
+use super::{EMPTY, External, HELD, LAST, Mode, PORTS, PROTOCOLS, protocol_index};
+use crate::blocks::OwnedBlock;
+use crate::calendar::NONE;
+use crate::host::Host;
+
+/// A held port: its protocol, the index of its address, itself, and the tick at which it is released.
+pub(crate) type HeldPort = (u8, u32, u16, u32);
+
+/// How far a pass over the held ports is.
+#[derive(Debug, Default)]
+pub(crate) struct HoldsCursor {
+    /// Latest tick that was over when the pass began.
+    now: u32,
+    /// Of each protocol how long ports were held then, and the first tick that the next pass looks at: that
+    /// after the last one that was not broken off, and that after this one.
+    hold: [Option<u32>; PROTOCOLS.len()],
+    next_from: [u32; PROTOCOLS.len()],
+    after_this: [u32; PROTOCOLS.len()],
+    from: [u32; PROTOCOLS.len()],
+    /// The place of the protocol, the tick, and the entry that is next in its list, if it was begun.
+    protocol: usize,
+    tick: u32,
+    entry: Option<u32>,
+}
+
+impl External {
+    /// Begins a pass, at a time when all that is due until tick `now` has been done.
+    pub(crate) fn begin_holds(&self, cursor: &mut HoldsCursor, now: u32) {
+        for (place, ports) in self.ports.iter().enumerate() {
+            let is_known = cursor.hold[place] == Some(ports.hold);
+            let from = if is_known { cursor.next_from[place] } else { 0 };
+            cursor.from[place] = from.max(now + 1);
+            cursor.hold[place] = Some(ports.hold);
+            cursor.next_from[place] = from;
+            cursor.after_this[place] = now + ports.hold;
+        }
+        cursor.now = now;
+        (cursor.protocol, cursor.tick, cursor.entry) = (0, cursor.from[0], None);
+    }
+
+    /// The next step of a pass; `None`: it is over.
+    pub(crate) fn next_held(&self, cursor: &mut HoldsCursor) -> Option<Option<HeldPort>> {
+        let place = cursor.protocol;
+        let Some(ports) = self.ports.get(place) else {
+            cursor.next_from = cursor.after_this;
+            return None;
+        };
+        let Some(entry) = cursor.entry else {
+            let next = ports.holds.next(cursor.tick);
+            // What a ring says comes later than it reaches has been looked at.
+            match next.filter(|tick| tick - cursor.now <= ports.holds.span()) {
+                Some(tick) => {
+                    let head = ports.holds.head(tick);
+                    (cursor.tick, cursor.entry) = (tick, (head != NONE).then_some(head));
+                }
+                None => {
+                    cursor.protocol += 1;
+                    cursor.tick = cursor.from.get(cursor.protocol).copied().unwrap_or_default();
+                }
+            }
+            return Some(None);
+        };
+        let (owner, tick) = (ports.owner[entry as usize], cursor.tick);
+        let is_held = owner & HELD != 0;
+        let next = match is_held {
+            true => Some(owner & !HELD),
+            // A static mapping has it since.
+            false => self.evicted.get(&(place, entry)).copied(),
+        };
+        if next.is_none() {
+            // Released meanwhile, as can only be if too many were held: the next pass looks again.
+            cursor.after_this[place] = cursor.after_this[place].min(tick);
+        }
+        cursor.entry = next.filter(|&next| next != LAST);
+        if cursor.entry.is_none() {
+            cursor.tick += 1;
+        }
+        let (index, port) = (entry / PORTS as u32, entry as u16);
+        Some(is_held.then_some((PROTOCOLS[place], index, port, tick)))
+    }
+
+    /// Releases the ports that are due until a tick, `after` being the latest tick that is over.
+    pub(crate) fn release_until(&mut self, after: u32, tick: u32) {
+        while let Some(next) = self.next_release(after).filter(|&next| next <= tick) {
+            self.release(next);
+        }
+    }
+
+    /// Releases a port, should it be held, before its time; `after` is the latest tick that is over. The port is nobody's then, and not free.
+    pub(crate) fn unhold(&mut self, protocol: u8, index: u32, port: u16, after: u32) {
+        let (place, entry) = (protocol_index(protocol), Self::entry(index, port));
+        let ports = &mut self.ports[place];
+        if ports.owner[entry] & HELD == 0 {
+            return;
+        }
+        let follower = ports.owner[entry] & !HELD;
+        let mut tick = after;
+        // What a ring says comes later than it reaches has been looked at.
+        let span = ports.holds.span();
+        while let Some(next) = ports.holds.next(tick + 1).filter(|next| next - after <= span) {
+            tick = next;
+            let mut at = ports.holds.head(tick);
+            if at == entry as u32 {
+                ports.holds.set_head(tick, if follower == LAST { NONE } else { follower });
+                break;
+            }
+            let mut link = ports.owner[at as usize];
+            while link & HELD != 0 && link & !HELD != LAST && link & !HELD != entry as u32 {
+                at = link & !HELD;
+                link = ports.owner[at as usize];
+            }
+            if link == HELD | entry as u32 {
+                ports.owner[at as usize] = HELD | follower;
+                break;
+            }
+        }
+        ports.owner[entry] = EMPTY;
+        self.held -= 1;
+        self.put_back(place, index, port, after + 1);
+    }
+
+    /// Gives a port that no mapping has to one that has it in another engine; `after` is the latest tick
+    /// that is over.
+    pub(crate) fn restore_port(
+        &mut self,
+        protocol: u8,
+        (index, port): (u32, u16),
+        slot: u32,
+        after: u32,
+    ) {
+        self.unhold(protocol, index, port, after);
+        if !self.ports[protocol_index(protocol)].is_free(index, port) {
+            // Of an address that gives out nothing any more: its block has the port in use all the same.
+            self.blocks.held(self.pool_of(index), index, port);
+        }
+        self.take(protocol, index, port, slot);
+    }
+
+    /// Takes a port from a mapping that has gone in another engine, without holding it.
+    pub(crate) fn drop_port(&mut self, protocol: u8, index: u32, port: u16, now: u32) {
+        let place = protocol_index(protocol);
+        self.ports[place].owner[Self::entry(index, port)] = EMPTY;
+        self.put_back(place, index, port, now + 1);
+    }
+
+    /// The address with this index, if there are so many.
+    pub(crate) fn address_at(&self, index: u32) -> Option<u32> {
+        self.addresses.get(index as usize).copied()
+    }
+
+    /// Whether an address is of a pool, or about to be.
+    pub(crate) fn is_of_pool(&self, index: u32) -> bool {
+        self.pool_of(index) < self.pools.len()
+    }
+
+    /// Of the block at a place, if there are so many, whose it is, the index of its address, and its ports,
+    /// if it is anybody's.
+    pub(crate) fn owned_block(&self, at: u32) -> Option<Option<OwnedBlock>> {
+        self.blocks.owned_at(at)
+    }
+
+    /// Gives a block of an address to a subscriber who had it in another engine, at a tick; `None`: there
+    /// is no such block, or another has it.
+    pub(crate) fn restore_block(
+        &mut self,
+        index: u32,
+        ports: (u16, u16),
+        subscriber: Host,
+        tick: u32,
+    ) -> Option<u32> {
+        let pool = self.pool_of(index);
+        if self.pools.get(pool)?.mode != Mode::Block {
+            return None;
+        }
+        self.blocks.restore((pool, index), ports, subscriber, tick)
+    }
+}

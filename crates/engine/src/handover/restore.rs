@@ -1,0 +1,315 @@
+//! Reading the records into an engine that is new: what a restoration is, the order of records, times and
+//! names. Mappings are made in `mappings`, their sessions and holds in `sessions`, the rest in `rest`.
+
+mod mappings;
+mod rest;
+mod sessions;
+
+use super::record::{HoldFields, Kind, MappingFields, OVERLOADS, Reader, SessionFields, times_of};
+use super::{KINDS, MOST_NUMBERS};
+use crate::calendar::NONE;
+use crate::config::Behavior;
+use crate::engine::Engine;
+use crate::explicit::is_mapped;
+use crate::host::Host;
+use crate::timeouts::SETS;
+use crate::{Departure, Timestamp};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+/// Where a mapping of the other engine is: nowhere; or from here on, the configuration has no place for
+/// it, by [`Departure`].
+const ABSENT: u32 = NONE;
+const LEFT_OUT: u32 = NONE - Departure::ALL.len() as u32;
+
+/// Why records cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestoreError {
+    /// They are not what [`Engine::export`] writes; what was wrong.
+    Damaged(&'static str),
+    /// The mapping behavior is another, by which mappings are filed.
+    Behavior,
+    /// So many mappings or sessions find no room.
+    Room(u64),
+}
+
+/// What has been restored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Mappings that there are now, static ones left out.
+    pub mappings: u64,
+    /// Mappings that the configuration has no place for, by [`Departure`]; whether the others may stay,
+    /// they are asked later, as after [`Engine::reconfigure`].
+    pub left_out: [u64; Departure::ALL.len()],
+}
+
+/// How far a restoration is.
+#[derive(Debug)]
+pub struct Restoration {
+    has_begun: bool,
+    /// Of each number the own slot, [`ABSENT`] or [`LEFT_OUT`]; and of each slot the number.
+    slots: Vec<u32>,
+    numbers: Vec<u32>,
+    /// Of each realm, and each set of timeouts, of the other engine the own number.
+    realms: Vec<Option<u16>>,
+    sets: [u8; SETS],
+    /// The slots of mappings that are always there, by protocol, external and internal end.
+    permanent: BTreeMap<Ends, u32>,
+    /// The latest tick that is over there.
+    tick: u32,
+    /// Records of mappings that found no room yet, by number.
+    deferred: BTreeMap<u32, Vec<u8>>,
+    /// Blocks that subscribers had.
+    blocks: BTreeSet<u32>,
+    /// Mappings left out that hosts had asked for, by number: they count on them.
+    lost: BTreeSet<u32>,
+    /// The sessions and holds of the mapping that is being read.
+    parts: MappingParts,
+    is_complete: bool,
+}
+
+/// Protocol, index of the external address and port, internal host and port.
+type Ends = (u8, (u32, u16), (Host, u16));
+
+/// What a mapping has besides its own fields.
+#[derive(Debug, Default)]
+struct MappingParts {
+    sessions: Vec<SessionFields>,
+    holds: Vec<HoldFields>,
+}
+
+impl Restoration {
+    /// Into an engine that is new.
+    pub fn new(engine: &Engine) -> Self {
+        let permanent = engine.table.slots().map(|slot| {
+            let mapping = engine.table.mapping(slot);
+            ((mapping.protocol, mapping.external(), mapping.internal()), slot)
+        });
+        Self {
+            has_begun: false,
+            slots: Vec::new(),
+            numbers: Vec::new(),
+            realms: Vec::new(),
+            sets: [0; SETS],
+            permanent: permanent.collect(),
+            tick: 0,
+            deferred: BTreeMap::new(),
+            blocks: BTreeSet::new(),
+            lost: BTreeSet::new(),
+            parts: MappingParts::default(),
+            is_complete: false,
+        }
+    }
+
+    /// Whether the last record has come.
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// How many mappings the configuration has no place for.
+    fn left_out(&self) -> [u64; Departure::ALL.len()] {
+        let mut counts = [0; Departure::ALL.len()];
+        for &slot in self.slots.iter().filter(|slot| (LEFT_OUT..ABSENT).contains(slot)) {
+            counts[(slot - LEFT_OUT) as usize] += 1;
+        }
+        counts
+    }
+
+    fn slot(&self, number: u32) -> u32 {
+        self.slots.get(number as usize).copied().unwrap_or(ABSENT)
+    }
+
+    /// Notes where a mapping is.
+    fn put(&mut self, number: u32, slot: u32) {
+        let (at, before) = (number as usize, self.slot(number));
+        if self.slots.len() <= at {
+            self.slots.resize(at + 1, ABSENT);
+        }
+        if let Some(number) = self.numbers.get_mut(before as usize) {
+            *number = ABSENT;
+        }
+        self.slots[at] = slot;
+        if slot < LEFT_OUT {
+            let at = slot as usize;
+            if self.numbers.len() <= at {
+                self.numbers.resize(at + 1, ABSENT);
+            }
+            self.numbers[at] = number;
+        }
+    }
+}
+
+/// What was wrong with a record.
+type Wrong = &'static str;
+
+impl Engine {
+    /// Reads records, which begin and end with whole ones, into this engine, which is new and has the
+    /// configuration to come.
+    ///
+    /// # Errors
+    /// [`RestoreError`]; then the engine is not to be used.
+    pub fn restore(
+        &mut self,
+        restoration: &mut Restoration,
+        records: &[u8],
+    ) -> Result<(), RestoreError> {
+        let mut reader = Reader::new(records);
+        while !reader.is_empty() {
+            let (kind, fields) =
+                reader.record().ok_or(RestoreError::Damaged("a record ends too early"))?;
+            let kind = Kind::new(kind).ok_or(RestoreError::Damaged("a record of no known kind"))?;
+            if restoration.has_begun == (kind == Kind::Begin) || restoration.is_complete {
+                return Err(RestoreError::Damaged("a record out of order"));
+            }
+            self.restore_record(restoration, kind, fields)?;
+        }
+        Ok(())
+    }
+
+    /// Puts the engine in force when all records have been read. Mappings are then asked whether the
+    /// configuration lets them stay, each before its next packet.
+    ///
+    /// # Errors
+    /// [`RestoreError`]; then the engine is not to be used.
+    pub fn finish_restoration(
+        &mut self,
+        restoration: &mut Restoration,
+    ) -> Result<Restored, RestoreError> {
+        if !restoration.is_complete {
+            return Err(RestoreError::Damaged("the last record is missing"));
+        }
+        let no_room = self.restore_deferred(restoration)?;
+        if no_room > 0 {
+            return Err(RestoreError::Room(no_room));
+        }
+        let blocks = core::mem::take(&mut self.pinned);
+        // Who has been told of them has been told already.
+        let is_new = |block: &u32| !restoration.blocks.contains(block);
+        self.pinned = blocks.into_iter().filter(is_new).collect();
+        self.holds.lost += restoration.lost.len() as u64;
+        self.ask_anew();
+        let mappings = self.table.count_dynamic_mappings() as u64;
+        Ok(Restored { mappings, left_out: restoration.left_out() })
+    }
+
+    fn restore_record(
+        &mut self,
+        restoration: &mut Restoration,
+        kind: Kind,
+        fields: &[u8],
+    ) -> Result<(), RestoreError> {
+        let mut from = Reader::new(fields);
+        let from = &mut from;
+        let read = match kind {
+            Kind::Begin => {
+                restoration.has_begun = true;
+                return self.restore_beginning(restoration, from);
+            }
+            Kind::Mapping => self.restore_mapping(restoration, from, fields)?,
+            Kind::Pass => self.restore_time(restoration, from),
+            Kind::Gone => from.u32().map(|number| self.drop_restored(restoration, number)),
+            Kind::Held => self.restore_held(restoration, from),
+            Kind::Pair => self.restore_pair(restoration, from),
+            Kind::Block => self.restore_block(restoration, from),
+            Kind::Sequence => self.restore_sequence(from),
+            Kind::Rounds => {
+                from.take(1024).and_then(|rounds| self.identifications.set_rounds(rounds))
+            }
+            Kind::Counter => self.restore_counter(from),
+            Kind::End => {
+                restoration.is_complete = true;
+                let known = restoration.slots.iter().filter(|slot| **slot != ABSENT).count() as u64;
+                let deferred = restoration.deferred.len() as u64;
+                from.u64().filter(|&all| all == known + deferred).map(drop)
+            }
+        };
+        read.filter(|()| from.is_empty()).ok_or(RestoreError::Damaged(match kind {
+            Kind::Mapping => "a mapping that cannot be",
+            Kind::End => "mappings are missing",
+            _ => "a record with other fields",
+        }))
+    }
+
+    fn restore_beginning(
+        &mut self,
+        restoration: &mut Restoration,
+        from: &mut Reader<'_>,
+    ) -> Result<(), RestoreError> {
+        let read = |from: &mut Reader<'_>| {
+            let times = [from.u64()?, from.u64()?, from.u64()?];
+            Some((times, from.u8()?, [from.u64()?, from.u64()?, from.u64()?], from.u16()?))
+        };
+        let damaged = RestoreError::Damaged("the first record is wrong");
+        let ([base, started, now], behavior, key, realms) = read(from).ok_or(damaged)?;
+        let own = match self.config.mapping {
+            Behavior::EndpointIndependent => 0,
+            Behavior::AddressDependent => 1,
+            Behavior::AddressAndPortDependent => 2,
+        };
+        if behavior != own {
+            return Err(RestoreError::Behavior);
+        }
+        self.go_on_from(base, started, now);
+        self.services.set_key(key);
+        restoration.realms.push(Some(0));
+        for _ in 0..realms {
+            let len = from.u8().ok_or(damaged)?;
+            let name = from.take(usize::from(len)).ok_or(damaged)?;
+            let same =
+                self.config.realms.iter().position(|realm| {
+                    !realm.gone && !name.is_empty() && realm.name.as_bytes() == name
+                });
+            restoration.realms.push(same.map(|place| place as u16 + 1));
+        }
+        let sets = from.u8().filter(|sets| usize::from(*sets) < SETS).ok_or(damaged)?;
+        for number in 1..=usize::from(sets) {
+            let mut times = [0; 6];
+            for time in &mut times {
+                *time = from.u64().ok_or(damaged)?;
+            }
+            let same = self.config.timeout_sets.iter().position(|set| times_of(set) == times);
+            restoration.sets[number] = same.map_or(0, |place| place as u8 + 1);
+        }
+        if from.is_empty() { Ok(()) } else { Err(damaged) }
+    }
+
+    fn restore_time(&mut self, restoration: &mut Restoration, from: &mut Reader<'_>) -> Option<()> {
+        let (now, done) = (from.u64()?, from.u64()?);
+        self.observe(Timestamp(now));
+        restoration.tick = self.restored_tick(done).max(self.tick);
+        // What is free again there is so here. Other timers go on when this engine's time does.
+        self.external.release_until(self.tick, restoration.tick);
+        Some(())
+    }
+
+    /// The tick of a time that another engine has told.
+    fn restored_tick(&self, time: u64) -> u32 {
+        u32::try_from(self.tick_of(time)).unwrap_or(u32::MAX >> 1).min(u32::MAX >> 1)
+    }
+}
+
+impl MappingParts {
+    /// Reads the fields of a mapping, and its parts into the place of those before.
+    fn read(&mut self, from: &mut Reader<'_>) -> Result<MappingFields, Wrong> {
+        let fields = MappingFields::read(from).ok_or("a mapping's fields end too early")?;
+        if fields.number >= MOST_NUMBERS || fields.internal.0 == 0 {
+            return Err("a mapping with a number or an address that cannot be");
+        }
+        if fields.holds > 0 && (!is_mapped(fields.protocol) || fields.flags & OVERLOADS != 0) {
+            return Err("a mapping held that cannot be");
+        }
+        if fields.sessions == 0 && fields.holds == 0 && !fields.is_fixed() {
+            return Err("a mapping without sessions");
+        }
+        let Self { sessions, holds } = self;
+        sessions.clear();
+        for _ in 0..fields.sessions {
+            sessions.push(SessionFields::read(from).ok_or("a mapping's sessions end too early")?);
+        }
+        holds.clear();
+        for _ in 0..fields.holds {
+            holds.push(HoldFields::read(from).ok_or("a mapping's holds end too early")?);
+        }
+        Ok(fields)
+    }
+}

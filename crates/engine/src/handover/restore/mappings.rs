@@ -1,0 +1,302 @@
+//! Mappings: each is made what its record says, moved, left out, or put off until there is room.
+
+use super::{ABSENT, LEFT_OUT, MappingParts, Restoration, RestoreError};
+use crate::Departure;
+use crate::engine::{Engine, flags_of, place_of, quota_class};
+use crate::handover::record::{MappingFields, OVERLOADS, Reader, STATIC};
+use crate::host::Host;
+use crate::parse::has_ports;
+use crate::session::Session;
+use crate::table::{NewMapping, SHARED_EXTERNAL, SHARED_INTERNAL};
+use crate::timeouts::SETS;
+
+/// What becomes of a mapping.
+enum Place {
+    At(u32),
+    NoRoom,
+    Left(Departure),
+}
+
+impl Engine {
+    /// Makes a mapping what a record says, or keeps the record until there is room.
+    pub(super) fn restore_mapping(
+        &mut self,
+        restoration: &mut Restoration,
+        from: &mut Reader<'_>,
+        record: &[u8],
+    ) -> Result<Option<()>, RestoreError> {
+        let mut parts = core::mem::take(&mut restoration.parts);
+        let fields = parts.read(from).map_err(RestoreError::Damaged)?;
+        if !self.place_restored(restoration, &fields, &parts)? {
+            // What is in its way may be gone there, and the record that says so is yet to come.
+            self.drop_restored(restoration, fields.number);
+            restoration.deferred.insert(fields.number, record.to_vec());
+        }
+        restoration.parts = parts;
+        Ok(Some(()))
+    }
+
+    /// Tries again with what found no room; returns how many find none still.
+    pub(super) fn restore_deferred(
+        &mut self,
+        restoration: &mut Restoration,
+    ) -> Result<u64, RestoreError> {
+        let (mut no_room, mut parts) = (0, MappingParts::default());
+        for record in core::mem::take(&mut restoration.deferred).into_values() {
+            let fields = parts.read(&mut Reader::new(&record)).map_err(RestoreError::Damaged)?;
+            no_room += u64::from(!self.place_restored(restoration, &fields, &parts)?);
+        }
+        Ok(no_room)
+    }
+
+    /// Makes a mapping what its fields say; `false`: there is no room.
+    fn place_restored(
+        &mut self,
+        restoration: &mut Restoration,
+        fields: &MappingFields,
+        parts: &MappingParts,
+    ) -> Result<bool, RestoreError> {
+        restoration.deferred.remove(&fields.number);
+        restoration.lost.remove(&fields.number);
+        let known = restoration.slot(fields.number);
+        let slot = match self.place_of(restoration, fields, known) {
+            Place::At(slot) => slot,
+            Place::NoRoom => return Ok(false),
+            Place::Left(why) => {
+                restoration.put(fields.number, LEFT_OUT + why as u32);
+                if fields.holds > 0 {
+                    restoration.lost.insert(fields.number);
+                }
+                return Ok(true);
+            }
+        };
+        restoration.put(fields.number, slot);
+        Ok(self.restore_sessions(slot, &parts.sessions)? && self.restore_holds(slot, &parts.holds))
+    }
+
+    /// The slot that a mapping has or gets.
+    fn place_of(
+        &mut self,
+        restoration: &mut Restoration,
+        fields: &MappingFields,
+        known: u32,
+    ) -> Place {
+        let realm = restoration.realms.get(usize::from(fields.realm)).copied().flatten();
+        let Some(realm) = realm.filter(|&realm| self.has_realm(realm)) else {
+            self.drop_restored(restoration, fields.number);
+            return Place::Left(Departure::NotSubscriber);
+        };
+        let internal = (Host::new(realm, fields.internal.0), fields.internal.1);
+        let Some(index) = self.external.index(fields.external.0) else {
+            self.drop_restored(restoration, fields.number);
+            return Place::Left(Departure::Pool);
+        };
+        let external = (index, fields.external.1);
+        if known < LEFT_OUT && self.is_restored(known, fields, internal, external) {
+            return Place::At(known);
+        }
+        self.drop_restored(restoration, fields.number);
+        if fields.is_fixed() {
+            let found = restoration.permanent.get(&(fields.protocol, external, internal));
+            return found.map_or(Place::Left(Departure::Static), |&slot| Place::At(slot));
+        }
+        if fields.flags & STATIC != 0 {
+            return self.place_whole(restoration, fields, internal, external);
+        }
+        self.place_dynamic(restoration, fields, internal, external)
+    }
+
+    /// Whether what is in a slot is the mapping that a record is about.
+    fn is_restored(
+        &self,
+        slot: u32,
+        fields: &MappingFields,
+        internal: (Host, u16),
+        external: (u32, u16),
+    ) -> bool {
+        let mapping = self.table.mapping(slot);
+        let remote = (mapping.first.remote_address, mapping.first.remote_port);
+        let filed = |remote| self.table.key(fields.protocol, internal, remote);
+        let overloads = !mapping.is_static() && mapping.shares_internal();
+        mapping.protocol == fields.protocol
+            && mapping.internal() == internal
+            && mapping.external() == external
+            && mapping.is_fixed() == fields.is_fixed()
+            && mapping.is_static() == (fields.flags & STATIC != 0)
+            && overloads == (fields.flags & OVERLOADS != 0)
+            && (mapping.is_fixed()
+                || self.time_of(mapping.created) == fields.created
+                    && filed(remote) == filed(fields.remote))
+    }
+
+    fn new_restored(
+        &self,
+        restoration: &Restoration,
+        fields: &MappingFields,
+        internal: (Host, u16),
+        external: (u32, u16),
+        flags: u8,
+    ) -> NewMapping {
+        NewMapping {
+            protocol: fields.protocol,
+            internal,
+            external,
+            timeouts: restoration.sets[usize::from(fields.timeouts) % SETS],
+            is_static: fields.flags & STATIC != 0,
+            permanent: false,
+            flags,
+        }
+    }
+
+    /// Enters a mapping in the table, without a session.
+    fn add_restored(&mut self, new: NewMapping, fields: &MappingFields) -> Option<u32> {
+        let key = match new.is_static {
+            true => self.table.static_key(new.protocol, new.internal, fields.remote),
+            false => self.table.key(new.protocol, new.internal, fields.remote),
+        };
+        let hash = self.table.hash(key);
+        let created = self.restored_tick(fields.created);
+        let first = Session::new(fields.remote.0, fields.remote.1);
+        self.table.add(new, |session| *session = first, created, hash)
+    }
+
+    /// Has a port that a mapping is to get found without an owner, should that be one which has gone
+    /// there; `Err`: a static mapping has it.
+    fn clear_restored(
+        &mut self,
+        restoration: &mut Restoration,
+        protocol: u8,
+        (index, port): (u32, u16),
+    ) -> Result<(), Departure> {
+        while let Some(owner) = self.external.owner(protocol, index, port) {
+            let number = restoration.numbers.get(owner as usize).copied().unwrap_or(ABSENT);
+            if self.table.mapping(owner).is_fixed() || number == ABSENT {
+                return Err(Departure::Displaced);
+            }
+            self.drop_restored(restoration, number);
+        }
+        Ok(())
+    }
+
+    fn place_whole(
+        &mut self,
+        restoration: &mut Restoration,
+        fields: &MappingFields,
+        internal: (Host, u16),
+        external: (u32, u16),
+    ) -> Place {
+        let protocol = fields.protocol;
+        let begun = match self.statics.internal(external.0, protocol) {
+            Some((host, begun)) if host == internal.0 => begun,
+            _ => return Place::Left(Departure::Static),
+        };
+        if has_ports(protocol)
+            && let Err(why) = self.clear_restored(restoration, protocol, external)
+        {
+            return Place::Left(why);
+        }
+        if !self.statics.count(external.0, protocol) {
+            return Place::NoRoom;
+        }
+        let new = self.new_restored(restoration, fields, internal, external, flags_of(begun));
+        let Some(slot) = self.add_restored(new, fields) else {
+            self.statics.release(external.0, protocol);
+            return Place::NoRoom;
+        };
+        if has_ports(protocol) {
+            self.external.restore_port(protocol, external, slot, self.tick);
+        }
+        Place::At(slot)
+    }
+
+    fn place_dynamic(
+        &mut self,
+        restoration: &mut Restoration,
+        fields: &MappingFields,
+        internal: (Host, u16),
+        external: (u32, u16),
+    ) -> Place {
+        let (protocol, overloads) = (fields.protocol, fields.flags & OVERLOADS != 0);
+        let (index, port) = external;
+        if !self.external.is_of_pool(index) || overloads && !self.rings.are_kept() {
+            return Place::Left(Departure::Pool);
+        }
+        // Those of one port come in any order: whichever of two overloads it, they are there together.
+        let joins = has_ports(protocol)
+            && self.rings.are_kept()
+            && self.external.owner(protocol, index, port).is_some_and(|owner| {
+                let owner = self.table.mapping(owner);
+                !owner.is_static() && (overloads || owner.shares_internal())
+            });
+        if has_ports(protocol)
+            && !joins
+            && let Err(why) = self.clear_restored(restoration, protocol, external)
+        {
+            return Place::Left(why);
+        }
+        let (pool, kind) = (self.external.pool_of(index), quota_class(protocol));
+        let record = self.subscribers.find(internal.0);
+        let is_known = record.is_some_and(|at| self.subscribers.has(at, pool));
+        if self.table.is_full(protocol) || !is_known && self.subscribers.is_full(record.is_none()) {
+            return Place::NoRoom;
+        }
+        let flags = if overloads { SHARED_EXTERNAL | SHARED_INTERNAL } else { 0 };
+        let new = self.new_restored(restoration, fields, internal, external, flags);
+        let Some(slot) = self.add_restored(new, fields) else { return Place::NoRoom };
+        self.external.count(index);
+        if let Some(used) = self.used.get_mut(pool) {
+            used[place_of(protocol)] += 1;
+        }
+        // At a time long past: the rate of new mappings is not touched. Pairs come by themselves.
+        self.subscribers.count(record, internal.0, (pool, None), kind, 0);
+        if joins {
+            self.join_port(protocol, external, slot);
+        } else if has_ports(protocol) {
+            self.external.restore_port(protocol, external, slot, self.tick);
+        }
+        Place::At(slot)
+    }
+
+    /// Removes a mapping that has gone there, if it is here; nobody is told, and its port is not held:
+    /// others' records say which are.
+    pub(super) fn drop_restored(&mut self, restoration: &mut Restoration, number: u32) {
+        restoration.deferred.remove(&number);
+        restoration.lost.remove(&number);
+        let slot = restoration.slot(number);
+        if slot == ABSENT {
+            return;
+        }
+        restoration.put(number, ABSENT);
+        if slot >= LEFT_OUT {
+            return;
+        }
+        while let Some(session) = self.table.last_session(slot) {
+            self.end_session(session, slot, self.tick);
+        }
+        if self.table.mapping(slot).is_fixed() {
+            return;
+        }
+        if self.table.mapping(slot).is_static() {
+            self.remove_mapping(slot, self.now);
+            return;
+        }
+        let mapping = self.table.remove(slot);
+        if mapping.is_explicit() {
+            self.holds.remove_all(mapping.host(), slot);
+        }
+        let (protocol, (index, port)) = (mapping.protocol, mapping.external());
+        if let Some(heir) = self.rings.leave(slot) {
+            if self.external.owner(protocol, index, port) == Some(slot) {
+                self.external.hand_over(protocol, index, port, heir);
+            }
+        } else if has_ports(protocol) {
+            self.external.drop_port(protocol, index, port, restoration.tick);
+        }
+        self.external.uncount(index);
+        let pool = self.external.pool_of(index);
+        if let Some(used) = self.used.get_mut(pool) {
+            used[place_of(protocol)] -= 1;
+        }
+        self.subscribers.release(mapping.host(), pool, quota_class(protocol));
+    }
+}

@@ -1,0 +1,143 @@
+//! What a mapping has: its sessions, what their remote endpoints are seen as, and holds.
+
+use super::RestoreError;
+use crate::engine::Engine;
+use crate::explicit::New;
+use crate::handover::record::{HoldFields, SessionFields};
+use crate::session::{Parts, Session, Way};
+use crate::table::SessionRef;
+use alloc::vec::Vec;
+
+impl Engine {
+    /// Makes a mapping's sessions those of a record; `false`: there is no room for all.
+    pub(super) fn restore_sessions(
+        &mut self,
+        slot: u32,
+        sessions: &[SessionFields],
+    ) -> Result<bool, RestoreError> {
+        // Those that have gone first, that others find room.
+        if usize::from(self.table.mapping(slot).sessions) > 0 {
+            self.end_other_sessions(slot, sessions);
+        }
+        for fields in sessions {
+            match self.table.find_session(slot, fields.remote) {
+                Some(session) => self.renew_session(session, fields)?,
+                None if self.add_restored_session(slot, fields)? => {}
+                None => return Ok(false),
+            }
+            if !self.restore_seen(slot, fields) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Ends the sessions of a mapping that a record does not have.
+    fn end_other_sessions(&mut self, slot: u32, sessions: &[SessionFields]) {
+        if let ([one], 1) = (sessions, self.table.mapping(slot).sessions)
+            && self.table.find_session(slot, one.remote).is_some()
+        {
+            return;
+        }
+        let mut stay: Vec<(u32, u16)> = sessions.iter().map(|fields| fields.remote).collect();
+        stay.sort_unstable();
+        let remote_of = |session| {
+            let session = self.table.session(session);
+            (session.remote_address, session.remote_port)
+        };
+        let present = self.table.sessions(slot).map(remote_of);
+        let others: Vec<(u32, u16)> =
+            present.filter(|remote| stay.binary_search(remote).is_err()).collect();
+        for remote in others {
+            if let Some(session) = self.table.find_session(slot, remote) {
+                self.end_session(session, slot, self.tick);
+            }
+        }
+    }
+
+    fn renew_session(
+        &mut self,
+        at: SessionRef,
+        fields: &SessionFields,
+    ) -> Result<(), RestoreError> {
+        let expires = self.restored_tick(fields.expires);
+        let session = self.table.session_mut(at);
+        let sooner = expires < session.expires;
+        fill(session, fields, expires)?;
+        if sooner {
+            self.table.schedule(at, self.tick);
+        }
+        Ok(())
+    }
+
+    fn add_restored_session(
+        &mut self,
+        slot: u32,
+        fields: &SessionFields,
+    ) -> Result<bool, RestoreError> {
+        let mut session = Session::new(fields.remote.0, fields.remote.1);
+        fill(&mut session, fields, self.restored_tick(fields.expires))?;
+        let way = if fields.inbound == 0 { Way::Out } else { Way::In };
+        let Some(added) = self.table.add_session(slot, session, way) else { return Ok(false) };
+        let mapping = self.table.mapping(slot);
+        if let SessionRef::Further(_) = added
+            && !mapping.is_static()
+            && let Some(record) = self.subscribers.find(mapping.host())
+        {
+            self.subscribers.count_further(record, 1);
+        }
+        self.table.schedule(added, self.tick);
+        Ok(true)
+    }
+
+    /// Notes what a session's remote endpoint is seen as; `false`: there is no room.
+    fn restore_seen(&mut self, slot: u32, fields: &SessionFields) -> bool {
+        let (remote, seen) = (fields.remote, fields.seen);
+        if self.seen(slot, remote) == seen {
+            return true;
+        }
+        self.twice.remove(slot, remote);
+        if remote == seen {
+            return true;
+        }
+        if self.twice.is_full() {
+            return false;
+        }
+        let mapping = self.table.mapping_mut(slot);
+        mapping.set_twice();
+        let flow = (mapping.protocol, mapping.internal());
+        self.twice.add(slot, flow, remote, seen);
+        true
+    }
+
+    /// Makes the holds on a mapping those of a record; `false`: there is no room for all.
+    pub(super) fn restore_holds(&mut self, slot: u32, holds: &[HoldFields]) -> bool {
+        let mapping = self.table.mapping(slot);
+        if mapping.is_static() {
+            return holds.is_empty();
+        }
+        let host = mapping.host();
+        if mapping.is_explicit() {
+            self.holds.remove_all(host, slot);
+        }
+        self.table.set_permanent(slot, !holds.is_empty());
+        for fields in holds {
+            if self.holds.is_full() {
+                return false;
+            }
+            let HoldFields { remote, nonce, until, filters } = *fields;
+            let until = self.restored_tick(until);
+            self.holds.put(New { slot, remote, host, nonce, until, filters }, self.tick);
+        }
+        true
+    }
+}
+
+fn fill(session: &mut Session, fields: &SessionFields, expires: u32) -> Result<(), RestoreError> {
+    let SessionFields { expects, window, scales, state, known, .. } = *fields;
+    let parts = Parts { expects, window, scales, state, known };
+    session.set_parts(parts).ok_or(RestoreError::Damaged("a session in a state that cannot be"))?;
+    session.expires = expires;
+    (session.packets_out, session.packets_in) = (fields.packets_out, fields.packets_in);
+    Ok(())
+}

@@ -1,0 +1,556 @@
+//! Looking through the tables while packets flow: a part a call, with a cursor that says where to go on.
+//!
+//! Whoever asks brings the list that is filled, and it is never made longer than there is room. What
+//! comes or goes while somebody looks may be missing; what stays is found once. An external endpoint is
+//! looked up by its port, and of a subscriber that has nothing, nothing is looked at; all other
+//! questions are answered by passing over the slots in their order, which memory is quick at. Mappings
+//! are also found in the order of their external endpoints, by passing over these.
+
+use crate::Engine;
+use crate::external::{PROTOCOLS, protocol_index};
+use crate::host::Host;
+use crate::parse::has_ports;
+use crate::table::SessionRef;
+use crate::{Endpoint, MappingInfo, SessionInfo};
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+use natgate_wire::protocol;
+
+/// What the removal of a mapping or a session counts, in slots looked at.
+const REMOVAL: usize = 16;
+
+/// Which mappings, sessions or subscribers are meant: those that have all of what is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// The realm of the subscriber, by its number.
+    pub realm: Option<u16>,
+    /// The subscriber's address.
+    pub subscriber: Option<Ipv4Addr>,
+    /// The external address.
+    pub external: Option<Ipv4Addr>,
+    /// The external port.
+    pub external_port: Option<u16>,
+    /// The protocol.
+    pub protocol: Option<u8>,
+}
+
+/// Where somebody who looks through a table goes on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cursor {
+    stage: Stage,
+    /// The session of the mapping in `stage` that is next.
+    session: Option<(u32, SessionRef)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Stage {
+    #[default]
+    Start,
+    /// Those that have an external endpoint, from this place in [`PROTOCOLS`] on.
+    Endpoint {
+        index: u32,
+        port: u16,
+        place: usize,
+    },
+    /// All slots from this one on.
+    Slots(u32),
+    /// Those that have a port, in order of their external endpoints, from this one on.
+    Ordered(AtEndpoint),
+    Done,
+}
+
+/// A protocol, by its place in [`IN_ORDER`], an address and a port, which may be one beyond the last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct AtEndpoint {
+    place: usize,
+    address: u32,
+    port: u32,
+}
+
+/// The protocols that have ports, in order of their numbers.
+const IN_ORDER: [u8; PROTOCOLS.len()] =
+    [protocol::ICMP, protocol::TCP, protocol::UDP, protocol::DCCP];
+
+impl Cursor {
+    /// Before the mapping that has an external endpoint, or the next one, for
+    /// [`Engine::scan_endpoints`].
+    pub fn at_endpoint(protocol: u8, external: Endpoint) -> Self {
+        let place = IN_ORDER.iter().position(|one| *one >= protocol).unwrap_or(IN_ORDER.len());
+        let at = match IN_ORDER.get(place) {
+            Some(one) if *one == protocol => AtEndpoint {
+                place,
+                address: external.address.to_bits(),
+                port: external.port.into(),
+            },
+            _ => AtEndpoint { place, address: 0, port: 0 },
+        };
+        Self { stage: Stage::Ordered(at), session: None }
+    }
+}
+
+/// A mapping that is found by its external endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByEndpoint(pub MappingInfo);
+
+/// A filter as the tables have it.
+#[derive(Clone, Copy, Debug)]
+struct Sought {
+    realm: Option<u16>,
+    subscriber: Option<u32>,
+    /// Index of the external address.
+    index: Option<u32>,
+    port: Option<u16>,
+    protocol: Option<u8>,
+}
+
+/// A subscriber that has mappings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubscriberInfo {
+    /// Number of its realm.
+    pub realm: u16,
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// Its mappings: of TCP, of UDP, of all others.
+    pub mappings: [u32; 3],
+    /// Its sessions.
+    pub sessions: u32,
+    /// The external address that it is paired with, in the pool of its first mapping.
+    pub external: Option<Ipv4Addr>,
+}
+
+/// What is used of an external address of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressUsage {
+    /// The address.
+    pub address: Ipv4Addr,
+    /// Its pool, in the engine's numbering.
+    pub pool: usize,
+    /// Dynamic mappings that have it.
+    pub mappings: u32,
+    /// Subscribers that are paired with it.
+    pub subscribers: u32,
+    /// Ports that a new mapping may take: of TCP, UDP, ICMP and DCCP.
+    pub free: [u32; 4],
+    /// Ports in hold-down.
+    pub held: [u32; 4],
+    /// Blocks that somebody has, and such as somebody could get; nothing: its pool has no blocks.
+    pub blocks: Option<[u32; 2]>,
+    /// Whether it gives out no ports any more.
+    pub draining: bool,
+}
+
+/// How much there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Dynamic mappings.
+    pub mappings: u64,
+    /// Subscribers that have some.
+    pub subscribers: u64,
+    /// Sessions beyond the first of each mapping.
+    pub further_sessions: u64,
+    /// How many of each there may be.
+    pub most_mappings: u64,
+    /// As `most_mappings`.
+    pub most_subscribers: u64,
+    /// As `most_mappings`.
+    pub most_further_sessions: u64,
+    /// Dynamic mappings made so far: of TCP, of UDP, of all others.
+    pub made: [u64; 3],
+    /// Of those, how many have gone.
+    pub gone: [u64; 3],
+    /// How often somebody who had none made a mapping.
+    pub subscribers_made: u64,
+}
+
+impl Engine {
+    /// How many mappings, subscribers and sessions there are, and may be.
+    pub fn totals(&self) -> Totals {
+        let (mappings, further, most_mappings, most_further) = self.table.counts();
+        let (subscribers, most_subscribers) = self.subscribers.counts();
+        Totals {
+            mappings: mappings as u64,
+            subscribers: subscribers as u64,
+            further_sessions: further as u64,
+            most_mappings: most_mappings as u64,
+            most_subscribers: most_subscribers as u64,
+            most_further_sessions: most_further as u64,
+            made: self.made,
+            gone: self.gone,
+            subscribers_made: self.subscribers.made(),
+        }
+    }
+
+    /// Looks at most at so many slots for mappings, until the list is full; `true`: all have been looked
+    /// at.
+    pub fn scan_mappings(
+        &self,
+        cursor: &mut Cursor,
+        most: usize,
+        filter: &Filter,
+        found: &mut Vec<MappingInfo>,
+    ) -> bool {
+        let mut budget = most;
+        while found.len() < found.capacity() {
+            let Some(slot) = self.next_match(cursor, &mut budget, filter) else { break };
+            let mapping = self.describe(slot);
+            // Its sessions have been looked at.
+            budget = budget.saturating_sub(mapping.sessions as usize);
+            found.push(mapping);
+        }
+        matches!(cursor.stage, Stage::Done)
+    }
+
+    /// Looks at most at so many external ports for mappings, in order of protocol number, external
+    /// address and port, until the list is full; `true`: all have been looked at. Of mappings that share
+    /// an external endpoint there is one; those of protocols without ports are not there.
+    pub fn scan_endpoints(
+        &self,
+        cursor: &mut Cursor,
+        most: usize,
+        filter: &Filter,
+        found: &mut Vec<ByEndpoint>,
+    ) -> bool {
+        let mut at = match (cursor.stage, self.sought(filter)) {
+            (Stage::Start, Some(_)) => AtEndpoint::default(),
+            (Stage::Ordered(at), Some(_)) => at,
+            _ => AtEndpoint { place: IN_ORDER.len(), ..AtEndpoint::default() },
+        };
+        let sought = self.sought(filter);
+        let mut budget = most;
+        while at.place < IN_ORDER.len() && budget > 0 && found.len() < found.capacity() {
+            let Some((address, index)) = self.external.address_from(at.address) else {
+                at = AtEndpoint { place: at.place + 1, address: 0, port: 0 };
+                continue;
+            };
+            let port = if address == at.address { at.port } else { 0 };
+            let protocol = IN_ORDER[at.place];
+            let (next, passed, looked) = self.external.next_owned(protocol, index, port, budget);
+            budget -= looked.min(budget);
+            at = AtEndpoint { address, port: port + passed, ..at };
+            if at.port > u32::from(u16::MAX) {
+                at = match address.checked_add(1) {
+                    Some(address) => AtEndpoint { address, port: 0, ..at },
+                    None => AtEndpoint { place: at.place + 1, address: 0, port: 0 },
+                };
+            }
+            let is_meant =
+                |slot: &u32| sought.as_ref().is_some_and(|sought| self.is_sought(*slot, sought));
+            if let Some(slot) = next.filter(is_meant) {
+                let mapping = self.describe(slot);
+                budget = budget.saturating_sub(mapping.sessions as usize);
+                found.push(ByEndpoint(mapping));
+            }
+        }
+        let is_done = at.place >= IN_ORDER.len();
+        cursor.stage = if is_done { Stage::Done } else { Stage::Ordered(at) };
+        is_done
+    }
+
+    /// The same for sessions, each with its mapping.
+    pub fn scan_sessions(
+        &self,
+        cursor: &mut Cursor,
+        most: usize,
+        filter: &Filter,
+        found: &mut Vec<(SessionInfo, MappingInfo)>,
+    ) -> bool {
+        let mut budget = most;
+        let mut of: Option<(u32, MappingInfo)> = None;
+        while found.len() < found.capacity() {
+            let Some((slot, session)) = self.next_session(cursor, &mut budget, filter) else {
+                break;
+            };
+            let mapping = match of {
+                Some((known, mapping)) if known == slot => mapping,
+                _ => {
+                    let mapping = self.describe(slot);
+                    budget = budget.saturating_sub(mapping.sessions as usize);
+                    mapping
+                }
+            };
+            of = Some((slot, mapping));
+            found.push((self.describe_session(slot, mapping.id, session), mapping));
+        }
+        matches!((cursor.stage, cursor.session), (Stage::Done, None))
+    }
+
+    /// Removes mappings that subscribers have made; says how many, and whether all slots have been looked
+    /// at. What is raised about them is to be polled before the next call.
+    pub fn clear_mappings(
+        &mut self,
+        cursor: &mut Cursor,
+        most: usize,
+        filter: &Filter,
+    ) -> (u64, bool) {
+        let (mut budget, mut cleared) = (most, 0);
+        while self.has_room_for_events() {
+            let Some(slot) = self.next_match(cursor, &mut budget, filter) else { break };
+            if !self.table.mapping(slot).is_static() {
+                self.discard(slot);
+                cleared += 1;
+                budget = budget.saturating_sub(REMOVAL);
+            }
+        }
+        (cleared, matches!(cursor.stage, Stage::Done))
+    }
+
+    /// The same for sessions; a mapping that was made by one of them and has no other goes as well.
+    pub fn clear_sessions(
+        &mut self,
+        cursor: &mut Cursor,
+        most: usize,
+        filter: &Filter,
+    ) -> (u64, bool) {
+        let (mut budget, mut cleared) = (most, 0);
+        // Of a mapping with many sessions a part may be left from the last call.
+        let begun = cursor.session.take().zip(self.sought(filter));
+        let begun = begun.filter(|((slot, _), sought)| self.is_sought(*slot, sought));
+        let mut slot = begun.map(|((slot, _), _)| slot);
+        while self.has_room_for_events() && budget > 0 {
+            slot = slot.or_else(|| self.next_match(cursor, &mut budget, filter));
+            let Some(of) = slot else { break };
+            if let Some(session) = self.table.last_session(of) {
+                let is_last = self.table.mapping(of).sessions == 1;
+                self.note_lost_session(of, session);
+                self.remove_session(session, self.tick);
+                cleared += 1;
+                budget = budget.saturating_sub(REMOVAL);
+                slot = slot.filter(|_| !is_last);
+            } else {
+                slot = None;
+            }
+        }
+        cursor.session = slot.map(|slot| (slot, SessionRef::First(slot)));
+        (cleared, matches!((cursor.stage, slot), (Stage::Done, None)))
+    }
+
+    /// Looks at most at so many records for subscribers that have mappings; of a filter, realm,
+    /// subscriber and external address count, the latter as the one that the subscriber is paired with.
+    pub fn scan_subscribers(
+        &self,
+        cursor: &mut Cursor,
+        most: usize,
+        filter: &Filter,
+        found: &mut Vec<SubscriberInfo>,
+    ) -> bool {
+        let mut budget = most;
+        let mut next = match cursor.stage {
+            Stage::Start => 0,
+            Stage::Slots(next) => next,
+            _ => return true,
+        };
+        let end = self.subscribers.extent();
+        let realm = self.realm_meant(filter.realm);
+        if let (Some(address), Some(realm), 0) = (filter.subscriber, realm, next) {
+            let record = self.subscribers.find(Host::new(realm, address.to_bits()));
+            let info = record.and_then(|at| self.describe_subscriber(at));
+            found.extend(info.filter(|info| fits_subscriber(filter, info)));
+            next = end;
+        }
+        while next < end && budget > 0 && found.len() < found.capacity() {
+            let info = self.describe_subscriber(next);
+            found.extend(info.filter(|info| fits_subscriber(filter, info)));
+            (next, budget) = (next + 1, budget - 1);
+        }
+        cursor.stage = if next < end { Stage::Slots(next) } else { Stage::Done };
+        next >= end
+    }
+
+    /// Looks at most at so many external addresses for such as are counted with a pool; of a filter, the
+    /// external address counts.
+    pub fn scan_addresses(
+        &self,
+        cursor: &mut Cursor,
+        most: usize,
+        filter: &Filter,
+        found: &mut Vec<AddressUsage>,
+    ) -> bool {
+        let mut next = match cursor.stage {
+            Stage::Start => 0,
+            Stage::Slots(next) => next,
+            _ => return true,
+        };
+        let end = self.external.count_addresses() as u32;
+        let mut budget = most;
+        while next < end && budget > 0 && found.len() < found.capacity() {
+            let tenants = self.subscribers.tenants().get(next as usize).copied();
+            let usage = self.external.address_usage(next, tenants.unwrap_or_default());
+            let fits =
+                |usage: &AddressUsage| filter.external.is_none_or(|one| one == usage.address);
+            found.extend(usage.filter(fits));
+            (next, budget) = (next + 1, budget - 1);
+        }
+        cursor.stage = if next < end { Stage::Slots(next) } else { Stage::Done };
+        next >= end
+    }
+
+    /// How many dynamic mappings have been made so far.
+    pub fn mappings_made(&self) -> u64 {
+        self.made.iter().sum()
+    }
+
+    /// How many dynamic mappings have an address of a pool: of TCP, UDP, ICMP, DCCP and others.
+    pub fn pool_used(&self, pool: usize) -> [u64; 5] {
+        self.used[pool]
+    }
+
+    /// How many ports of a pool a new mapping may take, by protocol: TCP, UDP, ICMP and DCCP; and how
+    /// many blocks are nobody's, if it is cut into blocks.
+    pub fn pool_free(&self, pool: usize) -> ([u32; 4], Option<u32>) {
+        let free = core::array::from_fn(|protocol| self.external.free_of(pool, protocol));
+        let blocks = self.external.has_blocks(pool);
+        (free, blocks.then(|| self.external.free_of(pool, PROTOCOLS.len())))
+    }
+
+    /// How many ports of a pool are in hold-down: of TCP, UDP, ICMP and DCCP.
+    pub fn pool_held(&self, pool: usize) -> [u32; 4] {
+        self.external.held_of(pool)
+    }
+
+    /// How many ports of a pool, by protocol, and how many blocks there would be to give out if nobody had
+    /// any. This takes long for large pools, and it allocates.
+    pub fn pool_all(&self, pool: usize) -> [u32; 5] {
+        self.external.all_of(pool, &self.config)
+    }
+
+    fn describe_subscriber(&self, record: u32) -> Option<SubscriberInfo> {
+        let (host, has, paired) = self.subscribers.present(record)?;
+        Some(SubscriberInfo {
+            realm: host.realm(),
+            address: host.ip(),
+            mappings: has.mappings,
+            sessions: has.sessions(),
+            external: paired.map(|index| Ipv4Addr::from_bits(self.external.address(index))),
+        })
+    }
+
+    /// The next slot with a mapping that is meant.
+    fn next_match(&self, cursor: &mut Cursor, budget: &mut usize, filter: &Filter) -> Option<u32> {
+        let Some(sought) = self.sought(filter) else {
+            cursor.stage = Stage::Done;
+            return None;
+        };
+        loop {
+            match &mut cursor.stage {
+                Stage::Start => cursor.stage = self.first_stage(&sought),
+                Stage::Endpoint { place, .. } if *place == PROTOCOLS.len() => {
+                    cursor.stage = Stage::Done;
+                }
+                Stage::Endpoint { index, port, place } => {
+                    let owner = self.external.owner(PROTOCOLS[*place], *index, *port);
+                    *place += 1;
+                    *budget = budget.saturating_sub(1);
+                    if let Some(slot) = owner.filter(|&slot| self.is_sought(slot, &sought)) {
+                        return Some(slot);
+                    }
+                }
+                Stage::Slots(next) => {
+                    let end = self.table.extent();
+                    let until = end.min(next.saturating_add(*budget as u32));
+                    let slot = (*next..until).find(|&slot| self.is_sought(slot, &sought));
+                    let passed = slot.map_or(until, |slot| slot + 1);
+                    *budget -= (passed.max(*next) - *next) as usize;
+                    *next = passed;
+                    if slot.is_none() && *next >= end {
+                        cursor.stage = Stage::Done;
+                    } else if slot.is_some() || *budget == 0 {
+                        return slot;
+                    }
+                }
+                // A scan in order is another; it does not go on here.
+                Stage::Ordered(_) | Stage::Done => return None,
+            }
+        }
+    }
+
+    /// The next session that is meant, with its mapping's slot.
+    fn next_session(
+        &self,
+        cursor: &mut Cursor,
+        budget: &mut usize,
+        filter: &Filter,
+    ) -> Option<(u32, SessionRef)> {
+        let Some(sought) = self.sought(filter) else {
+            *cursor = Cursor { stage: Stage::Done, session: None };
+            return None;
+        };
+        loop {
+            // Since the last call the session may have gone, and another be in its place.
+            let is_there = |&(slot, session): &(u32, SessionRef)| {
+                self.is_sought(slot, &sought) && self.table.is_of(session, slot)
+            };
+            if let Some((slot, session)) = cursor.session.take().filter(is_there) {
+                let next = self.table.session_after(slot, session);
+                cursor.session = next.map(|next| (slot, next));
+                *budget = budget.saturating_sub(1);
+                return Some((slot, session));
+            }
+            let slot = self.next_match(cursor, budget, filter)?;
+            cursor.session = self.table.sessions(slot).next().map(|session| (slot, session));
+        }
+    }
+
+    /// A realm that is asked for; where there is only one it is that.
+    fn realm_meant(&self, realm: Option<u16>) -> Option<u16> {
+        realm.or(self.config.realms.is_empty().then_some(0))
+    }
+
+    /// What a filter means here; `None`: nothing has it.
+    fn sought(&self, filter: &Filter) -> Option<Sought> {
+        let Filter { realm, subscriber, external, external_port: port, protocol } = *filter;
+        let index = match external {
+            Some(address) => Some(self.external.index(address.to_bits())?),
+            None => None,
+        };
+        let (realm, subscriber) = (self.realm_meant(realm), subscriber.map(Ipv4Addr::to_bits));
+        Some(Sought { realm, subscriber, index, port, protocol })
+    }
+
+    /// How to look: by the external endpoint, if that tells; not at all, if the subscriber has nothing.
+    fn first_stage(&self, sought: &Sought) -> Stage {
+        let host = sought.realm.zip(sought.subscriber).map(|(realm, host)| Host::new(realm, host));
+        let has_nothing = |host: Host| {
+            self.subscribers.find(host).is_none() && self.static_hosts.binary_search(&host).is_err()
+        };
+        // Static mappings that have gone from the configuration are gone when all have been asked.
+        if self.sweep.is_done() && host.is_some_and(has_nothing) {
+            return Stage::Done;
+        }
+        let Some((index, port)) = sought.index.zip(sought.port.filter(|&port| port != 0)) else {
+            return Stage::Slots(0);
+        };
+        // Of several mappings that share a port it tells one.
+        let is_one = |protocol: &u8| {
+            let owner = self.external.owner(*protocol, index, port);
+            owner.is_none_or(|slot| {
+                !self.table.mapping(slot).shares_external() && !self.rings.has(slot)
+            })
+        };
+        match sought.protocol {
+            Some(protocol) if !has_ports(protocol) => Stage::Slots(0),
+            Some(protocol) if is_one(&protocol) => {
+                let place = protocol_index(protocol);
+                Stage::Endpoint { index, port, place }
+            }
+            None if PROTOCOLS.iter().all(is_one) => Stage::Endpoint { index, port, place: 0 },
+            _ => Stage::Slots(0),
+        }
+    }
+
+    fn is_sought(&self, slot: u32, sought: &Sought) -> bool {
+        let mapping = self.table.mapping(slot);
+        let (host, (index, port)) = (mapping.host(), mapping.external());
+        self.table.is_live(slot)
+            && sought.subscriber.is_none_or(|address| host.address() == address)
+            && sought.realm.is_none_or(|realm| host.realm() == realm)
+            && sought.index.is_none_or(|one| one == index)
+            && sought.port.is_none_or(|one| one == port)
+            && sought.protocol.is_none_or(|one| one == mapping.protocol)
+    }
+}
+
+fn fits_subscriber(filter: &Filter, info: &SubscriberInfo) -> bool {
+    filter.realm.is_none_or(|realm| realm == info.realm)
+        && filter.subscriber.is_none_or(|address| address == info.address)
+        && filter.external.is_none_or(|address| Some(address) == info.external)
+}

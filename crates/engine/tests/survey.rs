@@ -1,0 +1,445 @@
+//! Looking through the tables by parts: what is found is what a look at everything finds.
+
+mod common;
+
+use common::*;
+use natgate_engine::{
+    Affinity, Allocation, Begun, BlockConfig, ByEndpoint, Change, Config, Cursor, Endpoint, Engine,
+    Filter, MappingInfo, MappingKind, PoolConfig, Server, Service, SessionInfo, Side,
+    StaticMapping,
+};
+use natgate_wire::protocol;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+fn ip4(text: &str) -> Ipv4Addr {
+    text.parse().unwrap()
+}
+
+/// Static mappings, a service, ports that are shared, protocols without ports, many sessions.
+fn lab() -> Lab {
+    let fixed = |internal: &str, port, external: &str| StaticMapping {
+        realm: 0,
+        protocol: None,
+        internal: (ip4(internal), port),
+        external: (ip4(external), port),
+        begun: Begun::Anywhere,
+    };
+    let server = |host: &str| Server { internal: (ip4(host), 80), weight: 1, draining: false };
+    let service = Service {
+        realm: 0,
+        protocol: Some(protocol::TCP),
+        external: (ip4("203.0.113.1"), 8080),
+        servers: vec![server("10.0.0.90"), server("10.0.0.91")],
+        affinity: Affinity::default(),
+    };
+    let mut pool = pool("203.0.113.1", "203.0.113.1", (5000, 5050));
+    pool.overloading = true;
+    let statics =
+        vec![fixed("10.0.0.80", Some(443), "203.0.113.1"), fixed("10.0.0.81", None, "203.0.113.9")];
+    let config = Config { pools: vec![pool], statics, services: vec![service], ..config() };
+    let mut lab = Lab::new(&config);
+    for host in 2..60 {
+        let source = format!("10.0.0.{host}:4000");
+        for remote in 0..host % 5 + 1 {
+            // Some find their remote taken at every port.
+            lab.pass(Side::Inside, &udp(&source, &format!("198.51.100.{}:53", host + remote)));
+        }
+        if host < 20 {
+            lab.out(&tcp(&source, REMOTE, "S", 1, 0));
+            let tunnel = format!("198.51.100.{host}");
+            lab.out(&ip(protocol::GRE, endpoint(&source).0, endpoint(&tunnel).0, &[0; 8]));
+        }
+    }
+    lab.out(&udp("10.0.0.81:7", REMOTE));
+    lab.inward(&tcp("198.51.100.20:9", "203.0.113.1:8080", "S", 1, 0));
+    lab.inward(&udp("198.51.100.21:9", "203.0.113.1:443"));
+    lab
+}
+
+/// Questions of every kind, such as have an answer and such as have none.
+fn filters() -> Vec<Filter> {
+    let mut filters = vec![Filter::default()];
+    for (external, ports) in
+        [("203.0.113.1", vec![0, 443, 5000, 5007, 5049, 8080, 60_000]), ("203.0.113.9", vec![7])]
+    {
+        for port in ports.into_iter().map(Some).chain([None]) {
+            for protocol in [None, Some(protocol::UDP), Some(protocol::TCP), Some(protocol::GRE)] {
+                let external = Some(ip4(external));
+                filters.push(Filter {
+                    external,
+                    external_port: port,
+                    protocol,
+                    ..Filter::default()
+                });
+            }
+        }
+    }
+    filters.push(Filter { external: Some(ip4("192.0.2.77")), ..Filter::default() });
+    for subscriber in ["10.0.0.5", "10.0.0.80", "10.0.0.81", "10.0.0.90", "10.0.0.200"] {
+        for realm in [None, Some(0), Some(3)] {
+            let subscriber = Some(ip4(subscriber));
+            filters.push(Filter { subscriber, realm, ..Filter::default() });
+        }
+    }
+    filters
+}
+
+fn fits(filter: &Filter, info: &MappingInfo) -> bool {
+    let id = &info.id;
+    filter.realm.is_none_or(|realm| realm == id.realm)
+        && filter.subscriber.is_none_or(|address| address == id.internal.address)
+        && filter.external.is_none_or(|address| address == id.external.address)
+        && filter.external_port.is_none_or(|port| port == id.external.port)
+        && filter.protocol.is_none_or(|protocol| protocol == id.protocol)
+}
+
+/// All that a scan finds in parts of so many, looking at so many slots a call.
+fn scan<T>(
+    (room, most): (usize, usize),
+    mut part: impl FnMut(&mut Cursor, usize, &mut Vec<T>) -> bool,
+) -> Vec<T> {
+    let (mut cursor, mut all) = (Cursor::default(), Vec::new());
+    for _ in 0..100_000 {
+        let mut found = Vec::with_capacity(room);
+        let room = found.capacity();
+        let done = part(&mut cursor, most, &mut found);
+        assert_eq!(found.capacity(), room, "the list is not made longer");
+        all.extend(found);
+        if done {
+            return all;
+        }
+    }
+    panic!("it comes to no end");
+}
+
+fn mappings(engine: &Engine, filter: &Filter, parts: (usize, usize)) -> Vec<MappingInfo> {
+    scan(parts, |cursor, most, found| engine.scan_mappings(cursor, most, filter, found))
+}
+
+#[test]
+fn a_scan_finds_what_is_there_once() {
+    let lab = lab();
+    let mut any = 0;
+    for filter in filters() {
+        for parts in [(1, 1), (3, 7), (1000, 100_000)] {
+            let mut expected: Vec<_> = lab.engine.mappings().map(|info| info.id).collect();
+            expected.retain({
+                let all: Vec<_> = lab.engine.mappings().collect();
+                move |id| all.iter().any(|info| info.id == *id && fits(&filter, info))
+            });
+            let mut found: Vec<_> =
+                mappings(&lab.engine, &filter, parts).iter().map(|info| info.id).collect();
+            let order = |id: &natgate_engine::MappingId| {
+                (id.protocol, id.internal, id.external, id.kind.name())
+            };
+            expected.sort_by_key(order);
+            found.sort_by_key(order);
+            assert_eq!(found, expected, "{filter:?} {parts:?}");
+            any += found.len();
+        }
+    }
+    assert!(any > 500, "{any}");
+}
+
+#[test]
+fn so_are_sessions() {
+    let lab = lab();
+    let key = |info: &SessionInfo| (info.mapping.protocol, info.mapping.internal, info.remote);
+    for filter in filters() {
+        for parts in [(1, 1), (3, 7), (1000, 100_000)] {
+            let found = scan(parts, |cursor, most, found| {
+                lab.engine.scan_sessions(cursor, most, &filter, found)
+            });
+            assert!(found.iter().all(|(session, mapping)| session.mapping == mapping.id));
+            let mut found: Vec<_> = found.iter().map(|(session, _)| key(session)).collect();
+            let all: Vec<_> = lab.engine.mappings().collect();
+            let is_of = |id| all.iter().any(|info| info.id == id && fits(&filter, info));
+            let mut expected: Vec<_> =
+                lab.engine.sessions().filter(|info| is_of(info.mapping)).map(|i| key(&i)).collect();
+            expected.sort_unstable();
+            found.sort_unstable();
+            assert_eq!(found, expected, "{filter:?} {parts:?}");
+        }
+    }
+}
+
+#[test]
+fn an_endpoint_is_looked_up_and_not_searched_for() {
+    let mut lab = Lab::new(&config());
+    let mut last = String::new();
+    for port in 1..400 {
+        last = lab.external_of(&udp(&format!("10.0.0.5:{port}"), REMOTE));
+    }
+    let (address, port) = endpoint(&last);
+    let filter = Filter {
+        external: Some(Ipv4Addr::from_bits(address)),
+        external_port: Some(port),
+        ..Filter::default()
+    };
+    let (mut cursor, mut found) = (Cursor::default(), Vec::with_capacity(8));
+    // Of four protocols a port each.
+    assert!(lab.engine.scan_mappings(&mut cursor, 8, &filter, &mut found));
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].id.internal.port, 399);
+    let nobody = Filter { subscriber: Some(ip4("10.0.0.6")), ..Filter::default() };
+    let mut cursor = Cursor::default();
+    assert!(lab.engine.scan_mappings(&mut cursor, 1, &nobody, &mut found));
+    assert_eq!(found.len(), 1);
+}
+
+#[test]
+fn subscribers_are_told_with_what_they_have() {
+    let lab = lab();
+    let all = |filter: Filter| {
+        scan((2, 3), |cursor, most, found| {
+            lab.engine.scan_subscribers(cursor, most, &filter, found)
+        })
+    };
+    let found = all(Filter::default());
+    let totals = lab.engine.totals();
+    assert_eq!(found.len() as u64, totals.subscribers);
+    let mappings: u32 = found.iter().flat_map(|info| info.mappings).sum();
+    assert_eq!(u64::from(mappings), totals.mappings);
+    let one = all(Filter { subscriber: Some(ip4("10.0.0.9")), ..Filter::default() });
+    assert_eq!(one.len(), 1);
+    assert_eq!((one[0].mappings, one[0].sessions), ([1, 1, 1], 7));
+    assert_eq!(one[0].external, Some(ip4("203.0.113.1")));
+    assert!(all(Filter { subscriber: Some(ip4("10.0.0.99")), ..Filter::default() }).is_empty());
+    assert!(all(Filter { realm: Some(1), ..Filter::default() }).is_empty());
+}
+
+#[test]
+fn addresses_tell_what_is_used_of_them() {
+    let lab = lab();
+    let filter = Filter::default();
+    let found =
+        scan((1, 1), |cursor, most, found| lab.engine.scan_addresses(cursor, most, &filter, found));
+    // The other external address is in no pool.
+    assert_eq!(found.len(), 1);
+    let usage = found[0];
+    assert_eq!((usage.address, usage.pool, usage.draining), (ip4("203.0.113.1"), 0, false));
+    assert_eq!(u64::from(usage.mappings), lab.engine.totals().mappings);
+    for (place, of) in [protocol::TCP, protocol::UDP].into_iter().enumerate() {
+        assert_eq!(u64::from(usage.free[place]), lab.engine.pool_usage(0, of).free);
+    }
+    assert_eq!(lab.engine.pool_free(0), (usage.free, None));
+}
+
+#[test]
+fn blocks_of_an_address_are_somebodys_or_to_be_had() {
+    let release_after = Duration::from_secs(60);
+    let block = BlockConfig { size: 16, max_per_subscriber: 1, release_after };
+    let blocks = PoolConfig {
+        allocation: Some(Allocation::Block(block)),
+        ..pool("203.0.113.1", "203.0.113.2", (1024, 1183))
+    };
+    let mut plain = pool("203.0.113.9", "203.0.113.9", (1024, 1183));
+    plain.name = "plain".into();
+    let mut lab = Lab::new(&Config { pools: vec![blocks, plain], ..config() });
+    for host in 2..9 {
+        lab.out(&udp(&format!("10.0.0.{host}:4000"), REMOTE));
+    }
+    let filter = Filter::default();
+    let found =
+        scan((1, 1), |cursor, most, found| lab.engine.scan_addresses(cursor, most, &filter, found));
+    let told: Vec<_> = found.iter().map(|usage| usage.blocks).collect();
+    let [Some(one), Some(other), None] = told[..] else { panic!("{told:?}") };
+    assert_eq!(one[0] + other[0], 7);
+    assert_eq!((one[0] + one[1], other[0] + other[1]), (10, 10));
+    assert_eq!(lab.engine.pool_free(0).1, Some(one[1] + other[1]));
+}
+
+#[test]
+fn what_is_cleared_is_told_and_counted() {
+    let mut lab = lab();
+    let filter = Filter { subscriber: Some(ip4("10.0.0.9")), ..Filter::default() };
+    let expected = mappings(&lab.engine, &filter, (100, 1000)).len() as u64;
+    let (mut cursor, mut cleared, mut removed) = (Cursor::default(), 0, 0);
+    loop {
+        let (some, done) = lab.engine.clear_mappings(&mut cursor, 10, &filter);
+        cleared += some;
+        while let Some(event) = lab.engine.poll_event() {
+            removed += u64::from(matches!(event.change, Change::MappingRemoved(_)));
+        }
+        if done {
+            break;
+        }
+    }
+    assert_eq!((cleared, removed), (expected, expected));
+    assert_eq!(expected, 3);
+    assert!(mappings(&lab.engine, &filter, (100, 1000)).is_empty());
+    // The host begins anew.
+    lab.out(&udp("10.0.0.9:4000", REMOTE));
+    assert_eq!(mappings(&lab.engine, &filter, (100, 1000)).len(), 1);
+}
+
+#[test]
+fn static_mappings_stay_whatever_is_cleared() {
+    let mut lab = lab();
+    let statics = |engine: &Engine| {
+        engine.mappings().filter(|info| info.id.kind == MappingKind::Static).count()
+    };
+    let before = statics(&lab.engine);
+    let clear = |lab: &mut Lab, sessions: bool| {
+        let mut cursor = Cursor::default();
+        loop {
+            let all = Filter::default();
+            let (_, done) = match sessions {
+                true => lab.engine.clear_sessions(&mut cursor, 5, &all),
+                false => lab.engine.clear_mappings(&mut cursor, 5, &all),
+            };
+            while lab.engine.poll_event().is_some() {}
+            if done {
+                break;
+            }
+        }
+    };
+    clear(&mut lab, false);
+    assert_eq!(statics(&lab.engine), before);
+    assert_eq!(lab.engine.totals().mappings, 0);
+    assert_eq!(lab.engine.totals().subscribers, 0);
+    assert!(lab.engine.sessions().count() > 0);
+    clear(&mut lab, true);
+    assert_eq!(lab.engine.sessions().count(), 0);
+    // That of the address mapped as a whole was made by a packet.
+    assert_eq!(statics(&lab.engine), before - 1);
+    assert_eq!(lab.engine.totals().further_sessions, 0);
+    // Everything works as before, after the hold-down.
+    lab.wait_s(200.0);
+    lab.inward(&udp("198.51.100.21:9", "203.0.113.1:443"));
+    lab.external_of(&udp("10.0.0.9:4000", REMOTE));
+}
+
+#[test]
+fn what_was_made_less_what_has_gone_is_there() {
+    let mut lab = lab();
+    let dynamic = |engine: &Engine, of: Option<u8>| {
+        let all = engine.mappings().filter(|info| info.id.kind == MappingKind::Dynamic);
+        all.filter(|info| of.is_none_or(|of| info.id.protocol == of)).count() as u64
+    };
+    for _ in 0..2 {
+        let engine = &lab.engine;
+        let totals = engine.totals();
+        assert_eq!(totals.made.iter().sum::<u64>(), engine.mappings_made());
+        let left = engine.mappings_made() - totals.gone.iter().sum::<u64>();
+        assert_eq!(left, dynamic(engine, None));
+        let expected = [
+            dynamic(engine, Some(protocol::TCP)),
+            dynamic(engine, Some(protocol::UDP)),
+            dynamic(engine, Some(protocol::ICMP)),
+            dynamic(engine, Some(protocol::DCCP)),
+            dynamic(engine, Some(protocol::GRE)),
+        ];
+        assert!(left == 0 || expected[0] > 0 && expected[1] > 0 && expected[4] > 0);
+        assert_eq!(engine.pool_used(0), expected);
+        lab.wait_s(86_400.0);
+    }
+    assert_eq!(dynamic(&lab.engine, None), 0);
+}
+
+/// Protocol number, address and port.
+fn place(info: &MappingInfo) -> (u8, Ipv4Addr, u16) {
+    (info.id.protocol, info.id.external.address, info.id.external.port)
+}
+
+/// All that a scan in order finds from a place on, looking at so many ports a call.
+fn in_order(
+    engine: &Engine,
+    from: Option<(u8, Endpoint)>,
+    filter: &Filter,
+    (room, most): (usize, usize),
+) -> Vec<MappingInfo> {
+    let mut from = from;
+    let found = scan((room, most), |cursor, most, found| {
+        if let Some((protocol, endpoint)) = from.take() {
+            *cursor = Cursor::at_endpoint(protocol, endpoint);
+        }
+        engine.scan_endpoints(cursor, most, filter, found)
+    });
+    found.into_iter().map(|ByEndpoint(info)| info).collect()
+}
+
+#[test]
+fn mappings_are_found_in_the_order_of_their_external_endpoints() {
+    let lab = lab();
+    let filter = Filter::default();
+    let mut all = mappings(&lab.engine, &filter, (100, 1000));
+    all.retain(|info| info.id.protocol != protocol::GRE);
+    all.sort_by_key(place);
+    // Of those who share a port one is told.
+    let mut places: Vec<_> = all.iter().map(place).collect();
+    let shared = places.len();
+    places.dedup();
+    assert!(places.len() > 60 && places.len() < shared);
+    for parts in [(1, 1 << 16), (7, 999), (1000, 65_536)] {
+        let found = in_order(&lab.engine, None, &filter, parts);
+        assert_eq!(found.iter().map(place).collect::<Vec<_>>(), places);
+        assert!(found.iter().all(|info| all.contains(info)));
+    }
+    // From each on, from just behind it, and from protocols and addresses that there are not.
+    for (number, &(protocol, address, port)) in places.iter().enumerate().step_by(7) {
+        let first = |protocol, address, port| {
+            let from = Some((protocol, Endpoint { address, port }));
+            in_order(&lab.engine, from, &filter, (1, 1 << 16)).first().map(place)
+        };
+        assert_eq!(first(protocol, address, port), Some(places[number]));
+        let next = places.get(number + 1).copied();
+        assert_eq!(first(protocol, address, port + 1), next);
+        let of_next_protocol = places.iter().copied().find(|place| place.0 > protocol);
+        assert_eq!(first(protocol, ip4("255.255.255.255"), 65_535), of_next_protocol);
+        assert_eq!(first(protocol + 1, ip4("0.0.0.0"), 0), of_next_protocol);
+    }
+    let beyond = Some((200, Endpoint { address: ip4("0.0.0.0"), port: 0 }));
+    assert!(in_order(&lab.engine, beyond, &filter, (1, 1)).is_empty());
+    let one = Filter { subscriber: Some(ip4("10.0.0.9")), ..filter };
+    assert_eq!(in_order(&lab.engine, None, &one, (5, 1 << 16)).len(), 2);
+    let nobody = Filter { external: Some(ip4("192.0.2.77")), ..filter };
+    assert!(in_order(&lab.engine, None, &nobody, (5, 5)).is_empty());
+}
+
+#[test]
+fn a_scan_in_order_looks_at_no_more_ports_than_it_is_told() {
+    let lab = lab();
+    let mut cursor = Cursor::default();
+    let (mut calls, mut found) = (0, Vec::with_capacity(1000));
+    while !lab.engine.scan_endpoints(&mut cursor, 1000, &Filter::default(), &mut found) {
+        calls += 1;
+    }
+    // Two addresses, four protocols; what was found counts besides.
+    assert!((8 * 65..8 * 67).contains(&calls), "{calls}");
+    // Of an address that nobody has a port of, ports are not looked at.
+    let engine = Lab::new(&config()).engine;
+    let (mut cursor, mut found) = (Cursor::default(), Vec::<ByEndpoint>::with_capacity(1));
+    let addresses: usize = config().pools.iter().map(PoolConfig::count).sum();
+    assert!(engine.scan_endpoints(&mut cursor, 4 * addresses + 1, &Filter::default(), &mut found));
+    assert!(found.is_empty());
+}
+
+#[test]
+fn ports_in_hold_down_are_counted_while_they_are_held() {
+    let mut config = config();
+    config.pools = vec![pool("203.0.113.1", "203.0.113.2", (1024, 2047))];
+    config.timeouts.hold_down = Duration::from_secs(60);
+    let mut lab = Lab::new(&config);
+    for port in 1..=9 {
+        lab.out(&udp(&format!("10.0.0.5:{port}"), REMOTE));
+    }
+    assert_eq!(lab.engine.pool_held(0), [0; 4]);
+    assert_eq!(lab.engine.totals().subscribers_made, 1);
+    lab.engine.clear_mappings(&mut Cursor::default(), 1 << 20, &Filter::default());
+    let held = |lab: &Lab| {
+        let usage = scan((5, 5), |cursor, most, found| {
+            lab.engine.scan_addresses(cursor, most, &Filter::default(), found)
+        });
+        let addresses: u32 = usage.iter().map(|usage| usage.held[1]).sum();
+        assert_eq!(lab.engine.pool_held(0), [0, addresses, 0, 0]);
+        assert_eq!(u64::from(addresses), lab.engine.pool_usage(0, protocol::UDP).held);
+        addresses
+    };
+    assert_eq!(held(&lab), 9);
+    lab.out(&udp("10.0.0.5:1", REMOTE));
+    assert_eq!(lab.engine.totals().subscribers_made, 2);
+    lab.wait(Duration::from_secs(61));
+    assert_eq!(held(&lab), 0);
+}

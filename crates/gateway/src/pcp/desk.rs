@@ -1,0 +1,581 @@
+//! Where requests wait, are read and carried out.
+
+use super::{Announcer, Letter, PcpCounters, PcpSettings};
+use natgate_engine::{
+    AddressRange, Config, Endpoint, Engine, Explicit, ExplicitError, MapRequest, PeerRequest,
+    RemoteFilter, Timestamp, Wanted,
+};
+use natgate_pcp::{
+    Answer, Granted, Map, Operation, Peer, Policy, Read, Refusal, Request, ResultCode, Server,
+    Unmap, announcement, nat_pmp_announcement,
+};
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// Requests that wait.
+const ROOM: usize = 64;
+/// Clients are told apart by so many counts.
+const COUNTS: usize = 4096;
+const SECOND: u64 = 1_000_000_000;
+/// What a mapping is asked for with that only serves to learn a host's external address, its port (that
+/// of the discard service), and for how long it is there.
+const OF_ADDRESS: ([u8; 12], u16, Duration) = (*b"external add", 9, Duration::from_secs(120));
+
+/// Events that come evenly, a second's worth of which may come at once.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rate {
+    due: u64,
+}
+
+impl Rate {
+    /// Whether one more is within the rate; if so it counts.
+    fn spend(&mut self, now: u64, per_second: u32) -> bool {
+        let spacing = SECOND / u64::from(per_second.max(1));
+        let permitted = self.due <= now + SECOND - spacing;
+        if permitted {
+            self.due = self.due.max(now) + spacing;
+        }
+        permitted
+    }
+}
+
+/// What has become of a packet to the gateway itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It is no request.
+    Not,
+    /// It waits.
+    Kept,
+    /// There are too many.
+    Refused,
+}
+
+/// What is to be done with a request.
+#[allow(clippy::large_enum_variant)]
+pub(crate) enum Next {
+    /// Nothing.
+    Nothing,
+    /// To send this.
+    Answer(Answer),
+    /// To carry it out, by the worker of the host that it is about.
+    Ask(Request),
+}
+
+/// Where requests are served, of one worker.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    settings: PcpSettings,
+    server: Server,
+    letters: VecDeque<Letter>,
+    hasher: RandomState,
+    counts: Vec<Rate>,
+    all: Rate,
+    /// When mappings were lost last, or the beginning.
+    epoch: Timestamp,
+    /// How many had been by then.
+    lost: u64,
+    /// External addresses in force.
+    addresses: Vec<AddressRange>,
+    announcer: Announcer,
+    /// Whether this worker tells of what happens to all.
+    speaks: bool,
+    pub(crate) counters: PcpCounters,
+}
+
+impl Desk {
+    /// A desk that opens now.
+    pub(crate) fn new(settings: &PcpSettings, config: &Config, now: Timestamp) -> Self {
+        let mut desk = Self {
+            settings: settings.clone(),
+            server: Server::new(policy(settings)),
+            letters: VecDeque::with_capacity(ROOM),
+            hasher: RandomState::new(),
+            counts: vec![Rate::default(); COUNTS],
+            all: Rate::default(),
+            epoch: now,
+            lost: 0,
+            addresses: addresses(config),
+            announcer: Announcer::default(),
+            speaks: true,
+            counters: PcpCounters::default(),
+        };
+        desk.begin_announcing(now);
+        desk
+    }
+
+    /// Leaves it to another worker to tell of what happens to all.
+    pub(crate) fn be_silent(&mut self) {
+        self.speaks = false;
+        self.announcer.stop();
+    }
+
+    /// Goes by other settings from now on.
+    pub(crate) fn renew(&mut self, settings: &PcpSettings, config: &Config, now: Timestamp) {
+        self.server = Server::new(policy(settings));
+        self.settings = settings.clone();
+        //= rfc6887#section-8.5-address
+        let addresses = addresses(config);
+        if addresses != self.addresses {
+            self.addresses = addresses;
+            self.begin_epoch(now);
+        }
+    }
+
+    /// Whether anything is served here.
+    pub(crate) fn is_open(&self) -> bool {
+        self.settings.enabled
+    }
+
+    /// When something is to be done next.
+    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
+        match self.letters.is_empty() {
+            true => self.announcer.next(),
+            false => Some(Timestamp(0)),
+        }
+    }
+
+    // ---- the epoch ----
+
+    /// When mappings were lost last, or the beginning.
+    pub(crate) fn epoch(&self) -> Timestamp {
+        self.epoch
+    }
+
+    /// The external addresses in force.
+    pub(crate) fn addresses(&self) -> &[AddressRange] {
+        &self.addresses
+    }
+
+    /// Goes on as another desk did that lost no mapping since then: nobody need be told, unless its
+    /// external addresses were others.
+    pub(crate) fn go_on(&mut self, epoch: Timestamp, addresses: &[AddressRange], now: Timestamp) {
+        if self.addresses == addresses {
+            self.epoch = epoch.min(now);
+            self.announcer.stop();
+        }
+    }
+
+    /// Seconds since mappings were lost last.
+    fn seconds(&self, now: Timestamp) -> u32 {
+        u32::try_from(now.since(self.epoch).as_secs()).unwrap_or(u32::MAX)
+    }
+
+    /// Notes mappings that went without their hosts' knowing.
+    //= rfc6887#section-8.5-reset
+    //= rfc6886#section-3.6
+    pub(crate) fn watch(&mut self, engine: &Engine, now: Timestamp) {
+        let lost = engine.explicit_lost();
+        if lost != self.lost {
+            self.lost = lost;
+            self.begin_epoch(now);
+            if self.settings.announce {
+                self.announcer.begin(now);
+            }
+        }
+    }
+
+    fn begin_epoch(&mut self, now: Timestamp) {
+        self.epoch = now;
+        self.begin_announcing(now);
+    }
+
+    //= rfc6887#section-14.1.3-inform
+    //= rfc6887#section-14-either
+    fn begin_announcing(&mut self, now: Timestamp) {
+        if self.settings.enabled && self.settings.announce && self.speaks {
+            self.announcer.begin(now);
+        }
+    }
+
+    /// What is to be said now to all hosts of a realm, whose external address is this if all of them
+    /// have the same: by PCP, and by NAT-PMP.
+    pub(crate) fn announcement(&mut self, now: Timestamp) -> Option<Announcement> {
+        if !self.is_open() || !self.announcer.is_due(now) {
+            return None;
+        }
+        self.counters.announced += 1;
+        Some(Announcement { epoch: self.seconds(now), nat_pmp: self.settings.nat_pmp })
+    }
+
+    // ---- requests ----
+
+    /// Takes a packet from a realm to the gateway itself, if it is a request to its address there.
+    pub(crate) fn take(
+        &mut self,
+        now: Timestamp,
+        realm: u16,
+        packet: &[u8],
+        own: Option<Ipv4Addr>,
+    ) -> Taken {
+        let Some(letter) = Letter::read(realm, packet, own) else { return Taken::Not };
+        let count = self.hasher.hash_one((realm, letter.client.0)) as usize % COUNTS;
+        let (each, all) = self.settings.requests_per_second;
+        //= rfc6887#section-8.2-overload
+        let served = self.letters.len() < ROOM
+            && self.counts[count].spend(now.0, each)
+            && self.all.spend(now.0, all);
+        if !served {
+            self.counters.dropped += 1;
+            return Taken::Refused;
+        }
+        self.letters.push_back(letter);
+        Taken::Kept
+    }
+
+    /// Takes a request that another worker has handed over, for it is about a host of this one.
+    pub(crate) fn take_over(&mut self, realm: u16, packet: &[u8]) {
+        let own = natgate_wire::Ipv4::new_checked(packet).ok().map(|ip| ip.destination());
+        let letter = Letter::read(realm, packet, own.map(Ipv4Addr::from_bits));
+        match letter.filter(|_| self.letters.len() < ROOM) {
+            Some(mut letter) => {
+                letter.is_here = true;
+                self.letters.push_back(letter);
+            }
+            None => self.counters.dropped += 1,
+        }
+    }
+
+    /// The next request.
+    pub(crate) fn next(&mut self) -> Option<Letter> {
+        self.letters.pop_front()
+    }
+
+    /// What is to be done with it.
+    pub(crate) fn read(&mut self, letter: &Letter, now: Timestamp) -> Next {
+        let client = letter.client.0;
+        //= rfc6887#section-13.1-permitted
+        let trusted = self.settings.third_party.iter();
+        let is_trusted = trusted.into_iter().any(|prefix| prefix.contains(client.to_bits()));
+        match self.server.read(letter.request(), client, is_trusted, self.seconds(now)) {
+            Read::Silence(_) => {
+                self.counters.ignored += 1;
+                Next::Nothing
+            }
+            Read::Answer(answer) => {
+                self.count(code_of(&answer));
+                Next::Answer(answer)
+            }
+            Read::Ask(request) => Next::Ask(request),
+        }
+    }
+
+    fn count(&mut self, code: ResultCode) {
+        self.counters.results[code as usize] += 1;
+    }
+
+    /// Carries a request out.
+    //= rfc6888#REQ-9
+    pub(crate) fn carry_out(
+        &mut self,
+        engine: &mut Engine,
+        letter: &Letter,
+        request: &Request,
+        now: Timestamp,
+    ) -> Answer {
+        let (realm, host) = (letter.realm, request.host);
+        let done = match &request.operation {
+            Operation::Map(map) => grant_map(engine, now, (realm, host), map),
+            Operation::Unmap(unmap) => give_back(engine, now, (realm, host), unmap),
+            Operation::Peer(peer) => grant_peer(engine, now, (realm, host), peer),
+            Operation::UnmapAll { protocol } => {
+                match engine.unmap_all(now, *protocol, realm, host, [0; 12]) {
+                    true => Ok(granted(Ipv4Addr::UNSPECIFIED, 0)),
+                    false => Err(Refusal::new(ResultCode::NotAuthorized)),
+                }
+            }
+            Operation::Address => tell_address(engine, now, (realm, host)),
+        };
+        let (bytes, epoch) = (letter.request(), self.seconds(now));
+        self.count(done.map_or_else(|refusal| refusal.code, |_| ResultCode::Success));
+        match done {
+            Ok(granted) => request.grant(bytes, &granted, epoch),
+            Err(refusal) => request.refuse(bytes, refusal, epoch),
+        }
+    }
+}
+
+/// What is said to all hosts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Announcement {
+    epoch: u32,
+    nat_pmp: bool,
+}
+
+impl Announcement {
+    /// The messages to hosts whose external address is this if all of them have the same.
+    pub(crate) fn messages(self, external: Option<Ipv4Addr>) -> impl Iterator<Item = Answer> {
+        let old = external.filter(|_| self.nat_pmp);
+        let old = old.map(|external| nat_pmp_announcement(external, self.epoch));
+        std::iter::once(announcement(self.epoch)).chain(old)
+    }
+}
+
+/// The result of a request that was answered without being carried out.
+fn code_of(answer: &[u8]) -> ResultCode {
+    match (answer[0], answer[3]) {
+        (natgate_pcp::VERSION, code) => ResultCode::ALL[usize::from(code)],
+        (_, 5) => ResultCode::UnsupportedOpcode,
+        _ => ResultCode::NotAuthorized,
+    }
+}
+
+fn policy(settings: &PcpSettings) -> Policy {
+    let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
+    Policy {
+        lifetime: (seconds(settings.lifetime.0), seconds(settings.lifetime.1)),
+        nat_pmp: settings.nat_pmp,
+        port_set: settings.port_set,
+    }
+}
+
+fn addresses(config: &Config) -> Vec<AddressRange> {
+    let mut all: Vec<AddressRange> =
+        config.pools.iter().flat_map(|pool| pool.addresses.iter().copied()).collect();
+    all.sort_unstable_by_key(|range| range.first);
+    all
+}
+
+type Whose = (u16, Ipv4Addr);
+
+//= rfc7753#section-4.2-fewer
+fn grant_map(
+    engine: &mut Engine,
+    now: Timestamp,
+    (realm, address): Whose,
+    map: &Map,
+) -> Result<Granted, Refusal> {
+    if map.impossible {
+        return Err(Refusal::new(ResultCode::CannotProvideExternal));
+    }
+    let filter = |filter: &natgate_pcp::Filter| RemoteFilter {
+        address: filter.address.to_bits(),
+        prefix_len: filter.prefix_len,
+        port: filter.port,
+    };
+    let filters: arrayvec::ArrayVec<RemoteFilter, { RemoteFilter::MOST }> =
+        map.filters.add.iter().map(filter).collect();
+    let mut ask = |port, wanted| {
+        let internal = Endpoint { address, port };
+        engine.map(
+            now,
+            &MapRequest {
+                protocol: map.protocol,
+                realm,
+                internal,
+                wanted,
+                lifetime: Duration::from_secs(map.lifetime.into()),
+                nonce: map.nonce,
+                replaces_filters: map.filters.replace,
+                filters: &filters,
+            },
+        )
+    };
+    let wanted =
+        Wanted { address: map.external, port: map.external_port, strict: map.prefer_failure };
+    let first = ask(map.port, wanted).map_err(refusal)?;
+    // Those that follow are mapped as long as they can be to what follows.
+    let mut ports = 1;
+    while ports < map.ports {
+        let Some(port) = first.external.port.checked_add(ports) else { break };
+        let wanted = Wanted { address: Some(first.external.address), port, strict: true };
+        if ask(map.port + ports, wanted).is_err() {
+            break;
+        }
+        ports += 1;
+    }
+    Ok(Granted { port: map.port, ports, ..told(&first) })
+}
+
+fn give_back(
+    engine: &mut Engine,
+    now: Timestamp,
+    (realm, address): Whose,
+    unmap: &Unmap,
+) -> Result<Granted, Refusal> {
+    let mut left = Duration::ZERO;
+    for more in 0..unmap.ports {
+        let internal = Endpoint { address, port: unmap.port.saturating_add(more) };
+        match engine.unmap(now, unmap.protocol, realm, internal, unmap.nonce) {
+            Ok(of_this) => left = left.max(of_this),
+            Err(error) if more == 0 => return Err(refusal(error)),
+            // Another's, which happens to be in the way.
+            Err(_) => {}
+        }
+    }
+    let lifetime = seconds(left);
+    Ok(Granted { lifetime, port: unmap.port, ports: unmap.ports, ..granted(address, 0) })
+}
+
+fn grant_peer(
+    engine: &mut Engine,
+    now: Timestamp,
+    (realm, address): Whose,
+    peer: &Peer,
+) -> Result<Granted, Refusal> {
+    if peer.impossible {
+        return Err(Refusal::new(ResultCode::CannotProvideExternal));
+    }
+    let granted = engine.peer(
+        now,
+        &PeerRequest {
+            protocol: peer.protocol,
+            realm,
+            internal: Endpoint { address, port: peer.port },
+            remote: Endpoint { address: peer.remote.0, port: peer.remote.1 },
+            wanted: Wanted { address: peer.external, port: peer.external_port, strict: true },
+            lifetime: Duration::from_secs(peer.lifetime.into()),
+            nonce: peer.nonce,
+        },
+    );
+    let granted = granted.map_err(refusal)?;
+    Ok(Granted { port: peer.port, ..told(&granted) })
+}
+
+/// The external address of a host; one that has none gets a mapping for a short time.
+fn tell_address(
+    engine: &mut Engine,
+    now: Timestamp,
+    (realm, address): Whose,
+) -> Result<Granted, Refusal> {
+    if let Some(external) = engine.external_address(realm, address) {
+        return Ok(granted(external, 0));
+    }
+    let (nonce, port, lifetime) = OF_ADDRESS;
+    let map = MapRequest {
+        protocol: natgate_wire::protocol::UDP,
+        realm,
+        internal: Endpoint { address, port },
+        wanted: Wanted::default(),
+        lifetime,
+        nonce,
+        replaces_filters: false,
+        filters: &[],
+    };
+    let made = engine.map(now, &map).map_err(|error| match refusal(error).code {
+        ResultCode::NoResources => Refusal::new(ResultCode::NetworkFailure),
+        code => Refusal::new(code),
+    })?;
+    Ok(granted(made.external.address, 0))
+}
+
+fn told(explicit: &Explicit) -> Granted {
+    let lifetime = explicit.lifetime.map_or(u32::MAX, seconds);
+    Granted { lifetime, ..granted(explicit.external.address, explicit.external.port) }
+}
+
+fn granted(external: Ipv4Addr, external_port: u16) -> Granted {
+    Granted { external, external_port, lifetime: 0, port: 0, ports: 1 }
+}
+
+/// Whole seconds, begun ones left out: nobody counts on more than there is. Timers are at most a tick
+/// late, never early, so that what was asked for is told as it was.
+fn seconds(time: Duration) -> u32 {
+    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
+}
+
+fn refusal(error: ExplicitError) -> Refusal {
+    match error {
+        ExplicitError::Nonce(left) => {
+            Refusal { code: ResultCode::NotAuthorized, lifetime: seconds(left) }
+        }
+        ExplicitError::NotSubscriber | ExplicitError::NotExplicit => {
+            Refusal::new(ResultCode::NotAuthorized)
+        }
+        ExplicitError::Protocol => Refusal::new(ResultCode::UnsupportedProtocol),
+        ExplicitError::Quota => Refusal::new(ResultCode::UserExceededQuota),
+        ExplicitError::Full => Refusal::new(ResultCode::NoResources),
+        ExplicitError::External => Refusal::new(ResultCode::CannotProvideExternal),
+        ExplicitError::Filters => Refusal::new(ResultCode::ExcessiveRemotePeers),
+        ExplicitError::Remote => Refusal::new(ResultCode::MalformedRequest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use natgate_engine::{Limits, PoolConfig};
+
+    fn config(last: u8) -> Config {
+        let address = |last| Ipv4Addr::new(203, 0, 113, last);
+        let pool = PoolConfig {
+            addresses: vec![AddressRange { first: address(1), last: address(last) }],
+            ..PoolConfig::default()
+        };
+        let limits = Limits { explicit_mappings: 16, ..Limits::default() };
+        Config { pools: vec![pool], limits, ..Config::default() }
+    }
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp(seconds * SECOND)
+    }
+
+    //= test rfc6887#section-8.5-address
+    #[test]
+    fn the_epoch_begins_anew_with_other_addresses() {
+        let settings = PcpSettings { enabled: true, ..PcpSettings::default() };
+        let mut desk = Desk::new(&settings, &config(1), at(10));
+        while desk.announcer.next().is_some_and(|next| desk.announcer.is_due(next)) {}
+        desk.renew(&settings, &config(1), at(300));
+        assert_eq!((desk.seconds(at(310)), desk.announcer.next()), (300, None));
+        desk.renew(&settings, &config(2), at(400));
+        assert_eq!((desk.seconds(at(410)), desk.announcer.next()), (10, Some(at(400))));
+        desk.be_silent();
+        assert!(desk.announcement(at(411)).is_none());
+    }
+
+    #[test]
+    fn a_desk_that_goes_on_for_another_has_its_epoch() {
+        let settings = PcpSettings { enabled: true, ..PcpSettings::default() };
+        let mut desk = Desk::new(&settings, &config(1), at(500));
+        desk.go_on(at(10), &addresses(&config(1)), at(500));
+        assert_eq!((desk.seconds(at(510)), desk.announcer.next()), (500, None));
+        let mut desk = Desk::new(&settings, &config(2), at(500));
+        desk.go_on(at(10), &addresses(&config(1)), at(500));
+        assert_eq!((desk.seconds(at(510)), desk.announcer.next()), (10, Some(at(500))));
+    }
+
+    #[test]
+    fn requests_come_evenly() {
+        let mut rate = Rate::default();
+        let permitted = (0..100).filter(|_| rate.spend(SECOND, 10)).count();
+        assert_eq!(permitted, 10);
+        assert!(!rate.spend(SECOND + SECOND / 20, 10) && rate.spend(SECOND + SECOND / 10, 10));
+    }
+
+    #[test]
+    fn every_error_has_a_code() {
+        let codes = [
+            (ExplicitError::NotSubscriber, ResultCode::NotAuthorized),
+            (ExplicitError::NotExplicit, ResultCode::NotAuthorized),
+            (ExplicitError::Protocol, ResultCode::UnsupportedProtocol),
+            (ExplicitError::Quota, ResultCode::UserExceededQuota),
+            (ExplicitError::Full, ResultCode::NoResources),
+            (ExplicitError::External, ResultCode::CannotProvideExternal),
+            (ExplicitError::Filters, ResultCode::ExcessiveRemotePeers),
+            (ExplicitError::Remote, ResultCode::MalformedRequest),
+        ];
+        for (error, code) in codes {
+            assert_eq!(refusal(error), Refusal::new(code));
+        }
+        let nonce = refusal(ExplicitError::Nonce(Duration::from_millis(9900)));
+        assert_eq!(nonce, Refusal { code: ResultCode::NotAuthorized, lifetime: 9 });
+    }
+
+    #[test]
+    fn who_has_no_address_yet_gets_one_for_a_while() {
+        let mut engine = Engine::new(&config(4), [1; 32], at(0)).unwrap();
+        let host = (0, Ipv4Addr::new(10, 0, 0, 5));
+        let first = tell_address(&mut engine, at(1), host).unwrap();
+        assert_eq!(engine.mappings().count(), 1);
+        let again = tell_address(&mut engine, at(2), host).unwrap();
+        assert_eq!((again.external, engine.mappings().count()), (first.external, 1));
+        let stranger = tell_address(&mut engine, at(2), (0, Ipv4Addr::new(192, 0, 2, 9)));
+        assert_eq!(stranger.unwrap_err().code, ResultCode::NotAuthorized);
+        // Where there is one address for all nobody need have it.
+        let mut engine = Engine::new(&config(1), [1; 32], at(0)).unwrap();
+        tell_address(&mut engine, at(1), host).unwrap();
+        assert_eq!(engine.mappings().count(), 0);
+    }
+}

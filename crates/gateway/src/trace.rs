@@ -1,0 +1,102 @@
+//! What would happen to a packet: asked of a running gateway, answered by the worker whose packet it is.
+//! The translator explains (`natgate_engine::Explanation`), the router says where the packet would go
+//! next; nothing is sent and nothing changes. What takes memory is made by who asks.
+
+use crate::links::Link;
+use crate::router::{Onward, Router};
+use natgate_engine::{Becomes, Engine, Explanation, Packet, Side, Timestamp, Verdict};
+use natgate_wire::{Ipv4, protocol};
+use std::net::Ipv4Addr;
+
+/// A packet that is asked about.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// The link that it would come in by.
+    pub link: Link,
+    /// The IP packet.
+    pub packet: Vec<u8>,
+}
+
+/// What one worker says of it.
+#[derive(Clone, Debug)]
+pub struct Traced {
+    /// The worker, by its number.
+    pub worker: usize,
+    /// What the translator would do.
+    pub explanation: Explanation,
+    /// Where the packet would go next, if it leaves and is not handed over.
+    pub onward: Option<(Link, Onward)>,
+}
+
+/// A probe on its way to a worker and back.
+#[derive(Debug)]
+pub(crate) struct Tracing {
+    pub(crate) probe: Probe,
+    /// Whether another worker has translated its sender's end.
+    pub(crate) turned: bool,
+    pub(crate) traced: Traced,
+    /// Whether the worker knows the sender, or what the packet is for: asked where several may.
+    pub(crate) knows: bool,
+}
+
+impl Tracing {
+    pub(crate) fn new(probe: Probe, turned: bool) -> Self {
+        let explanation = Explanation::new();
+        let traced = Traced { worker: 0, explanation, onward: None };
+        Self { probe, turned, traced, knows: false }
+    }
+
+    /// Has a worker's translator and router say what they would do.
+    pub(crate) fn answer(&mut self, now: Timestamp, engine: &mut Engine, router: &Router) {
+        let Self { probe, turned, traced, knows } = self;
+        let Probe { link, packet } = probe;
+        let source = Ipv4::new_checked(&packet[..]).map(|packet| packet.source());
+        *knows = match link.side {
+            Side::Inside => {
+                source.is_ok_and(|source| engine.knows(link.realm, Ipv4Addr::from_bits(source)))
+            }
+            Side::Outside => engine.expects(packet),
+        };
+        let (dont_fragment, len) = match Ipv4::new_checked(&packet[..]) {
+            Ok(packet) => (packet.dont_fragment(), usize::from(packet.total_len())),
+            Err(_) => (false, 0),
+        };
+        let view = Packet::new(packet, 0).in_realm(link.realm);
+        match turned {
+            true => engine.explain_turned(now, &view, &mut traced.explanation),
+            false => engine.explain(now, link.side, &view, &mut traced.explanation),
+        }
+        let leaves = match traced.explanation.verdict {
+            Verdict::Forward(side) | Verdict::Reply(side) => Some(side),
+            Verdict::Drop(_) | Verdict::HandOver | Verdict::Held => None,
+        };
+        let becomes = traced.explanation.becomes;
+        traced.onward = leaves.zip(becomes).and_then(|(side, becomes)| {
+            let link = Link::new(side, becomes.realm);
+            let destination = becomes.destination.address?;
+            Some((link, router.onward(link, destination, len, dont_fragment)))
+        });
+    }
+}
+
+/// The packet as it would be handed over, if its new ends are known.
+pub(crate) fn turned(packet: &[u8], becomes: &Becomes) -> Option<Vec<u8>> {
+    let mut bytes = packet.to_vec();
+    let mut ip = Ipv4::new_checked(&mut bytes[..]).ok()?;
+    ip.set_source(becomes.source.address?.to_bits());
+    ip.set_destination(becomes.destination.address?.to_bits());
+    ip.fill_checksum();
+    let (number, start) = (ip.protocol(), ip.header_len());
+    let places: &[(usize, Option<u16>)] = match number {
+        protocol::TCP | protocol::UDP | protocol::DCCP => {
+            &[(0, becomes.source.port), (2, becomes.destination.port)]
+        }
+        protocol::ICMP => &[(4, becomes.source.port)],
+        _ => &[],
+    };
+    for (place, port) in places {
+        let at = start + place;
+        bytes.get_mut(at..at + 2)?.copy_from_slice(&(*port)?.to_be_bytes());
+    }
+    Some(bytes)
+}

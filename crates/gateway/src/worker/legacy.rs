@@ -1,0 +1,90 @@
+//! What of a worker goes to another process, and what one that comes goes on with.
+
+use super::Worker;
+use crate::handover::{Division, Exchange, Legacy};
+use crate::router::Router;
+use crate::wiring::Devices;
+use natgate_engine::{AddressRange, Engine, Timestamp};
+use std::sync::mpsc::SyncSender;
+
+impl Worker {
+    /// Whether it takes no packets, for another process is about to take over.
+    pub(crate) fn is_halted(&self) -> bool {
+        self.clerk.is_halted()
+    }
+
+    /// Whether it is about to do what it is told.
+    pub(crate) fn is_told(&self) -> bool {
+        self.clerk.is_busy()
+    }
+
+    /// Who waits to hear that it takes no packets.
+    pub(crate) fn halting(&mut self) -> Option<SyncSender<Legacy>> {
+        self.clerk.halting()
+    }
+
+    /// What another goes on with, besides what the translator writes. The first of several says who has what.
+    pub(crate) fn legacy(&self) -> Legacy {
+        let first = self.stages.team.as_ref().filter(|team| team.number() == 0);
+        Legacy {
+            known: self.stages.router.acquaintances(),
+            epochs: vec![self.stages.desk.epoch()],
+            addresses: self.stages.desk.addresses().to_vec(),
+            division: first.and_then(|team| team.partition().division()),
+        }
+    }
+
+    /// Does a turn's share of what it is told, and nothing else.
+    pub(crate) fn obey_standing(&mut self, now: Timestamp) {
+        let stages = &mut self.stages;
+        let (captures, devices) = (&mut stages.captures, &mut self.devices);
+        let (engine, router) = (&mut stages.engine, &mut stages.router);
+        let (cables, team) = (&mut stages.cables, &mut stages.team);
+        // No other settings come into force as long as somebody may take over.
+        self.clerk.turn((now, captures), engine, router, cables, devices, team);
+    }
+
+    /// Has what another had among several.
+    pub(crate) fn adopt_division(&mut self, division: Option<&Division>) -> Option<()> {
+        match (&self.stages.team, division) {
+            (None, None) => Some(()),
+            (Some(team), Some(division)) => {
+                team.partition().adopt(division)?;
+                team.settle_only(&mut self.stages.engine);
+                Some(())
+            }
+            _ => None,
+        }
+    }
+
+    /// Goes on with requests for mappings as another did that lost none since `epoch`.
+    pub(crate) fn go_on_since(
+        &mut self,
+        epoch: Timestamp,
+        addresses: &[AddressRange],
+        now: Timestamp,
+    ) {
+        self.stages.desk.go_on(epoch, addresses, now);
+    }
+
+    /// Exchanges its devices.
+    pub(crate) fn exchange(&mut self, mut exchange: Exchange) {
+        exchange.turn(&mut self.stages.router, &self.stages.cables, &mut self.devices);
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.stages.engine
+    }
+
+    pub(crate) fn engine_mut(&mut self) -> &mut Engine {
+        &mut self.stages.engine
+    }
+
+    pub(crate) fn router_mut(&mut self) -> &mut Router {
+        &mut self.stages.router
+    }
+
+    pub(crate) fn devices_mut(&mut self) -> &mut Devices {
+        &mut self.devices
+    }
+}

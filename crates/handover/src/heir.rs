@@ -1,0 +1,220 @@
+//! The process that comes.
+
+use crate::HandoverError;
+use crate::message::Message;
+use natgate_engine::{Restoration, RestoreError, Restored, Timestamp};
+use natgate_gateway::{Clock, Worker};
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::panic::resume_unwind;
+use std::path::Path;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long the other may be silent.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long it may take to end when it has handed over.
+const LAST: Duration = Duration::from_secs(30);
+
+/// Passes at most before the last one.
+const MOST_PASSES: usize = 8;
+
+/// A pass that writes fewer mappings than one in so many of the first is followed by the last.
+const FEW: u64 = 50;
+
+/// Messages of records that wait for each worker.
+const WAITING: usize = 2;
+
+/// What has been taken over.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken {
+    /// What became of the mappings.
+    pub restored: Restored,
+    /// Since when nobody takes packets.
+    pub since: Instant,
+}
+
+/// Takes over from the process that listens.
+#[derive(Debug)]
+pub struct Heir {
+    stream: UnixStream,
+    clock: Clock,
+    closes: bool,
+    restorations: Vec<Restoration>,
+}
+
+impl Heir {
+    /// Asks who listens at a path, for a gateway of so many workers; `closes`: whether its devices can be
+    /// opened only when no other process has them.
+    ///
+    /// # Errors
+    /// [`HandoverError`]; the other goes on.
+    pub fn ask(path: &Path, workers: usize, closes: bool) -> Result<Self, HandoverError> {
+        let stream = UnixStream::connect(path)
+            .map_err(|error| HandoverError::Nobody { path: path.to_owned(), error })?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(HandoverError::Lost)?;
+        stream.set_write_timeout(Some(PATIENCE)).map_err(HandoverError::Lost)?;
+        Message::hello(workers, closes).send(&stream).map_err(HandoverError::Lost)?;
+        match Message::receive(&stream)? {
+            Message::Welcome { time, steady, closes } => {
+                let clock = Clock::like((Timestamp(time), steady));
+                Ok(Self { stream, clock, closes, restorations: Vec::new() })
+            }
+            Message::Refused(sentence) => Err(HandoverError::Refused(sentence)),
+            _ => Err(HandoverError::Damaged("it does not answer")),
+        }
+    }
+
+    /// The other's clock, to be gone by.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Whether the other closes its devices before this process is to open any.
+    pub fn closes(&self) -> bool {
+        self.closes
+    }
+
+    /// Fills new workers with the other's state while that goes on working, until little changes any
+    /// more.
+    ///
+    /// # Errors
+    /// [`HandoverError`]; the other goes on, and the workers are not to be used.
+    pub fn fill(&mut self, workers: &mut [Worker]) -> Result<(), HandoverError> {
+        self.restorations = workers.iter().map(Worker::begin_restoration).collect();
+        let mut first = None;
+        for _ in 0..MOST_PASSES {
+            self.say(&Message::More)?;
+            // What comes meanwhile the other has, too.
+            let written = self.pass(workers, Worker::discard_frames)?;
+            let first = *first.get_or_insert(written);
+            if written <= first / FEW && written < first {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the other stop, and takes the rest; `open` opens the workers' devices if the other has closed its
+    /// own. When this returns, the gateway is this process's.
+    ///
+    /// # Errors
+    /// [`HandoverError`]; the other goes on, and the workers are not to be used.
+    pub fn take(
+        &mut self,
+        workers: &mut [Worker],
+        open: impl FnOnce(&mut [Worker]) -> Result<(), String>,
+    ) -> Result<Taken, HandoverError> {
+        workers.iter_mut().for_each(Worker::discard_frames);
+        let since = Instant::now();
+        self.say(&Message::Stop)?;
+        let Message::Halted(legacy) = Message::receive(&self.stream)? else {
+            return Err(HandoverError::Damaged("it does not stop"));
+        };
+        for worker in &mut *workers {
+            // What came until now the other has had; what comes from here on waits for the worker.
+            worker.discard_frames();
+            let fits = worker.adopt(legacy.division.as_ref());
+            fits.ok_or(HandoverError::Damaged("its workers have what cannot be"))?;
+        }
+        self.pass(workers, |_| ())?;
+        let restored = self.finish(workers)?;
+        let now = self.clock.now();
+        for (number, worker) in workers.iter_mut().enumerate() {
+            worker.go_on(now, number, &legacy);
+        }
+        if self.closes {
+            self.say(&Message::Close)?;
+            match Message::receive(&self.stream)? {
+                Message::Closed => open(workers).map_err(HandoverError::Devices)?,
+                _ => return Err(HandoverError::Damaged("it does not close its devices")),
+            }
+        }
+        self.say(&Message::Taken)?;
+        match Message::receive(&self.stream)? {
+            Message::Yours => Ok(Taken { restored, since }),
+            _ => Err(HandoverError::Damaged("it does not let go")),
+        }
+    }
+
+    /// Puts what was taken in force.
+    fn finish(&mut self, workers: &mut [Worker]) -> Result<Restored, HandoverError> {
+        let mut sum = Restored::default();
+        for (worker, restoration) in workers.iter_mut().zip(&mut self.restorations) {
+            let restored = worker.finish_restoration(restoration).map_err(wrong)?;
+            sum.mappings += restored.mappings;
+            let counts = sum.left_out.iter_mut().zip(restored.left_out);
+            counts.for_each(|(all, own)| *all += own);
+        }
+        Ok(sum)
+    }
+
+    /// Waits until the other has ended, or has had long enough for that: its sockets and files are free
+    /// then.
+    pub fn wait_until_gone(self) {
+        // Nothing comes any more: this returns when the connection has ended, or after the time-out.
+        let _ = self.stream.set_read_timeout(Some(LAST));
+        let _ = (&self.stream).read(&mut [0]);
+    }
+
+    fn say(&self, message: &Message) -> Result<(), HandoverError> {
+        message.send(&self.stream).map_err(HandoverError::Lost)
+    }
+
+    /// Takes what one pass writes, each worker in a thread of its own, which does something from time to
+    /// time; returns how many mappings that were.
+    fn pass(
+        &mut self,
+        workers: &mut [Worker],
+        between: fn(&mut Worker),
+    ) -> Result<u64, HandoverError> {
+        let Self { stream, restorations, .. } = self;
+        thread::scope(|scope| {
+            let (mut inboxes, mut readers) = (Vec::new(), Vec::new());
+            for (worker, restoration) in workers.iter_mut().zip(restorations) {
+                let (inbox, records) = sync_channel::<Vec<u8>>(WAITING);
+                inboxes.push(inbox);
+                readers.push(scope.spawn(move || -> Result<(), RestoreError> {
+                    for part in records {
+                        worker.restore(restoration, &part)?;
+                        between(worker);
+                    }
+                    Ok(())
+                }));
+            }
+            let written = deal(stream, inboxes);
+            for reader in readers {
+                let read = reader.join().unwrap_or_else(|panic| resume_unwind(panic));
+                // That says more than why nobody takes what came.
+                read.map_err(wrong)?;
+            }
+            written
+        })
+    }
+}
+
+/// Deals records out to those who read them until a pass is over.
+fn deal(stream: &UnixStream, inboxes: Vec<SyncSender<Vec<u8>>>) -> Result<u64, HandoverError> {
+    loop {
+        match Message::receive(stream)? {
+            Message::Records { worker, records } => {
+                let inbox = inboxes.get(usize::from(worker));
+                let dealt = inbox.is_some_and(|inbox| inbox.send(records).is_ok());
+                dealt.then_some(()).ok_or(HandoverError::Damaged("records that nobody takes"))?;
+            }
+            Message::Over(written) => return Ok(written),
+            Message::Refused(sentence) => return Err(HandoverError::Refused(sentence)),
+            _ => return Err(HandoverError::Damaged("something else than its state")),
+        }
+    }
+}
+
+fn wrong(error: RestoreError) -> HandoverError {
+    match error {
+        RestoreError::Damaged(what) => HandoverError::Damaged(what),
+        RestoreError::Behavior => HandoverError::Behavior,
+        RestoreError::Room(mappings) => HandoverError::Room(mappings),
+    }
+}

@@ -1,0 +1,110 @@
+//! A connection: requests come in whole, within a time and a size, and answers go out.
+
+use crate::listener::{Arrived, Stream};
+use crate::{Response, Role, role};
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header;
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response as HttpResponse};
+use axum::{Extension, Router};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::Watcher;
+use hyper_util::service::TowerToHyperService;
+use std::time::Duration;
+use tokio_io_timeout::TimeoutStream;
+
+/// Longest head of a request, bytes.
+pub const MOST_HEAD: usize = 16 << 10;
+/// Longest body of a request, bytes.
+pub const MOST_BODY: usize = 1 << 20;
+
+/// How long a request's head may take to come in, and its body; also how long a connection that could
+/// carry another request is kept.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
+
+/// How long a client may read nothing of an answer.
+const STALLED: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 60 });
+
+/// A router for each role, with what holds for all requests.
+#[derive(Clone)]
+pub(crate) struct Routers {
+    read: Router,
+    operate: Router,
+    /// Who comes without a certificate.
+    plain: Role,
+}
+
+impl Routers {
+    pub(crate) fn new(router: Router, plain: Role) -> Self {
+        let (read, operate) = (bounded(router.clone(), Role::Read), bounded(router, Role::Operate));
+        Self { read, operate, plain }
+    }
+
+    fn of(self, role: Role) -> Router {
+        match role {
+            Role::Read => self.read,
+            Role::Operate => self.operate,
+        }
+    }
+}
+
+/// A router with what holds for all requests of those who have a role.
+fn bounded(router: Router, role: Role) -> Router {
+    router.layer(from_fn(whole)).layer(from_fn(role::check)).layer(Extension(role))
+}
+
+/// Lets a request pass when it is there as a whole.
+async fn whole(request: Request, next: Next) -> HttpResponse {
+    let (head, body) = request.into_parts();
+    let too_long =
+        || Response::failure(413, format!("the body is too long: at most {MOST_BODY} bytes"));
+    let announced = head.headers.get(header::CONTENT_LENGTH);
+    let announced = announced.and_then(|length| length.to_str().ok()?.parse().ok());
+    if announced.is_some_and(|length: u64| length > MOST_BODY as u64) {
+        return too_long().into_response();
+    }
+    let bytes = tokio::time::timeout(PATIENCE, Limited::new(body, MOST_BODY).collect()).await;
+    match bytes {
+        Ok(Ok(bytes)) => next.run(Request::from_parts(head, Body::from(bytes.to_bytes()))).await,
+        Ok(Err(error)) if error.is::<LengthLimitError>() => too_long().into_response(),
+        Ok(Err(_)) => Response::failure(400, "the body did not come whole").into_response(),
+        Err(_) => {
+            let message = format!("the body did not come within {} s", PATIENCE.as_secs());
+            Response::failure(408, message).into_response()
+        }
+    }
+}
+
+/// Serves a connection until it ends.
+pub(crate) async fn serve(arrived: Arrived, routers: Routers, watcher: Watcher) {
+    match arrived {
+        Arrived::Plain(stream) => {
+            let role = routers.plain;
+            converse(stream, routers.of(role), watcher).await;
+        }
+        Arrived::Tls(stream, tls) => {
+            // Who has no certificate that is trusted is told so by TLS itself.
+            let greeted = tokio::time::timeout(PATIENCE, tls.greet(stream)).await;
+            if let Ok(Ok((stream, role))) = greeted {
+                converse(Box::new(stream), routers.of(role), watcher).await;
+            }
+        }
+    }
+}
+
+async fn converse(stream: Box<dyn Stream>, router: Router, watcher: Watcher) {
+    let mut stream = TimeoutStream::new(Box::into_pin(stream));
+    stream.set_write_timeout(Some(STALLED));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(MOST_HEAD)
+        .half_close(true);
+    let stream = TokioIo::new(Box::pin(stream));
+    let connection = http.serve_connection(stream, TowerToHyperService::new(router));
+    // Who sent rubbish has been told; who has gone need not be.
+    let _ = watcher.watch(connection).await;
+}

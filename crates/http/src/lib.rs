@@ -1,0 +1,35 @@
+//! HTTP/1.1 as the gateway serves and asks it: on Unix sockets and TCP, by hyper and axum.
+//!
+//! A [`Server`] serves an [`axum::Router`] at an address ([`Listen`]). All servers of a process share
+//! one thread, named `control`, that never blocks; what takes long goes to a few threads beside it
+//! ([`blocking`]). Whoever has something to serve makes a router of its own, and routers are merged.
+//! What a router answers is the affair of whoever makes it; [`Response`] is JSON with a status.
+//! [`ask`] and [`open`] are the client's end.
+//!
+//! Always true: what a client sends is bounded in size and in time, what it does not read is given up,
+//! so many are served at a time and the others wait, and nothing that a client sends ends a server. Who
+//! has the role [`Role::Read`] cannot change anything: requests by other methods than GET are refused
+//! before a router sees them.
+
+#![forbid(unsafe_code)]
+
+mod answer;
+mod client;
+mod connection;
+mod listener;
+mod role;
+mod server;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+pub use answer::{Response, fallbacks};
+pub use client::{AskError, Reply, ask, listener, open};
+pub use connection::{MOST_BODY, MOST_HEAD};
+pub use listener::{BindError, Listen};
+pub use role::Role;
+pub use server::{MOST_CONNECTIONS, Server, blocking, pieces};
+pub use tls::{Tls, TlsError, Validity};
+
+/// Where the control socket is unless the configuration says otherwise.
+pub const DEFAULT_PATH: &str = "/run/natgate/control.sock";

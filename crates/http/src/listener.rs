@@ -1,0 +1,204 @@
+//! Where a server listens: a Unix socket, whose file has its rules, or a TCP port.
+
+use crate::{Role, Tls};
+use std::fs::{self, Permissions};
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+
+/// Where to listen, and what those who come there may do.
+#[derive(Clone, Debug)]
+pub struct Listen {
+    place: Place,
+    role: Role,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Unix { path: PathBuf, group: Option<u32> },
+    Tcp(SocketAddr),
+    Tls(SocketAddr, Tls),
+}
+
+impl Listen {
+    /// At a Unix socket. Its file has mode 0660; one that nobody listens at is replaced, a missing last
+    /// folder made. Who may write to the file may do everything.
+    pub fn unix(path: impl Into<PathBuf>) -> Self {
+        Self { place: Place::Unix { path: path.into(), group: None }, role: Role::Operate }
+    }
+
+    /// At a TCP port; 0 is any that is free. Who comes there may read.
+    pub fn tcp(address: SocketAddr) -> Self {
+        Self { place: Place::Tcp(address), role: Role::Read }
+    }
+
+    /// At a TCP port with TLS, for those who have a certificate; what they may do it says.
+    pub fn tls(address: SocketAddr, tls: Tls) -> Self {
+        Self { place: Place::Tls(address, tls), role: Role::Read }
+    }
+
+    /// With another role for those who come.
+    #[must_use]
+    pub fn role(self, role: Role) -> Self {
+        Self { role, ..self }
+    }
+
+    /// With this group, by its number, for the socket's file.
+    #[must_use]
+    pub fn group(mut self, number: u32) -> Self {
+        if let Place::Unix { group, .. } = &mut self.place {
+            *group = Some(number);
+        }
+        self
+    }
+
+    pub(crate) fn role_of_all(&self) -> Role {
+        self.role
+    }
+
+    /// Takes the place; to be called in the runtime.
+    pub(crate) fn bind(&self) -> Result<Bound, BindError> {
+        match &self.place {
+            Place::Unix { path, group } => {
+                if UnixStream::connect(path).is_ok() {
+                    return Err(BindError::InUse);
+                }
+                let (listener, inode) = bind_unix(path, *group)?;
+                let file = SocketFile { path: path.clone(), inode };
+                let listener = UnixListener::from_std(listener).map_err(BindError::Io)?;
+                Ok(Bound { listener: Listener::Unix(listener), file: Some(file), address: None })
+            }
+            Place::Tcp(address) | Place::Tls(address, _) => {
+                let refused = |error: io::Error| match error.kind() {
+                    io::ErrorKind::AddrInUse => BindError::PortInUse(*address),
+                    _ => BindError::Port(*address, error),
+                };
+                let listener = StdTcpListener::bind(address).map_err(refused)?;
+                listener.set_nonblocking(true).map_err(BindError::Io)?;
+                let address = listener.local_addr().map_err(BindError::Io)?;
+                let listener = TcpListener::from_std(listener).map_err(BindError::Io)?;
+                let listener = match &self.place {
+                    Place::Tls(_, tls) => Listener::Tls(listener, tls.clone()),
+                    _ => Listener::Tcp(listener),
+                };
+                Ok(Bound { listener, file: None, address: Some(address) })
+            }
+        }
+    }
+}
+
+/// Why nothing is served.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Another gateway listens at the socket.
+    #[error("another natgate listens there; give each a socket of its own")]
+    InUse,
+    /// Another program listens at the port.
+    #[error("{0} is in use by another program; choose another port, or stop who listens there")]
+    PortInUse(SocketAddr),
+    /// The port cannot be had.
+    #[error("cannot listen at {0}: {1}; choose an address of this machine and a port above 1023")]
+    Port(SocketAddr, io::Error),
+    /// The socket or its thread cannot be made.
+    #[error("the socket cannot be made: {0}")]
+    Io(io::Error),
+    /// The socket's file cannot get its group.
+    #[error(
+        "the socket's file cannot be given to group {0}: {1}; its user must be in that group, or root"
+    )]
+    Group(u32, io::Error),
+}
+
+/// A place that was taken.
+pub(crate) struct Bound {
+    pub(crate) listener: Listener,
+    pub(crate) file: Option<SocketFile>,
+    pub(crate) address: Option<SocketAddr>,
+}
+
+/// Where connections come in.
+pub(crate) enum Listener {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+    Tls(TcpListener, Tls),
+}
+
+/// A connection that has come in.
+pub(crate) enum Arrived {
+    Plain(Box<dyn Stream>),
+    /// Who it is will be told.
+    Tls(TcpStream, Tls),
+}
+
+/// A connection's stream.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send {}
+impl<S: AsyncRead + AsyncWrite + Send> Stream for S {}
+
+impl Listener {
+    /// The next connection.
+    pub(crate) async fn accept(&self) -> io::Result<Arrived> {
+        Ok(match self {
+            Self::Unix(listener) => Arrived::Plain(Box::new(listener.accept().await?.0)),
+            Self::Tcp(listener) => {
+                let stream = listener.accept().await?.0;
+                // Answers are written whole; without this they only come later.
+                let _ = stream.set_nodelay(true);
+                Arrived::Plain(Box::new(stream))
+            }
+            Self::Tls(listener, tls) => {
+                let stream = listener.accept().await?.0;
+                let _ = stream.set_nodelay(true);
+                Arrived::Tls(stream, tls.clone())
+            }
+        })
+    }
+}
+
+/// A socket's file, which goes with the server.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    /// The file's number, by which its own is told from another's.
+    inode: u64,
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if fs::metadata(&self.path).is_ok_and(|file| file.ino() == self.inode) {
+            // Whoever finds the file afterwards learns that nobody listens.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Nobody can connect before the file has its mode: it is made beside and then takes its name.
+fn bind_unix(path: &Path, group: Option<u32>) -> Result<(StdUnixListener, u64), BindError> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
+        fs::create_dir(folder).map_err(BindError::Io)?;
+    }
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}", std::process::id()));
+    let beside = PathBuf::from(beside);
+    let _ = fs::remove_file(&beside);
+    let listener = StdUnixListener::bind(&beside).map_err(BindError::Io)?;
+    let place = || -> Result<u64, BindError> {
+        listener.set_nonblocking(true).map_err(BindError::Io)?;
+        if let Some(group) = group {
+            chown(&beside, None, Some(group)).map_err(|error| BindError::Group(group, error))?;
+        }
+        let mode = Permissions::from_mode(0o660);
+        fs::set_permissions(&beside, mode).map_err(BindError::Io)?;
+        let inode = fs::metadata(&beside).map_err(BindError::Io)?.ino();
+        fs::rename(&beside, path).map_err(BindError::Io)?;
+        Ok(inode)
+    };
+    let placed = place();
+    if placed.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    Ok((listener, placed?))
+}

@@ -1,0 +1,189 @@
+//! Servers, and the thread that they share.
+
+use crate::connection::{self, Routers};
+use crate::listener::{Bound, Listener, SocketFile};
+use crate::{BindError, Listen, Response};
+use axum::Router;
+use axum::body::{Body, Bytes};
+use hyper_util::server::graceful::GracefulShutdown;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinSet;
+
+/// Connections of a server at a time; more wait.
+pub const MOST_CONNECTIONS: usize = 1024;
+
+/// Threads for what takes long.
+const MOST_BLOCKING: usize = 16;
+
+/// After how long a failed accept is tried again: file descriptors may have run out.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long answers that are under way may take when a server ends.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Something that is served; it ends when this goes, after the answers that are under way.
+#[derive(Debug)]
+pub struct Server {
+    stop: Option<oneshot::Sender<()>>,
+    /// Says, by going, that the last answer is out.
+    ended: mpsc::Receiver<()>,
+    address: Option<SocketAddr>,
+    _file: Option<SocketFile>,
+    _thread: Arc<Thread>,
+}
+
+impl Server {
+    /// Takes the place and answers from now on.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub fn start(listen: Listen, router: Router) -> Result<Self, BindError> {
+        let thread = Thread::shared().map_err(BindError::Io)?;
+        let _entered = thread.handle.enter();
+        let Bound { listener, file, address } = listen.bind()?;
+        let routers = Routers::new(router, listen.role_of_all());
+        let (stop, stopped) = oneshot::channel();
+        let (ends, ended) = mpsc::channel();
+        thread.handle.spawn(serve(listener, routers, stopped, ends));
+        Ok(Self { stop: Some(stop), ended, address, _file: file, _thread: Arc::clone(&thread) })
+    }
+
+    /// The address of a TCP port.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Should the thread be gone, so is what it served.
+        let _ = self.stop.take().map(|stop| stop.send(()));
+        let _ = self.ended.recv_timeout(FAREWELL + PAUSE);
+    }
+}
+
+/// Accepts connections until it is stopped; then lets those finish that have something under way.
+async fn serve(
+    listener: Listener,
+    routers: Routers,
+    mut stopped: oneshot::Receiver<()>,
+    ends: mpsc::Sender<()>,
+) {
+    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let graceful = GracefulShutdown::new();
+    let mut connections = JoinSet::new();
+    loop {
+        let accept = async {
+            let place = Arc::clone(&room).acquire_owned().await;
+            (listener.accept().await, place)
+        };
+        let (accepted, place) = tokio::select! {
+            accepted = accept => accepted,
+            Some(_) = connections.join_next() => continue,
+            _ = &mut stopped => break,
+        };
+        match accepted {
+            Ok(arrived) => {
+                let serve = connection::serve(arrived, routers.clone(), graceful.watcher());
+                connections.spawn(async move {
+                    serve.await;
+                    drop(place);
+                });
+            }
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+    drop(listener);
+    let _ = tokio::time::timeout(FAREWELL, graceful.shutdown()).await;
+    // Streams that would go on for ever end here.
+    connections.shutdown().await;
+    drop(ends);
+}
+
+/// Does what takes long, or waits, beside the thread that serves.
+///
+/// # Errors
+/// A [`Response`] when it panicked.
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Response> {
+    let failed =
+        |_| Response::failure(500, "the request failed inside; this is a bug of natgate's");
+    tokio::task::spawn_blocking(work).await.map_err(failed)
+}
+
+/// A body that is made piece by piece, by work that is done beside the thread that serves, and only when
+/// the client has taken the piece before. `step` gives a piece and what the next is made from; nothing:
+/// that was all. Should it fail or panic, the answer breaks off, which the client sees.
+pub fn pieces<S: Send + 'static>(
+    state: S,
+    step: impl Fn(S) -> io::Result<Option<(Bytes, S)>> + Clone + Send + 'static,
+) -> Body {
+    let next = move |state: Option<S>| {
+        let step = step.clone();
+        async move {
+            let state = state?;
+            match tokio::task::spawn_blocking(move || step(state)).await {
+                Ok(Ok(Some((piece, state)))) => Some((Ok(piece), Some(state))),
+                Ok(Ok(None)) => None,
+                Ok(Err(error)) => Some((Err(error), None)),
+                Err(failed) => Some((Err(io::Error::other(failed)), None)),
+            }
+        }
+    };
+    Body::from_stream(futures_util::stream::unfold(Some(state), next))
+}
+
+/// The thread in which servers are; it ends with the last of them.
+#[derive(Debug)]
+struct Thread {
+    handle: Handle,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+static SHARED: Mutex<Weak<Thread>> = Mutex::new(Weak::new());
+
+impl Thread {
+    /// The one that there is, or a new one.
+    fn shared() -> io::Result<Arc<Self>> {
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = shared.upgrade() {
+            return Ok(thread);
+        }
+        let thread = Arc::new(Self::start()?);
+        *shared = Arc::downgrade(&thread);
+        Ok(thread)
+    }
+
+    fn start() -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(MOST_BLOCKING)
+            .thread_name("control work")
+            .build()?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let run = move || {
+            let _ = runtime.block_on(stopped);
+            // Work that still waits for something is left to itself.
+            runtime.shutdown_background();
+        };
+        let thread = Builder::new().name("control".into()).spawn(run)?;
+        Ok(Self { handle, stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        // What it panicked with has been told.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}

@@ -1,0 +1,415 @@
+use super::*;
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::routing::{any, get};
+use serde_json::json;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Says back what it was asked; has a stream without an end.
+fn echo() -> Router {
+    let say = |request: Request| async move {
+        let (head, body) = request.into_parts();
+        let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+        let body = String::from_utf8_lossy(&body).into_owned();
+        let (method, path) = (head.method.to_string(), head.uri.to_string());
+        Response::done(json!({ "method": method, "path": path, "body": body }))
+    };
+    let (endless, wait) = (
+        get(async || Body::new(Endless)),
+        get(async || {
+            let waited = blocking(|| std::thread::sleep(Duration::from_millis(300))).await;
+            Response::done(json!(waited.is_ok()))
+        }),
+    );
+    let router = Router::new().route("/v1/echo", any(say)).route("/v1/endless", endless);
+    fallbacks(router.route("/v1/wait", wait), "try /v1/echo")
+}
+
+/// Lines for ever.
+struct Endless;
+
+impl hyper::body::Body for Endless {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
+        let line = Bytes::from_static(b"a line of an answer that does not end\n");
+        std::task::Poll::Ready(Some(Ok(hyper::body::Frame::data(line))))
+    }
+}
+
+/// A socket of a test's own, in a folder that is not there yet.
+fn socket(test: &str) -> PathBuf {
+    let name = format!("natgate-http-{test}-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    let _ = fs::remove_dir_all(&folder);
+    folder.join("control.sock")
+}
+
+fn start(path: &Path) -> Server {
+    Server::start(Listen::unix(path), echo()).expect("the socket can be made")
+}
+
+fn get_echo(path: &Path) -> Result<Response, AskError> {
+    ask(path, "GET", "/v1/echo", &json!(null), PATIENCE)
+}
+
+/// What comes back for these bytes.
+fn raw(path: &Path, bytes: &[u8]) -> String {
+    let mut stream = UnixStream::connect(path).expect("the server listens");
+    // The server may answer and close before it has read all.
+    let _ = stream.write_all(bytes);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn what_is_asked_is_answered() {
+    let path = socket("answers");
+    let _server = start(&path);
+    assert_eq!(fs::metadata(&path).expect("its file").permissions().mode() & 0o777, 0o660);
+    let answer = ask(&path, "POST", "/v1/echo?x=1", &json!({"dry_run": true}), PATIENCE);
+    let body = "{\"dry_run\":true}";
+    let expected = json!({"method": "POST", "path": "/v1/echo?x=1", "body": body});
+    assert_eq!(answer.expect("an answer"), Response::done(expected));
+    let missing = ask(&path, "GET", "/v1/nothing", &json!(null), PATIENCE).expect("an answer");
+    let message = "there is no /v1/nothing; try /v1/echo";
+    assert_eq!(missing, Response::failure(404, message));
+    let other = ask(&path, "DELETE", "/v1/wait", &json!(null), PATIENCE).expect("an answer");
+    assert_eq!(other, Response::failure(405, "/v1/wait does not take DELETE"));
+}
+
+#[test]
+fn what_is_no_request_is_refused() {
+    let path = socket("refuses");
+    let _server = start(&path);
+    let post = |headers: &str, body: &str| {
+        format!("POST /v1/echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{headers}\r\n\r\n{body}")
+            .into_bytes()
+    };
+    let long = format!("GET / HTTP/1.1\r\nA: {}\r\n\r\n", "a".repeat(2 * MOST_HEAD));
+    let chunk = format!("{:x}\r\n{}\r\n0\r\n\r\n", MOST_BODY + 1, "a".repeat(MOST_BODY + 1));
+    for (bytes, status) in [
+        (b"rubbish\r\n\r\n".to_vec(), 400),
+        (vec![0xff; 100], 400),
+        (post("Content-Length: x", ""), 400),
+        (post("Content-Length: -1", ""), 400),
+        (post("Content-Length: 99999999999999999999999", ""), 400),
+        (post("Content-Length: 1\r\nContent-Length: 2", ""), 400),
+        (post("Transfer-Encoding: chunked", "zz\r\n"), 400),
+        (post("Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\n\r\n"), 200),
+        (post("Transfer-Encoding: chunked", &chunk), 413),
+        (post(&format!("Content-Length: {}", MOST_BODY + 1), ""), 413),
+        (post("Content-Length: 10", "abc"), 408),
+        (long.into_bytes(), 431),
+    ] {
+        let answer = raw(&path, &bytes);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {answer}");
+    }
+    // Who says nothing, or half, and goes: the server goes on.
+    drop(UnixStream::connect(&path));
+    let mut half = UnixStream::connect(&path).expect("the server listens");
+    half.write_all(b"POST /v1/echo HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc")
+        .expect("it is taken");
+    drop(half);
+    assert!(get_echo(&path).is_ok());
+}
+
+#[test]
+fn silent_clients_keep_nobody_out_for_long() {
+    let path = socket("silent");
+    let _server = start(&path);
+    let silent: Vec<UnixStream> = (0..MOST_CONNECTIONS + 10)
+        .map(|_| UnixStream::connect(&path).expect("the server listens"))
+        .collect();
+    assert!(get_echo(&path).is_ok());
+    drop(silent);
+}
+
+#[test]
+fn who_does_not_read_is_given_up() {
+    let path = socket("stalls");
+    let _server = start(&path);
+    let mut stalled = UnixStream::connect(&path).expect("the server listens");
+    stalled.write_all(b"GET /v1/endless HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is taken");
+    std::thread::sleep(Duration::from_secs(4));
+    // What lies in the socket's buffers comes, and then the end.
+    let read = stalled.read_to_end(&mut Vec::new());
+    assert!(
+        read.is_ok()
+            || read.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
+    );
+}
+
+#[test]
+fn a_thousand_are_answered_at_once() {
+    let path = socket("thousand");
+    let _server = start(&path);
+    // All have asked before any reads.
+    let asked: Vec<UnixStream> = (0..1000)
+        .map(|_| {
+            let mut stream = UnixStream::connect(&path).expect("the server listens");
+            let request = b"GET /v1/echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+            stream.write_all(request).expect("it is taken");
+            stream
+        })
+        .collect();
+    for mut stream in asked {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+}
+
+#[test]
+fn a_socket_is_one_gateway_s_and_goes_with_it() {
+    let path = socket("one");
+    let server = start(&path);
+    assert!(matches!(Server::start(Listen::unix(&path), echo()), Err(BindError::InUse)));
+    drop(server);
+    assert!(!path.exists());
+    let error = get_echo(&path).expect_err("nobody listens");
+    assert!(matches!(error, AskError::Unreachable(..)), "{error}");
+    assert!(error.to_string().contains("is `natgate run` running"), "{error}");
+    // What a gateway left that could not clean up is no hindrance.
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("it can be made"));
+    let _server = start(&path);
+    assert!(get_echo(&path).is_ok());
+}
+
+#[test]
+fn what_is_under_way_when_a_server_ends_is_answered() {
+    let path = socket("ends");
+    let server = start(&path);
+    let mut waiting = UnixStream::connect(&path).expect("the server listens");
+    waiting.write_all(b"GET /v1/wait HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is taken");
+    let mut endless = UnixStream::connect(&path).expect("the server listens");
+    endless.write_all(b"GET /v1/endless HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is taken");
+    let mut first = [0];
+    endless.read_exact(&mut first).expect("it begins");
+    let end = std::thread::spawn(move || drop(server));
+    let mut answer = String::new();
+    waiting.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.ends_with("true\n"), "{answer}");
+    // The other is read until it ends, too.
+    let _ = endless.read_to_end(&mut Vec::new());
+    end.join().expect("it ends");
+}
+
+#[test]
+fn answers_are_read_as_they_come() {
+    let path = socket("streams");
+    let _server = start(&path);
+    let reply = open(&path, "GET", "/v1/endless", &[], &json!(null), PATIENCE).expect("it begins");
+    assert_eq!(reply.status(), 200);
+    let mut lines = BufReader::new(reply).lines();
+    for _ in 0..10_000 {
+        let line = lines.next().expect("a line").expect("it comes");
+        assert_eq!(line, "a line of an answer that does not end");
+    }
+}
+
+#[test]
+fn who_may_read_changes_nothing() {
+    let path = socket("reads");
+    let listen = Listen::unix(&path).role(Role::Read);
+    let _server = Server::start(listen, echo()).expect("the socket can be made");
+    assert_eq!(get_echo(&path).expect("an answer").status, 200);
+    for method in ["POST", "PUT", "DELETE", "PATCH"] {
+        let refused = ask(&path, method, "/v1/echo", &json!(null), PATIENCE).expect("an answer");
+        assert_eq!(refused.status, 403);
+        let message = refused.body["message"].as_str().unwrap_or_default();
+        assert!(message.contains("needs the role operate"), "{message}");
+    }
+}
+
+#[test]
+fn a_port_is_one_program_s() {
+    let port = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let taken = port.local_addr().expect("it has an address");
+    let error = Server::start(Listen::tcp(taken), echo()).expect_err("it is taken");
+    assert!(error.to_string().contains("is in use by another program"), "{error}");
+    let server = Server::start(Listen::tcp("127.0.0.1:0".parse().unwrap()), echo());
+    let server = server.expect("a port is free");
+    let address = server.address().expect("it is TCP");
+    let mut stream = std::net::TcpStream::connect(address).expect("the server listens");
+    let request = b"GET /v1/echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).expect("it is taken");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let elsewhere = Server::start(Listen::tcp("192.0.2.1:80".parse().unwrap()), echo());
+    let error = elsewhere.expect_err("the address is another's");
+    assert!(error.to_string().contains("choose an address of this machine"), "{error}");
+}
+
+/// Certificates of a test's own, as files: of an authority, of a server and of clients.
+struct Papers {
+    folder: PathBuf,
+    issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
+}
+
+impl Papers {
+    fn new(test: &str) -> Self {
+        let folder = socket(test).parent().expect("a folder").to_owned();
+        fs::create_dir(&folder).expect("it can be made");
+        let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = authority.self_signed(&key).unwrap();
+        fs::write(folder.join("ca.pem"), certificate.pem()).unwrap();
+        Self { folder, issuer: rcgen::Issuer::new(authority, key) }
+    }
+
+    /// Writes a certificate and a key for a name.
+    fn write(&self, name: &str) -> [PathBuf; 2] {
+        let mut params = rcgen::CertificateParams::new(vec!["localhost".into()]).unwrap();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let files = ["pem", "key"].map(|kind| self.folder.join(format!("{name}.{kind}")));
+        fs::write(&files[0], certificate.pem()).unwrap();
+        fs::write(&files[1], key.serialize_pem()).unwrap();
+        files
+    }
+
+    fn load(&self) -> Tls {
+        let [certificate, key] = self.write("server");
+        let clients = self.folder.join("ca.pem");
+        Tls::load(&certificate, &key, &clients, vec!["alice".into()]).expect("all is there")
+    }
+}
+
+/// What comes back for a request by TLS, with the certificate of a name if one is given.
+fn by_tls(
+    papers: &Papers,
+    address: std::net::SocketAddr,
+    name: Option<&str>,
+    method: &str,
+) -> String {
+    use tokio_rustls::rustls::pki_types::pem::PemObject;
+    use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(papers.folder.join("ca.pem")).unwrap()).unwrap();
+    let config = ClientConfig::builder().with_root_certificates(roots);
+    let config = match name {
+        None => config.with_no_client_auth(),
+        Some(name) => {
+            let file = |kind: &str| papers.folder.join(format!("{name}.{kind}"));
+            let chain = vec![CertificateDer::from_pem_file(file("pem")).unwrap()];
+            let key = PrivateKeyDer::from_pem_file(file("key")).unwrap();
+            config.with_client_auth_cert(chain, key).unwrap()
+        }
+    };
+    let name = "localhost".try_into().unwrap();
+    let connection = ClientConnection::new(std::sync::Arc::new(config), name).unwrap();
+    let tcp = std::net::TcpStream::connect(address).expect("the server listens");
+    let mut stream = StreamOwned::new(connection, tcp);
+    let request = format!("{method} /v1/echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let mut answer = Vec::new();
+    let _ = stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_end(&mut answer));
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn who_has_a_certificate_may_read_and_who_is_listed_may_operate() {
+    let papers = Papers::new("tls");
+    let listen = Listen::tls("127.0.0.1:0".parse().unwrap(), papers.load());
+    let server = Server::start(listen, echo()).expect("a port is free");
+    let address = server.address().expect("it is TCP");
+    papers.write("alice");
+    papers.write("bob");
+    for (name, method, status) in [
+        (Some("alice"), "GET", "HTTP/1.1 200 "),
+        (Some("alice"), "POST", "HTTP/1.1 200 "),
+        (Some("bob"), "GET", "HTTP/1.1 200 "),
+        (Some("bob"), "POST", "HTTP/1.1 403 "),
+    ] {
+        let answer = by_tls(&papers, address, name, method);
+        assert!(answer.starts_with(status), "{name:?} {method}: {answer}");
+    }
+    assert_eq!(by_tls(&papers, address, None, "GET"), "");
+    let stranger = Papers::new("tls-stranger");
+    let [certificate, key] = stranger.write("alice");
+    for (from, to) in [(certificate, "mallory.pem"), (key, "mallory.key")] {
+        fs::copy(from, papers.folder.join(to)).unwrap();
+    }
+    assert_eq!(by_tls(&papers, address, Some("mallory"), "GET"), "");
+    // Rubbish in the place of TLS ends the connection and nothing else.
+    let mut plain = std::net::TcpStream::connect(address).expect("the server listens");
+    plain.write_all(b"GET /v1/echo HTTP/1.1\r\n\r\n").expect("it is taken");
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+    assert!(by_tls(&papers, address, Some("bob"), "GET").starts_with("HTTP/1.1 200 "));
+}
+
+/// As `openssl x509 -req` makes it when no extension is asked for: of version 1.
+const OF_VERSION_1: &str = "\
+-----BEGIN CERTIFICATE-----\n\
+MIIBFTCBuwIUThasobCCZAo+Mu9V8k8Y3kKWrNAwCgYIKoZIzj0EAwIwDDEKMAgG\n\
+A1UEAwwBYTAgFw0yNjExMjIxOTE2MzJaGA8yMTI2MTAyOTE5MTYzMlowDDEKMAgG\n\
+A1UEAwwBYTBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABLilE7msfM9Isbr2xnDY\n\
+MuXsVsjcWte5gb5yVPCAVJqWScvSz6gkpS6XPk2Cc3zlXzx72x1NsCZFz5Tg/knQ\n\
+v2AwCgYIKoZIzj0EAwIDSQAwRgIhAKmMXF55/0BEaq3N8Myfbp8frPlH7NkuCw+1\n\
+ATpYWWHjAiEAvBXwXshO9jqYxgwtqcWYs6PnlElFNcPW1LobnVFAMcU=\n\
+-----END CERTIFICATE-----\n\
+";
+
+#[test]
+fn papers_that_are_wrong_are_named() {
+    let papers = Papers::new("tls-wrong");
+    let [certificate, key] = papers.write("server");
+    let [_, other] = papers.write("other");
+    let clients = papers.folder.join("ca.pem");
+    let missing = papers.folder.join("missing.pem");
+    let old = papers.folder.join("old.pem");
+    fs::write(&old, OF_VERSION_1).expect("it is ours");
+    let load = |certificate: &Path, key: &Path, clients: &Path| {
+        Tls::load(certificate, key, clients, Vec::new()).expect_err("it is wrong").to_string()
+    };
+    for (error, said) in [
+        (load(&missing, &key, &clients), "missing.pem cannot be read: No such file"),
+        (load(&certificate, &missing, &clients), "missing.pem cannot be read: No such file"),
+        (load(&certificate, &certificate, &clients), "server.pem has no private key"),
+        (load(&certificate, &key, &missing), "missing.pem cannot be read: No such file"),
+        (load(&certificate, &other, &clients), "cannot be used: they do not belong together"),
+        (load(&key, &key, &clients), "the file has no such section"),
+        (load(&old, &key, &clients), "old.pem is of X.509 version 1, and only version 3 is used"),
+    ] {
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
+fn a_certificate_that_has_lapsed_is_known() {
+    let papers = Papers::new("tls-lapsed");
+    let [certificate, _] = papers.write("server");
+    assert_eq!(Tls::validity(&certificate).expect("it is there"), Validity::Now);
+    let mut params = rcgen::CertificateParams::new(vec!["localhost".into()]).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    for (from, to, expected) in [
+        (2020, 2021, Validity::Until("Jan  1 00:00:00 2021 +00:00".into())),
+        (2090, 2091, Validity::From("Jan  1 00:00:00 2090 +00:00".into())),
+    ] {
+        params.not_before = rcgen::date_time_ymd(from, 1, 1);
+        params.not_after = rcgen::date_time_ymd(to, 1, 1);
+        let signed = params.signed_by(&key, &papers.issuer).unwrap();
+        fs::write(&certificate, signed.pem()).unwrap();
+        assert_eq!(Tls::validity(&certificate).expect("it is there"), expected);
+    }
+}

@@ -1,0 +1,380 @@
+//! What `nft list ruleset` prints: tables, in them sets and chains, in those rules, one a line.
+
+use crate::ImportError;
+use crate::address::Ports;
+use crate::iptables::{split, target_of};
+use crate::netfilter::{Action, Chain, Chains, Condition, Entry};
+use crate::nft_rule::{self, IPV6, SEGMENT_SIZE, Said, Sets, apply, hook_of, policy};
+use crate::plan::{Origin, Plan};
+
+pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
+    let (mut chains, mut sets) = (Chains::new(), Sets::new());
+    let mut rules = Vec::new();
+    let (mut table, mut block) = (String::new(), Block::None);
+    let mut lines = text.lines().enumerate();
+    while let Some((number, line)) = lines.next() {
+        let (number, mut line) = (number + 1, line.trim().to_owned());
+        // Elements of sets go over several lines.
+        while !matches!(block, Block::None) && opened(&line) > 0 && !is_head(&line) {
+            let Some((_, more)) = lines.next() else {
+                let message = "ends within braces; the file is cut off".to_owned();
+                return Err(ImportError::Malformed { line: number, message });
+            };
+            line = format!("{line} {}", more.trim());
+        }
+        let words = tokens(&line);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        match (&block, &words[..]) {
+            (_, []) => {}
+            (_, [first, ..]) if first.starts_with('#') => {}
+            (Block::None, ["table", family, name, "{"]) => {
+                table = format!("{family} {name}");
+                block = Block::Table;
+            }
+            (Block::None, ["table", name, "{"]) => {
+                table = format!("ip {name}");
+                block = Block::Table;
+            }
+            (Block::Table, ["chain", name, "{"]) => {
+                chains.entry(format!("{table} {name}")).or_default();
+                block = Block::Chain((*name).to_owned());
+            }
+            (Block::Table, ["set" | "map", name, "{"]) => block = Block::Set((*name).to_owned()),
+            (Block::Table, ["flowtable" | "counter" | "quota" | "limit" | "ct", .., "{"]) => {
+                block = Block::Set(String::new());
+            }
+            (Block::Table, ["}"]) => block = Block::None,
+            (Block::Chain(_) | Block::Set(_), ["}"]) => block = Block::Table,
+            (Block::Chain(name), ["type", kind, "hook", hook, ..]) => {
+                let hook = Some(hook_of(kind, hook, &table));
+                chains.entry(format!("{table} {name}")).or_default().hook = hook;
+                if let Some(place) = words.iter().position(|word| *word == "policy") {
+                    let named = words.get(place + 1).copied().unwrap_or_default();
+                    policy(named, &Origin::new(number, &line), plan);
+                }
+            }
+            (Block::Chain(_), _) if table.starts_with("ip6 ") => {
+                plan.without(&Origin::new(number, &line), IPV6);
+            }
+            (Block::Chain(name), _) => {
+                rules.push((table.clone(), name.clone(), Origin::new(number, &line), line.clone()));
+            }
+            (Block::Set(name), ["elements", "=", "{", elements @ .., "}"]) => {
+                let elements = elements.iter().filter(|one| **one != ",");
+                sets.insert(
+                    format!("{table} {name}"),
+                    elements.map(|one| (*one).to_owned()).collect(),
+                );
+            }
+            (Block::Set(_) | Block::Table, _) => {}
+            (Block::None, _) => {
+                let message =
+                    "is no line of `nft list ruleset`, which begins with a table".to_owned();
+                return Err(ImportError::Malformed { line: number, message });
+            }
+        }
+    }
+    finish(rules, &sets, chains, plan)
+}
+
+/// A rule's table and chain, and where it stands.
+type Found = (String, String, Origin, String);
+
+/// Reads the rules, for which all sets must be known.
+fn finish(
+    rules: Vec<Found>,
+    sets: &Sets,
+    mut chains: Chains,
+    plan: &mut Plan,
+) -> Result<(), ImportError> {
+    for (table, chain, origin, line) in rules {
+        let words = tokens(&line);
+        let rule = Words { table: &table, sets, words: &words, place: 0 };
+        let entry = rule.entry(origin, plan);
+        let chain: &mut Chain = chains.entry(format!("{table} {chain}")).or_default();
+        chain.entries.extend(entry);
+    }
+    nft_rule::finish(&chains, "`nft list ruleset` prints all of them, as root", plan)
+}
+
+enum Block {
+    None,
+    Table,
+    Chain(String),
+    Set(String),
+}
+
+/// Whether a line opens a block.
+fn is_head(line: &str) -> bool {
+    let first = line.split_whitespace().next().unwrap_or_default();
+    line.ends_with('{')
+        && matches!(
+            first,
+            "table" | "chain" | "set" | "map" | "flowtable" | "counter" | "quota" | "limit" | "ct"
+        )
+}
+
+/// Braces that are open at the end of a line.
+fn opened(line: &str) -> i32 {
+    let count = |brace: char| line.chars().filter(|one| *one == brace).count() as i32;
+    count('{') - count('}')
+}
+
+/// Words, with braces, commas between them and semicolons as words of their own.
+fn tokens(line: &str) -> Vec<String> {
+    let mut spaced = String::with_capacity(line.len() + 16);
+    let (mut quoted, mut depth) = (false, 0_usize);
+    for letter in line.chars() {
+        quoted ^= letter == '"';
+        match letter {
+            '{' if !quoted => depth += 1,
+            '}' if !quoted => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match letter {
+            '{' | '}' | ';' if !quoted => spaced.extend([' ', letter, ' ']),
+            // Elsewhere it joins flags: `established,related`.
+            ',' if !quoted && depth > 0 => spaced.extend([' ', letter, ' ']),
+            letter => spaced.push(letter),
+        }
+    }
+    split(&spaced)
+}
+
+/// What a rule may look at.
+const MATCHES: [&str; 19] = [
+    "ip",
+    "meta",
+    "iif",
+    "iifname",
+    "oif",
+    "oifname",
+    "tcp",
+    "udp",
+    "dccp",
+    "sctp",
+    "th",
+    "ct",
+    "fib",
+    "ip6",
+    "icmp",
+    "ether",
+    "socket",
+    "numgen",
+    "tcp-option",
+];
+
+/// What `log` may be told, each with a word.
+const LOG: [&str; 6] = ["prefix", "group", "snaplen", "queue-threshold", "level", "flags"];
+
+/// How ports are drawn, which natgate settles by nat.allocation and nat.pooling.
+const FLAGS: [&str; 3] = ["random", "fully-random", "persistent"];
+
+/// What may come behind flags of TCP.
+const STATEMENTS: [&str; 17] = [
+    "tcp",
+    "ip",
+    "meta",
+    "ct",
+    "counter",
+    "comment",
+    "iifname",
+    "oifname",
+    "accept",
+    "drop",
+    "return",
+    "jump",
+    "goto",
+    "snat",
+    "dnat",
+    "masquerade",
+    "log",
+];
+
+/// A rule's words.
+struct Words<'a> {
+    table: &'a str,
+    sets: &'a Sets,
+    words: &'a [String],
+    place: usize,
+}
+
+impl Words<'_> {
+    fn next(&mut self) -> Option<&str> {
+        let word = self.words.get(self.place)?;
+        self.place += 1;
+        Some(word)
+    }
+
+    fn peek(&self) -> &str {
+        self.words.get(self.place).map_or("", String::as_str)
+    }
+
+    fn is_next(&mut self, wanted: &str) -> bool {
+        let is = self.peek() == wanted;
+        self.place += usize::from(is);
+        is
+    }
+
+    fn entry(self, origin: Origin, plan: &mut Plan) -> Option<Entry> {
+        nft_rule::entry(origin, self.read(), plan)
+    }
+
+    /// What the rule matches and does.
+    fn read(mut self) -> Result<(Condition, Option<Action>), String> {
+        let (mut condition, mut action) = (Condition::default(), None);
+        while let Some(word) = self.next() {
+            let word = word.to_owned();
+            if let Some(done) = self.statement(&word, &mut condition)? {
+                action = Some(done);
+            }
+        }
+        Ok((condition, action))
+    }
+
+    fn statement(
+        &mut self,
+        word: &str,
+        condition: &mut Condition,
+    ) -> Result<Option<Action>, String> {
+        let (mut name, mut said) = (word, Said::default());
+        match word {
+            "counter" => {
+                for name in ["packets", "bytes"] {
+                    if self.is_next(name) {
+                        self.place += 1;
+                    }
+                }
+            }
+            "comment" => self.place += 1,
+            "log" => {
+                while LOG.contains(&self.peek()) {
+                    let is_flags = self.next() == Some("flags");
+                    let has_more = matches!(self.next(), Some("tcp" | "ip")) && is_flags;
+                    self.place += usize::from(has_more);
+                }
+            }
+            "tcp" if self.is_next("option") => {
+                name = SEGMENT_SIZE;
+                said.size = match self.segment_size() {
+                    Ok(size) => size,
+                    Err(what) => return Ok(Some(Action::Odd(what))),
+                };
+            }
+            word if MATCHES.contains(&word) => {
+                self.matched(word, condition);
+                return Ok(None);
+            }
+            "masquerade" | "redirect" => said.ports = self.ports_behind_to()?,
+            "snat" | "dnat" => self.target(word, &mut said)?,
+            "jump" | "goto" => said.chain = self.next().unwrap_or_default().to_owned(),
+            flags if flags.split(',').all(|flag| FLAGS.contains(&flag)) => return Ok(None),
+            _ => {}
+        }
+        let action = nft_rule::action(name, said, self.table)?;
+        if matches!(action, Some(Action::Odd(_))) {
+            // What follows belongs to it.
+            self.place = self.words.len();
+        }
+        Ok(action)
+    }
+
+    /// `to :1024-65535`
+    fn ports_behind_to(&mut self) -> Result<Option<Ports>, String> {
+        if !self.is_next("to") {
+            return Ok(None);
+        }
+        let word = self.next().unwrap_or_default();
+        let ports = Ports::parse(word.trim_start_matches(':'), '-');
+        ports.map(Some).ok_or_else(|| format!("{word:?} are no ports"))
+    }
+
+    fn target(&mut self, word: &str, said: &mut Said) -> Result<(), String> {
+        said.prefix = self.is_next("ip") && self.is_next("prefix");
+        if !self.is_next("to") {
+            return Err(format!("is a {word} by what natgate does not know"));
+        }
+        let to = self.next().unwrap_or_default().to_owned();
+        let rest = &self.words[self.place.min(self.words.len())..];
+        if to.starts_with('@') || rest.iter().any(|one| one == "map") {
+            // What decides has words of its own.
+            self.place = self.words.len();
+            return Ok(());
+        }
+        let (range, ports) = target_of(&to)?;
+        (said.to, said.ports) = (Some(range), ports);
+        Ok(())
+    }
+
+    /// What a rule matches.
+    fn matched(&mut self, word: &str, condition: &mut Condition) {
+        let field = match word {
+            "ip" | "meta" | "ct" | "tcp" | "udp" | "dccp" | "sctp" | "th" => {
+                let field = self.next().unwrap_or_default();
+                format!("{word} {field}")
+            }
+            "fib" => self.route(),
+            _ => word.to_owned(),
+        };
+        if field == "tcp flags" {
+            // `syn / syn,rst`, or `& (syn | rst) == syn`
+            let begin = self.place;
+            while !self.peek().is_empty() && !STATEMENTS.contains(&self.peek()) {
+                self.place += 1;
+            }
+            condition.odd.push(format!("tcp flags {}", self.words[begin..self.place].join(" ")));
+            return;
+        }
+        let negated = self.is_next("!=");
+        self.is_next("==");
+        let values = self.values();
+        apply(&field, negated, &values, condition);
+    }
+
+    /// `fib daddr type`, `fib saddr . iif oif`: what is asked of the table of routes.
+    fn route(&mut self) -> String {
+        let mut keys = vec![self.next().unwrap_or_default().to_owned()];
+        while self.is_next(".") {
+            keys.push(self.next().unwrap_or_default().to_owned());
+        }
+        let result = self.next().unwrap_or_default();
+        format!("fib {} {result}", keys.join(" . "))
+    }
+
+    /// `tcp option maxseg size set rt mtu`; else what it is about.
+    fn segment_size(&mut self) -> Result<Option<u16>, String> {
+        let set = self.words[self.place.min(self.words.len())..].join(" ");
+        self.place = self.words.len();
+        match set.strip_prefix("maxseg size set ") {
+            Some("rt mtu") => Ok(None),
+            Some(size) => match size.parse() {
+                Ok(size) => Ok(Some(size)),
+                Err(_) => Err("a maximum segment size by that".into()),
+            },
+            None => Err("a TCP option".into()),
+        }
+    }
+
+    /// One value, those in braces, or a set's.
+    fn values(&mut self) -> Vec<String> {
+        let mut values = Vec::new();
+        if self.is_next("{") {
+            while let Some(word) = self.next() {
+                match word {
+                    "}" => break,
+                    "," => {}
+                    word => values.push(word.to_owned()),
+                }
+            }
+            return values;
+        }
+        let word = self.next().unwrap_or_default().to_owned();
+        match word.strip_prefix('@') {
+            Some(name) => {
+                let set = self.sets.get(&format!("{} {name}", self.table));
+                set.cloned().unwrap_or_else(|| vec![word.clone()])
+            }
+            None => vec![word],
+        }
+    }
+}

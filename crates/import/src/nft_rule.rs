@@ -1,0 +1,164 @@
+//! What nftables' rules mean, whichever way they are written. `nft` prints them as text and as JSON; who reads
+//! either only finds out what stands there, and what that comes to is decided here.
+
+use crate::ImportError;
+use crate::address::{Ports, Range};
+use crate::netfilter::{Action, Chains, Condition, Device, Entry, Hook, lower};
+use crate::plan::{Origin, Plan};
+use std::collections::BTreeMap;
+
+/// Sets by table and name.
+pub(crate) type Sets = BTreeMap<String, Vec<String>>;
+
+/// Why there is nothing for rules of such a table.
+pub(crate) const IPV6: &str = "is about IPv6, and natgate translates IPv4 addresses";
+
+/// Makes natgate's of all chains.
+pub(crate) fn finish(
+    chains: &Chains,
+    command: &'static str,
+    plan: &mut Plan,
+) -> Result<(), ImportError> {
+    if chains.values().all(|chain| chain.entries.is_empty()) {
+        return Err(ImportError::Nothing(command));
+    }
+    lower(chains, plan);
+    Ok(())
+}
+
+/// A chain's policy.
+pub(crate) fn policy(policy: &str, origin: &Origin, plan: &mut Plan) {
+    if policy == "drop" {
+        let message = "refuses what no rule accepts: natgate is no firewall; keep one beside it";
+        plan.without(origin, message);
+    }
+}
+
+pub(crate) fn hook_of(kind: &str, hook: &str, table: &str) -> Hook {
+    if !table.starts_with("ip ") && !table.starts_with("inet ") {
+        return Hook::Other;
+    }
+    match (kind, hook) {
+        ("nat", "prerouting") => Hook::Prerouting,
+        ("nat", "postrouting") => Hook::Postrouting,
+        ("nat", _) => Hook::Local,
+        _ => Hook::Other,
+    }
+}
+
+/// What a statement says behind its name.
+#[derive(Default)]
+pub(crate) struct Said {
+    /// The chain that is called.
+    pub(crate) chain: String,
+    /// Where a translation leads; `None`: a map or an expression decides.
+    pub(crate) to: Option<Range>,
+    pub(crate) ports: Option<Ports>,
+    /// Whether a prefix becomes another, address by address.
+    pub(crate) prefix: bool,
+    /// The largest maximum segment size; `None`: by the MTU.
+    pub(crate) size: Option<u16>,
+}
+
+/// What the statement `mss` is called here, which sets TCP's maximum segment size.
+pub(crate) const SEGMENT_SIZE: &str = "tcp option maxseg size set";
+
+/// What a statement does; nothing: it only looks.
+pub(crate) fn action(name: &str, said: Said, table: &str) -> Result<Option<Action>, String> {
+    Ok(Some(match name {
+        "counter" | "comment" => return Ok(None),
+        "accept" => Action::Accept,
+        "return" => Action::Return,
+        "drop" | "reject" => Action::Drop,
+        "log" => Action::Nothing,
+        "jump" | "goto" => Action::Jump(format!("{table} {}", said.chain)),
+        "masquerade" => Action::Masquerade(said.ports),
+        "redirect" => Action::Redirect,
+        "snat" | "dnat" => {
+            let to = said.to.ok_or(
+                "chooses its target by a map or an expression; write a [[static]] or [[rule]] for \
+                 each entry",
+            )?;
+            match name {
+                _ if said.prefix => Action::Netmap(to),
+                "snat" => Action::Snat(vec![to], said.ports),
+                _ => Action::Dnat(to, said.ports),
+            }
+        }
+        SEGMENT_SIZE => Action::Clamp(said.size),
+        other => Action::Odd(format!("`{other}`")),
+    }))
+}
+
+/// A rule of what it matches and does, or why it cannot be one.
+pub(crate) fn entry(
+    origin: Origin,
+    read: Result<(Condition, Option<Action>), String>,
+    plan: &mut Plan,
+) -> Option<Entry> {
+    let (mut condition, action) = match read {
+        Ok((condition, Some(action))) => (condition, action),
+        Ok((_, None)) => {
+            plan.without(&origin, "only counts or marks packets");
+            return None;
+        }
+        Err(message) => {
+            plan.without(&origin, message);
+            return None;
+        }
+    };
+    // It is the first segment's size that matters, whatever flags the rule looks at.
+    if matches!(action, Action::Clamp(_)) {
+        condition.odd.retain(|odd| !odd.starts_with("tcp flags"));
+    }
+    Some(Entry { origin, condition, action })
+}
+
+/// Puts into a condition that a field has one of these values, or none.
+pub(crate) fn apply(field: &str, negated: bool, values: &[String], condition: &mut Condition) {
+    let odd = |condition: &mut Condition| {
+        let not = if negated { "not " } else { "" };
+        let shown: Vec<&str> = values.iter().take(4).map(String::as_str).collect();
+        condition.odd.push(format!("{field} {not}{}", shown.join(", ")));
+    };
+    let ranges = || values.iter().map(|value| Range::parse(value)).collect::<Option<Vec<_>>>();
+    let ports = || values.iter().map(|value| Ports::parse(value, '-')).collect::<Option<Vec<_>>>();
+    match (field, negated) {
+        ("ip saddr", false) => match ranges() {
+            Some(ranges) => condition.source = Some(ranges),
+            None => odd(condition),
+        },
+        ("ip daddr", _) => match (ranges(), negated) {
+            (Some(ranges), false) => condition.destination = Some(ranges),
+            (Some(ranges), true) => condition.not_destination.extend(ranges),
+            (None, _) => odd(condition),
+        },
+        ("ip protocol" | "meta l4proto", false) => condition.protocols = Some(values.to_vec()),
+        (
+            "iif" | "iifname" | "oif" | "oifname" | "meta iifname" | "meta oifname" | "meta iif"
+            | "meta oif",
+            _,
+        ) => {
+            let [name] = values else { return odd(condition) };
+            let device = Some(Device { name: name.clone(), negated });
+            match field.contains("iif") {
+                true => condition.input = device,
+                false => condition.output = device,
+            }
+        }
+        ("tcp dport" | "udp dport" | "dccp dport" | "th dport", false) => match ports() {
+            Some(ports) => {
+                condition.ports = Some(ports);
+                if !field.starts_with("th") {
+                    let protocol = field.split(' ').next().unwrap_or_default();
+                    condition.protocols = Some(vec![protocol.to_owned()]);
+                }
+            }
+            None => odd(condition),
+        },
+        ("meta nfproto", false) if values == ["ipv4"] => {}
+        // To an address of the machine's own, as external addresses are there.
+        ("fib daddr type", false) if values == ["local"] => {}
+        _ => odd(condition),
+    }
+}

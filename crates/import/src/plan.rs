@@ -1,0 +1,470 @@
+//! What is to become natgate's configuration, as the readers of other formats put it together.
+//!
+//! [`Plan::settle`] sees to what natgate insists on: pools that overlap neither each other nor the
+//! subscribers, static mappings that do not overlap, rules whose order matters by priority. What gives way
+//! is a remark.
+
+use crate::address::{Ports, Range};
+use crate::{Hints, ImportError, order};
+use std::collections::{BTreeMap, HashMap};
+
+/// Longest excerpt of a line in a remark, characters.
+const LONGEST_EXCERPT: usize = 160;
+
+/// Most static mappings and rules that are made of a file.
+pub(crate) const MOST_ENTRIES: usize = 20_000;
+
+/// What has become of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grade {
+    /// natgate does something else in its place.
+    Differs,
+    /// There is no equivalent.
+    Without,
+}
+
+/// What is to be known of a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    /// The line, from 1; 0: the file as a whole.
+    pub line: usize,
+    /// The line's text, or its beginning.
+    pub text: String,
+    /// What has become of it.
+    pub grade: Grade,
+    /// Why, and what to do.
+    pub message: String,
+}
+
+/// Where something is from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Origin {
+    pub(crate) line: usize,
+    pub(crate) text: String,
+}
+
+impl Origin {
+    pub(crate) fn new(line: usize, text: &str) -> Self {
+        let text = text.trim().chars().map(|one| if one.is_control() { ' ' } else { one });
+        Self { line, text: text.take(LONGEST_EXCERPT).collect() }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Side {
+    pub(crate) device: Option<String>,
+    /// An address with the length of its prefix.
+    pub(crate) address: Option<(u32, u8)>,
+    pub(crate) gateway: Option<u32>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    pub(crate) name: String,
+    pub(crate) addresses: Vec<Range>,
+    pub(crate) ports: Option<Ports>,
+    /// Of a deterministic pool: whose it is.
+    pub(crate) subscribers: Vec<Range>,
+    pub(crate) origin: Origin,
+}
+
+/// A static mapping's ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Both,
+    Inbound,
+    Outbound,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Static {
+    pub(crate) internal: (u32, Option<Ports>),
+    /// Further servers with weights; then `internal` is not used.
+    pub(crate) servers: Vec<(u32, u16, u16)>,
+    /// `None`: the address that natgate has outside.
+    pub(crate) external: (Option<u32>, Option<Ports>),
+    pub(crate) protocol: Option<&'static str>,
+    pub(crate) way: Way,
+    pub(crate) origin: Origin,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// From the pool with this number.
+    Snat(usize),
+    /// From one address of a pool.
+    Address(u32),
+    Bypass,
+    Dnat(u32, Option<u16>),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    pub(crate) kind: Kind,
+    /// Whether it looks at the source, not the destination.
+    pub(crate) is_source: bool,
+    /// A prefix.
+    pub(crate) prefix: Range,
+    /// 0: any.
+    pub(crate) port: u16,
+    pub(crate) priority: i32,
+    /// Its place among all: the first that matches decides.
+    pub(crate) place: usize,
+    pub(crate) origin: Origin,
+}
+
+/// Everything.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) inside: Side,
+    pub(crate) outside: Side,
+    pub(crate) pools: Vec<Pool>,
+    pub(crate) subscribers: Vec<Range>,
+    pub(crate) statics: Vec<Static>,
+    pub(crate) rules: Vec<Rule>,
+    /// Keys of `[nat]`, `[timeouts]`, `[limits]` with values as TOML has them.
+    pub(crate) nat: BTreeMap<&'static str, String>,
+    pub(crate) timeouts: BTreeMap<&'static str, String>,
+    pub(crate) limits: BTreeMap<&'static str, String>,
+    pub(crate) remarks: Vec<Remark>,
+    /// What the outside's address is, where that is what a rule says.
+    pub(crate) external: Vec<Range>,
+    /// The place of rules that are added now.
+    pub(crate) place: usize,
+    /// Whether `external` was made up.
+    pub(crate) is_made_up: bool,
+    /// Ports of all pools, where that is said for all together.
+    pub(crate) nat_ports: Option<Ports>,
+}
+
+/// An address of those that documents use (RFC 5737): it reaches nobody.
+const NOBODY: u32 = 0xc000_0201;
+
+impl Plan {
+    pub(crate) fn new(hints: &Hints) -> Result<Self, ImportError> {
+        let mut plan = Self { is_made_up: true, ..Self::default() };
+        plan.inside.device.clone_from(&hints.inside);
+        plan.outside.device.clone_from(&hints.outside);
+        if let Some(text) = &hints.external {
+            let range = Range::parse(text).filter(|range| range.is_usable());
+            plan.external.push(range.ok_or_else(|| ImportError::External(text.clone()))?);
+            plan.is_made_up = false;
+        }
+        Ok(plan)
+    }
+
+    pub(crate) fn differs(&mut self, origin: &Origin, message: impl Into<String>) {
+        self.remark(origin, Grade::Differs, message.into());
+    }
+
+    pub(crate) fn without(&mut self, origin: &Origin, message: impl Into<String>) {
+        self.remark(origin, Grade::Without, message.into());
+    }
+
+    fn remark(&mut self, origin: &Origin, grade: Grade, message: String) {
+        let Origin { line, text } = origin.clone();
+        let remark = Remark { line, text, grade, message };
+        // Of a line with sets one sentence is enough.
+        if self.remarks.iter().rev().take(8).all(|known| *known != remark) {
+            self.remarks.push(remark);
+        }
+    }
+
+    /// The addresses that stand for "that of the outside's device".
+    pub(crate) fn own_addresses(&mut self, origin: &Origin) -> Vec<Range> {
+        if self.external.is_empty() {
+            let known = self.outside.address.map(|(address, _)| address);
+            self.is_made_up = known.is_none();
+            self.external.push(Range::of(known.unwrap_or(NOBODY)));
+        }
+        if self.is_made_up {
+            let device = self.outside.device.as_deref().unwrap_or("the outside's device");
+            let message = format!(
+                "stands for the address of {device}, which the file does not say: {} is written in its \
+                 place; edit it, or give --external ADDRESS",
+                self.external[0]
+            );
+            self.differs(origin, message);
+        }
+        self.external.clone()
+    }
+
+    /// The number of the pool with these addresses and ports, made if there is none.
+    pub(crate) fn pool(
+        &mut self,
+        addresses: &[Range],
+        ports: Option<Ports>,
+        origin: &Origin,
+    ) -> usize {
+        let same = |pool: &Pool| pool.addresses == addresses;
+        if let Some(number) = self.pools.iter().position(same) {
+            let known = &self.pools[number];
+            if known.ports != ports {
+                let message = format!(
+                    "has ports of its own: a pool's serve all protocols, and line {} has said which",
+                    known.origin.line
+                );
+                self.differs(origin, message);
+            }
+            return number;
+        }
+        let name = match self.pools.len() {
+            0 => "default".to_owned(),
+            number => format!("pool-{}", number + 1),
+        };
+        let (addresses, origin) = (addresses.to_vec(), origin.clone());
+        self.pools.push(Pool { name, addresses, ports, subscribers: Vec::new(), origin });
+        self.pools.len() - 1
+    }
+
+    /// Whether there is room for another; if not, that is said once.
+    pub(crate) fn has_room(&mut self, origin: &Origin) -> bool {
+        let full = self.statics.len() + self.rules.len() >= MOST_ENTRIES;
+        if full {
+            let message = format!("is one more than the {MOST_ENTRIES} entries that are imported");
+            if self.remarks.last().is_none_or(|last| last.message != message) {
+                self.without(origin, message);
+            }
+        }
+        !full
+    }
+
+    /// Sees to what natgate insists on.
+    pub(crate) fn settle(&mut self) {
+        self.settle_subscribers();
+        self.settle_pools();
+        self.settle_sides();
+        self.settle_statics();
+        order::settle(self);
+    }
+
+    fn settle_subscribers(&mut self) {
+        self.subscribers.sort_unstable();
+        let mut kept: Vec<Range> = Vec::new();
+        for range in self.subscribers.drain(..) {
+            if !kept.iter().any(|known| known.contains(range)) {
+                kept.push(range);
+            }
+        }
+        self.subscribers = kept;
+    }
+
+    fn settle_pools(&mut self) {
+        let mut remarks = Vec::new();
+        let mut taken: Vec<Range> = Vec::new();
+        for pool in &mut self.pools {
+            let mut own = Vec::new();
+            for range in std::mem::take(&mut pool.addresses) {
+                let mut left = vec![range];
+                for other in taken.iter().chain(&own) {
+                    left = left.into_iter().flat_map(|part: Range| part.without(*other)).collect();
+                }
+                own.extend(left);
+            }
+            if own.is_empty() {
+                let message = "has no address of its own: another pool has them all, and pools do not overlap";
+                remarks.push((pool.origin.clone(), message.to_owned()));
+            }
+            taken.extend(&own);
+            pool.addresses = own;
+        }
+        for (origin, message) in remarks {
+            self.differs(&origin, message);
+        }
+        self.merge_empty_pools();
+        if self.pools.is_empty() {
+            let origin = Origin::default();
+            let addresses = self.own_addresses(&origin);
+            self.pool(&addresses, None, &origin);
+        }
+        self.keep_subscribers_apart();
+    }
+
+    /// Whoever named a pool of which nothing is left gets the first one that is.
+    fn merge_empty_pools(&mut self) {
+        let old = std::mem::take(&mut self.pools);
+        let mut numbers = HashMap::new();
+        for (number, pool) in old.into_iter().enumerate() {
+            if !pool.addresses.is_empty() {
+                numbers.insert(number, self.pools.len());
+                self.pools.push(pool);
+            }
+        }
+        for rule in &mut self.rules {
+            if let Kind::Snat(number) = &mut rule.kind {
+                *number = numbers.get(number).copied().unwrap_or(0);
+            }
+        }
+        if let Some(first) = self.pools.first_mut() {
+            first.name = "default".to_owned();
+        }
+    }
+
+    /// Subscribers and external addresses do not overlap.
+    fn keep_subscribers_apart(&mut self) {
+        const PRIVATE: [(u32, u8); 4] =
+            [(0x0a00_0000, 8), (0xac10_0000, 12), (0xc0a8_0000, 16), (0x6440_0000, 10)];
+        let pools: Vec<Range> = self.pools.iter().flat_map(|pool| pool.addresses.clone()).collect();
+        let is_apart = |range: &Range| !pools.iter().any(|pool| pool.overlaps(*range));
+        let private = PRIVATE.map(|(address, len)| Range::prefix(address, len));
+        if self.subscribers.is_empty() {
+            if private.iter().all(is_apart) {
+                return;
+            }
+            self.subscribers = private.into_iter().filter(is_apart).collect();
+            let message = "an external address is private: nat.subscribers has the private networks that it is \
+                           not in; edit it";
+            return self.differs(&Origin::default(), message);
+        }
+        for range in std::mem::take(&mut self.subscribers) {
+            if is_apart(&range) {
+                self.subscribers.push(range);
+                continue;
+            }
+            let mut left = vec![range];
+            for pool in &pools {
+                left = left.into_iter().flat_map(|part: Range| part.without(*pool)).collect();
+            }
+            let message = format!(
+                "{range} is subscribers' and has external addresses in it: those are left out of nat.subscribers"
+            );
+            self.differs(&Origin::default(), message);
+            self.subscribers.extend(left.into_iter().flat_map(Range::prefixes));
+        }
+    }
+
+    /// A side's address and gateway stay if natgate would have them.
+    fn settle_sides(&mut self) {
+        let pools: Vec<Range> = self.pools.iter().flat_map(|pool| pool.addresses.clone()).collect();
+        let is_external = |address: u32| pools.iter().any(|pool| pool.contains(Range::of(address)));
+        let mut lost = Vec::new();
+        if let Some((address, _)) = self.inside.address.filter(|(address, _)| is_external(*address))
+        {
+            self.inside.address = None;
+            lost.push(address);
+        }
+        let networks = [&self.inside, &self.outside].map(|side| side.address);
+        if let [Some((inner, inner_len)), Some((outer, outer_len))] = networks
+            && Range::prefix(inner, inner_len).overlaps(Range::prefix(outer, outer_len))
+        {
+            self.inside.address = None;
+            lost.push(inner);
+        }
+        for side in [&mut self.inside, &mut self.outside] {
+            let usable = side.address.filter(|(address, _)| Range::of(*address).is_usable());
+            side.address = usable;
+            let network = side.address.map(|(address, len)| Range::prefix(address, len));
+            let hop = side.gateway.map(Range::of);
+            let fits = network.zip(hop).is_some_and(|(network, hop)| network.contains(hop));
+            if !fits || side.gateway.is_some_and(is_external) {
+                lost.extend(side.gateway.take());
+            }
+        }
+        for address in lost {
+            let message = format!(
+                "{} is left out: it is external, or both sides', or in no network of the outside's",
+                Range::of(address)
+            );
+            self.differs(&Origin::default(), message);
+        }
+    }
+
+    /// What maps one endpoint both ways is one; what others have already is left out.
+    fn settle_statics(&mut self) {
+        let unsaid = self.statics.iter().find(|fixed| fixed.external.0.is_none());
+        let own =
+            unsaid.map(|fixed| fixed.origin.clone()).map_or(0, |origin| self.own_external(&origin));
+        let mut kept: Vec<Static> = Vec::new();
+        let mut by_external: HashMap<u32, Vec<usize>> = HashMap::new();
+        for mut fixed in std::mem::take(&mut self.statics) {
+            let address = *fixed.external.0.get_or_insert(own);
+            let places = by_external.entry(address).or_default();
+            let rival = places.iter().copied().find(|place| kept[*place].overlaps(&fixed));
+            let Some(rival) = rival else {
+                places.push(kept.len());
+                kept.push(fixed);
+                continue;
+            };
+            let known = &mut kept[rival];
+            if known.is_same(&fixed) {
+                if known.way != fixed.way {
+                    known.way = Way::Both;
+                }
+                continue;
+            }
+            let message = format!(
+                "never applies: line {} has that external endpoint already",
+                known.origin.line
+            );
+            self.without(&fixed.origin, message);
+        }
+        self.statics = kept;
+        self.settle_internal();
+    }
+
+    /// The one address that stands for the outside's own: what is said of it, else the first that
+    /// subscribers get.
+    fn own_external(&mut self, origin: &Origin) -> u32 {
+        let first = self.pools.first().and_then(|pool| pool.addresses.first());
+        match (self.external.first(), first) {
+            (Some(own), _) => own.first,
+            (None, Some(pool)) => {
+                let pool = *pool;
+                if pool.single().is_none() || self.pools.len() > 1 {
+                    let message = format!(
+                        "says no external address, nor do other lines like it: they have {}, the first of the pool",
+                        Range::of(pool.first)
+                    );
+                    self.differs(origin, message);
+                }
+                pool.first
+            }
+            (None, None) => NOBODY,
+        }
+    }
+
+    /// Only those of one way may share their internal endpoint.
+    fn settle_internal(&mut self) {
+        let mut seen: HashMap<u32, Vec<usize>> = HashMap::new();
+        for place in 0..self.statics.len() {
+            let (address, ports) = self.statics[place].internal;
+            if self.statics[place].way == Way::Inbound || !self.statics[place].servers.is_empty() {
+                continue;
+            }
+            let places = seen.entry(address).or_default();
+            let overlaps = |other: &usize| {
+                let other = &self.statics[*other];
+                ports.zip(other.internal.1).is_none_or(|(own, other)| own.overlaps(other))
+                    && has_common(self.statics[place].protocol, other.protocol)
+            };
+            if places.iter().any(overlaps) {
+                let origin = self.statics[place].origin.clone();
+                self.statics[place].way = Way::Inbound;
+                let message =
+                    "is for what comes in only: another mapping has the internal endpoint already";
+                self.differs(&origin, message);
+            } else {
+                places.push(place);
+            }
+        }
+    }
+}
+
+/// Whether there is a protocol that both are about.
+fn has_common(one: Option<&str>, other: Option<&str>) -> bool {
+    one.zip(other).is_none_or(|(one, other)| one == other)
+}
+
+impl Static {
+    fn overlaps(&self, other: &Self) -> bool {
+        has_common(self.protocol, other.protocol)
+            && self.external.1.zip(other.external.1).is_none_or(|(own, other)| own.overlaps(other))
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.internal == other.internal
+            && self.external.1 == other.external.1
+            && self.protocol == other.protocol
+            && self.servers == other.servers
+    }
+}

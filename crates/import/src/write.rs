@@ -1,0 +1,199 @@
+//! Writes what has been put together as natgate's configuration, with comments.
+
+use crate::address::{Ports, Range};
+use crate::plan::{Grade, Kind, Origin, Plan, Pool, Rule, Side, Static, Way};
+use std::fmt::Write;
+use std::net::Ipv4Addr;
+
+/// Writing to a string does not fail.
+macro_rules! line {
+    ($text:expr, $($words:tt)*) => {{ let _ = writeln!($text, $($words)*); }};
+}
+
+pub(crate) fn config(plan: &Plan) -> String {
+    let mut text = String::new();
+    line!(
+        text,
+        "# Imported by natgate. Read it before you use it: what has no equivalent is listed at the end,"
+    );
+    line!(text, "# and `natgate check` says what this means.");
+    side(&mut text, "inside", &plan.inside, "edit-inside");
+    side(&mut text, "outside", &plan.outside, "edit-outside");
+    for one in &plan.pools {
+        pool(&mut text, one);
+    }
+    nat(&mut text, plan);
+    for (table, keys) in [("limits", &plan.limits), ("timeouts", &plan.timeouts)] {
+        if !keys.is_empty() {
+            line!(text, "\n[{table}]");
+            keys.iter().for_each(|(key, value)| line!(text, "{key} = {value}"));
+        }
+    }
+    plan.statics.iter().for_each(|fixed| static_mapping(&mut text, fixed));
+    plan.rules.iter().for_each(|one| rule(&mut text, one, &plan.pools));
+    remarks(&mut text, plan);
+    text
+}
+
+fn side(text: &mut String, name: &str, side: &Side, missing: &str) {
+    line!(text, "\n[{name}]");
+    match side.device.as_deref() {
+        // The kernel's names of devices have at most 15 bytes.
+        Some(device) if (1..=15).contains(&device.len()) => {
+            line!(text, "device = {}", quoted(device));
+        }
+        Some(device) => {
+            line!(text, "# It was {}: write the kernel's name of the device.", comment(device));
+            line!(text, "device = \"{missing}\"");
+        }
+        None => {
+            line!(text, "# The file does not say which device it is: write its name.");
+            line!(text, "device = \"{missing}\"");
+        }
+    }
+    if let Some((address, len)) = side.address {
+        line!(text, "address = \"{}/{len}\"", Ipv4Addr::from_bits(address));
+    }
+    if let Some(gateway) = side.gateway {
+        line!(text, "gateway = \"{}\"", Ipv4Addr::from_bits(gateway));
+    }
+}
+
+fn pool(text: &mut String, pool: &Pool) {
+    line!(text, "");
+    origin(text, &pool.origin);
+    line!(text, "[[pool]]");
+    line!(text, "name = {}", quoted(&pool.name));
+    line!(text, "addresses = {}", list(&pool.addresses));
+    if let Some(ports) = pool.ports {
+        line!(text, "ports = \"{ports}\"");
+    }
+    if !pool.subscribers.is_empty() {
+        line!(text, "allocation = \"deterministic\"");
+        line!(text, "subscribers = {}", list(&pool.subscribers));
+    }
+}
+
+fn nat(text: &mut String, plan: &Plan) {
+    if plan.nat.is_empty() && plan.subscribers.is_empty() {
+        return;
+    }
+    line!(text, "\n[nat]");
+    if !plan.subscribers.is_empty() {
+        line!(text, "subscribers = {}", list(&prefixes(&plan.subscribers)));
+    }
+    plan.nat.iter().for_each(|(key, value)| line!(text, "{key} = {value}"));
+}
+
+fn static_mapping(text: &mut String, fixed: &Static) {
+    line!(text, "");
+    origin(text, &fixed.origin);
+    line!(text, "[[static]]");
+    let endpoint = |address: u32, ports: Option<Ports>| {
+        let address = Ipv4Addr::from_bits(address);
+        ports.map_or_else(|| format!("\"{address}\""), |ports| format!("\"{address}:{ports}\""))
+    };
+    if fixed.servers.is_empty() {
+        line!(text, "internal = {}", endpoint(fixed.internal.0, fixed.internal.1));
+    } else {
+        line!(text, "servers = [");
+        for (address, port, weight) in &fixed.servers {
+            let address = Ipv4Addr::from_bits(*address);
+            line!(text, "    {{ internal = \"{address}:{port}\", weight = {weight} }},");
+        }
+        line!(text, "]");
+    }
+    line!(text, "external = {}", endpoint(fixed.external.0.unwrap_or_default(), fixed.external.1));
+    if let Some(protocol) = fixed.protocol {
+        line!(text, "protocol = \"{protocol}\"");
+    }
+    match fixed.way {
+        _ if !fixed.servers.is_empty() => {}
+        Way::Both => {}
+        Way::Inbound => line!(text, "direction = \"inbound\""),
+        Way::Outbound => line!(text, "direction = \"outbound\""),
+    }
+}
+
+fn rule(text: &mut String, rule: &Rule, pools: &[Pool]) {
+    line!(text, "");
+    origin(text, &rule.origin);
+    line!(text, "[[rule]]");
+    let what = if rule.is_source { "source" } else { "destination" };
+    let port = if rule.port == 0 { String::new() } else { format!(", port = {}", rule.port) };
+    let matches = format!("match = {{ {what} = \"{}\"{port} }}", rule.prefix);
+    match &rule.kind {
+        Kind::Snat(number) => {
+            let name = pools.get(*number).map_or("default", |pool| &pool.name);
+            line!(text, "kind = \"snat\"\n{matches}\npool = {}", quoted(name));
+        }
+        Kind::Address(address) => {
+            let address = Ipv4Addr::from_bits(*address);
+            line!(text, "kind = \"snat\"\n{matches}\naddress = \"{address}\"");
+        }
+        Kind::Bypass => line!(text, "kind = \"bypass\"\n{matches}"),
+        Kind::Dnat(address, port) => {
+            let address = Ipv4Addr::from_bits(*address);
+            let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+            line!(text, "kind = \"dnat\"\n{matches}\nto = \"{address}{port}\"");
+        }
+    }
+    if rule.priority != 0 {
+        line!(text, "priority = {}", rule.priority);
+    }
+}
+
+fn remarks(text: &mut String, plan: &Plan) {
+    if plan.remarks.is_empty() {
+        return;
+    }
+    let mut remarks: Vec<_> = plan.remarks.iter().collect();
+    remarks.sort_by_key(|remark| remark.line);
+    line!(text, "\n# What is different now, or has no equivalent:");
+    for remark in remarks {
+        let what = match remark.grade {
+            Grade::Differs => "differs",
+            Grade::Without => "no equivalent",
+        };
+        line!(text, "#\n# line {}, {what}: {}", remark.line, comment(&remark.text));
+        line!(text, "#     {}", comment(&remark.message));
+    }
+}
+
+/// Where an entry is from.
+fn origin(text: &mut String, origin: &Origin) {
+    if origin.line > 0 {
+        line!(text, "# line {}: {}", origin.line, comment(&origin.text));
+    }
+}
+
+/// What a comment may have.
+fn comment(text: &str) -> String {
+    text.chars().map(|one| if one.is_control() { ' ' } else { one }).collect()
+}
+
+/// A string of TOML.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for one in text.chars() {
+        match one {
+            '"' | '\\' => quoted.extend(['\\', one]),
+            one if one.is_control() => quoted.push(' '),
+            one => quoted.push(one),
+        }
+    }
+    quoted + "\""
+}
+
+fn list(ranges: &[Range]) -> String {
+    let shown: Vec<String> = ranges.iter().map(|range| format!("\"{range}\"")).collect();
+    match shown.len() {
+        0..=6 => format!("[{}]", shown.join(", ")),
+        _ => format!("[\n    {},\n]", shown.join(",\n    ")),
+    }
+}
+
+/// As prefixes, which is all that some keys take.
+fn prefixes(ranges: &[Range]) -> Vec<Range> {
+    ranges.iter().flat_map(|range| range.prefixes()).collect()
+}

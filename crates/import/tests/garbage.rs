@@ -1,0 +1,93 @@
+//! Whatever comes in, nothing panics: any text, and files of other programs with pieces lost, doubled and
+//! exchanged.
+
+use natgate_import::{Format, Hints, detect, import};
+use proptest::prelude::*;
+
+const FILES: [(&str, Format); 7] = [
+    (include_str!("files/home.iptables"), Format::Iptables),
+    (include_str!("files/isp.iptables"), Format::Iptables),
+    (include_str!("files/ruleset.nft"), Format::Nft),
+    (include_str!("files/startup.vpp"), Format::Vpp),
+    (include_str!("files/det44.vpp"), Format::Vpp),
+    (include_str!("files/nat64.json"), Format::Jool),
+    (include_str!("files/siit.json"), Format::Jool),
+];
+
+const FORMATS: [Format; 4] = [Format::Iptables, Format::Nft, Format::Vpp, Format::Jool];
+
+#[test]
+fn every_file_is_recognised() {
+    for (text, format) in FILES {
+        assert_eq!(detect(text), Some(format), "{text}");
+    }
+    assert_eq!(detect(""), None);
+    assert_eq!(detect("[inside]\ndevice = \"eth1\"\n"), None);
+    assert_eq!(detect("{\"nftables\": []}"), Some(Format::Nft));
+}
+
+/// Chains that call each other, and themselves, several times: what is looked at is bounded, not only what
+/// comes of it.
+#[test]
+fn chains_that_call_chains_come_to_an_end() {
+    let calls = "-A a -j a\n-A a -j b\n-A b -j a\n-A b -j b\n".repeat(20);
+    let text = format!("*nat\n:a - [0:0]\n:b - [0:0]\n-A POSTROUTING -j a\n{calls}COMMIT\n");
+    // Nothing of it translates, or all of it is a remark.
+    if let Ok(imported) = import(&text, Some(Format::Iptables), &Hints::default()) {
+        assert!(imported.remarks.len() < 100_000, "{} remarks", imported.remarks.len());
+    }
+}
+
+/// Words that each format has, so that random lines come far.
+fn words() -> impl Strategy<Value = String> {
+    let all: Vec<&'static str> =
+        FILES.iter().flat_map(|(text, _)| text.split_whitespace()).collect();
+    let numbers =
+        ["0", "65535", "65536", "4294967295", "0.0.0.0/0", "255.255.255.255", "-", "!", "/", ":"];
+    prop_oneof![
+        8 => prop::sample::select(all).prop_map(str::to_owned),
+        1 => prop::sample::select(numbers.to_vec()).prop_map(str::to_owned),
+        1 => "\\PC{0,8}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+
+    #[test]
+    fn any_text_is_read_without_panic(text in "(?s).{0,400}") {
+        for format in FORMATS {
+            let _ = import(&text, Some(format), &Hints::default());
+        }
+    }
+
+    #[test]
+    fn lines_of_known_words_are_read_without_panic(
+        lines in prop::collection::vec(prop::collection::vec(words(), 0..14), 0..30),
+        head in prop::sample::select(&["*nat\n", "table ip nat {\nchain a {\ntype nat hook postrouting priority 0;\n", "nat44 enable\n"][..]),
+    ) {
+        let lines: Vec<String> = lines.iter().map(|words| words.join(" ")).collect();
+        let text = format!("{head}{}\n}}\n}}\n", lines.join("\n"));
+        for format in FORMATS {
+            let _ = import(&text, Some(format), &Hints::default());
+        }
+        let appended: Vec<String> = lines.iter().map(|line| format!("-A POSTROUTING {line}")).collect();
+        let _ = import(&appended.join("\n"), Some(Format::Iptables), &Hints::default());
+    }
+
+    #[test]
+    fn files_that_were_damaged_are_read_without_panic(
+        file in 0..FILES.len(),
+        cuts in prop::collection::vec((any::<prop::sample::Index>(), 0_usize..40, words()), 0..8),
+    ) {
+        let (text, format) = FILES[file];
+        let mut letters: Vec<char> = text.chars().collect();
+        for (place, len, word) in cuts {
+            let place = place.index(letters.len());
+            let end = (place + len).min(letters.len());
+            letters.splice(place..end, word.chars());
+        }
+        let text: String = letters.into_iter().collect();
+        let _ = import(&text, Some(format), &Hints::default());
+    }
+}

@@ -1,0 +1,356 @@
+//! What becomes of the lines of other programs: pools, mappings, rules, and the sentences about the rest.
+
+use natgate_import::{Format, Grade, Hints, ImportError, Imported, Remark, import};
+
+fn imported(text: &str, format: Format) -> Imported {
+    import(text, Some(format), &Hints::default()).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// A configuration without comments and empty lines, tables apart.
+fn tables(config: &str) -> Vec<String> {
+    let lines = config.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let mut tables: Vec<String> = Vec::new();
+    for line in lines {
+        match tables.last_mut() {
+            Some(last) if !line.starts_with('[') => *last += &format!(" {line}"),
+            _ => tables.push(line.to_owned()),
+        }
+    }
+    tables
+}
+
+fn has(imported: &Imported, table: &str) {
+    let all = tables(&imported.config);
+    assert!(all.iter().any(|one| one == table), "{table:?} is not among {all:#?}");
+}
+
+fn remark(imported: &Imported, line: usize) -> &Remark {
+    let found = imported.remarks.iter().find(|remark| remark.line == line);
+    found.unwrap_or_else(|| panic!("nothing is said of line {line}: {:#?}", imported.remarks))
+}
+
+fn lacks(imported: &Imported, line: usize, why: &str) {
+    let remark = remark(imported, line);
+    assert!(remark.grade == Grade::Without && remark.message.contains(why), "{remark:?}");
+}
+
+fn differs(imported: &Imported, line: usize, how: &str) {
+    let found = imported.remarks.iter().filter(|remark| remark.line == line);
+    let found: Vec<_> = found.collect();
+    let is = |remark: &&&Remark| remark.grade == Grade::Differs && remark.message.contains(how);
+    assert!(found.iter().any(|remark| is(&remark)), "{found:?}");
+}
+
+#[test]
+fn a_home_routers_iptables() {
+    let text = include_str!("files/home.iptables");
+    let hints = Hints { external: Some("198.51.100.77".into()), ..Hints::default() };
+    let all = import(text, None, &hints).expect("it is read");
+    has(&all, "[inside] device = \"br-lan\"");
+    has(&all, "[outside] device = \"ppp0\"");
+    has(&all, "[[pool]] name = \"default\" addresses = [\"198.51.100.77\"]");
+    has(&all, "[nat] subscribers = [\"192.168.1.0/24\"] tcp_mss = \"mtu\"");
+    has(
+        &all,
+        "[[static]] internal = \"192.168.1.80:80\" external = \"198.51.100.77:8080\" \
+         protocol = \"tcp\" direction = \"inbound\"",
+    );
+    has(
+        &all,
+        "[[static]] internal = \"192.168.1.50:6000-6009\" external = \"198.51.100.77:5000-5009\" \
+         protocol = \"udp\" direction = \"inbound\"",
+    );
+    for port in [25, 465, 587] {
+        has(
+            &all,
+            &format!(
+                "[[static]] internal = \"192.168.1.25:{port}\" external = \"198.51.100.77:{port}\" \
+                 protocol = \"tcp\" direction = \"inbound\""
+            ),
+        );
+    }
+    has(&all, "[[rule]] kind = \"bypass\" match = { destination = \"10.99.0.0/16\" }");
+    has(
+        &all,
+        "[[rule]] kind = \"dnat\" match = { destination = \"0.0.0.0/0\", port = 53 } to = \"192.0.2.53\"",
+    );
+    let line = |what: &str| text.lines().position(|line| line.contains(what)).expect(what) + 1;
+    lacks(&all, line(":INPUT DROP"), "no firewall");
+    lacks(&all, line("--ctstate"), "a firewall's");
+    lacks(&all, line("-d 192.168.1.0/24"), "nat.hairpinning");
+    lacks(&all, line("-s 198.51.100.0/24"), "some remote hosts only");
+    lacks(&all, line("192.168.1.81"), "never applies");
+    lacks(&all, line("REDIRECT"), "machine itself");
+    differs(&all, line("--dport 53 "), "TCP, UDP and DCCP");
+}
+
+#[test]
+fn a_providers_iptables() {
+    let all = imported(include_str!("files/isp.iptables"), Format::Iptables);
+    has(&all, "[[static]] internal = \"100.64.0.200\" external = \"203.0.113.200\"");
+    has(
+        &all,
+        "[[pool]] name = \"default\" addresses = [\"203.0.113.0/27\"] ports = \"1024-65535\"",
+    );
+    has(&all, "[[pool]] name = \"pool-2\" addresses = [\"203.0.113.32/27\"]");
+    has(&all, "[[rule]] kind = \"snat\" match = { source = \"100.64.64.0/18\" } pool = \"pool-2\"");
+    has(&all, "[[rule]] kind = \"bypass\" match = { source = \"100.64.5.0/24\" }");
+    has(
+        &all,
+        "[[static]] internal = \"10.7.0.0\" external = \"198.51.100.16\" direction = \"outbound\"",
+    );
+    has(
+        &all,
+        "[[static]] internal = \"10.7.0.15\" external = \"198.51.100.31\" direction = \"outbound\"",
+    );
+    differs(&all, 7, "for all protocols now, not only tcp");
+    differs(&all, 8, "line 7 does that already");
+    differs(&all, 9, "line 7 has said which");
+    lacks(&all, 11, "never applies: line 10 matches all");
+    lacks(&all, 12, "--mark 0x7");
+    lacks(&all, 14, "one outside");
+}
+
+#[test]
+fn a_ruleset_of_nftables() {
+    let text = include_str!("files/ruleset.nft");
+    let all = imported(text, Format::Nft);
+    let line = |what: &str| text.lines().position(|line| line.contains(what)).expect(what) + 1;
+    has(&all, "[outside] device = \"eth0\"");
+    has(
+        &all,
+        "[[pool]] name = \"default\" addresses = [\"203.0.113.1-203.0.113.9\"] ports = \"2000-65535\"",
+    );
+    has(
+        &all,
+        "[[static]] internal = \"10.0.0.60:5062\" external = \"203.0.113.9:5060\" protocol = \"udp\" \
+         direction = \"inbound\"",
+    );
+    has(
+        &all,
+        "[[rule]] kind = \"bypass\" match = { destination = \"172.16.0.0/12\" } priority = 3",
+    );
+    has(
+        &all,
+        "[[rule]] kind = \"snat\" match = { source = \"10.0.0.0/16\" } pool = \"default\" priority = 2",
+    );
+    has(
+        &all,
+        "[[rule]] kind = \"snat\" match = { source = \"10.2.0.96/30\" } pool = \"default\" priority = 1",
+    );
+    lacks(&all, line("map @services"), "by a map");
+    lacks(&all, line("meta mark"), "meta mark");
+    lacks(&all, line("10.4.0.0/16"), "ct state new");
+    lacks(&all, line("table ip6") + 3, "IPv6");
+    lacks(&all, line("policy drop"), "no firewall");
+    lacks(&all, line("ct state established"), "a firewall's");
+    differs(&all, line("!= 10.8.0.0/24"), "bypass translation now");
+    assert!(all.config.contains("tcp_mss = \"mtu\""));
+}
+
+#[test]
+fn nftables_as_text_and_as_json_are_the_same() {
+    let text = "table ip nat {\n\tchain out {\n\t\ttype nat hook postrouting priority srcnat; policy accept;\n\
+        \t\toifname \"eth0\" ip saddr { 10.0.0.0/16, 10.2.0.0-10.2.0.99 } snat to 203.0.113.1-203.0.113.9:2000-65535\n\
+        \t\tip daddr 10.7.0.0/24 log prefix \"ours: \" flags tcp options accept\n\
+        \t\tip daddr != 10.8.0.0/24 ip saddr 10.9.0.0/24 masquerade\n\t}\n\
+        \tchain in {\n\t\ttype nat hook prerouting priority dstnat; policy accept;\n\
+        \t\tiifname \"eth0\" tcp dport 80 dnat to 10.0.0.80:8080\n\t}\n}\n";
+    let meta = |key: &str, name: &str| {
+        format!(
+            "{{\"match\":{{\"op\":\"==\",\"left\":{{\"meta\":{{\"key\":\"{key}\"}}}},\"right\":\"{name}\"}}}}"
+        )
+    };
+    let field = |op: &str, protocol: &str, field: &str, right: &str| {
+        format!(
+            "{{\"match\":{{\"op\":\"{op}\",\"left\":{{\"payload\":{{\"protocol\":\"{protocol}\",\"field\":\
+             \"{field}\"}}}},\"right\":{right}}}}}"
+        )
+    };
+    let prefix =
+        |address: &str, len: u8| format!("{{\"prefix\":{{\"addr\":\"{address}\",\"len\":{len}}}}}");
+    let rule = |chain: &str, expr: &[String]| {
+        format!(
+            "{{\"rule\":{{\"family\":\"ip\",\"table\":\"nat\",\"chain\":\"{chain}\",\"expr\":[{}]}}}}",
+            expr.join(",")
+        )
+    };
+    let chain = |name: &str, hook: &str| {
+        format!(
+            "{{\"chain\":{{\"family\":\"ip\",\"table\":\"nat\",\"name\":\"{name}\",\"type\":\"nat\",\
+             \"hook\":\"{hook}\",\"policy\":\"accept\"}}}}"
+        )
+    };
+    let set = format!(
+        "{{\"set\":[{},{{\"range\":[\"10.2.0.0\",\"10.2.0.99\"]}}]}}",
+        prefix("10.0.0.0", 16)
+    );
+    let snat = "{\"snat\":{\"addr\":{\"range\":[\"203.0.113.1\",\"203.0.113.9\"]},\"port\":{\"range\":[2000,65535]}}}";
+    let objects = [
+        "{\"metainfo\":{\"version\":\"1.0.6\"}}".to_owned(),
+        chain("out", "postrouting"),
+        rule("out", &[meta("oifname", "eth0"), field("==", "ip", "saddr", &set), snat.to_owned()]),
+        rule(
+            "out",
+            &[
+                field("==", "ip", "daddr", &prefix("10.7.0.0", 24)),
+                "{\"log\":{\"prefix\":\"ours: \",\"flags\":\"tcp options\"}}".to_owned(),
+                "{\"accept\":null}".to_owned(),
+            ],
+        ),
+        rule(
+            "out",
+            &[
+                field("!=", "ip", "daddr", &prefix("10.8.0.0", 24)),
+                field("==", "ip", "saddr", &prefix("10.9.0.0", 24)),
+                "{\"masquerade\":null}".to_owned(),
+            ],
+        ),
+        chain("in", "prerouting"),
+        rule(
+            "in",
+            &[
+                meta("iifname", "eth0"),
+                field("==", "tcp", "dport", "80"),
+                "{\"dnat\":{\"addr\":\"10.0.0.80\",\"port\":8080}}".to_owned(),
+            ],
+        ),
+    ];
+    let json = format!("{{\"nftables\":[{}]}}", objects.join(","));
+    let (from_text, from_json) = (imported(text, Format::Nft), imported(&json, Format::Nft));
+    let mut all = [tables(&from_text.config), tables(&from_json.config)];
+    all.iter_mut().for_each(|tables| tables.sort());
+    assert_eq!(all[0], all[1]);
+    has(
+        &from_json,
+        "[[rule]] kind = \"bypass\" match = { destination = \"10.8.0.0/24\" } priority = 1",
+    );
+    // What is logged and then accepted is accepted.
+    assert!(from_json.config.contains("10.7.0.0/24"), "{}", from_json.config);
+}
+
+#[test]
+fn commands_of_vpp() {
+    let text = include_str!("files/startup.vpp");
+    let all = imported(text, Format::Vpp);
+    let line = |what: &str| text.lines().position(|line| line.contains(what)).expect(what) + 1;
+    has(&all, "[inside] device = \"edit-inside\" address = \"10.0.0.1/8\"");
+    has(
+        &all,
+        "[outside] device = \"edit-outside\" address = \"192.0.2.1/24\" gateway = \"192.0.2.254\"",
+    );
+    has(
+        &all,
+        "[[pool]] name = \"default\" addresses = [\"203.0.113.0/28\", \"203.0.113.64\"] ports = \"2000-60000\"",
+    );
+    has(
+        &all,
+        "[limits] mappings = 1000000 ports_per_subscriber = { tcp = 2000, udp = 2000, icmp = 2000 } \
+         subscribers = 5000",
+    );
+    has(
+        &all,
+        "[timeouts] icmp = \"60s\" tcp_closing = \"240s\" tcp_established = \"7440s\" tcp_opening = \"240s\" \
+         udp = \"300s\"",
+    );
+    has(&all, "[nat] tcp_mss = 1400");
+    has(
+        &all,
+        "[[static]] internal = \"10.0.0.80:8080\" external = \"203.0.113.64:80\" protocol = \"tcp\" \
+         direction = \"inbound\"",
+    );
+    has(&all, "[[static]] internal = \"10.0.0.81\" external = \"203.0.113.81\"");
+    has(
+        &all,
+        "[[static]] internal = \"10.0.0.53:53\" external = \"192.0.2.1:53\" protocol = \"udp\"",
+    );
+    has(&all, "[[rule]] kind = \"bypass\" match = { source = \"10.0.0.99\" }");
+    assert!(
+        all.config.contains("{ internal = \"10.0.0.83:443\", weight = 67 },"),
+        "{}",
+        all.config
+    );
+    for (what, why) in [
+        ("198.51.100.0/24", "[[route]]"),
+        ("GigabitEthernet0/10/0", "[[realm]]"),
+        ("tenant-vrf", "[[realm]]"),
+        ("twice-nat", "twice NAT"),
+        ("forwarding", "bypass"),
+        ("ipfix", "logs"),
+        ("set logging", "verbosity"),
+        ("nat ha", "fail-over"),
+        ("del address", "takes something away"),
+        ("workers", "[workers]"),
+    ] {
+        lacks(&all, line(what), why);
+    }
+}
+
+#[test]
+fn deterministic_addresses_of_vpp() {
+    let all = imported(include_str!("files/det44.vpp"), Format::Vpp);
+    has(&all, "[inside] device = \"eth1\"");
+    has(
+        &all,
+        "[[pool]] name = \"default\" addresses = [\"203.0.113.0/26\"] allocation = \"deterministic\" \
+         subscribers = [\"100.64.0.0/18\"]",
+    );
+    has(&all, "[[rule]] kind = \"snat\" match = { source = \"100.65.0.0/22\" } pool = \"pool-2\"");
+    differs(&all, 3, "natgate who");
+}
+
+#[test]
+fn jools_files() {
+    let text = include_str!("files/nat64.json");
+    let all = imported(text, Format::Jool);
+    let line = |what: &str| text.lines().position(|line| line.contains(what)).expect(what) + 1;
+    has(&all, "[[pool]] name = \"pool-2\" addresses = [\"203.0.113.1\"] ports = \"61001-65535\"");
+    has(&all, "[nat] filtering = \"address-dependent\"");
+    assert!(all.config.contains("tcp_established = \"7440s\""), "{}", all.config);
+    lacks(&all, line("2001:db8::9"), "IPv6 endpoint");
+    lacks(&all, line("\"pool6\""), "IPv6");
+    lacks(&all, line("logging-bib"), "no counterpart");
+    differs(&all, line("203.0.113.8/30"), "marked packets");
+    let siit = imported(include_str!("files/siit.json"), Format::Jool);
+    assert!(siit.remarks.iter().any(|remark| remark.message.contains("without state (SIIT)")));
+}
+
+#[test]
+fn the_first_rule_that_matches_wins_here_too() {
+    let text = "*nat\n-A POSTROUTING -s 10.1.0.0/16 -o eth0 -j SNAT --to-source 203.0.113.1\n\
+        -A POSTROUTING -d 192.168.0.0/16 -o eth0 -j RETURN\n\
+        -A POSTROUTING -s 10.2.0.0/16 -o eth0 -j SNAT --to-source 203.0.113.2\n\
+        -A POSTROUTING -s 172.16.0.0/24 -o eth0 -j SNAT --to-source 203.0.113.3\n\
+        -A POSTROUTING -s 172.16.0.0/25 -o eth0 -j RETURN\nCOMMIT\n";
+    let all = imported(text, Format::Iptables);
+    // Looked at before the one for 172.16.0.0/24, though its prefix is shorter.
+    has(
+        &all,
+        "[[rule]] kind = \"bypass\" match = { destination = \"192.168.0.0/16\" } priority = 1",
+    );
+    has(&all, "[[rule]] kind = \"snat\" match = { source = \"172.16.0.0/24\" } pool = \"pool-3\"");
+    lacks(&all, 6, "never applies: line 5 matches all");
+}
+
+#[test]
+fn what_is_no_such_file_is_an_error_with_its_line() {
+    let error = |text: &str, format| {
+        let error = import(text, format, &Hints::default()).expect_err("it is refused");
+        error.to_string()
+    };
+    assert!(error("hello\n", None).contains("--from"));
+    assert_eq!(
+        error("*nat\nhello\n", Some(Format::Iptables)),
+        "line 2: is no line of iptables-save: it has tables (*nat), chains (:NAME) and rules (-A)"
+    );
+    assert!(error("{\n\"nftables\": [,]}", Some(Format::Nft)).starts_with("line 2: is no JSON"));
+    assert!(
+        error("table ip nat {\nset a {\nelements = { 1,\n", Some(Format::Nft)).contains("cut off")
+    );
+    assert!(error("*filter\nCOMMIT\n", None).contains("no rule for translation"));
+    assert!(error("{}", Some(Format::Jool)).contains("pool4"));
+    assert!(error("ip route add 0.0.0.0/0 via 192.0.2.1", Some(Format::Vpp)).contains("nat44"));
+    let hints = Hints { external: Some("10.0.0.0/33".into()), ..Hints::default() };
+    let wrong = import("*nat\n", None, &hints).expect_err("it is refused");
+    assert!(matches!(wrong, ImportError::External(_)));
+}

@@ -1,0 +1,141 @@
+//! What a capture is of, as a person writes it, on the command line or in a query.
+
+use natgate_engine::Prefix;
+use natgate_gateway::capture::Filter;
+use natgate_wire::protocol;
+use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// Longest capture.
+pub const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// What is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Asked {
+    /// Internal address or prefix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subscriber: Option<String>,
+    /// Remote address or prefix, with or without a port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote: Option<String>,
+    /// External address or prefix, with or without a port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub external: Option<String>,
+    /// Protocol, by name or number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    /// The port of any end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Packets after which the capture ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// Seconds after which it ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
+}
+
+impl Asked {
+    /// The filter.
+    ///
+    /// # Errors
+    /// A sentence for what cannot be read.
+    pub fn filter(&self) -> Result<Filter, String> {
+        let text = |value: &Option<String>| value.clone();
+        Ok(Filter {
+            subscriber: text(&self.subscriber)
+                .map(|text| prefix("subscriber", &text))
+                .transpose()?,
+            remote: text(&self.remote).map(|text| end("remote", &text)).transpose()?,
+            external: text(&self.external).map(|text| end("external", &text)).transpose()?,
+            protocol: text(&self.protocol).map(|text| number(&text)).transpose()?,
+            port: self.port,
+        })
+    }
+
+    /// How long it takes at most.
+    ///
+    /// # Errors
+    /// A sentence when that is too long, or nothing would be captured.
+    pub fn duration(&self) -> Result<Duration, String> {
+        let longest = LONGEST.as_secs();
+        match (self.seconds, self.count) {
+            (Some(0), _) | (_, Some(0)) => {
+                Err("seconds and count are at least 1; a capture of nothing is none".to_owned())
+            }
+            (Some(seconds), _) if seconds > longest => {
+                Err(format!("seconds {seconds} is too long; a capture takes at most {longest} s"))
+            }
+            (seconds, _) => Ok(Duration::from_secs(seconds.unwrap_or(longest))),
+        }
+    }
+}
+
+fn prefix(what: &str, text: &str) -> Result<Prefix, String> {
+    let (address, len) = text.split_once('/').unwrap_or((text, "32"));
+    let wrong = || {
+        format!("{what} {text} is no IPv4 address or prefix; write {what} 10.0.0.5 or 10.0.0.0/24")
+    };
+    let address: Ipv4Addr = address.parse().map_err(|_| wrong())?;
+    let len: u8 = len.parse().ok().filter(|len| *len <= 32).ok_or_else(wrong)?;
+    Ok(Prefix::new(address, len))
+}
+
+fn end(what: &str, text: &str) -> Result<(Prefix, Option<u16>), String> {
+    let Some((address, port)) = text.split_once(':') else {
+        return Ok((prefix(what, text)?, None));
+    };
+    let port = port.parse().map_err(|_| {
+        format!("{what} {text}: the port is a number from 0 to 65535, such as {address}:53")
+    })?;
+    Ok((prefix(what, address)?, Some(port)))
+}
+
+fn number(text: &str) -> Result<u8, String> {
+    protocol::number(text)
+        .ok_or_else(|| format!("protocol {text:?} is unknown; write {}", protocol::CHOICES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_looked_for() {
+        let asked = Asked {
+            subscriber: Some("10.0.0.0/24".into()),
+            remote: Some("192.0.2.1:53".into()),
+            external: Some("203.0.113.1".into()),
+            protocol: Some("udp".into()),
+            ..Asked::default()
+        };
+        let address = |text: &str, len| Prefix::new(text.parse().unwrap(), len);
+        let filter = Filter {
+            subscriber: Some(address("10.0.0.0", 24)),
+            remote: Some((address("192.0.2.1", 32), Some(53))),
+            external: Some((address("203.0.113.1", 32), None)),
+            protocol: Some(17),
+            port: None,
+        };
+        assert_eq!(asked.filter(), Ok(filter));
+        assert_eq!(Asked::default().duration(), Ok(LONGEST));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_a_remedy() {
+        let wrong = |change: fn(&mut Asked), part: &str| {
+            let mut asked = Asked::default();
+            change(&mut asked);
+            let error = asked.filter().err().or(asked.duration().err()).unwrap_or_default();
+            assert!(error.contains(part), "{error}");
+        };
+        wrong(|asked| asked.subscriber = Some("10.0.0".into()), "no IPv4 address or prefix");
+        wrong(|asked| asked.subscriber = Some("10.0.0.0/33".into()), "no IPv4 address or prefix");
+        wrong(|asked| asked.remote = Some("192.0.2.1:x".into()), "from 0 to 65535");
+        wrong(|asked| asked.protocol = Some("ip".into()), "is unknown");
+        wrong(|asked| asked.seconds = Some(1 << 40), "at most 86400 s");
+        wrong(|asked| asked.count = Some(0), "at least 1");
+    }
+}

@@ -1,0 +1,171 @@
+//! POST /v1/trace and GET /v1/capture.
+
+use crate::filter::Asked;
+use crate::packet::Written;
+use crate::stream::Stream;
+use crate::told;
+use axum::body::{Body, Bytes};
+use axum::extract::{Query, State, rejection::QueryRejection};
+use axum::http::header;
+use axum::response::{IntoResponse, Response as HttpResponse};
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use natgate_gateway::capture::Capture;
+use natgate_gateway::{Clock, CommandError, Commander, Settings};
+use natgate_http::{Response, Role, blocking};
+use serde::Deserialize;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+/// Between two looks for packets.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// How often something is written even if no packet comes: else nobody would notice that the client has
+/// gone.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
+
+/// Pieces of a capture that wait for the client.
+const WAITING: usize = 16;
+
+/// What answers are made of: whom to ask, what the time is, and the configuration in force.
+#[derive(Clone)]
+struct Of {
+    commander: Commander,
+    clock: Clock,
+    settings: Arc<dyn Fn() -> Arc<Settings> + Send + Sync>,
+}
+
+/// The paths, for a gateway whose settings in force `settings` tells.
+pub fn router(
+    commander: Commander,
+    clock: Clock,
+    settings: impl Fn() -> Arc<Settings> + Send + Sync + 'static,
+) -> Router {
+    Router::new()
+        .route("/v1/trace", post(trace))
+        .route("/v1/capture", get(capture))
+        .with_state(Of { commander, clock, settings: Arc::new(settings) })
+}
+
+/// What `/v1/trace` is asked.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TraceRequest {
+    packet: String,
+}
+
+async fn trace(State(of): State<Of>, body: Bytes) -> Result<Response, Response> {
+    blocking(move || of.trace(&body).unwrap_or_else(|failure| failure)).await
+}
+
+impl Of {
+    fn trace(&self, body: &[u8]) -> Result<Response, Response> {
+        let wrong = |message| Response::failure(400, message);
+        let TraceRequest { packet } = serde_json::from_slice(body)
+            .map_err(|error| wrong(format!("the body is wrong: {error}")))?;
+        let written: Written = packet.parse().map_err(wrong)?;
+        let settings = (self.settings)();
+        let config = &settings.engine;
+        let probe = written.probe(config).map_err(wrong)?;
+        let asked = (probe.link, probe.packet.clone());
+        let traced = self.commander.trace(probe).map_err(refused)?;
+        let (now, workers) = (self.clock.now(), self.commander.workers());
+        Ok(Response::done(told::object((asked.0, &asked.1), &traced, now, config, workers)))
+    }
+}
+
+fn refused(error: CommandError) -> Response {
+    Response::failure(503, error.to_string())
+}
+
+async fn capture(
+    State(of): State<Of>,
+    Extension(role): Extension<Role>,
+    asked: Result<Query<Asked>, QueryRejection>,
+) -> Result<HttpResponse, Response> {
+    if role < Role::Operate {
+        let message = "GET /v1/capture needs the role operate, for it shows what subscribers send; use \
+                       the control socket";
+        return Err(Response::failure(403, message));
+    }
+    let Query(asked) = asked.map_err(|error| Response::failure(400, error.body_text()))?;
+    let wrong = |message| Response::failure(400, message);
+    let (filter, duration) = (asked.filter().map_err(wrong)?, asked.duration().map_err(wrong)?);
+    let capture =
+        blocking(move || Capture::begin(&of.commander, filter)).await?.map_err(refused)?;
+    let (pieces, body) = channel(WAITING);
+    let most = asked.count.unwrap_or(u64::MAX);
+    let work = move || pump(capture, &pieces, Instant::now() + duration, most);
+    let thread = std::thread::Builder::new().name("capture".into()).spawn(work);
+    thread.map_err(|error| Response::failure(503, format!("a thread cannot be made: {error}")))?;
+    let body = Body::from_stream(Pieces(body));
+    Ok(([(header::CONTENT_TYPE, "application/x-pcapng")], body).into_response())
+}
+
+/// A body that a thread makes.
+pub(crate) struct Pieces(pub(crate) Receiver<Bytes>);
+
+impl futures_util::Stream for Pieces {
+    type Item = Result<Bytes, io::Error>;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Self::Item>> {
+        self.0.poll_recv(context).map(|piece| piece.map(Ok))
+    }
+}
+
+/// Where a capture is written to: pieces for the client.
+struct Output<'s> {
+    pieces: &'s Sender<Bytes>,
+    piece: Vec<u8>,
+}
+
+impl Write for Output<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.piece.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let piece = std::mem::take(&mut self.piece);
+        if piece.is_empty() {
+            return Ok(());
+        }
+        // While the client is slow the rings fill up, and what finds no room is counted.
+        self.pieces.blocking_send(piece.into()).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+/// Takes packets to the client until it has gone, has enough, or the time is up. What fails is that the
+/// client has gone.
+fn pump(mut capture: Capture, pieces: &Sender<Bytes>, until: Instant, most: u64) {
+    let mut write = || -> io::Result<()> {
+        let mut stream = Stream::new(Output { pieces, piece: Vec::new() })?;
+        stream.flush()?;
+        let mut told = Instant::now();
+        while !pieces.is_closed() && !capture.is_over() {
+            let (over, mut failed) = (Instant::now() >= until, None);
+            capture.read(|record| {
+                if stream.written() < most && failed.is_none() {
+                    failed = stream.put(&record).err();
+                }
+            });
+            failed.map_or(Ok(()), Err)?;
+            if told.elapsed() >= SIGN_OF_LIFE {
+                stream.statistics()?;
+                told = Instant::now();
+            }
+            stream.flush()?;
+            if over || stream.written() >= most {
+                return stream.finish().map(drop);
+            }
+            std::thread::sleep(INTERVAL);
+        }
+        stream.finish().map(drop)
+    };
+    let _ = write();
+}

@@ -1,0 +1,528 @@
+//! An explanation in words and as JSON: one object a step, each with its name, a sentence and what the
+//! sentence is about. Sentences are for people and may change; names and fields stay.
+
+use natgate_engine::{
+    Behavior, Config, DropReason, Endpoint, Limit, Match, Rule, RuleAction, Ruling, Side, Snat,
+    Step, Timestamp, Verdict, Whose,
+};
+use natgate_engine::{End, Explanation};
+use natgate_gateway::router::Onward;
+use natgate_gateway::{Link, Traced};
+use natgate_logs::protocol;
+use serde_json::{Map, Value, json};
+
+/// What a gateway's workers say of a packet, as JSON; `config` is in force, `workers` are there.
+pub fn object(
+    (from, packet): (Link, &[u8]),
+    traced: &[Traced],
+    now: Timestamp,
+    config: &Config,
+    workers: usize,
+) -> Value {
+    let mut steps = Vec::new();
+    for (place, part) in traced.iter().enumerate() {
+        if workers > 1 {
+            let worker = part.worker;
+            let what = if place == 0 { "belongs to" } else { "turns round to" };
+            let text = format!("the packet {what} worker {worker} of {workers}");
+            steps.push(json!({ "step": "worker", "text": text, "worker": worker }));
+        }
+        let names = Names { config, now };
+        steps.extend(part.explanation.steps().iter().map(|step| names.step(step)));
+        steps.extend(part.onward.map(|(link, onward)| names.onward(link, onward)));
+    }
+    let Some(last) = traced.last() else { return json!({ "ok": false }) };
+    let mut object = Map::new();
+    let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
+    put("from", json!(side(from.side)));
+    put("packet", json!(packet.iter().map(|byte| format!("{byte:02x}")).collect::<String>()));
+    let Explanation { verdict, direction, becomes, is_certain, .. } = &last.explanation;
+    let (name, out, reason) = verdict_words(*verdict);
+    put("verdict", json!(name));
+    put("by", json!(out.map(side)));
+    put("reason", json!(reason.map(DropReason::name)));
+    put("text", json!(sentence(*verdict)));
+    put("direction", json!(direction.name()));
+    put("certain", json!(is_certain));
+    put("worker", json!(last.worker));
+    let realm = |number: u16| Names { config, now }.realm(number);
+    put(
+        "becomes",
+        becomes.map_or(Value::Null, |becomes| {
+            let mut ends =
+                json!({ "source": end(becomes.source), "destination": end(becomes.destination) });
+            if config.has_realms() && out == Some(Side::Inside) {
+                ends["realm"] = json!(realm(becomes.realm));
+            }
+            ends
+        }),
+    );
+    put("steps", Value::Array(steps));
+    Value::Object(object)
+}
+
+/// The same for people, from the object.
+pub fn text(object: &Value) -> String {
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut text = String::new();
+    for (number, step) in object["steps"].as_array().into_iter().flatten().enumerate() {
+        text += &format!("{:>3}  {}\n", number + 1, word(&step["text"]));
+    }
+    text += &format!("\n{}\n", word(&object["text"]));
+    let becomes = &object["becomes"];
+    if becomes.is_object() {
+        let (source, destination) = (word(&becomes["source"]), word(&becomes["destination"]));
+        text += &format!("it becomes {source} > {destination}");
+        if let Some(realm) = becomes["realm"].as_str() {
+            text += &format!(" in realm {realm}");
+        }
+        text += "\n";
+    }
+    if object["certain"] == false {
+        text += "what would be drawn at random, or made on the way, may change this\n";
+    }
+    text
+}
+
+fn verdict_words(verdict: Verdict) -> (&'static str, Option<Side>, Option<DropReason>) {
+    match verdict {
+        Verdict::Forward(side) => ("forward", Some(side), None),
+        Verdict::Reply(side) => ("reply", Some(side), None),
+        Verdict::Drop(reason) => ("drop", None, Some(reason)),
+        Verdict::HandOver => ("hand_over", None, None),
+        Verdict::Held => ("held", None, None),
+    }
+}
+
+fn sentence(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Forward(by) => format!("it would be sent on by the {}", side(by)),
+        Verdict::Reply(by) => format!("it would be answered by the {}", side(by)),
+        Verdict::Drop(reason) => {
+            format!("it would be dropped ({}): {}", reason.name(), reason.text())
+        }
+        Verdict::HandOver => {
+            "it turns round; what it becomes for its receiver depends on the port that \
+                              would be drawn"
+                .to_owned()
+        }
+        Verdict::Held => "it would wait for the first fragment of its datagram".to_owned(),
+    }
+}
+
+fn side(side: Side) -> &'static str {
+    match side {
+        Side::Inside => "inside",
+        Side::Outside => "outside",
+    }
+}
+
+fn end(End { address, port }: End) -> String {
+    let address = address.map_or_else(|| "DRAWN".to_owned(), |address| address.to_string());
+    match port {
+        Some(port) => format!("{address}:{port}"),
+        None => address,
+    }
+}
+
+fn both(Endpoint { address, port }: Endpoint) -> String {
+    format!("{address}:{port}")
+}
+
+fn behavior(behavior: Behavior) -> &'static str {
+    match behavior {
+        Behavior::EndpointIndependent => "endpoint-independent",
+        Behavior::AddressDependent => "address-dependent",
+        Behavior::AddressAndPortDependent => "address-and-port-dependent",
+    }
+}
+
+/// What steps are told by.
+struct Names<'c> {
+    config: &'c Config,
+    now: Timestamp,
+}
+
+impl Names<'_> {
+    fn realm(&self, number: u16) -> String {
+        match usize::from(number).checked_sub(1) {
+            None => "default".to_owned(),
+            Some(place) => {
+                self.config.realms.get(place).map_or(number.to_string(), |realm| realm.name.clone())
+            }
+        }
+    }
+
+    fn pool(&self, number: usize) -> String {
+        self.config.pools.get(number).map_or(number.to_string(), |pool| pool.name.clone())
+    }
+
+    fn whose(&self, whose: Whose) -> String {
+        match whose {
+            Whose::Subscriber => "the subscriber".to_owned(),
+            Whose::Class(place) => {
+                let class = self.config.classes.get(place);
+                format!(
+                    "class {}",
+                    class.map_or_else(|| place.to_string(), |class| class.name.clone())
+                )
+            }
+            Whose::Mapping => "the mapping".to_owned(),
+            Whose::Static => "the static mapping of the address".to_owned(),
+            Whose::Gateway => "the gateway".to_owned(),
+        }
+    }
+
+    fn seconds(&self, until: Timestamp) -> f64 {
+        until.since(self.now).as_secs_f64()
+    }
+
+    /// The rule that is the best for a packet between these endpoints, as an operator knows it.
+    fn rule(&self, realm: u16, inner: Endpoint, outer: Endpoint) -> Option<(usize, String)> {
+        let rules = match usize::from(realm).checked_sub(1) {
+            None => &self.config.rules,
+            Some(place) => &self.config.realms.get(place)?.rules,
+        };
+        let best = rules
+            .iter()
+            .enumerate()
+            .filter_map(|(number, rule)| Some((rank(rule, inner, outer)?, number)));
+        // The first of equals.
+        let (_, number) = best.max_by_key(|(rank, number)| (*rank, usize::MAX - number))?;
+        let (end, prefix, port) = match rules[number].matches {
+            Match::Source(prefix, port) => ("source", prefix, port),
+            Match::Destination(prefix, port) => ("destination", prefix, port),
+        };
+        let address = std::net::Ipv4Addr::from_bits(prefix.first());
+        let port = if port == 0 { String::new() } else { format!(":{port}") };
+        Some((number + 1, format!("{end} {address}/{}{port}", prefix.len())))
+    }
+
+    fn ruled(&self, realm: u16, inner: Endpoint, outer: Endpoint, ruling: Option<Ruling>) -> Value {
+        let rule = ruling.and_then(|_| self.rule(realm, inner, outer));
+        let says = match ruling {
+            None => "no rule is about it".to_owned(),
+            Some(Ruling::Bypass) => "bypass: it is not translated".to_owned(),
+            Some(Ruling::Drop) => "drop".to_owned(),
+            Some(Ruling::Snat(Snat { pool, address: None, .. })) => {
+                format!("pool {}", self.pool(pool))
+            }
+            Some(Ruling::Snat(Snat { pool, address: Some(address), .. })) => {
+                format!("address {address} of pool {}", self.pool(pool))
+            }
+        };
+        let text = match &rule {
+            Some((number, matches)) => format!("rule {number} ({matches}) says: {says}"),
+            None if ruling.is_some() => format!("a rule says of the session: {says}"),
+            None => says,
+        };
+        let action = match ruling {
+            None => Value::Null,
+            Some(Ruling::Bypass) => json!("bypass"),
+            Some(Ruling::Drop) => json!("drop"),
+            Some(Ruling::Snat(_)) => json!("snat"),
+        };
+        let number = rule.as_ref().map(|(number, _)| *number);
+        let matches = rule.map(|(_, matches)| matches);
+        json!({ "step": "rule", "text": text, "rule": number, "match": matches, "action": action,
+                "realm": self.realm(realm) })
+    }
+
+    fn step(&self, step: &Step) -> Value {
+        match *step {
+            Step::Read { protocol: number, what, source, destination } => json!({
+                "step": "read", "protocol": protocol(number), "source": end(source),
+                "destination": end(destination),
+                "text": format!("{what} {} > {}", end(source), end(destination)),
+            }),
+            Step::Unsettled => said(
+                "unsettled",
+                "another configuration has just come into force, and not \
+                 all mappings have been asked whether they stay; ask again",
+            ),
+            Step::Realm(realm) => json!({ "step": "realm", "realm": self.realm(realm),
+                "text": format!("it comes from realm {}", self.realm(realm)) }),
+            Step::Local => {
+                said("local", "it is addressed to the gateway itself, which answers only ping")
+            }
+            Step::Rule { realm, inner, outer, ruling } => self.ruled(realm, inner, outer, ruling),
+            Step::Aimed(to) => json!({ "step": "destination", "destination": both(to),
+                "text": format!("its destination is translated to {}", both(to)) }),
+            Step::Subscriber(is) => json!({ "step": "subscriber", "subscriber": is,
+                "text": if is { "its source is a subscriber (nat.subscribers)" }
+                        else { "its source is no subscriber: not in nat.subscribers, and no rule is about it" } }),
+            Step::Hairpin(address) => json!({ "step": "hairpin", "external": address.to_string(),
+                "text": format!("its destination {address} is an external address: it turns round (hairpin)") }),
+            Step::External(address) => json!({ "step": "external", "external": address.to_string(),
+                "text": format!("its destination {address} is an external address of the gateway's") }),
+            Step::Transit { ttl, len, mtu, dont_fragment } => {
+                json!({ "step": "transit", "ttl": ttl,
+                "length": len, "mtu": mtu, "dont_fragment": dont_fragment,
+                "text": format!("time to live {ttl}{}, {len} bytes where the next link takes {mtu}{}",
+                    if ttl <= 1 { ", which runs out here" } else { "" },
+                    if dont_fragment { ", not to be fragmented" } else { "" }) })
+            }
+            Step::Fragment { first } => json!({ "step": "fragment", "first": first,
+                "text": if first { "it is the first fragment of its datagram" }
+                        else { "it is a fragment, whose ports only the first of its datagram tells" } }),
+            Step::AsFirst => {
+                said("as_first", "the first fragment of its datagram has gone on; it follows")
+            }
+            Step::Mapping { id, sessions, expires } => {
+                let expires = expires.map(|time| self.seconds(time));
+                let left = expires.map_or("stays".to_owned(), |left| format!("{left:.0} s left"));
+                json!({ "step": "mapping", "protocol": protocol(id.protocol), "kind": id.kind.name(),
+                    "internal": both(id.internal), "external": both(id.external),
+                    "sessions": sessions, "expires_in_s": expires,
+                    "text": format!("{} mapping {} = {}, {sessions} sessions, {left}",
+                        id.kind.name(), both(id.internal), both(id.external)) })
+            }
+            Step::NoMapping => said("no_mapping", "there is no mapping for it"),
+            Step::Session { remote, state, next, expires } => {
+                let left = self.seconds(expires);
+                json!({ "step": "session", "remote": both(remote), "state": state, "next": next,
+                    "expires_in_s": left,
+                    "text": format!("session with {} in state {state}{}, {left:.0} s left", both(remote),
+                        if state == next { String::new() } else { format!(", which becomes {next}") }) })
+            }
+            Step::NoSession(remote) => json!({ "step": "no_session", "remote": both(remote),
+                "text": format!("the mapping has no session with {}", both(remote)) }),
+            Step::Opens(opens) => json!({ "step": "opens", "opens": opens,
+                "text": if opens { "it may begin a connection" }
+                        else { "it begins no connection: only a SYN does (nat.tcp_pickup)" } }),
+            Step::Filter { behavior: own, is_static, is_asked_for, admitted } => {
+                let by = match (is_static, is_asked_for) {
+                    (true, _) => "the static mapping",
+                    (_, true) => "the host that has asked for the mapping",
+                    _ => behavior(own),
+                };
+                json!({ "step": "filter", "filtering": behavior(own), "static": is_static,
+                    "asked_for": is_asked_for, "admitted": admitted,
+                    "text": format!("filtering ({by}) {}",
+                        if admitted { "lets it in" } else { "does not let it in" }) })
+            }
+            _ => self.new_state(step),
+        }
+    }
+
+    /// Steps about what would be made.
+    fn new_state(&self, step: &Step) -> Value {
+        match *step {
+            Step::Service => {
+                said("service", "the endpoint is served by several servers, one of which gets it")
+            }
+            Step::Whole(address) => {
+                json!({ "step": "static_address", "external": address.to_string(),
+                "text": format!("address {address} is mapped as a whole by a static mapping") })
+            }
+            Step::About { protocol: number, source, destination } => json!({ "step": "about",
+                "protocol": protocol(number), "source": both(source), "destination": both(destination),
+                "text": format!("the error is about {} {} > {}", protocol(number), both(source),
+                    both(destination)) }),
+            Step::Standing { whose, standing, permits } => {
+                let used = standing.used;
+                let of =
+                    standing.most.map_or("no limit".to_owned(), |most| format!("at most {most}"));
+                let what = match standing.limit {
+                    Limit::NewMappings => "new mappings within a second",
+                    Limit::Mappings => "mappings",
+                    Limit::Sessions => "sessions",
+                    Limit::FurtherSessions => "sessions beyond the first of each mapping",
+                    Limit::Blocks => "blocks of ports",
+                    Limit::Subscribers => "subscribers",
+                };
+                let name = match whose {
+                    Whose::Subscriber => "subscriber",
+                    Whose::Class(_) => "class",
+                    Whose::Mapping => "mapping",
+                    Whose::Static => "static",
+                    Whose::Gateway => "gateway",
+                };
+                json!({ "step": "limit", "of": name, "limit": standing.limit.name(), "used": used,
+                    "most": standing.most, "permits": permits,
+                    "text": format!("{} has {used} {what}, {of}{}", self.whose(whose),
+                        if permits { "" } else { ": no more" }) })
+            }
+            Step::Pool { pool, free } => {
+                let name = self.pool(pool);
+                let ports = free.map_or(String::new(), |free| format!(", {free} ports free"));
+                json!({ "step": "pool", "pool": name, "free": free, "text": format!("pool {name}{ports}") })
+            }
+            Step::Address { why, address } => {
+                let address = address.map(|address| address.to_string());
+                let text = match (&address, why.name()) {
+                    (Some(address), "paired") => {
+                        format!("external address {address}, which the subscriber has already")
+                    }
+                    (Some(address), "share") => {
+                        format!("external address {address}, where the subscriber's own ports are")
+                    }
+                    (Some(address), why) => {
+                        format!("external address {address}, as the {why} says")
+                    }
+                    (None, _) => "the external address would be drawn".to_owned(),
+                };
+                json!({ "step": "address", "external": address, "why": why.name(), "text": text })
+            }
+            Step::Block => said("block", "a block of ports would be assigned to the subscriber"),
+            Step::Overload => {
+                said("overload", "no port is free; one that is in use would be shared")
+            }
+            Step::Port(port) => json!({ "step": "port", "port": port,
+                "text": port.map_or("the port would be drawn".to_owned(),
+                    |port| format!("port {port}, the internal one, is free")) }),
+            Step::NewSession { remote, state } => {
+                json!({ "step": "new_session", "remote": both(remote),
+                "state": state,
+                "text": format!("a session with {} would be made, in state {state}", both(remote)) })
+            }
+            Step::Timer(nanos) => {
+                let seconds = nanos as f64 / 1e9;
+                json!({ "step": "timer", "seconds": seconds,
+                    "text": format!("its timer starts: {seconds} s") })
+            }
+            Step::NotRefreshed => said("not_refreshed", "its timer goes on as it is"),
+            Step::Answer { kind, code, late } => {
+                let when = if late {
+                    "six seconds later, unless a connection has come about, "
+                } else {
+                    ""
+                };
+                json!({ "step": "answer", "icmp_type": kind, "icmp_code": code, "late": late,
+                    "text": format!("{when}its sender gets ICMP {kind}/{code}, as far as their rate permits") })
+            }
+            _ => json!({ "step": "other", "text": format!("{step:?}") }),
+        }
+    }
+
+    fn onward(&self, link: Link, onward: Onward) -> Value {
+        let by = match link.side {
+            Side::Inside if self.config.has_realms() => {
+                format!("inside of realm {}", self.realm(link.realm))
+            }
+            _ => side(link.side).to_owned(),
+        };
+        match onward {
+            Onward::NoRoute => json!({ "step": "route", "next_hop": null, "neighbor": null,
+                "text": format!("by the {by}: no route leads there, so it is dropped (no_route) and its \
+                                 sender gets ICMP 3/0") }),
+            Onward::Everybody => json!({ "step": "route", "next_hop": null, "neighbor": null,
+                "text": format!("by the {by}: its destination is everybody there, so it is dropped (no_route)") }),
+            Onward::Hop { address, mac, passes } => {
+                let mac = mac.map(|mac| mac.to_string());
+                let known = match &mac {
+                    Some(mac) => format!("at {mac}"),
+                    None => "not known yet: it would be asked for by ARP".to_owned(),
+                };
+                let size = if passes { "" } else { "; the packet does not fit the link (too_big)" };
+                json!({ "step": "route", "next_hop": address.to_string(), "neighbor": mac, "fits": passes,
+                    "text": format!("by the {by}: next hop {address}, {known}{size}") })
+            }
+        }
+    }
+}
+
+fn said(step: &str, text: &str) -> Value {
+    json!({ "step": step, "text": text })
+}
+
+/// How good a rule is for a packet between these endpoints, if it is about it and translates no
+/// destination.
+fn rank(rule: &Rule, inner: Endpoint, outer: Endpoint) -> Option<(i16, u8, bool, bool)> {
+    if matches!(rule.action, RuleAction::Dnat(..) | RuleAction::DnatPrefix(_)) {
+        return None;
+    }
+    let (prefix, port, by_source) = match rule.matches {
+        Match::Source(prefix, port) => (prefix, port, true),
+        Match::Destination(prefix, port) => (prefix, port, false),
+    };
+    let own = if by_source { inner } else { outer };
+    let holds = prefix.contains(own.address.to_bits()) && (port == 0 || port == own.port);
+    holds.then_some((rule.priority, prefix.len(), port != 0, by_source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::Written;
+    use natgate_engine::{AddressRange, Engine, Packet, PoolConfig, Prefix};
+    use std::net::Ipv4Addr;
+
+    fn config() -> Config {
+        let address = Ipv4Addr::new(203, 0, 113, 1);
+        let pool = PoolConfig {
+            name: "first".into(),
+            addresses: vec![AddressRange { first: address, last: address }],
+            ..PoolConfig::default()
+        };
+        let prefix = |c, len| Prefix::new(Ipv4Addr::new(10, c, 0, 0), len);
+        let rules = vec![
+            Rule::new(Match::Source(prefix(1, 16), 0), RuleAction::Bypass),
+            Rule::new(Match::Source(prefix(1, 24), 0), RuleAction::Drop),
+        ];
+        Config { pools: vec![pool], rules, ..Config::default() }
+    }
+
+    fn trace(text: &str) -> Value {
+        let config = config();
+        let engine = Engine::new(&config, [1; 32], Timestamp(0)).unwrap();
+        let probe = text.parse::<Written>().unwrap().probe(&config).unwrap();
+        let mut packet = probe.packet.clone();
+        let mut explanation = Explanation::new();
+        let view = Packet::new(&mut packet, 0);
+        engine.explain(Timestamp(0), probe.link.side, &view, &mut explanation);
+        let traced = [Traced { worker: 0, explanation, onward: None }];
+        object((probe.link, &probe.packet), &traced, Timestamp(0), &config, 1)
+    }
+
+    fn names(object: &Value) -> Vec<&str> {
+        object["steps"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|step| step["step"].as_str())
+            .collect()
+    }
+
+    #[test]
+    fn a_new_flow_is_told_step_by_step() {
+        let object = trace("udp 10.0.0.5:4000 > 192.0.2.1:53");
+        assert_eq!((&object["verdict"], &object["by"]), (&json!("forward"), &json!("outside")));
+        let names = names(&object);
+        let wanted = [
+            "read",
+            "subscriber",
+            "transit",
+            "no_mapping",
+            "limit",
+            "pool",
+            "address",
+            "port",
+            "new_session",
+            "timer",
+        ];
+        let mut rest = names.iter();
+        assert!(wanted.iter().all(|step| rest.any(|name| name == step)), "{names:?}");
+        let text = text(&object);
+        for part in [
+            "pool first, 64512 ports free",
+            "its timer starts: 300 s",
+            "the port would be drawn",
+            "sent on by the outside",
+            "it becomes DRAWN > 192.0.2.1:53",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_rule_that_decides_is_named() {
+        let dropped = trace("udp 10.1.0.5:4000 > 192.0.2.1:53");
+        assert_eq!((&dropped["verdict"], &dropped["reason"]), (&json!("drop"), &json!("rule")));
+        assert!(text(&dropped).contains("rule 2 (source 10.1.0.0/24) says: drop"));
+        let passed = trace("udp 10.1.1.5:4000 > 192.0.2.1:53");
+        assert!(text(&passed).contains("rule 1 (source 10.1.0.0/16) says: bypass"));
+        let refused = trace("udp 192.0.2.1:53 > 203.0.113.1:2000");
+        assert_eq!(refused["reason"], "no_mapping");
+    }
+}

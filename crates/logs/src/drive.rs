@@ -1,0 +1,481 @@
+//! A sink's work at a time that is passed in: take from the queue, write, try again later, tell.
+//!
+//! Nothing here waits and nobody asks for the time, so that an hour without a collector is a test of
+//! milliseconds. Records are let go of when the sink has written them; those that it has not stay in
+//! the batch, the others in the queue, and what the queue cannot hold becomes a gap.
+
+use crate::json::Names;
+use crate::queue::Queue;
+use crate::record::{Gap, Record};
+use natgate_engine::Timestamp;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+/// Records that are written in one go.
+const BATCH: usize = 512;
+
+/// How long until the first further try, and the longest between two.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+
+/// How often what was written is seen to.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// Tells the operator something.
+pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
+
+/// Where records go.
+pub trait Sink: Send {
+    /// Gets ready to write, after the start or an error.
+    ///
+    /// # Errors
+    /// Why that is not possible now.
+    fn connect(&mut self, now: Timestamp) -> io::Result<()>;
+
+    /// Writes records; returns how many were, from the first on.
+    ///
+    /// # Errors
+    /// Why the next could not be; then the sink is connected anew before it writes again.
+    fn write(
+        &mut self,
+        records: &[Record],
+        names: &Names,
+        now: Timestamp,
+    ) -> (usize, io::Result<()>);
+
+    /// Has what was written arrive; called about once a second, with or without records.
+    ///
+    /// # Errors
+    /// As [`Sink::write`].
+    fn flush(&mut self, now: Timestamp) -> io::Result<()>;
+
+    /// Somebody has put files aside.
+    fn reopen(&mut self) {}
+
+    /// Nothing comes any more: nothing may take longer than a moment.
+    fn hurry(&mut self) {}
+}
+
+/// What a sink has done, to be read at any time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SinkMetrics {
+    /// What it is called: its kind and where it writes to.
+    pub name: String,
+    /// Events written.
+    pub written: u64,
+    /// Gaps, and the events that are missing there.
+    pub gaps: u64,
+    /// Events that are missing.
+    pub lost: u64,
+    /// Records that wait, and how many can.
+    pub waiting: u64,
+    /// How many records can wait.
+    pub capacity: u64,
+    /// Whether it can write.
+    pub connected: bool,
+    /// How often it could not any more.
+    pub failures: u64,
+}
+
+/// What a sink's thread counts.
+#[derive(Debug)]
+pub(crate) struct Counts {
+    name: String,
+    capacity: usize,
+    written: AtomicU64,
+    failures: AtomicU64,
+    connected: AtomicBool,
+    /// Whether files are to be opened anew.
+    pub(crate) reopen: AtomicBool,
+}
+
+impl Counts {
+    /// What it has done, with what its queue has.
+    pub(crate) fn metrics(&self, queue: &Queue) -> SinkMetrics {
+        let (waiting, lost, gaps) = queue.figures();
+        SinkMetrics {
+            name: self.name.clone(),
+            written: self.written.load(Ordering::Relaxed),
+            gaps,
+            lost,
+            waiting,
+            capacity: self.capacity as u64,
+            connected: self.connected.load(Ordering::Relaxed),
+            failures: self.failures.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// A sink at work.
+pub struct Drive {
+    sink: Box<dyn Sink>,
+    queue: Arc<Queue>,
+    names: Arc<RwLock<Arc<Names>>>,
+    tell: Tell,
+    counts: Arc<Counts>,
+    batch: Vec<Record>,
+    health: Health,
+    next_flush: Timestamp,
+}
+
+/// Whether a sink can write.
+enum Health {
+    /// It has not been tried.
+    New,
+    Well,
+    /// Not since then; when to try again, and how long to wait after that.
+    Failed {
+        since: Timestamp,
+        again: Timestamp,
+        pause: Duration,
+    },
+}
+
+impl Drive {
+    /// A sink that takes from a queue; `name` is what the operator is told of it, the names are those
+    /// that the configuration gives.
+    pub fn new(
+        name: String,
+        capacity: usize,
+        sink: Box<dyn Sink>,
+        queue: Arc<Queue>,
+        names: Arc<RwLock<Arc<Names>>>,
+        tell: Tell,
+    ) -> Self {
+        let counts = Counts {
+            name,
+            capacity,
+            written: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            connected: AtomicBool::new(false),
+            reopen: AtomicBool::new(false),
+        };
+        Self {
+            sink,
+            queue,
+            names,
+            tell,
+            counts: Arc::new(counts),
+            batch: Vec::with_capacity(BATCH),
+            health: Health::New,
+            next_flush: Timestamp(0),
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Arc<Counts> {
+        Arc::clone(&self.counts)
+    }
+
+    /// What it has done.
+    pub fn metrics(&self) -> SinkMetrics {
+        self.counts.metrics(&self.queue)
+    }
+
+    /// Does what there is to do; returns how long the thread may sleep, unless something comes.
+    pub fn turn(&mut self, now: Timestamp) -> Pause {
+        if let Health::Failed { again, .. } = self.health
+            && now < again
+        {
+            return Pause::Whatever(again.since(now));
+        }
+        match self.work(now) {
+            Ok(()) => Pause::UnlessSomethingComes(self.next_flush.since(now)),
+            Err(error) => Pause::Whatever(self.failed(&error, now)),
+        }
+    }
+
+    /// Says that nothing comes any more, and writes what can be written now; whether that was all.
+    pub fn finish(&mut self, now: Timestamp) -> bool {
+        self.sink.hurry();
+        self.next_flush = now;
+        match self.work(now) {
+            Ok(()) => true,
+            Err(error) => {
+                self.failed(&error, now);
+                false
+            }
+        }
+    }
+
+    fn work(&mut self, now: Timestamp) -> io::Result<()> {
+        if self.counts.reopen.swap(false, Ordering::Relaxed) {
+            self.sink.reopen();
+        }
+        if !matches!(self.health, Health::Well) {
+            self.sink.connect(now)?;
+            // What may be open need not take anything: only what has been written tells.
+            self.next_flush = now;
+        }
+        let names = Arc::clone(&self.names.read().unwrap_or_else(PoisonError::into_inner));
+        loop {
+            self.queue.take(BATCH, &mut self.batch);
+            if self.batch.is_empty() {
+                break;
+            }
+            let (written, result) = self.sink.write(&self.batch, &names, now);
+            self.made_progress(written);
+            let done = self.batch.drain(..written);
+            let (mut events, mut gaps) = (0, Vec::new());
+            for record in done {
+                match record {
+                    Record::Event(_) => events += 1,
+                    Record::Gap(gap) => gaps.push(gap),
+                }
+            }
+            self.counts.written.fetch_add(events, Ordering::Relaxed);
+            gaps.iter().for_each(|gap| self.tell_gap(gap));
+            result?;
+        }
+        if now >= self.next_flush {
+            self.next_flush = now.plus(FLUSH);
+            self.sink.flush(now)?;
+        }
+        self.is_well(now);
+        Ok(())
+    }
+
+    /// A sink that takes a little now and then is tried as often as one that has just failed.
+    fn made_progress(&mut self, written: usize) {
+        if let Health::Failed { pause, .. } = &mut self.health
+            && written > 0
+        {
+            *pause = RETRY.0;
+        }
+    }
+
+    fn is_well(&mut self, now: Timestamp) {
+        if let Health::Failed { since, .. } = self.health {
+            let name = &self.counts.name;
+            let seconds = now.since(since).as_secs();
+            (self.tell)(format!("log {name} is written again, after {seconds} s"));
+        }
+        self.health = Health::Well;
+        self.counts.connected.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that the sink cannot write; returns when to try again.
+    fn failed(&mut self, error: &io::Error, now: Timestamp) -> Duration {
+        self.counts.connected.store(false, Ordering::Relaxed);
+        let (since, pause) = match self.health {
+            Health::Failed { since, pause, .. } => (since, pause),
+            Health::New | Health::Well => {
+                self.counts.failures.fetch_add(1, Ordering::Relaxed);
+                (self.tell)(format!(
+                    "warning: log {} cannot be written: {}; events wait for it, and what is more \
+                     than {} is counted as a gap",
+                    self.counts.name,
+                    reason(error),
+                    self.counts.capacity
+                ));
+                (now, RETRY.0)
+            }
+        };
+        self.health =
+            Health::Failed { since, again: now.plus(pause), pause: RETRY.1.min(pause * 2) };
+        pause
+    }
+
+    fn tell_gap(&self, gap: &Gap) {
+        let name = &self.counts.name;
+        let seconds = gap.to.since(gap.from).as_secs_f64();
+        (self.tell)(format!(
+            "warning: log {name} has a gap: {} events of {seconds:.3} s are missing",
+            gap.lost
+        ));
+    }
+}
+
+/// Why something cannot be written, with the remedy where there is a usual one.
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "the disk is full, make room there".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => "this user may not (any more)".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// How long a sink's thread may sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// So long, or until there is something in the queue.
+    UnlessSomethingComes(Duration),
+    /// So long, whatever comes.
+    Whatever(Duration),
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::sinks::file::FileSink;
+    use natgate_engine::{Change, Endpoint, Event, MappingId, MappingKind};
+    use natgate_gateway::LogWhat;
+    use std::path::Path;
+    use std::sync::Mutex;
+
+    /// A mapping made at that time.
+    pub(crate) fn created(time: u64) -> Record {
+        let id = MappingId {
+            realm: 0,
+            protocol: 17,
+            internal: Endpoint::new(0x0a00_0005, 4000),
+            external: Endpoint::new(0xcb00_7101, time as u16),
+            kind: MappingKind::Dynamic,
+        };
+        Record::Event(Event { time: Timestamp(time), change: Change::MappingCreated(id) })
+    }
+
+    pub(crate) fn times(records: &[Record]) -> Vec<u64> {
+        records.iter().map(|record| record.time().0).collect()
+    }
+
+    /// A collector that can be away, and takes at most so many records a turn.
+    #[derive(Clone, Default)]
+    struct Collector(Arc<Mutex<Inside>>);
+
+    #[derive(Default)]
+    struct Inside {
+        away: bool,
+        most: Option<usize>,
+        got: Vec<Record>,
+        tries: usize,
+    }
+
+    impl Sink for Collector {
+        fn connect(&mut self, _: Timestamp) -> io::Result<()> {
+            let mut inside = self.0.lock().unwrap();
+            inside.tries += 1;
+            if inside.away { Err(io::ErrorKind::ConnectionRefused.into()) } else { Ok(()) }
+        }
+
+        fn write(
+            &mut self,
+            records: &[Record],
+            _: &Names,
+            _: Timestamp,
+        ) -> (usize, io::Result<()>) {
+            let mut inside = self.0.lock().unwrap();
+            if inside.away {
+                return (0, Err(io::ErrorKind::BrokenPipe.into()));
+            }
+            let most = inside.most.unwrap_or(usize::MAX);
+            let count = records.len().min(most);
+            inside.got.extend(&records[..count]);
+            let slow = count < records.len();
+            (count, if slow { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) })
+        }
+
+        fn flush(&mut self, _: Timestamp) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    struct World {
+        collector: Collector,
+        queue: Arc<Queue>,
+        drive: Drive,
+        said: Arc<Mutex<Vec<String>>>,
+    }
+
+    fn world(capacity: usize) -> World {
+        let collector = Collector::default();
+        let queue = Arc::new(Queue::new(capacity, LogWhat::Mappings));
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&said);
+        let tell: Tell = Arc::new(move |sentence| heard.lock().unwrap().push(sentence));
+        let (sink, taking) = (Box::new(collector.clone()), Arc::clone(&queue));
+        let drive = Drive::new("c".into(), capacity, sink, taking, Arc::default(), tell);
+        World { collector, queue, drive, said }
+    }
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_collector_that_is_away_for_an_hour_gets_what_fits_and_the_exact_gap() {
+        let mut world = world(1000);
+        let inside = Arc::clone(&world.collector.0);
+        world.queue.offer(&[created(SECOND)]);
+        world.drive.turn(Timestamp(SECOND));
+        inside.lock().unwrap().away = true;
+        // Ten events a second for an hour.
+        let hour = 3600 * 10;
+        for at in 0..hour {
+            let time = 2 * SECOND + at * SECOND / 10;
+            world.queue.offer(&[created(time)]);
+            world.drive.turn(Timestamp(time));
+        }
+        assert!(inside.lock().unwrap().tries < 400, "it is not asked all the time");
+        inside.lock().unwrap().away = false;
+        let back = 2 * SECOND + 3610 * SECOND;
+        world.queue.offer(&[created(back)]);
+        world.drive.turn(Timestamp(back));
+        let metrics = world.drive.metrics();
+        let got = inside.lock().unwrap().got.clone();
+        let events = got.iter().filter(|record| matches!(record, Record::Event(_))).count();
+        let gaps: Vec<_> = got
+            .iter()
+            .filter_map(|record| match record {
+                Record::Gap(gap) => Some(*gap),
+                Record::Event(_) => None,
+            })
+            .collect();
+        // One batch was in the sink's hands beside the queue.
+        let lost = gaps.iter().map(|gap| gap.lost).sum::<u64>();
+        assert_eq!(events as u64 + lost, 1 + hour + 1);
+        assert_eq!(gaps.len(), 1, "one outage is one gap");
+        assert!(events as u64 <= 1 + 1000 + BATCH as u64 + 1, "{events} were kept");
+        let missing = times(&got)
+            .windows(2)
+            .find(|pair| pair[0] < gaps[0].from.0 && pair[1] == gaps[0].to.0)
+            .is_some();
+        assert!(missing, "the gap is where the events would have been");
+        assert_eq!((metrics.lost, metrics.gaps), (lost, 1));
+        assert_eq!((metrics.written, metrics.connected), (events as u64, true));
+        let said = world.said.lock().unwrap().join("\n");
+        assert_eq!(said.matches("cannot be written").count(), 1, "{said}");
+        assert!(said.contains("log c is written again, after 36"), "{said}");
+        assert!(said.contains(&format!("has a gap: {lost} events")), "{said}");
+    }
+
+    #[test]
+    fn a_slow_collector_gets_all_in_order() {
+        let mut world = world(10_000);
+        world.collector.0.lock().unwrap().most = Some(7);
+        let records: Vec<_> = (1..=700).map(created).collect();
+        world.queue.offer(&records);
+        let mut now = 0;
+        for _ in 0..200 {
+            now += 20 * SECOND;
+            world.drive.turn(Timestamp(now));
+        }
+        assert_eq!(world.collector.0.lock().unwrap().got, records);
+        assert_eq!(world.drive.metrics().lost, 0);
+    }
+
+    #[test]
+    fn what_opens_and_takes_nothing_is_told_once() {
+        let mut world = world(10);
+        world.drive.sink = Box::new(FileSink::open(Path::new("/dev/full"), false).unwrap());
+        world.queue.offer(&[created(1)]);
+        let turns = (1..=100).map(|second| world.drive.turn(Timestamp(second * SECOND)));
+        assert!(turns.last().is_some_and(|last| matches!(last, Pause::Whatever(_))));
+        let said = world.said.lock().unwrap().join("\n");
+        assert_eq!(said.matches("the disk is full, make room there").count(), 1, "{said}");
+        assert!(!said.contains("again"), "{said}");
+        assert!(!world.drive.metrics().connected);
+    }
+
+    #[test]
+    fn the_end_is_told() {
+        let mut world = world(10);
+        world.queue.offer(&[created(1)]);
+        assert!(world.drive.finish(Timestamp(2)));
+        assert_eq!(world.collector.0.lock().unwrap().got, [created(1)]);
+        world.collector.0.lock().unwrap().away = true;
+        world.queue.offer(&[created(3)]);
+        assert!(!world.drive.finish(Timestamp(4)));
+        assert!(!world.drive.metrics().connected);
+    }
+}

@@ -1,0 +1,388 @@
+//! The threads: one that puts workers' events in order and deals them out, one for each sink. Sinks come
+//! and go while they run ([`Changer`]); those that stay do not notice.
+
+use crate::drive::{Counts, Drive, Pause, SinkMetrics, Tell};
+use crate::feed::{Feed, Outlet, RING, feed};
+use crate::json::Names;
+use crate::merge::Merge;
+use crate::queue::Queue;
+use crate::record::Record;
+use crate::sinks;
+use natgate_gateway::{Clock, LogSettings, LogTo, LogWhat};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::Duration;
+
+/// How often the rings are looked at when nobody says that there is much.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Records that are dealt out in one go.
+const DEAL: usize = 1024;
+
+/// Why logs cannot be kept as the settings say.
+#[derive(Debug, thiserror::Error)]
+#[error("log {name} cannot be opened: {error}")]
+pub struct OpenError {
+    /// Which.
+    pub name: String,
+    /// Why.
+    #[source]
+    pub error: io::Error,
+}
+
+/// Who gets records: a log's queue, or somebody who listens for a while.
+type Queues = Arc<Mutex<Vec<Arc<Queue>>>>;
+
+/// The logs that are written, in the order of the settings.
+type Sinks = Arc<Mutex<Vec<Running>>>;
+
+/// A log that is written.
+struct Running {
+    settings: LogSettings,
+    counts: Arc<Counts>,
+    queue: Arc<Queue>,
+    /// Until somebody waits for its end.
+    thread: Option<JoinHandle<bool>>,
+}
+
+/// A log that is ready to be.
+struct Opened {
+    settings: LogSettings,
+    drive: Drive,
+    queue: Arc<Queue>,
+}
+
+/// What it takes to open one.
+#[derive(Clone)]
+struct Kit {
+    names: Arc<RwLock<Arc<Names>>>,
+    clock: Clock,
+    tell: Tell,
+}
+
+impl Kit {
+    fn open(&self, settings: &LogSettings, continued: bool) -> Result<Opened, OpenError> {
+        let name = sinks::name(settings);
+        let failed = |error| OpenError { name: name.clone(), error };
+        let sink = sinks::open(settings, continued).map_err(failed)?;
+        let queue = Arc::new(Queue::new(settings.queue, settings.what));
+        let (taking, known) = (Arc::clone(&queue), Arc::clone(&self.names));
+        let drive = Drive::new(name, settings.queue, sink, taking, known, Arc::clone(&self.tell));
+        Ok(Opened { settings: settings.clone(), drive, queue })
+    }
+
+    fn start(&self, opened: Opened) -> Result<Running, OpenError> {
+        let Opened { settings, drive, queue } = opened;
+        let (counts, taking, clock) = (drive.counts(), Arc::clone(&queue), self.clock);
+        let thread = thread::Builder::new().name("log".to_owned());
+        let thread = thread.spawn(move || write(drive, &taking, clock));
+        let name = || sinks::name(&settings);
+        let thread = thread.map_err(|error| OpenError { name: name(), error })?;
+        Ok(Running { settings, counts, queue, thread: Some(thread) })
+    }
+}
+
+impl Running {
+    /// Has it write what is left; what gives what it has done then, and whether that was all.
+    fn end(&mut self) -> impl FnOnce() -> (SinkMetrics, bool) + use<> {
+        self.queue.close();
+        let (thread, counts, queue) =
+            (self.thread.take(), Arc::clone(&self.counts), Arc::clone(&self.queue));
+        move || {
+            let complete = thread.is_none_or(|thread| thread.join().unwrap_or(false));
+            (counts.metrics(&queue), complete)
+        }
+    }
+}
+
+/// All logs at work.
+pub struct Logs {
+    dealer: Option<JoinHandle<()>>,
+    joining: Joining,
+    kit: Kit,
+    sinks: Sinks,
+    queues: Queues,
+    stop: Arc<AtomicBool>,
+}
+
+/// Makes feeds for workers.
+#[derive(Clone)]
+pub struct Joining {
+    outlets: Sender<Outlet>,
+    wanted: Arc<AtomicBool>,
+    dealer: Thread,
+}
+
+impl Joining {
+    /// The end of one more worker.
+    pub fn feed(&self) -> Feed {
+        let (feed, outlet) = feed(RING, Arc::clone(&self.wanted), Some(self.dealer.clone()));
+        // Who deals out is there until the logs are finished.
+        let _ = self.outlets.send(outlet);
+        feed
+    }
+}
+
+impl Logs {
+    /// Opens the logs and has their threads run; `names` are those of the configuration in force,
+    /// `continued`: whether there are mappings from before, `tell` is what the operator is told by.
+    ///
+    /// # Errors
+    /// [`OpenError`] when a file, folder or certificate cannot be used. A collector that is not there is
+    /// none: it may come.
+    pub fn open(
+        settings: &[LogSettings],
+        names: Names,
+        clock: Clock,
+        continued: bool,
+        tell: &Tell,
+    ) -> Result<Self, OpenError> {
+        let names = Arc::new(RwLock::new(Arc::new(names)));
+        let kit = Kit { names, clock, tell: Arc::clone(tell) };
+        let opened = settings.iter().map(|one| kit.open(one, continued));
+        let opened = opened.collect::<Result<Vec<_>, _>>()?;
+        let queues: Vec<_> = opened.iter().map(|one| Arc::clone(&one.queue)).collect();
+        let wanted = Arc::new(AtomicBool::new(!queues.is_empty()));
+        let queues: Queues = Arc::new(Mutex::new(queues));
+        let stop = Arc::new(AtomicBool::new(false));
+        let running = opened.into_iter().map(|one| kit.start(one));
+        let sinks = Arc::new(Mutex::new(running.collect::<Result<_, _>>()?));
+        let (sender, outlets) = channel();
+        let (dealt, stopping) = (Arc::clone(&queues), Arc::clone(&stop));
+        let dealer = thread::Builder::new()
+            .name("log-order".to_owned())
+            .spawn(move || deal(&outlets, &dealt, &stopping))
+            .map_err(|error| OpenError { name: "of events".to_owned(), error })?;
+        let joining = Joining { outlets: sender, wanted, dealer: dealer.thread().clone() };
+        let dealer = Some(dealer);
+        Ok(Self { dealer, joining, kit, sinks, queues, stop })
+    }
+
+    /// Makes feeds for workers that there are or that join.
+    pub fn joining(&self) -> Joining {
+        self.joining.clone()
+    }
+
+    /// Says what the configuration in force calls pools, classes and realms.
+    pub fn rename(&self) -> impl Fn(Names) + Send + use<> {
+        let names = Arc::clone(&self.kit.names);
+        move |new| *names.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new)
+    }
+
+    /// Opens files anew, because somebody has put them aside.
+    pub fn reopen(&self) -> impl Fn() + Send + use<> {
+        let sinks = Arc::clone(&self.sinks);
+        move || lock(&sinks).iter().for_each(|one| one.counts.reopen.store(true, Ordering::Relaxed))
+    }
+
+    /// What each log has done; callable from anywhere.
+    pub fn metrics(&self) -> impl Fn() -> Vec<SinkMetrics> + Send + Sync + use<> {
+        let sinks = Arc::clone(&self.sinks);
+        move || lock(&sinks).iter().map(|one| one.counts.metrics(&one.queue)).collect()
+    }
+
+    /// Has other logs written than those there are.
+    pub fn changer(&self) -> Changer {
+        let (kit, sinks, queues) =
+            (self.kit.clone(), Arc::clone(&self.sinks), Arc::clone(&self.queues));
+        Changer { kit, sinks, queues, wanted: Arc::clone(&self.joining.wanted) }
+    }
+
+    /// Lets somebody listen for a while.
+    pub fn subscribers(&self) -> Subscribers {
+        let (queues, wanted) = (Arc::clone(&self.queues), Arc::clone(&self.joining.wanted));
+        Subscribers { queues, wanted }
+    }
+
+    /// Writes what is left, once workers have let go of their feeds; returns the logs that could not be
+    /// written to their end, or have missed events.
+    pub fn finish(mut self) -> Vec<SinkMetrics> {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(dealer) = self.dealer.take() {
+            dealer.thread().unpark();
+            // One that has panicked has told so.
+            let _ = dealer.join();
+        }
+        let ends: Vec<_> = lock(&self.sinks).iter_mut().map(Running::end).collect();
+        let ended = ends.into_iter().map(|end| end());
+        let bad = ended.filter(|(metrics, complete)| !complete || metrics.lost > 0);
+        bad.map(|(metrics, _)| metrics).collect()
+    }
+}
+
+/// Exchanges logs while events come.
+#[derive(Clone)]
+pub struct Changer {
+    kit: Kit,
+    sinks: Sinks,
+    queues: Queues,
+    wanted: Arc<AtomicBool>,
+}
+
+impl Changer {
+    /// Opens the logs of these settings that are not written yet. Nothing is written to them, nor do
+    /// others end, before [`Exchange::apply`].
+    ///
+    /// # Errors
+    /// [`OpenError`], as [`Logs::open`]; then nothing has changed.
+    pub fn prepare(&self, settings: &[LogSettings]) -> Result<Exchange, OpenError> {
+        let mut before: Vec<LogSettings> =
+            lock(&self.sinks).iter().map(|one| one.settings.clone()).collect();
+        let mut new = Vec::new();
+        for one in settings {
+            match before.iter().position(|other| other == one) {
+                Some(place) => drop(before.swap_remove(place)),
+                None => new.push(one),
+            }
+        }
+        // A spool that is only kept otherwise goes on.
+        let goes_on = |one: &LogSettings| {
+            let folder = |of: &LogSettings| match &of.to {
+                LogTo::Spool(spool) => Some(spool.folder.clone()),
+                _ => None,
+            };
+            folder(one).is_some() && before.iter().any(|other| folder(other) == folder(one))
+        };
+        let opened = new.into_iter().map(|one| self.kit.open(one, goes_on(one)));
+        let opened = opened.collect::<Result<_, _>>()?;
+        Ok(Exchange { changer: self.clone(), opened, settings: settings.to_vec() })
+    }
+}
+
+/// Logs that are ready to take the place of others.
+pub struct Exchange {
+    changer: Changer,
+    opened: Vec<Opened>,
+    /// Of all logs that there are to be.
+    settings: Vec<LogSettings>,
+}
+
+impl Exchange {
+    /// Has the new logs written from the next event on, and ends those that are not wanted any more with
+    /// the last before it. What waits for these is written if that can be done within moments.
+    pub fn apply(self) {
+        let Self { changer: Changer { kit, sinks, queues, wanted }, opened, settings } = self;
+        let (mut gone, mut left) = (Vec::<Running>::new(), settings.clone());
+        let before = std::mem::take(&mut *lock(&sinks));
+        for one in before {
+            match left.iter().position(|other| *other == one.settings) {
+                Some(place) => {
+                    left.swap_remove(place);
+                    lock(&sinks).push(one);
+                }
+                None => gone.push(one),
+            }
+        }
+        {
+            // An event goes to those before or to those after.
+            let mut queues = lock(&queues);
+            queues.retain(|queue| !gone.iter().any(|one| Arc::ptr_eq(&one.queue, queue)));
+            queues.extend(opened.iter().map(|one| Arc::clone(&one.queue)));
+            wanted.store(!queues.is_empty(), Ordering::Relaxed);
+        }
+        // What is kept otherwise at the same place is written there by one at a time.
+        let ends: Vec<_> = gone.iter_mut().map(Running::end).collect();
+        let incomplete = ends.into_iter().map(|end| end()).filter(|(_, complete)| !complete);
+        for (SinkMetrics { name, waiting, .. }, _) in incomplete {
+            (kit.tell)(format!(
+                "warning: log {name} ends by the reload and could not be written to its end: \
+                 {waiting} events or gaps are missing"
+            ));
+        }
+        for one in opened {
+            let queue = Arc::clone(&one.queue);
+            match kit.start(one) {
+                Ok(running) => lock(&sinks).push(running),
+                Err(OpenError { name, error }) => {
+                    lock(&queues).retain(|other| !Arc::ptr_eq(other, &queue));
+                    (kit.tell)(format!(
+                        "warning: log {name} is not written: no thread can be made: {error}; \
+                         restart natgate when there is room"
+                    ));
+                }
+            }
+        }
+        let place = |one: &Running| settings.iter().position(|other| *other == one.settings);
+        lock(&sinks).sort_by_key(place);
+    }
+}
+
+/// Where one can begin to listen to events.
+#[derive(Clone)]
+pub struct Subscribers {
+    queues: Queues,
+    wanted: Arc<AtomicBool>,
+}
+
+impl Subscribers {
+    /// Listens from now on; at most so many records wait, and what is more is a gap.
+    pub fn listen(&self, most: usize, what: LogWhat) -> Subscription {
+        let queue = Arc::new(Queue::new(most, what));
+        let mut queues = lock(&self.queues);
+        queues.push(Arc::clone(&queue));
+        self.wanted.store(true, Ordering::Relaxed);
+        drop(queues);
+        Subscription { queue, of: self.clone() }
+    }
+}
+
+/// Somebody who listens to events.
+pub struct Subscription {
+    queue: Arc<Queue>,
+    of: Subscribers,
+}
+
+impl Subscription {
+    /// Takes what has come, waiting for it at most so long.
+    pub fn take(&self, most: usize, patience: Duration, into: &mut Vec<Record>) {
+        self.queue.wait(patience);
+        self.queue.take(most, into);
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let mut queues = lock(&self.of.queues);
+        queues.retain(|queue| !Arc::ptr_eq(queue, &self.queue));
+        self.of.wanted.store(!queues.is_empty(), Ordering::Relaxed);
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Puts events in order and deals them out until the workers have gone.
+fn deal(outlets: &Receiver<Outlet>, queues: &Queues, stop: &AtomicBool) {
+    let (mut merge, mut records) = (Merge::default(), Vec::with_capacity(DEAL));
+    loop {
+        outlets.try_iter().for_each(|outlet| merge.add(outlet));
+        merge.take(DEAL, &mut records);
+        if !records.is_empty() {
+            // The list is short, and nobody holds it for long.
+            lock(queues).iter().for_each(|queue| queue.offer(&records));
+        } else if merge.is_done() && stop.load(Ordering::Relaxed) {
+            return;
+        } else {
+            merge.tidy();
+            thread::park_timeout(LOOK);
+        }
+        records.clear();
+    }
+}
+
+/// Has one sink work until its queue is closed; whether all was written then.
+fn write(mut drive: Drive, queue: &Queue, clock: Clock) -> bool {
+    loop {
+        let goes_on = match drive.turn(clock.now()) {
+            Pause::UnlessSomethingComes(most) => queue.wait(most),
+            Pause::Whatever(most) => queue.pause(most),
+        };
+        if !goes_on {
+            return drive.finish(clock.now());
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! Records as JSON objects, and the names that they mention.
+//!
+//! Names and meanings of the fields are part of the outside interface and stay. Times are seconds
+//! since 1970, as numbers; endpoints are `address:port`.
+
+use crate::record::Record;
+use natgate_engine::{
+    BlockId, Change, Config, Endpoint, Event, MappingId, PoolConfig, Resource, SessionId, Timestamp,
+};
+use serde::Serialize;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// What the realm is called that has no name of its own.
+pub const DEFAULT_REALM: &str = "default";
+
+/// An event, ready to be one line of JSON.
+#[derive(Debug, Default, Serialize)]
+pub struct EventObject<'p> {
+    time: f64,
+    event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protocol: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    realm: Option<&'p str>,
+    #[serde(flatten)]
+    mapping: Option<MappingObject>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subscriber: Option<Ipv4Addr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    external: Option<Ipv4Addr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ports: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<&'p str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    class: Option<&'p str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    what: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    percent: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remote: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remote_inside: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<f64>,
+}
+
+/// Names that the configuration gives and events mention, in its order.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// The pools'.
+    pub pools: Vec<String>,
+    /// The classes'.
+    pub classes: Vec<String>,
+    /// The realms', if there are more than one.
+    pub realms: Vec<String>,
+    /// Mappings that a subscriber may have: TCP, UDP, and of other protocols.
+    pub quotas: [u32; 3],
+    /// How many addresses each pool has, and how many ports each of them.
+    pub sizes: Vec<(u32, u32)>,
+}
+
+impl Names {
+    /// Those of a configuration.
+    pub fn of(config: &Config) -> Self {
+        let limits = &config.limits;
+        let size = |pool: &PoolConfig| {
+            let (first, last) = pool.ports;
+            (pool.count() as u32, u32::from(last.saturating_sub(first)) + 1)
+        };
+        Self {
+            pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
+            classes: config.classes.iter().map(|class| class.name.clone()).collect(),
+            realms: realms(config),
+            quotas: [limits.tcp_ports, limits.udp_ports, limits.icmp_ports],
+            sizes: config.pools.iter().map(size).collect(),
+        }
+    }
+
+    /// The name of a realm, if there are more than one.
+    pub fn realm(&self, number: u16) -> Option<&str> {
+        self.realms.get(usize::from(number)).map(String::as_str)
+    }
+
+    /// Mappings of a protocol that a subscriber may have.
+    pub(crate) fn quota(&self, protocol: u8) -> u32 {
+        match protocol {
+            natgate_wire::protocol::TCP => self.quotas[0],
+            natgate_wire::protocol::UDP => self.quotas[1],
+            _ => self.quotas[2],
+        }
+    }
+
+    pub(crate) fn pool(&self, index: usize) -> Option<&str> {
+        self.pools.get(index).map(String::as_str)
+    }
+
+    pub(crate) fn class(&self, index: usize) -> Option<&str> {
+        self.classes.get(index).map(String::as_str)
+    }
+}
+
+/// The names of all realms, unless there is only one.
+fn realms(config: &Config) -> Vec<String> {
+    let further = config.realms.iter().map(|realm| realm.name.clone());
+    match config.realms.is_empty() {
+        true => Vec::new(),
+        false => std::iter::once(DEFAULT_REALM.to_owned()).chain(further).collect(),
+    }
+}
+
+/// A mapping as events name it, without its protocol.
+#[derive(Debug, Serialize)]
+struct MappingObject {
+    internal: String,
+    external: String,
+    subscriber: Ipv4Addr,
+    kind: &'static str,
+}
+
+/// The event as an object, with all that it says.
+pub fn event<'p>(event: &Event, names: &'p Names) -> EventObject<'p> {
+    let object = EventObject { time: seconds(event.time), ..EventObject::default() };
+    let refused = |event, number| object.of(event).and(|it| it.protocol = Some(protocol(number)));
+    let subscriber = |object: EventObject<'p>, realm: u16, address: Ipv4Addr| {
+        object.and(|it| {
+            it.realm = names.realm(realm);
+            it.subscriber = Some(address);
+        })
+    };
+    let threshold = |resource: Resource, percent: u8| {
+        object.of("threshold_reached").and(|it| {
+            it.what = Some(resource.name());
+            it.percent = Some(percent);
+        })
+    };
+    match event.change {
+        Change::MappingCreated(id) => object.of("mapping_created").about(&id, names),
+        Change::MappingRemoved(id) => object.of("mapping_removed").about(&id, names),
+        Change::SessionCreated(id) => object.of("session_created").with(&id, names),
+        Change::SessionRemoved(id) => object.of("session_removed").with(&id, names),
+        Change::BlockAssigned(id) => object.of("block_assigned").block(&id, names),
+        Change::BlockReleased(id) => object.of("block_released").block(&id, names),
+        Change::QuotaReached { realm, subscriber: address, protocol } => {
+            subscriber(refused("quota_reached", protocol), realm, address)
+        }
+        Change::PoolExhausted { pool, protocol } => {
+            refused("pool_exhausted", protocol).and(|it| it.pool = names.pool(pool))
+        }
+        Change::ClassQuotaReached { class, protocol } => {
+            refused("quota_reached", protocol).and(|it| it.class = names.class(class))
+        }
+        Change::ThresholdReached { realm, subscriber: address, resource, percent } => {
+            subscriber(threshold(resource, percent), realm, address)
+        }
+        Change::ClassThresholdReached { class, resource, percent } => {
+            threshold(resource, percent).and(|it| it.class = names.class(class))
+        }
+        Change::PoolThresholdReached { pool, resource, percent } => threshold(resource, percent)
+            .and(|it| {
+                it.pool = names.pool(pool);
+                if resource != Resource::Blocks {
+                    it.protocol = it.what.take().map(str::to_owned);
+                }
+            }),
+    }
+}
+
+/// A record as an object; remote endpoints only if they are asked for.
+pub fn record<'p>(record: &Record, names: &'p Names, remotes: bool) -> EventObject<'p> {
+    match record {
+        Record::Event(happened) => {
+            let mut object = event(happened, names);
+            if !remotes {
+                (object.remote, object.remote_inside) = (None, None);
+            }
+            object
+        }
+        Record::Gap(gap) => EventObject {
+            time: seconds(gap.to),
+            event: "gap",
+            lost: Some(gap.lost),
+            from: Some(seconds(gap.from)),
+            to: Some(seconds(gap.to)),
+            ..EventObject::default()
+        },
+    }
+}
+
+impl<'p> EventObject<'p> {
+    /// The same of another name.
+    fn of(&self, event: &'static str) -> Self {
+        Self { event, time: self.time, ..Self::default() }
+    }
+
+    fn and(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    fn about(self, id: &MappingId, names: &'p Names) -> Self {
+        let mapping = MappingObject {
+            internal: endpoint(id.internal),
+            external: endpoint(id.external),
+            subscriber: id.internal.address,
+            kind: id.kind.name(),
+        };
+        let (protocol, realm) = (Some(protocol(id.protocol)), names.realm(id.realm));
+        Self { protocol, realm, mapping: Some(mapping), ..self }
+    }
+
+    fn with(self, id: &SessionId, names: &'p Names) -> Self {
+        let inside = (id.remote_inside != id.remote).then(|| endpoint(id.remote_inside));
+        let remote = Some(endpoint(id.remote));
+        Self { remote, remote_inside: inside, ..self.about(&id.mapping, names) }
+    }
+
+    fn block(self, id: &BlockId, names: &'p Names) -> Self {
+        Self {
+            realm: names.realm(id.realm),
+            subscriber: Some(id.subscriber),
+            external: Some(id.external),
+            ports: Some(format!("{}-{}", id.ports.0, id.ports.1)),
+            ..self
+        }
+    }
+}
+
+/// A protocol's name, or its number in digits.
+pub fn protocol(number: u8) -> String {
+    natgate_wire::protocol::named(number).to_string()
+}
+
+/// An endpoint as `address:port`.
+pub fn endpoint(endpoint: Endpoint) -> String {
+    format!("{}:{}", endpoint.address, endpoint.port)
+}
+
+/// Seconds since 1970.
+pub fn seconds(time: Timestamp) -> f64 {
+    time.since(Timestamp(0)).as_secs_f64()
+}
+
+/// A time for people, in UTC to the millisecond.
+pub fn shown(time: Timestamp) -> String {
+    let millis = i64::try_from(time.0 / 1_000_000).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_millisecond(millis)
+        .map_or_else(|_| format!("{:.3}", seconds(time)), |time| format!("{time:.3}"))
+}
+
+/// A time that somebody has written: seconds since 1970, or a date and a time with its offset from UTC.
+///
+/// # Errors
+/// What would be right.
+pub fn time(text: &str) -> Result<Timestamp, String> {
+    let wrong =
+        || format!("{text:?} is no time; write one such as 2026-03-01T12:30:00Z or 1772368200.5");
+    if let Ok(seconds) = text.parse::<f64>() {
+        let duration = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
+        return Ok(Timestamp(0).plus(duration));
+    }
+    let time: jiff::Timestamp = text.parse().map_err(|_| wrong())?;
+    u64::try_from(time.as_nanosecond()).map(Timestamp).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Gap;
+    use natgate_engine::MappingKind;
+    use serde_json::{Value, json};
+
+    fn id() -> MappingId {
+        MappingId {
+            realm: 0,
+            protocol: 17,
+            internal: Endpoint::new(0x0a00_0005, 4000),
+            external: Endpoint::new(0xcb00_7101, 5000),
+            kind: MappingKind::Dynamic,
+        }
+    }
+
+    fn line(change: Change) -> Value {
+        let time = Timestamp(1_700_000_000_123_456_000);
+        let (pools, classes) = (vec!["default".into(), "second".into()], vec!["business".into()]);
+        let names = Names { pools, classes, ..Names::default() };
+        serde_json::to_value(event(&Event { time, change }, &names)).unwrap()
+    }
+
+    #[test]
+    fn events_name_what_they_are_about() {
+        for (change, name) in [
+            (Change::MappingCreated(id()), "mapping_created"),
+            (Change::MappingRemoved(id()), "mapping_removed"),
+        ] {
+            let expected = json!({
+                "time": 1_700_000_000.123_456, "event": name, "protocol": "udp",
+                "internal": "10.0.0.5:4000", "external": "203.0.113.1:5000",
+                "subscriber": "10.0.0.5", "kind": "dynamic",
+            });
+            assert_eq!(line(change), expected);
+        }
+        let subscriber = Ipv4Addr::new(10, 0, 0, 5);
+        let external = Ipv4Addr::new(203, 0, 113, 1);
+        let block = BlockId { realm: 0, subscriber, external, ports: (2048, 2559) };
+        for (change, name) in [
+            (Change::BlockAssigned(block), "block_assigned"),
+            (Change::BlockReleased(block), "block_released"),
+        ] {
+            let expected = json!({
+                "time": 1_700_000_000.123_456, "event": name, "subscriber": "10.0.0.5",
+                "external": "203.0.113.1", "ports": "2048-2559",
+            });
+            assert_eq!(line(change), expected);
+        }
+        assert_eq!(
+            line(Change::QuotaReached { realm: 0, subscriber, protocol: 1 }),
+            json!({
+                "time": 1_700_000_000.123_456, "event": "quota_reached", "protocol": "icmp",
+                "subscriber": "10.0.0.5",
+            })
+        );
+        assert_eq!(
+            line(Change::ClassQuotaReached { class: 0, protocol: 6 }),
+            json!({
+                "time": 1_700_000_000.123_456, "event": "quota_reached", "protocol": "tcp",
+                "class": "business",
+            })
+        );
+        let reached = |mut about: Value| {
+            about["time"] = 1_700_000_000.123_456.into();
+            about["event"] = "threshold_reached".into();
+            about
+        };
+        let (resource, percent) = (Resource::Sessions, 80);
+        assert_eq!(
+            line(Change::ThresholdReached { realm: 0, subscriber, resource, percent }),
+            reached(json!({ "subscriber": "10.0.0.5", "what": "sessions", "percent": 80 }))
+        );
+        let (resource, percent) = (Resource::Udp, 95);
+        assert_eq!(
+            line(Change::ClassThresholdReached { class: 0, resource, percent }),
+            reached(json!({ "class": "business", "what": "udp", "percent": 95 }))
+        );
+        assert_eq!(
+            line(Change::PoolThresholdReached { pool: 1, resource, percent }),
+            reached(json!({ "pool": "second", "protocol": "udp", "percent": 95 }))
+        );
+        let resource = Resource::Blocks;
+        assert_eq!(
+            line(Change::PoolThresholdReached { pool: 1, resource, percent }),
+            reached(json!({ "pool": "second", "what": "blocks", "percent": 95 }))
+        );
+        assert_eq!(
+            line(Change::PoolExhausted { pool: 1, protocol: 6 }),
+            json!({
+                "time": 1_700_000_000.123_456, "event": "pool_exhausted", "protocol": "tcp",
+                "pool": "second",
+            })
+        );
+    }
+
+    #[test]
+    fn sessions_tell_their_remotes_only_if_asked() {
+        let remote = Endpoint::new(0xc000_0201, 53);
+        let mut session = SessionId { mapping: id(), remote, remote_inside: remote };
+        let time = Timestamp(2_500_000_000);
+        let line = |session, remotes| {
+            let happened = Event { time, change: Change::SessionCreated(session) };
+            serde_json::to_value(record(&Record::Event(happened), &Names::default(), remotes))
+                .unwrap()
+        };
+        let mut expected = json!({
+            "time": 2.5, "event": "session_created", "protocol": "udp", "internal": "10.0.0.5:4000",
+            "external": "203.0.113.1:5000", "subscriber": "10.0.0.5", "kind": "dynamic",
+        });
+        assert_eq!(line(session, false), expected);
+        expected["remote"] = "192.0.2.1:53".into();
+        assert_eq!(line(session, true), expected);
+        session.remote_inside = Endpoint::new(0xc000_0202, 54);
+        expected["remote_inside"] = "192.0.2.2:54".into();
+        assert_eq!(line(session, true), expected);
+    }
+
+    #[test]
+    fn a_gap_says_how_many_are_missing_and_from_when_to_when() {
+        let gap = Gap { lost: 7, from: Timestamp(1_000_000_000), to: Timestamp(2_500_000_000) };
+        let names = Names::default();
+        let object = record(&Record::Gap(gap), &names, false);
+        let expected = json!({ "time": 2.5, "event": "gap", "lost": 7, "from": 1.0, "to": 2.5 });
+        assert_eq!(serde_json::to_value(object).unwrap(), expected);
+    }
+
+    #[test]
+    fn times_are_read_as_people_and_logs_write_them() {
+        let at = Timestamp(1_700_000_000_500_000_000);
+        for text in ["1700000000.5", "2023-11-14T22:13:20.5Z", "2023-11-14T23:13:20.5+01:00"] {
+            assert_eq!(time(text), Ok(at), "{text}");
+        }
+        for text in
+            ["", "yesterday", "-1", "NaN", "inf", "1e300", "2023-11-14", "1969-01-01T00:00:00Z"]
+        {
+            let error = time(text).unwrap_err();
+            assert!(error.contains("write one such as"), "{error}");
+        }
+    }
+}

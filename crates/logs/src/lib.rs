@@ -1,0 +1,40 @@
+//! Event logs: what the translator's state was and when, written where operators keep such things.
+//!
+//! A worker hands its [`Event`](natgate_engine::Event)s over as they are by a [`Feed`], a bounded ring
+//! that never makes it wait. One thread puts all workers' events in order of time and deals them out to
+//! the sinks' queues; each sink is a thread of its own that takes from its queue, formats and writes.
+//! Every memory here has a bound. What does not fit one is counted, and told in the log itself, as a
+//! [`Gap`], where the events would have been: how many, from when, until when.
+//!
+//! | module | does |
+//! |---|---|
+//! | `feed`, `merge` | from workers, in order of time |
+//! | `queue` | what a sink has not written yet, and what it has missed |
+//! | `drive` | a sink's work at a time that is passed in: writing, trying again, telling |
+//! | `hub` | the threads around all that |
+//! | `json`, `sinks` | the formats: JSON lines, syslog (RFC 5424), IPFIX (RFC 7011, RFC 8158), the spool |
+//! | `spool` | the spool's files: written, kept within bounds, searched |
+
+mod drive;
+mod feed;
+mod hub;
+mod json;
+mod merge;
+mod queue;
+mod record;
+mod sinks;
+mod spool;
+
+pub use drive::{Drive, Pause, Sink, SinkMetrics, Tell};
+pub use feed::Feed;
+pub use hub::{Changer, Exchange, Joining, Logs, OpenError, Subscribers, Subscription};
+pub use json::{
+    DEFAULT_REALM, EventObject, Names, endpoint, event, protocol, record, seconds, shown, time,
+};
+pub use queue::Queue;
+pub use record::{Gap, Record, wants};
+pub use sinks::file::FileSink;
+pub use sinks::ipfix::IpfixSink;
+pub use sinks::spool::SpoolSink;
+pub use sinks::syslog::SyslogSink;
+pub use spool::search::{Holder, SearchError, holders};

@@ -1,0 +1,181 @@
+//! A sink's queue: records that it has not taken yet, at most so many.
+//!
+//! When it is full, what comes is counted and not kept: the oldest records stay, because what is
+//! missing can then be told as one gap, in its place. As soon as there is room again, the gap goes in
+//! ahead of what comes next.
+
+use crate::record::{Gap, Record};
+use natgate_gateway::LogWhat;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Records between the thread that deals them out and one sink's.
+#[derive(Debug)]
+pub struct Queue {
+    capacity: usize,
+    what: LogWhat,
+    state: Mutex<State>,
+    something: Condvar,
+    /// Events that were lost here, for ever and ever.
+    lost: AtomicU64,
+    gaps: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    records: VecDeque<Record>,
+    /// What is missing after the last of them.
+    gap: Option<Gap>,
+    closed: bool,
+}
+
+impl Queue {
+    /// One that holds so many records, of such events.
+    pub fn new(capacity: usize, what: LogWhat) -> Self {
+        Self {
+            capacity: capacity.max(2),
+            what,
+            state: Mutex::default(),
+            something: Condvar::new(),
+            lost: AtomicU64::new(0),
+            gaps: AtomicU64::new(0),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Offers records in order of time: those that the sink wants go in, or into its gap.
+    pub fn offer(&self, records: &[Record]) {
+        let mut state = self.state();
+        let mut came = false;
+        for record in records {
+            if let Record::Event(event) = record
+                && !crate::wants(self.what, &event.change)
+            {
+                continue;
+            }
+            came |= self.put(&mut state, record);
+        }
+        drop(state);
+        if came {
+            self.something.notify_one();
+        }
+    }
+
+    /// Puts one in; whether that was possible.
+    fn put(&self, state: &mut State, record: &Record) -> bool {
+        // Who is new after a gap has the gap before it, so there must be room for both.
+        let needed = 1 + usize::from(state.gap.is_some());
+        if state.records.len() + needed > self.capacity {
+            let missing = record.missing();
+            self.lost.fetch_add(missing.lost, Ordering::Relaxed);
+            match &mut state.gap {
+                Some(gap) => gap.add(missing),
+                None => {
+                    self.gaps.fetch_add(1, Ordering::Relaxed);
+                    state.gap = Some(missing);
+                }
+            }
+            return false;
+        }
+        state.records.extend(state.gap.take().map(Record::Gap));
+        if let Record::Gap(gap) = record {
+            self.lost.fetch_add(gap.lost, Ordering::Relaxed);
+            self.gaps.fetch_add(1, Ordering::Relaxed);
+        }
+        state.records.push_back(*record);
+        true
+    }
+
+    /// Takes the oldest, so many that `into` has `most`; a gap behind the last one, too.
+    pub fn take(&self, most: usize, into: &mut Vec<Record>) {
+        let mut state = self.state();
+        let count = state.records.len().min(most.saturating_sub(into.len()));
+        into.extend(state.records.drain(..count));
+        if into.len() < most && state.records.is_empty() {
+            into.extend(state.gap.take().map(Record::Gap));
+        }
+    }
+
+    /// Waits until there is something or so long; `false`: nothing will come any more.
+    pub fn wait(&self, most: Duration) -> bool {
+        let state = self.state();
+        let nothing =
+            |state: &mut State| state.records.is_empty() && state.gap.is_none() && !state.closed;
+        let waited = self.something.wait_timeout_while(state, most, nothing);
+        !waited.unwrap_or_else(PoisonError::into_inner).0.closed
+    }
+
+    /// Sleeps although there is something, unless the queue is closed; `false`: it is.
+    pub(crate) fn pause(&self, most: Duration) -> bool {
+        let waited = self.something.wait_timeout_while(self.state(), most, |state| !state.closed);
+        !waited.unwrap_or_else(PoisonError::into_inner).0.closed
+    }
+
+    /// Says that nothing will come any more.
+    pub fn close(&self) {
+        self.state().closed = true;
+        self.something.notify_all();
+    }
+
+    /// How many records wait, and how many events were lost in how many gaps.
+    pub(crate) fn figures(&self) -> (u64, u64, u64) {
+        let waiting = self.state().records.len() as u64;
+        (waiting, self.lost.load(Ordering::Relaxed), self.gaps.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::tests::{created, times};
+    use natgate_engine::Timestamp;
+
+    #[test]
+    fn what_does_not_fit_becomes_one_gap_in_its_place() {
+        let queue = Queue::new(4, LogWhat::Mappings);
+        let records: Vec<_> = (1..=10).map(created).collect();
+        queue.offer(&records);
+        let mut taken = Vec::new();
+        queue.take(2, &mut taken);
+        assert_eq!(times(&taken), [1, 2]);
+        assert_eq!(queue.figures(), (2, 6, 1));
+        // Two places are free: one for the gap, one for what comes.
+        queue.offer(&[created(11), created(12)]);
+        taken.clear();
+        queue.take(100, &mut taken);
+        let gap = Gap { lost: 6, from: Timestamp(5), to: Timestamp(10) };
+        assert_eq!(taken[..4], [created(3), created(4), Record::Gap(gap), created(11)]);
+        // What was lost last is told even if nothing comes after it.
+        let gap = Gap { lost: 1, from: Timestamp(12), to: Timestamp(12) };
+        assert_eq!(taken[4..], [Record::Gap(gap)]);
+        assert_eq!(queue.figures(), (0, 7, 2));
+    }
+
+    #[test]
+    fn a_gap_that_came_counts() {
+        let queue = Queue::new(2, LogWhat::Mappings);
+        let gap = Record::Gap(Gap { lost: 5, from: Timestamp(1), to: Timestamp(3) });
+        queue.offer(&[created(1), gap, gap, created(4)]);
+        let mut taken = Vec::new();
+        queue.take(9, &mut taken);
+        let all = Gap { lost: 6, from: Timestamp(1), to: Timestamp(4) };
+        assert_eq!(taken, [created(1), gap, Record::Gap(all)]);
+        assert_eq!(queue.figures(), (0, 11, 2));
+    }
+
+    #[test]
+    fn who_waits_is_told_the_end() {
+        let queue = Queue::new(2, LogWhat::Mappings);
+        assert!(queue.wait(Duration::ZERO));
+        queue.offer(&[created(1)]);
+        assert!(queue.wait(Duration::from_secs(3600)));
+        queue.close();
+        assert!(!queue.wait(Duration::from_secs(3600)));
+        assert!(!queue.pause(Duration::from_secs(3600)));
+    }
+}

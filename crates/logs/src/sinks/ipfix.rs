@@ -1,0 +1,124 @@
+//! IPFIX (RFC 7011) with the events of RFC 8158.
+//!
+//! Templates go ahead of data: once a connection, and by UDP again after a time and a number of
+//! messages. Sequence numbers count data records of the connection, or of the UDP session. A gap is told
+//! as the reliability of the exporting process (RFC 7011 section 4.3). What has no place in RFC 8158,
+//! such as a class' limits, is told by the nearest event there.
+
+mod encode;
+#[cfg(test)]
+mod tests;
+
+use super::connection::Connection;
+use crate::drive::Sink;
+use crate::json::Names;
+use crate::record::Record;
+use encode::Encoder;
+use natgate_engine::Timestamp;
+use natgate_gateway::IpfixSettings;
+use std::io;
+use std::time::Duration;
+
+/// Bytes of a message by UDP: what every path carries without fragments (RFC 7011 section 10.3.3).
+const DATAGRAM: usize = 1400;
+
+/// The same of a connection.
+const STREAM: usize = 16_384;
+
+/// Sends IPFIX messages.
+#[derive(Debug)]
+pub struct IpfixSink {
+    connection: Connection,
+    encoder: Encoder,
+    interval: Duration,
+    messages: u32,
+    /// When templates are due again by UDP.
+    templates_due: Timestamp,
+    /// Messages since they were sent.
+    since_templates: u32,
+}
+
+impl IpfixSink {
+    /// One that is not connected yet.
+    ///
+    /// # Errors
+    /// When certificates cannot be used.
+    pub fn new(settings: &IpfixSettings, remotes: bool) -> io::Result<Self> {
+        let connection = Connection::new(&settings.collector)?;
+        let most = if connection.is_datagram() { DATAGRAM } else { STREAM };
+        Ok(Self {
+            connection,
+            encoder: Encoder::new(settings.domain, remotes, most),
+            interval: settings.template_interval,
+            messages: settings.template_messages,
+            templates_due: Timestamp(0),
+            since_templates: 0,
+        })
+    }
+
+    fn send_templates(&mut self, now: Timestamp) -> io::Result<()> {
+        let templates = self.encoder.templates(now);
+        self.connection.send(&templates).1?;
+        self.templates_due = now.plus(self.interval);
+        self.since_templates = 0;
+        Ok(())
+    }
+
+    //= rfc7011#section-8.4-resend
+    /// Whether templates are to be sent again.
+    fn is_due(&self, now: Timestamp) -> bool {
+        self.connection.is_datagram()
+            && (now >= self.templates_due || self.since_templates >= self.messages)
+    }
+}
+
+impl Sink for IpfixSink {
+    fn connect(&mut self, now: Timestamp) -> io::Result<()> {
+        self.connection.open()?;
+        // Another connection, or port, is another session.
+        self.encoder.restart();
+        //= rfc7011#section-10.4.4-templates
+        self.send_templates(now)?;
+        if self.connection.is_datagram() {
+            // A port where nobody listens is told by an answer.
+            std::thread::sleep(Duration::from_millis(20));
+            self.connection.look()?;
+        }
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        records: &[Record],
+        names: &Names,
+        now: Timestamp,
+    ) -> (usize, io::Result<()>) {
+        let mut done = 0;
+        while done < records.len() {
+            if self.is_due(now)
+                && let Err(error) = self.send_templates(now)
+            {
+                return (done, Err(error));
+            }
+            let (message, count) = self.encoder.message(&records[done..], names, now);
+            if let (_, Err(error)) = self.connection.send(&message) {
+                return (done, Err(error));
+            }
+            self.encoder.sent(count);
+            self.since_templates += 1;
+            done += count;
+        }
+        (done, Ok(()))
+    }
+
+    fn flush(&mut self, now: Timestamp) -> io::Result<()> {
+        if self.is_due(now) {
+            self.send_templates(now)?;
+        }
+        self.connection.look()
+    }
+
+    fn hurry(&mut self) {
+        self.connection.hurry();
+    }
+}

@@ -1,0 +1,291 @@
+//! Spools that are written and searched, with mappings, blocks, sessions, gaps, restarts and damage.
+
+use super::*;
+use crate::drive::Sink;
+use crate::json::Names;
+use crate::record::{Gap, Record};
+use crate::sinks::spool::SpoolSink;
+use natgate_engine::{BlockId, Change, Event, MappingId, MappingKind, SessionId};
+use natgate_gateway::SpoolSettings;
+use std::fs;
+use std::time::Duration;
+use tempfile::TempDir;
+
+const POOL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
+const UDP: Option<u8> = Some(17);
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp(seconds * 1_000_000_000)
+}
+
+struct World {
+    folder: TempDir,
+    sink: SpoolSink,
+    names: Names,
+}
+
+fn settings(folder: &Path) -> SpoolSettings {
+    let (max_size, max_age) = (1 << 20, Duration::from_secs(1 << 30));
+    SpoolSettings { folder: folder.to_owned(), max_size, max_age }
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sink = SpoolSink::open(&settings(folder.path()), true).unwrap();
+        sink.connect(at(1)).unwrap();
+        Self { folder, sink, names: Names::default() }
+    }
+
+    fn tell(&mut self, time: u64, change: Change) {
+        self.record(Record::Event(Event { time: at(time), change }), time);
+    }
+
+    fn record(&mut self, record: Record, time: u64) {
+        let (written, result) = self.sink.write(&[record], &self.names, at(time));
+        result.unwrap();
+        assert_eq!(written, 1);
+        self.sink.flush(at(time)).unwrap();
+    }
+
+    fn who(&self, port: u16, protocol: Option<u8>, time: u64) -> Result<Vec<Holder>, SearchError> {
+        holders(self.folder.path(), (POOL, port), protocol, at(time))
+    }
+
+    /// Whose it was, if it was one's.
+    fn whose(&self, port: u16, protocol: Option<u8>, time: u64) -> Option<Ipv4Addr> {
+        let found = self.who(port, protocol, time).ok()?;
+        assert_eq!(found.len(), 1, "{found:?}");
+        Some(found[0].subscriber)
+    }
+
+    fn restart(&mut self, time: u64, continued: bool) {
+        let sink = SpoolSink::open(&settings(self.folder.path()), true).unwrap();
+        self.sink = if continued { sink.continued() } else { sink };
+        self.sink.connect(at(time)).unwrap();
+    }
+}
+
+fn subscriber(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, number)
+}
+
+fn mapping(number: u8, port: u16) -> MappingId {
+    MappingId {
+        protocol: 17,
+        realm: 0,
+        internal: Endpoint { address: subscriber(number), port: 4000 },
+        external: Endpoint { address: POOL, port },
+        kind: MappingKind::Dynamic,
+    }
+}
+
+#[test]
+fn whose_an_endpoint_was_depends_on_when() {
+    let mut world = World::new();
+    world.tell(10, Change::MappingCreated(mapping(1, 5000)));
+    world.tell(20, Change::MappingRemoved(mapping(1, 5000)));
+    world.tell(30, Change::MappingCreated(mapping(2, 5000)));
+    for (time, whose) in
+        [(9, None), (10, Some(1)), (19, Some(1)), (20, None), (29, None), (31, Some(2))]
+    {
+        assert_eq!(world.whose(5000, UDP, time), whose.map(subscriber), "at {time}");
+    }
+    assert_eq!(world.whose(5000, None, 15), Some(subscriber(1)));
+    assert_eq!(world.whose(5000, Some(6), 15), None, "another protocol");
+    assert_eq!(world.whose(5001, UDP, 15), None, "another port");
+    let found = &world.who(5000, UDP, 15).unwrap()[0];
+    assert_eq!((found.since, found.until), (Some(10.0), Some(20.0)));
+    assert_eq!(found.internal.as_deref(), Some("10.0.0.1:4000"));
+    let error = world.who(5000, UDP, 25).unwrap_err().to_string();
+    assert!(error.ends_with("; 10.0.0.1 had it until 20.000"), "{error}");
+    assert!(matches!(world.who(5000, UDP, 0), Err(SearchError::TooEarly)));
+}
+
+#[test]
+fn a_block_is_all_its_ports_and_protocols() {
+    let mut world = World::new();
+    let block =
+        BlockId { realm: 1, subscriber: subscriber(3), external: POOL, ports: (2048, 2559) };
+    world.names.realms = vec!["default".into(), "red".into()];
+    world.tell(10, Change::BlockAssigned(block));
+    world.tell(50, Change::BlockReleased(block));
+    for port in [2048, 2300, 2559] {
+        assert_eq!(world.whose(port, None, 11), Some(subscriber(3)));
+        assert_eq!(world.whose(port, Some(6), 49), Some(subscriber(3)));
+        assert_eq!(world.whose(port, None, 50), None);
+    }
+    assert_eq!((world.whose(2047, None, 11), world.whose(2560, None, 11)), (None, None));
+    let found = &world.who(2050, None, 11).unwrap()[0];
+    assert_eq!((found.realm.as_deref(), &found.ports[..]), (Some("red"), "2048-2559"));
+}
+
+#[test]
+fn all_sessions_of_the_time_are_named() {
+    let mut world = World::new();
+    let session = |last: u32| {
+        let remote = Endpoint::new(0xc000_0200 + last, 53);
+        SessionId { mapping: mapping(1, 5000), remote, remote_inside: remote }
+    };
+    world.tell(10, Change::SessionCreated(session(1)));
+    world.tell(11, Change::SessionCreated(session(2)));
+    world.tell(20, Change::SessionRemoved(session(1)));
+    let remotes = |time| {
+        let found = world.who(5000, UDP, time).unwrap();
+        let mut remotes: Vec<_> = found.into_iter().filter_map(|one| one.remote).collect();
+        remotes.sort();
+        remotes
+    };
+    assert_eq!(remotes(10), ["192.0.2.1:53"]);
+    assert_eq!(remotes(15), ["192.0.2.1:53", "192.0.2.2:53"]);
+    assert_eq!(remotes(25), ["192.0.2.2:53"]);
+}
+
+#[test]
+fn what_was_there_before_the_log_is_known_by_its_end() {
+    let mut world = World::new();
+    world.restart(5, true);
+    fs::remove_file(&list(world.folder.path()).unwrap()[0].path).unwrap();
+    world.tell(10, Change::MappingCreated(mapping(9, 1)));
+    world.tell(20, Change::MappingRemoved(mapping(1, 5000)));
+    let found = &world.who(5000, UDP, 15).unwrap()[0];
+    assert_eq!((found.subscriber, found.since, found.until), (subscriber(1), None, Some(20.0)));
+    assert_eq!(world.whose(5000, UDP, 21), None);
+}
+
+#[test]
+fn a_restart_ends_what_there_was_unless_mappings_go_on() {
+    for continued in [false, true] {
+        let mut world = World::new();
+        world.tell(10, Change::MappingCreated(mapping(1, 5000)));
+        world.restart(20, continued);
+        world.tell(30, Change::MappingCreated(mapping(2, 6000)));
+        assert_eq!(world.whose(5000, UDP, 19), Some(subscriber(1)));
+        assert_eq!(world.whose(5000, UDP, 31), continued.then_some(subscriber(1)));
+    }
+}
+
+#[test]
+fn an_answer_over_a_gap_says_so() {
+    let mut world = World::new();
+    world.tell(10, Change::MappingCreated(mapping(1, 5000)));
+    world.record(Record::Gap(Gap { lost: 7, from: at(11), to: at(12) }), 12);
+    world.tell(20, Change::MappingCreated(mapping(2, 6000)));
+    assert_eq!(world.who(5000, UDP, 10).unwrap()[0].missing, 0);
+    assert_eq!(world.who(5000, UDP, 30).unwrap()[0].missing, 7);
+    let error = world.who(7000, UDP, 30).unwrap_err().to_string();
+    assert!(error.ends_with("; 7 events are missing there"), "{error}");
+}
+
+#[test]
+fn what_a_crash_cuts_off_is_the_last_frame() {
+    let mut world = World::new();
+    for number in 1..=4 {
+        world.tell(
+            10 * u64::from(number),
+            Change::MappingCreated(mapping(number, 5000 + u16::from(number))),
+        );
+    }
+    let path = list(world.folder.path()).unwrap()[0].path.clone();
+    let whole = fs::read(&path).unwrap();
+    let mut lens = vec![whole.len()];
+    for cut in 1..=20 {
+        fs::write(&path, &whole[..whole.len() - cut]).unwrap();
+        lens.push(whole.len() - cut);
+        for number in 1..=3 {
+            assert_eq!(world.whose(5000 + u16::from(number), UDP, 99), Some(subscriber(number)));
+        }
+        assert_eq!(world.whose(5004, UDP, 99), None);
+    }
+    // Whoever begins anew writes elsewhere, and all the rest can be read.
+    world.restart(100, true);
+    world.tell(110, Change::MappingCreated(mapping(7, 7000)));
+    assert_eq!(world.whose(7000, UDP, 111), Some(subscriber(7)));
+    assert_eq!(world.whose(5003, UDP, 111), Some(subscriber(3)));
+    fs::write(&path, "something else altogether").unwrap();
+    let error = world.who(5003, UDP, 50).unwrap_err().to_string();
+    assert!(error.contains("it is no file of a spool"), "{error}");
+}
+
+#[test]
+fn what_is_too_old_or_too_much_is_thrown_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let max_age = Duration::from_secs(3600);
+    let small = SpoolSettings { max_size: 300 << 10, max_age, ..settings(folder.path()) };
+    let mut sink = SpoolSink::open(&small, false).unwrap();
+    sink.connect(at(1)).unwrap();
+    let names = Names::default();
+    let mut port = 0_u64;
+    let mut fill = |sink: &mut SpoolSink, time: u64| {
+        let records: Vec<_> = (0..4096_u64)
+            .map(|_| {
+                port = port
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                let id = MappingId {
+                    internal: Endpoint::new((port >> 32) as u32, 1),
+                    ..mapping(1, (port >> 40) as u16)
+                };
+                Record::Event(Event { time: at(time), change: Change::MappingCreated(id) })
+            })
+            .collect();
+        assert_eq!(sink.write(&records, &names, at(time)).0, records.len());
+        sink.flush(at(time)).unwrap();
+    };
+    let size = || list(folder.path()).unwrap().iter().map(|one| one.size).sum::<u64>();
+    for time in 10..60 {
+        fill(&mut sink, time);
+        assert!(size() <= small.max_size, "{} bytes", size());
+    }
+    assert!(size() > small.max_size / 2, "it is used");
+    let oldest = list(folder.path()).unwrap()[0].from;
+    assert!(oldest > at(10));
+    fill(&mut sink, 4000);
+    fill(&mut sink, 8000);
+    assert!(list(folder.path()).unwrap()[0].from >= at(4000), "what is old is gone");
+}
+
+#[test]
+fn a_disk_that_is_full_is_an_error_and_the_log_goes_on_when_there_is_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |program: &str, args: &[&str]| {
+        let status = std::process::Command::new(program).args(args).status().unwrap();
+        assert!(status.success(), "{program} {args:?} (as root?)");
+    };
+    let path = folder.path().to_str().unwrap();
+    run("mount", &["-t", "tmpfs", "-o", "size=64k", "tmpfs", path]);
+    struct Mounted(String);
+    impl Drop for Mounted {
+        fn drop(&mut self) {
+            let _ = std::process::Command::new("umount").arg(&self.0).status();
+        }
+    }
+    let _mounted = Mounted(path.to_owned());
+    let mut sink = SpoolSink::open(&settings(folder.path()), false).unwrap();
+    sink.connect(at(1)).unwrap();
+    let names = Names::default();
+    let record = |time, number| {
+        Record::Event(Event {
+            time: at(time),
+            change: Change::MappingCreated(mapping(number, 5000)),
+        })
+    };
+    sink.write(&[record(2, 1)], &names, at(2)).1.unwrap();
+    sink.flush(at(2)).unwrap();
+    fs::write(folder.path().join("else"), vec![1; 1 << 20]).unwrap_err();
+    // The file's last page has room for some frames.
+    let full = (3..100).find_map(|time| {
+        sink.write(&[record(time, time as u8)], &names, at(time)).1.unwrap();
+        sink.flush(at(time)).err().map(|error| (time, error))
+    });
+    let (last, error) = full.expect("the disk is full");
+    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    fs::remove_file(folder.path().join("else")).unwrap();
+    sink.connect(at(last + 1)).unwrap();
+    drop(sink);
+    for time in [2, last - 1, last] {
+        let found = holders(folder.path(), (POOL, 5000), UDP, at(time)).unwrap();
+        let number = if time == 2 { 1 } else { time as u8 };
+        assert_eq!(found[0].subscriber, subscriber(number));
+    }
+}

@@ -1,0 +1,349 @@
+//! What there is to show, part by part.
+
+use super::series::Page;
+use crate::{DeviceFigures, Figures, PoolFigures, SinkFigures, WorkerFigures};
+use natgate_engine::{Direction, DropReason, Outcome};
+use natgate_gateway::{Durations, TimingNow};
+use natgate_io::Statistics;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const NANOSECONDS: f64 = 1e9;
+
+/// Kinds of mappings that are counted apart.
+const KINDS: [&str; 3] = ["tcp", "udp", "icmp"];
+
+/// Packets, drops, tables.
+pub(super) fn engine(page: &mut Page, figures: &Figures) {
+    let counters = &figures.counters;
+    let mut ways = |name: &str, help: &str, counts: &[[u64; 3]; 4]| {
+        page.counter(name, help, |series| {
+            for direction in Direction::ALL {
+                for verdict in Outcome::ALL {
+                    let labels = [("direction", direction.name()), ("verdict", verdict.name())];
+                    series.add(&labels, counts[direction as usize][verdict as usize] as f64);
+                }
+            }
+        });
+    };
+    ways("packets_total", "Packets that came in, by what became of them.", &counters.packets);
+    ways("bytes_total", "IP bytes that came in, by what became of them.", &counters.bytes);
+    let help = "Packets dropped, by reason (docs/drop-reasons.md).";
+    page.counter("drops_total", help, |series| {
+        for reason in DropReason::ALL {
+            series.add(&[("reason", reason.name())], counters.drops[*reason as usize] as f64);
+        }
+    });
+    let further = [
+        ("portless_packets_total", "Packets translated by address alone.", counters.portless),
+        ("generated_packets_total", "Packets of the translator's making.", counters.generated),
+        (
+            "icmp_errors_suppressed_total",
+            "ICMP errors of the translator's that were due and not sent.",
+            counters.errors_suppressed,
+        ),
+        (
+            "events_lost_total",
+            "Events lost between translator and logs; 0 unless something is broken.",
+            counters.events_lost,
+        ),
+        ("clock_steps_back_total", "Times that went back and were held.", counters.clock_backwards),
+    ];
+    for (name, help, value) in further {
+        page.count(name, help, value);
+    }
+    tables(page, figures);
+}
+
+fn tables(page: &mut Page, figures: &Figures) {
+    let tables = [
+        ("mappings", "Mappings", figures.mappings),
+        ("sessions", "Sessions", figures.sessions),
+        ("subscribers", "Subscribers that have mappings", figures.subscribers),
+    ];
+    for (name, what, filled) in tables {
+        page.gauge(name, &format!("{what} now."), |series| series.add(&[], filled.used as f64));
+        let (name, help) = (format!("{name}_limit"), format!("{what}: the most there may be."));
+        page.gauge(&name, &help, |series| series.add(&[], filled.limit as f64));
+    }
+    let kinds = [
+        (
+            "mappings_created_total",
+            "Dynamic mappings made, by what quota they count against.",
+            figures.made,
+        ),
+        (
+            "mappings_removed_total",
+            "Dynamic mappings gone, by what quota they counted against.",
+            figures.gone,
+        ),
+    ];
+    for (name, help, counts) in kinds {
+        page.counter(name, help, |series| {
+            for (kind, count) in KINDS.into_iter().zip(counts) {
+                series.add(&[("protocol", kind)], count as f64);
+            }
+        });
+    }
+}
+
+/// Pools.
+pub(super) fn pools(page: &mut Page, pools: &[PoolFigures]) {
+    page.gauge("pool_addresses", "External addresses of a pool.", |series| {
+        for pool in pools {
+            series.add(&[("pool", &pool.name)], pool.addresses as f64);
+        }
+    });
+    let help = "Ports of a pool over all its addresses: free, used by dynamic mappings, held after use, or \
+                reserved: kept for static mappings, draining, or in no block.";
+    page.gauge("pool_ports", help, |series| {
+        for pool in pools {
+            for (protocol, usage) in &pool.ports {
+                let states = [
+                    ("free", usage.free),
+                    ("used", usage.used),
+                    ("held", usage.held),
+                    ("reserved", usage.reserved),
+                ];
+                for (state, count) in states {
+                    let labels =
+                        [("pool", &pool.name[..]), ("protocol", protocol), ("state", state)];
+                    series.add(&labels, count as f64);
+                }
+            }
+        }
+    });
+    page.gauge("pool_blocks", "Blocks of ports: free, or used by subscribers.", |series| {
+        for (pool, blocks) in pools.iter().filter_map(|pool| Some((pool, pool.blocks?))) {
+            let free = blocks.limit.saturating_sub(blocks.used);
+            for (state, count) in [("free", free), ("used", blocks.used)] {
+                series.add(&[("pool", &pool.name), ("state", state)], count as f64);
+            }
+        }
+    });
+}
+
+/// Workers.
+pub(super) fn workers(page: &mut Page, workers: &[WorkerFigures]) {
+    let loads =
+        || workers.iter().enumerate().map(|(number, worker)| (number.to_string(), &worker.load));
+    type Read = fn(&natgate_gateway::LoadNow) -> u64;
+    let seconds: [(&str, &str, Read); 2] = [
+        ("worker_busy_seconds_total", "Time of turns in which packets came.", |load| load.busy_ns),
+        ("worker_asleep_seconds_total", "Time asleep.", |load| load.asleep_ns),
+    ];
+    for (name, help, read) in seconds {
+        page.counter(name, help, |series| {
+            for (number, load) in loads() {
+                series.add(&[("worker", &number)], read(load) as f64 / NANOSECONDS);
+            }
+        });
+    }
+    let counts: [(&str, &str, Read); 7] = [
+        ("worker_bursts_total", "Turns in which packets came.", |load| load.bursts),
+        ("worker_frames_total", "Frames that came from devices.", |load| load.frames),
+        (
+            "worker_handed_over_packets_total",
+            "Packets given to the worker that they belong to.",
+            |load| load.handed_over,
+        ),
+        (
+            "worker_hand_over_full_packets_total",
+            "Packets that were to be given to another worker when there was no room.",
+            |load| load.hand_over_full,
+        ),
+        ("worker_taken_over_packets_total", "Packets taken from other workers.", |load| {
+            load.taken_over
+        }),
+        ("worker_borrowed_ports_total", "Ports that other workers gave it.", |load| {
+            load.ports_borrowed
+        }),
+        ("worker_lent_ports_total", "Ports that it gave other workers.", |load| load.ports_lent),
+    ];
+    for (name, help, read) in counts {
+        page.counter(name, help, |series| {
+            for (number, load) in loads() {
+                series.add(&[("worker", &number)], read(load) as f64);
+            }
+        });
+    }
+    let gauges: [(&str, &str, Read); 2] = [
+        ("worker_largest_burst_frames", "Most frames of one turn.", |load| load.largest_burst),
+        ("worker_mappings", "Dynamic mappings of a worker.", |load| load.mappings),
+    ];
+    for (name, help, read) in gauges {
+        page.gauge(name, help, |series| {
+            for (number, load) in loads() {
+                series.add(&[("worker", &number)], read(load) as f64);
+            }
+        });
+    }
+    timings(page, workers);
+}
+
+fn timings(page: &mut Page, workers: &[WorkerFigures]) {
+    type Read = fn(&TimingNow) -> &Durations;
+    let histograms: [(&str, &str, Read); 3] = [
+        (
+            "worker_turn_duration_seconds",
+            "Time of a turn in which packets came: the longest that one of them waited here.",
+            |timing| &timing.turn,
+        ),
+        (
+            "worker_packet_duration_seconds",
+            "Time of a turn divided by the packets that came in it.",
+            |timing| &timing.packet,
+        ),
+        (
+            "worker_mapping_duration_seconds",
+            "Time of a turn divided by the mappings that were made in it: the most that making one cost.",
+            |timing| &timing.creation,
+        ),
+    ];
+    for (name, help, read) in histograms {
+        page.histogram(name, help, |series| {
+            for (number, worker) in workers.iter().enumerate() {
+                series.add_durations(&[("worker", &number.to_string())], read(&worker.timing));
+            }
+        });
+    }
+}
+
+/// Devices.
+pub(super) fn devices(page: &mut Page, devices: &[DeviceFigures]) {
+    page.gauge("device_up", "Whether a device is on and has a carrier.", |series| {
+        for device in devices {
+            series.add(&labels(device), f64::from(u8::from(device.up)));
+        }
+    });
+    page.gauge("device_mtu_bytes", "Largest payload of a frame.", |series| {
+        for device in devices {
+            series.add(&labels(device), f64::from(device.mtu));
+        }
+    });
+    type Read = fn(&Statistics) -> u64;
+    let counts: [(&str, &str, Read); 4] = [
+        ("device_received_frames_total", "Frames that came in.", |frames| frames.received),
+        ("device_transmitted_frames_total", "Frames sent.", |frames| frames.transmitted),
+        (
+            "device_receive_no_buffer_frames_total",
+            "Frames lost by receive_overrun for want of an empty buffer.",
+            |frames| frames.receive_no_buffer,
+        ),
+        ("device_link_losses_total", "Times that the link went.", |frames| frames.link_losses),
+    ];
+    for (name, help, read) in counts {
+        page.counter(name, help, |series| {
+            for device in devices {
+                series.add(&labels(device), read(&device.frames) as f64);
+            }
+        });
+    }
+    page.counter("device_lost_frames_total", "Frames lost at a device.", |series| {
+        for device in devices {
+            let frames = &device.frames;
+            let reasons = [
+                ("receive_overrun", frames.receive_overrun),
+                ("receive_oversize", frames.receive_oversize),
+                ("receive_unfinished", frames.receive_unfinished),
+                ("transmit_full", frames.transmit_full),
+                ("transmit_refused", frames.transmit_refused),
+            ];
+            let [name, side] = labels(device);
+            for (reason, count) in reasons {
+                series.add(&[name, ("reason", reason), side], count as f64);
+            }
+        }
+    });
+}
+
+fn labels(device: &DeviceFigures) -> [(&'static str, &str); 2] {
+    [("device", &device.name), ("side", &device.side)]
+}
+
+/// The router.
+pub(super) fn router(page: &mut Page, figures: &Figures) {
+    let router = &figures.router;
+    page.counter("router_arp_messages_total", "ARP messages.", |series| {
+        let kinds = [
+            ("received", router.arp_received),
+            ("asked", router.arp_asked),
+            ("answered", router.arp_answered),
+            ("ignored", router.arp_ignored),
+            ("conflict", router.arp_conflicts),
+        ];
+        for (kind, count) in kinds {
+            series.add(&[("kind", kind)], count as f64);
+        }
+    });
+    page.counter("router_icmp_errors_total", "ICMP errors of the router's.", |series| {
+        series.add(&[("result", "sent")], router.errors_made as f64);
+        series.add(&[("result", "suppressed")], router.errors_suppressed as f64);
+    });
+    page.gauge("router_learnt_routes", "Routes learnt from the kernel.", |series| {
+        series.add(&[], router.learnt_routes as f64);
+    });
+    let counts = [
+        ("router_neighbors_lost_total", "Neighbors that did not answer.", router.neighbors_lost),
+        (
+            "router_kernel_packets_total",
+            "Packets to addresses of the kernel's own.",
+            router.left_to_the_kernel,
+        ),
+        ("router_own_packets_lost_total", "Packets of natgate's own lost.", figures.own_lost),
+        (
+            "router_not_addressed_frames_total",
+            "Frames that were not sent to natgate.",
+            figures.not_addressed,
+        ),
+    ];
+    for (name, help, value) in counts {
+        page.count(name, help, value);
+    }
+}
+
+/// Event logs.
+pub(super) fn logs(page: &mut Page, sinks: &[SinkFigures]) {
+    type Read = fn(&SinkFigures) -> u64;
+    let counts: [(&str, &str, Read); 3] = [
+        ("log_events_total", "Events written to a log.", |sink| sink.written),
+        ("log_lost_events_total", "Events that a log lacks.", |sink| sink.lost),
+        ("log_gaps_total", "Times that a log lost events in a row.", |sink| sink.gaps),
+    ];
+    for (name, help, read) in counts {
+        page.counter(name, help, |series| {
+            for sink in sinks {
+                series.add(&[("sink", &sink.name)], read(sink) as f64);
+            }
+        });
+    }
+    page.gauge("log_waiting_events", "Events that wait to be written.", |series| {
+        for sink in sinks {
+            series.add(&[("sink", &sink.name)], sink.waiting as f64);
+        }
+    });
+    page.gauge("log_up", "Whether what a log writes to takes events.", |series| {
+        for sink in sinks {
+            series.add(&[("sink", &sink.name)], f64::from(u8::from(sink.up)));
+        }
+    });
+}
+
+/// Readings of the configuration, and the beginning.
+pub(super) fn reloads(page: &mut Page, figures: &Figures) {
+    let reloads = &figures.reloads;
+    page.counter("reloads_total", "Readings of the configuration.", |series| {
+        series.add(&[("result", "success")], reloads.succeeded as f64);
+        series.add(&[("result", "failure")], reloads.failed as f64);
+    });
+    let name = "reload_last_success_timestamp_seconds";
+    page.gauge(name, "When the configuration in force was read.", |series| {
+        series.add(&[], seconds(reloads.last_success.unwrap_or(figures.began)));
+    });
+    page.gauge("start_timestamp_seconds", "When the gateway began.", |series| {
+        series.add(&[], seconds(figures.began));
+    });
+}
+
+fn seconds(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}

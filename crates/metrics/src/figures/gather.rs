@@ -1,0 +1,204 @@
+//! What workers tell, put together.
+
+use super::{DeviceFigures, Figures, Filled, PoolFigures, PortFigures, WorkerFigures};
+use natgate_engine::{Allocation, Blocking, Config, PoolConfig, Side};
+use natgate_gateway::router::RouterCounters;
+use natgate_gateway::{Figures as Told, Link, TimingNow};
+use natgate_io::Statistics;
+use std::time::SystemTime;
+
+/// The protocols of pools' ports, in the order in which they are told.
+const PROTOCOLS: [&str; 4] = ["tcp", "udp", "icmp", "dccp"];
+
+impl Figures {
+    /// Of a gateway with this configuration, that began then, and whose workers tell this; of each worker
+    /// how long its turns took.
+    pub fn gather(
+        config: &Config,
+        began: SystemTime,
+        told: &[Told],
+        mut timings: impl Iterator<Item = TimingNow>,
+    ) -> Self {
+        let mut all = Self::new(began);
+        for one in told {
+            all.add(config, one);
+            let timing = timings.next().unwrap_or_default();
+            all.workers.push(WorkerFigures { load: one.load, timing });
+        }
+        for pool in &mut all.pools {
+            if let Some(of) = config.pools.iter().find(|of| of.name == pool.name) {
+                complete(config, of, pool);
+            }
+        }
+        all
+    }
+
+    fn add(&mut self, config: &Config, told: &Told) {
+        self.counters.add(&told.counters);
+        add_router(&mut self.router, &told.router);
+        self.own_lost += told.own_lost;
+        self.not_addressed += told.not_addressed;
+        let totals = &told.totals;
+        let sessions = totals.mappings + totals.further_sessions;
+        let most_sessions = totals.most_mappings + totals.most_further_sessions;
+        add_filled(&mut self.mappings, totals.mappings, totals.most_mappings);
+        add_filled(&mut self.sessions, sessions, most_sessions);
+        add_filled(&mut self.subscribers, totals.subscribers, totals.most_subscribers);
+        for kind in 0..self.made.len() {
+            self.made[kind] += totals.made[kind];
+            self.gone[kind] += totals.gone[kind];
+        }
+        self.subscribers_made += totals.subscribers_made;
+        for (place, pool) in told.pools.iter().enumerate() {
+            if self.pools.len() == place {
+                self.pools.push(PoolFigures {
+                    name: pool.name.clone(),
+                    addresses: 0,
+                    ports: PROTOCOLS.map(|name| (name, PortFigures::default())).to_vec(),
+                    blocks: None,
+                });
+            }
+            let all = &mut self.pools[place];
+            for (number, (_, ports)) in all.ports.iter_mut().enumerate() {
+                ports.free += u64::from(pool.free[number]);
+                ports.used += pool.used[number];
+                ports.held += u64::from(pool.held[number]);
+            }
+            if let Some(free) = pool.free_blocks {
+                // How many there are is told below.
+                all.blocks.get_or_insert_default().used += u64::from(free);
+            }
+        }
+        for (place, link) in told.links.iter().enumerate() {
+            if told.links[..place].iter().any(|before| before.device == link.device) {
+                // It has told the frames of all links of the device.
+                continue;
+            }
+            match self.devices.iter_mut().find(|device| device.name == link.device) {
+                Some(device) => {
+                    device.up |= link.up;
+                    device.frames = Statistics::of_group([device.frames, link.frames]);
+                }
+                None => self.devices.push(DeviceFigures {
+                    side: side_of(config, link.link),
+                    name: link.device.clone(),
+                    mtu: link.mtu,
+                    up: link.up,
+                    frames: link.frames,
+                }),
+            }
+        }
+    }
+}
+
+/// Adds what follows from the configuration: addresses, what is reserved, and how many blocks there are.
+fn complete(config: &Config, of: &PoolConfig, pool: &mut PoolFigures) {
+    pool.addresses = of.count() as u64;
+    let each = u64::from(of.ports.1) + 1 - u64::from(of.ports.0.max(1));
+    for (_, ports) in &mut pool.ports {
+        let known = ports.free + ports.used + ports.held;
+        ports.reserved = (pool.addresses * each).saturating_sub(known);
+    }
+    if let (Some(blocks), Allocation::Block(block)) = (&mut pool.blocks, config.allocation_of(of)) {
+        let all = pool.addresses * u64::from(Blocking::new(of.ports, block.size).count());
+        *blocks = Filled { used: all.saturating_sub(blocks.used), limit: all };
+    }
+}
+
+fn add_filled(all: &mut Filled, used: u64, limit: u64) {
+    all.used += used;
+    all.limit += limit;
+}
+
+fn side_of(config: &Config, link: Link) -> String {
+    let realm = usize::from(link.realm).checked_sub(1).and_then(|place| config.realms.get(place));
+    match (link.side, realm) {
+        (Side::Outside, _) => "outside".to_owned(),
+        (Side::Inside, None) => "inside".to_owned(),
+        (Side::Inside, Some(realm)) => realm.name.clone(),
+    }
+}
+
+fn add_router(all: &mut RouterCounters, one: &RouterCounters) {
+    all.arp_received += one.arp_received;
+    all.arp_answered += one.arp_answered;
+    all.arp_asked += one.arp_asked;
+    all.arp_ignored += one.arp_ignored;
+    all.arp_conflicts += one.arp_conflicts;
+    all.left_to_the_kernel += one.left_to_the_kernel;
+    // All have the same.
+    all.learnt_routes = all.learnt_routes.max(one.learnt_routes);
+    all.neighbors_lost += one.neighbors_lost;
+    all.errors_made += one.errors_made;
+    all.errors_suppressed += one.errors_suppressed;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use natgate_engine::{AddressRange, BlockConfig};
+    use natgate_gateway::{LinkFigures, PoolFigures as Pool};
+    use natgate_wire::arp::Mac;
+    use std::net::Ipv4Addr;
+
+    fn link(link: Link, device: &str, received: u64) -> LinkFigures {
+        let frames = Statistics { received, link_losses: 1, ..Statistics::default() };
+        let device = device.to_owned();
+        LinkFigures { link, device, mac: Mac::default(), mtu: 1500, up: true, frames }
+    }
+
+    fn worker(free: u32, used: u64, free_blocks: u32) -> Told {
+        let mut told = Told::default();
+        told.totals.mappings = used;
+        told.totals.most_mappings = 100;
+        told.totals.further_sessions = 5;
+        told.totals.made = [0, used + 2, 0];
+        told.totals.gone = [0, 2, 0];
+        told.router.learnt_routes = 7;
+        told.pools.push(Pool {
+            name: "default".into(),
+            free: [free; 4],
+            held: [0, 3, 0, 0],
+            used: [0, used, 0, 0, 0],
+            free_blocks: Some(free_blocks),
+        });
+        told.links = vec![
+            link(Link::inside(0), "eth1", 10),
+            link(Link::inside(1), "eth1", 10),
+            link(Link::OUTSIDE, "eth0", 20),
+        ];
+        told
+    }
+
+    #[test]
+    fn workers_add_up_and_what_is_one_for_all_stays_one() {
+        let address = Ipv4Addr::new(203, 0, 113, 1);
+        let pool = PoolConfig {
+            name: "default".into(),
+            addresses: vec![AddressRange { first: address, last: address }],
+            ports: (1024, 2047),
+            allocation: Some(Allocation::Block(BlockConfig { size: 64, ..Default::default() })),
+            ..PoolConfig::default()
+        };
+        let config = Config { pools: vec![pool], ..Config::default() };
+        let told = [worker(400, 30, 5), worker(500, 40, 7)];
+        let began = SystemTime::now();
+        let all = Figures::gather(&config, began, &told, std::iter::empty());
+        assert_eq!(all.mappings, Filled { used: 70, limit: 200 });
+        assert_eq!(all.sessions.used, 80);
+        assert_eq!((all.made, all.gone), ([0, 74, 0], [0, 4, 0]));
+        let pool = &all.pools[0];
+        assert_eq!(
+            pool.ports[1],
+            ("udp", PortFigures { free: 900, used: 70, held: 6, reserved: 48 })
+        );
+        assert_eq!(pool.blocks, Some(Filled { used: 4, limit: 16 }));
+        assert_eq!(all.router.learnt_routes, 7);
+        let devices: Vec<_> =
+            all.devices.iter().map(|one| (&one.side[..], &one.name[..])).collect();
+        assert_eq!(devices, [("inside", "eth1"), ("outside", "eth0")]);
+        assert_eq!(all.devices[0].frames.received, 20);
+        assert_eq!(all.devices[1].frames.link_losses, 1);
+        assert_eq!(all.workers.len(), 2);
+    }
+}

@@ -1,0 +1,21 @@
+//! What monitoring systems read of a running gateway.
+//!
+//! Everything here works on [`Figures`], a plain account of the gateway at one time that whoever runs it
+//! collects: its counters, pools, workers and devices, and nothing of single subscribers, so that what is
+//! shown grows with the configuration and not with the traffic. From it come a page for Prometheus
+//! ([`prometheus_text`], served by [`export`]), the tables of NATV2-MIB (RFC 7659) and the data of the
+//! YANG module `ietf-nat` (RFC 8512). Nothing here speaks to a worker.
+
+#![forbid(unsafe_code)]
+
+mod exporter;
+mod exposition;
+mod figures;
+pub mod snmp;
+pub mod yang;
+
+pub use exporter::{Source, export};
+pub use exposition::prometheus_text;
+pub use figures::{
+    DeviceFigures, Figures, Filled, PoolFigures, PortFigures, Reloads, SinkFigures, WorkerFigures,
+};

@@ -1,0 +1,152 @@
+//! The page for Prometheus, and what is made to work with it: the rules for alerts and the dashboard in
+//! contrib/. Prometheus' own promtool judges all of it.
+
+mod sample;
+
+use natgate_metrics::prometheus_text;
+use serde_json::Value;
+use std::collections::{BTreeSet, HashSet};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn page() -> String {
+    prometheus_text(&sample::figures()).0
+}
+
+fn contrib(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib").join(name)
+}
+
+fn promtool() -> Command {
+    Command::new("promtool")
+}
+
+/// What a program said that must have been content.
+fn content(output: std::io::Result<Output>) -> String {
+    let output =
+        output.expect("promtool is there (Debian package prometheus; make test installs it)");
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(output.status.success(), "{said}");
+    said
+}
+
+#[test]
+fn every_series_is_named_once_with_prefix_and_help() {
+    let text = page();
+    let mut seen = HashSet::new();
+    for line in text.lines() {
+        let name = line.strip_prefix("# HELP ").or_else(|| line.strip_prefix("# TYPE "));
+        assert!(name.unwrap_or(line).starts_with("natgate_"), "{line}");
+        assert!(seen.insert(line.rsplit_once(' ').map_or(line, |(series, _)| series)), "{line}");
+    }
+    let families = |kind| text.lines().filter(|line| line.starts_with(kind)).count();
+    assert_eq!(families("# TYPE "), families("# HELP "));
+}
+
+#[test]
+fn figures_are_found_where_they_belong() {
+    let text = page();
+    for line in [
+        r#"natgate_packets_total{direction="outbound",verdict="forwarded"} 1000"#,
+        r#"natgate_bytes_total{direction="inbound",verdict="dropped"} 300"#,
+        r#"natgate_drops_total{reason="filtered"} 5"#,
+        r#"natgate_drops_total{reason="pool_exhausted"} 0"#,
+        r#"natgate_pool_ports{pool="default",protocol="udp",state="used"} 40"#,
+        r#"natgate_pool_blocks{pool="default",state="free"} 116"#,
+        "natgate_mappings 41",
+        "natgate_mappings_limit 1000",
+        r#"natgate_mappings_created_total{protocol="tcp"} 7"#,
+        r#"natgate_worker_busy_seconds_total{worker="0"} 1.5"#,
+        r#"natgate_device_up{device="eth1",side="inside"} 1"#,
+        r#"natgate_device_lost_frames_total{device="eth0",reason="transmit_full",side="outside"} 2"#,
+        r#"natgate_log_gaps_total{sink="syslog \"a\""} 1"#,
+        r#"natgate_reloads_total{result="failure"} 2"#,
+        "natgate_reload_last_success_timestamp_seconds 1700000005",
+    ] {
+        assert!(text.lines().any(|one| one == line), "no {line} in\n{text}");
+    }
+}
+
+#[test]
+fn the_number_of_series_does_not_grow_with_subscribers() {
+    let few = sample::figures();
+    let mut many = few.clone();
+    many.subscribers.used = 1_000_000;
+    many.mappings.used = 50_000_000;
+    let lines = |figures| prometheus_text(figures).0.lines().count();
+    assert_eq!(lines(&few), lines(&many));
+}
+
+#[test]
+fn promtool_finds_nothing_to_say_about_the_page() {
+    let mut check = promtool()
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("promtool is there (Debian package prometheus; make test installs it)");
+    let mut input = check.stdin.take().expect("its input is ours");
+    input.write_all(page().as_bytes()).expect("it reads");
+    drop(input);
+    assert_eq!(content(check.wait_with_output()), "");
+}
+
+#[test]
+fn promtool_accepts_the_rules_and_they_do_what_they_are_to() {
+    content(
+        promtool().args(["check", "rules"]).arg(contrib("prometheus/natgate.rules.yml")).output(),
+    );
+    let tests = contrib("prometheus/natgate.rules.test.yml");
+    content(promtool().args(["test", "rules"]).arg(tests).output());
+}
+
+#[test]
+fn rules_and_dashboard_name_series_that_there_are() {
+    let exported = exported();
+    let read = |name| fs::read_to_string(contrib(name)).expect("it is there");
+    let (rules, dashboard) = (read("prometheus/natgate.rules.yml"), read("grafana/natgate.json"));
+    for (place, text) in [("rules", &rules), ("dashboard", &dashboard)] {
+        let named = names(text);
+        assert!(named.len() > 10, "{place} name series");
+        for name in named {
+            assert!(exported.contains(name), "{place} name {name}, which there is not");
+        }
+    }
+}
+
+#[test]
+fn the_dashboard_is_complete_json_without_overlaps() {
+    let text = fs::read_to_string(contrib("grafana/natgate.json")).expect("it is there");
+    let dashboard: Value = serde_json::from_str(&text).expect("it is JSON");
+    let panels = dashboard["panels"].as_array().expect("it has panels");
+    let (mut ids, mut cells) = (HashSet::new(), HashSet::new());
+    for panel in panels {
+        let title = panel["title"].as_str().expect("a panel has a title");
+        assert!(ids.insert(panel["id"].as_u64()), "{title} has a number of its own");
+        let place = |key: &str| panel["gridPos"][key].as_u64().expect("a panel has a place");
+        for x in place("x")..place("x") + place("w") {
+            for y in place("y")..place("y") + place("h") {
+                assert!(x < 24 && cells.insert((x, y)), "{title} lies over another");
+            }
+        }
+        let queries = panel["targets"].as_array().map_or(0, Vec::len);
+        assert_eq!(queries == 0, panel["type"] == "row", "{title} shows something");
+    }
+}
+
+/// The names of all series on the page.
+fn exported() -> BTreeSet<String> {
+    let text = page();
+    let name = |line: &str| line.split(['{', ' ']).next().map(str::to_owned);
+    text.lines().filter(|line| !line.starts_with('#')).filter_map(name).collect()
+}
+
+/// Every word of a text that begins as series do.
+fn names(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("natgate_")).collect()
+}

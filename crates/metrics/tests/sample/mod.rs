@@ -1,0 +1,47 @@
+//! Figures of a gateway that has one of everything, for tests.
+
+use natgate_engine::{Direction, DropReason, Outcome};
+use natgate_gateway::{LoadNow, TimingNow};
+use natgate_io::Statistics;
+use natgate_metrics::{
+    DeviceFigures, Figures, Filled, PoolFigures, PortFigures, Reloads, SinkFigures, WorkerFigures,
+};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Figures of which no number is what another is.
+pub(crate) fn figures() -> Figures {
+    let began = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    let mut figures = Figures::new(began);
+    let counters = &mut figures.counters;
+    counters.packets[Direction::Outbound as usize][Outcome::Forwarded as usize] = 1000;
+    counters.bytes[Direction::Inbound as usize][Outcome::Dropped as usize] = 300;
+    counters.drops[DropReason::Filtered as usize] = 5;
+    figures.mappings = Filled { used: 41, limit: 1000 };
+    figures.sessions = Filled { used: 52, limit: 2000 };
+    figures.subscribers = Filled { used: 3, limit: 100 };
+    figures.made = [7, 80, 9];
+    figures.gone = [1, 50, 4];
+    let usage = |used| PortFigures { free: 60_000 - used, used, held: 11, reserved: 23 };
+    figures.pools.push(PoolFigures {
+        name: "default".into(),
+        addresses: 1,
+        ports: vec![("tcp", usage(6)), ("udp", usage(40)), ("icmp", usage(5))],
+        blocks: Some(Filled { used: 4, limit: 120 }),
+    });
+    let device = |name: &str, side: &str| DeviceFigures {
+        side: side.into(),
+        name: name.into(),
+        mtu: 1500,
+        up: true,
+        frames: Statistics { received: 77, transmit_full: 2, ..Statistics::default() },
+    };
+    figures.devices = vec![device("eth1", "inside"), device("eth0", "outside")];
+    let load = LoadNow { busy_ns: 1_500_000_000, age_ns: 9_000_000_000, ..LoadNow::default() };
+    figures.workers = vec![WorkerFigures { load, timing: TimingNow::default() }];
+    // A name that has to be escaped.
+    let name = "syslog \"a\"".to_owned();
+    figures.sinks = vec![SinkFigures { name, written: 10, lost: 3, gaps: 1, waiting: 2, up: true }];
+    let last_success = Some(began + Duration::from_secs(5));
+    figures.reloads = Reloads { succeeded: 1, failed: 2, last_success };
+    figures
+}

@@ -1,0 +1,136 @@
+//! The running gateway as the subcommands ask it: the options they share, and what its refusals mean to
+//! the user.
+
+use crate::Failure;
+use anyhow::anyhow;
+use natgate_control::socket::{self, AskError, Reply, Response, ask, open};
+use natgate_wire::protocol;
+use serde_json::Value;
+use std::fmt::Write;
+use std::io::BufReader;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long an answer, or the next piece of one, may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where the gateway is.
+#[derive(clap::Args)]
+pub(crate) struct Gateway {
+    /// The gateway's control socket
+    #[arg(long, value_name = "PATH", default_value = socket::DEFAULT_PATH)]
+    pub(crate) socket: PathBuf,
+}
+
+/// Which mappings, sessions or subscribers are meant.
+#[derive(clap::Args, Default)]
+pub(crate) struct Filters {
+    /// Only those of this subscriber
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) subscriber: Option<Ipv4Addr>,
+    /// Only those of this realm's subscribers
+    #[arg(long, value_name = "NAME")]
+    pub(crate) realm: Option<String>,
+    /// Only those with this external address, or this address and port
+    #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = external)]
+    pub(crate) external: Option<String>,
+    /// Only those of this protocol: tcp, udp, icmp, dccp, gre, esp, sctp or a number
+    #[arg(long, value_name = "PROTOCOL", value_parser = protocol)]
+    pub(crate) protocol: Option<u8>,
+}
+
+fn external(text: &str) -> Result<String, String> {
+    let (address, port) = text.split_once(':').unwrap_or((text, "0"));
+    match (address.parse::<Ipv4Addr>(), port.parse::<u16>()) {
+        (Ok(_), Ok(_)) => Ok(text.to_owned()),
+        _ => Err("must be an address, or one with a port, such as 203.0.113.1:2300".into()),
+    }
+}
+
+pub(crate) fn protocol(text: &str) -> Result<u8, String> {
+    protocol::number(text).ok_or_else(|| format!("must be {}", protocol::CHOICES))
+}
+
+impl Filters {
+    /// As they stand in a request, with others.
+    pub(crate) fn query(&self, others: &[(&str, String)]) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        let own = [
+            ("subscriber", self.subscriber.map(|address| address.to_string())),
+            ("realm", self.realm.clone()),
+            ("external", self.external.clone()),
+            ("protocol", self.protocol.map(|number| protocol::named(number).to_string())),
+        ];
+        for (key, value) in own {
+            if let Some(value) = value {
+                query.append_pair(key, &value);
+            }
+        }
+        query.extend_pairs(others);
+        query.finish()
+    }
+
+    /// As a person says it: ` of 10.0.0.5`.
+    pub(crate) fn words(&self) -> String {
+        let mut words = String::new();
+        // Writing to a string does not fail.
+        if let Some(subscriber) = self.subscriber {
+            let _ = write!(words, " of {subscriber}");
+        }
+        if let Some(realm) = &self.realm {
+            let _ = write!(words, " in realm {realm}");
+        }
+        if let Some(external) = &self.external {
+            let _ = write!(words, " with {external}");
+        }
+        if let Some(number) = self.protocol {
+            let _ = write!(words, " of {}", protocol::named(number));
+        }
+        words
+    }
+}
+
+impl Gateway {
+    /// Asks for an object.
+    pub(crate) fn get(&self, path: &str) -> Result<Value, Failure> {
+        self.call("GET", path)
+    }
+
+    /// Asks for an object, or has something done.
+    pub(crate) fn call(&self, method: &str, path: &str) -> Result<Value, Failure> {
+        let Response { status, body } =
+            ask(&self.socket, method, path, &Value::Null, PATIENCE).map_err(unreachable)?;
+        match status {
+            200 => Ok(body),
+            _ => Err(refused(status, &body)),
+        }
+    }
+
+    /// Asks for something that is read as it comes: one object, or an object a line.
+    pub(crate) fn stream(&self, path: &str, lines: bool) -> Result<BufReader<Reply>, Failure> {
+        let accepted = if lines { "application/x-ndjson" } else { "application/json" };
+        let headers = [("Accept", accepted)];
+        let reply = open(&self.socket, "GET", path, &headers, &Value::Null, PATIENCE);
+        let reply = reply.map_err(unreachable)?;
+        match reply.status() {
+            200 => Ok(BufReader::new(reply)),
+            status => Err(refused(status, &reply.object().map_err(unreachable)?)),
+        }
+    }
+}
+
+pub(crate) fn unreachable(error: AskError) -> Failure {
+    // The sentence says the cause already.
+    Failure::Runtime(anyhow!("{error}"))
+}
+
+/// What the gateway says it will not do: the user's input is wrong, or it cannot now.
+fn refused(status: u16, body: &Value) -> Failure {
+    let message =
+        body["message"].as_str().unwrap_or("the gateway failed without a word").to_owned();
+    match status {
+        400 => Failure::Input(vec![message]),
+        _ => Failure::Runtime(anyhow!("{message}")),
+    }
+}

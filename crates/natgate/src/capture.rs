@@ -1,0 +1,124 @@
+//! `natgate capture`: packets of the running gateway, before and after translation, as pcapng.
+
+use crate::Failure;
+use anyhow::{Context, anyhow};
+use natgate_control::socket::{self, open};
+use natgate_insight::filter::Asked;
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long nothing may come: as long as a capture may take, for packets may be rare.
+const PATIENCE: Duration = natgate_insight::filter::LONGEST;
+
+const AFTER_HELP: &str = "\
+The file has two interfaces, inside and outside, with packets as IP (no link header). Each packet that
+matches is there as it came and, if it was sent on, as it left; its direction says which, and a comment
+what became of it: forwarded, or dropped and why. Without a filter all packets that the translator is
+given are captured. Later fragments have no ports, so filters by port leave them out; so do filters by
+subscriber what comes from outside and is refused. Packets of the gateway's own are there (ICMP errors,
+answers to PCP), but for ARP, which is no IP; an ICMP error matches as the packet does that it is about.
+
+A capture ends with --count or --seconds, after a day, or when it is interrupted. Packets that come
+faster than they can be written are missing: the next packet's comment says how many, and the interface
+statistics at the end. Forwarding does not wait. Up to four captures can be under way.
+
+Examples:
+natgate capture --subscriber 10.0.0.5 -w flow.pcapng --seconds 30
+natgate capture --external 203.0.113.1:2000 --protocol udp --count 100 -w - | tshark -r - -V
+natgate capture --remote 192.0.2.0/24 --port 53 -w dns.pcapng";
+
+/// Capture packets of the running gateway, before and after translation
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Internal address or prefix
+    #[arg(long, value_name = "A[/N]")]
+    subscriber: Option<String>,
+    /// Remote address or prefix, and port
+    #[arg(long, value_name = "A[/N][:P]")]
+    remote: Option<String>,
+    /// External address or prefix, and port
+    #[arg(long, value_name = "A[/N][:P]")]
+    external: Option<String>,
+    /// Protocol, by name or number
+    #[arg(long, value_name = "P")]
+    protocol: Option<String>,
+    /// The port of any end
+    #[arg(long, value_name = "N")]
+    port: Option<u16>,
+    /// End after this many packets, counted before and after translation
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// End after this time
+    #[arg(long, value_name = "S")]
+    seconds: Option<u64>,
+    /// Where to write; - is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    write: PathBuf,
+    /// The gateway's control socket
+    #[arg(long, value_name = "PATH", default_value = socket::DEFAULT_PATH)]
+    socket: PathBuf,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let input = |message: String| Failure::Input(vec![message]);
+    let asked = Asked {
+        subscriber: args.subscriber.clone(),
+        remote: args.remote.clone(),
+        external: args.external.clone(),
+        protocol: args.protocol.clone(),
+        port: args.port,
+        count: args.count,
+        seconds: args.seconds,
+    };
+    asked.filter().map_err(input)?;
+    asked.duration().map_err(input)?;
+    let to_standard_output = args.write.as_os_str() == "-";
+    if to_standard_output && io::stdout().is_terminal() {
+        let message =
+            "a capture is no text; write it to a file with -w FILE, or pipe it to another program";
+        return Err(input(message.to_owned()));
+    }
+    let mut reply = open(&args.socket, "GET", &path(&asked), &[], &Value::Null, PATIENCE)
+        .map_err(crate::api::unreachable)?;
+    if reply.status() != 200 {
+        let body = reply.object().unwrap_or_else(|_| json!({}));
+        let message = body["message"].as_str().unwrap_or("the gateway failed without a word");
+        return Err(Failure::Runtime(anyhow!("{message}")));
+    }
+    let unwritable = |error: io::Error| {
+        let why = natgate_service::explain(&args.write, &error);
+        anyhow!("{} cannot be written: {why}", args.write.display())
+    };
+    let mut output: Box<dyn Write> = match to_standard_output {
+        true => Box::new(io::stdout()),
+        false => Box::new(File::create(&args.write).map_err(unwritable)?),
+    };
+    let mut piece = vec![0; 1 << 16];
+    loop {
+        let length =
+            reply.read(&mut piece).context("the capture ended early: the gateway has gone")?;
+        if length == 0 {
+            return Ok(());
+        }
+        let written = output.write_all(&piece[..length]).and_then(|()| output.flush());
+        match written {
+            // Whoever reads has enough.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            written => written.map_err(unwritable)?,
+        }
+    }
+}
+
+/// The path and the query; nothing in the values is special there but what is replaced.
+fn path(asked: &Asked) -> String {
+    let fields = serde_json::to_value(asked).unwrap_or_default();
+    let pairs = fields.as_object().into_iter().flatten().map(|(name, value)| {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        format!("{name}={}", value.replace('/', "%2F").replace(':', "%3A"))
+    });
+    format!("/v1/capture?{}", pairs.collect::<Vec<_>>().join("&"))
+}

@@ -1,0 +1,60 @@
+//! `natgate clear`: has the running gateway forget mappings or sessions.
+
+use crate::Failure;
+use crate::api::{Filters, Gateway};
+use anyhow::Context;
+use clap::ValueEnum;
+use std::io::Write;
+
+const AFTER_HELP: &str = "\
+Without a filter all are meant. Static mappings stay: they are the configuration's. A subscriber whose
+mapping has gone gets another with its next packet, most likely with another external port; what is
+removed is told in the log of events. Sessions go alone; a mapping that has no other goes with its last.
+The role operate is needed, which the control socket gives.
+
+With --json, standard output has one object: {\"ok\": true, \"what\": \"mappings\", \"cleared\": N}
+
+Examples:
+natgate clear mappings --subscriber 10.0.0.5
+natgate clear sessions --external 203.0.113.1:2300 --protocol udp
+natgate clear mappings --external 203.0.113.7 --json";
+
+/// Remove mappings or sessions
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// What to remove
+    #[arg(value_enum)]
+    what: What,
+    #[command(flatten)]
+    filters: Filters,
+    #[command(flatten)]
+    gateway: Gateway,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum What {
+    /// Dynamic mappings, with their sessions
+    Mappings,
+    /// Sessions
+    Sessions,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let what = match args.what {
+        What::Mappings => "mappings",
+        What::Sessions => "sessions",
+    };
+    let query = args.filters.query(&[("what", what.to_owned())]);
+    let body = args.gateway.call("POST", &format!("/v1/clear?{query}"))?;
+    let text = match (args.json, body["cleared"].as_u64().unwrap_or_default()) {
+        (true, _) => format!("{body}\n"),
+        (false, 0) => format!("no {what}{} to clear\n", args.filters.words()),
+        (false, 1) => format!("1 of the {what}{} cleared\n", args.filters.words()),
+        (false, count) => format!("{count} {what}{} cleared\n", args.filters.words()),
+    };
+    Ok(std::io::stdout().write_all(text.as_bytes()).context("standard output cannot be written")?)
+}

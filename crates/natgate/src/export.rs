@@ -1,0 +1,75 @@
+//! `natgate export`: configuration and state in forms that others have settled.
+
+use crate::Failure;
+use anyhow::{Context, anyhow};
+use clap::Subcommand;
+use natgate_control::config;
+use natgate_control::socket::{self, Response, ask};
+use natgate_metrics::yang::{Export, configuration};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long an answer may take: it may have many mappings.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Write configuration and state in a standard form
+#[derive(clap::Args)]
+#[command(after_help = "Example:\nnatgate export yang -c /etc/natgate.toml")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    form: Form,
+}
+
+#[derive(Subcommand)]
+enum Form {
+    Yang(YangArgs),
+}
+
+/// Write JSON data of the YANG module ietf-nat (RFC 8512, RFC 7951)
+///
+/// Without -c, the running gateway's configuration and state, with some of its mappings; with -c, the
+/// configuration that a file has. What of it the module has no place for is told on standard error.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\nnatgate export yang -c /etc/natgate.toml\nnatgate export yang --mappings 0"
+)]
+struct YangArgs {
+    /// Configuration; then nothing is asked of a running gateway
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["socket", "mappings"])]
+    config: Option<PathBuf>,
+    /// Dynamic mappings to write at most, up to 100,000
+    #[arg(long, value_name = "N", default_value = "1000")]
+    mappings: u64,
+    /// The gateway's control socket
+    #[arg(long, value_name = "PATH", default_value = socket::DEFAULT_PATH)]
+    socket: PathBuf,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let Form::Yang(args) = &args.form;
+    let Export { data, left_out } = match &args.config {
+        Some(file) => configuration(&config::load(file).map_err(Failure::Input)?.engine),
+        None => running(&args.socket, args.mappings)?,
+    };
+    for what in left_out {
+        eprintln!("natgate: note: ietf-nat has no place for {what}");
+    }
+    let written = writeln!(std::io::stdout(), "{data:#}");
+    Ok(written.context("standard output cannot be written")?)
+}
+
+/// What the running gateway tells.
+fn running(socket: &Path, mappings: u64) -> Result<Export, Failure> {
+    let path = format!("/v1/yang?limit={mappings}");
+    let answer = ask(socket, "GET", &path, &json!(null), PATIENCE);
+    let Response { status, mut body } = answer.map_err(crate::api::unreachable)?;
+    if status != 200 {
+        let message = body["message"].as_str().unwrap_or("the gateway failed without a word");
+        return Err(anyhow!("{message}").into());
+    }
+    let left_out = body["left_out"].as_array().into_iter().flatten();
+    let left_out = left_out.filter_map(Value::as_str).map(str::to_owned).collect();
+    Ok(Export { data: body["data"].take(), left_out })
+}

@@ -1,0 +1,197 @@
+//! `natgate import`: reads another translator's configuration and writes natgate's.
+//!
+//! The crate natgate-import reads and writes; here are arguments, streams, exit codes, and the last word: what
+//! came of it is read as `natgate run` would.
+
+use crate::Failure;
+use anyhow::{Context, anyhow};
+use clap::ValueEnum;
+use natgate_control::config;
+use natgate_import::{Format, Grade, Hints, ImportError, MOST_BYTES, Remark, import};
+use serde_json::json;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+const AFTER_HELP: &str = "\
+FILE is what these print, as root:
+  iptables-save                  tables of iptables; those of ip6tables are not read
+  nft list ruleset               text, or JSON with -j; its remarks count objects instead of lines
+  VPP's startup commands         lines such as `nat44 add address 203.0.113.1`, `set nat timeout udp 300`
+  Jool's JSON                    the file of `jool file handle`: pool4, bib, global, eamt
+
+Standard output has natgate's configuration, with a comment for each line that something is from. Standard
+error has a sentence for each line that natgate does otherwise, or has no equivalent for, and why.
+
+The exit code is 0 when natgate accepts what came of it, 1 when it does not yet (the sentences say why), or
+when --strict is given and something has no equivalent; 2 when the file cannot be read as what it is.
+
+With --json, standard output has one object:
+  {\"config\": \"...\", \"accepted\": true, \"errors\": [...], \"remarks\": [{\"line\", \"text\",
+   \"grade\": \"differs\" or \"no_equivalent\", \"message\"}]}
+
+Examples:
+iptables-save | natgate import - -o natgate.toml
+natgate import ruleset.nft --inside eth1 --outside eth0 --external 203.0.113.1
+natgate import --from vpp startup.conf --json";
+
+/// Read the rules of iptables, nftables, VPP or Jool as a configuration
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// The file; `-`: standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Whose file it is; guessed if that is not said
+    #[arg(long, value_enum, value_name = "PROGRAM")]
+    from: Option<From>,
+    /// The device of the inside, where the file does not say
+    #[arg(long, value_name = "DEVICE")]
+    inside: Option<String>,
+    /// The device of the outside, where the file does not say
+    #[arg(long, value_name = "DEVICE")]
+    outside: Option<String>,
+    /// The external address (or range, or prefix) where the file has "that of the device"
+    #[arg(long, value_name = "ADDRESS")]
+    external: Option<String>,
+    /// Write the configuration to this file, which must not exist yet
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Fail if anything has no equivalent
+    #[arg(long)]
+    strict: bool,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum From {
+    /// iptables-save
+    Iptables,
+    /// nft list ruleset, as text or JSON
+    Nft,
+    /// VPP's command line
+    Vpp,
+    /// Jool's JSON
+    Jool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let name = args.file.display().to_string();
+    let input = |message: String| Failure::Input(vec![format!("{name}: {message}")]);
+    let text = read(&args.file).map_err(input)?;
+    let format = args.from.map(|from| match from {
+        From::Iptables => Format::Iptables,
+        From::Nft => Format::Nft,
+        From::Vpp => Format::Vpp,
+        From::Jool => Format::Jool,
+    });
+    let (inside, outside) = (args.inside.clone(), args.outside.clone());
+    let hints = Hints { inside, outside, external: args.external.clone() };
+    let imported = import(&text, format, &hints).map_err(|error| match error {
+        ImportError::Malformed { line, message } => {
+            Failure::Input(vec![format!("{name}:{line}: {message}")])
+        }
+        error @ ImportError::External(_) => Failure::Input(vec![format!("--external: {error}")]),
+        error => input(error.to_string()),
+    })?;
+    let shown = args.output.as_deref().map(Path::display);
+    let shown = shown.map_or_else(|| "what came of it".to_owned(), |path| path.to_string());
+    let problems = match config::read_text(&imported.config, &shown) {
+        Ok(_) => Vec::new(),
+        Err(problems) => problems,
+    };
+    let lost = imported.remarks.iter().filter(|remark| remark.grade == Grade::Without).count();
+    write(args, &imported.config, &imported.remarks, &problems)?;
+    if !args.json {
+        for remark in &imported.remarks {
+            eprintln!("{}", sentence(&name, remark));
+        }
+        problems.iter().for_each(|problem| eprintln!("natgate: {problem}"));
+    }
+    if !problems.is_empty() {
+        let count = problems.len();
+        let what = "natgate does not accept what came of it yet";
+        return Err(Failure::Runtime(anyhow!(
+            "{what} ({count} problems); edit it, then natgate check"
+        )));
+    }
+    if args.strict && lost > 0 {
+        return Err(Failure::Runtime(anyhow!(
+            "{lost} lines have no equivalent, and --strict is given"
+        )));
+    }
+    Ok(())
+}
+
+/// Reads the file, or standard input.
+fn read(path: &Path) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let most = MOST_BYTES as u64 + 1;
+    let count = match path == Path::new("-") {
+        true => io::stdin().lock().take(most).read_to_end(&mut bytes),
+        false => File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)),
+    };
+    count.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => "there is no such file; `-` reads standard input".to_owned(),
+        io::ErrorKind::PermissionDenied => format!("it cannot be read: {error}; run as its owner"),
+        _ => format!("it cannot be read: {error}"),
+    })?;
+    if bytes.len() > MOST_BYTES {
+        return Err(format!("has more than {} MiB; is it the right file?", MOST_BYTES >> 20));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let offset = error.utf8_error().valid_up_to();
+        format!("byte {offset} is no text (UTF-8); it should be what the program prints")
+    })
+}
+
+fn write(
+    args: &Args,
+    config: &str,
+    remarks: &[Remark],
+    problems: &[config::Problem],
+) -> anyhow::Result<()> {
+    let mut text = config.to_owned();
+    if let Some(path) = &args.output {
+        let there =
+            || format!("{} cannot be written; a file that is there is left alone", path.display());
+        let mut file =
+            File::options().write(true).create_new(true).open(path).with_context(there)?;
+        if let Err(error) = file.write_all(config.as_bytes()) {
+            // Half a configuration is none.
+            let _ = fs::remove_file(path);
+            return Err(
+                anyhow::Error::from(error).context(format!("{} cannot be written", path.display()))
+            );
+        }
+        text.clear();
+    }
+    if args.json {
+        let grade = |remark: &Remark| match remark.grade {
+            Grade::Differs => "differs",
+            Grade::Without => "no_equivalent",
+        };
+        let remark = |one: &Remark| json!({ "line": one.line, "text": one.text, "grade": grade(one), "message": one.message });
+        let remarks: Vec<_> = remarks.iter().map(remark).collect();
+        let accepted = problems.is_empty();
+        text = format!(
+            "{}\n",
+            json!({ "config": config, "accepted": accepted, "errors": problems, "remarks": remarks })
+        );
+    }
+    io::stdout().write_all(text.as_bytes()).context("standard output cannot be written")
+}
+
+fn sentence(name: &str, remark: &Remark) -> String {
+    let Remark { line, text, grade, message } = remark;
+    let what = match grade {
+        Grade::Differs => "differs",
+        Grade::Without => "no equivalent",
+    };
+    match line {
+        0 => format!("{name}: {what}: {message}"),
+        line => format!("{name}:{line}: {what}: `{text}` {message}"),
+    }
+}

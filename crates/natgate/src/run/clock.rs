@@ -1,0 +1,110 @@
+//! Whether the machine's clock still says what natgate's does.
+//!
+//! Timers go by a clock that never steps, so times in logs do, too. When the machine's is put right after
+//! natgate has started, or has stood still with the machine, logs are wrong by so much, and whoever asks for
+//! a subscriber by the time must know that.
+
+use super::say;
+use natgate_engine::Timestamp;
+use natgate_gateway::Clock;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How often one looks, and what difference is worth a word, in seconds.
+const INTERVAL: Duration = Duration::from_secs(5);
+const NOTED: f64 = 1.0;
+
+/// A thread that compares the two until this is dropped.
+pub(super) struct Comparison {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Comparison {
+    pub(super) fn start(clock: Clock) -> std::io::Result<Self> {
+        let (stop, stopped) = channel();
+        let mut watch = Watch::default();
+        let thread = Builder::new().name("clock".into()).spawn(move || {
+            while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                if let Some(sentence) = watch.look(clock.now(), SystemTime::now()) {
+                    say(sentence);
+                }
+            }
+        })?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Comparison {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to give back.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What was told last.
+#[derive(Default)]
+struct Watch {
+    /// How far the machine's clock was ahead, seconds.
+    ahead: f64,
+}
+
+impl Watch {
+    /// Something to say if the difference has become another.
+    fn look(&mut self, own: Timestamp, machine: SystemTime) -> Option<String> {
+        let own = own.since(Timestamp(0)).as_secs_f64();
+        let machine = match machine.duration_since(UNIX_EPOCH) {
+            Ok(since) => since.as_secs_f64(),
+            Err(before) => -before.duration().as_secs_f64(),
+        };
+        let ahead = machine - own;
+        if (ahead - self.ahead).abs() < NOTED {
+            return None;
+        }
+        self.ahead = ahead;
+        let (by, word, wrong) = match ahead {
+            ahead if ahead.abs() < NOTED => {
+                return Some("the machine's clock agrees with natgate's again".to_owned());
+            }
+            ahead if ahead > 0.0 => (ahead, "ahead of", "early"),
+            ahead => (-ahead, "behind", "late"),
+        };
+        Some(format!(
+            "warning: the machine's clock has been set, and is {by:.1} s {word} natgate's now; times in \
+             logs are so much too {wrong} until natgate is restarted"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_steps_is_told_once() {
+        let (mut watch, start) = (Watch::default(), 1_700_000_000_u64);
+        let mut look = |own: u64, machine: f64| {
+            let machine = UNIX_EPOCH + Duration::from_secs_f64(machine);
+            watch.look(Timestamp(own * 1_000_000_000), machine)
+        };
+        let begin = start as f64;
+        assert_eq!(look(start, begin), None);
+        assert_eq!(look(start + 5, begin + 5.4), None, "so much any clock is corrected by");
+        let said = look(start + 10, begin + 3610.0).expect("an hour is noted");
+        assert!(said.contains("3600.0 s ahead of natgate's now"), "{said}");
+        assert!(said.contains("so much too early"), "{said}");
+        assert_eq!(look(start + 15, begin + 3615.2), None);
+        let said = look(start + 20, begin - 40.0).expect("that is another difference");
+        assert!(said.contains("60.0 s behind") && said.contains("too late"), "{said}");
+        let said = look(start + 25, begin + 25.0).expect("it is right again");
+        assert_eq!(said, "the machine's clock agrees with natgate's again");
+        assert_eq!(look(start + 30, begin + 30.0), None);
+        let before_1970 =
+            watch.look(Timestamp(start * 1_000_000_000), UNIX_EPOCH - Duration::from_secs(1));
+        assert!(before_1970.is_some());
+    }
+}

@@ -1,0 +1,72 @@
+//! What others come in by: the control socket, the page, metrics, and where the gateway is handed over.
+//!
+//! Who takes over opens them when the process before has ended, in a thread of its own; what cannot be had
+//! then is said.
+
+use super::handover::{Giving, unless_taken, wait_until_free};
+use super::monitoring::Watched;
+use super::{control, page};
+use crate::Failure;
+use axum::Router;
+use natgate_control::socket::Server;
+use natgate_gateway::Settings;
+use natgate_handover::{Giver, Heir};
+use std::thread::{self, JoinHandle};
+
+/// What it takes to open them.
+pub(super) struct Doors {
+    pub(super) settings: Settings,
+    pub(super) interface: Router,
+    pub(super) watched: Watched,
+    pub(super) giving: Giving,
+}
+
+/// The open ones; closed when dropped.
+#[derive(Default)]
+pub(super) struct Open {
+    _control: Vec<Server>,
+    _page: Option<Server>,
+    _metrics: Option<Server>,
+    _giver: Option<Giver>,
+    _late: Option<Late>,
+}
+
+/// Those that another thread opens; waited for, and closed, when dropped.
+struct Late {
+    thread: Option<JoinHandle<Open>>,
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        // One that has panicked has told so.
+        drop(self.thread.take().map(JoinHandle::join));
+    }
+}
+
+impl Doors {
+    /// Opens them.
+    pub(super) fn open(&self) -> Result<Open, Failure> {
+        self.open_as(false)
+    }
+
+    /// Opens them when the process that was there before has ended.
+    pub(super) fn open_when_gone(self, heir: Heir) -> Open {
+        let open = move || {
+            heir.wait_until_gone();
+            wait_until_free(&self.giving.control);
+            self.open_as(true).unwrap_or_default()
+        };
+        Open { _late: Some(Late { thread: Some(thread::spawn(open)) }), ..Open::default() }
+    }
+
+    fn open_as(&self, is_taken: bool) -> Result<Open, Failure> {
+        let control = control::listen(&self.settings.control, self.interface.clone());
+        let control = unless_taken(is_taken, control)?;
+        // Whose control socket is another's is not to be found by it.
+        let giver = if control.is_empty() { None } else { self.giving.listen() };
+        let page = page::serve(&self.settings.page, self.interface.clone());
+        let page = unless_taken(is_taken, page)?;
+        let metrics = unless_taken(is_taken, self.watched.serve(&self.settings.monitoring))?;
+        Ok(Open { _control: control, _page: page, _metrics: metrics, _giver: giver, _late: None })
+    }
+}

@@ -1,0 +1,309 @@
+//! An upgrade in place, as the daemon sees it: what it asks of the one that runs, what it permits who comes
+//! after it, and how it starts that one itself, so that a service stays in its place.
+
+use super::{Signals, devices, say};
+use crate::Failure;
+use anyhow::{Context, anyhow};
+use natgate_control::reload::{Hold, Reloader};
+use natgate_engine::{Departure, Side};
+use natgate_gateway::{Backend, Clock, Device, SavedPorts, Settings, StateError, Worker};
+use natgate_handover::{Asker, Gates, Giver, Grant, Heir, Taken, path_beside};
+use natgate_service::Manager;
+use signal_hook::consts::SIGUSR2;
+use signal_hook::iterator;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, Builder};
+use std::time::{Duration, Instant};
+
+/// How long devices are tried that another process has just closed, and how often: by the one that comes,
+/// whose failing costs packets so long, and by the one that has nothing else to do.
+const PATIENCE: Duration = Duration::from_secs(3);
+const LAST_PATIENCE: Duration = Duration::from_secs(15);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The devices of each worker.
+type Devices = Vec<Vec<Box<dyn Device>>>;
+
+/// Whether one process must close its devices before another opens them; or why a gateway with these settings
+/// is not handed over at all.
+fn closes(settings: &Settings) -> Result<bool, String> {
+    let mut closes = false;
+    for side in [Side::Inside, Side::Outside] {
+        match settings.side(side).backend {
+            Backend::AfPacket => {}
+            Backend::AfXdp => closes = true,
+            other => {
+                return Err(format!(
+                    "{}.backend is \"{}\", whose state in the system or on the card ends with the process; \
+                     restart natgate instead, or use \"af-packet\" or \"af-xdp\"",
+                    super::name(side),
+                    other.name()
+                ));
+            }
+        }
+    }
+    Ok(closes)
+}
+
+/// Asks the gateway that runs for its state; `is_decorated`: devices are recorded or harmed.
+pub(super) fn ask(
+    settings: &Settings,
+    control: &Path,
+    is_decorated: bool,
+) -> Result<Heir, Failure> {
+    let wrong = |lack: String| Failure::Input(vec![format!("--take-over: {lack}")]);
+    let closes = closes(settings).map_err(wrong)?;
+    let heir = Heir::ask(&path_beside(control), settings.workers.count, closes);
+    let heir = heir.context("--take-over")?;
+    if heir.closes() && is_decorated {
+        return Err(wrong(
+            "AF_XDP devices are opened at the last moment, without --tap and --inject; leave these out"
+                .to_owned(),
+        ));
+    }
+    Ok(heir)
+}
+
+/// The devices to begin with: where the other's must be closed first, such as only stand in.
+pub(super) fn open(heir: &Heir, settings: &Settings) -> anyhow::Result<Devices> {
+    if heir.closes() { stand_in(settings) } else { devices::open(settings) }
+}
+
+fn stand_in(settings: &Settings) -> anyhow::Result<Devices> {
+    (0..settings.workers.count).map(|_| Ok(devices::open_sending(settings)?)).collect()
+}
+
+/// Opens devices that another process has just closed: the system may take a moment.
+fn open_patiently(settings: &Settings, patience: Duration) -> anyhow::Result<Devices> {
+    let began = Instant::now();
+    loop {
+        match devices::open(settings) {
+            Err(_) if began.elapsed() < patience => thread::sleep(PAUSE),
+            opened => return opened,
+        }
+    }
+}
+
+/// Where ports in use are to be written; which they are the other says.
+pub(super) fn files(settings: &Settings) -> Result<Option<Vec<SavedPorts>>, StateError> {
+    let files = SavedPorts::open_team(settings)?;
+    Ok(files.map(|files| files.into_iter().map(SavedPorts::without_ports).collect()))
+}
+
+/// Takes the state over; when this returns, packets are this process's business.
+pub(super) fn take(
+    heir: &mut Heir,
+    workers: &mut [Worker],
+    settings: &Settings,
+) -> anyhow::Result<Taken> {
+    let open = |workers: &mut [Worker]| {
+        let devices = open_patiently(settings, PATIENCE).map_err(|error| format!("{error:#}"))?;
+        let mut pairs = workers.iter_mut().zip(devices);
+        pairs.try_for_each(|(worker, devices)| {
+            worker.set_devices(settings, devices).map_err(|error| error.to_string())
+        })
+    };
+    heir.fill(workers).and_then(|()| heir.take(workers, open)).context("--take-over")
+}
+
+/// Says what has been taken over, now that packets flow again.
+pub(super) fn tell(taken: &Taken) {
+    let waited = taken.since.elapsed().as_secs_f64() * 1e3;
+    let left_out = Departure::ALL.iter().zip(taken.restored.left_out);
+    let left_out: Vec<String> = left_out
+        .filter(|(_, count)| *count > 0)
+        .map(|(why, count)| format!("{count} for {}", why.name()))
+        .collect();
+    let left_out = match left_out.is_empty() {
+        true => String::new(),
+        false => format!(
+            ", without those that the configuration does not let stay: {}",
+            left_out.join(", ")
+        ),
+    };
+    let mappings = taken.restored.mappings;
+    say(format!("took over {mappings} mappings{left_out}; packets waited for {waited:.1} ms"));
+}
+
+/// What has failed ends the program, unless it is the only gateway already: then it is said, and packets flow.
+pub(super) fn unless_taken<T: Default>(
+    is_taken: bool,
+    result: Result<T, Failure>,
+) -> Result<T, Failure> {
+    match result {
+        Err(failure) if is_taken => {
+            let error = match failure {
+                Failure::Runtime(error) => format!("{error:#}"),
+                Failure::Input(messages) => messages.join("; "),
+            };
+            say(format!(
+                "warning: {error}; packets are translated all the same, restart natgate when it is mended"
+            ));
+            Ok(T::default())
+        }
+        result => result,
+    }
+}
+
+/// What another process needs to take over from this one.
+#[derive(Clone)]
+pub(super) struct Giving {
+    pub(super) control: PathBuf,
+    pub(super) reloader: Arc<Reloader>,
+    pub(super) clock: Clock,
+    pub(super) signals: Arc<Signals>,
+    pub(super) manager: Manager,
+    /// Whether devices are recorded or harmed.
+    pub(super) is_decorated: bool,
+    /// Whether it has been handed over.
+    pub(super) handed_over: Arc<AtomicBool>,
+}
+
+/// Keeps the configuration as it is while somebody may take over, and says if nobody does.
+struct Waiting {
+    _hold: Hold,
+    handed_over: Arc<AtomicBool>,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if !self.handed_over.load(Ordering::Relaxed) {
+            say("warning: the other process has not taken over; this one goes on".to_owned());
+        }
+    }
+}
+
+impl Giving {
+    /// Lets others ask from now on; if that cannot be, says so.
+    pub(super) fn listen(&self) -> Option<Giver> {
+        let path = path_beside(&self.control);
+        let (granting, going) = (self.clone(), self.clone());
+        let grant = move |asker: Asker| granting.grant(asker);
+        let gone = move || going.signals.stop();
+        let commander = self.reloader.commander().clone();
+        match Giver::listen(&path, commander, self.clock, grant, gone) {
+            Ok(giver) => Some(giver),
+            Err(error) => {
+                let path = path.display();
+                say(format!("warning: nobody can take over by {path}: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Whether somebody may take over, and how that is done.
+    fn grant(&self, asker: Asker) -> Result<Grant<Waiting>, String> {
+        let (settings, hold) = self.reloader.hold();
+        let closes = closes(&settings)? || asker.closes;
+        let workers = settings.workers.count;
+        if asker.workers != workers {
+            return Err(format!(
+                "it has workers.count = {workers}, the new one {}; take over with as many, and change the \
+                 number by a reload",
+                asker.workers
+            ));
+        }
+        if closes && self.is_decorated {
+            return Err(
+                "it runs with --tap or --inject, which do not outlive its devices; restart \
+                        natgate instead"
+                    .to_owned(),
+            );
+        }
+        if !self.reloader.commander().can_be_succeeded().map_err(|error| error.to_string())? {
+            return Err(
+                "a worker has joined it since its start, and some of what static mappings and \
+                        services name has stayed with others; restart natgate instead"
+                    .to_owned(),
+            );
+        }
+        if self.manager.is_there() && !is_of_this_service(asker.process) {
+            return Err(
+                "it is a service, and the new one is outside of that; have the service start it: \
+                        `systemctl kill --kill-whom=main --signal=USR2 natgate`"
+                    .to_owned(),
+            );
+        }
+        say("handing over to another process".to_owned());
+        let (manager, handed_over) = (self.manager, Arc::clone(&self.handed_over));
+        let handed = move || {
+            handed_over.store(true, Ordering::Relaxed);
+            manager.succeeded_by(asker.process);
+        };
+        let config = match workers {
+            1 => settings.engine.clone(),
+            workers => settings.engine.share(workers as u32),
+        };
+        let waiting = Waiting { _hold: hold, handed_over: Arc::clone(&self.handed_over) };
+        let gates = closes.then(|| gates(settings));
+        Ok(Grant { config, workers, gates, handed: Box::new(handed), hold: waiting })
+    }
+}
+
+/// How the devices are closed, and opened again should nobody take over.
+fn gates(settings: Arc<Settings>) -> Gates {
+    let standing = Arc::clone(&settings);
+    let stand_in = move || stand_in(&standing).map_err(|error| format!("{error:#}"));
+    let open = move || match open_patiently(&settings, LAST_PATIENCE) {
+        Ok(devices) => devices,
+        Err(error) => {
+            // Without devices nothing is translated; whoever minds the process starts another.
+            say(format!("error: devices cannot be opened again, so this is the end: {error:#}"));
+            std::process::exit(1)
+        }
+    };
+    Gates { stand_in: Box::new(stand_in), open: Box::new(open) }
+}
+
+/// Whether a process is in the same control group as this one: only then the service manager takes it for
+/// the service's.
+fn is_of_this_service(process: u32) -> bool {
+    let group = |of: &str| std::fs::read_to_string(format!("/proc/{of}/cgroup")).ok();
+    let own = group("self");
+    own.is_some() && group(&process.to_string()) == own
+}
+
+/// Begins to start another natgate, of the program file that is there then, whenever SIGUSR2 comes: it
+/// takes over.
+pub(super) fn start_another_on_signal() -> anyhow::Result<()> {
+    let program = env::current_exe().context("the system does not tell the program's file")?;
+    let mut signals = iterator::Signals::new([SIGUSR2]).context("signals cannot be caught")?;
+    let listen = move || {
+        for _ in signals.forever() {
+            if let Err(error) = start_another(&program) {
+                let program = program.display();
+                say(format!("warning: {program} cannot be started to take over: {error:#}"));
+            }
+        }
+    };
+    let thread = Builder::new().name("upgrade".into()).spawn(listen);
+    thread.map(drop).context("a thread cannot be made")
+}
+
+/// Starts another natgate, and waits for its end: if it takes over, this process ends first.
+fn start_another(program: &Path) -> anyhow::Result<()> {
+    const TAKE_OVER: &str = "--take-over";
+    say(format!("starting {} to take over", program.display()));
+    let arguments = env::args_os().skip(1).filter(|argument| argument != TAKE_OVER);
+    let mut child = Command::new(program)
+        .args(arguments)
+        .arg(TAKE_OVER)
+        .stdin(Stdio::null())
+        // It is to give the signs of life from then on.
+        .env_remove("WATCHDOG_PID")
+        .spawn()?;
+    let status = child.wait()?;
+    Err(anyhow!("it has ended, {status}; its words are above"))
+}
+
+/// Waits until nobody listens at a path any more, a moment at most: what its process had is free then.
+pub(super) fn wait_until_free(control: &Path) {
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE && std::os::unix::net::UnixStream::connect(control).is_ok() {
+        thread::sleep(PAUSE);
+    }
+}

@@ -1,0 +1,172 @@
+//! Those who watch the gateway: Prometheus, an SNMP agent, and who asks for its data in YANG.
+//!
+//! All of them see figures that the workers are asked for when somebody looks.
+
+use super::say;
+use crate::Failure;
+use axum::Router;
+use axum::extract::RawQuery;
+use axum::routing::get;
+use natgate_control::interface::{Loads, query::Asked};
+use natgate_control::reload::Reloader;
+use natgate_control::socket::{Response, Server, blocking};
+use natgate_engine::{Change, Event, Filter, MappingInfo};
+use natgate_gateway::{CommandError, LogWhat, MetricsPlace, MonitoringSettings};
+use natgate_logs::{Record, SinkMetrics, Subscribers};
+use natgate_metrics::snmp::{Agent, Reached, Sources, View};
+use natgate_metrics::yang::{Export, MappingState, state};
+use natgate_metrics::{Figures, Reloads, SinkFigures, export};
+use serde_json::json;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, SystemTime};
+
+/// Mappings that an export has unless it is asked for another number, and the most that it has.
+const USUALLY_EXPORTED: u64 = 1000;
+const MOST_EXPORTED: u64 = 100_000;
+
+/// Events that wait for who tells managers of subscribers.
+const MOST_REACHED: usize = 4096;
+
+/// Mappings of one part of a list.
+const PART: usize = 512;
+
+/// What everybody is shown.
+#[derive(Clone)]
+pub(super) struct Watched {
+    reloader: Arc<Reloader>,
+    loads: Loads,
+    began: SystemTime,
+    sinks: Sinks,
+}
+
+/// Tells of the event logs.
+pub(super) type Sinks = Arc<dyn Fn() -> Vec<SinkFigures> + Send + Sync>;
+
+/// What event logs tell of themselves.
+pub(super) fn sinks(metrics: impl Fn() -> Vec<SinkMetrics> + Send + Sync + 'static) -> Sinks {
+    let figures = |sink: SinkMetrics| SinkFigures {
+        name: sink.name,
+        written: sink.written,
+        lost: sink.lost,
+        gaps: sink.gaps,
+        waiting: sink.waiting,
+        up: sink.connected,
+    };
+    Arc::new(move || metrics().into_iter().map(figures).collect())
+}
+
+impl Watched {
+    pub(super) fn new(reloader: &Arc<Reloader>, loads: &Loads, sinks: Sinks) -> Self {
+        let (reloader, loads) = (Arc::clone(reloader), Arc::clone(loads));
+        Self { reloader, loads, began: SystemTime::now(), sinks }
+    }
+
+    /// Connects to an SNMP agent, if there is to be one. Whoever drops it waits for the workers' answers.
+    pub(super) fn connect(
+        &self,
+        settings: &MonitoringSettings,
+        events: &Subscribers,
+    ) -> Option<Agent> {
+        let (watched, settings) = (self.clone(), settings.snmp.clone()?);
+        let sources = Sources {
+            view: Box::new(move || watched.view()),
+            rows: Box::new(self.reloader.commander().clone()),
+            reached: if settings.subscribers { self.reached(events) } else { Box::new(Vec::new) },
+        };
+        let agent = Agent::start(settings, sources, say);
+        agent.map_err(|error| say(format!("warning: no SNMP: no thread can be made: {error}"))).ok()
+    }
+
+    /// Listens who has come to a limit or to the highest threshold.
+    fn reached(&self, events: &Subscribers) -> Reached {
+        let subscription = events.listen(MOST_REACHED, LogWhat::Blocks);
+        let (reloader, mut records) = (Arc::clone(&self.reloader), Vec::new());
+        Box::new(move || {
+            records.clear();
+            subscription.take(MOST_REACHED, Duration::ZERO, &mut records);
+            let highest = reloader.settings().engine.limits.thresholds.iter().max().copied();
+            let who = |record: &Record| match record {
+                Record::Event(Event {
+                    change: Change::QuotaReached { realm, subscriber, .. },
+                    ..
+                }) => Some((*realm, *subscriber)),
+                Record::Event(Event {
+                    change: Change::ThresholdReached { realm, subscriber, percent, .. },
+                    ..
+                }) if Some(*percent) >= highest => Some((*realm, *subscriber)),
+                _ => None,
+            };
+            let mut all: Vec<_> = records.iter().filter_map(who).collect();
+            all.sort_unstable();
+            all.dedup();
+            all
+        })
+    }
+
+    /// Serves metrics from now on, if the configuration does not say otherwise.
+    pub(super) fn serve(&self, settings: &MonitoringSettings) -> Result<Option<Server>, Failure> {
+        let (address, is_named) = match settings.metrics {
+            MetricsPlace::Nowhere => return Ok(None),
+            MetricsPlace::Usual => (MetricsPlace::USUAL, false),
+            MetricsPlace::At(address) => (address, true),
+        };
+        let watched = self.clone();
+        match export(address, Arc::new(move || Ok(watched.view()?.figures))) {
+            Ok(server) => Ok(Some(server)),
+            Err(error) if is_named => {
+                Err(anyhow::Error::from(error).context("metrics.listen cannot be used").into())
+            }
+            Err(error) => {
+                say(format!("warning: no metrics: {error} (metrics.listen; it may be \"off\")"));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Configuration and figures now.
+    fn view(&self) -> Result<View, String> {
+        let told = self.reloader.commander().figures().map_err(|error| error.to_string())?;
+        let settings = self.reloader.settings();
+        let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let timings = loads.iter().map(|load| load.timing());
+        let mut figures = Figures::gather(&settings.engine, self.began, &told, timings);
+        figures.sinks = (self.sinks)();
+        let tally = self.reloader.tally();
+        figures.reloads = Reloads {
+            succeeded: tally.succeeded,
+            failed: tally.failed,
+            last_success: tally.last_success,
+        };
+        Ok(View { config: Arc::new(settings.engine.clone()), figures })
+    }
+
+    /// What may be asked at the control socket.
+    pub(super) fn router(&self) -> Router {
+        let watched = self.clone();
+        let yang = move |RawQuery(query): RawQuery| async move {
+            let asked = Asked::parse(query.as_deref(), &["limit"])?;
+            let most = asked.limit.unwrap_or(USUALLY_EXPORTED).min(MOST_EXPORTED);
+            blocking(move || watched.yang(most)).await?
+        };
+        Router::new().route("/v1/yang", get(yang))
+    }
+
+    /// Configuration, state, and so many mappings as data of `ietf-nat`.
+    fn yang(&self, most: u64) -> Result<Response, Response> {
+        let stopping = |error: CommandError| Response::failure(503, error.to_string());
+        let view = self.view().map_err(|message| Response::failure(503, message))?;
+        let mut mappings = Vec::new();
+        let mut list = self.reloader.commander().list::<MappingInfo>(Filter::default(), PART);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        while mappings.len() < most {
+            let Some((part, now)) = list.next_part().map_err(stopping)? else { break };
+            let state = |info: &MappingInfo| MappingState {
+                id: info.id,
+                lifetime: info.expires.map(|expires| expires.since(now).as_secs()),
+            };
+            mappings.extend(part.iter().map(state).take(most - mappings.len()));
+        }
+        let Export { data, left_out } = state(&view.config, &view.figures, &mappings);
+        Ok(Response::done(json!({ "data": data, "left_out": left_out })))
+    }
+}

@@ -1,0 +1,32 @@
+//! The page for browsers: its place, and what is said where that cannot be had.
+
+use super::say;
+use crate::Failure;
+use axum::Router;
+use natgate_control::socket::{Listen, Server};
+use natgate_gateway::{PagePlace, PageSettings};
+use natgate_page::DEFAULT_LISTEN;
+
+/// Serves the page, and the interface as far as the page may ask it; a place that the configuration does
+/// not name may be missing.
+pub(super) fn serve(settings: &PageSettings, interface: Router) -> Result<Option<Server>, Failure> {
+    let (address, is_named) = match settings.place {
+        PagePlace::Nowhere => return Ok(None),
+        PagePlace::Usual => (DEFAULT_LISTEN, false),
+        PagePlace::At(address) => (address, true),
+    };
+    let router = natgate_page::router(interface, &settings.names);
+    match Server::start(Listen::tcp(address), router) {
+        Ok(server) => {
+            say(format!("the page is at http://{address}/"));
+            Ok(Some(server))
+        }
+        Err(error) if is_named => {
+            Err(anyhow::Error::from(error).context("page.listen cannot be used").into())
+        }
+        Err(error) => {
+            say(format!("warning: there is no page: {error} (page.listen; it may be \"off\")"));
+            Ok(None)
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The gateway's answers as tables that people read.
+
+use super::What;
+use serde_json::Value;
+use std::fmt::Write;
+
+/// A column: its title, the key of what stands in it, its width; numbers stand to the right.
+struct Column {
+    title: &'static str,
+    key: &'static str,
+    width: usize,
+}
+
+const fn column(title: &'static str, key: &'static str, width: usize) -> Column {
+    Column { title, key, width }
+}
+
+const MAPPINGS: &[Column] = &[
+    column("protocol", "protocol", 8),
+    column("internal", "internal", 21),
+    column("external", "external", 21),
+    column("kind", "kind", 13),
+    column("sessions", "sessions", 8),
+    column("age", "age_s", 9),
+    column("expires in", "expires_in_s", 10),
+    column("packets out", "packets_out", 12),
+    column("packets in", "packets_in", 12),
+    column("realm", "realm", 0),
+];
+
+const SESSIONS: &[Column] = &[
+    column("protocol", "protocol", 8),
+    column("internal", "internal", 21),
+    column("external", "external", 21),
+    column("remote", "remote", 21),
+    column("state", "state", 11),
+    column("expires in", "expires_in_s", 10),
+    column("packets out", "packets_out", 12),
+    column("packets in", "packets_in", 12),
+    column("realm", "realm", 0),
+];
+
+const SUBSCRIBERS: &[Column] = &[
+    column("subscriber", "subscriber", 15),
+    column("external", "external", 15),
+    column("tcp", "mappings/tcp", 8),
+    column("udp", "mappings/udp", 8),
+    column("other", "mappings/other", 8),
+    column("sessions", "sessions", 9),
+    column("realm", "realm", 0),
+];
+
+const RULES: &[Column] = &[
+    column("kind", "kind", 7),
+    column("priority", "priority", 8),
+    column("source", "match/source", 18),
+    column("destination", "match/destination", 18),
+    column("port", "match/port", 5),
+    column("pool", "pool", 12),
+    column("to", "to", 21),
+    column("realm", "realm", 0),
+];
+
+const ROUTES: &[Column] = &[
+    column("prefix", "prefix", 18),
+    column("via", "via", 15),
+    column("side", "side", 7),
+    column("origin", "origin", 10),
+    column("realm", "realm", 0),
+];
+
+const NEIGHBORS: &[Column] = &[
+    column("side", "side", 7),
+    column("address", "address", 15),
+    column("hardware", "mac", 17),
+    column("asking", "asking", 6),
+    column("held", "held", 5),
+    column("realm", "realm", 0),
+];
+
+const POOLS: &[Column] = &[
+    column("pool", "name", 12),
+    column("addresses", "addresses", 9),
+    column("draining", "draining", 8),
+    column("ports", "ports", 12),
+    column("tcp used", "used/tcp", 10),
+    column("udp used", "used/udp", 10),
+    column("icmp used", "used/icmp", 10),
+    column("udp held", "held/udp", 10),
+    column("icmp held", "held/icmp", 10),
+    column("reserved", "reserved/udp", 10),
+    column("blocks free", "free_blocks", 11),
+    column("mappings", "mappings", 10),
+    column("subscribers", "subscribers", 11),
+];
+
+/// A table whose rows come one by one.
+pub(super) struct Table(&'static [Column]);
+
+impl Table {
+    /// For a list.
+    pub(super) fn of(what: What) -> Self {
+        Self(match what {
+            What::Sessions => SESSIONS,
+            What::Subscribers => SUBSCRIBERS,
+            What::Rules => RULES,
+            What::Routes => ROUTES,
+            What::Neighbors => NEIGHBORS,
+            What::Pools => POOLS,
+            What::Mappings | What::Counters | What::Workers => MAPPINGS,
+        })
+    }
+
+    pub(super) fn head(&self) -> String {
+        let cells = self.0.iter().map(|column| (column, column.title.to_owned(), false));
+        line(cells)
+    }
+
+    pub(super) fn row(&self, entry: &Value) -> String {
+        line(self.0.iter().map(|column| {
+            let value = column.key.split('/').fold(entry, |value, key| &value[key]);
+            (column, cell(column.key, value), value.is_number())
+        }))
+    }
+}
+
+fn line<'c>(cells: impl Iterator<Item = (&'c Column, String, bool)>) -> String {
+    let mut line = String::new();
+    for (column, text, is_number) in cells {
+        let width = column.width;
+        // Writing to a string does not fail.
+        let _ = match is_number {
+            true => write!(line, "{text:>width$}  "),
+            false => write!(line, "{text:<width$}  "),
+        };
+    }
+    line.truncate(line.trim_end().len());
+    line.push('\n');
+    line
+}
+
+fn cell(key: &str, value: &Value) -> String {
+    match value {
+        Value::Null if key == "expires_in_s" => "never".into(),
+        Value::Null => String::new(),
+        Value::Bool(yes) => if *yes { "yes" } else { "no" }.into(),
+        Value::Number(number) if key.ends_with("_s") => {
+            duration(number.as_f64().unwrap_or_default())
+        }
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Seconds as people say them, to three places or so.
+fn duration(seconds: f64) -> String {
+    let whole = seconds as u64;
+    match whole {
+        0..60 => format!("{seconds:.1}s"),
+        60..3600 => format!("{}m{:02}s", whole / 60, whole % 60),
+        3600..86_400 => format!("{}h{:02}m", whole / 3600, whole / 60 % 60),
+        _ => format!("{}d{:02}h", whole / 86_400, whole / 3600 % 24),
+    }
+}
+
+/// What is told at once, as text.
+pub(super) fn text(what: What, object: &Value) -> String {
+    if what == What::Counters {
+        return counters(object);
+    }
+    let table = Table::of(what);
+    let entries = object[what.name()].as_array().map(Vec::as_slice).unwrap_or_default();
+    let rows = entries.iter().map(|entry| table.row(entry));
+    match entries.is_empty() {
+        true => format!("no {}\n", what.name()),
+        false => std::iter::once(table.head()).chain(rows).collect(),
+    }
+}
+
+/// Counters: packets and bytes of each direction, then what was dropped, most first.
+fn counters(object: &Value) -> String {
+    let mut text = format!(
+        "{:<10} {:>14} {:>14} {:>14} {:>18}\n",
+        "direction", "forwarded", "replied", "dropped", "bytes forwarded"
+    );
+    let count = |table: &str, direction: &str, verdict: &str| {
+        object[table][direction][verdict].as_u64().unwrap_or_default()
+    };
+    for direction in ["outbound", "inbound", "hairpin", "local"] {
+        let [forwarded, replied, dropped] =
+            ["forwarded", "replied", "dropped"].map(|verdict| count("packets", direction, verdict));
+        let bytes = count("bytes", direction, "forwarded");
+        let _ = writeln!(
+            text,
+            "{direction:<10} {forwarded:>14} {replied:>14} {dropped:>14} {bytes:>18}"
+        );
+    }
+    let drops = object["drops"].as_object().into_iter().flatten();
+    let mut drops: Vec<(&str, u64)> = drops
+        .filter_map(|(reason, count)| Some((&reason[..], count.as_u64().filter(|n| *n > 0)?)))
+        .collect();
+    drops.sort_by_key(|&(reason, count)| (std::cmp::Reverse(count), reason));
+    if let Some(overrun) = object["frames_too_fast"].as_u64().filter(|count| *count > 0) {
+        drops.push(("frames that came too fast", overrun));
+    }
+    text += if drops.is_empty() { "\nnothing was dropped\n" } else { "\ndropped because of\n" };
+    for (reason, count) in drops {
+        let _ = writeln!(text, "{count:>14}  {reason}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn rows_stand_under_their_heads() {
+        let table = Table::of(What::Mappings);
+        let row = table.row(&json!({
+            "protocol": "udp", "internal": "10.0.0.5:4000", "external": "203.0.113.1:5000",
+            "kind": "dynamic", "sessions": 2, "age_s": 75.2, "expires_in_s": null,
+            "packets_out": 12, "packets_in": 7,
+        }));
+        let head = table.head();
+        for (title, value) in [("internal", "10.0.0.5:4000"), ("external", "203.0.113.1:5000")] {
+            assert_eq!(head.find(title), row.find(value));
+        }
+        let shown: Vec<&str> = row.split_whitespace().collect();
+        let expected = "udp 10.0.0.5:4000 203.0.113.1:5000 dynamic 2 1m15s never 12 7".split(' ');
+        assert_eq!(shown, expected.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn durations_are_short() {
+        for (seconds, shown) in [
+            (0.25, "0.2s"),
+            (59.9, "59.9s"),
+            (61.0, "1m01s"),
+            (7440.0, "2h04m"),
+            (90_000.0, "1d01h"),
+        ] {
+            assert_eq!(duration(seconds), shown);
+        }
+    }
+
+    #[test]
+    fn counters_name_what_was_dropped_most_first() {
+        let text = counters(&json!({
+            "packets": { "outbound": { "forwarded": 7, "replied": 0, "dropped": 12 } },
+            "bytes": { "outbound": { "forwarded": 700 } },
+            "drops": { "no_route": 2, "filtered": 10, "no_mapping": 0 },
+            "frames_too_fast": 5,
+        }));
+        let order = ["700", "filtered", "no_route", "frames that came too fast"];
+        let places: Vec<_> = order.iter().map(|word| text.find(word)).collect();
+        assert!(places.is_sorted() && places.iter().all(Option::is_some), "{text}");
+        assert!(!text.contains("no_mapping"), "{text}");
+    }
+}

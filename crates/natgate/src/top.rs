@@ -1,0 +1,48 @@
+//! `natgate top`: the running gateway, live in a terminal, or one page of text.
+
+use crate::Failure;
+use anyhow::{Context, anyhow};
+use natgate_control::socket;
+use natgate_top::{App, View, page, source};
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+const AFTER_HELP: &str = "\
+Views: rates by direction and verdict, drops by reason, pools, the 100 subscribers with most mappings,
+workers. Keys: tab and left, right change the view; up, down scroll; s sorts otherwise; p or space holds
+the picture; q ends. Numbers are of the time since the look before; subscribers are looked at once in
+five times. With --once, or where standard output is no terminal, all views are printed once.
+
+Examples:
+natgate top
+natgate top --once --interval 5";
+
+/// Show the running gateway live: rates, drops, pools, subscribers, workers
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Print all views once and end
+    #[arg(long)]
+    once: bool,
+    /// Seconds between two looks
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    interval: u64,
+    /// The gateway's control socket
+    #[arg(long, value_name = "PATH", default_value = socket::DEFAULT_PATH)]
+    socket: PathBuf,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let interval = Duration::from_secs(args.interval);
+    if !args.once && std::io::stdout().is_terminal() {
+        return Ok(natgate_top::run(&args.socket, interval).map_err(|error| anyhow!("{error}"))?);
+    }
+    let mut app = App::new(View::Rates);
+    app.take(source::look(&args.socket, false).map_err(crate::api::unreachable)?);
+    thread::sleep(interval);
+    app.take(source::look(&args.socket, true).map_err(crate::api::unreachable)?);
+    let text = page(&app);
+    Ok(std::io::stdout().write_all(text.as_bytes()).context("standard output cannot be written")?)
+}

@@ -1,0 +1,120 @@
+//! `natgate trace`: what would happen to a packet, step by step, and why.
+//!
+//! The running gateway explains, by its state as it is; with a configuration file a gateway is made that
+//! has no state yet. Nothing is sent and nothing changes.
+
+use crate::Failure;
+use anyhow::{Context, anyhow};
+use natgate_control::config;
+use natgate_control::socket::{self, Response, ask};
+use natgate_engine::{DropReason, Engine, Explanation, Packet};
+use natgate_gateway::{Clock, Traced};
+use natgate_insight::packet::Written;
+use natgate_insight::{reasons, told};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long an answer may take: with several workers some are asked one after the other.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const AFTER_HELP: &str = "\
+A packet is a protocol, its ends and, behind them, what else is to be said:
+
+  udp 10.0.0.5:4000 > 192.0.2.1:53
+  tcp 10.0.0.5:4000 > 192.0.2.1:80 syn       flags: syn, ack, fin, rst, psh, urg; syn if none is named
+  icmp 10.0.0.5 > 192.0.2.1 id 7             an echo request; with `reply` an echo reply
+  ttl N, length N, df                        time to live 64, the shortest length, may be fragmented
+  from inside|outside, realm NAME            the side is told from the source if it is not said
+
+or an IP packet or an Ethernet frame in hexadecimal, from inside or outside. Each step is one question
+that the packet is asked on its way, in order: rule, mapping, session, filter, limits with how much is
+used, pool, timer, verdict, next hop. What would be drawn at random is not told.
+
+With --json, standard output has one object: {\"verdict\": \"forward|reply|drop|held|hand_over\",
+\"by\": side, \"reason\", \"direction\", \"becomes\": {\"source\", \"destination\"}, \"certain\",
+\"worker\", \"steps\": [{\"step\", \"text\", ...}]}. Names of steps and fields stay; texts may change.
+
+Examples:
+natgate trace udp 10.0.0.5:4000 '>' 192.0.2.1:53
+natgate trace 'tcp 192.0.2.1:80 > 203.0.113.1:2000 syn+ack' --json
+natgate trace -c natgate.toml 'icmp 10.0.0.5 > 192.0.2.1 id 7 ttl 1'
+natgate trace --reason port_quota";
+
+/// Explain what would happen to a packet, without sending it
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// The packet
+    #[arg(value_name = "PACKET", required_unless_present = "reason")]
+    packet: Vec<String>,
+    /// Explain by this configuration, without a running gateway and its state
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Say what this drop reason, as counters name it, means
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["packet", "config", "json"])]
+    reason: Option<String>,
+    /// The gateway's control socket
+    #[arg(long, value_name = "PATH", default_value = socket::DEFAULT_PATH)]
+    socket: PathBuf,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if let Some(name) = &args.reason {
+        let names: Vec<&str> = DropReason::ALL.iter().map(|reason| reason.name()).collect();
+        let unknown = || {
+            let message =
+                format!("there is no drop reason {name:?}; there are: {}", names.join(", "));
+            Failure::Input(vec![message])
+        };
+        return print(&reasons::told(name).ok_or_else(unknown)?);
+    }
+    let text = args.packet.join(" ");
+    let object = match &args.config {
+        Some(file) => offline(file, &text)?,
+        None => online(&args.socket, &text)?,
+    };
+    print(&if args.json { format!("{object}\n") } else { told::text(&object) })
+}
+
+fn input(message: String) -> Failure {
+    Failure::Input(vec![message])
+}
+
+fn online(socket: &Path, packet: &str) -> Result<Value, Failure> {
+    // What cannot be read is the user's to correct, whether or not a gateway runs.
+    packet.parse::<Written>().map_err(input)?;
+    let asked = json!({ "packet": packet });
+    let Response { status, body } =
+        ask(socket, "POST", "/v1/trace", &asked, PATIENCE).map_err(crate::api::unreachable)?;
+    let message =
+        || body["message"].as_str().unwrap_or("the gateway failed without a word").to_owned();
+    match status {
+        200 => Ok(body),
+        400 => Err(input(message())),
+        _ => Err(Failure::Runtime(anyhow!("{}", message()))),
+    }
+}
+
+fn offline(file: &Path, packet: &str) -> Result<Value, Failure> {
+    let config = config::load(file).map_err(Failure::Input)?.engine;
+    let probe = packet.parse::<Written>().and_then(|written| written.probe(&config));
+    let mut probe = probe.map_err(input)?;
+    let asked = probe.packet.clone();
+    let now = Clock::new().now();
+    let engine = Engine::new(&config, [0; 32], now)
+        .map_err(|error| input(format!("{}: {}", file.display(), error.message)))?;
+    let mut explanation = Explanation::new();
+    let view = Packet::new(&mut probe.packet, 0).in_realm(probe.link.realm);
+    engine.explain(now, probe.link.side, &view, &mut explanation);
+    let traced = [Traced { worker: 0, explanation, onward: None }];
+    Ok(told::object((probe.link, &asked), &traced, now, &config, 1))
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    Ok(std::io::stdout().write_all(text.as_bytes()).context("standard output cannot be written")?)
+}

@@ -1,0 +1,105 @@
+//! `natgate who --at`: who had an external endpoint, by the event log on disk, which the gateway
+//! searches, or, with a configuration, this program.
+
+use super::{Args, print};
+use crate::Failure;
+use crate::api::Filters;
+use anyhow::anyhow;
+use natgate_control::past::{Unknown, had};
+use natgate_engine::Timestamp;
+use natgate_gateway::Settings;
+use serde_json::{Value, json};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// Answers from the log; `false`: it names nobody, but the configuration does.
+pub(super) fn answer(args: &Args, settings: &Settings, at: Timestamp) -> Result<bool, Failure> {
+    let found = match had(settings, args.endpoint()?, args.protocol, at) {
+        Ok(found) => found,
+        Err(error @ Unknown::NoLog) => {
+            let file = args.config.as_deref().unwrap_or(std::path::Path::new("-")).display();
+            return Err(Failure::Input(vec![format!("{file}: there is {error}")]));
+        }
+        Err(error) => return Err(args.nobody(error.to_string())?),
+    };
+    let lines: Vec<Value> = found.iter().map(|holder| json!(holder)).collect();
+    args.tell(&lines)?;
+    Ok(!lines.is_empty())
+}
+
+impl Args {
+    /// Asks the gateway who had it.
+    pub(super) fn ask_the_gateway_of_then(&self, at: Timestamp) -> Result<(), Failure> {
+        let (address, port) = self.endpoint()?;
+        let external = Some(format!("{address}:{port}"));
+        let at = ("at", (at.0 as f64 / 1e9).to_string());
+        let filters = Filters { external, protocol: self.protocol, ..Filters::default() };
+        let query = filters.query(&[at]);
+        match self.gateway.get(&format!("/v1/who?{query}")) {
+            Err(Failure::Runtime(error)) => Err(self.nobody(error.to_string())?),
+            Err(other) => Err(other),
+            Ok(body) => self.tell(body["answers"].as_array().map_or(&[][..], Vec::as_slice)),
+        }
+    }
+
+    /// The endpoint that is asked about.
+    fn endpoint(&self) -> Result<(Ipv4Addr, u16), Failure> {
+        let (external, Some(port)) = self.whom else {
+            let message =
+                "--at asks who had an external endpoint; write its port, too, such as :2300";
+            return Err(Failure::Input(vec![message.to_owned()]));
+        };
+        Ok((external, port))
+    }
+
+    fn tell(&self, holders: &[Value]) -> Result<(), Failure> {
+        for holder in holders {
+            print(&if self.json { holder.to_string() } else { sentence(holder) })?;
+        }
+        Ok(())
+    }
+
+    fn nobody(&self, reason: String) -> Result<Failure, Failure> {
+        if self.json {
+            print(&json!({"subscriber": null, "reason": reason}).to_string())?;
+        }
+        Ok(Failure::Runtime(anyhow!(reason)))
+    }
+}
+
+fn sentence(holder: &Value) -> String {
+    // Whom the configuration names has had it for as long as that is in force.
+    if holder.get("since").is_none() {
+        return super::live(holder);
+    }
+    let word = |key: &str| holder[key].as_str().unwrap_or_default();
+    let part = |before: &str, key: &str, after: &str| match word(key) {
+        "" => String::new(),
+        word => format!("{before}{word}{after}"),
+    };
+    let (subscriber, external, ports) = (word("subscriber"), word("external"), word("ports"));
+    let of = part(" of realm ", "realm", "");
+    let (protocol, by) = (part("", "protocol", " "), part(" by ", "internal", ""));
+    let to = part(", to ", "remote", "");
+    let plural = if ports.contains('-') { "ports" } else { "port" };
+    let since = match holder["since"].as_f64() {
+        Some(since) => format!("since {}", shown(since)),
+        None => "since before the log begins".to_owned(),
+    };
+    let until = holder["until"].as_f64().map(|until| format!(" until {}", shown(until)));
+    let until = until.unwrap_or_default();
+    let doubt = match holder["missing"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(missing) => {
+            format!("; {missing} events are missing in the log since, so this may be wrong")
+        }
+    };
+    format!(
+        "{subscriber}{of} had {protocol}{plural} {ports} of {external}{by}{to} {since}{until}{doubt}"
+    )
+}
+
+/// A time, for people.
+fn shown(seconds: f64) -> String {
+    natgate_logs::shown(Timestamp(0).plus(Duration::from_secs_f64(seconds.max(0.0))))
+}

@@ -1,0 +1,193 @@
+//! `natgate top` in a terminal: what it draws, what keys do, and that it leaves the terminal as it was.
+//!
+//! The terminal is a pseudo terminal; what is written to it is read by a terminal emulator, so that
+//! tests see the screen that a person would.
+
+use super::{PROGRAM, Scene};
+use natgate_testnet::{Gateway, SERVER1, config, wait_for};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::num::NonZero;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Rows and columns.
+const SIZE: (u16, u16) = (30, 110);
+
+/// A terminal, and a program in it.
+struct Terminal {
+    /// The end that a person has.
+    person: File,
+    /// The program's end.
+    program: File,
+    /// How it was set before the program.
+    before: Termios,
+    screen: Arc<Mutex<vt100::Parser>>,
+    child: Child,
+}
+
+impl Terminal {
+    /// Runs `natgate top` for the gateway at a socket.
+    fn with_top(socket: &Path) -> Self {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let person = openpt(flags).expect("a pseudo terminal");
+        grantpt(&person).and_then(|()| unlockpt(&person)).expect("it is ours");
+        let name = ptsname(&person, Vec::new()).expect("it has a name");
+        let program = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(OsStr::from_bytes(name.as_bytes()))
+            .expect("its other end can be opened");
+        let (ws_row, ws_col) = SIZE;
+        let size = Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&program, size).expect("it takes a size");
+        let before = tcgetattr(&program).expect("it tells how it is set");
+        let end = || Stdio::from(program.try_clone().expect("it can be had twice"));
+        // A session of its own, whose terminal this is, as a shell would have it.
+        let child = Command::new("setsid")
+            .args(["--ctty", "--wait", PROGRAM, "top", "--interval", "1", "--socket"])
+            .arg(socket)
+            .env("TERM", "xterm")
+            .stdin(end())
+            .stdout(end())
+            .stderr(end())
+            .spawn()
+            .expect("setsid is there (Debian package util-linux)");
+        let [rows, columns] = [SIZE.0, SIZE.1].map(|size| NonZero::new(size).expect("some"));
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(rows, columns, 0)));
+        let (seen, mut written) = (Arc::clone(&screen), File::from(person.try_clone().unwrap()));
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = written.read(&mut bytes) {
+                seen.lock().unwrap_or_else(PoisonError::into_inner).process(&bytes[..count]);
+            }
+        });
+        Self { person: person.into(), program, before, screen, child }
+    }
+
+    fn screen(&self) -> vt100::Screen {
+        self.screen.lock().unwrap_or_else(PoisonError::into_inner).screen().clone()
+    }
+
+    /// The screen's lines, once it is as it should be.
+    fn await_screen(&self, what: &str, is: impl Fn(&[String]) -> bool) -> Vec<String> {
+        let lines = || -> Vec<String> { self.screen().rows(0, SIZE.1).collect() };
+        let found = wait_for(what, PATIENCE, || {
+            let lines = lines();
+            Ok(is(&lines).then_some(lines))
+        });
+        found.unwrap_or_else(|error| panic!("{error}: {:#?}", lines()))
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.person.write_all(keys.as_bytes()).expect("somebody reads");
+    }
+
+    /// How the program ends.
+    fn end(&mut self) -> ExitStatus {
+        let ended = wait_for("the end", PATIENCE, || self.child.try_wait());
+        ended.expect("it ends")
+    }
+
+    /// Whether the terminal is as it was: its settings, its screen, its cursor.
+    fn assert_restored(&self) {
+        let now = tcgetattr(&self.program).expect("it tells how it is set");
+        let modes =
+            |of: &Termios| (of.input_modes, of.output_modes, of.control_modes, of.local_modes);
+        assert_eq!(modes(&now), modes(&self.before));
+        let shown = wait_for("the usual screen", PATIENCE, || {
+            let screen = self.screen();
+            Ok((!screen.alternate_screen() && !screen.hide_cursor()).then_some(()))
+        });
+        shown.expect("the screen is given back");
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The line that begins so, by words.
+fn words<'l>(lines: &'l [String], begin: &str) -> Vec<&'l str> {
+    let line = lines.iter().find(|line| line.starts_with(begin));
+    line.map(|line| line.split_whitespace().collect()).unwrap_or_default()
+}
+
+#[test]
+fn the_gateway_is_seen_live_and_the_terminal_given_back() {
+    let scene = Scene::new();
+    let socket = scene.network.file("control.sock");
+    let more = format!("[control]\nsocket = \"{}\"\n", socket.display());
+    let gateway =
+        Gateway::start(&scene.network, Path::new(PROGRAM), &config(&more)).expect("natgate");
+    let log = scene.network.file("ping.log");
+    let server = SERVER1.to_string();
+    let arguments = ["-i", "0.05", "-c", "4000", "-w", "180", &server];
+    let mut ping =
+        scene.network.node("sub1").start(Path::new("ping"), &arguments, &log).expect("ping");
+    let mut terminal = Terminal::with_top(&socket);
+
+    let lines = terminal.await_screen("a rate", |lines| {
+        let row = words(lines, "outbound    forwarded");
+        row.get(2).and_then(|rate| rate.parse::<f64>().ok()).is_some_and(|rate| rate > 0.0)
+    });
+    assert!(lines[0].starts_with("natgate ") && lines[0].contains("workers 1"), "{lines:#?}");
+    assert!(lines[usize::from(SIZE.0) - 1].contains("q quit"), "{lines:#?}");
+    assert!(terminal.screen().alternate_screen() && terminal.screen().hide_cursor());
+
+    // Tab and the right arrow go on, the left arrow back.
+    terminal.press("\t");
+    terminal.await_screen("drops", |lines| !words(lines, "reason").is_empty());
+    terminal.press("\u{1b}[C");
+    let pool = |lines: &[String]| words(lines, "default").first() == Some(&"default");
+    terminal.await_screen("pools", pool);
+    terminal.press("\u{1b}[C");
+    let subscriber = natgate_testnet::SUBSCRIBER1.to_string();
+    terminal.await_screen("subscribers", |lines| !words(lines, &subscriber).is_empty());
+    terminal.press("\u{1b}[D");
+    terminal.await_screen("pools", pool);
+    // The picture is held, and goes on.
+    terminal.press("p");
+    let last = usize::from(SIZE.0) - 1;
+    terminal.await_screen("the pause", |lines| lines[last].starts_with("paused"));
+    terminal.press("p");
+    terminal.await_screen("the end of the pause", |lines| lines[last].starts_with("q quit"));
+    terminal.press("q");
+    assert!(terminal.end().success());
+    terminal.assert_restored();
+
+    // A gateway that goes is told of, and the picture stays.
+    let mut terminal = Terminal::with_top(&socket);
+    terminal.await_screen("a picture", |lines| lines[last].contains("q quit"));
+    let _ = ping.kill().and_then(|()| ping.wait());
+    assert_eq!(gateway.stop().expect("it stops").code(), Some(0));
+    let lines = terminal.await_screen("the trouble", |lines| {
+        lines[last].contains("cannot be reached") && lines[last].contains("control.sock")
+    });
+    assert!(lines[0].starts_with("natgate "), "{lines:#?}");
+    // Control-C, for who does not know q.
+    terminal.press("\u{3}");
+    assert!(terminal.end().success());
+    terminal.assert_restored();
+
+    // Where there is none, that is one sentence, and the screen is never taken.
+    let mut terminal = Terminal::with_top(&socket);
+    assert_eq!(terminal.end().code(), Some(1));
+    let lines = terminal
+        .await_screen("the sentence", |lines| lines.concat().contains("is `natgate run` running"));
+    let said: Vec<&String> = lines.iter().filter(|line| !line.trim().is_empty()).collect();
+    assert!(said.len() <= 3, "{said:#?}");
+    terminal.assert_restored();
+}

@@ -1,0 +1,13 @@
+//! `natgate run` as its operator meets it: how it starts and what it refuses, as a service, with another
+//! configuration while it runs, and what it says of every mistake.
+//!
+//! Each test has a network namespace of its own, which goes with the process in it. Needs root,
+//! iproute2, util-linux and systemd, and fails without. What packets undergo is tested in
+//! `namespaces.rs`.
+
+mod mistakes;
+mod reload;
+mod scene;
+mod service;
+mod start;
+mod unit;

@@ -1,0 +1,123 @@
+// The interface's GET paths, and when they are asked. A question that fails is asked again, later and
+// later up to a bound; whether natgate answers at all is known here and told to who wants to know.
+
+// How long an answer may usually take, milliseconds.
+const PATIENCE = 8000;
+
+export class Refused extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+// Told "up" or "down" whenever that changes.
+const listeners = new Set();
+let reachable = null;
+
+export function onReachable(listener) {
+  listeners.add(listener);
+}
+
+function note(isUp) {
+  if (reachable === isUp) return;
+  reachable = isUp;
+  listeners.forEach((listener) => listener(isUp));
+}
+
+// Asks a path; `query` has its parameters, of which empty ones are left out; `patience` is how long the
+// answer may take, milliseconds.
+export async function ask(path, query = {}, patience = PATIENCE) {
+  let answer;
+  try {
+    answer = await fetch(url(path, query), {
+      headers: { accept: "application/json" },
+      signal: AbortSignal.timeout(patience),
+      cache: "no-store",
+    });
+  } catch (error) {
+    note(false);
+    throw error;
+  }
+  note(true);
+  return await content(answer);
+}
+
+export function url(path, query = {}) {
+  const given = Object.entries(query).filter(([, value]) => value !== "" && value !== undefined);
+  const text = new URLSearchParams(given).toString();
+  return text === "" ? path : `${path}?${text}`;
+}
+
+async function content(answer) {
+  const text = await answer.text();
+  let body = null;
+  try {
+    body = JSON.parse(text);
+  } catch {
+    if (answer.ok) throw new Refused(answer.status, "natgate's answer cannot be read");
+  }
+  if (answer.ok) return body;
+  const errors = Array.isArray(body?.errors) ? body.errors.join("; ") : undefined;
+  const message = body?.message ?? errors ?? text.trim().slice(0, 200);
+  throw new Refused(answer.status, message || `natgate answers with status ${answer.status}`);
+}
+
+// Addresses that are asked for at most.
+const MOST_ADDRESSES = 8192;
+
+// The pools with their addresses, and of both what is in use of each kind.
+export async function askPools() {
+  const [told, list] = await Promise.all([
+    ask("/v1/pools"), ask("/v1/addresses", { limit: MOST_ADDRESSES }),
+  ]);
+  const pools = told.pools.map((pool) => ({
+    name: pool.name, count: pool.addresses, use: usage(pool, pool.ports), addresses: [],
+  }));
+  const byName = new Map(pools.map((pool) => [pool.name, pool]));
+  for (const one of list.addresses) {
+    byName.get(one.pool)?.addresses.push({ ...one, use: usage(one, one.ports) });
+  }
+  return pools;
+}
+
+// What is used of so many ports, and of blocks where there are some.
+function usage({ free, free_blocks: freeBlocks, taken_blocks: taken }, ports) {
+  const of = (left) => ({ used: Math.max(0, ports - left), total: ports });
+  const use = { tcp: of(free.tcp), udp: of(free.udp), icmp: of(free.icmp) };
+  const hasBlocks = Number.isFinite(freeBlocks) && Number.isFinite(taken);
+  return hasBlocks ? { ...use, blocks: { used: taken, total: taken + freeBlocks } } : use;
+}
+
+// Asks again and again, `period` milliseconds after the last question began, while the page is seen.
+// `take` gets the answer, `fail` the error.
+export function follow(question, period, take, fail) {
+  let failures = 0;
+  let timer = 0;
+  let asking = false;
+
+  const turn = async () => {
+    if (asking) return;
+    asking = true;
+    const begun = performance.now();
+    try {
+      const answer = await question();
+      failures = 0;
+      take(answer);
+    } catch (error) {
+      failures += 1;
+      fail(error);
+    }
+    asking = false;
+    // What failed is tried at least every five seconds, so that the page is back soon after natgate.
+    const wait = failures === 0 ? period : Math.min(Math.max(period, 1000 * failures), 5000);
+    clearTimeout(timer);
+    if (!document.hidden) timer = setTimeout(turn, Math.max(0, begun + wait - performance.now()));
+  };
+
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(timer);
+    if (!document.hidden) turn();
+  });
+  turn();
+}

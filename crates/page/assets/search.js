@@ -1,0 +1,235 @@
+// The search box. An endpoint on the outside has, or had, a subscriber: that is `who`, of now or, with a
+// time, of then. What is somebody's on the inside, or an address without a port, is answered by the
+// mappings that it has.
+
+import { Refused, ask } from "./api.js";
+import { duration, element, fill, moment, whole } from "./format.js";
+
+// Mappings that are listed at most.
+const MOST = 50;
+
+// How long a search in the log on disk may take, milliseconds.
+const PATIENCE = 60000;
+
+const EXAMPLE = "write one such as 203.0.113.1:40000 or 10.0.0.5";
+
+const form = document.getElementById("search");
+const query = document.getElementById("query");
+const protocol = document.getElementById("protocol");
+const panel = document.getElementById("answer");
+const title = document.getElementById("answer-title");
+const body = document.getElementById("answer-body");
+
+// The question that counts; answers to others come too late.
+let latest = 0;
+// Where the focus goes when the answer is closed.
+let came = query;
+
+export function start() {
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    search(query.value, protocol.value);
+  });
+  document.getElementById("answer-close").addEventListener("click", close);
+  document.addEventListener("keydown", shortcut);
+}
+
+// Looks somebody up as if it had been typed.
+export function look(text) {
+  query.value = text;
+  protocol.value = "";
+  search(text, "");
+}
+
+function shortcut(event) {
+  const isPlain = !event.ctrlKey && !event.metaKey && !event.altKey;
+  const isTyping = event.target.closest("input[type=search], select, textarea");
+  if (event.key === "/" && isPlain && !isTyping) {
+    event.preventDefault();
+    query.focus();
+    query.select();
+  }
+  if (event.key === "Escape" && !panel.hidden) {
+    event.preventDefault();
+    close();
+  }
+}
+
+function close() {
+  latest += 1;
+  const hadFocus = panel.contains(document.activeElement) || document.activeElement === document.body;
+  panel.hidden = true;
+  query.removeAttribute("aria-invalid");
+  if (hadFocus) (came.isConnected ? came : query).focus();
+}
+
+// What is asked: ADDRESS[:PORT] [PORT] [PROTOCOL] [[at] TIME], or `wrong`, a sentence. What a protocol
+// or a time may be, natgate knows.
+export function parse(text) {
+  const words = text.trim().split(/\s+/);
+  const [first, after] = words.shift().split(/:(.*)/);
+  const parts = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})$/.exec(first)?.slice(1, 5).map(Number);
+  if (first === "" && after === undefined) return { wrong: `Nothing is typed; ${EXAMPLE}.` };
+  if (!parts || parts.some((part) => part > 255)) {
+    return { wrong: `“${first}” is no IPv4 address; ${EXAMPLE}.` };
+  }
+  const isNumber = (word) => /^\d+$/.test(word ?? "");
+  const port = after ?? (isNumber(words[0]) ? words.shift() : null);
+  if (port !== null && (!isNumber(port) || Number(port) > 65535)) {
+    return { wrong: `“${port}” is no port; write a number up to 65535.` };
+  }
+  const isProtocol = /^(?!at$)[a-z]+$|^\d{1,3}$/i.test(words[0] ?? "");
+  const protocol = isProtocol ? words.shift().toLowerCase() : "";
+  if (words[0]?.toLowerCase() === "at") {
+    words.shift();
+    if (words.length === 0) return { wrong: "A time is to follow “at”, such as 2026-03-01T12:30:00Z." };
+  }
+  const at = words.join(" ");
+  if (at !== "" && port === null) {
+    return { wrong: "Who had it then is known by address and port; write the port as well." };
+  }
+  return { address: parts.join("."), port: port === null ? null : Number(port), protocol, at };
+}
+
+async function search(text, chosen) {
+  const mine = (latest += 1);
+  came = document.activeElement ?? query;
+  const asked = parse(text);
+  query.toggleAttribute("aria-invalid", asked.wrong !== undefined);
+  if (asked.wrong !== undefined) return tell("Not understood", sentence(asked.wrong));
+  const wanted = asked.protocol || chosen;
+  tell(text.trim(), sentence("Looking …"));
+  let answer;
+  try {
+    answer = asked.at === "" ? await find(asked, wanted) : await findThen(asked, wanted);
+  } catch (error) {
+    const why = error instanceof Refused ? error.message : "natgate does not answer; try again when it is back";
+    answer = [sentence(closed(why), "failure")];
+  }
+  if (mine === latest) tell(text.trim(), ...answer);
+}
+
+function tell(heading, ...content) {
+  title.textContent = heading;
+  body.replaceChildren(...content);
+  panel.hidden = false;
+  panel.scrollIntoView({ block: "nearest" });
+}
+
+async function find({ address, port }, wanted) {
+  const endpoint = port === null ? address : `${address}:${port}`;
+  if (port !== null) {
+    const who = await whose(endpoint, wanted);
+    if (who.length > 0) return who;
+  }
+  const outside = port === null ? await list({ external: address }, wanted) : null;
+  if (outside?.mappings.length > 0) return about(`${address} is an external address.`, outside);
+  const inside = await list({ subscriber: address }, wanted);
+  const own = inside.mappings.filter((one) => port === null || one.internal === endpoint);
+  if (own.length > 0) return about(`${address} is a subscriber's address.`, { ...inside, mappings: own });
+  const protocols = wanted === "" ? "" : ` by ${wanted}`;
+  return [sentence(`Nobody has ${endpoint}${protocols} now: it is no external endpoint in use, and no subscriber has a mapping by it.`)];
+}
+
+// Who had an external endpoint, by the log on disk; by the configuration where that names nobody.
+async function findThen({ address, port, at }, wanted) {
+  const endpoint = `${address}:${port}`;
+  let found;
+  try {
+    found = await ask("/v1/who", { external: endpoint, protocol: wanted, at }, PATIENCE);
+  } catch (error) {
+    // Nobody, or no log: natgate says which.
+    if (error instanceof Refused && error.status === 404) return [sentence(closed(capital(error.message)))];
+    throw error;
+  }
+  const names = [...new Set(found.answers.map(named))].join(", ");
+  const first = element("p", { class: "verdict" }, `${endpoint} was `, element("strong", {}, names));
+  const logged = found.answers.filter((one) => one.since !== undefined);
+  if (logged.length === 0) return [first, sentence("No event of then names it; by the configuration it can be nobody else's.")];
+  const missing = Math.max(...logged.map((one) => one.missing ?? 0));
+  const doubt = `${whole(missing)} events are missing in the log since, so this may be wrong.`;
+  return [first, ...(missing > 0 ? [sentence(doubt, "failure")] : []), held(logged)];
+}
+
+function named({ subscriber, realm }) {
+  return realm ? `${subscriber} of ${realm}` : subscriber;
+}
+
+// Who has an external endpoint, by each protocol.
+async function whose(endpoint, wanted) {
+  let found;
+  try {
+    found = await ask("/v1/who", { external: endpoint, protocol: wanted });
+  } catch (error) {
+    if (error instanceof Refused && error.status === 404) return [];
+    throw error;
+  }
+  const names = [...new Set(found.answers.map(named))];
+  if (names.length === 0) return [];
+  const first = element("p", { class: "verdict" }, `${endpoint} is `, element("strong", {}, names.join(", ")));
+  const kinds = [...new Set(found.answers.map((one) => one.kind))].join(", ");
+  const own = await list({ external: endpoint }, wanted);
+  return own.mappings.length > 0
+    ? [first, table(own.mappings)]
+    : [first, sentence(`No mapping has it now; by the configuration it can be nobody else's (${kinds}).`)];
+}
+
+async function list(filter, wanted) {
+  return await ask("/v1/mappings", { ...filter, protocol: wanted, limit: MOST });
+}
+
+function about(first, { mappings, more }) {
+  const count = whole(mappings.length);
+  const noun = mappings.length === 1 ? "mapping" : "mappings";
+  const all = more ? `It has more than ${count} mappings, of which ${count} are shown.` : `It has ${count} ${noun}.`;
+  return [sentence(`${first} ${all}`), table(mappings)];
+}
+
+const COLUMNS = [
+  { head: "Protocol", of: (one) => one.protocol },
+  { head: "Internal", of: (one) => element("code", {}, one.internal) },
+  { head: "External", of: (one) => element("code", {}, one.external ?? "–") },
+  { head: "Kind", of: (one) => one.kind ?? "–" },
+  { head: "Sessions", n: true, of: (one) => whole(one.sessions) },
+  { head: "Age", n: true, of: (one) => duration(one.age_s) },
+  { head: "Expires in", n: true, of: (one) => (one.expires_in_s == null ? "never" : duration(one.expires_in_s)) },
+  { head: "Packets out", n: true, of: (one) => whole(one.packets_out) },
+  { head: "Packets in", n: true, of: (one) => whole(one.packets_in) },
+];
+
+function table(mappings) {
+  return tabled("Mappings", COLUMNS, mappings, (one) => `${one.realm ?? ""} ${one.protocol} ${one.internal} ${one.external}`);
+}
+
+const COLUMNS_THEN = [
+  { head: "Protocol", of: (one) => one.protocol ?? "all" },
+  { head: "Subscriber", of: (one) => element("code", {}, named(one)) },
+  { head: "Internal", of: (one) => (one.internal ? element("code", {}, one.internal) : "–") },
+  { head: "External", of: (one) => element("code", {}, `${one.external}:${one.ports}`) },
+  { head: "Remote", of: (one) => (one.remote ? element("code", {}, one.remote) : "–") },
+  { head: "Since", of: (one) => (one.since === null ? "before the log begins" : moment(one.since)) },
+  { head: "Until", of: (one) => (one.until === null ? "as far as the log goes" : moment(one.until)) },
+];
+
+function held(holders) {
+  return tabled("Who had it", COLUMNS_THEN, holders, (one) => JSON.stringify(one));
+}
+
+function tabled(name, columns, rows, key) {
+  const caption = element("caption", { class: "unseen" }, name);
+  const made = element("table", { class: "figures" }, caption, element("thead"), element("tbody"));
+  fill(made, columns, rows, key);
+  return element("div", { class: "wide" }, made);
+}
+
+function closed(text) {
+  return text.endsWith(".") ? text : `${text}.`;
+}
+
+function capital(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+function sentence(text, kind = "") {
+  return element("p", { class: kind }, text);
+}

@@ -1,0 +1,87 @@
+//! The page: what a running gateway does, in a browser.
+//!
+//! Everything the page consists of is a file under `assets/` that is compiled in, so that it works
+//! without a network and without anything beside the program. The files are served as they are
+//! written: there is no build step. What they show comes from the interface's paths under `/v1/`,
+//! which are another's; [`router`] puts both on one origin and decides who gets an answer.
+//!
+//! Always true: nothing but GET (and HEAD) passes, so nobody changes anything through the page; a
+//! request is answered only under an address, or a name that the operator has listed, so that a
+//! foreign website cannot become the page's origin by DNS rebinding; what a foreign website has a
+//! browser ask for is refused; and the browser is told to load and run nothing but these files.
+
+#![forbid(unsafe_code)]
+
+mod assets;
+mod gate;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::header::{self, HeaderMap, HeaderValue};
+use axum::http::{StatusCode, Uri};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any_service;
+use gate::Gate;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+/// Where the page is unless the configuration says otherwise: only this machine reaches it.
+pub const DEFAULT_LISTEN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9465);
+
+/// What the browser may load: these files and the interface, and nothing from elsewhere.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'; \
+                      frame-ancestors 'none'";
+
+/// Headers that every answer has.
+const HEADERS: [(&str, &str); 5] = [
+    ("content-security-policy", POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+];
+
+/// The page and the interface it reads, on one origin.
+///
+/// `api` answers the paths under `/v1/`, as far as somebody with the role `read` may have them.
+/// `names` are host names, besides addresses and `localhost`, under which the page may be asked for.
+pub fn router(api: Router, names: &[String]) -> Router {
+    let gate = Arc::new(Gate::new(names));
+    let pass = move |request: Request, next: Next| {
+        let gate = Arc::clone(&gate);
+        async move { guarded(&gate, request, next).await }
+    };
+    assets::routes()
+        .route("/v1/{*path}", any_service(api))
+        .fallback(unknown)
+        .layer(middleware::from_fn(pass))
+}
+
+/// Answers if the gate lets the request pass; in either case under the page's headers.
+async fn guarded(gate: &Gate, request: Request, next: Next) -> Response {
+    let is_api = request.uri().path().starts_with("/v1/");
+    let mut response = match gate.admit(request.method(), request.uri(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
+    };
+    protect(response.headers_mut());
+    // What the gateway does now is never yesterday's.
+    if is_api {
+        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    response
+}
+
+fn protect(headers: &mut HeaderMap) {
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}
+
+async fn unknown(uri: Uri) -> Response {
+    let message = format!("there is no {} here; the page is at /\n", uri.path());
+    (StatusCode::NOT_FOUND, message).into_response()
+}

@@ -1,0 +1,355 @@
+//! What stands for a gateway here: the interface's paths with figures that the test decides, behind
+//! the page, at a port of this machine. It can go and come back at the same port.
+
+use axum::body::Bytes;
+use axum::extract::Query;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use hyper::body::{Body, Frame};
+use natgate_http::{Listen, Server, fallbacks};
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::time::Interval;
+
+/// The first address of the pool, and how many it has.
+const POOL: (u32, u32) = (u32::from_be_bytes([203, 0, 113, 0]), 256);
+
+/// Ports of each protocol that an address has.
+const PORTS: u64 = 64_512;
+
+/// Where the gateway is seen from, and what makes it do something.
+pub(crate) struct Gateway {
+    pub(crate) address: SocketAddr,
+    figures: Arc<Figures>,
+    server: Option<Server>,
+}
+
+/// What it has done so far.
+struct Figures {
+    /// Packets a second, outbound.
+    rate: AtomicU64,
+    /// Whether there is a pool of more addresses than cells.
+    is_large: bool,
+    began: Instant,
+    /// Packets forwarded outbound, and when that was reckoned.
+    sent: Mutex<(f64, Instant)>,
+}
+
+impl Gateway {
+    /// One that forwards so many packets a second.
+    pub(crate) fn start(rate: u64) -> Self {
+        Self::with(rate, false)
+    }
+
+    /// One that has another pool, of 2048 addresses.
+    pub(crate) fn large() -> Self {
+        Self::with(1000, true)
+    }
+
+    fn with(rate: u64, is_large: bool) -> Self {
+        let now = Instant::now();
+        let sent = Mutex::new((0.0, now));
+        let figures = Figures { rate: AtomicU64::new(rate), is_large, began: now, sent };
+        let figures = Arc::new(figures);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let mut gateway = Self { address, figures, server: None };
+        gateway.come();
+        gateway
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    pub(crate) fn set_rate(&self, rate: u64) {
+        self.figures.sent();
+        self.figures.rate.store(rate, Ordering::Relaxed);
+    }
+
+    /// Goes, with all its connections.
+    pub(crate) fn go(&mut self) {
+        self.server = None;
+    }
+
+    /// Comes, where it was before.
+    pub(crate) fn come(&mut self) {
+        let router = natgate_page::router(interface(&self.figures), &[]);
+        let server = Server::start(Listen::tcp(self.address), router).expect("the port is free");
+        self.address = server.address().expect("a TCP port");
+        self.server = Some(server);
+    }
+}
+
+impl Figures {
+    /// Packets forwarded outbound so far.
+    fn sent(&self) -> u64 {
+        let mut sent = self.sent.lock().unwrap();
+        let now = Instant::now();
+        let rate = self.rate.load(Ordering::Relaxed) as f64;
+        // Traffic is never quite even.
+        let wave = 1.0 + 0.25 * (self.began.elapsed().as_secs_f64() / 9.0).sin();
+        sent.0 += rate * wave * now.duration_since(sent.1).as_secs_f64();
+        sent.1 = now;
+        sent.0 as u64
+    }
+}
+
+fn interface(figures: &Arc<Figures>) -> Router {
+    let of = |answer: fn(&Figures) -> Value| {
+        let figures = Arc::clone(figures);
+        get(move || async move { Json(answer(&figures)) })
+    };
+    let router = Router::new()
+        .route("/v1/counters", of(counters))
+        .route("/v1/workers", of(workers))
+        .route("/v1/status", of(status))
+        .route("/v1/pools", of(pools))
+        .route("/v1/addresses", of(addresses))
+        .route("/v1/subscribers", of(|_| subscribers()))
+        .route("/v1/events", get(events))
+        .route("/v1/who", get(who))
+        .route("/v1/mappings", get(mappings));
+    fallbacks(router, "docs/control.md has the list")
+}
+
+fn counters(figures: &Figures) -> Value {
+    let sent = figures.sent();
+    let flow = |forwarded: u64, dropped: u64, size: u64| {
+        let of = |size| json!({ "forwarded": forwarded * size, "dropped": dropped * size, "replied": 0 });
+        (of(1), of(size))
+    };
+    let flows = [
+        ("outbound", flow(sent, sent / 400, 212)),
+        ("inbound", flow(sent * 17 / 10, sent / 900, 1104)),
+        ("hairpin", flow(sent / 120, 0, 340)),
+        ("local", flow(sent / 9000, 0, 84)),
+    ];
+    let pick = |which: fn(&(Value, Value)) -> &Value| -> Map<String, Value> {
+        flows.iter().map(|(way, flow)| ((*way).to_owned(), which(flow).clone())).collect()
+    };
+    let mut drops: Map<String, Value> =
+        natgate_engine::DropReason::ALL.iter().map(|one| (one.name().into(), 0.into())).collect();
+    for (reason, part) in
+        [("port_quota", 420), ("no_mapping", 1100), ("filtered", 5200), ("mapping_rate", 9100)]
+    {
+        drops[reason] = (sent / part).into();
+    }
+    let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
+    json!({ "time": time, "packets": pick(|flow| &flow.0), "bytes": pick(|flow| &flow.1), "drops": drops })
+}
+
+fn status(figures: &Figures) -> Value {
+    json!({
+        "version": "0.1.0", "running_s": 271_000 + figures.began.elapsed().as_secs(),
+        "subscribers": { "now": 10_480, "most": 65_536 },
+    })
+}
+
+fn workers(figures: &Figures) -> Value {
+    let age = figures.began.elapsed().as_nanos() as u64 + 1;
+    let worker = |number: u64, busy: u64| {
+        json!({
+            "worker": number, "mappings": 118_000 + 9001 * number, "age_ns": age,
+            "busy_ns": age / 100 * busy, "asleep_ns": age / 100 * (90 - busy),
+            "frames": figures.sent() * 13 / 10, "bursts": figures.sent() / 11,
+            "largest_burst": 256, "handed_over": figures.sent() / 70, "hand_over_full": 0,
+            "taken_over": figures.sent() / 70, "ports_borrowed": 128, "ports_lent": 64,
+        })
+    };
+    json!({ "workers": [worker(0, 41), worker(1, 63)] })
+}
+
+/// How full an address is, by its place: fuller ones in the middle, one as good as exhausted.
+fn fullness(place: u32) -> u64 {
+    match place {
+        97 => 998,
+        0 | 255 => 0,
+        place => ((u64::from(place) * 2_654_435_761) >> 7) % 700 * u64::from(place + 40) / 300,
+    }
+}
+
+/// The addresses of all pools: each pool's name, its addresses, whether it has blocks.
+fn addresses(figures: &Figures) -> Value {
+    let one = |pool: &str, address: u32, full: u64, blocks: Option<u64>, draining: bool| {
+        let free = |thousandths: u64| PORTS - PORTS * thousandths / 1000;
+        let mut one = json!({
+            "address": Ipv4Addr::from(address), "pool": pool, "ports": PORTS, "mappings": full * 90,
+            "free": { "tcp": free(full), "udp": free(full / 2), "icmp": free(full / 40), "dccp": free(0) },
+            "subscribers": full / 20, "draining": draining,
+        });
+        one["taken_blocks"] = blocks.map(|all| all * full / 1000).into();
+        one["free_blocks"] = blocks.map(|all| all - all * full / 1000).into();
+        one
+    };
+    let first = |network: [u8; 4]| u32::from_be_bytes(network);
+    let mut all: Vec<Value> = (0..POOL.1)
+        .map(|place| one("default", POOL.0 + place, fullness(place), Some(126), place == 200))
+        .collect();
+    let small = first([198, 51, 100, 8]);
+    all.extend((0..12).map(|n| one("business", small + n, 37 * u64::from(n), None, false)));
+    if figures.is_large {
+        let large = first([198, 18, 0, 0]);
+        let full = |place: u32| if place == 1026 { 600 } else { 0 };
+        all.extend((0..2048).map(|place| one("large", large + place, full(place), None, false)));
+    }
+    json!({ "addresses": all, "more": false })
+}
+
+fn pools(figures: &Figures) -> Value {
+    let all = addresses(figures);
+    let all = all["addresses"].as_array().unwrap();
+    let pool = |name: &str| {
+        let its: Vec<&Value> = all.iter().filter(|one| one["pool"] == name).collect();
+        let sum = |key: &dyn Fn(&Value) -> Option<u64>| -> u64 {
+            its.iter().filter_map(|one| key(one)).sum()
+        };
+        let free = |kind: &'static str| sum(&|one| one["free"][kind].as_u64());
+        let ports = sum(&|one| one["ports"].as_u64());
+        let blocks = |key| (name == "default").then(|| sum(&|one| one[key].as_u64()));
+        json!({
+            "name": name, "addresses": its.len(), "ports": ports,
+            "free": { "tcp": free("tcp"), "udp": free("udp"), "icmp": free("icmp"), "dccp": ports },
+            "free_blocks": blocks("free_blocks"), "taken_blocks": blocks("taken_blocks"),
+            "mappings": sum(&|one| one["mappings"].as_u64()),
+        })
+    };
+    let mut names = vec!["default", "business"];
+    names.extend(figures.is_large.then_some("large"));
+    json!({ "pools": names.into_iter().map(pool).collect::<Vec<_>>(), "more": false })
+}
+
+fn subscribers() -> Value {
+    let one = |place: u8| {
+        let mappings = 1900 / (u32::from(place) + 1);
+        json!({
+            "subscriber": Ipv4Addr::new(100, 64, place / 3, 7 * place + 5), "external": "203.0.113.97",
+            "mappings": { "tcp": mappings * 6 / 10, "udp": mappings * 4 / 10, "other": place % 2 },
+            "sessions": mappings * 2,
+        })
+    };
+    json!({ "subscribers": (0..10).map(one).collect::<Vec<_>>(), "more": true })
+}
+
+type Parameters = Query<HashMap<String, String>>;
+
+/// Two subscribers have an endpoint each; everything else is nobody's.
+fn held() -> [Value; 2] {
+    let mapping = |protocol: &str, internal: &str, external: &str, subscriber: &str| {
+        json!({
+            "protocol": protocol, "internal": internal, "external": external,
+            "subscriber": subscriber, "kind": "dynamic", "sessions": 3, "age_s": 754.2,
+            "expires_in_s": 288.0, "packets_out": 48_120, "packets_in": 91_233,
+        })
+    };
+    [
+        mapping("udp", "100.64.0.5:4000", "203.0.113.97:40000", "100.64.0.5"),
+        mapping("tcp", "100.64.0.5:51515", "203.0.113.97:40001", "100.64.0.5"),
+    ]
+}
+
+fn admits(mapping: &Value, query: &HashMap<String, String>) -> bool {
+    query.iter().all(|(key, wanted)| match key.as_str() {
+        "external" => {
+            let external = mapping["external"].as_str().unwrap();
+            external == wanted || external.starts_with(&format!("{wanted}:"))
+        }
+        "limit" => true,
+        other => mapping[other] == wanted.as_str(),
+    })
+}
+
+async fn mappings(Query(query): Parameters) -> Response {
+    let found: Vec<Value> = held().into_iter().filter(|one| admits(one, &query)).collect();
+    Json(json!({ "mappings": found, "more": false })).into_response()
+}
+
+/// Who had an endpoint; what is known of one is that somebody else had it for a while.
+fn who_then(query: &HashMap<String, String>) -> Response {
+    let refused = |status: StatusCode, message: &str| {
+        (status, Json(json!({ "message": message, "answers": [] }))).into_response()
+    };
+    match (query["external"].as_str(), query["at"].as_str()) {
+        (_, "yesterday") => refused(
+            StatusCode::BAD_REQUEST,
+            "at is \"yesterday\"; write a time such as 2026-03-01T12:30:00Z",
+        ),
+        ("203.0.113.97:40000", _) => Json(json!({ "answers": [{
+            "subscriber": "100.64.0.9", "protocol": "udp", "internal": "100.64.0.9:5000",
+            "external": "203.0.113.97", "ports": "40000", "since": 1_772_368_190.125, "until": null,
+            "missing": 12,
+        }] }))
+        .into_response(),
+        ("198.51.100.8:2300", _) => Json(json!({ "answers": [{
+            "subscriber": "100.64.0.7", "external": "198.51.100.8", "ports": "2048-2559",
+            "pool": "business", "kind": "deterministic",
+        }] }))
+        .into_response(),
+        _ => refused(StatusCode::NOT_FOUND, "the log names nobody who had it then"),
+    }
+}
+
+async fn who(Query(query): Parameters) -> Response {
+    if query.contains_key("at") {
+        return who_then(&query);
+    }
+    let held = held();
+    let found: Vec<&Value> = held.iter().filter(|one| admits(one, &query)).collect();
+    let status = if found.is_empty() { StatusCode::NOT_FOUND } else { StatusCode::OK };
+    (status, Json(json!({ "answers": found, "message": "nobody has it now" }))).into_response()
+}
+
+/// Two events a second, for ever.
+struct Stream {
+    interval: Interval,
+    count: u32,
+}
+
+impl Body for Stream {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.interval.poll_tick(context).map(|_| {
+            self.count += 1;
+            Some(Ok(Frame::data(format!("{}\n", event(self.count)).into())))
+        })
+    }
+}
+
+fn event(count: u32) -> Value {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
+    let subscriber = format!("100.64.{}.{}", count % 4, count % 250 + 1);
+    match count % 7 {
+        3 => json!({
+            "time": now, "event": "quota_reached", "protocol": "udp", "subscriber": subscriber,
+        }),
+        1 | 4 | 6 => json!({
+            "time": now, "event": "block_assigned", "subscriber": subscriber,
+            "external": format!("203.0.113.{}", count % 256), "ports": "20480-20991",
+        }),
+        _ => json!({
+            "time": now, "event": "mapping_created", "protocol": "tcp", "subscriber": subscriber,
+            "internal": format!("{subscriber}:50123"), "kind": "dynamic",
+            "external": format!("203.0.113.{}:40{:03}", count % 256, count % 1000),
+        }),
+    }
+}
+
+async fn events() -> Response {
+    let interval = tokio::time::interval(Duration::from_millis(500));
+    let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
+    let stream = Stream { interval, count: 0 };
+    (kind, axum::body::Body::new(stream)).into_response()
+}

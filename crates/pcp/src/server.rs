@@ -1,0 +1,441 @@
+//! What a request asks for, and the answer to it (RFC 6887 sections 8.2, 9, 11.3, 12.3, 14.1 and 15).
+
+use crate::message::{
+    ANNOUNCE, EXTERNAL_ADDRESS, EXTERNAL_PORT, Fields, HEADER_LEN, INTERNAL_PORT, MAP, MAP_LEN,
+    Nonce, PEER, PEER_LEN, RESPONSE, VERSION, Wanted, mapped,
+};
+use crate::options::{self, Context, Filters};
+use crate::{Answer, LONGEST, ResultCode, natpmp};
+use core::net::Ipv4Addr;
+
+/// What the operator has decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The shortest and the longest lifetime that mappings get, seconds.
+    pub lifetime: (u32, u32),
+    /// Whether NAT-PMP is spoken, too.
+    pub nat_pmp: bool,
+    /// Most ports that one request gets, at least 1.
+    pub port_set: u16,
+}
+
+/// The server's side of the protocols.
+#[derive(Clone, Copy, Debug)]
+pub struct Server {
+    policy: Policy,
+}
+
+/// What a request's bytes come to. An answer lies on the stack, for nothing is allocated here.
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)]
+pub enum Read {
+    /// It gets no answer.
+    Silence(Silence),
+    /// It is answered without more ado.
+    Answer(Answer),
+    /// There is something to do.
+    Ask(Request),
+}
+
+/// Why a request gets no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// It is too short to be answered.
+    Short,
+    /// It is a response.
+    Response,
+}
+
+/// A request to the translator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The host that the mapping is to be of: the client, or for whom it speaks.
+    pub host: Ipv4Addr,
+    /// Whether the client speaks for another.
+    pub is_third_party: bool,
+    /// What is asked for.
+    pub operation: Operation,
+    is_old: bool,
+}
+
+/// What is asked of the translator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A mapping for all who come from outside.
+    Map(Map),
+    /// To give such a mapping back.
+    Unmap(Unmap),
+    /// A mapping towards one remote endpoint.
+    Peer(Peer),
+    /// To give back all mappings of a protocol that were asked for by NAT-PMP.
+    UnmapAll {
+        /// IP protocol number.
+        protocol: u8,
+    },
+    /// The external address that the host's mappings have.
+    Address,
+}
+
+/// A mapping that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Map {
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Internal port.
+    pub port: u16,
+    /// What later requests about it will have, too.
+    pub nonce: Nonce,
+    /// The external address that would be liked; `None`: any.
+    pub external: Option<Ipv4Addr>,
+    /// The external port that would be liked; 0: any.
+    pub external_port: u16,
+    /// Whether another external endpoint is of no use.
+    pub prefer_failure: bool,
+    /// Whether what alone would be of use cannot be: an external address that is not of IPv4.
+    pub impossible: bool,
+    /// From where packets may come.
+    pub filters: Filters,
+    /// How many ports, the first of which is `port`, are to be mapped to as many in a row.
+    pub ports: u16,
+    /// Seconds.
+    pub lifetime: u32,
+}
+
+/// A mapping that is to be given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unmap {
+    /// IP protocol number; 0: of all.
+    pub protocol: u8,
+    /// Internal port; 0: all.
+    pub port: u16,
+    /// What it was asked for with.
+    pub nonce: Nonce,
+    /// How many ports, the first of which is `port`.
+    pub ports: u16,
+}
+
+/// A mapping towards a remote endpoint that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Internal port.
+    pub port: u16,
+    /// What later requests about it will have, too.
+    pub nonce: Nonce,
+    /// The external address that it must have; `None`: any.
+    pub external: Option<Ipv4Addr>,
+    /// The external port that it must have; 0: any.
+    pub external_port: u16,
+    /// Whether it must have what cannot be: an external address that is not of IPv4.
+    pub impossible: bool,
+    /// The remote endpoint, as the host knows it.
+    pub remote: (Ipv4Addr, u16),
+    /// Seconds.
+    pub lifetime: u32,
+}
+
+/// What came of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// External address.
+    pub external: Ipv4Addr,
+    /// External port, the first if there are several.
+    pub external_port: u16,
+    /// Seconds; of one that does not end, all ones.
+    pub lifetime: u32,
+    /// The internal port, the first if there are several.
+    pub port: u16,
+    /// How many ports.
+    pub ports: u16,
+}
+
+/// Why nothing came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Why.
+    pub code: ResultCode,
+    /// Seconds that this will be so.
+    pub lifetime: u32,
+}
+
+impl Refusal {
+    /// A refusal that lasts as long as others of its kind.
+    pub const fn new(code: ResultCode) -> Self {
+        Self { code, lifetime: code.lifetime() }
+    }
+}
+
+impl Server {
+    /// A server that goes by this policy.
+    pub const fn new(policy: Policy) -> Self {
+        Self { policy }
+    }
+
+    /// What a request's bytes come to that came from `client`; `may_speak_for_others`: it is one whom
+    /// the operator trusts to. `epoch`: seconds since mappings were lost last.
+    pub fn read(
+        &self,
+        bytes: &[u8],
+        client: Ipv4Addr,
+        may_speak_for_others: bool,
+        epoch: u32,
+    ) -> Read {
+        let fields = Fields(bytes);
+        //= rfc6887#section-8.2-two-octets
+        if bytes.len() < 2 {
+            return Read::Silence(Silence::Short);
+        }
+        if fields.byte(0) == natpmp::VERSION && self.policy.nat_pmp {
+            return natpmp::read(bytes, client, &self.policy, epoch);
+        }
+        //= rfc6887#section-8.2-response
+        if fields.is_response() {
+            return Read::Silence(Silence::Response);
+        }
+        let error = |code| Read::Answer(refuse(bytes, Refusal::new(code), epoch));
+        //= rfc6887#section-8.2-version
+        //= rfc6887#section-9-version
+        if fields.byte(0) != VERSION {
+            return error(ResultCode::UnsupportedVersion);
+        }
+        //= rfc6887#section-8.2-header
+        if bytes.len() < HEADER_LEN {
+            return Read::Silence(Silence::Short);
+        }
+        let answered = self.read_valid(bytes, client, may_speak_for_others);
+        match answered {
+            Ok(Some(request)) => Read::Ask(request),
+            Ok(None) => Read::Answer(announcement(epoch)),
+            Err(code) => error(code),
+        }
+    }
+
+    /// The operation that a request of the right version asks for; none: it only asks who is there.
+    fn read_valid(
+        &self,
+        bytes: &[u8],
+        client: Ipv4Addr,
+        may_speak_for_others: bool,
+    ) -> Result<Option<Request>, ResultCode> {
+        let fields = Fields(bytes);
+        let opcode = fields.opcode();
+        let own_len = match opcode {
+            ANNOUNCE => Some(0),
+            MAP => Some(MAP_LEN),
+            PEER => Some(PEER_LEN),
+            _ => None,
+        };
+        //= rfc6887#section-8.2-length
+        if bytes.len() > LONGEST || !bytes.len().is_multiple_of(4) {
+            return Err(ResultCode::MalformedRequest);
+        }
+        //= rfc6887#section-8.2-opcode
+        let own_len = own_len.ok_or(ResultCode::UnsupportedOpcode)?;
+        let rest = bytes.get(HEADER_LEN + own_len..).ok_or(ResultCode::MalformedRequest)?;
+        //= rfc6887#section-8.2-mismatch
+        //= rfc6887#section-14.1.1-mismatch
+        if fields.client() != mapped(client) {
+            return Err(ResultCode::AddressMismatch);
+        }
+        let context = Context {
+            is_map: opcode == MAP,
+            is_peer: opcode == PEER,
+            creates: opcode == PEER || fields.lifetime() > 0,
+            client,
+            may_speak_for_others,
+            external_port: fields.external_port(),
+        };
+        let options = options::read(rest, context)?;
+        let operation = match opcode {
+            MAP => self.read_map(fields, &options)?,
+            PEER => Operation::Peer(self.read_peer(fields)?),
+            _ => return Ok(None),
+        };
+        let host = options.third_party.unwrap_or(client);
+        let is_third_party = options.third_party.is_some();
+        Ok(Some(Request { host, is_third_party, operation, is_old: false }))
+    }
+
+    fn read_map(
+        &self,
+        fields: Fields<'_>,
+        options: &options::Options,
+    ) -> Result<Operation, ResultCode> {
+        let (protocol, port) = (fields.protocol(), fields.internal_port());
+        //= rfc6887#section-11.3-protocol-zero
+        //= rfc6887#section-15.1-protocol-zero
+        if protocol == 0 && port != 0 {
+            return Err(ResultCode::MalformedRequest);
+        }
+        let nonce = fields.nonce();
+        let ports = self.ports(port, options);
+        if fields.lifetime() == 0 {
+            return Ok(Operation::Unmap(Unmap { protocol, port, nonce, ports }));
+        }
+        //= rfc6887#section-11.3-wildcard
+        //= rfc6887#section-11.3-dmz
+        if port == 0 {
+            return Err(ResultCode::UnsupportedProtocol);
+        }
+        let (external, external_port, is_other) = wanted(fields);
+        Ok(Operation::Map(Map {
+            protocol,
+            port,
+            nonce,
+            external,
+            external_port,
+            prefer_failure: options.prefer_failure,
+            impossible: options.prefer_failure && is_other,
+            filters: options.filters.clone().unwrap_or_default(),
+            ports,
+            lifetime: self.lifetime(fields),
+        }))
+    }
+
+    /// How many ports a request is about. Their parity is kept where the translator keeps it anyway.
+    fn ports(&self, port: u16, options: &options::Options) -> u16 {
+        let Some((size, first)) = options.port_set else { return 1 };
+        // A set that says to begin elsewhere than the mapping is none.
+        //= rfc7753#section-4.2-range
+        let most = (u16::MAX - port).saturating_add(1);
+        //= rfc7753#section-6.1-configurable
+        let size = if first == port { size.min(self.policy.port_set).min(most) } else { 1 };
+        size.max(1)
+    }
+
+    fn read_peer(&self, fields: Fields<'_>) -> Result<Peer, ResultCode> {
+        let (external, external_port, impossible) = wanted(fields);
+        let (protocol, port) = (fields.protocol(), fields.internal_port());
+        //= rfc6887#section-12.3-remote
+        let address = fields.remote_address().ok_or(ResultCode::MalformedRequest)?;
+        let remote = (address, fields.remote_port());
+        if port == 0 || remote.1 == 0 || protocol == 0 {
+            return Err(ResultCode::MalformedRequest);
+        }
+        let nonce = fields.nonce();
+        // One that asks for nothing wants to know how long its mapping has.
+        let lifetime = match fields.lifetime() {
+            0 => 0,
+            _ => self.lifetime(fields),
+        };
+        Ok(Peer { protocol, port, nonce, external, external_port, impossible, remote, lifetime })
+    }
+
+    //= rfc6887#section-15-bounds
+    fn lifetime(&self, fields: Fields<'_>) -> u32 {
+        let (least, most) = self.policy.lifetime;
+        fields.lifetime().min(most).max(least)
+    }
+}
+
+/// The external address and port that a client would like, and whether the former is none of ours.
+fn wanted(fields: Fields<'_>) -> (Option<Ipv4Addr>, u16, bool) {
+    let port = fields.external_port();
+    match fields.external_address() {
+        Wanted::Any => (None, port, false),
+        Wanted::This(address) => (Some(address), port, false),
+        Wanted::Other => (None, port, true),
+    }
+}
+
+impl Request {
+    /// One of NAT-PMP.
+    pub(crate) fn old(host: Ipv4Addr, operation: Operation) -> Self {
+        Self { host, is_third_party: false, operation, is_old: true }
+    }
+
+    /// The answer to the request, whose bytes these are, once it has been carried out.
+    pub fn grant(&self, bytes: &[u8], granted: &Granted, epoch: u32) -> Answer {
+        if self.is_old {
+            return natpmp::grant(bytes, granted, epoch);
+        }
+        match self.try_grant(bytes, granted, epoch) {
+            Ok(answer) => answer,
+            Err(code) => refuse(bytes, Refusal::new(code), epoch),
+        }
+    }
+
+    fn try_grant(&self, bytes: &[u8], granted: &Granted, epoch: u32) -> Result<Answer, ResultCode> {
+        let mut answer = header(bytes, ResultCode::Success, granted.lifetime, epoch);
+        let own_len = if Fields(bytes).opcode() == PEER { PEER_LEN } else { MAP_LEN };
+        let end = HEADER_LEN + own_len;
+        let (own, rest) = match bytes.split_at_checked(end) {
+            Some((all, rest)) => (&all[HEADER_LEN..], rest),
+            None => return Err(ResultCode::MalformedRequest),
+        };
+        answer.extend(own.iter().copied());
+        //= rfc6887#section-11.3-copied
+        //= rfc6887#section-12.3-copied
+        // Bits that mean nothing are sent as zeros.
+        //= rfc6887#section-11.1-reserved
+        //= rfc6887#section-12.1-reserved
+        answer[HEADER_LEN + 13..HEADER_LEN + 16].fill(0);
+        if own_len == PEER_LEN {
+            answer[62..64].fill(0);
+        }
+        // Of a mapping that is gone the request's own words are repeated.
+        //= rfc6887#section-15.1-suggested
+        if !matches!(self.operation, Operation::Unmap(_)) {
+            //= rfc6887#section-11.1-assigned
+            answer[EXTERNAL_PORT..][..2].copy_from_slice(&granted.external_port.to_be_bytes());
+            answer[EXTERNAL_ADDRESS..][..16].copy_from_slice(&mapped(granted.external));
+        }
+        let asked = Fields(bytes).internal_port();
+        let set = granted.port..=granted.port.saturating_add(granted.ports.saturating_sub(1));
+        if matches!(self.operation, Operation::Map(_)) && !set.contains(&asked) {
+            // About another mapping that the request meets (RFC 7753 section 4.4.1).
+            answer[INTERNAL_PORT..][..2].copy_from_slice(&granted.port.to_be_bytes());
+        }
+        options::write(&mut answer, rest, (granted.port, granted.ports))?;
+        Ok(answer)
+    }
+
+    /// The answer to the request, whose bytes these are, when it has not been.
+    pub fn refuse(&self, bytes: &[u8], refusal: Refusal, epoch: u32) -> Answer {
+        match self.is_old {
+            true => natpmp::refuse(bytes, refusal, epoch),
+            false => refuse(bytes, refusal, epoch),
+        }
+    }
+}
+
+/// What tells a client, or all, that there is a server and since when.
+//= rfc6887#section-14.1.2-success
+//= rfc6887#section-14.1.3-success
+pub fn announcement(epoch: u32) -> Answer {
+    header(&[VERSION, ANNOUNCE, 0, 0], ResultCode::Success, 0, epoch)
+}
+
+/// The header of an answer.
+//= rfc6887#section-8.2-success
+//= rfc6887#section-7.2-response
+//= rfc6887#section-7.2-reserved
+fn header(request: &[u8], code: ResultCode, lifetime: u32, epoch: u32) -> Answer {
+    let mut answer = Answer::new();
+    answer.extend([VERSION, Fields(request).opcode() | RESPONSE, 0, code as u8]);
+    answer.extend(lifetime.to_be_bytes());
+    answer.extend(epoch.to_be_bytes());
+    answer.extend([0; 12]);
+    answer
+}
+
+/// The answer to a request that is not carried out: a copy of it, with the reason.
+//= rfc6887#section-8.2-error
+//= rfc6887#section-7.3-error
+fn refuse(request: &[u8], refusal: Refusal, epoch: u32) -> Answer {
+    let mut answer: Answer = request.iter().copied().take(LONGEST).collect();
+    while answer.len() < HEADER_LEN || !answer.len().is_multiple_of(4) {
+        answer.push(0);
+    }
+    let head = header(request, refusal.code, refusal.lifetime, epoch);
+    // Who could not be understood gets back what stood where nothing is to be said.
+    let is_understood = !matches!(
+        refusal.code,
+        ResultCode::MalformedRequest | ResultCode::MalformedOption | ResultCode::UnsupportedVersion
+    );
+    //= rfc6887#section-7.2-unparsed
+    let own = if is_understood { HEADER_LEN } else { 12 };
+    answer[..own].copy_from_slice(&head[..own]);
+    answer
+}

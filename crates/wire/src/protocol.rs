@@ -1,0 +1,93 @@
+//! IP protocol numbers that the translator treats by name, and those names as users read and write
+//! them: in filters, questions, answers and logs alike.
+//!
+//! What is read is what was written: [`number`] takes whatever [`named`] shows.
+
+use core::fmt;
+
+/// Internet Control Message Protocol (RFC 792).
+pub const ICMP: u8 = 1;
+/// Transmission Control Protocol.
+pub const TCP: u8 = 6;
+/// User Datagram Protocol.
+pub const UDP: u8 = 17;
+/// Datagram Congestion Control Protocol.
+pub const DCCP: u8 = 33;
+/// Generic Routing Encapsulation.
+pub const GRE: u8 = 47;
+/// Encapsulating Security Payload.
+pub const ESP: u8 = 50;
+/// Stream Control Transmission Protocol.
+pub const SCTP: u8 = 132;
+/// UDP with partial checksums (RFC 3828).
+pub const UDP_LITE: u8 = 136;
+
+const NAMES: [(u8, &str); 7] = [
+    (TCP, "tcp"),
+    (UDP, "udp"),
+    (ICMP, "icmp"),
+    (DCCP, "dccp"),
+    (GRE, "gre"),
+    (ESP, "esp"),
+    (SCTP, "sctp"),
+];
+
+/// What [`number`] takes, to be said to those who wrote something else.
+pub const CHOICES: &str = "tcp, udp, icmp, dccp, gre, esp, sctp or a number up to 255";
+
+/// The protocol that somebody has written, by its name or in digits.
+pub fn number(text: &str) -> Option<u8> {
+    if let Some((number, _)) = NAMES.iter().find(|(_, name)| *name == text) {
+        return Some(*number);
+    }
+    // The standard library would take a sign as well.
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+/// A protocol as users see it: its name, or its number in digits if it has none.
+pub fn named(number: u8) -> Named {
+    Named(number)
+}
+
+/// Shows a protocol; made by [`named`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Named(u8);
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match NAMES.iter().find(|(number, _)| *number == self.0) {
+            Some((_, name)) => f.pad(name),
+            None => self.0.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn what_is_shown_is_read_again() {
+        for protocol in 0..=255 {
+            assert_eq!(number(&named(protocol).to_string()), Some(protocol));
+            assert_eq!(number(&protocol.to_string()), Some(protocol));
+        }
+    }
+
+    #[test]
+    fn names_are_those_that_are_offered() {
+        let offered = CHOICES.strip_suffix(" or a number up to 255").unwrap();
+        assert!(offered.split(", ").eq(NAMES.iter().map(|(_, name)| *name)));
+        assert_eq!(named(UDP_LITE).to_string(), "136");
+    }
+
+    #[test]
+    fn nothing_else_is_read() {
+        for text in ["", "TCP", "tcp ", "+6", "-1", "256", "0x11", "1e1", "udplite", "any", "٦"] {
+            assert_eq!(number(text), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Random bytes as requests of PCP and NAT-PMP: nothing panics, and every answer has the form that
+//! clients rely on.
+//!
+//! The first byte says how the rest is dressed up: as it is, or as a request whose header is right,
+//! for otherwise most would be turned away by it.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use natgate_pcp::{Granted, LONGEST, Policy, Read, Refusal, ResultCode, Server};
+use std::net::Ipv4Addr;
+
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 5);
+
+fuzz_target!(|data: &[u8]| {
+    let Some((dress, bytes)) = data.split_first() else { return };
+    let mut bytes = bytes.to_vec();
+    if dress & 1 != 0 && bytes.len() >= 24 {
+        bytes[0] = 2;
+        bytes[1] &= 3;
+        bytes[8..24].copy_from_slice(&CLIENT.to_ipv6_mapped().octets());
+    }
+    let server = Server::new(Policy { lifetime: (120, 86_400), nat_pmp: true, port_set: 64 });
+    match server.read(&bytes, CLIENT, dress & 2 != 0, 1) {
+        Read::Silence(_) => {}
+        Read::Answer(answer) => check(&bytes, &answer),
+        Read::Ask(request) => {
+            let granted = Granted {
+                external: Ipv4Addr::new(203, 0, 113, 1),
+                external_port: 1024,
+                lifetime: u32::from(*dress),
+                port: u16::from(*dress) << 8,
+                ports: u16::from(*dress),
+            };
+            check(&bytes, &request.grant(&bytes, &granted, 1));
+            for code in ResultCode::ALL {
+                check(&bytes, &request.refuse(&bytes, Refusal::new(code), 1));
+            }
+        }
+    }
+});
+
+fn check(request: &[u8], answer: &[u8]) {
+    assert!((4..=LONGEST).contains(&answer.len()));
+    assert_eq!(answer[1], request[1] | 0x80);
+    assert!(answer[0] == 0 || answer.len() >= 24 && answer.len().is_multiple_of(4));
+}
