@@ -33,11 +33,13 @@ pub(crate) fn resident() -> u64 {
     unsafe {
         libc::malloc_trim(0);
     }
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    // Not `status`: its counters are of each processor and may be off by some hundred KiB.
+    let pages = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     let field = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        let line = pages.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim().trim_end_matches(" kB").parse::<u64>().ok()
     };
-    let kibibytes = ["VmRSS:", "HugetlbPages:"].map(|name| field(name).unwrap_or(0));
+    let kibibytes =
+        ["Rss:", "Shared_Hugetlb:", "Private_Hugetlb:"].map(|name| field(name).unwrap_or(0));
     kibibytes.iter().sum::<u64>() << 10
 }
