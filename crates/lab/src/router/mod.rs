@@ -156,7 +156,7 @@ struct CreationRow {
 #[derive(Clone, Debug, Serialize)]
 struct LatencyRow {
     nat: bool,
-    /// Of the highest rate without loss.
+    /// Of the highest rate without loss with translation.
     share: f64,
     pps: f64,
     delay: Delay,
@@ -195,8 +195,12 @@ pub fn measure(plan: &Plan, command: &str) -> Report {
             results.memory.extend(memory);
         });
     }
-    for translation in [Translation::Bypass, Translation::Pool] {
-        let found = throughput(plan, translation, &bar);
+    let mut load = None;
+    for translation in [Translation::Pool, Translation::Bypass] {
+        let found = throughput(plan, translation, load, &bar);
+        if let Ok((rows, _)) = &found {
+            load = load.or(rows.first().map(|row| row.none_lost));
+        }
         keep(&mut results, found, "throughput", |results, (rows, latency)| {
             results.throughput.extend(rows);
             results.latency.extend(latency);
@@ -259,6 +263,19 @@ fn delays(
     found
 }
 
+/// Of several trials the one whose 99th percentile is the median.
+fn median_delay(
+    plan: &Plan,
+    bed: &mut Bed<'_>,
+    frames: &Mix,
+    rate: f64,
+) -> Result<Delay, BedError> {
+    let trials = (0..plan.trials.max(1)).map(|_| delay(plan, bed, frames, rate));
+    let mut trials = trials.collect::<Result<Vec<_>, _>>()?;
+    trials.sort_by(|a, b| a.p99.total_cmp(&b.p99));
+    Ok(trials.swap_remove(trials.len() / 2))
+}
+
 /// How long packets that come at a rate are under way.
 fn delay(plan: &Plan, bed: &mut Bed<'_>, frames: &Mix, rate: f64) -> Result<Delay, BedError> {
     std::thread::sleep(plan.rest);
@@ -296,7 +313,14 @@ fn curve(delays: &Histogram) -> Vec<(f64, f64)> {
 
 type Rates = (Vec<ThroughputRow>, Vec<LatencyRow>);
 
-fn throughput(plan: &Plan, translation: Translation, bar: &ProgressBar) -> Result<Rates, BedError> {
+/// Highest rates, and delays at shares of a load: of the highest rate without loss, or of `load`, so
+/// that delays with translation and without can be compared at the same rates.
+fn throughput(
+    plan: &Plan,
+    translation: Translation,
+    load: Option<f64>,
+    bar: &ProgressBar,
+) -> Result<Rates, BedError> {
     let nat = translation == Translation::Pool;
     let found = bed::with(&plan.laid(translation, plan.entries), |bed| {
         bed.tester.establish(plan.entries)?;
@@ -327,8 +351,9 @@ fn throughput(plan: &Plan, translation: Translation, bar: &ProgressBar) -> Resul
         for share in [0.1, 0.5, 0.9] {
             bar.set_message(format!("latency at {share} of the load, NAT {nat}"));
             let Some(frames) = plan.frames.first() else { break };
-            let pps = rows.first().map_or(0.0, |row| row.none_lost) * share;
-            let delay = delay(plan, bed, frames, pps.max(100.0))?;
+            let load = load.or(rows.first().map(|row| row.none_lost)).unwrap_or(0.0);
+            let pps = (load * share).max(100.0);
+            let delay = median_delay(plan, bed, frames, pps)?;
             latency.push(LatencyRow { nat, share, pps, delay });
         }
         Ok((rows, latency))

@@ -161,8 +161,9 @@ fn creation(report: &mut Report, results: &Results) {
 
 fn latency(report: &mut Report, results: &Results) {
     report.text(
-        "## Latency under load\n\nMicroseconds at shares of the highest rate without loss, 64-byte \
-         frames. Where the tester cannot keep the rate, its own queue is in the figures.",
+        "## Latency under load\n\nMicroseconds at shares of the highest rate without loss with NAT, and \
+         at the same rates without NAT; 64-byte frames; of several trials the one with the median \
+         99th percentile. Where the tester cannot keep the rate, its own queue is in the figures.",
     );
     let mut table = Table::new(["NAT", "load", "kpps", "p50", "p99", "p99.9", "max", "tester"]);
     for row in &results.latency {
