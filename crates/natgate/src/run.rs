@@ -16,11 +16,14 @@ mod kernel;
 mod log;
 mod monitoring;
 mod page;
+mod signals;
 mod status;
 mod threads;
 
 use crate::{Failure, memory};
 use anyhow::Context;
+use axum::Router;
+use devices::Devices;
 use doors::Doors;
 use ending::{Ending, Leaver};
 use handover::Giving;
@@ -33,17 +36,16 @@ use natgate_control::routes::Announcer;
 use natgate_control::socket::DEFAULT_PATH;
 use natgate_engine::{Engine, Side};
 use natgate_gateway::{
-    Clock, Commander, Controls, SavedPorts, Settings, StateError, Worker, WorkerError,
-    team_commands,
+    Clock, Commander, SavedPorts, Settings, StateError, Worker, WorkerError, team_commands,
 };
 use natgate_io::decorate::Faults;
+use natgate_logs::Logs;
 use natgate_service::Manager;
-use signal_hook::consts::SIGUSR1;
-use std::io::{self, Write};
-use std::os::unix::net::UnixStream;
+use signals::{Ear, Signals};
+use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use threads::{Crew, One, Threads};
 
 /// Run the gateway
@@ -96,21 +98,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     memory::return_what_is_freed();
-    let read = config::load(&args.config).map_err(Failure::Input)?;
-    let mut settings = read.clone();
-    if settings.inside.device == settings.outside.device {
-        let device = &settings.inside.device;
-        return Err(args.input(format!(
-            "inside.device and outside.device are both {device:?}; give each side its own device"
-        )));
-    }
-    memory::require(Engine::memory(&settings.engine), "the configuration").map_err(|lack| {
-        args.input(format!("{lack}; lower limits.mappings or limits.extra_sessions"))
-    })?;
-    devices::require(&settings).map_err(|lack| args.input(lack))?;
-    for side in [Side::Inside, Side::Outside] {
-        kernel::complete(&mut settings, side).map_err(anyhow::Error::from)?;
-    }
+    let (read, settings) = args.settings()?;
     let cores = threads::cores(&settings.workers).map_err(|lack| args.input(lack))?;
     let claims = claims::claim(&settings)?;
     let control = settings.control.socket.clone().unwrap_or_else(|| DEFAULT_PATH.into());
@@ -126,28 +114,17 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let saved = saved.map_err(anyhow::Error::from)?;
     let names = settings.devices();
     let (devices, tap) = devices::decorate(devices, &names, args.inject, args.tap.as_deref())?;
-    let count = settings.workers.count;
     let clock = heir.as_ref().map_or_else(Clock::new, |heir| heir.clock());
     let (events, status) = (args.events.as_deref(), args.status_file.as_deref());
     let (written, mut logs) = log::open(events, status, &settings, clock, heir.is_some())?;
 
     let (manager, ending) = (Manager::of_environment(), Ending::catch()?);
-    let signals = Arc::new(Signals::catch(count).context("signals cannot be caught")?);
-    let mut workers =
-        threads::workers(&settings, devices, &signals, clock.now()).map_err(|error| {
-            match error.downcast::<WorkerError>() {
-                Ok(error) => args.input(error.to_string()),
-                Err(error) => error.into(),
-            }
-        })?;
-    for (worker, saved) in workers.iter_mut().zip(saved.into_iter().flatten()) {
-        worker.remember(saved, clock.now()).map_err(anyhow::Error::from)?;
-    }
+    let signals =
+        Arc::new(Signals::catch(settings.workers.count).context("signals cannot be caught")?);
+    let mut workers = args.workers(&settings, devices, saved, &signals, clock)?;
     let wakers = signals.wakers().map_err(anyhow::Error::from)?;
     let (commander, commands) = team_commands(wakers);
     workers.iter_mut().zip(commands).for_each(|(worker, commands)| worker.obey(commands));
-    let open =
-        move |name: &str| devices::open_packet(name, count).map_err(|error| error.to_string());
     let (complete, learning) = (settings.clone(), commander.clone());
     let loads: Loads = Arc::new(Mutex::new(workers.iter().map(Worker::load).collect()));
     let threads = Threads::new();
@@ -158,21 +135,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         logs: Joining::of(&written, &logs[0]),
         loads: Arc::clone(&loads),
     };
-    let join = move |commander: &Commander, settings: &Settings| {
-        crew.join(commander, settings).map_err(|error| format!("{error:#}"))
-    };
-    let (open, join) = (Box::new(open), Box::new(join));
-    let insight = commander.clone();
-    let reloader = Reloader::new(&args.config, read, complete, commander, open, join);
+    let reloader = args.reloader(read, complete, commander.clone(), crew);
     let reloader = reloader.telling(control::tell_reloads(manager));
     let reloader = Arc::new(reloader.logging(log::exchange(&written, events)));
-    let in_force = Arc::clone(&reloader);
-    let insight = natgate_insight::paths::router(insight, clock, move || in_force.settings());
-    let in_force = Arc::clone(&reloader);
-    let told = natgate_insight::events::router(written.subscribers(), move || in_force.settings());
     let watched = Watched::new(&reloader, &loads, monitoring::sinks(written.metrics()));
-    let further = insight.merge(told).merge(watched.router());
-    let interface = control::interface(&reloader, Arc::clone(&loads), further);
+    let asked = questions(&reloader, commander, clock, &written).merge(watched.router());
+    let interface = control::interface(&reloader, Arc::clone(&loads), asked);
     control::reload_on_signal(&reloader, written.reopen())?;
     handover::start_another_on_signal()?;
     let giving = Giving {
@@ -243,6 +211,15 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     finished
 }
 
+/// The interface's paths that look into the workers and into the event logs.
+fn questions(reloader: &Arc<Reloader>, commander: Commander, clock: Clock, logs: &Logs) -> Router {
+    let in_force = Arc::clone(reloader);
+    let insight = natgate_insight::paths::router(commander, clock, move || in_force.settings());
+    let in_force = Arc::clone(reloader);
+    let events = natgate_insight::events::router(logs.subscribers(), move || in_force.settings());
+    insight.merge(events)
+}
+
 /// Tells the service manager that packets are translated.
 fn tell_ready(manager: Manager) {
     if let Err(error) = manager.ready("translating") {
@@ -254,6 +231,64 @@ fn tell_ready(manager: Manager) {
 }
 
 impl Args {
+    /// The configuration: as it is written, and with what the kernel adds to it.
+    fn settings(&self) -> Result<(Settings, Settings), Failure> {
+        let read = config::load(&self.config).map_err(Failure::Input)?;
+        let mut settings = read.clone();
+        if settings.inside.device == settings.outside.device {
+            let device = &settings.inside.device;
+            return Err(self.input(format!(
+                "inside.device and outside.device are both {device:?}; give each side its own device"
+            )));
+        }
+        memory::require(Engine::memory(&settings.engine), "the configuration").map_err(|lack| {
+            self.input(format!("{lack}; lower limits.mappings or limits.extra_sessions"))
+        })?;
+        devices::require(&settings).map_err(|lack| self.input(lack))?;
+        for side in [Side::Inside, Side::Outside] {
+            kernel::complete(&mut settings, side).map_err(anyhow::Error::from)?;
+        }
+        Ok((read, settings))
+    }
+
+    /// Workers that move packets between these devices and hold ports that were in use before.
+    fn workers(
+        &self,
+        settings: &Settings,
+        devices: Vec<Devices>,
+        saved: Option<Vec<SavedPorts>>,
+        signals: &Signals,
+        clock: Clock,
+    ) -> Result<Vec<Worker>, Failure> {
+        let made = threads::workers(settings, devices, signals, clock.now());
+        let mut workers = made.map_err(|error| match error.downcast::<WorkerError>() {
+            Ok(error) => self.input(error.to_string()),
+            Err(error) => error.into(),
+        })?;
+        for (worker, saved) in workers.iter_mut().zip(saved.into_iter().flatten()) {
+            worker.remember(saved, clock.now()).map_err(anyhow::Error::from)?;
+        }
+        Ok(workers)
+    }
+
+    /// What reads the configuration anew, and has further workers join the crew.
+    fn reloader(
+        &self,
+        read: Settings,
+        complete: Settings,
+        commander: Commander,
+        crew: Crew,
+    ) -> Reloader {
+        let count = complete.workers.count;
+        let open =
+            move |name: &str| devices::open_packet(name, count).map_err(|error| error.to_string());
+        let join = move |commander: &Commander, settings: &Settings| {
+            crew.join(commander, settings).map_err(|error| format!("{error:#}"))
+        };
+        let (open, join) = (Box::new(open), Box::new(join));
+        Reloader::new(&self.config, read, complete, commander, open, join)
+    }
+
     /// The configuration is wrong.
     fn input(&self, message: String) -> Failure {
         Failure::Input(vec![format!("{}: {message}", self.config.display())])
@@ -283,78 +318,6 @@ fn saved_ports(settings: &Settings) -> Result<Option<Vec<SavedPorts>>, StateErro
         }
     }
     Ok(saved)
-}
-
-/// What the workers are told while they run, by signals or otherwise.
-struct Signals {
-    stop: Arc<AtomicBool>,
-    /// By worker.
-    ears: Mutex<Vec<Arc<Ear>>>,
-}
-
-/// How one worker is told something.
-struct Ear {
-    /// Whether it is to tell its state.
-    status: Arc<AtomicBool>,
-    /// What wakes it, and the other end.
-    wake: UnixStream,
-    waker: UnixStream,
-}
-
-impl Ear {
-    /// What wakes the worker.
-    fn waker(&self) -> io::Result<UnixStream> {
-        self.waker.try_clone()
-    }
-
-    /// What the worker listens to.
-    fn controls<'a>(&'a self, signals: &'a Signals) -> Controls<'a> {
-        Controls { stop: &signals.stop, status: &self.status, wake: &self.wake }
-    }
-}
-
-impl Signals {
-    /// For so many workers.
-    fn catch(workers: usize) -> io::Result<Self> {
-        let signals = Self { stop: Arc::default(), ears: Mutex::default() };
-        (0..workers).try_for_each(|_| signals.listen().map(drop))?;
-        Ok(signals)
-    }
-
-    /// For one more.
-    fn listen(&self) -> io::Result<Arc<Ear>> {
-        let (wake, waker) = UnixStream::pair()?;
-        wake.set_nonblocking(true)?;
-        let ear = Arc::new(Ear { status: Arc::default(), wake, waker });
-        // Actions of a signal are done in the order of registration: the flag first, then the byte.
-        signal_hook::flag::register(SIGUSR1, Arc::clone(&ear.status))?;
-        signal_hook::low_level::pipe::register(SIGUSR1, ear.waker()?)?;
-        self.ears().push(Arc::clone(&ear));
-        Ok(ear)
-    }
-
-    fn ears(&self) -> MutexGuard<'_, Vec<Arc<Ear>>> {
-        self.ears.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What wakes each worker.
-    fn wakers(&self) -> io::Result<Vec<UnixStream>> {
-        self.ears().iter().map(|ear| ear.waker()).collect()
-    }
-
-    /// What wakes one.
-    fn waker_of(&self, worker: usize) -> io::Result<UnixStream> {
-        self.ears()[worker].waker()
-    }
-
-    /// Has all workers stop.
-    fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-        for ear in self.ears().iter() {
-            // A pipe that is full wakes as well.
-            let _ = (&ear.waker).write_all(&[0]);
-        }
-    }
 }
 
 fn name(side: Side) -> &'static str {

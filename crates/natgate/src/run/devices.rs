@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const TAP_LIMIT: u64 = 1 << 30;
 
 /// In the order of [`Settings::devices`].
-type Devices = Vec<Box<dyn Device>>;
+pub(super) type Devices = Vec<Box<dyn Device>>;
 
 /// A recording of all devices.
 pub(super) type Recording = Arc<Mutex<Tap<BufWriter<File>>>>;
