@@ -193,7 +193,8 @@ pub fn with<T: Send>(
     tester.enter(|| {
         let [own, other] = processors();
         account::pin(None, own)?;
-        // What is joined by shared memory starts with its own end.
+        // A memif's server is there before its client.
+        let ports = over_memif.then(|| ports::open_tester(&network)).transpose()?;
         let running = start(plan, &network, &cables)?;
         let mut account = running.account();
         if !over_memif {
@@ -206,10 +207,9 @@ pub fn with<T: Send>(
         if plan.workers < 2 {
             account.pin(other)?;
         }
-        let mut devices = if over_memif {
-            ports::open_client(&network)?
-        } else {
-            ports::open_packet(&cables.tester)?
+        let mut devices = match ports {
+            Some(ports) => ports,
+            None => ports::open_packet(&cables.tester)?,
         };
         let [inside, outside] = &mut devices;
         let interfaces = [inside.link().clone(), outside.link().clone()];
