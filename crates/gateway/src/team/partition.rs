@@ -7,11 +7,11 @@
 //! (`broker`); so the owners are shared by all workers, and read with each packet from outside.
 
 mod handed;
+mod whose;
 
-use natgate_engine::{Allocation, BlockConfig, Config, Plan, PoolConfig, Side, bucket};
+use natgate_engine::{Allocation, BlockConfig, Config, Plan, PoolConfig, bucket};
 use natgate_io::{MOST_STRETCHES, Share, Stretch};
-use natgate_wire::icmp::{self, kind};
-use natgate_wire::{Ipv4, protocol};
+use natgate_wire::protocol;
 use std::collections::HashMap;
 use std::fmt::{self, Debug, Formatter};
 use std::net::Ipv4Addr;
@@ -359,67 +359,6 @@ impl Partition {
         }
     }
 
-    /// Whose an IP packet is that came in by a side, from a realm if from inside. What cannot be read is
-    /// everybody's: whoever has it drops it.
-    pub(super) fn whose(&self, from: Side, realm: u16, bytes: &[u8]) -> Whose {
-        let Ok(packet) = Ipv4::new_checked(bytes) else { return Whose::Of(0) };
-        match from {
-            Side::Inside => {
-                // Whoever sends an ICMP error, it is about the session of whom the packet went to.
-                let about = about(&packet, bytes);
-                let host = about.map_or_else(|| packet.source(), |(about, _)| about.destination());
-                self.whose_host((realm, host))
-            }
-            Side::Outside => self.whose_outside(&packet, bytes),
-        }
-    }
-
-    fn whose_outside(&self, packet: &Ipv4<&[u8]>, bytes: &[u8]) -> Whose {
-        let Some(row) = self.row(packet.destination()) else {
-            // Past the translator, or to the gateway itself.
-            return self.whose_host((0, packet.destination()));
-        };
-        let own = packet.protocol();
-        if let Some((about, payload)) = about(packet, bytes) {
-            let row = self.row(about.source()).unwrap_or(row);
-            return match port_of(about.protocol(), payload, End::Source) {
-                Some(port) => self.of_external(row, about.protocol(), port),
-                None => self.portless(row, about.protocol()),
-            };
-        }
-        let home = row.owners.of(0);
-        if packet.fragment_offset() > 0 {
-            let whole = row.has_fixed.then(|| self.whole.get(&(row.address, own))).flatten();
-            return match whole {
-                Some(&worker) => Whose::Of(worker),
-                None if row.is_shared() => Whose::Fragment(home),
-                None => Whose::Of(home),
-            };
-        }
-        match port_of(own, &bytes[packet.header_len()..], End::Destination) {
-            Some(port) => self.of_external(row, own, port),
-            None => self.portless(row, own),
-        }
-    }
-
-    /// Whose a packet to an address is, of a protocol without ports, or cut off before them.
-    fn portless(&self, row: &Row, own: u8) -> Whose {
-        let number = if matches!(own, protocol::TCP | protocol::UDP) { own } else { 0 };
-        match self.whole.get(&(row.address, number)) {
-            Some(&worker) => Whose::Of(worker),
-            None if row.is_shared() => Whose::Portless,
-            None => Whose::Of(row.owners.of(0)),
-        }
-    }
-
-    /// Who is asked first about fragments that say nothing of ports, to the address that this one, the
-    /// first of its datagram, goes to; `None`: fragments to there need no guide.
-    pub(super) fn guide_of(&self, bytes: &[u8]) -> Option<usize> {
-        let packet = Ipv4::new_checked(bytes).ok().filter(|packet| packet.more_fragments())?;
-        let row = self.row(packet.destination())?;
-        row.is_shared().then(|| row.owners.of(0))
-    }
-
     /// The words of ports that a worker has, by address.
     pub(super) fn owned(&self, worker: usize) -> impl Iterator<Item = (Ipv4Addr, Range<usize>)> {
         self.rows.iter().flat_map(move |row| {
@@ -510,42 +449,4 @@ pub(super) fn stretches(config: &Config, workers: usize) -> Vec<Stretch> {
         stretches
     };
     config.pools.iter().flat_map(of_pool).take(MOST_STRETCHES).collect()
-}
-
-/// The packet that an ICMP error is about, and what there is of its payload.
-fn about<'b>(packet: &Ipv4<&[u8]>, bytes: &'b [u8]) -> Option<(Ipv4<&'b [u8]>, &'b [u8])> {
-    if packet.protocol() != protocol::ICMP || packet.fragment_offset() > 0 {
-        return None;
-    }
-    let message = &bytes[packet.header_len()..];
-    let is_error = matches!(
-        *message.first()?,
-        kind::UNREACHABLE
-            | kind::SOURCE_QUENCH
-            | kind::REDIRECT
-            | kind::TIME_EXCEEDED
-            | kind::PARAMETER_PROBLEM
-    );
-    let quoted = message.get(icmp::HEADER_LEN..).filter(|_| is_error)?;
-    let about = Ipv4::new_header_checked(quoted).ok()?;
-    let payload = &quoted[about.header_len()..];
-    Some((about, payload))
-}
-
-#[derive(Clone, Copy)]
-enum End {
-    Source,
-    Destination,
-}
-
-/// The port at an end of a packet, or its query identifier; `None`: its protocol has none, or it is cut
-/// off.
-fn port_of(own: u8, payload: &[u8], end: End) -> Option<u16> {
-    let at = match (own, end) {
-        (protocol::TCP | protocol::UDP | protocol::DCCP, End::Source) => 0,
-        (protocol::TCP | protocol::UDP | protocol::DCCP, End::Destination) => 2,
-        (protocol::ICMP, _) => 4,
-        _ => return None,
-    };
-    Some(u16::from_be_bytes(*payload.get(at..)?.first_chunk()?))
 }

@@ -1,0 +1,187 @@
+//! Whose a packet is.
+
+use super::{Partition, Row, Whose};
+use natgate_engine::Side;
+use natgate_wire::icmp::{self, kind};
+use natgate_wire::{Ipv4, protocol};
+
+impl Partition {
+    /// Whose an IP packet is that came in by a side, from a realm if from inside. What cannot be read is
+    /// everybody's: whoever has it drops it.
+    pub(in crate::team) fn whose(&self, from: Side, realm: u16, bytes: &[u8]) -> Whose {
+        self.whose_whole(from, realm, bytes).unwrap_or_else(|| self.whose_any(from, realm, bytes))
+    }
+
+    /// The same of the commonest, TCP and UDP in one piece without options, for as little as can be; what is
+    /// wrong with one is for its owner to find. `None`: it is none of these.
+    fn whose_whole(&self, from: Side, realm: u16, bytes: &[u8]) -> Option<Whose> {
+        let header = bytes.first_chunk::<24>()?;
+        let own = header[9];
+        let is_whole = header[6] & 0x3f == 0 && header[7] == 0;
+        if header[0] != 0x45 || !is_whole || !matches!(own, protocol::TCP | protocol::UDP) {
+            return None;
+        }
+        let address = |at| u32::from_be_bytes(std::array::from_fn(|byte| header[at + byte]));
+        if from == Side::Inside {
+            return Some(self.whose_host((realm, address(12))));
+        }
+        let (address, port) = (address(16), u16::from_be_bytes([header[22], header[23]]));
+        Some(match self.row(address) {
+            Some(row) => self.of_external(row, own, port),
+            None => self.whose_host((0, address)),
+        })
+    }
+
+    fn whose_any(&self, from: Side, realm: u16, bytes: &[u8]) -> Whose {
+        let Ok(packet) = Ipv4::new_checked(bytes) else { return Whose::Of(0) };
+        match from {
+            Side::Inside => {
+                // Whoever sends an ICMP error, it is about the session of whom the packet went to.
+                let about = about(&packet, bytes);
+                let host = about.map_or_else(|| packet.source(), |(about, _)| about.destination());
+                self.whose_host((realm, host))
+            }
+            Side::Outside => self.whose_outside(&packet, bytes),
+        }
+    }
+
+    fn whose_outside(&self, packet: &Ipv4<&[u8]>, bytes: &[u8]) -> Whose {
+        let Some(row) = self.row(packet.destination()) else {
+            // Past the translator, or to the gateway itself.
+            return self.whose_host((0, packet.destination()));
+        };
+        let own = packet.protocol();
+        if let Some((about, payload)) = about(packet, bytes) {
+            let row = self.row(about.source()).unwrap_or(row);
+            return match port_of(about.protocol(), payload, End::Source) {
+                Some(port) => self.of_external(row, about.protocol(), port),
+                None => self.portless(row, about.protocol()),
+            };
+        }
+        let home = row.owners.of(0);
+        if packet.fragment_offset() > 0 {
+            let whole = row.has_fixed.then(|| self.whole.get(&(row.address, own))).flatten();
+            return match whole {
+                Some(&worker) => Whose::Of(worker),
+                None if row.is_shared() => Whose::Fragment(home),
+                None => Whose::Of(home),
+            };
+        }
+        match port_of(own, &bytes[packet.header_len()..], End::Destination) {
+            Some(port) => self.of_external(row, own, port),
+            None => self.portless(row, own),
+        }
+    }
+
+    /// Whose a packet to an address is, of a protocol without ports, or cut off before them.
+    fn portless(&self, row: &Row, own: u8) -> Whose {
+        let number = if matches!(own, protocol::TCP | protocol::UDP) { own } else { 0 };
+        match self.whole.get(&(row.address, number)) {
+            Some(&worker) => Whose::Of(worker),
+            None if row.is_shared() => Whose::Portless,
+            None => Whose::Of(row.owners.of(0)),
+        }
+    }
+
+    /// Who is asked first about fragments that say nothing of ports, to the address that this one, the
+    /// first of its datagram, goes to; `None`: fragments to there need no guide.
+    pub(in crate::team) fn guide_of(&self, bytes: &[u8]) -> Option<usize> {
+        // Nearly none is a fragment, which is seen at once.
+        bytes.get(6).filter(|&&flags| flags & 0x20 != 0)?;
+        let packet = Ipv4::new_checked(bytes).ok()?;
+        let row = self.row(packet.destination())?;
+        row.is_shared().then(|| row.owners.of(0))
+    }
+}
+
+/// The packet that an ICMP error is about, and what there is of its payload.
+fn about<'b>(packet: &Ipv4<&[u8]>, bytes: &'b [u8]) -> Option<(Ipv4<&'b [u8]>, &'b [u8])> {
+    if packet.protocol() != protocol::ICMP || packet.fragment_offset() > 0 {
+        return None;
+    }
+    let message = &bytes[packet.header_len()..];
+    let is_error = matches!(
+        *message.first()?,
+        kind::UNREACHABLE
+            | kind::SOURCE_QUENCH
+            | kind::REDIRECT
+            | kind::TIME_EXCEEDED
+            | kind::PARAMETER_PROBLEM
+    );
+    let quoted = message.get(icmp::HEADER_LEN..).filter(|_| is_error)?;
+    let about = Ipv4::new_header_checked(quoted).ok()?;
+    let payload = &quoted[about.header_len()..];
+    Some((about, payload))
+}
+
+#[derive(Clone, Copy)]
+enum End {
+    Source,
+    Destination,
+}
+
+/// The port at an end of a packet, or its query identifier; `None`: its protocol has none, or it is cut
+/// off.
+fn port_of(own: u8, payload: &[u8], end: End) -> Option<u16> {
+    let at = match (own, end) {
+        (protocol::TCP | protocol::UDP | protocol::DCCP, End::Source) => 0,
+        (protocol::TCP | protocol::UDP | protocol::DCCP, End::Destination) => 2,
+        (protocol::ICMP, _) => 4,
+        _ => return None,
+    };
+    Some(u16::from_be_bytes(*payload.get(at..)?.first_chunk()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use natgate_engine::{AddressRange, Config, PoolConfig};
+    use std::net::Ipv4Addr;
+
+    fn packet(own: u8, source: Ipv4Addr, destination: Ipv4Addr, ports: [u16; 2]) -> Vec<u8> {
+        let mut packet = vec![0x45, 0, 0, 28, 0, 0, 0x40, 0, 64, own, 0, 0];
+        packet.extend(source.octets().into_iter().chain(destination.octets()));
+        packet.extend(ports.into_iter().flat_map(u16::to_be_bytes));
+        packet.resize(28, 0);
+        packet
+    }
+
+    #[test]
+    fn the_short_way_says_what_the_long_one_does() {
+        let external = Ipv4Addr::new(203, 0, 113, 1);
+        let addresses = vec![AddressRange { first: external, last: external }];
+        let pools = vec![PoolConfig { addresses, ..PoolConfig::default() }];
+        let partition = Partition::new(&Config { pools, ..Config::default() }, 3, None);
+        let remote = Ipv4Addr::new(198, 51, 100, 7);
+        for number in 0..1000 {
+            let host = Ipv4Addr::from_bits(0x6440_0000 + number * 77);
+            let ports = [443, (number * 65) as u16];
+            for own in [protocol::TCP, protocol::UDP] {
+                let inside = packet(own, host, remote, ports);
+                let outside = packet(own, remote, external, ports);
+                let past = packet(own, remote, host, ports);
+                for (side, packet) in
+                    [(Side::Inside, inside), (Side::Outside, outside), (Side::Outside, past)]
+                {
+                    let short = partition.whose_whole(side, 0, &packet);
+                    assert_eq!(short, Some(partition.whose_any(side, 0, &packet)), "{packet:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_in_one_piece_takes_the_long_way() {
+        let partition = Partition::new(&Config::default(), 2, None);
+        let host = Ipv4Addr::new(100, 64, 0, 1);
+        let whole = packet(protocol::UDP, host, host, [1, 2]);
+        let short = |packet: &[u8]| partition.whose_whole(Side::Outside, 0, packet);
+        assert!(short(&whole).is_some());
+        assert_eq!(short(&whole[..23]), None);
+        for (at, value) in [(0, 0x46), (6, 0x20), (6, 1), (7, 1), (9, protocol::ICMP)] {
+            let mut other = whole.clone();
+            other[at] = value;
+            assert_eq!(short(&other), None, "byte {at}");
+        }
+    }
+}
