@@ -120,15 +120,13 @@ impl Buffers {
     }
 }
 
-/// What virtual devices need. A memif can share buffers instead of copying them (`zero-copy=yes`) if
-/// all memory of a kind is one file.
+/// What virtual devices need.
 fn usual_arguments() -> Vec<String> {
-    let memory: &[&str] = match huge_pages_are_free() {
-        true => &["--in-memory"],
-        false => &["--no-shconf", "--no-huge", "-m", "256"],
+    let arguments: &[&str] = match huge_pages_are_free() {
+        true => &["--no-pci", "--in-memory"],
+        false => &["--no-pci", "--no-shconf", "--no-huge", "-m", "256"],
     };
-    let arguments = ["--no-pci", "--single-file-segments"].iter().chain(memory);
-    arguments.map(|&argument| argument.to_owned()).collect()
+    arguments.iter().map(|&argument| argument.to_owned()).collect()
 }
 
 fn huge_pages_are_free() -> bool {

@@ -35,27 +35,17 @@ struct Scene {
 impl Scene {
     /// Starts a gateway on these ports; `{folder}` in them is the folder's path.
     fn start(name: &str, inside: &str, outside: &str) -> Self {
-        Self::start_after(name, [inside, outside], |_| ()).0
-    }
-
-    /// The same, once something has been made in its folder.
-    fn start_after<T>(
-        name: &str,
-        [inside, outside]: [&str; 2],
-        make: impl FnOnce(&str) -> T,
-    ) -> (Self, T) {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = std::env::temp_dir().join(format!("natgate-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join("natgate.toml");
-        let path = folder.to_str().unwrap();
-        let made = make(path);
-        fs::write(&file, configuration(inside, outside).replace("{folder}", path)).unwrap();
+        let text = configuration(inside, outside).replace("{folder}", folder.to_str().unwrap());
+        fs::write(&file, text).unwrap();
         let log = fs::File::create(folder.join("log")).unwrap();
         let mut command = Command::new(PROGRAM);
         command.arg("run").arg("-c").arg(&file).stdout(Stdio::null()).stderr(log);
         command.arg("--status-file").arg(folder.join("status.json"));
-        (Self { gateway: command.spawn().unwrap(), folder, _turn: turn }, made)
+        Self { gateway: command.spawn().unwrap(), folder, _turn: turn }
     }
 
     /// Opens the tester's port; an attempt may come too early.
@@ -88,12 +78,8 @@ impl Scene {
 
     /// Has the tester send through the gateway, and expects all of it to arrive as it should.
     fn passes(&mut self, inside: &str, outside: &str, load: &Load) {
-        let mut ports = [self.open(inside), self.open(outside)];
-        self.carries(&mut ports, load);
-    }
-
-    fn carries(&self, [inside, outside]: &mut [DpdkDevice; 2], load: &Load) {
-        let devices: [&mut dyn Device; 2] = [inside, outside];
+        let (mut inside, mut outside) = (self.open(inside), self.open(outside));
+        let devices: [&mut dyn Device; 2] = [&mut inside, &mut outside];
         let mut tester = Tester::new(place(), devices).unwrap();
         let met = tester.meet().and_then(|()| tester.establish(FLOWS));
         let report = met.and_then(|()| tester.run(load)).unwrap_or_else(|error| {
@@ -180,24 +166,6 @@ fn packets_of_another_process_come_through_shared_memory() {
     })
     .unwrap();
     scene.passes(MEMIF_CLIENT[0], MEMIF_CLIENT[1], &load(64));
-}
-
-#[test]
-fn buffers_are_shared_with_another_process() {
-    let own = MEMIF_CLIENT.map(|port| port.replace("client", "client,zero-copy=yes"));
-    let (scene, mut ports) =
-        Scene::start_after("shared", [own[0].as_str(), own[1].as_str()], |folder| {
-            let eal = start(None, MTU).unwrap();
-            let names = ["net_memif2,", "net_memif3,"];
-            std::array::from_fn(|side| {
-                let (_, arguments) = MEMIF_SERVER[side].split_once(',').expect("arguments");
-                let device = names[side].to_owned() + &arguments.replace("{folder}", folder);
-                eal.open(&device, MTU, 1).unwrap().pop().unwrap()
-            })
-        });
-    for frame in [64, 65, 576, 1518] {
-        scene.carries(&mut ports, &load(frame));
-    }
 }
 
 #[test]

@@ -193,8 +193,7 @@ pub fn with<T: Send>(
     tester.enter(|| {
         let [own, other] = processors();
         account::pin(None, own)?;
-        // A memif's server is there before its client.
-        let ports = over_memif.then(|| ports::open_tester(&network)).transpose()?;
+        // What is joined by shared memory starts with its own end.
         let running = start(plan, &network, &cables)?;
         let mut account = running.account();
         if !over_memif {
@@ -207,9 +206,10 @@ pub fn with<T: Send>(
         if plan.workers < 2 {
             account.pin(other)?;
         }
-        let mut devices = match ports {
-            Some(ports) => ports,
-            None => ports::open_packet(&cables.tester)?,
+        let mut devices = if over_memif {
+            ports::open_client(&network)?
+        } else {
+            ports::open_packet(&cables.tester)?
         };
         let [inside, outside] = &mut devices;
         let interfaces = [inside.link().clone(), outside.link().clone()];

@@ -32,7 +32,7 @@ impl Natgate {
         ends: &[String; 2],
     ) -> Result<Self, BedError> {
         let devices = match back_end {
-            BackEnd::Dpdk => ports::subject(network),
+            BackEnd::Dpdk => ports::servers(network),
             _ => ends.clone(),
         };
         let text = configuration(plan, back_end, translation, &devices);

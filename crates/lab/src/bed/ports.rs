@@ -31,51 +31,56 @@ pub(super) fn open(
             let [inside, outside] = XdpDevice::open_pair(names, &xdp::Config::default())?;
             Ok([Box::new(inside), Box::new(outside)])
         }
-        BackEnd::Dpdk => open_subject(network),
+        BackEnd::Dpdk => open_servers(network),
     }
 }
 
-/// The subject's ports: names and arguments. A client's buffers are what is shared, so it need not copy.
-pub(super) fn subject(network: &Network) -> [String; 2] {
-    memif(network, [("in", 0), ("out", 1)], "client,zero-copy=yes")
+/// The subject's ports: names and arguments.
+pub(super) fn servers(network: &Network) -> [String; 2] {
+    ["in", "out"].map(|end| memif(network, end, "server"))
 }
 
-/// The tester's, which have to be there first.
-#[cfg(feature = "dpdk")]
-fn tester(network: &Network) -> [String; 2] {
-    memif(network, [("in", 2), ("out", 3)], "server")
-}
-
-fn memif(network: &Network, ends: [(&str, u8); 2], role: &str) -> [String; 2] {
-    ends.map(|(end, number)| {
-        let socket = network.file(&format!("{end}.sock"));
-        let socket = socket.display();
-        format!("net_memif{number},role={role},id=0,socket-abstract=no,socket={socket}")
-    })
+fn memif(network: &Network, end: &str, role: &str) -> String {
+    let number = match (end, role) {
+        ("in", "server") => 0,
+        (_, "server") => 1,
+        ("in", _) => 2,
+        _ => 3,
+    };
+    let socket = network.file(&format!("{end}.sock"));
+    format!("net_memif{number},role={role},id=0,socket-abstract=no,socket={}", socket.display())
 }
 
 #[cfg(feature = "dpdk")]
 mod memory {
-    use super::{BedError, Devices, subject, tester};
+    use super::{BedError, Devices, memif, servers};
     use natgate_io::Device;
     use natgate_testnet::Network;
+    use std::time::Duration;
 
     const MTU: u16 = 1500;
+    /// A client cannot be made before its server is there.
+    const TRIES: usize = 50;
 
-    pub(in super::super) fn open_tester(network: &Network) -> Result<Devices, BedError> {
-        open(&tester(network))
+    pub(in super::super) fn open_client(network: &Network) -> Result<Devices, BedError> {
+        let [inside, outside] = ["in", "out"].map(|end| memif(network, end, "client"));
+        Ok([port(&inside)?, port(&outside)?])
     }
 
-    pub(super) fn open_subject(network: &Network) -> Result<Devices, BedError> {
-        open(&subject(network))
-    }
-
-    fn open([inside, outside]: &[String; 2]) -> Result<Devices, BedError> {
-        Ok([port(inside)?, port(outside)?])
+    pub(super) fn open_servers(network: &Network) -> Result<Devices, BedError> {
+        let [inside, outside] = servers(network);
+        Ok([port(&inside)?, port(&outside)?])
     }
 
     fn port(name: &str) -> Result<Box<dyn Device>, BedError> {
-        let mut queues = natgate_dpdk::start(None, MTU)?.open(name, MTU, 1)?;
+        let eal = natgate_dpdk::start(None, MTU)?;
+        for _ in 1..TRIES {
+            if let Some(queue) = eal.open(name, MTU, 1).ok().and_then(|mut queues| queues.pop()) {
+                return Ok(Box::new(queue));
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let mut queues = eal.open(name, MTU, 1)?;
         match queues.pop() {
             Some(queue) => Ok(Box::new(queue)),
             None => Err(BedError::Lacking("a port of DPDK has no queue")),
@@ -93,14 +98,14 @@ mod memory {
          --features dpdk`",
     );
 
-    pub(in super::super) fn open_tester(_: &Network) -> Result<Devices, BedError> {
+    pub(in super::super) fn open_client(_: &Network) -> Result<Devices, BedError> {
         Err(LACKING)
     }
 
-    pub(super) fn open_subject(_: &Network) -> Result<Devices, BedError> {
+    pub(super) fn open_servers(_: &Network) -> Result<Devices, BedError> {
         Err(LACKING)
     }
 }
 
-use memory::open_subject;
-pub(super) use memory::open_tester;
+pub(super) use memory::open_client;
+use memory::open_servers;
