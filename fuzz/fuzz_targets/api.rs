@@ -8,8 +8,9 @@ use axum::Router;
 use axum::extract::RawQuery;
 use axum::routing::{get, post};
 use libfuzzer_sys::fuzz_target;
-use natgate_control::interface::query::{Asked, protocol};
+use natgate_control::interface::query::Asked;
 use natgate_control::socket::{Listen, Response, Server, fallbacks};
+use natgate_wire::protocol;
 use serde_json::json;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -29,7 +30,7 @@ fuzz_target!(|data: &[u8]| {
 
 /// A query is refused with a sentence, or what it says is what was read.
 fn query(text: &str) {
-    let _ = protocol(text);
+    let _ = protocol::number(text);
     match Asked::parse(Some(text), &KEYS) {
         Ok(asked) => {
             assert!(asked.limit != Some(0));
@@ -44,8 +45,8 @@ fn query(text: &str) {
 
 /// Sends the bytes, then a request that is in order.
 fn connection(bytes: &[u8]) {
-    static SERVED: OnceLock<(Server, PathBuf)> = OnceLock::new();
-    let (_, path) = SERVED.get_or_init(|| {
+    static SERVED: OnceLock<PathBuf> = OnceLock::new();
+    let path = SERVED.get_or_init(|| {
         let folder = std::env::temp_dir().join(format!("natgate-fuzz-api-{}", std::process::id()));
         let path = folder.join("control.sock");
         let list = async |RawQuery(query): RawQuery| {
@@ -54,7 +55,9 @@ fn connection(bytes: &[u8]) {
         let change = async |body: String| Response::done(json!(body.len()));
         let router = Router::new().route("/v1/list", get(list)).route("/v1/change", post(change));
         let server = Server::start(Listen::unix(&path), fallbacks(router, "try /v1/list"));
-        (server.expect("a socket can be made"), path)
+        // It serves as long as there are inputs.
+        std::mem::forget(server.expect("a socket can be made"));
+        path
     });
     let mut stream = UnixStream::connect(path).expect("the server listens");
     stream.set_read_timeout(Some(Duration::from_secs(30))).expect("it can be set");

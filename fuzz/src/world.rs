@@ -96,6 +96,7 @@ impl World {
                 }
                 Verdict::Drop(_) => assert_eq!(after[..], before[..after.len()], "bytes changed"),
                 Verdict::Held => assert!(is_fragment(before)),
+                Verdict::HandOver => panic!("one engine alone has nobody to hand over to"),
             }
         }
         self.drain();
