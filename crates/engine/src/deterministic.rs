@@ -61,7 +61,8 @@ impl Plan {
     /// The plan of a pool.
     ///
     /// # Errors
-    /// When its ports are too few for its subscribers, or a subscriber is named twice.
+    /// When it has no addresses, its ports are too few for its subscribers, or a subscriber is named
+    /// twice.
     pub fn new(config: &DeterministicConfig, pool: &PoolConfig) -> Result<Self, PlanError> {
         //= rfc7422#section-2-system
         let (first, last) = (pool.ports.0.max(1), pool.ports.1);
@@ -73,6 +74,9 @@ impl Plan {
         let by_address = sorted(&config.subscribers)?;
         let subscribers: u64 = config.subscribers.iter().map(|prefix| size(*prefix)).sum();
         let addresses = pool.count() as u64;
+        if addresses == 0 {
+            return fail("addresses", "has none; write one such as \"203.0.113.1\"".into());
+        }
         let all = u64::from(last) + 1 - u64::from(first);
         let dynamic = u64::from(config.dynamic_ports);
         if dynamic >= all {
@@ -340,6 +344,8 @@ mod tests {
         assert!(refused(&twice, &small).message.contains("10.0.0.3-10.0.0.3 overlap"));
         let wide = pool(0xcb00_7101, 2, (1000, 2003));
         assert_eq!(refused(&subscribers("10.0.0.0", 30), &wide).key, "ports");
+        let empty = PoolConfig { addresses: vec![], ..pool(0, 1, (2000, 2003)) };
+        assert_eq!(refused(&subscribers("10.0.0.0", 30), &empty).key, "addresses");
     }
 
     fn prefixes() -> impl Strategy<Value = Vec<Prefix>> {

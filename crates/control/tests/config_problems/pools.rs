@@ -187,6 +187,13 @@ fn shares_that_a_pool_has_not() {
         ),
     ]);
     let some = "allocation = \"deterministic\"\nsubscribers = [\"10.0.0.0/25\"]\n";
+    for (address, expected) in [
+        ("[]", "6:13 pool[0].addresses: has no address"),
+        ("[\"203.0.113.300\"]", "6:14 pool[0].addresses[0]: …is no IPv4 address"),
+    ] {
+        let pool = SMALLEST.replace("[\"203.0.113.1\"]", address);
+        refused(&format!("{pool}{some}"), &[expected]);
+    }
     let nat = "[nat]\nsubscribers = [\"10.0.0.0/24\"]\n";
     warned(&[
         (&format!("{SMALLEST}{some}[nat]\nsubscribers = [\"10.0.0.0/25\"]\n"), &[]),
