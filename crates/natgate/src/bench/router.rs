@@ -3,7 +3,7 @@
 use super::{Output, command, live, mappings, seconds};
 use crate::Failure;
 use natgate_lab::bed::BackEnd;
-use natgate_lab::router::{Plan, measure};
+use natgate_lab::router::{Part, Plan, measure};
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
@@ -13,6 +13,7 @@ All of it takes twenty minutes; RFC 2544 wants --trial 60, which takes a day.
 Examples:
 natgate bench router --quick
 natgate bench router --back-end af-packet --trial 2 --out /tmp/router
+natgate bench router --only latency --trial 0.5
 
 crates/lab/src/router/README.md says what is done, and what the thesis found.";
 
@@ -23,6 +24,9 @@ pub(super) struct Args {
     /// How packets get in and out: af-packet, af-xdp
     #[arg(long, value_name = "NAME", default_value = "af-xdp", value_parser = back_end)]
     back_end: BackEnd,
+    /// Parts that are measured: delay (and memory), throughput, latency, processor, creation [default: all]
+    #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = part)]
+    only: Vec<Part>,
     /// Entries that the table is filled with [default: 1M; quick: 20k]
     #[arg(long, value_name = "N", value_parser = mappings)]
     fill: Option<u32>,
@@ -43,6 +47,9 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let program = live::prepare()?;
     let mut plan = if args.output.quick { Plan::quick(program) } else { Plan::full(program) };
     plan.back_end = args.back_end;
+    if !args.only.is_empty() {
+        plan.parts.retain(|part| args.only.contains(part));
+    }
     plan.fill = args.fill.unwrap_or(plan.fill);
     plan.trial = args.trial.unwrap_or(plan.trial);
     plan.trials = args.trials.unwrap_or(plan.trials);
@@ -57,4 +64,9 @@ fn back_end(text: &str) -> Result<BackEnd, String> {
         "af-xdp" => Ok(BackEnd::AfXdp),
         _ => Err("a back end is af-packet or af-xdp".into()),
     }
+}
+
+fn part(text: &str) -> Result<Part, String> {
+    let part = Part::ALL.into_iter().find(|part| part.name() == text);
+    part.ok_or_else(|| format!("a part is one of {}", Part::ALL.map(Part::name).join(", ")))
 }
