@@ -127,12 +127,12 @@ impl Display for Shown<'_, &Parser> {
 }
 
 /// Statements, so many steps to the right.
-impl Display for Shown<'_, (&[Stmt], usize)> {
+impl<'b> Display for Shown<'_, (&'b [Stmt], usize)> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self(program, (block, depth)) = *self;
         let edge = "  ".repeat(depth);
-        let shown = |expr| Shown(program, expr);
-        let nested = |block| Shown(program, (block, depth + 1));
+        let shown = |expr: &'b Expr| Shown(program, expr);
+        let nested = |block: &'b [Stmt]| Shown(program, (block, depth + 1));
         for stmt in block {
             f.write_str(&edge)?;
             match stmt {
@@ -203,10 +203,10 @@ fn header_name<'p>(program: &'p Program, header: &Header) -> &'p str {
     program.slots[header.valid as usize].0.trim_end_matches(".$valid")
 }
 
-impl Display for Shown<'_, &Expr> {
+impl<'e> Display for Shown<'_, &'e Expr> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self(program, expr) = self;
-        let shown = |expr| Shown(program, expr);
+        let shown = |expr: &'e Expr| Shown(program, expr);
         match &expr.kind {
             ExprKind::Const(value) => write!(f, "{value}"),
             ExprKind::Slot(slot) => f.write_str(&named(program, *slot)),

@@ -55,7 +55,7 @@ proptest! {
         let mut words: Vec<&str> = text.split(' ').collect();
         for (place, word) in &changes {
             let place = place.index(words.len());
-            words[place] = word.get(&pool);
+            words[place] = pool[word.index(pool.len())];
         }
         read(&words.join(" "), &packet);
     }

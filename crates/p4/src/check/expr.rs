@@ -32,7 +32,7 @@ impl Checker {
                 }
             }
             ExprKind::Bool(value) => Ok(constant(Type::BOOL, (*value).into())),
-            ExprKind::Text(text) => Ok(Value::Text(text.clone())),
+            ExprKind::Text(_) => Ok(Value::Text),
             ExprKind::Name(name) => match self.find(name, span)?.clone() {
                 Entity::Const(value) => Ok(value),
                 Entity::Var(_) => self.loaded(expr),
@@ -63,7 +63,7 @@ impl Checker {
                 Ok(Value::Record(names.zip(values).collect()))
             }
             ExprKind::Invalid => Ok(Value::Invalid),
-            ExprKind::DontCare | ExprKind::Mask(..) | ExprKind::Range(..) => {
+            ExprKind::DontCare | ExprKind::Mask(..) | ExprKind::Range => {
                 problem(span, "this stands in cases only; a value is expected")
             }
         }
@@ -100,7 +100,7 @@ impl Checker {
             Value::Record(fields) => {
                 fields.iter_mut().try_for_each(|(_, value)| self.keep(value, span))
             }
-            Value::Integer(_) | Value::Text(_) | Value::Invalid => Ok(()),
+            Value::Integer(_) | Value::Text | Value::Invalid => Ok(()),
         }
     }
 

@@ -163,15 +163,6 @@ impl Checker {
         Ok(self.allocate("$tmp", &Type::Scalar(ty), span)?.first)
     }
 
-    /// All slots of a place set to zero, so headers are invalid.
-    fn clear(&mut self, place: &Place) {
-        let zeros = place.ty.tys().into_iter().enumerate();
-        let zeros =
-            zeros.map(|(offset, ty)| (place.first + offset as Slot, ir::Expr::constant(ty, 0)));
-        let zeros = zeros.collect();
-        self.emit(Stmt::Assign(zeros));
-    }
-
     fn routine(&mut self, name: &str, body: ir::Block, span: Span) -> Checked<usize> {
         let depth = 1 + self.depth(&body);
         if depth > MOST_CALLS {

@@ -97,7 +97,7 @@ impl Checker {
                     let mask = self.known(mask, ty)?;
                     Match { value: self.known(value, ty)? & mask, mask }
                 }
-                ExprKind::Range(..) => return problem(set.span, "ranges are not supported"),
+                ExprKind::Range => return problem(set.span, "ranges are not supported"),
                 _ => {
                     let scalar = ty.scalar().unwrap_or(types::NUMBERED);
                     Match { value: self.known(set, ty)?, mask: scalar.mask() }

@@ -106,7 +106,7 @@ pub(crate) struct Place {
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Integer(BigInt),
-    Text(Rc<str>),
+    Text,
     /// One expression for each slot.
     Leaves(Type, Vec<ir::Expr>),
     List(Vec<Value>),
@@ -124,7 +124,7 @@ impl Value {
     pub(crate) fn what(&self) -> String {
         match self {
             Self::Integer(_) => "int".to_owned(),
-            Self::Text(_) => "string".to_owned(),
+            Self::Text => "string".to_owned(),
             Self::Leaves(ty, _) => ty.to_string(),
             Self::List(_) | Self::Record(_) => "a list".to_owned(),
             Self::Invalid => "an invalid header".to_owned(),

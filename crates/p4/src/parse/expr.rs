@@ -52,16 +52,19 @@ impl Parser {
             return Ok(Expr { kind: ExprKind::DontCare, span });
         }
         let value = self.expr()?;
-        type Make = fn(Box<Expr>, Box<Expr>) -> ExprKind;
-        let make: Make = match self.peek() {
-            Kind::Punct("&&&") => ExprKind::Mask,
-            Kind::Punct("..") => ExprKind::Range,
+        let is_mask = match self.peek() {
+            Kind::Punct("&&&") => true,
+            Kind::Punct("..") => false,
             _ => return Ok(value),
         };
         self.next();
         let other = self.expr()?;
         let span = value.span.to(other.span);
-        Ok(Expr { kind: make(Box::new(value), Box::new(other)), span })
+        let kind = match is_mask {
+            true => ExprKind::Mask(Box::new(value), Box::new(other)),
+            false => ExprKind::Range,
+        };
+        Ok(Expr { kind, span })
     }
 
     fn operator(&self) -> Option<(Binary, u8, usize)> {
