@@ -11,6 +11,7 @@ mod export;
 mod import;
 mod manual;
 mod memory;
+mod p4;
 mod reload;
 mod replay;
 mod run;
@@ -52,6 +53,7 @@ enum Command {
     Bench(bench::Args),
     Who(who::Args),
     Import(import::Args),
+    P4(p4::Args),
     Completions(manual::CompletionsArgs),
     #[command(hide = true)]
     Man(manual::ManArgs),
@@ -89,6 +91,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Who(args) => who::run(&args),
         Command::Import(args) => import::run(&args),
+        Command::P4(args) => p4::run(&args),
         Command::Completions(args) => manual::completions(&args, Cli::command()),
         Command::Man(args) => manual::pages(&args, Cli::command()),
     };

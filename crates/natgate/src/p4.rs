@@ -1,0 +1,137 @@
+//! `natgate p4`: compiles P4-16 programs, and shows what comes of them.
+//!
+//! The crate natgate-p4 compiles; here are arguments, streams and exit codes.
+
+use crate::Failure;
+use anyhow::Context;
+use clap::{Subcommand, ValueEnum};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+const AFTER_HELP: &str = "\
+Programs are for the Portable NIC Architecture in the flavour of DPDK: they include <core.p4> and
+<dpdk/pna.p4>. What is not supported is refused by name, where it stands, as FILE:LINE:COLUMN: MESSAGE,
+with exit code 2.
+
+Examples:
+natgate p4 compile p4/nat.p4
+natgate p4 dump --stage ir p4/nat.p4";
+
+/// Compile P4-16 programs
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Compile(CompileArgs),
+    Dump(DumpArgs),
+}
+
+/// Check a program, and say what it comes to
+#[derive(clap::Args)]
+#[command(after_help = "With --json, standard output has one object:\n  \
+    {\"ok\": true, \"tables\": N, \"actions\": N, \"parsers\": N, \"externs\": N, \"slots\": N}\n  \
+    {\"ok\": false, \"errors\": [{\"file\", \"line\", \"column\", \"message\"}]}\n\n\
+    Example:\nnatgate p4 compile p4/nat.p4")]
+struct CompileArgs {
+    /// The program
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show a stage of the compiler
+#[derive(clap::Args)]
+#[command(after_help = "Example:\nnatgate p4 dump --stage tokens p4/nat.p4")]
+struct DumpArgs {
+    /// The program
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Which stage
+    #[arg(long, value_enum, default_value = "ir")]
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Stage {
+    /// The tokens, one a line
+    Tokens,
+    /// The typed intermediate form
+    Ir,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    match &args.command {
+        Command::Compile(args) => compile(args),
+        Command::Dump(args) => dump(args),
+    }
+}
+
+fn compile(args: &CompileArgs) -> Result<(), Failure> {
+    let (name, text) = read(&args.file)?;
+    let compiled = natgate_p4::compile(&name, &text);
+    let shown = match &compiled {
+        Ok(program) if args.json => {
+            let mut object = json!({ "ok": true });
+            for (what, count) in program.summary() {
+                object[what] = count.into();
+            }
+            format!("{object}\n")
+        }
+        Ok(program) => {
+            let counts = program.summary().map(|(what, count)| format!("{count} {what}"));
+            format!("{name}: {}\n", counts.join(", "))
+        }
+        Err(error) if args.json => {
+            format!("{}\n", json!({ "ok": false, "errors": [told(&name, error)] }))
+        }
+        Err(_) => String::new(),
+    };
+    print(&shown)?;
+    compiled.map(drop).map_err(|error| failure(&error))
+}
+
+fn told(name: &str, error: &natgate_p4::Error) -> Value {
+    json!({ "file": name, "line": error.line(), "column": error.column(), "message": error.message() })
+}
+
+fn dump(args: &DumpArgs) -> Result<(), Failure> {
+    let (name, text) = read(&args.file)?;
+    let shown = match args.stage {
+        Stage::Tokens => natgate_p4::tokens(&name, &text).map(|lines| lines.join("\n") + "\n"),
+        Stage::Ir => natgate_p4::compile(&name, &text).map(|program| program.to_string()),
+    };
+    Ok(print(&shown.map_err(|error| failure(&error))?)?)
+}
+
+/// A person sees the lines that it is about, too.
+fn failure(error: &natgate_p4::Error) -> Failure {
+    Failure::Input(vec![match io::stderr().is_terminal() {
+        true => error.rendered(),
+        false => error.to_string(),
+    }])
+}
+
+/// The file's name and text.
+fn read(path: &Path) -> Result<(String, String), Failure> {
+    let name = path.display().to_string();
+    let wrong = |error: io::Error| {
+        Failure::Input(vec![format!(
+            "{name}: it cannot be read: {error}; a P4 program is expected"
+        )])
+    };
+    let text = fs::read_to_string(path).map_err(wrong)?;
+    Ok((name, text))
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    io::stdout().write_all(text.as_bytes()).context("standard output cannot be written")
+}

@@ -1,0 +1,48 @@
+//! `natgate p4` as its user meets it.
+
+use serde_json::Value;
+use std::fs;
+use std::process::{Command, Output};
+
+const NAT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/nat.p4");
+
+fn p4(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_natgate"));
+    command.arg("p4").args(arguments).output().expect("the program runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("text")
+}
+
+#[test]
+fn the_nat_is_compiled_and_shown() {
+    let output = p4(&["compile", NAT]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains(": 10 tables, "), "{}", text(&output.stdout));
+    let object: Value =
+        serde_json::from_slice(&p4(&["compile", "--json", NAT]).stdout).expect("JSON");
+    assert_eq!((&object["ok"], &object["tables"]), (&true.into(), &10.into()));
+    let shown = |stage| text(&p4(&["dump", "--stage", stage, NAT]).stdout);
+    assert!(shown("tokens").contains(" `control`\n"));
+    assert!(shown("ir").contains("\ntable NatMain.upload of 1048576 entries {\n"));
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place() {
+    let file = std::env::temp_dir().join(format!("natgate-p4-{}.p4", std::process::id()));
+    let name = file.to_str().expect("a name");
+    fs::write(&file, "const bit<8> X = 256;\n").expect("it can be written");
+    let output = p4(&["compile", "--json", name]);
+    let dumped = p4(&["dump", name]);
+    let _ = fs::remove_file(&file);
+    let missing = p4(&["compile", name]);
+    for output in [&output, &dumped, &missing] {
+        assert_eq!(output.status.code(), Some(2));
+    }
+    let sentence = ":1:18: 256 does not fit bit<8>; cast it, or widen the type\n";
+    assert!(text(&output.stderr).ends_with(sentence), "{}", text(&output.stderr));
+    assert!(text(&dumped.stderr).ends_with(sentence), "{}", text(&dumped.stderr));
+    let object: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&object["ok"], &object["errors"][0]["column"]), (&false.into(), &18.into()));
+}

@@ -1,0 +1,328 @@
+//! The typed intermediate form: what a program is once its names, types and instances are resolved.
+//!
+//! Every variable, field and parameter of every instance is a slot of its own, at most 128 bits wide; a header
+//! has one more in front, which says whether it is valid. The language has no recursion, so slots need no stack.
+//! Expressions have no effects: calls stand before the statement that they are part of.
+
+use crate::ast::{Binary, Unary};
+use std::rc::Rc;
+
+/// The widest number, bits.
+pub(crate) const MOST_BITS: u32 = 128;
+
+/// The type of a slot or an expression. Enums and errors without a representation have 32 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ty {
+    Bool,
+    Bit(u32),
+    Int(u32),
+}
+
+impl Ty {
+    /// Bits.
+    pub(crate) fn width(self) -> u32 {
+        match self {
+            Self::Bool => 1,
+            Self::Bit(width) | Self::Int(width) => width,
+        }
+    }
+
+    /// All ones.
+    pub(crate) fn mask(self) -> u128 {
+        u128::MAX.checked_shr(MOST_BITS - self.width()).unwrap_or(0)
+    }
+}
+
+/// The number of a slot.
+pub(crate) type Slot = u32;
+
+/// An expression. Its value has no bits beyond its type's; negative numbers are in two's complement.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Expr {
+    pub(crate) ty: Ty,
+    pub(crate) kind: ExprKind,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ExprKind {
+    Const(u128),
+    Slot(Slot),
+    Unary(Unary, Box<Expr>),
+    /// A shift's right operand has a type of its own; concatenation has the left operand's bits on top.
+    Binary(Binary, Box<Expr>, Box<Expr>),
+    Mux(Box<Expr>, Box<Expr>, Box<Expr>),
+    /// To the expression's type: cut off, or extended by what the operand's type says.
+    Cast(Box<Expr>),
+    /// The bits from `high` down to `low`.
+    Slice(Box<Expr>, u32, u32),
+}
+
+impl Expr {
+    pub(crate) fn constant(ty: Ty, value: u128) -> Self {
+        Self { ty, kind: ExprKind::Const(value & ty.mask()) }
+    }
+
+    pub(crate) fn slot(ty: Ty, slot: Slot) -> Self {
+        Self { ty, kind: ExprKind::Slot(slot) }
+    }
+
+    pub(crate) fn as_constant(&self) -> Option<u128> {
+        match self.kind {
+            ExprKind::Const(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+/// Statements, one after the other.
+pub(crate) type Block = Vec<Stmt>;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Stmt {
+    /// All values are taken before the first is written.
+    Assign(Vec<(Slot, Expr)>),
+    If(Expr, Block, Block),
+    /// Cases by constants, and what else.
+    Switch(Expr, Vec<(Vec<u128>, Block)>, Block),
+    /// Runs a routine, then assigns one after the other, also when the routine exits.
+    Call(usize, Vec<(Slot, Expr)>),
+    /// Runs a parser within a parser.
+    Parse(usize),
+    /// Looks up a table and runs an action; then says whether there was an entry, and which action of the
+    /// table's list it was.
+    Apply {
+        table: usize,
+        hit: Slot,
+        action: Slot,
+    },
+    Return,
+    Exit,
+    /// Reads a header from the packet, or leaves the parser.
+    Extract(Header),
+    /// Reads without moving on.
+    Lookahead(Vec<(Slot, Ty)>),
+    /// Skips so many bits.
+    Advance(Expr),
+    /// Leaves the parser with the error unless the condition holds.
+    Verify(Expr, Expr),
+    /// Appends a header, if it is valid.
+    Emit(Header),
+    /// Asks the architecture; results go to slots.
+    Extern(ExternCall),
+}
+
+/// A header's slots.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Header {
+    pub(crate) valid: Slot,
+    pub(crate) fields: Vec<(Slot, Ty)>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ExternCall {
+    pub(crate) op: Op,
+    pub(crate) args: Vec<Expr>,
+    pub(crate) results: Vec<Slot>,
+}
+
+/// What externs of the architecture do; a number is that of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    /// -> bytes
+    PacketLength,
+    Drop,
+    /// port
+    SendToPort,
+    /// profile, arguments of that action of the table's list -> whether it was added
+    AddEntry(usize),
+    /// profile
+    SetExpireTime,
+    RestartTimer,
+    /// index, length in bytes (0 if it is not said)
+    Count(usize),
+    /// index, colour before, length in bytes -> colour
+    Meter(usize),
+    /// index -> values
+    RegisterRead(usize),
+    /// index, values
+    RegisterWrite(usize),
+    /// data -> hash
+    Hash(usize),
+    ChecksumClear(usize),
+    /// data
+    ChecksumAdd(usize),
+    /// data
+    ChecksumSubtract(usize),
+    /// -> checksum
+    ChecksumGet(usize),
+    /// -> state
+    ChecksumState(usize),
+    /// state
+    ChecksumSetState(usize),
+    /// -> number
+    Random(usize),
+    /// data
+    Digest(usize),
+}
+
+/// An instance of an extern.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Object {
+    pub(crate) name: Rc<str>,
+    pub(crate) kind: ObjectKind,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ObjectKind {
+    Counter {
+        size: u32,
+        width: u32,
+    },
+    /// Whether bytes count, or packets.
+    Meter {
+        size: u32,
+        bytes: bool,
+    },
+    Register {
+        size: u32,
+        initial: Vec<(Ty, u128)>,
+    },
+    Hash {
+        algorithm: Algorithm,
+        ty: Ty,
+    },
+    Checksum,
+    Random {
+        ty: Ty,
+        least: u128,
+        most: u128,
+    },
+    Digest {
+        fields: Vec<(String, Ty)>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Algorithm {
+    Identity,
+    Crc32,
+    Crc16,
+    OnesComplement16,
+}
+
+/// An action, function, control or block: statements that `return` leaves.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Routine {
+    pub(crate) name: Rc<str>,
+    pub(crate) body: Block,
+}
+
+/// An action as tables know it: parameters without a direction come from entries.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Action {
+    pub(crate) name: Rc<str>,
+    pub(crate) params: Vec<(String, Slot, Ty)>,
+    pub(crate) routine: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Table {
+    pub(crate) name: Rc<str>,
+    pub(crate) keys: Vec<Key>,
+    /// Indexes of actions.
+    pub(crate) actions: Vec<usize>,
+    /// An index into `actions`, and arguments.
+    pub(crate) default: (usize, Vec<u128>),
+    pub(crate) default_is_const: bool,
+    /// Most entries.
+    pub(crate) size: usize,
+    pub(crate) add_on_miss: bool,
+    /// Entries that the data plane adds expire.
+    pub(crate) expires: bool,
+    pub(crate) entries: Vec<Entry>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Key {
+    pub(crate) name: String,
+    pub(crate) expr: Expr,
+    pub(crate) kind: MatchKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MatchKind {
+    Exact,
+    Lpm,
+    Ternary,
+}
+
+/// What an entry asks of one key: these bits, where the mask has ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Match {
+    pub(crate) value: u128,
+    pub(crate) mask: u128,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Entry {
+    pub(crate) keys: Vec<Match>,
+    /// An index into the table's actions.
+    pub(crate) action: usize,
+    pub(crate) args: Vec<u128>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Parser {
+    pub(crate) name: Rc<str>,
+    /// What runs before the first state.
+    pub(crate) init: Block,
+    pub(crate) states: Vec<State>,
+    pub(crate) start: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct State {
+    pub(crate) name: Rc<str>,
+    pub(crate) body: Block,
+    pub(crate) next: Next,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Next {
+    To(Target),
+    /// Keys, and what each case asks of them. None of them: rejected as error.NoMatch.
+    Select(Vec<Expr>, Vec<(Vec<Match>, Target)>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    State(usize),
+    Accept,
+    Reject,
+}
+
+/// The slots by which the architecture tells a program about a packet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Metadata {
+    pub(crate) input_ports: Vec<Slot>,
+    pub(crate) timestamps: Vec<Slot>,
+    pub(crate) parser_errors: Vec<Slot>,
+    /// Of main parser, pre control, main control and deparser: each parameter's first slot, and how many it takes.
+    pub(crate) params: [Vec<(Slot, usize)>; 4],
+}
+
+/// A whole program.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Program {
+    pub(crate) slots: Vec<(Rc<str>, Ty)>,
+    pub(crate) errors: Vec<Rc<str>>,
+    pub(crate) objects: Vec<Object>,
+    pub(crate) routines: Vec<Routine>,
+    pub(crate) actions: Vec<Action>,
+    pub(crate) tables: Vec<Table>,
+    pub(crate) parsers: Vec<Parser>,
+    pub(crate) metadata: Metadata,
+    /// The parser, and the routines of pre control, main control and deparser.
+    pub(crate) parser: usize,
+    pub(crate) controls: Vec<usize>,
+}

@@ -1,0 +1,72 @@
+//! A compiler for P4-16 programs of the Portable NIC Architecture in the flavour of DPDK, and an interpreter of
+//! what comes of them.
+//!
+//! A program goes through these stages, each a module that knows only the one before: `lexer` (text to tokens),
+//! `parse` (tokens to the program as it is written, `ast`), `check` (names, types, constants and instances
+//! resolved: the typed intermediate form, `ir`). [`Machine`] interprets that, packet by packet; it is the
+//! reference for whatever else executes programs.
+//!
+//! What the language has and this compiler has not is refused where it stands, with a sentence that names it.
+//! Any text may come in: sizes, depths and what instances come to are limited.
+
+mod ast;
+mod check;
+mod dump;
+mod fold;
+mod ir;
+mod lexer;
+mod machine;
+mod parse;
+mod prelude;
+mod source;
+
+pub use ir::Program;
+pub use machine::{Error as MachineError, Key, Machine, Outcome, Rates};
+pub use source::Error;
+
+use source::{Sources, Span};
+
+/// Compiles a program; `name` is its file's, for messages.
+///
+/// # Errors
+///
+/// What is wrong or not supported, and where.
+pub fn compile(name: &str, text: &str) -> Result<Program, Error> {
+    let mut sources = Sources::default();
+    let end = Span { text: 0, start: text.len() as u32, end: text.len() as u32 };
+    let checked =
+        parse::program(&mut sources, name, text).and_then(|decls| check::check(&decls, end));
+    checked.map_err(|problem| sources.locate(problem))
+}
+
+impl Program {
+    /// How much there is of what, by its name in the plural.
+    pub fn summary(&self) -> [(&'static str, usize); 5] {
+        [
+            ("tables", self.tables.len()),
+            ("actions", self.actions.len()),
+            ("parsers", self.parsers.len()),
+            ("externs", self.objects.len()),
+            ("slots", self.slots.len()),
+        ]
+    }
+}
+
+/// The tokens of a program, one a line: where it begins, and what it is.
+///
+/// # Errors
+///
+/// What is no token, and where.
+pub fn tokens(name: &str, text: &str) -> Result<Vec<String>, Error> {
+    let mut sources = Sources::default();
+    let number = sources.add(name, text);
+    let tokens = lexer::tokens(number, text).map_err(|problem| sources.locate(problem))?;
+    let starts: Vec<usize> =
+        std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+    let line = |token: lexer::Token| {
+        let at = token.span.start as usize;
+        let line = starts.partition_point(|start| *start <= at);
+        format!("{line}:{} {}", text[starts[line - 1]..at].chars().count() + 1, token.kind)
+    };
+    Ok(tokens.into_iter().map(line).collect())
+}

@@ -1,0 +1,105 @@
+//! Tables at work: entries, which of them a key finds, and when they go.
+
+use super::TICK;
+use crate::ir::{Match, MatchKind, Table};
+use std::collections::BTreeMap;
+
+/// An entry in a table.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// An index into the table's actions.
+    pub(super) action: usize,
+    pub(super) args: Vec<u128>,
+    /// Of several ternary entries the highest wins.
+    pub(super) priority: u32,
+    /// When it goes, nanoseconds; never, if there is no timer.
+    pub(super) deadline: Option<u64>,
+    /// Its silence until then, nanoseconds.
+    pub(super) timeout: u64,
+}
+
+impl Entry {
+    /// Starts its timer anew. It ends on a tick, never early.
+    pub(super) fn restart(&mut self, now: u64) {
+        self.deadline = Some(now.saturating_add(self.timeout).div_ceil(TICK).saturating_mul(TICK));
+    }
+}
+
+/// A table's entries.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Entries {
+    all: BTreeMap<Vec<Match>, Entry>,
+}
+
+impl Entries {
+    /// Adds or replaces an entry; whether there was room.
+    pub(super) fn insert(
+        &mut self,
+        table: &Table,
+        now: u64,
+        keys: Vec<Match>,
+        entry: Entry,
+    ) -> bool {
+        if self.all.len() >= table.size && !self.all.contains_key(&keys) {
+            self.all.retain(|_, entry| !is_over(entry, now));
+            if self.all.len() >= table.size {
+                return false;
+            }
+        }
+        self.all.insert(keys, entry);
+        true
+    }
+
+    pub(super) fn remove(&mut self, keys: &[Match]) -> bool {
+        self.all.remove(keys).is_some()
+    }
+
+    /// How many there are at that time.
+    pub(super) fn count(&self, now: u64) -> usize {
+        self.all.values().filter(|entry| !is_over(entry, now)).count()
+    }
+
+    pub(super) fn get_mut(&mut self, keys: &[Match]) -> Option<&mut Entry> {
+        self.all.get_mut(keys)
+    }
+
+    /// The entry that key values find, and its keys.
+    pub(super) fn find(
+        &self,
+        table: &Table,
+        now: u64,
+        values: &[u128],
+    ) -> Option<(&Vec<Match>, &Entry)> {
+        if table.keys.iter().all(|key| key.kind == MatchKind::Exact) {
+            let pairs = table.keys.iter().zip(values);
+            let keys = pairs.map(|(key, value)| Match { value: *value, mask: key.expr.ty.mask() });
+            let found = self.all.get_key_value(&keys.collect::<Vec<_>>())?;
+            return (!is_over(found.1, now)).then_some(found);
+        }
+        let matching = self.all.iter().filter(|(keys, entry)| {
+            let mut pairs = keys.iter().zip(values);
+            !is_over(entry, now) && pairs.all(|(asked, value)| value & asked.mask == asked.value)
+        });
+        // Of equals the first wins: `max_by_key` would take the last.
+        let mut best: Option<(u32, u32, (&Vec<Match>, &Entry))> = None;
+        for found in matching {
+            let (length, priority) = (prefix_length(table, found.0), found.1.priority);
+            if best.is_none_or(|(longest, highest, _)| (length, priority) > (longest, highest)) {
+                best = Some((length, priority, found));
+            }
+        }
+        best.map(|(_, _, found)| found)
+    }
+}
+
+fn is_over(entry: &Entry, now: u64) -> bool {
+    entry.deadline.is_some_and(|deadline| now >= deadline)
+}
+
+fn prefix_length(table: &Table, keys: &[Match]) -> u32 {
+    let pairs = table.keys.iter().zip(keys);
+    pairs
+        .filter(|(key, _)| key.kind == MatchKind::Lpm)
+        .map(|(_, asked)| asked.mask.count_ones())
+        .sum()
+}
