@@ -216,6 +216,12 @@ fn what_would_take_too_much_is_refused() {
     assert!(
         refused(&format!("struct s {{ {} }}", wide(300))).ends_with("has more than 256 fields")
     );
+    let pair = |name: &str| format!("struct {name} {{ {} }}", wide(200));
+    let compared = format!(
+        "{} struct t {{ s a; s b; }} bool f(in t x, in t y) {{ return x == y; }}",
+        pair("s")
+    );
+    assert!(refused(&compared).ends_with("more than 256 fields are not compared at once"));
     let mut doubled = "control c0() { apply {} }".to_owned();
     for depth in 1..30 {
         let below = depth - 1;

@@ -12,6 +12,9 @@ use num_bigint::BigInt;
 /// The longest shift of a number without a width, bits.
 const MOST_SHIFT: u32 = 1024;
 
+/// Most slots that are compared at once: what is compared nests as deep.
+const MOST_COMPARED: usize = 256;
+
 impl Checker {
     pub(super) fn binary(
         &mut self,
@@ -250,6 +253,9 @@ fn same(
     };
     if !is_right {
         return problem(span, format!("`{}` does not go with {ty}", operator.symbol()));
+    }
+    if left.len() > MOST_COMPARED {
+        return problem(span, format!("more than {MOST_COMPARED} fields are not compared at once"));
     }
     if matches!(operator, Binary::Equal | Binary::NotEqual) {
         let equal = equal(ty, &left, &right);

@@ -372,7 +372,7 @@ impl Checker {
                     _ => Op::ChecksumSetState(index),
                 };
                 let bits: u32 = args.iter().flatten().map(|leaf| leaf.ty.width()).sum();
-                if bits % 16 != 0 {
+                if !bits.is_multiple_of(16) {
                     let what =
                         format!("checksums are of whole 16-bit words, and not of {bits} bits");
                     return problem(span, what);

@@ -207,7 +207,8 @@ impl Checker {
         for (position, action) in table.actions.iter().enumerate() {
             let (adds, times) = &self.added[*action];
             let name = &self.ir.actions[*action].name;
-            if !adds.is_empty() && !(table.add_on_miss && position == table.default.0) {
+            let may_add = table.add_on_miss && position == table.default.0;
+            if !adds.is_empty() && !may_add {
                 let what = format!(
                     "`{name}` adds entries; the table needs `add_on_miss = true`, and it as its default"
                 );

@@ -80,15 +80,11 @@ impl Entries {
             let mut pairs = keys.iter().zip(values);
             !is_over(entry, now) && pairs.all(|(asked, value)| value & asked.mask == asked.value)
         });
-        // Of equals the first wins: `max_by_key` would take the last.
-        let mut best: Option<(u32, u32, (&Vec<Match>, &Entry))> = None;
-        for found in matching {
-            let (length, priority) = (prefix_length(table, found.0), found.1.priority);
-            if best.is_none_or(|(longest, highest, _)| (length, priority) > (longest, highest)) {
-                best = Some((length, priority, found));
-            }
-        }
-        best.map(|(_, _, found)| found)
+        // Of equals the first wins: `max_by_key` takes the last, so it goes through them backwards.
+        let rank =
+            |(keys, entry): &(&Vec<Match>, &Entry)| (prefix_length(table, keys), entry.priority);
+        let all = matching.collect::<Vec<_>>();
+        all.into_iter().rev().max_by_key(rank)
     }
 }
 
