@@ -27,7 +27,8 @@ TEST_TOOLS := setsid:util-linux $(DEMO_TOOLS) $(COUNT_TOOLS) $(PACKAGE_TOOLS) sy
 	turnserver:coturn turnutils_natdiscovery:coturn stun:stun-client mtr:mtr-tiny \
 	bird:bird2 natpmpc:natpmpc rsyslogd:rsyslog nfcapd:nfdump chromium:chromium \
 	/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf:fonts-dejavu-core pkg-config:pkg-config /usr/include/dpdk/rte_eal.h:libdpdk-dev \
-	promtool:prometheus snmpd:snmpd snmpwalk:snmp yanglint:libyang2-tools
+	promtool:prometheus snmpd:snmpd snmpwalk:snmp yanglint:libyang2-tools \
+	qemu-system-x86_64:qemu-system-x86
 
 # Services that come with a program of which only the program is wanted.
 UNWANTED := prometheus snmpd
@@ -94,7 +95,7 @@ pages: build ## Write man pages and shell completions to target/pages
 	done
 
 .PHONY: test
-test: root test-tools lint bare ## Run every check and every test
+test: root test-tools lint engine-alone ## Run every check and every test
 	@cargo test --workspace --locked --no-fail-fast
 	@cargo test --locked --no-fail-fast -p natgate --features dpdk --test check --test dpdk
 	@cargo test --locked -p natgate --features dpdk --test same_bytes -- dpdk
@@ -107,11 +108,15 @@ lint: toolchain ## Check formatting and lints
 	@# As on a machine without libdpdk: what stands in for the back end then.
 	@PKG_CONFIG=false cargo clippy -p natgate-dpdk --locked -- -D warnings
 
-.PHONY: bare
-bare: toolchain ## Build the engine for a machine without an operating system
+.PHONY: engine-alone
+engine-alone: toolchain ## Build the engine for a machine without an operating system, to see that it needs none
 	@rustup target list --toolchain $(TOOLCHAIN) --installed | grep -qx $(BARE) || \
 		rustup target add --toolchain $(TOOLCHAIN) $(BARE)
 	@cargo build --locked -p natgate-engine --target $(BARE)
+
+.PHONY: bare
+bare: toolchain ## Build the image that boots without an operating system, target/release/natgate-bare
+	@cargo build --release --locked -p natgate-bare
 
 .PHONY: requirements
 requirements: toolchain ## Trace RFC requirements to code and tests; write docs/conformance.md

@@ -1,0 +1,196 @@
+//! Intel's gigabit cards of the families e1000 (82540EM and its like) and e1000e (82574L).
+//!
+//! One ring of descriptors each way, legacy descriptors, no interrupts, nothing offloaded. The
+//! card's own address comes from its memory. What the card writes into descriptors is not believed:
+//! lengths are checked, and what is not one whole frame is counted and forgotten.
+
+mod ring;
+#[cfg(test)]
+mod tests;
+
+use crate::registers::Registers;
+use natgate_io::{Change, Device, LinkInfo, Receive, Statistics, Transmit};
+use natgate_wire::arp::Mac;
+use ring::{Incoming, Outgoing};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// Who makes these cards.
+pub const VENDOR: u16 = 0x8086;
+
+/// The cards that are known: number and name.
+pub const CARDS: [(u16, &str); 6] = [
+    (0x100e, "82540EM"),
+    (0x1015, "82540EM"),
+    (0x100f, "82545EM"),
+    (0x10d3, "82574L"),
+    (0x10f6, "82574LA"),
+    (0x150c, "82583V"),
+];
+
+/// Those of them that are of the later family.
+const LATER: [u16; 3] = [0x10d3, 0x10f6, 0x150c];
+
+/// Bytes of the registers.
+pub const REGISTERS_LEN: u32 = 128 << 10;
+
+/// Largest payload of a frame, bytes.
+const MTU: u32 = 1500;
+
+/// How often a register that has to change is asked.
+const PATIENCE: u32 = 100_000;
+
+mod register {
+    pub(super) const CONTROL: u32 = 0x0000;
+    pub(super) const STATUS: u32 = 0x0008;
+    pub(super) const INTERRUPT_CAUSE: u32 = 0x00c0;
+    pub(super) const INTERRUPTS_OFF: u32 = 0x00d8;
+    pub(super) const RECEIVE_CONTROL: u32 = 0x0100;
+    pub(super) const TRANSMIT_CONTROL: u32 = 0x0400;
+    pub(super) const TRANSMIT_GAP: u32 = 0x0410;
+    pub(super) const RECEIVE: u32 = 0x2800;
+    pub(super) const TRANSMIT: u32 = 0x3800;
+    pub(super) const TRANSMIT_DESCRIPTORS: u32 = 0x3828;
+    pub(super) const MISSED: u32 = 0x4010;
+    pub(super) const RECEIVE_CHECKSUMS: u32 = 0x5000;
+    pub(super) const MULTICAST: u32 = 0x5200;
+    pub(super) const ADDRESS_LOW: u32 = 0x5400;
+    pub(super) const ADDRESS_HIGH: u32 = 0x5404;
+    /// Of each direction's ring.
+    pub(super) const RING_LOW: u32 = 0x00;
+    pub(super) const RING_HIGH: u32 = 0x04;
+    pub(super) const RING_LEN: u32 = 0x08;
+    pub(super) const HEAD: u32 = 0x10;
+    pub(super) const TAIL: u32 = 0x18;
+}
+
+/// Why a card cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// It does not come out of its reset.
+    #[error("the card does not come back from a reset; is it seated well?")]
+    Reset,
+    /// It has no hardware address.
+    #[error("the card's memory holds no hardware address; use another card")]
+    NoAddress,
+}
+
+/// A card.
+#[derive(Debug)]
+pub struct E1000<R> {
+    registers: R,
+    link: LinkInfo,
+    incoming: Incoming<R>,
+    outgoing: Outgoing<R>,
+    missed: u64,
+    link_losses: u64,
+}
+
+/// What a card of this number is called; `None`: it is none of these.
+pub fn name(device: u16) -> Option<&'static str> {
+    CARDS.iter().find(|(number, _)| *number == device).map(|(_, name)| *name)
+}
+
+impl<R: Registers + 'static> E1000<R> {
+    /// Starts a card, given its number, its registers and what it is to be called.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn open(device: u16, mut registers: R, name: &str) -> Result<Self, Error> {
+        reset(&mut registers)?;
+        let mac = read_mac(&registers)?;
+        for place in 0..128 {
+            registers.write32(register::MULTICAST + 4 * place, 0);
+        }
+        let incoming = Incoming::start(registers.clone());
+        let outgoing = Outgoing::start(registers.clone(), LATER.contains(&device));
+        let up = is_up(&registers);
+        let link = LinkInfo { name: name.to_owned(), index: device.into(), mac, mtu: MTU, up };
+        Ok(Self { registers, link, incoming, outgoing, missed: 0, link_losses: 0 })
+    }
+}
+
+/// Resets the card, which then raises the link.
+fn reset<R: Registers>(registers: &mut R) -> Result<(), Error> {
+    const RESET: u32 = 1 << 26;
+    /// Link reset, forced loss of signal and reset of the transceiver.
+    const LINK_RESET: u32 = 1 << 3 | 1 << 7 | 1 << 31;
+    const SET_LINK_UP: u32 = 1 << 6;
+    registers.write32(register::INTERRUPTS_OFF, u32::MAX);
+    let control = registers.read32(register::CONTROL);
+    registers.write32(register::CONTROL, control | RESET);
+    // All ones: it does not answer.
+    let is_reset = |control: u32| control & RESET == 0 || control == u32::MAX;
+    (0..PATIENCE)
+        .any(|_| is_reset(registers.read32(register::CONTROL)))
+        .then_some(())
+        .ok_or(Error::Reset)?;
+    let control = registers.read32(register::CONTROL);
+    if control == u32::MAX {
+        return Err(Error::Reset);
+    }
+    registers.write32(register::INTERRUPTS_OFF, u32::MAX);
+    registers.read32(register::INTERRUPT_CAUSE);
+    registers.write32(register::CONTROL, control & !LINK_RESET | SET_LINK_UP);
+    Ok(())
+}
+
+/// The address that the card has read from its memory.
+fn read_mac<R: Registers>(registers: &R) -> Result<Mac, Error> {
+    const VALID: u32 = 1 << 31;
+    let (low, high) =
+        (registers.read32(register::ADDRESS_LOW), registers.read32(register::ADDRESS_HIGH));
+    let ([a, b, c, d], [e, f, ..]) = (low.to_le_bytes(), high.to_le_bytes());
+    let mac = Mac([a, b, c, d, e, f]);
+    (high & VALID != 0 && mac.is_station()).then_some(mac).ok_or(Error::NoAddress)
+}
+
+fn is_up<R: Registers>(registers: &R) -> bool {
+    const LINK_UP: u32 = 1 << 1;
+    let status = registers.read32(register::STATUS);
+    status != u32::MAX && status & LINK_UP != 0
+}
+
+impl<R: Registers + 'static> Device for E1000<R> {
+    fn split(&mut self) -> (&mut dyn Receive, &mut dyn Transmit) {
+        (&mut self.incoming, &mut self.outgoing)
+    }
+
+    fn link(&self) -> &LinkInfo {
+        &self.link
+    }
+
+    fn statistics(&mut self) -> Statistics {
+        // Reading clears it.
+        self.missed += u64::from(self.registers.read32(register::MISSED));
+        Statistics {
+            received: self.incoming.received,
+            receive_overrun: self.missed,
+            receive_oversize: self.incoming.odd,
+            transmitted: self.outgoing.sent,
+            transmit_full: self.outgoing.full,
+            link_losses: self.link_losses,
+            ..Statistics::default()
+        }
+    }
+
+    fn maintain(&mut self) -> Option<Change> {
+        let up = is_up(&self.registers);
+        match (std::mem::replace(&mut self.link.up, up), up) {
+            (true, false) => {
+                self.link_losses += 1;
+                Some(Change::Down)
+            }
+            (false, true) => Some(Change::Up),
+            _ => None,
+        }
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn poll_interval(&self) -> Option<Duration> {
+        Some(Duration::ZERO)
+    }
+}

@@ -1,0 +1,259 @@
+//! The loop: packets, and between them whoever is at the keyboard or the serial port.
+
+use crate::machine::cards::Card;
+use crate::machine::{self, clock, console, last_words, restart, system, watchdog};
+use natgate_bare::menu::{Failure, HELP, Menu, PATIENCE, Wish};
+use natgate_bare::options::Options;
+use natgate_bare::text::{self, Figures};
+use natgate_control::config::Configuration;
+use natgate_control::meaning::Meaning;
+use natgate_engine::{Cursor, Event, Filter, Side, Timestamp};
+use natgate_gateway::{Observer, Settings, Status, Worker};
+use natgate_io::{Change, LinkInfo};
+use std::time::Duration;
+
+/// How often the console is looked at.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// How often figures are remembered, and shown if somebody wants to see them.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Mappings of a page, and slots of the table that are looked at in one go: packets wait for it.
+const PAGE: usize = 20;
+const SLOTS: usize = 2048;
+
+/// The machine's work.
+pub(crate) struct Gateway {
+    options: Options,
+    cards: Vec<Card>,
+    configuration: Option<Configuration>,
+    worker: Option<Worker>,
+    menu: Menu,
+    /// When the gateway starts by itself.
+    starts: Option<Timestamp>,
+    shows_counters: bool,
+    /// Where the list of mappings goes on, while a page is not full.
+    page: Option<(Cursor, usize)>,
+    cursor: Cursor,
+    next_look: Timestamp,
+    next_second: Timestamp,
+}
+
+impl Gateway {
+    /// With these cards; without a configuration it does not start.
+    pub(crate) fn new(
+        options: Options,
+        cards: Vec<Card>,
+        configuration: Option<Configuration>,
+    ) -> Self {
+        let now = clock::timestamp();
+        let starts = configuration.is_some().then(|| now.plus(PATIENCE));
+        Self {
+            options,
+            cards,
+            configuration,
+            worker: None,
+            menu: Menu::default(),
+            starts,
+            shows_counters: false,
+            page: None,
+            cursor: Cursor::default(),
+            next_look: now,
+            next_second: now,
+        }
+    }
+
+    /// Works until the machine starts again.
+    pub(crate) fn run(mut self) -> ! {
+        print!("{HELP}");
+        if self.options.start {
+            self.start();
+        } else if self.starts.is_some() {
+            println!("starts in {} s; any key stops that", PATIENCE.as_secs());
+        }
+        loop {
+            let now = clock::timestamp();
+            if let Some(worker) = &mut self.worker {
+                worker.turn(now, &mut Console);
+            } else if self.starts.is_some_and(|starts| starts <= now) {
+                self.start();
+            }
+            if now >= self.next_look {
+                self.next_look = now.plus(LOOK);
+                self.look(now);
+            }
+        }
+    }
+
+    /// Looks after everything but packets.
+    fn look(&mut self, now: Timestamp) {
+        watchdog::feed();
+        console::pump();
+        if let Some(key) = console::key() {
+            let was_waiting = self.starts.take().is_some();
+            match self.menu.key(key) {
+                Some(wish) => self.grant(wish),
+                None if was_waiting => println!("waiting for a key"),
+                None => {}
+            }
+        }
+        self.go_on_with_page(now);
+        if now >= self.next_second {
+            self.next_second = now.plus(SECOND);
+            self.every_second(now);
+        }
+    }
+
+    fn grant(&mut self, wish: Wish) {
+        match wish {
+            Wish::Start if self.worker.is_some() => println!("it is running already"),
+            Wish::Start => self.start(),
+            Wish::Configuration => self.show_configuration(),
+            Wish::Counters => self.shows_counters = !self.shows_counters,
+            Wish::Mappings => self.page = Some((self.cursor, PAGE)),
+            Wish::Reboot => {
+                println!("the machine starts again");
+                restart::restart()
+            }
+            Wish::Help => print!("{HELP}"),
+            Wish::Ask(question) => print!("{question}"),
+            Wish::Fail(Failure::Panic) => panic!("a panic was asked for"),
+            Wish::Fail(Failure::Exception) => machine::fail(),
+            Wish::Fail(Failure::StandStill) => machine::stand_still(),
+        }
+    }
+
+    fn start(&mut self) {
+        self.starts = None;
+        // Taking memory for a large table is slow.
+        watchdog::pause();
+        if let Err(problem) = self.try_to_start() {
+            println!("{problem}");
+        }
+        watchdog::feed();
+    }
+
+    fn try_to_start(&mut self) -> Result<(), String> {
+        if clock::frequency() == 0 {
+            return Err("this machine's timer does not run, so there is no time to go by".into());
+        }
+        let configuration = self.configuration.as_ref();
+        let settings = &configuration.ok_or("there is no configuration to start with")?.settings;
+        let places = places(settings, &self.cards)?;
+        let mut devices = Vec::new();
+        for (place, name) in places.into_iter().zip(settings.devices()) {
+            let card = &mut self.cards[place];
+            let device = std::mem::replace(&mut card.device, Err("it is in use".to_owned()));
+            devices.push(device.map_err(|problem| format!("device {name}: {problem}"))?);
+        }
+        let now = clock::timestamp();
+        // A gateway that cannot start keeps its cards; with the same configuration it would not
+        // start next time.
+        let worker = Worker::new(settings, self.seed(), devices, now).map_err(|e| e.to_string())?;
+        for device in worker.devices() {
+            println!("{}", text::link(device.link()));
+        }
+        self.worker = Some(worker);
+        println!("natgate is running");
+        Ok(())
+    }
+
+    /// What ports are drawn by.
+    fn seed(&self) -> [u8; 32] {
+        let mut seed = [0; 32];
+        match self.options.seed {
+            Some(number) => seed[..8].copy_from_slice(&number.to_le_bytes()),
+            None => seed.fill_with(|| system::random() as u8),
+        }
+        seed
+    }
+
+    fn show_configuration(&self) {
+        match &self.configuration {
+            Some(Configuration { settings, warnings }) => {
+                let (settings, warnings) = (settings.clone(), warnings.clone());
+                let meaning = Meaning::of(Configuration { settings, warnings }).to_string();
+                // Which back end a kernel would be asked for is no matter here.
+                println!("{}", meaning.replace(" (af-packet)", ""));
+            }
+            None => println!("there is no configuration that can be used; see above"),
+        }
+    }
+
+    fn every_second(&mut self, now: Timestamp) {
+        let Some(worker) = &mut self.worker else {
+            if self.shows_counters {
+                println!("it is not running");
+            }
+            self.shows_counters = false;
+            return;
+        };
+        let Status { engine, counters, sides, .. } = worker.status(now);
+        let frames = sides.map(|side| side.frames);
+        let figures = Figures { totals: engine.totals(), counters, frames };
+        if self.shows_counters {
+            let mut text = String::new();
+            // Writing to memory does not fail.
+            let _ = text::figures(&mut text, &figures);
+            println!("{text}");
+        }
+        last_words::remember(figures);
+    }
+
+    /// Looks for mappings, some slots at a time, until a page is full.
+    fn go_on_with_page(&mut self, now: Timestamp) {
+        let Some((mut cursor, wanted)) = self.page.take() else { return };
+        let Some(worker) = &mut self.worker else {
+            println!("it is not running");
+            return;
+        };
+        let mut found = Vec::with_capacity(wanted);
+        let engine = worker.status(now).engine;
+        let is_done = engine.scan_mappings(&mut cursor, SLOTS, &Filter::default(), &mut found);
+        for mapping in &found {
+            println!("{}", text::mapping(mapping, now));
+        }
+        if is_done {
+            println!("these are all");
+            self.cursor = Cursor::default();
+        } else if found.len() == wanted {
+            println!("m: further mappings");
+            self.cursor = cursor;
+        } else {
+            self.page = Some((cursor, wanted - found.len()));
+        }
+    }
+}
+
+/// The places of the devices among the cards, by name, place or hardware address.
+fn places(settings: &Settings, cards: &[Card]) -> Result<Vec<usize>, String> {
+    let is_called = |card: &Card, name: &str| {
+        let mac = card.device.as_ref().map(|device| device.link().mac.to_string());
+        card.name == name || card.place.to_string() == name || mac.is_ok_and(|mac| mac == name)
+    };
+    let mut places = Vec::new();
+    for name in settings.devices() {
+        let place = cards.iter().position(|card| is_called(card, name));
+        let all: Vec<&str> = cards.iter().map(|card| &card.name[..]).collect();
+        let place = place.filter(|place| !places.contains(place)).ok_or_else(|| {
+            format!("there is no card {name:?} that is free; the cards are {}", all.join(", "))
+        })?;
+        places.push(place);
+    }
+    Ok(places)
+}
+
+/// Tells what happens.
+struct Console;
+
+impl Observer for Console {
+    fn event(&mut self, _: &Event) {}
+
+    fn link(&mut self, side: Side, link: &LinkInfo, _: &Change) {
+        println!("{side:?}: {}", text::link(link));
+    }
+
+    fn status(&mut self, _: &Status<'_>) {}
+
+    fn idle(&mut self) {}
+}

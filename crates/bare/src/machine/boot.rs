@@ -1,0 +1,179 @@
+//! The first instructions: from where the boot loader leaves the processor (32 bits, no paging) to
+//! where an ordinary program begins.
+//!
+//! Memory is mapped at its own addresses, in pages of 2 MiB below 4 GiB and, where the processor
+//! has them, of 1 GiB up to 512 GiB. Page 0, where the boot loader may have left something to read,
+//! cannot be written to. The program's start code finds what Linux would give it: a stack with its
+//! name and a few facts.
+
+use std::arch::global_asm;
+
+// The ELF note by which a PVH boot loader finds the first instruction.
+global_asm!(
+    ".pushsection .note.pvh,\"a\",@note",
+    ".balign 4",
+    ".long 4, 8, 18",
+    ".asciz \"Xen\"",
+    ".quad natgate_boot",
+    ".popsection",
+);
+
+global_asm!(
+    ".pushsection .text.natgate_boot,\"ax\",@progbits",
+    ".code32",
+    ".globl natgate_boot",
+    "natgate_boot:",
+    "cli",
+    "cld",
+    "mov esp, offset natgate_stack_end",
+    "mov dword ptr [natgate_start_info], ebx",
+    // The first table's only entry; the second table's first four.
+    "mov eax, offset natgate_tables + 0x1003",
+    "mov dword ptr [natgate_tables], eax",
+    "xor ecx, ecx",
+    "mov eax, offset natgate_tables + 0x2003",
+    "2: mov dword ptr [natgate_tables + 0x1000 + ecx * 8], eax",
+    "add eax, 0x1000",
+    "inc ecx",
+    "cmp ecx, 4",
+    "jne 2b",
+    // 2048 pages of 2 MiB.
+    "xor ecx, ecx",
+    "mov eax, 0x83",
+    "3: mov dword ptr [natgate_tables + 0x2000 + ecx * 8], eax",
+    "add eax, 0x200000",
+    "inc ecx",
+    "cmp ecx, 2048",
+    "jne 3b",
+    // The first of them in pages of 4 KiB, of which page 0 can only be read.
+    "mov eax, offset natgate_tables + 0x6003",
+    "mov dword ptr [natgate_tables + 0x2000], eax",
+    "mov dword ptr [natgate_tables + 0x6000], 1",
+    "mov ecx, 1",
+    "mov eax, 0x1003",
+    "4: mov dword ptr [natgate_tables + 0x6000 + ecx * 8], eax",
+    "add eax, 0x1000",
+    "inc ecx",
+    "cmp ecx, 512",
+    "jne 4b",
+    // Pages of 1 GiB, if there are such.
+    "mov eax, 0x80000000",
+    "cpuid",
+    "cmp eax, 0x80000001",
+    "jb 6f",
+    "mov eax, 0x80000001",
+    "cpuid",
+    "test edx, 1 << 26",
+    "jz 6f",
+    "mov ecx, 4",
+    "5: mov eax, ecx",
+    "shl eax, 30",
+    "or eax, 0x83",
+    "mov dword ptr [natgate_tables + 0x1000 + ecx * 8], eax",
+    "mov eax, ecx",
+    "shr eax, 2",
+    "mov dword ptr [natgate_tables + 0x1004 + ecx * 8], eax",
+    "inc ecx",
+    "cmp ecx, 512",
+    "jne 5b",
+    "mov dword ptr [natgate_large_pages], 1",
+    // Physical address extension, and SSE as every program of 64 bits may use it.
+    "6: mov eax, 0x620",
+    "mov cr4, eax",
+    "mov eax, offset natgate_tables",
+    "mov cr3, eax",
+    // Long mode, and the instruction by which programs call.
+    "mov ecx, 0xc0000080",
+    "rdmsr",
+    "or eax, 0x101",
+    "wrmsr",
+    // Paging, also for who may write everywhere.
+    "mov eax, 0x80010033",
+    "mov cr0, eax",
+    "lgdt [natgate_gdt_place]",
+    "push 8",
+    "mov eax, offset natgate_long",
+    "push eax",
+    "retf",
+    ".code64",
+    "natgate_long:",
+    "mov eax, 0x10",
+    "mov ds, eax",
+    "mov es, eax",
+    "mov ss, eax",
+    "xor eax, eax",
+    "mov fs, eax",
+    "mov gs, eax",
+    "lea rsp, [natgate_stack_end]",
+    "call {prepare}",
+    // What the start code reads: the count of arguments, those, the environment, facts in pairs.
+    "rdtsc",
+    "mov dword ptr [natgate_random], eax",
+    "mov dword ptr [natgate_random + 8], eax",
+    "lea rax, [natgate_random]",
+    "push 0",
+    "push 0",
+    "push 0",
+    "push 23",
+    "push rax",
+    "push 25",
+    "push 4096",
+    "push 6",
+    "push 0",
+    "push 0",
+    "lea rax, [natgate_name]",
+    "push rax",
+    "push 1",
+    "xor edx, edx",
+    "xor ebp, ebp",
+    "jmp _start",
+    ".popsection",
+    // Descriptors: code, data, the task's segment, which is filled in later.
+    ".pushsection .data.natgate_gdt,\"aw\",@progbits",
+    ".balign 16",
+    ".globl natgate_gdt",
+    "natgate_gdt: .quad 0, 0x00af9a000000ffff, 0x00cf92000000ffff, 0, 0",
+    "natgate_gdt_place: .short 39",
+    ".quad natgate_gdt",
+    "natgate_name: .asciz \"natgate\"",
+    ".balign 8",
+    ".globl natgate_start_info",
+    "natgate_start_info: .quad 0",
+    ".globl natgate_large_pages",
+    "natgate_large_pages: .quad 0",
+    "natgate_random: .quad 0, 0",
+    ".popsection",
+    ".pushsection .bss.natgate_boot,\"aw\",@nobits",
+    ".balign 4096",
+    "natgate_tables: .skip 0x7000",
+    ".skip {stack}",
+    "natgate_stack_end:",
+    ".popsection",
+    prepare = sym super::traps::prepare,
+    stack = const 4 << 20,
+);
+
+unsafe extern "C" {
+    static natgate_start_info: u64;
+    static natgate_large_pages: u64;
+    static __executable_start: u8;
+    static _end: u8;
+}
+
+/// Where the boot loader's information is.
+pub(crate) fn start_info() -> u64 {
+    // SAFETY: written once, before the first Rust instruction.
+    unsafe { natgate_start_info }
+}
+
+/// Where mapped memory ends.
+pub(crate) fn mapped_end() -> u64 {
+    // SAFETY: as above.
+    if unsafe { natgate_large_pages } != 0 { 512 << 30 } else { 4 << 30 }
+}
+
+/// Where the image lies: address and bytes.
+pub(crate) fn image() -> (u64, u64) {
+    let (start, end) = (&raw const __executable_start, &raw const _end);
+    (start.addr() as u64, (end.addr() - start.addr()) as u64)
+}

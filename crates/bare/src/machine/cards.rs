@@ -1,0 +1,102 @@
+//! The network cards of this machine.
+
+use super::{boot, ports};
+use natgate_bare::e1000::{self, E1000};
+use natgate_bare::pci::{self, ConfigSpace, Function, Place, Window};
+use natgate_bare::registers::Mapped;
+use natgate_bare::virtio::{self, Virtio};
+use natgate_io::Device;
+
+/// Configuration space by its two ports.
+struct Ports;
+
+const ADDRESS: u16 = 0xcf8;
+const DATA: u16 = 0xcfc;
+
+impl Ports {
+    fn select(place: Place, at: u8) {
+        let Place { bus, slot, function } = place;
+        let place = u32::from(bus) << 16 | u32::from(slot) << 11 | u32::from(function) << 8;
+        ports::out32(ADDRESS, 1 << 31 | place | u32::from(at & !3));
+    }
+}
+
+impl ConfigSpace for Ports {
+    fn read(&mut self, place: Place, at: u8) -> u32 {
+        Self::select(place, at);
+        ports::in32(DATA)
+    }
+
+    fn write(&mut self, place: Place, at: u8, value: u32) {
+        Self::select(place, at);
+        ports::out32(DATA, value);
+    }
+}
+
+/// A card that was found.
+pub(crate) struct Card {
+    /// What configurations call it: by the order of the places.
+    pub(crate) name: String,
+    /// Where it is.
+    pub(crate) place: Place,
+    /// What it is.
+    pub(crate) kind: &'static str,
+    /// The card at work, or why it is not.
+    pub(crate) device: Result<Box<dyn Device>, String>,
+}
+
+/// Looks for cards and starts those whose drivers are here.
+pub(crate) fn find() -> Vec<Card> {
+    let mut space = Ports;
+    let known = pci::functions(&mut space).into_iter().filter_map(|function| {
+        let kind = match (function.vendor, function.device) {
+            (e1000::VENDOR, device) => e1000::name(device),
+            (virtio::VENDOR, device) if virtio::DEVICES.contains(&device) => Some("virtio-net"),
+            _ => None,
+        };
+        kind.map(|kind| (function, kind))
+    });
+    let known: Vec<(Function, &'static str)> = known.collect();
+    let open = |(number, (function, kind)): (usize, (Function, &'static str))| {
+        let name = format!("eth{number}");
+        let device = open(&mut space, function, &name);
+        Card { name, place: function.place, kind, device }
+    };
+    known.into_iter().enumerate().map(open).collect()
+}
+
+fn open(space: &mut Ports, function: Function, name: &str) -> Result<Box<dyn Device>, String> {
+    let place = function.place;
+    let windows: Vec<Option<Window>> =
+        (0..6).map(|number| pci::window(space, place, number)).collect();
+    pci::enable(space, place);
+    let map = |window: u8, at: u32, len: u32| {
+        let window = windows.get(usize::from(window)).copied().flatten();
+        window.and_then(|window| map(window, at, len)).ok_or_else(|| {
+            let sentence = "its registers lie where this image cannot reach them; let the machine \
+                            place them below 4 GiB";
+            sentence.to_owned()
+        })
+    };
+    if function.vendor == e1000::VENDOR {
+        let registers = map(0, 0, e1000::REGISTERS_LEN)?;
+        let card = E1000::open(function.device, registers, name);
+        return card.map(|card| Box::new(card) as _).map_err(|error| error.to_string());
+    }
+    let places = virtio::places(space, place).map_err(|error| error.to_string())?;
+    let places = places.try_map(|place| map(place.window, place.at, place.len))?;
+    let card = Virtio::open(places, name);
+    card.map(|card| Box::new(card) as _).map_err(|error| error.to_string())
+}
+
+/// A part of a card's memory, as registers.
+fn map(window: Window, at: u32, len: u32) -> Option<Mapped> {
+    let end = u64::from(at).checked_add(u64::from(len)).filter(|end| *end <= window.len)?;
+    let start = window.address + u64::from(at);
+    if window.address + end > boot::mapped_end() || !start.is_multiple_of(4) {
+        return None;
+    }
+    // SAFETY: the card says that its registers are there, the firmware has put them where nothing
+    // else is, and one driver gets them.
+    Some(unsafe { Mapped::new(start as usize, len) })
+}

@@ -1,0 +1,156 @@
+//! The screen, the serial port and the keyboard.
+//!
+//! Printing never waits: what the serial port does not take at once waits in a queue, which
+//! [`pump`] empties.
+
+use super::ports::{in8, out8};
+use super::sole::Sole;
+use natgate_bare::keys::Keyboard;
+use natgate_bare::screen::{CELLS, Screen, Write};
+use std::fmt;
+
+/// The first serial port.
+const SERIAL: u16 = 0x3f8;
+const LINE_STATUS: u16 = SERIAL + 5;
+/// Bytes that its own queue takes once it is empty.
+const FIFO: usize = 16;
+
+/// The keyboard's controller.
+const KEYBOARD: u16 = 0x60;
+const KEYBOARD_STATUS: u16 = 0x64;
+
+/// Where the screen's cells are.
+const SCREEN: usize = 0xb_8000;
+
+/// Bytes that wait for the serial port at most; what comes then is not sent.
+const QUEUE: usize = 64 << 10;
+
+static CONSOLE: Sole<Console> = Sole::new(Console::new());
+
+struct Console {
+    screen: Screen,
+    keyboard: Keyboard,
+    has_serial: bool,
+    queue: [u8; QUEUE],
+    first: usize,
+    count: usize,
+}
+
+impl Console {
+    const fn new() -> Self {
+        Self {
+            screen: Screen::new(),
+            keyboard: Keyboard::new(),
+            has_serial: false,
+            queue: [0; QUEUE],
+            first: 0,
+            count: 0,
+        }
+    }
+
+    fn print(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.screen.put(*byte, &mut Cells);
+            if *byte == b'\n' {
+                self.enqueue(b'\r');
+            }
+            self.enqueue(*byte);
+        }
+        self.pump();
+    }
+
+    fn enqueue(&mut self, byte: u8) {
+        if self.has_serial && self.count < QUEUE {
+            self.queue[(self.first + self.count) % QUEUE] = byte;
+            self.count += 1;
+        }
+    }
+
+    fn pump(&mut self) {
+        const EMPTY: u8 = 1 << 5;
+        if self.count == 0 || in8(LINE_STATUS) & EMPTY == 0 {
+            return;
+        }
+        for _ in 0..FIFO.min(self.count) {
+            out8(SERIAL, self.queue[self.first]);
+            self.first = (self.first + 1) % QUEUE;
+            self.count -= 1;
+        }
+    }
+
+    fn key(&mut self) -> Option<u8> {
+        const HAS_BYTE: u8 = 1;
+        if self.has_serial && in8(LINE_STATUS) & HAS_BYTE != 0 {
+            return Some(in8(SERIAL));
+        }
+        let status = in8(KEYBOARD_STATUS);
+        if status == u8::MAX || status & HAS_BYTE == 0 {
+            return None;
+        }
+        self.keyboard.key(in8(KEYBOARD))
+    }
+}
+
+/// The screen's cells.
+struct Cells;
+
+impl Write for Cells {
+    fn write(&mut self, place: usize, cell: u16) {
+        assert!(place < CELLS);
+        // SAFETY: the cells of the screen are there on every PC, and nothing else.
+        unsafe { ((SCREEN + 2 * place) as *mut u16).write_volatile(cell) }
+    }
+
+    fn read(&self, place: usize) -> u16 {
+        assert!(place < CELLS);
+        // SAFETY: as above.
+        unsafe { ((SCREEN + 2 * place) as *const u16).read_volatile() }
+    }
+}
+
+/// Sets the serial port up: 115,200 bits a second, 8 data bits, no parity.
+pub(crate) fn start() {
+    for (register, value) in [(1, 0), (3, 0x80), (0, 1), (1, 0), (3, 3), (2, 0xc7), (4, 3)] {
+        out8(SERIAL + register, value);
+    }
+    CONSOLE.with(|console| {
+        // Where there is no port all bits are ones.
+        console.has_serial = in8(LINE_STATUS) != u8::MAX;
+        console.screen.clear(&mut Cells);
+    });
+}
+
+/// Prints bytes.
+pub(crate) fn print(bytes: &[u8]) {
+    CONSOLE.with(|console| console.print(bytes));
+}
+
+/// Sends some of what waits for the serial port; `true`: nothing waits any more.
+pub(crate) fn pump() -> bool {
+    CONSOLE.with(|console| {
+        console.pump();
+        console.count == 0
+    })
+}
+
+/// The next key that was pressed.
+pub(crate) fn key() -> Option<u8> {
+    CONSOLE.with(Console::key)
+}
+
+/// For last words: nothing is allocated, and who was printing is interrupted.
+pub(crate) struct LastWords;
+
+impl LastWords {
+    pub(crate) fn new() -> Self {
+        CONSOLE.seize();
+        Self
+    }
+}
+
+impl fmt::Write for LastWords {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        print(text.as_bytes());
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! Exceptions: caught, printed with the registers, and the machine starts again. None is expected.
+//!
+//! Handlers have a stack of their own, so a stack that has overflowed is told too. The only
+//! interrupt is the watchdog's, which is handled like an exception.
+
+use super::console::LastWords;
+use super::{last_words, ports, system};
+use std::arch::{asm, global_asm};
+use std::fmt::Write;
+
+/// The watchdog's vector, and that of interrupts which turn out to be none.
+pub(crate) const WATCHDOG: u8 = 32;
+pub(crate) const SPURIOUS: u8 = 33;
+
+/// Vectors that have handlers.
+const VECTORS: usize = 34;
+
+/// Bytes from one vector's handler to the next's.
+const DISTANCE: usize = 16;
+
+global_asm!(
+    ".pushsection .text.natgate_traps,\"ax\",@progbits",
+    ".balign 16",
+    "natgate_traps:",
+    ".set vector, 0",
+    ".rept {vectors}",
+    ".balign 16",
+    // Some exceptions come with a code; the others get one.
+    ".if vector == {spurious}",
+    "iretq",
+    ".elseif (vector == 8) || (vector >= 10 && vector <= 14) || (vector == 17) || (vector == 21)",
+    "push vector",
+    "jmp natgate_trap",
+    ".else",
+    "push 0",
+    "push vector",
+    "jmp natgate_trap",
+    ".endif",
+    ".set vector, vector + 1",
+    ".endr",
+    "natgate_trap:",
+    "push rax; push rbx; push rcx; push rdx; push rsi; push rdi; push rbp",
+    "push r8; push r9; push r10; push r11; push r12; push r13; push r14; push r15",
+    "mov rdi, rsp",
+    "cld",
+    "and rsp, -16",
+    "call {handle}",
+    "ud2",
+    ".popsection",
+    ".pushsection .bss.natgate_traps,\"aw\",@nobits",
+    ".balign 16",
+    ".skip 0x8000",
+    "natgate_trap_stack_end:",
+    ".popsection",
+    vectors = const VECTORS,
+    spurious = const SPURIOUS,
+    handle = sym handle,
+);
+
+unsafe extern "C" {
+    static natgate_traps: u8;
+    static natgate_trap_stack_end: u8;
+    static mut natgate_gdt: [u64; 5];
+}
+
+/// The registers as the handler has pushed them.
+#[repr(C)]
+#[derive(Debug)]
+struct Registers {
+    /// R15 down to R8, then RBP, RDI, RSI, RDX, RCX, RBX, RAX.
+    general: [u64; 15],
+    vector: u64,
+    code: u64,
+    rip: u64,
+    cs: u64,
+    flags: u64,
+    rsp: u64,
+    ss: u64,
+}
+
+static mut TABLE: [[u64; 2]; VECTORS] = [[0; 2]; VECTORS];
+
+/// The task's segment: 104 bytes of which only the first interrupt stack, at byte 36, matters.
+static mut TASK: [u32; 26] = [0; 26];
+
+/// Has exceptions handled, and calls answered. Runs before anything is there, the C library
+/// included, so it does nothing that would need copying memory by a function.
+pub(crate) extern "C" fn prepare() {
+    const CODE: u64 = 8;
+    const TASK_SELECTOR: u16 = 0x18;
+    /// Present, an interrupt gate; the first interrupt stack.
+    const GATE: u64 = 0x8e01 << 32;
+    let handlers = (&raw const natgate_traps).addr();
+    let stack = (&raw const natgate_trap_stack_end).addr() as u64;
+    let table = &raw mut TABLE;
+    let task = &raw mut TASK;
+    // SAFETY: nothing else runs yet, and the processor reads these tables as they are written here.
+    unsafe {
+        for vector in 0..VECTORS {
+            let handler = (handlers + vector * DISTANCE) as u64;
+            let low = handler & 0xffff | CODE << 16 | GATE | (handler >> 16 & 0xffff) << 48;
+            let entry = (*table).as_mut_ptr().add(vector).cast::<u64>();
+            entry.write_volatile(low);
+            entry.add(1).write_volatile(handler >> 32);
+        }
+        let task = task.cast::<u32>();
+        task.add(9).write_volatile(stack as u32);
+        task.add(10).write_volatile((stack >> 32) as u32);
+        let base = task.addr() as u64;
+        let low = 103 | (base & 0xff_ffff) << 16 | 0x89 << 40 | (base >> 24 & 0xff) << 56;
+        let gdt = (&raw mut natgate_gdt).cast::<u64>();
+        gdt.add(3).write_volatile(low);
+        gdt.add(4).write_volatile(base >> 32);
+        asm!("ltr {:x}", in(reg) TASK_SELECTOR);
+        let place = Place { limit: (VECTORS * 16 - 1) as u16, base: table.addr() as u64 };
+        asm!("lidt [{}]", in(reg) &raw const place);
+    }
+    system::prepare();
+}
+
+/// Where a table is, as the processor wants to be told.
+#[repr(C, packed)]
+struct Place {
+    limit: u16,
+    base: u64,
+}
+
+/// Says what has happened, and starts the machine again.
+extern "C" fn handle(registers: &Registers) -> ! {
+    let mut out = LastWords::new();
+    let vector = registers.vector;
+    let fault: u64;
+    // SAFETY: reading the register changes nothing.
+    unsafe { asm!("mov {}, cr2", out(reg) fault, options(nomem, nostack)) };
+    // Printing does not fail.
+    let _ = match u8::try_from(vector) {
+        Ok(WATCHDOG) => writeln!(
+            out,
+            "\nwatchdog: the gateway has stood still for {} seconds",
+            super::watchdog::SECONDS
+        ),
+        _ => writeln!(out, "\nexception {vector} ({}), code {:#x}", name(vector), registers.code),
+    };
+    let _ = writeln!(
+        out,
+        "rip {:016x} rsp {:016x} rflags {:08x} cr2 {fault:016x} cycles {}",
+        registers.rip,
+        registers.rsp,
+        registers.flags,
+        ports::counter()
+    );
+    let names = [
+        "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "r8", "r9", "r10", "r11", "r12", "r13",
+        "r14", "r15",
+    ];
+    for (place, (name, value)) in names.iter().zip(registers.general.iter().rev()).enumerate() {
+        let end = if place % 4 == 3 || place == 14 { '\n' } else { ' ' };
+        let _ = write!(out, "{name:3} {value:016x}{end}");
+    }
+    last_words::conclude(out)
+}
+
+/// What an exception is called.
+fn name(vector: u64) -> &'static str {
+    match vector {
+        0 => "division by zero",
+        2 => "non-maskable interrupt",
+        3 => "breakpoint",
+        6 => "invalid instruction",
+        8 => "double fault",
+        12 => "stack fault",
+        13 => "general protection",
+        14 => "page fault",
+        18 => "machine check",
+        19 => "floating point",
+        _ => "see the processor's manual",
+    }
+}

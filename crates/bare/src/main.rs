@@ -1,0 +1,89 @@
+//! The gateway as an image that boots without an operating system: an ordinary program, whose start
+//! and whose calls to a kernel are taken care of in `machine`.
+
+mod gateway;
+mod machine;
+
+use gateway::Gateway;
+use machine::{cards, clock, console, last_words, system, watchdog};
+use natgate_bare::boot::Addresses;
+use natgate_bare::options::Options;
+use natgate_bare::settings;
+
+/// Most bytes of the command line and of the configuration.
+const MOST_OPTIONS: usize = 4096;
+const MOST_FILE: u64 = 256 << 20;
+
+fn main() {
+    console::start();
+    clock::start();
+    last_words::catch_panics();
+    println!("natgate {} without an operating system", env!("CARGO_PKG_VERSION"));
+    let memory = system::free_memory();
+    let (mebibytes, megahertz) = (memory >> 20, clock::frequency() / 1_000_000);
+    println!("{mebibytes} MiB of memory, processor at {megahertz} MHz");
+    if machine::ports::random().is_none() {
+        println!("this processor has no random numbers: who knows when it started may guess ports");
+    }
+    watchdog::start();
+    let options = options();
+    let cards = cards::find();
+    for card in &cards {
+        let state = match &card.device {
+            Ok(device) => natgate_bare::text::link(device.link()),
+            Err(error) => format!("{}: {error}", card.name),
+        };
+        println!("{} {}: {state}", card.place, card.kind);
+    }
+    if cards.is_empty() {
+        println!("no network card that natgate knows: Intel 82540EM to 82583V, virtio-net");
+    }
+    // A quarter is left for what is not the table.
+    let configuration = file().and_then(|file| settings::read(&file, memory / 4 * 3));
+    match &configuration {
+        Ok(good) => good.warnings.iter().for_each(|warning| println!("{warning}")),
+        Err(problems) => problems.iter().for_each(|problem| println!("{problem}")),
+    }
+    Gateway::new(options, cards, configuration.ok()).run()
+}
+
+/// What the boot loader has told in words. What is not understood is told and passed over: a
+/// machine that nobody is at had better start.
+fn options() -> Options {
+    let Some(address) = system::told().and_then(|told| told.command_line()) else {
+        return Options::default();
+    };
+    let mut text = Vec::new();
+    let mut byte = [0];
+    while text.len() < MOST_OPTIONS
+        && system::Physical.read(address + text.len() as u64, &mut byte)
+        && byte != [0]
+    {
+        text.extend(byte);
+    }
+    Options::parse(&String::from_utf8_lossy(&text)).unwrap_or_else(|problem| {
+        println!("{problem}");
+        Options::default()
+    })
+}
+
+/// The configuration file: the first file that was loaded with the image.
+fn file() -> Result<Vec<u8>, Vec<String>> {
+    let sentence = |text: &str| vec![format!("{}: {text}", settings::NAME)];
+    let (start, len) = system::told().and_then(|told| told.modules().next()).ok_or_else(|| {
+        sentence(
+            "there is none; have the boot loader load a file with the image (QEMU: -initrd FILE)",
+        )
+    })?;
+    if len > MOST_FILE {
+        return Err(sentence("it is longer than 256 MiB; name a configuration file"));
+    }
+    let mut file = vec![0; len as usize];
+    if system::Physical.read(start, &mut file) {
+        Ok(file)
+    } else {
+        Err(sentence(
+            "the boot loader has put it where this image cannot read; load it below 4 GiB",
+        ))
+    }
+}

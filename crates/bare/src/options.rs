@@ -1,0 +1,49 @@
+//! The words after the image's name, by which a boot loader tells it something.
+
+/// What was told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Start at once, without waiting for somebody who wants the menu.
+    pub start: bool,
+    /// Draw ports by this seed, as `natgate replay --seed` does, so that everybody can tell which
+    /// they will be: for tests.
+    pub seed: Option<u64>,
+}
+
+impl Options {
+    /// Reads the words.
+    ///
+    /// # Errors
+    /// The first that is not understood, in a sentence.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut options = Self::default();
+        for word in text.split_ascii_whitespace() {
+            match (word, word.strip_prefix("seed=").map(str::parse)) {
+                ("start", _) => options.start = true,
+                (_, Some(Ok(seed))) => options.seed = Some(seed),
+                _ => {
+                    return Err(format!(
+                        "the boot loader says {word:?}, which is no option; there are start and \
+                         seed=NUMBER"
+                    ));
+                }
+            }
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_understood_or_named() {
+        assert_eq!(Options::parse(" \n"), Ok(Options::default()));
+        let both = Options { start: true, seed: Some(7) };
+        assert_eq!(Options::parse("seed=7 start"), Ok(both));
+        for wrong in ["Start", "seed=", "seed=-1", "start=1"] {
+            assert!(Options::parse(wrong).unwrap_err().contains(wrong), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The configuration: the file that `natgate run` has, read by the same reader, less what needs an
+//! operating system.
+
+use natgate_control::config::{self, Configuration};
+use natgate_engine::Engine;
+use natgate_gateway::{
+    Backend, ControlSettings, KernelSettings, MetricsPlace, PageSettings, ReceiveMode, Settings,
+    SideSettings,
+};
+
+/// What the file is called in messages.
+pub const NAME: &str = "configuration";
+
+/// Fewest mappings that the machine must have room for.
+pub const FEWEST: u32 = 100_000;
+
+/// Reads a configuration, and fits it to so many bytes of memory.
+///
+/// # Errors
+/// Every problem, one sentence each, with line and column as far as it has a place in the file.
+pub fn read(file: &[u8], memory: u64) -> Result<Configuration, Vec<String>> {
+    let text = std::str::from_utf8(file).map_err(|error| {
+        let before = &file[..error.valid_up_to()];
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        let begin = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
+        let column = 1 + String::from_utf8_lossy(&before[begin..]).chars().count();
+        vec![format!("{NAME}:{line}:{column}: a byte here is not UTF-8; save the file as UTF-8")]
+    })?;
+    let mut configuration = config::read_text(text, NAME)
+        .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+    let mut problems = impossible(&configuration.settings);
+    problems.extend(fit(&mut configuration.settings, memory).err());
+    if problems.is_empty() { Ok(configuration) } else { Err(problems) }
+}
+
+/// What needs an operating system.
+fn impossible(settings: &Settings) -> Vec<String> {
+    let insides = settings.realms.iter().map(|realm| (&realm.name[..], &realm.inside));
+    let sides = [("inside", &settings.inside), ("outside", &settings.outside)];
+    let all_sides = || sides.into_iter().chain(insides.clone());
+    let any_side =
+        |is_meant: fn(&SideSettings) -> bool| all_sides().any(|(_, side)| is_meant(side));
+    let keys = [
+        ("backend", any_side(|side| side.backend != Backend::AfPacket)),
+        ("mode", any_side(|side| side.mode != ReceiveMode::default())),
+        ("ring", any_side(|side| side.ring.is_some())),
+        ("[workers]", settings.workers.count > 1 || !settings.workers.cores.is_empty()),
+        ("[dpdk]", settings.dpdk.is_some()),
+        (
+            "management, [announce], [learn] or [shutdown]",
+            settings.kernel != KernelSettings::default(),
+        ),
+        ("[state]", settings.state.is_some()),
+        ("[control]", settings.control != ControlSettings::default()),
+        ("[[log]]", !settings.logs.is_empty()),
+        ("[page]", settings.page != PageSettings::default()),
+        ("[metrics]", matches!(settings.monitoring.metrics, MetricsPlace::At(_))),
+        ("[snmp]", settings.monitoring.snmp.is_some()),
+    ];
+    let found = keys.into_iter().filter(|(_, is_there)| *is_there);
+    let mut problems: Vec<String> = found
+        .map(|(key, _)| {
+            format!("{NAME}: {key} needs an operating system, and there is none here; leave it out")
+        })
+        .collect();
+    problems.extend(sides.iter().filter(|(_, side)| side.address.is_none()).map(|(name, _)| {
+        format!("{NAME}: {name}.address is missing; give the gateway's own address there")
+    }));
+    problems
+}
+
+/// Has the table hold as many mappings as there is memory for, if the file does not say how many.
+fn fit(settings: &mut Settings, memory: u64) -> Result<(), String> {
+    let needed = Engine::memory(&settings.engine);
+    if needed <= memory {
+        return Ok(());
+    }
+    let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
+    if settings.engine.limits.mappings.is_some() {
+        return Err(format!(
+            "{NAME}: limits.mappings needs {} MiB of memory and there are {}; lower it, or leave it \
+             out for as many as fit",
+            mebibytes(needed),
+            mebibytes(memory)
+        ));
+    }
+    let mut with = |mappings| {
+        settings.engine.limits.mappings = Some(mappings);
+        Engine::memory(&settings.engine) <= memory
+    };
+    if !with(FEWEST) {
+        settings.engine.limits.mappings = None;
+        return Err(format!(
+            "{NAME}: a table of {FEWEST} mappings does not fit into {} MiB of memory; set \
+             limits.mappings lower, or give the machine more",
+            mebibytes(memory)
+        ));
+    }
+    let (mut fits, mut too_many) = (FEWEST, 1 << 20);
+    while too_many - fits > 1 {
+        let middle = fits + (too_many - fits) / 2;
+        if with(middle) { fits = middle } else { too_many = middle }
+    }
+    with(fits);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "[inside]\ndevice = \"eth0\"\naddress = \"10.0.0.1/24\"\n\
+        [outside]\ndevice = \"eth1\"\naddress = \"192.0.2.254/24\"\n\
+        [[pool]]\naddresses = [\"203.0.113.0/28\"]\n";
+
+    fn problems(text: &str) -> Vec<String> {
+        read(text.as_bytes(), 1 << 40).expect_err("there is a problem")
+    }
+
+    #[test]
+    fn problems_have_line_and_column() {
+        assert!(read(GOOD.as_bytes(), 1 << 40).is_ok());
+        let wrong = problems(&GOOD.replace("10.0.0.1/24", "10.0.0.1/99"));
+        assert!(wrong[0].starts_with("configuration:3:11: inside.address: "), "{wrong:?}");
+        let bytes = [GOOD.as_bytes(), b"# \xc3\xa4\xff"].concat();
+        let wrong = read(&bytes, 1 << 40).unwrap_err();
+        assert!(wrong[0].starts_with("configuration:9:4: a byte"), "{wrong:?}");
+    }
+
+    #[test]
+    fn what_needs_an_operating_system_is_named() {
+        for (key, text) in [
+            ("[state]", format!("{GOOD}[state]\nfile = \"/var/lib/natgate/ports\"\n")),
+            ("[workers]", format!("{GOOD}[workers]\ncount = 2\n")),
+            ("[control]", format!("{GOOD}[control]\nsocket = \"/run/natgate.sock\"\n")),
+            ("[metrics]", format!("{GOOD}[metrics]\nlisten = \"127.0.0.1:9464\"\n")),
+            ("backend", GOOD.replace("\"eth0\"", "\"eth0\"\nbackend = \"tun\"")),
+            ("ring", GOOD.replace("\"eth0\"", "\"eth0\"\nring = 4096")),
+            ("outside.address", GOOD.replace("address = \"192.0.2.254/24\"\n", "")),
+        ] {
+            let found = problems(&text);
+            assert!(found.iter().any(|problem| problem.contains(key)), "{key}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn the_table_is_as_large_as_memory_permits() {
+        let most = read(GOOD.as_bytes(), 1 << 40).expect("it is good").settings;
+        let needed = Engine::memory(&most.engine);
+        let less = read(GOOD.as_bytes(), needed / 2).expect("it fits").settings;
+        let mappings = less.engine.limits.mappings.expect("it was set");
+        assert!(mappings > FEWEST && Engine::memory(&less.engine) <= needed / 2);
+        let mut more = less.clone();
+        more.engine.limits.mappings = Some(mappings + mappings / 10);
+        assert!(Engine::memory(&more.engine) > needed / 2);
+        let none = read(GOOD.as_bytes(), 1 << 20).unwrap_err();
+        assert!(none[0].contains("100000 mappings"), "{none:?}");
+        let said = format!("{GOOD}[limits]\nmappings = 1000000\n");
+        let none = read(said.as_bytes(), 1 << 20).unwrap_err();
+        assert!(none[0].contains("limits.mappings needs"), "{none:?}");
+    }
+}

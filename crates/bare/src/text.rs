@@ -1,0 +1,130 @@
+//! What is shown: counters and mappings, in lines of at most 80 characters.
+
+use natgate_engine::{
+    Counters, Direction, DropReason, MappingInfo, Outcome, TableTotals, Timestamp,
+};
+use natgate_io::{LinkInfo, Statistics};
+use natgate_wire::protocol;
+use std::fmt::{self, Write};
+
+/// What is remembered of a gateway at work, to be told when it fails. Copying it allocates nothing.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// Packets.
+    pub counters: Counters,
+    /// Mappings and sessions.
+    pub totals: TableTotals,
+    /// Frames of each side, inside and outside.
+    pub frames: [Statistics; 2],
+}
+
+/// Writes figures; nothing is allocated.
+///
+/// # Errors
+/// What writing says.
+pub fn figures(out: &mut dyn Write, figures: &Figures) -> fmt::Result {
+    let Figures { counters, totals, frames } = figures;
+    for direction in Direction::ALL {
+        write!(out, "{:9}", direction.name())?;
+        for outcome in Outcome::ALL {
+            let packets = counters.packets[direction as usize][outcome as usize];
+            write!(out, " {} {packets}", outcome.name())?;
+        }
+        writeln!(out)?;
+    }
+    let reasons =
+        DropReason::ALL.iter().map(|reason| (reason.name(), counters.drops[*reason as usize]));
+    for (name, count) in reasons.filter(|(_, count)| *count > 0) {
+        writeln!(out, "dropped   {name} {count}")?;
+    }
+    let TableTotals { mappings, most_mappings, subscribers, further_sessions, .. } = totals;
+    writeln!(
+        out,
+        "mappings  {mappings} of {most_mappings}, subscribers {subscribers}, \
+         further sessions {further_sessions}"
+    )?;
+    for (name, frames) in ["inside", "outside"].iter().zip(frames) {
+        let lost = frames.receive_overrun + frames.receive_oversize;
+        let unsent = frames.transmit_full + frames.transmit_refused;
+        let (received, sent) = (frames.received, frames.transmitted);
+        writeln!(out, "{name:9} received {received} sent {sent} frames, lost {lost} and {unsent}")?;
+    }
+    Ok(())
+}
+
+/// A mapping in one line.
+pub fn mapping(info: &MappingInfo, now: Timestamp) -> String {
+    let id = &info.id;
+    let endpoint = |end: natgate_engine::Endpoint| format!("{}:{}", end.address, end.port);
+    let expires = match info.expires {
+        Some(expires) => format!("{} s", expires.since(now).as_secs()),
+        None => "never ends".to_owned(),
+    };
+    format!(
+        "{:4} {:21} {:21} {:>6} out {:>6} in {expires}",
+        protocol::named(id.protocol),
+        endpoint(id.internal),
+        endpoint(id.external),
+        info.packets_out,
+        info.packets_in,
+    )
+}
+
+/// A link in one line.
+pub fn link(link: &LinkInfo) -> String {
+    format!("{} {} {}", link.name, link.mac, if link.up { "up" } else { "down" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use natgate_engine::{Endpoint, MappingId, MappingKind};
+    use std::time::Duration;
+
+    #[test]
+    fn figures_say_what_was_counted_and_nothing_else() {
+        let mut counters = Counters::default();
+        counters.count(Direction::Outbound, Outcome::Forwarded, 100);
+        counters.count_drop(Direction::Inbound, DropReason::NoMapping, 40);
+        let frames = [Statistics { received: 5, ..Default::default() }, Statistics::default()];
+        let totals = TableTotals { mappings: 1, most_mappings: 9, ..Default::default() };
+        let mut text = String::new();
+        super::figures(&mut text, &Figures { counters, totals, frames })
+            .expect("it can be written");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "outbound  forwarded 1 replied 0 dropped 0");
+        assert_eq!(
+            lines[4..6],
+            ["dropped   no_mapping 1", "mappings  1 of 9, subscribers 0, further sessions 0"]
+        );
+        assert_eq!(lines[6], "inside    received 5 sent 0 frames, lost 0 and 0");
+        assert_eq!(lines.len(), 8);
+    }
+
+    #[test]
+    fn a_mapping_fits_a_line() {
+        let now = Timestamp(0).plus(Duration::from_secs(100));
+        let mut info = MappingInfo {
+            id: MappingId {
+                protocol: 17,
+                realm: 0,
+                internal: Endpoint::new(0x0a00_0005, 4000),
+                external: Endpoint::new(0xcb00_7101, 5000),
+                kind: MappingKind::Dynamic,
+            },
+            sessions: 1,
+            created: now,
+            expires: Some(now.plus(Duration::from_secs(60))),
+            packets_out: 3,
+            packets_in: 2,
+        };
+        let line = mapping(&info, now);
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let expected =
+            ["udp", "10.0.0.5:4000", "203.0.113.1:5000", "3", "out", "2", "in", "60", "s"];
+        assert_eq!(words, expected);
+        info.expires = None;
+        assert!(mapping(&info, now).ends_with("never ends"));
+        assert!(mapping(&info, now).len() <= 80);
+    }
+}

@@ -1,0 +1,250 @@
+//! Virtual network cards: virtio-net over PCI, version 1 (OASIS virtio 1.2).
+//!
+//! One queue each way, no offloads. Frames that belong together are announced to the device once.
+//! What the device writes into its rings is not believed: numbers and lengths are checked, and what
+//! is not one whole frame is counted and forgotten.
+
+mod queue;
+#[cfg(test)]
+mod tests;
+mod transport;
+
+use crate::registers::Registers;
+use natgate_io::{BATCH, Batch, Change, Device, Frame, HEADROOM, LinkInfo, Lost};
+use natgate_io::{Receive, Statistics, Transmit};
+use queue::Queue;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+pub use transport::{Place, Places, places};
+use transport::{RECEIVE, TRANSMIT, Transport};
+
+/// Who makes these devices, and the number of those that are network cards; by that number they say
+/// that they need not be driven as before version 1.
+pub const VENDOR: u16 = 0x1af4;
+/// See [`VENDOR`]; the second number is of devices that can also be driven as before version 1.
+pub const DEVICES: [u16; 2] = [0x1041, 0x1000];
+
+/// Bytes that stand before each frame: of offloads, of which there are none.
+const HEADER: usize = 12;
+
+/// Most bytes of a frame.
+const LONGEST: usize = 1536;
+
+/// Where the header lies in a buffer: so that the frame has headroom.
+const START: usize = HEADROOM;
+
+/// Bytes of a buffer.
+const BUFFER: usize = (START + HEADER + LONGEST).next_multiple_of(64);
+
+/// The shortest frame: two addresses and a type.
+const SHORTEST: usize = 14;
+
+/// Largest payload of a frame, bytes.
+const MTU: u32 = 1500;
+
+/// Why a device cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Its registers are not where version 1 has them.
+    #[error("the device has no registers of virtio version 1; let its host make it a modern one")]
+    NotModern,
+    /// It does not come out of its reset.
+    #[error("the device does not come back from a reset")]
+    Reset,
+    /// It lacks something.
+    #[error("the device lacks {0}; let its host give it that")]
+    Lacks(&'static str),
+    /// It does not agree.
+    #[error("the device refuses what it has offered itself")]
+    Refuses,
+}
+
+/// A network card.
+#[derive(Debug)]
+pub struct Virtio<R> {
+    transport: Transport<R>,
+    link: LinkInfo,
+    incoming: Incoming<R>,
+    outgoing: Outgoing<R>,
+    link_losses: u64,
+}
+
+impl<R: Registers + 'static> Virtio<R> {
+    /// Starts a device, given its registers and what it is to be called.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn open(places: Places<R>, name: &str) -> Result<Self, Error> {
+        let mut transport = Transport::start(places)?;
+        let receive = Queue::new(transport.queue(RECEIVE)?, BUFFER);
+        let transmit = Queue::new(transport.queue(TRANSMIT)?, BUFFER);
+        let bells =
+            [transport.connect(RECEIVE, &receive)?, transport.connect(TRANSMIT, &transmit)?];
+        transport.begin();
+        let [receive_bell, transmit_bell] = bells;
+        let mut incoming =
+            Incoming { queue: receive, bell: receive_bell, lent: Vec::new(), received: 0 };
+        incoming.lent.extend(0..incoming.queue.len());
+        incoming.take_back();
+        let outgoing = Outgoing { queue: transmit, bell: transmit_bell, sent: 0, full: 0 };
+        let (mac, up) = (transport.mac(), transport.is_up());
+        let link = LinkInfo { name: name.to_owned(), index: 1, mac, mtu: MTU, up };
+        Ok(Self { transport, link, incoming, outgoing, link_losses: 0 })
+    }
+}
+
+/// Where the device is told that there is something new in a queue.
+#[derive(Debug)]
+struct Bell<R> {
+    registers: R,
+    at: u32,
+    queue: u16,
+}
+
+impl<R: Registers> Bell<R> {
+    fn ring(&mut self) {
+        self.registers.write16(self.at, self.queue);
+    }
+}
+
+/// The half that receives.
+#[derive(Debug)]
+struct Incoming<R> {
+    queue: Queue,
+    bell: Bell<R>,
+    /// Buffers that are lent, or were not worth lending.
+    lent: Vec<usize>,
+    received: u64,
+}
+
+impl<R: Registers> Incoming<R> {
+    /// Gives buffers to the device again.
+    fn take_back(&mut self) {
+        if self.lent.is_empty() {
+            return;
+        }
+        for number in self.lent.drain(..) {
+            self.queue.give(number, START, HEADER + LONGEST, true);
+        }
+        self.queue.publish();
+        if self.queue.wants_bell() {
+            self.bell.ring();
+        }
+    }
+}
+
+impl<R: Registers> Receive for Incoming<R> {
+    fn receive<'d>(&'d mut self, batch: &mut Batch<'d>) {
+        self.take_back();
+        let mut whole = [(0, 0); BATCH];
+        let mut count = 0;
+        while count < batch.remaining_capacity()
+            && self.lent.len() < self.queue.len()
+            && let Some((number, written)) = self.queue.take()
+        {
+            self.lent.push(number);
+            if (HEADER + SHORTEST..=HEADER + LONGEST).contains(&written) {
+                whole[count] = (number, written);
+                count += 1;
+            } else {
+                self.queue.odd += 1;
+            }
+        }
+        self.received += count as u64;
+        let lent = self.queue.buffers.lend(&whole[..count]);
+        batch.extend(
+            lent.map(|(bytes, written)| Frame::new(bytes, START + HEADER, START + written)),
+        );
+    }
+}
+
+/// The half that sends. A frame is copied into a buffer, which stays the device's until it has
+/// gone.
+#[derive(Debug)]
+struct Outgoing<R> {
+    queue: Queue,
+    bell: Bell<R>,
+    sent: u64,
+    full: u64,
+}
+
+impl<R: Registers> Outgoing<R> {
+    /// Puts a frame into the queue; `false`: it does not fit, or the queue is full.
+    fn put(&mut self, frame: &[u8]) -> bool {
+        if !(SHORTEST..=LONGEST).contains(&frame.len()) {
+            return false;
+        }
+        let Some(number) = self.queue.free.pop() else { return false };
+        let bytes = self.queue.buffers.bytes_mut(number);
+        bytes[START..START + HEADER].fill(0);
+        bytes[START + HEADER..][..frame.len()].copy_from_slice(frame);
+        self.queue.give(number, START, HEADER + frame.len(), false);
+        true
+    }
+}
+
+impl<R: Registers> Transmit for Outgoing<R> {
+    fn transmit(&mut self, frames: &mut [Frame<'_>]) -> Lost {
+        assert!(frames.len() <= BATCH);
+        while let Some((number, _)) = self.queue.take() {
+            self.queue.free.push(number);
+        }
+        let mut lost = Lost::NONE;
+        for (number, frame) in frames.iter().enumerate() {
+            if !self.put(frame.bytes()) {
+                lost.mark(number);
+            }
+        }
+        let refused = u64::from(lost.count());
+        self.full += refused;
+        self.sent += frames.len() as u64 - refused;
+        if refused < frames.len() as u64 {
+            self.queue.publish();
+            if self.queue.wants_bell() {
+                self.bell.ring();
+            }
+        }
+        lost
+    }
+}
+
+impl<R: Registers + 'static> Device for Virtio<R> {
+    fn split(&mut self) -> (&mut dyn Receive, &mut dyn Transmit) {
+        (&mut self.incoming, &mut self.outgoing)
+    }
+
+    fn link(&self) -> &LinkInfo {
+        &self.link
+    }
+
+    fn statistics(&mut self) -> Statistics {
+        Statistics {
+            received: self.incoming.received,
+            receive_oversize: self.incoming.queue.odd,
+            transmitted: self.outgoing.sent,
+            transmit_full: self.outgoing.full,
+            link_losses: self.link_losses,
+            ..Statistics::default()
+        }
+    }
+
+    fn maintain(&mut self) -> Option<Change> {
+        let up = self.transport.is_up();
+        match (std::mem::replace(&mut self.link.up, up), up) {
+            (true, false) => {
+                self.link_losses += 1;
+                Some(Change::Down)
+            }
+            (false, true) => Some(Change::Up),
+            _ => None,
+        }
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn poll_interval(&self) -> Option<Duration> {
+        Some(Duration::ZERO)
+    }
+}

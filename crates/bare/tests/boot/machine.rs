@@ -1,0 +1,226 @@
+//! A machine in an emulator, booted with the image, and the other ends of its two cables.
+
+use natgate_wire::arp::{self, Arp, Mac, Operation, Repr};
+use natgate_wire::link::{ETHERNET_LEN, ethertype};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::net::Ipv4Addr;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// Long enough for any machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The hardware address of everybody at the other ends.
+const EVERYBODY: Mac = Mac([2, 0, 0, 0, 9, 9]);
+
+/// The gateway's own hardware addresses.
+const CARDS: [Mac; 2] = [Mac([0x52, 0x54, 0, 0, 0, 1]), Mac([0x52, 0x54, 0, 0, 0, 2])];
+
+/// A machine. It ends with this value.
+pub(crate) struct Machine {
+    child: Child,
+    keys: ChildStdin,
+    lines: Receiver<String>,
+    /// What it has printed so far.
+    pub(crate) printed: Vec<String>,
+    folder: PathBuf,
+    cables: [UnixDatagram; 2],
+    /// The gateway's addresses, inside and outside.
+    addresses: [Ipv4Addr; 2],
+}
+
+impl Machine {
+    /// Boots with cards of a kind; `name` is that of the test, `options` are the image's.
+    pub(crate) fn boot(name: &str, card: &str, configuration: &str, options: &str) -> Self {
+        // A socket's path may have 107 bytes, which the target's folder may have used up.
+        let folder = format!("natgate-{name}-{card}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("a folder to work in");
+        std::fs::write(folder.join("configuration"), configuration).expect("it can be written");
+        let cables = ["inside", "outside"].map(|side| {
+            let cable = UnixDatagram::bind(folder.join(format!("{side}-far")));
+            let cable = cable.expect("the far end can be made");
+            cable.set_read_timeout(Some(Duration::from_millis(100))).expect("it has a timeout");
+            cable.set_write_timeout(Some(PATIENCE)).expect("it has a timeout");
+            cable
+        });
+        let mut command = Command::new("qemu-system-x86_64");
+        command.current_dir(&folder).args(["-accel", "tcg", "-cpu", "max", "-m", "512"]);
+        command.args(["-display", "none", "-serial", "stdio", "-monitor", "none", "-no-reboot"]);
+        command.args(["-kernel", env!("CARGO_BIN_EXE_natgate-bare"), "-append", options]);
+        if !configuration.is_empty() {
+            command.args(["-initrd", "configuration"]);
+        }
+        for (side, mac) in ["inside", "outside"].into_iter().zip(CARDS) {
+            command.arg("-netdev").arg(format!(
+                "dgram,id={side},local.type=unix,local.path={side},remote.type=unix,remote.path={side}-far"
+            ));
+            command.arg("-device").arg(format!("{card},netdev={side},mac={mac},romfile="));
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let child = command.spawn();
+        let mut child = child.expect("the emulator starts; `make test` installs qemu-system-x86");
+        let output = child.stdout.take().expect("it is a pipe");
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+                let _ = sender.send(line);
+            }
+        });
+        let keys = child.stdin.take().expect("it is a pipe");
+        let addresses = [[10, 0, 0, 1], [192, 0, 2, 254]].map(Ipv4Addr::from);
+        Self { child, keys, lines, printed: Vec::new(), folder, cables, addresses }
+    }
+
+    /// Boots, and waits until the gateway is running.
+    pub(crate) fn start(name: &str, card: &str, configuration: &str, options: &str) -> Self {
+        let mut machine = Self::boot(name, card, configuration, &format!("start {options}"));
+        machine.wait_for("natgate is running");
+        for (side, cable) in machine.cables.iter().enumerate() {
+            let near = machine.folder.join(["inside", "outside"][side]);
+            cable.connect(near).expect("the emulator is at the other end");
+        }
+        machine
+    }
+
+    /// Presses keys.
+    pub(crate) fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).and_then(|()| self.keys.flush()).expect("it listens");
+    }
+
+    /// Waits for a line that contains a text; returns it.
+    pub(crate) fn wait_for(&mut self, text: &str) -> String {
+        let begin = Instant::now();
+        loop {
+            let left = PATIENCE.checked_sub(begin.elapsed()).unwrap_or_default();
+            match self.lines.recv_timeout(left) {
+                Ok(line) => self.printed.push(line),
+                Err(error) => {
+                    let why = match error {
+                        RecvTimeoutError::Timeout => "it goes on",
+                        RecvTimeoutError::Disconnected => "it has ended",
+                    };
+                    panic!("no line with {text:?}, {why}:\n{}", self.printed.join("\n"));
+                }
+            }
+            if let Some(line) = self.printed.last().filter(|line| line.contains(text)) {
+                return line.clone();
+            }
+        }
+    }
+
+    /// Waits until the machine starts again, which ends the emulator.
+    pub(crate) fn wait_for_restart(&mut self) {
+        self.wait_for("the machine starts again");
+        let begin = Instant::now();
+        while self.child.try_wait().expect("it can be asked").is_none() {
+            assert!(begin.elapsed() < PATIENCE, "it does not start again");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let status = self.child.wait().expect("it can be asked");
+        assert!(status.success(), "{status}: {}", self.printed.join("\n"));
+    }
+
+    /// Sends a frame to one of the cards: 0 inside, 1 outside.
+    pub(crate) fn send_frame(&self, side: usize, frame: &[u8]) {
+        self.cables[side].send(frame).expect("the machine takes it");
+    }
+
+    /// Sends a packet.
+    pub(crate) fn send(&self, side: usize, packet: &[u8]) {
+        let mut frame = vec![0; ETHERNET_LEN];
+        let header = frame.first_chunk_mut().expect("there is room");
+        arp::write_ethernet(header, CARDS[side], EVERYBODY, ethertype::IPV4);
+        frame.extend(packet);
+        self.send_frame(side, &frame);
+    }
+
+    /// Waits until the gateway has done everything with what was sent, and answers its ARP requests: returns the
+    /// packets that came out, by side. What comes in by a card is dealt with in order, and so is what goes out: when
+    /// questions on both sides have been answered all has come in, and when others have been as well all has come out.
+    pub(crate) fn settle(&self) -> [Vec<Vec<u8>>; 2] {
+        let mut packets = [Vec::new(), Vec::new()];
+        let mut quiet = 0;
+        while quiet < 2 {
+            let mut came = 0;
+            for (side, packets) in packets.iter_mut().enumerate() {
+                self.ask(side);
+                came += self.take_until_answer(side, packets);
+            }
+            quiet = if came == 0 { quiet + 1 } else { 0 };
+        }
+        packets
+    }
+
+    /// Asks the gateway whether its own address is there, as who has none yet (RFC 5227).
+    fn ask(&self, side: usize) {
+        let question = Repr {
+            operation: Operation::Request,
+            sender_mac: EVERYBODY,
+            sender: Ipv4Addr::UNSPECIFIED,
+            target_mac: Mac::default(),
+            target: self.addresses[side],
+        };
+        self.send_frame(side, &question.frame(Mac::BROADCAST));
+    }
+
+    /// Takes what comes before the answer to the last question; returns how many frames.
+    fn take_until_answer(&self, side: usize, packets: &mut Vec<Vec<u8>>) -> usize {
+        let begin = Instant::now();
+        let mut came = 0;
+        let mut frame = [0; 2048];
+        loop {
+            assert!(begin.elapsed() < PATIENCE, "no answer: {}", self.printed.join("\n"));
+            let len = match self.cables[side].recv(&mut frame) {
+                Ok(len) => len,
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock) => continue,
+                Err(error) => panic!("{error}"),
+            };
+            let frame = &frame[..len];
+            let (_, _, kind) = arp::read_ethernet(frame).expect("a whole frame");
+            match Arp::new_checked(&frame[ETHERNET_LEN..]).map(|message| message.repr()) {
+                Some(message) if kind == ethertype::ARP => {
+                    if message.operation == Operation::Reply {
+                        return came;
+                    }
+                    came += usize::from(self.answer(side, &message));
+                }
+                _ => {
+                    packets.push(frame[ETHERNET_LEN..].to_vec());
+                    came += 1;
+                }
+            }
+        }
+    }
+
+    /// Everybody's answer to ARP: each address but the asker's is there.
+    fn answer(&self, side: usize, asked: &Repr) -> bool {
+        if asked.sender.is_unspecified() || asked.sender == asked.target {
+            return false;
+        }
+        let answer = Repr {
+            operation: Operation::Reply,
+            sender_mac: EVERYBODY,
+            sender: asked.target,
+            target_mac: asked.sender_mac,
+            target: asked.sender,
+        };
+        self.send_frame(side, &answer.frame(asked.sender_mac));
+        true
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if !std::thread::panicking() {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+}
