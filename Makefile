@@ -118,6 +118,11 @@ engine-alone: toolchain ## Build the engine for a machine without an operating s
 bare: toolchain ## Build the image that boots without an operating system, target/release/natgate-bare
 	@cargo build --release --locked -p natgate-bare
 
+.PHONY: bare-demo
+bare-demo: root demo-tools bare build ## Show the image at work, in an emulator between network namespaces
+	@$(call install,qemu-system-x86_64:qemu-system-x86)
+	@"$(TARGET)/release/natgate" demo --image "$(TARGET)/release/natgate-bare"
+
 .PHONY: requirements
 requirements: toolchain ## Trace RFC requirements to code and tests; write docs/conformance.md
 	@cargo run --quiet --locked -p natgate-requirements

@@ -12,11 +12,14 @@ mod report;
 mod steps;
 
 use std::panic;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow, bail};
-use natgate_testnet::{Gateway, Network, Servers, abandon, config, is_root, remove_leftovers};
+use natgate_testnet::{
+    Gateway, Image, Network, Servers, abandon, config, is_root, remove_leftovers,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -57,7 +60,8 @@ Exit codes: 0 every step passed, 1 a step failed or the demonstration could not 
 Examples:
 natgate demo
 natgate demo --json
-natgate demo --hold")]
+natgate demo --hold
+natgate demo --image target/release/natgate-bare")]
 pub(crate) struct Args {
     /// Print the result as one JSON object instead of text
     #[arg(long)]
@@ -66,6 +70,20 @@ pub(crate) struct Args {
     /// Keep the network after the steps, say how to enter it, and wait for the Enter key
     #[arg(long, conflicts_with = "json")]
     hold: bool,
+
+    /// Have this image, which boots without an operating system, be the gateway, in an emulator
+    ///
+    /// `make bare` builds it; the emulator is QEMU (on Debian: apt-get install qemu-system-x86).
+    #[arg(long, value_name = "FILE")]
+    image: Option<PathBuf>,
+}
+
+/// What translates.
+enum Translator {
+    /// This program.
+    Program(Gateway),
+    /// The image in an emulator.
+    Image(Image),
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -96,23 +114,24 @@ fn hold_demonstration(args: &Args, name: &str) -> anyhow::Result<Report> {
     say(&report::introduction(name));
     let body = body();
     let _servers = Servers::start(&network, Arc::clone(&body)).context("cannot start a server")?;
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let gateway = Gateway::start(&network, &program, &config("")).context("natgate run")?;
+    let translator = Translator::start(args, &network)?;
 
-    let scene = Scene { network, gateway, body };
+    let scene = Scene { network, body };
     let mut report = Report::default();
     for (number, step) in STEPS.iter().enumerate() {
         let result = StepResult::of(step, &scene);
         say(&result.line(number + 1));
         report.steps.push(result);
     }
-    let status = StepResult::measure("status", "the gateway tells its mappings", || {
-        report.status = scene.gateway.status()?;
-        let count = report.status["mappings"].as_array().context("no mappings in it")?.len();
-        Ok(format!("{count} mappings"))
-    });
-    say(&status.line(STEPS.len() + 1));
-    report.steps.push(status);
+    if let Translator::Program(gateway) = &translator {
+        let status = StepResult::measure("status", "the gateway tells its mappings", || {
+            report.status = gateway.status()?;
+            let count = report.status["mappings"].as_array().context("no mappings in it")?.len();
+            Ok(format!("{count} mappings"))
+        });
+        say(&status.line(report.steps.len() + 1));
+        report.steps.push(status);
+    }
     if args.hold {
         report.print_status();
         println!("{}", report::ways_in(name));
@@ -120,15 +139,32 @@ fn hold_demonstration(args: &Args, name: &str) -> anyhow::Result<Report> {
         let _ = std::io::stdin().read_line(&mut String::new());
     }
     let stop = StepResult::measure("stop", "SIGTERM ends the gateway, exit code 0", || {
-        let status = scene.gateway.stop()?;
+        let status = match translator {
+            Translator::Program(gateway) => gateway.stop()?,
+            Translator::Image(image) => image.stop()?,
+        };
         if status.success() { Ok(status.to_string()) } else { bail!("it ended with {status}") }
     });
-    say(&stop.line(STEPS.len() + 2));
+    say(&stop.line(report.steps.len() + 1));
     report.steps.push(stop);
     if !args.json && !args.hold {
         report.print_status();
     }
     Ok(report)
+}
+
+impl Translator {
+    fn start(args: &Args, network: &Network) -> anyhow::Result<Self> {
+        if let Some(image) = &args.image {
+            let image = std::fs::canonicalize(image).with_context(|| {
+                format!("the image {} cannot be found; `make bare` builds it", image.display())
+            })?;
+            return Ok(Self::Image(Image::start(network, &image).context("the image")?));
+        }
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let gateway = Gateway::start(network, &program, &config("")).context("natgate run")?;
+        Ok(Self::Program(gateway))
+    }
 }
 
 /// Fails with one sentence that says what is missing.

@@ -97,6 +97,10 @@ impl Report {
 
     /// The gateway's own account: its mappings and what it counted.
     pub(crate) fn print_status(&self) {
+        // The image tells its figures to who is at its console.
+        if self.status.is_null() {
+            return;
+        }
         print!("{}", mappings(&self.status["mappings"]));
         print!("{}", counters(&self.status["counters"]));
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use natgate_testnet::{
-    GATEWAY_INSIDE, GATEWAY_OUTSIDE, Gateway, Network, POOL, ROUTER, SERVER1, SERVER2, traffic,
+    GATEWAY_INSIDE, GATEWAY_OUTSIDE, Network, POOL, ROUTER, SERVER1, SERVER2, traffic,
     wait_for_listener,
 };
 
@@ -18,8 +18,6 @@ use natgate_testnet::{
 pub(crate) struct Scene {
     /// The namespaces.
     pub(crate) network: Network,
-    /// The gateway between them.
-    pub(crate) gateway: Gateway,
     /// What the web server answers.
     pub(crate) body: Arc<[u8]>,
 }
