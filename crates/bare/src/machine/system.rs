@@ -74,8 +74,8 @@ impl Addresses for Physical {
 }
 
 /// What the boot loader has told.
-pub(crate) fn told() -> Option<Told<Physical>> {
-    Told::read(boot::start_info(), Physical)
+pub(crate) fn told() -> Option<Told> {
+    Told::read(boot::loader(), boot::start_info(), &Physical)
 }
 
 /// Bytes of memory that nobody has.
@@ -122,12 +122,12 @@ impl System {
         }
         let Some(told) = told() else { return };
         let end = boot::mapped_end();
-        for (start, len) in told.memory() {
-            let stop = start.saturating_add(len).min(end);
-            self.memory.give(start, stop.saturating_sub(start));
+        for (start, len) in &told.memory {
+            let stop = start.saturating_add(*len).min(end);
+            self.memory.give(*start, stop.saturating_sub(*start));
         }
-        let (image, image_len) = boot::image();
-        for (start, len) in told.modules().chain([(0, FIRST), (image, image_len)]) {
+        let others = [(0, FIRST), boot::image(), told.letter];
+        for (start, len) in told.modules.into_iter().chain(others) {
             self.memory.withhold(start, len);
         }
     }
