@@ -84,8 +84,7 @@ fn file() -> Result<Vec<u8>, Vec<String>> {
         return Err(sentence("it is longer than 256 MiB; name a configuration file"));
     }
     let mut file = vec![0; len as usize];
-    // A boot loader need not have a place for nothing.
-    if len == 0 || system::Physical.read(start, &mut file) {
+    if system::Physical.read(start, &mut file) {
         Ok(file)
     } else {
         Err(sentence(

@@ -62,12 +62,19 @@ pub(crate) struct Physical;
 impl Addresses for Physical {
     fn read(&self, address: u64, into: &mut [u8]) -> bool {
         let end = address.checked_add(into.len() as u64);
-        if address == 0 || end.is_none_or(|end| end > boot::mapped_end()) {
+        if end.is_none_or(|end| end > boot::mapped_end()) {
             return false;
         }
-        for (place, byte) in into.iter_mut().enumerate() {
-            // SAFETY: it is mapped; nothing is expected of what is read.
-            *byte = unsafe { (address as *const u8).add(place).read_volatile() };
+        // SAFETY: it is mapped; nothing is expected of what is read. A boot loader may have put
+        // something at address 0, where no pointer of the language's can be.
+        unsafe {
+            asm!(
+                "rep movsb",
+                inout("rsi") address => _,
+                inout("rdi") into.as_mut_ptr() => _,
+                inout("rcx") into.len() => _,
+                options(nostack, preserves_flags),
+            );
         }
         true
     }

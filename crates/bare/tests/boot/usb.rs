@@ -68,9 +68,14 @@ impl Stick {
 
     /// Boots from it; the emulator's monitor listens in the machine's folder.
     fn boot(self, firmware: Firmware) -> Machine {
+        self.boot_with(firmware, "std")
+    }
+
+    /// Boots from it with a graphics card of a kind.
+    fn boot_with(self, firmware: Firmware, graphics: &str) -> Machine {
         // UEFI puts the registers of virtio's cards above 4 GiB.
         let card = if firmware == Firmware::Bios { "e1000" } else { "virtio-net-pci" };
-        let mut arguments = vec!["-monitor", "unix:monitor,server=on,wait=off"];
+        let mut arguments = vec!["-vga", graphics, "-monitor", "unix:monitor,server=on,wait=off"];
         arguments.extend([
             "-device",
             "qemu-xhci",
@@ -236,12 +241,17 @@ fn problems(firmware: Firmware) {
 }
 
 #[test]
-fn the_stick_as_it_is_made_starts_and_one_without_a_configuration_says_so() {
-    let mut machine = Stick::new("sample").boot(Firmware::Bios);
+fn the_stick_as_it_is_made_starts_without_a_screen_and_says_so() {
+    let mut machine = Stick::new("sample").boot_with(Firmware::Uefi, "none");
+    machine.wait_for("there is no screen that natgate can write on");
     machine.wait_for("starts in 5 s");
     machine.wait_until_running();
     machine.press("c");
     machine.wait_for("inside: eth0, 198.18.0.1/15");
+}
+
+#[test]
+fn a_stick_without_a_configuration_says_so() {
     let stick = Stick::new("empty");
     stick.remove("natgate.toml");
     let mut machine = stick.boot(Firmware::Bios);
