@@ -117,7 +117,7 @@ engine-alone: toolchain ## Build the engine for a machine without an operating s
 	@cargo build --locked -p natgate-engine --target $(BARE)
 
 .PHONY: bare
-bare: toolchain ## Build the image that boots without an operating system, target/release/natgate-bare, and a USB stick's, .img
+bare: toolchain ## Build the image that boots without an operating system, target/release/natgate-bare, and a USB stick with it, natgate-bare.img
 	@cargo build --release --locked -p natgate-bare
 	@$(call install,$(USB_TOOLS))
 	@packaging/usb.sh "$(TARGET)/release/natgate-bare" "$(TARGET)/release/natgate-bare.img"
