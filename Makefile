@@ -21,14 +21,16 @@ BUILD_TOOLS := cc:gcc cc:libc6-dev curl:curl update-ca-certificates:ca-certifica
 DEMO_TOOLS := ip:iproute2 ethtool:ethtool ping:iputils-ping traceroute:traceroute iperf3:iperf3 \
 	curl:curl setpriv:util-linux timeout:coreutils
 COUNT_TOOLS := valgrind:valgrind
+USB_TOOLS := strip:binutils grub-mkimage:grub-common /usr/lib/grub/i386-pc/boot.img:grub-pc-bin \
+	/usr/lib/grub/x86_64-efi/kernel.img:grub-efi-amd64-bin mcopy:mtools
 PACKAGE_TOOLS := dpkg-deb:dpkg dpkg-shlibdeps:dpkg-dev strip:binutils gzip:gzip xz:xz-utils ldd:libc-bin
-TEST_TOOLS := setsid:util-linux $(DEMO_TOOLS) $(COUNT_TOOLS) $(PACKAGE_TOOLS) systemd-analyze:systemd man:man-db lintian:lintian \
+TEST_TOOLS := setsid:util-linux $(DEMO_TOOLS) $(COUNT_TOOLS) $(PACKAGE_TOOLS) $(USB_TOOLS) systemd-analyze:systemd man:man-db lintian:lintian \
 	skopeo:skopeo iptables-save:iptables tshark:tshark dumpcap:wireshark-common ps:procps nft:nftables \
 	turnserver:coturn turnutils_natdiscovery:coturn stun:stun-client mtr:mtr-tiny \
 	bird:bird2 natpmpc:natpmpc rsyslogd:rsyslog nfcapd:nfdump chromium:chromium \
 	/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf:fonts-dejavu-core pkg-config:pkg-config /usr/include/dpdk/rte_eal.h:libdpdk-dev \
 	promtool:prometheus snmpd:snmpd snmpwalk:snmp yanglint:libyang2-tools \
-	qemu-system-x86_64:qemu-system-x86
+	qemu-system-x86_64:qemu-system-x86 /usr/share/OVMF/OVMF_CODE_4M.fd:ovmf
 
 # Services that come with a program of which only the program is wanted.
 UNWANTED := prometheus snmpd
@@ -115,8 +117,10 @@ engine-alone: toolchain ## Build the engine for a machine without an operating s
 	@cargo build --locked -p natgate-engine --target $(BARE)
 
 .PHONY: bare
-bare: toolchain ## Build the image that boots without an operating system, target/release/natgate-bare
+bare: toolchain ## Build the image that boots without an operating system, target/release/natgate-bare, and a USB stick with it, natgate-bare.img
 	@cargo build --release --locked -p natgate-bare
+	@$(call install,$(USB_TOOLS))
+	@packaging/usb.sh "$(TARGET)/release/natgate-bare" "$(TARGET)/release/natgate-bare.img"
 
 .PHONY: bare-demo
 bare-demo: root demo-tools bare build ## Show the image at work, in an emulator between network namespaces

@@ -6,6 +6,9 @@
 
 use std::path::Path;
 
+/// Where the image begins: at 16 MiB, for below that UEFI may have things of its own.
+const BASE: &str = "0x1000000";
+
 /// The library that is named, and the archive that is linked instead.
 const ARCHIVES: [(&str, &str); 4] = [("gcc_s", "gcc_eh"), ("gcc", "gcc"), ("c", "c"), ("m", "m")];
 
@@ -16,7 +19,8 @@ fn main() {
         let file = Path::new(&out).join(format!("lib{name}.so"));
         std::fs::write(file, format!("INPUT(-l:lib{archive}.a)\n")).expect("it can be written");
     }
-    for argument in ["-static", "-no-pie", "-Wl,--build-id=none", &format!("-L{out}")] {
+    let (base, archives) = (format!("-Wl,--image-base={BASE}"), format!("-L{out}"));
+    for argument in ["-static", "-no-pie", "-Wl,--build-id=none", &base, &archives] {
         println!("cargo::rustc-link-arg-bin=natgate-bare={argument}");
     }
 }

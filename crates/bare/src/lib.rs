@@ -5,9 +5,9 @@
 //! is tested on any: drivers for Ethernet cards ([`e1000`], [`virtio`]) on registers and memory
 //! that are given to them, the search for cards ([`pci`]), what a boot loader tells ([`boot`]),
 //! what the standard library asks of a kernel and gets from us ([`calls`], [`memory`]), the clock's
-//! arithmetic ([`time`]), and what a person sees ([`screen`], [`keys`], [`menu`], [`text`]). The
-//! program beside it (`main.rs`, `machine/`) has the instructions that only the bare processor
-//! permits.
+//! arithmetic ([`time`]), and what a person sees ([`screen`], [`picture`], [`keys`], [`menu`],
+//! [`text`]). The program beside it (`main.rs`, `machine/`) has the instructions that only the bare
+//! processor permits.
 
 #![deny(unsafe_code)]
 
@@ -20,6 +20,7 @@ pub mod memory;
 pub mod menu;
 pub mod options;
 pub mod pci;
+pub mod picture;
 pub mod registers;
 pub mod screen;
 pub mod settings;

@@ -15,10 +15,13 @@ const MOST_OPTIONS: usize = 4096;
 const MOST_FILE: u64 = 256 << 20;
 
 fn main() {
-    console::start();
+    let has_screen = console::start();
     clock::start();
     last_words::catch_panics();
     println!("natgate {} without an operating system", env!("CARGO_PKG_VERSION"));
+    if !has_screen {
+        println!("there is no screen that natgate can write on; the console is the serial port");
+    }
     let memory = system::free_memory();
     let (mebibytes, megahertz) = (memory >> 20, clock::frequency() / 1_000_000);
     println!("{mebibytes} MiB of memory, processor at {megahertz} MHz");
@@ -50,7 +53,7 @@ fn main() {
 /// What the boot loader has told in words. What is not understood is told and passed over: a
 /// machine that nobody is at had better start.
 fn options() -> Options {
-    let Some(address) = system::told().and_then(|told| told.command_line()) else {
+    let Some(address) = system::told().and_then(|told| told.command_line) else {
         return Options::default();
     };
     let mut text = Vec::new();
@@ -70,9 +73,11 @@ fn options() -> Options {
 /// The configuration file: the first file that was loaded with the image.
 fn file() -> Result<Vec<u8>, Vec<String>> {
     let sentence = |text: &str| vec![format!("{}: {text}", settings::NAME)];
-    let (start, len) = system::told().and_then(|told| told.modules().next()).ok_or_else(|| {
+    let module = system::told().and_then(|told| told.modules.first().copied());
+    let (start, len) = module.ok_or_else(|| {
         sentence(
-            "there is none; have the boot loader load a file with the image (QEMU: -initrd FILE)",
+            "there is none; have the boot loader load a file with the image (a USB stick: \
+             natgate.toml; QEMU: -initrd FILE)",
         )
     })?;
     if len > MOST_FILE {

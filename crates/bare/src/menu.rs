@@ -7,8 +7,8 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the keys do.
 pub const HELP: &str = "\
-keys: s start   c configuration   n counters, each second   m mappings, a page each time
-      r reboot   t trial of a failure, after which the machine comes back   h this help
+keys: s start   c configuration   n counters each second   m mappings by pages
+      r reboot   t trial of a failure, which ends in a reboot   h this help
 ";
 
 /// What somebody wants.
@@ -86,6 +86,7 @@ impl Menu {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::screen::COLUMNS;
 
     #[test]
     fn keys_mean_what_the_help_says() {
@@ -101,6 +102,7 @@ mod tests {
             assert_eq!(menu.key(key), Some(wish));
             assert!(HELP.contains(&format!(" {} ", char::from(key.to_ascii_lowercase()))));
         }
+        assert!(HELP.lines().all(|line| line.len() <= COLUMNS));
         assert_eq!(menu.key(b'y'), None);
     }
 

@@ -128,6 +128,13 @@ mod tests {
     }
 
     #[test]
+    fn the_configuration_of_a_new_stick_is_good() {
+        let file = include_bytes!("../../../packaging/usb/natgate.toml");
+        let configuration = read(file, 1 << 40).expect("it is good");
+        assert_eq!(configuration.warnings.len(), 0);
+    }
+
+    #[test]
     fn what_needs_an_operating_system_is_named() {
         for (key, text) in [
             ("[state]", format!("{GOOD}[state]\nfile = \"/var/lib/natgate/ports\"\n")),

@@ -41,6 +41,15 @@ impl Clock {
     }
 }
 
+/// Cycles a second of a processor's counter as the processor says (CPUID): three numbers, by which
+/// part and by which multiple of a crystal's frequency it counts, and what that is, Hz (leaf 0x15);
+/// or else MHz (leaf 0x16). What it does not say is 0. `None`: it says neither.
+pub fn frequency([part, multiple, crystal]: [u32; 3], megahertz: u32) -> Option<u64> {
+    let by_crystal = (u64::from(crystal) * u64::from(multiple)).checked_div(part.into());
+    let by_name = u64::from(megahertz & 0xffff) * 1_000_000;
+    by_crystal.filter(|frequency| *frequency > 0).or(Some(by_name).filter(|name| *name > 0))
+}
+
 /// What the real-time clock's registers hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registers {
@@ -101,6 +110,14 @@ mod tests {
         // Years do not overflow.
         assert_eq!(clock.uptime(1000 + 2_500_000_000 * 1_000_000_000), 1_000_000_000_000_000_000);
         assert_eq!(Clock::new(0, 0, (0, 5)), None);
+    }
+
+    #[test]
+    fn processors_say_how_fast_they_count_or_do_not() {
+        assert_eq!(frequency([2, 184, 24_000_000], 2200), Some(2_208_000_000));
+        assert_eq!(frequency([2, 184, 0], 2200), Some(2_200_000_000));
+        assert_eq!(frequency([0, 184, 24_000_000], 0xffff_0000), None);
+        assert_eq!(frequency([1, u32::MAX, u32::MAX], 0), Some(0xffff_fffe_0000_0001));
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! The first instructions: from where the boot loader leaves the processor (32 bits, no paging) to
-//! where an ordinary program begins.
+//! where an ordinary program begins. Boot loaders find them by PVH (QEMU's `-kernel`) or by
+//! Multiboot2 (GRUB, after a BIOS and after UEFI).
 //!
 //! Memory is mapped at its own addresses, in pages of 2 MiB below 4 GiB and, where the processor
-//! has them, of 1 GiB up to 512 GiB. Page 0, where the boot loader may have left something to read,
-//! cannot be written to. The program's start code finds what Linux would give it: a stack with its
-//! name and a few facts.
+//! has them, of 1 GiB up to 512 GiB, and from there to 64 TiB uncached, for what cards have there.
+//! Page 0, where the boot loader may have left something to read, cannot be written to. The
+//! program's start code finds what Linux would give it: a stack with its name and a few facts.
 
 use std::arch::global_asm;
 
@@ -18,9 +19,43 @@ global_asm!(
     ".popsection",
 );
 
+/// What a Multiboot2 header begins with, and its bytes.
+const HEADER: u32 = 0xe852_50d6;
+const HEADER_LEN: u32 = 80;
+
+// The header by which a Multiboot2 boot loader finds the first instruction: at a multiple of 8
+// bytes near the file's beginning. It is the content of a note, for notes are there.
+global_asm!(
+    ".pushsection .note.natgate_multiboot,\"a\",@note",
+    ".balign 8",
+    ".long 12, {len}, 1",
+    ".asciz \"natgate\"",
+    ".long 0",
+    ".long {header}, 0, {len}, {sum}",
+    // Where to begin.
+    ".short 3, 0",
+    ".long 12, natgate_multiboot, 0",
+    // Text is fine for a screen.
+    ".short 4, 0",
+    ".long 12, 2, 0",
+    // So is a picture of any size with 32 bits a pixel; the image starts without as well.
+    ".short 5, 1",
+    ".long 20, 0, 0, 32, 0",
+    ".short 0, 0",
+    ".long 8",
+    ".popsection",
+    header = const HEADER,
+    len = const HEADER_LEN,
+    sum = const 0_u32.wrapping_sub(HEADER).wrapping_sub(HEADER_LEN),
+);
+
 global_asm!(
     ".pushsection .text.natgate_boot,\"ax\",@progbits",
     ".code32",
+    // Such a boot loader says in EAX what it is; then all is as with the other.
+    ".globl natgate_multiboot",
+    "natgate_multiboot:",
+    "mov dword ptr [natgate_loader], eax",
     ".globl natgate_boot",
     "natgate_boot:",
     "cli",
@@ -76,6 +111,25 @@ global_asm!(
     "inc ecx",
     "cmp ecx, 512",
     "jne 5b",
+    // What cards have beyond that.
+    "mov ecx, 512",
+    "7: mov eax, ecx",
+    "shl eax, 30",
+    "or eax, 0x9b",
+    "mov dword ptr [natgate_far_tables + ecx * 8 - 0x1000], eax",
+    "mov eax, ecx",
+    "shr eax, 2",
+    "mov dword ptr [natgate_far_tables + ecx * 8 - 0xffc], eax",
+    "inc ecx",
+    "cmp ecx, 128 * 512",
+    "jne 7b",
+    "mov ecx, 1",
+    "mov eax, offset natgate_far_tables + 3",
+    "8: mov dword ptr [natgate_tables + ecx * 8], eax",
+    "add eax, 0x1000",
+    "inc ecx",
+    "cmp ecx, 128",
+    "jne 8b",
     "mov dword ptr [natgate_large_pages], 1",
     // Physical address extension, and SSE as every program of 64 bits may use it.
     "6: mov eax, 0x620",
@@ -139,6 +193,8 @@ global_asm!(
     ".balign 8",
     ".globl natgate_start_info",
     "natgate_start_info: .quad 0",
+    ".globl natgate_loader",
+    "natgate_loader: .quad 0",
     ".globl natgate_large_pages",
     "natgate_large_pages: .quad 0",
     "natgate_random: .quad 0, 0",
@@ -146,6 +202,7 @@ global_asm!(
     ".pushsection .bss.natgate_boot,\"aw\",@nobits",
     ".balign 4096",
     "natgate_tables: .skip 0x7000",
+    "natgate_far_tables: .skip 0x7f000",
     ".skip {stack}",
     "natgate_stack_end:",
     ".popsection",
@@ -155,6 +212,7 @@ global_asm!(
 
 unsafe extern "C" {
     static natgate_start_info: u64;
+    static natgate_loader: u64;
     static natgate_large_pages: u64;
     static __executable_start: u8;
     static _end: u8;
@@ -166,10 +224,25 @@ pub(crate) fn start_info() -> u64 {
     unsafe { natgate_start_info }
 }
 
-/// Where mapped memory ends.
-pub(crate) fn mapped_end() -> u64 {
+/// What a Multiboot2 boot loader has left in the processor's EAX; 0: another has started the image.
+pub(crate) fn loader() -> u32 {
     // SAFETY: as above.
-    if unsafe { natgate_large_pages } != 0 { 512 << 30 } else { 4 << 30 }
+    unsafe { natgate_loader as u32 }
+}
+
+/// Where memory ends that can be used.
+pub(crate) fn mapped_end() -> u64 {
+    if has_large_pages() { 512 << 30 } else { 4 << 30 }
+}
+
+/// Where that ends which cards have in memory, as far as it can be reached.
+pub(crate) fn registers_end() -> u64 {
+    if has_large_pages() { 64 << 40 } else { 4 << 30 }
+}
+
+fn has_large_pages() -> bool {
+    // SAFETY: as above.
+    unsafe { natgate_large_pages != 0 }
 }
 
 /// Where the image lies: address and bytes.

@@ -93,7 +93,7 @@ fn open(space: &mut Ports, function: Function, name: &str) -> Result<Box<dyn Dev
 fn map(window: Window, at: u32, len: u32) -> Option<Mapped> {
     let end = u64::from(at).checked_add(u64::from(len)).filter(|end| *end <= window.len)?;
     let start = window.address + u64::from(at);
-    if window.address + end > boot::mapped_end() || !start.is_multiple_of(4) {
+    if window.address + end > boot::registers_end() || !start.is_multiple_of(4) {
         return None;
     }
     // SAFETY: the card says that its registers are there, the firmware has put them where nothing

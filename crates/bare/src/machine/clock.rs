@@ -1,9 +1,11 @@
 //! The clock of this machine: the processor's counter, measured against the timer that every PC
-//! has, and the date from the real-time clock.
+//! used to have, and the date from the real-time clock. Where that timer stands still, as in some
+//! machines that boot by UEFI, the processor is asked how fast it counts.
 
 use super::ports::{counter, in8, out8};
-use natgate_bare::time::{Clock, Registers};
+use natgate_bare::time::{self, Clock, Registers};
 use natgate_engine::Timestamp;
+use std::arch::x86_64::__cpuid;
 use std::sync::OnceLock;
 
 static CLOCK: OnceLock<Clock> = OnceLock::new();
@@ -15,11 +17,24 @@ const TICKS: u64 = 23_863;
 /// Measures the counter and reads the date.
 pub(crate) fn start() {
     let begin = counter();
-    let measured = (0..3).map(|_| measure()).min().unwrap_or_default();
-    let clock = Clock::new(begin, date(), (measured, TICKS * 1_000_000_000 / TIMER));
-    if let Some(clock) = clock {
+    let measured = (0..3).map_while(|_| measure()).min();
+    let rate = measured.map(|cycles| (cycles, TICKS * 1_000_000_000 / TIMER));
+    let rate = rate.or_else(|| said().map(|frequency| (frequency, 1_000_000_000)));
+    if let Some(clock) = rate.and_then(|rate| Clock::new(begin, date(), rate)) {
         CLOCK.get_or_init(|| clock);
     }
+}
+
+/// Cycles a second, as far as the processor says.
+fn said() -> Option<u64> {
+    const CRYSTAL: u32 = 0x15;
+    const MEGAHERTZ: u32 = 0x16;
+    let most = __cpuid(0).eax;
+    let leaf = |number| {
+        let leaf = (number <= most).then(|| __cpuid(number));
+        leaf.map_or([0; 3], |leaf| [leaf.eax, leaf.ebx, leaf.ecx])
+    };
+    time::frequency(leaf(CRYSTAL), leaf(MEGAHERTZ)[0])
 }
 
 /// The time: nanoseconds since 1970 and since the machine started. Before the clock has been
@@ -48,14 +63,14 @@ pub(crate) fn pause(nanoseconds: u64) {
     }
 }
 
-/// Cycles while the timer's third channel counts down.
-fn measure() -> u64 {
+/// Cycles while the timer's third channel counts down; `None`: it does not.
+fn measure() -> Option<u64> {
     const GATE: u16 = 0x61;
     const COMMAND: u16 = 0x43;
     const CHANNEL: u16 = 0x42;
     const OUTPUT: u8 = 1 << 5;
-    /// No channel of this machine takes longer: there is no timer.
-    const MOST_LOOKS: u32 = 10_000_000;
+    /// No look takes less than 50 ns: after so many the time is up if the timer runs.
+    const MOST_LOOKS: u32 = 2_000_000;
     let gate = in8(GATE) & !3;
     out8(GATE, gate);
     out8(COMMAND, 0b1011_0000);
@@ -63,10 +78,10 @@ fn measure() -> u64 {
     out8(CHANNEL, (TICKS >> 8) as u8);
     out8(GATE, gate | 1);
     let begin = counter();
-    let _ = (0..MOST_LOOKS).any(|_| in8(GATE) & OUTPUT != 0);
+    let has_ended = (0..MOST_LOOKS).any(|_| in8(GATE) & OUTPUT != 0);
     let cycles = counter() - begin;
     out8(GATE, gate);
-    cycles
+    has_ended.then_some(cycles)
 }
 
 /// The date, seconds since 1970; 0 if the clock has none.

@@ -1,12 +1,12 @@
 //! The screen, the serial port and the keyboard.
 //!
-//! Printing never waits: what the serial port does not take at once waits in a queue, which
-//! [`pump`] empties.
+//! Printing never waits: what the serial port does not take at once waits in a queue, what a slow
+//! screen does not show at once in its cells; [`pump`] goes on with both.
 
+use super::display::Display;
 use super::ports::{in8, out8};
 use super::sole::Sole;
 use natgate_bare::keys::Keyboard;
-use natgate_bare::screen::{CELLS, Screen, Write};
 use std::fmt;
 
 /// The first serial port.
@@ -19,16 +19,13 @@ const FIFO: usize = 16;
 const KEYBOARD: u16 = 0x60;
 const KEYBOARD_STATUS: u16 = 0x64;
 
-/// Where the screen's cells are.
-const SCREEN: usize = 0xb_8000;
-
 /// Bytes that wait for the serial port at most; what comes then is not sent.
 const QUEUE: usize = 64 << 10;
 
 static CONSOLE: Sole<Console> = Sole::new(Console::new());
 
 struct Console {
-    screen: Screen,
+    display: Display,
     keyboard: Keyboard,
     has_serial: bool,
     queue: [u8; QUEUE],
@@ -39,7 +36,7 @@ struct Console {
 impl Console {
     const fn new() -> Self {
         Self {
-            screen: Screen::new(),
+            display: Display::new(),
             keyboard: Keyboard::new(),
             has_serial: false,
             queue: [0; QUEUE],
@@ -50,7 +47,7 @@ impl Console {
 
     fn print(&mut self, bytes: &[u8]) {
         for byte in bytes {
-            self.screen.put(*byte, &mut Cells);
+            self.display.put(*byte);
             if *byte == b'\n' {
                 self.enqueue(b'\r');
             }
@@ -66,16 +63,18 @@ impl Console {
         }
     }
 
-    fn pump(&mut self) {
+    /// Goes on with what waits; `true`: nothing is left.
+    fn pump(&mut self) -> bool {
         const EMPTY: u8 = 1 << 5;
-        if self.count == 0 || in8(LINE_STATUS) & EMPTY == 0 {
-            return;
+        let is_shown = self.display.go_on();
+        if self.count > 0 && in8(LINE_STATUS) & EMPTY != 0 {
+            for _ in 0..FIFO.min(self.count) {
+                out8(SERIAL, self.queue[self.first]);
+                self.first = (self.first + 1) % QUEUE;
+                self.count -= 1;
+            }
         }
-        for _ in 0..FIFO.min(self.count) {
-            out8(SERIAL, self.queue[self.first]);
-            self.first = (self.first + 1) % QUEUE;
-            self.count -= 1;
-        }
+        is_shown && self.count == 0
     }
 
     fn key(&mut self) -> Option<u8> {
@@ -91,33 +90,17 @@ impl Console {
     }
 }
 
-/// The screen's cells.
-struct Cells;
-
-impl Write for Cells {
-    fn write(&mut self, place: usize, cell: u16) {
-        assert!(place < CELLS);
-        // SAFETY: the cells of the screen are there on every PC, and nothing else.
-        unsafe { ((SCREEN + 2 * place) as *mut u16).write_volatile(cell) }
-    }
-
-    fn read(&self, place: usize) -> u16 {
-        assert!(place < CELLS);
-        // SAFETY: as above.
-        unsafe { ((SCREEN + 2 * place) as *const u16).read_volatile() }
-    }
-}
-
-/// Sets the serial port up: 115,200 bits a second, 8 data bits, no parity.
-pub(crate) fn start() {
+/// Sets the serial port up (115,200 bits a second, 8 data bits, no parity) and clears the screen;
+/// `false`: there is no screen that can be written on.
+pub(crate) fn start() -> bool {
     for (register, value) in [(1, 0), (3, 0x80), (0, 1), (1, 0), (3, 3), (2, 0xc7), (4, 3)] {
         out8(SERIAL + register, value);
     }
     CONSOLE.with(|console| {
         // Where there is no port all bits are ones.
         console.has_serial = in8(LINE_STATUS) != u8::MAX;
-        console.screen.clear(&mut Cells);
-    });
+        console.display.start()
+    })
 }
 
 /// Prints bytes.
@@ -125,12 +108,9 @@ pub(crate) fn print(bytes: &[u8]) {
     CONSOLE.with(|console| console.print(bytes));
 }
 
-/// Sends some of what waits for the serial port; `true`: nothing waits any more.
+/// Sends and shows some of what waits; `true`: nothing waits any more.
 pub(crate) fn pump() -> bool {
-    CONSOLE.with(|console| {
-        console.pump();
-        console.count == 0
-    })
+    CONSOLE.with(Console::pump)
 }
 
 /// The next key that was pressed.

@@ -5,6 +5,7 @@ pub(crate) mod boot;
 pub(crate) mod cards;
 pub(crate) mod clock;
 pub(crate) mod console;
+mod display;
 pub(crate) mod last_words;
 pub(crate) mod ports;
 pub(crate) mod restart;

@@ -62,20 +62,27 @@ pub(crate) struct Physical;
 impl Addresses for Physical {
     fn read(&self, address: u64, into: &mut [u8]) -> bool {
         let end = address.checked_add(into.len() as u64);
-        if address == 0 || end.is_none_or(|end| end > boot::mapped_end()) {
+        if end.is_none_or(|end| end > boot::mapped_end()) {
             return false;
         }
-        for (place, byte) in into.iter_mut().enumerate() {
-            // SAFETY: it is mapped; nothing is expected of what is read.
-            *byte = unsafe { (address as *const u8).add(place).read_volatile() };
+        // SAFETY: it is mapped; nothing is expected of what is read. A boot loader may have put
+        // something at address 0, where no pointer of the language's can be.
+        unsafe {
+            asm!(
+                "rep movsb",
+                inout("rsi") address => _,
+                inout("rdi") into.as_mut_ptr() => _,
+                inout("rcx") into.len() => _,
+                options(nostack, preserves_flags),
+            );
         }
         true
     }
 }
 
 /// What the boot loader has told.
-pub(crate) fn told() -> Option<Told<Physical>> {
-    Told::read(boot::start_info(), Physical)
+pub(crate) fn told() -> Option<Told> {
+    Told::read(boot::loader(), boot::start_info(), &Physical)
 }
 
 /// Bytes of memory that nobody has.
@@ -122,12 +129,12 @@ impl System {
         }
         let Some(told) = told() else { return };
         let end = boot::mapped_end();
-        for (start, len) in told.memory() {
-            let stop = start.saturating_add(len).min(end);
-            self.memory.give(start, stop.saturating_sub(start));
+        for (start, len) in &told.memory {
+            let stop = start.saturating_add(*len).min(end);
+            self.memory.give(*start, stop.saturating_sub(*start));
         }
-        let (image, image_len) = boot::image();
-        for (start, len) in told.modules().chain([(0, FIRST), (image, image_len)]) {
+        let others = [(0, FIRST), boot::image(), told.letter];
+        for (start, len) in told.modules.into_iter().chain(others) {
             self.memory.withhold(start, len);
         }
     }

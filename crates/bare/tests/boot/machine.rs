@@ -5,13 +5,13 @@ use natgate_wire::link::{ETHERNET_LEN, ethertype};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// Long enough for any machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The hardware address of everybody at the other ends.
 const EVERYBODY: Mac = Mac([2, 0, 0, 0, 9, 9]);
@@ -32,15 +32,29 @@ pub(crate) struct Machine {
     addresses: [Ipv4Addr; 2],
 }
 
+/// An empty folder. A socket's path may have 107 bytes, which the target's folder may have used up.
+pub(crate) fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("natgate-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder to work in");
+    folder
+}
+
 impl Machine {
     /// Boots with cards of a kind; `name` is that of the test, `options` are the image's.
     pub(crate) fn boot(name: &str, card: &str, configuration: &str, options: &str) -> Self {
-        // A socket's path may have 107 bytes, which the target's folder may have used up.
-        let folder = format!("natgate-{name}-{card}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(folder);
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).expect("a folder to work in");
+        let folder = folder(&format!("{name}-{card}"));
         std::fs::write(folder.join("configuration"), configuration).expect("it can be written");
+        let mut arguments = vec!["-monitor", "none", "-append", options];
+        arguments.extend(["-kernel", env!("CARGO_BIN_EXE_natgate-bare")]);
+        if !configuration.is_empty() {
+            arguments.extend(["-initrd", "configuration"]);
+        }
+        Self::boot_by(&arguments, folder, card)
+    }
+
+    /// Boots by these arguments of the emulator's, in a folder that goes with the machine.
+    pub(crate) fn boot_by(arguments: &[&str], folder: PathBuf, card: &str) -> Self {
         let cables = ["inside", "outside"].map(|side| {
             let cable = UnixDatagram::bind(folder.join(format!("{side}-far")));
             let cable = cable.expect("the far end can be made");
@@ -50,11 +64,7 @@ impl Machine {
         });
         let mut command = Command::new("qemu-system-x86_64");
         command.current_dir(&folder).args(["-accel", "tcg", "-cpu", "max", "-m", "512"]);
-        command.args(["-display", "none", "-serial", "stdio", "-monitor", "none", "-no-reboot"]);
-        command.args(["-kernel", env!("CARGO_BIN_EXE_natgate-bare"), "-append", options]);
-        if !configuration.is_empty() {
-            command.args(["-initrd", "configuration"]);
-        }
+        command.args(["-display", "none", "-serial", "stdio", "-no-reboot"]).args(arguments);
         for (side, mac) in ["inside", "outside"].into_iter().zip(CARDS) {
             command.arg("-netdev").arg(format!(
                 "dgram,id={side},local.type=unix,local.path={side},remote.type=unix,remote.path={side}-far"
@@ -80,12 +90,22 @@ impl Machine {
     /// Boots, and waits until the gateway is running.
     pub(crate) fn start(name: &str, card: &str, configuration: &str, options: &str) -> Self {
         let mut machine = Self::boot(name, card, configuration, &format!("start {options}"));
-        machine.wait_for("natgate is running");
-        for (side, cable) in machine.cables.iter().enumerate() {
-            let near = machine.folder.join(["inside", "outside"][side]);
+        machine.wait_until_running();
+        machine
+    }
+
+    /// Waits until the gateway is running; packets can be sent from then on.
+    pub(crate) fn wait_until_running(&mut self) {
+        self.wait_for("natgate is running");
+        for (side, cable) in self.cables.iter().enumerate() {
+            let near = self.folder.join(["inside", "outside"][side]);
             cable.connect(near).expect("the emulator is at the other end");
         }
-        machine
+    }
+
+    /// The machine's folder.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Presses keys.
@@ -128,7 +148,12 @@ impl Machine {
 
     /// Sends a frame to one of the cards: 0 inside, 1 outside.
     pub(crate) fn send_frame(&self, side: usize, frame: &[u8]) {
-        self.cables[side].send(frame).expect("the machine takes it");
+        while let Err(error) = self.cables[side].send(frame) {
+            assert!(
+                error.kind() == ErrorKind::Interrupted,
+                "the machine does not take it: {error}"
+            );
+        }
     }
 
     /// Sends a packet.
@@ -178,7 +203,7 @@ impl Machine {
             assert!(begin.elapsed() < PATIENCE, "no answer: {}", self.printed.join("\n"));
             let len = match self.cables[side].recv(&mut frame) {
                 Ok(len) => len,
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock) => continue,
+                Err(error) if is_passing(&error) => continue,
                 Err(error) => panic!("{error}"),
             };
             let frame = &frame[..len];
@@ -213,6 +238,11 @@ impl Machine {
         self.send_frame(side, &answer.frame(asked.sender_mac));
         true
     }
+}
+
+/// Whether a cable only has to be asked again: nothing has come yet, or a signal has come.
+fn is_passing(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
 impl Drop for Machine {

@@ -1,5 +1,5 @@
 //! The image in an emulator: the vectors through it, byte for byte, with each kind of card; garbage; a large
-//! table; the menu; failures. Needs what `make test` installs, and fails without.
+//! table; the menu; failures; booting from a USB stick. Needs what `make test` installs, and fails without.
 
 #[path = "../../../natgate/tests/vectors/capture.rs"]
 #[expect(dead_code, reason = "not all of it is needed here")]
@@ -7,6 +7,7 @@ mod capture;
 mod machine;
 #[path = "../../../natgate/tests/vectors/read.rs"]
 mod read;
+mod usb;
 #[path = "../../../natgate/tests/vectors/words.rs"]
 mod words;
 #[path = "../../../natgate/tests/vectors/write.rs"]
@@ -341,7 +342,7 @@ fn failures_are_told_with_counters_and_the_machine_starts_again() {
         machine.press(key);
         machine.wait_for(told);
         if key != "p" {
-            machine.wait_for("rip 0000000000");
+            machine.wait_for("rip 000000000");
         }
         machine.wait_for("outbound  forwarded 1 ");
         machine.wait_for_restart();
