@@ -4,7 +4,7 @@ use natgate_wire::arp::{self, Arp, Mac, Operation, Repr};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::Ipv4Addr;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -28,6 +28,7 @@ pub(crate) struct Machine {
     pub(crate) printed: Vec<String>,
     folder: PathBuf,
     cables: [UnixDatagram; 2],
+    monitor: Option<UnixStream>,
     /// The gateway's addresses, inside and outside.
     addresses: [Ipv4Addr; 2],
 }
@@ -35,6 +36,17 @@ pub(crate) struct Machine {
 impl Machine {
     /// Boots with cards of a kind; `name` is that of the test, `options` are the image's.
     pub(crate) fn boot(name: &str, card: &str, configuration: &str, options: &str) -> Self {
+        Self::boot_with(name, card, configuration, options, &[])
+    }
+
+    /// As [`Self::boot`], with more arguments for the emulator.
+    pub(crate) fn boot_with(
+        name: &str,
+        card: &str,
+        configuration: &str,
+        options: &str,
+        more: &[&str],
+    ) -> Self {
         // A socket's path may have 107 bytes, which the target's folder may have used up.
         let folder = format!("natgate-{name}-{card}-{}", std::process::id());
         let folder = std::env::temp_dir().join(folder);
@@ -50,7 +62,8 @@ impl Machine {
         });
         let mut command = Command::new("qemu-system-x86_64");
         command.current_dir(&folder).args(["-accel", "tcg", "-cpu", "max", "-m", "512"]);
-        command.args(["-display", "none", "-serial", "stdio", "-monitor", "none", "-no-reboot"]);
+        command.args(["-display", "none", "-serial", "stdio", "-no-reboot"]);
+        command.args(["-monitor", "unix:monitor,server=on,wait=off"]).args(more);
         command.args(["-kernel", env!("CARGO_BIN_EXE_natgate-bare"), "-append", options]);
         if !configuration.is_empty() {
             command.args(["-initrd", "configuration"]);
@@ -74,7 +87,7 @@ impl Machine {
         });
         let keys = child.stdin.take().expect("it is a pipe");
         let addresses = [[10, 0, 0, 1], [192, 0, 2, 254]].map(Ipv4Addr::from);
-        Self { child, keys, lines, printed: Vec::new(), folder, cables, addresses }
+        Self { child, keys, lines, printed: Vec::new(), folder, cables, monitor: None, addresses }
     }
 
     /// Boots, and waits until the gateway is running.
@@ -124,6 +137,16 @@ impl Machine {
         }
         let status = self.child.wait().expect("it can be asked");
         assert!(status.success(), "{status}: {}", self.printed.join("\n"));
+    }
+
+    /// Plugs a card's cable in or pulls it: 0 inside, 1 outside.
+    pub(crate) fn plug(&mut self, side: usize, is_in: bool) {
+        let path = self.folder.join("monitor");
+        let monitor = self.monitor.get_or_insert_with(|| {
+            UnixStream::connect(path).expect("the emulator's monitor listens")
+        });
+        let (side, state) = (["inside", "outside"][side], if is_in { "on" } else { "off" });
+        writeln!(monitor, "set_link {side} {state}").expect("the monitor takes it");
     }
 
     /// Sends a frame to one of the cards: 0 inside, 1 outside.

@@ -228,22 +228,54 @@ fn garbage(numbers: &mut Numbers) -> Vec<u8> {
     frame
 }
 
+/// How long garbage is sent to each kind of card.
+fn garbage_time() -> Duration {
+    let said = std::env::var("NATGATE_GARBAGE_SECONDS").ok();
+    Duration::from_secs(said.map_or(3, |text| text.parse().expect("it is a number of seconds")))
+}
+
 #[test]
 fn garbage_on_both_cards_does_no_harm() {
     for card in ["e1000", "e1000e", "virtio-net-pci", "virtio-net-pci,disable-legacy=on"] {
         let machine = Machine::start("garbage", card, CONFIGURATION, "");
         let mut numbers = Numbers::new();
-        for round in 0..60 {
+        let (begin, mut frames) = (Instant::now(), 0);
+        // However busy the machine is, some is sent.
+        while frames < 1000 || begin.elapsed() < garbage_time() {
             for _ in 0..100 {
                 let frame = garbage(&mut numbers);
                 machine.send_frame(numbers.below(2), &frame);
             }
-            if round % 20 == 0 {
+            frames += 100;
+            if frames % 2000 == 0 {
                 machine.settle();
             }
         }
         machine.settle();
+        println!("{card}: {frames} frames of garbage");
         assert!(passes(&machine, (0x0a00_0005, 4000)), "{card}: nothing passes any more");
+    }
+}
+
+#[test]
+fn cables_may_be_pulled_and_plugged_in_again() {
+    for card in ["e1000", "e1000e", "virtio-net-pci"] {
+        let mut machine = Machine::start("cables", card, CONFIGURATION, "");
+        for (side, name) in ["Inside: eth0 ", "Outside: eth1 "].into_iter().enumerate() {
+            assert!(passes(&machine, (0x0a00_0005, 4000)), "{card}");
+            machine.plug(side, false);
+            let line = machine.wait_for(name);
+            assert!(line.ends_with(" down"), "{card}: {line}");
+            // Whatever is lost now, nobody waits for it.
+            for _ in 0..100 {
+                machine.send(0, &datagram((0x0a00_0006, 4001), (0xc633_6401, 53)));
+            }
+            machine.plug(side, true);
+            let line = machine.wait_for(name);
+            assert!(line.ends_with(" up"), "{card}: {line}");
+            machine.settle();
+        }
+        assert!(passes(&machine, (0x0a00_0005, 4000)), "{card}");
     }
 }
 
