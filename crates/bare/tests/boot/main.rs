@@ -5,6 +5,7 @@
 #[expect(dead_code, reason = "not all of it is needed here")]
 mod capture;
 mod machine;
+mod page;
 #[path = "../../../natgate/tests/vectors/read.rs"]
 mod read;
 #[path = "../../../natgate/tests/vectors/words.rs"]
@@ -298,6 +299,75 @@ fn a_hundred_thousand_mappings_live_at_once() {
     machine.press("n");
     let line = machine.wait_for("mappings  ");
     assert!(line.starts_with("mappings  100001 of "), "{line}");
+}
+
+#[test]
+fn events_are_told_to_collectors_on_both_sides() {
+    let collectors = [(0, 0x0a00_0900_u32), (1, 0xc633_6463)];
+    let logs: String = collectors
+        .iter()
+        .map(|(_, address)| {
+            let address = std::net::Ipv4Addr::from(*address);
+            format!("[[log]]\nkind = \"syslog\"\ncollector = \"{address}:514\"\n")
+        })
+        .collect();
+    let mut machine =
+        Machine::start("logs", "virtio-net-pci", &format!("{CONFIGURATION}{logs}"), "");
+    let wanted = 300;
+    for number in 0..wanted {
+        machine.send(0, &datagram((0x0a00_0005, 10_000 + number), (0xc633_6401, 53)));
+    }
+    let mut told = [Vec::new(), Vec::new()];
+    let begin = Instant::now();
+    while told.iter().any(|told| told.len() < usize::from(wanted)) {
+        assert!(begin.elapsed() < machine::PATIENCE, "{} and {}", told[0].len(), told[1].len());
+        let out = machine.settle();
+        for (side, address) in collectors {
+            let messages = out[side].iter().filter_map(|packet| {
+                let ip = Ipv4::new_checked(&packet[..]).ok();
+                let ip = ip.filter(|ip| ip.destination() == address)?;
+                assert!(ip.checksum_valid() && ip.source() == [0x0a00_0001, 0xc000_02fe][side]);
+                Some(String::from_utf8(ip.payload()[8..].to_vec()).expect("it is text"))
+            });
+            told[side].extend(messages);
+        }
+    }
+    for (told, own) in told.iter().zip(["10.0.0.1", "192.0.2.254"]) {
+        // In order, each once; what they say is the event log's own matter and tested there.
+        for (number, message) in (0..wanted).zip(told) {
+            let begin = message.split_once(' ').map(|(begin, _)| begin);
+            assert_eq!(begin, Some("<134>1"), "{message}");
+            assert!(message.contains(&format!(" {own} natgate - mapping_created [natgate@32473 ")));
+            let internal = format!(" internal=\"10.0.0.5:{}\"", 10_000 + number);
+            assert!(message.contains(&internal), "{message}");
+        }
+    }
+    machine.press("n");
+    machine.wait_for("logs      sent 600 waiting 0 lost 0 events");
+}
+
+#[test]
+fn the_status_page_tells_metrics_inside_and_nowhere_else() {
+    let inside = (0, [10, 0, 0, 5].into());
+    let place = ([10, 0, 0, 1].into(), 9464);
+    let metrics = format!("{CONFIGURATION}[metrics]\nlisten = \"10.0.0.1:9464\"\n");
+    let machine = Machine::start("page", "e1000", &metrics, "");
+    assert!(passes(&machine, (0x0a00_0005, 4000)));
+    for _ in 0..10 {
+        let page = page::get(&machine, inside, place, "/metrics").expect("it answers");
+        assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+        let counted = "natgate_packets_total{direction=\"outbound\",verdict=\"forwarded\"} 1\n";
+        assert!(page.contains(counted), "{page}");
+        assert!(page.contains("natgate_device_up{device=\"eth1\",side=\"outside\"} 1\n"), "{page}");
+    }
+    assert_eq!(page::get(&machine, inside, (place.0, 9465), "/"), None, "another port");
+    let outside = (1, [198, 51, 100, 1].into());
+    for address in [[192, 0, 2, 254], [10, 0, 0, 1], [203, 0, 113, 1]] {
+        assert_eq!(page::get(&machine, outside, (address.into(), 9464), "/"), None, "{address:?}");
+    }
+    // Nothing is served unless it is asked for.
+    let machine = Machine::start("no-page", "e1000", CONFIGURATION, "");
+    assert_eq!(page::get(&machine, inside, place, "/metrics"), None);
 }
 
 #[test]
