@@ -110,6 +110,7 @@ impl Gateway {
     /// Looks after everything but packets.
     fn look(&mut self, now: Timestamp) {
         watchdog::feed();
+        clock::compare();
         console::pump();
         if let Some(key) = console::key() {
             let was_waiting = self.starts.take().is_some();
