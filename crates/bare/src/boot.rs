@@ -27,6 +27,7 @@ pub trait Addresses {
 pub struct Told<A> {
     addresses: A,
     command_line: u64,
+    tables: u64,
     /// Where each list begins, and how many entries it has.
     modules: (u64, u32),
     memory: (u64, u32),
@@ -42,6 +43,7 @@ impl<A: Addresses> Told<A> {
         Some(Self {
             addresses,
             command_line: long(&bytes, 24),
+            tables: long(&bytes, 32),
             modules: (long(&bytes, 16), word(&bytes, 12).min(MOST)),
             memory: (long(&bytes, 40), word(&bytes, 48).min(MOST)),
         })
@@ -50,6 +52,11 @@ impl<A: Addresses> Told<A> {
     /// Where the command line is, which ends with a zero byte; `None`: there is none.
     pub fn command_line(&self) -> Option<u64> {
         (self.command_line != 0).then_some(self.command_line)
+    }
+
+    /// Where the pointer to the firmware's tables is; `None`: that is not said.
+    pub fn tables(&self) -> Option<u64> {
+        (self.tables != 0).then_some(self.tables)
     }
 
     /// The files that were loaded with the image.
@@ -111,7 +118,7 @@ mod tests {
         for number in [MAGIC, 1, 0, 2] {
             bytes.extend(number.to_le_bytes());
         }
-        for number in [BEGIN + 56, 0x7777, 0, BEGIN + 120, 2] {
+        for number in [BEGIN + 56, 0x7777, 0xf_5a00, BEGIN + 120, 2] {
             bytes.extend(number.to_le_bytes());
         }
         assert_eq!(bytes.len(), 56);
@@ -120,7 +127,7 @@ mod tests {
             bytes.extend([start, len, kind].iter().flat_map(|number: &u64| number.to_le_bytes()));
         }
         let told = Told::read(BEGIN, &bytes[..]).expect("it is there");
-        assert_eq!(told.command_line(), Some(0x7777));
+        assert_eq!((told.command_line(), told.tables()), (Some(0x7777), Some(0xf_5a00)));
         assert_eq!(told.modules().collect::<Vec<_>>(), [(0x10_0000, 5), (0x20_0000, 7)]);
         assert_eq!(told.memory().collect::<Vec<_>>(), [(0, 0x9_f000)]);
         assert!(Told::read(BEGIN + 1, &bytes[..]).is_none());

@@ -407,6 +407,17 @@ fn it_starts_by_itself_unless_somebody_is_there() {
 }
 
 #[test]
+fn further_processors_are_told_to_be_of_no_use() {
+    let three = ["-smp", "cpus=3,sockets=3"];
+    let mut machine = Machine::boot_with("processors", "e1000", CONFIGURATION, "start", &three);
+    machine.wait_for("3 processors, of which natgate uses one");
+    machine.wait_for("natgate is running");
+    let mut machine = Machine::boot("processor", "e1000", CONFIGURATION, "start");
+    machine.wait_for("natgate is running");
+    assert!(!machine.printed.iter().any(|line| line.contains("processors")));
+}
+
+#[test]
 fn problems_are_shown_with_their_places() {
     let wrong = CONFIGURATION.replace("10.0.0.1/16", "10.0.0.1/99");
     let mut machine = Machine::boot("wrong", "e1000", &wrong, "start");
