@@ -165,16 +165,20 @@ bench: root demo-tools count-tools build ## Run every benchmark in full, for hou
 bench-quick: count-tools build ## Count instructions of the hot paths; compare with those committed
 	@"$(TARGET)/release/natgate" bench instructions --compare docs/results/instructions.json
 
-# How long mixed traffic goes through the gateway, seconds.
+# How long mixed traffic goes through the gateway, and garbage to each of the image's kinds of card, seconds.
 SOAK_SECONDS ?= 7200
+GARBAGE_SECONDS ?= 60
 
 .PHONY: soak
-soak: root demo-tools build ## Check what always holds over a table as big as memory permits, against the model, and for two hours of mixed traffic
+soak: root demo-tools build ## Check what always holds over a table as big as memory permits, against the model, and for two hours of mixed traffic; garbage to the image's cards
 	@"$(TARGET)/release/natgate" bench soak
 	@NATGATE_MAPPINGS=1000000 PROPTEST_CASES=1 cargo test --quiet --locked --release -p natgate-model \
 		--test random large
 	@NATGATE_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --quiet --locked --release -p natgate --test live \
 		soak -- --nocapture
+	@$(call install,qemu-system-x86_64:qemu-system-x86)
+	@NATGATE_GARBAGE_SECONDS=$(GARBAGE_SECONDS) cargo test --quiet --locked -p natgate-bare --test boot \
+		garbage -- --nocapture
 
 # Without a sanitizer: what is fuzzed is safe Rust but for its prefetches, and twenty times as fast.
 .PHONY: fuzz

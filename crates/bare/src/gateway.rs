@@ -2,15 +2,22 @@
 
 use crate::machine::cards::Card;
 use crate::machine::{self, clock, console, last_words, restart, system, watchdog};
+use natgate_bare::log::{self, Logs, Sent, Way};
 use natgate_bare::menu::{Failure, HELP, Menu, PATIENCE, Wish};
 use natgate_bare::options::Options;
+use natgate_bare::settings;
+use natgate_bare::status::Server;
 use natgate_bare::text::{self, Figures};
 use natgate_control::config::Configuration;
 use natgate_control::meaning::Meaning;
-use natgate_engine::{Cursor, Event, Filter, Side, Timestamp};
-use natgate_gateway::{Observer, Settings, Status, Worker};
+use natgate_engine::{Config, Cursor, Event, Filter, Side, Timestamp};
+use natgate_gateway::router::Fate;
+use natgate_gateway::{Link, Observer, Settings, Status, Worker, write_datagram};
 use natgate_io::{Change, LinkInfo};
-use std::time::Duration;
+use natgate_logs::{Gap, Record};
+use natgate_metrics::{SinkFigures, prometheus_text};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::{Duration, SystemTime};
 
 /// How often the console is looked at.
 const LOOK: Duration = Duration::from_millis(1);
@@ -22,12 +29,24 @@ const SECOND: Duration = Duration::from_secs(1);
 const PAGE: usize = 20;
 const SLOTS: usize = 2048;
 
+/// Where the status page can be had.
+const INSIDE: Link = Link::inside(0);
+
+/// The longest packet that is sent to a log's collector, and its headers, of IPv4 and UDP, bytes; how far it
+/// may travel.
+const LONGEST: usize = 1500;
+const HEADERS: usize = 28;
+const TTL: u8 = 64;
+
 /// The machine's work.
 pub(crate) struct Gateway {
     options: Options,
     cards: Vec<Card>,
     configuration: Option<Configuration>,
     worker: Option<Worker>,
+    logs: Logs,
+    /// The status page, and when the gateway began.
+    server: Option<(Server, SystemTime)>,
     menu: Menu,
     /// When the gateway starts by itself.
     starts: Option<Timestamp>,
@@ -53,6 +72,8 @@ impl Gateway {
             cards,
             configuration,
             worker: None,
+            logs: Logs::default(),
+            server: None,
             menu: Menu::default(),
             starts,
             shows_counters: false,
@@ -74,7 +95,8 @@ impl Gateway {
         loop {
             let now = clock::timestamp();
             if let Some(worker) = &mut self.worker {
-                worker.turn(now, &mut Console);
+                worker.turn(now, &mut Console { logs: &mut self.logs });
+                self.logs.turn(&mut Road { worker, now });
             } else if self.starts.is_some_and(|starts| starts <= now) {
                 self.start();
             }
@@ -89,6 +111,7 @@ impl Gateway {
     /// Looks after everything but packets.
     fn look(&mut self, now: Timestamp) {
         watchdog::feed();
+        clock::compare();
         console::pump();
         if let Some(key) = console::key() {
             let was_waiting = self.starts.take().is_some();
@@ -98,6 +121,7 @@ impl Gateway {
                 None => {}
             }
         }
+        self.serve(now);
         self.go_on_with_page(now);
         if now >= self.next_second {
             self.next_second = now.plus(SECOND);
@@ -150,10 +174,17 @@ impl Gateway {
         let now = clock::timestamp();
         // A gateway that cannot start keeps its cards; with the same configuration it would not
         // start next time.
-        let worker = Worker::new(settings, self.seed(), devices, now).map_err(|e| e.to_string())?;
+        let mut worker =
+            Worker::new(settings, self.seed(), devices, now).map_err(|e| e.to_string())?;
         for device in worker.devices() {
             println!("{}", text::link(device.link()));
         }
+        self.logs = Logs::new(settings);
+        self.server = settings::status_page(settings).map(|(address, port)| {
+            worker.open_door(port);
+            let mtu = worker.mtu(INSIDE);
+            (Server::new(address, port, mtu, system::random(), now), SystemTime::now())
+        });
         self.worker = Some(worker);
         println!("natgate is running");
         Ok(())
@@ -181,6 +212,22 @@ impl Gateway {
         }
     }
 
+    /// Serves the status page.
+    fn serve(&mut self, now: Timestamp) {
+        let Self { server, worker, logs, configuration, .. } = self;
+        let (Some((server, began)), Some(worker)) = (server, worker) else { return };
+        let Some(configuration) = configuration else { return };
+        while let Some(packet) = worker.visitor() {
+            server.receive(packet);
+        }
+        let engine = &configuration.settings.engine;
+        server.turn(now, &mut || metrics(now, worker, engine, *began, logs));
+        while let Some(packet) = server.poll_transmit() {
+            // What is lost is sent again.
+            worker.send(now, INSIDE, &packet);
+        }
+    }
+
     fn every_second(&mut self, now: Timestamp) {
         let Some(worker) = &mut self.worker else {
             if self.shows_counters {
@@ -191,7 +238,8 @@ impl Gateway {
         };
         let Status { engine, counters, sides, .. } = worker.status(now);
         let frames = sides.map(|side| side.frames);
-        let figures = Figures { totals: engine.totals(), counters, frames };
+        let logs = self.logs.total();
+        let figures = Figures { totals: engine.totals(), counters, frames, logs };
         if self.shows_counters {
             let mut text = String::new();
             // Writing to memory does not fail.
@@ -226,6 +274,29 @@ impl Gateway {
     }
 }
 
+/// The status page, and its type: what the metrics of `natgate run` are.
+fn metrics(
+    now: Timestamp,
+    worker: &mut Worker,
+    engine: &Config,
+    began: SystemTime,
+    logs: &Logs,
+) -> (String, &'static str) {
+    let timing = worker.load().timing();
+    let told = [worker.figures(now)];
+    let mut figures = natgate_metrics::Figures::gather(engine, began, &told, [timing].into_iter());
+    let sinks = logs.figures().map(|(name, log)| SinkFigures {
+        name,
+        written: log.sent,
+        lost: log.lost,
+        gaps: log.gaps,
+        waiting: log.waiting,
+        up: log.up,
+    });
+    figures.sinks = sinks.collect();
+    prometheus_text(&figures)
+}
+
 /// The places of the devices among the cards, by name, place or hardware address.
 fn places(settings: &Settings, cards: &[Card]) -> Result<Vec<usize>, String> {
     let is_called = |card: &Card, name: &str| {
@@ -244,11 +315,19 @@ fn places(settings: &Settings, cards: &[Card]) -> Result<Vec<usize>, String> {
     Ok(places)
 }
 
-/// Tells what happens.
-struct Console;
+/// Tells what happens, at the console and to logs.
+struct Console<'a> {
+    logs: &'a mut Logs,
+}
 
-impl Observer for Console {
-    fn event(&mut self, _: &Event) {}
+impl Observer for Console<'_> {
+    fn event(&mut self, event: &Event) {
+        self.logs.take(Record::Event(*event));
+    }
+
+    fn events_lost(&mut self, lost: u64, from: Timestamp, to: Timestamp) {
+        self.logs.take(Record::Gap(Gap { lost, from, to }));
+    }
 
     fn link(&mut self, side: Side, link: &LinkInfo, _: &Change) {
         println!("{side:?}: {}", text::link(link));
@@ -257,4 +336,30 @@ impl Observer for Console {
     fn status(&mut self, _: &Status<'_>) {}
 
     fn idle(&mut self) {}
+}
+
+/// The gateway's own way to others.
+struct Road<'a> {
+    worker: &'a mut Worker,
+    now: Timestamp,
+}
+
+impl Way for Road<'_> {
+    fn is_open(&mut self, side: Side, to: Ipv4Addr) -> bool {
+        self.worker.is_reachable(self.now, side.into(), to)
+    }
+
+    fn send(&mut self, side: Side, to: SocketAddrV4, payload: &[u8]) -> Sent {
+        let mut packet = [0; LONGEST];
+        let most = self.worker.mtu(side.into()).min(packet.len());
+        if HEADERS + payload.len() > most {
+            return Sent::Never;
+        }
+        let from = (self.worker.address(side.into()), log::PORT);
+        let len = write_datagram((from, (*to.ip(), to.port())), TTL, payload, &mut packet);
+        match self.worker.send(self.now, side.into(), &packet[..len]) {
+            Fate::Ready | Fate::Kept => Sent::Gone,
+            Fate::Lost => Sent::Later,
+        }
+    }
 }

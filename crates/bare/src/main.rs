@@ -6,6 +6,7 @@ mod machine;
 
 use gateway::Gateway;
 use machine::{cards, clock, console, last_words, system, watchdog};
+use natgate_bare::acpi;
 use natgate_bare::boot::Addresses;
 use natgate_bare::options::Options;
 use natgate_bare::settings;
@@ -25,6 +26,10 @@ fn main() {
     let memory = system::free_memory();
     let (mebibytes, megahertz) = (memory >> 20, clock::frequency() / 1_000_000);
     println!("{mebibytes} MiB of memory, processor at {megahertz} MHz");
+    let tables = system::told().and_then(|told| told.tables);
+    if let Some(count @ 2..) = acpi::processors(&system::Physical, tables) {
+        println!("{count} processors, of which natgate uses one: further ones make it no faster");
+    }
     if machine::ports::random().is_none() {
         println!("this processor has no random numbers: who knows when it started may guess ports");
     }

@@ -1,12 +1,14 @@
 //! The configuration: the file that `natgate run` has, read by the same reader, less what needs an
 //! operating system.
 
+use crate::log;
 use natgate_control::config::{self, Configuration};
 use natgate_engine::Engine;
 use natgate_gateway::{
     Backend, ControlSettings, KernelSettings, MetricsPlace, PageSettings, ReceiveMode, Settings,
     SideSettings,
 };
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// What the file is called in messages.
 pub const NAME: &str = "configuration";
@@ -29,7 +31,16 @@ pub fn read(file: &[u8], memory: u64) -> Result<Configuration, Vec<String>> {
     let mut configuration = config::read_text(text, NAME)
         .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
     let mut problems = impossible(&configuration.settings);
-    problems.extend(fit(&mut configuration.settings, memory).err());
+    let queues = log::memory(&configuration.settings);
+    if queues > memory / 2 {
+        problems.push(format!(
+            "{NAME}: log.queue: the logs' queues may take {} MiB of {}; lower it",
+            queues.div_ceil(1 << 20),
+            memory >> 20
+        ));
+    } else {
+        problems.extend(fit(&mut configuration.settings, memory - queues).err());
+    }
     if problems.is_empty() { Ok(configuration) } else { Err(problems) }
 }
 
@@ -52,9 +63,7 @@ fn impossible(settings: &Settings) -> Vec<String> {
         ),
         ("[state]", settings.state.is_some()),
         ("[control]", settings.control != ControlSettings::default()),
-        ("[[log]]", !settings.logs.is_empty()),
         ("[page]", settings.page != PageSettings::default()),
-        ("[metrics]", matches!(settings.monitoring.metrics, MetricsPlace::At(_))),
         ("[snmp]", settings.monitoring.snmp.is_some()),
     ];
     let found = keys.into_iter().filter(|(_, is_there)| *is_there);
@@ -63,10 +72,36 @@ fn impossible(settings: &Settings) -> Vec<String> {
             format!("{NAME}: {key} needs an operating system, and there is none here; leave it out")
         })
         .collect();
+    for (number, one) in settings.logs.iter().enumerate() {
+        let problem = log::check(settings, one).err();
+        problems.extend(problem.map(|problem| format!("{NAME}: log[{number}]: {problem}")));
+    }
+    problems.extend(elsewhere(settings));
     problems.extend(sides.iter().filter(|(_, side)| side.address.is_none()).map(|(name, _)| {
         format!("{NAME}: {name}.address is missing; give the gateway's own address there")
     }));
     problems
+}
+
+/// Where the status page can be had; nowhere, unless the file says it.
+pub fn status_page(settings: &Settings) -> Option<(Ipv4Addr, u16)> {
+    match settings.monitoring.metrics {
+        MetricsPlace::At(SocketAddr::V4(place)) => Some((*place.ip(), place.port())),
+        _ => None,
+    }
+}
+
+/// What is wrong with the place of the status page.
+fn elsewhere(settings: &Settings) -> Option<String> {
+    let MetricsPlace::At(place) = settings.monitoring.metrics else { return None };
+    let (own, _) = settings.inside.address?;
+    (place.ip() != IpAddr::V4(own)).then(|| {
+        format!(
+            "{NAME}: metrics.listen: {place} is not the gateway's own address inside, and the page \
+             can be had nowhere else here; write \"{own}:{}\"",
+            place.port()
+        )
+    })
 }
 
 /// Has the table hold as many mappings as there is memory for, if the file does not say how many.
@@ -140,7 +175,10 @@ mod tests {
             ("[state]", format!("{GOOD}[state]\nfile = \"/var/lib/natgate/ports\"\n")),
             ("[workers]", format!("{GOOD}[workers]\ncount = 2\n")),
             ("[control]", format!("{GOOD}[control]\nsocket = \"/run/natgate.sock\"\n")),
-            ("[metrics]", format!("{GOOD}[metrics]\nlisten = \"127.0.0.1:9464\"\n")),
+            ("write \"10.0.0.1:9464\"", format!("{GOOD}[metrics]\nlisten = \"127.0.0.1:9464\"\n")),
+            ("metrics.listen", format!("{GOOD}[metrics]\nlisten = \"192.0.2.254:9464\"\n")),
+            ("metrics.listen", format!("{GOOD}[metrics]\nlisten = \"[::1]:9464\"\n")),
+            ("kind", format!("{GOOD}[[log]]\nkind = \"file\"\npath = \"/var/log/natgate\"\n")),
             ("backend", GOOD.replace("\"eth0\"", "\"eth0\"\nbackend = \"tun\"")),
             ("ring", GOOD.replace("\"eth0\"", "\"eth0\"\nring = 4096")),
             ("outside.address", GOOD.replace("address = \"192.0.2.254/24\"\n", "")),
@@ -148,6 +186,18 @@ mod tests {
             let found = problems(&text);
             assert!(found.iter().any(|problem| problem.contains(key)), "{key}: {found:?}");
         }
+    }
+
+    #[test]
+    fn the_status_page_is_inside_or_nowhere() {
+        let of = |text: &str| {
+            let good = read(text.as_bytes(), 1 << 40).expect("it is good");
+            status_page(&good.settings)
+        };
+        assert_eq!(of(GOOD), None);
+        assert_eq!(of(&format!("{GOOD}[metrics]\nlisten = \"off\"\n")), None);
+        let at = of(&format!("{GOOD}[metrics]\nlisten = \"10.0.0.1:9464\"\n"));
+        assert_eq!(at, Some((Ipv4Addr::new(10, 0, 0, 1), 9464)));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What is shown: counters and mappings, in lines of at most 80 characters.
 
+use crate::log;
 use natgate_engine::{
     Counters, Direction, DropReason, MappingInfo, Outcome, TableTotals, Timestamp,
 };
@@ -16,6 +17,8 @@ pub struct Figures {
     pub totals: TableTotals,
     /// Frames of each side, inside and outside.
     pub frames: [Statistics; 2],
+    /// Event logs, all together; `None`: there are none.
+    pub logs: Option<log::Figures>,
 }
 
 /// Writes figures; nothing is allocated.
@@ -23,7 +26,7 @@ pub struct Figures {
 /// # Errors
 /// What writing says.
 pub fn figures(out: &mut dyn Write, figures: &Figures) -> fmt::Result {
-    let Figures { counters, totals, frames } = figures;
+    let Figures { counters, totals, frames, logs } = figures;
     for direction in Direction::ALL {
         write!(out, "{:9}", direction.name())?;
         for outcome in Outcome::ALL {
@@ -48,6 +51,9 @@ pub fn figures(out: &mut dyn Write, figures: &Figures) -> fmt::Result {
         let unsent = frames.transmit_full + frames.transmit_refused;
         let (received, sent) = (frames.received, frames.transmitted);
         writeln!(out, "{name:9} received {received} sent {sent} frames, lost {lost} and {unsent}")?;
+    }
+    if let Some(log::Figures { sent, waiting, lost, .. }) = logs {
+        writeln!(out, "logs      sent {sent} waiting {waiting} lost {lost} events")?;
     }
     Ok(())
 }
@@ -89,7 +95,8 @@ mod tests {
         let frames = [Statistics { received: 5, ..Default::default() }, Statistics::default()];
         let totals = TableTotals { mappings: 1, most_mappings: 9, ..Default::default() };
         let mut text = String::new();
-        super::figures(&mut text, &Figures { counters, totals, frames })
+        let logs = Some(log::Figures { sent: 7, lost: 1, ..Default::default() });
+        super::figures(&mut text, &Figures { counters, totals, frames, logs })
             .expect("it can be written");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "outbound  forwarded 1 replied 0 dropped 0");
@@ -98,7 +105,7 @@ mod tests {
             ["dropped   no_mapping 1", "mappings  1 of 9, subscribers 0, further sessions 0"]
         );
         assert_eq!(lines[6], "inside    received 5 sent 0 frames, lost 0 and 0");
-        assert_eq!(lines.len(), 8);
+        assert_eq!(lines[8..], ["logs      sent 7 waiting 0 lost 1 events"]);
     }
 
     #[test]

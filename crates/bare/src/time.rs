@@ -1,27 +1,97 @@
 //! The clock: the processor's counter of cycles, how fast it goes, and the date when the machine
 //! started.
+//!
+//! Whoever measures may be interrupted at any time and for long, in an emulator above all. So a
+//! measurement is always two numbers, between which the truth is for certain, and those that were
+//! disturbed tell little instead of something wrong.
 
 /// Nanoseconds a second.
 const SECOND: u128 = 1_000_000_000;
 
+/// What is known of how fast the counter goes: between these, cycles a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    least: u64,
+    most: u64,
+}
+
+/// Parts of a million, in which a rate's uncertainty is told.
+const MILLION: u64 = 1_000_000;
+
+/// How far apart two clocks' ideas of a second may be, parts of a million.
+const DRIFT: u64 = 1000;
+
+impl Rate {
+    /// That of a counter that has counted so many cycles, at least and at most, in so many nanoseconds,
+    /// at least and at most. `None`: it does not count, or the numbers contradict each other.
+    pub fn of((least, most): (u64, u64), (shortest, longest): (u64, u64)) -> Option<Self> {
+        let a_second = |cycles: u64, ns: u64| {
+            u64::try_from(u128::from(cycles) * SECOND / u128::from(ns)).unwrap_or(u64::MAX)
+        };
+        if least == 0 || least > most || shortest == 0 || shortest > longest {
+            return None;
+        }
+        Self { least: a_second(least, longest), most: a_second(most, shortest) }.checked()
+    }
+
+    /// That which somebody says, who may be wrong by as much as clocks are.
+    pub fn said(frequency: u64) -> Self {
+        Self { least: frequency, most: frequency }.widened()
+    }
+
+    fn checked(self) -> Option<Self> {
+        (0 < self.least && self.least <= self.most).then_some(self)
+    }
+
+    /// What both say; `None`: they contradict each other.
+    pub fn and(self, other: Self) -> Option<Self> {
+        Self { least: self.least.max(other.least), most: self.most.min(other.most) }.checked()
+    }
+
+    /// How uncertain it is, parts of a million.
+    pub fn spread(self) -> u64 {
+        let spread = u128::from(self.most - self.least) * u128::from(MILLION);
+        u64::try_from(spread / u128::from(self.least)).unwrap_or(u64::MAX)
+    }
+
+    /// As another clock may have it.
+    fn widened(self) -> Self {
+        let widen = |frequency: u64| frequency / MILLION * DRIFT;
+        let most = self.most.saturating_add(widen(self.most));
+        Self { least: self.least - widen(self.least), most }
+    }
+
+    /// The middle, or what the processor says of itself if that can be.
+    pub fn choose(self, told: Option<u64>) -> u64 {
+        let told = told.filter(|told| *told > 0 && self.and(Self::said(*told)).is_some());
+        told.unwrap_or(self.least + (self.most - self.least) / 2)
+    }
+}
+
 /// Turns the processor's counter into time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
-    /// The counter when the machine started.
+    /// A value of the counter, and how long the machine had been up then, nanoseconds.
     begin: u64,
+    uptime: u64,
     /// Cycles a second.
     frequency: u64,
-    /// When that was, seconds since 1970.
+    /// When the machine started, seconds since 1970.
     date: u64,
 }
 
 impl Clock {
-    /// A clock whose counter stood at `begin` at `date`, seconds since 1970, and has been seen to
-    /// count `cycles` in `nanoseconds`. `None`: it does not count.
-    pub fn new(begin: u64, date: u64, (cycles, nanoseconds): (u64, u64)) -> Option<Self> {
-        let frequency = u128::from(cycles) * SECOND / u128::from(nanoseconds.max(1));
-        let frequency = u64::try_from(frequency).ok().filter(|frequency| *frequency > 0)?;
-        Some(Self { begin, frequency, date })
+    /// A clock whose counter stood at `begin` at `date`, seconds since 1970, and goes at this frequency,
+    /// Hz, which is not 0.
+    pub fn new(begin: u64, date: u64, frequency: u64) -> Self {
+        Self { begin, uptime: 0, frequency: frequency.max(1), date }
+    }
+
+    /// Has it go at another frequency from a value of the counter on: what it says there stays.
+    pub fn correct(&mut self, counter: u64, frequency: u64) {
+        self.uptime = self.uptime(counter);
+        self.begin = self.begin.max(counter);
+        self.frequency = frequency.max(1);
     }
 
     /// Cycles a second.
@@ -32,7 +102,7 @@ impl Clock {
     /// Nanoseconds since the machine started, of a value of the counter.
     pub fn uptime(&self, counter: u64) -> u64 {
         let cycles = u128::from(counter.saturating_sub(self.begin));
-        (cycles * SECOND / u128::from(self.frequency)) as u64
+        self.uptime + (cycles * SECOND / u128::from(self.frequency)) as u64
     }
 
     /// Nanoseconds since 1970, of a value of the counter.
@@ -48,6 +118,68 @@ pub fn frequency([part, multiple, crystal]: [u32; 3], megahertz: u32) -> Option<
     let by_crystal = (u64::from(crystal) * u64::from(multiple)).checked_div(part.into());
     let by_name = u64::from(megahertz & 0xffff) * 1_000_000;
     by_crystal.filter(|frequency| *frequency > 0).or(Some(by_name).filter(|name| *name > 0))
+}
+
+/// Compares the counter with a clock that counts seconds, for as long as the machine is up: what is known
+/// of the counter's rate becomes the better the longer that lasts.
+#[derive(Clone, Copy, Debug)]
+pub struct Comparison {
+    /// What was measured first.
+    measured: Rate,
+    /// How uncertain the rate is that was told last.
+    told: u64,
+    /// When a second was first seen to begin, and which.
+    first: Option<Edge>,
+    /// The last look: the counter before it, and the second.
+    last: Option<(u64, u64)>,
+}
+
+/// The begin of a second: the counter stood between these.
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    second: u64,
+    after: u64,
+    before: u64,
+}
+
+impl Comparison {
+    /// Of a counter whose rate has been measured for a moment.
+    pub fn new(measured: Rate) -> Self {
+        Self { measured, told: measured.spread(), first: None, last: None }
+    }
+
+    /// Takes a look: which second it was at some time between two values of the counter. Returns the
+    /// frequency that follows, Hz, when that is known twice as well as before.
+    pub fn look(&mut self, (begin, end): (u64, u64), second: u64) -> Option<u64> {
+        let (after, before_it) = self.last.replace((begin, second))?;
+        // Where seconds are left out, somebody has set the clock or nobody has looked.
+        if before_it.checked_add(1) != Some(second) {
+            return None;
+        }
+        let edge = Edge { second, after, before: end };
+        let first = *self.first.get_or_insert(edge);
+        if first.second == second || edge.after <= first.before {
+            return None;
+        }
+        let permitted = self.measured.widened();
+        let Some(rate) = rate_between(&first, &edge).and_then(|rate| rate.and(permitted)) else {
+            // Somebody has set it.
+            self.first = Some(edge);
+            return None;
+        };
+        if rate.spread() > self.told / 2 {
+            return None;
+        }
+        self.told = rate.spread();
+        Some(rate.choose(None))
+    }
+}
+
+fn rate_between(first: &Edge, last: &Edge) -> Option<Rate> {
+    let seconds = last.second.checked_sub(first.second).filter(|seconds| *seconds > 0)?;
+    let nanoseconds = seconds.checked_mul(SECOND as u64)?;
+    let cycles = (last.after.saturating_sub(first.before), last.before.checked_sub(first.after)?);
+    Rate::of(cycles, (nanoseconds, nanoseconds))
 }
 
 /// What the real-time clock's registers hold.
@@ -99,17 +231,94 @@ fn days(year: u64, month: u64, day: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn cycles_become_time() {
-        let clock = Clock::new(1000, 1_700_000_000, (25_000_000, 10_000_000)).expect("it counts");
-        assert_eq!(clock.frequency(), 2_500_000_000);
+        let mut clock = Clock::new(1000, 1_700_000_000, 2_500_000_000);
         assert_eq!(clock.uptime(1000 + 2_500_000_000), 1_000_000_000);
         assert_eq!(clock.since_1970(1000 + 250), 1_700_000_000_000_000_100);
         assert_eq!(clock.uptime(5), 0);
         // Years do not overflow.
         assert_eq!(clock.uptime(1000 + 2_500_000_000 * 1_000_000_000), 1_000_000_000_000_000_000);
-        assert_eq!(Clock::new(0, 0, (0, 5)), None);
+        // A correction moves nothing.
+        let now = 1000 + 5_000_000_000;
+        clock.correct(now, 1_000_000_000);
+        assert_eq!((clock.uptime(now), clock.uptime(now - 7)), (2_000_000_000, 2_000_000_000));
+        assert_eq!(clock.uptime(now + 1_000_000_000), 3_000_000_000);
+    }
+
+    #[test]
+    fn a_rate_is_what_all_measurements_permit() {
+        let one = Rate::of((9, 11), (1_000_000_000, 1_000_000_000)).expect("it counts");
+        let other = Rate::of((100, 300), (10_000_000_000, 10_000_000_000)).expect("it counts");
+        assert_eq!(one.and(other), Rate::of((10, 11), (1_000_000_000, 1_000_000_000)));
+        assert_eq!(one.spread(), 222_222);
+        assert_eq!(Rate::of((0, 5), (1, 1)), None);
+        assert_eq!(Rate::of((6, 5), (1, 1)), None);
+        assert_eq!(Rate::of((1, 1), (0, 5)), None);
+        let far = Rate::of((50, 60), (1_000_000_000, 1_000_000_000)).expect("it counts");
+        assert_eq!(one.and(far), None);
+        assert_eq!((one.choose(None), one.choose(Some(11)), one.choose(Some(50))), (10, 11, 10));
+    }
+
+    /// Looks at a clock of seconds now and then; returns the frequency that was told last, and how
+    /// often one was.
+    fn compare(measured: Rate, frequency: u64, pauses: &[u64]) -> (Option<u64>, usize) {
+        let (mut comparison, mut told, mut times) = (Comparison::new(measured), None, 0);
+        let mut counter = 12_345;
+        for pause in pauses {
+            counter += pause;
+            let second = 1_700_000_000 + (counter + frequency / 3) / frequency;
+            if let Some(found) = comparison.look((counter, counter + 1000), second) {
+                (told, times) = (Some(found), times + 1);
+            }
+        }
+        (told, times)
+    }
+
+    proptest! {
+        #[test]
+        fn a_comparison_finds_the_frequency_though_it_looks_seldom(
+            frequency in 1_000_000_000_u64..5_000_000_000,
+            pauses in proptest::collection::vec(1_000_000_u64..500_000_000, 2000),
+        ) {
+            // It was measured on a busy machine: anything from half to twice as much.
+            let measured = Rate { least: frequency / 2, most: frequency * 2 };
+            let (told, times) = compare(measured, frequency, &pauses);
+            let told = told.expect("there is time enough");
+            prop_assert!(told.abs_diff(frequency) < frequency / 100, "{} {}", told, frequency);
+            prop_assert!(times < 30);
+        }
+
+        #[test]
+        fn no_clock_does_harm(looks: Vec<(u64, u64, u64)>) {
+            let measured = Rate { least: 1_000_000_000, most: 1_100_000_000 };
+            let mut comparison = Comparison::new(measured);
+            for (begin, end, second) in looks {
+                if let Some(found) = comparison.look((begin.min(end), begin.max(end)), second) {
+                    prop_assert!((900_000_000..1_200_000_000).contains(&found));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_somebody_sets_is_not_followed() {
+        let frequency = 1_000_000_000;
+        let measured = Rate { least: frequency / 1001 * 1000, most: frequency / 1000 * 1001 };
+        let mut comparison = Comparison::new(measured);
+        let mut told = Vec::new();
+        for millisecond in 0..600_000_u64 {
+            let counter = 1 + millisecond * 1_000_000;
+            // An hour is left out after 100 s, and goes back after 200 s.
+            let set = if (100_000..200_000).contains(&millisecond) { 3600 } else { 0 };
+            let second = 1_700_000_000 + counter / frequency + set;
+            told.extend(comparison.look((counter, counter + 500), second));
+        }
+        assert!(!told.is_empty());
+        let is_right = |found: &u64| found.abs_diff(frequency) < frequency / 1000;
+        assert!(told.iter().all(is_right), "{told:?}");
     }
 
     #[test]

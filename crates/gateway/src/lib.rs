@@ -7,6 +7,7 @@ pub mod capture;
 mod clock;
 mod command;
 mod counters;
+mod door;
 mod fragment;
 mod handover;
 mod kernel;
@@ -44,7 +45,7 @@ pub use logs::{
 pub use monitoring::{Master, MetricsPlace, MonitoringSettings, SnmpSettings};
 pub use natgate_io::Device;
 pub use ordered::{MappingPlace, Page, SubscriberPlace};
-pub use pcp::{PcpCounters, PcpSettings, ResultCode};
+pub use pcp::{PcpCounters, PcpSettings, ResultCode, write_datagram};
 pub use run::{Controls, Observer, run};
 pub use settings::{
     Backend, ControlSettings, PagePlace, PageSettings, RealmSettings, ReceiveMode, RemoteSettings,

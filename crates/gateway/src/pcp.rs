@@ -11,7 +11,8 @@ mod datagram;
 mod desk;
 
 pub(crate) use announce::Announcer;
-pub(crate) use datagram::{Letter, write as write_datagram};
+pub(crate) use datagram::Letter;
+pub use datagram::write as write_datagram;
 pub(crate) use desk::{Desk, Next, Taken};
 
 use natgate_engine::Prefix;

@@ -5,18 +5,20 @@
 //! Everything happens at a time that is passed in; nothing here waits.
 
 mod legacy;
+mod own;
 mod serve;
 mod stages;
+mod tell;
 mod together;
 
 use crate::capture::Captures;
 use crate::command::{Clerk, Commands};
+use crate::door::Door;
 use crate::links::Link;
 use crate::load::{Load, LoadNow, add};
 use crate::pcp::{Desk, PcpCounters};
 use crate::router::{Fate, NeighborInfo, Router, RouterCounters, RouterError};
 use crate::state::Keeper;
-use crate::survey::{Figures, Sight};
 use crate::team::{Kind, Member, Parcel};
 use crate::wiring::{Cables, Devices, side_of};
 use crate::{Observer, SavedPorts, Settings, StateError};
@@ -176,6 +178,7 @@ impl Worker {
                 load: Arc::default(),
                 captures: Captures::default(),
                 desk: Desk::new(&settings.pcp, &settings.engine, now),
+                door: Door::default(),
             },
             devices,
             scratch: vec![0; HEADROOM + LONGEST],
@@ -388,52 +391,6 @@ impl Worker {
             pcp: self.stages.desk.counters,
             member: self.stages.team.as_ref(),
         }
-    }
-
-    /// Does a turn's share of what somebody asks.
-    fn answer(&mut self, now: Timestamp) {
-        let Self { stages, devices, clerk, .. } = self;
-        let Stages { engine, router, cables, team, load, not_addressed, .. } = stages;
-        let links = || {
-            let sides = [Link::inside(0), Link::OUTSIDE];
-            sides.into_iter().chain(cables.further().map(Link::inside))
-        };
-        let losses = router.losses();
-        let mut figures = |engine: &Engine, figures: &mut Figures| {
-            figures.worker = team.as_ref().map_or((0, 1), |team| (team.number(), team.workers()));
-            figures.now = now;
-            figures.counters = losses.correct(engine.counters());
-            figures.router = router.counters();
-            figures.own_lost = losses.own();
-            figures.not_addressed = *not_addressed;
-            figures.totals = engine.totals();
-            figures.load = load.now();
-            figures.set_links(links(), |link, figures| {
-                let device = &mut devices[cables.device_of(link)];
-                figures.write(link, device.statistics(), device.link());
-            });
-            figures.set_pools(engine);
-        };
-        let mut neighbors = |list: &mut Vec<_>| {
-            for link in links() {
-                router.tell_neighbors(link, |neighbor| {
-                    if list.len() < list.capacity() {
-                        list.push((link, neighbor));
-                    }
-                });
-            }
-        };
-        clerk.answer(&mut Sight {
-            now,
-            engine,
-            figures: &mut figures,
-            neighbors: &mut neighbors,
-            learnt: &|| router.learnt(),
-            is_own: &|info| {
-                let is_own = |team: &Member| team.has(info.id.realm, info.id.internal.address);
-                info.expires.is_some() || team.as_ref().is_none_or(is_own)
-            },
-        });
     }
 
     /// Takes a batch that has come in on one device to where it belongs; returns how many frames.

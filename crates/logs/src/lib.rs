@@ -36,5 +36,5 @@ pub use record::{Gap, Record, wants};
 pub use sinks::file::FileSink;
 pub use sinks::ipfix::IpfixSink;
 pub use sinks::spool::SpoolSink;
-pub use sinks::syslog::SyslogSink;
+pub use sinks::syslog::{Messages, SyslogSink};
 pub use spool::search::{Holder, SearchError, holders};

@@ -123,7 +123,7 @@ impl Queue {
     }
 
     /// How many records wait, and how many events were lost in how many gaps.
-    pub(crate) fn figures(&self) -> (u64, u64, u64) {
+    pub fn figures(&self) -> (u64, u64, u64) {
         let waiting = self.state().records.len() as u64;
         (waiting, self.lost.load(Ordering::Relaxed), self.gaps.load(Ordering::Relaxed))
     }

@@ -114,7 +114,7 @@ fn hold_demonstration(args: &Args, name: &str) -> anyhow::Result<Report> {
     say(&report::introduction(name));
     let body = body();
     let _servers = Servers::start(&network, Arc::clone(&body)).context("cannot start a server")?;
-    let translator = Translator::start(args, &network)?;
+    let mut translator = Translator::start(args, &network)?;
 
     let scene = Scene { network, body };
     let mut report = Report::default();
@@ -123,15 +123,25 @@ fn hold_demonstration(args: &Args, name: &str) -> anyhow::Result<Report> {
         say(&result.line(number + 1));
         report.steps.push(result);
     }
-    if let Translator::Program(gateway) = &translator {
-        let status = StepResult::measure("status", "the gateway tells its mappings", || {
-            report.status = gateway.status()?;
-            let count = report.status["mappings"].as_array().context("no mappings in it")?.len();
-            Ok(format!("{count} mappings"))
-        });
-        say(&status.line(report.steps.len() + 1));
-        report.steps.push(status);
-    }
+    let status = match &mut translator {
+        Translator::Program(gateway) => {
+            StepResult::measure("status", "the gateway tells its mappings", || {
+                report.status = gateway.status()?;
+                let mappings = report.status["mappings"].as_array().context("no mappings in it")?;
+                Ok(format!("{} mappings", mappings.len()))
+            })
+        }
+        Translator::Image(image) => {
+            StepResult::measure("status", "the image shows its counters", || {
+                report.console = image.counters()?;
+                let mut lines = report.console.lines();
+                let line = lines.find(|line| line.starts_with("mappings "));
+                Ok(line.context("no mappings among them")?.to_owned())
+            })
+        }
+    };
+    say(&status.line(report.steps.len() + 1));
+    report.steps.push(status);
     if args.hold {
         report.print_status();
         println!("{}", report::ways_in(name));

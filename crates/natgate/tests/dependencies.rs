@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 /// One of these, or all parts of a conjunction, must be offered.
-const ALLOWED: [&str; 8] = [
+const ALLOWED: [&str; 9] = [
+    "0BSD",
     "Apache-2.0",
     "MIT",
     "BSD-2-Clause",

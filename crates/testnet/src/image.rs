@@ -5,9 +5,9 @@
 //! there.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus};
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::time::Duration;
 
 use crate::network::{GATEWAY_INSIDE, Network, argument};
@@ -23,6 +23,8 @@ const EMULATOR: &str = "qemu-system-x86_64";
 #[derive(Debug)]
 pub struct Image {
     child: Child,
+    /// The image's serial port, the way in.
+    keys: ChildStdin,
     log: PathBuf,
 }
 
@@ -66,8 +68,10 @@ impl Image {
         ];
         let arguments = [&machine[..], &console, &files, &cards].concat();
         let log = network.file("natgate.log");
-        let child = nat.start(Path::new(EMULATOR), &arguments, &log)?;
-        let mut image = Self { child, log };
+        let mut child =
+            nat.start_with_input(Path::new(EMULATOR), &arguments, &log, Stdio::piped())?;
+        let keys = child.stdin.take().expect("standard input was asked for");
+        let mut image = Self { child, keys, log };
         let running = image.wait_until_running().and_then(|()| {
             let arguments = ["-c", "1", "-w", "5", &GATEWAY_INSIDE.to_string()];
             network.node("sub2").run(6, "ping", &arguments).map(drop)
@@ -90,6 +94,20 @@ impl Image {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
+    /// The counters of its menu: presses the key for them, and once more when it has shown them.
+    ///
+    /// # Errors
+    /// It does not show them, or does not listen.
+    pub fn counters(&mut self) -> io::Result<String> {
+        let before = self.log().len();
+        self.keys.write_all(b"n")?;
+        let counters = wait_for("the image's counters", PATIENCE, || {
+            Ok(counters(self.log().get(before..).unwrap_or_default()))
+        })?;
+        self.keys.write_all(b"n")?;
+        Ok(counters)
+    }
+
     /// Ends the emulator by SIGTERM, and waits until it has.
     ///
     /// # Errors
@@ -105,5 +123,24 @@ impl Drop for Image {
         // Both fail only if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// The first counters among what was printed, once they are whole: an empty line ends them.
+fn counters(printed: &str) -> Option<String> {
+    let printed = printed.replace('\r', "");
+    let (_, from) = printed.split_at_checked(printed.find("outbound ")?)?;
+    from.split_once("\n\n").map(|(counters, _)| counters.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn counters_are_taken_when_they_are_whole() {
+        let printed =
+            "Inside: up\r\noutbound  forwarded 7\r\nmappings  1\r\n\r\noutbound  forwarded 8";
+        let expected = "outbound  forwarded 7\nmappings  1";
+        assert_eq!(super::counters(printed).as_deref(), Some(expected));
+        assert_eq!(super::counters(&printed[..40]), None);
     }
 }

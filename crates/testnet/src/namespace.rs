@@ -91,12 +91,26 @@ impl Namespace {
     /// # Errors
     /// The system's, when it cannot be started.
     pub fn start(&self, program: &Path, arguments: &[&str], log: &Path) -> io::Result<Child> {
+        self.start_with_input(program, arguments, log, Stdio::null())
+    }
+
+    /// As [`Self::start`], with an input.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn start_with_input(
+        &self,
+        program: &Path,
+        arguments: &[&str],
+        log: &Path,
+        input: Stdio,
+    ) -> io::Result<Child> {
         let log = File::create(log)?;
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, "setpriv", "--pdeathsig", "KILL"]);
         command.arg(program).args(arguments);
         let _gate = gate();
-        start(command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log))
+        start(command.stdin(input).stdout(log.try_clone()?).stderr(log))
     }
 
     /// Commands to `ip`, one a line, inside the namespace.

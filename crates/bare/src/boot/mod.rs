@@ -41,6 +41,8 @@ pub enum Display {
 pub struct Told {
     /// Where the command line is, which ends with a zero byte; `None`: there is none.
     pub command_line: Option<u64>,
+    /// Where the pointer to the firmware's tables is; `None`: that is not said.
+    pub tables: Option<u64>,
     /// The files that were loaded with the image.
     pub modules: ArrayVec<Stretch, MOST_MODULES>,
     /// The memory that can be used, whatever may be in it already.

@@ -18,6 +18,8 @@ const COMMAND_LINE: u32 = 1;
 const MODULE: u32 = 3;
 const MEMORY: u32 = 6;
 const DISPLAY: u32 = 8;
+/// Each holds a copy of the pointer to the firmware's tables; of the older kind, and of the newer.
+const TABLES: [u32; 2] = [14, 15];
 
 /// The kind of memory that can be used, and the bytes of an entry that are known.
 const RAM: u32 = 1;
@@ -63,6 +65,9 @@ fn read_tag(kind: u32, (at, len): (u64, u64), addresses: &impl Addresses, told: 
         }
         MEMORY => read_memory((at, len), addresses, told),
         DISPLAY => told.display = display(at, addresses),
+        kind if kind == TABLES[1] || kind == TABLES[0] && told.tables.is_none() => {
+            told.tables = Some(at + HEADER_LEN);
+        }
         _ => {}
     }
 }
@@ -139,9 +144,13 @@ mod tests {
             (MODULE, [words(&[0x20_0000, 0x20_0005]), b"natgate.toml\0".to_vec()].concat()),
             (COMMAND_LINE, b"start\0".to_vec()),
             (MEMORY, words(memory.as_flattened())[..8 + 64].to_vec()),
+            (TABLES[1], b"RSD PTR newer".to_vec()),
+            (TABLES[0], b"RSD PTR older".to_vec()),
             (MODULE, words(&[9, 8])),
         ]);
         let told = told(&bytes);
+        let tables = (told.tables.expect("they are there") - BEGIN) as usize;
+        assert_eq!(&bytes[tables..][..13], b"RSD PTR newer");
         assert_eq!(told.modules[..], [(0x20_0000, 5)]);
         assert_eq!(told.memory[..], [(0x10_0000, 0x1_0700_0000)]);
         assert_eq!(told.letter, (BEGIN, bytes.len() as u64));

@@ -21,7 +21,8 @@ pub(super) fn read(at: u64, addresses: &impl Addresses) -> Option<Told> {
         return None;
     }
     let command_line = Some(long(&bytes, 24)).filter(|address| *address != 0);
-    let mut told = Told { command_line, letter: (at, LEN as u64), ..Told::default() };
+    let tables = Some(long(&bytes, 32)).filter(|address| *address != 0);
+    let mut told = Told { command_line, tables, letter: (at, LEN as u64), ..Told::default() };
     for module in entries::<MODULE_LEN>(long(&bytes, 16), word(&bytes, 12), addresses) {
         told.add_module((long(&module, 0), long(&module, 8)));
     }
@@ -63,7 +64,7 @@ mod tests {
         for number in [MAGIC, 1, 0, 2] {
             bytes.extend(number.to_le_bytes());
         }
-        for number in [BEGIN + 56, 0x7777, 0, BEGIN + 120, 2] {
+        for number in [BEGIN + 56, 0x7777, 0xf_5a00, BEGIN + 120, 2] {
             bytes.extend(number.to_le_bytes());
         }
         assert_eq!(bytes.len(), LEN);
@@ -72,7 +73,7 @@ mod tests {
             bytes.extend([start, len, kind].iter().flat_map(|number: &u64| number.to_le_bytes()));
         }
         let told = read(BEGIN, &&bytes[..]).expect("it is there");
-        assert_eq!(told.command_line, Some(0x7777));
+        assert_eq!((told.command_line, told.tables), (Some(0x7777), Some(0xf_5a00)));
         assert_eq!(told.modules[..], [(0x10_0000, 5), (0x20_0000, 7)]);
         assert_eq!(told.memory[..], [(0, 0x9_f000)]);
         assert_eq!((told.letter, told.display), ((BEGIN, 56), Display::Text));

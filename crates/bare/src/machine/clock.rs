@@ -1,47 +1,84 @@
 //! The clock of this machine: the processor's counter, measured against the timer that every PC
-//! used to have, and the date from the real-time clock. Where that timer stands still, as in some
-//! machines that boot by UEFI, the processor is asked how fast it counts.
+//! used to have, the date from the real-time clock, and the counter's rate compared with that clock
+//! from then on. Where the timer stands still, as in some machines that boot by UEFI, the processor
+//! is asked how fast it counts.
 
 use super::ports::{counter, in8, out8};
-use natgate_bare::time::{self, Clock, Registers};
+use super::sole::Sole;
+use natgate_bare::time::{self, Clock, Comparison, Rate, Registers};
 use natgate_engine::Timestamp;
 use std::arch::x86_64::__cpuid;
-use std::sync::OnceLock;
 
-static CLOCK: OnceLock<Clock> = OnceLock::new();
+static CLOCK: Sole<Option<Clock>> = Sole::new(None);
+static WATCH: Sole<Option<Watch>> = Sole::new(None);
+
+/// The real-time clock, watched.
+struct Watch {
+    comparison: Comparison,
+    /// What its register of seconds held, and which second that was since 1970.
+    register: u8,
+    second: u64,
+}
 
 /// The timer's frequency, Hz, and for how many of its ticks the counter is watched: about 20 ms.
 const TIMER: u64 = 1_193_182;
 const TICKS: u64 = 23_863;
 
+/// The timer is watched until the counter's rate is known so well, parts of a million, but so often at
+/// most.
+const ENOUGH: u64 = 1000;
+const MOST_TRIES: usize = 50;
+
 /// Measures the counter and reads the date.
 pub(crate) fn start() {
     let begin = counter();
-    let measured = (0..3).map_while(|_| measure()).min();
-    let rate = measured.map(|cycles| (cycles, TICKS * 1_000_000_000 / TIMER));
-    let rate = rate.or_else(|| said().map(|frequency| (frequency, 1_000_000_000)));
-    if let Some(clock) = rate.and_then(|rate| Clock::new(begin, date(), rate)) {
-        CLOCK.get_or_init(|| clock);
+    let said = said();
+    let Some(rate) = measure_well().or_else(|| said.map(Rate::said)) else { return };
+    let clock = Clock::new(begin, date(), rate.choose(said));
+    CLOCK.with(|place| *place = Some(clock));
+    let watch =
+        Watch { comparison: Comparison::new(rate), register: read(SECONDS), second: date() };
+    WATCH.with(|place| *place = Some(watch));
+}
+
+/// Compares the counter with the real-time clock; to be called often, between other things.
+pub(crate) fn compare() {
+    if is_changing() {
+        return;
+    }
+    let found = WATCH.with(|watch| {
+        let watch = watch.as_mut()?;
+        let begin = counter();
+        let register = read(SECONDS);
+        if register != watch.register {
+            (watch.register, watch.second) = (register, date());
+        }
+        let end = counter();
+        watch.comparison.look((begin, end), watch.second).map(|frequency| (end, frequency))
+    });
+    if let Some((end, frequency)) = found {
+        CLOCK.with(|clock| {
+            if let Some(clock) = clock {
+                clock.correct(end, frequency);
+            }
+        });
     }
 }
 
-/// Cycles a second, as far as the processor says.
-fn said() -> Option<u64> {
-    const CRYSTAL: u32 = 0x15;
-    const MEGAHERTZ: u32 = 0x16;
-    let most = __cpuid(0).eax;
-    let leaf = |number| {
-        let leaf = (number <= most).then(|| __cpuid(number));
-        leaf.map_or([0; 3], |leaf| [leaf.eax, leaf.ebx, leaf.ecx])
-    };
-    time::frequency(leaf(CRYSTAL), leaf(MEGAHERTZ)[0])
+/// For last words: who was asking for the time is interrupted.
+pub(crate) fn seize() {
+    CLOCK.seize();
+}
+
+fn clock() -> Option<Clock> {
+    CLOCK.with(|clock| *clock)
 }
 
 /// The time: nanoseconds since 1970 and since the machine started. Before the clock has been
 /// measured, 0.
 pub(crate) fn now() -> (u64, u64) {
     let counter = counter();
-    CLOCK.get().map_or((0, 0), |clock| (clock.since_1970(counter), clock.uptime(counter)))
+    clock().map_or((0, 0), |clock| (clock.since_1970(counter), clock.uptime(counter)))
 }
 
 /// The time as packets have it.
@@ -51,7 +88,7 @@ pub(crate) fn timestamp() -> Timestamp {
 
 /// Cycles a second.
 pub(crate) fn frequency() -> u64 {
-    CLOCK.get().map_or(0, Clock::frequency)
+    clock().map_or(0, |clock| clock.frequency())
 }
 
 /// Lets so many nanoseconds pass.
@@ -63,8 +100,23 @@ pub(crate) fn pause(nanoseconds: u64) {
     }
 }
 
-/// Cycles while the timer's third channel counts down; `None`: it does not.
-fn measure() -> Option<u64> {
+/// The counter's rate by the timer, watched until it is known well. Whatever interrupts that, the rate is
+/// within the bounds. `None`: the timer stands still.
+fn measure_well() -> Option<Rate> {
+    let mut known: Option<Rate> = None;
+    for _ in 0..MOST_TRIES {
+        let Some(rate) = measure()? else { continue };
+        known = known.map_or(Some(rate), |known| known.and(rate));
+        if known.is_some_and(|known| known.spread() <= ENOUGH) {
+            break;
+        }
+    }
+    known
+}
+
+/// The counter's rate while the timer's third channel counts down once; `Some(None)`: the measurement
+/// was disturbed too much. `None`: the channel does not count down.
+fn measure() -> Option<Option<Rate>> {
     const GATE: u16 = 0x61;
     const COMMAND: u16 = 0x43;
     const CHANNEL: u16 = 0x42;
@@ -72,30 +124,72 @@ fn measure() -> Option<u64> {
     /// No look takes less than 50 ns: after so many the time is up if the timer runs.
     const MOST_LOOKS: u32 = 2_000_000;
     let gate = in8(GATE) & !3;
-    out8(GATE, gate);
+    out8(GATE, gate | 1);
     out8(COMMAND, 0b1011_0000);
     out8(CHANNEL, TICKS as u8);
+    // The second byte starts it.
+    let before = counter();
     out8(CHANNEL, (TICKS >> 8) as u8);
-    out8(GATE, gate | 1);
-    let begin = counter();
-    let has_ended = (0..MOST_LOOKS).any(|_| in8(GATE) & OUTPUT != 0);
-    let cycles = counter() - begin;
+    let after = counter();
+    let mut last = after;
+    let end = (0..MOST_LOOKS).find_map(|_| {
+        let look = counter();
+        if in8(GATE) & OUTPUT != 0 {
+            return Some(counter());
+        }
+        last = look;
+        None
+    });
     out8(GATE, gate);
-    has_ended.then_some(cycles)
+    let cycles = (last.saturating_sub(after), end?.saturating_sub(before));
+    // It takes the count over with a tick, and says so with the one after the last.
+    let nanoseconds = |ticks: u64| ticks * 1_000_000_000 / TIMER;
+    Some(Rate::of(cycles, (nanoseconds(TICKS), nanoseconds(TICKS + 2) + 1)))
+}
+
+/// The counter's frequency as the processor, or the host of a virtual one, says it.
+fn said() -> Option<u64> {
+    const CRYSTAL: u32 = 0x15;
+    const MEGAHERTZ: u32 = 0x16;
+    const HOST: u32 = 0x4000_0000;
+    const IS_VIRTUAL: u32 = 1 << 31;
+    let most = __cpuid(0).eax;
+    let leaf = |number| {
+        let leaf = (number <= most).then(|| __cpuid(number));
+        leaf.map_or([0; 3], |leaf| [leaf.eax, leaf.ebx, leaf.ecx])
+    };
+    let by_host = || {
+        let is_virtual = __cpuid(1).ecx & IS_VIRTUAL != 0;
+        let timing = HOST + 0x10;
+        let is_said = is_virtual && __cpuid(HOST).eax >= timing;
+        is_said.then(|| u64::from(__cpuid(timing).eax) * 1000).filter(|frequency| *frequency > 0)
+    };
+    let by_crystal = time::frequency(leaf(CRYSTAL), 0);
+    by_crystal.or_else(by_host).or_else(|| time::frequency([0; 3], leaf(MEGAHERTZ)[0]))
+}
+
+/// The register of the real-time clock's seconds.
+const SECONDS: u8 = 0;
+
+/// A register of the real-time clock.
+fn read(register: u8) -> u8 {
+    const INDEX: u16 = 0x70;
+    const DATA: u16 = 0x71;
+    out8(INDEX, register);
+    in8(DATA)
+}
+
+/// Whether the real-time clock's registers are changing or about to.
+fn is_changing() -> bool {
+    const UPDATING: u8 = 0x80;
+    read(0x0a) & UPDATING != 0
 }
 
 /// The date, seconds since 1970; 0 if the clock has none.
 fn date() -> u64 {
-    const INDEX: u16 = 0x70;
-    const DATA: u16 = 0x71;
-    const UPDATING: u8 = 0x80;
-    let read = |register: u8| {
-        out8(INDEX, register);
-        in8(DATA)
-    };
     let read_all = || {
-        let _ = (0..1_000_000).any(|_| read(0x0a) & UPDATING == 0);
-        Registers { fields: [0, 2, 4, 7, 8, 9].map(read), format: read(0x0b) }
+        let _ = (0..1_000_000).any(|_| !is_changing());
+        Registers { fields: [SECONDS, 2, 4, 7, 8, 9].map(read), format: read(0x0b) }
     };
     // Read until two agree: fields change while they are read.
     let mut last = read_all();

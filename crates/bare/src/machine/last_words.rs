@@ -1,8 +1,8 @@
 //! What is said when the machine fails: why, and what had been counted about a second before.
 
 use super::console::LastWords;
-use super::restart;
 use super::sole::Sole;
+use super::{clock, restart};
 use natgate_bare::text::{self, Figures};
 use std::fmt::Write;
 
@@ -25,6 +25,7 @@ pub(crate) fn catch_panics() {
 
 /// Tells the figures, and starts the machine again.
 pub(crate) fn conclude(mut out: LastWords) -> ! {
+    clock::seize();
     FIGURES.seize();
     FIGURES.with(|figures| {
         if let Some(figures) = figures {

@@ -42,9 +42,12 @@ pub(crate) fn start() {
     write(SPURIOUS, 1 << 8 | u32::from(traps::SPURIOUS));
     write(DIVIDER, BY_128);
     write(TIMER, MASKED);
+    let begin = clock::now().1;
     write(INITIAL, u32::MAX);
     clock::pause(LOOK);
-    let ticks = u64::from(u32::MAX - read(CURRENT)) * (1_000_000_000 / LOOK) * u64::from(SECONDS);
+    let ticks = u64::from(u32::MAX - read(CURRENT)) * 1_000_000_000 * u64::from(SECONDS);
+    // On a busy host it may have been much longer.
+    let ticks = ticks / (clock::now().1 - begin).max(LOOK);
     TICKS.store(u32::try_from(ticks).unwrap_or(u32::MAX).max(1), Ordering::Relaxed);
     write(TIMER, traps::WATCHDOG.into());
     feed();

@@ -4,7 +4,7 @@ use natgate_wire::arp::{self, Arp, Mac, Operation, Repr};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::Ipv4Addr;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -28,6 +28,7 @@ pub(crate) struct Machine {
     pub(crate) printed: Vec<String>,
     folder: PathBuf,
     cables: [UnixDatagram; 2],
+    monitor: Option<UnixStream>,
     /// The gateway's addresses, inside and outside.
     addresses: [Ipv4Addr; 2],
 }
@@ -43,10 +44,22 @@ pub(crate) fn folder(name: &str) -> PathBuf {
 impl Machine {
     /// Boots with cards of a kind; `name` is that of the test, `options` are the image's.
     pub(crate) fn boot(name: &str, card: &str, configuration: &str, options: &str) -> Self {
+        Self::boot_with(name, card, configuration, options, &[])
+    }
+
+    /// As [`Self::boot`], with more arguments for the emulator.
+    pub(crate) fn boot_with(
+        name: &str,
+        card: &str,
+        configuration: &str,
+        options: &str,
+        more: &[&str],
+    ) -> Self {
         let folder = folder(&format!("{name}-{card}"));
         std::fs::write(folder.join("configuration"), configuration).expect("it can be written");
-        let mut arguments = vec!["-monitor", "none", "-append", options];
-        arguments.extend(["-kernel", env!("CARGO_BIN_EXE_natgate-bare")]);
+        let mut arguments = vec!["-monitor", "unix:monitor,server=on,wait=off"];
+        arguments.extend(["-kernel", env!("CARGO_BIN_EXE_natgate-bare"), "-append", options]);
+        arguments.extend(more);
         if !configuration.is_empty() {
             arguments.extend(["-initrd", "configuration"]);
         }
@@ -84,7 +97,7 @@ impl Machine {
         });
         let keys = child.stdin.take().expect("it is a pipe");
         let addresses = [[10, 0, 0, 1], [192, 0, 2, 254]].map(Ipv4Addr::from);
-        Self { child, keys, lines, printed: Vec::new(), folder, cables, addresses }
+        Self { child, keys, lines, printed: Vec::new(), folder, cables, monitor: None, addresses }
     }
 
     /// Boots, and waits until the gateway is running.
@@ -144,6 +157,16 @@ impl Machine {
         }
         let status = self.child.wait().expect("it can be asked");
         assert!(status.success(), "{status}: {}", self.printed.join("\n"));
+    }
+
+    /// Plugs a card's cable in or pulls it: 0 inside, 1 outside.
+    pub(crate) fn plug(&mut self, side: usize, is_in: bool) {
+        let path = self.folder.join("monitor");
+        let monitor = self.monitor.get_or_insert_with(|| {
+            UnixStream::connect(path).expect("the emulator's monitor listens")
+        });
+        let (side, state) = (["inside", "outside"][side], if is_in { "on" } else { "off" });
+        writeln!(monitor, "set_link {side} {state}").expect("the monitor takes it");
     }
 
     /// Sends a frame to one of the cards: 0 inside, 1 outside.

@@ -5,6 +5,7 @@
 #[expect(dead_code, reason = "not all of it is needed here")]
 mod capture;
 mod machine;
+mod page;
 #[path = "../../../natgate/tests/vectors/read.rs"]
 mod read;
 mod usb;
@@ -229,22 +230,54 @@ fn garbage(numbers: &mut Numbers) -> Vec<u8> {
     frame
 }
 
+/// How long garbage is sent to each kind of card.
+fn garbage_time() -> Duration {
+    let said = std::env::var("NATGATE_GARBAGE_SECONDS").ok();
+    Duration::from_secs(said.map_or(3, |text| text.parse().expect("it is a number of seconds")))
+}
+
 #[test]
 fn garbage_on_both_cards_does_no_harm() {
     for card in ["e1000", "e1000e", "virtio-net-pci", "virtio-net-pci,disable-legacy=on"] {
         let machine = Machine::start("garbage", card, CONFIGURATION, "");
         let mut numbers = Numbers::new();
-        for round in 0..60 {
+        let (begin, mut frames) = (Instant::now(), 0);
+        // However busy the machine is, some is sent.
+        while frames < 1000 || begin.elapsed() < garbage_time() {
             for _ in 0..100 {
                 let frame = garbage(&mut numbers);
                 machine.send_frame(numbers.below(2), &frame);
             }
-            if round % 20 == 0 {
+            frames += 100;
+            if frames % 2000 == 0 {
                 machine.settle();
             }
         }
         machine.settle();
+        println!("{card}: {frames} frames of garbage");
         assert!(passes(&machine, (0x0a00_0005, 4000)), "{card}: nothing passes any more");
+    }
+}
+
+#[test]
+fn cables_may_be_pulled_and_plugged_in_again() {
+    for card in ["e1000", "e1000e", "virtio-net-pci"] {
+        let mut machine = Machine::start("cables", card, CONFIGURATION, "");
+        for (side, name) in ["Inside: eth0 ", "Outside: eth1 "].into_iter().enumerate() {
+            assert!(passes(&machine, (0x0a00_0005, 4000)), "{card}");
+            machine.plug(side, false);
+            let line = machine.wait_for(name);
+            assert!(line.ends_with(" down"), "{card}: {line}");
+            // Whatever is lost now, nobody waits for it.
+            for _ in 0..100 {
+                machine.send(0, &datagram((0x0a00_0006, 4001), (0xc633_6401, 53)));
+            }
+            machine.plug(side, true);
+            let line = machine.wait_for(name);
+            assert!(line.ends_with(" up"), "{card}: {line}");
+            machine.settle();
+        }
+        assert!(passes(&machine, (0x0a00_0005, 4000)), "{card}");
     }
 }
 
@@ -267,6 +300,75 @@ fn a_hundred_thousand_mappings_live_at_once() {
     machine.press("n");
     let line = machine.wait_for("mappings  ");
     assert!(line.starts_with("mappings  100001 of "), "{line}");
+}
+
+#[test]
+fn events_are_told_to_collectors_on_both_sides() {
+    let collectors = [(0, 0x0a00_0900_u32), (1, 0xc633_6463)];
+    let logs: String = collectors
+        .iter()
+        .map(|(_, address)| {
+            let address = std::net::Ipv4Addr::from(*address);
+            format!("[[log]]\nkind = \"syslog\"\ncollector = \"{address}:514\"\n")
+        })
+        .collect();
+    let mut machine =
+        Machine::start("logs", "virtio-net-pci", &format!("{CONFIGURATION}{logs}"), "");
+    let wanted = 300;
+    for number in 0..wanted {
+        machine.send(0, &datagram((0x0a00_0005, 10_000 + number), (0xc633_6401, 53)));
+    }
+    let mut told = [Vec::new(), Vec::new()];
+    let begin = Instant::now();
+    while told.iter().any(|told| told.len() < usize::from(wanted)) {
+        assert!(begin.elapsed() < machine::PATIENCE, "{} and {}", told[0].len(), told[1].len());
+        let out = machine.settle();
+        for (side, address) in collectors {
+            let messages = out[side].iter().filter_map(|packet| {
+                let ip = Ipv4::new_checked(&packet[..]).ok();
+                let ip = ip.filter(|ip| ip.destination() == address)?;
+                assert!(ip.checksum_valid() && ip.source() == [0x0a00_0001, 0xc000_02fe][side]);
+                Some(String::from_utf8(ip.payload()[8..].to_vec()).expect("it is text"))
+            });
+            told[side].extend(messages);
+        }
+    }
+    for (told, own) in told.iter().zip(["10.0.0.1", "192.0.2.254"]) {
+        // In order, each once; what they say is the event log's own matter and tested there.
+        for (number, message) in (0..wanted).zip(told) {
+            let begin = message.split_once(' ').map(|(begin, _)| begin);
+            assert_eq!(begin, Some("<134>1"), "{message}");
+            assert!(message.contains(&format!(" {own} natgate - mapping_created [natgate@32473 ")));
+            let internal = format!(" internal=\"10.0.0.5:{}\"", 10_000 + number);
+            assert!(message.contains(&internal), "{message}");
+        }
+    }
+    machine.press("n");
+    machine.wait_for("logs      sent 600 waiting 0 lost 0 events");
+}
+
+#[test]
+fn the_status_page_tells_metrics_inside_and_nowhere_else() {
+    let inside = (0, [10, 0, 0, 5].into());
+    let place = ([10, 0, 0, 1].into(), 9464);
+    let metrics = format!("{CONFIGURATION}[metrics]\nlisten = \"10.0.0.1:9464\"\n");
+    let machine = Machine::start("page", "e1000", &metrics, "");
+    assert!(passes(&machine, (0x0a00_0005, 4000)));
+    for _ in 0..10 {
+        let page = page::get(&machine, inside, place, "/metrics").expect("it answers");
+        assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+        let counted = "natgate_packets_total{direction=\"outbound\",verdict=\"forwarded\"} 1\n";
+        assert!(page.contains(counted), "{page}");
+        assert!(page.contains("natgate_device_up{device=\"eth1\",side=\"outside\"} 1\n"), "{page}");
+    }
+    assert_eq!(page::get(&machine, inside, (place.0, 9465), "/"), None, "another port");
+    let outside = (1, [198, 51, 100, 1].into());
+    for address in [[192, 0, 2, 254], [10, 0, 0, 1], [203, 0, 113, 1]] {
+        assert_eq!(page::get(&machine, outside, (address.into(), 9464), "/"), None, "{address:?}");
+    }
+    // Nothing is served unless it is asked for.
+    let machine = Machine::start("no-page", "e1000", CONFIGURATION, "");
+    assert_eq!(page::get(&machine, inside, place, "/metrics"), None);
 }
 
 #[test]
@@ -303,6 +405,17 @@ fn it_starts_by_itself_unless_somebody_is_there() {
     machine.wait_for("natgate is running");
     let mut machine = Machine::boot("starts", "e1000", CONFIGURATION, "");
     machine.wait_for("natgate is running");
+}
+
+#[test]
+fn further_processors_are_told_to_be_of_no_use() {
+    let three = ["-smp", "cpus=3,sockets=3"];
+    let mut machine = Machine::boot_with("processors", "e1000", CONFIGURATION, "start", &three);
+    machine.wait_for("3 processors, of which natgate uses one");
+    machine.wait_for("natgate is running");
+    let mut machine = Machine::boot("processor", "e1000", CONFIGURATION, "start");
+    machine.wait_for("natgate is running");
+    assert!(!machine.printed.iter().any(|line| line.contains("processors")));
 }
 
 #[test]

@@ -61,8 +61,7 @@ impl Letter {
     /// Writes the packet that it came in to the front of a buffer, for another worker; returns its length.
     pub(crate) fn packet(&self, into: &mut [u8]) -> usize {
         let (client, port) = self.client;
-        let len = write((client, (self.asked, SERVER_PORT)), TTL, self.request(), into);
-        into[20..22].copy_from_slice(&port.to_be_bytes());
+        let len = write(((client, port), (self.asked, SERVER_PORT)), TTL, self.request(), into);
         // Between workers nothing changes bytes.
         into[26..28].fill(0);
         len
@@ -70,13 +69,17 @@ impl Letter {
 
     /// Writes the packet with an answer to the front of a buffer; returns its length.
     pub(crate) fn reply(&self, answer: &[u8], into: &mut [u8]) -> usize {
-        write((self.asked, self.client), TTL, answer, into)
+        write(((self.asked, SERVER_PORT), self.client), TTL, answer, into)
     }
 }
 
-/// Writes the packet with a datagram from the server's port to the front of a buffer; returns its length.
-pub(crate) fn write(
-    (from, (to, port)): (Ipv4Addr, (Ipv4Addr, u16)),
+/// Writes the packet with a UDP datagram from one endpoint to another to the front of a buffer; returns its
+/// length, 28 bytes more than the datagram carries.
+///
+/// # Panics
+/// When the packet does not fit the buffer or is longer than 65,535 bytes.
+pub fn write(
+    ((from, from_port), (to, port)): ((Ipv4Addr, u16), (Ipv4Addr, u16)),
     ttl: u8,
     payload: &[u8],
     into: &mut [u8],
@@ -85,7 +88,7 @@ pub(crate) fn write(
     let into = &mut into[..len];
     let (source, destination) = (from.to_bits(), to.to_bits());
     let mut ip = Ipv4::init(&mut into[..], 20);
-    ip.set_total_len(len as u16);
+    ip.set_total_len(u16::try_from(len).expect("a packet has no more bytes"));
     ip.set_fragment_field(DONT_FRAGMENT);
     ip.set_ttl(ttl);
     ip.set_protocol(protocol::UDP);
@@ -93,7 +96,7 @@ pub(crate) fn write(
     ip.set_destination(destination);
     ip.fill_checksum();
     let datagram = &mut into[20..];
-    datagram[..2].copy_from_slice(&SERVER_PORT.to_be_bytes());
+    datagram[..2].copy_from_slice(&from_port.to_be_bytes());
     datagram[2..4].copy_from_slice(&port.to_be_bytes());
     datagram[4..6].copy_from_slice(&((8 + payload.len()) as u16).to_be_bytes());
     datagram[6..8].fill(0);
@@ -122,12 +125,8 @@ mod tests {
 
     fn request(payload: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; 1500];
-        let len = write((CLIENT.0, (OWN, SERVER_PORT)), 64, payload, &mut bytes);
+        let len = write((CLIENT, (OWN, SERVER_PORT)), 64, payload, &mut bytes);
         bytes.truncate(len);
-        bytes[20..22].copy_from_slice(&CLIENT.1.to_be_bytes());
-        bytes[26..28].fill(0);
-        let sum = sum((CLIENT.0.to_bits(), OWN.to_bits()), &bytes[20..]);
-        bytes[26..28].copy_from_slice(&sum.to_be_bytes());
         bytes
     }
 

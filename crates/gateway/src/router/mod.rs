@@ -257,6 +257,14 @@ impl Router {
         }
     }
 
+    /// Asks for a neighbour's hardware address, unless that is being done or it is known.
+    pub fn seek(&mut self, now: Timestamp, link: Link, address: Ipv4Addr) {
+        let Self { ports, outbox, .. } = self;
+        let port = &mut ports[index(link)];
+        let asker = port.asker();
+        port.neighbors.ask(now, address, &mut |action| asker.act(action, link, outbox));
+    }
+
     /// Whether an IP packet that came in by a link is for the kernel of this machine, which has its
     /// own copy; this is counted.
     pub fn is_for_the_kernel(&mut self, link: Link, packet: &[u8]) -> bool {

@@ -1,13 +1,13 @@
 //! Requests for mappings that wait at the gateway: some are served each turn, between batches.
 
-use super::stages::{Output, Stages, transmitters};
-use super::{Fate, Worker};
+use super::Worker;
+use super::stages::{Stages, transmitters};
 use crate::links::Link;
 use crate::pcp::{Letter, Next, write_datagram};
 use crate::team::Way;
 use natgate_engine::{Side, Timestamp};
-use natgate_io::{Frame, HEADROOM, Transmit};
-use natgate_pcp::{ALL_HOSTS, CLIENT_PORT};
+use natgate_io::HEADROOM;
+use natgate_pcp::{ALL_HOSTS, CLIENT_PORT, SERVER_PORT};
 
 /// Requests that are served in one turn. One asks for up to a port set; packets wait for them.
 const BUDGET: usize = 2;
@@ -26,7 +26,8 @@ impl Worker {
             let Some(letter) = stages.desk.next() else { break };
             let len = stages.answer(now, &letter, &mut scratch[HEADROOM..]);
             if len > 0 {
-                stages.send_answer(now, &letter, (scratch, len), &mut transmitters(devices));
+                let link = Link::inside(letter.realm);
+                stages.send_own(now, link, (scratch, len), &mut transmitters(devices));
             }
         }
         stages.announce(now, scratch);
@@ -57,25 +58,6 @@ impl Stages {
         letter.reply(&answer, into)
     }
 
-    fn send_answer(
-        &mut self,
-        now: Timestamp,
-        letter: &Letter,
-        (scratch, len): (&mut [u8], usize),
-        transmitters: &mut [&mut dyn Transmit],
-    ) {
-        let link = Link::inside(letter.realm);
-        let mut frame = Frame::new(scratch, HEADROOM, HEADROOM + len);
-        if self.captures.is_on() {
-            self.captures.leaving(now, Side::Inside, frame.bytes());
-        }
-        if self.router.send(now, link, &mut frame, None) == Fate::Ready {
-            let mut output = Output::default();
-            output.push(frame, None);
-            self.send(output, transmitters[self.cables.device_of(link)]);
-        }
-    }
-
     /// Tells all hosts inside that mappings may have been lost.
     //= rfc6887#section-14.1.3-inform
     fn announce(&mut self, now: Timestamp, scratch: &mut [u8]) {
@@ -84,7 +66,7 @@ impl Stages {
         for realm in std::iter::once(0).chain(further) {
             let link = Link::new(Side::Inside, realm);
             //= rfc6887#section-14.1.3-source
-            let ends = (self.router.address(link), (ALL_HOSTS, CLIENT_PORT));
+            let ends = ((self.router.address(link), SERVER_PORT), (ALL_HOSTS, CLIENT_PORT));
             for message in announcement.messages(self.engine.sole_address(realm)) {
                 let len = write_datagram(ends, ONE_LINK, &message, scratch);
                 if self.captures.is_on() {

@@ -2,6 +2,7 @@
 
 use crate::capture::{Captures, Moment};
 use crate::counters::Origin;
+use crate::door::Door;
 use crate::links::{Header, Link};
 use crate::load::Load;
 use crate::pcp::{Desk, Taken};
@@ -11,7 +12,7 @@ use crate::wiring::{Cables, Devices, side_of};
 use crate::worker::MOST_DEVICES;
 use arrayvec::ArrayVec;
 use natgate_engine::{DropReason, Engine, Packet, Side, Timestamp, Verdict};
-use natgate_io::{BATCH, Batch, Frame, Transmit};
+use natgate_io::{BATCH, Batch, Frame, Lost, Transmit};
 use natgate_wire::arp;
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub(super) struct Stages {
     pub(super) captures: Captures,
     /// Where requests for mappings are served.
     pub(super) desk: Desk,
+    /// Where packets wait for the program.
+    pub(super) door: Door,
 }
 
 /// A packet, and the realm that it comes from if from inside.
@@ -196,7 +199,7 @@ impl Stages {
                 Verdict::Forward(side) => (side, Origin::forwarded(from, side, len)),
                 Verdict::Reply(side) => (side, Origin::replied(len)),
                 Verdict::Drop(DropReason::LocalUnsupported) if from == Side::Inside => {
-                    self.take_request(now, realm, frame.bytes());
+                    self.take_own(now, realm, frame.bytes());
                     continue;
                 }
                 Verdict::Drop(_) | Verdict::Held | Verdict::HandOver => continue,
@@ -214,15 +217,19 @@ impl Stages {
     }
 
     /// Takes a packet to the gateway itself, which the translator does not understand, if it is a request
-    /// for a mapping.
+    /// for a mapping or for the program.
     //= rfc6887#section-8.2-interface
     #[cold]
-    fn take_request(&mut self, now: Timestamp, realm: u16, packet: &[u8]) {
-        if !self.desk.is_open() {
-            return;
-        }
+    fn take_own(&mut self, now: Timestamp, realm: u16, packet: &[u8]) {
         let own = self.engine.config().inside_of(realm).address;
-        let other = match self.desk.take(now, realm, packet, own) {
+        let mut taken = Taken::Not;
+        if self.desk.is_open() {
+            taken = self.desk.take(now, realm, packet, own);
+        }
+        if realm == 0 && taken == Taken::Not {
+            taken = self.door.take(packet, own);
+        }
+        let other = match taken {
             Taken::Not => return,
             Taken::Kept => None,
             Taken::Refused => Some(DropReason::RequestLimit),
@@ -244,20 +251,21 @@ impl Stages {
         }
     }
 
-    /// Sends a device's frames.
-    pub(super) fn send(&mut self, mut output: Output<'_>, device: &mut dyn Transmit) {
+    /// Sends a device's frames; says which were lost.
+    pub(super) fn send(&mut self, mut output: Output<'_>, device: &mut dyn Transmit) -> Lost {
         if output.frames.is_empty() {
-            return;
+            return Lost::NONE;
         }
         let lost = device.transmit(&mut output.frames);
         if lost.count() == 0 {
-            return;
+            return lost;
         }
         for (number, origin) in output.origins.iter().enumerate() {
             if lost.contains(number) {
                 self.router.note_loss(*origin, DropReason::TransmitFull);
             }
         }
+        lost
     }
 }
 

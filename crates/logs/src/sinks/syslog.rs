@@ -25,15 +25,15 @@ const INFORMATIONAL: u8 = 6;
 #[derive(Debug)]
 pub struct SyslogSink {
     connection: Connection,
-    header: Header,
+    messages: Messages,
     remotes: bool,
     /// Whether the last thing that was tried failed.
     failed: bool,
 }
 
-/// What all messages have in common.
+/// Makes messages, which go out by whatever way there is.
 #[derive(Debug)]
-struct Header {
+pub struct Messages {
     facility: u8,
     /// HOSTNAME, APP-NAME and PROCID.
     whence: String,
@@ -47,10 +47,10 @@ impl SyslogSink {
     /// # Errors
     /// When certificates cannot be used.
     pub fn new(settings: &SyslogSettings, remotes: bool) -> io::Result<Self> {
-        let host = settings.host_name.clone().or_else(machine).unwrap_or_else(|| NIL.to_owned());
-        let header = Header::new(settings, &host, process::id());
+        let host = machine().unwrap_or_else(|| NIL.to_owned());
+        let messages = Messages::new(settings, &host, &process::id().to_string());
         let connection = Connection::new(&settings.collector)?;
-        Ok(Self { connection, header, remotes, failed: false })
+        Ok(Self { connection, messages, remotes, failed: false })
     }
 
     /// A message as it goes out.
@@ -73,7 +73,7 @@ impl Sink for SyslogSink {
         self.connection.open()?;
         if self.connection.is_datagram() && self.failed {
             // Whether anybody is there shows after something was sent: nothing that matters.
-            let probe = self.header.plain(INFORMATIONAL, now, "probe", "is anybody there");
+            let probe = self.messages.plain(INFORMATIONAL, now, "probe", "is anybody there");
             self.connection.send(probe.as_bytes()).1?;
             std::thread::sleep(std::time::Duration::from_millis(20));
             self.connection.look()?;
@@ -90,7 +90,7 @@ impl Sink for SyslogSink {
     ) -> (usize, io::Result<()>) {
         let (mut bytes, mut ends) = (Vec::new(), Vec::new());
         for (number, record) in records.iter().enumerate() {
-            let message = self.header.message(record, names, self.remotes);
+            let message = self.messages.message(record, names, self.remotes);
             if self.connection.is_datagram() {
                 if let (_, Err(error)) = self.connection.send(message.as_bytes()) {
                     self.failed = true;
@@ -120,12 +120,14 @@ impl Sink for SyslogSink {
     }
 }
 
-impl Header {
-    fn new(settings: &SyslogSettings, host: &str, process: u32) -> Self {
-        let (host, app) = (printable(host, 255), printable(&settings.app_name, 48));
+impl Messages {
+    /// Those of a log; `host` is HOSTNAME if the settings do not say any, `process` PROCID.
+    pub fn new(settings: &SyslogSettings, host: &str, process: &str) -> Self {
+        let host = settings.host_name.as_deref().unwrap_or(host);
+        let app = printable(&settings.app_name, 48);
         Self {
             facility: settings.facility,
-            whence: format!("{host} {app} {process}"),
+            whence: format!("{} {app} {}", printable(host, 255), printable(process, 128)),
             id: format!("natgate@{}", settings.enterprise),
         }
     }
@@ -141,8 +143,9 @@ impl Header {
         format!("{}{NIL} {text}", self.begin(severity, time, kind))
     }
 
-    /// The message about a record.
-    fn message(&self, record: &Record, names: &Names, remotes: bool) -> String {
+    /// The message about a record, without what a connection needs around it; with the remote endpoints of
+    /// sessions, if they are wanted.
+    pub fn message(&self, record: &Record, names: &Names, remotes: bool) -> String {
         let object = json::record(record, names, remotes);
         let severity = if is_ordinary(record) { INFORMATIONAL } else { WARNING };
         let mut fields = match serde_json::to_value(&object) {

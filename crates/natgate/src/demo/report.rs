@@ -29,6 +29,8 @@ pub(crate) struct Report {
     pub(crate) steps: Vec<StepResult>,
     /// The gateway's own account.
     pub(crate) status: Value,
+    /// What the image has shown of its counters.
+    pub(crate) console: String,
     pub(crate) seconds: f64,
 }
 
@@ -92,6 +94,7 @@ impl Report {
             "seconds": self.seconds,
             "steps": self.steps.iter().map(StepResult::to_json).collect::<Vec<_>>(),
             "status": self.status,
+            "console": self.console.lines().collect::<Vec<_>>(),
         })
     }
 
@@ -99,6 +102,9 @@ impl Report {
     pub(crate) fn print_status(&self) {
         // The image tells its figures to who is at its console.
         if self.status.is_null() {
+            if !self.console.is_empty() {
+                println!("\nCounted by the image\n  {}", self.console.replace('\n', "\n  "));
+            }
             return;
         }
         print!("{}", mappings(&self.status["mappings"]));

@@ -76,10 +76,10 @@ fn read(message: &str) -> Read {
 
 #[test]
 fn a_mapping_is_told() {
-    let header = Header::new(&settings(), "gate", 7);
+    let messages = Messages::new(&settings(), "gate", "7");
     let Record::Event(event) = created(5000) else { unreachable!("it is an event") };
     let event = Event { time: Timestamp(1_700_000_000_123_456_789), ..event };
-    let message = header.message(&Record::Event(event), &Names::default(), false);
+    let message = messages.message(&Record::Event(event), &Names::default(), false);
     let begins =
         "<134>1 2023-11-14T22:13:20.123456Z gate natgate 7 mapping_created [natgate@32473 ";
     assert!(message.starts_with(begins), "{message}");
@@ -98,7 +98,7 @@ fn a_mapping_is_told() {
         assert!(told.text.contains(words), "{}", told.text);
     }
     let gap = Record::Gap(Gap { lost: 12, from: Timestamp(1), to: Timestamp(2_000_000_000) });
-    let told = read(&header.message(&gap, &Names::default(), false));
+    let told = read(&messages.message(&gap, &Names::default(), false));
     assert_eq!((told.priority, &told.header[3][..]), (16 * 8 + 4, "gap"));
     assert!(told.parameters.contains(&("lost".into(), "12".into())));
 }
@@ -112,10 +112,10 @@ proptest! {
         time in any::<u64>(),
     ) {
         let names = Names { pools: vec![pool.clone()], ..Names::default() };
-        let header = Header::new(&SyslogSettings { app_name: app, ..settings() }, &host, 1);
+        let messages = Messages::new(&SyslogSettings { app_name: app, ..settings() }, &host, "1");
         let change = Change::PoolExhausted { pool: 0, protocol: 6 };
         let record = Record::Event(Event { time: Timestamp(time), change });
-        let told = read(&header.message(&record, &names, false));
+        let told = read(&messages.message(&record, &names, false));
         prop_assert_eq!(&told.header[3], "pool_exhausted");
         prop_assert_eq!(told.id, "natgate@32473");
         prop_assert!(told.parameters.contains(&("pool".into(), clean(&pool))));

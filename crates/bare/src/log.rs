@@ -1,0 +1,341 @@
+//! Event logs: syslog messages by UDP, to collectors that the gateway's own router finds.
+//!
+//! Events wait in the queue that logs have everywhere (`natgate-logs`), of the size that the
+//! configuration gives it; what does not fit is told as a gap in its place. They wait while the
+//! collector's hardware address is not known, or the card takes nothing.
+
+use natgate_engine::{Prefix, Side};
+use natgate_gateway::{LogSettings, LogTo, Settings, SyslogSettings, Transport};
+use natgate_logs::{Messages, Names, Queue, Record};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// The port that messages come from, that of the syslog service: a receiver need not care (RFC 5426 section
+/// 3.3), and nobody answers.
+pub const PORT: u16 = 514;
+
+/// Messages that one log sends in one go: packets wait for them.
+const BUDGET: usize = 16;
+
+/// What has become of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It is on its way.
+    Gone,
+    /// It can be sent later.
+    Later,
+    /// It can never be sent.
+    Never,
+}
+
+/// The way to collectors.
+pub trait Way {
+    /// Whether what is sent to an address would leave at once; if it is not known how, that is being
+    /// found out.
+    fn is_open(&mut self, side: Side, to: Ipv4Addr) -> bool;
+
+    /// Sends a datagram.
+    fn send(&mut self, side: Side, to: SocketAddrV4, payload: &[u8]) -> Sent;
+}
+
+/// What logs have done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Events sent.
+    pub sent: u64,
+    /// Events that wait.
+    pub waiting: u64,
+    /// Events lost.
+    pub lost: u64,
+    /// Times that events were lost in a row.
+    pub gaps: u64,
+    /// Whether messages could be sent when that was last tried.
+    pub up: bool,
+}
+
+/// The logs that the configuration asks for.
+#[derive(Debug, Default)]
+pub struct Logs {
+    names: Names,
+    logs: Vec<Log>,
+}
+
+/// A log.
+#[derive(Debug)]
+struct Log {
+    side: Side,
+    collector: SocketAddrV4,
+    messages: Messages,
+    remotes: bool,
+    queue: Queue,
+    /// The record that goes next.
+    next: Vec<Record>,
+    /// Events sent, and those that could not be.
+    sent: u64,
+    unsent: u64,
+    up: bool,
+}
+
+/// Why a log cannot be kept here, after its name in a sentence.
+///
+/// # Errors
+/// That, with the remedy.
+pub fn check(settings: &Settings, log: &LogSettings) -> Result<(), String> {
+    let (_, collector) = by_udp(log)?;
+    let is_own = [&settings.inside, &settings.outside]
+        .into_iter()
+        .filter_map(|side| side.address)
+        .any(|(address, _)| address == *collector.ip());
+    if is_own {
+        return Err(format!("collector {collector} is the gateway itself; name another machine"));
+    }
+    side_towards(settings, *collector.ip()).map(drop).ok_or_else(|| {
+        format!("no route leads to collector {collector}; give outside.gateway, or a route")
+    })
+}
+
+/// What there is to know of a log by UDP.
+fn by_udp(log: &LogSettings) -> Result<(&SyslogSettings, SocketAddrV4), String> {
+    let LogTo::Syslog(syslog) = &log.to else {
+        return Err("kind needs an operating system, and there is none here; write kind = \
+                    \"syslog\""
+            .to_owned());
+    };
+    if syslog.collector.transport != Transport::Udp {
+        return Err("transport needs an operating system, and there is none here; leave it out \
+                    for UDP"
+            .to_owned());
+    }
+    let collector = &syslog.collector.address;
+    let address: SocketAddrV4 = collector.parse().map_err(|_| {
+        format!(
+            "collector {collector:?} is no IPv4 address with a port, and nobody here looks names \
+             up; write one such as \"192.0.2.10:514\""
+        )
+    })?;
+    Ok((syslog, address))
+}
+
+/// The side by which an address is reached: that with the longest prefix that it is in, the outside
+/// among equals.
+fn side_towards(settings: &Settings, address: Ipv4Addr) -> Option<Side> {
+    let of_side = |side: Side| {
+        let own = settings.side(side);
+        let network = own.address.map(|(address, len)| Prefix::new(address, len));
+        let default = own.gateway.map(|_| Prefix::new(Ipv4Addr::UNSPECIFIED, 0));
+        let routes = settings.routes.iter().filter(move |route| route.side == side);
+        network.into_iter().chain(default).chain(routes.map(|route| route.prefix))
+    };
+    let longest = |side: Side| {
+        let there = of_side(side).filter(|prefix| prefix.contains(address.to_bits()));
+        there.map(|prefix| prefix.len()).max().map(|len| (len, side))
+    };
+    let sides = [Side::Inside, Side::Outside].into_iter().filter_map(longest);
+    sides.max_by_key(|(len, _)| *len).map(|(_, side)| side)
+}
+
+/// Bytes that a log's queue may take: while it grows the old one and one of twice its size are there.
+pub fn memory(settings: &Settings) -> u64 {
+    let of_log = |log: &LogSettings| 3 * log.queue as u64 * size_of::<Record>() as u64;
+    settings.logs.iter().map(of_log).sum()
+}
+
+impl Logs {
+    /// Those of the settings, as far as they can be kept here.
+    pub fn new(settings: &Settings) -> Self {
+        let logs = settings.logs.iter().filter_map(|log| Log::new(settings, log)).collect();
+        Self { names: Names::of(&settings.engine), logs }
+    }
+
+    /// Takes what has happened, in order of time.
+    pub fn take(&mut self, record: Record) {
+        self.logs.iter().for_each(|log| log.queue.offer(&[record]));
+    }
+
+    /// Sends some of what waits.
+    pub fn turn(&mut self, way: &mut dyn Way) {
+        self.logs.iter_mut().for_each(|log| log.turn(&self.names, way));
+    }
+
+    /// What each has done, with what it is called; in the order of the configuration.
+    pub fn figures(&self) -> impl Iterator<Item = (String, Figures)> + '_ {
+        self.logs.iter().map(|log| (format!("syslog udp {}", log.collector), log.figures()))
+    }
+
+    /// What all have done; `None`: there are none.
+    pub fn total(&self) -> Option<Figures> {
+        let figures = self.logs.iter().map(Log::figures);
+        figures.reduce(|sum, one| Figures {
+            sent: sum.sent + one.sent,
+            waiting: sum.waiting + one.waiting,
+            lost: sum.lost + one.lost,
+            gaps: sum.gaps + one.gaps,
+            up: sum.up && one.up,
+        })
+    }
+}
+
+impl Log {
+    fn new(settings: &Settings, log: &LogSettings) -> Option<Self> {
+        let (syslog, collector) = by_udp(log).ok()?;
+        let side = side_towards(settings, *collector.ip())?;
+        // Who has no name is called by its address (RFC 5424 section 6.2.4).
+        let host = settings.side(side).address.map(|(address, _)| address.to_string());
+        Some(Self {
+            side,
+            collector,
+            messages: Messages::new(syslog, host.as_deref().unwrap_or("-"), "-"),
+            remotes: log.remotes,
+            queue: Queue::new(log.queue, log.what),
+            next: Vec::with_capacity(1),
+            sent: 0,
+            unsent: 0,
+            up: true,
+        })
+    }
+
+    fn turn(&mut self, names: &Names, way: &mut dyn Way) {
+        for _ in 0..BUDGET {
+            self.queue.take(1, &mut self.next);
+            let Some(record) = self.next.first() else { return };
+            self.up = way.is_open(self.side, *self.collector.ip());
+            if !self.up {
+                return;
+            }
+            let message = self.messages.message(record, names, self.remotes);
+            let is_event = u64::from(matches!(record, Record::Event(_)));
+            match way.send(self.side, self.collector, message.as_bytes()) {
+                Sent::Gone => self.sent += is_event,
+                Sent::Never => self.unsent += is_event,
+                Sent::Later => return,
+            }
+            self.next.clear();
+        }
+    }
+
+    fn figures(&self) -> Figures {
+        let (waiting, lost, gaps) = self.queue.figures();
+        let waiting = waiting + self.next.len() as u64;
+        Figures { sent: self.sent, waiting, lost: lost + self.unsent, gaps, up: self.up }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings;
+    use natgate_engine::{Change, Event, Timestamp};
+
+    const BASE: &str = "[inside]\ndevice = \"eth0\"\naddress = \"10.0.0.1/24\"\n\
+        [outside]\ndevice = \"eth1\"\naddress = \"192.0.2.254/24\"\ngateway = \"192.0.2.1\"\n\
+        [[pool]]\naddresses = [\"203.0.113.0/28\"]\n\
+        [[route]]\nprefix = \"198.51.100.0/24\"\nvia = \"10.0.0.9\"\nside = \"inside\"\n";
+
+    fn with(log: &str) -> Result<Settings, Vec<String>> {
+        let text = format!("{BASE}[[log]]\nkind = \"syslog\"\n{log}");
+        settings::read(text.as_bytes(), 1 << 40).map(|good| good.settings)
+    }
+
+    /// A way that takes so many messages, and keeps them.
+    #[derive(Default)]
+    struct Road {
+        open: bool,
+        room: usize,
+        came: Vec<(Side, SocketAddrV4, String)>,
+    }
+
+    impl Way for Road {
+        fn is_open(&mut self, _: Side, _: Ipv4Addr) -> bool {
+            self.open
+        }
+
+        fn send(&mut self, side: Side, to: SocketAddrV4, payload: &[u8]) -> Sent {
+            if self.came.len() == self.room {
+                return Sent::Later;
+            }
+            self.came.push((side, to, String::from_utf8_lossy(payload).into_owned()));
+            Sent::Gone
+        }
+    }
+
+    /// A limit that is reached, which every log tells.
+    fn event(second: u64) -> Record {
+        let change = Change::PoolExhausted { pool: 0, protocol: 17 };
+        Record::Event(Event { time: Timestamp(second * 1_000_000_000), change })
+    }
+
+    #[test]
+    fn the_way_is_that_of_the_longest_prefix() {
+        for (collector, side) in [
+            ("10.0.0.7:514", Side::Inside),
+            ("192.0.2.7:514", Side::Outside),
+            ("198.51.100.7:514", Side::Inside),
+            ("1.2.3.4:5514", Side::Outside),
+        ] {
+            let settings = with(&format!("collector = \"{collector}\"\n")).expect("it is good");
+            let mut logs = Logs::new(&settings);
+            logs.take(event(1_700_000_000));
+            let mut road = Road { open: true, room: 9, ..Road::default() };
+            logs.turn(&mut road);
+            let (by, to, message) = &road.came[0];
+            assert_eq!((*by, to.to_string()), (side, collector.to_owned()));
+            let own = if side == Side::Inside { "10.0.0.1" } else { "192.0.2.254" };
+            let begin =
+                format!("<132>1 2023-11-14T22:13:20.000000Z {own} natgate - pool_exhausted ");
+            assert!(message.starts_with(&begin), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_here_is_refused() {
+        for (log, told) in [
+            ("collector = \"logs.example.net:514\"\n", "nobody here looks names up"),
+            ("collector = \"[2001:db8::1]:514\"\n", "no IPv4 address"),
+            ("collector = \"192.0.2.254:514\"\n", "is the gateway itself"),
+            (
+                "collector = \"192.0.2.7:601\"\ntransport = \"tcp\"\n",
+                "transport needs an operating",
+            ),
+        ] {
+            let problems = with(log).expect_err("it is refused");
+            let is_told = |problem: &String| problem.contains("log[0]: ") && problem.contains(told);
+            assert!(problems.iter().any(is_told), "{problems:?}");
+        }
+        let text = format!("{BASE}[[log]]\nkind = \"file\"\npath = \"/var/log/natgate\"\n");
+        let problems = settings::read(text.as_bytes(), 1 << 40).expect_err("it is refused");
+        assert!(problems[0].contains("log[0]: kind needs an operating system"), "{problems:?}");
+        let text = text.replace("gateway = \"192.0.2.1\"\n", "").replace("\"file\"", "\"syslog\"");
+        let text = text.replace("path = \"/var/log/natgate\"", "collector = \"1.2.3.4:514\"");
+        let problems = settings::read(text.as_bytes(), 1 << 40).expect_err("it is refused");
+        assert!(problems[0].contains("no route leads to collector 1.2.3.4:514"), "{problems:?}");
+        let text = text.replace("1.2.3.4", "192.0.2.7") + "queue = 16777216\n";
+        let problems = settings::read(text.as_bytes(), 1 << 30).expect_err("it is refused");
+        assert!(problems[0].contains("log.queue"), "{problems:?}");
+    }
+
+    #[test]
+    fn events_wait_and_what_does_not_fit_is_counted() {
+        let settings = with("collector = \"192.0.2.7:514\"\nqueue = 1024\n").expect("it is good");
+        let mut logs = Logs::new(&settings);
+        assert_eq!(logs.total(), Some(Figures { up: true, ..Figures::default() }));
+        (0..1100).for_each(|second| logs.take(event(second)));
+        let mut road = Road::default();
+        logs.turn(&mut road);
+        // One has left the queue and waits to go.
+        let waits = Figures { waiting: 1024, lost: 76, gaps: 1, sent: 0, up: false };
+        assert_eq!(logs.total(), Some(waits));
+        road = Road { open: true, room: 20, ..Road::default() };
+        logs.turn(&mut road);
+        assert_eq!(road.came.len(), BUDGET);
+        logs.turn(&mut road);
+        assert_eq!((road.came.len(), logs.total().map(|all| all.waiting)), (20, Some(1004)));
+        road.room = usize::MAX;
+        (0..80).for_each(|_| logs.turn(&mut road));
+        // All in their order, and the gap at the end.
+        assert_eq!(road.came.len(), 1025);
+        assert!(road.came[1023].2.contains("1970-01-01T00:17:03"), "{}", road.came[1023].2);
+        assert!(road.came[1024].2.contains(" gap ") && road.came[1024].2.contains("lost=\"76\""));
+        let done = Figures { sent: 1024, waiting: 0, up: true, ..waits };
+        assert_eq!(logs.total(), Some(done));
+        assert_eq!(logs.figures().next(), Some(("syslog udp 192.0.2.7:514".to_owned(), done)));
+    }
+}

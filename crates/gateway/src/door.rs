@@ -1,0 +1,94 @@
+//! A door in the gateway's own inside address: one TCP port whose packets the program around the gateway
+//! takes, which has a TCP of its own. Nothing from outside comes in by it.
+
+use crate::pcp::Taken;
+use natgate_wire::{Ipv4, protocol};
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+
+/// Packets that wait for the program.
+const ROOM: usize = 64;
+
+/// The door, closed at first.
+#[derive(Debug, Default)]
+pub(crate) struct Door {
+    port: Option<u16>,
+    packets: VecDeque<Vec<u8>>,
+}
+
+impl Door {
+    /// Takes packets to a port from now on.
+    pub(crate) fn open(&mut self, port: u16) {
+        self.port = Some(port);
+    }
+
+    /// The next that has come in.
+    pub(crate) fn next(&mut self) -> Option<Vec<u8>> {
+        self.packets.pop_front()
+    }
+
+    /// Takes a packet to the gateway itself from realm 0, whose own address is given, if it is for the door.
+    pub(crate) fn take(&mut self, packet: &[u8], own: Option<Ipv4Addr>) -> Taken {
+        if !self.port.is_some_and(|port| is_for(port, own, packet)) {
+            return Taken::Not;
+        }
+        if self.packets.len() == ROOM {
+            return Taken::Refused;
+        }
+        self.packets.push_back(packet.to_vec());
+        Taken::Kept
+    }
+}
+
+/// Whether a packet is a whole one of TCP to a port of an address.
+fn is_for(port: u16, own: Option<Ipv4Addr>, packet: &[u8]) -> bool {
+    let Ok(ip) = Ipv4::new_checked(packet) else { return false };
+    let is_whole = !ip.more_fragments() && ip.fragment_offset() == 0;
+    is_whole
+        && ip.protocol() == protocol::TCP
+        && own.is_some_and(|own| own.to_bits() == ip.destination())
+        && ip.payload().get(2..4) == Some(&port.to_be_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+
+    /// A segment's first bytes.
+    fn segment() -> Vec<u8> {
+        let mut bytes = vec![0; 40];
+        let mut ip = Ipv4::init(&mut bytes[..], 20);
+        ip.set_total_len(40);
+        ip.set_ttl(64);
+        ip.set_protocol(protocol::TCP);
+        ip.set_source(0x0a00_0005);
+        ip.set_destination(OWN.to_bits());
+        ip.fill_checksum();
+        bytes[22..24].copy_from_slice(&9464_u16.to_be_bytes());
+        bytes
+    }
+
+    #[test]
+    fn what_is_for_the_port_waits_and_no_more_than_there_is_room_for() {
+        let mut door = Door::default();
+        assert_eq!(door.take(&segment(), Some(OWN)), Taken::Not, "it is closed");
+        door.open(9464);
+        let with = |at: usize, value: u8| {
+            let mut bytes = segment();
+            bytes[at] = value;
+            bytes
+        };
+        for (at, value) in [(6, 0x20), (9, protocol::UDP), (19, 2), (23, 1)] {
+            assert_eq!(door.take(&with(at, value), Some(OWN)), Taken::Not, "byte {at}");
+        }
+        assert_eq!(door.take(&segment(), None), Taken::Not);
+        for _ in 0..ROOM {
+            assert_eq!(door.take(&segment(), Some(OWN)), Taken::Kept);
+        }
+        assert_eq!(door.take(&segment(), Some(OWN)), Taken::Refused);
+        assert_eq!(door.next(), Some(segment()));
+        assert_eq!(door.take(&segment(), Some(OWN)), Taken::Kept);
+    }
+}

@@ -1,0 +1,98 @@
+//! What others are told of a worker: figures, and its part of lists.
+
+use super::Worker;
+use super::stages::Stages;
+use crate::links::Link;
+use crate::load::Load;
+use crate::router::Router;
+use crate::survey::{Figures, Sight};
+use crate::team::Member;
+use crate::wiring::{Cables, Devices};
+use natgate_engine::{Engine, Timestamp};
+
+impl Worker {
+    /// What it has counted and has.
+    pub fn figures(&mut self, now: Timestamp) -> Figures {
+        let mut figures = Figures::default();
+        let (engine, mut teller) = self.stages.teller(&mut self.devices, now);
+        teller.write(engine, &mut figures);
+        figures
+    }
+
+    /// Does a turn's share of what somebody asks.
+    pub(super) fn answer(&mut self, now: Timestamp) {
+        let Self { stages, devices, clerk, .. } = self;
+        let (engine, mut teller) = stages.teller(devices, now);
+        let (router, cables, team) = (teller.router, teller.cables, teller.team);
+        let mut neighbors = |list: &mut Vec<_>| {
+            for link in links(cables) {
+                router.tell_neighbors(link, |neighbor| {
+                    if list.len() < list.capacity() {
+                        list.push((link, neighbor));
+                    }
+                });
+            }
+        };
+        clerk.answer(&mut Sight {
+            now,
+            engine,
+            figures: &mut |engine, figures| teller.write(engine, figures),
+            neighbors: &mut neighbors,
+            learnt: &|| router.learnt(),
+            is_own: &|info| {
+                let is_own = |team: &Member| team.has(info.id.realm, info.id.internal.address);
+                info.expires.is_some() || team.is_none_or(is_own)
+            },
+        });
+    }
+}
+
+/// All links of realms that there are.
+fn links(cables: &Cables) -> impl Iterator<Item = Link> + '_ {
+    let sides = [Link::inside(0), Link::OUTSIDE];
+    sides.into_iter().chain(cables.further().map(Link::inside))
+}
+
+/// Writes figures.
+struct Teller<'a> {
+    now: Timestamp,
+    router: &'a Router,
+    cables: &'a Cables,
+    team: Option<&'a Member>,
+    load: &'a Load,
+    not_addressed: u64,
+    devices: &'a mut Devices,
+}
+
+impl Stages {
+    /// Who writes figures, and the translator that they are about.
+    fn teller<'a>(
+        &'a mut self,
+        devices: &'a mut Devices,
+        now: Timestamp,
+    ) -> (&'a mut Engine, Teller<'a>) {
+        let Self { engine, router, cables, team, load, not_addressed, .. } = self;
+        let (team, not_addressed) = (team.as_ref(), *not_addressed);
+        (engine, Teller { now, router, cables, team, load, not_addressed, devices })
+    }
+}
+
+impl Teller<'_> {
+    fn write(&mut self, engine: &Engine, figures: &mut Figures) {
+        let Self { now, router, cables, team, load, not_addressed, devices } = self;
+        let losses = router.losses();
+        figures.worker = team.map_or((0, 1), |team| (team.number(), team.workers()));
+        figures.now = *now;
+        figures.counters = losses.correct(engine.counters());
+        figures.router = router.counters();
+        figures.own_lost = losses.own();
+        figures.not_addressed = *not_addressed;
+        figures.totals = engine.totals();
+        figures.load = load.now();
+        figures.set_links(links(cables), |link, figures| {
+            let device = &mut devices[cables.device_of(link)];
+            figures.write(link, device.statistics(), device.link());
+        });
+        figures.set_pools(engine);
+    }
+}
