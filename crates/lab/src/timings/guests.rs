@@ -63,7 +63,7 @@ pub(super) fn measure(plan: &Plan, image: &Path, results: &mut Results) -> io::R
         }
     }
     bar.finish_and_clear();
-    let rows = guests.iter().zip(&samples).map(|((name, _), samples)| samples.row(*name, plan));
+    let rows = guests.iter().zip(&samples).map(|((name, _), samples)| samples.row(name, plan));
     results.guests.extend(rows);
     Ok(())
 }

@@ -274,7 +274,7 @@ mod tests {
         let (quick, slow) = (row(IMAGE, 0.5), row(LINUX, 2.0));
         assert_eq!(verdicts(&[quick.clone(), slow]), [Some(true); 4]);
         assert_eq!(verdicts(&[row(IMAGE, 2.0), row(LINUX, 0.5)]), [Some(false); 4]);
-        assert_eq!(verdicts(&[quick.clone()]), [None; 4]);
+        assert_eq!(verdicts(std::slice::from_ref(&quick)), [None; 4]);
         let mut half = row(LINUX, 2.0);
         half.mixed_pps = Spread::of(&[]);
         assert_eq!(verdicts(&[quick, half]), [None; 4]);
