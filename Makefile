@@ -149,7 +149,7 @@ conform-linux: root build ## Try the Linux kernel's masquerading likewise, for f
 
 # The prices are computed from what the engine's benchmark has written.
 .PHONY: bench
-bench: root demo-tools count-tools build ## Run every benchmark in full, for hours; write docs/results
+bench: root demo-tools count-tools build bare ## Run every benchmark in full, for hours; write docs/results
 	@$(call install,nft:nftables)
 	@"$(TARGET)/release/natgate" bench engine --threads 2
 	@"$(TARGET)/release/natgate" bench structures
@@ -160,6 +160,8 @@ bench: root demo-tools count-tools build ## Run every benchmark in full, for hou
 	@"$(TARGET)/release/natgate" bench instructions --out docs/results
 	@"$(TARGET)/release/natgate" bench io
 	@"$(TARGET)/release/natgate" bench router
+	@$(call install,qemu-system-x86_64:qemu-system-x86)
+	@"$(TARGET)/release/natgate" bench timings --image "$(TARGET)/release/natgate-bare" --packages "$(TARGET)/debian"
 
 .PHONY: bench-quick
 bench-quick: count-tools build ## Count instructions of the hot paths; compare with those committed

@@ -5,11 +5,12 @@ mod gateway;
 mod machine;
 
 use gateway::Gateway;
-use machine::{cards, clock, console, last_words, system, watchdog};
+use machine::{cards, clock, console, last_words, restart, system, watchdog};
 use natgate_bare::acpi;
 use natgate_bare::boot::Addresses;
 use natgate_bare::options::Options;
 use natgate_bare::settings;
+use natgate_timings::{Size, Timing};
 
 /// Most bytes of the command line and of the configuration.
 const MOST_OPTIONS: usize = 4096;
@@ -35,6 +36,9 @@ fn main() {
     }
     watchdog::start();
     let options = options();
+    if let Some(size) = options.timings {
+        measure(size);
+    }
     let cards = cards::find();
     for card in &cards {
         let state = match &card.device {
@@ -53,6 +57,22 @@ fn main() {
         Err(problems) => problems.iter().for_each(|problem| println!("{problem}")),
     }
     Gateway::new(options, cards, configuration.ok()).run()
+}
+
+/// Prints what the engine takes, a line of JSON for each number of entries, and starts the machine
+/// again.
+fn measure(size: Size) -> ! {
+    watchdog::pause();
+    let cycles_per_ns = clock::frequency() as f64 / 1e9;
+    if cycles_per_ns > 0.0 {
+        for &entries in size.entries() {
+            println!("{}", Timing::measure(entries, size, cycles_per_ns).to_line());
+        }
+    } else {
+        println!("this machine's timer does not run, so there is no time to go by");
+    }
+    println!("the machine starts again");
+    restart::restart()
 }
 
 /// What the boot loader has told in words. What is not understood is told and passed over: a

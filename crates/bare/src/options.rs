@@ -1,5 +1,7 @@
 //! The words after the image's name, by which a boot loader tells it something.
 
+use natgate_timings::Size;
+
 /// What was told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
@@ -8,6 +10,8 @@ pub struct Options {
     /// Draw ports by this seed, as `natgate replay --seed` does, so that everybody can tell which
     /// they will be: for tests.
     pub seed: Option<u64>,
+    /// Measure what the engine takes on this machine, and start the machine again.
+    pub timings: Option<Size>,
 }
 
 impl Options {
@@ -20,11 +24,13 @@ impl Options {
         for word in text.split_ascii_whitespace() {
             match (word, word.strip_prefix("seed=").map(str::parse)) {
                 ("start", _) => options.start = true,
+                ("timings", _) => options.timings = Some(Size::Full),
+                ("timings=quick", _) => options.timings = Some(Size::Quick),
                 (_, Some(Ok(seed))) => options.seed = Some(seed),
                 _ => {
                     return Err(format!(
-                        "the boot loader says {word:?}, which is no option; there are start and \
-                         seed=NUMBER"
+                        "the boot loader says {word:?}, which is no option; there are start, \
+                         seed=NUMBER, timings and timings=quick"
                     ));
                 }
             }
@@ -40,9 +46,12 @@ mod tests {
     #[test]
     fn words_are_understood_or_named() {
         assert_eq!(Options::parse(" \n"), Ok(Options::default()));
-        let both = Options { start: true, seed: Some(7) };
+        let both = Options { start: true, seed: Some(7), timings: None };
         assert_eq!(Options::parse("seed=7 start"), Ok(both));
-        for wrong in ["Start", "seed=", "seed=-1", "start=1"] {
+        let timings = |size| Options { timings: Some(size), ..Options::default() };
+        assert_eq!(Options::parse("timings"), Ok(timings(Size::Full)));
+        assert_eq!(Options::parse("timings=quick"), Ok(timings(Size::Quick)));
+        for wrong in ["Start", "seed=", "seed=-1", "start=1", "timings=all"] {
             assert!(Options::parse(wrong).unwrap_err().contains(wrong), "{wrong}");
         }
     }

@@ -18,10 +18,3 @@ pub(crate) fn time<T>(work: impl FnOnce() -> T) -> (f64, T) {
     let result = work();
     ((now() - start) as f64, result)
 }
-
-/// The time-stamp counter.
-#[cfg(target_arch = "x86_64")]
-pub(crate) fn cycles() -> u64 {
-    // SAFETY: every x86-64 processor has the counter, and Linux lets programs read it.
-    unsafe { core::arch::x86_64::_rdtsc() }
-}

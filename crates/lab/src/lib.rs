@@ -5,7 +5,6 @@ pub mod bed;
 mod clock;
 pub mod day;
 pub mod engine;
-mod frame;
 pub mod instructions;
 pub mod io;
 mod limit;
@@ -20,3 +19,6 @@ mod search;
 pub mod soak;
 mod spread;
 pub mod structures;
+pub mod timings;
+
+pub(crate) use natgate_timings::frame;

@@ -13,6 +13,7 @@ mod router;
 mod rules;
 mod soak;
 mod structures;
+mod timings;
 
 use crate::{Failure, memory};
 use anyhow::Context;
@@ -23,7 +24,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-Times are processor time, which a shared machine changes least; io and router send real packets. Each experiment writes NAME.json,
+Times are processor time, which a shared machine changes least; io, router and timings send real packets. Each experiment writes NAME.json,
 NAME.md and NAME*.svg, with the facts of the machine, to docs/results/NAME/ under the current
 directory or to --out DIR. With --json the JSON goes to standard output instead, or, with both
 options, as well.
@@ -54,6 +55,7 @@ enum Bench {
     Day(day::Args),
     Io(io::Args),
     Router(router::Args),
+    Timings(timings::Args),
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -68,6 +70,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Bench::Day(args) => day::run(args),
         Bench::Io(args) => io::run(args),
         Bench::Router(args) => router::run(args),
+        Bench::Timings(args) => timings::run(args),
     }
 }
 

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use anyhow::{Context, anyhow, bail};
 use natgate_testnet::{
-    Gateway, Image, Network, Servers, abandon, config, is_root, remove_leftovers,
+    Gateway, Machine, Network, Servers, abandon, config, is_root, remove_leftovers,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -83,7 +83,7 @@ enum Translator {
     /// This program.
     Program(Gateway),
     /// The image in an emulator.
-    Image(Image),
+    Image(Machine),
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -169,7 +169,7 @@ impl Translator {
             let image = std::fs::canonicalize(image).with_context(|| {
                 format!("the image {} cannot be found; `make bare` builds it", image.display())
             })?;
-            return Ok(Self::Image(Image::start(network, &image).context("the image")?));
+            return Ok(Self::Image(Machine::start(network, &image).context("the image")?));
         }
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let gateway = Gateway::start(network, &program, &config("")).context("natgate run")?;

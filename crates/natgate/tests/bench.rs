@@ -1,7 +1,7 @@
 //! `natgate bench` as its user meets it: each experiment in small, its files, its JSON, its
 //! refusals. Needs valgrind for the counts, and root for what is measured over cables.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -139,7 +139,7 @@ fn packets_are_counted_beside_the_kernels_own() {
         "--seconds",
         "0.05",
     ]);
-    assert_eq!(io["failed"], serde_json::json!([]), "{io:#}");
+    assert_eq!(io["failed"], json!([]), "{io:#}");
     let rows = io["rows"].as_array().unwrap();
     let subjects: Vec<_> = rows.iter().map(|row| row["subject"].as_str().unwrap()).collect();
     let all = [
@@ -172,7 +172,7 @@ fn packets_are_counted_beside_the_kernels_own() {
 fn a_router_has_its_figures() {
     let router =
         json(&["router", "--quick", "--back-end", "af-packet", "--trial", "0.05", "--fill", "2k"]);
-    assert_eq!(router["failed"], serde_json::json!([]), "{router:#}");
+    assert_eq!(router["failed"], json!([]), "{router:#}");
     for row in router["delay"].as_array().unwrap() {
         let delays = ["p50", "p99", "p999", "max"].map(|field| row["delay"][field].as_f64());
         assert!(delays[0] > Some(0.0) && delays.is_sorted(), "{row}");
@@ -184,6 +184,70 @@ fn a_router_has_its_figures() {
     positive(&router["memory"][0], &["before", "with"]);
     assert_eq!(router["creation"].as_array().map(Vec::len), Some(6));
     assert_eq!(router["latency"].as_array().map(Vec::len), Some(6));
+}
+
+#[test]
+fn the_engines_calls_have_their_figures() {
+    let timings = json(&["timings", "--quick"]);
+    assert_eq!(timings["benchmark"], "timings");
+    assert_eq!((&timings["guests"], &timings["failed"]), (&json!([]), &json!([])));
+    assert_eq!(timings["targets"][0]["reached"], Value::Null);
+    let found = &timings["internal"][0]["timings"];
+    assert_eq!(timings["internal"].as_array().map(Vec::len), Some(1));
+    assert_eq!((&found[0]["entries"], &found[1]["entries"]), (&100.into(), &2000.into()));
+    for call in ["add", "look_up", "forward"] {
+        positive(&found[1][call], &["median_ns", "p99_ns", "calls"]);
+    }
+
+    let lines = bench(&["timings", "--lines", "--quick"]);
+    let lines = String::from_utf8(lines.stdout).expect("it is text");
+    let read = |line: &str| serde_json::from_str::<Value>(line).expect("each line is JSON");
+    let entries: Vec<_> = lines.lines().map(|line| read(line)["entries"].as_u64()).collect();
+    assert_eq!(entries, [Some(100), Some(2000)]);
+}
+
+/// The image, which another crate makes.
+fn image() -> String {
+    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let target = target.parent().expect("it is in the target's folder").to_owned();
+    let build = ["build", "--quiet", "--locked", "-p", "natgate-bare", "--target-dir"];
+    let status = Command::new(env!("CARGO"))
+        .args(build)
+        .arg(&target)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status();
+    assert!(status.expect("cargo runs").success());
+    target.join("debug/natgate-bare").display().to_string()
+}
+
+/// Needs root and what `make test` installs; Debian's packages for the guest are fetched once.
+#[test]
+fn the_image_is_measured_beside_a_linux_guest() {
+    let packages = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("packages");
+    let packages = packages.display().to_string();
+    let timings = json(&["timings", "--quick", "--image", &image(), "--packages", &packages]);
+    assert_eq!(timings["failed"], json!([]), "{timings:#}");
+    let places: Vec<_> = ["0", "1", "2"]
+        .iter()
+        .map(|at| timings.pointer(&format!("/internal/{at}/place")).and_then(Value::as_str))
+        .collect();
+    assert_eq!(places, [Some("Linux program"), Some("natgate image"), Some("Linux guest")]);
+    for place in timings["internal"].as_array().expect("a list") {
+        assert_eq!(place["timings"].as_array().map(Vec::len), Some(2), "{place}");
+        positive(&place["timings"][1]["forward"], &["median_ns", "p99_ns"]);
+    }
+    for (row, name) in timings["guests"].as_array().expect("a list").iter().zip(&places[1..]) {
+        assert_eq!(row["guest"].as_str(), *name);
+        for figure in ["first_packet_s", "tcp_pps", "mixed_pps", "connection_us", "response_us"] {
+            positive(&row[figure], &["median", "runs"]);
+        }
+        positive(&row["round_trips"][0]["us"], &["median"]);
+        positive(&row["throughput"][0]["mbit_s"], &["median"]);
+        let share = row["udp_share"].as_f64().expect("a share");
+        assert!(share > 0.0 && share <= 0.25, "{share} of the packets are UDP: {row:#}");
+    }
+    assert!(timings["kernel"].as_str().is_some_and(|kernel| kernel.ends_with("cloud-amd64")));
+    assert!(timings["targets"].as_array().expect("a list").iter().all(|t| t["found"].is_number()));
 }
 
 #[test]
@@ -204,6 +268,9 @@ fn what_cannot_be_measured_is_refused_with_code_2() {
         (&["io", "--mappings", "20M"], "a number of mappings is 1 to"),
         (&["io", "--ways", "left"], "a way is up, down or both"),
         (&["router", "--back-end", "tun"], "a back end is af-packet or af-xdp"),
+        (&["timings", "--image", "nosuch"], "`make bare` builds the image"),
+        (&["timings", "--rounds", "2"], "--image"),
+        (&["timings", "--lines", "--json"], "cannot be used with"),
     ] {
         let output = bench(arguments);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -225,6 +292,7 @@ fn every_help_has_an_example() {
         "day",
         "io",
         "router",
+        "timings",
     ] {
         let help = bench(&[name, "--help"]);
         let said = String::from_utf8_lossy(&help.stdout).into_owned();

@@ -13,6 +13,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use crate::namespace::Namespace;
 use crate::network::{Network, SERVER1, SERVER2};
 use crate::servers::reflector;
+use crate::wait_for_listener;
 
 /// Patience for a connection or a line on it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -26,6 +27,26 @@ pub struct Hairpin {
     pub caller: SocketAddrV4,
     /// The caller as the one called saw it.
     pub seen: SocketAddrV4,
+}
+
+/// Has iperf3 send from the first subscriber to the first server as fast as TCP will, for so many
+/// seconds, with these arguments besides; returns the bits a second that arrived.
+///
+/// # Errors
+/// What iperf3 said.
+pub fn iperf3(network: &Network, seconds: u32, more: &[&str]) -> io::Result<f64> {
+    let (server, log) = (network.node("server1"), network.file("iperf3.log"));
+    let mut daemon = server.start("iperf3".as_ref(), &["--server", "--one-off"], &log)?;
+    let result = wait_for_listener(server, 5201, Duration::from_secs(5)).and_then(|()| {
+        let (address, time) = (SERVER1.to_string(), seconds.to_string());
+        let usual = ["--client", &address, "--time", &time, "--json"];
+        network.node("sub1").run(seconds + 15, "iperf3", &[&usual, more].concat())
+    });
+    // It has ended by itself unless something went wrong.
+    let _ = daemon.kill();
+    daemon.wait()?;
+    let measured: serde_json::Value = serde_json::from_slice(&result?.stdout)?;
+    Ok(measured["end"]["sum_received"]["bits_per_second"].as_f64().unwrap_or_default())
 }
 
 /// A UDP socket of a subscriber, on any port.

@@ -19,6 +19,7 @@ use natgate_control::config;
 use natgate_engine::Event;
 use natgate_gateway::replay::{self, Flush, Input};
 use natgate_io::pcap::Capture;
+use natgate_timings::{Size, Timing};
 use natgate_wire::{Ipv4, protocol};
 use std::io;
 use std::path::Path;
@@ -436,6 +437,19 @@ fn problems_are_shown_with_their_places() {
 
     let mut machine = Machine::boot("none", "e1000", "", "start");
     machine.wait_for("configuration: there is none; have the boot loader load a file");
+}
+
+#[test]
+fn timings_are_told_and_the_machine_starts_again() {
+    let mut machine = Machine::boot("timings", "e1000", CONFIGURATION, "timings=quick");
+    machine.wait_for_restart();
+    let read = |line: &String| Timing::from_line(line);
+    let timings: Vec<Timing> = machine.printed.iter().filter_map(read).collect();
+    let entries: Vec<u32> = timings.iter().map(|timing| timing.entries).collect();
+    assert_eq!(entries, Size::Quick.entries(), "{}", machine.printed.join("\n"));
+    for Timing { add, look_up, forward, .. } in timings {
+        assert!([add, look_up, forward].iter().all(|cost| cost.median_ns > 0.0));
+    }
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn caches() -> Vec<Cache> {
 /// The time-stamp counter against the monotonic clock.
 #[cfg(target_arch = "x86_64")]
 fn tsc_hz() -> Option<f64> {
-    let now = || (Instant::now(), crate::clock::cycles());
+    let now = || (Instant::now(), natgate_timings::cycles());
     let (start, from) = now();
     while start.elapsed() < Duration::from_millis(20) {
         std::hint::spin_loop();

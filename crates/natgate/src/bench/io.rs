@@ -56,7 +56,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let program = live::prepare()?;
+    let program = live::prepare(&[])?;
     let mut plan = if args.output.quick { Plan::quick(program) } else { Plan::full(program) };
     fill(&mut plan.back_ends, args.back_ends);
     fill(&mut plan.frames, args.frames);

@@ -18,15 +18,15 @@ const TOOLS: [(&str, &str); 5] = [
     ("nft", "nftables"),
 ];
 
-/// Makes sure of all of it; returns this program's path.
-pub(super) fn prepare() -> Result<PathBuf, Failure> {
+/// Makes sure of all of it, and of these programs besides; returns this program's path.
+pub(super) fn prepare(more: &[(&str, &str)]) -> Result<PathBuf, Failure> {
     if !is_root() {
         return Err(anyhow!("network namespaces need root: run it as root, such as by sudo").into());
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let there = |name: &str| std::env::split_paths(&path).any(|folder| folder.join(name).is_file());
-    let missing: Vec<_> = TOOLS.iter().filter(|(tool, _)| !there(tool)).collect();
-    if let Some((tool, package)) = missing.first() {
+    let mut tools = TOOLS.iter().chain(more);
+    if let Some((tool, package)) = tools.find(|(tool, _)| !there(tool)) {
         return Err(anyhow!("{tool} is missing; as root: apt-get install {package}").into());
     }
     remove_leftovers(TAG);

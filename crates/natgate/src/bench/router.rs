@@ -44,7 +44,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let program = live::prepare()?;
+    let program = live::prepare(&[])?;
     let mut plan = if args.output.quick { Plan::quick(program) } else { Plan::full(program) };
     plan.back_end = args.back_end;
     if !args.only.is_empty() {

@@ -6,12 +6,11 @@
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use natgate_testnet::{
     GATEWAY_INSIDE, GATEWAY_OUTSIDE, Network, POOL, ROUTER, SERVER1, SERVER2, traffic,
-    wait_for_listener,
 };
 
 /// What the steps play in.
@@ -171,18 +170,7 @@ fn iperf3_down(scene: &Scene) -> anyhow::Result<String> {
 
 /// Two seconds of as much as TCP will carry.
 fn iperf3(scene: &Scene, more: &[&str]) -> anyhow::Result<String> {
-    let (server, log) = (scene.network.node("server1"), scene.network.file("iperf3.log"));
-    let mut daemon = server.start("iperf3".as_ref(), &["--server", "--one-off"], &log)?;
-    let result = wait_for_listener(server, 5201, Duration::from_secs(5)).and_then(|()| {
-        let address = SERVER1.to_string();
-        let usual = ["--client", &address, "--time", "2", "--json"];
-        scene.network.node("sub1").run(15, "iperf3", &[&usual, more].concat())
-    });
-    // It has ended by itself unless something went wrong.
-    let _ = daemon.kill();
-    daemon.wait()?;
-    let measured: serde_json::Value = serde_json::from_slice(&result?.stdout)?;
-    let rate = measured["end"]["sum_received"]["bits_per_second"].as_f64().unwrap_or_default();
+    let rate = traffic::iperf3(&scene.network, 2, more)?;
     if rate < 1e6 {
         bail!("{rate} bit/s arrived, less than 1 Mbit/s");
     }

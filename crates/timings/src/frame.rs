@@ -1,24 +1,24 @@
-//! The packets of the experiments: UDP and TCP in the smallest Ethernet frame, 64 bytes with its
+//! The packets of experiments: UDP and TCP in the smallest Ethernet frame, 64 bytes with its
 //! checksum, which leaves 46 for IPv4.
 
 use natgate_wire::{Ipv4, checksum, protocol, tcp, udp};
 
 /// The IPv4 packet in a 64-byte frame, bytes.
-pub(crate) const LEN: usize = 46;
+pub const LEN: usize = 46;
 
 /// Where a numbered datagram has its number.
 const NUMBER: usize = 28;
 
 /// An endpoint: address and port.
-pub(crate) type End = (u32, u16);
+pub type End = (u32, u16);
 
 /// An aligned buffer for one packet.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-pub(crate) struct Frame(pub(crate) [u8; 64]);
+pub struct Frame(pub [u8; 64]);
 
 /// Writes a UDP datagram.
-pub(crate) fn udp(frame: &mut Frame, source: End, destination: End) {
+pub fn udp(frame: &mut Frame, source: End, destination: End) {
     header(frame, protocol::UDP, source, destination);
     let bytes = &mut frame.0[..LEN];
     bytes[24..26].copy_from_slice(&((LEN - 20) as u16).to_be_bytes());
@@ -26,7 +26,7 @@ pub(crate) fn udp(frame: &mut Frame, source: End, destination: End) {
 }
 
 /// Writes a UDP datagram that carries a number.
-pub(crate) fn numbered(frame: &mut Frame, source: End, destination: End, number: u64) {
+pub fn numbered(frame: &mut Frame, source: End, destination: End, number: u64) {
     header(frame, protocol::UDP, source, destination);
     let bytes = &mut frame.0[..LEN];
     bytes[24..26].copy_from_slice(&((LEN - 20) as u16).to_be_bytes());
@@ -35,14 +35,14 @@ pub(crate) fn numbered(frame: &mut Frame, source: End, destination: End, number:
 }
 
 /// The number that a datagram carries.
-pub(crate) fn number(frame: &Frame) -> u64 {
+pub fn number(frame: &Frame) -> u64 {
     let mut number = [0; 8];
     number.copy_from_slice(&frame.0[NUMBER..NUMBER + 8]);
     u64::from_be_bytes(number)
 }
 
 /// Writes a TCP segment with these flags.
-pub(crate) fn tcp(frame: &mut Frame, source: End, destination: End, flags: u8) {
+pub fn tcp(frame: &mut Frame, source: End, destination: End, flags: u8) {
     header(frame, protocol::TCP, source, destination);
     let bytes = &mut frame.0[..LEN];
     bytes[32] = 5 << 4;
@@ -74,12 +74,12 @@ fn finish(bytes: &mut [u8], protocol: u8, at: usize) {
 }
 
 /// The source of a packet.
-pub(crate) fn source(frame: &Frame) -> End {
+pub fn source(frame: &Frame) -> End {
     end(frame, 12, 20)
 }
 
 /// The destination of a packet.
-pub(crate) fn destination(frame: &Frame) -> End {
+pub fn destination(frame: &Frame) -> End {
     end(frame, 16, 22)
 }
 

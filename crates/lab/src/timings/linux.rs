@@ -1,0 +1,266 @@
+//! The Linux guest: Debian's kernel for virtual machines, and an initial file system that has busybox,
+//! nft, the modules they need, and a script that makes a masquerading router of it.
+//!
+//! Kernel and busybox come out of Debian's packages, which are unpacked beside the run and not
+//! installed; nft is the machine's own, with the libraries that it is linked to. For the engine's
+//! timings there is a second file system, with this program in it, so that the first stays small
+//! and boots quickly.
+
+use super::Plan;
+use natgate_testnet::{GATEWAY_INSIDE, GATEWAY_OUTSIDE, Guest, Network, ROUTER};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The package that depends on the present kernel, and how that one's begins and goes on.
+const KERNEL: &str = "linux-image-cloud-amd64";
+const KERNEL_FILE: [&str; 2] = ["linux-image-", "-cloud-amd64_"];
+const BUSYBOX: &str = "busybox-static";
+
+/// What the kernel is told. The processor's faults are not the emulator's, and avoiding them costs.
+const OPTIONS: &str = "console=ttyS0 quiet panic=-1 mitigations=off";
+
+/// Modules that are loaded, each after those that it needs.
+const MODULES: [&str; 7] = [
+    "virtio_pci",
+    "virtio_net",
+    "nf_conntrack",
+    "nf_nat",
+    "nf_tables",
+    "nft_chain_nat",
+    "nft_masq",
+];
+
+/// A guest that can be booted.
+pub(super) struct Linux {
+    /// The kernel's release.
+    pub(super) version: String,
+    kernel: PathBuf,
+    /// The file system of the gateway, and the one with this program.
+    files: [PathBuf; 2],
+    /// What the kernel is told when the guest is to measure the engine.
+    options: String,
+}
+
+impl Linux {
+    /// Fetches what is missing, and makes the guest in the network's directory; `word` is the image's
+    /// for timings.
+    pub(super) fn prepare(network: &Network, plan: &Plan, word: &str) -> io::Result<Self> {
+        let packages = plan.packages.clone().unwrap_or_else(|| network.file("packages"));
+        fs::create_dir_all(&packages)?;
+        let unpacked = network.file("unpacked");
+        for package in [kernel_package(&packages)?, busybox_package(&packages)?] {
+            run(Command::new("dpkg-deb").arg("-x").arg(package).arg(&unpacked))?;
+        }
+        let kernel = find(&unpacked.join("boot"), "vmlinuz-")?;
+        let version = name(&kernel).replacen("vmlinuz-", "", 1);
+        let busybox = unpacked.join("bin/busybox");
+        let root = network.file("root");
+        let modules = Modules::find(&unpacked.join("lib/modules").join(&version))?;
+        lay_out(&root, &busybox, &modules)?;
+        let files = ["gateway.cpio", "timings.cpio"].map(|file| network.file(file));
+        pack(&root, &busybox, &files[0])?;
+        add_program(&root, &plan.program, "natgate")?;
+        pack(&root, &busybox, &files[1])?;
+        Ok(Self { version, kernel, files, options: format!("{OPTIONS} {word}") })
+    }
+
+    /// The gateway.
+    pub(super) fn gateway(&self) -> Guest<'_> {
+        Guest { kernel: &self.kernel, file: &self.files[0], options: OPTIONS }
+    }
+
+    /// What measures the engine and ends.
+    pub(super) fn timings(&self) -> Guest<'_> {
+        Guest { kernel: &self.kernel, file: &self.files[1], options: &self.options }
+    }
+}
+
+/// The kernel's package: the one that is there, or Debian's present one.
+fn kernel_package(packages: &Path) -> io::Result<PathBuf> {
+    let [begin, middle] = KERNEL_FILE;
+    let is_kernel = |file: &Path| name(file).starts_with(begin) && name(file).contains(middle);
+    if let Some(there) = entries(packages)?.into_iter().find(|file| is_kernel(file)) {
+        return Ok(there);
+    }
+    let depends = run(Command::new("apt-cache").args(["depends", "--important", KERNEL]))?;
+    let package = depends
+        .split_whitespace()
+        .find(|word| word.starts_with(begin) && *word != KERNEL && !word.contains(['<', '|']));
+    let package = package.ok_or_else(|| {
+        io::Error::other(format!("no package {KERNEL} is known; as root: apt-get update"))
+    })?;
+    fetch(packages, package)
+}
+
+fn busybox_package(packages: &Path) -> io::Result<PathBuf> {
+    let there = entries(packages)?.into_iter().find(|file| name(file).starts_with(BUSYBOX));
+    there.map_or_else(|| fetch(packages, BUSYBOX), Ok)
+}
+
+fn fetch(packages: &Path, package: &str) -> io::Result<PathBuf> {
+    run(Command::new("apt-get").args(["download", "--quiet", package]).current_dir(packages))?;
+    find(packages, package)
+}
+
+/// The kernel's modules that can be loaded, by their names as the kernel writes them.
+struct Modules(BTreeMap<String, PathBuf>);
+
+impl Modules {
+    fn find(folder: &Path) -> io::Result<Self> {
+        let mut modules = BTreeMap::new();
+        let mut folders = vec![folder.join("kernel")];
+        while let Some(folder) = folders.pop() {
+            for path in entries(&folder)? {
+                if path.is_dir() {
+                    folders.push(path);
+                } else if let Some(module) = name(&path).strip_suffix(".ko") {
+                    modules.insert(module.replace('-', "_"), path);
+                }
+            }
+        }
+        Ok(Self(modules))
+    }
+
+    /// The files to be loaded for a module, in order, behind those that there are already. A module that
+    /// is not there is part of the kernel; if not, the guest says what it lacks.
+    fn add(&self, module: &str, files: &mut Vec<PathBuf>) -> io::Result<()> {
+        let Some(path) = self.0.get(module).filter(|path| !files.contains(path)) else {
+            return Ok(());
+        };
+        for needed in needed(&fs::read(path)?) {
+            self.add(&needed, files)?;
+        }
+        files.push(path.clone());
+        Ok(())
+    }
+}
+
+/// The modules that a module needs: it says so itself, in a text that ends with a zero.
+fn needed(module: &[u8]) -> Vec<String> {
+    const FIELD: &[u8] = b"\0depends=";
+    let place = module.windows(FIELD.len()).position(|bytes| bytes == FIELD);
+    let rest = place.map_or(&[][..], |place| &module[place + FIELD.len()..]);
+    let text = rest.split(|byte| *byte == 0).next().unwrap_or_default();
+    let text = String::from_utf8_lossy(text);
+    text.split(',').filter(|name| !name.is_empty()).map(|name| name.replace('-', "_")).collect()
+}
+
+/// Puts everything in its place but this program.
+fn lay_out(root: &Path, busybox: &Path, modules: &Modules) -> io::Result<()> {
+    for folder in ["bin", "proc", "modules"] {
+        fs::create_dir_all(root.join(folder))?;
+    }
+    fs::copy(busybox, root.join("bin/busybox"))?;
+    add_program(root, &find_program("nft")?, "bin/nft")?;
+    let mut files = Vec::new();
+    for module in MODULES {
+        modules.add(module, &mut files)?;
+    }
+    let mut load = String::new();
+    for file in &files {
+        fs::copy(file, root.join("modules").join(name(file)))?;
+        load += &format!("$busybox insmod /modules/{}\n", name(file));
+    }
+    let script = root.join("init");
+    fs::write(&script, init(&load))?;
+    run(Command::new("chmod").arg("755").arg(&script)).map(drop)
+}
+
+/// What the guest does: the engine's timings if it is told to, otherwise it is a router.
+fn init(load: &str) -> String {
+    format!(
+        "#!/bin/busybox sh
+busybox=/bin/busybox
+$busybox mount -t proc proc /proc
+case \" $($busybox cat /proc/cmdline) \" in
+*' timings '*) /natgate bench timings --lines; $busybox reboot -f ;;
+*' timings=quick '*) /natgate bench timings --lines --quick; $busybox reboot -f ;;
+esac
+{load}$busybox ip link set lo up
+$busybox ip address add {GATEWAY_INSIDE}/24 dev eth0
+$busybox ip address add {GATEWAY_OUTSIDE}/24 dev eth1
+$busybox ip link set eth0 up
+$busybox ip link set eth1 up
+$busybox ip route add default via {ROUTER}
+/bin/nft 'table ip nat {{ chain out {{ type nat hook postrouting priority srcnat; oifname eth1 masquerade; }}; }}' &&
+echo 1 >/proc/sys/net/ipv4/ip_forward &&
+echo linux is running
+while :; do $busybox sleep 3600; done
+"
+    )
+}
+
+/// Copies a program to a place, and the libraries that it is linked to where it looks for them.
+fn add_program(root: &Path, program: &Path, place: &str) -> io::Result<()> {
+    fs::copy(program, root.join(place))?;
+    let libraries = run(Command::new("ldd").arg(program))?;
+    for library in libraries.split_whitespace().filter(|word| word.starts_with('/')) {
+        let copy = root.join(&library[1..]);
+        if let Some(folder) = copy.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::copy(library, copy)?;
+    }
+    Ok(())
+}
+
+/// Packs a folder as the kernel unpacks it.
+fn pack(root: &Path, busybox: &Path, file: &Path) -> io::Result<()> {
+    const SCRIPT: &str = "\"$0\" find . | \"$0\" cpio -o -H newc >\"$1\"";
+    let mut command = Command::new("sh");
+    run(command.args(["-c", SCRIPT]).arg(busybox).arg(file).current_dir(root)).map(drop)
+}
+
+fn find_program(program: &str) -> io::Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join(program));
+    let found = found.into_iter().find(|file| file.is_file());
+    found.ok_or_else(|| io::Error::other(format!("{program} is not in PATH")))
+}
+
+/// The file in a folder whose name begins so.
+fn find(folder: &Path, begin: &str) -> io::Result<PathBuf> {
+    let found = entries(folder)?.into_iter().find(|file| name(file).starts_with(begin));
+    found.ok_or_else(|| io::Error::other(format!("{}: no {begin}... there", folder.display())))
+}
+
+/// What a folder has, in order of the names.
+fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let named = |error| io::Error::other(format!("{}: {error}", folder.display()));
+    let all = fs::read_dir(folder).map_err(named)?.map(|entry| Ok(entry?.path()));
+    let mut paths = all.collect::<io::Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+fn name(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+/// Runs a program to its end; returns what it printed.
+fn run(command: &mut Command) -> io::Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output =
+        command.output().map_err(|error| io::Error::other(format!("{program}: {error}")))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("{program} ended with {}: {}", output.status, said.trim())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_say_what_they_need() {
+        let module = b"\x7fELF\0license=GPL\0depends=nf_nat,nf-tables\0name=nft_masq\0";
+        assert_eq!(needed(module), ["nf_nat", "nf_tables"]);
+        assert_eq!(needed(b"\0depends=\0"), [""; 0]);
+        assert_eq!(needed(b"nothing"), [""; 0]);
+    }
+}

@@ -1,0 +1,211 @@
+//! A machine in an emulator, in its place between the subscribers and the router: the image that
+//! boots without an operating system, or whatever else a kernel file is.
+//!
+//! Its network cards are taps in the gateway's namespace, each bridged with the cable there.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::time::Duration;
+
+use crate::network::{GATEWAY_INSIDE, Network, argument};
+use crate::{config, terminate, wait_for};
+
+/// How long the machine may take to start, to do what it was told to, and to stop.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The emulator.
+const EMULATOR: &str = "qemu-system-x86_64";
+
+/// The hardware address of a machine's card inside, for who must not have to ask.
+pub const CARD_INSIDE: &str = "52:54:00:00:00:01";
+const CARD_OUTSIDE: &str = "52:54:00:00:00:02";
+
+/// What a machine boots: the files that a boot loader would load, and what it would say.
+#[derive(Clone, Copy, Debug)]
+pub struct Guest<'a> {
+    /// The kernel, or the image that stands for one.
+    pub kernel: &'a Path,
+    /// The file that is loaded with it.
+    pub file: &'a Path,
+    /// The command line.
+    pub options: &'a str,
+}
+
+/// A running machine with one processor, 512 MiB of memory and two virtio cards; its emulator is killed
+/// when it is dropped.
+#[derive(Debug)]
+pub struct Machine {
+    child: Child,
+    /// Its serial port, the way in.
+    keys: ChildStdin,
+    log: PathBuf,
+}
+
+impl Machine {
+    /// Boots the image with the configuration that fits the network, and waits until it answers a
+    /// ping. The network gets its taps.
+    ///
+    /// # Errors
+    /// What the image has printed when it ends at once or does not answer in time.
+    pub fn start(network: &Network, image: &Path) -> io::Result<Self> {
+        Self::lay_taps(network)?;
+        let file = Self::write_configuration(network)?;
+        let guest = Guest { kernel: image, file: &file, options: "start" };
+        let mut machine = Self::boot(network, &guest)?;
+        machine.wait_until_running(network)?;
+        Ok(machine)
+    }
+
+    /// Lays the cables' ends out for machines, of which one at a time may run.
+    ///
+    /// # Errors
+    /// What `ip` said.
+    pub fn lay_taps(network: &Network) -> io::Result<()> {
+        ["inside", "outside"].into_iter().try_for_each(|side| {
+            network.node("nat").ip_batch(&format!(
+                "link add bridge-{side} type bridge\n\
+                 tuntap add dev tap-{side} mode tap\n\
+                 link set {side} master bridge-{side}\n\
+                 link set tap-{side} master bridge-{side}\n\
+                 link set tap-{side} up\n\
+                 link set bridge-{side} up\n"
+            ))
+        })
+    }
+
+    /// Writes the configuration by which the image fits the network.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn write_configuration(network: &Network) -> io::Result<PathBuf> {
+        let file = network.file("natgate.toml");
+        let configuration = config("").replace("\"inside\"", "\"eth0\"");
+        fs::write(&file, configuration.replace("\"outside\"", "\"eth1\""))?;
+        Ok(file)
+    }
+
+    /// Switches a machine on.
+    ///
+    /// # Errors
+    /// The system's, when the emulator cannot be started.
+    pub fn boot(network: &Network, guest: &Guest<'_>) -> io::Result<Self> {
+        let netdev = |side| format!("tap,id={side},ifname=tap-{side},script=no,downscript=no");
+        let device = |side, mac| format!("virtio-net-pci,netdev={side},mac={mac},romfile=");
+        let (inside, outside) = (netdev("inside"), netdev("outside"));
+        let inside_card = device("inside", CARD_INSIDE);
+        let outside_card = device("outside", CARD_OUTSIDE);
+        let machine = ["-accel", "tcg", "-cpu", "max", "-m", "512", "-no-reboot"];
+        let console = ["-display", "none", "-serial", "stdio", "-monitor", "none"];
+        let files = ["-kernel", argument(guest.kernel), "-initrd", argument(guest.file)];
+        let cards = [
+            "-netdev",
+            &inside,
+            "-device",
+            &inside_card,
+            "-netdev",
+            &outside,
+            "-device",
+            &outside_card,
+        ];
+        let arguments = [&machine[..], &console, &files, &["-append", guest.options], &cards];
+        let log = network.file("machine.log");
+        let nat = network.node("nat");
+        let (emulator, input) = (Path::new(EMULATOR), Stdio::piped());
+        let mut child = nat.start_with_input(emulator, &arguments.concat(), &log, input)?;
+        let keys = child.stdin.take().expect("standard input was asked for");
+        Ok(Self { child, keys, log })
+    }
+
+    /// Waits until the machine says that it is running, and answers a ping.
+    ///
+    /// # Errors
+    /// What it has printed when it ends at once, or does not answer in time.
+    pub fn wait_until_running(&mut self, network: &Network) -> io::Result<()> {
+        let running = wait_for("the machine's start", PATIENCE, || {
+            if let Some(status) = self.child.try_wait()? {
+                return Err(io::Error::other(format!("{EMULATOR} ended with {status}")));
+            }
+            Ok(self.log().contains(" is running").then_some(()))
+        });
+        let answers = running.and_then(|()| {
+            let arguments = ["-c", "1", "-w", "5", &GATEWAY_INSIDE.to_string()];
+            network.node("sub2").run(6, "ping", &arguments).map(drop)
+        });
+        answers.map_err(|error| io::Error::other(format!("{error}: {}", self.log())))
+    }
+
+    /// Waits until the machine has ended by itself.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn wait_for_end(&mut self) -> io::Result<ExitStatus> {
+        wait_for("the machine's end", PATIENCE, || self.child.try_wait())
+    }
+
+    /// Whether it has not ended.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn is_on(&mut self) -> io::Result<bool> {
+        Ok(self.child.try_wait()?.is_none())
+    }
+
+    /// What it has printed so far.
+    pub fn log(&self) -> String {
+        // Not every boot loader's words are text.
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// The counters of the image's menu: presses the key for them, and once more when it has shown
+    /// them.
+    ///
+    /// # Errors
+    /// It does not show them, or does not listen.
+    pub fn counters(&mut self) -> io::Result<String> {
+        let before = self.log().len();
+        self.keys.write_all(b"n")?;
+        let counters = wait_for("the image's counters", PATIENCE, || {
+            Ok(counters(self.log().get(before..).unwrap_or_default()))
+        })?;
+        self.keys.write_all(b"n")?;
+        Ok(counters)
+    }
+
+    /// Ends the emulator by SIGTERM, and waits until it has.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn stop(mut self) -> io::Result<ExitStatus> {
+        terminate(&self.child)?;
+        self.wait_for_end()
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The first counters among what was printed, once they are whole: an empty line ends them.
+fn counters(printed: &str) -> Option<String> {
+    let printed = printed.replace('\r', "");
+    let (_, from) = printed.split_at_checked(printed.find("outbound ")?)?;
+    from.split_once("\n\n").map(|(counters, _)| counters.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn counters_are_taken_when_they_are_whole() {
+        let printed =
+            "Inside: up\r\noutbound  forwarded 7\r\nmappings  1\r\n\r\noutbound  forwarded 8";
+        let expected = "outbound  forwarded 7\nmappings  1";
+        assert_eq!(super::counters(printed).as_deref(), Some(expected));
+        assert_eq!(super::counters(&printed[..40]), None);
+    }
+}

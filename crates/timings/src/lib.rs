@@ -1,0 +1,158 @@
+//! Internal timings: what adding an entry, looking one up and forwarding a packet take, by the
+//! processor's counter of cycles, one call at a time.
+//!
+//! The same code runs in the Linux program and in the image without an operating system, which is
+//! what makes their figures comparable. It asks the system for memory and nothing else; how fast
+//! the counter goes is told by who calls. The engine has everything switched on that a gateway has,
+//! and a table of 100,000 mappings, as many of them in use as is said.
+
+mod counter;
+pub mod frame;
+mod table;
+
+pub use counter::cycles;
+
+use serde::{Deserialize, Serialize};
+use table::Table;
+
+/// Mappings that the table has room for.
+pub const ROOM: u32 = 100_000;
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// Little, for tests.
+    Quick,
+    /// What figures are told of.
+    Full,
+}
+
+/// What was found at a number of entries.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    /// Mappings in use.
+    pub entries: u32,
+    /// The first packet of a UDP flow: translated, and the entry made, while the table fills.
+    pub add: Cost,
+    /// Finding and describing the mapping that has an external endpoint.
+    pub look_up: Cost,
+    /// A packet out of a flow that has its entry.
+    pub forward: Cost,
+    /// How fast the counter goes.
+    pub cycles_per_ns: f64,
+}
+
+/// What one call takes; what reading the counter takes is not in it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Half take at most so many nanoseconds.
+    pub median_ns: f64,
+    /// 99 of 100 do.
+    pub p99_ns: f64,
+    /// Calls that were measured.
+    pub calls: usize,
+}
+
+impl Size {
+    /// Numbers of entries, ascending.
+    pub fn entries(self) -> &'static [u32] {
+        match self {
+            Self::Quick => &[100, 2_000],
+            Self::Full => &[100, 2_000, ROOM],
+        }
+    }
+
+    /// Calls of each kind at least.
+    fn calls(self) -> usize {
+        match self {
+            Self::Quick => 200,
+            Self::Full => 20_000,
+        }
+    }
+}
+
+impl Timing {
+    /// Measures at a number of entries, 1 to [`ROOM`].
+    ///
+    /// # Panics
+    /// When there are more, or the engine does not forward.
+    pub fn measure(entries: u32, size: Size, cycles_per_ns: f64) -> Self {
+        assert!((1..=ROOM).contains(&entries), "there is room for {ROOM} entries");
+        let mut table = Table::new(entries);
+        let mut add = Vec::new();
+        while add.len() < size.calls() {
+            // What was there from the last time goes first.
+            table.expire();
+            table.fill(&mut add);
+        }
+        let look_up = (0..size.calls()).map(|call| table.look_up(call)).collect();
+        let forward = (0..size.calls()).map(|call| table.forward(call)).collect();
+        let cost = |cycles| Cost::of(cycles, cycles_per_ns);
+        Self {
+            entries,
+            add: cost(add),
+            look_up: cost(look_up),
+            forward: cost(forward),
+            cycles_per_ns,
+        }
+    }
+
+    /// As one line of JSON.
+    pub fn to_line(&self) -> String {
+        serde_json::to_string(self).expect("numbers can be written")
+    }
+
+    /// From such a line; `None`: it is another.
+    pub fn from_line(line: &str) -> Option<Self> {
+        serde_json::from_str(line).ok()
+    }
+}
+
+impl Cost {
+    fn of(mut cycles: Vec<u64>, cycles_per_ns: f64) -> Self {
+        cycles.sort_unstable();
+        let own = counter::own();
+        let at = |hundredth: usize| {
+            let place = (cycles.len().saturating_sub(1) * hundredth).div_ceil(100);
+            let cycles = cycles.get(place).copied().unwrap_or(0);
+            cycles.saturating_sub(own) as f64 / cycles_per_ns
+        };
+        Self { median_ns: at(50), p99_ns: at(99), calls: cycles.len() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_call_is_measured_and_takes_time() {
+        for &entries in Size::Quick.entries() {
+            let timing = Timing::measure(entries, Size::Quick, 1.0);
+            for cost in [timing.add, timing.look_up, timing.forward] {
+                assert!(cost.calls >= 200, "{timing:?}");
+                assert!(0.0 < cost.median_ns && cost.median_ns <= cost.p99_ns, "{timing:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn lines_are_read_as_they_were_written() {
+        let timing = Timing::measure(1, Size::Quick, 2.5);
+        let read = Timing::from_line(&timing.to_line()).expect("it was written so");
+        let differ = |one: Cost, other: Cost| (one.p99_ns - other.p99_ns).abs() > 1e-6;
+        assert!(read.entries == 1 && read.add.calls == timing.add.calls);
+        assert!(!differ(read.add, timing.add) && !differ(read.forward, timing.forward));
+        assert_eq!(Timing::from_line("natgate is running"), None);
+    }
+
+    #[test]
+    fn percentiles_are_of_the_sorted_calls() {
+        let own = counter::own();
+        let cycles: Vec<u64> = (0..101).rev().map(|call| own + 10_000_000 + call).collect();
+        let cost = Cost::of(cycles, 1.0);
+        // What reading the counter takes differs from time to time.
+        assert!((cost.p99_ns - cost.median_ns - 49.0).abs() < 1e-6, "{cost:?}");
+        assert_eq!(cost.calls, 101);
+    }
+}

@@ -1,0 +1,144 @@
+//! An engine with entries, and the three calls that are measured.
+
+use crate::frame::{self, End, Frame};
+use crate::{ROOM, cycles};
+use natgate_engine::{
+    AddressRange, Config, Cursor, Engine, Filter, Limits, MappingInfo, Packet, PoolConfig, Side,
+    Timestamp, Verdict,
+};
+use natgate_wire::protocol;
+use std::hint::black_box;
+use std::net::Ipv4Addr;
+
+/// Flows of one subscriber.
+const FLOWS_EACH: u32 = 500;
+const INSIDE: u32 = 0x0a00_0001;
+const REMOTE: End = (0xc633_640a, 53);
+const POOL: [Ipv4Addr; 2] = [Ipv4Addr::new(203, 0, 113, 1), Ipv4Addr::new(203, 0, 113, 4)];
+/// How much time passes between two packets, nanoseconds.
+const SPACING: u64 = 10_000;
+/// Longer than any mapping lives or any port rests, nanoseconds.
+const LONG: u64 = 10_000 * 1_000_000_000;
+/// From one flow to the next that is asked about: a prime, so that all have their turn and none is
+/// near the one before.
+const STRIDE: usize = 48_271;
+
+/// The engine and who has entries.
+pub(crate) struct Table {
+    engine: Engine,
+    now: u64,
+    /// The external endpoint of each flow.
+    external: Vec<End>,
+    entries: u32,
+    found: Vec<MappingInfo>,
+}
+
+impl Table {
+    /// Without entries so far; there will be so many.
+    pub(crate) fn new(entries: u32) -> Self {
+        let mut engine =
+            Engine::new(&config(), [1; 32], Timestamp(0)).expect("the configuration is good");
+        engine.populate();
+        let external = Vec::with_capacity(entries as usize);
+        Self { engine, now: 1, external, entries, found: Vec::with_capacity(1) }
+    }
+
+    /// Has each flow send its first packet; adds the cycles of each.
+    pub(crate) fn fill(&mut self, taken: &mut Vec<u64>) {
+        self.external.clear();
+        for flow in 0..self.entries {
+            let (cycles, frame) = self.send(flow);
+            taken.push(cycles);
+            self.external.push(frame::source(&frame));
+        }
+    }
+
+    /// Looks the mapping up that an external endpoint belongs to; the cycles of that.
+    pub(crate) fn look_up(&mut self, call: usize) -> u64 {
+        let flow = self.flow(call);
+        let (address, port) = self.external[flow as usize];
+        let filter = Filter {
+            external: Some(Ipv4Addr::from_bits(address)),
+            external_port: Some(port),
+            protocol: Some(protocol::UDP),
+            ..Filter::default()
+        };
+        self.found.clear();
+        let begin = cycles();
+        let mut cursor = Cursor::default();
+        // It has one mapping, for which one slot is looked at.
+        self.engine.scan_mappings(&mut cursor, 1, black_box(&filter), &mut self.found);
+        let taken = cycles() - begin;
+        let internal = self.found.first().map(|mapping| mapping.id.internal);
+        let found = internal.map(|end| (end.address.to_bits(), end.port));
+        assert_eq!(found, Some(internal_end(flow)), "the mapping of flow {flow}");
+        taken
+    }
+
+    /// Forwards a packet of a flow that has its entry; the cycles of that.
+    pub(crate) fn forward(&mut self, call: usize) -> u64 {
+        let flow = self.flow(call);
+        let (cycles, frame) = self.send(flow);
+        assert_eq!(frame::source(&frame), self.external[flow as usize], "flow {flow}");
+        cycles
+    }
+
+    /// Lets so much time pass that every mapping goes and every port is free again.
+    pub(crate) fn expire(&mut self) {
+        self.now += LONG;
+        while self.engine.advance(Timestamp(self.now)) {
+            self.drain();
+        }
+        self.drain();
+        assert_eq!(self.engine.totals().mappings, 0, "mappings have outlived their time");
+    }
+
+    fn flow(&self, call: usize) -> u32 {
+        (call * STRIDE % self.entries as usize) as u32
+    }
+
+    /// Sends a packet of a flow out: its cycles, and what came of it.
+    fn send(&mut self, flow: u32) -> (u64, Frame) {
+        let mut frame = Frame([0; 64]);
+        frame::udp(&mut frame, internal_end(flow), REMOTE);
+        self.now += SPACING;
+        let now = Timestamp(self.now);
+        while self.engine.advance(now) {
+            self.drain();
+        }
+        let mut packets = [Packet::new(&mut frame.0[..frame::LEN], 0)];
+        let mut verdicts = [Verdict::Held];
+        let begin = cycles();
+        self.engine.process(now, Side::Inside, &mut packets, &mut verdicts);
+        let taken = cycles() - begin;
+        assert_eq!(verdicts, [Verdict::Forward(Side::Outside)], "flow {flow}");
+        self.drain();
+        (taken, frame)
+    }
+
+    fn drain(&mut self) {
+        while self.engine.poll_event().is_some() {}
+    }
+}
+
+fn internal_end(flow: u32) -> End {
+    (INSIDE + flow / FLOWS_EACH, 10_000 + (flow % FLOWS_EACH) as u16)
+}
+
+fn config() -> Config {
+    let [first, last] = POOL;
+    Config {
+        pools: vec![PoolConfig {
+            name: "default".into(),
+            addresses: vec![AddressRange { first, last }],
+            ports: (1024, 65_535),
+            ..PoolConfig::default()
+        }],
+        limits: Limits {
+            new_mappings_per_second: 1_000_000_000,
+            mappings: Some(ROOM),
+            ..Limits::default()
+        },
+        ..Config::default()
+    }
+}
