@@ -12,7 +12,11 @@ const PACKET: [u8; 10] = [0x12, 0x34, 0x00, 0xff, 0, 0, 0, 0, 0xaa, 0xbb];
 
 fn compiled(parts: Parts<'_>) -> Program {
     let text = program(parts);
-    compile("test.p4", &text).unwrap_or_else(|error| panic!("{}\n{text}", error.rendered()))
+    let compiled = compile("test.p4", &text);
+    let program = compiled.unwrap_or_else(|error| panic!("{}\n{text}", error.rendered()));
+    // Whatever it is, it becomes Rust; what that does is compared elsewhere.
+    assert!(program.rust("test").contains("pub struct Test"));
+    program
 }
 
 /// The packet that leaves by port 2.
