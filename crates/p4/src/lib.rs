@@ -6,7 +6,7 @@
 //! resolved: the typed intermediate form, `ir`). From there it is interpreted, the reference for whatever else
 //! executes programs, or becomes Rust source (`emit`), which stands on [`rt`]; [`programs`] are those that were
 //! compiled with this crate. [`Machine`] is a program at work, whoever executes it: packet by packet, with tables
-//! that a control plane fills.
+//! that a control plane fills; [`Switch`] puts it between two devices.
 //!
 //! What the language has and this compiler has not is refused where it stands, with a sentence that names it.
 //! Any text may come in: sizes, depths and what instances come to are limited.
@@ -27,10 +27,12 @@ mod prelude;
 pub mod programs;
 pub mod rt;
 mod source;
+mod switch;
 
 pub use ir::Program;
-pub use machine::{Error as MachineError, Key, Machine, Outcome, Rates, TableEntry};
+pub use machine::{Error as MachineError, Fate, Key, Machine, Outcome, Rates, TableEntry};
 pub use source::Error;
+pub use switch::{Counts, Switch};
 
 use source::{Sources, Span};
 

@@ -9,17 +9,13 @@ use anyhow::Context;
 use clap::ValueEnum;
 use natgate_io::packet::{self, PacketDevice};
 use natgate_io::xdp::{self, XdpDevice};
-use natgate_io::{Batch, Device, Frame, wait};
-use natgate_p4::{Machine, Program, programs};
+use natgate_io::{Device, wait};
+use natgate_p4::{Machine, Program, Switch, programs};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-/// The port of the inside; that of the outside is the next.
-const FIRST_PORT: u32 = 1;
 
 /// How long to look for frames before sleeping.
 const SPIN: Duration = Duration::from_micros(50);
@@ -98,9 +94,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let devices = open(args)?;
     let (inside, outside) = (&args.inside, &args.outside);
     natgate_service::say(&format!("running {name} ({with}), inside {inside}, outside {outside}"));
-    let mut switch = Switch { machine, devices, begun: Instant::now(), counts: Counts::default() };
-    switch.run(&stop).context("waiting for frames")?;
-    natgate_service::say(&format!("stopped; {}", switch.counts));
+    let mut switch = Switch::new(machine, devices);
+    forward(&mut switch, &stop).context("waiting for frames")?;
+    natgate_service::say(&format!("stopped; {}", switch.counts()));
     Ok(())
 }
 
@@ -170,121 +166,30 @@ fn open_dpdk(_: [&str; 2]) -> anyhow::Result<Devices> {
     )
 }
 
-/// A program between its devices.
-struct Switch<'p> {
-    machine: Machine<'p>,
-    devices: Devices,
-    begun: Instant,
-    counts: Counts,
-}
-
-/// What has become of frames.
-#[derive(Default)]
-struct Counts {
-    received: u64,
-    sent: u64,
-    dropped: u64,
-    /// Sent to ports that are not there.
-    elsewhere: u64,
-    /// Not sent: their heads did not fit, or the link did not take them.
-    lost: u64,
-}
-
-impl Display for Counts {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { received, sent, dropped, elsewhere, lost } = self;
-        write!(
-            f,
-            "{received} frames received, {sent} sent, {dropped} dropped by the program, {elsewhere} \
-             for ports that are not there, {lost} lost"
-        )
-    }
-}
-
-impl Switch<'_> {
-    fn run(&mut self, stop: &AtomicBool) -> std::io::Result<()> {
-        let (mut last, mut maintained) = (self.begun, self.begun);
-        while !stop.load(Ordering::Relaxed) {
-            let taken = self.pass(0) + self.pass(1);
-            let now = Instant::now();
-            let mut is_troubled = false;
-            if taken > 0 {
-                last = now;
-            } else if now - last > SPIN {
-                is_troubled = self.sleep()?;
-            }
-            if is_troubled || now - maintained > MAINTENANCE {
-                self.devices.iter_mut().for_each(|device| drop(device.maintain()));
-                maintained = now;
-            }
+/// Forwards until it is told to stop.
+fn forward(switch: &mut Switch<'_>, stop: &AtomicBool) -> std::io::Result<()> {
+    let begun = Instant::now();
+    let (mut last, mut maintained) = (begun, begun);
+    while !stop.load(Ordering::Relaxed) {
+        let taken = switch.turn(begun.elapsed());
+        let now = Instant::now();
+        let mut is_troubled = false;
+        if taken > 0 {
+            last = now;
+        } else if now - last > SPIN {
+            is_troubled = sleep(switch.devices())?;
         }
-        Ok(())
-    }
-
-    /// Takes what has come in by one device through the program; how many frames.
-    fn pass(&mut self, from: usize) -> usize {
-        let Self { machine, devices: [inside, outside], begun, counts } = self;
-        let [(inside_in, inside_out), (outside_in, outside_out)] =
-            [inside.split(), outside.split()];
-        let receiver = if from == 0 { inside_in } else { outside_in };
-        let mut batch = Batch::new();
-        receiver.receive(&mut batch);
-        let (taken, now) = (batch.len(), begun.elapsed());
-        let mut leaving = [Batch::new(), Batch::new()];
-        let mut head = Vec::new();
-        for mut frame in batch {
-            let port = FIRST_PORT + from as u32;
-            let verdict = machine.rewrite(now, port, frame.bytes(), &mut head);
-            let to = verdict.port.map(|port| port.wrapping_sub(FIRST_PORT) as usize);
-            match to {
-                None => counts.dropped += 1,
-                Some(to) if to >= leaving.len() => counts.elsewhere += 1,
-                Some(_) if !put_head(&mut frame, verdict.taken, &head) => counts.lost += 1,
-                Some(to) => leaving[to].push(frame),
-            }
+        if is_troubled || now - maintained > MAINTENANCE {
+            switch.maintain();
+            maintained = now;
         }
-        for (device, frames) in [inside_out, outside_out].into_iter().zip(&mut leaving) {
-            if !frames.is_empty() {
-                let lost = device.transmit(frames).count();
-                counts.lost += u64::from(lost);
-                counts.sent += frames.len() as u64 - u64::from(lost);
-            }
-        }
-        counts.received += taken as u64;
-        taken
     }
-
-    /// Waits for frames; whether a device is in trouble.
-    fn sleep(&self) -> std::io::Result<bool> {
-        let descriptors: Vec<_> =
-            self.devices.iter().filter_map(|device| device.readiness()).collect();
-        let intervals = self.devices.iter().filter_map(|device| device.poll_interval());
-        wait(&descriptors, intervals.min().unwrap_or(GLANCE))
-    }
+    Ok(())
 }
 
-/// Puts a new head in place of so many bytes; whether there is room before them.
-fn put_head(frame: &mut Frame<'_>, taken: usize, head: &[u8]) -> bool {
-    let (start, end) = frame.range();
-    let Some(start) = (start + taken).checked_sub(head.len()) else { return false };
-    frame.set_range(start, end);
-    frame.bytes_mut()[..head.len()].copy_from_slice(head);
-    true
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn heads_grow_into_the_room_before_them() {
-        let mut buffer = [0, 0, 1, 2, 3, 4];
-        let mut frame = Frame::new(&mut buffer, 2, 6);
-        assert!(put_head(&mut frame, 2, &[7, 8, 9]));
-        assert_eq!(frame.bytes(), [7, 8, 9, 3, 4]);
-        assert!(put_head(&mut frame, 4, &[5]));
-        assert_eq!(frame.bytes(), [5, 4]);
-        assert!(!put_head(&mut frame, 0, &[0; 5]));
-        assert_eq!(frame.bytes(), [5, 4], "it is as it was");
-    }
+/// Waits for frames; whether a device is in trouble.
+fn sleep(devices: &Devices) -> std::io::Result<bool> {
+    let descriptors: Vec<_> = devices.iter().filter_map(|device| device.readiness()).collect();
+    let intervals = devices.iter().filter_map(|device| device.poll_interval());
+    wait(&descriptors, intervals.min().unwrap_or(GLANCE))
 }

@@ -32,6 +32,22 @@ pub enum Outcome {
     Dropped,
 }
 
+/// What became of a packet that stays in its buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It leaves.
+    Sent {
+        /// By this port.
+        port: u32,
+        /// Where in the buffer it begins.
+        start: usize,
+    },
+    /// It goes nowhere.
+    Dropped,
+    /// It would leave, but what it begins with has no room before it.
+    NoRoom,
+}
+
 /// What an entry asks of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
@@ -84,6 +100,8 @@ pub struct Machine<'p> {
     program: &'p Program,
     execute: Box<dyn Execute + 'p>,
     world: World,
+    /// What the latest packet begins with as it leaves.
+    head: Vec<u8>,
 }
 
 impl<'p> Machine<'p> {
@@ -105,34 +123,37 @@ impl<'p> Machine<'p> {
                 }
             }
         }
-        Self { program, execute, world: World::new() }
+        Self { program, execute, world: World::new(), head: Vec::new() }
     }
 
     /// Takes a packet that came in by a port; `now` is the time since some beginning, and does not go back.
     pub fn process(&mut self, now: Duration, port: u32, packet: &[u8]) -> Outcome {
-        let mut head = Vec::new();
-        let verdict = self.rewrite(now, port, packet, &mut head);
-        match verdict.port {
-            Some(port) => {
-                head.extend_from_slice(&packet[verdict.taken..]);
-                Outcome::Sent { port, packet: head }
-            }
+        let Verdict { port, taken } = self.take(now, port, packet);
+        match port {
+            Some(port) => Outcome::Sent { port, packet: [&self.head, &packet[taken..]].concat() },
             None => Outcome::Dropped,
         }
     }
 
-    /// As [`Self::process`], without copying: the packet that leaves has `head`, whose content before does not
-    /// matter, in place of the bytes that were taken.
-    pub fn rewrite(
-        &mut self,
-        now: Duration,
-        port: u32,
-        packet: &[u8],
-        head: &mut Vec<u8>,
-    ) -> Verdict {
+    /// As [`Self::process`], without copying the packet: it is what `buffer` has from `start` on, and may begin
+    /// earlier when it leaves.
+    ///
+    /// # Panics
+    ///
+    /// When `start` is beyond the buffer.
+    pub fn forward(&mut self, now: Duration, port: u32, buffer: &mut [u8], start: usize) -> Fate {
+        let Verdict { port, taken } = self.take(now, port, &buffer[start..]);
+        let Some(port) = port else { return Fate::Dropped };
+        let rest = start + taken;
+        let Some(start) = rest.checked_sub(self.head.len()) else { return Fate::NoRoom };
+        buffer[start..rest].copy_from_slice(&self.head);
+        Fate::Sent { port, start }
+    }
+
+    fn take(&mut self, now: Duration, port: u32, packet: &[u8]) -> Verdict {
         self.world.pass(now);
-        head.clear();
-        self.execute.process(&mut self.world, port, packet, head)
+        self.head.clear();
+        self.execute.process(&mut self.world, port, packet, &mut self.head)
     }
 
     /// Adds an entry, or replaces the one with the same keys. Of several ternary entries that match the one with
