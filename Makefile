@@ -156,6 +156,7 @@ bench: root demo-tools count-tools build ## Run every benchmark in full, for hou
 	@"$(TARGET)/release/natgate" bench instructions --out docs/results
 	@"$(TARGET)/release/natgate" bench io
 	@"$(TARGET)/release/natgate" bench router
+	@"$(TARGET)/release/natgate" bench p4
 
 .PHONY: bench-quick
 bench-quick: count-tools build ## Count instructions of the hot paths; compare with those committed
