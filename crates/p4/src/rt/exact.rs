@@ -40,8 +40,9 @@ pub struct Exact<K, A> {
 impl<K: Packed, A: Action> Exact<K, A> {
     /// An empty table of keys of so many bits, for so many entries.
     pub fn new(widths: &'static [u32], size: usize, expires: bool, default: A) -> Self {
-        // Pages of it that have not been touched take no memory.
-        let entries = HashTable::with_capacity(size);
+        // It grows with what is in it: few entries lie close together, which is worth more than that none of them
+        // ever waits for a larger table.
+        let entries = HashTable::new();
         Self { entries, widths, size, expires, default, secret: Secret::draw(), full: None }
     }
 

@@ -22,6 +22,9 @@ pub struct Errors {
 }
 
 /// A packet that is read.
+///
+/// All that is done with it becomes part of the program's one function: then neither it nor what is beside it
+/// needs memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'p> {
     packet: &'p [u8],
@@ -33,19 +36,19 @@ pub struct Input<'p> {
 
 impl<'p> Input<'p> {
     /// A packet from its beginning.
-    #[inline]
+    #[inline(always)]
     pub fn new(packet: &'p [u8], errors: Errors) -> Self {
         Self { packet, at: 0, steps: 0, errors }
     }
 
     /// The packet's length, bytes.
-    #[inline]
+    #[inline(always)]
     pub fn length(&self) -> usize {
         self.packet.len()
     }
 
     /// Bytes that were read, or begun.
-    #[inline]
+    #[inline(always)]
     pub fn taken(&self) -> usize {
         self.at.div_ceil(8)
     }
@@ -55,7 +58,7 @@ impl<'p> Input<'p> {
     /// # Errors
     ///
     /// There were too many.
-    #[inline]
+    #[inline(always)]
     pub fn step(&mut self) -> Result<(), Stop> {
         self.steps += 1;
         match self.steps > MOST_STEPS {
@@ -69,7 +72,7 @@ impl<'p> Input<'p> {
     /// # Errors
     ///
     /// The packet has less.
-    #[inline]
+    #[inline(always)]
     pub fn extract<const N: usize>(&mut self) -> Result<[u8; N], Stop> {
         let bytes = self.peek(N * 8)?;
         self.at += N * 8;
@@ -81,7 +84,7 @@ impl<'p> Input<'p> {
     /// # Errors
     ///
     /// The packet has less.
-    #[inline]
+    #[inline(always)]
     pub fn peek<const N: usize>(&self, bits: usize) -> Result<[u8; N], Stop> {
         self.require(bits)?;
         let rest = self.packet.get(self.at / 8..).unwrap_or_default();
@@ -96,13 +99,14 @@ impl<'p> Input<'p> {
     /// # Errors
     ///
     /// The packet has less.
-    #[inline]
+    #[inline(always)]
     pub fn advance(&mut self, bits: u128) -> Result<(), Stop> {
         self.require(bits as usize)?;
         self.at += bits as usize;
         Ok(())
     }
 
+    #[inline(always)]
     fn require(&self, bits: usize) -> Result<(), Stop> {
         match self.at.checked_add(bits).is_some_and(|end| end <= self.packet.len() * 8) {
             true => Ok(()),
