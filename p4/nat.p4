@@ -2,9 +2,12 @@
 //
 // interface role -> learning of stations, ARP -> NAT (upload, download) -> longest prefix -> next hop
 //
-// The controller fills `interfaces`, `addresses`, `pool`, `subscribers`, `routes`, `next_hops` and `stations`, and
-// may put static mappings into `upload` and `download`; dynamic ones are added by packets from inside. Ports that
-// static mappings have must not be among the dynamic ones.
+// The controller fills `interfaces`, `addresses`, `pool`, `subscribers`, `routes` and `next_hops`, and may put static
+// mappings into `upload` and `download`; dynamic ones are added by packets from inside, as `stations` are by what
+// stations send. Ports that static mappings have must not be among the dynamic ones.
+//
+// It asks for nothing that DPDK's pipeline does not have: fields are whole bytes, nothing depends on whether a table
+// had room, or on the packet's length.
 
 #include <core.p4>
 #include <dpdk/pna.p4>
@@ -45,7 +48,8 @@ enum bit<8> Reason {
     NO_SYN = 8,
     TTL = 9,
     NO_ROUTE = 10,
-    NO_NEIGHBOR = 11
+    NO_NEIGHBOR = 11,
+    SAME_LINK = 12
 }
 
 header ethernet_t {
@@ -67,15 +71,11 @@ header arp_t {
 }
 
 header ipv4_t {
-    bit<4> version;
-    bit<4> ihl;
+    bit<8> version_ihl;
     bit<8> tos;
     bit<16> total_length;
     bit<16> identification;
-    bit<1> reserved;
-    bit<1> dont_fragment;
-    bit<1> more_fragments;
-    bit<13> fragment_offset;
+    bit<16> flags_offset;
     bit<8> ttl;
     bit<8> protocol;
     bit<16> checksum;
@@ -88,8 +88,7 @@ header tcp_t {
     bit<16> destination;
     bit<32> sequence;
     bit<32> acknowledgement;
-    bit<4> data_offset;
-    bit<4> reserved;
+    bit<8> data_offset;
     bit<8> flags;
     bit<16> window;
     bit<16> checksum;
@@ -120,15 +119,13 @@ struct headers_t {
     icmp_t icmp;
 }
 
-struct station_t {
-    bit<48> mac;
-    PortId_t port;
-}
-
 struct metadata_t {
     bool is_inside;
     bool is_local;              // for this box, not another station of the link
     bool is_learning;           // a mapping is being made
+    bool is_sender;             // the station asked for has sent the frame
+    bit<48> station;
+    bit<16> fragment;           // its offset, and whether more follow
     Reason reason;
     bit<8> protocol;
     bit<32> internal;
@@ -166,12 +163,11 @@ parser NatParser(
 
     state ipv4 {
         pkt.extract(hdr.ipv4);
-        verify((bit<32>) hdr.ipv4.total_length + 14 <= pkt.length(), error.HeaderTooShort);
-        transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.more_fragments,
-                          hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
-            (4, 5, 0, 0, PROTOCOL_TCP): tcp;
-            (4, 5, 0, 0, PROTOCOL_UDP): udp;
-            (4, 5, 0, 0, PROTOCOL_ICMP): icmp;
+        meta.fragment = hdr.ipv4.flags_offset & 0x3fff;
+        transition select(hdr.ipv4.version_ihl, meta.fragment, hdr.ipv4.protocol) {
+            (0x45, 0, PROTOCOL_TCP): tcp;
+            (0x45, 0, PROTOCOL_UDP): udp;
+            (0x45, 0, PROTOCOL_ICMP): icmp;
             default: accept;
         }
     }
@@ -277,7 +273,6 @@ control NatMain(
     Counter<bit<64>, bit<8>>(256, PNA_CounterType_t.PACKETS) drops;
     Counter<bit<64>, bit<16>>(65536, PNA_CounterType_t.PACKETS_AND_BYTES) subscriber_out;
     Meter<bit<16>>(65536, PNA_MeterType_t.BYTES) subscriber_rate;
-    Digest<station_t>() learnt_stations;
 
     // Until when an external port is lent, nanoseconds: pool index and port.
     Register<bit<64>, bit<24>>(16777216, 0) tcp_leases;
@@ -313,37 +308,34 @@ control NatMain(
         size = 64;
     }
 
-    // Stations are told to the controller when they are first heard, or after a silence.
-    action heard() {
-        restart_expire_timer();
-    }
-
-    action hear() {
-        add_entry("heard", {}, STATION);
-        learnt_stations.pack({hdr.ethernet.source, istd.input_port});
-    }
-
-    table sources {
-        key = { hdr.ethernet.source : exact; istd.input_port : exact; }
-        actions = { heard; @defaultonly hear; }
-        const default_action = hear();
-        add_on_miss = true;
-        idle_timeout_with_auto_delete = true;
-        size = 4096;
-    }
-
-    action forward(PortId_t port) {
-        send_to_port(port);
+    // A station that has moved is known by its old port until that is forgotten.
+    action at(PortId_t port) {
+        if (meta.is_sender) {
+            if (port == istd.input_port) {
+                restart_expire_timer();
+            }
+        } else if (port == istd.input_port) {
+            meta.reason = Reason.SAME_LINK;
+        } else {
+            send_to_port(port);
+        }
     }
 
     action unknown_station() {
-        meta.reason = Reason.NO_NEIGHBOR;
+        if (meta.is_sender) {
+            add_entry("at", {istd.input_port}, STATION);
+        } else {
+            meta.reason = Reason.NO_NEIGHBOR;
+        }
     }
 
+    // Asked for who sends the frame, and for whom it is if it is not for this box.
     table stations {
-        key = { hdr.ethernet.destination : exact; }
-        actions = { forward; @defaultonly unknown_station; }
+        key = { meta.station : exact; }
+        actions = { at; @defaultonly unknown_station; }
         const default_action = unknown_station();
+        add_on_miss = true;
+        idle_timeout_with_auto_delete = true;
         size = 4096;
     }
 
@@ -423,11 +415,17 @@ control NatMain(
     // The port after the candidate, unless the candidate is free already. UDP's keep their parity (RFC 4787, REQ-4).
     action try_next() {
         if (lent_until > now) {
-            bit<16> step = meta.protocol == PROTOCOL_UDP ? 16w2 : 1;
-            if (candidate <= meta.last_port |-| step) {
+            bit<16> step = 1;
+            if (meta.protocol == PROTOCOL_UDP) {
+                step = 2;
+            }
+            if (meta.last_port - candidate >= step) {
                 candidate = candidate + step;
             } else {
                 candidate = meta.first_port + ((candidate ^ meta.first_port) & (step - 1));
+                if (candidate > meta.last_port) {
+                    candidate = meta.first_port;
+                }
             }
             read_lease();
         }
@@ -489,7 +487,7 @@ control NatMain(
     // Packets from outside make no mapping; TCP begins with a SYN alone, ICMP with a query.
     action learn() {
         if (meta.is_inside) {
-            if (meta.protocol == PROTOCOL_TCP && hdr.tcp.flags & 0x16 != 0x02) {
+            if (meta.protocol == PROTOCOL_TCP && (hdr.tcp.flags & 0x16) != 0x02) {
                 meta.reason = Reason.NO_SYN;
             } else if (meta.protocol == PROTOCOL_ICMP && hdr.icmp.kind != 8 && hdr.icmp.kind != 13) {
                 meta.reason = Reason.NO_MAPPING;
@@ -497,11 +495,7 @@ control NatMain(
                 take_port();
             }
             if (meta.is_learning) {
-                bool added = add_entry(
-                    "to_external", {meta.external, candidate, meta.pool_index}, meta.profile);
-                if (!added) {
-                    meta.reason = Reason.NO_PORT;
-                }
+                add_entry("to_external", {meta.external, candidate, meta.pool_index}, meta.profile);
             }
         }
     }
@@ -528,10 +522,7 @@ control NatMain(
     // From outside nothing is learnt.
     action learn_return() {
         if (meta.is_learning) {
-            bool added = add_entry("to_internal", {meta.internal, meta.internal_port}, meta.profile);
-            if (!added) {
-                meta.reason = Reason.NO_PORT;
-            }
+            add_entry("to_internal", {meta.internal, meta.internal_port}, meta.profile);
         } else {
             meta.reason = Reason.NO_MAPPING;
         }
@@ -605,28 +596,37 @@ control NatMain(
     apply {
         now = (bit<64>) (TimestampUint_t) istd.timestamp;
         meta.reason = Reason.NONE;
+        meta.protocol = 0;
+        meta.is_learning = false;
         interfaces.apply();
         if (istd.parser_error != error.NoError) {
             meta.reason = Reason.MALFORMED;
         }
-        if (meta.reason == Reason.NONE && hdr.ipv4.isValid()) {
+        if (meta.reason == Reason.NONE && hdr.ipv4.isValid() && hdr.ipv4.version_ihl == 0x45) {
             header_sum.clear();
             header_sum.add(hdr.ipv4);
-            if (hdr.ipv4.ihl == 5 && header_sum.get() != 0) {
+            if (header_sum.get() != 0) {
                 meta.reason = Reason.MALFORMED;
             }
         }
         if (meta.reason == Reason.NONE) {
-            sources.apply();
+            // Nobody sends as a group.
+            if ((hdr.ethernet.source & 0x010000000000) == 0) {
+                meta.station = hdr.ethernet.source;
+                meta.is_sender = true;
+                stations.apply();
+            }
             if (hdr.arp.isValid() && hdr.arp.operation == 1) {
                 addresses.apply();
             } else if (hdr.arp.isValid()) {
                 tell_controller();
             } else if (!meta.is_local) {
+                meta.station = hdr.ethernet.destination;
+                meta.is_sender = false;
                 stations.apply();
             } else if (hdr.tcp.isValid() || hdr.udp.isValid() || hdr.icmp.isValid()) {
                 if (hdr.tcp.isValid()) {
-                    if (hdr.tcp.flags & 0x16 == 0x02) {
+                    if ((hdr.tcp.flags & 0x16) == 0x02) {
                         classify(PROTOCOL_TCP, hdr.tcp.source, hdr.tcp.destination,
                                  TCP_OPENING_LEASE, TCP_OPENING);
                     } else {

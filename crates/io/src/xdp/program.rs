@@ -2,8 +2,8 @@
 //!
 //! [`assembly`] has its few instructions. Every frame that is not the [kernel's](KernelShare) goes
 //! to the socket of the queue that it came by. The program belongs to the interface and is shared by
-//! all devices that serve queues of it; the kernel detaches it when the last of them closes it,
-//! however the process ends. Frames of a queue without a socket go to the kernel.
+//! all devices that serve queues of it; the last of them detaches it, and the kernel does when the
+//! process ends otherwise. Frames of a queue without a socket go to the kernel.
 #![allow(unsafe_code)]
 
 use super::assembly::{self, Instruction, KernelShare, assemble};
@@ -61,7 +61,17 @@ pub(super) struct Attachment {
     pub(super) queues: u32,
     sockets: OwnedFd,
     /// Holds the program in its place.
-    _link: OwnedFd,
+    link: OwnedFd,
+}
+
+impl Drop for Attachment {
+    /// A program that this process is just starting has the descriptor too, until it is another:
+    /// closing ours would leave the XDP program where it is for that long.
+    fn drop(&mut self) {
+        let request = LinkDetach { link: self.link.as_raw_fd() as u32 };
+        // Where the interface or the right to ask is gone, closing the descriptor has to do.
+        let _gone = bpf(DETACH_LINK, &request);
+    }
 }
 
 impl Hook {
@@ -102,18 +112,18 @@ impl Attachment {
         let program = assemble(sockets.as_raw_fd(), share, assembly::PASS);
         let program = load(&program).map_err(failed("loading an XDP program"))?;
         let native = match attach(&program, link.index, Mode::Native) {
-            Ok(_link) => {
+            Ok(native) => {
                 let (index, mode, obstacle) = (link.index, Mode::Native, None);
-                return Ok(Self { index, mode, obstacle, queues, sockets, _link });
+                return Ok(Self { index, mode, obstacle, queues, sockets, link: native });
             }
             Err(error) => error,
         };
         match (attach(&program, link.index, Mode::Generic), native.raw_os_error()) {
             (_, Some(libc::EBUSY | libc::EEXIST)) => Err(Error::OccupiedXdp(name.clone())),
-            (Ok(_link), _) => {
+            (Ok(generic), _) => {
                 let obstacle = Some(explain(&native, link));
                 let (index, mode) = (link.index, Mode::Generic);
-                Ok(Self { index, mode, obstacle, queues, sockets, _link })
+                Ok(Self { index, mode, obstacle, queues, sockets, link: generic })
             }
             (Err(error), _) => Err(failed("attaching an XDP program")(error)),
         }
@@ -155,6 +165,7 @@ const CREATE_MAP: libc::c_int = 0;
 const UPDATE: libc::c_int = 2;
 const LOAD: libc::c_int = 5;
 const CREATE_LINK: libc::c_int = 28;
+const DETACH_LINK: libc::c_int = 34;
 
 #[repr(C)]
 struct MapCreate {
@@ -187,6 +198,11 @@ struct LinkCreate {
     interface: u32,
     attach_type: u32,
     flags: u32,
+}
+
+#[repr(C)]
+struct LinkDetach {
+    link: u32,
 }
 
 fn make_map(entries: u32) -> io::Result<OwnedFd> {

@@ -183,9 +183,39 @@ fn a_device_can_be_opened_again_at_once() {
         ));
         drop(device);
     }
-    let shown = Command::new("ip").args(["link", "show", "dev", "near"]).output();
+    assert_no_program_at("near");
+}
+
+fn assert_no_program_at(device: &str) {
+    let shown = Command::new("ip").args(["link", "show", "dev", device]).output();
     let shown = String::from_utf8(shown.expect("ip can be run").stdout).expect("text");
     assert!(!shown.contains("xdp"), "the program stays: {shown}");
+}
+
+/// A child has all descriptors until it becomes another program.
+#[test]
+fn the_program_goes_though_a_child_has_its_descriptors() {
+    enter_namespace();
+    BackEnd::XdpNative.make();
+    let device = open_xdp(BackEnd::XdpNative);
+    // SAFETY: the child only waits, and is told to end; it uses nothing of ours.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: both may be called in the child of a process with threads.
+        unsafe {
+            libc::pause();
+            libc::_exit(0);
+        }
+    }
+    assert!(child > 0, "there can be a child");
+    drop(device);
+    let shown = std::panic::catch_unwind(|| assert_no_program_at("near"));
+    // SAFETY: the child is ours and has not been waited for.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+    }
+    shown.expect("the child does not keep the program in its place");
 }
 
 #[test]

@@ -165,7 +165,9 @@ fn accounts_add_up(network: &Network, backend: &str, tested: &Tested, status: &V
     let (forwarded, dropped) = (outcome("forwarded"), outcome("dropped"));
     assert_eq!(sum(&counters["drops"]), dropped, "every drop has a reason: {all}");
     let taken = forwarded + dropped + outcome("replied");
-    let arp: u64 = tested.answered.iter().sum();
+    // Answers are among what is lost where too much comes.
+    let arp = number(&router["arp_received"]);
+    assert!((1..=tested.answered.iter().sum()).contains(&arp), "{all}");
     let received: u64 = of("received").iter().sum();
     assert_eq!(received, taken + number(&router["frames_not_addressed"]) + arp, "{all}");
     let own = number(&counters["generated"]) + number(&router["arp_asked"]);

@@ -84,15 +84,11 @@ impl Arp {
 #[derive(Clone, Copy, Debug, Default)]
 struct Ipv4 {
     valid: bool,
-    version: u8,
-    ihl: u8,
+    version_ihl: u8,
     tos: u8,
     total_length: u16,
     identification: u16,
-    reserved: u8,
-    dont_fragment: u8,
-    more_fragments: u8,
-    fragment_offset: u16,
+    flags_offset: u16,
     ttl: u8,
     protocol: u8,
     checksum: u16,
@@ -103,19 +99,13 @@ struct Ipv4 {
 impl Ipv4 {
     #[inline(always)]
     fn read(bytes: [u8; 20]) -> Self {
-        let run_0 = bytes[0];
-        let run_6 = u16::from_be_bytes([bytes[6], bytes[7]]);
         Self {
             valid: true,
-            version: (run_0 >> 4) as u8,
-            ihl: (run_0 & 0xf) as u8,
+            version_ihl: bytes[0],
             tos: bytes[1],
             total_length: u16::from_be_bytes([bytes[2], bytes[3]]),
             identification: u16::from_be_bytes([bytes[4], bytes[5]]),
-            reserved: (run_6 >> 15) as u8,
-            dont_fragment: ((run_6 >> 14) & 0x1) as u8,
-            more_fragments: ((run_6 >> 13) & 0x1) as u8,
-            fragment_offset: (run_6 & 0x1fff) as u16,
+            flags_offset: u16::from_be_bytes([bytes[6], bytes[7]]),
             ttl: bytes[8],
             protocol: bytes[9],
             checksum: u16::from_be_bytes([bytes[10], bytes[11]]),
@@ -127,16 +117,11 @@ impl Ipv4 {
     #[inline(always)]
     fn bytes(&self) -> [u8; 20] {
         let mut bytes = [0; 20];
-        bytes[0] = self.version << 4 | self.ihl;
+        bytes[0] = self.version_ihl;
         bytes[1] = self.tos;
         bytes[2..4].copy_from_slice(&self.total_length.to_be_bytes());
         bytes[4..6].copy_from_slice(&self.identification.to_be_bytes());
-        bytes[6..8]
-            .copy_from_slice(
-                &((self.reserved as u16) << 15 | (self.dont_fragment as u16) << 14
-                    | (self.more_fragments as u16) << 13 | self.fragment_offset)
-                    .to_be_bytes(),
-            );
+        bytes[6..8].copy_from_slice(&self.flags_offset.to_be_bytes());
         bytes[8] = self.ttl;
         bytes[9] = self.protocol;
         bytes[10..12].copy_from_slice(&self.checksum.to_be_bytes());
@@ -155,7 +140,6 @@ struct Tcp {
     sequence: u32,
     acknowledgement: u32,
     data_offset: u8,
-    reserved: u8,
     flags: u8,
     window: u16,
     checksum: u16,
@@ -165,7 +149,6 @@ struct Tcp {
 impl Tcp {
     #[inline(always)]
     fn read(bytes: [u8; 20]) -> Self {
-        let run_12 = bytes[12];
         Self {
             valid: true,
             source: u16::from_be_bytes([bytes[0], bytes[1]]),
@@ -177,8 +160,7 @@ impl Tcp {
                 bytes[10],
                 bytes[11],
             ]),
-            data_offset: (run_12 >> 4) as u8,
-            reserved: (run_12 & 0xf) as u8,
+            data_offset: bytes[12],
             flags: bytes[13],
             window: u16::from_be_bytes([bytes[14], bytes[15]]),
             checksum: u16::from_be_bytes([bytes[16], bytes[17]]),
@@ -193,7 +175,7 @@ impl Tcp {
         bytes[2..4].copy_from_slice(&self.destination.to_be_bytes());
         bytes[4..8].copy_from_slice(&self.sequence.to_be_bytes());
         bytes[8..12].copy_from_slice(&self.acknowledgement.to_be_bytes());
-        bytes[12] = self.data_offset << 4 | self.reserved;
+        bytes[12] = self.data_offset;
         bytes[13] = self.flags;
         bytes[14..16].copy_from_slice(&self.window.to_be_bytes());
         bytes[16..18].copy_from_slice(&self.checksum.to_be_bytes());
@@ -313,40 +295,10 @@ impl Action for InterfacesAction {
     }
 }
 
-/// What entries of `NatMain.sources` do.
-#[derive(Clone, Copy, Debug)]
-enum SourcesAction {
-    Heard,
-    Hear,
-}
-
-impl Action for SourcesAction {
-    fn of(number: usize, args: &[u128]) -> Self {
-        match number {
-            0 => SourcesAction::Heard,
-            _ => SourcesAction::Hear,
-        }
-    }
-
-    fn number(&self) -> usize {
-        match self {
-            Self::Heard { .. } => 0,
-            Self::Hear { .. } => 1,
-        }
-    }
-
-    fn args(&self) -> Vec<u128> {
-        match self {
-            Self::Heard {} => vec![],
-            Self::Hear {} => vec![],
-        }
-    }
-}
-
 /// What entries of `NatMain.stations` do.
 #[derive(Clone, Copy, Debug)]
 enum StationsAction {
-    Forward { port: u32 },
+    At { port: u32 },
     UnknownStation,
 }
 
@@ -354,7 +306,7 @@ impl Action for StationsAction {
     fn of(number: usize, args: &[u128]) -> Self {
         match number {
             0 => {
-                StationsAction::Forward {
+                StationsAction::At {
                     port: args[0] as u32,
                 }
             }
@@ -364,14 +316,14 @@ impl Action for StationsAction {
 
     fn number(&self) -> usize {
         match self {
-            Self::Forward { .. } => 0,
+            Self::At { .. } => 0,
             Self::UnknownStation { .. } => 1,
         }
     }
 
     fn args(&self) -> Vec<u128> {
         match self {
-            Self::Forward { port } => vec![* port as u128],
+            Self::At { port } => vec![* port as u128],
             Self::UnknownStation {} => vec![],
         }
     }
@@ -662,6 +614,9 @@ struct Slots {
     nat_parser_meta_is_inside: bool,
     nat_parser_meta_is_local: bool,
     nat_parser_meta_is_learning: bool,
+    nat_parser_meta_is_sender: bool,
+    nat_parser_meta_station: u64,
+    nat_parser_meta_fragment: u16,
     nat_parser_meta_reason: u8,
     nat_parser_meta_protocol: u8,
     nat_parser_meta_internal: u32,
@@ -679,8 +634,6 @@ struct Slots {
     nat_parser_istd_pass: u8,
     nat_parser_istd_loopedback: bool,
     nat_parser_istd_input_port: u32,
-    nat_parser_result: u32,
-    nat_parser_tmp: u32,
     nat_pre_control_hdr_ethernet: Ethernet,
     nat_pre_control_hdr_arp: Arp,
     nat_pre_control_hdr_ipv4: Ipv4,
@@ -690,6 +643,9 @@ struct Slots {
     nat_pre_control_meta_is_inside: bool,
     nat_pre_control_meta_is_local: bool,
     nat_pre_control_meta_is_learning: bool,
+    nat_pre_control_meta_is_sender: bool,
+    nat_pre_control_meta_station: u64,
+    nat_pre_control_meta_fragment: u16,
     nat_pre_control_meta_reason: u8,
     nat_pre_control_meta_protocol: u8,
     nat_pre_control_meta_internal: u32,
@@ -720,6 +676,9 @@ struct Slots {
     nat_main_meta_is_inside: bool,
     nat_main_meta_is_local: bool,
     nat_main_meta_is_learning: bool,
+    nat_main_meta_is_sender: bool,
+    nat_main_meta_station: u64,
+    nat_main_meta_fragment: u16,
     nat_main_meta_reason: u8,
     nat_main_meta_protocol: u8,
     nat_main_meta_internal: u32,
@@ -750,6 +709,9 @@ struct Slots {
     nat_main_translate_meta_is_inside: bool,
     nat_main_translate_meta_is_local: bool,
     nat_main_translate_meta_is_learning: bool,
+    nat_main_translate_meta_is_sender: bool,
+    nat_main_translate_meta_station: u64,
+    nat_main_translate_meta_fragment: u16,
     nat_main_translate_meta_reason: u8,
     nat_main_translate_meta_protocol: u8,
     nat_main_translate_meta_internal: u32,
@@ -777,8 +739,8 @@ struct Slots {
     nat_main_asked_port: u16,
     nat_main_inside_mac: u64,
     nat_main_outside_mac: u64,
-    nat_main_hear_result: bool,
-    nat_main_forward_port: u32,
+    nat_main_at_port: u32,
+    nat_main_unknown_station_result: bool,
     nat_main_answer_mac: u64,
     nat_main_answer_asked: u32,
     nat_main_subscriber_index: u16,
@@ -799,11 +761,9 @@ struct Slots {
     nat_main_to_external_port: u16,
     nat_main_to_external_pool_index: u32,
     nat_main_learn_result: bool,
-    nat_main_learn_added: bool,
     nat_main_to_internal_address: u32,
     nat_main_to_internal_port: u16,
     nat_main_learn_return_result: bool,
-    nat_main_learn_return_added: bool,
     nat_main_via_gateway: u32,
     nat_main_via_port: u32,
     nat_main_on_link_port: u32,
@@ -818,28 +778,27 @@ struct Slots {
     nat_main_tmp_2: u32,
     nat_main_result: u16,
     nat_main_tmp_3: bool,
-    nat_main_tmp_4: bool,
-    nat_main_tmp_5: u32,
-    nat_main_tmp_6: bool,
-    nat_main_tmp_7: u32,
-    nat_main_tmp_8: bool,
-    nat_main_tmp_9: u32,
-    nat_main_tmp_10: bool,
-    nat_main_tmp_11: u32,
-    nat_main_tmp_12: bool,
-    nat_main_tmp_13: u32,
-    nat_main_tmp_14: bool,
-    nat_main_tmp_15: u32,
-    nat_main_tmp_16: bool,
-    nat_main_tmp_17: u32,
-    nat_main_tmp_18: bool,
-    nat_main_tmp_19: u32,
-    nat_main_tmp_20: bool,
-    nat_main_tmp_21: u32,
-    nat_main_tmp_22: bool,
-    nat_main_tmp_23: u32,
-    nat_main_tmp_24: bool,
-    nat_main_tmp_25: u32,
+    nat_main_tmp_4: u32,
+    nat_main_tmp_5: bool,
+    nat_main_tmp_6: u32,
+    nat_main_tmp_7: bool,
+    nat_main_tmp_8: u32,
+    nat_main_tmp_9: bool,
+    nat_main_tmp_10: u32,
+    nat_main_tmp_11: bool,
+    nat_main_tmp_12: u32,
+    nat_main_tmp_13: bool,
+    nat_main_tmp_14: u32,
+    nat_main_tmp_15: bool,
+    nat_main_tmp_16: u32,
+    nat_main_tmp_17: bool,
+    nat_main_tmp_18: u32,
+    nat_main_tmp_19: bool,
+    nat_main_tmp_20: u32,
+    nat_main_tmp_21: bool,
+    nat_main_tmp_22: u32,
+    nat_main_tmp_23: bool,
+    nat_main_tmp_24: u32,
     nat_deparser_hdr_ethernet: Ethernet,
     nat_deparser_hdr_arp: Arp,
     nat_deparser_hdr_ipv4: Ipv4,
@@ -849,6 +808,9 @@ struct Slots {
     nat_deparser_meta_is_inside: bool,
     nat_deparser_meta_is_local: bool,
     nat_deparser_meta_is_learning: bool,
+    nat_deparser_meta_is_sender: bool,
+    nat_deparser_meta_station: u64,
+    nat_deparser_meta_fragment: u16,
     nat_deparser_meta_reason: u8,
     nat_deparser_meta_protocol: u8,
     nat_deparser_meta_internal: u32,
@@ -872,7 +834,7 @@ struct Slots {
 #[derive(Clone, Copy, Debug)]
 enum Applied {
     Nothing,
-    Sources { key: u128, place: Place },
+    Stations { key: u64, place: Place },
     Upload { key: u64, place: Place },
     Download { key: u64, place: Place },
 }
@@ -881,7 +843,6 @@ enum Applied {
 #[derive(Debug)]
 pub struct Nat {
     interfaces: Exact<u64, InterfacesAction>,
-    sources: Exact<u128, SourcesAction>,
     stations: Exact<u64, StationsAction>,
     addresses: Exact<u64, AddressesAction>,
     subscribers: Lpm<u64, SubscribersAction>,
@@ -903,8 +864,7 @@ impl Nat {
     pub fn new(seed: u64) -> Self {
         Self {
             interfaces: Exact::new(&[32], 64, false, InterfacesAction::NoRole),
-            sources: Exact::new(&[48, 32], 4096, true, SourcesAction::Hear),
-            stations: Exact::new(&[48], 4096, false, StationsAction::UnknownStation),
+            stations: Exact::new(&[48], 4096, true, StationsAction::UnknownStation),
             addresses: Exact::new(&[32, 32], 64, false, AddressesAction::TellController),
             subscribers: Lpm::new(&[32], 65536, SubscribersAction::NoSubscriber),
             pool: Exact::new(&[24], 256, false, PoolAction::NoAddress),
@@ -956,15 +916,14 @@ impl Execute for Nat {
     fn table(&self, number: usize) -> &dyn Store {
         match number {
             0 => &self.interfaces,
-            1 => &self.sources,
-            2 => &self.stations,
-            3 => &self.addresses,
-            4 => &self.subscribers,
-            5 => &self.pool,
-            6 => &self.upload,
-            7 => &self.download,
-            8 => &self.routes,
-            9 => &self.next_hops,
+            1 => &self.stations,
+            2 => &self.addresses,
+            3 => &self.subscribers,
+            4 => &self.pool,
+            5 => &self.upload,
+            6 => &self.download,
+            7 => &self.routes,
+            8 => &self.next_hops,
             _ => panic!("there is no table {number}"),
         }
     }
@@ -972,15 +931,14 @@ impl Execute for Nat {
     fn table_mut(&mut self, number: usize) -> &mut dyn Store {
         match number {
             0 => &mut self.interfaces,
-            1 => &mut self.sources,
-            2 => &mut self.stations,
-            3 => &mut self.addresses,
-            4 => &mut self.subscribers,
-            5 => &mut self.pool,
-            6 => &mut self.upload,
-            7 => &mut self.download,
-            8 => &mut self.routes,
-            9 => &mut self.next_hops,
+            1 => &mut self.stations,
+            2 => &mut self.addresses,
+            3 => &mut self.subscribers,
+            4 => &mut self.pool,
+            5 => &mut self.upload,
+            6 => &mut self.download,
+            7 => &mut self.routes,
+            8 => &mut self.next_hops,
             _ => panic!("there is no table {number}"),
         }
     }
@@ -1033,6 +991,9 @@ impl Run<'_> {
         self.v.nat_pre_control_meta_is_inside = self.v.nat_parser_meta_is_inside;
         self.v.nat_pre_control_meta_is_local = self.v.nat_parser_meta_is_local;
         self.v.nat_pre_control_meta_is_learning = self.v.nat_parser_meta_is_learning;
+        self.v.nat_pre_control_meta_is_sender = self.v.nat_parser_meta_is_sender;
+        self.v.nat_pre_control_meta_station = self.v.nat_parser_meta_station;
+        self.v.nat_pre_control_meta_fragment = self.v.nat_parser_meta_fragment;
         self.v.nat_pre_control_meta_reason = self.v.nat_parser_meta_reason;
         self.v.nat_pre_control_meta_protocol = self.v.nat_parser_meta_protocol;
         self.v.nat_pre_control_meta_internal = self.v.nat_parser_meta_internal;
@@ -1056,6 +1017,9 @@ impl Run<'_> {
         self.v.nat_main_meta_is_inside = self.v.nat_pre_control_meta_is_inside;
         self.v.nat_main_meta_is_local = self.v.nat_pre_control_meta_is_local;
         self.v.nat_main_meta_is_learning = self.v.nat_pre_control_meta_is_learning;
+        self.v.nat_main_meta_is_sender = self.v.nat_pre_control_meta_is_sender;
+        self.v.nat_main_meta_station = self.v.nat_pre_control_meta_station;
+        self.v.nat_main_meta_fragment = self.v.nat_pre_control_meta_fragment;
         self.v.nat_main_meta_reason = self.v.nat_pre_control_meta_reason;
         self.v.nat_main_meta_protocol = self.v.nat_pre_control_meta_protocol;
         self.v.nat_main_meta_internal = self.v.nat_pre_control_meta_internal;
@@ -1079,6 +1043,9 @@ impl Run<'_> {
         self.v.nat_deparser_meta_is_inside = self.v.nat_main_meta_is_inside;
         self.v.nat_deparser_meta_is_local = self.v.nat_main_meta_is_local;
         self.v.nat_deparser_meta_is_learning = self.v.nat_main_meta_is_learning;
+        self.v.nat_deparser_meta_is_sender = self.v.nat_main_meta_is_sender;
+        self.v.nat_deparser_meta_station = self.v.nat_main_meta_station;
+        self.v.nat_deparser_meta_fragment = self.v.nat_main_meta_fragment;
         self.v.nat_deparser_meta_reason = self.v.nat_main_meta_reason;
         self.v.nat_deparser_meta_protocol = self.v.nat_main_meta_protocol;
         self.v.nat_deparser_meta_internal = self.v.nat_main_meta_internal;
@@ -1121,29 +1088,18 @@ impl Run<'_> {
                 }
                 ParseNatParserState::Ipv4 => {
                     self.v.nat_parser_hdr_ipv4 = Ipv4::read(self.input.extract()?);
-                    self.v.nat_parser_tmp = (self.v.nat_parser_hdr_ipv4.total_length
-                        as u32)
-                        .wrapping_add(14_u32);
-                    self.v.nat_parser_result = (self.input.length() as u128) as u32;
-                    if !(self.v.nat_parser_tmp <= self.v.nat_parser_result) {
-                        return Err(Stop::Reject(4_u32 as u32));
-                    }
-                    let key_0 = self.v.nat_parser_hdr_ipv4.version;
-                    let key_1 = self.v.nat_parser_hdr_ipv4.ihl;
-                    let key_2 = self.v.nat_parser_hdr_ipv4.more_fragments;
-                    let key_3 = self.v.nat_parser_hdr_ipv4.fragment_offset;
-                    let key_4 = self.v.nat_parser_hdr_ipv4.protocol;
-                    if key_0 == 4_u8 && key_1 == 5_u8 && key_2 == 0_u8 && key_3 == 0_u16
-                        && key_4 == 6_u8
-                    {
+                    self.v.nat_parser_meta_fragment = self
+                        .v
+                        .nat_parser_hdr_ipv4
+                        .flags_offset & 0x3fff_u16;
+                    let key_0 = self.v.nat_parser_hdr_ipv4.version_ihl;
+                    let key_1 = self.v.nat_parser_meta_fragment;
+                    let key_2 = self.v.nat_parser_hdr_ipv4.protocol;
+                    if key_0 == 69_u8 && key_1 == 0_u16 && key_2 == 6_u8 {
                         ParseNatParserState::Tcp
-                    } else if key_0 == 4_u8 && key_1 == 5_u8 && key_2 == 0_u8
-                        && key_3 == 0_u16 && key_4 == 17_u8
-                    {
+                    } else if key_0 == 69_u8 && key_1 == 0_u16 && key_2 == 17_u8 {
                         ParseNatParserState::Udp
-                    } else if key_0 == 4_u8 && key_1 == 5_u8 && key_2 == 0_u8
-                        && key_3 == 0_u16 && key_4 == 1_u8
-                    {
+                    } else if key_0 == 69_u8 && key_1 == 0_u16 && key_2 == 1_u8 {
                         ParseNatParserState::Icmp
                     } else {
                         return Ok(())
@@ -1186,35 +1142,20 @@ impl Run<'_> {
         (found.hit, found.action.number() as u32)
     }
 
-    /// Applies `NatMain.sources`: whether there was an entry, and which action was run.
-    #[inline(always)]
-    fn apply_sources(&mut self) -> (bool, u32) {
-        let key = (self.v.nat_main_hdr_ethernet.source as u128) << 32
-            | self.v.nat_main_istd_input_port as u128;
-        let (found, place) = self.code.sources.find(self.now, key);
-        self.applied = Applied::Sources { key, place };
-        match found.action {
-            SourcesAction::Heard {} => self.nat_main_heard(),
-            SourcesAction::Hear {} => self.nat_main_hear(),
-        };
-        self.applied = Applied::Nothing;
-        (found.hit, found.action.number() as u32)
-    }
-
     /// Applies `NatMain.stations`: whether there was an entry, and which action was run.
     #[inline(always)]
     fn apply_stations(&mut self) -> (bool, u32) {
-        let (found, _) = self
-            .code
-            .stations
-            .find(self.now, self.v.nat_main_hdr_ethernet.destination);
+        let key = self.v.nat_main_meta_station;
+        let (found, place) = self.code.stations.find(self.now, key);
+        self.applied = Applied::Stations { key, place };
         match found.action {
-            StationsAction::Forward { port } => {
-                self.v.nat_main_forward_port = port;
-                self.nat_main_forward()
+            StationsAction::At { port } => {
+                self.v.nat_main_at_port = port;
+                self.nat_main_at()
             }
             StationsAction::UnknownStation {} => self.nat_main_unknown_station(),
         };
+        self.applied = Applied::Nothing;
         (found.hit, found.action.number() as u32)
     }
 
@@ -1557,54 +1498,59 @@ impl Run<'_> {
             == self.v.nat_main_outside_mac;
     }
 
-    /// `NatMain.heard`.
+    /// `NatMain.at`.
     #[inline(always)]
-    fn nat_main_heard(&mut self) {
-        match &self.applied {
-            Applied::Sources { place, .. } => self.code.sources.restart(self.now, *place),
-            Applied::Upload { place, .. } => self.code.upload.restart(self.now, *place),
-            Applied::Download { place, .. } => {
-                self.code.download.restart(self.now, *place)
+    fn nat_main_at(&mut self) {
+        if self.v.nat_main_meta_is_sender {
+            if self.v.nat_main_at_port == self.v.nat_main_istd_input_port {
+                match &self.applied {
+                    Applied::Stations { place, .. } => {
+                        self.code.stations.restart(self.now, *place)
+                    }
+                    Applied::Upload { place, .. } => {
+                        self.code.upload.restart(self.now, *place)
+                    }
+                    Applied::Download { place, .. } => {
+                        self.code.download.restart(self.now, *place)
+                    }
+                    _ => {}
+                }
             }
-            _ => {}
+        } else {
+            if self.v.nat_main_at_port == self.v.nat_main_istd_input_port {
+                self.v.nat_main_meta_reason = 12_u8;
+            } else {
+                self.port = Some(self.v.nat_main_at_port as u32);
+            }
         }
-    }
-
-    /// `NatMain.hear`.
-    #[inline(always)]
-    fn nat_main_hear(&mut self) {
-        let timeout = self.world.timeout(0x4_u128);
-        self.v.nat_main_hear_result = match &mut self.applied {
-            Applied::Sources { key, place } => {
-                let added = self
-                    .code
-                    .sources
-                    .add(self.now, *key, SourcesAction::Heard, timeout);
-                *place = added.or(*place);
-                added.is_some()
-            }
-            _ => false,
-        };
-        self.world
-            .tell(
-                3,
-                vec![
-                    self.v.nat_main_hdr_ethernet.source as u128, self.v
-                    .nat_main_istd_input_port as u128
-                ],
-            );
-    }
-
-    /// `NatMain.forward`.
-    #[inline(always)]
-    fn nat_main_forward(&mut self) {
-        self.port = Some(self.v.nat_main_forward_port as u32);
     }
 
     /// `NatMain.unknown_station`.
     #[inline(always)]
     fn nat_main_unknown_station(&mut self) {
-        self.v.nat_main_meta_reason = 11_u8;
+        if self.v.nat_main_meta_is_sender {
+            let timeout = self.world.timeout(0x4_u128);
+            self.v.nat_main_unknown_station_result = match &mut self.applied {
+                Applied::Stations { key, place } => {
+                    let added = self
+                        .code
+                        .stations
+                        .add(
+                            self.now,
+                            *key,
+                            StationsAction::At {
+                                port: self.v.nat_main_istd_input_port,
+                            },
+                            timeout,
+                        );
+                    *place = added.or(*place);
+                    added.is_some()
+                }
+                _ => false,
+            };
+        } else {
+            self.v.nat_main_meta_reason = 11_u8;
+        }
     }
 
     /// `NatMain.answer`.
@@ -1698,16 +1644,12 @@ impl Run<'_> {
     #[inline(always)]
     fn nat_main_try_next(&mut self) {
         if self.v.nat_main_lent_until > self.v.nat_main_now {
-            self.v.nat_main_try_next_step = (if self.v.nat_main_meta_protocol == 17_u8 {
-                2_u16
-            } else {
-                1_u16
-            });
-            if self.v.nat_main_candidate
-                <= (self
-                    .v
-                    .nat_main_meta_last_port
-                    .saturating_sub(self.v.nat_main_try_next_step))
+            self.v.nat_main_try_next_step = 1_u16;
+            if self.v.nat_main_meta_protocol == 17_u8 {
+                self.v.nat_main_try_next_step = 2_u16;
+            }
+            if (self.v.nat_main_meta_last_port.wrapping_sub(self.v.nat_main_candidate))
+                >= self.v.nat_main_try_next_step
             {
                 self.v.nat_main_candidate = self
                     .v
@@ -1721,6 +1663,9 @@ impl Run<'_> {
                         ((self.v.nat_main_candidate ^ self.v.nat_main_meta_first_port)
                             & (self.v.nat_main_try_next_step.wrapping_sub(1_u16))),
                     );
+                if self.v.nat_main_candidate > self.v.nat_main_meta_last_port {
+                    self.v.nat_main_candidate = self.v.nat_main_meta_first_port;
+                }
             }
             self.nat_main_read_lease();
         }
@@ -1759,8 +1704,8 @@ impl Run<'_> {
         if !(self.v.nat_main_meta_profile == 2_u8) {
             let timeout = self.world.timeout(self.v.nat_main_meta_profile as u128);
             match &self.applied {
-                Applied::Sources { place, .. } => {
-                    self.code.sources.set_timeout(*place, timeout)
+                Applied::Stations { place, .. } => {
+                    self.code.stations.set_timeout(*place, timeout)
                 }
                 Applied::Upload { place, .. } => {
                     self.code.upload.set_timeout(*place, timeout)
@@ -1772,7 +1717,9 @@ impl Run<'_> {
             }
         }
         match &self.applied {
-            Applied::Sources { place, .. } => self.code.sources.restart(self.now, *place),
+            Applied::Stations { place, .. } => {
+                self.code.stations.restart(self.now, *place)
+            }
             Applied::Upload { place, .. } => self.code.upload.restart(self.now, *place),
             Applied::Download { place, .. } => {
                 self.code.download.restart(self.now, *place)
@@ -1860,10 +1807,6 @@ impl Run<'_> {
                     }
                     _ => false,
                 };
-                self.v.nat_main_learn_added = self.v.nat_main_learn_result;
-                if !self.v.nat_main_learn_added {
-                    self.v.nat_main_meta_reason = 7_u8;
-                }
             }
         }
     }
@@ -1900,10 +1843,6 @@ impl Run<'_> {
                 }
                 _ => false,
             };
-            self.v.nat_main_learn_return_added = self.v.nat_main_learn_return_result;
-            if !self.v.nat_main_learn_return_added {
-                self.v.nat_main_meta_reason = 7_u8;
-            }
         } else {
             self.v.nat_main_meta_reason = 6_u8;
         }
@@ -1967,72 +1906,75 @@ impl Run<'_> {
         self.v.nat_main_asked_port = 0_u16;
         self.v.nat_main_now = self.v.nat_main_istd_timestamp;
         self.v.nat_main_meta_reason = 0_u8;
+        self.v.nat_main_meta_protocol = 0_u8;
+        self.v.nat_main_meta_is_learning = false;
         let (hit, action) = self.apply_interfaces();
         self.v.nat_main_tmp = hit;
         self.v.nat_main_tmp_2 = action as u32;
         if !(self.v.nat_main_istd_parser_error == 0_u32) {
             self.v.nat_main_meta_reason = 2_u8;
         }
-        if (self.v.nat_main_meta_reason == 0_u8) && self.v.nat_main_hdr_ipv4.valid {
+        if ((self.v.nat_main_meta_reason == 0_u8) && self.v.nat_main_hdr_ipv4.valid)
+            && (self.v.nat_main_hdr_ipv4.version_ihl == 69_u8)
+        {
             self.v.sum_header_sum = 0;
-            let part_0 = self.v.nat_main_hdr_ipv4.version;
-            let part_1 = self.v.nat_main_hdr_ipv4.ihl;
-            let part_2 = self.v.nat_main_hdr_ipv4.tos;
-            let part_3 = self.v.nat_main_hdr_ipv4.total_length;
-            let part_4 = self.v.nat_main_hdr_ipv4.identification;
-            let part_5 = self.v.nat_main_hdr_ipv4.reserved;
-            let part_6 = self.v.nat_main_hdr_ipv4.dont_fragment;
-            let part_7 = self.v.nat_main_hdr_ipv4.more_fragments;
-            let part_8 = self.v.nat_main_hdr_ipv4.fragment_offset;
-            let part_9 = self.v.nat_main_hdr_ipv4.ttl;
-            let part_10 = self.v.nat_main_hdr_ipv4.protocol;
-            let part_11 = self.v.nat_main_hdr_ipv4.checksum;
-            let part_12 = self.v.nat_main_hdr_ipv4.source;
-            let part_13 = self.v.nat_main_hdr_ipv4.destination;
+            let part_0 = self.v.nat_main_hdr_ipv4.version_ihl;
+            let part_1 = self.v.nat_main_hdr_ipv4.tos;
+            let part_2 = self.v.nat_main_hdr_ipv4.total_length;
+            let part_3 = self.v.nat_main_hdr_ipv4.identification;
+            let part_4 = self.v.nat_main_hdr_ipv4.flags_offset;
+            let part_5 = self.v.nat_main_hdr_ipv4.ttl;
+            let part_6 = self.v.nat_main_hdr_ipv4.protocol;
+            let part_7 = self.v.nat_main_hdr_ipv4.checksum;
+            let part_8 = self.v.nat_main_hdr_ipv4.source;
+            let part_9 = self.v.nat_main_hdr_ipv4.destination;
             self.v.sum_header_sum = checksum(
                 self.v.sum_header_sum,
                 [
-                    (part_0 as u16) << 12 | (part_1 as u16) << 8 | (part_2 as u16),
+                    (part_0 as u16) << 8 | (part_1 as u16),
+                    part_2,
                     part_3,
                     part_4,
-                    (part_5 as u16) << 15 | (part_6 as u16) << 14 | (part_7 as u16) << 13
-                        | (part_8 as u16),
-                    (part_9 as u16) << 8 | (part_10 as u16),
-                    part_11,
-                    ((part_12 >> 16) as u16),
-                    (part_12 as u16),
-                    ((part_13 >> 16) as u16),
-                    (part_13 as u16),
+                    (part_5 as u16) << 8 | (part_6 as u16),
+                    part_7,
+                    ((part_8 >> 16) as u16),
+                    (part_8 as u16),
+                    ((part_9 >> 16) as u16),
+                    (part_9 as u16),
                 ],
             );
-            if self.v.nat_main_hdr_ipv4.ihl == 5_u8 {
-                self.v.nat_main_result = (!self.v.sum_header_sum as u128) as u16;
-                self.v.nat_main_tmp_3 = !(self.v.nat_main_result == 0_u16);
-            } else {
-                self.v.nat_main_tmp_3 = false;
-            }
-            if self.v.nat_main_tmp_3 {
+            self.v.nat_main_result = (!self.v.sum_header_sum as u128) as u16;
+            if !(self.v.nat_main_result == 0_u16) {
                 self.v.nat_main_meta_reason = 2_u8;
             }
         }
         if self.v.nat_main_meta_reason == 0_u8 {
-            let (hit, action) = self.apply_sources();
-            self.v.nat_main_tmp_4 = hit;
-            self.v.nat_main_tmp_5 = action as u32;
+            if (self.v.nat_main_hdr_ethernet.source & 0x10000000000_u64) == 0_u64 {
+                self.v.nat_main_meta_station = self.v.nat_main_hdr_ethernet.source;
+                self.v.nat_main_meta_is_sender = true;
+                let (hit, action) = self.apply_stations();
+                self.v.nat_main_tmp_3 = hit;
+                self.v.nat_main_tmp_4 = action as u32;
+            }
             if self.v.nat_main_hdr_arp.valid
                 && (self.v.nat_main_hdr_arp.operation == 1_u16)
             {
                 let (hit, action) = self.apply_addresses();
-                self.v.nat_main_tmp_6 = hit;
-                self.v.nat_main_tmp_7 = action as u32;
+                self.v.nat_main_tmp_5 = hit;
+                self.v.nat_main_tmp_6 = action as u32;
             } else {
                 if self.v.nat_main_hdr_arp.valid {
                     self.nat_main_tell_controller();
                 } else {
                     if !self.v.nat_main_meta_is_local {
+                        self.v.nat_main_meta_station = self
+                            .v
+                            .nat_main_hdr_ethernet
+                            .destination;
+                        self.v.nat_main_meta_is_sender = false;
                         let (hit, action) = self.apply_stations();
-                        self.v.nat_main_tmp_8 = hit;
-                        self.v.nat_main_tmp_9 = action as u32;
+                        self.v.nat_main_tmp_7 = hit;
+                        self.v.nat_main_tmp_8 = action as u32;
                     } else {
                         if (self.v.nat_main_hdr_tcp.valid
                             || self.v.nat_main_hdr_udp.valid)
@@ -2120,24 +2062,24 @@ impl Run<'_> {
         {
             if self.v.nat_main_meta_is_inside {
                 let (hit, action) = self.apply_subscribers();
-                self.v.nat_main_tmp_10 = hit;
-                self.v.nat_main_tmp_11 = action as u32;
+                self.v.nat_main_tmp_9 = hit;
+                self.v.nat_main_tmp_10 = action as u32;
                 if self.v.nat_main_meta_reason == 0_u8 {
                     let (hit, action) = self.apply_pool();
-                    self.v.nat_main_tmp_12 = hit;
-                    self.v.nat_main_tmp_13 = action as u32;
+                    self.v.nat_main_tmp_11 = hit;
+                    self.v.nat_main_tmp_12 = action as u32;
                 }
                 if self.v.nat_main_meta_reason == 0_u8 {
                     let (hit, action) = self.apply_upload();
-                    self.v.nat_main_tmp_14 = hit;
-                    self.v.nat_main_tmp_15 = action as u32;
+                    self.v.nat_main_tmp_13 = hit;
+                    self.v.nat_main_tmp_14 = action as u32;
                 }
                 if self.v.nat_main_meta_reason == 0_u8 {
                     self.nat_main_lend();
                     self.v.nat_main_asked_port = self.v.nat_main_meta_internal_port;
                     let (hit, action) = self.apply_download();
-                    self.v.nat_main_tmp_16 = hit;
-                    self.v.nat_main_tmp_17 = action as u32;
+                    self.v.nat_main_tmp_15 = hit;
+                    self.v.nat_main_tmp_16 = action as u32;
                     if (!(self.v.nat_main_meta_internal
                         == self.v.nat_main_hdr_ipv4.source))
                         || (!(self.v.nat_main_meta_internal_port
@@ -2148,12 +2090,12 @@ impl Run<'_> {
                 }
             } else {
                 let (hit, action) = self.apply_download();
-                self.v.nat_main_tmp_18 = hit;
-                self.v.nat_main_tmp_19 = action as u32;
+                self.v.nat_main_tmp_17 = hit;
+                self.v.nat_main_tmp_18 = action as u32;
                 if self.v.nat_main_meta_reason == 0_u8 {
                     let (hit, action) = self.apply_upload();
-                    self.v.nat_main_tmp_20 = hit;
-                    self.v.nat_main_tmp_21 = action as u32;
+                    self.v.nat_main_tmp_19 = hit;
+                    self.v.nat_main_tmp_20 = action as u32;
                     self.nat_main_lend();
                 }
             }
@@ -2209,11 +2151,10 @@ impl Run<'_> {
                 .target_mac;
             self.v.nat_main_translate_hdr_arp.target = self.v.nat_main_hdr_arp.target;
             self.v.nat_main_translate_hdr_ipv4.valid = self.v.nat_main_hdr_ipv4.valid;
-            self.v.nat_main_translate_hdr_ipv4.version = self
+            self.v.nat_main_translate_hdr_ipv4.version_ihl = self
                 .v
                 .nat_main_hdr_ipv4
-                .version;
-            self.v.nat_main_translate_hdr_ipv4.ihl = self.v.nat_main_hdr_ipv4.ihl;
+                .version_ihl;
             self.v.nat_main_translate_hdr_ipv4.tos = self.v.nat_main_hdr_ipv4.tos;
             self.v.nat_main_translate_hdr_ipv4.total_length = self
                 .v
@@ -2223,22 +2164,10 @@ impl Run<'_> {
                 .v
                 .nat_main_hdr_ipv4
                 .identification;
-            self.v.nat_main_translate_hdr_ipv4.reserved = self
+            self.v.nat_main_translate_hdr_ipv4.flags_offset = self
                 .v
                 .nat_main_hdr_ipv4
-                .reserved;
-            self.v.nat_main_translate_hdr_ipv4.dont_fragment = self
-                .v
-                .nat_main_hdr_ipv4
-                .dont_fragment;
-            self.v.nat_main_translate_hdr_ipv4.more_fragments = self
-                .v
-                .nat_main_hdr_ipv4
-                .more_fragments;
-            self.v.nat_main_translate_hdr_ipv4.fragment_offset = self
-                .v
-                .nat_main_hdr_ipv4
-                .fragment_offset;
+                .flags_offset;
             self.v.nat_main_translate_hdr_ipv4.ttl = self.v.nat_main_hdr_ipv4.ttl;
             self.v.nat_main_translate_hdr_ipv4.protocol = self
                 .v
@@ -2271,10 +2200,6 @@ impl Run<'_> {
                 .v
                 .nat_main_hdr_tcp
                 .data_offset;
-            self.v.nat_main_translate_hdr_tcp.reserved = self
-                .v
-                .nat_main_hdr_tcp
-                .reserved;
             self.v.nat_main_translate_hdr_tcp.flags = self.v.nat_main_hdr_tcp.flags;
             self.v.nat_main_translate_hdr_tcp.window = self.v.nat_main_hdr_tcp.window;
             self.v.nat_main_translate_hdr_tcp.checksum = self
@@ -2313,6 +2238,9 @@ impl Run<'_> {
             self.v.nat_main_translate_meta_is_learning = self
                 .v
                 .nat_main_meta_is_learning;
+            self.v.nat_main_translate_meta_is_sender = self.v.nat_main_meta_is_sender;
+            self.v.nat_main_translate_meta_station = self.v.nat_main_meta_station;
+            self.v.nat_main_translate_meta_fragment = self.v.nat_main_meta_fragment;
             self.v.nat_main_translate_meta_reason = self.v.nat_main_meta_reason;
             self.v.nat_main_translate_meta_protocol = self.v.nat_main_meta_protocol;
             self.v.nat_main_translate_meta_internal = self.v.nat_main_meta_internal;
@@ -2379,11 +2307,10 @@ impl Run<'_> {
                 .target_mac;
             self.v.nat_main_hdr_arp.target = self.v.nat_main_translate_hdr_arp.target;
             self.v.nat_main_hdr_ipv4.valid = self.v.nat_main_translate_hdr_ipv4.valid;
-            self.v.nat_main_hdr_ipv4.version = self
+            self.v.nat_main_hdr_ipv4.version_ihl = self
                 .v
                 .nat_main_translate_hdr_ipv4
-                .version;
-            self.v.nat_main_hdr_ipv4.ihl = self.v.nat_main_translate_hdr_ipv4.ihl;
+                .version_ihl;
             self.v.nat_main_hdr_ipv4.tos = self.v.nat_main_translate_hdr_ipv4.tos;
             self.v.nat_main_hdr_ipv4.total_length = self
                 .v
@@ -2393,22 +2320,10 @@ impl Run<'_> {
                 .v
                 .nat_main_translate_hdr_ipv4
                 .identification;
-            self.v.nat_main_hdr_ipv4.reserved = self
+            self.v.nat_main_hdr_ipv4.flags_offset = self
                 .v
                 .nat_main_translate_hdr_ipv4
-                .reserved;
-            self.v.nat_main_hdr_ipv4.dont_fragment = self
-                .v
-                .nat_main_translate_hdr_ipv4
-                .dont_fragment;
-            self.v.nat_main_hdr_ipv4.more_fragments = self
-                .v
-                .nat_main_translate_hdr_ipv4
-                .more_fragments;
-            self.v.nat_main_hdr_ipv4.fragment_offset = self
-                .v
-                .nat_main_translate_hdr_ipv4
-                .fragment_offset;
+                .flags_offset;
             self.v.nat_main_hdr_ipv4.ttl = self.v.nat_main_translate_hdr_ipv4.ttl;
             self.v.nat_main_hdr_ipv4.protocol = self
                 .v
@@ -2441,10 +2356,6 @@ impl Run<'_> {
                 .v
                 .nat_main_translate_hdr_tcp
                 .data_offset;
-            self.v.nat_main_hdr_tcp.reserved = self
-                .v
-                .nat_main_translate_hdr_tcp
-                .reserved;
             self.v.nat_main_hdr_tcp.flags = self.v.nat_main_translate_hdr_tcp.flags;
             self.v.nat_main_hdr_tcp.window = self.v.nat_main_translate_hdr_tcp.window;
             self.v.nat_main_hdr_tcp.checksum = self
@@ -2483,6 +2394,9 @@ impl Run<'_> {
             self.v.nat_main_meta_is_learning = self
                 .v
                 .nat_main_translate_meta_is_learning;
+            self.v.nat_main_meta_is_sender = self.v.nat_main_translate_meta_is_sender;
+            self.v.nat_main_meta_station = self.v.nat_main_translate_meta_station;
+            self.v.nat_main_meta_fragment = self.v.nat_main_translate_meta_fragment;
             self.v.nat_main_meta_reason = self.v.nat_main_translate_meta_reason;
             self.v.nat_main_meta_protocol = self.v.nat_main_translate_meta_protocol;
             self.v.nat_main_meta_internal = self.v.nat_main_translate_meta_internal;
@@ -2501,12 +2415,12 @@ impl Run<'_> {
             self.v.nat_main_meta_next_hop = self.v.nat_main_translate_meta_next_hop;
             self.v.nat_main_meta_out_port = self.v.nat_main_translate_meta_out_port;
             let (hit, action) = self.apply_routes();
-            self.v.nat_main_tmp_22 = hit;
-            self.v.nat_main_tmp_23 = action as u32;
+            self.v.nat_main_tmp_21 = hit;
+            self.v.nat_main_tmp_22 = action as u32;
             if self.v.nat_main_meta_reason == 0_u8 {
                 let (hit, action) = self.apply_next_hops();
-                self.v.nat_main_tmp_24 = hit;
-                self.v.nat_main_tmp_25 = action as u32;
+                self.v.nat_main_tmp_23 = hit;
+                self.v.nat_main_tmp_24 = action as u32;
             }
         }
         if !(self.v.nat_main_meta_reason == 0_u8) {

@@ -163,7 +163,6 @@ fn what_is_dropped_is_counted_by_its_reason() {
     let program = nat();
     for (reason, side, text) in [
         (2, 0, "udp 10.0.0.5:4000 > 198.51.100.7:53 ipsum=+1"),
-        (2, 0, "udp 10.0.0.5:4000 > 198.51.100.7:53 len=400"),
         (3, 0, "gre 10.0.0.5 > 198.51.100.7 hex=00"),
         (
             3,
@@ -240,23 +239,38 @@ fn subscribers_are_counted_and_metered() {
 }
 
 #[test]
-fn stations_are_told_once_and_frames_for_others_are_switched() {
+fn stations_are_learnt_and_frames_for_others_are_switched() {
     let program = nat();
     let mut machine = filled(&program, (1024, 65535));
-    let frame = framed(0x0200_0000_0077, 0x0200_0000_0011, 0x86dd, &[1, 2, 3]);
-    assert_eq!(machine.process(Duration::ZERO, INSIDE, &frame), Outcome::Dropped);
-    assert_eq!(drops(&machine, 11), 1);
-    let told = machine.digest().expect("a station is told");
-    assert_eq!(told.1, [("mac", 0x0200_0000_0011), ("port", INSIDE.into())]);
-    machine
-        .insert("stations", &[Key::Exact(0x0200_0000_0077)], "forward", &[3], 0)
-        .expect("it fits");
-    let sent = Outcome::Sent { port: 3, packet: frame.clone() };
-    assert_eq!(machine.process(Duration::from_secs(1), INSIDE, &frame), sent);
-    assert_eq!(machine.digest(), None, "it is known");
-    machine.process(Duration::from_secs(400), INSIDE, &frame);
-    assert!(machine.digest().is_some(), "after a silence it is told again");
-    assert_eq!(machine.process(Duration::ZERO, 9, &frame), Outcome::Dropped);
+    const AWAY: u32 = 3;
+    let role = [0x0200_0000_0003];
+    machine.insert("interfaces", &[Key::Exact(AWAY.into())], "inside", &role, 0).expect("a port");
+    let (one, other) = (0x0200_0000_0011, 0x0200_0000_0077);
+    let there = framed(other, one, 0x86dd, &[1, 2, 3]);
+    let back = framed(one, other, 0x86dd, &[4, 5, 6]);
+    let mut process = |seconds, port, frame: &Vec<u8>| {
+        let now = Duration::from_secs(seconds);
+        match machine.process(now, port, frame) {
+            Outcome::Sent { port, packet } => {
+                assert_eq!(packet, *frame);
+                Some(port)
+            }
+            Outcome::Dropped => None,
+        }
+    };
+    assert_eq!(process(0, INSIDE, &there), None, "nobody knows where it is");
+    assert_eq!(process(1, AWAY, &back), Some(INSIDE), "its sender was heard there");
+    assert_eq!(process(2, INSIDE, &there), Some(AWAY));
+    assert_eq!(process(3, AWAY, &there), None, "both are at the same link");
+    assert_eq!(process(200, AWAY, &back), Some(INSIDE));
+    assert_eq!(process(400, INSIDE, &there), Some(AWAY), "heard 200 seconds ago");
+    assert_eq!(process(701, AWAY, &back), None, "it was silent for more than five minutes");
+    let group = framed(other, 0x0300_0000_0011, 0x86dd, &[]);
+    assert_eq!(process(702, INSIDE, &group), Some(AWAY));
+    let to_group = framed(0x0300_0000_0011, other, 0x86dd, &[]);
+    assert_eq!(process(703, AWAY, &to_group), None, "nobody sends as a group");
+    assert_eq!(process(704, 9, &there), None);
+    assert_eq!((drops(&machine, 11), drops(&machine, 12)), (3, 1));
     assert_eq!(drops(&machine, 1), 1, "a port without a role");
 }
 

@@ -88,11 +88,11 @@ fn frame(arrival: &Arrival) -> Vec<u8> {
 /// Everything that the control plane can see.
 fn seen(machine: &mut Machine<'_>) -> String {
     let mut text = String::new();
-    for table in ["sources", "upload", "download"] {
-        text += &format!("{table} {:?}\n", machine.read(table));
+    for table in ["stations", "upload", "download"] {
+        text += &format!("{table} {:?}\n", machine.read(table).expect("it is there"));
     }
-    for (counter, last) in [("drops", 12), ("subscriber_out", 8)] {
-        let cells = (0..last).map(|index| machine.counter(counter, index));
+    for (counter, last) in [("drops", 13), ("subscriber_out", 8)] {
+        let cells = (0..last).map(|index| machine.counter(counter, index).expect("it is there"));
         text += &format!("{counter} {:?}\n", cells.collect::<Vec<_>>());
     }
     while let Some(digest) = machine.digest() {

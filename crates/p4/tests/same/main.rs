@@ -163,7 +163,9 @@ fn taken(subject: &Subject, machine: &mut Machine<'_>, now: &mut u64, step: &Ste
 fn seen(subject: &Subject, machine: &mut Machine<'_>) -> String {
     let mut text = String::new();
     for (name, ..) in subject.tables {
-        text += &format!("{name} {:?} {:?}\n", machine.entries(name), machine.read(name));
+        let entries = machine.read(name).expect("it is there");
+        assert_eq!(machine.entries(name), Ok(entries.len()));
+        text += &format!("{name} {entries:?}\n");
     }
     for name in subject.counters {
         let cells = (0..101).map(|index| machine.counter(name, index).expect("it is there"));
