@@ -9,6 +9,7 @@ pub mod instructions;
 pub mod io;
 mod limit;
 mod memory;
+pub mod p4;
 pub mod prices;
 mod random;
 pub mod report;

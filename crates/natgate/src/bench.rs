@@ -7,6 +7,7 @@ mod engine;
 mod instructions;
 mod io;
 mod live;
+mod p4;
 mod prices;
 mod rfc9693;
 mod router;
@@ -54,6 +55,7 @@ enum Bench {
     Soak(soak::Args),
     Day(day::Args),
     Io(io::Args),
+    P4(p4::Args),
     Router(router::Args),
     Timings(timings::Args),
 }
@@ -69,6 +71,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Bench::Soak(args) => soak::run(args),
         Bench::Day(args) => day::run(args),
         Bench::Io(args) => io::run(args),
+        Bench::P4(args) => p4::run(args),
         Bench::Router(args) => router::run(args),
         Bench::Timings(args) => timings::run(args),
     }

@@ -1,6 +1,9 @@
-//! `natgate p4`: compiles P4-16 programs, and shows what comes of them.
+//! `natgate p4`: compiles P4-16 programs, shows what comes of them, and runs them.
 //!
-//! The crate natgate-p4 compiles; here are arguments, streams and exit codes.
+//! The crate natgate-p4 compiles; here are arguments, streams, devices and exit codes.
+
+mod entry;
+mod run;
 
 use crate::Failure;
 use anyhow::Context;
@@ -17,7 +20,8 @@ with exit code 2.
 
 Examples:
 natgate p4 compile p4/nat.p4
-natgate p4 dump --stage ir p4/nat.p4";
+natgate p4 dump --stage ir p4/nat.p4
+natgate p4 run p4/nat.p4 --inside eth1 --outside eth0";
 
 /// Compile P4-16 programs
 #[derive(clap::Args)]
@@ -31,14 +35,16 @@ pub(crate) struct Args {
 enum Command {
     Compile(CompileArgs),
     Dump(DumpArgs),
+    Run(run::Args),
 }
 
-/// Check a program, and say what it comes to
+/// Check a program, and say what it comes to or print what it becomes
 #[derive(clap::Args)]
 #[command(after_help = "With --json, standard output has one object:\n  \
     {\"ok\": true, \"tables\": N, \"actions\": N, \"parsers\": N, \"externs\": N, \"slots\": N}\n  \
     {\"ok\": false, \"errors\": [{\"file\", \"line\", \"column\", \"message\"}]}\n\n\
-    Example:\nnatgate p4 compile p4/nat.p4")]
+    What --emit rust prints stands on the crate natgate-p4, module rt.\n\n\
+    Examples:\nnatgate p4 compile p4/nat.p4\nnatgate p4 compile p4/nat.p4 --emit rust > nat.rs")]
 struct CompileArgs {
     /// The program
     #[arg(value_name = "FILE")]
@@ -46,6 +52,15 @@ struct CompileArgs {
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
+    /// Print the program in this form
+    #[arg(long, value_enum, conflicts_with = "json")]
+    emit: Option<Emit>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Emit {
+    /// Rust source
+    Rust,
 }
 
 /// Show a stage of the compiler
@@ -66,12 +81,15 @@ enum Stage {
     Tokens,
     /// The typed intermediate form
     Ir,
+    /// Rust source
+    Rust,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::Compile(args) => compile(args),
         Command::Dump(args) => dump(args),
+        Command::Run(args) => run::run(args),
     }
 }
 
@@ -79,6 +97,7 @@ fn compile(args: &CompileArgs) -> Result<(), Failure> {
     let (name, text) = read(&args.file)?;
     let compiled = natgate_p4::compile(&name, &text);
     let shown = match &compiled {
+        Ok(program) if matches!(args.emit, Some(Emit::Rust)) => rust(program, &args.file),
         Ok(program) if args.json => {
             let mut object = json!({ "ok": true });
             for (what, count) in program.summary() {
@@ -108,8 +127,15 @@ fn dump(args: &DumpArgs) -> Result<(), Failure> {
     let shown = match args.stage {
         Stage::Tokens => natgate_p4::tokens(&name, &text).map(|lines| lines.join("\n") + "\n"),
         Stage::Ir => natgate_p4::compile(&name, &text).map(|program| program.to_string()),
+        Stage::Rust => natgate_p4::compile(&name, &text).map(|program| rust(&program, &args.file)),
     };
     Ok(print(&shown.map_err(|error| failure(&error))?)?)
+}
+
+/// The program as Rust, called after its file.
+fn rust(program: &natgate_p4::Program, file: &Path) -> String {
+    let stem = file.file_stem().unwrap_or_default();
+    program.rust(&stem.to_string_lossy())
 }
 
 /// A person sees the lines that it is about, too.

@@ -62,6 +62,18 @@ fn the_engine_has_its_figures() {
 }
 
 #[test]
+fn the_nat_in_p4_has_its_figures() {
+    let found =
+        json(&["p4", "--quick", "--entries", "200", "--frames", "64,512", "--seconds", "0"]);
+    positive(&found["rows"][0], &["cycles", "frame"]);
+    positive(&found["rows"][0]["ns"], &["median", "min", "max", "runs"]);
+    positive(&found["ratios"][3], &["ratio"]);
+    assert_eq!(found["rows"].as_array().expect("rows").len(), 2 * 2 * 5);
+    let refused = bench(&["p4", "--entries", "2M"]);
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+#[test]
 fn rates_prices_rules_and_the_soak_have_their_figures() {
     let rates = json(&["rfc9693", "--quick", "--sessions", "2k", "--capacity", "4k"]);
     positive(&rates["sizes"][0]["establishment"], &["median", "min", "max", "runs"]);

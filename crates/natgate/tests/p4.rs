@@ -26,6 +26,34 @@ fn the_nat_is_compiled_and_shown() {
     let shown = |stage| text(&p4(&["dump", "--stage", stage, NAT]).stdout);
     assert!(shown("tokens").contains(" `control`\n"));
     assert!(shown("ir").contains("\ntable NatMain.upload of 1048576 entries {\n"));
+    let rust = include_str!("../../p4/src/programs/nat.rs");
+    assert!(
+        shown("rust") == rust,
+        "NATGATE_BLESS=1 cargo test -p natgate-p4 --test golden writes the file anew"
+    );
+    assert!(text(&p4(&["compile", "--emit", "rust", NAT]).stdout) == rust);
+}
+
+#[test]
+fn what_cannot_be_run_is_said_with_what_to_do() {
+    let small = concat!(env!("CARGO_MANIFEST_DIR"), "/../p4/tests/golden/small.p4");
+    let devices = ["--inside", "nowhere0", "--outside", "nowhere1"];
+    let run = |more: &[&str]| {
+        let output = p4(&[&["run"], more, &devices].concat());
+        (output.status.code(), text(&output.stderr))
+    };
+    let (code, said) = run(&["--with", "rust", small]);
+    assert_eq!(code, Some(2));
+    assert!(
+        said.contains("is not among the programs compiled with this natgate (nat): "),
+        "{said}"
+    );
+    let (code, said) = run(&["--entry", "routes 10.0.0.0/33 via 1,1", NAT]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("the keys of `NatMain.routes` are "), "{said}");
+    let (code, said) = run(&[NAT]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("nowhere0"), "{said}");
 }
 
 #[test]

@@ -10,6 +10,9 @@ use std::rc::Rc;
 /// The widest number, bits.
 pub(crate) const MOST_BITS: u32 = 128;
 
+/// Most states that a packet's parsers go through.
+pub(crate) const MOST_STEPS: usize = 1024;
+
 /// The type of a slot or an expression. Enums and errors without a representation have 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ty {
@@ -202,11 +205,16 @@ pub(crate) enum ObjectKind {
     },
 }
 
+/// How a hash is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Algorithm {
+pub enum Algorithm {
+    /// The last bits of the data.
     Identity,
+    /// CRC-32 as of Ethernet.
     Crc32,
+    /// CRC-16/ARC.
     Crc16,
+    /// The Internet checksum.
     OnesComplement16,
 }
 
@@ -258,9 +266,11 @@ pub(crate) enum MatchKind {
 
 /// What an entry asks of one key: these bits, where the mask has ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Match {
-    pub(crate) value: u128,
-    pub(crate) mask: u128,
+pub struct Match {
+    /// The bits; none where the mask has none.
+    pub value: u128,
+    /// Which bits matter.
+    pub mask: u128,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -311,6 +321,19 @@ pub(crate) struct Metadata {
     pub(crate) params: [Vec<(Slot, usize)>; 4],
 }
 
+impl Metadata {
+    /// What a part (1: pre control, 2: main control, 3: deparser) gets of headers and metadata from the parts
+    /// before it: from which slots, to which, how many.
+    pub(crate) fn handed_on(&self, part: usize) -> [(Slot, Slot, usize); 2] {
+        [0, 1].map(|param| {
+            // What pre control may not change of the headers, main control has from the parser.
+            let before = if (part, param) == (2, 0) { 0 } else { part - 1 };
+            let (from, size) = self.params[before][param];
+            (from, self.params[part][param].0, size)
+        })
+    }
+}
+
 /// A whole program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Program {
@@ -325,4 +348,11 @@ pub struct Program {
     /// The parser, and the routines of pre control, main control and deparser.
     pub(crate) parser: usize,
     pub(crate) controls: Vec<usize>,
+}
+
+impl Program {
+    /// The number of an error; that of the first, `NoError`, if there is none of that name.
+    pub(crate) fn error(&self, name: &str) -> usize {
+        self.errors.iter().position(|error| &**error == name).unwrap_or(0)
+    }
 }

@@ -3,26 +3,36 @@
 //!
 //! A program goes through these stages, each a module that knows only the one before: `lexer` (text to tokens),
 //! `parse` (tokens to the program as it is written, `ast`), `check` (names, types, constants and instances
-//! resolved: the typed intermediate form, `ir`). [`Machine`] interprets that, packet by packet; it is the
-//! reference for whatever else executes programs.
+//! resolved: the typed intermediate form, `ir`). From there it is interpreted, the reference for whatever else
+//! executes programs, or becomes Rust source (`emit`), which stands on [`rt`]; [`programs`] are those that were
+//! compiled with this crate. [`Machine`] is a program at work, whoever executes it: packet by packet, with tables
+//! that a control plane fills; [`Switch`] puts it between two devices.
 //!
 //! What the language has and this compiler has not is refused where it stands, with a sentence that names it.
 //! Any text may come in: sizes, depths and what instances come to are limited.
 
+// What was made from programs names this crate, wherever it is compiled.
+extern crate self as natgate_p4;
+
 mod ast;
 mod check;
 mod dump;
+mod emit;
 mod fold;
 mod ir;
 mod lexer;
 mod machine;
 mod parse;
 mod prelude;
+pub mod programs;
+pub mod rt;
 mod source;
+mod switch;
 
 pub use ir::Program;
-pub use machine::{Error as MachineError, Key, Machine, Outcome, Rates};
+pub use machine::{Error as MachineError, Fate, Key, Machine, Outcome, Rates, TableEntry};
 pub use source::Error;
+pub use switch::{Counts, Switch};
 
 use source::{Sources, Span};
 

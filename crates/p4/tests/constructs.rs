@@ -5,14 +5,18 @@
 mod common;
 
 use common::{Parts, program};
-use natgate_p4::{Key, Machine, Outcome, Program, Rates, compile};
+use natgate_p4::{Fate, Key, Machine, Outcome, Program, Rates, compile};
 use std::time::Duration;
 
 const PACKET: [u8; 10] = [0x12, 0x34, 0x00, 0xff, 0, 0, 0, 0, 0xaa, 0xbb];
 
 fn compiled(parts: Parts<'_>) -> Program {
     let text = program(parts);
-    compile("test.p4", &text).unwrap_or_else(|error| panic!("{}\n{text}", error.rendered()))
+    let compiled = compile("test.p4", &text);
+    let program = compiled.unwrap_or_else(|error| panic!("{}\n{text}", error.rendered()));
+    // Whatever it is, it becomes Rust; what that does is compared elsewhere.
+    assert!(program.rust("test").contains("pub struct Test"));
+    program
 }
 
 /// The packet that leaves by port 2.
@@ -452,4 +456,20 @@ fn the_architecture_tells_port_and_time() {
     let outcome = Machine::new(&program, 0).process(Duration::from_nanos(77), 5, &PACKET);
     let Outcome::Sent { packet, .. } = outcome else { panic!("{outcome:?}") };
     assert_eq!(word(&packet), 5 << 16 | 77);
+}
+
+#[test]
+fn packets_that_stay_in_their_buffer_grow_into_what_is_before_them() {
+    let body = "hdr.other = {1, 2, 3};";
+    let program = compiled(Parts { body, ..Parts::default() });
+    let mut machine = Machine::new(&program, 0);
+    let mut forward = |room: usize| {
+        let mut buffer = [&vec![0; room][..], &PACKET].concat();
+        (machine.forward(Duration::ZERO, 1, &mut buffer, room), buffer)
+    };
+    let (fate, buffer) = forward(9);
+    assert_eq!(fate, Fate::Sent { port: 2, start: 1 });
+    assert_eq!(buffer[1..9], PACKET[..8]);
+    assert_eq!(buffer[9..], [0, 1, 0, 2, 0, 0, 0, 3, 0xaa, 0xbb]);
+    assert_eq!(forward(7).0, Fate::NoRoom);
 }

@@ -20,6 +20,7 @@ fn read(text: &str, packet: &[u8]) {
         Ok(program) => {
             let mut machine = Machine::new(&program, 1);
             machine.process(Duration::ZERO, 1, packet);
+            assert!(program.rust("any").contains("pub struct Any"));
         }
         Err(error) => {
             assert!(!error.message().is_empty() && error.line() > 0 && error.column() > 0);

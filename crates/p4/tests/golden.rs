@@ -1,23 +1,60 @@
-//! The stages of a small program, as they were looked at and found right. NATGATE_BLESS=1 writes them anew, to be
-//! read before they are believed.
+//! What the stages make of programs, as it was looked at and found right, and the Rust that is compiled with the
+//! crate. NATGATE_BLESS=1 writes it all anew, to be read before it is believed.
 
+use natgate_p4::{Program, compile, programs, tokens};
 use std::path::Path;
+
+const SMALL: &str = include_str!("golden/small.p4");
+
+fn compiled(name: &str, text: &str) -> Program {
+    compile(name, text).unwrap_or_else(|error| panic!("{}", error.rendered()))
+}
+
+/// Compares a text with the file of that name, which stands in the crate's directory.
+fn compare(file: &str, is: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    if std::env::var_os("NATGATE_BLESS").is_some_and(|value| value == "1") {
+        std::fs::write(&path, is).expect("it can be written");
+    }
+    let expected = std::fs::read_to_string(&path).expect("it is there");
+    for (number, (expected, is)) in expected.lines().zip(is.lines()).enumerate() {
+        assert_eq!(is, expected, "{file}, line {}", number + 1);
+    }
+    assert_eq!(is.lines().count(), expected.lines().count(), "{file}: lines");
+}
 
 #[test]
 fn the_stages_of_a_small_program() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    let text = include_str!("golden/small.p4");
-    let tokens = natgate_p4::tokens("small.p4", text).expect("tokens").join("\n") + "\n";
-    let form = natgate_p4::compile("small.p4", text).expect("a program").to_string();
-    for (file, is) in [("small.tokens", tokens), ("small.ir", form)] {
-        let path = folder.join(file);
-        if std::env::var_os("NATGATE_BLESS").is_some_and(|value| value == "1") {
-            std::fs::write(&path, &is).expect("it can be written");
-        }
-        let expected = std::fs::read_to_string(&path).expect("it is there");
-        for (number, (expected, is)) in expected.lines().zip(is.lines()).enumerate() {
-            assert_eq!(is, expected, "{file}, line {}", number + 1);
-        }
-        assert_eq!(is.lines().count(), expected.lines().count(), "{file}: lines");
+    let tokens = tokens("small.p4", SMALL).expect("tokens").join("\n") + "\n";
+    compare("tests/golden/small.tokens", &tokens);
+    let program = compiled("small.p4", SMALL);
+    compare("tests/golden/small.ir", &program.to_string());
+    compare("tests/golden/small.rs", &program.rust("small"));
+}
+
+#[test]
+fn the_rust_of_the_tests_is_up_to_date() {
+    let every = include_str!("golden/every.p4");
+    compare("tests/golden/every.rs", &compiled("every.p4", every).rust("every"));
+}
+
+#[test]
+fn the_rust_that_is_compiled_with_the_crate_is_up_to_date() {
+    for name in programs::names() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../p4").join(name);
+        let text =
+            std::fs::read_to_string(path.with_extension("p4")).expect("the program is there");
+        let program = compiled(name, &text);
+        compare(&format!("src/programs/{name}.rs"), &program.rust(name));
     }
+}
+
+#[test]
+fn only_programs_that_are_compiled_are_found() {
+    let nat = include_str!("../../../p4/nat.p4");
+    assert!(programs::compiled(&compiled("nat.p4", nat), 0).is_some());
+    assert!(programs::compiled(&compiled("small.p4", SMALL), 0).is_none());
+    let other = nat.replace("const bit<64> UDP_LEASE = 301_", "const bit<64> UDP_LEASE = 302_");
+    assert_ne!(other, nat);
+    assert!(programs::compiled(&compiled("nat.p4", &other), 0).is_none());
 }

@@ -25,7 +25,7 @@ pub(super) const FLOWS_EACH: u32 = 64;
 const FIRST_PORT: u16 = 4000;
 
 /// The hardware behind a device.
-const STATION: Mac = Mac([2, 0, 0, 0, 2, 9]);
+pub(crate) const STATION: Mac = Mac([2, 0, 0, 0, 2, 9]);
 
 const BUFFERS: usize = natgate_io::BATCH;
 const FRAME_LEN: usize = ETHERNET_LEN + frame::LEN;
@@ -188,22 +188,22 @@ impl Transmit for Sink {
 }
 
 impl Sink {
-    /// Answers for everybody.
     fn answer(&self, frame: &[u8]) {
-        let Some(question) = Arp::new_checked(&frame[ETHERNET_LEN..]) else { return };
-        let question = question.repr();
-        if question.operation != Operation::Request {
-            return;
-        }
-        let answer = Repr {
-            operation: Operation::Reply,
-            sender_mac: STATION,
-            sender: question.target,
-            target_mac: question.sender_mac,
-            target: question.sender,
-        };
-        lock(&self.answers).push_back(answer.frame(question.sender_mac).to_vec());
+        lock(&self.answers).extend(answer(frame));
     }
+}
+
+/// The answer to a question for anybody's hardware address: all are behind one.
+pub(crate) fn answer(frame: &[u8]) -> Option<Vec<u8>> {
+    let question = Arp::new_checked(&frame[ETHERNET_LEN..])?.repr();
+    let answer = Repr {
+        operation: Operation::Reply,
+        sender_mac: STATION,
+        sender: question.target,
+        target_mac: question.sender_mac,
+        target: question.sender,
+    };
+    (question.operation == Operation::Request).then(|| answer.frame(question.sender_mac).to_vec())
 }
 
 /// Nobody leaves it half done.

@@ -5,9 +5,11 @@
 //! The bed and how processor time is counted are `bed`'s. `README.md` beside this file says what
 //! came out.
 
-mod feed;
+pub(crate) mod feed;
 mod page;
 mod workers;
+
+pub(crate) use workers::Silent;
 
 use crate::bed::{self, BackEnd, Bed, BedError, Path, Price, Subject, Translation};
 use crate::report::{Report, progress};

@@ -66,7 +66,7 @@ impl Row {
 }
 
 /// Says nothing.
-struct Silent;
+pub(crate) struct Silent;
 
 impl Observer for Silent {
     fn event(&mut self, _: &Event) {}

@@ -73,7 +73,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// Puts what was given in place of the default.
-fn fill<T>(default: &mut Vec<T>, given: Vec<T>) {
+pub(super) fn fill<T>(default: &mut Vec<T>, given: Vec<T>) {
     if !given.is_empty() {
         *default = given;
     }

@@ -8,6 +8,7 @@ mod daemon;
 mod insight;
 mod management;
 mod overload;
+mod p4;
 mod recovery;
 mod routes;
 mod soak;

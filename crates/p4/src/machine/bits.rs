@@ -2,19 +2,19 @@
 
 /// Where a packet has been read to.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cursor {
+pub(crate) struct Cursor {
     /// Bits.
-    pub(super) at: usize,
+    pub(crate) at: usize,
 }
 
 impl Cursor {
     /// Whether so many bits are left.
-    pub(super) fn has(self, packet: &[u8], bits: usize) -> bool {
+    pub(crate) fn has(self, packet: &[u8], bits: usize) -> bool {
         self.at.checked_add(bits).is_some_and(|end| end <= packet.len() * 8)
     }
 
     /// The next bits, 128 at most, which are there.
-    pub(super) fn take(&mut self, packet: &[u8], bits: u32) -> u128 {
+    pub(crate) fn take(&mut self, packet: &[u8], bits: u32) -> u128 {
         let mut value = 0;
         for _ in 0..bits {
             let byte = packet[self.at / 8];
@@ -27,13 +27,13 @@ impl Cursor {
 
 /// Bits put one after the other.
 #[derive(Debug, Default)]
-pub(super) struct Writer {
+pub(crate) struct Writer {
     bytes: Vec<u8>,
     bits: usize,
 }
 
 impl Writer {
-    pub(super) fn put(&mut self, value: u128, bits: u32) {
+    pub(crate) fn put(&mut self, value: u128, bits: u32) {
         for place in (0..bits).rev() {
             if self.bits.is_multiple_of(8) {
                 self.bytes.push(0);
@@ -46,7 +46,7 @@ impl Writer {
     }
 
     /// The bytes; the last one filled up with zeros.
-    pub(super) fn finish(self) -> Vec<u8> {
+    pub(crate) fn finish(self) -> Vec<u8> {
         self.bytes
     }
 }

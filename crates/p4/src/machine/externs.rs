@@ -1,7 +1,7 @@
 //! What externs of the architecture remember, and what they compute.
 
 use super::bits::Writer;
-use crate::ir::{Algorithm, Expr, Object, ObjectKind, Ty};
+use crate::ir::{Algorithm, Object, ObjectKind, Ty};
 use std::collections::BTreeMap;
 
 /// Rates and bursts of a meter (RFC 2698), in bytes or packets, and a second.
@@ -24,8 +24,9 @@ const YELLOW: u128 = 2;
 
 const SECOND: u128 = 1_000_000_000;
 
+/// A meter with its two buckets.
 #[derive(Clone, Debug)]
-pub(super) struct Meter {
+pub struct Meter {
     rates: Rates,
     /// Tokens times 10^9.
     committed: u128,
@@ -45,7 +46,8 @@ impl Meter {
         }
     }
 
-    fn colour(&mut self, now: u64, before: u128, size: u128) -> u128 {
+    /// A packet's colour by what its colour was before and its size, in what the meter measures.
+    pub(crate) fn colour(&mut self, now: u64, before: u128, size: u128) -> u128 {
         let elapsed = u128::from(now.saturating_sub(self.last));
         self.last = self.last.max(now);
         let filled = |tokens: u128, rate: u64, burst: u64| {
@@ -148,19 +150,23 @@ impl Memory {
         else {
             return 0;
         };
-        let mut next = || {
-            *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut mixed = *state;
-            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            mixed ^ (mixed >> 31)
-        };
-        let wide = u128::from(next()) << 64 | u128::from(next());
-        let span = most - least;
-        match span.checked_add(1) {
-            Some(count) => (least + wide % count) & ty.mask(),
-            None => wide,
-        }
+        random(state, *least, *most) & ty.mask()
+    }
+}
+
+/// The next number of a random sequence, between these two (SplitMix64).
+pub(crate) fn random(state: &mut u64, least: u128, most: u128) -> u128 {
+    let mut next = || {
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = *state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    };
+    let wide = u128::from(next()) << 64 | u128::from(next());
+    match (most - least).checked_add(1) {
+        Some(count) => least + wide % count,
+        None => wide,
     }
 }
 
@@ -170,16 +176,14 @@ fn added(left: u16, right: u16) -> u16 {
     sum + u16::from(carry)
 }
 
-/// Values one after the other, as bytes.
-pub(super) fn bytes(args: &[Expr], values: &[u128]) -> Vec<u8> {
+/// Values, each of so many bits, one after the other as bytes.
+pub(crate) fn bytes(values: impl Iterator<Item = (u128, u32)>) -> Vec<u8> {
     let mut writer = Writer::default();
-    for (arg, value) in args.iter().zip(values) {
-        writer.put(*value, arg.ty.width());
-    }
+    values.for_each(|(value, bits)| writer.put(value, bits));
     writer.finish()
 }
 
-pub(super) fn hash(algorithm: Algorithm, data: &[u8]) -> u128 {
+pub(crate) fn hash(algorithm: Algorithm, data: &[u8]) -> u128 {
     match algorithm {
         Algorithm::Identity => {
             let tail = &data[data.len().saturating_sub(16)..];

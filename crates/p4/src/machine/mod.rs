@@ -1,33 +1,22 @@
-//! The interpreter: packets through a program, one after the other, with tables that a control plane fills.
+//! Programs at work: packets one after the other, and tables that a control plane fills, by names.
 //!
-//! It is made to be right and to be read: every bit is a loop's turn, tables that are not exact are searched from
-//! end to end. Time comes with the packets; nothing else is asked of the world, so the same calls give the same
-//! bytes.
+//! Who executes is another matter: the interpreter unless something else is given. Time comes with the packets;
+//! nothing else is asked of the world, so the same calls give the same bytes.
 
-mod bits;
-mod externs;
+pub(crate) mod bits;
+mod execute;
+pub(crate) mod externs;
+mod interpreter;
 mod run;
-mod table;
+pub(crate) mod table;
 
-pub use externs::Rates;
+pub use execute::{Execute, Listed, Store, Verdict, World};
+pub use externs::{Meter, Rates};
 
-use crate::ir::{Action, Match, MatchKind, ObjectKind, Program, Slot, Table};
-use bits::{Cursor, Writer};
-use externs::{Memory, Meter};
-use run::{Flow, Run};
-use std::collections::VecDeque;
+use crate::ir::{Action, Match, MatchKind, ObjectKind, Program, Table};
+use interpreter::Interpreter;
 use std::rc::Rc;
 use std::time::Duration;
-use table::{Entries, Entry};
-
-/// Entries expire on ticks of so many nanoseconds.
-const TICK: u64 = 125_000_000;
-
-/// Most digests that wait for the control plane.
-const MOST_DIGESTS: usize = 1024;
-
-/// How long entries stay if nothing is said of their profile.
-const USUAL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What became of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +30,22 @@ pub enum Outcome {
     },
     /// It goes nowhere.
     Dropped,
+}
+
+/// What became of a packet that stays in its buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It leaves.
+    Sent {
+        /// By this port.
+        port: u32,
+        /// Where in the buffer it begins.
+        start: usize,
+    },
+    /// It goes nowhere.
+    Dropped,
+    /// It would leave, but what it begins with has no room before it.
+    NoRoom,
 }
 
 /// What an entry asks of one key.
@@ -78,102 +83,77 @@ pub enum Error {
     Const(String),
 }
 
-/// A message from a program to its control plane.
-#[derive(Clone, Debug)]
-struct Digest {
-    object: usize,
-    values: Vec<u128>,
+/// An entry as the control plane reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableEntry<'p> {
+    /// What it asks of each key.
+    pub keys: Vec<Match>,
+    /// The full name of its action.
+    pub action: &'p str,
+    /// The action's arguments.
+    pub args: Vec<u128>,
 }
 
 /// A program at work.
 #[derive(Debug)]
 pub struct Machine<'p> {
     program: &'p Program,
-    tables: Vec<Entries>,
-    /// Of every table: an index into its actions, and arguments.
-    defaults: Vec<(usize, Vec<u128>)>,
-    memory: Vec<Memory>,
-    /// By profile.
-    timeouts: Vec<Duration>,
-    digests: VecDeque<Digest>,
-    lost: u64,
-    now: u64,
+    execute: Box<dyn Execute + 'p>,
+    world: World,
+    /// What the latest packet begins with as it leaves.
+    head: Vec<u8>,
 }
 
 impl<'p> Machine<'p> {
-    /// With the program's own entries; `seed` is that of its random numbers.
+    /// Interpreted, with the program's own entries; `seed` is that of its random numbers.
     pub fn new(program: &'p Program, seed: u64) -> Self {
-        let mut tables = Vec::new();
-        for table in &program.tables {
-            let mut entries = Entries::default();
+        Self::with(program, Box::new(Interpreter::new(program, seed)))
+    }
+
+    /// Executed by something else that knows this program, with the program's own entries.
+    pub fn with(program: &'p Program, mut execute: Box<dyn Execute + 'p>) -> Self {
+        for (index, table) in program.tables.iter().enumerate() {
             for (number, entry) in table.entries.iter().enumerate() {
-                // The first of them wins, and all win over what is added.
-                let priority = u32::MAX - number as u32;
-                let (action, args) = (entry.action, entry.args.clone());
-                let entry_ = Entry { action, args, priority, deadline: None, timeout: 0 };
-                let known = entries.get_mut(&entry.keys).is_some();
-                if !known {
-                    entries.insert(table, 0, entry.keys.clone(), entry_);
+                let is_known = table.entries[..number].iter().any(|one| one.keys == entry.keys);
+                if !is_known {
+                    // The first of them wins, and all win over what is added.
+                    let priority = u32::MAX - number as u32;
+                    let own = execute.table_mut(index);
+                    own.insert(0, &entry.keys, entry.action, &entry.args, priority);
                 }
             }
-            tables.push(entries);
         }
-        Self {
-            program,
-            tables,
-            defaults: program.tables.iter().map(|table| table.default.clone()).collect(),
-            memory: program.objects.iter().map(|object| Memory::new(&object.kind, seed)).collect(),
-            timeouts: vec![USUAL_TIMEOUT; 256],
-            digests: VecDeque::new(),
-            lost: 0,
-            now: 0,
-        }
+        Self { program, execute, world: World::new(), head: Vec::new() }
     }
 
     /// Takes a packet that came in by a port; `now` is the time since some beginning, and does not go back.
     pub fn process(&mut self, now: Duration, port: u32, packet: &[u8]) -> Outcome {
-        self.now = self.now.max(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
-        for (memory, object) in self.memory.iter_mut().zip(&self.program.objects) {
-            if object.kind == ObjectKind::Checksum {
-                *memory = Memory::Checksum(0);
-            }
-        }
-        let (program, now) = (self.program, self.now);
-        let mut run = Run {
-            slots: vec![0; program.slots.len()],
-            machine: self,
-            now,
-            packet,
-            cursor: Cursor::default(),
-            out: Writer::default(),
-            port: None,
-            error: 0,
-            steps: 0,
-            applied: None,
-        };
-        let shared = &program.metadata;
-        fill(&mut run.slots, &shared.input_ports, port.into());
-        fill(&mut run.slots, &shared.timestamps, now.into());
-        let _: Flow = run.parse(program.parser);
-        let error = run.error;
-        fill(&mut run.slots, &shared.parser_errors, error);
-        // Headers and metadata go from part to part.
-        for part in 1..4 {
-            for param in 0..2 {
-                // What pre control may not change of the headers, main control has from the parser.
-                let before = if (part, param) == (2, 0) { 0 } else { part - 1 };
-                let (from, size) = shared.params[before][param];
-                copy(&mut run.slots, from, shared.params[part][param].0, size);
-            }
-            let _: Flow = run.call(program.controls[part - 1], &[]);
-        }
-        let (port, cursor) = (run.port, run.cursor);
-        let mut bytes = run.out.finish();
-        bytes.extend_from_slice(&packet[cursor.at.div_ceil(8)..]);
+        let Verdict { port, taken } = self.take(now, port, packet);
         match port {
-            Some(port) => Outcome::Sent { port, packet: bytes },
+            Some(port) => Outcome::Sent { port, packet: [&self.head, &packet[taken..]].concat() },
             None => Outcome::Dropped,
         }
+    }
+
+    /// As [`Self::process`], without copying the packet: it is what `buffer` has from `start` on, and may begin
+    /// earlier when it leaves.
+    ///
+    /// # Panics
+    ///
+    /// When `start` is beyond the buffer.
+    pub fn forward(&mut self, now: Duration, port: u32, buffer: &mut [u8], start: usize) -> Fate {
+        let Verdict { port, taken } = self.take(now, port, &buffer[start..]);
+        let Some(port) = port else { return Fate::Dropped };
+        let rest = start + taken;
+        let Some(start) = rest.checked_sub(self.head.len()) else { return Fate::NoRoom };
+        buffer[start..rest].copy_from_slice(&self.head);
+        Fate::Sent { port, start }
+    }
+
+    fn take(&mut self, now: Duration, port: u32, packet: &[u8]) -> Verdict {
+        self.world.pass(now);
+        self.head.clear();
+        self.execute.process(&mut self.world, port, packet, &mut self.head)
     }
 
     /// Adds an entry, or replaces the one with the same keys. Of several ternary entries that match the one with
@@ -197,8 +177,8 @@ impl<'p> Machine<'p> {
             return Err(Error::Const(found.name.to_string()));
         }
         let (action, args) = self.chosen(found, action, args)?;
-        let entry = Entry { action, args, priority, deadline: None, timeout: 0 };
-        match self.tables[index].insert(found, self.now, keys, entry) {
+        let now = self.world.now();
+        match self.execute.table_mut(index).insert(now, &keys, action, &args, priority) {
             true => Ok(()),
             false => Err(Error::Full(found.name.to_string())),
         }
@@ -215,7 +195,7 @@ impl<'p> Machine<'p> {
         let keys = matches(found, keys)?;
         match found.entries.iter().any(|entry| entry.keys == keys) {
             true => Err(Error::Const(found.name.to_string())),
-            false => Ok(self.tables[index].remove(&keys)),
+            false => Ok(self.execute.table_mut(index).remove(&keys)),
         }
     }
 
@@ -230,7 +210,8 @@ impl<'p> Machine<'p> {
         if found.default_is_const {
             return Err(Error::Const(found.name.to_string()));
         }
-        self.defaults[index] = self.chosen(found, action, args)?;
+        let (action, args) = self.chosen(found, action, args)?;
+        self.execute.table_mut(index).set_default(action, &args);
         Ok(())
     }
 
@@ -240,7 +221,22 @@ impl<'p> Machine<'p> {
     ///
     /// There is no such table.
     pub fn entries(&self, table: &str) -> Result<usize, Error> {
-        Ok(self.tables[self.table(table)?].count(self.now))
+        Ok(self.execute.table(self.table(table)?).count(self.world.now()))
+    }
+
+    /// A table's entries, in the order of their keys.
+    ///
+    /// # Errors
+    ///
+    /// There is no such table.
+    pub fn read(&self, table: &str) -> Result<Vec<TableEntry<'p>>, Error> {
+        let (index, program) = (self.table(table)?, self.program);
+        let named = |Listed { keys, action, args }| {
+            let action = program.tables[index].actions[action];
+            TableEntry { keys, action: &program.actions[action].name, args }
+        };
+        let entries = self.execute.table(index).list(self.world.now());
+        Ok(entries.into_iter().map(named).collect())
     }
 
     /// Packets and bytes of a counter.
@@ -250,8 +246,8 @@ impl<'p> Machine<'p> {
     /// There is no such counter.
     pub fn counter(&self, name: &str, index: u32) -> Result<(u64, u64), Error> {
         let object = self.object("counter", name)?;
-        match &self.memory[object] {
-            Memory::Counter(cells) => Ok(cells.get(&index).copied().unwrap_or_default()),
+        match self.program.objects[object].kind {
+            ObjectKind::Counter { .. } => Ok(self.execute.counter(object, index)),
             _ => Err(self.unknown("counter", name)),
         }
     }
@@ -262,25 +258,22 @@ impl<'p> Machine<'p> {
     ///
     /// There is no such meter.
     pub fn set_meter(&mut self, name: &str, index: u32, rates: Rates) -> Result<(), Error> {
-        let (object, now) = (self.object("meter", name)?, self.now);
-        let unknown = self.unknown("meter", name);
-        match (&mut self.memory[object], &self.program.objects[object].kind) {
-            (Memory::Meter(cells), ObjectKind::Meter { size, .. }) if index < *size => {
-                cells.insert(index, Meter::new(rates, now));
-                Ok(())
-            }
-            _ => Err(unknown),
+        let object = self.object("meter", name)?;
+        let meter = Meter::new(rates, self.world.now());
+        match self.execute.set_meter(object, index, meter) {
+            true => Ok(()),
+            false => Err(self.unknown("meter", name)),
         }
     }
 
     /// How long entries of a profile stay without being restarted; two minutes, if nothing is said.
     pub fn set_profile(&mut self, profile: u8, timeout: Duration) {
-        self.timeouts[usize::from(profile)] = timeout;
+        self.world.set_timeout(profile, timeout);
     }
 
     /// The oldest message to the control plane: the name of its digest, and its fields.
     pub fn digest(&mut self) -> Option<(&'p str, Vec<(&'p str, u128)>)> {
-        let Digest { object, values } = self.digests.pop_front()?;
+        let (object, values) = self.world.told()?;
         let object = &self.program.objects[object];
         let ObjectKind::Digest { fields } = &object.kind else { return None };
         let names = fields.iter().map(|(name, _)| &**name);
@@ -289,13 +282,7 @@ impl<'p> Machine<'p> {
 
     /// How many digests found no place.
     pub fn digests_lost(&self) -> u64 {
-        self.lost
-    }
-
-    /// A profile's time, nanoseconds.
-    fn timeout(&self, profile: u128) -> u64 {
-        let timeout = self.timeouts.get(profile as usize).copied().unwrap_or(USUAL_TIMEOUT);
-        u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)
+        self.world.lost()
     }
 
     fn table(&self, name: &str) -> Result<usize, Error> {
@@ -334,14 +321,6 @@ impl<'p> Machine<'p> {
             }
         }
     }
-}
-
-fn fill(slots: &mut [u128], places: &[Slot], value: u128) {
-    places.iter().for_each(|place| slots[*place as usize] = value);
-}
-
-fn copy(slots: &mut [u128], from: Slot, to: Slot, size: usize) {
-    slots.copy_within(from as usize..from as usize + size, to as usize);
 }
 
 /// The one that has a name, or whose name ends in it after a dot.

@@ -1,15 +1,15 @@
 //! Executing statements on a packet.
 
 use super::bits::{Cursor, Writer};
+use super::execute::World;
 use super::externs;
+use super::interpreter::Interpreter;
 use super::table::Entry;
-use super::{Digest, MOST_DIGESTS, Machine};
 use crate::ast::Binary;
 use crate::fold;
-use crate::ir::{self, Expr, ExprKind, Match, Next, ObjectKind, Op, Slot, Stmt, Target};
-
-/// Most states that a packet's parsers go through.
-const MOST_STEPS: usize = 1024;
+use crate::ir::{
+    self, Expr, ExprKind, MOST_STEPS, Match, Next, ObjectKind, Op, Slot, Stmt, Target,
+};
 
 /// What comes after a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,8 @@ pub(super) enum Flow {
 
 /// One packet on its way through.
 pub(super) struct Run<'m, 'p> {
-    pub(super) machine: &'m mut Machine<'p>,
+    pub(super) machine: &'m mut Interpreter<'p>,
+    pub(super) world: &'m mut World,
     pub(super) now: u64,
     pub(super) packet: &'m [u8],
     pub(super) cursor: Cursor,
@@ -156,8 +157,7 @@ impl Run<'_, '_> {
 
     /// Leaves the parser with an error of the core library's.
     fn fail(&mut self, name: &str) -> Flow {
-        let errors = &self.machine.program.errors;
-        self.error = errors.iter().position(|error| &**error == name).unwrap_or(0) as u128;
+        self.error = self.machine.program.error(name) as u128;
         Flow::Reject
     }
 
@@ -215,13 +215,13 @@ impl Run<'_, '_> {
     fn apply(&mut self, index: usize, hit: Slot, action_run: Slot) -> Flow {
         let table = &self.machine.program.tables[index];
         let values: Vec<u128> = table.keys.iter().map(|key| self.eval(&key.expr)).collect();
-        let found = self.machine.tables[index].find(table, self.now, &values);
+        let found = self.machine.tables[index].find(self.now, &values);
         let found = found.map(|(keys, entry)| (keys.clone(), entry.action, entry.args.clone()));
         let is_hit = found.is_some();
         let (keys, action, args) = found.unwrap_or_else(|| {
             let pairs = table.keys.iter().zip(&values);
             let keys = pairs.map(|(key, value)| Match { value: *value, mask: key.expr.ty.mask() });
-            let (action, args) = self.machine.defaults[index].clone();
+            let (action, args) = self.machine.tables[index].default.clone();
             (keys.collect(), action, args)
         });
         let chosen = &self.machine.program.actions[table.actions[action]];
@@ -253,7 +253,7 @@ impl Run<'_, '_> {
             }
             Op::AddEntry(action) => vec![self.add_entry(action, &args).into()],
             Op::SetExpireTime => {
-                let timeout = self.machine.timeout(args[0]);
+                let timeout = self.world.timeout(args[0]);
                 self.timed(|entry| entry.timeout = timeout);
                 Vec::new()
             }
@@ -273,13 +273,13 @@ impl Run<'_, '_> {
             }
             Op::Hash(object) => match &objects[object].kind {
                 ObjectKind::Hash { algorithm, ty } => {
-                    let data = externs::bytes(&call.args, &args);
+                    let data = bytes(&call.args, &args);
                     vec![externs::hash(*algorithm, &data) & ty.mask()]
                 }
                 _ => Vec::new(),
             },
             Op::ChecksumAdd(object) | Op::ChecksumSubtract(object) => {
-                let data = externs::bytes(&call.args, &args);
+                let data = bytes(&call.args, &args);
                 memory[object].sum(&data, matches!(call.op, Op::ChecksumSubtract(_)));
                 Vec::new()
             }
@@ -300,11 +300,7 @@ impl Run<'_, '_> {
             },
             Op::Random(object) => vec![memory[object].random(&objects[object])],
             Op::Digest(object) => {
-                let digests = &mut self.machine.digests;
-                match digests.len() < MOST_DIGESTS {
-                    true => digests.push_back(Digest { object, values: args }),
-                    false => self.machine.lost += 1,
-                }
+                self.world.tell(object, args);
                 Vec::new()
             }
         };
@@ -330,7 +326,7 @@ impl Run<'_, '_> {
         let Some(position) = table.actions.iter().position(|one| *one == action) else {
             return false;
         };
-        let timeout = self.machine.timeout(args[0]);
+        let timeout = self.world.timeout(args[0]);
         let mut entry = Entry {
             action: position,
             args: args[1..].to_vec(),
@@ -341,6 +337,11 @@ impl Run<'_, '_> {
         if table.expires {
             entry.restart(self.now);
         }
-        self.machine.tables[index].insert(table, self.now, keys, entry)
+        self.machine.tables[index].put(self.now, keys, entry)
     }
+}
+
+/// Arguments one after the other, as bytes.
+fn bytes(args: &[Expr], values: &[u128]) -> Vec<u8> {
+    externs::bytes(values.iter().copied().zip(args.iter().map(|arg| arg.ty.width())))
 }

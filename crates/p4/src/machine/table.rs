@@ -1,8 +1,17 @@
 //! Tables at work: entries, which of them a key finds, and when they go.
 
-use super::TICK;
+use super::execute::{Listed, Store};
 use crate::ir::{Match, MatchKind, Table};
 use std::collections::BTreeMap;
+
+/// Entries expire on ticks of so many nanoseconds.
+pub(crate) const TICK: u64 = 125_000_000;
+
+/// What a timer starts with that starts now and is to end after so many nanoseconds: it ends on a tick, never
+/// early.
+pub(crate) fn deadline(now: u64, timeout: u64) -> u64 {
+    now.saturating_add(timeout).div_ceil(TICK).saturating_mul(TICK)
+}
 
 /// An entry in a table.
 #[derive(Clone, Debug)]
@@ -19,30 +28,31 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Starts its timer anew. It ends on a tick, never early.
+    /// Starts its timer anew.
     pub(super) fn restart(&mut self, now: u64) {
-        self.deadline = Some(now.saturating_add(self.timeout).div_ceil(TICK).saturating_mul(TICK));
+        self.deadline = Some(deadline(now, self.timeout));
     }
 }
 
 /// A table's entries.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Entries {
+#[derive(Clone, Debug)]
+pub(super) struct Entries<'p> {
+    table: &'p Table,
     all: BTreeMap<Vec<Match>, Entry>,
+    /// An index into the table's actions, and arguments.
+    pub(super) default: (usize, Vec<u128>),
 }
 
-impl Entries {
+impl<'p> Entries<'p> {
+    pub(super) fn new(table: &'p Table) -> Self {
+        Self { table, all: BTreeMap::new(), default: table.default.clone() }
+    }
+
     /// Adds or replaces an entry; whether there was room.
-    pub(super) fn insert(
-        &mut self,
-        table: &Table,
-        now: u64,
-        keys: Vec<Match>,
-        entry: Entry,
-    ) -> bool {
-        if self.all.len() >= table.size && !self.all.contains_key(&keys) {
+    pub(super) fn put(&mut self, now: u64, keys: Vec<Match>, entry: Entry) -> bool {
+        if self.all.len() >= self.table.size && !self.all.contains_key(&keys) {
             self.all.retain(|_, entry| !is_over(entry, now));
-            if self.all.len() >= table.size {
+            if self.all.len() >= self.table.size {
                 return false;
             }
         }
@@ -50,28 +60,14 @@ impl Entries {
         true
     }
 
-    pub(super) fn remove(&mut self, keys: &[Match]) -> bool {
-        self.all.remove(keys).is_some()
-    }
-
-    /// How many there are at that time.
-    pub(super) fn count(&self, now: u64) -> usize {
-        self.all.values().filter(|entry| !is_over(entry, now)).count()
-    }
-
     pub(super) fn get_mut(&mut self, keys: &[Match]) -> Option<&mut Entry> {
         self.all.get_mut(keys)
     }
 
     /// The entry that key values find, and its keys.
-    pub(super) fn find(
-        &self,
-        table: &Table,
-        now: u64,
-        values: &[u128],
-    ) -> Option<(&Vec<Match>, &Entry)> {
-        if table.keys.iter().all(|key| key.kind == MatchKind::Exact) {
-            let pairs = table.keys.iter().zip(values);
+    pub(super) fn find(&self, now: u64, values: &[u128]) -> Option<(&Vec<Match>, &Entry)> {
+        if self.table.keys.iter().all(|key| key.kind == MatchKind::Exact) {
+            let pairs = self.table.keys.iter().zip(values);
             let keys = pairs.map(|(key, value)| Match { value: *value, mask: key.expr.ty.mask() });
             let found = self.all.get_key_value(&keys.collect::<Vec<_>>())?;
             return (!is_over(found.1, now)).then_some(found);
@@ -81,10 +77,47 @@ impl Entries {
             !is_over(entry, now) && pairs.all(|(asked, value)| value & asked.mask == asked.value)
         });
         // Of equals the first wins: `max_by_key` takes the last, so it goes through them backwards.
-        let rank =
-            |(keys, entry): &(&Vec<Match>, &Entry)| (prefix_length(table, keys), entry.priority);
+        let rank = |(keys, entry): &(&Vec<Match>, &Entry)| {
+            (prefix_length(self.table, keys), entry.priority)
+        };
         let all = matching.collect::<Vec<_>>();
         all.into_iter().rev().max_by_key(rank)
+    }
+}
+
+impl Store for Entries<'_> {
+    fn insert(
+        &mut self,
+        now: u64,
+        keys: &[Match],
+        action: usize,
+        args: &[u128],
+        priority: u32,
+    ) -> bool {
+        let entry = Entry { action, args: args.to_vec(), priority, deadline: None, timeout: 0 };
+        self.put(now, keys.to_vec(), entry)
+    }
+
+    fn remove(&mut self, keys: &[Match]) -> bool {
+        self.all.remove(keys).is_some()
+    }
+
+    fn count(&self, now: u64) -> usize {
+        self.all.values().filter(|entry| !is_over(entry, now)).count()
+    }
+
+    fn list(&self, now: u64) -> Vec<Listed> {
+        let there = self.all.iter().filter(|(_, entry)| !is_over(entry, now));
+        let listed = |(keys, entry): (&Vec<Match>, &Entry)| Listed {
+            keys: keys.clone(),
+            action: entry.action,
+            args: entry.args.clone(),
+        };
+        there.map(listed).collect()
+    }
+
+    fn set_default(&mut self, action: usize, args: &[u128]) {
+        self.default = (action, args.to_vec());
     }
 }
 

@@ -1,4 +1,4 @@
-//! p4/nat.p4, interpreted: the vectors that it covers, and what it does around the translation.
+//! p4/nat.p4, interpreted and as Rust: the vectors that it covers, and what it does around the translation.
 //!
 //! The vectors' packets get an Ethernet header, and the tables what a controller would put into them for the
 //! vectors' configuration.
@@ -6,13 +6,14 @@
 #[path = "../../../natgate/tests/vectors/read.rs"]
 #[allow(dead_code, reason = "shared with the vectors' own test, which uses more of it")]
 mod read;
+mod same;
 #[path = "../../../natgate/tests/vectors/words.rs"]
 #[allow(dead_code, reason = "shared with the vectors' own test, which uses more of it")]
 mod words;
 #[path = "../../../natgate/tests/vectors/write.rs"]
 mod write;
 
-use natgate_p4::{Key, Machine, Outcome, Program, Rates, compile};
+use natgate_p4::{Key, Machine, Outcome, Program, Rates, compile, programs};
 use std::path::Path;
 use std::time::Duration;
 use words::Words;
@@ -30,9 +31,21 @@ fn nat() -> Program {
     compile("nat.p4", text).unwrap_or_else(|error| panic!("{}", error.rendered()))
 }
 
-/// The program with its tables filled: one external address with these ports.
+/// The program at work, interpreted and as Rust.
+fn both(program: &Program) -> [Machine<'_>; 2] {
+    let made = programs::compiled(program, 0).expect("it is compiled with the crate");
+    [Machine::new(program, 0), Machine::with(program, made)]
+}
+
+/// The interpreted program with its tables filled.
 fn filled(program: &Program, ports: (u16, u16)) -> Machine<'_> {
     let mut machine = Machine::new(program, 0);
+    fill(&mut machine, ports);
+    machine
+}
+
+/// Fills the tables: one external address with these ports.
+fn fill(machine: &mut Machine<'_>, ports: (u16, u16)) {
     for (profile, seconds) in [(0, 300), (1, 60), (2, 240), (3, 7440), (4, 300)] {
         machine.set_profile(profile, Duration::from_secs(seconds));
     }
@@ -52,7 +65,6 @@ fn filled(program: &Program, ports: (u16, u16)) -> Machine<'_> {
     let via = |port: u32| [port.into(), port.into()];
     machine.insert("routes", &[ten], "via", &via(INSIDE), 0).expect("a route");
     machine.insert("routes", &[Key::Prefix(0, 0)], "via", &via(OUTSIDE), 0).expect("a route");
-    machine
 }
 
 fn framed(destination: u64, source: u64, ethertype: u16, payload: &[u8]) -> Vec<u8> {
@@ -99,25 +111,27 @@ fn line(text: &str) -> Option<(f64, usize, Vec<u8>)> {
 fn vector(name: &str, ports: (u16, u16)) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors").join(name);
     let text = |file| std::fs::read_to_string(folder.join(file)).expect("the vector is there");
-    let program = nat();
-    let mut machine = filled(&program, ports);
-    let (mut clock, mut sent) = (0.0_f64, Vec::new());
-    for (time, side, packet) in text("in.txt").lines().filter_map(line) {
-        clock = clock.max(time);
-        if let Some((side, packet)) =
-            process(&mut machine, Duration::from_secs_f64(clock), side, &packet)
-        {
-            sent.push((clock, side, packet));
-        }
-    }
     let shown = |(time, side, packet): &(f64, usize, Vec<u8>)| {
         format!("{time:.3} {} {}", ["inside", "outside"][*side], read::packet(packet))
     };
     let expected: Vec<_> = text("out.txt").lines().filter_map(line).collect();
     assert!(!expected.is_empty());
     let lines = |packets: &[_]| packets.iter().map(shown).collect::<Vec<_>>();
-    assert_eq!(lines(&sent), lines(&expected), "{name}");
-    assert_eq!(sent, expected, "{name}: to the byte");
+    let program = nat();
+    for (mut machine, by) in both(&program).into_iter().zip(["interpreter", "Rust"]) {
+        fill(&mut machine, ports);
+        let (mut clock, mut sent) = (0.0_f64, Vec::new());
+        for (time, side, packet) in text("in.txt").lines().filter_map(line) {
+            clock = clock.max(time);
+            if let Some((side, packet)) =
+                process(&mut machine, Duration::from_secs_f64(clock), side, &packet)
+            {
+                sent.push((clock, side, packet));
+            }
+        }
+        assert_eq!(lines(&sent), lines(&expected), "{name}, {by}");
+        assert_eq!(sent, expected, "{name}, {by}: to the byte");
+    }
 }
 
 #[test]

@@ -1,0 +1,159 @@
+//! What is measured, each between two devices of the same kind and with the same addresses, routes and neighbours.
+
+use super::stock::{Stock, Wire};
+use super::{FIRST_SUBSCRIBER, GATEWAYS, MACS, POOL, SUBSCRIBERS_EACH, addresses};
+use crate::io::Silent;
+use crate::io::feed::STATION;
+use natgate_engine::{
+    AddressRange, Config, Limits, PoolConfig, Prefix, Side, SideConfig, Timeouts,
+};
+use natgate_gateway::{Clock, Route, Settings, SideSettings, Worker};
+use natgate_io::{Batch, Device};
+use natgate_p4::{Key, Machine, Program, Switch, compile, programs};
+use natgate_wire::arp::Mac;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+/// Longer than a measurement takes.
+const TIMEOUT: Duration = Duration::from_secs(7200);
+/// Mappings of an external address that natgate gives out, so that free ports are found soon.
+const MAPPINGS_EACH: u32 = 40_000;
+
+/// The NAT in P4.
+const NAT: &str = include_str!("../../../../p4/nat.p4");
+
+/// Something that forwards, and the other ends of its devices: inside, outside.
+pub(super) struct Subject<'p> {
+    pub(super) wires: [Wire; 2],
+    work: Box<dyn FnMut() + 'p>,
+}
+
+impl<'p> Subject<'p> {
+    fn new(make: impl FnOnce([Box<dyn Device>; 2]) -> Box<dyn FnMut() + 'p>) -> Self {
+        let [(inside, near), (outside, far)] =
+            [Stock::new("inside", MACS[0]), Stock::new("outside", MACS[1])];
+        Self { wires: [near, far], work: make([Box::new(inside), Box::new(outside)]) }
+    }
+
+    /// Does what there is to do with a batch from each side.
+    pub(super) fn turn(&mut self) {
+        (self.work)();
+    }
+
+    /// The devices alone: frames go from one to the other as they are.
+    pub(super) fn devices() -> Self {
+        Self::new(|mut devices| {
+            Box::new(move || {
+                for from in [0, 1] {
+                    let [first, second] = &mut devices;
+                    let [(first_in, first_out), (second_in, second_out)] =
+                        [first.split(), second.split()];
+                    let (receiver, onward) =
+                        if from == 0 { (first_in, second_out) } else { (second_in, first_out) };
+                    let mut batch = Batch::new();
+                    receiver.receive(&mut batch);
+                    if !batch.is_empty() {
+                        onward.transmit(&mut batch);
+                    }
+                }
+            })
+        })
+    }
+
+    /// natgate, with everything that a gateway does.
+    pub(super) fn natgate(entries: u32) -> Self {
+        Self::new(|devices| {
+            let (clock, settings) = (Clock::new(), settings(entries));
+            let worker = Worker::new(&settings, [1; 32], Vec::from(devices), clock.now());
+            let mut worker =
+                worker.unwrap_or_else(|error| panic!("the laboratory's settings: {error}"));
+            Box::new(move || {
+                worker.turn(clock.now(), &mut Silent);
+            })
+        })
+    }
+
+    /// The program, interpreted or as Rust.
+    pub(super) fn program(program: &'p Program, interpreted: bool, entries: u32) -> Self {
+        Self::new(|devices| {
+            let mut machine = match interpreted {
+                true => Machine::new(program, 1),
+                false => {
+                    let made = programs::compiled(program, 1);
+                    Machine::with(program, made.expect("the NAT is compiled with natgate"))
+                }
+            };
+            fill(&mut machine, entries);
+            let (mut switch, begun) = (Switch::new(machine, devices), Instant::now());
+            Box::new(move || {
+                switch.turn(begun.elapsed());
+            })
+        })
+    }
+}
+
+/// The NAT in P4.
+pub(super) fn nat() -> Program {
+    compile("nat.p4", NAT).unwrap_or_else(|error| panic!("{}", error.rendered()))
+}
+
+/// What a controller would put into the tables.
+fn fill(machine: &mut Machine<'_>, entries: u32) {
+    let number = |mac: Mac| mac.0.iter().fold(0, |number, byte| number << 8 | u128::from(*byte));
+    let mut add = |table: &str, keys: &[Key], action: &str, args: &[u128]| {
+        let added = machine.insert(table, keys, action, args, 0);
+        added.unwrap_or_else(|error| panic!("the laboratory's entries: {error}"));
+    };
+    let gateways = GATEWAYS.map(|address| u128::from(address.to_bits()));
+    for (side, (role, port)) in [("inside", 1), ("outside", 2)].into_iter().enumerate() {
+        add("interfaces", &[Key::Exact(port)], role, &[number(MACS[side])]);
+        let keys = [Key::Exact(port), Key::Exact(gateways[side])];
+        add("next_hops", &keys, "neighbor", &[number(MACS[side]), number(STATION)]);
+    }
+    add("routes", &[Key::Prefix(0x0a00_0000, 8)], "via", &[gateways[0], 1]);
+    add("routes", &[Key::Prefix(0, 0)], "via", &[gateways[1], 2]);
+    for index in 0..addresses(entries) {
+        let subscribers = FIRST_SUBSCRIBER + index * SUBSCRIBERS_EACH;
+        let keys = [Key::Prefix(subscribers.into(), 22)];
+        add("subscribers", &keys, "subscriber", &[index.into(), index.into()]);
+        let external = [(POOL.to_bits() + index).into(), 1024, 65_535];
+        add("pool", &[Key::Exact(index.into())], "external_address", &external);
+    }
+    for profile in 0..5 {
+        machine.set_profile(profile, TIMEOUT);
+    }
+}
+
+/// natgate's settings for so many mappings.
+fn settings(entries: u32) -> Settings {
+    let side = |address: Ipv4Addr| {
+        let settings =
+            SideSettings { address: Some((address, 24)), ..SideSettings::new(address.to_string()) };
+        let network = Some(Prefix::new(address, 24));
+        (settings, SideConfig { address: Some(address), network, ..SideConfig::default() })
+    };
+    let (inside, inside_engine) = side(Ipv4Addr::new(192, 168, 0, 1));
+    let (mut outside, outside_engine) = side(Ipv4Addr::new(192, 0, 2, 1));
+    outside.gateway = Some(GATEWAYS[1]);
+    let last = POOL.to_bits() + entries.div_ceil(MAPPINGS_EACH);
+    let engine = Config {
+        inside: inside_engine,
+        outside: outside_engine,
+        pools: vec![PoolConfig {
+            name: "default".into(),
+            addresses: vec![AddressRange { first: POOL, last: Ipv4Addr::from_bits(last) }],
+            ports: (1024, 65_535),
+            ..PoolConfig::default()
+        }],
+        limits: Limits {
+            mappings: Some(entries + entries / 4 + 1024),
+            extra_sessions: Some(0),
+            ..Limits::default()
+        },
+        timeouts: Timeouts { udp: TIMEOUT, ..Timeouts::default() },
+        ..Config::default()
+    };
+    let prefix = Prefix::new(Ipv4Addr::new(10, 0, 0, 0), 8);
+    let routes = vec![Route { prefix, via: GATEWAYS[0], side: Side::Inside }];
+    Settings { routes, ..Settings::new(engine, inside, outside) }
+}

@@ -1,0 +1,287 @@
+//! Programs as Rust: the second way out of the compiler.
+//!
+//! What comes out is one file that stands on [`crate::rt`]: a type for each kind of header, one for what the
+//! entries of each table do, one with the tables and objects, and one for a packet on its way, whose functions
+//! are the program's parsers, controls and actions.
+
+mod expr;
+mod externs;
+mod header;
+mod names;
+mod stmt;
+mod table;
+
+use crate::ir::{ObjectKind, Program, Slot, Stmt};
+use names::{Names, TableNames, camel, rust, snake};
+use std::collections::BTreeMap;
+
+/// Statements of a whole program, calls followed, up to which everything becomes one function of the machine's.
+const MOST_INLINED: u64 = 20_000;
+
+impl Program {
+    /// The program as Rust source: a file with a public type that executes it. `name` is the program's, such as
+    /// `nat`; the type is called after it.
+    pub fn rust(&self, name: &str) -> String {
+        let ty = camel(name);
+        let text = Names::new(self, &ty).file(&snake(name), &ty);
+        let file = syn::parse_file(&text).expect("what is made is Rust");
+        spaced(&prettyplease::unparse(&file))
+    }
+}
+
+/// With an empty line between items, and between functions.
+fn spaced(text: &str) -> String {
+    let (mut spaced, mut before) = (String::new(), "");
+    for line in text.lines() {
+        let is_item = before == "}" || before.starts_with("use ") || before.starts_with("//!");
+        let begins = ["    ///", "    #[", "    fn ", "    pub fn "];
+        let is_function = before == "    }" && begins.iter().any(|begin| line.starts_with(begin));
+        if is_item || is_function {
+            spaced.push('\n');
+        }
+        spaced.push_str(line);
+        spaced.push('\n');
+        before = line;
+    }
+    spaced
+}
+
+impl Names<'_> {
+    fn file(&self, name: &str, ty: &str) -> String {
+        let program = self.program;
+        let mut text = format!(
+            "//! The program `{name}`, made by `natgate p4 compile --emit rust`: changes belong into the program.
+            use natgate_p4::rt::*;\n"
+        );
+        self.headers.iter().for_each(|header| text += &header::define(header));
+        (0..program.tables.len()).for_each(|table| text += &self.actions_type(table));
+        (0..program.parsers.len()).for_each(|parser| text += &self.states_type(parser));
+        text += &self.slots_type();
+        text += &self.applied_type();
+        text += &self.code_type(ty);
+        text += &self.execute(ty);
+        text += &self.run(ty);
+        text
+    }
+
+    /// All slots.
+    fn slots_type(&self) -> String {
+        let fields = self.fields.iter().map(|(field, ty)| format!("{field}: {ty},\n"));
+        let sums =
+            self.checksums().map(|number| format!("{}: u16,\n", self.checksum_field(number)));
+        format!(
+            "/// Headers, metadata and variables of a packet.
+            #[derive(Clone, Copy, Debug, Default)]
+            struct Slots {{ {} }}\n",
+            fields.chain(sums).collect::<String>()
+        )
+    }
+
+    fn checksums(&self) -> impl Iterator<Item = usize> {
+        let objects = self.program.objects.iter().enumerate();
+        objects.filter(|(_, object)| object.kind == ObjectKind::Checksum).map(|(number, _)| number)
+    }
+
+    fn applied_type(&self) -> String {
+        let tables = 0..self.program.tables.len();
+        let variants = tables.filter_map(|number| {
+            let (variant, key) = self.applied_variant(number)?;
+            Some(format!("{variant} {{ key: {key}, place: Place }},\n"))
+        });
+        format!(
+            "/// The table that is being applied, with the key and where its entry is.
+            #[derive(Clone, Copy, Debug)]
+            enum Applied {{ Nothing, {} }}\n",
+            variants.collect::<String>()
+        )
+    }
+
+    /// The type that executes the program, and how one is made.
+    fn code_type(&self, ty: &str) -> String {
+        let tables = (0..self.program.tables.len()).map(|number| self.table_field(number));
+        let objects = (0..self.program.objects.len()).flat_map(|number| self.object_fields(number));
+        let (fields, made): (Vec<String>, Vec<String>) = tables.chain(objects).unzip();
+        format!(
+            "/// The program's tables, and what its objects remember.
+            #[derive(Debug)]
+            pub struct {ty} {{ {} }}
+            impl {ty} {{
+                /// Without entries; `seed` is that of its random numbers.
+                pub fn new(seed: u64) -> Self {{ Self {{ {} }} }}
+            }}\n",
+            fields.join(", "),
+            made.join(", ")
+        )
+    }
+
+    fn execute(&self, ty: &str) -> String {
+        let tables = || self.tables.iter().enumerate();
+        let of = |kind: &str| {
+            let arm = |(number, names): (usize, &TableNames)| {
+                format!("{number} => &{kind} self.{},\n", names.field)
+            };
+            tables().map(arm).collect::<String>()
+        };
+        let missing = "_ => panic!(\"there is no table {number}\"),";
+        let objects = || self.program.objects.iter().enumerate().zip(&self.objects);
+        let counters =
+            objects().filter(|((_, one), _)| matches!(one.kind, ObjectKind::Counter { .. }));
+        let counters =
+            counters.map(|((number, _), name)| format!("{number} => self.{name}.read(index),\n"));
+        let meters = objects().filter(|((_, one), _)| matches!(one.kind, ObjectKind::Meter { .. }));
+        let meters = meters
+            .map(|((number, _), name)| format!("{number} => self.{name}.set(index, meter),\n"));
+        format!(
+            "impl Execute for {ty} {{
+                fn process(&mut self, world: &mut World, port: u32, packet: &[u8], head: &mut Vec<u8>) -> Verdict {{
+                    let errors = Errors {{ too_short: {}, timeout: {} }};
+                    let mut run = Run {{
+                        now: world.now(),
+                        code: self,
+                        world,
+                        head,
+                        input: Input::new(packet, errors),
+                        port: None,
+                        applied: Applied::Nothing,
+                        v: Slots::default(),
+                    }};
+                    run.process(port);
+                    Verdict {{ port: run.port, taken: run.input.taken() }}
+                }}
+                fn table(&self, number: usize) -> &dyn Store {{ match number {{ {} {missing} }} }}
+                fn table_mut(&mut self, number: usize) -> &mut dyn Store {{ match number {{ {} {missing} }} }}
+                fn counter(&self, object: usize, index: u32) -> (u64, u64) {{
+                    match object {{ {} _ => (0, 0), }}
+                }}
+                fn set_meter(&mut self, object: usize, index: u32, meter: Meter) -> bool {{
+                    match object {{ {} _ => false, }}
+                }}
+            }}\n",
+            self.program.error("PacketTooShort"),
+            self.program.error("ParserTimeout"),
+            of(""),
+            of("mut"),
+            counters.collect::<String>(),
+            meters.collect::<String>(),
+        )
+    }
+
+    /// A packet on its way, and everything that the program does with it.
+    fn run(&self, ty: &str) -> String {
+        let program = self.program;
+        let attribute = match self.size() <= MOST_INLINED {
+            true => "#[inline(always)]",
+            false => "",
+        };
+        let mut functions = self.process();
+        (0..program.parsers.len()).for_each(|number| functions += &self.parser(number));
+        (0..program.tables.len()).for_each(|number| functions += &self.apply(number, attribute));
+        (0..program.routines.len())
+            .for_each(|number| functions += &self.routine(number, attribute));
+        format!(
+            "/// A packet on its way.
+            struct Run<'r> {{
+                code: &'r mut {ty},
+                world: &'r mut World,
+                now: u64,
+                input: Input<'r>,
+                head: &'r mut Vec<u8>,
+                port: Option<u32>,
+                applied: Applied,
+                v: Slots,
+            }}
+            impl Run<'_> {{ {functions} }}\n"
+        )
+    }
+
+    /// The parts of the program, one after the other.
+    fn process(&self) -> String {
+        let (program, shared) = (self.program, &self.program.metadata);
+        let fill = |slots: &[Slot], value: &str| -> String {
+            let one = |slot: &Slot| {
+                format!("{} = {value} as {};\n", self.place(*slot), rust(self.ty(*slot)))
+            };
+            slots.iter().map(one).collect()
+        };
+        let mut text = fill(&shared.input_ports, "port") + &fill(&shared.timestamps, "self.now");
+        let errors = fill(&shared.parser_errors, "error");
+        text += &format!(
+            "if let Err(Stop::Reject(error)) = self.{}() {{ {errors} }}\n",
+            self.parsers[program.parser]
+        );
+        for part in 1..4 {
+            for (from, to, size) in shared.handed_on(part) {
+                text += &self.copy(from, to, size);
+            }
+            let routine = program.controls[part - 1];
+            let ignored = if self.stops[routine] { "let _ = " } else { "" };
+            text += &format!("{ignored}self.{}();\n", self.routines[routine]);
+        }
+        format!("#[inline(always)] fn process(&mut self, port: u32) {{ {text} }}\n")
+    }
+
+    /// Slots that are copied, whole headers at once.
+    fn copy(&self, from: Slot, to: Slot, size: usize) -> String {
+        let (mut text, mut at) = (String::new(), 0);
+        while at < size as Slot {
+            let (left, right) = (to + at, from + at);
+            let pair = self.instances.get(&left).zip(self.instances.get(&right));
+            match pair {
+                Some((left, right)) if left.ty == right.ty => {
+                    text += &format!("{} = {};\n", left.place, right.place);
+                    at += 1 + self.headers[left.ty].fields.len() as Slot;
+                }
+                _ => {
+                    text += &format!("{} = {};\n", self.place(left), self.place(right));
+                    at += 1;
+                }
+            }
+        }
+        text
+    }
+
+    /// Statements of the whole program, calls followed.
+    fn size(&self) -> u64 {
+        let mut known = BTreeMap::new();
+        let states = self.program.parsers.iter().flat_map(|parser| &parser.states);
+        let parsers: u64 = states.map(|state| self.block_size(&state.body, &mut known)).sum();
+        let parts = self.program.controls.iter();
+        let parts = parts.map(|routine| self.size_of(*routine, &mut known));
+        parts.fold(parsers, u64::saturating_add)
+    }
+
+    fn size_of(&self, routine: usize, known: &mut BTreeMap<usize, u64>) -> u64 {
+        if let Some(size) = known.get(&routine) {
+            return *size;
+        }
+        let size = self.block_size(&self.program.routines[routine].body, known);
+        known.insert(routine, size);
+        size
+    }
+
+    fn block_size(&self, block: &[Stmt], known: &mut BTreeMap<usize, u64>) -> u64 {
+        let mut size = 1_u64;
+        for stmt in block {
+            let own = match stmt {
+                Stmt::If(_, yes, no) => {
+                    self.block_size(yes, known).saturating_add(self.block_size(no, known))
+                }
+                Stmt::Switch(_, arms, default) => {
+                    let default = self.block_size(default, known);
+                    let arms = arms.iter().map(|(_, arm)| self.block_size(arm, known));
+                    arms.fold(default, u64::saturating_add)
+                }
+                Stmt::Call(routine, _) => self.size_of(*routine, known),
+                Stmt::Apply { table, .. } => {
+                    let actions = self.program.tables[*table].actions.iter();
+                    let actions = actions.map(|action| self.program.actions[*action].routine);
+                    let sizes = actions.map(|routine| self.size_of(routine, known));
+                    sizes.fold(1, u64::saturating_add)
+                }
+                _ => 1,
+            };
+            size = size.saturating_add(own);
+        }
+        size
+    }
+}

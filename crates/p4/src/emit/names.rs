@@ -1,0 +1,269 @@
+//! What slots, routines, tables and objects of a program are called in Rust.
+//!
+//! A header's slots become one struct, and headers with the same fields have one type. Everything else is a field
+//! of its own.
+
+use crate::ir::{Program, Slot, Ty};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How the slot that says whether a header is valid ends.
+const VALID: &str = ".$valid";
+
+/// Names that the code has anyway.
+const TAKEN: [&str; 22] = [
+    "Action",
+    "Algorithm",
+    "Applied",
+    "Counters",
+    "Errors",
+    "Exact",
+    "Execute",
+    "Found",
+    "Input",
+    "Lpm",
+    "Meter",
+    "Meters",
+    "Packed",
+    "Place",
+    "Random",
+    "Registers",
+    "Run",
+    "Scan",
+    "Stop",
+    "Store",
+    "Verdict",
+    "World",
+];
+
+/// The type of headers with the same fields.
+pub(super) struct HeaderType {
+    pub(super) name: String,
+    pub(super) fields: Vec<(String, Ty)>,
+}
+
+/// A header among the slots.
+pub(super) struct Instance {
+    /// Its place in the code.
+    pub(super) place: String,
+    /// Its type's number.
+    pub(super) ty: usize,
+}
+
+/// What belongs to a table.
+pub(super) struct TableNames {
+    /// Itself.
+    pub(super) field: String,
+    /// The type of what its entries do.
+    pub(super) ty: String,
+    /// The function that applies it.
+    pub(super) apply: String,
+}
+
+pub(super) struct Names<'p> {
+    pub(super) program: &'p Program,
+    /// By slot: its place in the code.
+    pub(super) places: Vec<String>,
+    pub(super) headers: Vec<HeaderType>,
+    /// By the slot that says whether it is valid.
+    pub(super) instances: BTreeMap<Slot, Instance>,
+    /// The fields that all slots come to, with their types.
+    pub(super) fields: Vec<(String, String)>,
+    pub(super) routines: Vec<String>,
+    pub(super) parsers: Vec<String>,
+    pub(super) tables: Vec<TableNames>,
+    pub(super) objects: Vec<String>,
+    /// By routine: whether it may end more than itself.
+    pub(super) stops: Vec<bool>,
+}
+
+/// Names that are each given once.
+#[derive(Default)]
+pub(super) struct Unique(BTreeSet<String>);
+
+impl Unique {
+    pub(super) fn take(&mut self, wanted: &str) -> String {
+        let mut name = wanted.to_owned();
+        let mut number = 2;
+        while syn::parse_str::<syn::Ident>(&name).is_err() || !self.0.insert(name.clone()) {
+            name = format!("{wanted}_{number}");
+            number += 1;
+        }
+        name
+    }
+}
+
+/// The unsigned type that holds so many bits.
+pub(super) fn carrier(width: u32) -> (&'static str, u32) {
+    match width {
+        0..=8 => ("u8", 8),
+        9..=16 => ("u16", 16),
+        17..=32 => ("u32", 32),
+        33..=64 => ("u64", 64),
+        _ => ("u128", 128),
+    }
+}
+
+/// A type in Rust.
+pub(super) fn rust(ty: Ty) -> &'static str {
+    match ty {
+        Ty::Bool => "bool",
+        _ => carrier(ty.width()).0,
+    }
+}
+
+/// `NatMain.hdr.ipv4` as `nat_main_hdr_ipv4`.
+pub(super) fn snake(name: &str) -> String {
+    let mut snake = String::new();
+    let mut before = '.';
+    for letter in name.chars() {
+        let begins = letter.is_ascii_uppercase() && before.is_ascii_lowercase();
+        if begins || (!letter.is_ascii_alphanumeric() && !snake.is_empty()) {
+            snake.push('_');
+        }
+        if letter.is_ascii_alphanumeric() {
+            snake.push(letter.to_ascii_lowercase());
+        }
+        before = letter;
+    }
+    while snake.contains("__") {
+        snake = snake.replace("__", "_");
+    }
+    match snake.trim_end_matches('_') {
+        "" => "unnamed".to_owned(),
+        name if name.starts_with(|first: char| first.is_ascii_digit()) => format!("n{name}"),
+        name => name.to_owned(),
+    }
+}
+
+/// `to_external` as `ToExternal`.
+pub(super) fn camel(name: &str) -> String {
+    let snake = snake(name);
+    let words = snake.split('_').map(|word| {
+        let (first, rest) = word.split_at(word.len().min(1));
+        first.to_ascii_uppercase() + rest
+    });
+    words.collect()
+}
+
+/// What stands behind the last dot.
+pub(super) fn last(name: &str) -> &str {
+    name.rsplit_once('.').map_or(name, |(_, last)| last)
+}
+
+impl<'p> Names<'p> {
+    /// Names for a program whose type is called so.
+    pub(super) fn new(program: &'p Program, name: &str) -> Self {
+        let mut types = Unique::default();
+        TAKEN.into_iter().chain(["Slots", name]).for_each(|taken| drop(types.take(taken)));
+        let mut own = Unique::default();
+        for taken in ["new", "process", "table", "table_mut", "counter", "set_meter", "run"] {
+            own.take(taken);
+        }
+        let mut names = Self {
+            program,
+            places: Vec::new(),
+            headers: Vec::new(),
+            instances: BTreeMap::new(),
+            fields: Vec::new(),
+            routines: Vec::new(),
+            parsers: Vec::new(),
+            tables: Vec::new(),
+            objects: Vec::new(),
+            stops: vec![false; program.routines.len()],
+        };
+        names.slots(&mut types);
+        let routines = program.routines.iter();
+        names.routines = routines.map(|one| own.take(&snake(&one.name))).collect();
+        let parsers = program.parsers.iter();
+        names.parsers =
+            parsers.map(|one| own.take(&format!("parse_{}", snake(&one.name)))).collect();
+        let mut kept = Unique::default();
+        let tables = program.tables.iter();
+        names.tables = tables
+            .map(|one| {
+                let (name, apply) = (last(&one.name), format!("apply_{}", snake(last(&one.name))));
+                TableNames {
+                    field: kept.take(&snake(name)),
+                    ty: types.take(&format!("{}Action", camel(name))),
+                    apply: own.take(&apply),
+                }
+            })
+            .collect();
+        let objects = program.objects.iter();
+        names.objects = objects.map(|one| kept.take(&snake(last(&one.name)))).collect();
+        names.find_stops();
+        names
+    }
+
+    fn slots(&mut self, types: &mut Unique) {
+        let slots = &self.program.slots;
+        let mut fields = Unique::default();
+        while let Some((name, ty)) = slots.get(self.places.len()) {
+            let Some(header) = name.strip_suffix(VALID) else {
+                let field = fields.take(&snake(name));
+                self.places.push(format!("self.v.{field}"));
+                self.fields.push((field, rust(*ty).to_owned()));
+                continue;
+            };
+            let field = fields.take(&snake(header));
+            let place = format!("self.v.{field}");
+            let within = format!("{header}.");
+            let rest = &slots[self.places.len() + 1..];
+            let own: Vec<(&str, Ty)> = rest
+                .iter()
+                .map_while(|(name, ty)| Some((name.strip_prefix(&within)?, *ty)))
+                .collect();
+            let mut unique = Unique::default();
+            unique.take("valid");
+            let parts: Vec<(String, Ty)> =
+                own.into_iter().map(|(name, ty)| (unique.take(&snake(name)), ty)).collect();
+            self.instances.insert(
+                self.places.len() as Slot,
+                Instance { place: place.clone(), ty: self.headers.len() },
+            );
+            self.places.push(format!("{place}.valid"));
+            self.places.extend(parts.iter().map(|(part, _)| format!("{place}.{part}")));
+            let ty = self.header_type(last(header), parts, types);
+            self.fields.push((field, self.headers[ty].name.clone()));
+            if let Some(instance) = self.instances.values_mut().find(|one| one.place == place) {
+                instance.ty = ty;
+            }
+        }
+    }
+
+    /// The type of headers with these fields.
+    fn header_type(&mut self, name: &str, fields: Vec<(String, Ty)>, types: &mut Unique) -> usize {
+        let known = self.headers.iter().position(|header| header.fields == fields);
+        known.unwrap_or_else(|| {
+            self.headers.push(HeaderType { name: types.take(&camel(name)), fields });
+            self.headers.len() - 1
+        })
+    }
+
+    pub(super) fn place(&self, slot: Slot) -> &str {
+        &self.places[slot as usize]
+    }
+
+    pub(super) fn ty(&self, slot: Slot) -> Ty {
+        self.program.slots[slot as usize].1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_rust_would_have() {
+        assert_eq!(snake("NatMain.hdr.ipv4"), "nat_main_hdr_ipv4");
+        assert_eq!(snake("Main.$tmp"), "main_tmp");
+        assert_eq!(snake("hdr.labels[2].kind"), "hdr_labels_2_kind");
+        assert_eq!(
+            (camel("to_external"), camel("NatMain.upload")),
+            ("ToExternal".into(), "NatMainUpload".into())
+        );
+        let mut unique = Unique::default();
+        assert_eq!((unique.take("x"), unique.take("x")), ("x".into(), "x_2".into()));
+        assert_eq!(unique.take("type"), "type_2", "a word of the language's");
+    }
+}

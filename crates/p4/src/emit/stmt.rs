@@ -1,0 +1,297 @@
+//! Statements, routines and parsers.
+//!
+//! A routine that may end the whole control, or fail as part of a parser, returns a `Result`; the others return
+//! nothing.
+
+use super::header::{length, read};
+use super::names::{Names, camel, carrier, rust};
+use crate::ir::{Expr, ExprKind, Header, Match, Next, Parser, Slot, Stmt, Target, Ty};
+
+impl Names<'_> {
+    /// Finds out which routines may end more than themselves: those that call one may, too.
+    pub(super) fn find_stops(&mut self) {
+        let mut is_changed = true;
+        while is_changed {
+            is_changed = false;
+            for (number, routine) in self.program.routines.iter().enumerate() {
+                if !self.stops[number] && self.block_stops(&routine.body) {
+                    (self.stops[number], is_changed) = (true, true);
+                }
+            }
+        }
+    }
+
+    pub(super) fn table_stops(&self, table: usize) -> bool {
+        let mut actions = self.program.tables[table].actions.iter();
+        actions.any(|action| self.stops[self.program.actions[*action].routine])
+    }
+
+    fn block_stops(&self, block: &[Stmt]) -> bool {
+        block.iter().any(|stmt| match stmt {
+            Stmt::If(_, yes, no) => self.block_stops(yes) || self.block_stops(no),
+            Stmt::Switch(_, arms, default) => {
+                arms.iter().any(|(_, arm)| self.block_stops(arm)) || self.block_stops(default)
+            }
+            Stmt::Call(routine, _) => self.stops[*routine],
+            Stmt::Apply { table, .. } => self.table_stops(*table),
+            Stmt::Parse(_)
+            | Stmt::Exit
+            | Stmt::Extract(_)
+            | Stmt::Lookahead(_)
+            | Stmt::Advance(_)
+            | Stmt::Verify(..) => true,
+            Stmt::Assign(_) | Stmt::Return | Stmt::Emit(_) | Stmt::Extern(_) => false,
+        })
+    }
+
+    /// A routine as a function.
+    pub(super) fn routine(&self, number: usize, attribute: &str) -> String {
+        let routine = &self.program.routines[number];
+        let can_stop = self.stops[number];
+        let body = match &routine.body[..] {
+            [body @ .., Stmt::Return] => body,
+            body => body,
+        };
+        let (result, end) = if can_stop { ("-> Result<(), Stop>", "Ok(())") } else { ("", "") };
+        format!(
+            "/// `{}`.
+            {attribute}
+            fn {}(&mut self) {result} {{ {} {end} }}\n",
+            routine.name,
+            self.routines[number],
+            self.block(body, can_stop)
+        )
+    }
+
+    /// A parser as a function, and what its states are called.
+    pub(super) fn parser(&self, number: usize) -> String {
+        let parser = &self.program.parsers[number];
+        let states = format!("{}State", camel(&self.parsers[number]));
+        let names = state_names(parser);
+        let arms = parser.states.iter().zip(&names).map(|(state, name)| {
+            let body = self.block(&state.body, true);
+            let next = self.next(&state.next, &states, &names);
+            format!("{states}::{name} => {{ {body} {next} }}\n")
+        });
+        format!(
+            "/// The parser `{}`.
+            #[inline(always)]
+            fn {}(&mut self) -> Result<(), Stop> {{
+                {}
+                let mut state = {states}::{};
+                loop {{
+                    self.input.step()?;
+                    state = match state {{ {} }};
+                }}
+            }}\n",
+            parser.name,
+            self.parsers[number],
+            self.block(&parser.init, true),
+            names[parser.start],
+            arms.collect::<String>(),
+        )
+    }
+
+    /// The type of a parser's states.
+    pub(super) fn states_type(&self, number: usize) -> String {
+        let parser = &self.program.parsers[number];
+        let names = state_names(parser).join(", ");
+        format!(
+            "/// Where the parser `{}` is.
+            #[derive(Clone, Copy, Debug)]
+            enum {}State {{ {names} }}\n",
+            parser.name,
+            camel(&self.parsers[number])
+        )
+    }
+
+    fn next(&self, next: &Next, states: &str, names: &[String]) -> String {
+        let target = |target: &Target| match target {
+            Target::State(state) => format!("{states}::{}", names[*state]),
+            Target::Accept => "return Ok(())".to_owned(),
+            Target::Reject => "return Err(Stop::Reject(0))".to_owned(),
+        };
+        let (keys, cases) = match next {
+            Next::To(to) => return target(to),
+            Next::Select(keys, cases) => (keys, cases),
+        };
+        let lets = keys.iter().enumerate();
+        let lets: String =
+            lets.map(|(number, key)| format!("let key_{number} = {};\n", self.expr(key))).collect();
+        let mut text = String::new();
+        for (asked, to) in cases {
+            let conditions: Vec<String> =
+                asked.iter().zip(keys).enumerate().filter_map(asks).collect();
+            let arm = target(to);
+            if conditions.is_empty() {
+                return format!("{lets} {text} {{ {arm} }}");
+            }
+            text += &format!("if {} {{ {arm} }} else ", conditions.join(" && "));
+        }
+        let no_match = self.program.error("NoMatch");
+        format!("{lets} {text} {{ return Err(Stop::Reject({no_match})) }}")
+    }
+
+    pub(super) fn block(&self, block: &[Stmt], can_stop: bool) -> String {
+        let end = block.iter().position(|stmt| matches!(stmt, Stmt::Return | Stmt::Exit));
+        let block = &block[..end.map_or(block.len(), |end| end + 1)];
+        block.iter().map(|stmt| self.stmt(stmt, can_stop) + "\n").collect()
+    }
+
+    fn stmt(&self, stmt: &Stmt, can_stop: bool) -> String {
+        match stmt {
+            Stmt::Assign(pairs) => self.assign(pairs),
+            Stmt::If(condition, yes, no) => {
+                let (condition, yes) = (self.expr(condition), self.block(yes, can_stop));
+                match no.is_empty() {
+                    true => format!("if {condition} {{ {yes} }}"),
+                    false => {
+                        let no = self.block(no, can_stop);
+                        format!("if {condition} {{ {yes} }} else {{ {no} }}")
+                    }
+                }
+            }
+            Stmt::Switch(on, arms, default) => self.switch(on, arms, default, can_stop),
+            Stmt::Call(routine, copies) => self.call_of(*routine, copies),
+            Stmt::Parse(parser) => format!("self.{}()?;", self.parsers[*parser]),
+            Stmt::Apply { table, hit, action } => self.apply_of(*table, *hit, *action),
+            Stmt::Return if can_stop => "return Ok(());".to_owned(),
+            Stmt::Return => "return;".to_owned(),
+            Stmt::Exit => "return Err(Stop::Exit);".to_owned(),
+            Stmt::Extract(header) => self.extract(header),
+            Stmt::Lookahead(fields) => self.lookahead(fields),
+            Stmt::Advance(bits) => format!("self.input.advance({})?;", self.wide_typed(bits)),
+            Stmt::Verify(condition, error) => format!(
+                "if !({}) {{ return Err(Stop::Reject({} as u32)); }}",
+                self.expr(condition),
+                self.operand(error)
+            ),
+            Stmt::Emit(header) => {
+                let place = &self.instances[&header.valid].place;
+                format!("if {place}.valid {{ self.head.extend_from_slice(&{place}.bytes()); }}")
+            }
+            Stmt::Extern(call) => self.ask(call),
+        }
+    }
+
+    /// All values are taken before the first is written; one after the other, if that is the same.
+    fn assign(&self, pairs: &[(Slot, Expr)]) -> String {
+        let is_apart = pairs.iter().enumerate().all(|(number, (_, value))| {
+            !pairs[..number].iter().any(|(slot, _)| reads(value, *slot))
+        });
+        let [places, values]: [Vec<String>; 2] = [
+            pairs.iter().map(|(slot, _)| self.place(*slot).to_owned()).collect(),
+            pairs.iter().map(|(_, value)| self.expr(value)).collect(),
+        ];
+        match is_apart {
+            true => {
+                let one = |(place, value)| format!("{place} = {value};\n");
+                places.into_iter().zip(values).map(one).collect()
+            }
+            false => format!("({}) = ({});", places.join(", "), values.join(", ")),
+        }
+    }
+
+    fn switch(
+        &self,
+        on: &Expr,
+        arms: &[(Vec<u128>, Vec<Stmt>)],
+        default: &[Stmt],
+        can_stop: bool,
+    ) -> String {
+        let arms = arms.iter().map(|(values, arm)| {
+            let values: Vec<String> =
+                values.iter().map(|value| super::expr::literal(on.ty, *value)).collect();
+            format!("{} => {{ {} }}\n", values.join(" | "), self.block(arm, can_stop))
+        });
+        let (on, arms) = (self.expr(on), arms.collect::<String>());
+        format!("match {on} {{ {arms} _ => {{ {} }} }}", self.block(default, can_stop))
+    }
+
+    /// What a routine leaves is copied also when it ends more than itself.
+    fn call_of(&self, routine: usize, copies: &[(Slot, Expr)]) -> String {
+        let name = &self.routines[routine];
+        let copies: String = copies
+            .iter()
+            .map(|(slot, value)| format!("{} = {};\n", self.place(*slot), self.expr(value)))
+            .collect();
+        match (self.stops[routine], copies.is_empty()) {
+            (false, _) => format!("self.{name}();\n{copies}"),
+            (true, true) => format!("self.{name}()?;"),
+            (true, false) => format!("let flow = self.{name}();\n{copies} flow?;"),
+        }
+    }
+
+    fn apply_of(&self, table: usize, hit: Slot, action: Slot) -> String {
+        let name = &self.tables[table].apply;
+        let to = rust(self.ty(action));
+        let (hit, action) = (self.place(hit), self.place(action));
+        let results = format!("{hit} = hit;\n{action} = action as {to};");
+        match self.table_stops(table) {
+            true => format!("let (hit, action, flow) = self.{name}();\n{results}\nflow?;"),
+            false => format!("let (hit, action) = self.{name}();\n{results}"),
+        }
+    }
+
+    fn extract(&self, header: &Header) -> String {
+        let instance = &self.instances[&header.valid];
+        let name = &self.headers[instance.ty].name;
+        format!("{} = {name}::read(self.input.extract()?);", instance.place)
+    }
+
+    fn lookahead(&self, fields: &[(Slot, Ty)]) -> String {
+        let tys: Vec<Ty> = fields.iter().map(|(_, ty)| *ty).collect();
+        let bits: u32 = tys.iter().map(|ty| ty.width()).sum();
+        let (before, values) = read(&tys);
+        let stores: String = fields
+            .iter()
+            .zip(values)
+            .map(|((slot, _), value)| format!("{} = {value};\n", self.place(*slot)))
+            .collect();
+        let length = length(tys.into_iter());
+        format!("let bytes = self.input.peek::<{length}>({bits})?;\n{before}{stores}")
+    }
+
+    /// An expression as 128 bits, of that type.
+    pub(super) fn wide_typed(&self, expr: &Expr) -> String {
+        match expr.as_constant() {
+            Some(value) => format!("{value:#x}_u128"),
+            None if carrier(expr.ty.width()).1 == 128 => self.expr(expr),
+            None => self.wide(expr),
+        }
+    }
+}
+
+/// What a case asks of a key; nothing, if any will do.
+fn asks((number, (asked, key)): (usize, (&Match, &Expr))) -> Option<String> {
+    let Match { value, mask } = *asked;
+    let value = super::expr::literal(key.ty, value);
+    match mask {
+        0 => None,
+        _ if mask == key.ty.mask() => Some(format!("key_{number} == {value}")),
+        _ => {
+            let mask = super::expr::literal(key.ty, mask);
+            Some(format!("key_{number} & {mask} == {value}"))
+        }
+    }
+}
+
+/// Whether an expression needs what is in a slot.
+fn reads(expr: &Expr, slot: Slot) -> bool {
+    match &expr.kind {
+        ExprKind::Const(_) => false,
+        ExprKind::Slot(own) => *own == slot,
+        ExprKind::Unary(_, operand) | ExprKind::Cast(operand) | ExprKind::Slice(operand, ..) => {
+            reads(operand, slot)
+        }
+        ExprKind::Binary(_, left, right) => reads(left, slot) || reads(right, slot),
+        ExprKind::Mux(condition, yes, no) => {
+            [condition, yes, no].into_iter().any(|part| reads(part, slot))
+        }
+    }
+}
+
+fn state_names(parser: &Parser) -> Vec<String> {
+    let mut names = super::names::Unique::default();
+    parser.states.iter().map(|state| names.take(&camel(&state.name))).collect()
+}

@@ -1,0 +1,156 @@
+//! The seam between a program's control plane and what executes the program.
+//!
+//! [`super::Machine`] knows names; behind it, everything goes by the program's numbers. The interpreter is one
+//! that executes, code that was made from the program another.
+
+use super::externs::Meter;
+use crate::ir::Match;
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// Most digests that wait for the control plane.
+const MOST_DIGESTS: usize = 1024;
+
+/// How long entries stay if nothing is said of their profile.
+const USUAL_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Executes a program, and keeps its tables and what its objects remember.
+pub trait Execute: Debug {
+    /// Takes a packet that came in by a port. What it begins with when it leaves is put into `head`, which is
+    /// empty.
+    fn process(
+        &mut self,
+        world: &mut World,
+        port: u32,
+        packet: &[u8],
+        head: &mut Vec<u8>,
+    ) -> Verdict;
+
+    /// The entries of the table with that number.
+    ///
+    /// # Panics
+    ///
+    /// When there is none.
+    fn table(&self, number: usize) -> &dyn Store;
+
+    /// The entries of the table with that number, to change.
+    ///
+    /// # Panics
+    ///
+    /// When there is none.
+    fn table_mut(&mut self, number: usize) -> &mut dyn Store;
+
+    /// Packets and bytes of a counter; none, if the object with that number is no counter.
+    fn counter(&self, object: usize, index: u32) -> (u64, u64);
+
+    /// Puts a meter at a place of the object with that number, if that is an array of meters that large.
+    fn set_meter(&mut self, object: usize, index: u32, meter: Meter) -> bool;
+}
+
+/// What keeps a table's entries.
+pub trait Store: Debug {
+    /// Adds or replaces an entry; whether there was room.
+    fn insert(
+        &mut self,
+        now: u64,
+        keys: &[Match],
+        action: usize,
+        args: &[u128],
+        priority: u32,
+    ) -> bool;
+
+    /// Removes an entry; whether it was there.
+    fn remove(&mut self, keys: &[Match]) -> bool;
+
+    /// How many there are at that time.
+    fn count(&self, now: u64) -> usize;
+
+    /// Those that there are at that time, in the order of their keys.
+    fn list(&self, now: u64) -> Vec<Listed>;
+
+    /// What is done with keys that are not there.
+    fn set_default(&mut self, action: usize, args: &[u128]);
+}
+
+/// An entry that is read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Listed {
+    /// What it asks of each key.
+    pub keys: Vec<Match>,
+    /// The number of its action in the table's list.
+    pub action: usize,
+    /// The action's arguments.
+    pub args: Vec<u128>,
+}
+
+/// Where a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// By which port; `None`: nowhere.
+    pub port: Option<u32>,
+    /// So many bytes were read; what is behind them follows the new head.
+    pub taken: usize,
+}
+
+/// What executing shares with the control plane: time, timeouts, messages.
+#[derive(Debug)]
+pub struct World {
+    now: u64,
+    /// By profile, nanoseconds.
+    timeouts: Vec<u64>,
+    digests: VecDeque<(usize, Vec<u128>)>,
+    lost: u64,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        Self {
+            now: 0,
+            timeouts: vec![nanoseconds(USUAL_TIMEOUT); 256],
+            digests: VecDeque::new(),
+            lost: 0,
+        }
+    }
+
+    /// The time, nanoseconds since some beginning.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Time passes; it does not go back.
+    pub(super) fn pass(&mut self, now: Duration) {
+        self.now = self.now.max(nanoseconds(now));
+    }
+
+    /// How long entries of a profile stay, nanoseconds.
+    pub fn timeout(&self, profile: u128) -> u64 {
+        let profile = usize::try_from(profile).unwrap_or(usize::MAX);
+        self.timeouts.get(profile).copied().unwrap_or(nanoseconds(USUAL_TIMEOUT))
+    }
+
+    pub(super) fn set_timeout(&mut self, profile: u8, timeout: Duration) {
+        self.timeouts[usize::from(profile)] = nanoseconds(timeout);
+    }
+
+    /// Leaves a message for the control plane: the digest's number, and its fields.
+    pub fn tell(&mut self, object: usize, values: Vec<u128>) {
+        match self.digests.len() < MOST_DIGESTS {
+            true => self.digests.push_back((object, values)),
+            false => self.lost += 1,
+        }
+    }
+
+    pub(super) fn told(&mut self) -> Option<(usize, Vec<u128>)> {
+        self.digests.pop_front()
+    }
+
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    // The largest is left for what has no time.
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).min(u64::MAX - 1)
+}

@@ -1,0 +1,151 @@
+//! Tables whose keys are exact: a hash table, whose entries may expire and may be added by packets.
+
+use super::key::{Packed, Secret, full, matches, values};
+use super::{Action, Found, Listed, Match, Store};
+use crate::machine::table::{TICK, deadline};
+use hashbrown::HashTable;
+use std::fmt::Debug;
+
+/// No time.
+const NEVER: u64 = u64::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry<K, A> {
+    key: K,
+    action: A,
+    /// When it goes, nanoseconds.
+    deadline: u64,
+    /// Its silence until then, nanoseconds; [`NEVER`]: the control plane's, it has no timer.
+    timeout: u64,
+}
+
+/// Where an entry is; good until entries are added or removed.
+pub type Place = Option<usize>;
+
+/// A table whose keys are exact.
+#[derive(Debug)]
+pub struct Exact<K, A> {
+    entries: HashTable<Entry<K, A>>,
+    widths: &'static [u32],
+    size: usize,
+    /// Whether entries that packets add have timers.
+    expires: bool,
+    default: A,
+    secret: Secret,
+    /// The tick in which there was no room, even without those that were over: nothing more is over before
+    /// the next.
+    full: Option<u64>,
+}
+
+impl<K: Packed, A: Action> Exact<K, A> {
+    /// An empty table of keys of so many bits, for so many entries.
+    pub fn new(widths: &'static [u32], size: usize, expires: bool, default: A) -> Self {
+        // It grows with what is in it: few entries lie close together, which is worth more than that none of them
+        // ever waits for a larger table.
+        let entries = HashTable::new();
+        Self { entries, widths, size, expires, default, secret: Secret::draw(), full: None }
+    }
+
+    /// What a key finds, and where its entry is, were it one that is over.
+    #[inline]
+    pub fn find(&self, now: u64, key: K) -> (Found<A>, Place) {
+        let place = self.entries.find_bucket_index(key.mixed(self.secret), |one| one.key == key);
+        match place.and_then(|place| self.entries.get_bucket(place)) {
+            Some(entry) if now < entry.deadline => {
+                (Found { hit: true, action: entry.action }, place)
+            }
+            _ => (Found { hit: false, action: self.default }, place),
+        }
+    }
+
+    /// Adds an entry for a key, or replaces its; whether there was room, and then where it is.
+    pub fn add(&mut self, now: u64, key: K, action: A, timeout: u64) -> Place {
+        let entry = match self.expires {
+            true => Entry { key, action, deadline: deadline(now, timeout), timeout },
+            false => Entry { key, action, deadline: NEVER, timeout: NEVER },
+        };
+        self.put(now, entry)
+    }
+
+    /// Changes the timeout of an entry that packets added.
+    #[inline]
+    pub fn set_timeout(&mut self, place: Place, timeout: u64) {
+        self.timed(place, |entry| entry.timeout = timeout);
+    }
+
+    /// Starts the timer of an entry that packets added anew.
+    #[inline]
+    pub fn restart(&mut self, now: u64, place: Place) {
+        self.timed(place, |entry| entry.deadline = deadline(now, entry.timeout));
+    }
+
+    #[inline]
+    fn timed(&mut self, place: Place, change: impl FnOnce(&mut Entry<K, A>)) {
+        if let Some(entry) = place.and_then(|place| self.entries.get_bucket_mut(place))
+            && entry.timeout != NEVER
+        {
+            change(entry);
+        }
+    }
+
+    #[cold]
+    fn put(&mut self, now: u64, entry: Entry<K, A>) -> Place {
+        let (secret, key) = (self.secret, entry.key);
+        let hash = key.mixed(secret);
+        let place = self.entries.find_bucket_index(hash, |one| one.key == key);
+        if let Some(own) = place.and_then(|place| self.entries.get_bucket_mut(place)) {
+            *own = entry;
+            return place;
+        }
+        if self.entries.len() >= self.size && !self.make_room(now) {
+            return None;
+        }
+        let placed = self.entries.insert_unique(hash, entry, |one| one.key.mixed(secret));
+        Some(placed.bucket_index())
+    }
+}
+
+impl<K: Packed, A: Action> Exact<K, A> {
+    /// Removes what is over; whether that was anything.
+    fn make_room(&mut self, now: u64) -> bool {
+        let tick = Some(now / TICK);
+        if self.full != tick {
+            self.entries.retain(|one| now < one.deadline);
+            self.full = tick.filter(|_| self.entries.len() >= self.size);
+        }
+        self.entries.len() < self.size
+    }
+}
+
+impl<K: Packed, A: Action> Store for Exact<K, A> {
+    fn insert(&mut self, now: u64, keys: &[Match], action: usize, args: &[u128], _: u32) -> bool {
+        let (key, action) = (values(self.widths, keys), A::of(action, args));
+        self.put(now, Entry { key, action, deadline: NEVER, timeout: NEVER }).is_some()
+    }
+
+    fn remove(&mut self, keys: &[Match]) -> bool {
+        let key: K = values(self.widths, keys);
+        let found = self.entries.find_entry(key.mixed(self.secret), |one| one.key == key);
+        found.map(|entry| entry.remove()).is_ok()
+    }
+
+    fn count(&self, now: u64) -> usize {
+        self.entries.iter().filter(|entry| now < entry.deadline).count()
+    }
+
+    fn list(&self, now: u64) -> Vec<Listed> {
+        let there = self.entries.iter().filter(|entry| now < entry.deadline);
+        let listed = |entry: &Entry<K, A>| Listed {
+            keys: matches(self.widths, entry.key, full(self.widths)),
+            action: entry.action.number(),
+            args: entry.action.args(),
+        };
+        let mut all: Vec<Listed> = there.map(listed).collect();
+        all.sort();
+        all
+    }
+
+    fn set_default(&mut self, action: usize, args: &[u128]) {
+        self.default = A::of(action, args);
+    }
+}

@@ -1,0 +1,126 @@
+//! Counters, meters, registers, random numbers, hashes.
+//!
+//! Arrays have all their places from the start; pages that nobody has touched take no memory.
+
+use crate::ir::Algorithm;
+use crate::machine::{Meter, externs};
+use std::fmt::Debug;
+use std::ops::BitXor;
+
+/// An array of counters.
+#[derive(Debug)]
+pub struct Counters {
+    /// Packets and bytes.
+    cells: Vec<[u64; 2]>,
+    most: u64,
+}
+
+impl Counters {
+    /// So many counters that go up to `most`, then begin anew.
+    pub fn new(size: u32, most: u64) -> Self {
+        Self { cells: vec![[0; 2]; size as usize], most }
+    }
+
+    /// Counts a packet; beyond the array nothing happens.
+    #[inline]
+    pub fn count(&mut self, index: u128, bytes: u128) {
+        if let Some([packets, total]) =
+            usize::try_from(index).ok().and_then(|i| self.cells.get_mut(i))
+        {
+            *packets = packets.wrapping_add(1) & self.most;
+            *total = total.wrapping_add(bytes as u64) & self.most;
+        }
+    }
+
+    /// Packets and bytes.
+    pub fn read(&self, index: u32) -> (u64, u64) {
+        self.cells.get(index as usize).map_or((0, 0), |cell| (cell[0], cell[1]))
+    }
+}
+
+/// An array of meters, up to the last one that has rates.
+#[derive(Debug)]
+pub struct Meters {
+    cells: Vec<Option<Box<Meter>>>,
+    size: u32,
+    bytes: bool,
+}
+
+impl Meters {
+    /// So many meters of bytes, or of packets.
+    pub fn new(size: u32, bytes: bool) -> Self {
+        Self { cells: Vec::new(), size, bytes }
+    }
+
+    /// A packet's colour; a meter without rates leaves it as it is.
+    #[inline]
+    pub fn colour(&mut self, now: u64, index: u128, before: u128, length: u128) -> u128 {
+        let size = if self.bytes { length } else { 1 };
+        match usize::try_from(index).ok().and_then(|index| self.cells.get_mut(index)) {
+            Some(Some(meter)) => meter.colour(now, before, size),
+            _ => before,
+        }
+    }
+
+    /// Puts a meter at a place, if there is that place.
+    pub fn set(&mut self, index: u32, meter: Meter) -> bool {
+        let place = index as usize;
+        if index < self.size {
+            self.cells.resize(self.cells.len().max(place + 1), None);
+            self.cells[place] = Some(Box::new(meter));
+        }
+        index < self.size
+    }
+}
+
+/// An array of registers, or of one field of them.
+#[derive(Debug)]
+pub struct Registers<T> {
+    /// By what they differ from the initial value.
+    cells: Vec<T>,
+    initial: T,
+}
+
+impl<T: BitXor<Output = T> + Copy + Default + Debug> Registers<T> {
+    /// So many registers with this value.
+    pub fn new(size: u32, initial: T) -> Self {
+        Self { cells: vec![T::default(); size as usize], initial }
+    }
+
+    /// What is there; beyond the array, the initial value.
+    #[inline]
+    pub fn read(&self, index: u128) -> T {
+        let cell = usize::try_from(index).ok().and_then(|index| self.cells.get(index));
+        cell.map_or(self.initial, |cell| *cell ^ self.initial)
+    }
+
+    /// Puts a value there; beyond the array nothing happens.
+    #[inline]
+    pub fn write(&mut self, index: u128, value: T) {
+        if let Some(cell) = usize::try_from(index).ok().and_then(|index| self.cells.get_mut(index))
+        {
+            *cell = value ^ self.initial;
+        }
+    }
+}
+
+/// A random sequence.
+#[derive(Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// The sequence of that seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number, between these two.
+    pub fn next(&mut self, least: u128, most: u128) -> u128 {
+        externs::random(&mut self.0, least, most)
+    }
+}
+
+/// The hash of values, of so many bits each.
+pub fn hash(algorithm: Algorithm, values: &[(u128, u32)]) -> u128 {
+    externs::hash(algorithm, &externs::bytes(values.iter().copied()))
+}

@@ -1,0 +1,98 @@
+//! Tables whose keys have masks of their own: entries in the order of who wins, searched from the first.
+
+use super::{Action, Found, Listed, Match, Store};
+use std::cmp::Reverse;
+
+#[derive(Clone, Debug)]
+struct Entry<A> {
+    keys: Vec<Match>,
+    action: A,
+    priority: u32,
+}
+
+/// A table that is searched from end to end.
+#[derive(Debug)]
+pub struct Scan<A> {
+    entries: Vec<Entry<A>>,
+    /// Which key goes by its longest prefix, if one does.
+    prefix: Option<usize>,
+    size: usize,
+    default: A,
+}
+
+impl<A: Action> Scan<A> {
+    /// An empty table for so many entries; `prefix` is the number of the key that goes by its longest prefix.
+    pub fn new(prefix: Option<usize>, size: usize, default: A) -> Self {
+        Self { entries: Vec::new(), prefix, size, default }
+    }
+
+    /// What keys find.
+    pub fn find(&self, keys: &[u128]) -> Found<A> {
+        let fits = |entry: &&Entry<A>| {
+            let mut pairs = entry.keys.iter().zip(keys);
+            pairs.all(|(asked, key)| key & asked.mask == asked.value)
+        };
+        match self.entries.iter().find(fits) {
+            Some(entry) => Found { hit: true, action: entry.action },
+            None => Found { hit: false, action: self.default },
+        }
+    }
+
+    /// Who wins comes first: the longest prefix, then the highest priority, then by the keys.
+    fn rank<'e>(
+        &self,
+        keys: &'e [Match],
+        priority: u32,
+    ) -> (Reverse<u32>, Reverse<u32>, &'e [Match]) {
+        let length = self.prefix.map_or(0, |place| keys[place].mask.count_ones());
+        (Reverse(length), Reverse(priority), keys)
+    }
+}
+
+impl<A: Action> Store for Scan<A> {
+    fn insert(
+        &mut self,
+        _: u64,
+        keys: &[Match],
+        action: usize,
+        args: &[u128],
+        priority: u32,
+    ) -> bool {
+        let known = self.entries.iter().position(|entry| entry.keys == keys);
+        if known.is_none() && self.entries.len() >= self.size {
+            return false;
+        }
+        if let Some(place) = known {
+            self.entries.remove(place);
+        }
+        let entry = Entry { keys: keys.to_vec(), action: A::of(action, args), priority };
+        let rank = self.rank(keys, priority);
+        let place = self.entries.partition_point(|one| self.rank(&one.keys, one.priority) < rank);
+        self.entries.insert(place, entry);
+        true
+    }
+
+    fn remove(&mut self, keys: &[Match]) -> bool {
+        let place = self.entries.iter().position(|entry| entry.keys == keys);
+        place.map(|place| self.entries.remove(place)).is_some()
+    }
+
+    fn count(&self, _: u64) -> usize {
+        self.entries.len()
+    }
+
+    fn list(&self, _: u64) -> Vec<Listed> {
+        let listed = |entry: &Entry<A>| Listed {
+            keys: entry.keys.clone(),
+            action: entry.action.number(),
+            args: entry.action.args(),
+        };
+        let mut all: Vec<Listed> = self.entries.iter().map(listed).collect();
+        all.sort();
+        all
+    }
+
+    fn set_default(&mut self, action: usize, args: &[u128]) {
+        self.default = A::of(action, args);
+    }
+}

@@ -1,0 +1,108 @@
+//! A program between two devices: the first is port 1, the second port 2.
+
+use crate::machine::{Fate, Machine};
+use natgate_io::{Batch, Device};
+use std::fmt::{self, Display, Formatter};
+use std::time::Duration;
+
+/// The first device's port; the second's is the next.
+const FIRST_PORT: u32 = 1;
+
+/// A program, and the devices of its ports.
+#[derive(Debug)]
+pub struct Switch<'p> {
+    machine: Machine<'p>,
+    devices: [Box<dyn Device>; 2],
+    counts: Counts,
+}
+
+/// What has become of frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// They came in.
+    pub received: u64,
+    /// They left.
+    pub sent: u64,
+    /// The program has dropped them.
+    pub dropped: u64,
+    /// They were for ports that are not there.
+    pub elsewhere: u64,
+    /// They were to leave, but what they begin with did not fit, or the link did not take them.
+    pub lost: u64,
+}
+
+impl Display for Counts {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { received, sent, dropped, elsewhere, lost } = self;
+        write!(
+            f,
+            "{received} frames received, {sent} sent, {dropped} dropped by the program, {elsewhere} \
+             for ports that are not there, {lost} lost"
+        )
+    }
+}
+
+impl<'p> Switch<'p> {
+    /// A program between these devices.
+    pub fn new(machine: Machine<'p>, devices: [Box<dyn Device>; 2]) -> Self {
+        Self { machine, devices, counts: Counts::default() }
+    }
+
+    /// Takes a batch of each device through the program, at this time; how many frames came in.
+    pub fn turn(&mut self, now: Duration) -> usize {
+        self.pass(now, 0) + self.pass(now, 1)
+    }
+
+    /// The devices, for who waits for them.
+    pub fn devices(&self) -> &[Box<dyn Device>; 2] {
+        &self.devices
+    }
+
+    /// Looks after the links.
+    pub fn maintain(&mut self) {
+        self.devices.iter_mut().for_each(|device| drop(device.maintain()));
+    }
+
+    /// What has become of frames.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn pass(&mut self, now: Duration, from: usize) -> usize {
+        let Self { machine, devices: [first, second], counts } = self;
+        let [(first_in, first_out), (second_in, second_out)] = [first.split(), second.split()];
+        let receiver = if from == 0 { first_in } else { second_in };
+        let mut batch = Batch::new();
+        receiver.receive(&mut batch);
+        let taken = batch.len();
+        let mut leaving = [Batch::new(), Batch::new()];
+        for mut frame in batch {
+            let ((start, end), port) = (frame.range(), FIRST_PORT + from as u32);
+            let (port, start) = match machine.forward(now, port, frame.buffer_mut(), start) {
+                Fate::Sent { port, start } => (port, start),
+                Fate::Dropped => {
+                    counts.dropped += 1;
+                    continue;
+                }
+                Fate::NoRoom => {
+                    counts.lost += 1;
+                    continue;
+                }
+            };
+            frame.set_range(start, end);
+            match leaving.get_mut(port.wrapping_sub(FIRST_PORT) as usize) {
+                Some(frames) => frames.push(frame),
+                None => counts.elsewhere += 1,
+            }
+        }
+        for (device, frames) in [first_out, second_out].into_iter().zip(&mut leaving) {
+            if !frames.is_empty() {
+                let lost = u64::from(device.transmit(frames).count());
+                counts.lost += lost;
+                counts.sent += frames.len() as u64 - lost;
+            }
+        }
+        counts.received += taken as u64;
+        taken
+    }
+}

@@ -1,0 +1,1166 @@
+//! The program `every`, made by `natgate p4 compile --emit rust`: changes belong into the program.
+
+use natgate_p4::rt::*;
+
+/// Headers with these fields.
+#[derive(Clone, Copy, Debug, Default)]
+struct Head {
+    valid: bool,
+    version: u8,
+    flag: u8,
+    count: u8,
+    address: u64,
+    delta: u8,
+    offset: u16,
+    rest: u8,
+}
+
+impl Head {
+    #[inline(always)]
+    fn read(bytes: [u8; 10]) -> Self {
+        let run_0 = bytes[0];
+        let run_8 = u16::from_be_bytes([bytes[8], bytes[9]]);
+        Self {
+            valid: true,
+            version: (run_0 >> 4) as u8,
+            flag: ((run_0 >> 3) & 0x1) as u8,
+            count: (run_0 & 0x7) as u8,
+            address: be64(&bytes[1..7]),
+            delta: bytes[7],
+            offset: (run_8 >> 3) as u16,
+            rest: (run_8 & 0x7) as u8,
+        }
+    }
+
+    #[inline(always)]
+    fn bytes(&self) -> [u8; 10] {
+        let mut bytes = [0; 10];
+        bytes[0] = self.version << 4 | self.flag << 3 | self.count;
+        bytes[1..7].copy_from_slice(&self.address.to_be_bytes()[2..]);
+        bytes[7] = self.delta;
+        bytes[8..10]
+            .copy_from_slice(&(self.offset << 3 | self.rest as u16).to_be_bytes());
+        bytes
+    }
+}
+
+/// Headers with these fields.
+#[derive(Clone, Copy, Debug, Default)]
+struct Label {
+    valid: bool,
+    label: u32,
+    class: u8,
+    is_last: u8,
+    ttl: u8,
+}
+
+impl Label {
+    #[inline(always)]
+    fn read(bytes: [u8; 4]) -> Self {
+        let run_0 = be64(&bytes[0..3]) as u32;
+        Self {
+            valid: true,
+            label: ((run_0 >> 4) & 0xfffff) as u32,
+            class: ((run_0 >> 1) & 0x7) as u8,
+            is_last: (run_0 & 0x1) as u8,
+            ttl: bytes[3],
+        }
+    }
+
+    #[inline(always)]
+    fn bytes(&self) -> [u8; 4] {
+        let mut bytes = [0; 4];
+        bytes[0..3]
+            .copy_from_slice(
+                &(self.label << 4 | (self.class as u32) << 1 | self.is_last as u32)
+                    .to_be_bytes()[1..],
+            );
+        bytes[3] = self.ttl;
+        bytes
+    }
+}
+
+/// Headers with these fields.
+#[derive(Clone, Copy, Debug, Default)]
+struct Words {
+    valid: bool,
+    a: u16,
+    b: u16,
+    c: u32,
+    wide: u128,
+}
+
+impl Words {
+    #[inline(always)]
+    fn read(bytes: [u8; 24]) -> Self {
+        Self {
+            valid: true,
+            a: u16::from_be_bytes([bytes[0], bytes[1]]),
+            b: u16::from_be_bytes([bytes[2], bytes[3]]),
+            c: u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]),
+            wide: u128::from_be_bytes([
+                bytes[8],
+                bytes[9],
+                bytes[10],
+                bytes[11],
+                bytes[12],
+                bytes[13],
+                bytes[14],
+                bytes[15],
+                bytes[16],
+                bytes[17],
+                bytes[18],
+                bytes[19],
+                bytes[20],
+                bytes[21],
+                bytes[22],
+                bytes[23],
+            ]),
+        }
+    }
+
+    #[inline(always)]
+    fn bytes(&self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        bytes[0..2].copy_from_slice(&self.a.to_be_bytes());
+        bytes[2..4].copy_from_slice(&self.b.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.c.to_be_bytes());
+        bytes[8..24].copy_from_slice(&self.wide.to_be_bytes());
+        bytes
+    }
+}
+
+/// What entries of `Main.learning` do.
+#[derive(Clone, Copy, Debug)]
+enum LearningAction {
+    Known { note: u32, marks: bool },
+    Learn,
+}
+
+impl Action for LearningAction {
+    fn of(number: usize, args: &[u128]) -> Self {
+        match number {
+            0 => {
+                LearningAction::Known {
+                    note: args[0] as u32,
+                    marks: args[1] != 0,
+                }
+            }
+            _ => LearningAction::Learn,
+        }
+    }
+
+    fn number(&self) -> usize {
+        match self {
+            Self::Known { .. } => 0,
+            Self::Learn { .. } => 1,
+        }
+    }
+
+    fn args(&self) -> Vec<u128> {
+        match self {
+            Self::Known { note, marks } => vec![* note as u128, * marks as u128],
+            Self::Learn {} => vec![],
+        }
+    }
+}
+
+/// What entries of `Main.prefixes` do.
+#[derive(Clone, Copy, Debug)]
+enum PrefixesAction {
+    Set { x: u32 },
+    Leave,
+    NoAction,
+}
+
+impl Action for PrefixesAction {
+    fn of(number: usize, args: &[u128]) -> Self {
+        match number {
+            0 => {
+                PrefixesAction::Set {
+                    x: args[0] as u32,
+                }
+            }
+            1 => PrefixesAction::Leave,
+            _ => PrefixesAction::NoAction,
+        }
+    }
+
+    fn number(&self) -> usize {
+        match self {
+            Self::Set { .. } => 0,
+            Self::Leave { .. } => 1,
+            Self::NoAction { .. } => 2,
+        }
+    }
+
+    fn args(&self) -> Vec<u128> {
+        match self {
+            Self::Set { x } => vec![* x as u128],
+            Self::Leave {} => vec![],
+            Self::NoAction {} => vec![],
+        }
+    }
+}
+
+/// What entries of `Main.masks` do.
+#[derive(Clone, Copy, Debug)]
+enum MasksAction {
+    Set { x: u32 },
+    To { port: u32 },
+    NoAction,
+}
+
+impl Action for MasksAction {
+    fn of(number: usize, args: &[u128]) -> Self {
+        match number {
+            0 => {
+                MasksAction::Set {
+                    x: args[0] as u32,
+                }
+            }
+            1 => {
+                MasksAction::To {
+                    port: args[0] as u32,
+                }
+            }
+            _ => MasksAction::NoAction,
+        }
+    }
+
+    fn number(&self) -> usize {
+        match self {
+            Self::Set { .. } => 0,
+            Self::To { .. } => 1,
+            Self::NoAction { .. } => 2,
+        }
+    }
+
+    fn args(&self) -> Vec<u128> {
+        match self {
+            Self::Set { x } => vec![* x as u128],
+            Self::To { port } => vec![* port as u128],
+            Self::NoAction {} => vec![],
+        }
+    }
+}
+
+/// What entries of `Main.long` do.
+#[derive(Clone, Copy, Debug)]
+enum LongAction {
+    Set { x: u32 },
+    To { port: u32 },
+    NoAction,
+}
+
+impl Action for LongAction {
+    fn of(number: usize, args: &[u128]) -> Self {
+        match number {
+            0 => {
+                LongAction::Set {
+                    x: args[0] as u32,
+                }
+            }
+            1 => {
+                LongAction::To {
+                    port: args[0] as u32,
+                }
+            }
+            _ => LongAction::NoAction,
+        }
+    }
+
+    fn number(&self) -> usize {
+        match self {
+            Self::Set { .. } => 0,
+            Self::To { .. } => 1,
+            Self::NoAction { .. } => 2,
+        }
+    }
+
+    fn args(&self) -> Vec<u128> {
+        match self {
+            Self::Set { x } => vec![* x as u128],
+            Self::To { port } => vec![* port as u128],
+            Self::NoAction {} => vec![],
+        }
+    }
+}
+
+/// Where the parser `P.words` is.
+#[derive(Clone, Copy, Debug)]
+enum ParsePWordsState {
+    Start,
+}
+
+/// Where the parser `P` is.
+#[derive(Clone, Copy, Debug)]
+enum ParsePState {
+    Start,
+    Labels,
+    Skipped,
+    BitsOf,
+    Plain,
+}
+
+/// Headers, metadata and variables of a packet.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slots {
+    folded_return: u16,
+    folded_x: u32,
+    next_return: u32,
+    next_count: u8,
+    p_hdr_head: Head,
+    p_hdr_label: Label,
+    p_hdr_words: Words,
+    p_hdr_other: Words,
+    p_meta_note: u32,
+    p_meta_seen: u8,
+    p_meta_is_marked: bool,
+    p_meta_pair_left: u16,
+    p_meta_pair_right: bool,
+    p_istd_direction: u32,
+    p_istd_pass: u8,
+    p_istd_loopedback: bool,
+    p_istd_input_port: u32,
+    p_words_words: Words,
+    p_words_note: u32,
+    p_ahead: u16,
+    p_next: u16,
+    pre_hdr_head: Head,
+    pre_hdr_label: Label,
+    pre_hdr_words: Words,
+    pre_hdr_other: Words,
+    pre_meta_note: u32,
+    pre_meta_seen: u8,
+    pre_meta_is_marked: bool,
+    pre_meta_pair_left: u16,
+    pre_meta_pair_right: bool,
+    pre_istd_input_port: u32,
+    pre_istd_parser_error: u32,
+    pre_istd_direction: u32,
+    pre_istd_pass: u8,
+    pre_istd_loopedback: bool,
+    pre_ostd_decrypt: bool,
+    pre_ostd_said: u32,
+    pre_ostd_decrypt_start_offset: u16,
+    main_hdr_head: Head,
+    main_hdr_label: Label,
+    main_hdr_words: Words,
+    main_hdr_other: Words,
+    main_meta_note: u32,
+    main_meta_seen: u8,
+    main_meta_is_marked: bool,
+    main_meta_pair_left: u16,
+    main_meta_pair_right: bool,
+    main_istd_direction: u32,
+    main_istd_pass: u8,
+    main_istd_loopedback: bool,
+    main_istd_timestamp: u64,
+    main_istd_parser_error: u32,
+    main_istd_class_of_service: u8,
+    main_istd_input_port: u32,
+    main_ostd_class_of_service: u8,
+    main_arithmetic_words: Words,
+    main_arithmetic_delta: u8,
+    main_arithmetic_a: u16,
+    main_arithmetic_b: u16,
+    main_arithmetic_odd: u16,
+    main_arithmetic_small: u8,
+    main_arithmetic_wide: u16,
+    main_arithmetic_tmp: u16,
+    main_known_note: u32,
+    main_known_marks: bool,
+    main_learn_result: bool,
+    main_learn_added: bool,
+    main_set_x: u32,
+    main_to_port: u32,
+    main_tmp: bool,
+    main_tmp_2: u32,
+    main_tmp_3: bool,
+    main_tmp_4: u32,
+    main_tmp_5: u32,
+    main_tmp_6: bool,
+    main_tmp_7: u32,
+    main_tmp_8: bool,
+    main_tmp_9: u32,
+    main_result: u32,
+    main_colour: u32,
+    main_result_2: u32,
+    main_result_3: u32,
+    main_number: u32,
+    main_result_left: u16,
+    main_result_right: bool,
+    main_pair_left: u16,
+    main_pair_right: bool,
+    main_result_4: u16,
+    main_result_5: u32,
+    main_result_6: u16,
+    main_result_7: u16,
+    main_result_8: u16,
+    dep_hdr_head: Head,
+    dep_hdr_label: Label,
+    dep_hdr_words: Words,
+    dep_hdr_other: Words,
+    dep_meta_note: u32,
+    dep_meta_seen: u8,
+    dep_meta_is_marked: bool,
+    dep_meta_pair_left: u16,
+    dep_meta_pair_right: bool,
+    dep_ostd_class_of_service: u8,
+    sum_sum: u16,
+}
+
+/// The table that is being applied, with the key and where its entry is.
+#[derive(Clone, Copy, Debug)]
+enum Applied {
+    Nothing,
+    Learning { key: u64, place: Place },
+}
+
+/// The program's tables, and what its objects remember.
+#[derive(Debug)]
+pub struct Every {
+    learning: Exact<u64, LearningAction>,
+    prefixes: Lpm<u64, PrefixesAction>,
+    masks: Scan<MasksAction>,
+    long: Exact<[u128; 2], LongAction>,
+    seen: Counters,
+    rate: Meters,
+    packets: Meters,
+    numbers: Registers<u32>,
+    pairs_0_: Registers<u16>,
+    pairs_1_: Registers<bool>,
+    chance: Random,
+}
+
+impl Every {
+    /// Without entries; `seed` is that of its random numbers.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            learning: Exact::new(&[16, 4], 4, true, LearningAction::Learn),
+            prefixes: Lpm::new(&[16, 1], 6, PrefixesAction::NoAction),
+            masks: Scan::new(Some(1), 8, MasksAction::NoAction),
+            long: Exact::new(&[128, 48], 3, false, LongAction::Set { x: 1_u32 }),
+            seen: Counters::new(100, 0xffff_u64),
+            rate: Meters::new(8, true),
+            packets: Meters::new(8, false),
+            numbers: Registers::new(16, 7_u32),
+            pairs_0_: Registers::new(64, 5_u16),
+            pairs_1_: Registers::new(64, true),
+            chance: Random::new(seed),
+        }
+    }
+}
+
+impl Execute for Every {
+    fn process(
+        &mut self,
+        world: &mut World,
+        port: u32,
+        packet: &[u8],
+        head: &mut Vec<u8>,
+    ) -> Verdict {
+        let errors = Errors { too_short: 1, timeout: 5 };
+        let mut run = Run {
+            now: world.now(),
+            code: self,
+            world,
+            head,
+            input: Input::new(packet, errors),
+            port: None,
+            applied: Applied::Nothing,
+            v: Slots::default(),
+        };
+        run.process(port);
+        Verdict {
+            port: run.port,
+            taken: run.input.taken(),
+        }
+    }
+
+    fn table(&self, number: usize) -> &dyn Store {
+        match number {
+            0 => &self.learning,
+            1 => &self.prefixes,
+            2 => &self.masks,
+            3 => &self.long,
+            _ => panic!("there is no table {number}"),
+        }
+    }
+
+    fn table_mut(&mut self, number: usize) -> &mut dyn Store {
+        match number {
+            0 => &mut self.learning,
+            1 => &mut self.prefixes,
+            2 => &mut self.masks,
+            3 => &mut self.long,
+            _ => panic!("there is no table {number}"),
+        }
+    }
+
+    fn counter(&self, object: usize, index: u32) -> (u64, u64) {
+        match object {
+            0 => self.seen.read(index),
+            _ => (0, 0),
+        }
+    }
+
+    fn set_meter(&mut self, object: usize, index: u32, meter: Meter) -> bool {
+        match object {
+            1 => self.rate.set(index, meter),
+            2 => self.packets.set(index, meter),
+            _ => false,
+        }
+    }
+}
+
+/// A packet on its way.
+struct Run<'r> {
+    code: &'r mut Every,
+    world: &'r mut World,
+    now: u64,
+    input: Input<'r>,
+    head: &'r mut Vec<u8>,
+    port: Option<u32>,
+    applied: Applied,
+    v: Slots,
+}
+
+impl Run<'_> {
+    #[inline(always)]
+    fn process(&mut self, port: u32) {
+        self.v.p_istd_input_port = port as u32;
+        self.v.pre_istd_input_port = port as u32;
+        self.v.main_istd_input_port = port as u32;
+        self.v.main_istd_timestamp = self.now as u64;
+        if let Err(Stop::Reject(error)) = self.parse_p() {
+            self.v.pre_istd_parser_error = error as u32;
+            self.v.main_istd_parser_error = error as u32;
+        }
+        self.v.pre_hdr_head = self.v.p_hdr_head;
+        self.v.pre_hdr_label = self.v.p_hdr_label;
+        self.v.pre_hdr_words = self.v.p_hdr_words;
+        self.v.pre_hdr_other = self.v.p_hdr_other;
+        self.v.pre_meta_note = self.v.p_meta_note;
+        self.v.pre_meta_seen = self.v.p_meta_seen;
+        self.v.pre_meta_is_marked = self.v.p_meta_is_marked;
+        self.v.pre_meta_pair_left = self.v.p_meta_pair_left;
+        self.v.pre_meta_pair_right = self.v.p_meta_pair_right;
+        self.pre();
+        self.v.main_hdr_head = self.v.p_hdr_head;
+        self.v.main_hdr_label = self.v.p_hdr_label;
+        self.v.main_hdr_words = self.v.p_hdr_words;
+        self.v.main_hdr_other = self.v.p_hdr_other;
+        self.v.main_meta_note = self.v.pre_meta_note;
+        self.v.main_meta_seen = self.v.pre_meta_seen;
+        self.v.main_meta_is_marked = self.v.pre_meta_is_marked;
+        self.v.main_meta_pair_left = self.v.pre_meta_pair_left;
+        self.v.main_meta_pair_right = self.v.pre_meta_pair_right;
+        let _ = self.main();
+        self.v.dep_hdr_head = self.v.main_hdr_head;
+        self.v.dep_hdr_label = self.v.main_hdr_label;
+        self.v.dep_hdr_words = self.v.main_hdr_words;
+        self.v.dep_hdr_other = self.v.main_hdr_other;
+        self.v.dep_meta_note = self.v.main_meta_note;
+        self.v.dep_meta_seen = self.v.main_meta_seen;
+        self.v.dep_meta_is_marked = self.v.main_meta_is_marked;
+        self.v.dep_meta_pair_left = self.v.main_meta_pair_left;
+        self.v.dep_meta_pair_right = self.v.main_meta_pair_right;
+        self.dep();
+    }
+
+    /// The parser `P.words`.
+    #[inline(always)]
+    fn parse_p_words(&mut self) -> Result<(), Stop> {
+        let mut state = ParsePWordsState::Start;
+        loop {
+            self.input.step()?;
+            state = match state {
+                ParsePWordsState::Start => {
+                    self.v.p_words_words = Words::read(self.input.extract()?);
+                    self.v.p_words_note = self
+                        .v
+                        .p_words_note
+                        .wrapping_add((self.v.p_words_words.a as u32));
+                    let key_0 = self.v.p_words_words.b;
+                    if key_0 == 0xdead_u16 {
+                        return Err(Stop::Reject(0))
+                    } else {
+                        return Ok(())
+                    }
+                }
+            };
+        }
+    }
+
+    /// The parser `P`.
+    #[inline(always)]
+    fn parse_p(&mut self) -> Result<(), Stop> {
+        let mut state = ParsePState::Start;
+        loop {
+            self.input.step()?;
+            state = match state {
+                ParsePState::Start => {
+                    self.v.p_hdr_head = Head::read(self.input.extract()?);
+                    if !(!(self.v.p_hdr_head.version == 9_u8)) {
+                        return Err(Stop::Reject(7_u32 as u32));
+                    }
+                    self.v.p_meta_seen = 0_u8;
+                    let key_0 = self.v.p_hdr_head.flag;
+                    let key_1 = self.v.p_hdr_head.count;
+                    if key_0 == 1_u8 {
+                        ParsePState::Labels
+                    } else if key_1 & 3_u8 == 1_u8 {
+                        ParsePState::Skipped
+                    } else if key_0 == 0_u8 && key_1 == 0_u8 {
+                        ParsePState::Plain
+                    } else if key_0 == 0_u8 && key_1 == 2_u8 {
+                        ParsePState::BitsOf
+                    } else {
+                        return Err(Stop::Reject(2))
+                    }
+                }
+                ParsePState::Labels => {
+                    self.v.p_hdr_label = Label::read(self.input.extract()?);
+                    self.v.p_meta_seen = self.v.p_meta_seen.wrapping_add(1_u8);
+                    let key_0 = self.v.p_hdr_label.is_last;
+                    if key_0 == 0_u8 {
+                        ParsePState::Labels
+                    } else if key_0 == 1_u8 {
+                        ParsePState::Plain
+                    } else {
+                        return Err(Stop::Reject(2))
+                    }
+                }
+                ParsePState::Skipped => {
+                    self.input.advance(0xc_u128)?;
+                    ParsePState::Plain
+                }
+                ParsePState::BitsOf => {
+                    let bytes = self.input.peek::<2>(12)?;
+                    let run_0 = u16::from_be_bytes([bytes[0], bytes[1]]);
+                    self.v.p_ahead = (run_0 >> 4) as u16;
+                    self.v.p_next = self.v.p_ahead;
+                    self.v.p_meta_note = self.v.p_next as u32;
+                    self.input.advance(((self.v.p_next as u8 & 15_u8) as u32) as u128)?;
+                    ParsePState::Plain
+                }
+                ParsePState::Plain => {
+                    self.v.p_words_words.valid = false;
+                    self.v.p_words_words.a = 0_u16;
+                    self.v.p_words_words.b = 0_u16;
+                    self.v.p_words_words.c = 0_u32;
+                    self.v.p_words_words.wide = 0_u128;
+                    self.v.p_words_note = self.v.p_meta_note;
+                    self.parse_p_words()?;
+                    self.v.p_hdr_words.valid = self.v.p_words_words.valid;
+                    self.v.p_hdr_words.a = self.v.p_words_words.a;
+                    self.v.p_hdr_words.b = self.v.p_words_words.b;
+                    self.v.p_hdr_words.c = self.v.p_words_words.c;
+                    self.v.p_hdr_words.wide = self.v.p_words_words.wide;
+                    self.v.p_meta_note = self.v.p_words_note;
+                    return Ok(());
+                }
+            };
+        }
+    }
+
+    /// Applies `Main.learning`: whether there was an entry, and which action was run.
+    #[inline(always)]
+    fn apply_learning(&mut self) -> (bool, u32) {
+        let key = (self.v.main_hdr_words.a as u64) << 4
+            | self.v.main_hdr_head.version as u64;
+        let (found, place) = self.code.learning.find(self.now, key);
+        self.applied = Applied::Learning { key, place };
+        match found.action {
+            LearningAction::Known { note, marks } => {
+                self.v.main_known_note = note;
+                self.v.main_known_marks = marks;
+                self.main_known()
+            }
+            LearningAction::Learn {} => self.main_learn(),
+        };
+        self.applied = Applied::Nothing;
+        (found.hit, found.action.number() as u32)
+    }
+
+    /// Applies `Main.prefixes`: whether there was an entry, and which action was run.
+    #[inline(always)]
+    fn apply_prefixes(&mut self) -> (bool, u32, Result<(), Stop>) {
+        let found = self
+            .code
+            .prefixes
+            .find(
+                (self.v.main_hdr_words.b as u64) << 1 | self.v.main_meta_is_marked as u64,
+            );
+        let flow = match found.action {
+            PrefixesAction::Set { x } => {
+                self.v.main_set_x = x;
+                self.main_set();
+                Ok(())
+            }
+            PrefixesAction::Leave {} => self.main_leave(),
+            PrefixesAction::NoAction {} => {
+                self.no_action();
+                Ok(())
+            }
+        };
+        (found.hit, found.action.number() as u32, flow)
+    }
+
+    /// Applies `Main.masks`: whether there was an entry, and which action was run.
+    #[inline(always)]
+    fn apply_masks(&mut self) -> (bool, u32) {
+        let found = self
+            .code
+            .masks
+            .find(
+                &[
+                    self.v.main_hdr_words.a as u128,
+                    self.v.main_hdr_words.b as u128,
+                    self.v.main_hdr_head.flag as u128,
+                ],
+            );
+        match found.action {
+            MasksAction::Set { x } => {
+                self.v.main_set_x = x;
+                self.main_set()
+            }
+            MasksAction::To { port } => {
+                self.v.main_to_port = port;
+                self.main_to()
+            }
+            MasksAction::NoAction {} => self.no_action(),
+        };
+        (found.hit, found.action.number() as u32)
+    }
+
+    /// Applies `Main.long`: whether there was an entry, and which action was run.
+    #[inline(always)]
+    fn apply_long(&mut self) -> (bool, u32) {
+        let (found, _) = self
+            .code
+            .long
+            .find(
+                self.now,
+                [self.v.main_hdr_words.wide, self.v.main_hdr_head.address as u128],
+            );
+        match found.action {
+            LongAction::Set { x } => {
+                self.v.main_set_x = x;
+                self.main_set()
+            }
+            LongAction::To { port } => {
+                self.v.main_to_port = port;
+                self.main_to()
+            }
+            LongAction::NoAction {} => self.no_action(),
+        };
+        (found.hit, found.action.number() as u32)
+    }
+
+    /// `NoAction`.
+    #[inline(always)]
+    fn no_action(&mut self) {}
+    /// `folded`.
+    #[inline(always)]
+    fn folded(&mut self) {
+        if self.v.folded_x == 0_u32 {
+            self.v.folded_return = 0xffff_u16;
+            return;
+        }
+        self.v.folded_return = ((self.v.folded_x >> 16) as u16)
+            ^ (self.v.folded_x as u16);
+    }
+
+    /// `next`.
+    #[inline(always)]
+    fn next(&mut self) {
+        self.v.next_count = self.v.next_count.wrapping_add(1_u8);
+        self.v.next_return = self.v.next_count as u32;
+    }
+
+    /// `Pre`.
+    #[inline(always)]
+    fn pre(&mut self) {
+        if self.v.pre_istd_parser_error == 1_u32 {
+            self.v.pre_meta_is_marked = true;
+        }
+    }
+
+    /// `Main.arithmetic`.
+    #[inline(always)]
+    fn main_arithmetic(&mut self) {
+        self.v.main_arithmetic_a = self.v.main_arithmetic_words.a;
+        self.v.main_arithmetic_b = self.v.main_arithmetic_words.b;
+        self.v.main_arithmetic_odd = self.v.main_arithmetic_a as u16 & 0x1fff_u16;
+        self.v.main_arithmetic_small = (self.v.main_arithmetic_b as u8 & 31_u8);
+        self.v.main_arithmetic_wide = (signed(5, self.v.main_arithmetic_small as u128)
+            as u128) as u16;
+        self.v.main_arithmetic_words.a = ((self
+            .v
+            .main_arithmetic_a
+            .wrapping_mul(self.v.main_arithmetic_b))
+            .wrapping_add(
+                (self.v.main_arithmetic_a.saturating_sub(self.v.main_arithmetic_b)),
+            ))
+            .wrapping_sub(
+                (self.v.main_arithmetic_b.saturating_add(self.v.main_arithmetic_a)),
+            );
+        self.v.main_arithmetic_words.b = ((shift_left(
+            self.v.main_arithmetic_a as u128,
+            (self.v.main_arithmetic_b as u8 & 15_u8) as u128,
+        )) as u16)
+            | (((shift_right(
+                self.v.main_arithmetic_b as u128,
+                (self.v.main_arithmetic_a as u8) as u128,
+            )) as u16)
+                ^ ((self
+                    .v
+                    .main_arithmetic_odd
+                    .saturating_add(0x64_u16)
+                    .min(0x1fff_u16))));
+        self.v.main_arithmetic_words.c = (((((signed(
+            16,
+            self.v.main_arithmetic_wide as u128,
+        ) >> ((self.v.main_arithmetic_b as u8 & 7_u8) as u128).min(127_u128)) as u128)
+            as u16)) as u32)
+            .wrapping_add(
+                ((if signed(5, self.v.main_arithmetic_small as u128) < signed(5, 0x0) {
+                    1_u32
+                } else {
+                    2_u32
+                })),
+            );
+        self.v.main_arithmetic_words.c = self.v.main_arithmetic_words.c
+            ^ (((((signed(8, self.v.main_arithmetic_delta as u128)
+                .saturating_add(signed(8, 0x64))
+                .clamp(-128, 127) as u128) as u8)) as u32) << 8);
+        self.v.main_arithmetic_words.c = self.v.main_arithmetic_words.c
+            ^ (((((signed(8, self.v.main_arithmetic_delta as u128)
+                .saturating_sub(signed(8, 0x64))
+                .clamp(-128, 127) as u128) as u8)) as u32) << 16);
+        self.v.main_arithmetic_words.c = self.v.main_arithmetic_words.c
+            ^ ((((self.v.main_arithmetic_delta.wrapping_neg())) as u32) << 24);
+        self.v.main_arithmetic_words.c = (self.v.main_arithmetic_words.c
+            & 0xffffff0f_u32)
+            | ((((self.v.main_arithmetic_a as u8 & 15_u8)
+                & (!((self.v.main_arithmetic_b >> 8) as u8 & 15_u8) & 15_u8)) as u32)
+                << 4);
+        self.v.main_arithmetic_words.wide = (self.v.main_arithmetic_words.wide << 3)
+            .wrapping_add(
+                (((self.v.main_arithmetic_odd as u16) << 1
+                    | (self.v.main_arithmetic_a as u8 & 1_u8) as u16) as u128),
+            );
+        self.v.main_arithmetic_words.wide = (if self.v.main_arithmetic_a == 0_u16 {
+            self.v.main_arithmetic_words.wide
+        } else {
+            self.v
+                .main_arithmetic_words
+                .wide
+                .saturating_sub((self.v.main_arithmetic_words.c as u128))
+        });
+        if ((signed(8, self.v.main_arithmetic_delta as u128) >= signed(8, 0x5))
+            && (!(self.v.main_arithmetic_odd == 3_u16)))
+            || (!(self.v.main_arithmetic_small == 31_u8))
+        {
+            self.v.main_arithmetic_tmp = self.v.main_arithmetic_words.b;
+            self.v.folded_x = self.v.main_arithmetic_words.c;
+            self.folded();
+            self.v.main_arithmetic_words.b = self.v.main_arithmetic_tmp
+                ^ self.v.folded_return;
+        }
+    }
+
+    /// `Main.known`.
+    #[inline(always)]
+    fn main_known(&mut self) {
+        self.v.main_meta_note = self.v.main_known_note;
+        self.v.main_meta_is_marked = self.v.main_known_marks;
+        if self.v.main_hdr_head.count == 0_u8 {
+            let timeout = self
+                .world
+                .timeout(((self.v.main_hdr_words.a as u8 & 3_u8)) as u128);
+            match &self.applied {
+                Applied::Learning { place, .. } => {
+                    self.code.learning.set_timeout(*place, timeout)
+                }
+                _ => {}
+            }
+        }
+        match &self.applied {
+            Applied::Learning { place, .. } => {
+                self.code.learning.restart(self.now, *place)
+            }
+            _ => {}
+        }
+    }
+
+    /// `Main.learn`.
+    #[inline(always)]
+    fn main_learn(&mut self) {
+        let timeout = self.world.timeout(0x1_u128);
+        self.v.main_learn_result = match &mut self.applied {
+            Applied::Learning { key, place } => {
+                let added = self
+                    .code
+                    .learning
+                    .add(
+                        self.now,
+                        *key,
+                        LearningAction::Known {
+                            note: self.v.main_meta_note,
+                            marks: true,
+                        },
+                        timeout,
+                    );
+                *place = added.or(*place);
+                added.is_some()
+            }
+            _ => false,
+        };
+        self.v.main_learn_added = self.v.main_learn_result;
+        if self.v.main_learn_added {
+            self.world
+                .tell(
+                    9,
+                    vec![
+                        self.v.main_hdr_head.address as u128, self.v.main_hdr_words.a as
+                        u128
+                    ],
+                );
+        } else {
+            self.v.main_meta_seen = 99_u8;
+        }
+    }
+
+    /// `Main.set`.
+    #[inline(always)]
+    fn main_set(&mut self) {
+        self.v.main_hdr_words.c = self.v.main_set_x;
+    }
+
+    /// `Main.leave`.
+    #[inline(always)]
+    fn main_leave(&mut self) -> Result<(), Stop> {
+        self.v.main_meta_note = 3_u32;
+        return Err(Stop::Exit);
+        Ok(())
+    }
+
+    /// `Main.to`.
+    #[inline(always)]
+    fn main_to(&mut self) {
+        self.port = Some(self.v.main_to_port as u32);
+    }
+
+    /// `Main`.
+    #[inline(always)]
+    fn main(&mut self) -> Result<(), Stop> {
+        self.port = Some(2_u32 as u32);
+        self.code
+            .seen
+            .count(
+                (self.v.main_hdr_head.version) as u128,
+                (self.v.main_hdr_words.a as u32) as u128,
+            );
+        self.code.seen.count((self.v.main_hdr_words.a as u8) as u128, 0x0_u128);
+        let (hit, action) = self.apply_learning();
+        self.v.main_tmp = hit;
+        self.v.main_tmp_2 = action as u32;
+        if self.v.main_tmp {
+            self.v.main_meta_pair_left = self.v.main_meta_pair_left.wrapping_add(1_u16);
+        }
+        let (hit, action, flow) = self.apply_prefixes();
+        self.v.main_tmp_3 = hit;
+        self.v.main_tmp_4 = action as u32;
+        flow?;
+        match self.v.main_tmp_4 {
+            0_u32 => {
+                self.v.main_tmp_5 = self.v.main_meta_note;
+                self.v.next_count = self.v.main_meta_seen;
+                self.next();
+                self.v.main_meta_seen = self.v.next_count;
+                self.v.main_meta_note = self
+                    .v
+                    .main_tmp_5
+                    .wrapping_add(self.v.next_return);
+            }
+            _ => {
+                self.v.main_hdr_other.valid = self.v.main_hdr_words.valid;
+                self.v.main_hdr_other.a = self.v.main_hdr_words.a;
+                self.v.main_hdr_other.b = self.v.main_hdr_words.b;
+                self.v.main_hdr_other.c = self.v.main_hdr_words.c;
+                self.v.main_hdr_other.wide = self.v.main_hdr_words.wide;
+            }
+        }
+        let (hit, action) = self.apply_masks();
+        self.v.main_tmp_6 = hit;
+        self.v.main_tmp_7 = action as u32;
+        if !self.v.main_tmp_6 {
+            self.v.main_arithmetic_words.valid = self.v.main_hdr_words.valid;
+            self.v.main_arithmetic_words.a = self.v.main_hdr_words.a;
+            self.v.main_arithmetic_words.b = self.v.main_hdr_words.b;
+            self.v.main_arithmetic_words.c = self.v.main_hdr_words.c;
+            self.v.main_arithmetic_words.wide = self.v.main_hdr_words.wide;
+            self.v.main_arithmetic_delta = self.v.main_hdr_head.delta;
+            self.main_arithmetic();
+            self.v.main_hdr_words.valid = self.v.main_arithmetic_words.valid;
+            self.v.main_hdr_words.a = self.v.main_arithmetic_words.a;
+            self.v.main_hdr_words.b = self.v.main_arithmetic_words.b;
+            self.v.main_hdr_words.c = self.v.main_arithmetic_words.c;
+            self.v.main_hdr_words.wide = self.v.main_arithmetic_words.wide;
+        }
+        let (hit, action) = self.apply_long();
+        self.v.main_tmp_8 = hit;
+        self.v.main_tmp_9 = action as u32;
+        self.v.main_result = (self
+            .code
+            .rate
+            .colour(
+                self.now,
+                (self.v.main_hdr_words.a as u8) as u128,
+                0x1_u128,
+                self.v.main_hdr_words.c as u128,
+            )) as u32;
+        self.v.main_colour = self.v.main_result;
+        if self.v.main_colour == 0_u32 {
+            self.port = None;
+        } else {
+            self.v.main_result_2 = (self
+                .code
+                .packets
+                .colour(
+                    self.now,
+                    (self.v.main_hdr_words.b as u8) as u128,
+                    self.v.main_colour as u128,
+                    0x1_u128,
+                )) as u32;
+            self.v.main_colour = self.v.main_result_2;
+        }
+        let index = (self.v.main_hdr_words.b as u8) as u128;
+        self.v.main_result_3 = self.code.numbers.read(index);
+        self.v.main_number = self.v.main_result_3;
+        let index = (self.v.main_hdr_words.b as u8) as u128;
+        self.code
+            .numbers
+            .write(index, self.v.main_number.wrapping_add(self.v.main_hdr_words.c));
+        let index = self.v.main_hdr_words.a as u128;
+        self.v.main_result_left = self.code.pairs_0_.read(index);
+        self.v.main_result_right = self.code.pairs_1_.read(index);
+        self.v.main_pair_left = self.v.main_result_left;
+        self.v.main_pair_right = self.v.main_result_right;
+        let index = self.v.main_hdr_words.a as u128;
+        self.code.pairs_0_.write(index, self.v.main_pair_left.wrapping_add(1_u16));
+        self.code.pairs_1_.write(index, !self.v.main_pair_right);
+        self.v.sum_sum = 0;
+        let part_0 = self.v.main_hdr_head.version;
+        let part_1 = self.v.main_hdr_head.flag;
+        let part_2 = self.v.main_hdr_head.count;
+        let part_3 = self.v.main_hdr_head.delta;
+        let part_4 = self.v.main_hdr_words.wide;
+        self.v.sum_sum = checksum(
+            self.v.sum_sum,
+            [
+                (part_0 as u16) << 12 | (part_1 as u16) << 11 | (part_2 as u16) << 8
+                    | (part_3 as u16),
+                ((part_4 >> 112) as u16),
+                ((part_4 >> 96) as u16),
+                ((part_4 >> 80) as u16),
+                ((part_4 >> 64) as u16),
+                ((part_4 >> 48) as u16),
+                ((part_4 >> 32) as u16),
+                ((part_4 >> 16) as u16),
+                (part_4 as u16),
+            ],
+        );
+        let part_0 = self.v.main_hdr_words.c;
+        let part_1 = self.v.main_hdr_words.b;
+        let part_2 = self.v.main_hdr_head.address;
+        self.v.sum_sum = checksum(
+            self.v.sum_sum,
+            [
+                !(((part_0 >> 16) as u16)),
+                !((part_0 as u16)),
+                !(part_1),
+                !(((part_2 >> 32) as u16)),
+                !(((part_2 >> 16) as u16)),
+                !((part_2 as u16)),
+            ],
+        );
+        match self.v.main_hdr_head.count {
+            1_u8 | 2_u8 => {
+                self.v.main_result_4 = ((hash(
+                    Algorithm::Crc32,
+                    &[
+                        (self.v.main_hdr_words.wide, 128),
+                        (self.v.main_hdr_head.count as u128, 3),
+                    ],
+                ) & 0xffff)) as u16;
+                self.v.main_hdr_words.b = self.v.main_result_4;
+            }
+            3_u8 => {
+                self.v.main_result_5 = ((hash(
+                    Algorithm::OnesComplement16,
+                    &[
+                        (self.v.main_hdr_words.a as u128, 16),
+                        (self.v.main_hdr_head.offset as u128, 13),
+                    ],
+                ) & 0xffffffff)) as u32;
+                self.v.main_hdr_words.c = self.v.main_result_5;
+            }
+            4_u8 => {
+                self.v.main_result_6 = ((hash(
+                    Algorithm::Identity,
+                    &[(self.v.main_hdr_words.wide, 128)],
+                ) & 0x1fff)) as u16 & 0x1fff_u16;
+                self.v.main_hdr_words.a = (7_u16
+                    .wrapping_add((self.v.main_result_6 & 0x3ff_u16)) & 0x1fff_u16);
+            }
+            5_u8 => {
+                self.v.main_result_7 = ((self.code.chance.next(0x3, 0x3e8) & 0xffff))
+                    as u16;
+                self.v.main_hdr_words.b = self.v.main_result_7;
+            }
+            _ => {
+                self.v.main_result_8 = (!self.v.sum_sum as u128) as u16;
+                self.v.main_hdr_words.b = self.v.main_result_8;
+            }
+        }
+        if self.v.main_meta_is_marked {
+            self.v.main_hdr_head.offset = self.v.main_hdr_head.offset.wrapping_add(1_u16)
+                & 0x1fff_u16;
+            self.v.main_hdr_label.valid = false;
+        }
+        if self.v.main_pair_right {
+            self.v.main_hdr_words.c = (self.v.main_hdr_words.c ^ self.v.main_number)
+                ^ ((if self.v.main_colour == 2_u32 {
+                    1_u32
+                } else {
+                    self.v.main_meta_note
+                }));
+        }
+        self.v.main_hdr_head.count = self.v.main_meta_pair_left as u8 & 7_u8;
+        Ok(())
+    }
+
+    /// `Dep`.
+    #[inline(always)]
+    fn dep(&mut self) {
+        if self.v.dep_hdr_head.valid {
+            self.head.extend_from_slice(&self.v.dep_hdr_head.bytes());
+        }
+        if self.v.dep_hdr_label.valid {
+            self.head.extend_from_slice(&self.v.dep_hdr_label.bytes());
+        }
+        if self.v.dep_meta_seen == 2_u8 {
+            if self.v.dep_hdr_other.valid {
+                self.head.extend_from_slice(&self.v.dep_hdr_other.bytes());
+            }
+        }
+        if self.v.dep_hdr_words.valid {
+            self.head.extend_from_slice(&self.v.dep_hdr_words.bytes());
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Random traffic through the NAT, interpreted and as Rust: the same packets, tables and counters.
+
+use super::{INSIDE, NEIGHBOURS, OUTSIDE, OWN, both, fill, framed, nat, udp};
+use natgate_p4::{Key, Machine};
+use proptest::prelude::*;
+use std::time::Duration;
+
+/// A frame that comes in, after so many milliseconds.
+#[derive(Clone, Debug)]
+struct Arrival {
+    pass: u64,
+    side: usize,
+    packet: String,
+    /// A byte of the frame that is changed, and by what; nothing, if it is zero.
+    harm: (prop::sample::Index, u8),
+    /// Bytes that are missing at the end.
+    missing: usize,
+}
+
+/// A packet in the vectors' notation, from few endpoints.
+fn packet(side: usize) -> impl Strategy<Value = String> {
+    let (host, port) = (prop_oneof![8 => 1..4_u8, 1 => Just(99)], 0..6_u16);
+    let kind = prop_oneof![
+        Just("udp"),
+        Just("tcp-syn"),
+        Just("tcp-ack"),
+        Just("tcp-fin"),
+        Just("echo"),
+        Just("reply")
+    ];
+    let ttl = prop_oneof![9 => Just(64), 1 => 0..3_u8];
+    (kind, host, port, 1..3_u8, ttl).prop_map(move |(kind, host, port, remote, ttl)| {
+        let inside = match host {
+            99 => "192.0.2.99".to_owned(),
+            host => format!("10.0.0.{host}"),
+        };
+        let (remote, port) = (format!("198.51.100.{remote}"), 4000 + port);
+        let (source, destination) = match side {
+            0 => (inside, remote),
+            _ => (remote, "203.0.113.1".to_owned()),
+        };
+        let (near, far) = if side == 0 { (port, 80) } else { (80, port) };
+        let transport = |name: &str, more: &str| {
+            format!("{name} {source}:{near} > {destination}:{far} {more} ttl={ttl}")
+        };
+        match kind {
+            "udp" => transport("udp", "bytes=5"),
+            "tcp-syn" => transport("tcp", "S seq=1"),
+            "tcp-ack" => transport("tcp", "A seq=1"),
+            "tcp-fin" => transport("tcp", "FA seq=1"),
+            "echo" => format!("icmp {source} > {destination} echo ident={port} n=1 ttl={ttl}"),
+            _ => format!("icmp {source} > {destination} echo-reply ident={port} n=1 ttl={ttl}"),
+        }
+    })
+}
+
+fn arrival() -> impl Strategy<Value = Arrival> {
+    let pass = prop_oneof![8 => 0..2000_u64, 1 => 0..400_000_u64];
+    let harm = (any::<prop::sample::Index>(), prop_oneof![9 => Just(0), 1 => any::<u8>()]);
+    let missing = prop_oneof![19 => Just(0), 1 => 0..60_usize];
+    (0..2_usize).prop_flat_map(packet_of(pass.boxed(), harm.boxed(), missing.boxed()))
+}
+
+/// What a side's arrivals are made of.
+fn packet_of(
+    pass: BoxedStrategy<u64>,
+    harm: BoxedStrategy<(prop::sample::Index, u8)>,
+    missing: BoxedStrategy<usize>,
+) -> impl Fn(usize) -> BoxedStrategy<Arrival> {
+    move |side| {
+        let parts = (pass.clone(), packet(side), harm.clone(), missing.clone());
+        let made =
+            move |(pass, packet, harm, missing)| Arrival { pass, side, packet, harm, missing };
+        parts.prop_map(made).boxed()
+    }
+}
+
+fn frame(arrival: &Arrival) -> Vec<u8> {
+    let side = arrival.side;
+    let mut frame = framed(OWN[side], NEIGHBOURS[side], 0x0800, &udp(&arrival.packet));
+    let (place, by) = arrival.harm;
+    let place = place.index(frame.len());
+    frame[place] ^= by;
+    frame.truncate(frame.len() - arrival.missing.min(frame.len()));
+    frame
+}
+
+/// Everything that the control plane can see.
+fn seen(machine: &mut Machine<'_>) -> String {
+    let mut text = String::new();
+    for table in ["stations", "upload", "download"] {
+        text += &format!("{table} {:?}\n", machine.read(table).expect("it is there"));
+    }
+    for (counter, last) in [("drops", 13), ("subscriber_out", 8)] {
+        let cells = (0..last).map(|index| machine.counter(counter, index).expect("it is there"));
+        text += &format!("{counter} {:?}\n", cells.collect::<Vec<_>>());
+    }
+    while let Some(digest) = machine.digest() {
+        text += &format!("{digest:?}\n");
+    }
+    text
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn the_nat_is_the_same(arrivals in prop::collection::vec(arrival(), 1..80)) {
+        let program = nat();
+        let [mut interpreted, mut made] = both(&program);
+        for machine in [&mut interpreted, &mut made] {
+            fill(machine, (4000, 4005));
+            let internal = [17, 0x0a00_0003, 4003].map(Key::Exact);
+            let external = [0xcb00_7101, 4001, 0];
+            machine.insert("upload", &internal, "to_external", &external, 0).expect("it fits");
+        }
+        let mut now = 0;
+        for (number, arrival) in arrivals.iter().enumerate() {
+            now += arrival.pass;
+            let (now, port) = (Duration::from_millis(now), [INSIDE, OUTSIDE][arrival.side]);
+            let frame = frame(arrival);
+            let expected = interpreted.process(now, port, &frame);
+            prop_assert_eq!(made.process(now, port, &frame), expected, "{}: {:?}", number, arrival);
+        }
+        prop_assert_eq!(seen(&mut made), seen(&mut interpreted));
+    }
+}
