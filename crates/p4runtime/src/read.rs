@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use tonic::Status;
 
 /// Most entities in a piece.
-const MOST_AT_ONCE: usize = 256;
+const MOST_AT_ONCE: usize = 512;
 
 /// Most parts that a Read may ask for.
 const MOST_PARTS: usize = 1024;

@@ -4,6 +4,7 @@ use super::key::{Packed, Secret, full, matches, values};
 use super::{Action, Found, Listed, Match, Store};
 use crate::machine::table::{TICK, deadline};
 use hashbrown::HashTable;
+use std::collections::BinaryHeap;
 use std::fmt::Debug;
 
 /// No time.
@@ -158,6 +159,27 @@ impl<K: Packed, A: Action> Store for Exact<K, A> {
         let key: K = values(self.widths, keys);
         let found = self.entries.find(key.mixed(self.secret), |one| one.key == key);
         found.filter(|entry| now < entry.deadline).map(|entry| self.listed(entry))
+    }
+
+    /// Packed keys have the keys' order, so that one look at each finds the first.
+    fn page(&self, now: u64, after: Option<&[Match]>, most: usize) -> Vec<Listed> {
+        let after: Option<K> = after.map(|keys| values(self.widths, keys));
+        let is_wanted = |entry: &&Entry<K, A>| {
+            now < entry.deadline && after.is_none_or(|after| entry.key > after)
+        };
+        let mut first: BinaryHeap<K> = BinaryHeap::new();
+        for Entry { key, .. } in self.entries.iter().filter(is_wanted) {
+            if first.len() < most {
+                first.push(*key);
+            } else if let Some(mut last) = first.peek_mut()
+                && *key < *last
+            {
+                *last = *key;
+            }
+        }
+        let found = |key: &K| self.entries.find(key.mixed(self.secret), |one| one.key == *key);
+        let first = first.into_sorted_vec();
+        first.iter().filter_map(found).map(|entry| self.listed(entry)).collect()
     }
 
     fn clear(&mut self) {
