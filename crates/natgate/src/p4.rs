@@ -129,7 +129,7 @@ fn compile(args: &CompileArgs) -> Result<(), Failure> {
         write_info(&program, path)?;
     }
     if let Some(path) = &args.entries {
-        check_entries(&program, path)?;
+        load(&program, path, &mut Machine::new(&program, 0))?;
     }
     Ok(())
 }
@@ -141,11 +141,11 @@ fn write_info(program: &Program, path: &Path) -> anyhow::Result<()> {
     fs::write(path, bytes).with_context(|| format!("{} cannot be written", path.display()))
 }
 
-/// Whether a program's tables take what a file has for them.
-fn check_entries(program: &Program, path: &Path) -> Result<(), Failure> {
+/// Puts a file's entries into tables.
+fn load(program: &Program, path: &Path, machine: &mut Machine<'_>) -> Result<(), Failure> {
     let (name, text) = read(path, "a file of entries")?;
     let entries = Entries::read(program, &name, &text).map_err(|error| failure(&error))?;
-    entries.load(&mut Machine::new(program, 0)).map_err(|error| failure(&error))
+    entries.load(machine).map_err(|error| failure(&error))
 }
 
 fn told(name: &str, error: &natgate_p4::Error) -> Value {

@@ -101,12 +101,14 @@ fn entries_are_checked_against_the_program() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let file = std::env::temp_dir().join(format!("natgate-entries-{}.toml", std::process::id()));
     fs::write(&file, "[[entry]]\ntable = \"nothing\"\n").expect("it can be written");
-    let output = p4(&["compile", "--entries", file.to_str().expect("a name"), NAT]);
+    let file_name = file.to_str().expect("a name");
+    let nowhere = ["--inside", "nothing0", "--outside", "nothing1"];
+    let run = [&["run", NAT, "--entries", file_name][..], &nowhere].concat();
+    let outputs = [p4(&["compile", "--entries", file_name, NAT]), p4(&run)];
     let _ = fs::remove_file(&file);
-    assert_eq!(output.status.code(), Some(2));
-    let said = text(&output.stderr);
-    assert!(
-        said.contains(".toml:2:9: there is no one table `nothing`; the program has "),
-        "{said}"
-    );
+    for output in outputs {
+        assert_eq!(output.status.code(), Some(2));
+        let said = text(&output.stderr);
+        assert!(said.contains(".toml:2:9: there is no one table `nothing`; "), "{said}");
+    }
 }
