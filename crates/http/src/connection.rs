@@ -1,6 +1,6 @@
-//! A connection: requests come in whole, within a time and a size, and answers go out.
+//! A connection: requests come in, by HTTP/1.1 whole and within a time and a size, and answers go out.
 
-use crate::listener::{Arrived, Stream};
+use crate::listener::{Arrived, Protocol, Stream};
 use crate::{Response, Role, role};
 use axum::body::Body;
 use axum::extract::Request;
@@ -9,8 +9,8 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response as HttpResponse};
 use axum::{Extension, Router};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::Watcher;
 use hyper_util::service::TowerToHyperService;
 use std::time::Duration;
@@ -20,6 +20,9 @@ use tokio_io_timeout::TimeoutStream;
 pub const MOST_HEAD: usize = 16 << 10;
 /// Longest body of a request, bytes.
 pub const MOST_BODY: usize = 1 << 20;
+
+/// Requests of one connection at a time, where they are streams.
+const MOST_STREAMS: u32 = 64;
 
 /// How long a request's head may take to come in, and its body; also how long a connection that could
 /// carry another request is kept.
@@ -35,12 +38,17 @@ pub(crate) struct Routers {
     operate: Router,
     /// Who comes without a certificate.
     plain: Role,
+    protocol: Protocol,
 }
 
 impl Routers {
-    pub(crate) fn new(router: Router, plain: Role) -> Self {
-        let (read, operate) = (bounded(router.clone(), Role::Read), bounded(router, Role::Operate));
-        Self { read, operate, plain }
+    pub(crate) fn new(router: Router, plain: Role, protocol: Protocol) -> Self {
+        let router = match protocol {
+            Protocol::Whole => router.layer(from_fn(whole)),
+            Protocol::Streams => router,
+        };
+        let (read, operate) = (allowed(router.clone(), Role::Read), allowed(router, Role::Operate));
+        Self { read, operate, plain, protocol }
     }
 
     fn of(self, role: Role) -> Router {
@@ -51,9 +59,9 @@ impl Routers {
     }
 }
 
-/// A router with what holds for all requests of those who have a role.
-fn bounded(router: Router, role: Role) -> Router {
-    router.layer(from_fn(whole)).layer(from_fn(role::check)).layer(Extension(role))
+/// A router for those who have a role.
+fn allowed(router: Router, role: Role) -> Router {
+    router.layer(from_fn(role::check)).layer(Extension(role))
 }
 
 /// Lets a request pass when it is there as a whole.
@@ -80,31 +88,49 @@ async fn whole(request: Request, next: Next) -> HttpResponse {
 
 /// Serves a connection until it ends.
 pub(crate) async fn serve(arrived: Arrived, routers: Routers, watcher: Watcher) {
+    let protocol = routers.protocol;
     match arrived {
         Arrived::Plain(stream) => {
             let role = routers.plain;
-            converse(stream, routers.of(role), watcher).await;
+            converse(stream, protocol, routers.of(role), watcher).await;
         }
         Arrived::Tls(stream, tls) => {
             // Who has no certificate that is trusted is told so by TLS itself.
             let greeted = tokio::time::timeout(PATIENCE, tls.greet(stream)).await;
             if let Ok(Ok((stream, role))) = greeted {
-                converse(Box::new(stream), routers.of(role), watcher).await;
+                converse(Box::new(stream), protocol, routers.of(role), watcher).await;
             }
         }
     }
 }
 
-async fn converse(stream: Box<dyn Stream>, router: Router, watcher: Watcher) {
+async fn converse(stream: Box<dyn Stream>, protocol: Protocol, router: Router, watcher: Watcher) {
     let mut stream = TimeoutStream::new(Box::into_pin(stream));
     stream.set_write_timeout(Some(STALLED));
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
-        .max_buf_size(MOST_HEAD)
-        .half_close(true);
+    if protocol == Protocol::Streams {
+        // Who is there answers pings, and so is heard of in this time.
+        stream.set_read_timeout(Some(STALLED));
+    }
     let stream = TokioIo::new(Box::pin(stream));
-    let connection = http.serve_connection(stream, TowerToHyperService::new(router));
+    let service = TowerToHyperService::new(router);
     // Who sent rubbish has been told; who has gone need not be.
-    let _ = watcher.watch(connection).await;
+    match protocol {
+        Protocol::Whole => {
+            let mut http = http1::Builder::new();
+            http.timer(TokioTimer::new())
+                .header_read_timeout(PATIENCE)
+                .max_buf_size(MOST_HEAD)
+                .half_close(true);
+            let _ = watcher.watch(http.serve_connection(stream, service)).await;
+        }
+        Protocol::Streams => {
+            let mut http = http2::Builder::new(TokioExecutor::new());
+            http.timer(TokioTimer::new())
+                .max_header_list_size(MOST_HEAD as u32)
+                .max_concurrent_streams(MOST_STREAMS)
+                .keep_alive_interval(Some(STALLED / 4))
+                .keep_alive_timeout(STALLED / 2);
+            let _ = watcher.watch(http.serve_connection(stream, service)).await;
+        }
+    }
 }

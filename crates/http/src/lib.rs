@@ -1,4 +1,5 @@
-//! HTTP/1.1 as the gateway serves and asks it: on Unix sockets and TCP, by hyper and axum.
+//! HTTP/1.1 as the gateway serves and asks it: on Unix sockets and TCP, by hyper and axum; and HTTP/2 where requests
+//! are streams ([`Listen::streams`]).
 //!
 //! A [`Server`] serves an [`axum::Router`] at an address ([`Listen`]). All servers of a process share
 //! one thread, named `control`, that never blocks; what takes long goes to a few threads beside it

@@ -15,6 +15,16 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 pub struct Listen {
     place: Place,
     role: Role,
+    protocol: Protocol,
+}
+
+/// How requests come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// HTTP/1.1, each whole.
+    Whole,
+    /// HTTP/2, in pieces if they like.
+    Streams,
 }
 
 #[derive(Clone, Debug)]
@@ -28,23 +38,34 @@ impl Listen {
     /// At a Unix socket. Its file has mode 0660; one that nobody listens at is replaced, a missing last
     /// folder made. Who may write to the file may do everything.
     pub fn unix(path: impl Into<PathBuf>) -> Self {
-        Self { place: Place::Unix { path: path.into(), group: None }, role: Role::Operate }
+        Self {
+            place: Place::Unix { path: path.into(), group: None },
+            role: Role::Operate,
+            protocol: Protocol::Whole,
+        }
     }
 
     /// At a TCP port; 0 is any that is free. Who comes there may read.
     pub fn tcp(address: SocketAddr) -> Self {
-        Self { place: Place::Tcp(address), role: Role::Read }
+        Self { place: Place::Tcp(address), role: Role::Read, protocol: Protocol::Whole }
     }
 
     /// At a TCP port with TLS, for those who have a certificate; what they may do it says.
     pub fn tls(address: SocketAddr, tls: Tls) -> Self {
-        Self { place: Place::Tls(address, tls), role: Role::Read }
+        Self { place: Place::Tls(address, tls), role: Role::Read, protocol: Protocol::Whole }
     }
 
     /// With another role for those who come.
     #[must_use]
     pub fn role(self, role: Role) -> Self {
         Self { role, ..self }
+    }
+
+    /// By HTTP/2 without upgrade, as gRPC wants it, and nothing else. Requests and answers may be streams that never
+    /// end, so what a request's body may come to is the router's affair.
+    #[must_use]
+    pub fn streams(self) -> Self {
+        Self { protocol: Protocol::Streams, ..self }
     }
 
     /// With this group, by its number, for the socket's file.
@@ -54,6 +75,10 @@ impl Listen {
             *group = Some(number);
         }
         self
+    }
+
+    pub(crate) fn protocol(&self) -> Protocol {
+        self.protocol
     }
 
     pub(crate) fn role_of_all(&self) -> Role {

@@ -47,7 +47,7 @@ impl Server {
         let thread = Thread::shared().map_err(BindError::Io)?;
         let _entered = thread.handle.enter();
         let Bound { listener, file, address } = listen.bind()?;
-        let routers = Routers::new(router, listen.role_of_all());
+        let routers = Routers::new(router, listen.role_of_all(), listen.protocol());
         let (stop, stopped) = oneshot::channel();
         let (ends, ended) = mpsc::channel();
         thread.handle.spawn(serve(listener, routers, stopped, ends));

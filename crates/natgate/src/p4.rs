@@ -8,6 +8,7 @@ mod run;
 use crate::Failure;
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
+use natgate_p4::{Entries, Machine, Program};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -44,7 +45,8 @@ enum Command {
     {\"ok\": true, \"tables\": N, \"actions\": N, \"parsers\": N, \"externs\": N, \"slots\": N}\n  \
     {\"ok\": false, \"errors\": [{\"file\", \"line\", \"column\", \"message\"}]}\n\n\
     What --emit rust prints stands on the crate natgate-p4, module rt.\n\n\
-    Examples:\nnatgate p4 compile p4/nat.p4\nnatgate p4 compile p4/nat.p4 --emit rust > nat.rs")]
+    Examples:\nnatgate p4 compile p4/nat.p4\nnatgate p4 compile p4/nat.p4 --emit rust > nat.rs\n\
+    natgate p4 compile --p4info nat.p4info.txtpb --entries p4/nat.toml p4/nat.p4")]
 struct CompileArgs {
     /// The program
     #[arg(value_name = "FILE")]
@@ -55,6 +57,13 @@ struct CompileArgs {
     /// Print the program in this form
     #[arg(long, value_enum, conflicts_with = "json")]
     emit: Option<Emit>,
+    /// Write what P4Runtime's clients know the program by (P4Info): as text, or as bytes if the name ends in .bin or
+    /// .binpb
+    #[arg(long, value_name = "OUT")]
+    p4info: Option<PathBuf>,
+    /// Check a file of entries for the program's tables
+    #[arg(long, value_name = "TOML")]
+    entries: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -94,7 +103,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn compile(args: &CompileArgs) -> Result<(), Failure> {
-    let (name, text) = read(&args.file)?;
+    let (name, text) = read(&args.file, "a P4 program")?;
     let compiled = natgate_p4::compile(&name, &text);
     let shown = match &compiled {
         Ok(program) if matches!(args.emit, Some(Emit::Rust)) => rust(program, &args.file),
@@ -115,7 +124,28 @@ fn compile(args: &CompileArgs) -> Result<(), Failure> {
         Err(_) => String::new(),
     };
     print(&shown)?;
-    compiled.map(drop).map_err(|error| failure(&error))
+    let program = compiled.map_err(|error| failure(&error))?;
+    if let Some(path) = &args.p4info {
+        write_info(&program, path)?;
+    }
+    if let Some(path) = &args.entries {
+        load(&program, path, &mut Machine::new(&program, 0))?;
+    }
+    Ok(())
+}
+
+fn write_info(program: &Program, path: &Path) -> anyhow::Result<()> {
+    let info = program.info();
+    let is_binary = path.extension().is_some_and(|end| end == "bin" || end == "binpb");
+    let bytes = if is_binary { info.to_bytes() } else { info.to_text().into_bytes() };
+    fs::write(path, bytes).with_context(|| format!("{} cannot be written", path.display()))
+}
+
+/// Puts a file's entries into tables.
+fn load(program: &Program, path: &Path, machine: &mut Machine<'_>) -> Result<(), Failure> {
+    let (name, text) = read(path, "a file of entries")?;
+    let entries = Entries::read(program, &name, &text).map_err(|error| failure(&error))?;
+    entries.load(machine).map_err(|error| failure(&error))
 }
 
 fn told(name: &str, error: &natgate_p4::Error) -> Value {
@@ -123,7 +153,7 @@ fn told(name: &str, error: &natgate_p4::Error) -> Value {
 }
 
 fn dump(args: &DumpArgs) -> Result<(), Failure> {
-    let (name, text) = read(&args.file)?;
+    let (name, text) = read(&args.file, "a P4 program")?;
     let shown = match args.stage {
         Stage::Tokens => natgate_p4::tokens(&name, &text).map(|lines| lines.join("\n") + "\n"),
         Stage::Ir => natgate_p4::compile(&name, &text).map(|program| program.to_string()),
@@ -147,12 +177,10 @@ fn failure(error: &natgate_p4::Error) -> Failure {
 }
 
 /// The file's name and text.
-fn read(path: &Path) -> Result<(String, String), Failure> {
+fn read(path: &Path, expected: &str) -> Result<(String, String), Failure> {
     let name = path.display().to_string();
     let wrong = |error: io::Error| {
-        Failure::Input(vec![format!(
-            "{name}: it cannot be read: {error}; a P4 program is expected"
-        )])
+        Failure::Input(vec![format!("{name}: it cannot be read: {error}; {expected} is expected")])
     };
     let text = fs::read_to_string(path).map_err(wrong)?;
     Ok((name, text))

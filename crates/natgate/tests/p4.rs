@@ -74,3 +74,41 @@ fn what_is_wrong_is_said_with_its_place() {
     let object: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!((&object["ok"], &object["errors"][0]["column"]), (&false.into(), &18.into()));
 }
+
+#[test]
+fn controllers_get_to_know_the_program() {
+    let folder = std::env::temp_dir().join(format!("natgate-p4info-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let name = |file: &str| folder.join(file).to_str().expect("a name").to_owned();
+    for (file, expected) in [
+        ("nat.txtpb", &b"pkg_info {\n  arch: \"pna\"\n}\n"[..]),
+        ("nat.bin", b"\x0a\x05\x2a\x03pna"),
+    ] {
+        let output = p4(&["compile", "--p4info", &name(file), NAT]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let written = fs::read(name(file)).expect("it is written");
+        assert!(written.starts_with(expected), "{file}");
+    }
+    let nowhere = p4(&["compile", "--p4info", &name("no/such/folder"), NAT]);
+    let _ = fs::remove_dir_all(&folder);
+    assert_eq!(nowhere.status.code(), Some(1));
+}
+
+#[test]
+fn entries_are_checked_against_the_program() {
+    let entries = concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/nat.toml");
+    let output = p4(&["compile", "--entries", entries, NAT]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let file = std::env::temp_dir().join(format!("natgate-entries-{}.toml", std::process::id()));
+    fs::write(&file, "[[entry]]\ntable = \"nothing\"\n").expect("it can be written");
+    let file_name = file.to_str().expect("a name");
+    let nowhere = ["--inside", "nothing0", "--outside", "nothing1"];
+    let run = [&["run", NAT, "--entries", file_name][..], &nowhere].concat();
+    let outputs = [p4(&["compile", "--entries", file_name, NAT]), p4(&run)];
+    let _ = fs::remove_file(&file);
+    for output in outputs {
+        assert_eq!(output.status.code(), Some(2));
+        let said = text(&output.stderr);
+        assert!(said.contains(".toml:2:9: there is no one table `nothing`; "), "{said}");
+    }
+}

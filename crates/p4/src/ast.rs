@@ -207,6 +207,7 @@ pub(crate) enum StmtKind {
 pub(crate) struct Decl {
     pub(crate) name: Name,
     pub(crate) kind: DeclKind,
+    pub(crate) annotations: Vec<Annotation>,
 }
 
 #[derive(Clone, Debug)]

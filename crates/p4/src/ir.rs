@@ -173,6 +173,32 @@ pub(crate) enum Op {
 pub(crate) struct Object {
     pub(crate) name: Rc<str>,
     pub(crate) kind: ObjectKind,
+    pub(crate) told: Told,
+}
+
+/// What controllers are told of an object besides.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Told {
+    /// The number that the program gives it.
+    pub(crate) id: Option<u32>,
+    /// What a counter counts.
+    pub(crate) unit: Unit,
+    /// The name of the struct that a register or digest is of, if it is one.
+    pub(crate) data_name: Option<Rc<str>>,
+    /// What that data consists of.
+    pub(crate) data: Vec<(String, Ty)>,
+}
+
+/// What is counted or metered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// Bytes.
+    Bytes,
+    /// Packets.
+    #[default]
+    Packets,
+    /// Both.
+    Both,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -231,6 +257,8 @@ pub(crate) struct Action {
     pub(crate) name: Rc<str>,
     pub(crate) params: Vec<(String, Slot, Ty)>,
     pub(crate) routine: usize,
+    /// The number that the program gives it for controllers.
+    pub(crate) id: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -247,7 +275,12 @@ pub(crate) struct Table {
     pub(crate) add_on_miss: bool,
     /// Entries that the data plane adds expire.
     pub(crate) expires: bool,
+    /// The program's own, which then are all that there are.
     pub(crate) entries: Vec<Entry>,
+    /// Indexes into `actions`, of those that no entry has.
+    pub(crate) default_only: Vec<usize>,
+    /// The number that the program gives it for controllers.
+    pub(crate) id: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -257,10 +290,14 @@ pub(crate) struct Key {
     pub(crate) kind: MatchKind,
 }
 
+/// How a key is matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MatchKind {
+pub enum MatchKind {
+    /// All bits.
     Exact,
+    /// The first bits; of several the longest prefix wins.
     Lpm,
+    /// Any bits; of several the highest priority wins.
     Ternary,
 }
 

@@ -16,9 +16,12 @@ extern crate self as natgate_p4;
 
 mod ast;
 mod check;
+mod desk;
 mod dump;
 mod emit;
+mod entries;
 mod fold;
+mod info;
 mod ir;
 mod lexer;
 mod machine;
@@ -29,8 +32,16 @@ pub mod rt;
 mod source;
 mod switch;
 
-pub use ir::Program;
-pub use machine::{Error as MachineError, Fate, Key, Machine, Outcome, Rates, TableEntry};
+pub use desk::{Controller, Desk, MOST_REQUESTS, desk};
+pub use entries::Entries;
+pub use info::{
+    ActionInfo, ArrayInfo, ChoiceInfo, DataInfo, FieldInfo, Info, ParamInfo, Preamble, TableInfo,
+};
+pub use ir::{MatchKind, Program, Unit};
+pub use machine::{
+    Answer, Error as MachineError, Fate, Found, Key, MOST_ANSWERED, Machine, Outcome, Rates,
+    Request, Row, TableEntry, Target,
+};
 pub use source::Error;
 pub use switch::{Counts, Switch};
 

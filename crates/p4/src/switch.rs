@@ -1,5 +1,6 @@
 //! A program between two devices: the first is port 1, the second port 2.
 
+use crate::desk::Desk;
 use crate::machine::{Fate, Machine};
 use natgate_io::{Batch, Device};
 use std::fmt::{self, Display, Formatter};
@@ -51,6 +52,12 @@ impl<'p> Switch<'p> {
     /// Takes a batch of each device through the program, at this time; how many frames came in.
     pub fn turn(&mut self, now: Duration) -> usize {
         self.pass(now, 0) + self.pass(now, 1)
+    }
+
+    /// Answers a controller's message that waits, at this time; whether there was one. To be called between turns.
+    pub fn answer(&mut self, now: Duration, desk: &Desk) -> bool {
+        self.machine.pass(now);
+        desk.serve(&mut self.machine)
     }
 
     /// The devices, for who waits for them.

@@ -1,10 +1,14 @@
 //! Any text may come in: it is a program or is refused with a sentence, and nothing panics.
 
-use natgate_p4::{Machine, compile};
+use natgate_p4::{Entries, Machine, Program, compile};
 use proptest::prelude::*;
 use std::time::Duration;
 
 const NAT: &str = include_str!("../../../p4/nat.p4");
+
+const ENTRIES: &str = include_str!("../../../p4/nat.toml");
+
+thread_local!(static PROGRAM: Program = compile("nat.p4", NAT).expect("a program"));
 
 /// Some of the program's words, and some that are none of its.
 fn words() -> Vec<&'static str> {
@@ -63,10 +67,45 @@ proptest! {
 
     #[test]
     fn any_packet(packet in prop::collection::vec(any::<u8>(), 0..128), port in 0_u32..4) {
-        thread_local!(static PROGRAM: natgate_p4::Program = compile("nat.p4", NAT).expect("a program"));
         PROGRAM.with(|program| {
             let mut machine = Machine::new(program, 1);
             machine.process(Duration::ZERO, port, &packet);
+        });
+    }
+
+    #[test]
+    fn a_file_of_entries_with_some_words_changed(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..4),
+        end in any::<prop::sample::Index>(),
+    ) {
+        let mut words: Vec<&str> = ENTRIES.split_inclusive([' ', '\n']).collect();
+        for (from, to) in &changes {
+            let to = to.index(words.len());
+            words[to] = words[from.index(words.len())];
+        }
+        words.truncate(end.index(words.len()) + 1);
+        PROGRAM.with(|program| {
+            let read = Entries::read(program, "any.toml", &words.concat());
+            let loaded = read.and_then(|entries| entries.load(&mut Machine::new(program, 0)));
+            if let Err(error) = loaded {
+                assert!(!error.message().is_empty() && error.line() > 0 && error.column() > 0);
+            }
+        });
+    }
+
+    #[test]
+    fn any_bytes_are_the_programs_p4info_or_not(
+        bytes in prop::collection::vec(any::<u8>(), 0..64),
+        place in any::<prop::sample::Index>(),
+    ) {
+        PROGRAM.with(|program| {
+            let info = program.info();
+            let mut changed = info.to_bytes();
+            let place = place.index(changed.len());
+            changed.splice(place.., bytes.iter().copied());
+            assert!(info.difference(&bytes).is_some());
+            // What is changed may be the types, which are not looked at.
+            let _ = info.difference(&changed);
         });
     }
 }

@@ -3,15 +3,17 @@
 //! The inside is the program's port 1, the outside port 2. What a program sends to another port goes nowhere and
 //! is counted.
 
-use super::{entry, failure, read};
+use super::{entry, failure, load, read};
 use crate::Failure;
 use anyhow::Context;
 use clap::ValueEnum;
 use natgate_io::packet::{self, PacketDevice};
 use natgate_io::xdp::{self, XdpDevice};
 use natgate_io::{Device, wait};
-use natgate_p4::{Machine, Program, Switch, programs};
+use natgate_p4::{Desk, Machine, Program, Switch, programs};
+use natgate_p4runtime::Device as Controlled;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +24,9 @@ const SPIN: Duration = Duration::from_micros(50);
 
 /// How long a sleep lasts at most.
 const GLANCE: Duration = Duration::from_millis(100);
+
+/// The same, where a controller may ask.
+const ASKED: Duration = Duration::from_millis(5);
 
 /// How often the links are looked after.
 const MAINTENANCE: Duration = Duration::from_secs(1);
@@ -56,6 +61,21 @@ pub(super) struct Args {
     /// Put an entry into a table
     #[arg(long = "entry", value_name = "ENTRY")]
     entries: Vec<String>,
+    /// Put a file's entries into tables, before those of --entry
+    #[arg(long = "entries", value_name = "TOML")]
+    file_of_entries: Option<PathBuf>,
+    /// Let P4Runtime's controllers fill and read tables; whoever reaches the address can [default: 127.0.0.1:9559]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = natgate_p4runtime::DEFAULT_ADDRESS
+    )]
+    p4runtime: Option<SocketAddr>,
+    /// The number by which controllers name this device
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    device_id: u64,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -79,9 +99,12 @@ enum With {
 type Devices = [Box<dyn Device>; 2];
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let (name, text) = read(&args.file)?;
+    let (name, text) = read(&args.file, "a P4 program")?;
     let program = natgate_p4::compile(&name, &text).map_err(|error| failure(&error))?;
     let (mut machine, with) = machine(&program, &name, args.with)?;
+    if let Some(path) = &args.file_of_entries {
+        load(&program, path, &mut machine)?;
+    }
     for text in &args.entries {
         let wrong = |why| Failure::Input(vec![format!("--entry {text:?}: {why}")]);
         entry::add(&mut machine, text).map_err(wrong)?;
@@ -92,10 +115,20 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         caught.context("signals cannot be caught")?;
     }
     let devices = open(args)?;
+    let (controller, desk) = natgate_p4::desk();
+    let device =
+        Controlled { id: args.device_id, info: program.info(), program: text.into_bytes() };
+    let server =
+        args.p4runtime.map(|address| natgate_p4runtime::serve(address, device, controller));
+    let server = server.transpose().context("P4Runtime")?;
+    if let Some(address) = server.as_ref().and_then(|server| server.address()) {
+        natgate_service::say(&format!("P4Runtime at {address}"));
+    }
     let (inside, outside) = (&args.inside, &args.outside);
     natgate_service::say(&format!("running {name} ({with}), inside {inside}, outside {outside}"));
     let mut switch = Switch::new(machine, devices);
-    forward(&mut switch, &stop).context("waiting for frames")?;
+    let desk = server.as_ref().map(|_| desk);
+    forward(&mut switch, desk.as_ref(), &stop).context("waiting for frames")?;
     natgate_service::say(&format!("stopped; {}", switch.counts()));
     Ok(())
 }
@@ -167,17 +200,19 @@ fn open_dpdk(_: [&str; 2]) -> anyhow::Result<Devices> {
 }
 
 /// Forwards until it is told to stop.
-fn forward(switch: &mut Switch<'_>, stop: &AtomicBool) -> std::io::Result<()> {
+fn forward(switch: &mut Switch<'_>, desk: Option<&Desk>, stop: &AtomicBool) -> std::io::Result<()> {
+    let glance = if desk.is_some() { ASKED } else { GLANCE };
     let begun = Instant::now();
     let (mut last, mut maintained) = (begun, begun);
     while !stop.load(Ordering::Relaxed) {
         let taken = switch.turn(begun.elapsed());
+        let is_asked = desk.is_some_and(|desk| switch.answer(begun.elapsed(), desk));
         let now = Instant::now();
         let mut is_troubled = false;
-        if taken > 0 {
+        if taken > 0 || is_asked {
             last = now;
         } else if now - last > SPIN {
-            is_troubled = sleep(switch.devices())?;
+            is_troubled = sleep(switch.devices(), glance)?;
         }
         if is_troubled || now - maintained > MAINTENANCE {
             switch.maintain();
@@ -188,8 +223,8 @@ fn forward(switch: &mut Switch<'_>, stop: &AtomicBool) -> std::io::Result<()> {
 }
 
 /// Waits for frames; whether a device is in trouble.
-fn sleep(devices: &Devices) -> std::io::Result<bool> {
+fn sleep(devices: &Devices, glance: Duration) -> std::io::Result<bool> {
     let descriptors: Vec<_> = devices.iter().filter_map(|device| device.readiness()).collect();
     let intervals = devices.iter().filter_map(|device| device.poll_interval());
-    wait(&descriptors, intervals.min().unwrap_or(GLANCE))
+    wait(&descriptors, intervals.min().unwrap_or(glance).min(glance))
 }

@@ -120,3 +120,17 @@ fn the_nat_in_p4_as_rust_passes_ping_udp_and_http() {
 fn the_nat_in_p4_runs_on_af_xdp() {
     passes(&["--backend", "af-xdp"]);
 }
+
+#[test]
+fn controllers_are_answered_while_it_runs() {
+    let scene = Scene::new();
+    let running = Running::start(&scene, &["--p4runtime"]);
+    assert!(running.log().contains("natgate: P4Runtime at 127.0.0.1:9559\n"), "{}", running.log());
+    // HTTP/2's greeting is answered by settings, which are a frame of type 4.
+    let greet = "exec 3<>/dev/tcp/127.0.0.1/9559; \
+                 printf 'PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n\\0\\0\\0\\4\\0\\0\\0\\0\\0' >&3; \
+                 head -c 4 <&3 | od -An -tx1";
+    let answer = scene.run("nat", "bash", &["-c", greet]);
+    assert!(answer.trim_end().ends_with(" 04"), "{answer}");
+    running.stop();
+}

@@ -44,7 +44,8 @@ impl Checker {
                 numbered.map(|(offset, (name, ty))| (name, place.first + offset as u32, ty)),
             );
         }
-        let action = ir::Action { name: self.full_name(&name.text), params: all, routine };
+        let action =
+            ir::Action { name: self.full_name(&name.text), params: all, routine, id: None };
         self.ir.actions.push(action);
         self.added.push(added);
         self.action_params.push(places);

@@ -450,7 +450,8 @@ impl Checker {
         };
         let kind = self.object_kind(of, &types, &constants, span)?;
         let index = self.ir.objects.len();
-        self.ir.objects.push(ir::Object { name: self.full_name(&name.text), kind });
+        let told = super::given::told(&of.name, &types, &constants);
+        self.ir.objects.push(ir::Object { name: self.full_name(&name.text), kind, told });
         let object = ObjectRef { of: of.clone(), types, index };
         self.scopes.declare(&name.text, span, Entity::Object(Rc::new(object)))
     }
@@ -502,14 +503,7 @@ impl Checker {
                 ObjectKind::Random { ty: scalar(0)?, least: args[0][0], most: args[1][0] }
             }
             "Random" => return problem(span, "the least random number is not above the most"),
-            "Digest" => {
-                let mut fields = Vec::new();
-                types[0].1.leaves("", &mut fields);
-                for (name, _) in &mut fields {
-                    *name = name.trim_start_matches('.').to_owned();
-                }
-                ObjectKind::Digest { fields }
-            }
+            "Digest" => ObjectKind::Digest { fields: types[0].1.members() },
             other => return problem(span, format!("instances of {other} are not supported")),
         })
     }

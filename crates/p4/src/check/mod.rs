@@ -12,6 +12,7 @@ mod control;
 mod declare;
 mod expr;
 mod externs;
+mod given;
 mod package;
 mod parser;
 mod place;
@@ -53,6 +54,7 @@ pub(crate) fn check(decls: &[ast::Decl], end: Span) -> Checked<ir::Program> {
     checker.scopes.enter();
     for decl in decls {
         checker.top(decl)?;
+        checker.given(decl)?;
     }
     match checker.is_complete {
         true => Ok(checker.ir),

@@ -16,6 +16,7 @@ impl Checker {
             let params = checker.params(&parser.params)?;
             for local in &parser.locals {
                 checker.local(local)?;
+                checker.given(local)?;
             }
             Ok((params, checker.states(parser)?))
         })?;

@@ -28,6 +28,8 @@ impl Checker {
             add_on_miss: false,
             expires: false,
             entries: Vec::new(),
+            default_only: only_default,
+            id: None,
         };
         let mut has_default = false;
         for (property, value, is_const) in &table.properties {
@@ -59,7 +61,7 @@ impl Checker {
             let keys = self.matches(&entry.keys, &tys)?;
             check_lpm(&found.keys, &keys, entry.span)?;
             let (action, args) = self.chosen(&found.actions, &entry.action)?;
-            if only_default.contains(&action) {
+            if found.default_only.contains(&action) {
                 return problem(entry.span, "this action is for the default only");
             }
             found.entries.push(ir::Entry { keys, action, args });

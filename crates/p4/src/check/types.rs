@@ -95,6 +95,14 @@ impl Type {
         }
     }
 
+    /// What a value consists of, by names within it.
+    pub(crate) fn members(&self) -> Vec<(String, Ty)> {
+        let mut leaves = Vec::new();
+        self.leaves("", &mut leaves);
+        let bare = |(name, ty): (String, Ty)| (name.trim_start_matches('.').to_owned(), ty);
+        leaves.into_iter().map(bare).collect()
+    }
+
     /// The slots' types of a value.
     pub(crate) fn tys(&self) -> Vec<Ty> {
         let mut leaves = Vec::new();

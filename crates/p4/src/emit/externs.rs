@@ -35,6 +35,22 @@ impl Names<'_> {
         }
     }
 
+    /// Statements that make counters, meters and registers as they were at the start.
+    pub(super) fn cleared(&self) -> String {
+        let fields = self.program.objects.iter().enumerate().flat_map(|(number, object)| {
+            match &object.kind {
+                ObjectKind::Counter { .. } | ObjectKind::Meter { .. } => {
+                    vec![self.objects[number].clone()]
+                }
+                ObjectKind::Register { initial, .. } => {
+                    (0..initial.len()).map(|field| self.register_field(number, field)).collect()
+                }
+                _ => Vec::new(),
+            }
+        });
+        fields.map(|field| format!("self.{field}.clear();\n")).collect()
+    }
+
     fn register_field(&self, number: usize, field: usize) -> String {
         let name = &self.objects[number];
         match &self.program.objects[number].kind {

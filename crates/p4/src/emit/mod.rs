@@ -124,13 +124,13 @@ impl Names<'_> {
         };
         let missing = "_ => panic!(\"there is no table {number}\"),";
         let objects = || self.program.objects.iter().enumerate().zip(&self.objects);
-        let counters =
-            objects().filter(|((_, one), _)| matches!(one.kind, ObjectKind::Counter { .. }));
-        let counters =
-            counters.map(|((number, _), name)| format!("{number} => self.{name}.read(index),\n"));
-        let meters = objects().filter(|((_, one), _)| matches!(one.kind, ObjectKind::Meter { .. }));
-        let meters = meters
-            .map(|((number, _), name)| format!("{number} => self.{name}.set(index, meter),\n"));
+        let arms = |is_such: fn(&ObjectKind) -> bool, call: &str| {
+            let such = objects().filter(|((_, one), _)| is_such(&one.kind));
+            such.map(|((number, _), name)| format!("{number} => self.{name}.{call},\n"))
+                .collect::<String>()
+        };
+        let counters = |call| arms(|kind| matches!(kind, ObjectKind::Counter { .. }), call);
+        let meters = |call| arms(|kind| matches!(kind, ObjectKind::Meter { .. }), call);
         format!(
             "impl Execute for {ty} {{
                 fn process(&mut self, world: &mut World, port: u32, packet: &[u8], head: &mut Vec<u8>) -> Verdict {{
@@ -153,16 +153,26 @@ impl Names<'_> {
                 fn counter(&self, object: usize, index: u32) -> (u64, u64) {{
                     match object {{ {} _ => (0, 0), }}
                 }}
-                fn set_meter(&mut self, object: usize, index: u32, meter: Meter) -> bool {{
+                fn set_counter(&mut self, object: usize, index: u32, value: (u64, u64)) -> bool {{
                     match object {{ {} _ => false, }}
                 }}
+                fn meter(&self, object: usize, index: u32) -> Option<Rates> {{
+                    match object {{ {} _ => None, }}
+                }}
+                fn set_meter(&mut self, object: usize, index: u32, meter: Option<Meter>) -> bool {{
+                    match object {{ {} _ => false, }}
+                }}
+                fn clear(&mut self) {{ {} }}
             }}\n",
             self.program.error("PacketTooShort"),
             self.program.error("ParserTimeout"),
             of(""),
             of("mut"),
-            counters.collect::<String>(),
-            meters.collect::<String>(),
+            counters("read(index)"),
+            counters("set(index, value)"),
+            meters("read(index)"),
+            meters("set(index, meter)"),
+            self.cleared(),
         )
     }
 

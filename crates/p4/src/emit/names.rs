@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const VALID: &str = ".$valid";
 
 /// Names that the code has anyway.
-const TAKEN: [&str; 22] = [
+const TAKEN: [&str; 23] = [
     "Action",
     "Algorithm",
     "Applied",
@@ -26,6 +26,7 @@ const TAKEN: [&str; 22] = [
     "Packed",
     "Place",
     "Random",
+    "Rates",
     "Registers",
     "Run",
     "Scan",
@@ -156,7 +157,8 @@ impl<'p> Names<'p> {
         let mut types = Unique::default();
         TAKEN.into_iter().chain(["Slots", name]).for_each(|taken| drop(types.take(taken)));
         let mut own = Unique::default();
-        for taken in ["new", "process", "table", "table_mut", "counter", "set_meter", "run"] {
+        let methods = ["new", "process", "table", "table_mut", "counter", "set_counter", "meter"];
+        for taken in methods.into_iter().chain(["set_meter", "clear", "run"]) {
             own.take(taken);
         }
         let mut names = Self {

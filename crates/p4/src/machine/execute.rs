@@ -3,7 +3,7 @@
 //! [`super::Machine`] knows names; behind it, everything goes by the program's numbers. The interpreter is one
 //! that executes, code that was made from the program another.
 
-use super::externs::Meter;
+use super::externs::{Meter, Rates};
 use crate::ir::Match;
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -44,8 +44,18 @@ pub trait Execute: Debug {
     /// Packets and bytes of a counter; none, if the object with that number is no counter.
     fn counter(&self, object: usize, index: u32) -> (u64, u64);
 
-    /// Puts a meter at a place of the object with that number, if that is an array of meters that large.
-    fn set_meter(&mut self, object: usize, index: u32, meter: Meter) -> bool;
+    /// Sets a counter's packets and bytes, if the object with that number is an array of counters that large.
+    fn set_counter(&mut self, object: usize, index: u32, value: (u64, u64)) -> bool;
+
+    /// The rates at a place of the object with that number; nothing, if there are none.
+    fn meter(&self, object: usize, index: u32) -> Option<Rates>;
+
+    /// Puts a meter at a place of the object with that number, or takes it away, if that is an array of meters that
+    /// large.
+    fn set_meter(&mut self, object: usize, index: u32, meter: Option<Meter>) -> bool;
+
+    /// Makes counters, meters and registers as they were at the start.
+    fn clear(&mut self);
 }
 
 /// What keeps a table's entries.
@@ -69,6 +79,22 @@ pub trait Store: Debug {
     /// Those that there are at that time, in the order of their keys.
     fn list(&self, now: u64) -> Vec<Listed>;
 
+    /// The entry with these keys, if there is one at that time.
+    fn get(&self, now: u64, keys: &[Match]) -> Option<Listed>;
+
+    /// The first so many of those that there are at that time behind some keys, or of all, in the order of their
+    /// keys.
+    fn page(&self, now: u64, after: Option<&[Match]>, most: usize) -> Vec<Listed> {
+        let is_behind = |one: &Listed| after.is_none_or(|after| &*one.keys > after);
+        self.list(now).into_iter().filter(is_behind).take(most).collect()
+    }
+
+    /// Removes all entries.
+    fn clear(&mut self);
+
+    /// What is done with keys that are not there: an action's number and its arguments.
+    fn default(&self) -> (usize, Vec<u128>);
+
     /// What is done with keys that are not there.
     fn set_default(&mut self, action: usize, args: &[u128]);
 }
@@ -82,6 +108,12 @@ pub struct Listed {
     pub action: usize,
     /// The action's arguments.
     pub args: Vec<u128>,
+    /// Of several that fit the highest wins, where keys have masks.
+    pub priority: u32,
+    /// Whether a packet added it.
+    pub is_learnt: bool,
+    /// When it goes unless packets find it, nanoseconds; nothing, if it stays.
+    pub deadline: Option<u64>,
 }
 
 /// Where a packet goes.
@@ -139,6 +171,11 @@ impl World {
             true => self.digests.push_back((object, values)),
             false => self.lost += 1,
         }
+    }
+
+    /// Forgets messages.
+    pub(super) fn clear(&mut self) {
+        self.digests.clear();
     }
 
     pub(super) fn told(&mut self) -> Option<(usize, Vec<u128>)> {

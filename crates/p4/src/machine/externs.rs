@@ -46,6 +46,11 @@ impl Meter {
         }
     }
 
+    /// Its rates.
+    pub(crate) fn rates(&self) -> Rates {
+        self.rates
+    }
+
     /// A packet's colour by what its colour was before and its size, in what the meter measures.
     pub(crate) fn colour(&mut self, now: u64, before: u128, size: u128) -> u128 {
         let elapsed = u128::from(now.saturating_sub(self.last));

@@ -3,7 +3,7 @@
 
 use super::bits::{Cursor, Writer};
 use super::execute::{Execute, Store, Verdict, World};
-use super::externs::{Memory, Meter};
+use super::externs::{Memory, Meter, Rates};
 use super::run::{Flow, Run};
 use super::table::Entries;
 use crate::ir::{ObjectKind, Program, Slot};
@@ -86,13 +86,41 @@ impl Execute for Interpreter<'_> {
         }
     }
 
-    fn set_meter(&mut self, object: usize, index: u32, meter: Meter) -> bool {
+    fn set_counter(&mut self, object: usize, index: u32, value: (u64, u64)) -> bool {
         match (&mut self.memory[object], &self.program.objects[object].kind) {
-            (Memory::Meter(cells), ObjectKind::Meter { size, .. }) if index < *size => {
-                cells.insert(index, meter);
+            (Memory::Counter(cells), ObjectKind::Counter { size, .. }) if index < *size => {
+                cells.insert(index, value);
                 true
             }
             _ => false,
+        }
+    }
+
+    fn meter(&self, object: usize, index: u32) -> Option<Rates> {
+        match &self.memory[object] {
+            Memory::Meter(cells) => cells.get(&index).map(Meter::rates),
+            _ => None,
+        }
+    }
+
+    fn set_meter(&mut self, object: usize, index: u32, meter: Option<Meter>) -> bool {
+        match (&mut self.memory[object], &self.program.objects[object].kind) {
+            (Memory::Meter(cells), ObjectKind::Meter { size, .. }) if index < *size => {
+                match meter {
+                    Some(meter) => cells.insert(index, meter),
+                    None => cells.remove(&index),
+                };
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn clear(&mut self) {
+        for (memory, object) in self.memory.iter_mut().zip(&self.program.objects) {
+            if !matches!(memory, Memory::Random(_)) {
+                *memory = Memory::new(&object.kind, 0);
+            }
         }
     }
 }

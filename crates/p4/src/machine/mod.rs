@@ -4,18 +4,20 @@
 //! nothing else is asked of the world, so the same calls give the same bytes.
 
 pub(crate) mod bits;
+mod control;
 mod execute;
 pub(crate) mod externs;
 mod interpreter;
 mod run;
 pub(crate) mod table;
 
+pub use control::{Answer, Found, MOST_ANSWERED, Request, Row, Target};
 pub use execute::{Execute, Listed, Store, Verdict, World};
 pub use externs::{Meter, Rates};
 
 use crate::ir::{Action, Match, MatchKind, ObjectKind, Program, Table};
+use control::beyond;
 use interpreter::Interpreter;
-use std::rc::Rc;
 use std::time::Duration;
 
 /// What became of a packet.
@@ -78,9 +80,18 @@ pub enum Error {
     /// The table is full.
     #[error("the table `{0}` is full; give it a larger `size`")]
     Full(String),
-    /// The entry, or the default, is part of the program.
+    /// The table's entries, or its default, are part of the program.
     #[error("`{0}` is const in the program; change it there")]
     Const(String),
+    /// The table has an entry with these keys, which may be one that a packet added.
+    #[error("the table `{0}` has an entry with these keys already; modify it, or delete it before")]
+    Exists(String),
+    /// The table has no entry with these keys and this priority.
+    #[error("the table `{0}` has no entry with these keys and this priority; insert one")]
+    Missing(String),
+    /// What executes the program has ended.
+    #[error("the program runs no more; start it again")]
+    Gone,
 }
 
 /// An entry as the control plane reads it.
@@ -111,19 +122,25 @@ impl<'p> Machine<'p> {
     }
 
     /// Executed by something else that knows this program, with the program's own entries.
-    pub fn with(program: &'p Program, mut execute: Box<dyn Execute + 'p>) -> Self {
-        for (index, table) in program.tables.iter().enumerate() {
+    pub fn with(program: &'p Program, execute: Box<dyn Execute + 'p>) -> Self {
+        let mut machine = Self { program, execute, world: World::new(), head: Vec::new() };
+        machine.insert_own();
+        machine
+    }
+
+    /// Gives tables the program's own entries.
+    fn insert_own(&mut self) {
+        for (index, table) in self.program.tables.iter().enumerate() {
             for (number, entry) in table.entries.iter().enumerate() {
                 let is_known = table.entries[..number].iter().any(|one| one.keys == entry.keys);
                 if !is_known {
                     // The first of them wins, and all win over what is added.
                     let priority = u32::MAX - number as u32;
-                    let own = execute.table_mut(index);
+                    let own = self.execute.table_mut(index);
                     own.insert(0, &entry.keys, entry.action, &entry.args, priority);
                 }
             }
         }
-        Self { program, execute, world: World::new(), head: Vec::new() }
     }
 
     /// Takes a packet that came in by a port; `now` is the time since some beginning, and does not go back.
@@ -151,9 +168,14 @@ impl<'p> Machine<'p> {
     }
 
     fn take(&mut self, now: Duration, port: u32, packet: &[u8]) -> Verdict {
-        self.world.pass(now);
+        self.pass(now);
         self.head.clear();
         self.execute.process(&mut self.world, port, packet, &mut self.head)
+    }
+
+    /// Says what time it is, where no packet does; it does not go back.
+    pub fn pass(&mut self, now: Duration) {
+        self.world.pass(now);
     }
 
     /// Adds an entry, or replaces the one with the same keys. Of several ternary entries that match the one with
@@ -170,15 +192,16 @@ impl<'p> Machine<'p> {
         args: &[u128],
         priority: u32,
     ) -> Result<(), Error> {
-        let index = self.table(table)?;
+        let index = self.writable(table)?;
         let found = &self.program.tables[index];
         let keys = matches(found, keys)?;
-        if found.entries.iter().any(|entry| entry.keys == keys) {
-            return Err(Error::Const(found.name.to_string()));
+        let (chosen, args) = self.chosen(found, action, args)?;
+        if found.default_only.contains(&chosen) {
+            let what = format!("`{action}` is for the default of `{}` only", found.name);
+            return Err(Error::Values(what));
         }
-        let (action, args) = self.chosen(found, action, args)?;
         let now = self.world.now();
-        match self.execute.table_mut(index).insert(now, &keys, action, &args, priority) {
+        match self.execute.table_mut(index).insert(now, &keys, chosen, &args, priority) {
             true => Ok(()),
             false => Err(Error::Full(found.name.to_string())),
         }
@@ -190,13 +213,9 @@ impl<'p> Machine<'p> {
     ///
     /// As for [`Self::insert`].
     pub fn remove(&mut self, table: &str, keys: &[Key]) -> Result<bool, Error> {
-        let index = self.table(table)?;
-        let found = &self.program.tables[index];
-        let keys = matches(found, keys)?;
-        match found.entries.iter().any(|entry| entry.keys == keys) {
-            true => Err(Error::Const(found.name.to_string())),
-            false => Ok(self.execute.table_mut(index).remove(&keys)),
-        }
+        let index = self.writable(table)?;
+        let keys = matches(&self.program.tables[index], keys)?;
+        Ok(self.execute.table_mut(index).remove(&keys))
     }
 
     /// Sets what a table does with keys that it does not have.
@@ -231,7 +250,7 @@ impl<'p> Machine<'p> {
     /// There is no such table.
     pub fn read(&self, table: &str) -> Result<Vec<TableEntry<'p>>, Error> {
         let (index, program) = (self.table(table)?, self.program);
-        let named = |Listed { keys, action, args }| {
+        let named = |Listed { keys, action, args, .. }| {
             let action = program.tables[index].actions[action];
             TableEntry { keys, action: &program.actions[action].name, args }
         };
@@ -260,10 +279,7 @@ impl<'p> Machine<'p> {
     pub fn set_meter(&mut self, name: &str, index: u32, rates: Rates) -> Result<(), Error> {
         let object = self.object("meter", name)?;
         let meter = Meter::new(rates, self.world.now());
-        match self.execute.set_meter(object, index, meter) {
-            true => Ok(()),
-            false => Err(self.unknown("meter", name)),
-        }
+        self.put_meter(name, object, index, Some(meter))
     }
 
     /// How long entries of a profile stay without being restarted; two minutes, if nothing is said.
@@ -286,12 +302,38 @@ impl<'p> Machine<'p> {
     }
 
     fn table(&self, name: &str) -> Result<usize, Error> {
-        let names: Vec<&Rc<str>> = self.program.tables.iter().map(|table| &table.name).collect();
+        let names: Vec<&str> = self.program.tables.iter().map(|table| &*table.name).collect();
         named("table", &names, name)
     }
 
+    /// A table whose entries are not the program's own.
+    fn writable(&self, name: &str) -> Result<usize, Error> {
+        let index = self.table(name)?;
+        let table = &self.program.tables[index];
+        match table.entries.is_empty() {
+            true => Ok(index),
+            false => Err(Error::Const(table.name.to_string())),
+        }
+    }
+
+    fn put_meter(
+        &mut self,
+        name: &str,
+        object: usize,
+        index: u32,
+        meter: Option<Meter>,
+    ) -> Result<(), Error> {
+        let ObjectKind::Meter { size, .. } = self.program.objects[object].kind else {
+            return Err(self.unknown("meter", name));
+        };
+        match self.execute.set_meter(object, index, meter) {
+            true => Ok(()),
+            false => Err(beyond(name, size)),
+        }
+    }
+
     fn object(&self, what: &'static str, name: &str) -> Result<usize, Error> {
-        let names: Vec<&Rc<str>> = self.program.objects.iter().map(|object| &object.name).collect();
+        let names: Vec<&str> = self.program.objects.iter().map(|object| &*object.name).collect();
         named(what, &names, name)
     }
 
@@ -307,7 +349,7 @@ impl<'p> Machine<'p> {
     ) -> Result<(usize, Vec<u128>), Error> {
         let actions: Vec<&Action> =
             table.actions.iter().map(|action| &self.program.actions[*action]).collect();
-        let names: Vec<&Rc<str>> = actions.iter().map(|action| &action.name).collect();
+        let names: Vec<&str> = actions.iter().map(|action| &*action.name).collect();
         let position = named("action", &names, name)?;
         let params = &actions[position].params;
         let fits = params.iter().zip(args).all(|((_, _, ty), arg)| *arg <= ty.mask());
@@ -324,9 +366,9 @@ impl<'p> Machine<'p> {
 }
 
 /// The one that has a name, or whose name ends in it after a dot.
-fn named(what: &'static str, names: &[&Rc<str>], name: &str) -> Result<usize, Error> {
+pub(crate) fn named(what: &'static str, names: &[&str], name: &str) -> Result<usize, Error> {
     let ends = |full: &str| full.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
-    let exact = names.iter().position(|full| &***full == name);
+    let exact = names.iter().position(|full| *full == name);
     let mut ending = (0..names.len()).filter(|number| ends(names[*number]));
     match (exact, ending.next(), ending.next()) {
         (Some(found), ..) | (None, Some(found), None) => Ok(found),

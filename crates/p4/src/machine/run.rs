@@ -327,13 +327,8 @@ impl Run<'_, '_> {
             return false;
         };
         let timeout = self.world.timeout(args[0]);
-        let mut entry = Entry {
-            action: position,
-            args: args[1..].to_vec(),
-            priority: 0,
-            deadline: None,
-            timeout,
-        };
+        let new = Entry::new(position, args[1..].to_vec(), 0);
+        let mut entry = Entry { timeout, is_learnt: true, ..new };
         if table.expires {
             entry.restart(self.now);
         }

@@ -3,6 +3,7 @@
 use super::execute::{Listed, Store};
 use crate::ir::{Match, MatchKind, Table};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 /// Entries expire on ticks of so many nanoseconds.
 pub(crate) const TICK: u64 = 125_000_000;
@@ -25,9 +26,16 @@ pub(super) struct Entry {
     pub(super) deadline: Option<u64>,
     /// Its silence until then, nanoseconds.
     pub(super) timeout: u64,
+    /// Whether a packet added it.
+    pub(super) is_learnt: bool,
 }
 
 impl Entry {
+    /// One that stays.
+    pub(super) fn new(action: usize, args: Vec<u128>, priority: u32) -> Self {
+        Self { action, args, priority, deadline: None, timeout: 0, is_learnt: false }
+    }
+
     /// Starts its timer anew.
     pub(super) fn restart(&mut self, now: u64) {
         self.deadline = Some(deadline(now, self.timeout));
@@ -94,8 +102,7 @@ impl Store for Entries<'_> {
         args: &[u128],
         priority: u32,
     ) -> bool {
-        let entry = Entry { action, args: args.to_vec(), priority, deadline: None, timeout: 0 };
-        self.put(now, keys.to_vec(), entry)
+        self.put(now, keys.to_vec(), Entry::new(action, args.to_vec(), priority))
     }
 
     fn remove(&mut self, keys: &[Match]) -> bool {
@@ -107,17 +114,42 @@ impl Store for Entries<'_> {
     }
 
     fn list(&self, now: u64) -> Vec<Listed> {
-        let there = self.all.iter().filter(|(_, entry)| !is_over(entry, now));
-        let listed = |(keys, entry): (&Vec<Match>, &Entry)| Listed {
-            keys: keys.clone(),
-            action: entry.action,
-            args: entry.args.clone(),
-        };
-        there.map(listed).collect()
+        self.page(now, None, usize::MAX)
+    }
+
+    fn get(&self, now: u64, keys: &[Match]) -> Option<Listed> {
+        let (keys, entry) = self.all.get_key_value(keys)?;
+        (!is_over(entry, now)).then(|| listed(keys, entry))
+    }
+
+    fn page(&self, now: u64, after: Option<&[Match]>, most: usize) -> Vec<Listed> {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let all = self.all.range::<[Match], _>((start, Bound::Unbounded));
+        let there = all.filter(|(_, entry)| !is_over(entry, now)).take(most);
+        there.map(|(keys, entry)| listed(keys, entry)).collect()
+    }
+
+    fn clear(&mut self) {
+        self.all.clear();
+    }
+
+    fn default(&self) -> (usize, Vec<u128>) {
+        self.default.clone()
     }
 
     fn set_default(&mut self, action: usize, args: &[u128]) {
         self.default = (action, args.to_vec());
+    }
+}
+
+fn listed(keys: &[Match], entry: &Entry) -> Listed {
+    Listed {
+        keys: keys.to_vec(),
+        action: entry.action,
+        args: entry.args.clone(),
+        priority: entry.priority,
+        is_learnt: entry.is_learnt,
+        deadline: entry.deadline,
     }
 }
 

@@ -12,7 +12,7 @@ use std::rc::Rc;
 impl Parser {
     /// A declaration at the top; nothing, where there is only a semicolon.
     pub(super) fn declaration(&mut self) -> Checked<Option<Decl>> {
-        let annotations = self.declared_annotations()?;
+        let annotations = self.annotations()?;
         if annotations.is_empty() && self.eat(";") {
             return Ok(None);
         }
@@ -42,12 +42,12 @@ impl Parser {
             _ if self.is_type(0) => self.function_or_instance()?,
             _ => return self.expected("a declaration"),
         };
-        Ok(Some(Decl { name, kind }))
+        Ok(Some(Decl { name, kind, annotations }))
     }
 
     /// A declaration in a parser or control, before its states or `apply`.
     pub(super) fn local(&mut self) -> Checked<Decl> {
-        self.declared_annotations()?;
+        let annotations = self.annotations()?;
         let word = match self.peek() {
             Kind::Name(word) => word.clone(),
             _ => return self.expected("a declaration"),
@@ -64,15 +64,17 @@ impl Parser {
             _ if self.is_type(0) => self.variable_or_instance()?,
             _ => return self.expected("a declaration, `state` or `apply`"),
         };
-        Ok(Decl { name, kind })
+        Ok(Decl { name, kind, annotations })
     }
 
-    /// Annotations of a declaration. Those that nobody knows mean nothing; a name that the control plane is to see
-    /// would.
-    fn declared_annotations(&mut self) -> Checked<Vec<Annotation>> {
+    /// Annotations of what controllers know by its place, so that nothing is to give it a number or name.
+    pub(super) fn annotations_but(&mut self, refused: &[&str]) -> Checked<Vec<Annotation>> {
         let annotations = self.annotations()?;
-        match annotations.iter().find(|one| &*one.name.text == "name") {
-            Some(one) => problem(one.name.span, "`@name` is supported for keys of tables only"),
+        match annotations.iter().find(|one| refused.contains(&&*one.name.text)) {
+            Some(one) => {
+                let what = format!("`@{}` is not supported here; delete it", one.name.text);
+                problem(one.name.span, what)
+            }
             None => Ok(annotations),
         }
     }
@@ -228,7 +230,7 @@ impl Parser {
     fn params(&mut self) -> Checked<Vec<Param>> {
         self.expect("(")?;
         self.list(")", |parser| {
-            parser.annotations()?;
+            parser.annotations_but(&["id", "name"])?;
             let direction = match () {
                 () if parser.eat_word("in") => Direction::In,
                 () if parser.eat_word("out") => Direction::Out,

@@ -50,7 +50,7 @@ impl Parser {
             let expr = self.expr()?;
             self.expect(":")?;
             let kind = self.name()?;
-            let name = given_name(&self.annotations()?);
+            let name = given_name(&self.annotations_but(&["id"])?);
             self.expect(";")?;
             keys.push((expr, kind, name));
         }

@@ -951,11 +951,35 @@ impl Execute for Nat {
         }
     }
 
-    fn set_meter(&mut self, object: usize, index: u32, meter: Meter) -> bool {
+    fn set_counter(&mut self, object: usize, index: u32, value: (u64, u64)) -> bool {
+        match object {
+            0 => self.drops.set(index, value),
+            1 => self.subscriber_out.set(index, value),
+            _ => false,
+        }
+    }
+
+    fn meter(&self, object: usize, index: u32) -> Option<Rates> {
+        match object {
+            2 => self.subscriber_rate.read(index),
+            _ => None,
+        }
+    }
+
+    fn set_meter(&mut self, object: usize, index: u32, meter: Option<Meter>) -> bool {
         match object {
             2 => self.subscriber_rate.set(index, meter),
             _ => false,
         }
+    }
+
+    fn clear(&mut self) {
+        self.drops.clear();
+        self.subscriber_out.clear();
+        self.subscriber_rate.clear();
+        self.tcp_leases.clear();
+        self.udp_leases.clear();
+        self.icmp_leases.clear();
     }
 }
 

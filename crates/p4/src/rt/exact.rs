@@ -4,6 +4,7 @@ use super::key::{Packed, Secret, full, matches, values};
 use super::{Action, Found, Listed, Match, Store};
 use crate::machine::table::{TICK, deadline};
 use hashbrown::HashTable;
+use std::collections::BinaryHeap;
 use std::fmt::Debug;
 
 /// No time.
@@ -17,6 +18,8 @@ struct Entry<K, A> {
     deadline: u64,
     /// Its silence until then, nanoseconds; [`NEVER`]: the control plane's, it has no timer.
     timeout: u64,
+    /// Whether a packet added it.
+    is_learnt: bool,
 }
 
 /// Where an entry is; good until entries are added or removed.
@@ -60,11 +63,11 @@ impl<K: Packed, A: Action> Exact<K, A> {
 
     /// Adds an entry for a key, or replaces its; whether there was room, and then where it is.
     pub fn add(&mut self, now: u64, key: K, action: A, timeout: u64) -> Place {
-        let entry = match self.expires {
-            true => Entry { key, action, deadline: deadline(now, timeout), timeout },
-            false => Entry { key, action, deadline: NEVER, timeout: NEVER },
+        let (deadline, timeout) = match self.expires {
+            true => (deadline(now, timeout), timeout),
+            false => (NEVER, NEVER),
         };
-        self.put(now, entry)
+        self.put(now, Entry { key, action, deadline, timeout, is_learnt: true })
     }
 
     /// Changes the timeout of an entry that packets added.
@@ -106,6 +109,18 @@ impl<K: Packed, A: Action> Exact<K, A> {
 }
 
 impl<K: Packed, A: Action> Exact<K, A> {
+    /// An entry as the control plane has it.
+    fn listed(&self, entry: &Entry<K, A>) -> Listed {
+        Listed {
+            keys: matches(self.widths, entry.key, full(self.widths)),
+            action: entry.action.number(),
+            args: entry.action.args(),
+            priority: 0,
+            is_learnt: entry.is_learnt,
+            deadline: Some(entry.deadline).filter(|deadline| *deadline != NEVER),
+        }
+    }
+
     /// Removes what is over; whether that was anything.
     fn make_room(&mut self, now: u64) -> bool {
         let tick = Some(now / TICK);
@@ -120,7 +135,8 @@ impl<K: Packed, A: Action> Exact<K, A> {
 impl<K: Packed, A: Action> Store for Exact<K, A> {
     fn insert(&mut self, now: u64, keys: &[Match], action: usize, args: &[u128], _: u32) -> bool {
         let (key, action) = (values(self.widths, keys), A::of(action, args));
-        self.put(now, Entry { key, action, deadline: NEVER, timeout: NEVER }).is_some()
+        let entry = Entry { key, action, deadline: NEVER, timeout: NEVER, is_learnt: false };
+        self.put(now, entry).is_some()
     }
 
     fn remove(&mut self, keys: &[Match]) -> bool {
@@ -135,14 +151,45 @@ impl<K: Packed, A: Action> Store for Exact<K, A> {
 
     fn list(&self, now: u64) -> Vec<Listed> {
         let there = self.entries.iter().filter(|entry| now < entry.deadline);
-        let listed = |entry: &Entry<K, A>| Listed {
-            keys: matches(self.widths, entry.key, full(self.widths)),
-            action: entry.action.number(),
-            args: entry.action.args(),
-        };
-        let mut all: Vec<Listed> = there.map(listed).collect();
+        let mut all: Vec<Listed> = there.map(|entry| self.listed(entry)).collect();
         all.sort();
         all
+    }
+
+    fn get(&self, now: u64, keys: &[Match]) -> Option<Listed> {
+        let key: K = values(self.widths, keys);
+        let found = self.entries.find(key.mixed(self.secret), |one| one.key == key);
+        found.filter(|entry| now < entry.deadline).map(|entry| self.listed(entry))
+    }
+
+    /// Packed keys have the keys' order, so that one look at each finds the first.
+    fn page(&self, now: u64, after: Option<&[Match]>, most: usize) -> Vec<Listed> {
+        let after: Option<K> = after.map(|keys| values(self.widths, keys));
+        let is_wanted = |entry: &&Entry<K, A>| {
+            now < entry.deadline && after.is_none_or(|after| entry.key > after)
+        };
+        let mut first: BinaryHeap<K> = BinaryHeap::new();
+        for Entry { key, .. } in self.entries.iter().filter(is_wanted) {
+            if first.len() < most {
+                first.push(*key);
+            } else if let Some(mut last) = first.peek_mut()
+                && *key < *last
+            {
+                *last = *key;
+            }
+        }
+        let found = |key: &K| self.entries.find(key.mixed(self.secret), |one| one.key == *key);
+        let first = first.into_sorted_vec();
+        first.iter().filter_map(found).map(|entry| self.listed(entry)).collect()
+    }
+
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.full = None;
+    }
+
+    fn default(&self) -> (usize, Vec<u128>) {
+        (self.default.number(), self.default.args())
     }
 
     fn set_default(&mut self, action: usize, args: &[u128]) {

@@ -45,6 +45,18 @@ impl<K: Packed + BitAnd<Output = K>, A: Action> Lpm<K, A> {
         Found { hit: false, action: self.default }
     }
 
+    /// An entry as the control plane has it.
+    fn listed(&self, mask: K, key: K, action: &A) -> Listed {
+        Listed {
+            keys: matches(self.widths, key, mask),
+            action: action.number(),
+            args: action.args(),
+            priority: 0,
+            is_learnt: false,
+            deadline: None,
+        }
+    }
+
     fn len(&self) -> usize {
         self.groups.iter().map(|group| group.entries.len()).sum()
     }
@@ -98,15 +110,27 @@ impl<K: Packed + BitAnd<Output = K>, A: Action> Store for Lpm<K, A> {
 
     fn list(&self, _: u64) -> Vec<Listed> {
         let all = self.groups.iter().flat_map(|group| {
-            group.entries.iter().map(|(key, action)| Listed {
-                keys: matches(self.widths, *key, group.mask),
-                action: action.number(),
-                args: action.args(),
-            })
+            let listed = |(key, action): &(K, A)| self.listed(group.mask, *key, action);
+            group.entries.iter().map(listed).collect::<Vec<_>>()
         });
         let mut all: Vec<Listed> = all.collect();
         all.sort();
         all
+    }
+
+    fn get(&self, _: u64, keys: &[Match]) -> Option<Listed> {
+        let (place, key, _) = self.place(keys);
+        let group = &self.groups[place.ok()?];
+        let found = group.entries.find(key.mixed(self.secret), |one| one.0 == key);
+        found.map(|(key, action)| self.listed(group.mask, *key, action))
+    }
+
+    fn clear(&mut self) {
+        self.groups.clear();
+    }
+
+    fn default(&self) -> (usize, Vec<u128>) {
+        (self.default.number(), self.default.args())
     }
 
     fn set_default(&mut self, action: usize, args: &[u128]) {

@@ -11,7 +11,7 @@ mod packet;
 mod scan;
 
 pub use crate::ir::{Algorithm, Match};
-pub use crate::machine::{Execute, Listed, Meter, Store, Verdict, World};
+pub use crate::machine::{Execute, Listed, Meter, Rates, Store, Verdict, World};
 pub use exact::{Exact, Place};
 pub use key::Packed;
 pub use lpm::Lpm;

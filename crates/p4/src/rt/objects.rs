@@ -3,7 +3,7 @@
 //! Arrays have all their places from the start; pages that nobody has touched take no memory.
 
 use crate::ir::Algorithm;
-use crate::machine::{Meter, externs};
+use crate::machine::{Meter, Rates, externs};
 use std::fmt::Debug;
 use std::ops::BitXor;
 
@@ -30,6 +30,17 @@ impl Counters {
             *packets = packets.wrapping_add(1) & self.most;
             *total = total.wrapping_add(bytes as u64) & self.most;
         }
+    }
+
+    /// Sets a counter's packets and bytes, if there is that place.
+    pub fn set(&mut self, index: u32, (packets, bytes): (u64, u64)) -> bool {
+        let cell = self.cells.get_mut(index as usize);
+        cell.map(|cell| *cell = [packets, bytes]).is_some()
+    }
+
+    /// Counts from nothing. Pages that nobody has touched since the start are still untouched.
+    pub fn clear(&mut self) {
+        self.cells = vec![[0; 2]; self.cells.len()];
     }
 
     /// Packets and bytes.
@@ -62,14 +73,24 @@ impl Meters {
         }
     }
 
-    /// Puts a meter at a place, if there is that place.
-    pub fn set(&mut self, index: u32, meter: Meter) -> bool {
+    /// The rates of a place, if it has some.
+    pub fn read(&self, index: u32) -> Option<Rates> {
+        self.cells.get(index as usize)?.as_ref().map(|meter| meter.rates())
+    }
+
+    /// Puts a meter at a place, or takes it away, if there is that place.
+    pub fn set(&mut self, index: u32, meter: Option<Meter>) -> bool {
         let place = index as usize;
         if index < self.size {
             self.cells.resize(self.cells.len().max(place + 1), None);
-            self.cells[place] = Some(Box::new(meter));
+            self.cells[place] = meter.map(Box::new);
         }
         index < self.size
+    }
+
+    /// Takes all away.
+    pub fn clear(&mut self) {
+        self.cells.clear();
     }
 }
 
@@ -92,6 +113,11 @@ impl<T: BitXor<Output = T> + Copy + Default + Debug> Registers<T> {
     pub fn read(&self, index: u128) -> T {
         let cell = usize::try_from(index).ok().and_then(|index| self.cells.get(index));
         cell.map_or(self.initial, |cell| *cell ^ self.initial)
+    }
+
+    /// Gives all their initial value.
+    pub fn clear(&mut self) {
+        self.cells = vec![T::default(); self.cells.len()];
     }
 
     /// Puts a value there; beyond the array nothing happens.

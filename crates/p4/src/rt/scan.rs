@@ -10,6 +10,20 @@ struct Entry<A> {
     priority: u32,
 }
 
+impl<A: Action> Entry<A> {
+    /// As the control plane has it.
+    fn listed(&self) -> Listed {
+        Listed {
+            keys: self.keys.clone(),
+            action: self.action.number(),
+            args: self.action.args(),
+            priority: self.priority,
+            is_learnt: false,
+            deadline: None,
+        }
+    }
+}
+
 /// A table that is searched from end to end.
 #[derive(Debug)]
 pub struct Scan<A> {
@@ -82,14 +96,21 @@ impl<A: Action> Store for Scan<A> {
     }
 
     fn list(&self, _: u64) -> Vec<Listed> {
-        let listed = |entry: &Entry<A>| Listed {
-            keys: entry.keys.clone(),
-            action: entry.action.number(),
-            args: entry.action.args(),
-        };
-        let mut all: Vec<Listed> = self.entries.iter().map(listed).collect();
+        let mut all: Vec<Listed> = self.entries.iter().map(Entry::listed).collect();
         all.sort();
         all
+    }
+
+    fn get(&self, _: u64, keys: &[Match]) -> Option<Listed> {
+        self.entries.iter().find(|entry| entry.keys == keys).map(Entry::listed)
+    }
+
+    fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    fn default(&self) -> (usize, Vec<u128>) {
+        (self.default.number(), self.default.args())
     }
 
     fn set_default(&mut self, action: usize, args: &[u128]) {

@@ -506,12 +506,36 @@ impl Execute for Every {
         }
     }
 
-    fn set_meter(&mut self, object: usize, index: u32, meter: Meter) -> bool {
+    fn set_counter(&mut self, object: usize, index: u32, value: (u64, u64)) -> bool {
+        match object {
+            0 => self.seen.set(index, value),
+            _ => false,
+        }
+    }
+
+    fn meter(&self, object: usize, index: u32) -> Option<Rates> {
+        match object {
+            1 => self.rate.read(index),
+            2 => self.packets.read(index),
+            _ => None,
+        }
+    }
+
+    fn set_meter(&mut self, object: usize, index: u32, meter: Option<Meter>) -> bool {
         match object {
             1 => self.rate.set(index, meter),
             2 => self.packets.set(index, meter),
             _ => false,
         }
+    }
+
+    fn clear(&mut self) {
+        self.seen.clear();
+        self.rate.clear();
+        self.packets.clear();
+        self.numbers.clear();
+        self.pairs_0_.clear();
+        self.pairs_1_.clear();
     }
 }
 

@@ -182,10 +182,27 @@ impl Execute for Small {
         }
     }
 
-    fn set_meter(&mut self, object: usize, index: u32, meter: Meter) -> bool {
+    fn set_counter(&mut self, object: usize, index: u32, value: (u64, u64)) -> bool {
+        match object {
+            0 => self.seen.set(index, value),
+            _ => false,
+        }
+    }
+
+    fn meter(&self, object: usize, index: u32) -> Option<Rates> {
+        match object {
+            _ => None,
+        }
+    }
+
+    fn set_meter(&mut self, object: usize, index: u32, meter: Option<Meter>) -> bool {
         match object {
             _ => false,
         }
+    }
+
+    fn clear(&mut self) {
+        self.seen.clear();
     }
 }
 

@@ -3,6 +3,7 @@
 //! The vectors' packets get an Ethernet header, and the tables what a controller would put into them for the
 //! vectors' configuration.
 
+mod control;
 #[path = "../../../natgate/tests/vectors/read.rs"]
 #[allow(dead_code, reason = "shared with the vectors' own test, which uses more of it")]
 mod read;
@@ -13,7 +14,7 @@ mod words;
 #[path = "../../../natgate/tests/vectors/write.rs"]
 mod write;
 
-use natgate_p4::{Key, Machine, Outcome, Program, Rates, compile, programs};
+use natgate_p4::{Entries, Key, Machine, Outcome, Program, Rates, compile, programs};
 use std::path::Path;
 use std::time::Duration;
 use words::Words;
@@ -206,21 +207,41 @@ fn static_mappings_are_the_controllers() {
     machine.insert("download", &keys(external), "to_internal", &internal[1..], 0).expect("it fits");
     let to_external = [POOL, 80, 0];
     machine.insert("upload", &keys(internal), "to_external", &to_external, 0).expect("it fits");
+    check_static_mapping(&mut machine);
+}
+
+/// 203.0.113.1:80 is 10.0.0.80:8080, today and tomorrow.
+fn check_static_mapping(machine: &mut Machine<'_>) {
     for seconds in [0, 90_000] {
         let now = Duration::from_secs(seconds);
         let asked = udp("tcp 198.51.100.7:5000 > 203.0.113.1:80 S seq=1");
-        let (side, packet) = process(&mut machine, now, 1, &asked).expect("it is forwarded");
+        let (side, packet) = process(machine, now, 1, &asked).expect("it is forwarded");
         assert_eq!(
             (side, read::packet(&packet)),
             (0, "tcp 198.51.100.7:5000 > 10.0.0.80:8080 S seq=1 ttl=63".into())
         );
         let answer = udp("tcp 10.0.0.80:8080 > 198.51.100.7:5000 SA seq=1 ack=2");
-        let (side, packet) = process(&mut machine, now, 0, &answer).expect("it is forwarded");
+        let (side, packet) = process(machine, now, 0, &answer).expect("it is forwarded");
         assert_eq!(
             (side, read::packet(&packet)),
             (1, "tcp 203.0.113.1:80 > 198.51.100.7:5000 SA seq=1 ack=2 ttl=63".into())
         );
     }
+}
+
+#[test]
+fn a_file_of_entries_fills_its_tables() {
+    let program = nat();
+    let mut machine = Machine::new(&program, 0);
+    let text = include_str!("../../../../p4/nat.toml");
+    let entries = Entries::read(&program, "nat.toml", text);
+    let loaded = entries.and_then(|entries| entries.load(&mut machine));
+    loaded.unwrap_or_else(|error| panic!("{}", error.rendered()));
+    let asked = udp("udp 10.0.0.5:4000 > 198.51.100.7:53");
+    let (side, packet) = process(&mut machine, Duration::ZERO, 0, &asked).expect("it goes out");
+    let translated = "udp 203.0.113.1:4000 > 198.51.100.7:53 ttl=63";
+    assert_eq!((side, read::packet(&packet)), (1, translated.into()));
+    check_static_mapping(&mut machine);
 }
 
 #[test]

@@ -1,0 +1,139 @@
+//! What controllers know things by: names and numbers that annotations give, and what they are told besides.
+
+use super::Checker;
+use super::scope::Entity;
+use super::types::Type;
+use crate::ast::{Annotation, Decl};
+use crate::info::{ACTION, TABLE, object_prefix};
+use crate::ir::{self, Unit};
+use crate::source::{Checked, problem};
+use std::rc::Rc;
+
+/// What controllers know, by its place in the program.
+#[derive(Clone, Copy)]
+enum Known {
+    Action(usize),
+    Table(usize),
+    Object(usize),
+}
+
+impl Checker {
+    /// Takes what annotations say of that which has just been declared.
+    pub(super) fn given(&mut self, decl: &Decl) -> Checked<()> {
+        for annotation in &decl.annotations {
+            match &*annotation.name.text {
+                "name" => self.rename(decl, annotation)?,
+                "id" => self.numbered(decl, annotation)?,
+                // Annotations that nobody knows mean nothing.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn annotated(&self, decl: &Decl, annotation: &Annotation) -> Checked<Known> {
+        match self.scopes.find(&decl.name.text) {
+            Some(Entity::Action(index)) => Ok(Known::Action(*index)),
+            Some(Entity::Table(index)) => Ok(Known::Table(*index)),
+            Some(Entity::Object(object)) => Ok(Known::Object(object.index)),
+            _ => {
+                let what = format!(
+                    "`@{}` is supported for tables, actions, externs' instances and keys only",
+                    annotation.name.text
+                );
+                problem(annotation.name.span, what)
+            }
+        }
+    }
+
+    /// `@name("x")` stands in place of the name, and `@name(".x")` in place of all that is in front, too.
+    fn rename(&mut self, decl: &Decl, annotation: &Annotation) -> Checked<()> {
+        let known = self.annotated(decl, annotation)?;
+        let span = annotation.name.span;
+        let is_part = |one: char| one.is_ascii_alphanumeric() || "_.$[]-".contains(one);
+        let text = annotation.body.as_deref().unwrap_or_default();
+        let bare = text.strip_prefix('.').unwrap_or(text);
+        if bare.is_empty() || !bare.chars().all(is_part) {
+            return problem(span, "a name is expected here, as in @name(\"upload\")");
+        }
+        let full: Rc<str> = match text.starts_with('.') {
+            true => bare.into(),
+            false => self.full_name(bare),
+        };
+        let ir = &mut self.ir;
+        let taken = match known {
+            Known::Action(_) => ir.actions.iter().any(|one| one.name == full),
+            Known::Table(_) => ir.tables.iter().any(|one| one.name == full),
+            Known::Object(_) => ir.objects.iter().any(|one| one.name == full),
+        };
+        if taken {
+            return problem(span, format!("`{full}` is there already; choose another name"));
+        }
+        match known {
+            Known::Action(index) => ir.actions[index].name = full,
+            Known::Table(index) => ir.tables[index].name = full,
+            Known::Object(index) => ir.objects[index].name = full,
+        }
+        Ok(())
+    }
+
+    /// `@id(5)`: the lower three bytes of a number, or all four, of which the highest says what it is a number of.
+    fn numbered(&mut self, decl: &Decl, annotation: &Annotation) -> Checked<()> {
+        let known = self.annotated(decl, annotation)?;
+        let span = annotation.name.span;
+        let prefix = match known {
+            Known::Action(_) => ACTION,
+            Known::Table(_) => TABLE,
+            Known::Object(index) => match object_prefix(&self.ir.objects[index].kind) {
+                Some(prefix) => prefix,
+                None => {
+                    return problem(span, "controllers do not know this extern; delete its number");
+                }
+            },
+        };
+        let given = annotation.body.as_deref().and_then(|body| body.parse::<u32>().ok());
+        let id = given.filter(|id| *id << 8 != 0 && [0, prefix].contains(&(id >> 24)));
+        let Some(id) = id.map(|id| id | prefix << 24) else {
+            let first = prefix << 24 | 1;
+            let what =
+                format!("a number from {first:#x} to {:#x} is expected here", first | 0xff_ffff);
+            return problem(span, what);
+        };
+        let ir = &mut self.ir;
+        let actions = ir.actions.iter().map(|one| one.id);
+        let tables = ir.tables.iter().map(|one| one.id);
+        let objects = ir.objects.iter().map(|one| one.told.id);
+        if actions.chain(tables).chain(objects).any(|other| other == Some(id)) {
+            return problem(span, format!("the number {id:#x} is given already; choose another"));
+        }
+        match known {
+            Known::Action(index) => ir.actions[index].id = Some(id),
+            Known::Table(index) => ir.tables[index].id = Some(id),
+            Known::Object(index) => ir.objects[index].told.id = Some(id),
+        }
+        Ok(())
+    }
+}
+
+/// What controllers are told of an extern's instance besides its kind.
+pub(super) fn told(of: &str, types: &[(Rc<str>, Type)], args: &[Vec<u128>]) -> ir::Told {
+    let mut told = ir::Told::default();
+    match (of, types.first(), args.get(1)) {
+        ("Counter", _, Some(kind)) => {
+            // As the architecture numbers them.
+            told.unit = match kind[0] {
+                0 => Unit::Packets,
+                1 => Unit::Bytes,
+                _ => Unit::Both,
+            };
+        }
+        ("Register" | "Digest", Some((_, ty)), _) => {
+            if let Type::Struct(one) = ty {
+                told.data_name = Some(one.name.clone());
+            }
+            told.data = ty.members();
+        }
+        _ => {}
+    }
+    told
+}

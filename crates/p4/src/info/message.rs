@@ -1,0 +1,255 @@
+//! Protocol-buffer messages to be written: fields by number and name, as text and as bytes from one tree.
+//!
+//! As proto3 has it, what is zero or empty is not written.
+
+use std::fmt::Write;
+
+/// How bytes say what follows: a number, or so many bytes.
+const NUMBER: u64 = 0;
+const BYTES: u64 = 2;
+
+#[derive(Clone, Debug)]
+enum Value {
+    Message(Message),
+    Text(String),
+    Number(u64),
+    /// A member of an enum: its number and name.
+    Choice(u64, &'static str),
+    Flag,
+}
+
+/// A message: its fields in the order of their numbers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Message(Vec<(u32, &'static str, Value)>);
+
+impl Message {
+    fn with(mut self, number: u32, name: &'static str, value: Value) -> Self {
+        debug_assert!(self.0.last().is_none_or(|last| last.0 <= number), "{name}");
+        self.0.push((number, name, value));
+        self
+    }
+
+    pub(super) fn message(self, number: u32, name: &'static str, value: Self) -> Self {
+        self.with(number, name, Value::Message(value))
+    }
+
+    pub(super) fn messages(
+        self,
+        number: u32,
+        name: &'static str,
+        values: impl IntoIterator<Item = Self>,
+    ) -> Self {
+        values.into_iter().fold(self, |all, value| all.message(number, name, value))
+    }
+
+    pub(super) fn text(self, number: u32, name: &'static str, value: &str) -> Self {
+        match value {
+            "" => self,
+            value => self.with(number, name, Value::Text(value.to_owned())),
+        }
+    }
+
+    pub(super) fn number(self, number: u32, name: &'static str, value: impl Into<u64>) -> Self {
+        match value.into() {
+            0 => self,
+            value => self.with(number, name, Value::Number(value)),
+        }
+    }
+
+    pub(super) fn choice(self, number: u32, name: &'static str, of: (u64, &'static str)) -> Self {
+        match of {
+            (0, _) => self,
+            (value, member) => self.with(number, name, Value::Choice(value, member)),
+        }
+    }
+
+    pub(super) fn flag(self, number: u32, name: &'static str, value: bool) -> Self {
+        match value {
+            true => self.with(number, name, Value::Flag),
+            false => self,
+        }
+    }
+
+    /// The text format.
+    pub(super) fn to_text(&self) -> String {
+        let mut text = String::new();
+        self.write_text(&mut text, 0);
+        text
+    }
+
+    fn write_text(&self, text: &mut String, depth: usize) {
+        let indent = "  ".repeat(depth);
+        for (_, name, value) in &self.0 {
+            let written = match value {
+                Value::Message(message) => {
+                    let _ = writeln!(text, "{indent}{name} {{");
+                    message.write_text(text, depth + 1);
+                    writeln!(text, "{indent}}}")
+                }
+                Value::Text(value) => writeln!(text, "{indent}{name}: \"{}\"", escaped(value)),
+                Value::Number(value) => writeln!(text, "{indent}{name}: {value}"),
+                Value::Choice(_, member) => writeln!(text, "{indent}{name}: {member}"),
+                Value::Flag => writeln!(text, "{indent}{name}: true"),
+            };
+            debug_assert!(written.is_ok(), "a string takes all");
+        }
+    }
+
+    /// The binary format.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (number, _, value) in &self.0 {
+            let mut put = |kind: u64, head: u64, tail: &[u8]| {
+                put_number(&mut bytes, u64::from(*number) << 3 | kind);
+                put_number(&mut bytes, head);
+                bytes.extend_from_slice(tail);
+            };
+            match value {
+                Value::Message(message) => {
+                    let inner = message.to_bytes();
+                    put(BYTES, inner.len() as u64, &inner);
+                }
+                Value::Text(text) => put(BYTES, text.len() as u64, text.as_bytes()),
+                Value::Number(value) | Value::Choice(value, _) => put(NUMBER, *value, &[]),
+                Value::Flag => put(NUMBER, 1, &[]),
+            }
+        }
+        bytes
+    }
+
+    /// Where another message of the same type, as bytes, says something else; fields that `ignored` has are not
+    /// looked at. Fields with different numbers may come in any order.
+    pub(super) fn difference(&self, bytes: &[u8], path: &str, ignored: &[u32]) -> Option<String> {
+        let Some(mut theirs) = fields(bytes) else {
+            return Some(format!("`{path}` is no protocol-buffer message"));
+        };
+        theirs.retain(|(number, _)| !ignored.contains(number));
+        theirs.sort_by_key(|(number, _)| *number);
+        let mut theirs = theirs.into_iter();
+        for (number, name, value) in self.0.iter().filter(|field| !ignored.contains(&field.0)) {
+            let path = format!("{path}.{name}");
+            let is_same = match (value, theirs.next().filter(|(theirs, _)| theirs == number)) {
+                (Value::Message(message), Some((_, Field::Bytes(bytes)))) => {
+                    match message.difference(bytes, &path, &[]) {
+                        Some(difference) => return Some(difference),
+                        None => true,
+                    }
+                }
+                (Value::Text(text), Some((_, Field::Bytes(bytes)))) => text.as_bytes() == bytes,
+                (
+                    Value::Number(ours) | Value::Choice(ours, _),
+                    Some((_, Field::Number(theirs))),
+                ) => *ours == theirs,
+                (Value::Flag, Some((_, Field::Number(theirs)))) => theirs == 1,
+                _ => false,
+            };
+            if !is_same {
+                return Some(format!("`{path}` is another"));
+            }
+        }
+        theirs.next().map(|(number, _)| format!("`{path}` has a field {number} that is not there"))
+    }
+}
+
+/// A string's characters, with those escaped that would end it or are not seen.
+fn escaped(text: &str) -> String {
+    let escape = |one: char| match one {
+        '"' | '\\' => format!("\\{one}"),
+        one if one.is_ascii_control() => format!("\\{:03o}", one as u32),
+        one => one.to_string(),
+    };
+    text.chars().map(escape).collect()
+}
+
+fn put_number(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}
+
+/// A field as it came in.
+enum Field<'b> {
+    Number(u64),
+    Bytes(&'b [u8]),
+}
+
+/// The fields of a message; nothing, if it is none.
+fn fields(mut bytes: &[u8]) -> Option<Vec<(u32, Field<'_>)>> {
+    let mut fields = Vec::new();
+    while !bytes.is_empty() {
+        let tag = take_number(&mut bytes)?;
+        let number = u32::try_from(tag >> 3).ok()?;
+        let value = take_number(&mut bytes)?;
+        let field = match tag & 7 {
+            NUMBER => Field::Number(value),
+            BYTES => {
+                let (taken, rest) = bytes.split_at_checked(usize::try_from(value).ok()?)?;
+                bytes = rest;
+                Field::Bytes(taken)
+            }
+            _ => return None,
+        };
+        fields.push((number, field));
+    }
+    Some(fields)
+}
+
+fn take_number(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0_u64;
+    for place in 0..10 {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f).checked_shl(7 * place)?;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(size: u64) -> Message {
+        let inner = Message::default().number(1, "id", 300_u64).text(2, "name", "x.y");
+        let outer = Message::default().message(1, "preamble", inner).flag(10, "is_const", true);
+        outer.number(100, "size", size).text(101, "nothing", "").choice(102, "kind", (2, "EXACT"))
+    }
+
+    #[test]
+    fn text_and_bytes_are_those_of_the_format() {
+        assert_eq!(
+            message(0).to_text(),
+            "preamble {\n  id: 300\n  name: \"x.y\"\n}\nis_const: true\nkind: EXACT\n"
+        );
+        let bytes = [0x0a, 8, 0x08, 0xac, 0x02, 0x12, 3, b'x', b'.', b'y', 0x50, 1, 0xb0, 0x06, 2];
+        assert_eq!(message(0).to_bytes(), bytes);
+    }
+
+    #[test]
+    fn strings_are_escaped() {
+        assert_eq!(escaped("a\"b\\c\n\u{e9}"), "a\\\"b\\\\c\\012\u{e9}");
+    }
+
+    #[test]
+    fn differences_are_told_by_their_place() {
+        let ours = message(7);
+        let difference = |bytes: &[u8]| ours.difference(bytes, "t", &[]);
+        assert_eq!(difference(&ours.to_bytes()), None);
+        assert_eq!(difference(&message(8).to_bytes()).as_deref(), Some("`t.size` is another"));
+        assert_eq!(ours.difference(&message(8).to_bytes(), "t", &[100]), None);
+        let other = Message::default().message(1, "preamble", Message::default());
+        assert_eq!(difference(&other.to_bytes()).as_deref(), Some("`t.preamble.id` is another"));
+        // In another order, and with more in it.
+        let mut turned = ours.to_bytes();
+        turned.rotate_left(10);
+        assert_eq!(difference(&turned), None);
+        turned.extend([0xf8, 0x07, 1]);
+        let more = "`t` has a field 127 that is not there";
+        assert_eq!(difference(&turned).as_deref(), Some(more));
+        assert_eq!(difference(&[0x0a, 200]).as_deref(), Some("`t` is no protocol-buffer message"));
+    }
+}

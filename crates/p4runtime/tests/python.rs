@@ -1,0 +1,101 @@
+//! A controller that is not ours: P4Runtime's own client library (Python, from PyPI) fills p4/nat.p4's tables, packets
+//! go through them, and it reads what came of them.
+
+use natgate_p4::{Desk, Machine, Outcome, compile, desk};
+use natgate_p4runtime::{Device, serve};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What is installed from PyPI: the client, and the libraries of its time, without which it cannot be imported.
+const CLIENT: [&str; 3] =
+    ["p4runtime==1.4.1", "protobuf==3.20.3", "googleapis-common-protos==1.56.4"];
+
+/// How long the client may take in all.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/nat.p4");
+
+/// A Python that has the client library, made once.
+fn python() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(CLIENT[0]);
+    let python = folder.join("bin/python");
+    let has_client = || {
+        let mut command = Command::new(&python);
+        command
+            .args(["-c", "import google.rpc.status_pb2, p4.v1.p4runtime_pb2_grpc"])
+            .stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    if !has_client() {
+        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder));
+        run(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(CLIENT));
+        assert!(has_client(), "{CLIENT:?} is installed and cannot be used");
+    }
+    python
+}
+
+fn run(command: &mut Command) {
+    let status = command.status().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(status.success(), "{command:?}");
+}
+
+/// Runs the client while the program answers it between its turns.
+fn converse(python: &Path, arguments: &[&str], desk: &Desk, machine: &mut Machine<'_>) {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/client.py");
+    let mut client = Command::new(python).arg(script).args(arguments).spawn().expect("it starts");
+    let started = Instant::now();
+    let status = loop {
+        match client.try_wait().expect("it can be waited for") {
+            Some(status) => break status,
+            None if started.elapsed() > PATIENCE => {
+                let _ = client.kill();
+                panic!("the client does not end");
+            }
+            None => {}
+        }
+        if !desk.serve(machine) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    assert!(status.success(), "{arguments:?}");
+}
+
+/// An Ethernet frame with a UDP datagram that has no checksum and no payload.
+fn udp(destination: u8, from: ([u8; 4], u16), to: ([u8; 4], u16)) -> Vec<u8> {
+    let mut header = [0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    header[12..16].copy_from_slice(&from.0);
+    header[16..].copy_from_slice(&to.0);
+    let words = header.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let sum: u32 = words.sum();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    let ethernet = [2, 0, 0, 0, 0, destination, 2, 0, 0, 0, 0, 0x11, 8, 0];
+    let ports = [from.1.to_be_bytes(), to.1.to_be_bytes(), 8_u16.to_be_bytes(), [0, 0]].concat();
+    [&ethernet[..], &header, &ports].concat()
+}
+
+#[test]
+fn a_controller_from_elsewhere_fills_and_reads_tables() {
+    let python = python();
+    let text = std::fs::read_to_string(PROGRAM).expect("the program is there");
+    let program = compile("nat.p4", &text).unwrap_or_else(|error| panic!("{}", error.rendered()));
+    let mut machine = Machine::new(&program, 0);
+    let info = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nat.p4info.txtpb");
+    std::fs::write(&info, program.info().to_text()).expect("it can be written");
+    let (controller, desk) = desk();
+    let device = Device { id: 3, info: program.info(), program: text.into_bytes() };
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let server = serve(any, device, controller).expect("a port is free");
+    let address = server.address().expect("a port").to_string();
+    let asked = |phase| [&*address, info.to_str().expect("a name"), PROGRAM, phase];
+
+    converse(&python, &asked("fill"), &desk, &mut machine);
+    let (host, remote, pool) = ([10, 0, 0, 5], [198, 51, 100, 7], [203, 0, 113, 1]);
+    let out = machine.process(Duration::ZERO, 1, &udp(1, (host, 4000), (remote, 53)));
+    let Outcome::Sent { port: 2, packet } = out else { panic!("it goes out: {out:?}") };
+    assert_eq!((&packet[26..30], &packet[34..36]), (&pool[..], &4000_u16.to_be_bytes()[..]));
+    let unasked = machine.process(Duration::ZERO, 2, &udp(2, (remote, 53), (pool, 9)));
+    assert_eq!(unasked, Outcome::Dropped);
+    converse(&python, &asked("read"), &desk, &mut machine);
+}
