@@ -2,8 +2,9 @@
 //!
 //! [`Network`] is two subscribers, the gateway's place, a router and two servers, each a network
 //! namespace of its own with the kernel's own TCP/IP in it; [`Gateway`] is a `natgate run` between
-//! them, [`Machine`] one in an emulator, such as the image without an operating system; [`Servers`] are what the clients talk to,
-//! threads of this process; [`traffic`] is what needs sockets of a particular kind. Programs such as curl run by [`Namespace::run`].
+//! them, [`Machine`] one in an emulator, such as the image without an operating system; [`Servers`]
+//! are what the clients talk to, threads of this process; [`traffic`] is what needs sockets of a
+//! particular kind. Programs such as curl run by [`Namespace::run`].
 //!
 //! Always holds: whatever is made has a name that begins with the network's prefix, which has this
 //! process's number in it, and goes when the [`Network`] is dropped. [`abandon`] is for the

@@ -33,8 +33,8 @@ pub struct Guest<'a> {
     pub options: &'a str,
 }
 
-/// A running machine with one processor, 512 MiB of memory and two virtio cards; its emulator is killed
-/// when it is dropped.
+/// A running machine with one processor, 512 MiB of memory and two virtio cards; its emulator is
+/// killed when it is dropped.
 #[derive(Debug)]
 pub struct Machine {
     child: Child,

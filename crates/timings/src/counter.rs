@@ -4,8 +4,9 @@
 #[cfg(target_arch = "x86_64")]
 pub fn cycles() -> u64 {
     let (low, high): (u32, u32);
-    // SAFETY: every processor of 64 bits has the counter and the barriers, which change nothing else.
-    // That it may touch memory is what the compiler is to believe, lest it moves work past it.
+    // SAFETY: every processor of 64 bits has the counter and the barriers, which change nothing
+    // else. That it may touch memory is what the compiler is to believe, lest it moves work past
+    // it.
     unsafe {
         core::arch::asm!(
             "lfence",

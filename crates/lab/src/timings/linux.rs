@@ -1,5 +1,5 @@
-//! The Linux guest: Debian's kernel for virtual machines, and an initial file system that has busybox,
-//! nft, the modules they need, and a script that makes a masquerading router of it.
+//! The Linux guest: Debian's kernel for virtual machines, and an initial file system that has
+//! busybox, nft, the modules they need, and a script that makes a masquerading router of it.
 //!
 //! Kernel and busybox come out of Debian's packages, which are unpacked beside the run and not
 //! installed; nft is the machine's own, with the libraries that it is linked to. For the engine's
@@ -45,8 +45,8 @@ pub(super) struct Linux {
 }
 
 impl Linux {
-    /// Fetches what is missing, and makes the guest in the network's directory; `word` is the image's
-    /// for timings.
+    /// Fetches what is missing, and makes the guest in the network's directory; `word` is the
+    /// image's for timings.
     pub(super) fn prepare(network: &Network, plan: &Plan, word: &str) -> io::Result<Self> {
         let packages = plan.packages.clone().unwrap_or_else(|| network.file("packages"));
         fs::create_dir_all(&packages)?;
@@ -124,8 +124,8 @@ impl Modules {
         Ok(Self(modules))
     }
 
-    /// The files to be loaded for a module, in order, behind those that there are already. A module that
-    /// is not there is part of the kernel; if not, the guest says what it lacks.
+    /// The files to be loaded for a module, in order, behind those that there are already. A module
+    /// that is not there is part of the kernel; if not, the guest says what it lacks.
     fn add(&self, module: &str, files: &mut Vec<PathBuf>) -> io::Result<()> {
         let Some(path) = self.0.get(module).filter(|path| !files.contains(path)) else {
             return Ok(());
@@ -185,7 +185,8 @@ $busybox ip address add {GATEWAY_OUTSIDE}/24 dev eth1
 $busybox ip link set eth0 up
 $busybox ip link set eth1 up
 $busybox ip route add default via {ROUTER}
-/bin/nft 'table ip nat {{ chain out {{ type nat hook postrouting priority srcnat; oifname eth1 masquerade; }}; }}' &&
+/bin/nft 'table ip nat {{ chain out {{
+    type nat hook postrouting priority srcnat; oifname eth1 masquerade; }}; }}' &&
 echo 1 >/proc/sys/net/ipv4/ip_forward &&
 echo linux is running
 while :; do $busybox sleep 3600; done

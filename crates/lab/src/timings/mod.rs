@@ -1,10 +1,10 @@
-//! Timings: what the engine takes by the processor's counter, in this program, in the image without an
-//! operating system and in a Linux guest; and the image as a gateway beside a Linux guest that
+//! Timings: what the engine takes by the processor's counter, in this program, in the image without
+//! an operating system and in a Linux guest; and the image as a gateway beside a Linux guest that
 //! masquerades, in emulators of the same kind, with the same cards and the same traffic.
 //!
-//! The engine's calls are measured by `natgate-timings`. Here are the guests (`guests`, `linux`), what
-//! is sent through them (`traffic`) and what is told of it (`page`). `README.md` beside this file says
-//! what the paper found and where ours differs.
+//! The engine's calls are measured by `natgate-timings`. Here are the guests (`guests`, `linux`),
+//! what is sent through them (`traffic`) and what is told of it (`page`). `README.md` beside this
+//! file says what the paper found and where ours differs.
 
 mod guests;
 mod linux;

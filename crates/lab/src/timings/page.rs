@@ -1,5 +1,5 @@
-//! The report: the engine's calls by entries, both guests side by side with the paper's ratios, and which
-//! targets are reached.
+//! The report: the engine's calls by entries, both guests side by side with the paper's ratios, and
+//! which targets are reached.
 
 use super::guests::{IMAGE, LINUX};
 use super::paper::{self, Compared};
@@ -142,20 +142,20 @@ fn internal(report: &mut Report, all: &[Internal]) {
 
 fn guests(report: &mut Report, results: &Results) {
     report.text(format!(
-        "## Beside a Linux guest\n\nThe image, and Linux {} with an nftables masquerade, in turns, each \
-         {} times: QEMU, processors emulated (TCG), one processor, 512 MiB, two virtio cards, kernels \
-         of network namespaces at both ends. Emulation is slow, so only the ratios mean something. \
-         Medians; of round trips also the least, which the host disturbed least.",
+        "## Beside a Linux guest\n\nThe image, and Linux {} with an nftables masquerade, in turns, \
+         each {} times: QEMU, processors emulated (TCG), one processor, 512 MiB, two virtio cards, \
+         kernels of network namespaces at both ends. Emulation is slow, so only the ratios mean \
+         something. Medians; of round trips also the least, which the host disturbed least.",
         results.kernel, results.rounds
     ));
     if let Some((image, linux)) = pair(&results.guests) {
         report.table(side_by_side(image, linux));
         report.text(format!(
-            "Packets are counted behind the gateway, both directions together, for {} s, while 16 TCP \
-             connections send segments of at most 88 bytes; mixed, UDP was {:.0} % of them through \
-             the image and {:.0} % through Linux. The first packet is one of many that are sent from \
-             the emulator's start on. The paper measured over links of 100 Mbit/s; its throughput \
-             is at its largest segments.",
+            "Packets are counted behind the gateway, both directions together, for {} s, while 16 \
+             TCP connections send segments of at most 88 bytes; mixed, UDP was {:.0} % of them \
+             through the image and {:.0} % through Linux. The first packet is one of many that are \
+             sent from the emulator's start on. The paper measured over links of 100 Mbit/s; its \
+             throughput is at its largest segments.",
             results.seconds,
             image.udp_share * 100.0,
             linux.udp_share * 100.0

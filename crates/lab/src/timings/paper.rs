@@ -1,4 +1,5 @@
-//! What Tsetse, Wijesinha, Karne and Loukili measured of their NAT on a bare PC (Towson University, 2012).
+//! What Tsetse, Wijesinha, Karne and Loukili measured of their NAT on a bare PC (Towson University,
+//! 2012).
 
 /// Adding an entry, looking one up, forwarding: microseconds.
 pub(super) const INTERNAL_US: [f64; 3] = [1.83, 0.165, 1.86];

@@ -1,5 +1,5 @@
-//! What is sent through a guest, and what is measured of it from outside: by the kernels at both ends
-//! and the usual programs.
+//! What is sent through a guest, and what is measured of it from outside: by the kernels at both
+//! ends and the usual programs.
 
 use natgate_testnet::{
     CARD_INSIDE, GATEWAY_INSIDE, Guest, Machine, Network, SERVER1, SERVER2, traffic,
@@ -76,8 +76,8 @@ fn times(said: &str) -> Vec<f64> {
     each.filter_map(|rest| rest.split(' ').next()?.parse::<f64>().ok()).map(|ms| ms * 1e3).collect()
 }
 
-/// Fetches a page from the web server so often: microseconds until each connection is there, and from
-/// each request to the first byte of the answer.
+/// Fetches a page from the web server so often: microseconds until each connection is there, and
+/// from each request to the first byte of the answer.
 pub(super) fn fetch(network: &Network, count: u32) -> io::Result<Vec<[f64; 2]>> {
     network.node("sub1").enter(|| (0..count).map(|_| fetch_once()).collect())?
 }
@@ -107,8 +107,8 @@ pub(super) fn throughput(network: &Network, segment: u16, seconds: u32) -> io::R
     Ok(traffic::iperf3(network, seconds, &arguments)? / 1e6)
 }
 
-/// Packets that are forwarded while TCP sends small segments, with datagrams between them if traffic
-/// is mixed.
+/// Packets that are forwarded while TCP sends small segments, with datagrams between them if
+/// traffic is mixed.
 pub(super) fn packets(network: &Network, seconds: u32, is_mixed: bool) -> io::Result<Packets> {
     // Nobody reads them; but where nobody listens, each would be answered.
     let _sink = network.node("server2").enter(|| UdpSocket::bind(SINK))??;

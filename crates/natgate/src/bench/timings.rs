@@ -1,5 +1,5 @@
-//! `natgate bench timings`: what the engine takes by the processor's counter, and the image without an
-//! operating system beside a Linux guest.
+//! `natgate bench timings`: what the engine takes by the processor's counter, and the image without
+//! an operating system beside a Linux guest.
 
 use super::{Output, command, live};
 use crate::Failure;
@@ -55,8 +55,8 @@ pub(super) struct Args {
         value_parser = clap::value_parser!(u32).range(1..=600),
     )]
     seconds: Option<u32>,
-    /// Print what the engine takes in this program, a line of JSON for each number of entries, and that
-    /// is all
+    /// Print what the engine takes in this program, a line of JSON for each number of entries, and
+    /// that is all
     #[arg(long, conflicts_with_all = ["image", "out", "json"])]
     lines: bool,
     #[command(flatten)]
