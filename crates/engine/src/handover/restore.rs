@@ -12,6 +12,7 @@ use crate::config::Behavior;
 use crate::engine::Engine;
 use crate::explicit::is_mapped;
 use crate::host::Host;
+use crate::parse::has_ports;
 use crate::timeouts::SETS;
 use crate::{Departure, Timestamp};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -305,6 +306,11 @@ impl MappingParts {
         sessions.clear();
         for _ in 0..fields.sessions {
             sessions.push(SessionFields::read(from).ok_or("a mapping's sessions end too early")?);
+        }
+        // Without ports a mapping is filed by whom its sessions are with.
+        let is_stray = |session: &SessionFields| session.remote.0 != fields.remote.0;
+        if !has_ports(fields.protocol) && !fields.is_fixed() && sessions.iter().any(is_stray) {
+            return Err("a session that cannot be its mapping's");
         }
         holds.clear();
         for _ in 0..fields.holds {

@@ -505,6 +505,62 @@ fn another_mapping_behavior_and_too_little_room_are_refused() {
     assert_eq!(result, Err(RestoreError::Room(3)));
 }
 
+/// Does steps with an engine, one after another.
+fn pass_all(world: &mut World, engine: &mut Engine, steps: &[Step]) {
+    for step in steps {
+        world.pass(step);
+        world.take(engine, &guide(engine), step);
+    }
+}
+
+/// What overloads a port may be read before the mapping whose port it is.
+#[test]
+fn a_shared_port_stays_whose_it_was() {
+    let config = config(5);
+    let mut world = World { now: START };
+    let mut first = Engine::new(&config, [3; 32], Timestamp(START)).unwrap();
+    let mut steps = vec![Step::Out(protocol::ICMP, 0, 0, 0, 0, 0)];
+    steps.extend((0..4).map(|port| Step::Out(protocol::UDP, 0, port, 0, 0, 0)));
+    // The first mapping goes, and the place that it had is that of one without a port of its own.
+    steps.extend([Step::Wait(100 * SECOND), Step::Out(protocol::UDP, 1, 0, 1, 0, 0)]);
+    pass_all(&mut world, &mut first, &steps);
+    assert_eq!((first.mappings().count(), guide(&first).len()), (5, 4));
+    let (mut second, restored) = successor(&config, &first, &mut Export::new(&config), Vec::new());
+    assert_eq!(restored.unwrap().mappings, 5);
+    let known = guide(&first);
+    for which in 0..4 {
+        let step = Step::In(protocol::UDP, 0, which, 3, 2, 0);
+        world.pass(&step);
+        let outcome = world.take(&mut first, &known, &step);
+        assert_eq!(outcome.0, [Verdict::Forward(Side::Inside)]);
+        assert_eq!(outcome, world.take(&mut second, &known, &step));
+    }
+}
+
+#[test]
+fn mappings_without_ports_can_be_damaged_anywhere() {
+    for kind in [0, 2, 6] {
+        let config = config(kind);
+        let mut first = Engine::new(&config, [3; 32], Timestamp(START)).unwrap();
+        let steps = [Step::Out(47, 0, 0, 1, 0, 0), Step::Out(47, 0, 0, 2, 0, 0)];
+        pass_all(&mut World { now: START }, &mut first, &steps);
+        let mut export = Export::new(&config);
+        export.begin_pass(true);
+        let bytes = written(&first, &mut export, u32::MAX);
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            let mut second = Engine::new(&config, [9; 32], Timestamp(START)).unwrap();
+            let mut restoration = Restoration::new(&second);
+            let read = second.restore(&mut restoration, &damaged);
+            if read.is_ok() && second.finish_restoration(&mut restoration).is_ok() {
+                let now = second.now.saturating_add(1_000_000 * SECOND);
+                while second.advance(Timestamp(now)) {}
+            }
+        }
+    }
+}
+
 #[test]
 fn a_session_state_has_the_number_that_the_form_says() {
     use crate::session::State::{self, *};

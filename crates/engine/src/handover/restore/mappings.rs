@@ -251,6 +251,10 @@ impl Engine {
         self.subscribers.count(record, internal.0, (pool, None), kind, 0);
         if joins {
             self.join_port(protocol, external, slot);
+            if !overloads {
+                // For others than those who share it the port is this one's, whoever came first.
+                self.external.hand_over(protocol, index, port, slot);
+            }
         } else if has_ports(protocol) {
             self.external.restore_port(protocol, external, slot, self.tick);
         }
