@@ -296,8 +296,9 @@ impl MappingParts {
         if fields.number >= MOST_NUMBERS || fields.internal.0 == 0 {
             return Err("a mapping with a number or an address that cannot be");
         }
-        if fields.holds > 0 && (!is_mapped(fields.protocol) || fields.flags & OVERLOADS != 0) {
-            return Err("a mapping held that cannot be");
+        let cannot_be_held = Err("a mapping held that cannot be");
+        if fields.holds > 0 && !is_mapped(fields.protocol) {
+            return cannot_be_held;
         }
         if fields.sessions == 0 && fields.holds == 0 && !fields.is_fixed() {
             return Err("a mapping without sessions");
@@ -315,6 +316,10 @@ impl MappingParts {
         holds.clear();
         for _ in 0..fields.holds {
             holds.push(HoldFields::read(from).ok_or("a mapping's holds end too early")?);
+        }
+        // What has overloaded a port may be asked for towards one remote, when it is alone there.
+        if fields.flags & OVERLOADS != 0 && holds.iter().any(|hold| hold.remote.is_none()) {
+            return cannot_be_held;
         }
         Ok(fields)
     }

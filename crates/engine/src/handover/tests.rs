@@ -388,6 +388,8 @@ proptest! {
                 records.push(out);
             }
         }
+        // What is due and has not been done is done a tick later there.
+        world.take(&mut first, &[], &Step::Wait(0));
         let (mut second, restored) = successor(&config, &first, &mut export, records);
         let restored = restored.unwrap();
         prop_assert_eq!(restored.left_out, [0; 4]);
@@ -405,8 +407,15 @@ proptest! {
             if !is_old {
                 continue;
             }
-            let outcome = world.take(&mut first, &known, step);
-            prop_assert_eq!(outcome, world.take(&mut second, &known, step), "{:?}", step);
+            let mut outcomes =
+                [&mut first, &mut second].map(|engine| world.take(engine, &known, step));
+            if !draws_alike {
+                // A block that was empty is kept for the whole time again.
+                for (_, _, events) in &mut outcomes {
+                    events.retain(|event| !event.contains("BlockReleased"));
+                }
+            }
+            prop_assert_eq!(&outcomes[0], &outcomes[1], "{:?}", step);
         }
         if draws_alike {
             prop_assert_eq!(told(&first), told(&second));
@@ -537,12 +546,35 @@ fn a_shared_port_stays_whose_it_was() {
     }
 }
 
+/// A mapping that has overloaded a port, and is alone there later, can be asked for by PCP's PEER.
 #[test]
-fn mappings_without_ports_can_be_damaged_anywhere() {
-    for kind in [0, 2, 6] {
+fn what_overloaded_a_port_is_held_over_there() {
+    let config = config(5);
+    let mut world = World { now: START };
+    let mut first = Engine::new(&config, [3; 32], Timestamp(START)).unwrap();
+    let mut steps: Vec<_> = (0..4).map(|port| Step::Out(protocol::UDP, 1, port, 0, 0, 0)).collect();
+    // The others go, their sessions are 300 seconds old; then a host asks for what stays.
+    let (out, pause) = (Step::Out(protocol::UDP, 0, 0, 3, 0, 0), Step::Wait(200 * SECOND));
+    steps.extend([pause.clone(), out, pause, Step::Peer(protocol::UDP, 0, 0, 3, 0, 4000)]);
+    pass_all(&mut world, &mut first, &steps);
+    let held = first.mappings().next().map(|mapping| mapping.id.kind);
+    assert_eq!((first.mappings().count(), held), (1, Some(crate::MappingKind::Pcp)));
+    let (second, restored) = successor(&config, &first, &mut Export::new(&config), Vec::new());
+    assert_eq!(restored.unwrap().mappings, 1);
+    assert_eq!(told(&first), told(&second));
+}
+
+#[test]
+fn mappings_of_a_host_as_a_whole_can_be_damaged_anywhere() {
+    damage_everywhere(&[0, 2, 6], [Step::Out(47, 0, 0, 1, 0, 0), Step::Out(47, 0, 0, 2, 0, 0)]);
+    damage_everywhere(&[6], [protocol::UDP, protocol::TCP].map(|of| Step::Out(of, 0, 5, 1, 0, 2)));
+}
+
+/// Hands an engine over after two steps, with each byte in turn damaged; then takes the steps again.
+fn damage_everywhere(kinds: &[usize], steps: [Step; 2]) {
+    for &kind in kinds {
         let config = config(kind);
         let mut first = Engine::new(&config, [3; 32], Timestamp(START)).unwrap();
-        let steps = [Step::Out(47, 0, 0, 1, 0, 0), Step::Out(47, 0, 0, 2, 0, 0)];
         pass_all(&mut World { now: START }, &mut first, &steps);
         let mut export = Export::new(&config);
         export.begin_pass(true);
@@ -550,11 +582,14 @@ fn mappings_without_ports_can_be_damaged_anywhere() {
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
+            let mut world = World { now: START };
             let mut second = Engine::new(&config, [9; 32], Timestamp(START)).unwrap();
             let mut restoration = Restoration::new(&second);
             let read = second.restore(&mut restoration, &damaged);
             if read.is_ok() && second.finish_restoration(&mut restoration).is_ok() {
-                let now = second.now.saturating_add(1_000_000 * SECOND);
+                world.now = world.now.max(second.now);
+                pass_all(&mut world, &mut second, &steps);
+                let now = world.now.saturating_add(1000 * SECOND);
                 while second.advance(Timestamp(now)) {}
             }
         }

@@ -187,7 +187,7 @@ impl Engine {
     ) -> Place {
         let protocol = fields.protocol;
         let begun = match self.statics.internal(external.0, protocol) {
-            Some((host, begun)) if host == internal.0 => begun,
+            Some((host, begun)) if host == internal.0 && internal.1 == external.1 => begun,
             _ => return Place::Left(Departure::Static),
         };
         if has_ports(protocol)
