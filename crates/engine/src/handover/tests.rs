@@ -546,6 +546,31 @@ fn a_shared_port_stays_whose_it_was() {
     }
 }
 
+/// Whoever had the port before may be there still when what overloads it is read.
+#[test]
+fn a_shared_port_had_another_owner_before() {
+    let config = config(5);
+    for key in 0..16 {
+        let mut world = World { now: START };
+        let mut first = Engine::new(&config, [key; 32], Timestamp(START)).unwrap();
+        let (mut export, mut records) = (Export::new(&config), Vec::new());
+        let opened = (0..4).map(|port| Step::Out(protocol::TCP, 0, port, 0, 0, 2));
+        let mut steps = vec![Step::Out(protocol::ICMP, 0, 0, 0, 0, 0)];
+        steps.extend(opened.clone());
+        pass_all(&mut world, &mut first, &steps);
+        records.push(written(&first, &mut export, u32::MAX));
+        // All go. Others get the ports, and what overloads one of them the place of the first mapping.
+        steps = vec![Step::Wait(200 * SECOND), Step::Wait(200 * SECOND)];
+        steps.extend(opened);
+        steps.push(Step::Out(protocol::TCP, 1, 0, 1, 0, 2));
+        pass_all(&mut world, &mut first, &steps);
+        assert_eq!((first.mappings().count(), guide(&first).len()), (5, 4));
+        let (second, restored) = successor(&config, &first, &mut export, records);
+        assert_eq!(restored.map(|restored| restored.mappings), Ok(5), "key {key}");
+        assert_eq!(told(&first), told(&second));
+    }
+}
+
 /// A mapping that has overloaded a port, and is alone there later, can be asked for by PCP's PEER.
 #[test]
 fn what_overloaded_a_port_is_held_over_there() {

@@ -7,7 +7,7 @@ use crate::handover::record::{MappingFields, OVERLOADS, Reader, STATIC};
 use crate::host::Host;
 use crate::parse::has_ports;
 use crate::session::Session;
-use crate::table::{NewMapping, SHARED_EXTERNAL, SHARED_INTERNAL};
+use crate::table::{Mapping, NewMapping, SHARED_EXTERNAL, SHARED_INTERNAL};
 use crate::timeouts::SETS;
 
 /// What becomes of a mapping.
@@ -161,21 +161,27 @@ impl Engine {
     }
 
     /// Has a port that a mapping is to get found without an owner, should that be one which has gone
-    /// there; `Err`: a static mapping has it.
+    /// there, or with owners beside which it `may_be`; returns whether it is so. `Err`: a static mapping
+    /// has it.
     fn clear_restored(
         &mut self,
         restoration: &mut Restoration,
         protocol: u8,
         (index, port): (u32, u16),
-    ) -> Result<(), Departure> {
+        may_be: impl Fn(&Mapping) -> bool,
+    ) -> Result<bool, Departure> {
         while let Some(owner) = self.external.owner(protocol, index, port) {
+            let mapping = self.table.mapping(owner);
+            if may_be(mapping) {
+                return Ok(true);
+            }
             let number = restoration.numbers.get(owner as usize).copied().unwrap_or(ABSENT);
-            if self.table.mapping(owner).is_fixed() || number == ABSENT {
+            if mapping.is_fixed() || number == ABSENT {
                 return Err(Departure::Displaced);
             }
             self.drop_restored(restoration, number);
         }
-        Ok(())
+        Ok(false)
     }
 
     fn place_whole(
@@ -191,7 +197,7 @@ impl Engine {
             _ => return Place::Left(Departure::Static),
         };
         if has_ports(protocol)
-            && let Err(why) = self.clear_restored(restoration, protocol, external)
+            && let Err(why) = self.clear_restored(restoration, protocol, external, |_| false)
         {
             return Place::Left(why);
         }
@@ -222,18 +228,18 @@ impl Engine {
             return Place::Left(Departure::Pool);
         }
         // Those of one port come in any order: whichever of two overloads it, they are there together.
-        let joins = has_ports(protocol)
-            && self.rings.are_kept()
-            && self.external.owner(protocol, index, port).is_some_and(|owner| {
-                let owner = self.table.mapping(owner);
-                !owner.is_static() && (overloads || owner.shares_internal())
-            });
-        if has_ports(protocol)
-            && !joins
-            && let Err(why) = self.clear_restored(restoration, protocol, external)
-        {
-            return Place::Left(why);
-        }
+        let shares = self.rings.are_kept();
+        let may_be = |owner: &Mapping| {
+            shares && !owner.is_static() && (overloads || owner.shares_internal())
+        };
+        let cleared = match has_ports(protocol) {
+            true => self.clear_restored(restoration, protocol, external, may_be),
+            false => Ok(false),
+        };
+        let joins = match cleared {
+            Ok(joins) => joins,
+            Err(why) => return Place::Left(why),
+        };
         let (pool, kind) = (self.external.pool_of(index), quota_class(protocol));
         let record = self.subscribers.find(internal.0);
         let is_known = record.is_some_and(|at| self.subscribers.has(at, pool));
