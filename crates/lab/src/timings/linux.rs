@@ -194,9 +194,10 @@ while :; do $busybox sleep 3600; done
     )
 }
 
-/// Copies a program to a place, and the libraries that it is linked to where it looks for them.
+/// Copies a program to a place, and the libraries that it is linked to where it looks for them. What is
+/// for debuggers stays out: the guest's memory may not hold it.
 fn add_program(root: &Path, program: &Path, place: &str) -> io::Result<()> {
-    fs::copy(program, root.join(place))?;
+    run(Command::new("strip").arg("-o").arg(root.join(place)).arg(program))?;
     let libraries = run(Command::new("ldd").arg(program))?;
     for library in libraries.split_whitespace().filter(|word| word.starts_with('/')) {
         let copy = root.join(&library[1..]);

@@ -9,17 +9,18 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Programs that run with the image, and the Debian packages they come in.
-const TOOLS: [(&str, &str); 4] = [
+const TOOLS: [(&str, &str); 5] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("ping", "iputils-ping"),
     ("iperf3", "iperf3"),
     ("apt-get", "apt"),
+    ("strip", "binutils"),
 ];
 
 const AFTER_HELP: &str = "\
 Without --image this takes seconds and measures the engine in this program only. With it, everything
-happens in network namespaces of its own and needs root, ip, ethtool, setpriv, nft, ping, iperf3 and
-qemu-system-x86_64; it takes ten minutes, and two processors that are free are wanted. `make bare`
+happens in network namespaces of its own and needs root, ip, ethtool, setpriv, nft, ping, iperf3, strip
+and qemu-system-x86_64; it takes ten minutes, and two processors that are free are wanted. `make bare`
 builds the image. The Linux guest is made of Debian's packages linux-image-cloud-amd64 and
 busybox-static, which apt-get downloads and nobody installs.
 
