@@ -92,16 +92,9 @@ impl Device for DpdkDevice {
     fn maintain(&mut self) -> Option<Change> {
         // A port that cannot be asked is one without a link.
         let now = self.queue.port.link().unwrap_or(LinkInfo { up: false, ..self.link.clone() });
-        let before = std::mem::replace(&mut self.link, now);
+        let change = self.link.renew(now, &mut self.link_losses);
         self.transmitter.up = self.link.up;
-        match (before.up, self.link.up) {
-            (true, false) => {
-                self.link_losses += 1;
-                Some(Change::Down)
-            }
-            (false, true) => Some(Change::Up),
-            _ => (before != self.link).then_some(Change::Altered),
-        }
+        change
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {

@@ -6,6 +6,7 @@
 
 use crate::{Batch, Error, Frame};
 use natgate_wire::arp::Mac;
+use std::mem;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -102,6 +103,29 @@ pub struct LinkInfo {
     pub mtu: u32,
     /// Whether it is switched on and has a carrier.
     pub up: bool,
+}
+
+impl LinkInfo {
+    /// Notes whether it is up, and counts it among `losses` if it was and no longer is; returns what
+    /// that changes.
+    pub fn set_up(&mut self, up: bool, losses: &mut u64) -> Option<Change> {
+        match (mem::replace(&mut self.up, up), up) {
+            (true, false) => {
+                *losses += 1;
+                Some(Change::Down)
+            }
+            (false, true) => Some(Change::Up),
+            _ => None,
+        }
+    }
+
+    /// As [`Self::set_up`], of a link that may be otherwise in other ways, too.
+    pub fn renew(&mut self, now: Self, losses: &mut u64) -> Option<Change> {
+        let change = self.set_up(now.up, losses);
+        let altered = (*self != now).then_some(Change::Altered);
+        *self = now;
+        change.or(altered)
+    }
 }
 
 /// What [`Device::maintain`] found changed.

@@ -176,14 +176,7 @@ impl<R: Registers + 'static> Device for E1000<R> {
 
     fn maintain(&mut self) -> Option<Change> {
         let up = is_up(&self.registers);
-        match (std::mem::replace(&mut self.link.up, up), up) {
-            (true, false) => {
-                self.link_losses += 1;
-                Some(Change::Down)
-            }
-            (false, true) => Some(Change::Up),
-            _ => None,
-        }
+        self.link.set_up(up, &mut self.link_losses)
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {

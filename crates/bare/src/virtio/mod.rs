@@ -230,14 +230,7 @@ impl<R: Registers + 'static> Device for Virtio<R> {
 
     fn maintain(&mut self) -> Option<Change> {
         let up = self.transport.is_up();
-        match (std::mem::replace(&mut self.link.up, up), up) {
-            (true, false) => {
-                self.link_losses += 1;
-                Some(Change::Down)
-            }
-            (false, true) => Some(Change::Up),
-            _ => None,
-        }
+        self.link.set_up(up, &mut self.link_losses)
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {

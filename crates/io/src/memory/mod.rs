@@ -126,15 +126,7 @@ impl Device for MemoryDevice {
 
     fn maintain(&mut self) -> Option<Change> {
         let up = lock(&self.receiver.queues).up;
-        let was_up = std::mem::replace(&mut self.link.up, up);
-        match (was_up, up) {
-            (true, false) => {
-                self.link_losses += 1;
-                Some(Change::Down)
-            }
-            (false, true) => Some(Change::Up),
-            _ => None,
-        }
+        self.link.set_up(up, &mut self.link_losses)
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {

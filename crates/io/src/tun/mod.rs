@@ -137,22 +137,16 @@ impl TunDevice {
     }
 
     fn refresh(&mut self, now: LinkInfo) -> Option<Change> {
-        let before = std::mem::replace(&mut self.link, now);
-        if before.mtu != self.link.mtu
+        let mtu_before = self.link.mtu;
+        let change = self.link.renew(now, &mut self.link_losses);
+        if mtu_before != self.link.mtu
             && let (Some(file), Some(sender)) = (&self.file, &mut self.transmitter.open)
         {
             let mtu = self.link.mtu as usize;
             self.receiver.open = Some(Receiver::new(Arc::clone(file), mtu));
             sender.mtu = mtu;
         }
-        match (before.up, self.link.up) {
-            (true, false) => {
-                self.link_losses += 1;
-                Some(Change::Down)
-            }
-            (false, true) => Some(Change::Up),
-            _ => (before != self.link).then_some(Change::Altered),
-        }
+        change
     }
 }
 

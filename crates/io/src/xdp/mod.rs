@@ -329,7 +329,7 @@ impl XdpDevice {
     }
 
     fn refresh(&mut self, now: LinkInfo) -> Option<Change> {
-        let before = std::mem::replace(&mut self.link, now);
+        let change = self.link.renew(now, &mut self.link_losses);
         self.transmitter.up = self.link.up;
         let most = longest(&self.link).min(self.memory.0.chunk_len() - area::KERNEL_HEADROOM);
         if let (Some(receiver), Some(sender)) =
@@ -338,14 +338,7 @@ impl XdpDevice {
             receiver.longest = most;
             sender.push(most, &mut self.transmitter.counts);
         }
-        match (before.up, self.link.up) {
-            (true, false) => {
-                self.link_losses += 1;
-                Some(Change::Down)
-            }
-            (false, true) => Some(Change::Up),
-            _ => (before != self.link).then_some(Change::Altered),
-        }
+        change
     }
 }
 
