@@ -97,6 +97,8 @@ pages: build ## Write man pages and shell completions to target/pages
 		"$(TARGET)/release/natgate" completions $$shell >"$(TARGET)/pages/completions/natgate.$$shell"; \
 	done
 
+# What the compiler keeps for the next time takes as much room as the programs; CARGO_INCREMENTAL=1 keeps it.
+test: export CARGO_INCREMENTAL ?= 0
 .PHONY: test
 test: root test-tools lint engine-alone ## Run every check and every test
 	@cargo test --workspace --locked --no-fail-fast
