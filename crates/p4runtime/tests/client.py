@@ -3,8 +3,10 @@
 client.py ADDRESS P4INFO PROGRAM fill|read
 """
 
+import os
 import queue
 import sys
+import traceback
 
 import grpc
 from google.protobuf import text_format
@@ -145,6 +147,7 @@ def arbitrate():
         raise AssertionError("two controllers have one number")
     except grpc.RpcError as error:
         assert error.code() == grpc.StatusCode.INVALID_ARGUMENT, error
+    two.end()
     two = Session()
     two.say(2)
     assert (two.code(), one.code()) == (0, 6)
@@ -160,6 +163,7 @@ def arbitrate():
         raise AssertionError("there is no such device")
     except grpc.RpcError as error:
         assert error.code() == grpc.StatusCode.NOT_FOUND, error
+    elsewhere.end()
     one.say(2)
     assert one.code() == 0
     one.said.put(p4.StreamMessageRequest(packet=p4.PacketOut(payload=b"x")))
@@ -227,16 +231,16 @@ def fill():
 
 
 def change():
-    stations = [entry("stations", [mac], "forward", [3]) for mac in range(1000)]
+    stations = [entry("stations", [mac], "at", [3]) for mac in range(1000)]
     do(p4.Update.INSERT, *stations)
     bytes_of = lambda found: {one.SerializeToString() for one in found}
     everything = bytes_of(one.table_entry for one in read(p4.TableEntry()))
     assert len(everything) == 1010 and everything > bytes_of(stations)
     assert bytes_of(rows("stations")) == bytes_of(stations)
-    do(p4.Update.MODIFY, entry("stations", [5], "forward", [4]))
+    do(p4.Update.MODIFY, entry("stations", [5], "at", [4]))
     assert read(entry("stations", [5]))[0].table_entry.action.action.params[0].value == b"\x04"
     # Of several updates those are done that can be, and each is told.
-    mixed = write(p4.Update.INSERT, entry("stations", [5000], "forward", [3]), stations[0])
+    mixed = write(p4.Update.INSERT, entry("stations", [5000], "at", [3]), stations[0])
     error = refused(grpc.StatusCode.UNKNOWN, stub.Write, mixed)
     details = dict(error.trailing_metadata())["grpc-status-details-bin"]
     status = status_pb2.Status.FromString(details)
@@ -265,21 +269,21 @@ def refuse():
     codes = grpc.StatusCode
     failed(codes.NOT_FOUND, insert, p4.TableEntry(table_id=0x02000001))
     failed(codes.NOT_FOUND, delete, entry("stations", [5]))
-    failed(codes.NOT_FOUND, modify, entry("stations", [5], "forward", [3]))
-    failed(codes.OUT_OF_RANGE, insert, entry("stations", [1 << 48], "forward", [3]))
-    failed(codes.OUT_OF_RANGE, insert, entry("stations", [1], "forward", [1 << 32]))
+    failed(codes.NOT_FOUND, modify, entry("stations", [5], "at", [3]))
+    failed(codes.OUT_OF_RANGE, insert, entry("stations", [1 << 48], "at", [3]))
+    failed(codes.OUT_OF_RANGE, insert, entry("stations", [1], "at", [1 << 32]))
     failed(codes.INVALID_ARGUMENT, insert, entry("stations", [1], "inside", [3]))
     failed(codes.INVALID_ARGUMENT, insert, entry("stations", [1], "unknown_station"))
     failed(codes.INVALID_ARGUMENT, insert, p4.TableEntry(table_id=tables["stations"].preamble.id))
     failed(codes.INVALID_ARGUMENT, insert, entry("routes", [(0x0A000001, 8)], "via", [1, 1]))
     failed(codes.INVALID_ARGUMENT, insert, entry("routes", [(0, 33)], "via", [1, 1]))
-    ranked = entry("stations", [1], "forward", [3])
+    ranked = entry("stations", [1], "at", [3])
     ranked.priority = 5
     failed(codes.INVALID_ARGUMENT, insert, ranked)
     default = p4.TableEntry(table_id=tables["stations"].preamble.id, is_default_action=True)
     is_const = read(default)[0].table_entry
     assert is_const.is_default_action and is_const.action.action.action_id == actions["unknown_station"].preamble.id
-    call(default, "forward", [1])
+    call(default, "at", [1])
     failed(codes.PERMISSION_DENIED, modify, default)
     beyond = p4.CounterEntry(counter_id=counters["drops"], index=p4.Index(index=256))
     beyond.data.packet_count = 1
@@ -288,13 +292,13 @@ def refuse():
     refused(codes.NOT_FOUND, stub.Read, other_device)
     digest = p4.ReadRequest(device_id=DEVICE, entities=[p4.Entity(digest_entry=p4.DigestEntry())])
     refused(codes.UNIMPLEMENTED, stub.Read, digest)
-    atomic = write(insert, entry("stations", [1], "forward", [3]))
+    atomic = write(insert, entry("stations", [1], "at", [3]))
     atomic.atomicity = p4.WriteRequest.DATAPLANE_ATOMIC
     refused(codes.UNIMPLEMENTED, stub.Write, atomic)
-    role = write(insert, entry("stations", [1], "forward", [3]))
+    role = write(insert, entry("stations", [1], "at", [3]))
     role.role = "somebody"
     refused(codes.UNIMPLEMENTED, stub.Write, role)
-    long = write(insert, entry("stations", [1], "forward", [3]))
+    long = write(insert, entry("stations", [1], "at", [3]))
     long.role = "x" * (5 << 20)
     refused(codes.OUT_OF_RANGE, stub.Write, long)
 
@@ -320,15 +324,29 @@ def look():
     session.end()
 
 
-if phase == "fill":
-    version = stub.Capabilities(p4.CapabilitiesRequest(), timeout=TIMEOUT).p4runtime_api_version
-    assert version == "1.4.0", version
-    session = arbitrate()
-    configure()
-    fill()
-    change()
-    refuse()
-    session.end()
+def converse():
+    if phase == "fill":
+        version = stub.Capabilities(p4.CapabilitiesRequest(), timeout=TIMEOUT).p4runtime_api_version
+        assert version == "1.4.0", version
+        session = arbitrate()
+        configure()
+        fill()
+        change()
+        refuse()
+        session.end()
+    else:
+        look()
+
+
+try:
+    converse()
+except BaseException:
+    traceback.print_exc()
+    ending = 1
 else:
-    look()
-print("done")
+    print("done")
+    ending = 0
+# The library's threads may hold what the interpreter wants to clear away at its ordinary end.
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(ending)

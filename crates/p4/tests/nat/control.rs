@@ -60,7 +60,7 @@ fn changes(learnt: &Row) -> Vec<Request> {
         table: "stations".to_owned(),
         keys: vec![Key::Exact(9)],
         priority,
-        action: "forward".to_owned(),
+        action: "at".to_owned(),
         args: args.to_vec(),
     };
     vec![
