@@ -65,7 +65,9 @@ pub(crate) struct Capacity {
 
 /// The highest rate that passes, to a thirtieth, whatever its magnitude; 0 when not even 1,000 a
 /// second does. Goes by factors until it has one rate that passes and one that does not, then halves
-/// what lies between; or until the tester sends no faster.
+/// what lies between; or until the tester sends no faster. The lowest rate that did not pass is tried
+/// once more at the end, because a pause of the machine may have been in its way: if it passes then,
+/// the search goes on above it.
 pub(crate) fn capacity<E>(
     first: f64,
     mut attempt: impl FnMut(f64) -> Result<Tried, E>,
@@ -73,20 +75,22 @@ pub(crate) fn capacity<E>(
     let (mut low, mut high) = (0.0, 0.0);
     let mut rate = if first > 0.0 { first } else { FIRST };
     loop {
+        let again = rate == high;
         let Tried { passed, sent } = attempt(rate)?;
         if passed && sent < rate * KEPT {
             return Ok(Capacity { rate: sent, tester_limited: true });
         }
-        if passed {
-            low = rate;
-        } else {
-            high = rate;
+        match (passed, again) {
+            (true, false) => low = rate,
+            (true, true) => (low, high) = (rate, 0.0),
+            (false, false) => high = rate,
+            (false, true) => break,
         }
         rate = match (low, high) {
             (low, 0.0) => low * STEP,
             (0.0, high) => high / STEP,
             (low, high) if high / low > 1.03 => f64::sqrt(low * high),
-            _ => break,
+            (_, high) => high,
         };
         if !(BOUNDS[0]..BOUNDS[1]).contains(&rate) {
             break;
@@ -110,7 +114,17 @@ mod tests {
             let Capacity { rate: found, tester_limited } = found.unwrap();
             assert!(!tester_limited);
             assert!(found <= limit && found > limit / 1.03, "{found} for {limit}");
-            assert!(tries < 20, "{tries} tries");
+            assert!(tries < 21, "{tries} tries");
+        }
+        for paused in 0..20 {
+            let mut tries = 0;
+            let found = capacity(FIRST, |rate| {
+                tries += 1;
+                let passed = rate <= 1e6 && tries - 1 != paused;
+                Ok::<_, ()>(Tried { passed, sent: rate })
+            });
+            let Capacity { rate, .. } = found.unwrap();
+            assert!(rate <= 1e6 && rate > 1e6 / 1.03, "{rate} after a pause in try {paused}");
         }
         let never = |rate| Ok::<_, ()>(Tried { passed: false, sent: rate });
         assert_eq!(capacity(FIRST, never), Ok(Capacity::default()));
