@@ -4,6 +4,7 @@
 use super::flood::Flood;
 use super::{Bed, BedError, account};
 use crate::search::{self, Capacity, Tried};
+use crate::spread::Spread;
 use natgate_tester::{Load, Mix, Way};
 use std::fs;
 use std::io;
@@ -32,6 +33,41 @@ pub struct Streamed {
     pub elapsed: Duration,
     /// The subject's processor time, until the last had arrived.
     pub spent: Duration,
+    /// Which part did not arrive in the median slice of [`SLICE`].
+    pub usual_loss: f64,
+}
+
+/// Machines like ours pause for milliseconds, some times a second. A slice is long beside what is under
+/// way, and short enough that most of them have no pause.
+const SLICE: Duration = Duration::from_millis(20);
+/// Slices of a trial.
+const SLICES: u32 = 5;
+
+/// How many packets had been sent and had arrived at the ends of slices.
+struct Slices {
+    begin: Instant,
+    /// The first one is the beginning.
+    ends: Vec<[u64; 2]>,
+}
+
+impl Slices {
+    /// A slice that lasts until now ends, if it is long enough.
+    fn tell(&mut self, counts: impl FnOnce() -> io::Result<[u64; 2]>) -> io::Result<()> {
+        if self.begin.elapsed() >= SLICE {
+            self.ends.push(counts()?);
+            self.begin = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// Which part of the packets did not arrive in the median one.
+    fn usual_loss(&self) -> f64 {
+        let losses = self.ends.windows(2).map(|ends| {
+            let [sent, arrived] = [0, 1].map(|of| (ends[1][of] - ends[0][of]) as f64);
+            1.0 - arrived / sent.max(1.0)
+        });
+        Spread::of(&losses.collect::<Vec<_>>()).median
+    }
 }
 
 impl Streamed {
@@ -42,8 +78,10 @@ impl Streamed {
 
     /// Whether no more than that share was lost.
     pub(crate) fn tried(&self, loss: f64) -> Tried {
-        let sent = self.offered as f64 / self.elapsed.as_secs_f64();
-        Tried { passed: self.loss() <= loss, sent }
+        Tried {
+            passed: self.loss() <= loss,
+            sent: self.offered as f64 / self.elapsed.as_secs_f64(),
+        }
     }
 
     /// Packets delivered, a second of wall time.
@@ -84,20 +122,26 @@ impl Bed<'_> {
             let Stream { frames, way, .. } = stream;
             let load = Load { frames: frames.clone(), way: *way, rate, duration, check: false };
             let report = self.tester.run(&load)?;
-            return Ok(Streamed {
+            let mut streamed = Streamed {
                 offered: report.sent,
                 delivered: report.received,
                 wrong: report.wrong,
                 elapsed: report.elapsed,
                 spent: self.account.spent()? - before,
-            });
+                usual_loss: 0.0,
+            };
+            streamed.usual_loss = streamed.loss();
+            return Ok(streamed);
         };
         let arrived = stream.arrived()?;
         let stop = AtomicBool::new(false);
         let begin = Instant::now();
+        let mut slices = Slices { begin, ends: vec![[0, arrived]] };
         let (offered, report, elapsed) = std::thread::scope(|scope| {
             let generator = scope.spawn(|| {
-                let offered = account::prefer_none().and_then(|()| flood.send(rate, duration));
+                let tell = |sent| slices.tell(|| Ok([sent, stream.arrived()?]));
+                let offered =
+                    account::prefer_none().and_then(|()| flood.send(rate, duration, tell));
                 let elapsed = begin.elapsed();
                 stop.store(true, Ordering::Relaxed);
                 offered.map(|offered| (offered, elapsed))
@@ -112,32 +156,20 @@ impl Bed<'_> {
             wrong: report.wrong,
             elapsed,
             spent: self.account.spent()? - before,
+            usual_loss: slices.usual_loss(),
         })
     }
 
-    /// The highest rate at which at most `loss` of the packets are lost, to a thirtieth; 0 when
-    /// there is none. There a subject is as busy as it can be without working on what it then
-    /// loses. What it loses in a pause of the machine it does not lose again: a rate has several
-    /// trials, of which one has to pass.
+    /// The highest rate at which usually at most `loss` of the packets are lost, to a thirtieth; 0
+    /// when there is none. There a subject is as busy as it can be without working on what it then
+    /// loses. What is lost in a pause of the machine does not count.
     ///
     /// # Errors
     /// [`BedError`].
-    pub(crate) fn capacity(
-        &mut self,
-        stream: &Stream,
-        loss: f64,
-        step: Duration,
-    ) -> Result<Capacity, BedError> {
-        const TRIALS: u32 = 3;
+    pub(crate) fn capacity(&mut self, stream: &Stream, loss: f64) -> Result<Capacity, BedError> {
         search::capacity(search::FIRST, |rate| {
-            let mut tried = self.send(stream, Some(rate), step)?.tried(loss);
-            for _ in 1..TRIALS {
-                if tried.passed {
-                    break;
-                }
-                tried = self.send(stream, Some(rate), step)?.tried(loss);
-            }
-            Ok(tried)
+            let found = self.send(stream, Some(rate), SLICE * SLICES + SLICE / 2)?;
+            Ok(Tried { passed: found.usual_loss <= loss, ..found.tried(loss) })
         })
     }
 }
@@ -174,6 +206,27 @@ mod tests {
                      lo:       1       2    3\n  a17: 640 10 0 0 0 0 0 0 5 6 0\n";
         assert_eq!(received(table, "a17"), Some(10));
         assert_eq!((received(table, "lo"), received(table, "a1")), (Some(2), None));
+    }
+
+    #[test]
+    fn a_pause_is_not_in_the_median_slice() {
+        let ends = vec![[0, 5], [100, 105], [200, 145], [300, 246], [400, 344], [500, 444]];
+        let slices = Slices { begin: Instant::now(), ends };
+        assert_eq!(slices.usual_loss(), 0.0);
+        let ends = vec![[0, 0], [100, 98], [200, 196], [300, 294]];
+        let loss = Slices { ends, ..slices }.usual_loss();
+        assert!((loss - 0.02).abs() < 1e-9, "{loss}");
+    }
+
+    #[test]
+    fn a_slice_ends_once_it_is_long_enough() {
+        let mut slices = Slices { begin: Instant::now(), ends: Vec::new() };
+        slices.tell(|| Ok([1, 1])).unwrap();
+        // Nothing says that the machine was not slow.
+        let early = slices.ends.len();
+        slices.begin -= SLICE;
+        slices.tell(|| Ok([2, 2])).unwrap();
+        assert_eq!(slices.ends.len(), early + 1);
     }
 
     #[test]

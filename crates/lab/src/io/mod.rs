@@ -261,7 +261,7 @@ fn one(
 fn sample(bed: &mut Bed<'_>, plan: &Plan, frames: &Mix, way: Way) -> Result<Sample, BedError> {
     let stream = bed.stream(frames, way)?;
     let rate = match bed.interfaces {
-        Some(_) => Some(bed.capacity(&stream, LOSS, plan.time / 5)?.rate),
+        Some(_) => Some(bed.capacity(&stream, LOSS)?.rate),
         // Such a subject works on nothing that it then loses.
         None => None,
     };

@@ -26,8 +26,8 @@ pub(super) fn page(mut report: Report, results: &Results) -> Report {
     report.data(results);
     report.text(format!(
         "UDP flows drawn at random, all alike, each with a mapping of its own, at the highest rate \
-         at which at most 1 % is lost, for {} s, {} times; medians. The tester has one processor \
-         and what is measured another. Packets a second of processor time count all that is done \
+         at which usually at most 1 % is lost, for {} s, {} times; medians. The tester has one \
+         processor and what is measured another. Packets a second of processor time count all done \
          with a packet from the cable's end on: threads of the program, and the kernel's threads \
          of the two devices. Where what is measured was busy for less than its whole processor, \
          it slept between packets.",

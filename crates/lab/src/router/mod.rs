@@ -383,7 +383,7 @@ fn processor(plan: &Plan, entries: u32, bar: &ProgressBar) -> Result<Vec<Process
         let mut rows = Vec::new();
         for frames in &plan.frames {
             let stream = bed.stream(frames, Way::Up)?;
-            let pps = bed.capacity(&stream, 0.01, plan.trial / 4)?.rate;
+            let pps = bed.capacity(&stream, 0.01)?.rate;
             let sent = bed.send(&stream, Some(pps), plan.trial)?;
             let ns_per_packet = sent.spent.as_nanos() as f64 / sent.delivered.max(1) as f64;
             rows.push(ProcessorRow { entries, frames: frames.name(), ns_per_packet, pps });

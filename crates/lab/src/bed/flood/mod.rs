@@ -108,11 +108,17 @@ impl Flood {
         })
     }
 
-    /// Sends for so long, at a rate or as fast as it can; returns how many packets.
+    /// Sends for so long, at a rate or as fast as it can, and tells every few milliseconds how many
+    /// packets it has sent; returns how many.
     ///
     /// # Errors
-    /// The system's.
-    pub(super) fn send(&self, rate: Option<f64>, time: Duration) -> io::Result<u64> {
+    /// The system's, and what is told to.
+    pub(super) fn send(
+        &self,
+        rate: Option<f64>,
+        time: Duration,
+        mut tell: impl FnMut(u64) -> io::Result<()>,
+    ) -> io::Result<u64> {
         let rate = rate.map_or(FASTEST, |rate| rate.min(FASTEST));
         let begin = monotonic();
         let end = begin + time.as_nanos() as u64;
@@ -124,6 +130,7 @@ impl Flood {
                 Err(error) if error.kind() == ErrorKind::StorageFull => thread::sleep(PAUSE),
                 done => done?,
             }
+            tell(self.order.look_up(&0)?.sent)?;
         }
         Ok(self.order.look_up(&0)?.sent)
     }
