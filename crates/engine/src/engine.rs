@@ -26,7 +26,7 @@ use crate::table::{
 };
 use crate::time::{TICK, nanos};
 use crate::timeouts::{self, Timers};
-use crate::translate::{PoolWatches, Rings};
+use crate::translate::{Glances, PoolWatches, Rings};
 use crate::twice::Twice;
 use crate::{
     Change, ConfigError, DropReason, Endpoint, Event, MappingId, MappingInfo, MappingKind,
@@ -62,6 +62,8 @@ pub struct Engine {
     pub(crate) realms: Realms,
     /// What is asked of them for packets together.
     pub(crate) searches: RuleBatch,
+    /// What the stages of a batch write down.
+    pub(crate) glances: Glances,
     /// Whether hosts that are no subscribers may have records: others were in force when they got them.
     pub(crate) strangers: bool,
     /// Mappings that have not been asked yet whether they may stay.
@@ -251,6 +253,7 @@ impl Engine {
             rules,
             realms,
             searches: RuleBatch::new(),
+            glances: Glances::new(),
             strangers: false,
             sweep: Sweep::default(),
             twice: Twice::new(sizes.twice, key),

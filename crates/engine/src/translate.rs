@@ -31,6 +31,8 @@ use crate::respond::Envelope;
 use crate::rewrite::{Rewrite, apply};
 use crate::rules::{Ruling, Snat};
 use crate::{DropReason, Timestamp};
+use alloc::vec;
+use alloc::vec::Vec;
 pub use explain::{AddressChoice, Becomes, End, Explanation, Limit, Standing, Step, Whose};
 use mappings::Arrival;
 pub(crate) use mappings::Opening;
@@ -43,6 +45,20 @@ pub(crate) use watch::PoolWatches;
 /// Packets that a stage looks at before the next has its turn: about as many cache lines can be on
 /// their way at a time.
 const GROUP: usize = 16;
+
+/// Stages, each of which has another group.
+const STAGES: usize = 4;
+
+/// What the stages know of packets on their way, by groups. It is kept from batch to batch: making it
+/// anew takes longer than a packet does.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Glances(Vec<[Glance; GROUP]>);
+
+impl Glances {
+    pub(crate) fn new() -> Self {
+        Self(vec![[Glance::OTHER; GROUP]; STAGES])
+    }
+}
 
 /// What was decided of a packet.
 type Fate = Result<Verdict, DropReason>;
@@ -76,7 +92,8 @@ impl Engine {
     fn take_batch<F: quick::From>(&mut self, packets: &mut [Packet<'_>], verdicts: &mut [Verdict]) {
         let round = self.round::<F>();
         let mut tally = Tally::default();
-        let mut glances = [[Glance::OTHER; GROUP]; 4];
+        let mut kept = core::mem::take(&mut self.glances);
+        let Glances(glances) = &mut kept;
         let groups = packets.len().div_ceil(GROUP);
         let all = packets.len();
         // Whether the group that has just been approached seems to have new flows in it.
@@ -84,24 +101,24 @@ impl Engine {
         let len = |group: usize| (all - group * GROUP).min(GROUP);
         for step in 0..groups + 3 {
             if let Some(packets) = packets.chunks(GROUP).nth(step) {
-                for (packet, glance) in packets.iter().zip(&mut glances[step % 4]) {
+                for (packet, glance) in packets.iter().zip(&mut glances[step % STAGES]) {
                     *glance = self.glance::<F>(packet);
                 }
             }
             let new = core::mem::take(&mut news);
             if (1..=groups).contains(&step) {
-                for glance in &mut glances[(step - 1) % 4][..len(step - 1)] {
+                for glance in &mut glances[(step - 1) % STAGES][..len(step - 1)] {
                     news |= self.approach::<F>(&round, glance);
                 }
             }
             if new {
-                self.prepare(&round, &mut glances[(step - 2) % 4][..len(step - 2)]);
+                self.prepare(&round, &mut glances[(step - 2) % STAGES][..len(step - 2)]);
             }
             if step >= 3 {
                 let first = (step - 3) * GROUP;
                 let last = packets.len().min(first + GROUP);
                 let group = packets[first..last].iter_mut().zip(&mut verdicts[first..last]);
-                for ((packet, verdict), glance) in group.zip(&glances[(step - 3) % 4]) {
+                for ((packet, verdict), glance) in group.zip(&glances[(step - 3) % STAGES]) {
                     *verdict = if self.quick::<F>(&round, glance, packet, &mut tally) {
                         Verdict::Forward(F::SIDE.other())
                     } else if F::SIDE == Side::Inside
@@ -114,6 +131,7 @@ impl Engine {
                 }
             }
         }
+        self.glances = kept;
         self.count_quick::<F>(tally);
     }
 
