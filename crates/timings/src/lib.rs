@@ -4,13 +4,16 @@
 //! The same code runs in the Linux program and in the image without an operating system, which is
 //! what makes their figures comparable. It asks the system for memory and nothing else; how fast
 //! the counter goes is told by who calls. The engine has everything switched on that a gateway has,
-//! and a table of 100,000 mappings, as many of them in use as is said.
+//! and a table of 100,000 mappings, as many of them in use as is said; or one of as many as memory
+//! holds, all of them in use.
 
 mod counter;
+mod fill;
 pub mod frame;
 mod table;
 
 pub use counter::cycles;
+pub use fill::Fill;
 
 use serde::{Deserialize, Serialize};
 use table::Table;
@@ -78,7 +81,7 @@ impl Timing {
     /// When there are more, or the engine does not forward.
     pub fn measure(entries: u32, size: Size, cycles_per_ns: f64) -> Self {
         assert!((1..=ROOM).contains(&entries), "there is room for {ROOM} entries");
-        let mut table = Table::new(entries);
+        let mut table = Table::new(ROOM, entries);
         let mut add = Vec::new();
         while add.len() < size.calls() {
             // What was there from the last time goes first.

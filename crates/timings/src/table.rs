@@ -1,7 +1,7 @@
 //! An engine with entries, and the three calls that are measured.
 
+use crate::cycles;
 use crate::frame::{self, End, Frame};
-use crate::{ROOM, cycles};
 use natgate_engine::{
     AddressRange, Config, Cursor, Engine, Filter, Limits, MappingInfo, Packet, PoolConfig, Side,
     Timestamp, Verdict,
@@ -14,7 +14,11 @@ use std::net::Ipv4Addr;
 const FLOWS_EACH: u32 = 500;
 const INSIDE: u32 = 0x0a00_0001;
 const REMOTE: End = (0xc633_640a, 53);
-const POOL: [Ipv4Addr; 2] = [Ipv4Addr::new(203, 0, 113, 1), Ipv4Addr::new(203, 0, 113, 4)];
+/// The pool's first address, its ports, and how many of an address are to be in use at most, so that
+/// drawing one is no search.
+const FIRST: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
+const PORTS: (u16, u16) = (1024, 65_535);
+const IN_USE: u32 = 32_000;
 /// How much time passes between two packets, nanoseconds.
 const SPACING: u64 = 10_000;
 /// Longer than any mapping lives or any port rests, nanoseconds.
@@ -34,10 +38,10 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Without entries so far; there will be so many.
-    pub(crate) fn new(entries: u32) -> Self {
+    /// With room for so many entries, and without any so far; there will be so many.
+    pub(crate) fn new(room: u32, entries: u32) -> Self {
         let mut engine =
-            Engine::new(&config(), [1; 32], Timestamp(0)).expect("the configuration is good");
+            Engine::new(&config(room), [1; 32], Timestamp(0)).expect("the configuration is good");
         engine.populate();
         let external = Vec::with_capacity(entries as usize);
         Self { engine, now: 1, external, entries, found: Vec::with_capacity(1) }
@@ -93,6 +97,11 @@ impl Table {
         assert_eq!(self.engine.totals().mappings, 0, "mappings have outlived their time");
     }
 
+    /// Entries that there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.engine.totals().mappings
+    }
+
     fn flow(&self, call: usize) -> u32 {
         (call * STRIDE % self.entries as usize) as u32
     }
@@ -121,22 +130,28 @@ impl Table {
     }
 }
 
+/// Bytes that a table with room for so many entries takes.
+pub(crate) fn memory(room: u32) -> u64 {
+    Engine::memory(&config(room))
+}
+
 fn internal_end(flow: u32) -> End {
     (INSIDE + flow / FLOWS_EACH, 10_000 + (flow % FLOWS_EACH) as u16)
 }
 
-fn config() -> Config {
-    let [first, last] = POOL;
+fn config(room: u32) -> Config {
+    let addresses = room.div_ceil(IN_USE).max(4);
+    let last = Ipv4Addr::from_bits(FIRST.to_bits() + addresses - 1);
     Config {
         pools: vec![PoolConfig {
             name: "default".into(),
-            addresses: vec![AddressRange { first, last }],
-            ports: (1024, 65_535),
+            addresses: vec![AddressRange { first: FIRST, last }],
+            ports: PORTS,
             ..PoolConfig::default()
         }],
         limits: Limits {
             new_mappings_per_second: 1_000_000_000,
-            mappings: Some(ROOM),
+            mappings: Some(room),
             ..Limits::default()
         },
         ..Config::default()
