@@ -49,6 +49,13 @@ global_asm!(
     sum = const 0_u32.wrapping_sub(HEADER).wrapping_sub(HEADER_LEN),
 );
 
+/// What the processor says of itself in ECX (CPUID leaf 1).
+const HAS_XSAVE: u32 = 1 << 26;
+const HAS_AVX: u32 = 1 << 28;
+
+/// The registers that a program may use and a call keeps: x87's, SSE's and AVX's.
+pub(super) const STATES: u32 = 0b111;
+
 global_asm!(
     ".pushsection .text.natgate_boot,\"ax\",@progbits",
     ".code32",
@@ -159,7 +166,21 @@ global_asm!(
     "mov fs, eax",
     "mov gs, eax",
     "lea rsp, [natgate_stack_end]",
-    "call {prepare}",
+    // AVX's registers, if there are such: what the C library copies and clears by is twice as wide.
+    "mov eax, 1",
+    "cpuid",
+    "and ecx, {wide}",
+    "cmp ecx, {wide}",
+    "jne 9f",
+    "mov rax, cr4",
+    "or eax, 1 << 18",
+    "mov cr4, rax",
+    "xor ecx, ecx",
+    "xor edx, edx",
+    "mov eax, {states}",
+    "xsetbv",
+    "mov qword ptr [natgate_wide], 1",
+    "9: call {prepare}",
     // What the start code reads: the count of arguments, those, the environment, facts in pairs.
     "rdtsc",
     "mov dword ptr [natgate_random], eax",
@@ -197,6 +218,8 @@ global_asm!(
     "natgate_loader: .quad 0",
     ".globl natgate_large_pages",
     "natgate_large_pages: .quad 0",
+    ".globl natgate_wide",
+    "natgate_wide: .quad 0",
     "natgate_random: .quad 0, 0",
     ".popsection",
     ".pushsection .bss.natgate_boot,\"aw\",@nobits",
@@ -207,6 +230,8 @@ global_asm!(
     "natgate_stack_end:",
     ".popsection",
     prepare = sym super::traps::prepare,
+    wide = const HAS_XSAVE | HAS_AVX,
+    states = const STATES,
     stack = const 4 << 20,
 );
 

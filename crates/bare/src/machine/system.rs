@@ -10,6 +10,9 @@ use natgate_bare::calls::{self, Answer, Call, Heap};
 use natgate_bare::memory::Memory;
 use std::arch::{asm, global_asm};
 
+/// Bytes that [`boot::STATES`] take: those of old, what tells which were saved, the upper halves of AVX's.
+const SAVED: usize = 512 + 64 + 256;
+
 global_asm!(
     ".pushsection .text.natgate_call,\"ax\",@progbits",
     // A function that calls nothing may use 128 bytes below the stack's end. A call changes no
@@ -18,13 +21,26 @@ global_asm!(
     "lea rsp, [rsp - 128]",
     "push rcx; push rdi; push rsi; push rdx; push r8; push r9; push r10; push rbp",
     "mov rbp, rsp",
-    "sub rsp, 576",
+    "sub rsp, {room} + 64",
     "and rsp, -64",
-    "fxsave64 [rsp]",
-    "sub rsp, 64",
-    "mov [rsp], rax",
+    "mov r11, rax",
+    "cmp qword ptr [natgate_wide], 0",
+    "je 2f",
+    // What tells which were saved is written in part, and restoring wants the rest to be zero.
+    "xor eax, eax",
+    "mov [rsp + 512], rax",
+    "mov [rsp + 520], rax",
+    "mov [rsp + 528], rax",
+    "xor edx, edx",
+    "mov eax, {states}",
+    "xsave64 [rsp]",
+    "jmp 3f",
+    "2: fxsave64 [rsp]",
+    "3: sub rsp, 64",
+    "mov [rsp], r11",
     "mov [rsp + 8], rdi",
     "mov [rsp + 16], rsi",
+    "mov rdx, [rbp + 32]",
     "mov [rsp + 24], rdx",
     "mov [rsp + 32], r10",
     "mov [rsp + 40], r8",
@@ -32,13 +48,23 @@ global_asm!(
     "mov rdi, rsp",
     "call {answer}",
     "add rsp, 64",
-    "fxrstor64 [rsp]",
+    "mov r11, rax",
+    "cmp qword ptr [natgate_wide], 0",
+    "je 4f",
+    "xor edx, edx",
+    "mov eax, {states}",
+    "xrstor64 [rsp]",
+    "jmp 5f",
+    "4: fxrstor64 [rsp]",
+    "5: mov rax, r11",
     "mov rsp, rbp",
     "pop rbp; pop r10; pop r9; pop r8; pop rdx; pop rsi; pop rdi; pop rcx",
     "lea rsp, [rsp + 128]",
     "jmp rcx",
     ".popsection",
     answer = sym answer,
+    room = const SAVED,
+    states = const boot::STATES,
 );
 
 unsafe extern "C" {
