@@ -1,7 +1,8 @@
 //! The loop: packets, and between them whoever is at the keyboard or the serial port.
 
 use crate::machine::cards::Card;
-use crate::machine::{self, clock, console, last_words, restart, system, watchdog};
+use crate::machine::{self, clock, console, last_words, restart, system, watchdog, wires};
+use natgate_bare::alarm::Alarm;
 use natgate_bare::log::{self, Logs, Sent, Way};
 use natgate_bare::menu::{Failure, HELP, Menu, PATIENCE, Wish};
 use natgate_bare::options::Options;
@@ -19,8 +20,13 @@ use natgate_metrics::{SinkFigures, prometheus_text};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, SystemTime};
 
-/// How often the console is looked at.
+/// How often everything but packets is looked after, and how often keys are asked for: to ask costs as
+/// much as some packets, in an emulated machine above all.
 const LOOK: Duration = Duration::from_millis(1);
+const KEYS: Duration = Duration::from_millis(10);
+
+/// How long to look for frames before sleeping.
+const SPIN: Duration = Duration::from_micros(50);
 
 /// How often figures are remembered, and shown if somebody wants to see them.
 const SECOND: Duration = Duration::from_secs(1);
@@ -42,6 +48,9 @@ const TTL: u8 = 64;
 pub(crate) struct Gateway {
     options: Options,
     cards: Vec<Card>,
+    /// By what cards are told to interrupt, and whether all that are in use do.
+    alarm: Alarm,
+    all_interrupt: bool,
     configuration: Option<Configuration>,
     worker: Option<Worker>,
     logs: Logs,
@@ -54,15 +63,22 @@ pub(crate) struct Gateway {
     /// Where the list of mappings goes on, while a page is not full.
     page: Option<(Cursor, usize)>,
     cursor: Cursor,
+    /// Whether what was printed has not been shown and sent yet.
+    is_printing: bool,
+    /// When there was something to do last, and how often it has slept since the start.
+    last_work: Timestamp,
+    sleeps: u64,
     next_look: Timestamp,
+    next_keys: Timestamp,
     next_second: Timestamp,
 }
 
 impl Gateway {
-    /// With these cards; without a configuration it does not start.
+    /// With these cards, which are told by `alarm` when to interrupt; without a configuration it does not
+    /// start.
     pub(crate) fn new(
         options: Options,
-        cards: Vec<Card>,
+        (cards, alarm): (Vec<Card>, Alarm),
         configuration: Option<Configuration>,
     ) -> Self {
         let now = clock::timestamp();
@@ -70,6 +86,8 @@ impl Gateway {
         Self {
             options,
             cards,
+            alarm,
+            all_interrupt: true,
             configuration,
             worker: None,
             logs: Logs::default(),
@@ -79,7 +97,11 @@ impl Gateway {
             shows_counters: false,
             page: None,
             cursor: Cursor::default(),
+            is_printing: true,
+            last_work: now,
+            sleeps: 0,
             next_look: now,
+            next_keys: now,
             next_second: now,
         }
     }
@@ -94,10 +116,8 @@ impl Gateway {
         }
         loop {
             let now = clock::timestamp();
-            if let Some(worker) = &mut self.worker {
-                worker.turn(now, &mut Console { logs: &mut self.logs });
-                self.logs.turn(&mut Road { worker, now });
-            } else if self.starts.is_some_and(|starts| starts <= now) {
+            self.turn(now);
+            if self.starts.is_some_and(|starts| starts <= now) {
                 self.start();
             }
             // Without a clock there is the console and no more.
@@ -105,27 +125,73 @@ impl Gateway {
                 self.next_look = now.plus(LOOK);
                 self.look(now);
             }
+            if self.may_sleep(now) {
+                self.sleep();
+            }
         }
+    }
+
+    /// Takes packets where they belong, and events; whether there were any.
+    fn turn(&mut self, now: Timestamp) -> bool {
+        let Some(worker) = &mut self.worker else { return false };
+        let frames = worker.turn(now, &mut Console { logs: &mut self.logs });
+        let told = self.logs.turn(&mut Road { worker, now });
+        let is_busy = frames > 0 || told;
+        if is_busy {
+            self.last_work = now;
+        }
+        is_busy
+    }
+
+    /// Whether there has been nothing to do for a while and nothing waits, and whatever comes can end a
+    /// sleep.
+    fn may_sleep(&self, now: Timestamp) -> bool {
+        now.since(self.last_work) >= SPIN
+            && self.all_interrupt
+            && watchdog::is_ticking()
+            && !self.is_printing
+            && self.page.is_none()
+            && self.worker.as_ref().is_none_or(|worker| worker.next_deadline() > now)
+    }
+
+    /// Sleeps until a frame comes or the timer ticks.
+    fn sleep(&mut self) {
+        self.alarm.set(true);
+        watchdog::hold_interrupts();
+        if self.turn(clock::timestamp()) {
+            watchdog::allow_interrupts();
+        } else {
+            self.sleeps += 1;
+            wires::open();
+            watchdog::sleep();
+        }
+        self.alarm.set(false);
     }
 
     /// Looks after everything but packets.
     fn look(&mut self, now: Timestamp) {
         watchdog::feed();
         clock::compare();
-        console::pump();
-        if let Some(key) = console::key() {
-            let was_waiting = self.starts.take().is_some();
-            match self.menu.key(key) {
-                Some(wish) => self.grant(wish),
-                None if was_waiting => println!("waiting for a key"),
-                None => {}
-            }
+        self.is_printing = !console::pump();
+        if now >= self.next_keys {
+            self.next_keys = now.plus(KEYS);
+            self.take_key();
         }
         self.serve(now);
         self.go_on_with_page(now);
         if now >= self.next_second {
             self.next_second = now.plus(SECOND);
             self.every_second(now);
+        }
+    }
+
+    fn take_key(&mut self) {
+        let Some(key) = console::key() else { return };
+        let was_waiting = self.starts.take().is_some();
+        match self.menu.key(key) {
+            Some(wish) => self.grant(wish),
+            None if was_waiting => println!("waiting for a key"),
+            None => {}
         }
     }
 
@@ -168,6 +234,7 @@ impl Gateway {
         let mut devices = Vec::new();
         for (place, name) in places.into_iter().zip(settings.devices()) {
             let card = &mut self.cards[place];
+            self.all_interrupt &= card.interrupts;
             let device = std::mem::replace(&mut card.device, Err("it is in use".to_owned()));
             devices.push(device.map_err(|problem| format!("device {name}: {problem}"))?);
         }
@@ -238,8 +305,8 @@ impl Gateway {
         };
         let Status { engine, counters, sides, .. } = worker.status(now);
         let frames = sides.map(|side| side.frames);
-        let logs = self.logs.total();
-        let figures = Figures { totals: engine.totals(), counters, frames, logs };
+        let (sleeps, logs) = ([self.sleeps, watchdog::alarms()], self.logs.total());
+        let figures = Figures { totals: engine.totals(), counters, frames, sleeps, logs };
         if self.shows_counters {
             let mut text = String::new();
             // Writing to memory does not fail.

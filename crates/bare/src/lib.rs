@@ -4,7 +4,7 @@
 //! crates, which happens to run on the bare processor. What is here knows no particular machine and
 //! is tested on any: drivers for Ethernet cards ([`e1000`], [`virtio`]) on registers and memory
 //! that are given to them, the search for cards ([`pci`]), what a boot loader tells ([`boot`]) and
-//! the firmware ([`acpi`]), what the standard library asks of a kernel and gets from us ([`calls`],
+//! the firmware ([`acpi`]), when cards interrupt ([`alarm`]), what the standard library asks of a kernel and gets from us ([`calls`],
 //! [`memory`]), the clock's arithmetic ([`time`]), event logs ([`log`]), the status page
 //! ([`status`]), and what a person sees ([`screen`], [`picture`], [`keys`], [`menu`], [`text`]). The
 //! program beside it (`main.rs`, `machine/`) has the instructions that only the bare processor
@@ -13,6 +13,7 @@
 #![deny(unsafe_code)]
 
 pub mod acpi;
+pub mod alarm;
 pub mod boot;
 pub mod calls;
 pub mod dma;

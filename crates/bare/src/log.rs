@@ -151,9 +151,11 @@ impl Logs {
         self.logs.iter().for_each(|log| log.queue.offer(&[record]));
     }
 
-    /// Sends some of what waits.
-    pub fn turn(&mut self, way: &mut dyn Way) {
-        self.logs.iter_mut().for_each(|log| log.turn(&self.names, way));
+    /// Sends some of what waits; whether there was anything that could be sent.
+    pub fn turn(&mut self, way: &mut dyn Way) -> bool {
+        let names = &self.names;
+        // All of them have their turn.
+        self.logs.iter_mut().map(|log| log.turn(names, way)).filter(|sent| *sent).count() > 0
     }
 
     /// What each has done, with what it is called; in the order of the configuration.
@@ -193,23 +195,24 @@ impl Log {
         })
     }
 
-    fn turn(&mut self, names: &Names, way: &mut dyn Way) {
-        for _ in 0..BUDGET {
+    fn turn(&mut self, names: &Names, way: &mut dyn Way) -> bool {
+        for done in 0..BUDGET {
             self.queue.take(1, &mut self.next);
-            let Some(record) = self.next.first() else { return };
+            let Some(record) = self.next.first() else { return done > 0 };
             self.up = way.is_open(self.side, *self.collector.ip());
             if !self.up {
-                return;
+                return done > 0;
             }
             let message = self.messages.message(record, names, self.remotes);
             let is_event = u64::from(matches!(record, Record::Event(_)));
             match way.send(self.side, self.collector, message.as_bytes()) {
                 Sent::Gone => self.sent += is_event,
                 Sent::Never => self.unsent += is_event,
-                Sent::Later => return,
+                Sent::Later => return done > 0,
             }
             self.next.clear();
         }
+        true
     }
 
     fn figures(&self) -> Figures {
@@ -319,17 +322,17 @@ mod tests {
         assert_eq!(logs.total(), Some(Figures { up: true, ..Figures::default() }));
         (0..1100).for_each(|second| logs.take(event(second)));
         let mut road = Road::default();
-        logs.turn(&mut road);
+        assert!(!logs.turn(&mut road));
         // One has left the queue and waits to go.
         let waits = Figures { waiting: 1024, lost: 76, gaps: 1, sent: 0, up: false };
         assert_eq!(logs.total(), Some(waits));
         road = Road { open: true, room: 20, ..Road::default() };
-        logs.turn(&mut road);
+        assert!(logs.turn(&mut road));
         assert_eq!(road.came.len(), BUDGET);
-        logs.turn(&mut road);
+        assert!(logs.turn(&mut road));
         assert_eq!((road.came.len(), logs.total().map(|all| all.waiting)), (20, Some(1004)));
         road.room = usize::MAX;
-        (0..80).for_each(|_| logs.turn(&mut road));
+        while logs.turn(&mut road) {}
         // All in their order, and the gap at the end.
         assert_eq!(road.came.len(), 1025);
         assert!(road.came[1023].2.contains("1970-01-01T00:17:03"), "{}", road.came[1023].2);

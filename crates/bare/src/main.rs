@@ -7,10 +7,11 @@ mod machine;
 use gateway::Gateway;
 use machine::{cards, clock, console, last_words, restart, system, watchdog};
 use natgate_bare::acpi;
+use natgate_bare::alarm::Alarm;
 use natgate_bare::boot::Addresses;
 use natgate_bare::options::Options;
 use natgate_bare::settings;
-use natgate_timings::{Size, Timing};
+use natgate_timings::{Fill, Timing};
 
 /// Most bytes of the command line and of the configuration.
 const MOST_OPTIONS: usize = 4096;
@@ -37,9 +38,22 @@ fn main() {
     watchdog::start();
     let options = options();
     if let Some(size) = options.timings {
-        measure(size);
+        measure(|cycles_per_ns| {
+            for &entries in size.entries() {
+                println!("{}", Timing::measure(entries, size, cycles_per_ns).to_line());
+            }
+        });
     }
-    let cards = cards::find();
+    // A quarter is left for what is not the table.
+    let for_table = memory / 4 * 3;
+    if options.fill {
+        measure(|cycles_per_ns| match Fill::measure(for_table, cycles_per_ns) {
+            Some(fill) => println!("{}", fill.to_line()),
+            None => println!("{mebibytes} MiB hold no table of {} entries", settings::FEWEST),
+        });
+    }
+    let alarm = Alarm::default();
+    let cards = cards::find(&alarm);
     for card in &cards {
         let state = match &card.device {
             Ok(device) => natgate_bare::text::link(device.link()),
@@ -50,24 +64,20 @@ fn main() {
     if cards.is_empty() {
         println!("no network card that natgate knows: Intel 82540EM to 82583V, virtio-net");
     }
-    // A quarter is left for what is not the table.
-    let configuration = file().and_then(|file| settings::read(&file, memory / 4 * 3));
+    let configuration = file().and_then(|file| settings::read(&file, for_table));
     match &configuration {
         Ok(good) => good.warnings.iter().for_each(|warning| println!("{warning}")),
         Err(problems) => problems.iter().for_each(|problem| println!("{problem}")),
     }
-    Gateway::new(options, cards, configuration.ok()).run()
+    Gateway::new(options, (cards, alarm), configuration.ok()).run()
 }
 
-/// Prints what the engine takes, a line of JSON for each number of entries, and starts the machine
-/// again.
-fn measure(size: Size) -> ! {
+/// Measures, which prints lines of JSON, and starts the machine again.
+fn measure(action: impl FnOnce(f64)) -> ! {
     watchdog::pause();
     let cycles_per_ns = clock::frequency() as f64 / 1e9;
     if cycles_per_ns > 0.0 {
-        for &entries in size.entries() {
-            println!("{}", Timing::measure(entries, size, cycles_per_ns).to_line());
-        }
+        action(cycles_per_ns);
     } else {
         println!("this machine's timer does not run, so there is no time to go by");
     }

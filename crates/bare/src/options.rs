@@ -12,6 +12,8 @@ pub struct Options {
     pub seed: Option<u64>,
     /// Measure what the engine takes on this machine, and start the machine again.
     pub timings: Option<Size>,
+    /// Fill the largest table that this machine's memory holds, and start the machine again.
+    pub fill: bool,
 }
 
 impl Options {
@@ -26,11 +28,12 @@ impl Options {
                 ("start", _) => options.start = true,
                 ("timings", _) => options.timings = Some(Size::Full),
                 ("timings=quick", _) => options.timings = Some(Size::Quick),
+                ("fill", _) => options.fill = true,
                 (_, Some(Ok(seed))) => options.seed = Some(seed),
                 _ => {
                     return Err(format!(
                         "the boot loader says {word:?}, which is no option; there are start, \
-                         seed=NUMBER, timings and timings=quick"
+                         seed=NUMBER, timings, timings=quick and fill"
                     ));
                 }
             }
@@ -46,11 +49,12 @@ mod tests {
     #[test]
     fn words_are_understood_or_named() {
         assert_eq!(Options::parse(" \n"), Ok(Options::default()));
-        let both = Options { start: true, seed: Some(7), timings: None };
+        let both = Options { start: true, seed: Some(7), ..Options::default() };
         assert_eq!(Options::parse("seed=7 start"), Ok(both));
         let timings = |size| Options { timings: Some(size), ..Options::default() };
         assert_eq!(Options::parse("timings"), Ok(timings(Size::Full)));
         assert_eq!(Options::parse("timings=quick"), Ok(timings(Size::Quick)));
+        assert!(Options::parse("fill").is_ok_and(|options| options.fill));
         for wrong in ["Start", "seed=", "seed=-1", "start=1", "timings=all"] {
             assert!(Options::parse(wrong).unwrap_err().contains(wrong), "{wrong}");
         }

@@ -1,5 +1,6 @@
 //! The search for cards: PCI's configuration space.
 
+use crate::registers::Registers;
 use std::fmt::{self, Display, Formatter};
 
 /// Where a function of a card is.
@@ -54,6 +55,7 @@ const CLASS: u8 = 0x08;
 const HEADER: u8 = 0x0c;
 const FIRST_WINDOW: u8 = 0x10;
 const CAPABILITIES: u8 = 0x34;
+const WIRE: u8 = 0x3c;
 const MEMORY_AND_MASTER: u32 = 0b110;
 const NO_INTERRUPTS: u32 = 1 << 10;
 const HAS_CAPABILITIES: u32 = 1 << 20;
@@ -90,10 +92,25 @@ fn read_function(space: &mut dyn ConfigSpace, place: Place) -> Option<Function> 
     (vendor != 0xffff && vendor != 0).then_some(Function { place, vendor, device, class })
 }
 
-/// Lets a card use memory and be used by memory; its interrupts stay off.
+/// Lets a card use memory and be used by memory; its interrupts by a wire stay off.
 pub fn enable(space: &mut dyn ConfigSpace, place: Place) {
     let command = space.read(place, COMMAND) & 0xffff;
     space.write(place, COMMAND, command | MEMORY_AND_MASTER | NO_INTERRUPTS);
+}
+
+/// The input of the interrupt controllers that a card's wire leads to, as the firmware has said; `None`:
+/// it has no wire, or nobody has said.
+pub fn wire(space: &mut dyn ConfigSpace, place: Place) -> Option<u8> {
+    const INPUTS: u8 = 16;
+    let [input, pin, ..] = space.read(place, WIRE).to_le_bytes();
+    (pin != 0 && input != 0 && input < INPUTS).then_some(input)
+}
+
+/// Lets a card use its wire, or not.
+pub fn enable_wire(space: &mut dyn ConfigSpace, place: Place, may_use: bool) {
+    let command = space.read(place, COMMAND) & 0xffff;
+    let others = command & !NO_INTERRUPTS;
+    space.write(place, COMMAND, if may_use { others } else { others | NO_INTERRUPTS });
 }
 
 /// One of a card's stretches of memory, by its number; `None`: that is none, or it is of ports.
@@ -153,10 +170,57 @@ pub fn capabilities(space: &mut dyn ConfigSpace, place: Place, kind: u8) -> Vec<
     found
 }
 
+/// A card's table of messages, by which it interrupts (MSI-X): each entry has an address, what is to be
+/// written there, and whether that is withheld.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Messages {
+    capability: u8,
+    /// The number of the stretch of memory that has the table.
+    pub window: u8,
+    /// Where in it the table begins.
+    pub at: u32,
+}
+
+impl Messages {
+    /// Bytes of an entry.
+    pub const ENTRY: u32 = 16;
+
+    /// A card's table; `None`: it has none.
+    pub fn find(space: &mut dyn ConfigSpace, place: Place) -> Option<Self> {
+        const KIND: u8 = 0x11;
+        const WINDOW: u32 = 0b111;
+        let capability = *capabilities(space, place, KIND).first()?;
+        let table = space.read(place, capability.checked_add(4)?);
+        Some(Self { capability, window: (table & WINDOW) as u8, at: table & !WINDOW })
+    }
+
+    /// Has the card send the first of its messages whenever something of the card's that has number 0
+    /// happens; `table` begins with the table.
+    pub fn enable(
+        self,
+        space: &mut dyn ConfigSpace,
+        place: Place,
+        table: &mut impl Registers,
+        (address, message): (u64, u32),
+    ) {
+        const ENABLED: u32 = 1 << 31;
+        const ALL_WITHHELD: u32 = 1 << 30;
+        let control = space.read(place, self.capability);
+        // Entries can be written to while messages are on, and none is sent before they are right.
+        space.write(place, self.capability, control | ENABLED | ALL_WITHHELD);
+        let words = [address as u32, (address >> 32) as u32, message, 0];
+        for (number, word) in (0..).zip(words) {
+            table.write32(4 * number, word);
+        }
+        space.write(place, self.capability, control & !ALL_WITHHELD | ENABLED);
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use std::collections::BTreeMap;
+    use std::sync::{Arc, Mutex};
 
     /// Cards as they are seen through configuration space.
     #[derive(Default)]
@@ -243,6 +307,61 @@ pub(crate) mod tests {
         assert_eq!(capabilities(&mut cards, PLACE, 9), [0x40, 0x60]);
         cards.words.insert((PLACE, 0x60), 0x4009);
         assert!(capabilities(&mut cards, PLACE, 9).len() <= MOST_CAPABILITIES);
+    }
+
+    #[test]
+    fn a_wire_is_where_the_firmware_says() {
+        let mut cards = Cards::one(0x100e_8086);
+        for (word, input) in [(0x010b, Some(11)), (0x000b, None), (0x0100, None), (0x01ff, None)] {
+            cards.words.insert((PLACE, WIRE), word);
+            assert_eq!(wire(&mut cards, PLACE), input, "{word:#x}");
+        }
+        enable(&mut cards, PLACE);
+        enable_wire(&mut cards, PLACE, true);
+        assert_eq!(cards.words[&(PLACE, COMMAND)], 0x006);
+        enable_wire(&mut cards, PLACE, false);
+        assert_eq!(cards.words[&(PLACE, COMMAND)], 0x406);
+    }
+
+    #[test]
+    fn messages_are_set_up_while_none_is_sent() {
+        let mut cards = Cards::one(0x1041_1af4);
+        assert_eq!(Messages::find(&mut cards, PLACE), None);
+        cards.words.insert((PLACE, COMMAND), HAS_CAPABILITIES);
+        cards.words.insert((PLACE, CAPABILITIES), 0x98);
+        cards.words.insert((PLACE, 0x98), 0x0003_0011);
+        cards.words.insert((PLACE, 0x9c), 0x0000_0801);
+        let messages = Messages::find(&mut cards, PLACE).expect("there is one");
+        assert_eq!((messages.window, messages.at), (1, 0x800));
+        let mut table = Table::default();
+        messages.enable(&mut cards, PLACE, &mut table, (0x1_fee0_3000, 34));
+        assert_eq!(*table.0.lock().unwrap(), [0xfee0_3000, 1, 34, 0]);
+        assert_eq!(cards.words[&(PLACE, 0x98)], 0x8003_0011);
+    }
+
+    /// An entry of a table of messages.
+    #[derive(Clone, Debug, Default)]
+    struct Table(Arc<Mutex<[u32; 4]>>);
+
+    impl Registers for Table {
+        fn read8(&self, at: u32) -> u8 {
+            unreachable!("{at} is nothing to be read")
+        }
+        fn read16(&self, at: u32) -> u16 {
+            unreachable!("{at} is nothing to be read")
+        }
+        fn read32(&self, at: u32) -> u32 {
+            unreachable!("{at} is nothing to be read")
+        }
+        fn write8(&mut self, at: u32, _: u8) {
+            unreachable!("{at} has 32 bits")
+        }
+        fn write16(&mut self, at: u32, _: u16) {
+            unreachable!("{at} has 32 bits")
+        }
+        fn write32(&mut self, at: u32, value: u32) {
+            self.0.lock().unwrap()[at as usize / 4] = value;
+        }
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub struct Figures {
     pub totals: TableTotals,
     /// Frames of each side, inside and outside.
     pub frames: [Statistics; 2],
+    /// How often the processor has slept, and how many interrupts of cards there were.
+    pub sleeps: [u64; 2],
     /// Event logs, all together; `None`: there are none.
     pub logs: Option<log::Figures>,
 }
@@ -26,7 +28,7 @@ pub struct Figures {
 /// # Errors
 /// What writing says.
 pub fn figures(out: &mut dyn Write, figures: &Figures) -> fmt::Result {
-    let Figures { counters, totals, frames, logs } = figures;
+    let Figures { counters, totals, frames, sleeps: [sleeps, interrupts], logs } = figures;
     for direction in Direction::ALL {
         write!(out, "{:9}", direction.name())?;
         for outcome in Outcome::ALL {
@@ -52,6 +54,7 @@ pub fn figures(out: &mut dyn Write, figures: &Figures) -> fmt::Result {
         let (received, sent) = (frames.received, frames.transmitted);
         writeln!(out, "{name:9} received {received} sent {sent} frames, lost {lost} and {unsent}")?;
     }
+    writeln!(out, "sleeps    {sleeps}, interrupts by cards {interrupts}")?;
     if let Some(log::Figures { sent, waiting, lost, .. }) = logs {
         writeln!(out, "logs      sent {sent} waiting {waiting} lost {lost} events")?;
     }
@@ -96,8 +99,8 @@ mod tests {
         let totals = TableTotals { mappings: 1, most_mappings: 9, ..Default::default() };
         let mut text = String::new();
         let logs = Some(log::Figures { sent: 7, lost: 1, ..Default::default() });
-        super::figures(&mut text, &Figures { counters, totals, frames, logs })
-            .expect("it can be written");
+        let figures = Figures { counters, totals, frames, sleeps: [20, 3], logs };
+        super::figures(&mut text, &figures).expect("it can be written");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "outbound  forwarded 1 replied 0 dropped 0");
         assert_eq!(
@@ -105,7 +108,8 @@ mod tests {
             ["dropped   no_mapping 1", "mappings  1 of 9, subscribers 0, further sessions 0"]
         );
         assert_eq!(lines[6], "inside    received 5 sent 0 frames, lost 0 and 0");
-        assert_eq!(lines[8..], ["logs      sent 7 waiting 0 lost 1 events"]);
+        assert_eq!(lines[8], "sleeps    20, interrupts by cards 3");
+        assert_eq!(lines[9..], ["logs      sent 7 waiting 0 lost 1 events"]);
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Intel's gigabit cards of the families e1000 (82540EM and its like) and e1000e (82574L).
 //!
-//! One ring of descriptors each way, legacy descriptors, no interrupts, nothing offloaded. The
-//! card's own address comes from its memory. What the card writes into descriptors is not believed:
+//! One ring of descriptors each way, legacy descriptors, nothing offloaded, and interrupts only while
+//! somebody sleeps. The card's own address comes from its memory. What the card writes into descriptors is not believed:
 //! lengths are checked, and what is not one whole frame is counted and forgotten.
 
 mod ring;
 #[cfg(test)]
 mod tests;
 
+use crate::alarm::Alarm;
 use crate::registers::Registers;
 use natgate_io::{Change, Device, LinkInfo, Receive, Statistics, Transmit};
 use natgate_wire::arp::Mac;
@@ -44,6 +45,8 @@ mod register {
     pub(super) const CONTROL: u32 = 0x0000;
     pub(super) const STATUS: u32 = 0x0008;
     pub(super) const INTERRUPT_CAUSE: u32 = 0x00c0;
+    pub(super) const RAISE_INTERRUPTS: u32 = 0x00c8;
+    pub(super) const INTERRUPTS_ON: u32 = 0x00d0;
     pub(super) const INTERRUPTS_OFF: u32 = 0x00d8;
     pub(super) const RECEIVE_CONTROL: u32 = 0x0100;
     pub(super) const TRANSMIT_CONTROL: u32 = 0x0400;
@@ -107,6 +110,18 @@ impl<R: Registers + 'static> E1000<R> {
         let up = is_up(&registers);
         let link = LinkInfo { name: name.to_owned(), index: device.into(), mac, mtu: MTU, up };
         Ok(Self { registers, link, incoming, outgoing, missed: 0, link_losses: 0 })
+    }
+
+    /// Raises the card's wire, as a frame does, to see where that leads.
+    pub fn ring(&mut self) {
+        self.incoming.interrupt(true);
+        self.registers.write32(register::RAISE_INTERRUPTS, ring::RECEIVED);
+    }
+
+    /// Has the card not interrupt from now on, or only while this says so.
+    pub fn obey(&mut self, alarm: Option<Alarm>) {
+        self.incoming.interrupt(false);
+        self.incoming.alarm = alarm;
     }
 }
 

@@ -1,6 +1,7 @@
 //! The rings of descriptors: sixteen bytes each, which the program writes and the card writes back.
 
 use super::register;
+use crate::alarm::Alarm;
 use crate::dma::{Area, Buffers};
 use crate::registers::Registers;
 use natgate_io::{BATCH, Batch, Frame, HEADROOM, Lost, Receive, Transmit};
@@ -21,8 +22,16 @@ const BUFFER: usize = HEADROOM + LONGEST;
 /// The shortest frame: two addresses and a type.
 const SHORTEST: usize = 14;
 
+/// Buffers that are offered to the card together: telling it costs as much as some packets, in an
+/// emulated machine above all.
+const TOGETHER: usize = 64;
+
 /// Shorter frames are made up to this many bytes by the card.
 const PADDED: usize = 17;
+
+/// Interrupts of frames that have come: so many that descriptors are running out, one for which there was
+/// none, any.
+pub(super) const RECEIVED: u32 = 1 << 4 | 1 << 6 | 1 << 7;
 
 /// Where a descriptor's fields are.
 pub(super) mod field {
@@ -59,10 +68,13 @@ pub(super) struct Incoming<R> {
     buffers: Buffers,
     /// The next descriptor that the card will be done with.
     next: usize,
-    /// Descriptors before that one whose buffers are lent.
+    /// Descriptors before that one whose buffers are lent, or have come back and wait for others.
     lent: usize,
     /// Whether a frame has begun that is too long, whose last piece has not come.
     in_pieces: bool,
+    /// By what the card is told when to interrupt, and whether it does.
+    pub(super) alarm: Option<Alarm>,
+    interrupts: bool,
     pub(super) received: u64,
     /// Frames that were not one whole frame.
     pub(super) odd: u64,
@@ -79,6 +91,8 @@ impl<R: Registers> Incoming<R> {
             next: 0,
             lent: 0,
             in_pieces: false,
+            alarm: None,
+            interrupts: false,
             received: 0,
             odd: 0,
             registers: registers.clone(),
@@ -99,9 +113,9 @@ impl<R: Registers> Incoming<R> {
         self.descriptors.write(at + field::ADDRESS, address);
     }
 
-    /// Takes back what was lent, and tells the card.
+    /// Takes back what was lent, and tells the card as soon as that is worth it.
     fn take_back(&mut self) {
-        if self.lent == 0 {
+        if self.lent < TOGETHER {
             return;
         }
         for back in (1..=self.lent).rev() {
@@ -110,6 +124,21 @@ impl<R: Registers> Incoming<R> {
         self.lent = 0;
         let last = (self.next + COUNT - 1) % COUNT;
         self.registers.write32(register::RECEIVE + register::TAIL, last as u32);
+    }
+
+    /// Has the card interrupt when a frame comes, or not any more. What came before this can be found
+    /// after it.
+    pub(super) fn interrupt(&mut self, is_wanted: bool) {
+        if std::mem::replace(&mut self.interrupts, is_wanted) == is_wanted {
+            return;
+        }
+        if is_wanted {
+            // It forgets what has happened so far, of which it would tell otherwise.
+            self.registers.read32(register::INTERRUPT_CAUSE);
+            self.registers.write32(register::INTERRUPTS_ON, RECEIVED);
+        } else {
+            self.registers.write32(register::INTERRUPTS_OFF, u32::MAX);
+        }
     }
 
     /// The length of the frame in the next descriptor, if there is one: `Some(None)` if that is no
@@ -133,6 +162,10 @@ impl<R: Registers> Incoming<R> {
 impl<R: Registers> Receive for Incoming<R> {
     fn receive<'d>(&'d mut self, batch: &mut Batch<'d>) {
         self.take_back();
+        if let Some(alarm) = &self.alarm {
+            let is_wanted = alarm.is_set();
+            self.interrupt(is_wanted);
+        }
         let mut whole = [(0, 0); BATCH];
         let mut count = 0;
         while count < batch.remaining_capacity()

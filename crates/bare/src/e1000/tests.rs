@@ -182,6 +182,37 @@ fn frames_come_and_go_as_they_are_many_times_round_the_rings() {
 }
 
 #[test]
+fn a_card_interrupts_while_somebody_sleeps() {
+    let (mut card, alarm) = (Card::new(), Alarm::default());
+    let mut device = open(&card);
+    device.ring();
+    for at in [register::INTERRUPTS_ON, register::RAISE_INTERRUPTS] {
+        assert_eq!(card.read32(at), ring::RECEIVED);
+    }
+    let mut last_written = |at: u32| {
+        let other = register::INTERRUPTS_ON + register::INTERRUPTS_OFF - at;
+        let is_it = card.read32(at) != 0 && card.read32(other) == 0;
+        card.write32(register::INTERRUPTS_ON, 0);
+        card.write32(register::INTERRUPTS_OFF, 0);
+        is_it
+    };
+    last_written(register::INTERRUPTS_ON);
+    device.obey(Some(alarm.clone()));
+    assert!(last_written(register::INTERRUPTS_OFF));
+    for is_wanted in [false, true, true, false] {
+        let changes = is_wanted != alarm.is_set();
+        alarm.set(is_wanted);
+        received(&mut device);
+        let at = if is_wanted { register::INTERRUPTS_ON } else { register::INTERRUPTS_OFF };
+        assert_eq!(last_written(at), changes);
+    }
+    device.obey(None);
+    alarm.set(true);
+    received(&mut device);
+    assert!(!last_written(register::INTERRUPTS_ON));
+}
+
+#[test]
 fn a_burst_comes_in_batches_in_order() {
     let mut card = Card::new();
     let mut device = open(&card);

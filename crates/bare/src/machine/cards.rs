@@ -1,8 +1,9 @@
 //! The network cards of this machine.
 
-use super::{boot, ports};
+use super::{boot, ports, watchdog, wires};
+use natgate_bare::alarm::Alarm;
 use natgate_bare::e1000::{self, E1000};
-use natgate_bare::pci::{self, ConfigSpace, Function, Place, Window};
+use natgate_bare::pci::{self, ConfigSpace, Function, Messages, Place, Window};
 use natgate_bare::registers::Mapped;
 use natgate_bare::virtio::{self, Virtio};
 use natgate_io::Device;
@@ -43,10 +44,15 @@ pub(crate) struct Card {
     pub(crate) kind: &'static str,
     /// The card at work, or why it is not.
     pub(crate) device: Result<Box<dyn Device>, String>,
+    /// Whether it ends a sleep when a frame comes.
+    pub(crate) interrupts: bool,
 }
 
-/// Looks for cards and starts those whose drivers are here.
-pub(crate) fn find() -> Vec<Card> {
+/// A card at work, and whether it interrupts.
+type Opened = (Box<dyn Device>, bool);
+
+/// Looks for cards and starts those whose drivers are here; `alarm` says when they are to interrupt.
+pub(crate) fn find(alarm: &Alarm) -> Vec<Card> {
     let mut space = Ports;
     let known = pci::functions(&mut space).into_iter().filter_map(|function| {
         let kind = match (function.vendor, function.device) {
@@ -59,13 +65,21 @@ pub(crate) fn find() -> Vec<Card> {
     let known: Vec<(Function, &'static str)> = known.collect();
     let open = |(number, (function, kind)): (usize, (Function, &'static str))| {
         let name = format!("eth{number}");
-        let device = open(&mut space, function, &name);
-        Card { name, place: function.place, kind, device }
+        let (device, interrupts) = match open(&mut space, function, &name, alarm) {
+            Ok((device, interrupts)) => (Ok(device), interrupts),
+            Err(problem) => (Err(problem), false),
+        };
+        Card { name, place: function.place, kind, device, interrupts }
     };
     known.into_iter().enumerate().map(open).collect()
 }
 
-fn open(space: &mut Ports, function: Function, name: &str) -> Result<Box<dyn Device>, String> {
+fn open(
+    space: &mut Ports,
+    function: Function,
+    name: &str,
+    alarm: &Alarm,
+) -> Result<Opened, String> {
     let place = function.place;
     let windows: Vec<Option<Window>> =
         (0..6).map(|number| pci::window(space, place, number)).collect();
@@ -81,12 +95,43 @@ fn open(space: &mut Ports, function: Function, name: &str) -> Result<Box<dyn Dev
     if function.vendor == e1000::VENDOR {
         let registers = map(0, 0, e1000::REGISTERS_LEN)?;
         let card = E1000::open(function.device, registers, name);
-        return card.map(|card| Box::new(card) as _).map_err(|error| error.to_string());
+        let mut card = card.map_err(|error| error.to_string())?;
+        let interrupts = try_wire(space, place, &mut card);
+        card.obey(interrupts.then(|| alarm.clone()));
+        return Ok((Box::new(card), interrupts));
     }
     let places = virtio::places(space, place).map_err(|error| error.to_string())?;
     let places = places.try_map(|place| map(place.window, place.at, place.len))?;
-    let card = Virtio::open(places, name);
-    card.map(|card| Box::new(card) as _).map_err(|error| error.to_string())
+    let alarm = arrange_messages(space, place, map).map(|()| alarm.clone());
+    let card = Virtio::open(places, name, alarm).map_err(|error| error.to_string())?;
+    let interrupts = card.interrupts();
+    Ok((Box::new(card), interrupts))
+}
+
+/// Has a card use its wire, if that leads where the firmware says.
+fn try_wire(space: &mut Ports, place: Place, card: &mut E1000<Mapped>) -> bool {
+    let Some(input) = pci::wire(space, place).filter(|_| watchdog::is_ticking()) else {
+        return false;
+    };
+    pci::enable_wire(space, place, true);
+    let arrives = wires::try_out(input, || card.ring());
+    if !arrives {
+        pci::enable_wire(space, place, false);
+    }
+    arrives
+}
+
+/// Has a card's first message come to this processor; `None`: it cannot.
+fn arrange_messages(
+    space: &mut Ports,
+    place: Place,
+    map: impl Fn(u8, u32, u32) -> Result<Mapped, String>,
+) -> Option<()> {
+    let target = watchdog::alarm()?;
+    let messages = Messages::find(space, place)?;
+    let mut table = map(messages.window, messages.at, Messages::ENTRY).ok()?;
+    messages.enable(space, place, &mut table, target);
+    Some(())
 }
 
 /// A part of a card's memory, as registers.

@@ -18,6 +18,8 @@ struct Watch {
     /// What its register of seconds held, and which second that was since 1970.
     register: u8,
     second: u64,
+    /// Before this value of the counter no second begins.
+    next: u64,
 }
 
 /// The timer's frequency, Hz, and for how many of its ticks the counter is watched: about 20 ms.
@@ -36,14 +38,20 @@ pub(crate) fn start() {
     let Some(rate) = measure_well().or_else(|| said.map(Rate::said)) else { return };
     let clock = Clock::new(begin, date(), rate.choose(said));
     CLOCK.with(|place| *place = Some(clock));
-    let watch =
-        Watch { comparison: Comparison::new(rate), register: read(SECONDS), second: date() };
+    let watch = Watch {
+        comparison: Comparison::new(rate),
+        register: read(SECONDS),
+        second: date(),
+        next: 0,
+    };
     WATCH.with(|place| *place = Some(watch));
 }
 
-/// Compares the counter with the real-time clock; to be called often, between other things.
+/// Compares the counter with the real-time clock; to be called often, between other things. It looks
+/// at that clock shortly before a second begins, for a look costs as much as some packets.
 pub(crate) fn compare() {
-    if is_changing() {
+    let now = counter();
+    if WATCH.with(|watch| watch.as_ref().is_none_or(|watch| now < watch.next)) || is_changing() {
         return;
     }
     let found = WATCH.with(|watch| {
@@ -52,6 +60,7 @@ pub(crate) fn compare() {
         let register = read(SECONDS);
         if register != watch.register {
             (watch.register, watch.second) = (register, date());
+            watch.next = begin + frequency() / 100 * 95;
         }
         let end = counter();
         watch.comparison.look((begin, end), watch.second).map(|frequency| (end, frequency))

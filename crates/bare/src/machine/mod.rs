@@ -13,6 +13,7 @@ pub(crate) mod sole;
 pub(crate) mod system;
 pub(crate) mod traps;
 pub(crate) mod watchdog;
+pub(crate) mod wires;
 
 use std::arch::asm;
 use std::hint;

@@ -1,19 +1,22 @@
 //! Exceptions: caught, printed with the registers, and the machine starts again. None is expected.
 //!
-//! Handlers have a stack of their own, so a stack that has overflowed is told too. The only
-//! interrupt is the watchdog's, which is handled like an exception.
+//! Handlers have a stack of their own, so a stack that has overflowed is told too. Interrupts are the
+//! timer's ticks, which the watchdog counts and which are handled like an exception when there were
+//! too many, and those by which cards end a sleep, for which nothing more has to be done: messages, and
+//! wires, which are closed.
 
 use super::console::LastWords;
-use super::{last_words, ports, system};
+use super::{last_words, ports, system, watchdog, wires};
 use std::arch::{asm, global_asm};
 use std::fmt::Write;
 
-/// The watchdog's vector, and that of interrupts which turn out to be none.
-pub(crate) const WATCHDOG: u8 = 32;
+/// The vectors of ticks, of interrupts which turn out to be none, and of cards.
+pub(crate) const TICK: u8 = 32;
 pub(crate) const SPURIOUS: u8 = 33;
+pub(crate) const ALARM: u8 = 34;
 
 /// Vectors that have handlers.
-const VECTORS: usize = 34;
+const VECTORS: usize = (wires::FIRST + wires::COUNT) as usize;
 
 /// Bytes from one vector's handler to the next's.
 const DISTANCE: usize = 16;
@@ -28,6 +31,12 @@ global_asm!(
     // Some exceptions come with a code; the others get one.
     ".if vector == {spurious}",
     "iretq",
+    ".elseif vector == {tick}",
+    "jmp natgate_tick",
+    ".elseif vector == {alarm}",
+    "jmp natgate_alarm",
+    ".elseif vector >= {wires}",
+    "jmp natgate_wire",
     ".elseif (vector == 8) || (vector >= 10 && vector <= 14) || (vector == 17) || (vector == 21)",
     "push vector",
     "jmp natgate_trap",
@@ -38,6 +47,46 @@ global_asm!(
     ".endif",
     ".set vector, vector + 1",
     ".endr",
+    "natgate_tick:",
+    "push rax; push rcx; push rdx",
+    "inc dword ptr [{still}]",
+    "cmp dword ptr [{still}], {most}",
+    "jl 2f",
+    "pop rdx; pop rcx; pop rax",
+    "push 0",
+    "push {tick}",
+    "jmp natgate_trap",
+    "natgate_alarm:",
+    "inc qword ptr [{alarms}]",
+    "push rax; push rcx; push rdx",
+    // The controller is told that this is the end of the interrupt: by memory or by a register.
+    "2: mov ecx, 0x1b",
+    "rdmsr",
+    "test eax, 1 << 10",
+    "jnz 3f",
+    "and eax, 0xfffff000",
+    "shl rdx, 32",
+    "or rax, rdx",
+    "mov dword ptr [rax + 0xb0], 0",
+    "jmp 4f",
+    "3: mov ecx, 0x80b",
+    "xor eax, eax",
+    "xor edx, edx",
+    "wrmsr",
+    "4: pop rdx; pop rcx; pop rax",
+    "iretq",
+    "natgate_wire:",
+    "inc qword ptr [{alarms}]",
+    "push rax",
+    "mov al, 0xff",
+    "out 0x21, al",
+    "out 0xa1, al",
+    // The end of the interrupt, for both controllers.
+    "mov al, 0x20",
+    "out 0xa0, al",
+    "out 0x20, al",
+    "pop rax",
+    "iretq",
     "natgate_trap:",
     "push rax; push rbx; push rcx; push rdx; push rsi; push rdi; push rbp",
     "push r8; push r9; push r10; push r11; push r12; push r13; push r14; push r15",
@@ -54,6 +103,12 @@ global_asm!(
     ".popsection",
     vectors = const VECTORS,
     spurious = const SPURIOUS,
+    tick = const TICK,
+    alarm = const ALARM,
+    wires = const wires::FIRST,
+    still = sym watchdog::STILL,
+    alarms = sym watchdog::ALARMS,
+    most = const watchdog::MOST,
     handle = sym handle,
 );
 
@@ -134,10 +189,10 @@ extern "C" fn handle(registers: &Registers) -> ! {
     unsafe { asm!("mov {}, cr2", out(reg) fault, options(nomem, nostack)) };
     // Printing does not fail.
     let _ = match u8::try_from(vector) {
-        Ok(WATCHDOG) => writeln!(
+        Ok(TICK) => writeln!(
             out,
             "\nwatchdog: the gateway has stood still for {} seconds",
-            super::watchdog::SECONDS
+            watchdog::SECONDS
         ),
         _ => writeln!(out, "\nexception {vector} ({}), code {:#x}", name(vector), registers.code),
     };

@@ -2,13 +2,15 @@
 //!
 //! One queue each way, no offloads. Frames that belong together are announced to the device once.
 //! What the device writes into its rings is not believed: numbers and lengths are checked, and what
-//! is not one whole frame is counted and forgotten.
+//! is not one whole frame is counted and forgotten. A device interrupts when a frame comes while
+//! somebody sleeps, and at no other time.
 
 mod queue;
 #[cfg(test)]
 mod tests;
 mod transport;
 
+use crate::alarm::Alarm;
 use crate::registers::Registers;
 use natgate_io::{BATCH, Batch, Change, Device, Frame, HEADROOM, LinkInfo, Lost};
 use natgate_io::{Receive, Statistics, Transmit};
@@ -70,12 +72,14 @@ pub struct Virtio<R> {
 }
 
 impl<R: Registers + 'static> Virtio<R> {
-    /// Starts a device, given its registers and what it is to be called.
+    /// Starts a device, given its registers, what it is to be called, and by what it is told when it is
+    /// to interrupt, if its card has been told how.
     ///
     /// # Errors
     /// [`Error`].
-    pub fn open(places: Places<R>, name: &str) -> Result<Self, Error> {
+    pub fn open(places: Places<R>, name: &str, alarm: Option<Alarm>) -> Result<Self, Error> {
         let mut transport = Transport::start(places)?;
+        let alarm = alarm.filter(|_| transport.arrange_interrupts(RECEIVE));
         let receive = Queue::new(transport.queue(RECEIVE)?, BUFFER);
         let transmit = Queue::new(transport.queue(TRANSMIT)?, BUFFER);
         let bells =
@@ -83,13 +87,18 @@ impl<R: Registers + 'static> Virtio<R> {
         transport.begin();
         let [receive_bell, transmit_bell] = bells;
         let mut incoming =
-            Incoming { queue: receive, bell: receive_bell, lent: Vec::new(), received: 0 };
+            Incoming { queue: receive, bell: receive_bell, alarm, lent: Vec::new(), received: 0 };
         incoming.lent.extend(0..incoming.queue.len());
         incoming.take_back();
         let outgoing = Outgoing { queue: transmit, bell: transmit_bell, sent: 0, full: 0 };
         let (mac, up) = (transport.mac(), transport.is_up());
         let link = LinkInfo { name: name.to_owned(), index: 1, mac, mtu: MTU, up };
         Ok(Self { transport, link, incoming, outgoing, link_losses: 0 })
+    }
+
+    /// Whether it ends a sleep when a frame comes.
+    pub fn interrupts(&self) -> bool {
+        self.incoming.alarm.is_some()
     }
 }
 
@@ -112,6 +121,7 @@ impl<R: Registers> Bell<R> {
 struct Incoming<R> {
     queue: Queue,
     bell: Bell<R>,
+    alarm: Option<Alarm>,
     /// Buffers that are lent, or were not worth lending.
     lent: Vec<usize>,
     received: u64,
@@ -136,6 +146,9 @@ impl<R: Registers> Incoming<R> {
 impl<R: Registers> Receive for Incoming<R> {
     fn receive<'d>(&'d mut self, batch: &mut Batch<'d>) {
         self.take_back();
+        if let Some(alarm) = &self.alarm {
+            self.queue.interrupt(alarm.is_set());
+        }
         let mut whole = [(0, 0); BATCH];
         let mut count = 0;
         while count < batch.remaining_capacity()

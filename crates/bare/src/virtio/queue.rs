@@ -11,7 +11,7 @@ const USED: usize = 8;
 
 /// Of a descriptor: the device writes to the buffer.
 const WRITABLE: u16 = 2;
-/// Of the available ring: no interrupts. Of the used one: the device looks by itself.
+/// Of the available ring: no interrupts, please. Of the used one: the device looks by itself.
 const NO_NOTICE: u16 = 1;
 
 /// A queue and its buffers.
@@ -26,6 +26,8 @@ pub(super) struct Queue {
     /// How many have been made available, and how many used ones have been taken, both modulo 2^16.
     available: u16,
     taken: u16,
+    /// Whether the device interrupts when it has used a buffer.
+    interrupts: bool,
     /// Entries of the used ring, or frames, that make no sense.
     pub(super) odd: u64,
 }
@@ -41,6 +43,7 @@ impl Queue {
             free: (0..size).rev().collect(),
             available: 0,
             taken: 0,
+            interrupts: false,
             odd: 0,
         };
         queue.area.write(available(size), NO_NOTICE);
@@ -79,6 +82,17 @@ impl Queue {
     /// Whether the device has to be told that there is something new.
     pub(super) fn wants_bell(&self) -> bool {
         self.area.read::<u16>(used(self.size)) & NO_NOTICE == 0
+    }
+
+    /// Has the device interrupt when it uses a buffer, or not any more. What it has used so far can be
+    /// taken after this.
+    pub(super) fn interrupt(&mut self, is_wanted: bool) {
+        if std::mem::replace(&mut self.interrupts, is_wanted) == is_wanted {
+            return;
+        }
+        self.area.write(available(self.size), if is_wanted { 0 } else { NO_NOTICE });
+        // Either the device sees this, or what it has used can be seen here.
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     }
 
     /// Takes back a buffer that the device has used: its number, and how many bytes it says that it

@@ -19,6 +19,9 @@ struct State {
     select: [usize; 2],
     status: u8,
     size: [u16; 2],
+    /// The number of the message that says that a queue's buffers have been used; none: all ones.
+    message: [u16; 2],
+    has_messages: bool,
     queue: usize,
     addresses: [[u64; 3]; 2],
     is_enabled: [bool; 2],
@@ -51,6 +54,7 @@ impl Registers for Group {
         let state = self.state();
         match (self.1, at) {
             ('c', 24) => state.size[state.queue],
+            ('c', 26) => state.message[state.queue],
             ('c', 30) => state.queue as u16,
             ('d', 6) => state.link,
             _ => unreachable!("no register of 16 bits: {} {at}", self.1),
@@ -79,6 +83,7 @@ impl Registers for Group {
         match (self.1, at) {
             ('c', 22) => state.queue = value.into(),
             ('c', 24) => state.size[queue] = value,
+            ('c', 26) => state.message[queue] = if state.has_messages { value } else { u16::MAX },
             ('c', 28) => state.is_enabled[queue] = value == 1,
             ('n', at) => {
                 assert_eq!(at, u32::from(value) * DISTANCE);
@@ -119,6 +124,8 @@ impl Card {
             select: [0; 2],
             status: 0,
             size: [SIZE; 2],
+            message: [u16::MAX; 2],
+            has_messages: true,
             queue: 0,
             addresses: [[0; 3]; 2],
             is_enabled: [false; 2],
@@ -135,7 +142,14 @@ impl Card {
     }
 
     fn open(&self) -> Virtio<Group> {
-        Virtio::open(self.places(), "eth0").expect("the device is good")
+        Virtio::open(self.places(), "eth0", None).expect("the device is good")
+    }
+
+    /// Whether the driver wants to be interrupted by a queue.
+    fn may_interrupt(&self, queue: usize) -> bool {
+        let available = self.0.lock().unwrap().addresses[queue][1] as usize;
+        // SAFETY: the available ring begins there, with its flags.
+        unsafe { (available as *const u16).read_volatile() == 0 }
     }
 
     /// The next available buffer of a queue: its number, address, length and flags.
@@ -236,14 +250,38 @@ fn devices_that_lack_something_are_refused() {
     let error = |change: fn(&mut State)| {
         let card = Card::new();
         change(&mut card.0.lock().unwrap());
-        Virtio::open(card.places(), "eth0").unwrap_err()
+        Virtio::open(card.places(), "eth0", None).unwrap_err()
     };
     assert_eq!(error(|state| state.offered[1] = 0), Error::NotModern);
     assert_eq!(error(|state| state.offered[0] = 0), Error::Lacks("a hardware address"));
     assert_eq!(error(|state| state.size[1] = 32), Error::Lacks("queues of 64 entries"));
     let card = Card::new();
     let short = Places { notify_sizes: [2, DISTANCE], ..card.places() };
-    assert_eq!(Virtio::open(short, "eth0").unwrap_err(), Error::NotModern);
+    assert_eq!(Virtio::open(short, "eth0", None).unwrap_err(), Error::NotModern);
+}
+
+#[test]
+fn a_device_interrupts_while_somebody_sleeps() {
+    let (card, alarm) = (Card::new(), Alarm::default());
+    let device = Virtio::open(card.places(), "eth0", Some(alarm.clone()));
+    let mut device = device.expect("the device is good");
+    assert!(device.interrupts());
+    assert_eq!(card.0.lock().unwrap().message, [0, u16::MAX]);
+    for is_wanted in [false, true, true, false] {
+        alarm.set(is_wanted);
+        // What came before is found.
+        assert!(card.receive(&frame(1, 60)));
+        assert_eq!(received(&mut device), [frame(1, 60)]);
+        assert_eq!([0, 1].map(|queue| card.may_interrupt(queue)), [is_wanted, false]);
+    }
+    alarm.set(true);
+    for (has_messages, alarm) in [(false, Some(alarm)), (true, None)] {
+        let card = Card::new();
+        card.0.lock().unwrap().has_messages = has_messages;
+        let mut device = Virtio::open(card.places(), "eth0", alarm).expect("the device is good");
+        assert!(!device.interrupts() && received(&mut device).is_empty());
+        assert!(!card.may_interrupt(0));
+    }
 }
 
 #[test]

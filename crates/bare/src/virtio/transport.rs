@@ -32,6 +32,7 @@ mod common {
     pub(super) const STATUS: u32 = 20;
     pub(super) const QUEUE_SELECT: u32 = 22;
     pub(super) const QUEUE_SIZE: u32 = 24;
+    pub(super) const QUEUE_MESSAGE: u32 = 26;
     pub(super) const QUEUE_ENABLE: u32 = 28;
     pub(super) const QUEUE_NOTIFY: u32 = 30;
     pub(super) const QUEUE_ADDRESSES: u32 = 32;
@@ -194,6 +195,15 @@ impl<R: Registers> Transport<R> {
         let at = offset.checked_mul(distance).filter(|at| at.is_multiple_of(2));
         let at = at.filter(|at| *at <= len - 2).ok_or(Error::NotModern)?;
         Ok(Bell { registers: self.places.notify.clone(), at, queue: number })
+    }
+
+    /// Has a queue's interrupts be the card's first message; `false`: the device cannot do that.
+    pub(super) fn arrange_interrupts(&mut self, number: u16) -> bool {
+        const FIRST: u16 = 0;
+        let common = &mut self.places.common;
+        common.write16(common::QUEUE_SELECT, number);
+        common.write16(common::QUEUE_MESSAGE, FIRST);
+        common.read16(common::QUEUE_MESSAGE) == FIRST
     }
 
     /// Lets the device work.

@@ -19,7 +19,7 @@ use natgate_control::config;
 use natgate_engine::Event;
 use natgate_gateway::replay::{self, Flush, Input};
 use natgate_io::pcap::Capture;
-use natgate_timings::{Size, Timing};
+use natgate_timings::{Fill, ROOM, Size, Timing};
 use natgate_wire::{Ipv4, protocol};
 use std::io;
 use std::path::Path;
@@ -373,6 +373,23 @@ fn the_status_page_tells_metrics_inside_and_nowhere_else() {
 }
 
 #[test]
+fn a_frame_ends_a_sleep() {
+    let by_message = [("virtio-net-pci", true), ("virtio-net-pci,vectors=0", false)];
+    let by_wire = [("e1000", true), ("e1000e", true)];
+    for (card, interrupts) in by_message.into_iter().chain(by_wire) {
+        let mut machine = Machine::start("sleeps", card, CONFIGURATION, "");
+        let ten = || (0..10).for_each(|_| assert!(passes(&machine, (0x0a00_0005, 4000)), "{card}"));
+        ten();
+        machine.press("n");
+        let line = machine.wait_for("interrupts by cards ");
+        let figures: Vec<u64> = line.split([' ', ',']).filter_map(|w| w.parse().ok()).collect();
+        // Who is never interrupted by a frame does not sleep while a gateway is running.
+        assert_eq!(figures[1] > 0, interrupts, "{card}: {line}");
+        assert!(figures[0] > 0 || !interrupts, "{card}: {line}");
+    }
+}
+
+#[test]
 fn the_menu_shows_what_there_is() {
     let mut machine = Machine::start("menu", "e1000", CONFIGURATION, "");
     assert!(passes(&machine, (0x0a00_0005, 4000)));
@@ -450,6 +467,16 @@ fn timings_are_told_and_the_machine_starts_again() {
     for Timing { add, look_up, forward, .. } in timings {
         assert!([add, look_up, forward].iter().all(|cost| cost.median_ns > 0.0));
     }
+}
+
+#[test]
+fn the_largest_table_is_filled() {
+    let small = ["-m", "192"];
+    let mut machine = Machine::boot_with("fill", "e1000", CONFIGURATION, "fill", &small);
+    machine.wait_for_restart();
+    let fill = machine.printed.iter().find_map(|line| Fill::from_line(line));
+    let fill = fill.unwrap_or_else(|| panic!("{}", machine.printed.join("\n")));
+    assert!(fill.entries > ROOM && fill.table <= fill.memory && fill.memory < 192 << 20);
 }
 
 #[test]
