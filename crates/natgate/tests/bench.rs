@@ -248,17 +248,30 @@ fn the_image_is_measured_beside_a_linux_guest() {
         assert_eq!(place["timings"].as_array().map(Vec::len), Some(2), "{place}");
         positive(&place["timings"][1]["forward"], &["median_ns", "p99_ns"]);
     }
-    for (row, name) in timings["guests"].as_array().expect("a list").iter().zip(&places[1..]) {
-        assert_eq!(row["guest"].as_str(), *name);
-        for figure in ["first_packet_s", "tcp_pps", "mixed_pps", "connection_us", "response_us"] {
-            positive(&row[figure], &["median", "runs"]);
+    let pairs = timings["guests"].as_array().expect("a list");
+    for (pair, (card, kernel)) in
+        pairs.iter().zip([("virtio-net", "-cloud-amd64"), ("e1000", "-amd64")])
+    {
+        assert_eq!(pair["card"], card);
+        assert!(pair["kernel"].as_str().is_some_and(|name| name.ends_with(kernel)), "{pair:#}");
+        let figures = pair["figures"].as_array().expect("a list");
+        let names: Vec<_> = figures.iter().map(|figure| &figure["what"]).collect();
+        let expected = json!([
+            "first_packet", {"round_trip": 64}, "connection", "response", {"throughput": 1448},
+            "tcp", "mixed", "udp_share",
+        ]);
+        assert_eq!(json!(names), expected);
+        for figure in figures {
+            for value in ["image", "linux", "ratio"] {
+                positive(&figure[value], &["median", "runs"]);
+            }
         }
-        positive(&row["round_trips"][0]["us"], &["median"]);
-        positive(&row["throughput"][0]["mbit_s"], &["median"]);
-        let share = row["udp_share"].as_f64().expect("a share");
-        assert!(share > 0.0 && share <= 0.25, "{share} of the packets are UDP: {row:#}");
+        let share = &figures[figures.len() - 1]["image"]["median"];
+        assert!(share.as_f64().is_some_and(|share| share <= 0.25), "{share} of them are UDP");
     }
-    assert!(timings["kernel"].as_str().is_some_and(|kernel| kernel.ends_with("cloud-amd64")));
+    assert_eq!(pairs.len(), 2);
+    let largest = &timings["largest"][0];
+    assert!(largest["fill"]["entries"].as_u64() >= Some(100_000), "{largest}");
     assert!(timings["targets"].as_array().expect("a list").iter().all(|t| t["found"].is_number()));
 }
 

@@ -1,6 +1,6 @@
 """A controller as people write them, with P4Runtime's own client library: what it asks, and what it expects.
 
-client.py ADDRESS P4INFO PROGRAM fill|read
+client.py ADDRESS P4INFO PROGRAM fill|read|hear
 """
 
 import os
@@ -107,6 +107,8 @@ def entity(one):
         return p4.Entity(table_entry=one)
     if isinstance(one, p4.CounterEntry):
         return p4.Entity(counter_entry=one)
+    if isinstance(one, p4.DigestEntry):
+        return p4.Entity(digest_entry=one)
     return p4.Entity(meter_entry=one)
 
 
@@ -290,8 +292,8 @@ def refuse():
     failed(codes.OUT_OF_RANGE, modify, beyond)
     other_device = asked(p4.TableEntry(), device=4)
     refused(codes.NOT_FOUND, stub.Read, other_device)
-    digest = p4.ReadRequest(device_id=DEVICE, entities=[p4.Entity(digest_entry=p4.DigestEntry())])
-    refused(codes.UNIMPLEMENTED, stub.Read, digest)
+    register = p4.Entity(register_entry=p4.RegisterEntry())
+    refused(codes.UNIMPLEMENTED, stub.Read, p4.ReadRequest(device_id=DEVICE, entities=[register]))
     atomic = write(insert, entry("stations", [1], "at", [3]))
     atomic.atomicity = p4.WriteRequest.DATAPLANE_ATOMIC
     refused(codes.UNIMPLEMENTED, stub.Write, atomic)
@@ -324,6 +326,58 @@ def look():
     session.end()
 
 
+def hear():
+    """A program sends frames, each of them three times, and a digest with each."""
+    insert, modify, delete = p4.Update.INSERT, p4.Update.MODIFY, p4.Update.DELETE
+    session = Session()
+    session.say(2)
+    assert session.code() == 0
+
+    def next_of(kind, most=1000):
+        for _ in range(most):
+            message = session.hear()
+            assert message.WhichOneof("update") in ["packet", "digest"], message
+            if message.HasField(kind):
+                return getattr(message, kind)
+        raise AssertionError(f"there is no {kind}")
+
+    frame = next_of("packet").payload
+    assert frame[0] == 0 and frame[1] in [1, 2, 3] and frame[2:] == bytes(6), frame
+    # Nobody has asked for digests.
+    assert all(session.hear().HasField("packet") for _ in range(10))
+    failed(grpc.StatusCode.NOT_FOUND, insert, p4.DigestEntry(digest_id=5))
+    [news] = info.digests
+    every = p4.DigestEntry(digest_id=news.preamble.id)
+    every.config.max_list_size = 1
+    failed(grpc.StatusCode.NOT_FOUND, modify, every)
+    do(insert, every)
+    failed(grpc.StatusCode.ALREADY_EXISTS, insert, every)
+    assert [one.digest_entry for one in read(p4.DigestEntry())] == [every]
+    one, two = next_of("digest"), next_of("digest")
+    assert one.digest_id == news.preamble.id and two.list_id > one.list_id and one.timestamp > 0
+    [data] = one.data
+    number, low = [member.bitstring for member in data.struct.members]
+    assert number in [b"\x01", b"\x02", b"\x03"] and low == b"\0", data
+    # Three that differ in one list, and no more of them before it is acknowledged.
+    three = p4.DigestEntry(digest_id=news.preamble.id)
+    three.config.max_list_size, three.config.max_timeout_ns = 3, 10**12
+    three.config.ack_timeout_ns = 10**12
+    do(modify, three)
+    whole = next_of("digest")
+    while len(whole.data) < 3:
+        whole = next_of("digest")
+    assert len({one.SerializeToString() for one in whole.data}) == 3, whole
+    assert all(session.hear().HasField("packet") for _ in range(10))
+    ack = p4.StreamMessageRequest()
+    ack.digest_ack.digest_id, ack.digest_ack.list_id = whole.digest_id, whole.list_id
+    session.said.put(ack)
+    again = next_of("digest")
+    assert again.list_id > whole.list_id and len(again.data) == 3, again
+    do(delete, three)
+    assert read(p4.DigestEntry()) == []
+    session.end()
+
+
 def converse():
     if phase == "fill":
         version = stub.Capabilities(p4.CapabilitiesRequest(), timeout=TIMEOUT).p4runtime_api_version
@@ -334,6 +388,8 @@ def converse():
         change()
         refuse()
         session.end()
+    elif phase == "hear":
+        hear()
     else:
         look()
 

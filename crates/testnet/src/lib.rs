@@ -21,7 +21,7 @@ mod servers;
 pub mod traffic;
 
 pub use gateway::{Gateway, config, config_with_pool};
-pub use machine::{CARD_INSIDE, Guest, Machine};
+pub use machine::{CARD_INSIDE, Guest, Machine, VIRTIO};
 pub use namespace::{Namespace, abandon, remove_leftovers};
 pub use network::{
     GATEWAY_INSIDE, GATEWAY_OUTSIDE, Network, POOL, ROUTER, SERVER1, SERVER2, SUBSCRIBER1,

@@ -1,7 +1,8 @@
 //! A machine in an emulator, in its place between the subscribers and the router: the image that
 //! boots without an operating system, or whatever else a kernel file is.
 //!
-//! Its network cards are taps in the gateway's namespace, each bridged with the cable there.
+//! Its network cards are taps in the gateway's namespace, each bridged with the cable there. Several
+//! machines can take turns at it: one is at work, the others stand still with their taps down.
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use crate::network::{GATEWAY_INSIDE, Network, argument};
 use crate::{config, terminate, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// How long the machine may take to start, to do what it was told to, and to stop.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -22,7 +24,16 @@ const EMULATOR: &str = "qemu-system-x86_64";
 pub const CARD_INSIDE: &str = "52:54:00:00:00:01";
 const CARD_OUTSIDE: &str = "52:54:00:00:00:02";
 
-/// What a machine boots: the files that a boot loader would load, and what it would say.
+/// The sides of a gateway, as its cables are called.
+const SIDES: [&str; 2] = ["inside", "outside"];
+
+/// The cards of machines that nobody wants with others.
+pub const VIRTIO: &str = "virtio-net-pci";
+/// Mebibytes of memory of machines that nobody wants with more.
+const MEMORY: u32 = 512;
+
+/// What a machine boots: the files that a boot loader would load, and what it would say; and what it
+/// consists of.
 #[derive(Clone, Copy, Debug)]
 pub struct Guest<'a> {
     /// The kernel, or the image that stands for one.
@@ -31,13 +42,26 @@ pub struct Guest<'a> {
     pub file: &'a Path,
     /// The command line.
     pub options: &'a str,
+    /// Its two cards, as the emulator calls their kind.
+    pub card: &'a str,
+    /// Mebibytes of memory.
+    pub memory: u32,
+    /// Which of the taps are its cards.
+    pub place: usize,
 }
 
-/// A running machine with one processor, 512 MiB of memory and two virtio cards; its emulator is
-/// killed when it is dropped.
+impl<'a> Guest<'a> {
+    /// Boots this with virtio cards, the first taps and 512 MiB of memory.
+    pub fn new(kernel: &'a Path, file: &'a Path, options: &'a str) -> Self {
+        Self { kernel, file, options, card: VIRTIO, memory: MEMORY, place: 0 }
+    }
+}
+
+/// A running machine with one processor and two cards; its emulator is killed when it is dropped.
 #[derive(Debug)]
 pub struct Machine {
     child: Child,
+    place: usize,
     /// Its serial port, the way in.
     keys: ChildStdin,
     log: PathBuf,
@@ -50,29 +74,39 @@ impl Machine {
     /// # Errors
     /// What the image has printed when it ends at once or does not answer in time.
     pub fn start(network: &Network, image: &Path) -> io::Result<Self> {
-        Self::lay_taps(network)?;
+        Self::lay_taps(network, 1)?;
         let file = Self::write_configuration(network)?;
-        let guest = Guest { kernel: image, file: &file, options: "start" };
-        let mut machine = Self::boot(network, &guest)?;
+        let mut machine = Self::boot(network, &Guest::new(image, &file, "start"))?;
         machine.wait_until_running(network)?;
         Ok(machine)
     }
 
-    /// Lays the cables' ends out for machines, of which one at a time may run.
+    /// Lays the cables' ends out for so many machines, of which one at a time may be at work.
     ///
     /// # Errors
     /// What `ip` said.
-    pub fn lay_taps(network: &Network) -> io::Result<()> {
-        ["inside", "outside"].into_iter().try_for_each(|side| {
-            network.node("nat").ip_batch(&format!(
+    pub fn lay_taps(network: &Network, machines: usize) -> io::Result<()> {
+        for side in SIDES {
+            let mut batch = format!(
                 "link add bridge-{side} type bridge\n\
-                 tuntap add dev tap-{side} mode tap\n\
                  link set {side} master bridge-{side}\n\
-                 link set tap-{side} master bridge-{side}\n\
-                 link set tap-{side} up\n\
                  link set bridge-{side} up\n"
-            ))
-        })
+            );
+            for place in 0..machines {
+                batch += &format!(
+                    "tuntap add dev tap-{side}{place} mode tap\n\
+                     link set tap-{side}{place} master bridge-{side}\n"
+                );
+            }
+            network.node("nat").ip_batch(&batch)?;
+        }
+        Ok(())
+    }
+
+    /// Has a place's taps be up or down.
+    fn set_taps(network: &Network, place: usize, state: &str) -> io::Result<()> {
+        let link = |side| format!("link set tap-{side}{place} {state}\n");
+        network.node("nat").ip_batch(&SIDES.map(link).concat())
     }
 
     /// Writes the configuration by which the image fits the network.
@@ -86,17 +120,21 @@ impl Machine {
         Ok(file)
     }
 
-    /// Switches a machine on.
+    /// Switches a machine on. It is at work from then on.
     ///
     /// # Errors
-    /// The system's, when the emulator cannot be started.
+    /// The system's, when the emulator cannot be started, and what `ip` said.
     pub fn boot(network: &Network, guest: &Guest<'_>) -> io::Result<Self> {
-        let netdev = |side| format!("tap,id={side},ifname=tap-{side},script=no,downscript=no");
-        let device = |side, mac| format!("virtio-net-pci,netdev={side},mac={mac},romfile=");
-        let (inside, outside) = (netdev("inside"), netdev("outside"));
+        let Guest { card, place, .. } = *guest;
+        Self::set_taps(network, place, "up")?;
+        let netdev =
+            |side| format!("tap,id={side},ifname=tap-{side}{place},script=no,downscript=no");
+        let device = |side, mac| format!("{card},netdev={side},mac={mac},romfile=");
+        let [inside, outside] = SIDES.map(netdev);
         let inside_card = device("inside", CARD_INSIDE);
         let outside_card = device("outside", CARD_OUTSIDE);
-        let machine = ["-accel", "tcg", "-cpu", "max", "-m", "512", "-no-reboot"];
+        let memory = guest.memory.to_string();
+        let machine = ["-accel", "tcg", "-cpu", "max", "-m", &memory, "-no-reboot"];
         let console = ["-display", "none", "-serial", "stdio", "-monitor", "none"];
         let files = ["-kernel", argument(guest.kernel), "-initrd", argument(guest.file)];
         let cards = [
@@ -110,12 +148,30 @@ impl Machine {
             &outside_card,
         ];
         let arguments = [&machine[..], &console, &files, &["-append", guest.options], &cards];
-        let log = network.file("machine.log");
+        let log = network.file(&format!("machine{place}.log"));
         let nat = network.node("nat");
         let (emulator, input) = (Path::new(EMULATOR), Stdio::piped());
         let mut child = nat.start_with_input(emulator, &arguments.concat(), &log, input)?;
         let keys = child.stdin.take().expect("standard input was asked for");
-        Ok(Self { child, keys, log })
+        Ok(Self { child, place, keys, log })
+    }
+
+    /// Has it stand still, so that another may be at work; its clocks go on.
+    ///
+    /// # Errors
+    /// The system's, when it has ended, and what `ip` said.
+    pub fn pause(&self, network: &Network) -> io::Result<()> {
+        kill_process(Pid::from_child(&self.child), Signal::STOP)?;
+        Self::set_taps(network, self.place, "down")
+    }
+
+    /// Has it go on; no other is at work.
+    ///
+    /// # Errors
+    /// The system's, when it has ended, and what `ip` said.
+    pub fn go_on(&self, network: &Network) -> io::Result<()> {
+        kill_process(Pid::from_child(&self.child), Signal::CONT)?;
+        Self::set_taps(network, self.place, "up")
     }
 
     /// Waits until the machine says that it is running, and answers a ping.
@@ -173,7 +229,7 @@ impl Machine {
         Ok(counters)
     }
 
-    /// Ends the emulator by SIGTERM, and waits until it has.
+    /// Ends the emulator, which does not stand still, by SIGTERM, and waits until it has.
     ///
     /// # Errors
     /// It does not.

@@ -1,12 +1,14 @@
-//! Both guests in turns: each boots, is measured, and is switched off.
+//! Both guests in turns: both are booted, and then one stands still while the other is measured at one
+//! thing, so that what else the host does is shared by both.
 
+use super::figures::{Figure, Samples, What};
 use super::linux::Linux;
-use super::{Internal, Plan, Results, RoundTrip, Row, Throughput, traffic};
+use super::{Card, Internal, Plan, Results, traffic};
 use crate::bed::TAG;
 use crate::report::progress;
-use crate::spread::Spread;
 use natgate_testnet::{Guest, Machine, Network, Servers};
-use natgate_timings::{Size, Timing};
+use natgate_timings::{Fill, Size, Timing};
+use serde::Serialize;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,117 +19,186 @@ pub(super) const LINUX: &str = "Linux guest";
 /// What the web server's page has, bytes.
 const PAGE: usize = 1024;
 
-/// What a guest has been measured at so far.
-#[derive(Default)]
-struct Samples {
-    first_packet: Vec<f64>,
-    tcp: Vec<f64>,
-    mixed: Vec<f64>,
-    udp_share: Vec<f64>,
-    /// By size.
-    round_trips: Vec<Vec<f64>>,
-    connections: Vec<f64>,
-    responses: Vec<f64>,
-    /// By segment.
-    throughput: Vec<Vec<f64>>,
+/// Both guests with cards of one kind.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Pair {
+    pub(super) card: Card,
+    /// The Linux guest's kernel.
+    pub(super) kernel: String,
+    pub(super) figures: Vec<Figure>,
+}
+
+/// The largest table of a machine.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Largest {
+    /// Of the machine.
+    pub(super) mebibytes: u32,
+    pub(super) fill: Fill,
+}
+
+/// What is measured of a guest before the other has its turn.
+#[derive(Clone, Copy)]
+enum Slice {
+    RoundTrip(u16),
+    Http,
+    Throughput(u16),
+    Packets { is_mixed: bool },
 }
 
 /// Measures the engine in both guests, and both as gateways.
 pub(super) fn measure(plan: &Plan, image: &Path, results: &mut Results) -> io::Result<()> {
     let network = Network::build(&format!("{TAG}{}", std::process::id()))?;
     let _servers = Servers::start(&network, Arc::from([0x55; PAGE]))?;
-    Machine::lay_taps(&network)?;
+    Machine::lay_taps(&network, 2)?;
     traffic::introduce(&network)?;
-    let word = if plan.size == Size::Quick { "timings=quick" } else { "timings" };
-    let linux = Linux::prepare(&network, plan, word)?;
-    results.kernel.clone_from(&linux.version);
-    let bar = progress(2 + 2 * plan.rounds as u64);
     let file = Machine::write_configuration(&network)?;
-    bar.set_message("the engine in the image");
-    let guest = Guest { kernel: image, file: &file, options: word };
-    results.internal.push(internal(&network, &guest, IMAGE)?);
-    bar.inc(1);
-    bar.set_message("the engine in the Linux guest");
-    results.internal.push(internal(&network, &linux.timings(), LINUX)?);
-    bar.inc(1);
-    let image = Guest { options: "start", ..guest };
-    let guests = [(IMAGE, image), (LINUX, linux.gateway())];
-    let mut samples = [Samples::new(plan), Samples::new(plan)];
-    for round in 1..=plan.rounds {
-        for ((name, guest), samples) in guests.iter().zip(&mut samples) {
-            bar.set_message(*name);
-            if let Err(error) = samples.take_turn(plan, &network, guest) {
-                results.failed.push(format!("{name}, round {round}: {error}"));
+    let slices = slices(plan);
+    let steps = plan.memories.len() + 2 + plan.cards.len() * plan.rounds * (slices.len() + 1);
+    let bar = progress(steps as u64);
+    let image = Guest::new(image, &file, "start");
+    for &mebibytes in &plan.memories {
+        bar.set_message(format!("the largest table in {mebibytes} MiB"));
+        let fill = fill(&network, &image, mebibytes)?;
+        results.largest.push(Largest { mebibytes, fill });
+        bar.inc(1);
+    }
+    let word = if plan.size == Size::Quick { "timings=quick" } else { "timings" };
+    for (number, &card) in plan.cards.iter().enumerate() {
+        let linux = Linux::prepare(&network, plan, card, word)?;
+        if number == 0 {
+            for (guest, place) in
+                [(Guest { options: word, ..image }, IMAGE), (linux.timings(), LINUX)]
+            {
+                bar.set_message(format!("the engine in the {place}"));
+                results.internal.push(internal(&network, &guest, place)?);
+                bar.inc(1);
             }
-            bar.inc(1);
         }
+        let guests = [image, Guest { place: 1, ..linux.gateway() }];
+        let guests = guests.map(|guest| Guest { card: card.device(), ..guest });
+        let mut samples = Samples::default();
+        for round in 1..=plan.rounds {
+            bar.set_message(format!("{}, round {round}", card.device()));
+            let mut turns = Turns { plan, network: &network, samples: &mut samples, round };
+            if let Err(error) = turns.take(&guests, &slices, || bar.inc(1)) {
+                results.failed.push(format!("{}, round {round}: {error}", card.device()));
+            }
+        }
+        let kernel = linux.version.clone();
+        results.guests.push(Pair { card, kernel, figures: samples.figures() });
     }
     bar.finish_and_clear();
-    let rows = guests.iter().zip(&samples).map(|((name, _), samples)| samples.row(name, plan));
-    results.guests.extend(rows);
     Ok(())
+}
+
+/// What is measured one after the other.
+fn slices(plan: &Plan) -> Vec<Slice> {
+    let round_trips = plan.sizes.iter().map(|&bytes| Slice::RoundTrip(bytes));
+    let throughput = plan.segments.iter().map(|&segment| Slice::Throughput(segment));
+    let packets = [false, true].map(|is_mixed| Slice::Packets { is_mixed });
+    round_trips.chain([Slice::Http]).chain(throughput).chain(packets).collect()
+}
+
+/// The largest table of a machine with so much memory, full.
+fn fill(network: &Network, image: &Guest<'_>, mebibytes: u32) -> io::Result<Fill> {
+    let guest = Guest { options: "fill", memory: mebibytes, ..*image };
+    let log = until_end(network, &guest)?;
+    let found = log.lines().find_map(Fill::from_line);
+    found.ok_or_else(|| io::Error::other(format!("no table was filled: {log}")))
 }
 
 /// What the engine takes in a guest that says so in lines of JSON and ends.
 fn internal(network: &Network, guest: &Guest<'_>, place: &'static str) -> io::Result<Internal> {
-    let mut machine = Machine::boot(network, guest)?;
-    let ended = machine.wait_for_end();
-    let log = machine.log();
+    let log = until_end(network, guest)?;
     let timings: Vec<Timing> = log.lines().filter_map(Timing::from_line).collect();
-    if ended.is_err() || timings.is_empty() {
+    if timings.is_empty() {
         return Err(io::Error::other(format!("{place} tells no timings: {log}")));
     }
     Ok(Internal { place, timings })
 }
 
-impl Samples {
-    fn new(plan: &Plan) -> Self {
-        Self {
-            round_trips: vec![Vec::new(); plan.sizes.len()],
-            throughput: vec![Vec::new(); plan.segments.len()],
-            ..Self::default()
+/// What a guest has printed when it has ended.
+fn until_end(network: &Network, guest: &Guest<'_>) -> io::Result<String> {
+    let mut machine = Machine::boot(network, guest)?;
+    let ended = machine.wait_for_end();
+    let log = machine.log();
+    ended.map(|_| log.clone()).map_err(|error| io::Error::other(format!("{error}: {log}")))
+}
+
+/// A round: everything once.
+struct Turns<'a> {
+    plan: &'a Plan,
+    network: &'a Network,
+    samples: &'a mut Samples,
+    round: usize,
+}
+
+impl Turns<'_> {
+    /// Boots the image and the Linux guest, and measures them in turns; `done` is called after each.
+    fn take(
+        &mut self,
+        guests: &[Guest<'_>; 2],
+        slices: &[Slice],
+        done: impl Fn(),
+    ) -> io::Result<()> {
+        let ((image, image_s), (linux, linux_s)) = (self.boot(&guests[0])?, self.boot(&guests[1])?);
+        self.samples.add(What::FirstPacket, &[image_s], &[linux_s]);
+        done();
+        let machines = [image, linux];
+        for (number, slice) in slices.iter().enumerate() {
+            let mut found = [Vec::new(), Vec::new()];
+            let first = (number + self.round) % 2;
+            for place in [first, 1 - first] {
+                machines[place].go_on(self.network)?;
+                // It may have forgotten its neighbours.
+                traffic::awaken(self.network)?;
+                found[place] = slice.measure(self.plan, self.network)?;
+                machines[place].pause(self.network)?;
+            }
+            let [image, linux] = &found;
+            for ((what, image), (_, linux)) in image.iter().zip(linux) {
+                self.samples.add(*what, image, linux);
+            }
+            done();
         }
+        Ok(())
     }
 
-    /// Boots a guest and measures everything once.
-    fn take_turn(&mut self, plan: &Plan, network: &Network, guest: &Guest<'_>) -> io::Result<()> {
-        let (mut machine, seconds) = traffic::first_packet(network, guest)?;
-        self.first_packet.push(seconds);
-        machine.wait_until_running(network)?;
-        for (&bytes, all) in plan.sizes.iter().zip(&mut self.round_trips) {
-            all.extend(traffic::round_trips(network, bytes, plan.questions)?);
-        }
-        for [connection, response] in traffic::fetch(network, plan.questions)? {
-            self.connections.push(connection);
-            self.responses.push(response);
-        }
-        for (&segment, all) in plan.segments.iter().zip(&mut self.throughput) {
-            all.push(traffic::throughput(network, segment, plan.seconds)?);
-        }
-        self.tcp.push(traffic::packets(network, plan.seconds, false)?.rate);
-        let mixed = traffic::packets(network, plan.seconds, true)?;
-        self.mixed.push(mixed.rate);
-        self.udp_share.push(mixed.udp_share);
-        machine.stop().map(drop)
+    /// Boots a guest, which stands still then; and how long it took.
+    fn boot(&self, guest: &Guest<'_>) -> io::Result<(Machine, f64)> {
+        let (mut machine, seconds) = traffic::first_packet(self.network, guest)?;
+        machine.wait_until_running(self.network)?;
+        machine.pause(self.network)?;
+        Ok((machine, seconds))
     }
+}
 
-    fn row(&self, guest: &'static str, plan: &Plan) -> Row {
-        let round_trips = plan.sizes.iter().zip(&self.round_trips);
-        let throughput = plan.segments.iter().zip(&self.throughput);
-        Row {
-            guest,
-            first_packet_s: Spread::of(&self.first_packet),
-            tcp_pps: Spread::of(&self.tcp),
-            mixed_pps: Spread::of(&self.mixed),
-            udp_share: Spread::of(&self.udp_share).median,
-            round_trips: round_trips
-                .map(|(&bytes, us)| RoundTrip { bytes, us: Spread::of(us) })
-                .collect(),
-            connection_us: Spread::of(&self.connections),
-            response_us: Spread::of(&self.responses),
-            throughput: throughput
-                .map(|(&segment, rates)| Throughput { segment, mbit_s: Spread::of(rates) })
-                .collect(),
-        }
+impl Slice {
+    /// Measures the guest that is at work.
+    fn measure(self, plan: &Plan, network: &Network) -> io::Result<Vec<(What, Vec<f64>)>> {
+        Ok(match self {
+            Self::RoundTrip(bytes) => {
+                let all = traffic::round_trips(network, bytes, plan.questions)?;
+                vec![(What::RoundTrip(bytes), all)]
+            }
+            Self::Http => {
+                let all = traffic::fetch(network, plan.questions)?;
+                let column = |at: usize| all.iter().map(|times| times[at]).collect();
+                vec![(What::Connection, column(0)), (What::Response, column(1))]
+            }
+            Self::Throughput(segment) => {
+                let rate = traffic::throughput(network, segment, plan.seconds)?;
+                vec![(What::Throughput(segment), vec![rate])]
+            }
+            Self::Packets { is_mixed } => {
+                let packets = traffic::packets(network, plan.seconds, is_mixed)?;
+                let (rate, share) = (vec![packets.rate], vec![packets.udp_share]);
+                if is_mixed {
+                    vec![(What::Mixed, rate), (What::UdpShare, share)]
+                } else {
+                    vec![(What::Tcp, rate)]
+                }
+            }
+        })
     }
 }

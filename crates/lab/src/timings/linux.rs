@@ -1,12 +1,13 @@
-//! The Linux guest: Debian's kernel for virtual machines, and an initial file system that has
-//! busybox, nft, the modules they need, and a script that makes a masquerading router of it.
+//! The Linux guest: Debian's kernel, the one for virtual machines if that knows the cards, and an initial
+//! file system that has busybox, nft, the modules they need, and a script that makes a masquerading
+//! router of it.
 //!
 //! Kernel and busybox come out of Debian's packages, which are unpacked beside the run and not
 //! installed; nft is the machine's own, with the libraries that it is linked to. For the engine's
 //! timings there is a second file system, with this program in it, so that the first stays small
 //! and boots quickly.
 
-use super::Plan;
+use super::{Card, Plan};
 use natgate_testnet::{GATEWAY_INSIDE, GATEWAY_OUTSIDE, Guest, Network, ROUTER};
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,24 +15,33 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The package that depends on the present kernel, and how that one's begins and goes on.
-const KERNEL: &str = "linux-image-cloud-amd64";
-const KERNEL_FILE: [&str; 2] = ["linux-image-", "-cloud-amd64_"];
+/// How the names of kernels' packages begin.
+const KERNEL: &str = "linux-image-";
 const BUSYBOX: &str = "busybox-static";
 
 /// What the kernel is told. The processor's faults are not the emulator's, and avoiding them costs.
 const OPTIONS: &str = "console=ttyS0 quiet panic=-1 mitigations=off";
 
-/// Modules that are loaded, each after those that it needs.
-const MODULES: [&str; 7] = [
-    "virtio_pci",
-    "virtio_net",
-    "nf_conntrack",
-    "nf_nat",
-    "nf_tables",
-    "nft_chain_nat",
-    "nft_masq",
-];
+/// Modules that are loaded besides the card's, each after those that it needs.
+const MODULES: [&str; 5] = ["nf_conntrack", "nf_nat", "nf_tables", "nft_chain_nat", "nft_masq"];
+
+impl Card {
+    /// Which of Debian's kernels: the one for virtual machines is smaller and has no drivers for others'
+    /// cards.
+    fn flavour(self) -> &'static str {
+        match self {
+            Self::VirtioNet => "cloud-amd64",
+            Self::E1000 => "amd64",
+        }
+    }
+
+    fn modules(self) -> &'static [&'static str] {
+        match self {
+            Self::VirtioNet => &["virtio_pci", "virtio_net"],
+            Self::E1000 => &["e1000"],
+        }
+    }
+}
 
 /// A guest that can be booted.
 pub(super) struct Linux {
@@ -45,22 +55,28 @@ pub(super) struct Linux {
 }
 
 impl Linux {
-    /// Fetches what is missing, and makes the guest in the network's directory; `word` is the
-    /// image's for timings.
-    pub(super) fn prepare(network: &Network, plan: &Plan, word: &str) -> io::Result<Self> {
+    /// Fetches what is missing, and makes the guest for such cards in the network's directory; `word`
+    /// is the image's for timings.
+    pub(super) fn prepare(
+        network: &Network,
+        plan: &Plan,
+        card: Card,
+        word: &str,
+    ) -> io::Result<Self> {
+        let own = |file: &str| network.file(&format!("{}-{file}", card.device()));
         let packages = plan.packages.clone().unwrap_or_else(|| network.file("packages"));
         fs::create_dir_all(&packages)?;
-        let unpacked = network.file("unpacked");
-        for package in [kernel_package(&packages)?, busybox_package(&packages)?] {
+        let unpacked = own("unpacked");
+        for package in [kernel_package(&packages, card)?, busybox_package(&packages)?] {
             run(Command::new("dpkg-deb").arg("-x").arg(package).arg(&unpacked))?;
         }
         let kernel = find(&unpacked.join("boot"), "vmlinuz-")?;
         let version = name(&kernel).replacen("vmlinuz-", "", 1);
         let busybox = unpacked.join("bin/busybox");
-        let root = network.file("root");
+        let root = own("root");
         let modules = Modules::find(&unpacked.join("lib/modules").join(&version))?;
-        lay_out(&root, &busybox, &modules)?;
-        let files = ["gateway.cpio", "timings.cpio"].map(|file| network.file(file));
+        lay_out(&root, &busybox, card, &modules)?;
+        let files = ["gateway.cpio", "timings.cpio"].map(own);
         pack(&root, &busybox, &files[0])?;
         add_program(&root, &plan.program, "natgate")?;
         pack(&root, &busybox, &files[1])?;
@@ -69,30 +85,40 @@ impl Linux {
 
     /// The gateway.
     pub(super) fn gateway(&self) -> Guest<'_> {
-        Guest { kernel: &self.kernel, file: &self.files[0], options: OPTIONS }
+        Guest::new(&self.kernel, &self.files[0], OPTIONS)
     }
 
     /// What measures the engine and ends.
     pub(super) fn timings(&self) -> Guest<'_> {
-        Guest { kernel: &self.kernel, file: &self.files[1], options: &self.options }
+        Guest::new(&self.kernel, &self.files[1], &self.options)
     }
 }
 
 /// The kernel's package: the one that is there, or Debian's present one.
-fn kernel_package(packages: &Path) -> io::Result<PathBuf> {
-    let [begin, middle] = KERNEL_FILE;
-    let is_kernel = |file: &Path| name(file).starts_with(begin) && name(file).contains(middle);
-    if let Some(there) = entries(packages)?.into_iter().find(|file| is_kernel(file)) {
+fn kernel_package(packages: &Path, card: Card) -> io::Result<PathBuf> {
+    let there = entries(packages)?.into_iter().find(|file| is_kernel(name(file), card.flavour()));
+    if let Some(there) = there {
         return Ok(there);
     }
-    let depends = run(Command::new("apt-cache").args(["depends", "--important", KERNEL]))?;
+    // It depends on the present one.
+    let any = format!("{KERNEL}{}", card.flavour());
+    let depends = run(Command::new("apt-cache").args(["depends", "--important", &any]))?;
     let package = depends
         .split_whitespace()
-        .find(|word| word.starts_with(begin) && *word != KERNEL && !word.contains(['<', '|']));
+        .find(|word| word.starts_with(KERNEL) && *word != any && !word.contains(['<', '|']));
     let package = package.ok_or_else(|| {
-        io::Error::other(format!("no package {KERNEL} is known; as root: apt-get update"))
+        io::Error::other(format!("no package {any} is known; as root: apt-get update"))
     })?;
     fetch(packages, package)
+}
+
+/// Whether a package's file is a kernel of this flavour: `linux-image-6.1.0-56-cloud-amd64_6.1...deb`.
+fn is_kernel(file: &str, flavour: &str) -> bool {
+    let package = file.split('_').next().and_then(|package| package.strip_prefix(KERNEL));
+    let release = package.and_then(|rest| rest.strip_suffix(flavour));
+    release.is_some_and(|release| {
+        release.ends_with('-') && release.chars().all(|c| c.is_ascii_digit() || ".-".contains(c))
+    })
 }
 
 fn busybox_package(packages: &Path) -> io::Result<PathBuf> {
@@ -149,14 +175,14 @@ fn needed(module: &[u8]) -> Vec<String> {
 }
 
 /// Puts everything in its place but this program.
-fn lay_out(root: &Path, busybox: &Path, modules: &Modules) -> io::Result<()> {
+fn lay_out(root: &Path, busybox: &Path, card: Card, modules: &Modules) -> io::Result<()> {
     for folder in ["bin", "proc", "modules"] {
         fs::create_dir_all(root.join(folder))?;
     }
     fs::copy(busybox, root.join("bin/busybox"))?;
     add_program(root, &find_program("nft")?, "bin/nft")?;
     let mut files = Vec::new();
-    for module in MODULES {
+    for module in card.modules().iter().chain(&MODULES) {
         modules.add(module, &mut files)?;
     }
     let mut load = String::new();
@@ -257,6 +283,16 @@ fn run(command: &mut Command) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kernels_are_told_by_their_files() {
+        let cloud = "linux-image-6.1.0-56-cloud-amd64_6.1.192-2_amd64.deb";
+        let usual = "linux-image-6.1.0-56-amd64_6.1.192-2_amd64.deb";
+        assert!(is_kernel(cloud, "cloud-amd64") && is_kernel(usual, "amd64"));
+        assert!(!is_kernel(cloud, "amd64") && !is_kernel(usual, "cloud-amd64"));
+        assert!(!is_kernel("linux-image-6.1.0-56-rt-amd64_6.1.192-2_amd64.deb", "amd64"));
+        assert!(!is_kernel("busybox-static_1.35.0_amd64.deb", "amd64"));
+    }
 
     #[test]
     fn modules_say_what_they_need() {

@@ -2,10 +2,12 @@
 //! an operating system and in a Linux guest; and the image as a gateway beside a Linux guest that
 //! masquerades, in emulators of the same kind, with the same cards and the same traffic.
 //!
-//! The engine's calls are measured by `natgate-timings`. Here are the guests (`guests`, `linux`),
-//! what is sent through them (`traffic`) and what is told of it (`page`). `README.md` beside this
+//! The engine's calls, and the largest table, are measured by `natgate-timings`. Here are the guests
+//! (`guests`, `linux`), what is sent through them (`traffic`), what both come to (`figures`) and what
+//! is told of it (`page`). `README.md` beside this
 //! file says what the paper found and where ours differs.
 
+mod figures;
 mod guests;
 mod linux;
 mod page;
@@ -13,9 +15,10 @@ mod paper;
 mod traffic;
 
 use crate::report::{Machine, Report};
-use crate::spread::Spread;
+use guests::{Largest, Pair};
 pub use natgate_timings::{Size, Timing};
 
+use natgate_testnet::VIRTIO;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -40,10 +43,36 @@ pub struct Plan {
     pub sizes: Vec<u16>,
     /// TCP segments, bytes, when throughput is measured.
     pub segments: Vec<u16>,
+    /// The guests' cards, one kind after the other.
+    pub cards: Vec<Card>,
+    /// Mebibytes of machines whose largest table is filled.
+    pub memories: Vec<u32>,
+}
+
+/// A kind of network card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Card {
+    /// That of virtual machines.
+    VirtioNet,
+    /// Intel's 82540EM, of 2002.
+    E1000,
+}
+
+impl Card {
+    const ALL: [Self; 2] = [Self::VirtioNet, Self::E1000];
+
+    /// What the emulator calls it.
+    fn device(self) -> &'static str {
+        match self {
+            Self::VirtioNet => VIRTIO,
+            Self::E1000 => "e1000",
+        }
+    }
 }
 
 impl Plan {
-    /// What takes some minutes.
+    /// What takes a quarter of an hour.
     pub fn full(program: PathBuf) -> Self {
         Self {
             program,
@@ -55,10 +84,12 @@ impl Plan {
             questions: 300,
             sizes: vec![64, 256, 512, 1024, 1472],
             segments: vec![88, 256, 536, 1024, 1448],
+            cards: Card::ALL.to_vec(),
+            memories: vec![512, 1024, 2048],
         }
     }
 
-    /// What takes a minute; without the image, a second.
+    /// What takes two minutes; without the image, a second.
     pub fn quick(program: PathBuf) -> Self {
         Self {
             size: Size::Quick,
@@ -67,6 +98,7 @@ impl Plan {
             questions: 10,
             sizes: vec![64],
             segments: vec![1448],
+            memories: vec![256],
             ..Self::full(program)
         }
     }
@@ -79,49 +111,15 @@ struct Internal {
     timings: Vec<Timing>,
 }
 
-/// A guest as a gateway.
-#[derive(Clone, Debug, Serialize)]
-struct Row {
-    guest: &'static str,
-    /// From the emulator's start to the first packet that arrived beyond the gateway, seconds.
-    first_packet_s: Spread,
-    /// Packets forwarded a second, both directions together: 16 TCP connections.
-    tcp_pps: Spread,
-    /// The same with UDP beside it.
-    mixed_pps: Spread,
-    /// Which part of those was UDP.
-    udp_share: f64,
-    round_trips: Vec<RoundTrip>,
-    /// From SYN to SYN with ACK, microseconds.
-    connection_us: Spread,
-    /// From the request to the answer's first byte, microseconds.
-    response_us: Spread,
-    throughput: Vec<Throughput>,
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct RoundTrip {
-    /// Bytes that the ping carries.
-    bytes: u16,
-    us: Spread,
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct Throughput {
-    /// Largest segment, bytes.
-    segment: u16,
-    mbit_s: Spread,
-}
-
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
 struct Results {
     rounds: usize,
     seconds: u32,
     internal: Vec<Internal>,
-    guests: Vec<Row>,
-    /// What the Linux guest runs; empty: nothing was measured in emulators.
-    kernel: String,
+    largest: Vec<Largest>,
+    /// Empty: nothing was measured in emulators.
+    guests: Vec<Pair>,
     targets: Vec<page::Target>,
     failed: Vec<String>,
 }
@@ -141,8 +139,8 @@ pub fn measure(plan: &Plan, command: &str) -> Report {
         rounds: plan.rounds,
         seconds: plan.seconds,
         internal: vec![Internal { place: "Linux program", timings }],
+        largest: Vec::new(),
         guests: Vec::new(),
-        kernel: String::new(),
         targets: Vec::new(),
         failed: Vec::new(),
     };
@@ -151,6 +149,6 @@ pub fn measure(plan: &Plan, command: &str) -> Report {
     {
         results.failed.push(error.to_string());
     }
-    results.targets = page::targets(&results.guests);
+    results.targets = page::targets(&results);
     page::page(report, &results)
 }

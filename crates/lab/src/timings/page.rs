@@ -1,12 +1,14 @@
-//! The report: the engine's calls by entries, both guests side by side with the paper's ratios, and
-//! which targets are reached.
+//! The report: the engine's calls by entries, the largest tables, both guests side by side with the
+//! paper's ratios, and which targets are reached.
 
-use super::guests::{IMAGE, LINUX};
+use super::figures::{Figure, What};
+use super::guests::{Largest, Pair};
 use super::paper::{self, Compared};
-use super::{Internal, Results, Row};
+use super::{Card, Internal, Results};
 use crate::engine::grouped;
 use crate::report::{Axis, Plot, Report, Series, Style, Table};
-use natgate_timings::{Cost, Timing};
+use crate::spread::Spread;
+use natgate_timings::{Cost, ROOM, Timing};
 use serde::Serialize;
 
 /// How many times the Linux guest's packets a second the image is to forward.
@@ -19,6 +21,8 @@ const FIRST_PACKET: f64 = 1.0;
 /// What is to be reached, and whether it is.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Target {
+    /// The guests' cards; none where they do not matter.
+    card: Option<Card>,
     what: &'static str,
     /// At least so much; `at_most`: at most.
     wanted: f64,
@@ -32,31 +36,37 @@ impl Target {
     fn new(what: &'static str, wanted: f64, at_most: bool, found: Option<f64>) -> Self {
         let found = found.filter(|found| found.is_finite());
         let is_reached = |found| if at_most { found <= wanted } else { found >= wanted };
-        Self { what, wanted, at_most, found, reached: found.map(is_reached) }
+        let reached = found.map(is_reached);
+        Self { card: None, what, wanted, at_most, found, reached }
     }
 }
 
-/// The image's row and the Linux guest's.
-fn pair(rows: &[Row]) -> Option<(&Row, &Row)> {
-    let row = |name| rows.iter().find(|row| row.guest == name);
-    Some((row(IMAGE)?, row(LINUX)?))
+/// A spread of something that was measured.
+fn measured(spread: &Spread) -> Option<f64> {
+    (spread.runs > 0).then_some(spread.median)
 }
 
-/// What the image is to reach beside the Linux guest.
-pub(super) fn targets(rows: &[Row]) -> Vec<Target> {
-    let pair = pair(rows).filter(|(image, linux)| {
-        // Otherwise no turn of one of them went to its end.
-        [image, linux].iter().all(|row| row.mixed_pps.runs > 0)
-    });
-    let of = |figure: fn(&Row) -> f64| pair.map(|(image, linux)| figure(image) / figure(linux));
-    let slowest = pair.and_then(|(image, linux)| {
-        let both = image.round_trips.iter().zip(&linux.round_trips);
-        both.map(|(image, linux)| image.us.median / linux.us.median).reduce(f64::max)
-    });
-    let boot = pair.map(|(image, _)| image.first_packet_s.median);
-    let tcp = of(|row| row.tcp_pps.median);
-    let mixed = of(|row| row.mixed_pps.median);
-    vec![
+/// What the image is to reach beside the Linux guest, and by itself.
+pub(super) fn targets(results: &Results) -> Vec<Target> {
+    let of_card = |card: Card| {
+        let pair = results.guests.iter().find(|pair| pair.card == card);
+        beside(pair).map(|target| Target { card: Some(card), ..target })
+    };
+    let smallest = results.largest.iter().min_by_key(|largest| largest.mebibytes);
+    let entries = smallest.map(|largest| f64::from(largest.fill.entries));
+    let table = Target::new("records in the smallest machine's table", ROOM.into(), false, entries);
+    Card::ALL.into_iter().flat_map(of_card).chain([table]).collect()
+}
+
+fn beside(pair: Option<&Pair>) -> [Target; 4] {
+    let figures = pair.map_or(&[][..], |pair| &pair.figures);
+    let figure = |what: What| figures.iter().find(|figure| figure.what == what);
+    let ratio = |what: What| figure(what).and_then(|figure| measured(&figure.ratio));
+    let round_trips = figures.iter().filter(|figure| matches!(figure.what, What::RoundTrip(_)));
+    let slowest = round_trips.filter_map(|figure| measured(&figure.ratio)).reduce(f64::max);
+    let boot = figure(What::FirstPacket).and_then(|figure| measured(&figure.image));
+    let (tcp, mixed) = (ratio(What::Tcp), ratio(What::Mixed));
+    [
         Target::new("packets a second, TCP, times Linux'", PACKETS, false, tcp),
         Target::new("packets a second, 80 % TCP, times Linux'", PACKETS, false, mixed),
         Target::new("round trip, times Linux', worst size", ROUND_TRIP, true, slowest),
@@ -71,8 +81,15 @@ pub(super) fn page(mut report: Report, results: &Results) -> Report {
          system on a PC of that time, beside Linux with iptables on the same.",
     );
     internal(&mut report, &results.internal);
+    if !results.largest.is_empty() {
+        largest(&mut report, &results.largest);
+    }
+    for pair in &results.guests {
+        beside_linux(&mut report, pair, results);
+    }
     if !results.guests.is_empty() {
-        guests(&mut report, results);
+        report.text("## Targets");
+        report.table(target_table(&results.targets));
     }
     if !results.failed.is_empty() {
         report.text("## What could not be measured");
@@ -140,105 +157,112 @@ fn internal(report: &mut Report, all: &[Internal]) {
     });
 }
 
-fn guests(report: &mut Report, results: &Results) {
-    report.text(format!(
-        "## Beside a Linux guest\n\nThe image, and Linux {} with an nftables masquerade, in turns, \
-         each {} times: QEMU, processors emulated (TCG), one processor, 512 MiB, two virtio cards, \
-         kernels of network namespaces at both ends. Emulation is slow, so only the ratios mean \
-         something. Medians; of round trips also the least, which the host disturbed least.",
-        results.kernel, results.rounds
-    ));
-    if let Some((image, linux)) = pair(&results.guests) {
-        report.table(side_by_side(image, linux));
-        report.text(format!(
-            "Packets are counted behind the gateway, both directions together, for {} s, while 16 \
-             TCP connections send segments of at most 88 bytes; mixed, UDP was {:.0} % of them \
-             through the image and {:.0} % through Linux. The first packet is one of many that are \
-             sent from the emulator's start on. The paper measured over links of 100 Mbit/s; its \
-             throughput is at its largest segments.",
-            results.seconds,
-            image.udp_share * 100.0,
-            linux.udp_share * 100.0
-        ));
+fn largest(report: &mut Report, all: &[Largest]) {
+    report.text(
+        "## The largest table\n\nThe image on machines with so much memory: as many records as \
+         three quarters of what is free hold, all of them in use at once, each made by the first \
+         packet of a flow; then packets of these flows.",
+    );
+    let head = ["MiB", "records", "bytes each", "add, ns", "forward, ns", "forward, p99"];
+    let mut table = Table::new(head);
+    for Largest { mebibytes, fill } in all {
+        let each = fill.table / u64::from(fill.entries);
+        let times = [fill.add.median_ns, fill.forward.median_ns, fill.forward.p99_ns];
+        let times = times.map(|ns| format!("{ns:.0}"));
+        let sizes = [u64::from(*mebibytes), fill.entries.into(), each].map(grouped);
+        table.push(sizes.into_iter().chain(times));
     }
-    report.text("## Targets");
-    report.table(target_table(&results.targets));
-    let series = |of: fn(&Row) -> Vec<(f64, f64)>| {
-        let rows = results.guests.iter();
-        rows.map(|row| Series::new(row.guest, Style::Line, of(row))).collect()
+    report.table(table);
+}
+
+fn beside_linux(report: &mut Report, pair: &Pair, results: &Results) {
+    let card = pair.card.device();
+    report.text(format!(
+        "## Beside a Linux guest: {card}\n\nThe image, and Linux {} with an nftables masquerade: \
+         QEMU, processors emulated (TCG), one processor, 512 MiB, two {card} cards, kernels of \
+         network namespaces at both ends. Both are booted {} times; then one stands still while the \
+         other is measured at one thing, and the other way round, so that what else the host does \
+         is shared. Emulation is slow, so only the ratios mean something: the median of those of \
+         neighbouring measurements, the least and the largest beside it. All else are medians.",
+        pair.kernel, results.rounds
+    ));
+    report.table(side_by_side(&pair.figures));
+    report.text(format!(
+        "Packets are counted behind the gateway, both directions together, for {} s, while 16 TCP \
+         connections send segments of at most 88 bytes. The first packet is one of many that are \
+         sent from the emulator's start on. The paper measured over links of 100 Mbit/s; its \
+         throughput is at its largest segments.",
+        results.seconds
+    ));
+    let series = |of: fn(What) -> Option<u16>| {
+        let line = |name, value: fn(&Figure) -> f64| {
+            let points = pair.figures.iter().filter_map(|figure| {
+                of(figure.what).map(|bytes| (f64::from(bytes), value(figure)))
+            });
+            Series::new(name, Style::Line, points.collect())
+        };
+        let image = line("natgate image", |figure| figure.image.median);
+        vec![image, line("Linux guest", |figure| figure.linux.median)]
     };
     report.plot(Plot {
-        name: "round-trip".into(),
-        title: "Round trip".into(),
+        name: format!("{card}-round-trip"),
+        title: format!("Round trip, {card}"),
         x: Axis::linear("bytes that the ping carries"),
         y: Axis::linear("microseconds"),
-        series: series(|row| {
-            let all = row.round_trips.iter();
-            all.map(|found| (f64::from(found.bytes), found.us.median)).collect()
+        series: series(|what| match what {
+            What::RoundTrip(bytes) => Some(bytes),
+            _ => None,
         }),
     });
     report.plot(Plot {
-        name: "throughput".into(),
-        title: "Throughput of 16 TCP connections".into(),
+        name: format!("{card}-throughput"),
+        title: format!("Throughput of 16 TCP connections, {card}"),
         x: Axis::linear("bytes of the largest segment"),
         y: Axis::linear("Mbit/s"),
-        series: series(|row| {
-            let all = row.throughput.iter();
-            all.map(|found| (f64::from(found.segment), found.mbit_s.median)).collect()
+        series: series(|what| match what {
+            What::Throughput(segment) => Some(segment),
+            _ => None,
         }),
     });
 }
 
-fn side_by_side(image: &Row, linux: &Row) -> Table {
-    let mut table = Table::new(["", "image", "Linux", "image / Linux", "paper: bare / Linux"]);
-    let mut row = |what: String, image: f64, linux: f64, paper: Option<Compared>| {
-        let figures = [image, linux].map(|figure| match figure {
-            figure if figure >= 1000.0 => grouped(figure as u64),
-            figure => format!("{figure:.2}"),
-        });
-        // A turn that failed half-way has some figures and not others.
-        let ratio = Some(image / linux).filter(|ratio| ratio.is_finite());
-        let ratio = ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
-        let paper = paper.map_or(String::new(), |paper| format!("{:.2}", paper.ratio()));
-        table.push([what].into_iter().chain(figures).chain([ratio, paper]));
+fn side_by_side(figures: &[Figure]) -> Table {
+    let head = ["", "image", "Linux", "image / Linux", "least", "largest", "paper: bare / Linux"];
+    let mut table = Table::new(head);
+    let cell = |value: Option<f64>| match value {
+        Some(value) if value >= 1000.0 => grouped(value as u64),
+        Some(value) => format!("{value:.2}"),
+        // A round that failed half-way has some figures and not others.
+        None => "-".to_owned(),
     };
-    let both = |figure: fn(&Row) -> f64| (figure(image), figure(linux));
-    let (ours, theirs) = both(|row| row.tcp_pps.median);
-    row("packets a second, TCP".into(), ours, theirs, Some(paper::TCP_PPS));
-    let (ours, theirs) = both(|row| row.mixed_pps.median);
-    row("packets a second, 80 % TCP, 20 % UDP".into(), ours, theirs, Some(paper::MIXED_PPS));
-    for (ours, theirs) in image.round_trips.iter().zip(&linux.round_trips) {
-        let what = format!("round trip with {} bytes, us", ours.bytes);
-        row(what.clone(), ours.us.median, theirs.us.median, None);
-        row(format!("{what}, least"), ours.us.min, theirs.us.min, None);
+    for Figure { what, image, linux, ratio } in figures {
+        let ratios = [ratio.median, ratio.min, ratio.max];
+        let ratios = ratios.map(|one| cell((ratio.runs > 0).then_some(one)));
+        let paper = what.paper().as_ref().map(Compared::ratio);
+        let paper = paper.map_or(String::new(), |ratio| format!("{ratio:.2}"));
+        let both = [cell(measured(image)), cell(measured(linux))];
+        table.push([what.text()].into_iter().chain(both).chain(ratios).chain([paper]));
     }
-    let (ours, theirs) = both(|row| row.connection_us.median);
-    row("HTTP connection, us".into(), ours, theirs, Some(paper::CONNECTION_MS));
-    let (ours, theirs) = both(|row| row.response_us.median);
-    row("HTTP response, us".into(), ours, theirs, Some(paper::RESPONSE_MS));
-    let last = image.throughput.last().map(|found| found.segment);
-    for (ours, theirs) in image.throughput.iter().zip(&linux.throughput) {
-        let what = format!("16 TCP connections, segments of {} bytes, Mbit/s", ours.segment);
-        let paper = (Some(ours.segment) == last).then_some(paper::THROUGHPUT);
-        row(what, ours.mbit_s.median, theirs.mbit_s.median, paper);
-    }
-    let (ours, theirs) = both(|row| row.first_packet_s.median);
-    row("seconds to the first packet".into(), ours, theirs, None);
     table
 }
 
 fn target_table(targets: &[Target]) -> Table {
-    let mut table = Table::new(["target", "wanted", "found", ""]);
+    let mut table = Table::new(["cards", "target", "wanted", "found", ""]);
     for target in targets {
         let limit = if target.at_most { "at most" } else { "at least" };
-        let found = target.found.map_or("-".to_owned(), |found| format!("{found:.2}"));
+        let number = |number: f64| match number {
+            number if number >= 1000.0 => grouped(number as u64),
+            number => format!("{number:.2}"),
+        };
+        let found = target.found.map_or("-".to_owned(), number);
         let verdict = match target.reached {
             Some(true) => "reached",
             Some(false) => "not reached",
             None => "not measured",
         };
-        let wanted = format!("{limit} {:.1}", target.wanted);
-        table.push([target.what, &wanted, &found, verdict]);
+        let wanted = format!("{limit} {}", number(target.wanted));
+        let card = target.card.map_or("", Card::device);
+        table.push([card, target.what, &wanted, &found, verdict]);
     }
     table
 }
@@ -246,45 +270,58 @@ fn target_table(targets: &[Target]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spread::Spread;
-    use crate::timings::RoundTrip;
+    use crate::timings::figures::Samples;
+    use natgate_timings::Fill;
 
-    fn row(guest: &'static str, figure: f64) -> Row {
-        let spread = |value| Spread::of(&[value]);
-        Row {
-            guest,
-            first_packet_s: spread(figure),
-            tcp_pps: spread(1e3 / figure),
-            mixed_pps: spread(1e3 / figure),
-            udp_share: 0.2,
-            round_trips: [64, 512]
-                .map(|bytes| RoundTrip { bytes, us: spread(figure * f64::from(bytes)) })
-                .into(),
-            connection_us: spread(figure),
-            response_us: spread(figure),
-            throughput: Vec::new(),
+    /// Both guests with one kind of card, the image's rates this many times Linux' and its round trips the
+    /// reverse.
+    fn pair(card: Card, times: f64) -> Pair {
+        let mut samples = Samples::default();
+        samples.add(What::FirstPacket, &[1.0 / times], &[1.0]);
+        samples.add(What::Tcp, &[1e3 * times], &[1e3]);
+        samples.add(What::Mixed, &[1e3 * times], &[1e3]);
+        for bytes in [64, 512] {
+            samples.add(What::RoundTrip(bytes), &[1.0 / times], &[1.0]);
+        }
+        Pair { card, kernel: "6.1".into(), figures: samples.figures() }
+    }
+
+    fn results(guests: Vec<Pair>, entries: u32) -> Results {
+        let cost = Cost { median_ns: 1.0, p99_ns: 2.0, calls: 3 };
+        let fill = Fill { memory: 9, table: 8, entries, add: cost, forward: cost };
+        Results {
+            rounds: 1,
+            seconds: 1,
+            internal: Vec::new(),
+            largest: vec![Largest { mebibytes: 512, fill }],
+            guests,
+            targets: Vec::new(),
+            failed: Vec::new(),
         }
     }
 
-    fn verdicts(rows: &[Row]) -> Vec<Option<bool>> {
-        targets(rows).iter().map(|target| target.reached).collect()
+    fn verdicts(results: &Results) -> Vec<Option<bool>> {
+        targets(results).iter().map(|target| target.reached).collect()
     }
 
     #[test]
-    fn targets_are_about_the_ratios_and_the_boot() {
-        let (quick, slow) = (row(IMAGE, 0.5), row(LINUX, 2.0));
-        assert_eq!(verdicts(&[quick.clone(), slow]), [Some(true); 4]);
-        assert_eq!(verdicts(&[row(IMAGE, 2.0), row(LINUX, 0.5)]), [Some(false); 4]);
-        assert_eq!(verdicts(std::slice::from_ref(&quick)), [None; 4]);
-        let mut half = row(LINUX, 2.0);
-        half.mixed_pps = Spread::of(&[]);
-        assert_eq!(verdicts(&[quick, half]), [None; 4]);
+    fn targets_are_about_the_ratios_the_boot_and_the_table() {
+        let [virtio, e1000] = [(Card::VirtioNet, 2.0), (Card::E1000, 0.5)];
+        let both = [virtio, e1000].map(|(card, times)| pair(card, times));
+        let found = verdicts(&results(both.to_vec(), ROOM));
+        let expected = [[Some(true); 4], [Some(false); 4]].concat();
+        assert_eq!(found, [&expected[..], &[Some(true)]].concat());
+        let found = verdicts(&results(both[1..].to_vec(), ROOM - 1));
+        assert_eq!(found, [&[None; 4][..], &[Some(false); 5]].concat());
     }
 
     #[test]
     fn one_slow_size_is_enough() {
-        let mut image = row(IMAGE, 0.5);
-        image.round_trips[1].us = Spread::of(&[5000.0]);
-        assert_eq!(verdicts(&[image, row(LINUX, 2.0)])[2], Some(false));
+        let mut samples = Samples::default();
+        samples.add(What::RoundTrip(64), &[1.0], &[2.0]);
+        samples.add(What::RoundTrip(512), &[3.0], &[2.0]);
+        let figures = samples.figures();
+        let pair = Pair { card: Card::VirtioNet, kernel: "6.1".into(), figures };
+        assert_eq!(verdicts(&results(vec![pair], ROOM))[..4], [None, None, Some(false), None]);
     }
 }

@@ -61,6 +61,13 @@ pub(super) fn first_packet(network: &Network, guest: &Guest<'_>) -> io::Result<(
     Err(io::Error::new(ErrorKind::TimedOut, message))
 }
 
+/// Waits until what is sent arrives, and the answers: who forwards may first have to ask for hardware
+/// addresses.
+pub(super) fn awaken(network: &Network) -> io::Result<()> {
+    let server = SERVER1.to_string();
+    network.node("sub1").run(20, "ping", &["-c", "3", "-i", "0.05", "-w", "15", &server]).map(drop)
+}
+
 /// Microseconds that each of so many pings takes that carry so many bytes.
 pub(super) fn round_trips(network: &Network, bytes: u16, count: u32) -> io::Result<Vec<f64>> {
     let (bytes, count) = (bytes.to_string(), count.to_string());

@@ -20,13 +20,15 @@ const TOOLS: [(&str, &str); 5] = [
 const AFTER_HELP: &str = "\
 Without --image this takes seconds and measures the engine in this program only. With it, everything
 happens in network namespaces of its own and needs root, ip, ethtool, setpriv, nft, ping, iperf3, strip
-and qemu-system-x86_64; it takes ten minutes, and two processors that are free are wanted. `make bare`
-builds the image. The Linux guest is made of Debian's packages linux-image-cloud-amd64 and
-busybox-static, which apt-get downloads and nobody installs.
+and qemu-system-x86_64; it takes twenty minutes (with --quick three), and two processors that are free
+are wanted. `make bare` builds the image. The Linux guest is made of Debian's packages
+linux-image-cloud-amd64, linux-image-amd64 (for e1000 cards) and busybox-static, which apt-get downloads
+and nobody installs.
 
 Examples:
 natgate bench timings --quick
 natgate bench timings --image target/release/natgate-bare --packages target/debian
+natgate bench timings --image target/release/natgate-bare --packages target/debian --quick
 
 crates/lab/src/timings/README.md says what is done, and what the paper found.";
 
@@ -40,7 +42,7 @@ pub(super) struct Args {
     /// Keep Debian's packages in this directory, and take those that are there
     #[arg(long, value_name = "DIR", requires = "image")]
     packages: Option<PathBuf>,
-    /// How often both guests have their turn [default: 3; quick: 1]
+    /// How often both guests are booted and measured with each kind of card [default: 3; quick: 1]
     #[arg(
         long,
         value_name = "N",
