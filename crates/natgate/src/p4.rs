@@ -74,7 +74,10 @@ enum Emit {
 
 /// Show a stage of the compiler
 #[derive(clap::Args)]
-#[command(after_help = "Example:\nnatgate p4 dump --stage tokens p4/nat.p4")]
+#[command(
+    after_help = "Checking looks names and types up and makes the typed intermediate form at once, so ir is the \
+    checked program.\n\nExamples:\nnatgate p4 dump --stage tokens p4/nat.p4\nnatgate p4 dump --stage ast p4/nat.p4"
+)]
 struct DumpArgs {
     /// The program
     #[arg(value_name = "FILE")]
@@ -88,7 +91,9 @@ struct DumpArgs {
 enum Stage {
     /// The tokens, one a line
     Tokens,
-    /// The typed intermediate form
+    /// The syntax tree: what is written, with brackets around operators
+    Ast,
+    /// The program checked: the typed intermediate form
     Ir,
     /// Rust source
     Rust,
@@ -156,6 +161,7 @@ fn dump(args: &DumpArgs) -> Result<(), Failure> {
     let (name, text) = read(&args.file, "a P4 program")?;
     let shown = match args.stage {
         Stage::Tokens => natgate_p4::tokens(&name, &text).map(|lines| lines.join("\n") + "\n"),
+        Stage::Ast => natgate_p4::tree(&name, &text),
         Stage::Ir => natgate_p4::compile(&name, &text).map(|program| program.to_string()),
         Stage::Rust => natgate_p4::compile(&name, &text).map(|program| rust(&program, &args.file)),
     };

@@ -25,6 +25,7 @@ fn the_nat_is_compiled_and_shown() {
     assert_eq!((&object["ok"], &object["tables"]), (&true.into(), &9.into()));
     let shown = |stage| text(&p4(&["dump", "--stage", stage, NAT]).stdout);
     assert!(shown("tokens").contains(" `control`\n"));
+    assert!(shown("ast").contains("     action learn()\n"));
     assert!(shown("ir").contains("\ntable NatMain.upload of 1048576 entries {\n"));
     let rust = include_str!("../../p4/src/programs/nat.rs");
     assert!(

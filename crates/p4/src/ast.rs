@@ -74,7 +74,7 @@ pub(crate) enum ExprKind {
     /// `value &&& mask`
     Mask(Box<Expr>, Box<Expr>),
     /// `from .. to`
-    Range,
+    Range(Box<Expr>, Box<Expr>),
 }
 
 /// A call of a function, method, action, table, parser or control, or of a constructor.

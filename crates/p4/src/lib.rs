@@ -31,6 +31,7 @@ pub mod programs;
 pub mod rt;
 mod source;
 mod switch;
+mod unsupported;
 
 pub use desk::{Controller, Desk, MOST_REQUESTS, desk};
 pub use entries::Entries;
@@ -82,12 +83,17 @@ pub fn tokens(name: &str, text: &str) -> Result<Vec<String>, Error> {
     let mut sources = Sources::default();
     let number = sources.add(name, text);
     let tokens = lexer::tokens(number, text).map_err(|problem| sources.locate(problem))?;
-    let starts: Vec<usize> =
-        std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-    let line = |token: lexer::Token| {
-        let at = token.span.start as usize;
-        let line = starts.partition_point(|start| *start <= at);
-        format!("{line}:{} {}", text[starts[line - 1]..at].chars().count() + 1, token.kind)
-    };
-    Ok(tokens.into_iter().map(line).collect())
+    Ok(dump::tokens(&tokens, text))
+}
+
+/// The syntax tree of a program: a line for each of its own declarations, statements and fields, which says where it
+/// stands, with what is in it on the lines below, further to the right.
+///
+/// # Errors
+///
+/// What is no program by the grammar, and where. Names and types are not looked at.
+pub fn tree(name: &str, text: &str) -> Result<String, Error> {
+    let mut sources = Sources::default();
+    let decls = parse::program(&mut sources, name, text);
+    Ok(dump::tree(&decls.map_err(|problem| sources.locate(problem))?, text))
 }

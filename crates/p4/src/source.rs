@@ -69,6 +69,26 @@ impl Sources {
     }
 }
 
+/// Where a text's lines begin, for who asks the positions of many stretches.
+pub(crate) struct Lines<'t> {
+    text: &'t str,
+    starts: Vec<usize>,
+}
+
+impl<'t> Lines<'t> {
+    pub(crate) fn new(text: &'t str) -> Self {
+        let behind = text.match_indices('\n').map(|(at, _)| at + 1);
+        Self { text, starts: std::iter::once(0).chain(behind).collect() }
+    }
+
+    /// The line and column at which a stretch of the text begins, from 1.
+    pub(crate) fn position(&self, span: Span) -> (usize, usize) {
+        let at = span.start as usize;
+        let line = self.starts.partition_point(|start| *start <= at);
+        (line, self.text[self.starts[line - 1]..at].chars().count() + 1)
+    }
+}
+
 /// What is wrong with a program, where, and what would be right.
 #[derive(Clone, Debug)]
 pub struct Error {

@@ -1,7 +1,7 @@
 //! What the stages make of programs, as it was looked at and found right, and the Rust that is compiled with the
 //! crate. NATGATE_BLESS=1 writes it all anew, to be read before it is believed.
 
-use natgate_p4::{Program, compile, programs, tokens};
+use natgate_p4::{Program, compile, programs, tokens, tree};
 use std::path::Path;
 
 const SMALL: &str = include_str!("golden/small.p4");
@@ -27,6 +27,7 @@ fn compare(file: &str, is: &str) {
 fn the_stages_of_a_small_program() {
     let tokens = tokens("small.p4", SMALL).expect("tokens").join("\n") + "\n";
     compare("tests/golden/small.tokens", &tokens);
+    compare("tests/golden/small.ast", &tree("small.p4", SMALL).expect("a tree"));
     let program = compiled("small.p4", SMALL);
     compare("tests/golden/small.ir", &program.to_string());
     compare("tests/golden/small.rs", &program.rust("small"));

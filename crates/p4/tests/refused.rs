@@ -49,7 +49,41 @@ fn what_is_no_program_is_refused_where_it_stands() {
         ("match_kind { range }", "1:14: match kinds of one's own are not supported"),
         ("enum bit<8> E { A }", "1:17: the member `A` has no value; write one"),
         ("bit<8> f() { }", "1:8: `f` may end without a value; return one"),
-        ("void f() { f(); }", "1:12: there is no `f` here; declare it before its use"),
+        (
+            "void f() { f(); }",
+            "1:12: `f` is not known within itself: the language has no recursion",
+        ),
+        (
+            "control C() { C() inner; apply { inner.apply(); } }",
+            "1:15: `C` is not known within itself: the language has no recursion",
+        ),
+        ("T first<T>(in T a) { return a; }", "1:1: generic functions are not supported"),
+        ("bit<8> f<T>(in T a) { return 1; }", "1:9: generic functions are not supported"),
+        ("header h<T> { T x; }", "1:9: generic headers are not supported"),
+        ("extern E { abstract void f(); }", "1:12: abstract methods are not supported"),
+        ("const list<bit<8>> X = {1};", "1:7: `list` is not supported"),
+        ("void f(bit<8> x = 1) { }", "1:17: default values of parameters are not supported"),
+        (
+            "control C(@optional in bit<8> x) { apply {} }",
+            "1:12: `@optional` is not supported: every parameter has its argument; delete it",
+        ),
+        (
+            "@p4runtime_translation(\"\", string) type bit<8> t;",
+            "1:2: `@p4runtime_translation` is not supported: controllers use the program's own \
+             numbers; delete it",
+        ),
+        (
+            "@controller_header(\"packet_in\") header h { bit<8> port; }",
+            "1:2: `@controller_header` is not supported: packets do not go to controllers; send a \
+             digest",
+        ),
+        (
+            "struct inner { bit<8> x; } header h { inner y; }",
+            "1:39: inner cannot be a field of a header",
+        ),
+        ("struct s { @name(\"y\") bit<8> x; }", "1:13: `@name` is not supported here; delete it"),
+        ("static_assert(true);", "1:1: `static_assert` is not supported"),
+        ("bit<8> x;", "1:8: variables are declared in parsers and controls only"),
         (
             "const bit<8> X = 1; const bit<8> X = 2;",
             "1:34: `X` is declared here already; choose another name",
@@ -103,13 +137,34 @@ fn statements_that_make_no_sense_are_refused() {
             "hdr.words.a = (bit<16>) true;",
             "bool cannot be cast to bit<16>; cast to bit<W> in between",
         ),
-        ("recirculate();", "there is no `recirculate` here; declare it before its use"),
+        ("recirculate();", "`recirculate` is not supported"),
+        ("mirror_packet(1, 2);", "`mirror_packet` is not supported"),
         ("restart_expire_timer();", "`restart_expire_timer` is called in actions only"),
         ("verify(true, error.NoError);", "`verify` is called in parsers only"),
         ("switch (hdr.words.a) { 1: { } 1: { } }", "this case is there already; delete one"),
         ("switch (hdr.words.a) { 1: }", "the last case has no block; write one"),
         ("meta.foo();", "metadata_t has no method `foo`"),
-        ("hdr.words.a += 1;", "an expression is expected here, and not `=`"),
+        ("hdr.words.a += 1;", "operators that assign are not supported; write `x = x + 1`"),
+        ("hdr.words.a >>= 1;", "operators that assign are not supported; write `x = x + 1`"),
+        ("hdr.words = {1, ...};", "values left to `...` are not supported; write all of them"),
+        (
+            "tuple<bit<8>, bit<8>> t = {1, 2}; hdr.words.a = (bit<16>) t[0];",
+            "an index is not supported, for there are neither header stacks nor members of tuples \
+             by number; a slice is `x[7:0]`",
+        ),
+        ("break;", "`break` is not supported"),
+        ("continue;", "`continue` is not supported"),
+        ("switch (hdr.words.a) { 1 .. 2: { } }", "this stands in cases only; a value is expected"),
+        ("return 1;", "there is nothing to return a value to"),
+        (
+            "bit<16> x = hdr.words.a |+| 8w1;",
+            "`|+|` wants two of one type, not bit<16> and bit<8>; cast one",
+        ),
+        ("bool x = hdr.words.a |+| 1 == 3 && true |-| false;", "`|-|` does not go with bool"),
+        (
+            "Counter<bit<8>, bit<8>>(1, PNA_CounterType_t.BYTES) c;",
+            "an instance is declared outside of statements; move it before `apply`",
+        ),
         ("error e = error.Nothing;", "there is no error `Nothing`"),
         ("PNA_MeterColor_t c = PNA_MeterColor_t.BLUE;", "PNA_MeterColor_t has no member `BLUE`"),
         ("bit<8> metadata_t = 1;", "`metadata_t` is a type's name already; choose another"),
@@ -128,10 +183,7 @@ fn declarations_that_make_no_sense_are_refused() {
             table("key = { hdr.words : exact; } actions = { a; }"),
             "words_t is no key; use its fields",
         ),
-        (
-            table("key = { hdr.words.a : range; } actions = { a; }"),
-            "there is no `range` here; declare it before its use",
-        ),
+        (table("key = { hdr.words.a : range; } actions = { a; }"), "`range` is not supported"),
         (table("key = { hdr.words.a : exact; }"), "the table `t` lists no actions"),
         (
             table(&format!("{key} pna_direct_counter = 1;")),
@@ -161,10 +213,44 @@ fn declarations_that_make_no_sense_are_refused() {
             "action a(bit<8> x, in bit<8> y) {}".to_owned(),
             "parameters without direction stand behind those with one",
         ),
+        ("DirectCounter<bit<8>>(1) x;".to_owned(), "`DirectCounter` is not supported"),
+        ("ActionSelector(1) x;".to_owned(), "`ActionSelector` is not supported"),
+        ("bit<8>[2] x;".to_owned(), "header stacks are not supported; declare a field for each"),
+        ("varbit<8> x;".to_owned(), "`varbit` is not supported"),
         (
-            "DirectCounter<bit<8>>(1) x;".to_owned(),
-            "a declaration, `state` or `apply` is expected here, and not `DirectCounter`",
+            table("key = { hdr.words.a : optional; } actions = { a; }"),
+            "`optional` is not supported",
         ),
+        (table(&format!("{key} counters = x;")), "the table property `counters` is not supported"),
+        (
+            table(&format!("{key} largest_priority_wins = true;")),
+            "the table property `largest_priority_wins` is not supported",
+        ),
+        (
+            table(&format!("{key} const entries = {{ priority = 3: 1 : a(1); }}")),
+            "priorities of entries are not supported; the first wins",
+        ),
+        (
+            table(&format!("{key} const entries = {{ 1 : a(1) @priority(3); }}")),
+            "`@priority` is not supported: the first entry that fits wins; put them in that order",
+        ),
+        (
+            table(&format!("{key} const entries = {{ 1 .. 3 : a(1); }}")),
+            "ranges are supported in `select` only; write values or masks",
+        ),
+        (
+            table("key = { hdr.words.a : exact; } actions = { @tableonly NoAction; }"),
+            "`@tableonly` is not supported: every action can be a default; delete it",
+        ),
+        (
+            table("key = { hdr.words.a : exact; } actions = { @name(\"b\") a; }"),
+            "`@name` is not supported here; delete it",
+        ),
+        (
+            "@hidden action h() {}".to_owned(),
+            "`@hidden` is not supported: controllers are told of all that there is; delete it",
+        ),
+        ("action h() { return 1; }".to_owned(), "there is nothing to return a value to"),
         ("Random<bit<8>>(3, 2) x;".to_owned(), "the least random number is not above the most"),
         (
             "Counter<bit<8>, bit<8>>(0, PNA_CounterType_t.BYTES) x;".to_owned(),
@@ -189,6 +275,46 @@ fn declarations_that_make_no_sense_are_refused() {
     ] {
         assert_eq!(about(Parts { locals: &locals, ..Parts::default() }), expected, "{locals}");
     }
+}
+
+#[test]
+fn states_that_make_no_sense_are_refused() {
+    let select = |keys: &str, sets: &str| {
+        format!("state start {{ transition select({keys}) {{ {sets}: accept; }} }}")
+    };
+    let wide = "0 .. 0x7ffffffffffffffe";
+    for (states, expected) in [
+        (select("8w1", "5 .. 1"), "a range goes from the least to the most: `1 .. 5`"),
+        (select("8w1", "1 .. 256"), "256 does not fit bit<8>; cast it, or widen the type"),
+        (select("8s1", "1 .. 5"), "a range is of bit<W>, not int<8>"),
+        (select("8w1", "1, 2"), "`:` is expected here, and not `,`"),
+        (select("8w1", "(1, 2 .. 3)"), "1 values are expected here, and not 2"),
+        (
+            select("64w1, 64w1", &format!("({wide}, {wide})")),
+            "these ranges come to more than 1024 masks; ask one key after the other",
+        ),
+        (
+            "state start { if (true) { } transition accept; }".to_owned(),
+            "`if` in parsers is not supported; use `select`",
+        ),
+        ("state start { return; }".to_owned(), "`return` does not stand in parsers"),
+        ("state start { exit; }".to_owned(), "`exit` stands in controls and actions only"),
+        (
+            "state start { pkt.extract(hdr.words, 32w8); }".to_owned(),
+            "`extract` does not take 2 arguments",
+        ),
+        (
+            "state start { switch (8w1) { default: { } } }".to_owned(),
+            "`switch` does not stand in parsers; use `select`",
+        ),
+    ] {
+        assert_eq!(about(Parts { states: &states, ..Parts::default() }), expected, "{states}");
+    }
+    let function = "void f() { exit; }";
+    assert_eq!(
+        about(Parts { decls: function, ..Parts::default() }),
+        "`exit` stands in controls and actions only"
+    );
 }
 
 #[test]

@@ -51,10 +51,7 @@ impl Checker {
                     Some(other) => {
                         problem(span, format!("`{name}` is {} and cannot be called", other.what()))
                     }
-                    None => problem(
-                        span,
-                        format!("there is no `{name}` here; declare it before its use"),
-                    ),
+                    None => problem(span, self.unknown(name)),
                 }
             }
             ExprKind::Member(base, method) => self.method(base, method, call, span),

@@ -63,7 +63,7 @@ impl Checker {
                 Ok(Value::Record(names.zip(values).collect()))
             }
             ExprKind::Invalid => Ok(Value::Invalid),
-            ExprKind::DontCare | ExprKind::Mask(..) | ExprKind::Range => {
+            ExprKind::DontCare | ExprKind::Mask(..) | ExprKind::Range(..) => {
                 problem(span, "this stands in cases only; a value is expected")
             }
         }

@@ -25,6 +25,7 @@ mod value;
 use crate::ast::{self, Direction, TypeKind, TypeRef};
 use crate::ir::{self, MOST_BITS, Slot, Stmt, Ty};
 use crate::source::{Checked, Span, problem};
+use crate::unsupported;
 use scope::{Entity, Param, Place, Scopes, Value};
 use std::rc::Rc;
 use types::Type;
@@ -205,8 +206,17 @@ impl Checker {
     fn find(&self, name: &str, span: Span) -> Checked<&Entity> {
         match self.scopes.find(name) {
             Some(entity) => Ok(entity),
-            None => problem(span, format!("there is no `{name}` here; declare it before its use")),
+            None => problem(span, self.unknown(name)),
         }
+    }
+
+    /// The sentence about a name that stands for nothing here.
+    fn unknown(&self, name: &str) -> String {
+        let is_around = self.path.iter().any(|part| **part == *name);
+        unsupported::name(name).unwrap_or_else(|| match is_around {
+            true => format!("`{name}` is not known within itself: the language has no recursion"),
+            false => format!("there is no `{name}` here; declare it before its use"),
+        })
     }
 
     /// Looks a type up.

@@ -4,8 +4,8 @@ use super::scope::{Instance, Value};
 use super::types::{self, Type};
 use super::{Checker, Within};
 use crate::ast::{Expr, ExprKind, Name, Parser, Transition};
-use crate::ir::{self, Match, Next, Target};
-use crate::source::{Checked, problem};
+use crate::ir::{self, Match, Next, Target, Ty};
+use crate::source::{Checked, Span, problem};
 
 impl Checker {
     pub(super) fn instance_of_parser(&mut self, parser: &Parser, name: &Name) -> Checked<Instance> {
@@ -74,38 +74,79 @@ impl Checker {
             tys.push(ty);
         }
         for (sets, name) in cases {
-            all.push((self.matches(sets, &tys)?, target(parser, name)?));
+            let target = target(parser, name)?;
+            all.extend(self.cases(sets, &tys)?.into_iter().map(|asked| (asked, target)));
         }
         Ok(Next::Select(exprs, all))
     }
 
+    /// What key sets ask, where a range stands for as many masks as it takes.
+    fn cases(&mut self, sets: &[Expr], tys: &[Type]) -> Checked<Vec<Vec<Match>>> {
+        let is_range = |set: &Expr| matches!(set.kind, ExprKind::Range(..));
+        if !sets.iter().any(is_range) {
+            return Ok(vec![self.matches(sets, tys)?]);
+        }
+        check_count(sets, tys)?;
+        let mut cases = vec![Vec::new()];
+        for (set, ty) in sets.iter().zip(tys) {
+            let asked = match &set.kind {
+                ExprKind::Range(from, to) => self.range(from, to, ty, set.span)?,
+                _ => vec![self.asked(set, ty)?],
+            };
+            if cases.len() * asked.len() > MOST_MASKS {
+                let what = format!(
+                    "these ranges come to more than {MOST_MASKS} masks; ask one key after the other"
+                );
+                return problem(set.span, what);
+            }
+            let longer = |case: &Vec<Match>| {
+                let case = case.clone();
+                asked.iter().map(move |one| [&case[..], &[*one]].concat()).collect::<Vec<_>>()
+            };
+            cases = cases.iter().flat_map(longer).collect();
+        }
+        for _ in &cases {
+            self.count(sets[0].span)?;
+        }
+        Ok(cases)
+    }
+
+    fn range(&mut self, from: &Expr, to: &Expr, ty: &Type, span: Span) -> Checked<Vec<Match>> {
+        let Some(scalar @ Ty::Bit(_)) = ty.scalar() else {
+            return problem(span, format!("a range is of bit<W>, not {ty}"));
+        };
+        let (from, to) = (self.known(from, ty)?, self.known(to, ty)?);
+        match from <= to {
+            true => Ok(masks(from, to, scalar)),
+            false => problem(span, "a range goes from the least to the most: `1 .. 5`"),
+        }
+    }
+
     /// What key sets ask: one for each key, or one `default` for all.
     pub(super) fn matches(&mut self, sets: &[Expr], tys: &[Type]) -> Checked<Vec<Match>> {
-        let any = Match { value: 0, mask: 0 };
         if let [Expr { kind: ExprKind::DontCare, .. }] = sets {
-            return Ok(vec![any; tys.len()]);
+            return Ok(vec![ANY; tys.len()]);
         }
-        if sets.len() != tys.len() {
-            let span = sets.first().map_or_else(Default::default, |set| set.span);
-            let what = format!("{} values are expected here, and not {}", tys.len(), sets.len());
-            return problem(span, what);
+        check_count(sets, tys)?;
+        sets.iter().zip(tys).map(|(set, ty)| self.asked(set, ty)).collect()
+    }
+
+    /// What one key set asks of its key.
+    fn asked(&mut self, set: &Expr, ty: &Type) -> Checked<Match> {
+        match &set.kind {
+            ExprKind::DontCare => Ok(ANY),
+            ExprKind::Mask(value, mask) => {
+                let mask = self.known(mask, ty)?;
+                Ok(Match { value: self.known(value, ty)? & mask, mask })
+            }
+            ExprKind::Range(..) => {
+                problem(set.span, "ranges are supported in `select` only; write values or masks")
+            }
+            _ => {
+                let scalar = ty.scalar().unwrap_or(types::NUMBERED);
+                Ok(Match { value: self.known(set, ty)?, mask: scalar.mask() })
+            }
         }
-        let mut matches = Vec::new();
-        for (set, ty) in sets.iter().zip(tys) {
-            matches.push(match &set.kind {
-                ExprKind::DontCare => any,
-                ExprKind::Mask(value, mask) => {
-                    let mask = self.known(mask, ty)?;
-                    Match { value: self.known(value, ty)? & mask, mask }
-                }
-                ExprKind::Range => return problem(set.span, "ranges are not supported"),
-                _ => {
-                    let scalar = ty.scalar().unwrap_or(types::NUMBERED);
-                    Match { value: self.known(set, ty)?, mask: scalar.mask() }
-                }
-            });
-        }
-        Ok(matches)
     }
 
     /// A constant of a type.
@@ -118,6 +159,38 @@ impl Checker {
     }
 }
 
+/// Whatever the key is.
+const ANY: Match = Match { value: 0, mask: 0 };
+
+/// Most masks that the ranges of one case may come to.
+const MOST_MASKS: usize = 1024;
+
+fn check_count(sets: &[Expr], tys: &[Type]) -> Checked<()> {
+    if sets.len() == tys.len() {
+        return Ok(());
+    }
+    let span = sets.first().map_or_else(Default::default, |set| set.span);
+    problem(span, format!("{} values are expected here, and not {}", tys.len(), sets.len()))
+}
+
+/// The masks that together ask for the numbers from one to another, as few as there can be.
+fn masks(mut from: u128, to: u128, ty: Ty) -> Vec<Match> {
+    let ones = |bits: u32| u128::MAX.checked_shr(128 - bits).unwrap_or(0);
+    let mut masks = Vec::new();
+    loop {
+        // The largest block that begins here and ends within.
+        let mut bits = from.trailing_zeros().min(ty.width());
+        while ones(bits) > to - from {
+            bits -= 1;
+        }
+        masks.push(Match { value: from, mask: ty.mask() & !ones(bits) });
+        match from | ones(bits) {
+            last if last == to => return masks,
+            last => from = last + 1,
+        }
+    }
+}
+
 fn target(parser: &Parser, name: &Name) -> Checked<Target> {
     match &*name.text {
         "accept" => Ok(Target::Accept),
@@ -126,5 +199,27 @@ fn target(parser: &Parser, name: &Name) -> Checked<Target> {
             Some(state) => Ok(Target::State(state)),
             None => problem(name.span, format!("there is no state `{text}`")),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_masks_that_fit_their_numbers_once_and_no_others() {
+        const BITS: u32 = 5;
+        let all = 0..1_u128 << BITS;
+        for (from, to) in all.clone().flat_map(|from| (from..1 << BITS).map(move |to| (from, to))) {
+            let masks = masks(from, to, Ty::Bit(BITS));
+            assert!(masks.len() <= 2 * BITS as usize - 2, "{from} .. {to}: {masks:?}");
+            for value in all.clone() {
+                let fit = masks.iter().filter(|one| value & one.mask == one.value).count();
+                assert_eq!(fit, usize::from(from <= value && value <= to), "{from} .. {to}");
+            }
+        }
+        let whole = masks(0, u128::MAX, Ty::Bit(128));
+        assert_eq!(whole, [Match { value: 0, mask: 0 }]);
+        assert_eq!(masks(1, u128::MAX - 1, Ty::Bit(128)).len(), 254);
     }
 }

@@ -133,12 +133,8 @@ impl Checker {
                 return problem(span, what);
             }
             for annotation in &action.annotations {
-                match &*annotation.name.text {
-                    "defaultonly" => only_default.push(actions.len()),
-                    "tableonly" => {
-                        return problem(annotation.name.span, "`@tableonly` is not supported");
-                    }
-                    _ => {}
+                if &*annotation.name.text == "defaultonly" {
+                    only_default.push(actions.len());
                 }
             }
             actions.push(found);

@@ -3,10 +3,11 @@
 use super::Parser;
 use crate::ast::{
     Annotation, Control, Decl, DeclKind, Direction, Method, Name, Param, Signature, State, Stmt,
-    Transition, TypeKind, TypeRef,
+    Transition, TypeRef,
 };
 use crate::lexer::Kind;
 use crate::source::{Checked, problem};
+use crate::unsupported;
 use std::rc::Rc;
 
 impl Parser {
@@ -38,6 +39,10 @@ impl Parser {
                 let signature = self.signature()?;
                 self.expect(";")?;
                 (name, DeclKind::Package(signature))
+            }
+            _ if matches!(&self.token(1).kind, Kind::Name(_)) && self.is(2, "<") => {
+                // Its result is one of its own parameters, or it would be a type's name.
+                return problem(self.span(), "generic functions are not supported");
             }
             _ if self.is_type(0) => self.function_or_instance()?,
             _ => return self.expected("a declaration"),
@@ -86,6 +91,9 @@ impl Parser {
                 Kind::Name(text) => Name { text, span: self.next().span },
                 _ => return self.expected("an annotation's name"),
             };
+            if let Some(what) = unsupported::annotation(&name.text) {
+                return problem(name.span, what);
+            }
             let close = match () {
                 () if self.eat("(") => ")",
                 () if self.eat("[") => "]",
@@ -157,7 +165,7 @@ impl Parser {
         self.expect("{")?;
         let mut fields = Vec::new();
         while !self.eat("}") {
-            self.annotations()?;
+            self.annotations_but(&["id", "name"])?;
             let ty = self.type_ref()?;
             fields.push((ty, self.name()?));
             self.expect(";")?;
@@ -456,7 +464,7 @@ impl Parser {
             return self.instance(ty);
         }
         let name = self.new_name()?;
-        if matches!(ty.kind, TypeKind::Named(..)) && self.is(0, ";") {
+        if self.is(0, ";") || self.is(0, "=") {
             return problem(name.span, "variables are declared in parsers and controls only");
         }
         self.refuse_type_parameters("generic functions")?;

@@ -3,7 +3,7 @@
 use super::Parser;
 use crate::ast::{Arg, Binary, Call, Expr, ExprKind, Unary};
 use crate::lexer::Kind;
-use crate::source::{Checked, Span};
+use crate::source::{Checked, Span, problem};
 
 /// Infix operators with their precedence; a higher number binds closer.
 const BINARY: [(&str, Binary, u8); 20] = [
@@ -62,7 +62,7 @@ impl Parser {
         let span = value.span.to(other.span);
         let kind = match is_mask {
             true => ExprKind::Mask(Box::new(value), Box::new(other)),
-            false => ExprKind::Range,
+            false => ExprKind::Range(Box::new(value), Box::new(other)),
         };
         Ok(Expr { kind, span })
     }
@@ -88,6 +88,11 @@ impl Parser {
             // Each step makes the tree one deeper.
             self.deepen()?;
             (0..length).for_each(|_| drop(self.next()));
+            // `>>=` comes as `>` and `>=`.
+            if self.is(0, "=") || operator == Binary::Greater && self.is(0, ">=") {
+                let what = "operators that assign are not supported; write `x = x + 1`";
+                return problem(self.span(), what);
+            }
             let right = self.binary(precedence + 1)?;
             let span = left.span.to(right.span);
             let kind = ExprKind::Binary(operator, Box::new(left), Box::new(right));
@@ -135,6 +140,11 @@ impl Parser {
                 ExprKind::Member(Box::new(expr), self.name()?)
             } else if self.eat("[") {
                 let high = self.expr()?;
+                if self.is(0, "]") {
+                    let what = "an index is not supported, for there are neither header stacks nor \
+                                members of tuples by number; a slice is `x[7:0]`";
+                    return problem(start.to(self.span()), what);
+                }
                 self.expect(":")?;
                 let low = self.expr()?;
                 self.expect("]")?;

@@ -13,6 +13,7 @@ use crate::ast::{Decl, Name, TypeKind, TypeRef};
 use crate::lexer::{Kind, Token, tokens};
 use crate::prelude;
 use crate::source::{Checked, Problem, Sources, Span, problem};
+use crate::unsupported;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -190,8 +191,13 @@ impl Parser {
     }
 
     fn expected<T>(&self, what: &str) -> Checked<T> {
-        if let Kind::Name(name) = self.peek() {
-            self.supported(name)?;
+        match self.peek() {
+            Kind::Name(name) => self.supported(name)?,
+            Kind::Punct("...") => {
+                let what = "values left to `...` are not supported; write all of them";
+                return problem(self.span(), what);
+            }
+            _ => {}
         }
         problem(self.span(), format!("{what} is expected here, and not {}", self.peek()))
     }
@@ -202,7 +208,10 @@ impl Parser {
             Some((_, what)) => {
                 problem(self.span(), format!("{what} are not supported").replace("` are", "` is"))
             }
-            None => Ok(()),
+            None => match unsupported::name(word).filter(|_| !self.types.contains(word)) {
+                Some(what) => problem(self.span(), what),
+                None => Ok(()),
+            },
         }
     }
 
@@ -311,6 +320,7 @@ impl Parser {
         if !self.is_type(0) {
             return match self.peek() {
                 Kind::Name(name) if !KEYWORDS.contains(&&**name) => {
+                    self.supported(name)?;
                     let what = format!("there is no type `{name}`; declare it before its use");
                     problem(span, what)
                 }

@@ -62,7 +62,7 @@ impl Parser {
         let mut actions = Vec::new();
         self.expect("{")?;
         while !self.eat("}") {
-            let annotations = self.annotations()?;
+            let annotations = self.annotations_but(&["id", "name"])?;
             // Names outside of the control may be written with a dot.
             self.eat(".");
             let name = self.name()?;

@@ -1,4 +1,4 @@
-//! The intermediate form as text, for people to read and tests to compare.
+//! The typed intermediate form as text.
 
 use crate::ir::{
     Expr, ExprKind, Header, Match, MatchKind, Next, ObjectKind, Parser, Program, Stmt, Table,
