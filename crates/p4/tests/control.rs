@@ -322,6 +322,34 @@ fn files_of_entries_are_loaded() {
 }
 
 #[test]
+fn entries_are_read_from_lines() {
+    let info = compiled().info();
+    let read = |text| Row::read(&info, text);
+    let masks = [Key::Masked(0x1200, 0xff00), Key::Masked(0, 0)];
+    assert_eq!(read("masks 0x1200&&&0xff00,_ set 7"), Ok(row("Main.masks", &masks, &[7])));
+    let network = row("Main.prefixes", &[Key::Prefix(0x1200, 8)], &[0xc000_0201]);
+    assert_eq!(read(" Main.prefixes  0x1200/8 Main.set 192.0.2.1 "), Ok(network));
+    let one = Row { action: "Main.miss".to_owned(), ..row("Main.prefixes", &[Key::Exact(5)], &[]) };
+    assert_eq!(read("prefixes 5 miss"), Ok(one));
+    for (text, expected) in [
+        ("prefixes 5", "an entry is a table, its keys, an action and its arguments, such as"),
+        ("two 5 set 1", "there is no one table `two`; the program has `Main.exact_one`, "),
+        ("exact_one 5 keep", "there is no one action `keep`; the program has `Main.set`, "),
+        ("exact_one 65536 set 1", "hdr.words.a: a value of 16 bits is expected here, such as "),
+        ("exact_one _ set 1", "hdr.words.a: an exact key has one value"),
+        ("exact_one 1/2 set 1", "hdr.words.a: a value of 16 bits is expected here, such as "),
+        ("prefixes 0x1234/8 set 1", "hdr.words.a: the value has bits behind its prefix; "),
+        ("masks 1 set 1", "the keys of `Main.masks` are hdr.words.a,hdr.words.b, with commas "),
+        ("exact_one 1 set", "the arguments of `Main.set` are x, with commas between them and "),
+        ("prefixes 1 miss 1", "the arguments of `Main.miss` are none"),
+        ("exact_one 1 set -1", "x: a value of 32 bits is expected here, such as \"192.0.2.1\""),
+    ] {
+        let said = read(text).expect_err(text).to_string();
+        assert!(said.starts_with(expected), "{text}: {said}");
+    }
+}
+
+#[test]
 fn what_is_wrong_in_a_file_is_said_with_its_place() {
     let program = compiled();
     let entry = |rest: &str| format!("[[entry]]\ntable = \"exact_one\"\n{rest}");

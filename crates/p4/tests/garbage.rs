@@ -1,6 +1,6 @@
 //! Any text may come in: it is a program or is refused with a sentence, and nothing panics.
 
-use natgate_p4::{Entries, Machine, Program, compile};
+use natgate_p4::{Entries, Machine, Program, Row, compile, tree};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -25,10 +25,12 @@ fn read(text: &str, packet: &[u8]) {
             let mut machine = Machine::new(&program, 1);
             machine.process(Duration::ZERO, 1, packet);
             assert!(program.rust("any").contains("pub struct Any"));
+            assert!(tree("any.p4", text).expect("a program has a tree").ends_with('\n'));
         }
         Err(error) => {
             assert!(!error.message().is_empty() && error.line() > 0 && error.column() > 0);
             assert!(!error.rendered().is_empty());
+            let _ = tree("any.p4", text);
         }
     }
 }
@@ -90,6 +92,19 @@ proptest! {
             if let Err(error) = loaded {
                 assert!(!error.message().is_empty() && error.line() > 0 && error.column() > 0);
             }
+        });
+    }
+
+    #[test]
+    fn any_line_is_an_entry_or_not(
+        table in prop::sample::select(vec!["routes", "upload", "stations", "pool", "x"]),
+        keys in "[0-9a-fx.:/&_,]{0,20}",
+        action in prop::sample::select(vec!["via", "to_external", "at", "on_link", "x"]),
+        args in "[0-9a-fx.:/,]{0,20}",
+    ) {
+        PROGRAM.with(|program| {
+            let read = Row::read(&program.info(), &format!("{table} {keys} {action} {args}"));
+            assert!(read.err().is_none_or(|error| !error.to_string().is_empty()));
         });
     }
 

@@ -40,6 +40,19 @@ fn the_rust_of_the_tests_is_up_to_date() {
 }
 
 #[test]
+fn the_rust_of_the_corpus_is_up_to_date() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
+    for file in std::fs::read_dir(folder).expect("the corpus is there") {
+        let path = file.expect("it can be read").path();
+        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        if path.extension().is_some_and(|end| end == "p4") {
+            let text = std::fs::read_to_string(&path).expect("a program");
+            compare(&format!("tests/corpus/{name}.rs"), &compiled(&name, &text).rust(&name));
+        }
+    }
+}
+
+#[test]
 fn the_rust_that_is_compiled_with_the_crate_is_up_to_date() {
     for name in programs::names() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../p4").join(name);

@@ -4,11 +4,12 @@
 //! does not have, values too wide, keys that are missing. What comes of it are requests like any controller's,
 //! which a [`Target`] answers in the order of the file, section by section: profiles, defaults, entries, meters.
 
+mod line;
 mod section;
 mod value;
 
 use crate::info::{ActionInfo, FieldInfo, Info, TableInfo};
-use crate::ir::{MatchKind, Program};
+use crate::ir::Program;
 use crate::machine::{Key, Rates, Request, Row, Target, named};
 use crate::source::{Checked, Error, Problem, Sources, Span, problem};
 use section::Section;
@@ -150,15 +151,20 @@ fn table<'i>(info: &'i Info, section: &Section<'_>) -> Checked<&'i TableInfo> {
     Ok(&info.tables[chosen("table", &names, section)?])
 }
 
+/// The actions that a table lists.
+fn listed<'i>(info: &'i Info, table: &TableInfo) -> Vec<&'i ActionInfo> {
+    let is_listed =
+        |action: &&ActionInfo| table.actions.iter().any(|one| one.id == action.preamble.id);
+    info.actions.iter().filter(is_listed).collect()
+}
+
 /// The action that a section names, of those that the table lists, and its arguments.
 fn action<'i>(
     info: &'i Info,
     table: &TableInfo,
     section: &Section<'_>,
 ) -> Checked<(&'i ActionInfo, Vec<u128>)> {
-    let is_listed =
-        |action: &&ActionInfo| table.actions.iter().any(|one| one.id == action.preamble.id);
-    let listed: Vec<&ActionInfo> = info.actions.iter().filter(is_listed).collect();
+    let listed = listed(info, table);
     let names: Vec<&str> = listed.iter().map(|action| &*action.preamble.name).collect();
     let action = listed[chosen("action", &names, section)?];
     let names: Vec<&str> = action.params.iter().map(|param| &*param.name).collect();
@@ -174,10 +180,9 @@ fn keys(table: &TableInfo, section: &Section<'_>) -> Checked<Vec<Key>> {
     let names: Vec<&str> = table.fields.iter().map(|field| &*field.name).collect();
     let keys = section.table("keys")?;
     keys.only(&names)?;
-    let key = |field: &FieldInfo| match (field.kind, keys.has(&field.name)) {
-        (MatchKind::Lpm, false) => Ok(Key::Prefix(0, 0)),
-        (MatchKind::Ternary, false) => Ok(Key::Masked(0, 0)),
-        (kind, _) => keys.key(&field.name, kind, field.bits),
+    let key = |field: &FieldInfo| match value::any(field.kind) {
+        Some(any) if !keys.has(&field.name) => Ok(any),
+        _ => keys.key(&field.name, field.kind, field.bits),
     };
     table.fields.iter().map(key).collect()
 }

@@ -20,7 +20,14 @@ pub(super) fn number(value: &DeValue<'_>, bits: u32) -> Result<u128, String> {
 
 /// What is asked of a key: a value; of a prefix `"10.0.0.0/8"`; of bits `"0x1200 &&& 0xff00"`.
 pub(super) fn key(value: &DeValue<'_>, kind: MatchKind, bits: u32) -> Result<Key, String> {
-    let DeValue::String(text) = value else { return number(value, bits).map(Key::Exact) };
+    match value {
+        DeValue::String(text) => key_of_text(text, kind, bits),
+        _ => number(value, bits).map(Key::Exact),
+    }
+}
+
+/// The same of what would stand between quotes.
+pub(super) fn key_of_text(text: &str, kind: MatchKind, bits: u32) -> Result<Key, String> {
     let all = Ty::Bit(bits).mask();
     match (kind, text.split_once('/'), text.split_once("&&&")) {
         (MatchKind::Lpm, Some((first, length)), _) => {
@@ -46,7 +53,17 @@ pub(super) fn key(value: &DeValue<'_>, kind: MatchKind, bits: u32) -> Result<Key
     }
 }
 
-fn parsed(text: &str, bits: u32) -> Result<u128, String> {
+/// What every value fits, if there can be such.
+pub(super) fn any(kind: MatchKind) -> Option<Key> {
+    match kind {
+        MatchKind::Exact => None,
+        MatchKind::Lpm => Some(Key::Prefix(0, 0)),
+        MatchKind::Ternary => Some(Key::Masked(0, 0)),
+    }
+}
+
+/// A number of so many bits at most, from what would stand between quotes.
+pub(super) fn parsed(text: &str, bits: u32) -> Result<u128, String> {
     let text = text.trim();
     let address = match bits {
         32 => text.parse::<Ipv4Addr>().ok().map(|address| u128::from(address.to_bits())),

@@ -1,0 +1,41 @@
+// Hashes: CRC-32, CRC-16, the Internet checksum, the data themselves.
+#include <core.p4>
+#include <dpdk/pna.p4>
+
+header words_t { bit<16> a; bit<16> b; bit<32> c; }
+struct headers_t { words_t words; }
+struct metadata_t { bit<32> note; }
+
+parser MainParser(packet_in pkt, out headers_t hdr, inout metadata_t meta,
+                  in pna_main_parser_input_metadata_t istd) {
+    state start {
+        pkt.extract(hdr.words);
+        transition accept;
+    }
+}
+
+control Pre(in headers_t hdr, inout metadata_t meta, in pna_pre_input_metadata_t istd,
+            inout pna_pre_output_metadata_t ostd) {
+    apply {}
+}
+
+control Main(inout headers_t hdr, inout metadata_t meta, in pna_main_input_metadata_t istd,
+             inout pna_main_output_metadata_t ostd) {
+    Hash<bit<32>>(PNA_HashAlgorithm_t.CRC32) crc;
+    Hash<bit<16>>(PNA_HashAlgorithm_t.ONES_COMPLEMENT16) sum;
+    Hash<bit<16>>(PNA_HashAlgorithm_t.IDENTITY) same;
+
+    apply {
+        send_to_port((PortId_t) 2);
+        bit<16> x = same.get_hash({hdr.words.a});
+        hdr.words.b = sum.get_hash({x});
+        hdr.words.c = crc.get_hash({hdr.words.a});
+    }
+}
+
+control Deparser(packet_out pkt, in headers_t hdr, in metadata_t meta,
+                 in pna_main_output_metadata_t ostd) {
+    apply { pkt.emit(hdr); }
+}
+
+PNA_NIC(MainParser(), Pre(), Main(), Deparser()) main;

@@ -1,0 +1,45 @@
+// Saturating addition and subtraction stop at the ends, signed and unsigned.
+#include <core.p4>
+#include <dpdk/pna.p4>
+
+header words_t { bit<16> a; bit<16> b; bit<32> c; }
+struct headers_t { words_t words; }
+struct metadata_t { bit<32> note; }
+
+parser MainParser(packet_in pkt, out headers_t hdr, inout metadata_t meta,
+                  in pna_main_parser_input_metadata_t istd) {
+    state start {
+        pkt.extract(hdr.words);
+        transition accept;
+    }
+}
+
+control Pre(in headers_t hdr, inout metadata_t meta, in pna_pre_input_metadata_t istd,
+            inout pna_pre_output_metadata_t ostd) {
+    apply {}
+}
+
+control Main(inout headers_t hdr, inout metadata_t meta, in pna_main_input_metadata_t istd,
+             inout pna_main_output_metadata_t ostd) {
+    apply {
+        send_to_port((PortId_t) 2);
+        bit<16> x = hdr.words.a;
+        bit<16> y = hdr.words.b;
+        int<16> sum = (int<16>) x |+| (int<16>) y;
+        int<16> difference = (int<16>) x |-| (int<16>) y;
+        hdr.words.a = x |+| y;
+        hdr.words.b = x |-| y;
+        if (x == 0x1234) {
+            sum = 0;
+            difference = 0;
+        }
+        hdr.words.c = (bit<16>) sum ++ (bit<16>) difference;
+    }
+}
+
+control Deparser(packet_out pkt, in headers_t hdr, in metadata_t meta,
+                 in pna_main_output_metadata_t ostd) {
+    apply { pkt.emit(hdr); }
+}
+
+PNA_NIC(MainParser(), Pre(), Main(), Deparser()) main;

@@ -1,0 +1,40 @@
+// Slices of values and of what is assigned to.
+#include <core.p4>
+#include <dpdk/pna.p4>
+
+header words_t { bit<16> a; bit<16> b; bit<32> c; }
+struct headers_t { words_t words; }
+struct metadata_t { bit<32> note; }
+
+parser MainParser(packet_in pkt, out headers_t hdr, inout metadata_t meta,
+                  in pna_main_parser_input_metadata_t istd) {
+    state start {
+        pkt.extract(hdr.words);
+        transition accept;
+    }
+}
+
+control Pre(in headers_t hdr, inout metadata_t meta, in pna_pre_input_metadata_t istd,
+            inout pna_pre_output_metadata_t ostd) {
+    apply {}
+}
+
+control Main(inout headers_t hdr, inout metadata_t meta, in pna_main_input_metadata_t istd,
+             inout pna_main_output_metadata_t ostd) {
+    apply {
+        send_to_port((PortId_t) 2);
+        bit<16> x = hdr.words.a;
+        hdr.words.a[11:8] = hdr.words.b[3:0];
+        hdr.words.b = 16w0x4100 >> 8;
+        hdr.words.c[31:24] = x[11:4];
+        hdr.words.c[23:16] = (x ++ 16w0)[27:20] - 3;
+        hdr.words.c[0:0] = (x & 0x1000)[12:12];
+    }
+}
+
+control Deparser(packet_out pkt, in headers_t hdr, in metadata_t meta,
+                 in pna_main_output_metadata_t ostd) {
+    apply { pkt.emit(hdr); }
+}
+
+PNA_NIC(MainParser(), Pre(), Main(), Deparser()) main;
