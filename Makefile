@@ -104,6 +104,7 @@ test: root test-tools lint engine-alone ## Run every check and every test
 	@cargo test --workspace --locked --no-fail-fast
 	@cargo test --locked --no-fail-fast -p natgate --features dpdk --test check --test dpdk
 	@cargo test --locked -p natgate --features dpdk --test same_bytes -- dpdk
+	@cargo test --locked -p natgate --features dpdk --test live -- on_ports_of_dpdk
 
 .PHONY: lint
 lint: toolchain ## Check formatting and lints

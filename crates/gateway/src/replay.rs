@@ -14,13 +14,12 @@
 mod input;
 mod output;
 
-pub use input::{Input, InputError};
+pub use input::{Arrival, Input, InputError, Step};
 
 use crate::Settings;
 use crate::counters::{Losses, Origin};
 use crate::fragment::fragment;
 use crate::links::{Carried, VLAN_BITS};
-use input::{Arrival, Step};
 use natgate_engine::{
     ConfigError, Counters, DropReason, Engine, Event, Packet, Side, SideConfig, Timestamp, Verdict,
 };

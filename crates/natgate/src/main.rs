@@ -3,6 +3,7 @@
 mod api;
 mod bench;
 mod capture;
+mod captures;
 mod check;
 mod clear;
 mod conform;

@@ -2,8 +2,9 @@
 //!
 //! The crate natgate-p4 compiles; here are arguments, streams, devices and exit codes.
 
-mod entry;
+mod replay;
 mod run;
+mod subject;
 
 use crate::Failure;
 use anyhow::Context;
@@ -22,7 +23,8 @@ with exit code 2.
 Examples:
 natgate p4 compile p4/nat.p4
 natgate p4 dump --stage ir p4/nat.p4
-natgate p4 run p4/nat.p4 --inside eth1 --outside eth0";
+natgate p4 run p4/nat.p4 --inside eth1 --outside eth0
+natgate p4 replay p4/nat.p4 --in before.pcapng --out after.pcapng";
 
 /// Compile P4-16 programs
 #[derive(clap::Args)]
@@ -37,6 +39,7 @@ enum Command {
     Compile(CompileArgs),
     Dump(DumpArgs),
     Run(run::Args),
+    Replay(replay::Args),
 }
 
 /// Check a program, and say what it comes to or print what it becomes
@@ -104,6 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Command::Compile(args) => compile(args),
         Command::Dump(args) => dump(args),
         Command::Run(args) => run::run(args),
+        Command::Replay(args) => replay::run(args),
     }
 }
 

@@ -44,7 +44,7 @@ pub use machine::{
     Request, Row, TableEntry, Target,
 };
 pub use source::Error;
-pub use switch::{Counts, Switch};
+pub use switch::{Counts, FIRST_PORT, Switch};
 
 use source::{Sources, Span};
 

@@ -7,7 +7,7 @@ use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 /// The first device's port; the second's is the next.
-const FIRST_PORT: u32 = 1;
+pub const FIRST_PORT: u32 = 1;
 
 /// A program, and the devices of its ports.
 #[derive(Debug)]

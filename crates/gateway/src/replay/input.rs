@@ -34,7 +34,8 @@ pub struct InputError {
 }
 
 /// Something that happened in the input.
-pub(super) enum Step {
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
     /// Both interfaces are described.
     Described,
     /// A packet came; its bytes are [`Input::frame`].
@@ -43,10 +44,13 @@ pub(super) enum Step {
 
 /// A packet that came.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arrival {
-    pub(super) side: Side,
-    pub(super) link: LinkType,
-    pub(super) time: Timestamp,
+pub struct Arrival {
+    /// The side that it came in on.
+    pub side: Side,
+    /// What its first header is.
+    pub link: LinkType,
+    /// When it came.
+    pub time: Timestamp,
 }
 
 impl<R: Read> Input<R> {
@@ -64,7 +68,10 @@ impl<R: Read> Input<R> {
     }
 
     /// What happens next; `None` at the end.
-    pub(super) fn next_step(&mut self) -> Result<Option<Step>, InputError> {
+    ///
+    /// # Errors
+    /// What is wrong with a capture; then there is nothing more to read.
+    pub fn next_step(&mut self) -> Result<Option<Step>, InputError> {
         match &mut self.0 {
             Source::Single(single) => {
                 single.next_step().map_err(|error| InputError { side: None, error })
@@ -74,7 +81,7 @@ impl<R: Read> Input<R> {
     }
 
     /// The bytes of the packet that came last.
-    pub(super) fn frame(&mut self) -> &mut [u8] {
+    pub fn frame(&mut self) -> &mut [u8] {
         match &mut self.0 {
             Source::Single(single) => single.capture.frame(),
             Source::Pair(pair) => pair.halves[pair.current].capture.frame(),
@@ -82,7 +89,7 @@ impl<R: Read> Input<R> {
     }
 
     /// The interfaces, as far as they are known.
-    pub(super) fn interfaces(&self) -> Interfaces {
+    pub fn interfaces(&self) -> Interfaces {
         let (first_side, first, second) = match &self.0 {
             Source::Single(single) => {
                 let [first, second] = single.first.clone().unwrap_or_default();

@@ -3,18 +3,17 @@
 //! The inside is the program's port 1, the outside port 2. What a program sends to another port goes nowhere and
 //! is counted.
 
-use super::{entry, failure, load, read};
+use super::subject::{ENTRIES_HELP, Subject};
 use crate::Failure;
 use anyhow::Context;
 use clap::ValueEnum;
 use natgate_io::packet::{self, PacketDevice};
 use natgate_io::xdp::{self, XdpDevice};
 use natgate_io::{Device, wait};
-use natgate_p4::{Desk, Machine, Program, Switch, programs};
+use natgate_p4::{Desk, Switch};
 use natgate_p4runtime::Device as Controlled;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -33,19 +32,18 @@ const MAINTENANCE: Duration = Duration::from_secs(1);
 
 const AFTER_HELP: &str = "\
 Port 1 is the inside, port 2 the outside. The devices should be up and have no addresses of the
-kernel's. SIGTERM or SIGINT ends it. Entries are TABLE KEYS ACTION [ARGUMENTS], keys and arguments
-with commas between them: numbers, 0x..., addresses; prefixes as 10.0.0.0/8, masks as 5&&&0xf.
+kernel's. SIGTERM or SIGINT ends it.";
 
+const EXAMPLE: &str = "\
 Example:
 natgate p4 run p4/nat.p4 --inside eth1 --outside eth0 --entry \"routes 0.0.0.0/0 via 192.0.2.1,2\"";
 
 /// Run a program between two devices
 #[derive(clap::Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = format!("{AFTER_HELP}\n\n{ENTRIES_HELP}\n\n{EXAMPLE}"))]
 pub(super) struct Args {
-    /// The program
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[command(flatten)]
+    subject: Subject,
     /// The device of port 1
     #[arg(long, value_name = "DEVICE")]
     inside: String,
@@ -55,15 +53,6 @@ pub(super) struct Args {
     /// How frames come and go
     #[arg(long, value_enum, default_value = "af-packet")]
     backend: Backend,
-    /// What executes the program [default: Rust if this program was compiled with natgate, else the interpreter]
-    #[arg(long, value_enum)]
-    with: Option<With>,
-    /// Put an entry into a table
-    #[arg(long = "entry", value_name = "ENTRY")]
-    entries: Vec<String>,
-    /// Put a file's entries into tables, before those of --entry
-    #[arg(long = "entries", value_name = "TOML")]
-    file_of_entries: Option<PathBuf>,
     /// Let P4Runtime's controllers fill and read tables; whoever reaches the address can [default: 127.0.0.1:9559]
     #[arg(
         long,
@@ -88,27 +77,13 @@ enum Backend {
     Dpdk,
 }
 
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum With {
-    /// The reference, slow
-    Interpreter,
-    /// Rust that was made from the program and compiled with natgate
-    Rust,
-}
-
 type Devices = [Box<dyn Device>; 2];
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let (name, text) = read(&args.file, "a P4 program")?;
-    let program = natgate_p4::compile(&name, &text).map_err(|error| failure(&error))?;
-    let (mut machine, with) = machine(&program, &name, args.with)?;
-    if let Some(path) = &args.file_of_entries {
-        load(&program, path, &mut machine)?;
-    }
-    for text in &args.entries {
-        let wrong = |why| Failure::Input(vec![format!("--entry {text:?}: {why}")]);
-        entry::add(&mut machine, text).map_err(wrong)?;
-    }
+    let compiled = args.subject.compile()?;
+    let mut seed = [0; 8];
+    getrandom::fill(&mut seed).map_err(anyhow::Error::from)?;
+    let (machine, with) = args.subject.machine(&compiled, u64::from_ne_bytes(seed))?;
     let stop = Arc::<AtomicBool>::default();
     for signal in [SIGTERM, SIGINT] {
         let caught = signal_hook::flag::register(signal, Arc::clone(&stop));
@@ -116,46 +91,22 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     let devices = open(args)?;
     let (controller, desk) = natgate_p4::desk();
+    let info = compiled.program.info();
     let device =
-        Controlled { id: args.device_id, info: program.info(), program: text.into_bytes() };
+        Controlled { id: args.device_id, info, program: compiled.text.clone().into_bytes() };
     let server =
         args.p4runtime.map(|address| natgate_p4runtime::serve(address, device, controller));
     let server = server.transpose().context("P4Runtime")?;
     if let Some(address) = server.as_ref().and_then(|server| server.address()) {
         natgate_service::say(&format!("P4Runtime at {address}"));
     }
-    let (inside, outside) = (&args.inside, &args.outside);
+    let (name, inside, outside) = (&compiled.name, &args.inside, &args.outside);
     natgate_service::say(&format!("running {name} ({with}), inside {inside}, outside {outside}"));
     let mut switch = Switch::new(machine, devices);
     let desk = server.as_ref().map(|_| desk);
     forward(&mut switch, desk.as_ref(), &stop).context("waiting for frames")?;
     natgate_service::say(&format!("stopped; {}", switch.counts()));
     Ok(())
-}
-
-/// The program at work, and by what.
-fn machine<'p>(
-    program: &'p Program,
-    name: &str,
-    with: Option<With>,
-) -> Result<(Machine<'p>, &'static str), Failure> {
-    let mut seed = [0; 8];
-    getrandom::fill(&mut seed).map_err(anyhow::Error::from)?;
-    let seed = u64::from_ne_bytes(seed);
-    let compiled = match with {
-        Some(With::Interpreter) => None,
-        _ => programs::compiled(program, seed),
-    };
-    match (compiled, with) {
-        (Some(code), _) => Ok((Machine::with(program, code), "Rust")),
-        (None, Some(With::Rust)) => Err(Failure::Input(vec![format!(
-            "{name} is not among the programs compiled with this natgate ({}): put what `natgate p4 \
-             compile --emit rust {name}` prints beside them in crates/p4/src/programs, name it there \
-             in mod.rs, and build natgate anew",
-            programs::names().collect::<Vec<_>>().join(", ")
-        )])),
-        (None, _) => Ok((Machine::new(program, seed), "interpreter")),
-    }
 }
 
 fn open(args: &Args) -> anyhow::Result<Devices> {

@@ -12,6 +12,7 @@ use std::process::Child;
 use std::time::Duration;
 
 const NAT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/nat.p4");
+const DEVICES: [&str; 2] = ["inside", "outside"];
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The program in its place; killed when dropped.
@@ -21,9 +22,9 @@ struct Running {
 }
 
 impl Running {
-    fn start(scene: &Scene, options: &[&str]) -> Self {
+    fn start(scene: &Scene, [inside, outside]: [&str; 2], options: &[&str]) -> Self {
         let entries = entries(scene);
-        let mut arguments = vec!["p4", "run", NAT, "--inside", "inside", "--outside", "outside"];
+        let mut arguments = vec!["p4", "run", NAT, "--inside", inside, "--outside", outside];
         arguments.extend(options);
         arguments.extend(entries.iter().flat_map(|entry| ["--entry", entry]));
         let log = scene.network.file("p4.log");
@@ -87,9 +88,9 @@ fn entries(scene: &Scene) -> Vec<String> {
 }
 
 /// Ping, UDP and HTTP as in the demonstration.
-fn passes(options: &[&str]) {
+fn passes(devices: [&str; 2], options: &[&str]) {
     let scene = Scene::new();
-    let running = Running::start(&scene, options);
+    let running = Running::start(&scene, devices, options);
     let pinged =
         scene.run("sub1", "ping", &["-n", "-c", "3", "-i", "0.2", "-W", "2", &SERVER1.to_string()]);
     assert!(pinged.contains(" 3 received, "), "{pinged}");
@@ -108,23 +109,30 @@ fn passes(options: &[&str]) {
 
 #[test]
 fn the_nat_in_p4_interpreted_passes_ping_udp_and_http() {
-    passes(&["--with", "interpreter"]);
+    passes(DEVICES, &["--with", "interpreter"]);
 }
 
 #[test]
 fn the_nat_in_p4_as_rust_passes_ping_udp_and_http() {
-    passes(&["--with", "rust"]);
+    passes(DEVICES, &["--with", "rust"]);
 }
 
 #[test]
 fn the_nat_in_p4_runs_on_af_xdp() {
-    passes(&["--backend", "af-xdp"]);
+    passes(DEVICES, &["--backend", "af-xdp"]);
+}
+
+#[cfg(feature = "dpdk")]
+#[test]
+fn the_nat_in_p4_runs_on_ports_of_dpdk() {
+    let ports = ["net_af_packet0,iface=inside", "net_af_packet1,iface=outside"];
+    passes(ports, &["--backend", "dpdk"]);
 }
 
 #[test]
 fn controllers_are_answered_while_it_runs() {
     let scene = Scene::new();
-    let running = Running::start(&scene, &["--p4runtime"]);
+    let running = Running::start(&scene, DEVICES, &["--p4runtime"]);
     assert!(running.log().contains("natgate: P4Runtime at 127.0.0.1:9559\n"), "{}", running.log());
     // HTTP/2's greeting is answered by settings, which are a frame of type 4.
     let greet = "exec 3<>/dev/tcp/127.0.0.1/9559; \

@@ -68,8 +68,15 @@ impl Directory {
 
     /// `natgate replay` with the configuration, in the directory.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.natgate(&["replay", "-c", "natgate.toml"]);
+        command.args(arguments);
+        command
+    }
+
+    /// The program, in the directory.
+    pub(crate) fn natgate(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_natgate"));
-        command.current_dir(&self.0).args(["replay", "-c", "natgate.toml"]).args(arguments);
+        command.current_dir(&self.0).args(arguments);
         command
     }
 
