@@ -40,8 +40,8 @@ pub use info::{
 };
 pub use ir::{MatchKind, Program, Unit};
 pub use machine::{
-    Answer, Error as MachineError, Fate, Found, Key, MOST_ANSWERED, Machine, Outcome, Rates,
-    Request, Row, TableEntry, Target,
+    Answer, CONTROLLER_PORT, Error as MachineError, Fate, Found, Key, MOST_ANSWERED, Machine,
+    Outcome, Rates, Request, Row, TableEntry, Target, Told,
 };
 pub use source::Error;
 pub use switch::{Counts, FIRST_PORT, Switch};

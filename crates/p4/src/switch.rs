@@ -1,7 +1,7 @@
 //! A program between two devices: the first is port 1, the second port 2.
 
 use crate::desk::Desk;
-use crate::machine::{Fate, Machine};
+use crate::machine::{CONTROLLER_PORT, Fate, Machine};
 use natgate_io::{Batch, Device};
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -26,7 +26,9 @@ pub struct Counts {
     pub sent: u64,
     /// The program has dropped them.
     pub dropped: u64,
-    /// They were for ports that are not there.
+    /// They went to controllers.
+    pub told: u64,
+    /// They were for ports that are not there, or for controllers while none listened.
     pub elsewhere: u64,
     /// They were to leave, but what they begin with did not fit, or the link did not take them.
     pub lost: u64,
@@ -34,11 +36,11 @@ pub struct Counts {
 
 impl Display for Counts {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { received, sent, dropped, elsewhere, lost } = self;
+        let Self { received, sent, dropped, told, elsewhere, lost } = self;
         write!(
             f,
-            "{received} frames received, {sent} sent, {dropped} dropped by the program, {elsewhere} \
-             for ports that are not there, {lost} lost"
+            "{received} frames received, {sent} sent, {dropped} dropped by the program, {told} to \
+             controllers, {elsewhere} for ports that are not there, {lost} lost"
         )
     }
 }
@@ -99,6 +101,7 @@ impl<'p> Switch<'p> {
             frame.set_range(start, end);
             match leaving.get_mut(port.wrapping_sub(FIRST_PORT) as usize) {
                 Some(frames) => frames.push(frame),
+                None if port == CONTROLLER_PORT && machine.tell(frame.bytes()) => counts.told += 1,
                 None => counts.elsewhere += 1,
             }
         }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Parts, program};
 use natgate_io::memory::{MemoryDevice, Wire, pair};
-use natgate_p4::{Counts, Machine, Switch, compile};
+use natgate_p4::{Answer, Counts, Machine, Request, Switch, Told, compile, desk};
 use natgate_wire::arp::Mac;
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ fn frames_leave_by_the_port_that_the_program_names() {
     assert_eq!((two.take(), two.take()), (Some(frame(2, 0, 0)), None));
     let longer = [&frame(1, 1, 0)[..8], &[0, 7, 0, 8, 0, 0, 0, 9, 0xaa]].concat();
     assert_eq!((one.take(), one.take(), one.take()), (Some(longer), Some(frame(1, 0, 0)), None));
-    let counts = Counts { received: 6, sent: 3, dropped: 1, elsewhere: 2, lost: 0 };
+    let counts = Counts { received: 6, sent: 3, dropped: 1, told: 0, elsewhere: 2, lost: 0 };
     assert_eq!(switch.counts(), counts);
     two.set_up(false);
     switch.maintain();
@@ -47,4 +47,38 @@ fn frames_leave_by_the_port_that_the_program_names() {
     assert_eq!(switch.turn(Duration::ZERO), 1);
     assert_eq!(switch.counts().lost, 1, "the link is down");
     assert!(switch.counts().to_string().ends_with(" 1 lost"));
+}
+
+#[test]
+fn controllers_that_listen_get_their_frames_and_digests() {
+    let decls = "struct news_t { bit<16> a; }";
+    let locals = "Digest<news_t>() news;";
+    let body = "send_to_port((PortId_t) 0xfffffffd); news.pack({hdr.words.a});";
+    let text = program(Parts { decls, locals, body, ..Parts::default() });
+    let program = compile("test.p4", &text).expect("a program");
+    let ((first, one), (second, _two)) = (port("one"), port("two"));
+    let mut switch = Switch::new(Machine::new(&program, 0), [Box::new(first), Box::new(second)]);
+    let (controller, desk) = desk();
+    let frame = |a: u8| vec![0, a, 0, 0, 0, 0, 0, 0];
+    let digest = |a| Told::Digest { name: "Main.news".to_owned(), values: vec![a] };
+    // A frame that comes, after which a controller asks.
+    let mut after = |a: u8, millis, most| {
+        assert!(one.send(&frame(a)));
+        let now = Duration::from_millis(millis);
+        assert_eq!(switch.turn(now), 1);
+        let answer = std::thread::scope(|scope| {
+            let asks = scope.spawn(|| controller.ask(Request::Told { most }));
+            while !switch.answer(now, &desk) {
+                std::thread::yield_now();
+            }
+            asks.join().expect("it ends").expect("an answer")
+        });
+        let Answer::Told(told) = answer else { panic!("{answer:?}") };
+        (told, switch.counts().told)
+    };
+    assert_eq!(after(1, 0, 9), (vec![], 0), "nobody had asked yet");
+    assert_eq!(after(2, 1, 9), (vec![Told::Packet(frame(2)), digest(2)], 1));
+    assert_eq!(after(3, 2, 1), (vec![Told::Packet(frame(3))], 2));
+    assert_eq!(after(4, 3, 9), (vec![Told::Packet(frame(4)), digest(3), digest(4)], 3));
+    assert_eq!(after(5, 2000, 9), (vec![], 3), "nobody had asked for long");
 }

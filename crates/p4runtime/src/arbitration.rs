@@ -80,6 +80,11 @@ impl Clients {
         }
     }
 
+    /// Whether a stream is that of the primary controller.
+    pub(crate) fn is_primary(&self, stream: u64) -> bool {
+        self.primary == Some(stream)
+    }
+
     /// Whether a request comes from the primary controller: it says that one's election id.
     pub(crate) fn check(&self, election: Option<u128>) -> Result<(), Status> {
         let mut clients = self.clients.iter();

@@ -44,10 +44,10 @@ pub(crate) fn unsupported(of: &Of) -> Status {
         Of::PacketReplicationEngine(_) => "multicast groups and clone sessions",
         Of::ValueSet(_) => "value sets",
         Of::Register(_) => "registers",
-        Of::Digest(_) => "digests",
-        Of::Table(_) | Of::Counter(_) | Of::Meter(_) => "these",
+        Of::Table(_) | Of::Counter(_) | Of::Meter(_) | Of::Digest(_) => "these",
     };
-    Status::unimplemented(format!("{what} are not supported; use tables, counters and meters"))
+    let there = "tables, counters, meters and digests";
+    Status::unimplemented(format!("{what} are not supported; use {there}"))
 }
 
 /// A table by its number.

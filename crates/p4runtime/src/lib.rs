@@ -1,11 +1,11 @@
 //! P4Runtime: controllers fill and read the tables of a P4 program at work, by gRPC.
 //!
-//! [`serve`] listens where it is told, and asks what executes the program by its [`Controller`]; it knows nothing of
-//! packets. The program is the one that runs: a controller can verify that it means the same, and start with
+//! [`serve`] listens where it is told, and asks what executes the program by its [`Controller`]; of packets it knows
+//! those that the program sends to controllers. The program is the one that runs: a controller can verify that it means the same, and start with
 //! empty tables, but it cannot bring another.
 //!
 //! `proto` has the messages, `value`, `entry` and `read` turn entities into requests and answers into entities,
-//! `arbitration` says which controller is the primary one, `service` puts them together. The messages are written
+//! `arbitration` says which controller is the primary one, `digest` what it is told of the program's messages, `service` puts them together. The messages are written
 //! down by hand from the specification (P4Runtime 1.4), and only as far as they are understood.
 //!
 //! Always true: only the primary controller changes anything; there are as many controllers as
@@ -16,6 +16,7 @@
 
 mod arbitration;
 mod call;
+mod digest;
 mod entry;
 mod proto;
 mod read;

@@ -109,7 +109,7 @@ pub(crate) enum Of {
     #[prost(message, tag = "11")]
     Register(Unsupported),
     #[prost(message, tag = "12")]
-    Digest(Unsupported),
+    Digest(DigestEntry),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -265,6 +265,73 @@ pub(crate) struct MeterConfig {
 }
 
 #[derive(Clone, PartialEq, Message)]
+pub(crate) struct DigestEntry {
+    #[prost(uint32, tag = "1")]
+    pub(crate) digest_id: u32,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) config: Option<DigestConfig>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct DigestConfig {
+    #[prost(int64, tag = "1")]
+    pub(crate) max_timeout_ns: i64,
+    #[prost(int32, tag = "2")]
+    pub(crate) max_list_size: i32,
+    #[prost(int64, tag = "3")]
+    pub(crate) ack_timeout_ns: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct DigestList {
+    #[prost(uint32, tag = "1")]
+    pub(crate) digest_id: u32,
+    #[prost(uint64, tag = "2")]
+    pub(crate) list_id: u64,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) data: Vec<P4Data>,
+    #[prost(int64, tag = "4")]
+    pub(crate) timestamp: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct DigestAck {
+    #[prost(uint32, tag = "1")]
+    pub(crate) digest_id: u32,
+    #[prost(uint64, tag = "2")]
+    pub(crate) list_id: u64,
+}
+
+/// A value of the program, as far as digests have such.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct P4Data {
+    #[prost(oneof = "Data", tags = "1, 4, 5")]
+    pub(crate) of: Option<Data>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum Data {
+    #[prost(bytes = "vec", tag = "1")]
+    Bits(Vec<u8>),
+    #[prost(message, tag = "4")]
+    Tuple(P4Members),
+    #[prost(message, tag = "5")]
+    Struct(P4Members),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct P4Members {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) members: Vec<P4Data>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct PacketIn {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) payload: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
 pub(crate) struct SetConfigRequest {
     #[prost(uint64, tag = "1")]
     pub(crate) device_id: u64,
@@ -340,7 +407,7 @@ pub(crate) enum Told {
     #[prost(message, tag = "2")]
     Packet(Unsupported),
     #[prost(message, tag = "3")]
-    DigestAck(Unsupported),
+    DigestAck(DigestAck),
     #[prost(message, tag = "4")]
     Other(Unsupported),
 }
@@ -367,7 +434,7 @@ pub(crate) struct Role {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct StreamResponse {
-    #[prost(oneof = "Answered", tags = "1, 6")]
+    #[prost(oneof = "Answered", tags = "1, 2, 3, 6")]
     pub(crate) of: Option<Answered>,
 }
 
@@ -375,6 +442,10 @@ pub(crate) struct StreamResponse {
 pub(crate) enum Answered {
     #[prost(message, tag = "1")]
     Arbitration(Arbitration),
+    #[prost(message, tag = "2")]
+    Packet(PacketIn),
+    #[prost(message, tag = "3")]
+    Digest(DigestList),
     #[prost(message, tag = "6")]
     Error(StreamError),
 }
@@ -385,7 +456,7 @@ pub(crate) struct StreamError {
     pub(crate) canonical_code: i32,
     #[prost(string, tag = "2")]
     pub(crate) message: String,
-    #[prost(oneof = "Refused", tags = "5, 6, 7")]
+    #[prost(oneof = "Refused", tags = "5, 7")]
     pub(crate) of: Option<Refused>,
 }
 
@@ -394,8 +465,6 @@ pub(crate) struct StreamError {
 pub(crate) enum Refused {
     #[prost(message, tag = "5")]
     Packet(Unsupported),
-    #[prost(message, tag = "6")]
-    DigestAck(Unsupported),
     #[prost(message, tag = "7")]
     Other(Unsupported),
 }

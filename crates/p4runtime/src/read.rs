@@ -1,5 +1,6 @@
 //! Reading: what entities ask for, and the answers as entities, piece by piece.
 
+use crate::digest::Digests;
 use crate::entry::{array, entity, keys, place, priority, status, table, unsupported};
 use crate::proto::{
     Action, ActionType, CounterData, CounterEntry, Entity, Exact, FieldMatch, Index, Lpm,
@@ -48,13 +49,15 @@ enum Part {
 
 /// What is still to be read.
 pub(crate) struct Reading {
+    /// What need not be asked of the program.
+    known: Vec<Of>,
     parts: VecDeque<Part>,
 }
 
 impl Reading {
     /// All that entities ask for. Where they name nothing they mean all there is of the kind.
-    pub(crate) fn new(info: &Info, entities: &[Entity]) -> Result<Self, Status> {
-        let mut parts = VecDeque::new();
+    pub(crate) fn new(info: &Info, digests: &Digests, entities: &[Entity]) -> Result<Self, Status> {
+        let (mut known, mut parts) = (Vec::new(), VecDeque::new());
         for one in entities {
             match entity(Some(one))? {
                 Of::Table(entry) => tables(info, entry, &mut parts)?,
@@ -70,14 +73,17 @@ impl Reading {
                         parts.push_back(Part::Meters { meter, from, to });
                     }
                 }
+                Of::Digest(entry) => {
+                    known.extend(digests.read(info, entry.digest_id)?.into_iter().map(Of::Digest));
+                }
                 other => return Err(unsupported(other)),
             }
-            if parts.len() > MOST_PARTS {
+            if parts.len().max(known.len()) > MOST_PARTS {
                 let what = format!("a Read asks for at most {MOST_PARTS} things; ask again");
                 return Err(Status::resource_exhausted(what));
             }
         }
-        Ok(Self { parts })
+        Ok(Self { known, parts })
     }
 
     /// The next piece; nothing, when all is read.
@@ -86,6 +92,9 @@ impl Reading {
         info: &Info,
         controller: &Controller,
     ) -> Result<Option<ReadResponse>, Status> {
+        if !self.known.is_empty() {
+            return Ok(Some(piece(std::mem::take(&mut self.known))));
+        }
         while let Some(part) = self.parts.pop_front() {
             let answer = controller.ask(part.request()).map_err(|error| status(&error))?;
             let (entities, rest) = part.answered(info, answer)?;
@@ -93,12 +102,16 @@ impl Reading {
                 self.parts.push_front(rest);
             }
             if !entities.is_empty() {
-                let of = |of| Entity { of: Some(of) };
-                return Ok(Some(ReadResponse { entities: entities.into_iter().map(of).collect() }));
+                return Ok(Some(piece(entities)));
             }
         }
         Ok(None)
     }
+}
+
+fn piece(entities: Vec<Of>) -> ReadResponse {
+    let of = |of| Entity { of: Some(of) };
+    ReadResponse { entities: entities.into_iter().map(of).collect() }
 }
 
 impl Part {

@@ -3,35 +3,43 @@
 use crate::Device;
 use crate::arbitration::{Clients, Teller};
 use crate::call::{Answers, answers, streams, unary};
+use crate::digest::Digests;
 use crate::entry;
 use crate::proto::{
     Answered, Any, Arbitration, COMMIT, COOKIE_ONLY, CapabilitiesRequest, CapabilitiesResponse,
-    Config, Cookie, DEVICE_CONFIG_AND_COOKIE, Error, GetConfigRequest, GetConfigResponse,
-    P4INFO_AND_COOKIE, RECONCILE_AND_COMMIT, ReadRequest, ReadResponse, Refused, RpcStatus,
-    SetConfigRequest, SetConfigResponse, StreamError, StreamRequest, StreamResponse, Told, Uint128,
-    Unsupported, VERIFY, VERIFY_AND_COMMIT, VERIFY_AND_SAVE, WriteRequest, WriteResponse,
+    Config, Cookie, DEVICE_CONFIG_AND_COOKIE, Entity, Error, GetConfigRequest, GetConfigResponse,
+    Of, P4INFO_AND_COOKIE, PacketIn, RECONCILE_AND_COMMIT, ReadRequest, ReadResponse, Refused,
+    RpcStatus, SetConfigRequest, SetConfigResponse, StreamError, StreamRequest, StreamResponse,
+    Told, Uint128, Unsupported, Update, VERIFY, VERIFY_AND_COMMIT, VERIFY_AND_SAVE, WriteRequest,
+    WriteResponse,
 };
 use crate::read::Reading;
 use axum::Router;
 use futures_util::stream::{StreamExt, poll_fn, unfold};
 use natgate_http::blocking;
-use natgate_p4::{Controller, MachineError, Request as Asked};
+use natgate_p4::{Answer, Controller, MachineError, Request as Asked, Told as Heard};
 use prost::Message;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::time::MissedTickBehavior;
 use tonic::{Code, Status, Streaming};
 
 /// The version of P4Runtime that is spoken.
 const VERSION: &str = "1.4.0";
 
 /// Most things that a controller has been told and not read.
-const MOST_TOLD: usize = 16;
+const MOST_TOLD: usize = 64;
+
+/// How often the program is asked what it tells the primary controller.
+const LISTEN: Duration = Duration::from_millis(20);
 
 struct Service {
     device: Device,
     p4info: Vec<u8>,
     controller: Controller,
     clients: Mutex<Clients>,
+    digests: Mutex<Digests>,
     cookies: Mutex<Cookies>,
     streams: AtomicU64,
 }
@@ -51,6 +59,7 @@ pub(crate) fn router(device: Device, controller: Controller) -> Router {
         clients: Mutex::new(Clients::new(device.id)),
         device,
         controller,
+        digests: Mutex::default(),
         cookies: Mutex::default(),
         streams: AtomicU64::new(0),
     });
@@ -133,19 +142,19 @@ impl Service {
 
     /// Does all updates that can be done, and says of each what became of it if not all could.
     fn write_all(&self, request: &WriteRequest) -> Result<WriteResponse, Status> {
-        let asked: Vec<Result<Asked, Status>> = request
-            .updates
-            .iter()
-            .map(|update| entry::request(&self.device.info, update))
-            .collect();
-        let wanted: Vec<Asked> = asked.iter().filter_map(|one| one.clone().ok()).collect();
+        // What is asked of the program; nothing, where this service has done it.
+        let asked: Vec<Result<Option<Asked>, Status>> =
+            request.updates.iter().map(|update| self.update(update)).collect();
+        let wanted = asked.iter().filter_map(|one| one.as_ref().ok()?.clone()).collect();
         let gone = |error: MachineError| entry::status(&error);
         let mut answers = self.controller.ask_all(wanted).map_err(gone)?.into_iter();
         let done: Vec<Result<(), Status>> = asked
             .into_iter()
             .map(|one| {
-                let answer = one.map(|_| answers.next().unwrap_or(Err(MachineError::Gone)))?;
-                answer.map(drop).map_err(gone)
+                if one?.is_none() {
+                    return Ok(());
+                }
+                answers.next().unwrap_or(Err(MachineError::Gone)).map(drop).map_err(gone)
             })
             .collect();
         match done.iter().filter(|one| one.is_err()).count() {
@@ -154,10 +163,20 @@ impl Service {
         }
     }
 
+    fn update(&self, update: &Update) -> Result<Option<Asked>, Status> {
+        match &update.entity {
+            Some(Entity { of: Some(Of::Digest(entry)) }) => {
+                let mut digests = locked(&self.digests);
+                digests.write(&self.device.info, update.kind, entry).map(|()| None)
+            }
+            _ => entry::request(&self.device.info, update).map(Some),
+        }
+    }
+
     async fn read(self: Arc<Self>, request: ReadRequest) -> Result<Answers<ReadResponse>, Status> {
         self.check_device(request.device_id)?;
         check_role(0, &request.role)?;
-        let reading = Reading::new(&self.device.info, &request.entities)?;
+        let reading = Reading::new(&self.device.info, &locked(&self.digests), &request.entities)?;
         let next = |(service, reading): (Arc<Self>, Option<Reading>)| async move {
             let mut reading = reading?;
             let of = Arc::clone(&service);
@@ -213,6 +232,7 @@ impl Service {
                 let service = Arc::clone(&self);
                 let clear = move || service.controller.ask(Asked::Clear);
                 beside(move || clear().map_err(|error| entry::status(&error))).await?;
+                *locked(&self.digests) = Digests::default();
                 locked(&self.cookies).current = cookie;
             }
             COMMIT if request.config.is_some() => {
@@ -284,15 +304,24 @@ impl Service {
         mut requests: Streaming<StreamRequest>,
         teller: &Teller,
     ) -> Result<(), Status> {
+        let mut ticks = tokio::time::interval(LISTEN);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let request = tokio::select! {
                 request = requests.message() => request,
                 // It has stopped listening, or was given up.
                 () = teller.closed() => return Ok(()),
+                _ = ticks.tick() => {
+                    self.listen(stream, teller).await;
+                    continue;
+                }
             };
             match request {
                 Ok(Some(StreamRequest { of: Some(Told::Arbitration(one)) })) => {
                     self.arbitrate(stream, &one, teller)?;
+                }
+                Ok(Some(StreamRequest { of: Some(Told::DigestAck(one)) })) => {
+                    locked(&self.digests).acknowledge(one.digest_id, one.list_id);
                 }
                 Ok(Some(StreamRequest { of })) => {
                     let error = Some(Answered::Error(refused(of.as_ref())));
@@ -304,6 +333,39 @@ impl Service {
                 Ok(None) | Err(_) => return Ok(()),
             }
         }
+    }
+
+    /// Tells the primary controller what the program has told, as fast as it reads that.
+    async fn listen(&self, stream: u64, teller: &Teller) {
+        let most = teller.capacity() / 2;
+        if most == 0 || !locked(&self.clients).is_primary(stream) {
+            return;
+        }
+        let controller = self.controller.clone();
+        let ask = move || controller.ask(Asked::Told { most });
+        let answer = beside(move || ask().map_err(|error| entry::status(&error))).await;
+        let Ok(Answer::Told(heard)) = answer else { return };
+        for of in self.heard(heard).into_iter().map(Some) {
+            // There is room unless it has gone.
+            let _ = teller.try_send(Ok(StreamResponse { of }));
+        }
+    }
+
+    /// What the program has told, as messages of the stream.
+    fn heard(&self, heard: Vec<Heard>) -> Vec<Answered> {
+        let (info, now) = (&self.device.info, Instant::now());
+        let mut digests = locked(&self.digests);
+        let mut messages = Vec::new();
+        for one in heard {
+            match one {
+                Heard::Packet(payload) => messages.push(Answered::Packet(PacketIn { payload })),
+                Heard::Digest { name, values } => digests.take(info, &name, values, now),
+            }
+        }
+        let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let stamp = i64::try_from(since.as_nanos()).unwrap_or(i64::MAX);
+        messages.extend(digests.due(info, now, stamp).into_iter().map(Answered::Digest));
+        messages
     }
 
     fn arbitrate(&self, stream: u64, one: &Arbitration, teller: &Teller) -> Result<(), Status> {
@@ -326,8 +388,9 @@ fn check_role(id: u64, name: &str) -> Result<(), Status> {
 /// The refusal of a message that a stream does not take.
 fn refused(of: Option<&Told>) -> StreamError {
     let (message, of) = match of {
-        Some(Told::Packet(_)) => ("packets are not sent this way", Refused::Packet(Unsupported {})),
-        Some(Told::DigestAck(_)) => ("no digest was sent", Refused::DigestAck(Unsupported {})),
+        Some(Told::Packet(_)) => {
+            ("packets are not taken from controllers", Refused::Packet(Unsupported {}))
+        }
         _ => ("this is not understood", Refused::Other(Unsupported {})),
     };
     let code = Code::Unimplemented as i32;

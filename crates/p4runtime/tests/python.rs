@@ -1,10 +1,12 @@
 //! A controller that is not ours: P4Runtime's own client library (Python, from PyPI) fills p4/nat.p4's tables, packets
-//! go through them, and it reads what came of them.
+//! go through them, and it reads what came of them and hears what programs tell.
 
-use natgate_p4::{Desk, Machine, Outcome, compile, desk};
+use natgate_http::Server;
+use natgate_p4::{CONTROLLER_PORT, Desk, Machine, Outcome, Program, compile, desk};
 use natgate_p4runtime::{Device, serve};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What is installed from PyPI: the client, and the libraries of its time, without which it cannot be imported.
@@ -14,10 +16,12 @@ const CLIENT: [&str; 3] =
 /// How long the client may take in all.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/nat.p4");
+/// Who makes the Python.
+static MADE: Mutex<()> = Mutex::new(());
 
 /// A Python that has the client library, made once.
 fn python() -> PathBuf {
+    let _one = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(CLIENT[0]);
     let python = folder.join("bin/python");
     let has_client = || {
@@ -40,25 +44,60 @@ fn run(command: &mut Command) {
     assert!(status.success(), "{command:?}");
 }
 
-/// Runs the client while the program answers it between its turns.
-fn converse(python: &Path, arguments: &[&str], desk: &Desk, machine: &mut Machine<'_>) {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/client.py");
-    let mut client = Command::new(python).arg(script).args(arguments).spawn().expect("it starts");
-    let started = Instant::now();
-    let status = loop {
-        match client.try_wait().expect("it can be waited for") {
-            Some(status) => break status,
-            None if started.elapsed() > PATIENCE => {
-                let _ = client.kill();
-                panic!("the client does not end");
+/// A program that controllers reach.
+struct Served {
+    program: Program,
+    file: PathBuf,
+    /// Its P4Info, as text.
+    info: PathBuf,
+    desk: Desk,
+    server: Server,
+}
+
+impl Served {
+    /// The program in a file, beside this crate.
+    fn new(file: &str) -> Self {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+        let name = file.file_name().expect("a name").to_string_lossy();
+        let text = std::fs::read_to_string(&file).expect("the program is there");
+        let program = compile(&name, &text).unwrap_or_else(|error| panic!("{}", error.rendered()));
+        let info = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}info.txtpb"));
+        std::fs::write(&info, program.info().to_text()).expect("it can be written");
+        let (controller, desk) = desk();
+        let device = Device { id: 3, info: program.info(), program: text.into_bytes() };
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let server = serve(any, device, controller).expect("a port is free");
+        Self { program, file, info, desk, server }
+    }
+
+    /// Runs a phase of the client while the program answers it between `turn`s.
+    fn converse(
+        &self,
+        phase: &str,
+        machine: &mut Machine<'_>,
+        mut turn: impl FnMut(&mut Machine<'_>),
+    ) {
+        let address = self.server.address().expect("a port").to_string();
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/client.py");
+        let mut command = Command::new(python());
+        command.arg(script).arg(address).args([&self.info, &self.file]).arg(phase);
+        let mut client = command.spawn().expect("it starts");
+        let started = Instant::now();
+        let status = loop {
+            match client.try_wait().expect("it can be waited for") {
+                Some(status) => break status,
+                None if started.elapsed() > PATIENCE => {
+                    let _ = client.kill();
+                    panic!("the client does not end");
+                }
+                None => turn(machine),
             }
-            None => {}
-        }
-        if !desk.serve(machine) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    };
-    assert!(status.success(), "{arguments:?}");
+            if !self.desk.serve(machine) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        assert!(status.success(), "{phase}");
+    }
 }
 
 /// An Ethernet frame with a UDP datagram that has no checksum and no payload.
@@ -77,25 +116,34 @@ fn udp(destination: u8, from: ([u8; 4], u16), to: ([u8; 4], u16)) -> Vec<u8> {
 
 #[test]
 fn a_controller_from_elsewhere_fills_and_reads_tables() {
-    let python = python();
-    let text = std::fs::read_to_string(PROGRAM).expect("the program is there");
-    let program = compile("nat.p4", &text).unwrap_or_else(|error| panic!("{}", error.rendered()));
-    let mut machine = Machine::new(&program, 0);
-    let info = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nat.p4info.txtpb");
-    std::fs::write(&info, program.info().to_text()).expect("it can be written");
-    let (controller, desk) = desk();
-    let device = Device { id: 3, info: program.info(), program: text.into_bytes() };
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let server = serve(any, device, controller).expect("a port is free");
-    let address = server.address().expect("a port").to_string();
-    let asked = |phase| [&*address, info.to_str().expect("a name"), PROGRAM, phase];
-
-    converse(&python, &asked("fill"), &desk, &mut machine);
+    let served = Served::new("../../p4/nat.p4");
+    let mut machine = Machine::new(&served.program, 0);
+    served.converse("fill", &mut machine, |_| {});
     let (host, remote, pool) = ([10, 0, 0, 5], [198, 51, 100, 7], [203, 0, 113, 1]);
     let out = machine.process(Duration::ZERO, 1, &udp(1, (host, 4000), (remote, 53)));
     let Outcome::Sent { port: 2, packet } = out else { panic!("it goes out: {out:?}") };
     assert_eq!((&packet[26..30], &packet[34..36]), (&pool[..], &4000_u16.to_be_bytes()[..]));
     let unasked = machine.process(Duration::ZERO, 2, &udp(2, (remote, 53), (pool, 9)));
     assert_eq!(unasked, Outcome::Dropped);
-    converse(&python, &asked("read"), &desk, &mut machine);
+    served.converse("read", &mut machine, |_| {});
+}
+
+#[test]
+fn a_controller_from_elsewhere_hears_what_the_program_tells() {
+    let served = Served::new("../p4/tests/corpus/digests.p4");
+    let mut machine = Machine::new(&served.program, 0);
+    // Frames that differ in one number go to controllers, with a digest each, thrice the same.
+    let (begun, mut count) = (Instant::now(), 0_u32);
+    served.converse("hear", &mut machine, |machine| {
+        let now = begun.elapsed();
+        if now < Duration::from_millis(2) * count {
+            return;
+        }
+        let number = (count / 3 % 3) as u8 + 1;
+        count += 1;
+        match machine.process(now, 1, &[0, number, 0, 0, 0, 0, 0, 0]) {
+            Outcome::Sent { port: CONTROLLER_PORT, packet } => drop(machine.tell(&packet)),
+            other => panic!("it goes to controllers: {other:?}"),
+        }
+    });
 }

@@ -3,7 +3,7 @@
 //! Requests and answers own what they say and name things by their names in the program, so that they can come from
 //! another thread ([`crate::desk`]). Whatever executes a program answers them as a [`Target`].
 
-use super::{Error, Key, Listed, Machine, Rates, matches};
+use super::{Error, Key, Listed, Machine, Rates, Told, matches};
 use crate::ir::{MatchKind, ObjectKind, Table};
 use std::time::Duration;
 
@@ -125,6 +125,11 @@ pub enum Request {
         /// The silence after which they go.
         timeout: Duration,
     },
+    /// What the program has told controllers: [`Answer::Told`]. Who has asked is taken to listen for a second.
+    Told {
+        /// How many things.
+        most: usize,
+    },
     /// Makes tables and arrays as they were at the start; profiles stay.
     Clear,
 }
@@ -149,6 +154,8 @@ pub enum Answer {
     Counters(Vec<(u32, u64, u64)>),
     /// Index and rates; fewer than were asked for if there are no more.
     Meters(Vec<(u32, Option<Rates>)>),
+    /// What the program has told, the oldest first; it is not told again.
+    Told(Vec<Told>),
 }
 
 /// What executes a program and can be controlled.
@@ -201,6 +208,7 @@ impl Target for Machine<'_> {
                 self.set_profile(*profile, *timeout);
                 Ok(Answer::Done)
             }
+            Request::Told { most } => Ok(self.told((*most).min(MOST_ANSWERED))),
             Request::Clear => {
                 self.clear();
                 Ok(Answer::Done)

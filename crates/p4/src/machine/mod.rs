@@ -10,14 +10,17 @@ pub(crate) mod externs;
 mod interpreter;
 mod run;
 pub(crate) mod table;
+mod told;
 
 pub use control::{Answer, Found, MOST_ANSWERED, Request, Row, Target};
 pub use execute::{Execute, Listed, Store, Verdict, World};
 pub use externs::{Meter, Rates};
+pub use told::{CONTROLLER_PORT, Told};
 
 use crate::ir::{Action, Match, MatchKind, ObjectKind, Program, Table};
 use control::beyond;
 use interpreter::Interpreter;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// What became of a packet.
@@ -113,6 +116,10 @@ pub struct Machine<'p> {
     world: World,
     /// What the latest packet begins with as it leaves.
     head: Vec<u8>,
+    /// Frames for controllers.
+    packets: VecDeque<Vec<u8>>,
+    /// When a controller asked for what is told, nanoseconds.
+    asked: Option<u64>,
 }
 
 impl<'p> Machine<'p> {
@@ -123,7 +130,8 @@ impl<'p> Machine<'p> {
 
     /// Executed by something else that knows this program, with the program's own entries.
     pub fn with(program: &'p Program, execute: Box<dyn Execute + 'p>) -> Self {
-        let mut machine = Self { program, execute, world: World::new(), head: Vec::new() };
+        let (world, head, packets) = (World::new(), Vec::new(), VecDeque::new());
+        let mut machine = Self { program, execute, world, head, packets, asked: None };
         machine.insert_own();
         machine
     }
