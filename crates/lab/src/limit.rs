@@ -2,8 +2,8 @@
 //! together as packets are in a batch. No table that must touch a cold line for each packet can be
 //! quicker.
 
-use crate::memory::prefetch;
 use crate::random::Random;
+use natgate_pages::prefetch;
 
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]

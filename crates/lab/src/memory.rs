@@ -1,22 +1,6 @@
 //! Memory as the experiments see it: what is resident, lines fetched ahead, tables that are there
 //! before the clock runs.
 
-/// Starts fetching the cache line of `slice[index]`, if there is such an element.
-#[inline(always)]
-pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
-    if let Some(element) = slice.get(index) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch has no effect but on caches and faults on no address; SSE is part of
-        // every x86-64 processor.
-        unsafe {
-            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(element).cast());
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = element;
-    }
-}
-
 /// An empty vector whose memory has been touched, so that filling it makes the kernel do nothing.
 pub(crate) fn touched<T: Copy>(capacity: usize, value: T) -> Vec<T> {
     let mut vector = vec![value; capacity];

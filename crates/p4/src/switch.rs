@@ -1,8 +1,10 @@
-//! A program between two devices: the first is port 1, the second port 2.
+//! A program between two devices: the first is port 1, the second port 2. Packets are taken one after the other, by
+//! groups whose table lines are fetched before.
 
 use crate::desk::Desk;
 use crate::machine::{CONTROLLER_PORT, Fate, Machine};
-use natgate_io::{Batch, Device};
+use crate::rt::GROUP;
+use natgate_io::{BATCH, Batch, Device, Frame};
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
@@ -84,25 +86,27 @@ impl<'p> Switch<'p> {
         let mut batch = Batch::new();
         receiver.receive(&mut batch);
         let taken = batch.len();
+        let mut fates = [Fate::Dropped; BATCH];
+        machine.pass(now);
+        for (group, fates) in batch.chunks_mut(GROUP).zip(fates.chunks_mut(GROUP)) {
+            forward(machine, FIRST_PORT + from as u32, group, fates);
+        }
         let mut leaving = [Batch::new(), Batch::new()];
-        for mut frame in batch {
-            let ((start, end), port) = (frame.range(), FIRST_PORT + from as u32);
-            let (port, start) = match machine.forward(now, port, frame.buffer_mut(), start) {
-                Fate::Sent { port, start } => (port, start),
-                Fate::Dropped => {
-                    counts.dropped += 1;
-                    continue;
+        for (mut frame, fate) in batch.into_iter().zip(fates) {
+            match fate {
+                Fate::Sent { port, start } => {
+                    let (_, end) = frame.range();
+                    frame.set_range(start, end);
+                    match leaving.get_mut(port.wrapping_sub(FIRST_PORT) as usize) {
+                        Some(frames) => frames.push(frame),
+                        None if port == CONTROLLER_PORT && machine.tell(frame.bytes()) => {
+                            counts.told += 1;
+                        }
+                        None => counts.elsewhere += 1,
+                    }
                 }
-                Fate::NoRoom => {
-                    counts.lost += 1;
-                    continue;
-                }
-            };
-            frame.set_range(start, end);
-            match leaving.get_mut(port.wrapping_sub(FIRST_PORT) as usize) {
-                Some(frames) => frames.push(frame),
-                None if port == CONTROLLER_PORT && machine.tell(frame.bytes()) => counts.told += 1,
-                None => counts.elsewhere += 1,
+                Fate::Dropped => counts.dropped += 1,
+                Fate::NoRoom => counts.lost += 1,
             }
         }
         for (device, frames) in [first_out, second_out].into_iter().zip(&mut leaving) {
@@ -114,5 +118,16 @@ impl<'p> Switch<'p> {
         }
         counts.received += taken as u64;
         taken
+    }
+}
+
+/// Takes some frames that came in by a port through the program; what becomes of each.
+fn forward(machine: &mut Machine<'_>, port: u32, group: &mut [Frame<'_>], fates: &mut [Fate]) {
+    let mut packets: [&[u8]; GROUP] = [&[]; GROUP];
+    packets.iter_mut().zip(&*group).for_each(|(packet, frame)| *packet = frame.bytes());
+    machine.ahead(port, &packets[..group.len()]);
+    for (frame, fate) in group.iter_mut().zip(fates) {
+        let (start, _) = frame.range();
+        *fate = machine.forward_now(port, frame.buffer_mut(), start);
     }
 }

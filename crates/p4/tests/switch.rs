@@ -82,3 +82,21 @@ fn controllers_that_listen_get_their_frames_and_digests() {
     assert_eq!(after(4, 3, 9), (vec![Told::Packet(frame(4)), digest(3), digest(4)], 3));
     assert_eq!(after(5, 2000, 9), (vec![], 3), "nobody had asked for long");
 }
+
+#[test]
+fn frames_of_several_groups_leave_in_their_order() {
+    let body = "send_to_port((PortId_t) (PortIdUint_t) (bit<32>) hdr.words.a);";
+    let text = program(Parts { body, ..Parts::default() });
+    let program = compile("test.p4", &text).expect("a program");
+    let ((first, one), (second, two)) = (port("one"), port("two"));
+    let machine = Machine::new(&program, 0);
+    let mut switch = Switch::new(machine, [Box::new(first), Box::new(second)]);
+    let frame = |number: u8| vec![0, 2 - number % 2, 0, number, 0, 0, 0, 0, number];
+    assert!((0..40).all(|number| one.send(&frame(number))));
+    while switch.turn(Duration::ZERO) > 0 {}
+    for number in 0..40 {
+        let wire = if number % 2 == 0 { &two } else { &one };
+        assert_eq!(wire.take(), Some(frame(number)), "{number}");
+    }
+    assert_eq!((one.take(), two.take()), (None, None));
+}

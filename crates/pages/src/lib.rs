@@ -1,5 +1,5 @@
-//! An allocator that puts large tables on large pages, so that a random access to gigabytes does not
-//! pay for a walk through page tables as well.
+//! Memory for large tables: an allocator that puts them on large pages, so that a random access to gigabytes does
+//! not pay for a walk through page tables as well, and lines of them fetched ahead of their use.
 //!
 //! Allocations of [`LARGE`] bytes and more come straight from the kernel: from reserved huge pages
 //! when there are enough, else as ordinary memory that begins at a huge page's boundary and for which
@@ -28,6 +28,23 @@ pub struct LargePages;
 /// freeing knows what allocating did.
 fn is_large(layout: Layout) -> bool {
     layout.size() >= LARGE && layout.align() <= HUGE_PAGE
+}
+
+/// Starts fetching the cache line of `slice[index]`; does nothing when there is no such element, or on processors
+/// for which nothing is known.
+#[inline(always)]
+pub fn prefetch<T>(slice: &[T], index: usize) {
+    if let Some(element) = slice.get(index) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch has no effect but on caches and faults on no address; SSE is part of every x86-64
+        // processor.
+        unsafe {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(element).cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = element;
+    }
 }
 
 fn rounded(size: usize) -> Option<usize> {

@@ -3,7 +3,8 @@
 
 use super::Structure;
 use super::record::{External, Key, Record};
-use crate::memory::{prefetch, touched};
+use crate::memory::touched;
+use natgate_pages::prefetch;
 
 /// No node.
 pub(super) const NONE: u32 = u32::MAX;

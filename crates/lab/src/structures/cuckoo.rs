@@ -3,7 +3,7 @@
 
 use super::Structure;
 use super::record::{External, Key, Record};
-use crate::memory::prefetch;
+use natgate_pages::prefetch;
 
 /// Records of a line.
 const ITEMS: usize = 3;

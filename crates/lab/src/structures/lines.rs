@@ -3,7 +3,8 @@
 
 use super::record::{External, Key, Record};
 use super::{Structure, modulus};
-use crate::memory::{prefetch, touched};
+use crate::memory::touched;
+use natgate_pages::prefetch;
 
 /// No line.
 const NONE: u32 = u32::MAX;

@@ -2,7 +2,8 @@
 
 use super::record::{External, Key, Record};
 use super::{Structure, modulus};
-use crate::memory::{prefetch, touched};
+use crate::memory::touched;
+use natgate_pages::prefetch;
 
 /// No node.
 const NONE: u32 = u32::MAX;

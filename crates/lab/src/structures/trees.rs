@@ -3,7 +3,7 @@
 use super::binary::{NONE, Nodes};
 use super::record::{External, Key};
 use super::{Structure, modulus};
-use crate::memory::prefetch;
+use natgate_pages::prefetch;
 
 pub(super) struct Trees {
     roots: Vec<u32>,

@@ -75,14 +75,16 @@ impl Names<'_> {
             Op::SendToPort => format!("self.port = Some({} as u32);", self.operand(&call.args[0])),
             Op::AddEntry(action) => self.add_entry(call, action),
             Op::SetExpireTime => {
-                let arms = self.timed("set_timeout(*place, timeout)");
+                let arms = self.timed("set_timeout", "*place, timeout");
                 format!("let timeout = self.world.timeout({});\n{arms}", wide[0])
             }
-            Op::RestartTimer => self.timed("restart(self.now, *place)"),
-            Op::Count(number) => format!("{}.count({}, {});", object(number), wide[0], wide[1]),
+            Op::RestartTimer => self.timed("restart", "self.now, *place"),
+            Op::Count(number) => {
+                format!("self.pass.count(&mut {}, {}, {});", object(number), wide[0], wide[1])
+            }
             Op::Meter(number) => {
                 let colour = format!(
-                    "{}.colour(self.now, {}, {}, {})",
+                    "self.pass.colour(&mut {}, self.now, {}, {}, {})",
                     object(number),
                     wide[0],
                     wide[1],
@@ -93,7 +95,10 @@ impl Names<'_> {
             Op::RegisterRead(number) => {
                 let read = |(field, slot): (usize, &u32)| {
                     let register = self.register_field(number, field);
-                    format!("{} = self.code.{register}.read(index);\n", self.place(*slot))
+                    format!(
+                        "{} = self.pass.read(&self.code.{register}, index);\n",
+                        self.place(*slot)
+                    )
                 };
                 let stores: String = call.results.iter().enumerate().map(read).collect();
                 format!("let index = {};\n{stores}", wide[0])
@@ -101,7 +106,8 @@ impl Names<'_> {
             Op::RegisterWrite(number) => {
                 let write = |(field, value): (usize, &Expr)| {
                     let register = self.register_field(number, field);
-                    format!("self.code.{register}.write(index, {});\n", self.expr(value))
+                    let value = self.expr(value);
+                    format!("self.pass.write(&mut self.code.{register}, index, {value});\n")
                 };
                 let writes: String = call.args[1..].iter().enumerate().map(write).collect();
                 format!("let index = {};\n{writes}", wide[0])
@@ -117,12 +123,16 @@ impl Names<'_> {
             Op::ChecksumState(number) => self.store(call, &format!("{} as u128", sum(number))),
             Op::Random(number) => match &self.program.objects[number].kind {
                 ObjectKind::Random { least, most, ty } => {
-                    let next = format!("{}.next({least:#x}, {most:#x})", object(number));
+                    let next =
+                        format!("self.pass.next(&mut {}, {least:#x}, {most:#x})", object(number));
                     self.store(call, &format!("({next} & {:#x})", ty.mask()))
                 }
                 _ => String::new(),
             },
-            Op::Digest(number) => format!("self.world.tell({number}, vec![{}]);", wide.join(", ")),
+            Op::Digest(number) => {
+                let told = format!("self.world.tell({number}, vec![{}]);", wide.join(", "));
+                format!("if !P::IS_AHEAD {{ {told} }}")
+            }
         }
     }
 
@@ -155,7 +165,7 @@ impl Names<'_> {
             let action = self.chosen(number, position, &args);
             Some(format!(
                 "Applied::{variant} {{ key, place }} => {{
-                    let added = self.code.{name}.add(self.now, *key, {action}, timeout);
+                    let added = self.pass.add(&mut self.code.{name}, self.now, *key, {action}, timeout);
                     *place = added.or(*place);
                     added.is_some()
                 }}\n"
@@ -172,13 +182,15 @@ impl Names<'_> {
     }
 
     /// Does something with the timer of the entry that was found.
-    fn timed(&self, what: &str) -> String {
+    fn timed(&self, what: &str, args: &str) -> String {
         let tables = 0..self.program.tables.len();
         let arms =
             tables.filter(|number| self.program.tables[*number].expires).filter_map(|number| {
                 let (variant, _) = self.applied_variant(number)?;
                 let name = &self.tables[number].field;
-                Some(format!("Applied::{variant} {{ place, .. }} => self.code.{name}.{what},\n"))
+                Some(format!(
+                    "Applied::{variant} {{ place, .. }} => self.pass.{what}(&mut self.code.{name}, {args}),\n"
+                ))
             });
         format!("match &self.applied {{ {} _ => {{}} }}", arms.collect::<String>())
     }

@@ -4,10 +4,12 @@
 //! entries of each table do, one with the tables and objects, and one for a packet on its way, whose functions
 //! are the program's parsers, controls and actions.
 
+mod ahead;
 mod expr;
 mod externs;
 mod header;
 mod names;
+mod parser;
 mod stmt;
 mod table;
 
@@ -108,9 +110,26 @@ impl Names<'_> {
             impl {ty} {{
                 /// Without entries; `seed` is that of its random numbers.
                 pub fn new(seed: u64) -> Self {{ Self {{ {} }} }}
+                #[inline(always)]
+                fn run<'r, P: Pass>(&'r mut self, world: &'r mut World, packet: &'r [u8], head: &'r mut Vec<u8>, pass: P) -> Run<'r, P> {{
+                    let errors = Errors {{ too_short: {}, timeout: {} }};
+                    Run {{
+                        now: world.now(),
+                        code: self,
+                        world,
+                        head,
+                        input: Input::new(packet, errors),
+                        port: None,
+                        applied: Applied::Nothing,
+                        pass,
+                        v: Slots::default(),
+                    }}
+                }}
             }}\n",
             fields.join(", "),
-            made.join(", ")
+            made.join(", "),
+            self.program.error("PacketTooShort"),
+            self.program.error("ParserTimeout"),
         )
     }
 
@@ -134,20 +153,11 @@ impl Names<'_> {
         format!(
             "impl Execute for {ty} {{
                 fn process(&mut self, world: &mut World, port: u32, packet: &[u8], head: &mut Vec<u8>) -> Verdict {{
-                    let errors = Errors {{ too_short: {}, timeout: {} }};
-                    let mut run = Run {{
-                        now: world.now(),
-                        code: self,
-                        world,
-                        head,
-                        input: Input::new(packet, errors),
-                        port: None,
-                        applied: Applied::Nothing,
-                        v: Slots::default(),
-                    }};
+                    let mut run = self.run(world, packet, head, Work);
                     run.process(port);
                     Verdict {{ port: run.port, taken: run.input.taken() }}
                 }}
+                {}
                 fn table(&self, number: usize) -> &dyn Store {{ match number {{ {} {missing} }} }}
                 fn table_mut(&mut self, number: usize) -> &mut dyn Store {{ match number {{ {} {missing} }} }}
                 fn counter(&self, object: usize, index: u32) -> (u64, u64) {{
@@ -164,8 +174,7 @@ impl Names<'_> {
                 }}
                 fn clear(&mut self) {{ {} }}
             }}\n",
-            self.program.error("PacketTooShort"),
-            self.program.error("ParserTimeout"),
+            self.goes_ahead(),
             of(""),
             of("mut"),
             counters("read(index)"),
@@ -173,6 +182,21 @@ impl Names<'_> {
             meters("read(index)"),
             meters("set(index, meter)"),
             self.cleared(),
+        )
+    }
+
+    /// The function that fetches what packets will read, if anything is worth it.
+    fn goes_ahead(&self) -> String {
+        let Some(is_worth) = self.is_worth() else { return String::new() };
+        format!(
+            "fn ahead(&mut self, world: &mut World, port: u32, packets: &[&[u8]]) {{
+                if {is_worth} {{
+                    let mut head = Vec::new();
+                    ahead(packets, |packet, found| {{
+                        self.run(world, packet, &mut head, Ahead::new(found)).process(port)
+                    }});
+                }}
+            }}\n"
         )
     }
 
@@ -190,7 +214,7 @@ impl Names<'_> {
             .for_each(|number| functions += &self.routine(number, attribute));
         format!(
             "/// A packet on its way.
-            struct Run<'r> {{
+            struct Run<'r, P> {{
                 code: &'r mut {ty},
                 world: &'r mut World,
                 now: u64,
@@ -198,9 +222,10 @@ impl Names<'_> {
                 head: &'r mut Vec<u8>,
                 port: Option<u32>,
                 applied: Applied,
+                pass: P,
                 v: Slots,
             }}
-            impl Run<'_> {{ {functions} }}\n"
+            impl<P: Pass> Run<'_, P> {{ {functions} }}\n"
         )
     }
 
@@ -224,10 +249,20 @@ impl Names<'_> {
                 text += &self.copy(from, to, size);
             }
             let routine = program.controls[part - 1];
-            let ignored = if self.stops[routine] { "let _ = " } else { "" };
-            text += &format!("{ignored}self.{}();\n", self.routines[routine]);
+            let call = format!("self.{}()", self.routines[routine]);
+            text += &match self.stops[routine] {
+                true => format!("if let Err(Stop::Ahead {{ more }}) = {call} {{ return more; }}\n"),
+                false => format!("{call};\n"),
+            };
+            if part == 2 {
+                text += "if P::IS_AHEAD { return false; }\n";
+            }
         }
-        format!("#[inline(always)] fn process(&mut self, port: u32) {{ {text} }}\n")
+        format!(
+            "/// Takes the packet through the program; on the way ahead, whether there may be more to fetch.
+            #[inline(always)]
+            fn process(&mut self, port: u32) -> bool {{ {text} false }}\n"
+        )
     }
 
     /// Slots that are copied, whole headers at once.

@@ -3,6 +3,7 @@
 //! A header's slots become one struct, and headers with the same fields have one type. Everything else is a field
 //! of its own.
 
+use super::ahead::Reach;
 use crate::ir::{Program, Slot, Ty};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 const VALID: &str = ".$valid";
 
 /// Names that the code has anyway.
-const TAKEN: [&str; 23] = [
+const TAKEN: [&str; 27] = [
     "Action",
+    "Ahead",
     "Algorithm",
     "Applied",
+    "Cell",
     "Counters",
     "Errors",
     "Exact",
@@ -24,6 +27,7 @@ const TAKEN: [&str; 23] = [
     "Meter",
     "Meters",
     "Packed",
+    "Pass",
     "Place",
     "Random",
     "Rates",
@@ -33,6 +37,7 @@ const TAKEN: [&str; 23] = [
     "Stop",
     "Store",
     "Verdict",
+    "Work",
     "World",
 ];
 
@@ -71,10 +76,14 @@ pub(super) struct Names<'p> {
     pub(super) fields: Vec<(String, String)>,
     pub(super) routines: Vec<String>,
     pub(super) parsers: Vec<String>,
+    /// By parser: its states' functions, if it has such.
+    pub(super) states: Vec<Vec<String>>,
     pub(super) tables: Vec<TableNames>,
     pub(super) objects: Vec<String>,
     /// By routine: whether it may end more than itself.
     pub(super) stops: Vec<bool>,
+    /// What is worth fetching ahead, and where.
+    pub(super) reach: Reach,
 }
 
 /// Names that are each given once.
@@ -158,7 +167,7 @@ impl<'p> Names<'p> {
         TAKEN.into_iter().chain(["Slots", name]).for_each(|taken| drop(types.take(taken)));
         let mut own = Unique::default();
         let methods = ["new", "process", "table", "table_mut", "counter", "set_counter", "meter"];
-        for taken in methods.into_iter().chain(["set_meter", "clear", "run"]) {
+        for taken in methods.into_iter().chain(["set_meter", "clear", "run", "ahead"]) {
             own.take(taken);
         }
         let mut names = Self {
@@ -169,9 +178,11 @@ impl<'p> Names<'p> {
             fields: Vec::new(),
             routines: Vec::new(),
             parsers: Vec::new(),
+            states: Vec::new(),
             tables: Vec::new(),
             objects: Vec::new(),
             stops: vec![false; program.routines.len()],
+            reach: Reach::of(program),
         };
         names.slots(&mut types);
         let routines = program.routines.iter();
@@ -179,6 +190,11 @@ impl<'p> Names<'p> {
         let parsers = program.parsers.iter();
         names.parsers =
             parsers.map(|one| own.take(&format!("parse_{}", snake(&one.name)))).collect();
+        for (parser, name) in program.parsers.iter().zip(&names.parsers) {
+            let states = parser.functions().into_iter();
+            let states = states.map(|state| own.take(&format!("{name}_{state}"))).collect();
+            names.states.push(states);
+        }
         let mut kept = Unique::default();
         let tables = program.tables.iter();
         names.tables = tables

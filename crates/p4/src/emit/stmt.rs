@@ -1,11 +1,11 @@
-//! Statements, routines and parsers.
+//! Statements and routines.
 //!
 //! A routine that may end the whole control, or fail as part of a parser, returns a `Result`; the others return
 //! nothing.
 
 use super::header::{length, read};
-use super::names::{Names, camel, carrier, rust};
-use crate::ir::{Expr, ExprKind, Header, Match, Next, Parser, Slot, Stmt, Target, Ty};
+use super::names::{Names, carrier, rust};
+use crate::ir::{Expr, ExprKind, Header, Slot, Stmt, Ty};
 
 impl Names<'_> {
     /// Finds out which routines may end more than themselves: those that call one may, too.
@@ -22,8 +22,11 @@ impl Names<'_> {
     }
 
     pub(super) fn table_stops(&self, table: usize) -> bool {
-        let mut actions = self.program.tables[table].actions.iter();
-        actions.any(|action| self.stops[self.program.actions[*action].routine])
+        let table = &self.program.tables[table];
+        let mut actions = table.actions.iter();
+        // The way ahead ends where something is looked up.
+        table.is_fetched()
+            || actions.any(|action| self.stops[self.program.actions[*action].routine])
     }
 
     fn block_stops(&self, block: &[Stmt]) -> bool {
@@ -48,94 +51,23 @@ impl Names<'_> {
     pub(super) fn routine(&self, number: usize, attribute: &str) -> String {
         let routine = &self.program.routines[number];
         let can_stop = self.stops[number];
-        let body = match &routine.body[..] {
+        let body = match reached(&routine.body) {
             [body @ .., Stmt::Return] => body,
             body => body,
         };
+        let is_main = self.program.controls.get(1) == Some(&number);
+        let body = if is_main { self.marked(body, can_stop) } else { self.block(body, can_stop) };
         let (result, end) = if can_stop { ("-> Result<(), Stop>", "Ok(())") } else { ("", "") };
         format!(
             "/// `{}`.
             {attribute}
-            fn {}(&mut self) {result} {{ {} {end} }}\n",
-            routine.name,
-            self.routines[number],
-            self.block(body, can_stop)
+            fn {}(&mut self) {result} {{ {body} {end} }}\n",
+            routine.name, self.routines[number],
         )
-    }
-
-    /// A parser as a function, and what its states are called.
-    pub(super) fn parser(&self, number: usize) -> String {
-        let parser = &self.program.parsers[number];
-        let states = format!("{}State", camel(&self.parsers[number]));
-        let names = state_names(parser);
-        let arms = parser.states.iter().zip(&names).map(|(state, name)| {
-            let body = self.block(&state.body, true);
-            let next = self.next(&state.next, &states, &names);
-            format!("{states}::{name} => {{ {body} {next} }}\n")
-        });
-        format!(
-            "/// The parser `{}`.
-            #[inline(always)]
-            fn {}(&mut self) -> Result<(), Stop> {{
-                {}
-                let mut state = {states}::{};
-                loop {{
-                    self.input.step()?;
-                    state = match state {{ {} }};
-                }}
-            }}\n",
-            parser.name,
-            self.parsers[number],
-            self.block(&parser.init, true),
-            names[parser.start],
-            arms.collect::<String>(),
-        )
-    }
-
-    /// The type of a parser's states.
-    pub(super) fn states_type(&self, number: usize) -> String {
-        let parser = &self.program.parsers[number];
-        let names = state_names(parser).join(", ");
-        format!(
-            "/// Where the parser `{}` is.
-            #[derive(Clone, Copy, Debug)]
-            enum {}State {{ {names} }}\n",
-            parser.name,
-            camel(&self.parsers[number])
-        )
-    }
-
-    fn next(&self, next: &Next, states: &str, names: &[String]) -> String {
-        let target = |target: &Target| match target {
-            Target::State(state) => format!("{states}::{}", names[*state]),
-            Target::Accept => "return Ok(())".to_owned(),
-            Target::Reject => "return Err(Stop::Reject(0))".to_owned(),
-        };
-        let (keys, cases) = match next {
-            Next::To(to) => return target(to),
-            Next::Select(keys, cases) => (keys, cases),
-        };
-        let lets = keys.iter().enumerate();
-        let lets: String =
-            lets.map(|(number, key)| format!("let key_{number} = {};\n", self.expr(key))).collect();
-        let mut text = String::new();
-        for (asked, to) in cases {
-            let conditions: Vec<String> =
-                asked.iter().zip(keys).enumerate().filter_map(asks).collect();
-            let arm = target(to);
-            if conditions.is_empty() {
-                return format!("{lets} {text} {{ {arm} }}");
-            }
-            text += &format!("if {} {{ {arm} }} else ", conditions.join(" && "));
-        }
-        let no_match = self.program.error("NoMatch");
-        format!("{lets} {text} {{ return Err(Stop::Reject({no_match})) }}")
     }
 
     pub(super) fn block(&self, block: &[Stmt], can_stop: bool) -> String {
-        let end = block.iter().position(|stmt| matches!(stmt, Stmt::Return | Stmt::Exit));
-        let block = &block[..end.map_or(block.len(), |end| end + 1)];
-        block.iter().map(|stmt| self.stmt(stmt, can_stop) + "\n").collect()
+        reached(block).iter().map(|stmt| self.stmt(stmt, can_stop) + "\n").collect()
     }
 
     fn stmt(&self, stmt: &Stmt, can_stop: bool) -> String {
@@ -154,7 +86,10 @@ impl Names<'_> {
             Stmt::Switch(on, arms, default) => self.switch(on, arms, default, can_stop),
             Stmt::Call(routine, copies) => self.call_of(*routine, copies),
             Stmt::Parse(parser) => format!("self.{}()?;", self.parsers[*parser]),
-            Stmt::Apply { table, hit, action } => self.apply_of(*table, *hit, *action),
+            Stmt::Apply { table, hit, action } => {
+                let more = self.reach.behind(stmt);
+                self.apply_of(*table, *hit, *action, &self.worth(&more))
+            }
             Stmt::Return if can_stop => "return Ok(());".to_owned(),
             Stmt::Return => "return;".to_owned(),
             Stmt::Exit => "return Err(Stop::Exit);".to_owned(),
@@ -222,14 +157,15 @@ impl Names<'_> {
         }
     }
 
-    fn apply_of(&self, table: usize, hit: Slot, action: Slot) -> String {
+    fn apply_of(&self, table: usize, hit: Slot, action: Slot, more: &str) -> String {
         let name = &self.tables[table].apply;
         let to = rust(self.ty(action));
         let (hit, action) = (self.place(hit), self.place(action));
+        let more = if self.program.tables[table].is_fetched() { more } else { "" };
         let results = format!("{hit} = hit;\n{action} = action as {to};");
         match self.table_stops(table) {
-            true => format!("let (hit, action, flow) = self.{name}();\n{results}\nflow?;"),
-            false => format!("let (hit, action) = self.{name}();\n{results}"),
+            true => format!("let (hit, action, flow) = self.{name}({more});\n{results}\nflow?;"),
+            false => format!("let (hit, action) = self.{name}({more});\n{results}"),
         }
     }
 
@@ -262,18 +198,10 @@ impl Names<'_> {
     }
 }
 
-/// What a case asks of a key; nothing, if any will do.
-fn asks((number, (asked, key)): (usize, (&Match, &Expr))) -> Option<String> {
-    let Match { value, mask } = *asked;
-    let value = super::expr::literal(key.ty, value);
-    match mask {
-        0 => None,
-        _ if mask == key.ty.mask() => Some(format!("key_{number} == {value}")),
-        _ => {
-            let mask = super::expr::literal(key.ty, mask);
-            Some(format!("key_{number} & {mask} == {value}"))
-        }
-    }
+/// Statements up to one behind which nothing is done.
+fn reached(block: &[Stmt]) -> &[Stmt] {
+    let end = block.iter().position(|stmt| matches!(stmt, Stmt::Return | Stmt::Exit));
+    &block[..end.map_or(block.len(), |end| end + 1)]
 }
 
 /// Whether an expression needs what is in a slot.
@@ -289,9 +217,4 @@ fn reads(expr: &Expr, slot: Slot) -> bool {
             [condition, yes, no].into_iter().any(|part| reads(part, slot))
         }
     }
-}
-
-fn state_names(parser: &Parser) -> Vec<String> {
-    let mut names = super::names::Unique::default();
-    parser.states.iter().map(|state| names.take(&camel(&state.name))).collect()
 }

@@ -3,6 +3,9 @@
 use super::names::{Names, Unique, camel, last, rust, snake};
 use crate::ir::{Action, MatchKind, Table, Ty};
 
+/// A table for fewer entries stays in the caches.
+const FEWEST_ENTRIES: usize = 8192;
+
 /// How a table is kept.
 pub(super) enum Kind {
     /// By keys packed into this type.
@@ -15,6 +18,11 @@ impl Table {
     /// Whether actions of it may want to know which entry it was, or which key missed.
     pub(super) fn remembers(&self) -> bool {
         self.add_on_miss || self.expires
+    }
+
+    /// Whether it may be so large that it is worth fetching lines of it ahead.
+    pub(super) fn is_fetched(&self) -> bool {
+        matches!(self.kind(), Kind::Exact(_)) && self.size >= FEWEST_ENTRIES
     }
 
     fn kind(&self) -> Kind {
@@ -182,22 +190,30 @@ impl Names<'_> {
         }
     }
 
-    /// The function that applies a table: says whether there was an entry, and the action's number.
+    /// The function that applies a table: says whether there was an entry, and the action's number. One that
+    /// may be large is told whether more that is worth fetching may follow.
     pub(super) fn apply(&self, number: usize, attribute: &str) -> String {
         let (table, names) = (&self.program.tables[number], &self.tables[number]);
         let (name, ty) = (&names.field, &names.ty);
         let keys = self.keys(table);
         let variant = self.applied_variant(number);
         let find = match (&variant, table.kind()) {
-            (Some((variant, _)), _) => format!(
-                "let key = {keys};
-                let (found, place) = self.code.{name}.find(self.now, key);
-                self.applied = Applied::{variant} {{ key, place }};"
-            ),
-            (None, Kind::Exact(_)) => {
-                format!("let (found, _) = self.code.{name}.find(self.now, {keys});")
+            (_, Kind::Exact(_)) => {
+                let found = match table.is_fetched() {
+                    true => format!(
+                        "match self.pass.find(&self.code.{name}, self.now, key, more) {{
+                            Ok(found) => found,
+                            Err(stop) => return (false, 0, Err(stop)),
+                        }}"
+                    ),
+                    false => format!("self.code.{name}.find(self.now, key)"),
+                };
+                let applied = variant.as_ref().map_or(String::new(), |(variant, _)| {
+                    format!("self.applied = Applied::{variant} {{ key, place }};")
+                });
+                format!("let key = {keys}; let (found, place) = {found}; {applied}")
             }
-            (None, _) => format!("let found = self.code.{name}.find({keys});"),
+            _ => format!("let found = self.code.{name}.find({keys});"),
         };
         let after = if variant.is_some() { "self.applied = Applied::Nothing;" } else { "" };
         let can_stop = self.table_stops(number);
@@ -218,10 +234,11 @@ impl Names<'_> {
             false => ("(bool, u32)", ""),
         };
         let last = if can_stop { ", flow" } else { "" };
+        let more = if table.is_fetched() { ", more: bool" } else { "" };
         format!(
             "/// Applies `{}`: whether there was an entry, and which action was run.
             {attribute}
-            fn {}(&mut self) -> {result} {{
+            fn {}(&mut self{more}) -> {result} {{
                 {find}
                 {flow} match found.action {{ {arms} }};
                 {after}

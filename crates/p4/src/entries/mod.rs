@@ -94,7 +94,7 @@ fn requests(info: &Info, number: u8, text: &str) -> Checked<Vec<(Span, Request)>
 fn profile(_: &Info, section: &Section<'_>) -> Checked<Request> {
     section.only(&["number", "seconds"])?;
     let profile = section.number("number", 8)? as u8;
-    let timeout = Duration::from_secs(section.number("seconds", 32)? as u64);
+    let timeout = Duration::from_secs(section.number("seconds", 21)? as u64);
     Ok(Request::SetProfile { profile, timeout })
 }
 

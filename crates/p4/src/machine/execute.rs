@@ -12,8 +12,14 @@ use std::time::Duration;
 /// Most digests that wait for the control plane.
 const MOST_DIGESTS: usize = 1024;
 
-/// How long entries stay if nothing is said of their profile.
-const USUAL_TIMEOUT: Duration = Duration::from_secs(120);
+/// What timeouts are counted in, nanoseconds.
+pub(crate) const MILLISECOND: u64 = 1_000_000;
+
+/// The longest timeout, milliseconds: more than 24 days.
+pub(crate) const LONGEST_TIMEOUT: u32 = (1 << 31) - 1;
+
+/// How long entries stay if nothing is said of their profile, milliseconds.
+const USUAL_TIMEOUT: u32 = 120_000;
 
 /// Executes a program, and keeps its tables and what its objects remember.
 pub trait Execute: Debug {
@@ -26,6 +32,10 @@ pub trait Execute: Debug {
         packet: &[u8],
         head: &mut Vec<u8>,
     ) -> Verdict;
+
+    /// Fetches what packets that came in by a port will read when their turn comes, where that is worth it; nothing
+    /// else happens.
+    fn ahead(&mut self, _world: &mut World, _port: u32, _packets: &[&[u8]]) {}
 
     /// The entries of the table with that number.
     ///
@@ -129,20 +139,15 @@ pub struct Verdict {
 #[derive(Debug)]
 pub struct World {
     now: u64,
-    /// By profile, nanoseconds.
-    timeouts: Vec<u64>,
+    /// By profile, milliseconds.
+    timeouts: Box<[u32; 256]>,
     digests: VecDeque<(usize, Vec<u128>)>,
     lost: u64,
 }
 
 impl World {
     pub(super) fn new() -> Self {
-        Self {
-            now: 0,
-            timeouts: vec![nanoseconds(USUAL_TIMEOUT); 256],
-            digests: VecDeque::new(),
-            lost: 0,
-        }
+        Self { now: 0, timeouts: Box::new([USUAL_TIMEOUT; 256]), digests: VecDeque::new(), lost: 0 }
     }
 
     /// The time, nanoseconds since some beginning.
@@ -155,14 +160,16 @@ impl World {
         self.now = self.now.max(nanoseconds(now));
     }
 
-    /// How long entries of a profile stay, nanoseconds.
-    pub fn timeout(&self, profile: u128) -> u64 {
+    /// How long entries of a profile stay, milliseconds.
+    #[inline]
+    pub fn timeout(&self, profile: u128) -> u32 {
         let profile = usize::try_from(profile).unwrap_or(usize::MAX);
-        self.timeouts.get(profile).copied().unwrap_or(nanoseconds(USUAL_TIMEOUT))
+        self.timeouts.get(profile).copied().unwrap_or(USUAL_TIMEOUT)
     }
 
     pub(super) fn set_timeout(&mut self, profile: u8, timeout: Duration) {
-        self.timeouts[usize::from(profile)] = nanoseconds(timeout);
+        let whole = nanoseconds(timeout).div_ceil(MILLISECOND).min(LONGEST_TIMEOUT.into());
+        self.timeouts[usize::from(profile)] = whole as u32;
     }
 
     /// Leaves a message for the control plane: the digest's number, and its fields.
@@ -190,4 +197,24 @@ impl World {
 fn nanoseconds(time: Duration) -> u64 {
     // The largest is left for what has no time.
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).min(u64::MAX - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_are_whole_milliseconds_and_end() {
+        let mut world = World::new();
+        assert_eq!((world.timeout(3), world.timeout(256)), (120_000, 120_000));
+        for (given, kept) in [
+            (Duration::from_micros(1500), 2),
+            (Duration::from_secs(300), 300_000),
+            (Duration::from_secs((1 << 21) - 1), ((1 << 21) - 1) * 1000),
+            (Duration::MAX, LONGEST_TIMEOUT),
+        ] {
+            world.set_timeout(3, given);
+            assert_eq!(world.timeout(3), kept, "{given:?}");
+        }
+    }
 }

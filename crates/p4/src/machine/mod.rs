@@ -5,7 +5,7 @@
 
 pub(crate) mod bits;
 mod control;
-mod execute;
+pub(crate) mod execute;
 pub(crate) mod externs;
 mod interpreter;
 mod run;
@@ -153,7 +153,8 @@ impl<'p> Machine<'p> {
 
     /// Takes a packet that came in by a port; `now` is the time since some beginning, and does not go back.
     pub fn process(&mut self, now: Duration, port: u32, packet: &[u8]) -> Outcome {
-        let Verdict { port, taken } = self.take(now, port, packet);
+        self.pass(now);
+        let Verdict { port, taken } = self.take(port, packet);
         match port {
             Some(port) => Outcome::Sent { port, packet: [&self.head, &packet[taken..]].concat() },
             None => Outcome::Dropped,
@@ -167,7 +168,13 @@ impl<'p> Machine<'p> {
     ///
     /// When `start` is beyond the buffer.
     pub fn forward(&mut self, now: Duration, port: u32, buffer: &mut [u8], start: usize) -> Fate {
-        let Verdict { port, taken } = self.take(now, port, &buffer[start..]);
+        self.pass(now);
+        self.forward_now(port, buffer, start)
+    }
+
+    /// As [`Self::forward`], when it has been said what time it is.
+    pub(crate) fn forward_now(&mut self, port: u32, buffer: &mut [u8], start: usize) -> Fate {
+        let Verdict { port, taken } = self.take(port, &buffer[start..]);
         let Some(port) = port else { return Fate::Dropped };
         let rest = start + taken;
         let Some(start) = rest.checked_sub(self.head.len()) else { return Fate::NoRoom };
@@ -175,8 +182,13 @@ impl<'p> Machine<'p> {
         Fate::Sent { port, start }
     }
 
-    fn take(&mut self, now: Duration, port: u32, packet: &[u8]) -> Verdict {
-        self.pass(now);
+    /// Fetches what packets that came in by a port will read when their turn comes: [`GROUP`](crate::rt::GROUP) of
+    /// them at most. It changes nothing but the time that [`Self::forward`] takes.
+    pub fn ahead(&mut self, port: u32, packets: &[&[u8]]) {
+        self.execute.ahead(&mut self.world, port, packets);
+    }
+
+    fn take(&mut self, port: u32, packet: &[u8]) -> Verdict {
         self.head.clear();
         self.execute.process(&mut self.world, port, packet, &mut self.head)
     }
@@ -290,7 +302,8 @@ impl<'p> Machine<'p> {
         self.put_meter(name, object, index, Some(meter))
     }
 
-    /// How long entries of a profile stay without being restarted; two minutes, if nothing is said.
+    /// How long entries of a profile stay without being restarted, in whole milliseconds and for 24 days at most; two
+    /// minutes, if nothing is said.
     pub fn set_profile(&mut self, profile: u8, timeout: Duration) {
         self.world.set_timeout(profile, timeout);
     }

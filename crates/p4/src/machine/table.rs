@@ -1,6 +1,6 @@
 //! Tables at work: entries, which of them a key finds, and when they go.
 
-use super::execute::{Listed, Store};
+use super::execute::{Listed, MILLISECOND, Store};
 use crate::ir::{Match, MatchKind, Table};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -8,10 +8,21 @@ use std::ops::Bound;
 /// Entries expire on ticks of so many nanoseconds.
 pub(crate) const TICK: u64 = 125_000_000;
 
-/// What a timer starts with that starts now and is to end after so many nanoseconds: it ends on a tick, never
-/// early.
-pub(crate) fn deadline(now: u64, timeout: u64) -> u64 {
-    now.saturating_add(timeout).div_ceil(TICK).saturating_mul(TICK)
+/// When a timer is over that starts now and is to end after so many milliseconds; but it ends on a tick, never early.
+#[inline]
+pub(crate) fn until(now: u64, timeout: u32) -> u64 {
+    now.saturating_add(u64::from(timeout) * MILLISECOND)
+}
+
+/// The tick on which it ends.
+pub(crate) fn deadline(until: u64) -> u64 {
+    until.div_ceil(TICK).saturating_mul(TICK)
+}
+
+/// The latest tick. What is over by then has ended, and nothing else has.
+#[inline]
+pub(crate) fn tick(now: u64) -> u64 {
+    now - now % TICK
 }
 
 /// An entry in a table.
@@ -24,8 +35,8 @@ pub(super) struct Entry {
     pub(super) priority: u32,
     /// When it goes, nanoseconds; never, if there is no timer.
     pub(super) deadline: Option<u64>,
-    /// Its silence until then, nanoseconds.
-    pub(super) timeout: u64,
+    /// Its silence until then, milliseconds.
+    pub(super) timeout: u32,
     /// Whether a packet added it.
     pub(super) is_learnt: bool,
 }
@@ -38,7 +49,7 @@ impl Entry {
 
     /// Starts its timer anew.
     pub(super) fn restart(&mut self, now: u64) {
-        self.deadline = Some(deadline(now, self.timeout));
+        self.deadline = Some(deadline(until(now, self.timeout)));
     }
 }
 

@@ -591,17 +591,6 @@ impl Action for NextHopsAction {
     }
 }
 
-/// Where the parser `NatParser` is.
-#[derive(Clone, Copy, Debug)]
-enum ParseNatParserState {
-    Start,
-    Arp,
-    Ipv4,
-    Tcp,
-    Udp,
-    Icmp,
-}
-
 /// Headers, metadata and variables of a packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slots {
@@ -885,6 +874,28 @@ impl Nat {
             icmp_leases: Registers::new(16777216, 0_u64),
         }
     }
+
+    #[inline(always)]
+    fn run<'r, P: Pass>(
+        &'r mut self,
+        world: &'r mut World,
+        packet: &'r [u8],
+        head: &'r mut Vec<u8>,
+        pass: P,
+    ) -> Run<'r, P> {
+        let errors = Errors { too_short: 1, timeout: 5 };
+        Run {
+            now: world.now(),
+            code: self,
+            world,
+            head,
+            input: Input::new(packet, errors),
+            port: None,
+            applied: Applied::Nothing,
+            pass,
+            v: Slots::default(),
+        }
+    }
 }
 
 impl Execute for Nat {
@@ -895,21 +906,25 @@ impl Execute for Nat {
         packet: &[u8],
         head: &mut Vec<u8>,
     ) -> Verdict {
-        let errors = Errors { too_short: 1, timeout: 5 };
-        let mut run = Run {
-            now: world.now(),
-            code: self,
-            world,
-            head,
-            input: Input::new(packet, errors),
-            port: None,
-            applied: Applied::Nothing,
-            v: Slots::default(),
-        };
+        let mut run = self.run(world, packet, head, Work);
         run.process(port);
         Verdict {
             port: run.port,
             taken: run.input.taken(),
+        }
+    }
+
+    fn ahead(&mut self, world: &mut World, port: u32, packets: &[&[u8]]) {
+        if self.upload.is_large() || self.download.is_large()
+            || self.next_hops.is_large()
+        {
+            let mut head = Vec::new();
+            ahead(
+                packets,
+                |packet, found| {
+                    self.run(world, packet, &mut head, Ahead::new(found)).process(port)
+                },
+            );
         }
     }
 
@@ -984,7 +999,7 @@ impl Execute for Nat {
 }
 
 /// A packet on its way.
-struct Run<'r> {
+struct Run<'r, P> {
     code: &'r mut Nat,
     world: &'r mut World,
     now: u64,
@@ -992,12 +1007,14 @@ struct Run<'r> {
     head: &'r mut Vec<u8>,
     port: Option<u32>,
     applied: Applied,
+    pass: P,
     v: Slots,
 }
 
-impl Run<'_> {
+impl<P: Pass> Run<'_, P> {
+    /// Takes the packet through the program; on the way ahead, whether there may be more to fetch.
     #[inline(always)]
-    fn process(&mut self, port: u32) {
+    fn process(&mut self, port: u32) -> bool {
         self.v.nat_parser_istd_input_port = port as u32;
         self.v.nat_pre_control_istd_input_port = port as u32;
         self.v.nat_main_istd_input_port = port as u32;
@@ -1057,7 +1074,12 @@ impl Run<'_> {
         self.v.nat_main_meta_profile = self.v.nat_pre_control_meta_profile;
         self.v.nat_main_meta_next_hop = self.v.nat_pre_control_meta_next_hop;
         self.v.nat_main_meta_out_port = self.v.nat_pre_control_meta_out_port;
-        self.nat_main();
+        if let Err(Stop::Ahead { more }) = self.nat_main() {
+            return more;
+        }
+        if P::IS_AHEAD {
+            return false;
+        }
         self.v.nat_deparser_hdr_ethernet = self.v.nat_main_hdr_ethernet;
         self.v.nat_deparser_hdr_arp = self.v.nat_main_hdr_arp;
         self.v.nat_deparser_hdr_ipv4 = self.v.nat_main_hdr_ipv4;
@@ -1084,74 +1106,88 @@ impl Run<'_> {
         self.v.nat_deparser_meta_next_hop = self.v.nat_main_meta_next_hop;
         self.v.nat_deparser_meta_out_port = self.v.nat_main_meta_out_port;
         self.nat_deparser();
+        false
     }
 
     /// The parser `NatParser`.
     #[inline(always)]
     fn parse_nat_parser(&mut self) -> Result<(), Stop> {
-        let mut state = ParseNatParserState::Start;
-        loop {
-            self.input.step()?;
-            state = match state {
-                ParseNatParserState::Start => {
-                    self.v.nat_parser_hdr_ethernet = Ethernet::read(
-                        self.input.extract()?,
-                    );
-                    let key_0 = self.v.nat_parser_hdr_ethernet.ethertype;
-                    if key_0 == 0x806_u16 {
-                        ParseNatParserState::Arp
-                    } else if key_0 == 0x800_u16 {
-                        ParseNatParserState::Ipv4
-                    } else {
-                        return Ok(())
-                    }
-                }
-                ParseNatParserState::Arp => {
-                    self.v.nat_parser_hdr_arp = Arp::read(self.input.extract()?);
-                    return Ok(());
-                }
-                ParseNatParserState::Ipv4 => {
-                    self.v.nat_parser_hdr_ipv4 = Ipv4::read(self.input.extract()?);
-                    self.v.nat_parser_meta_fragment = self
-                        .v
-                        .nat_parser_hdr_ipv4
-                        .flags_offset & 0x3fff_u16;
-                    let key_0 = self.v.nat_parser_hdr_ipv4.version_ihl;
-                    let key_1 = self.v.nat_parser_meta_fragment;
-                    let key_2 = self.v.nat_parser_hdr_ipv4.protocol;
-                    if key_0 == 69_u8 && key_1 == 0_u16 && key_2 == 6_u8 {
-                        ParseNatParserState::Tcp
-                    } else if key_0 == 69_u8 && key_1 == 0_u16 && key_2 == 17_u8 {
-                        ParseNatParserState::Udp
-                    } else if key_0 == 69_u8 && key_1 == 0_u16 && key_2 == 1_u8 {
-                        ParseNatParserState::Icmp
-                    } else {
-                        return Ok(())
-                    }
-                }
-                ParseNatParserState::Tcp => {
-                    self.v.nat_parser_hdr_tcp = Tcp::read(self.input.extract()?);
-                    return Ok(());
-                }
-                ParseNatParserState::Udp => {
-                    self.v.nat_parser_hdr_udp = Udp::read(self.input.extract()?);
-                    return Ok(());
-                }
-                ParseNatParserState::Icmp => {
-                    self.v.nat_parser_hdr_icmp = Icmp::read(self.input.extract()?);
-                    return Ok(());
-                }
-            };
+        self.parse_nat_parser_start()
+    }
+
+    /// Its state `start`.
+    #[inline(always)]
+    fn parse_nat_parser_start(&mut self) -> Result<(), Stop> {
+        self.input.step()?;
+        self.v.nat_parser_hdr_ethernet = Ethernet::read(self.input.extract()?);
+        let key_0 = self.v.nat_parser_hdr_ethernet.ethertype;
+        if key_0 == 0x806_u16 {
+            self.parse_nat_parser_arp()
+        } else if key_0 == 0x800_u16 {
+            self.parse_nat_parser_ipv4()
+        } else {
+            Ok(())
         }
+    }
+
+    /// Its state `arp`.
+    #[inline(always)]
+    fn parse_nat_parser_arp(&mut self) -> Result<(), Stop> {
+        self.input.step()?;
+        self.v.nat_parser_hdr_arp = Arp::read(self.input.extract()?);
+        Ok(())
+    }
+
+    /// Its state `ipv4`.
+    #[inline(always)]
+    fn parse_nat_parser_ipv4(&mut self) -> Result<(), Stop> {
+        self.input.step()?;
+        self.v.nat_parser_hdr_ipv4 = Ipv4::read(self.input.extract()?);
+        self.v.nat_parser_meta_fragment = self.v.nat_parser_hdr_ipv4.flags_offset
+            & 0x3fff_u16;
+        let key_0 = self.v.nat_parser_hdr_ipv4.version_ihl;
+        let key_1 = self.v.nat_parser_meta_fragment;
+        let key_2 = self.v.nat_parser_hdr_ipv4.protocol;
+        if key_0 == 69_u8 && key_1 == 0_u16 && key_2 == 6_u8 {
+            self.parse_nat_parser_tcp()
+        } else if key_0 == 69_u8 && key_1 == 0_u16 && key_2 == 17_u8 {
+            self.parse_nat_parser_udp()
+        } else if key_0 == 69_u8 && key_1 == 0_u16 && key_2 == 1_u8 {
+            self.parse_nat_parser_icmp()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Its state `tcp`.
+    #[inline(always)]
+    fn parse_nat_parser_tcp(&mut self) -> Result<(), Stop> {
+        self.input.step()?;
+        self.v.nat_parser_hdr_tcp = Tcp::read(self.input.extract()?);
+        Ok(())
+    }
+
+    /// Its state `udp`.
+    #[inline(always)]
+    fn parse_nat_parser_udp(&mut self) -> Result<(), Stop> {
+        self.input.step()?;
+        self.v.nat_parser_hdr_udp = Udp::read(self.input.extract()?);
+        Ok(())
+    }
+
+    /// Its state `icmp`.
+    #[inline(always)]
+    fn parse_nat_parser_icmp(&mut self) -> Result<(), Stop> {
+        self.input.step()?;
+        self.v.nat_parser_hdr_icmp = Icmp::read(self.input.extract()?);
+        Ok(())
     }
 
     /// Applies `NatMain.interfaces`: whether there was an entry, and which action was run.
     #[inline(always)]
     fn apply_interfaces(&mut self) -> (bool, u32) {
-        let (found, _) = self
-            .code
-            .interfaces
-            .find(self.now, self.v.nat_main_istd_input_port as u64);
+        let key = self.v.nat_main_istd_input_port as u64;
+        let (found, place) = self.code.interfaces.find(self.now, key);
         match found.action {
             InterfacesAction::Inside { mac } => {
                 self.v.nat_main_inside_mac = mac;
@@ -1186,14 +1222,9 @@ impl Run<'_> {
     /// Applies `NatMain.addresses`: whether there was an entry, and which action was run.
     #[inline(always)]
     fn apply_addresses(&mut self) -> (bool, u32) {
-        let (found, _) = self
-            .code
-            .addresses
-            .find(
-                self.now,
-                (self.v.nat_main_istd_input_port as u64) << 32
-                    | self.v.nat_main_hdr_arp.target as u64,
-            );
+        let key = (self.v.nat_main_istd_input_port as u64) << 32
+            | self.v.nat_main_hdr_arp.target as u64;
+        let (found, place) = self.code.addresses.find(self.now, key);
         match found.action {
             AddressesAction::Answer { mac } => {
                 self.v.nat_main_answer_mac = mac;
@@ -1222,10 +1253,8 @@ impl Run<'_> {
     /// Applies `NatMain.pool`: whether there was an entry, and which action was run.
     #[inline(always)]
     fn apply_pool(&mut self) -> (bool, u32) {
-        let (found, _) = self
-            .code
-            .pool
-            .find(self.now, self.v.nat_main_meta_pool_index as u64);
+        let key = self.v.nat_main_meta_pool_index as u64;
+        let (found, place) = self.code.pool.find(self.now, key);
         match found.action {
             PoolAction::ExternalAddress { address, first, last } => {
                 self.v.nat_main_external_address_address = address;
@@ -1240,43 +1269,61 @@ impl Run<'_> {
 
     /// Applies `NatMain.upload`: whether there was an entry, and which action was run.
     #[inline(always)]
-    fn apply_upload(&mut self) -> (bool, u32) {
+    fn apply_upload(&mut self, more: bool) -> (bool, u32, Result<(), Stop>) {
         let key = (self.v.nat_main_meta_protocol as u64) << 48
             | (self.v.nat_main_meta_internal as u64) << 16
             | self.v.nat_main_meta_internal_port as u64;
-        let (found, place) = self.code.upload.find(self.now, key);
+        let (found, place) = match self.pass.find(&self.code.upload, self.now, key, more)
+        {
+            Ok(found) => found,
+            Err(stop) => return (false, 0, Err(stop)),
+        };
         self.applied = Applied::Upload { key, place };
-        match found.action {
+        let flow = match found.action {
             UploadAction::ToExternal { address, port, pool_index } => {
                 self.v.nat_main_to_external_address = address;
                 self.v.nat_main_to_external_port = port;
                 self.v.nat_main_to_external_pool_index = pool_index;
-                self.nat_main_to_external()
+                self.nat_main_to_external();
+                Ok(())
             }
-            UploadAction::Learn {} => self.nat_main_learn(),
+            UploadAction::Learn {} => {
+                self.nat_main_learn();
+                Ok(())
+            }
         };
         self.applied = Applied::Nothing;
-        (found.hit, found.action.number() as u32)
+        (found.hit, found.action.number() as u32, flow)
     }
 
     /// Applies `NatMain.download`: whether there was an entry, and which action was run.
     #[inline(always)]
-    fn apply_download(&mut self) -> (bool, u32) {
+    fn apply_download(&mut self, more: bool) -> (bool, u32, Result<(), Stop>) {
         let key = (self.v.nat_main_meta_protocol as u64) << 48
             | (self.v.nat_main_meta_external as u64) << 16
             | self.v.nat_main_meta_external_port as u64;
-        let (found, place) = self.code.download.find(self.now, key);
+        let (found, place) = match self
+            .pass
+            .find(&self.code.download, self.now, key, more)
+        {
+            Ok(found) => found,
+            Err(stop) => return (false, 0, Err(stop)),
+        };
         self.applied = Applied::Download { key, place };
-        match found.action {
+        let flow = match found.action {
             DownloadAction::ToInternal { address, port } => {
                 self.v.nat_main_to_internal_address = address;
                 self.v.nat_main_to_internal_port = port;
-                self.nat_main_to_internal()
+                self.nat_main_to_internal();
+                Ok(())
             }
-            DownloadAction::LearnReturn {} => self.nat_main_learn_return(),
+            DownloadAction::LearnReturn {} => {
+                self.nat_main_learn_return();
+                Ok(())
+            }
         };
         self.applied = Applied::Nothing;
-        (found.hit, found.action.number() as u32)
+        (found.hit, found.action.number() as u32, flow)
     }
 
     /// Applies `NatMain.routes`: whether there was an entry, and which action was run.
@@ -1300,24 +1347,29 @@ impl Run<'_> {
 
     /// Applies `NatMain.next_hops`: whether there was an entry, and which action was run.
     #[inline(always)]
-    fn apply_next_hops(&mut self) -> (bool, u32) {
-        let (found, _) = self
-            .code
-            .next_hops
-            .find(
-                self.now,
-                (self.v.nat_main_meta_out_port as u64) << 32
-                    | self.v.nat_main_meta_next_hop as u64,
-            );
-        match found.action {
+    fn apply_next_hops(&mut self, more: bool) -> (bool, u32, Result<(), Stop>) {
+        let key = (self.v.nat_main_meta_out_port as u64) << 32
+            | self.v.nat_main_meta_next_hop as u64;
+        let (found, place) = match self
+            .pass
+            .find(&self.code.next_hops, self.now, key, more)
+        {
+            Ok(found) => found,
+            Err(stop) => return (false, 0, Err(stop)),
+        };
+        let flow = match found.action {
             NextHopsAction::Neighbor { source, destination } => {
                 self.v.nat_main_neighbor_source = source;
                 self.v.nat_main_neighbor_destination = destination;
-                self.nat_main_neighbor()
+                self.nat_main_neighbor();
+                Ok(())
             }
-            NextHopsAction::NoNeighbor {} => self.nat_main_no_neighbor(),
+            NextHopsAction::NoNeighbor {} => {
+                self.nat_main_no_neighbor();
+                Ok(())
+            }
         };
-        (found.hit, found.action.number() as u32)
+        (found.hit, found.action.number() as u32, flow)
     }
 
     /// `NoAction`.
@@ -1529,13 +1581,13 @@ impl Run<'_> {
             if self.v.nat_main_at_port == self.v.nat_main_istd_input_port {
                 match &self.applied {
                     Applied::Stations { place, .. } => {
-                        self.code.stations.restart(self.now, *place)
+                        self.pass.restart(&mut self.code.stations, self.now, *place)
                     }
                     Applied::Upload { place, .. } => {
-                        self.code.upload.restart(self.now, *place)
+                        self.pass.restart(&mut self.code.upload, self.now, *place)
                     }
                     Applied::Download { place, .. } => {
-                        self.code.download.restart(self.now, *place)
+                        self.pass.restart(&mut self.code.download, self.now, *place)
                     }
                     _ => {}
                 }
@@ -1557,9 +1609,9 @@ impl Run<'_> {
             self.v.nat_main_unknown_station_result = match &mut self.applied {
                 Applied::Stations { key, place } => {
                     let added = self
-                        .code
-                        .stations
+                        .pass
                         .add(
+                            &mut self.code.stations,
                             self.now,
                             *key,
                             StationsAction::At {
@@ -1601,16 +1653,16 @@ impl Run<'_> {
     #[inline(always)]
     fn nat_main_subscriber(&mut self) {
         self.v.nat_main_meta_pool_index = self.v.nat_main_subscriber_pool_index;
-        self.code
-            .subscriber_out
+        self.pass
             .count(
+                &mut self.code.subscriber_out,
                 self.v.nat_main_subscriber_index as u128,
                 (self.v.nat_main_hdr_ipv4.total_length as u32) as u128,
             );
         self.v.nat_main_subscriber_result = (self
-            .code
-            .subscriber_rate
+            .pass
             .colour(
+                &mut self.code.subscriber_rate,
                 self.now,
                 self.v.nat_main_subscriber_index as u128,
                 0x1_u128,
@@ -1649,16 +1701,22 @@ impl Run<'_> {
             & 0xffffff_u32) | (self.v.nat_main_candidate as u32);
         if self.v.nat_main_meta_protocol == 6_u8 {
             let index = self.v.nat_main_read_lease_place as u128;
-            self.v.nat_main_read_lease_result = self.code.tcp_leases.read(index);
+            self.v.nat_main_read_lease_result = self
+                .pass
+                .read(&self.code.tcp_leases, index);
             self.v.nat_main_lent_until = self.v.nat_main_read_lease_result;
         } else {
             if self.v.nat_main_meta_protocol == 17_u8 {
                 let index = self.v.nat_main_read_lease_place as u128;
-                self.v.nat_main_read_lease_result_2 = self.code.udp_leases.read(index);
+                self.v.nat_main_read_lease_result_2 = self
+                    .pass
+                    .read(&self.code.udp_leases, index);
                 self.v.nat_main_lent_until = self.v.nat_main_read_lease_result_2;
             } else {
                 let index = self.v.nat_main_read_lease_place as u128;
-                self.v.nat_main_read_lease_result_3 = self.code.icmp_leases.read(index);
+                self.v.nat_main_read_lease_result_3 = self
+                    .pass
+                    .read(&self.code.icmp_leases, index);
                 self.v.nat_main_lent_until = self.v.nat_main_read_lease_result_3;
             }
         }
@@ -1709,14 +1767,25 @@ impl Run<'_> {
         if self.v.nat_main_lend_until > self.v.nat_main_lent_until {
             if self.v.nat_main_meta_protocol == 6_u8 {
                 let index = self.v.nat_main_lend_place as u128;
-                self.code.tcp_leases.write(index, self.v.nat_main_lend_until);
+                self.pass
+                    .write(&mut self.code.tcp_leases, index, self.v.nat_main_lend_until);
             } else {
                 if self.v.nat_main_meta_protocol == 17_u8 {
                     let index = self.v.nat_main_lend_place as u128;
-                    self.code.udp_leases.write(index, self.v.nat_main_lend_until);
+                    self.pass
+                        .write(
+                            &mut self.code.udp_leases,
+                            index,
+                            self.v.nat_main_lend_until,
+                        );
                 } else {
                     let index = self.v.nat_main_lend_place as u128;
-                    self.code.icmp_leases.write(index, self.v.nat_main_lend_until);
+                    self.pass
+                        .write(
+                            &mut self.code.icmp_leases,
+                            index,
+                            self.v.nat_main_lend_until,
+                        );
                 }
             }
         }
@@ -1729,24 +1798,26 @@ impl Run<'_> {
             let timeout = self.world.timeout(self.v.nat_main_meta_profile as u128);
             match &self.applied {
                 Applied::Stations { place, .. } => {
-                    self.code.stations.set_timeout(*place, timeout)
+                    self.pass.set_timeout(&mut self.code.stations, *place, timeout)
                 }
                 Applied::Upload { place, .. } => {
-                    self.code.upload.set_timeout(*place, timeout)
+                    self.pass.set_timeout(&mut self.code.upload, *place, timeout)
                 }
                 Applied::Download { place, .. } => {
-                    self.code.download.set_timeout(*place, timeout)
+                    self.pass.set_timeout(&mut self.code.download, *place, timeout)
                 }
                 _ => {}
             }
         }
         match &self.applied {
             Applied::Stations { place, .. } => {
-                self.code.stations.restart(self.now, *place)
+                self.pass.restart(&mut self.code.stations, self.now, *place)
             }
-            Applied::Upload { place, .. } => self.code.upload.restart(self.now, *place),
+            Applied::Upload { place, .. } => {
+                self.pass.restart(&mut self.code.upload, self.now, *place)
+            }
             Applied::Download { place, .. } => {
-                self.code.download.restart(self.now, *place)
+                self.pass.restart(&mut self.code.download, self.now, *place)
             }
             _ => {}
         }
@@ -1814,9 +1885,9 @@ impl Run<'_> {
                 self.v.nat_main_learn_result = match &mut self.applied {
                     Applied::Upload { key, place } => {
                         let added = self
-                            .code
-                            .upload
+                            .pass
                             .add(
+                                &mut self.code.upload,
                                 self.now,
                                 *key,
                                 UploadAction::ToExternal {
@@ -1851,9 +1922,9 @@ impl Run<'_> {
             self.v.nat_main_learn_return_result = match &mut self.applied {
                 Applied::Download { key, place } => {
                     let added = self
-                        .code
-                        .download
+                        .pass
                         .add(
+                            &mut self.code.download,
                             self.now,
                             *key,
                             DownloadAction::ToInternal {
@@ -1923,7 +1994,7 @@ impl Run<'_> {
 
     /// `NatMain`.
     #[inline(always)]
-    fn nat_main(&mut self) {
+    fn nat_main(&mut self) -> Result<(), Stop> {
         self.v.nat_main_now = 0_u64;
         self.v.nat_main_candidate = 0_u16;
         self.v.nat_main_lent_until = 0_u64;
@@ -2094,16 +2165,19 @@ impl Run<'_> {
                     self.v.nat_main_tmp_12 = action as u32;
                 }
                 if self.v.nat_main_meta_reason == 0_u8 {
-                    let (hit, action) = self.apply_upload();
+                    let (hit, action, flow) = self.apply_upload(true);
                     self.v.nat_main_tmp_13 = hit;
                     self.v.nat_main_tmp_14 = action as u32;
+                    flow?;
                 }
                 if self.v.nat_main_meta_reason == 0_u8 {
                     self.nat_main_lend();
                     self.v.nat_main_asked_port = self.v.nat_main_meta_internal_port;
-                    let (hit, action) = self.apply_download();
+                    let (hit, action, flow) = self
+                        .apply_download(self.code.next_hops.is_large());
                     self.v.nat_main_tmp_15 = hit;
                     self.v.nat_main_tmp_16 = action as u32;
+                    flow?;
                     if (!(self.v.nat_main_meta_internal
                         == self.v.nat_main_hdr_ipv4.source))
                         || (!(self.v.nat_main_meta_internal_port
@@ -2113,17 +2187,20 @@ impl Run<'_> {
                     }
                 }
             } else {
-                let (hit, action) = self.apply_download();
+                let (hit, action, flow) = self.apply_download(true);
                 self.v.nat_main_tmp_17 = hit;
                 self.v.nat_main_tmp_18 = action as u32;
+                flow?;
                 if self.v.nat_main_meta_reason == 0_u8 {
-                    let (hit, action) = self.apply_upload();
+                    let (hit, action, flow) = self.apply_upload(true);
                     self.v.nat_main_tmp_19 = hit;
                     self.v.nat_main_tmp_20 = action as u32;
+                    flow?;
                     self.nat_main_lend();
                 }
             }
         }
+        self.pass.rest(self.code.next_hops.is_large())?;
         if (self.v.nat_main_meta_reason == 0_u8)
             && (!(self.v.nat_main_meta_protocol == 0_u8))
         {
@@ -2442,15 +2519,23 @@ impl Run<'_> {
             self.v.nat_main_tmp_21 = hit;
             self.v.nat_main_tmp_22 = action as u32;
             if self.v.nat_main_meta_reason == 0_u8 {
-                let (hit, action) = self.apply_next_hops();
+                let (hit, action, flow) = self.apply_next_hops(false);
                 self.v.nat_main_tmp_23 = hit;
                 self.v.nat_main_tmp_24 = action as u32;
+                flow?;
             }
         }
+        self.pass.rest(false)?;
         if !(self.v.nat_main_meta_reason == 0_u8) {
-            self.code.drops.count(self.v.nat_main_meta_reason as u128, 0x0_u128);
+            self.pass
+                .count(
+                    &mut self.code.drops,
+                    self.v.nat_main_meta_reason as u128,
+                    0x0_u128,
+                );
             self.port = None;
         }
+        Ok(())
     }
 
     /// `NatDeparser`.

@@ -1,9 +1,9 @@
 //! Tables with one key that goes by its longest prefix, and others that are exact: a hash table for each length
 //! that there is.
 
-use super::key::{Packed, Secret, masks, matches, values};
+use super::key::{Packed, masks, matches, values};
+use super::lines::Lines;
 use super::{Action, Found, Listed, Match, Store};
-use hashbrown::HashTable;
 use std::ops::BitAnd;
 
 /// Entries whose prefixes have one length.
@@ -12,7 +12,7 @@ struct Group<K, A> {
     /// Bits that matter, of all keys.
     bits: u32,
     mask: K,
-    entries: HashTable<(K, A)>,
+    entries: Lines<K, A>,
 }
 
 /// A table by longest prefix.
@@ -23,22 +23,19 @@ pub struct Lpm<K, A> {
     widths: &'static [u32],
     size: usize,
     default: A,
-    secret: Secret,
 }
 
 impl<K: Packed + BitAnd<Output = K>, A: Action> Lpm<K, A> {
     /// An empty table of keys of so many bits, for so many entries.
     pub fn new(widths: &'static [u32], size: usize, default: A) -> Self {
-        Self { groups: Vec::new(), widths, size, default, secret: Secret::draw() }
+        Self { groups: Vec::new(), widths, size, default }
     }
 
     /// What a key finds.
     #[inline]
     pub fn find(&self, key: K) -> Found<A> {
         for group in &self.groups {
-            let key = key & group.mask;
-            let found = group.entries.find(key.mixed(self.secret), |one| one.0 == key);
-            if let Some((_, action)) = found {
+            if let Some((_, action)) = group.entries.find(key & group.mask) {
                 return Found { hit: true, action: *action };
             }
         }
@@ -72,36 +69,36 @@ impl<K: Packed + BitAnd<Output = K>, A: Action> Lpm<K, A> {
 impl<K: Packed + BitAnd<Output = K>, A: Action> Store for Lpm<K, A> {
     fn insert(&mut self, _: u64, keys: &[Match], action: usize, args: &[u128], _: u32) -> bool {
         let (place, key, bits) = self.place(keys);
-        let (secret, action) = (self.secret, A::of(action, args));
-        let (hash, is_full) = (key.mixed(secret), self.len() >= self.size);
-        if let Ok(place) = place
-            && let Some(own) = self.groups[place].entries.find_mut(hash, |one| one.0 == key)
-        {
-            own.1 = action;
-            return true;
+        let action = A::of(action, args);
+        if let Ok(place) = place {
+            let entries = &mut self.groups[place].entries;
+            let own = entries.find(key).map(|(own, _)| own);
+            if let Some(own) = own.and_then(|own| entries.get_mut(own)) {
+                *own = action;
+                return true;
+            }
         }
-        if is_full {
+        if self.len() >= self.size {
             return false;
         }
         let place = place.unwrap_or_else(|place| {
             let mask = masks(self.widths, keys);
-            self.groups.insert(place, Group { bits, mask, entries: HashTable::new() });
+            self.groups.insert(place, Group { bits, mask, entries: Lines::new() });
             place
         });
-        let group = &mut self.groups[place].entries;
-        group.insert_unique(hash, (key, action), |one| one.0.mixed(secret));
+        self.groups[place].entries.insert(key, action);
         true
     }
 
     fn remove(&mut self, keys: &[Match]) -> bool {
         let (Ok(place), key, _) = self.place(keys) else { return false };
-        let hash = key.mixed(self.secret);
-        let group = &mut self.groups[place].entries;
-        let is_gone = group.find_entry(hash, |one| one.0 == key).map(|one| one.remove()).is_ok();
-        if group.is_empty() {
+        let entries = &mut self.groups[place].entries;
+        let Some((own, _)) = entries.find(key) else { return false };
+        entries.remove(own);
+        if entries.len() == 0 {
             self.groups.remove(place);
         }
-        is_gone
+        true
     }
 
     fn count(&self, _: u64) -> usize {
@@ -121,8 +118,8 @@ impl<K: Packed + BitAnd<Output = K>, A: Action> Store for Lpm<K, A> {
     fn get(&self, _: u64, keys: &[Match]) -> Option<Listed> {
         let (place, key, _) = self.place(keys);
         let group = &self.groups[place.ok()?];
-        let found = group.entries.find(key.mixed(self.secret), |one| one.0 == key);
-        found.map(|(key, action)| self.listed(group.mask, *key, action))
+        let (_, action) = group.entries.find(key)?;
+        Some(self.listed(group.mask, key, action))
     }
 
     fn clear(&mut self) {

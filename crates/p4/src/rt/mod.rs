@@ -5,9 +5,11 @@
 
 mod exact;
 mod key;
+mod lines;
 mod lpm;
 mod objects;
 mod packet;
+mod pass;
 mod scan;
 
 pub use crate::ir::{Algorithm, Match};
@@ -19,6 +21,7 @@ pub use objects::{Counters, Meters, Random, Registers, hash};
 pub use packet::{
     Errors, Input, Stop, be64, be128, bits, checksum, put_bits, shift_left, shift_right, signed,
 };
+pub use pass::{Ahead, Cell, GROUP, Pass, Work, ahead};
 pub use scan::Scan;
 
 use std::fmt::Debug;

@@ -4,6 +4,7 @@
 
 use crate::ir::Algorithm;
 use crate::machine::{Meter, Rates, externs};
+use natgate_pages::prefetch;
 use std::fmt::Debug;
 use std::ops::BitXor;
 
@@ -30,6 +31,12 @@ impl Counters {
             *packets = packets.wrapping_add(1) & self.most;
             *total = total.wrapping_add(bytes as u64) & self.most;
         }
+    }
+
+    /// Starts fetching a counter.
+    #[inline]
+    pub fn fetch(&self, index: u128) {
+        prefetch(&self.cells, index as usize);
     }
 
     /// Sets a counter's packets and bytes, if there is that place.
@@ -113,6 +120,18 @@ impl<T: BitXor<Output = T> + Copy + Default + Debug> Registers<T> {
     pub fn read(&self, index: u128) -> T {
         let cell = usize::try_from(index).ok().and_then(|index| self.cells.get(index));
         cell.map_or(self.initial, |cell| *cell ^ self.initial)
+    }
+
+    /// What all had at the start.
+    #[inline]
+    pub fn initial(&self) -> T {
+        self.initial
+    }
+
+    /// Starts fetching what is there.
+    #[inline]
+    pub fn fetch(&self, index: u128) {
+        prefetch(&self.cells, index as usize);
     }
 
     /// Gives all their initial value.

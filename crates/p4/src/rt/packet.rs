@@ -10,6 +10,11 @@ pub enum Stop {
     Exit,
     /// The parser has failed, with this error.
     Reject(u32),
+    /// What is read next is being fetched; whether there may be more to fetch behind it.
+    Ahead {
+        /// Whether there may be.
+        more: bool,
+    },
 }
 
 /// The numbers of the errors that parsers end with by themselves.
@@ -153,11 +158,19 @@ pub fn put_bits(bytes: &mut [u8], at: usize, width: u32, value: u128) {
 /// Adds words to a sum in ones' complement.
 #[inline]
 pub fn checksum<const N: usize>(sum: u16, words: [u16; N]) -> u16 {
-    let mut total = words.iter().fold(u64::from(sum), |total, word| total + u64::from(*word));
-    while total > 0xffff {
-        total = (total & 0xffff) + (total >> 16);
+    let total = words.iter().fold(u64::from(sum), |total, word| total + u64::from(*word));
+    // How often the carry comes round is as random as the words, so nothing is branched on: twice is enough for so
+    // few words, and once more changes nothing.
+    let mut total = carried(carried(total));
+    while N >= 0x8000 && total > 0xffff {
+        total = carried(total);
     }
     total as u16
+}
+
+#[inline]
+fn carried(total: u64) -> u64 {
+    (total & 0xffff) + (total >> 16)
 }
 
 /// A value's sign bit, of so many bits, carried to all above.
@@ -203,5 +216,8 @@ mod tests {
         assert_eq!(checksum(0, []), 0);
         assert_eq!(checksum(0xffff, [0xffff, 0]), 0xffff);
         assert_eq!(checksum(1, [0xffff, 0xffff, 0xffff]), 1);
+        assert_eq!(checksum(0xffff, [0xffff; 0x7fff]), 0xffff);
+        assert_eq!(checksum(1, [0xffff; 0x7fff]), 1);
+        assert_eq!(checksum(0x8000, [0xfffe; 0x10000]), 0x7fff);
     }
 }

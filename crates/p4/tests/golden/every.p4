@@ -224,7 +224,7 @@ control Main(inout headers_t hdr, inout metadata_t meta, in pna_main_input_metad
         key = { hdr.words.wide : exact; hdr.head.address : exact; }
         actions = { set; to; NoAction; }
         default_action = set(1);
-        size = 3;
+        size = 9000;
     }
 
     apply {

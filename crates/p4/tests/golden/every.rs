@@ -287,12 +287,6 @@ impl Action for LongAction {
     }
 }
 
-/// Where the parser `P.words` is.
-#[derive(Clone, Copy, Debug)]
-enum ParsePWordsState {
-    Start,
-}
-
 /// Where the parser `P` is.
 #[derive(Clone, Copy, Debug)]
 enum ParsePState {
@@ -441,7 +435,7 @@ impl Every {
             learning: Exact::new(&[16, 4], 4, true, LearningAction::Learn),
             prefixes: Lpm::new(&[16, 1], 6, PrefixesAction::NoAction),
             masks: Scan::new(Some(1), 8, MasksAction::NoAction),
-            long: Exact::new(&[128, 48], 3, false, LongAction::Set { x: 1_u32 }),
+            long: Exact::new(&[128, 48], 9000, false, LongAction::Set { x: 1_u32 }),
             seen: Counters::new(100, 0xffff_u64),
             rate: Meters::new(8, true),
             packets: Meters::new(8, false),
@@ -449,6 +443,28 @@ impl Every {
             pairs_0_: Registers::new(64, 5_u16),
             pairs_1_: Registers::new(64, true),
             chance: Random::new(seed),
+        }
+    }
+
+    #[inline(always)]
+    fn run<'r, P: Pass>(
+        &'r mut self,
+        world: &'r mut World,
+        packet: &'r [u8],
+        head: &'r mut Vec<u8>,
+        pass: P,
+    ) -> Run<'r, P> {
+        let errors = Errors { too_short: 1, timeout: 5 };
+        Run {
+            now: world.now(),
+            code: self,
+            world,
+            head,
+            input: Input::new(packet, errors),
+            port: None,
+            applied: Applied::Nothing,
+            pass,
+            v: Slots::default(),
         }
     }
 }
@@ -461,21 +477,23 @@ impl Execute for Every {
         packet: &[u8],
         head: &mut Vec<u8>,
     ) -> Verdict {
-        let errors = Errors { too_short: 1, timeout: 5 };
-        let mut run = Run {
-            now: world.now(),
-            code: self,
-            world,
-            head,
-            input: Input::new(packet, errors),
-            port: None,
-            applied: Applied::Nothing,
-            v: Slots::default(),
-        };
+        let mut run = self.run(world, packet, head, Work);
         run.process(port);
         Verdict {
             port: run.port,
             taken: run.input.taken(),
+        }
+    }
+
+    fn ahead(&mut self, world: &mut World, port: u32, packets: &[&[u8]]) {
+        if self.long.is_large() {
+            let mut head = Vec::new();
+            ahead(
+                packets,
+                |packet, found| {
+                    self.run(world, packet, &mut head, Ahead::new(found)).process(port)
+                },
+            );
         }
     }
 
@@ -540,7 +558,7 @@ impl Execute for Every {
 }
 
 /// A packet on its way.
-struct Run<'r> {
+struct Run<'r, P> {
     code: &'r mut Every,
     world: &'r mut World,
     now: u64,
@@ -548,12 +566,14 @@ struct Run<'r> {
     head: &'r mut Vec<u8>,
     port: Option<u32>,
     applied: Applied,
+    pass: P,
     v: Slots,
 }
 
-impl Run<'_> {
+impl<P: Pass> Run<'_, P> {
+    /// Takes the packet through the program; on the way ahead, whether there may be more to fetch.
     #[inline(always)]
-    fn process(&mut self, port: u32) {
+    fn process(&mut self, port: u32) -> bool {
         self.v.p_istd_input_port = port as u32;
         self.v.pre_istd_input_port = port as u32;
         self.v.main_istd_input_port = port as u32;
@@ -581,7 +601,12 @@ impl Run<'_> {
         self.v.main_meta_is_marked = self.v.pre_meta_is_marked;
         self.v.main_meta_pair_left = self.v.pre_meta_pair_left;
         self.v.main_meta_pair_right = self.v.pre_meta_pair_right;
-        let _ = self.main();
+        if let Err(Stop::Ahead { more }) = self.main() {
+            return more;
+        }
+        if P::IS_AHEAD {
+            return false;
+        }
         self.v.dep_hdr_head = self.v.main_hdr_head;
         self.v.dep_hdr_label = self.v.main_hdr_label;
         self.v.dep_hdr_words = self.v.main_hdr_words;
@@ -592,30 +617,26 @@ impl Run<'_> {
         self.v.dep_meta_pair_left = self.v.main_meta_pair_left;
         self.v.dep_meta_pair_right = self.v.main_meta_pair_right;
         self.dep();
+        false
     }
 
     /// The parser `P.words`.
     #[inline(always)]
     fn parse_p_words(&mut self) -> Result<(), Stop> {
-        let mut state = ParsePWordsState::Start;
-        loop {
-            self.input.step()?;
-            state = match state {
-                ParsePWordsState::Start => {
-                    self.v.p_words_words = Words::read(self.input.extract()?);
-                    self.v.p_words_note = self
-                        .v
-                        .p_words_note
-                        .wrapping_add((self.v.p_words_words.a as u32));
-                    let key_0 = self.v.p_words_words.b;
-                    if key_0 == 0xdead_u16 {
-                        return Err(Stop::Reject(0))
-                    } else {
-                        return Ok(())
-                    }
-                }
-            };
-        }
+        self.parse_p_words_start()
+    }
+
+    /// Its state `start`.
+    #[inline(always)]
+    fn parse_p_words_start(&mut self) -> Result<(), Stop> {
+        self.input.step()?;
+        self.v.p_words_words = Words::read(self.input.extract()?);
+        self.v.p_words_note = self
+            .v
+            .p_words_note
+            .wrapping_add((self.v.p_words_words.a as u32));
+        let key_0 = self.v.p_words_words.b;
+        if key_0 == 0xdead_u16 { Err(Stop::Reject(0)) } else { Ok(()) }
     }
 
     /// The parser `P`.
@@ -762,26 +783,29 @@ impl Run<'_> {
 
     /// Applies `Main.long`: whether there was an entry, and which action was run.
     #[inline(always)]
-    fn apply_long(&mut self) -> (bool, u32) {
-        let (found, _) = self
-            .code
-            .long
-            .find(
-                self.now,
-                [self.v.main_hdr_words.wide, self.v.main_hdr_head.address as u128],
-            );
-        match found.action {
+    fn apply_long(&mut self, more: bool) -> (bool, u32, Result<(), Stop>) {
+        let key = [self.v.main_hdr_words.wide, self.v.main_hdr_head.address as u128];
+        let (found, place) = match self.pass.find(&self.code.long, self.now, key, more) {
+            Ok(found) => found,
+            Err(stop) => return (false, 0, Err(stop)),
+        };
+        let flow = match found.action {
             LongAction::Set { x } => {
                 self.v.main_set_x = x;
-                self.main_set()
+                self.main_set();
+                Ok(())
             }
             LongAction::To { port } => {
                 self.v.main_to_port = port;
-                self.main_to()
+                self.main_to();
+                Ok(())
             }
-            LongAction::NoAction {} => self.no_action(),
+            LongAction::NoAction {} => {
+                self.no_action();
+                Ok(())
+            }
         };
-        (found.hit, found.action.number() as u32)
+        (found.hit, found.action.number() as u32, flow)
     }
 
     /// `NoAction`.
@@ -908,14 +932,14 @@ impl Run<'_> {
                 .timeout(((self.v.main_hdr_words.a as u8 & 3_u8)) as u128);
             match &self.applied {
                 Applied::Learning { place, .. } => {
-                    self.code.learning.set_timeout(*place, timeout)
+                    self.pass.set_timeout(&mut self.code.learning, *place, timeout)
                 }
                 _ => {}
             }
         }
         match &self.applied {
             Applied::Learning { place, .. } => {
-                self.code.learning.restart(self.now, *place)
+                self.pass.restart(&mut self.code.learning, self.now, *place)
             }
             _ => {}
         }
@@ -928,9 +952,9 @@ impl Run<'_> {
         self.v.main_learn_result = match &mut self.applied {
             Applied::Learning { key, place } => {
                 let added = self
-                    .code
-                    .learning
+                    .pass
                     .add(
+                        &mut self.code.learning,
                         self.now,
                         *key,
                         LearningAction::Known {
@@ -946,14 +970,16 @@ impl Run<'_> {
         };
         self.v.main_learn_added = self.v.main_learn_result;
         if self.v.main_learn_added {
-            self.world
-                .tell(
-                    9,
-                    vec![
-                        self.v.main_hdr_head.address as u128, self.v.main_hdr_words.a as
-                        u128
-                    ],
-                );
+            if !P::IS_AHEAD {
+                self.world
+                    .tell(
+                        9,
+                        vec![
+                            self.v.main_hdr_head.address as u128, self.v.main_hdr_words.a
+                            as u128
+                        ],
+                    );
+            }
         } else {
             self.v.main_meta_seen = 99_u8;
         }
@@ -983,13 +1009,18 @@ impl Run<'_> {
     #[inline(always)]
     fn main(&mut self) -> Result<(), Stop> {
         self.port = Some(2_u32 as u32);
-        self.code
-            .seen
+        self.pass
             .count(
+                &mut self.code.seen,
                 (self.v.main_hdr_head.version) as u128,
                 (self.v.main_hdr_words.a as u32) as u128,
             );
-        self.code.seen.count((self.v.main_hdr_words.a as u8) as u128, 0x0_u128);
+        self.pass
+            .count(
+                &mut self.code.seen,
+                (self.v.main_hdr_words.a as u8) as u128,
+                0x0_u128,
+            );
         let (hit, action) = self.apply_learning();
         self.v.main_tmp = hit;
         self.v.main_tmp_2 = action as u32;
@@ -1036,13 +1067,15 @@ impl Run<'_> {
             self.v.main_hdr_words.c = self.v.main_arithmetic_words.c;
             self.v.main_hdr_words.wide = self.v.main_arithmetic_words.wide;
         }
-        let (hit, action) = self.apply_long();
+        let (hit, action, flow) = self.apply_long(false);
         self.v.main_tmp_8 = hit;
         self.v.main_tmp_9 = action as u32;
+        flow?;
+        self.pass.rest(false)?;
         self.v.main_result = (self
-            .code
-            .rate
+            .pass
             .colour(
+                &mut self.code.rate,
                 self.now,
                 (self.v.main_hdr_words.a as u8) as u128,
                 0x1_u128,
@@ -1053,9 +1086,9 @@ impl Run<'_> {
             self.port = None;
         } else {
             self.v.main_result_2 = (self
-                .code
-                .packets
+                .pass
                 .colour(
+                    &mut self.code.packets,
                     self.now,
                     (self.v.main_hdr_words.b as u8) as u128,
                     self.v.main_colour as u128,
@@ -1064,20 +1097,28 @@ impl Run<'_> {
             self.v.main_colour = self.v.main_result_2;
         }
         let index = (self.v.main_hdr_words.b as u8) as u128;
-        self.v.main_result_3 = self.code.numbers.read(index);
+        self.v.main_result_3 = self.pass.read(&self.code.numbers, index);
         self.v.main_number = self.v.main_result_3;
         let index = (self.v.main_hdr_words.b as u8) as u128;
-        self.code
-            .numbers
-            .write(index, self.v.main_number.wrapping_add(self.v.main_hdr_words.c));
+        self.pass
+            .write(
+                &mut self.code.numbers,
+                index,
+                self.v.main_number.wrapping_add(self.v.main_hdr_words.c),
+            );
         let index = self.v.main_hdr_words.a as u128;
-        self.v.main_result_left = self.code.pairs_0_.read(index);
-        self.v.main_result_right = self.code.pairs_1_.read(index);
+        self.v.main_result_left = self.pass.read(&self.code.pairs_0_, index);
+        self.v.main_result_right = self.pass.read(&self.code.pairs_1_, index);
         self.v.main_pair_left = self.v.main_result_left;
         self.v.main_pair_right = self.v.main_result_right;
         let index = self.v.main_hdr_words.a as u128;
-        self.code.pairs_0_.write(index, self.v.main_pair_left.wrapping_add(1_u16));
-        self.code.pairs_1_.write(index, !self.v.main_pair_right);
+        self.pass
+            .write(
+                &mut self.code.pairs_0_,
+                index,
+                self.v.main_pair_left.wrapping_add(1_u16),
+            );
+        self.pass.write(&mut self.code.pairs_1_, index, !self.v.main_pair_right);
         self.v.sum_sum = 0;
         let part_0 = self.v.main_hdr_head.version;
         let part_1 = self.v.main_hdr_head.flag;
@@ -1143,8 +1184,9 @@ impl Run<'_> {
                     .wrapping_add((self.v.main_result_6 & 0x3ff_u16)) & 0x1fff_u16);
             }
             5_u8 => {
-                self.v.main_result_7 = ((self.code.chance.next(0x3, 0x3e8) & 0xffff))
-                    as u16;
+                self.v.main_result_7 = ((self
+                    .pass
+                    .next(&mut self.code.chance, 0x3, 0x3e8) & 0xffff)) as u16;
                 self.v.main_hdr_words.b = self.v.main_result_7;
             }
             _ => {

@@ -66,13 +66,6 @@ impl Action for ForwardAction {
     }
 }
 
-/// Where the parser `Parse` is.
-#[derive(Clone, Copy, Debug)]
-enum ParseParseState {
-    Start,
-    Known,
-}
-
 /// Headers, metadata and variables of a packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slots {
@@ -133,6 +126,28 @@ impl Small {
             seen: Counters::new(4, 0xffffffff_u64),
         }
     }
+
+    #[inline(always)]
+    fn run<'r, P: Pass>(
+        &'r mut self,
+        world: &'r mut World,
+        packet: &'r [u8],
+        head: &'r mut Vec<u8>,
+        pass: P,
+    ) -> Run<'r, P> {
+        let errors = Errors { too_short: 1, timeout: 5 };
+        Run {
+            now: world.now(),
+            code: self,
+            world,
+            head,
+            input: Input::new(packet, errors),
+            port: None,
+            applied: Applied::Nothing,
+            pass,
+            v: Slots::default(),
+        }
+    }
 }
 
 impl Execute for Small {
@@ -143,17 +158,7 @@ impl Execute for Small {
         packet: &[u8],
         head: &mut Vec<u8>,
     ) -> Verdict {
-        let errors = Errors { too_short: 1, timeout: 5 };
-        let mut run = Run {
-            now: world.now(),
-            code: self,
-            world,
-            head,
-            input: Input::new(packet, errors),
-            port: None,
-            applied: Applied::Nothing,
-            v: Slots::default(),
-        };
+        let mut run = self.run(world, packet, head, Work);
         run.process(port);
         Verdict {
             port: run.port,
@@ -207,7 +212,7 @@ impl Execute for Small {
 }
 
 /// A packet on its way.
-struct Run<'r> {
+struct Run<'r, P> {
     code: &'r mut Small,
     world: &'r mut World,
     now: u64,
@@ -215,12 +220,14 @@ struct Run<'r> {
     head: &'r mut Vec<u8>,
     port: Option<u32>,
     applied: Applied,
+    pass: P,
     v: Slots,
 }
 
-impl Run<'_> {
+impl<P: Pass> Run<'_, P> {
+    /// Takes the packet through the program; on the way ahead, whether there may be more to fetch.
     #[inline(always)]
-    fn process(&mut self, port: u32) {
+    fn process(&mut self, port: u32) -> bool {
         self.v.parse_istd_input_port = port as u32;
         self.v.pre_istd_input_port = port as u32;
         self.v.main_istd_input_port = port as u32;
@@ -235,36 +242,38 @@ impl Run<'_> {
         self.v.main_hdr_frame = self.v.parse_hdr_frame;
         self.v.main_meta_note = self.v.pre_meta_note;
         self.main();
+        if P::IS_AHEAD {
+            return false;
+        }
         self.v.deparse_hdr_frame = self.v.main_hdr_frame;
         self.v.deparse_meta_note = self.v.main_meta_note;
         self.deparse();
+        false
     }
 
     /// The parser `Parse`.
     #[inline(always)]
     fn parse_parse(&mut self) -> Result<(), Stop> {
-        let mut state = ParseParseState::Start;
-        loop {
-            self.input.step()?;
-            state = match state {
-                ParseParseState::Start => {
-                    self.v.parse_hdr_frame = Frame::read(self.input.extract()?);
-                    let key_0 = self.v.parse_hdr_frame.kind;
-                    if key_0 & 0xff00_u16 == 0x800_u16 {
-                        ParseParseState::Known
-                    } else {
-                        return Ok(())
-                    }
-                }
-                ParseParseState::Known => {
-                    self.v.twice_x = ((self.v.parse_hdr_frame.kind as u8) as u16) << 8
-                        | 1_u8 as u16;
-                    self.twice();
-                    self.v.parse_meta_note = self.v.twice_return;
-                    return Ok(());
-                }
-            };
-        }
+        self.parse_parse_start()
+    }
+
+    /// Its state `start`.
+    #[inline(always)]
+    fn parse_parse_start(&mut self) -> Result<(), Stop> {
+        self.input.step()?;
+        self.v.parse_hdr_frame = Frame::read(self.input.extract()?);
+        let key_0 = self.v.parse_hdr_frame.kind;
+        if key_0 & 0xff00_u16 == 0x800_u16 { self.parse_parse_known() } else { Ok(()) }
+    }
+
+    /// Its state `known`.
+    #[inline(always)]
+    fn parse_parse_known(&mut self) -> Result<(), Stop> {
+        self.input.step()?;
+        self.v.twice_x = ((self.v.parse_hdr_frame.kind as u8) as u16) << 8 | 1_u8 as u16;
+        self.twice();
+        self.v.parse_meta_note = self.v.twice_return;
+        Ok(())
     }
 
     /// Applies `Main.forward`: whether there was an entry, and which action was run.
@@ -304,7 +313,7 @@ impl Run<'_> {
     /// `Main.send`.
     #[inline(always)]
     fn main_send(&mut self) {
-        self.code.seen.count(0x1_u128, 0x0_u128);
+        self.pass.count(&mut self.code.seen, 0x1_u128, 0x0_u128);
         self.port = Some(self.v.main_send_port as u32);
     }
 

@@ -1,7 +1,8 @@
 //! Random traffic through the NAT, interpreted and as Rust: the same packets, tables and counters.
 
 use super::{INSIDE, NEIGHBOURS, OUTSIDE, OWN, both, fill, framed, nat, udp};
-use natgate_p4::{Key, Machine};
+use natgate_p4::rt::GROUP;
+use natgate_p4::{Key, Machine, Program, programs};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -99,6 +100,48 @@ fn seen(machine: &mut Machine<'_>) -> String {
         text += &format!("{digest:?}\n");
     }
     text
+}
+
+/// As Rust, with so many mappings of others that tables are fetched ahead.
+fn crowded(program: &Program) -> Machine<'_> {
+    let made = programs::compiled(program, 0).expect("it is compiled with the crate");
+    let mut machine = Machine::with(program, made);
+    fill(&mut machine, (4000, 4005));
+    for number in 0..21_000 {
+        let [internal, external] = [0x0b00_0000, 0xcb00_7200].map(|first| first + number);
+        let own = [17, internal, 5000].map(Key::Exact);
+        machine.insert("upload", &own, "to_external", &[external, 5000, 1], 0).expect("it fits");
+        let own = [17, external, 5000].map(Key::Exact);
+        machine.insert("download", &own, "to_internal", &[internal, 5000], 0).expect("it fits");
+    }
+    machine
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    /// Frames of both sides go ahead as one's, so that much is fetched in vain, too.
+    #[test]
+    fn a_group_that_went_ahead_is_the_same(
+        groups in prop::collection::vec(prop::collection::vec(arrival(), 1..=GROUP), 1..12),
+    ) {
+        let program = nat();
+        let [mut alone, mut together] = [crowded(&program), crowded(&program)];
+        let mut now = Duration::ZERO;
+        for group in &groups {
+            now += Duration::from_millis(group[0].pass);
+            let frames: Vec<Vec<u8>> = group.iter().map(frame).collect();
+            let packets: Vec<&[u8]> = frames.iter().map(|frame| &**frame).collect();
+            together.pass(now);
+            together.ahead([INSIDE, OUTSIDE][group[0].side], &packets);
+            for (arrival, packet) in group.iter().zip(packets) {
+                let port = [INSIDE, OUTSIDE][arrival.side];
+                let expected = alone.process(now, port, packet);
+                prop_assert_eq!(together.process(now, port, packet), expected, "{:?}", arrival);
+            }
+        }
+        prop_assert_eq!(seen(&mut together), seen(&mut alone));
+    }
 }
 
 proptest! {

@@ -1,0 +1,158 @@
+//! What is worth fetching ahead of packets: lines of large tables, registers and counters; and what of it may come
+//! behind each place where a table is applied, so that the way ahead ends behind the last of it.
+
+use super::names::Names;
+use crate::ir::{ExternCall, ObjectKind, Op, Program, Stmt};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Arrays of fewer bytes stay in the caches.
+const FEWEST_BYTES: u64 = 256 << 10;
+
+/// Things that are worth fetching.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Worth {
+    /// Tables that may be large.
+    tables: BTreeSet<usize>,
+    /// Whether there are arrays that are large anyway.
+    arrays: bool,
+}
+
+impl Worth {
+    fn with(&self, other: &Self) -> Self {
+        let tables = self.tables.union(&other.tables).copied().collect();
+        Self { tables, arrays: self.arrays || other.arrays }
+    }
+
+    fn table(number: usize) -> Self {
+        Self { tables: BTreeSet::from([number]), arrays: false }
+    }
+}
+
+/// Statements that are looked at, calls followed: what comes after so many is not known.
+const MOST_STATEMENTS: usize = 100_000;
+
+/// By a statement's place in memory, what is worth fetching that may come behind it.
+#[derive(Debug, Default)]
+pub(super) struct Reach {
+    behind: BTreeMap<*const Stmt, Worth>,
+    /// What main control may come to.
+    main: Worth,
+    seen: usize,
+}
+
+impl Reach {
+    /// Finds it for the whole program.
+    pub(super) fn of(program: &Program) -> Self {
+        let mut reach = Self::default();
+        let body = |part: usize| Some(&*program.routines[*program.controls.get(part)?].body);
+        // The deparser, which comes behind main control, applies no tables.
+        reach.main = reach.block(program, body(1).unwrap_or_default(), Worth::default());
+        reach.block(program, body(0).unwrap_or_default(), reach.main.clone());
+        reach
+    }
+
+    /// What may come behind a statement; nothing, if tables are not applied from there.
+    pub(super) fn behind(&self, stmt: &Stmt) -> Worth {
+        self.behind.get(&std::ptr::from_ref(stmt)).cloned().unwrap_or_default()
+    }
+
+    /// Looks at statements from the last to the first; what they reach, and what comes behind them.
+    fn block(&mut self, program: &Program, block: &[Stmt], behind: Worth) -> Worth {
+        block.iter().rev().fold(behind, |behind, stmt| self.stmt(program, stmt, behind))
+    }
+
+    fn stmt(&mut self, program: &Program, stmt: &Stmt, behind: Worth) -> Worth {
+        self.seen += 1;
+        if self.seen > MOST_STATEMENTS {
+            return behind;
+        }
+        // A routine that is called from several places has what comes behind any of them.
+        let known = self.behind.entry(std::ptr::from_ref(stmt)).or_default();
+        *known = known.with(&behind);
+        match stmt {
+            Stmt::If(_, yes, no) => {
+                let yes = self.block(program, yes, behind.clone());
+                yes.with(&self.block(program, no, behind))
+            }
+            Stmt::Switch(_, arms, default) => {
+                let default = self.block(program, default, behind.clone());
+                let arms = arms.iter();
+                arms.fold(default, |all, (_, arm)| {
+                    all.with(&self.block(program, arm, behind.clone()))
+                })
+            }
+            Stmt::Call(routine, _) => self.block(program, &program.routines[*routine].body, behind),
+            Stmt::Apply { table: number, .. } => {
+                let table = &program.tables[*number];
+                let mut worth = behind.clone();
+                for action in &table.actions {
+                    let routine = program.actions[*action].routine;
+                    let body = &program.routines[routine].body;
+                    worth = worth.with(&self.block(program, body, behind.clone()));
+                }
+                // Its actions come behind the look-up, too.
+                let known = self.behind.entry(std::ptr::from_ref(stmt)).or_default();
+                *known = known.with(&worth);
+                match table.is_fetched() {
+                    true => worth.with(&Worth::table(*number)),
+                    false => worth,
+                }
+            }
+            Stmt::Extern(call) => behind.with(&array(program, call)),
+            _ => behind,
+        }
+    }
+}
+
+/// Whether a call reads or writes an array that is large.
+fn array(program: &Program, call: &ExternCall) -> Worth {
+    let (Op::Count(number) | Op::RegisterRead(number) | Op::RegisterWrite(number)) = call.op else {
+        return Worth::default();
+    };
+    let bytes = match &program.objects[number].kind {
+        ObjectKind::Counter { size, .. } => u64::from(*size) * 16,
+        ObjectKind::Register { size, initial } => {
+            let widest = initial.iter().map(|(ty, _)| u64::from(ty.width())).max().unwrap_or(0);
+            u64::from(*size) * widest.div_ceil(8)
+        }
+        _ => 0,
+    };
+    Worth { tables: BTreeSet::new(), arrays: bytes > FEWEST_BYTES }
+}
+
+impl Names<'_> {
+    /// Whether any of it is worth fetching now, as an expression.
+    pub(super) fn worth(&self, worth: &Worth) -> String {
+        if worth.arrays {
+            return "true".to_owned();
+        }
+        let tables = worth.tables.iter();
+        let large: Vec<String> = tables
+            .map(|table| format!("self.code.{}.is_large()", self.tables[*table].field))
+            .collect();
+        if large.is_empty() { "false".to_owned() } else { large.join(" || ") }
+    }
+
+    /// The same of all tables of the program, without arrays: whether going ahead is worth it at all.
+    pub(super) fn is_worth(&self) -> Option<String> {
+        let tables = self.program.tables.iter().enumerate();
+        let large = tables.filter(|(_, table)| table.is_fetched());
+        let large =
+            large.map(|(number, _)| format!("self.{}.is_large()", self.tables[number].field));
+        large.reduce(|all, one| format!("{all} || {one}"))
+    }
+
+    /// The statements of a control, with the end of the way ahead behind the last that is worth it.
+    pub(super) fn marked(&self, block: &[Stmt], can_stop: bool) -> String {
+        let (mut text, mut before) = (String::new(), self.reach.main.clone());
+        for stmt in block {
+            text += &self.block(std::slice::from_ref(stmt), can_stop);
+            let behind = self.reach.behind(stmt);
+            if can_stop && !behind.arrays && before != behind {
+                text += &format!("self.pass.rest({})?;\n", self.worth(&behind));
+            }
+            before = behind;
+        }
+        text
+    }
+}

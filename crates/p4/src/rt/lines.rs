@@ -1,0 +1,249 @@
+//! A hash table whose entries lie where their keys lead: a look-up reads one line of memory, and which one is
+//! known before, so that it can be fetched ahead.
+//!
+//! Lines have two entries each. Whoever finds its line full goes to the next one with room; between an entry and
+//! the line that its key leads to all places are taken, so a search ends at the first free one. Removal keeps it
+//! so: it moves who stands behind into the gap.
+
+use super::key::{Packed, Secret};
+use natgate_pages::prefetch;
+
+/// Entries of a line.
+const WAYS: usize = 2;
+
+/// Entries in eight places at most: longer searches would cost more than the memory.
+const MOST_OF_EIGHT: usize = 5;
+
+/// So few lines are looked through from the first one: that takes less than finding out where to begin.
+const FEW: usize = 4;
+
+/// A table that takes more bytes does not stay in a processor's own caches. Below, going ahead costs more than waiting
+/// for the cache that all processors share.
+const LARGE: usize = 1 << 20;
+
+/// A cache line, if entries have 32 bytes at most; else several that begin together.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Line<K, V>([Option<(K, V)>; WAYS]);
+
+/// The table.
+#[derive(Debug)]
+pub(super) struct Lines<K, V> {
+    /// A power of two of them.
+    lines: Vec<Line<K, V>>,
+    len: usize,
+    secret: Secret,
+}
+
+impl<K: Packed, V: Copy> Lines<K, V> {
+    /// Without entries. It grows with what is in it: few entries lie close together, which is worth more than that
+    /// none of them ever waits for a larger table.
+    pub(super) fn new() -> Self {
+        Self { lines: free(1), len: 0, secret: Secret::draw() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether looking something up is likely to wait for memory, unless it was fetched ahead.
+    #[inline]
+    pub(super) fn is_large(&self) -> bool {
+        self.lines.len() * size_of::<Line<K, V>>() > LARGE
+    }
+
+    /// Starts fetching what looking a key up will read.
+    #[inline]
+    pub(super) fn fetch(&self, key: K) {
+        let Some(line) = self.lines.get(self.home(key)) else { return };
+        prefetch(&line.0, 0);
+        if size_of::<Line<K, V>>() > size_of::<Line<u64, ()>>() {
+            prefetch(&line.0, 1);
+        }
+    }
+
+    /// Where a key's entry is, and what belongs to the key.
+    #[inline]
+    pub(super) fn find(&self, key: K) -> Option<(usize, &V)> {
+        let mut at = self.home(key);
+        loop {
+            for (way, place) in self.lines[at].0.iter().enumerate() {
+                match place {
+                    Some((own, value)) if *own == key => return Some((at * WAYS + way, value)),
+                    Some(_) => {}
+                    None => return None,
+                }
+            }
+            at = (at + 1) & (self.lines.len() - 1);
+        }
+    }
+
+    /// The entry at a place.
+    fn get(&self, place: usize) -> Option<&(K, V)> {
+        self.lines.get(place / WAYS)?.0[place % WAYS].as_ref()
+    }
+
+    /// What belongs to the key at a place.
+    #[inline]
+    pub(super) fn get_mut(&mut self, place: usize) -> Option<&mut V> {
+        self.lines.get_mut(place / WAYS)?.0[place % WAYS].as_mut().map(|(_, value)| value)
+    }
+
+    /// Adds an entry for a key that has none; where it is.
+    pub(super) fn insert(&mut self, key: K, value: V) -> usize {
+        if (self.len + 1) * 8 > self.lines.len() * WAYS * MOST_OF_EIGHT {
+            self.renew(self.lines.len() * 2, |_| true);
+        }
+        self.len += 1;
+        let mut place = self.home(key) * WAYS;
+        while self.get(place).is_some() {
+            place = self.behind(place);
+        }
+        self.put(place, Some((key, value)));
+        place
+    }
+
+    /// Removes the entry at a place.
+    pub(super) fn remove(&mut self, place: usize) {
+        let (mut gap, mut place, all) = (place, place, self.lines.len() * WAYS - 1);
+        self.len -= 1;
+        loop {
+            place = self.behind(place);
+            let Some(entry) = self.get(place).copied() else { break };
+            let home = self.home(entry.0) * WAYS;
+            if place.wrapping_sub(home) & all >= place.wrapping_sub(gap) & all {
+                self.put(gap, Some(entry));
+                gap = place;
+            }
+        }
+        self.put(gap, None);
+    }
+
+    /// Removes what is not to be kept.
+    pub(super) fn retain(&mut self, keep: impl Fn(&V) -> bool) {
+        self.renew(self.lines.len(), keep);
+    }
+
+    pub(super) fn clear(&mut self) {
+        (self.lines, self.len) = (free(1), 0);
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &(K, V)> {
+        self.lines.iter().flat_map(|line| line.0.iter().flatten())
+    }
+
+    /// The line that a key leads to.
+    #[inline]
+    fn home(&self, key: K) -> usize {
+        match self.lines.len() <= FEW {
+            true => 0,
+            false => key.mixed(self.secret) as usize & (self.lines.len() - 1),
+        }
+    }
+
+    fn behind(&self, place: usize) -> usize {
+        (place + 1) & (self.lines.len() * WAYS - 1)
+    }
+
+    fn put(&mut self, place: usize, entry: Option<(K, V)>) {
+        self.lines[place / WAYS].0[place % WAYS] = entry;
+    }
+
+    /// Has so many lines, with what is kept in them.
+    fn renew(&mut self, count: usize, keep: impl Fn(&V) -> bool) {
+        let lines = std::mem::replace(&mut self.lines, free(count));
+        self.len = 0;
+        let entries = lines.into_iter().flat_map(|line| line.0).flatten();
+        for (key, value) in entries.filter(|(_, value)| keep(value)) {
+            self.insert(key, value);
+        }
+    }
+}
+
+/// So many lines without entries.
+fn free<K: Packed, V: Copy>(count: usize) -> Vec<Line<K, V>> {
+    vec![Line([None; WAYS]); count]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Put(u64, u32),
+        Remove(u64),
+        Retain(u32),
+        Clear,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            60 => (0..200_u64, any::<u32>()).prop_map(|(key, value)| Step::Put(key, value)),
+            30 => (0..200_u64).prop_map(Step::Remove),
+            2 => any::<u32>().prop_map(Step::Retain),
+            1 => Just(Step::Clear),
+        ]
+    }
+
+    fn place(lines: &Lines<u64, u32>, key: u64) -> Option<usize> {
+        lines.find(key).map(|(place, _)| place)
+    }
+
+    fn take(lines: &mut Lines<u64, u32>, map: &mut BTreeMap<u64, u32>, step: &Step) {
+        match *step {
+            Step::Put(key, value) => {
+                let known = place(lines, key);
+                assert_eq!(map.insert(key, value).is_some(), known.is_some());
+                let place = known.unwrap_or_else(|| lines.insert(key, value));
+                *lines.get_mut(place).expect("it is there") = value;
+            }
+            Step::Remove(key) => {
+                let known = place(lines, key);
+                assert_eq!(map.remove(&key).is_some(), known.is_some());
+                known.into_iter().for_each(|place| lines.remove(place));
+            }
+            Step::Retain(least) => {
+                map.retain(|_, value| *value >= least);
+                lines.retain(|value| *value >= least);
+            }
+            Step::Clear => {
+                map.clear();
+                lines.clear();
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_map(steps in prop::collection::vec(step(), 1..400)) {
+            let (mut lines, mut map) = (Lines::new(), BTreeMap::new());
+            for step in &steps {
+                take(&mut lines, &mut map, step);
+                prop_assert_eq!(lines.len(), map.len());
+            }
+            for key in 0..200 {
+                let found = lines.find(key);
+                prop_assert_eq!(found.map(|(_, value)| value), map.get(&key));
+                let entry = found.and_then(|(place, _)| lines.get(place));
+                prop_assert_eq!(entry.map(|(own, _)| *own), found.map(|_| key));
+            }
+            let all: BTreeMap<u64, u32> = lines.iter().copied().collect();
+            prop_assert_eq!(all, map);
+        }
+    }
+
+    #[test]
+    fn two_entries_as_the_nat_has_them_are_a_line_of_memory() {
+        /// An action with an address, a port and another number.
+        #[derive(Clone, Copy, Debug)]
+        #[expect(dead_code, reason = "its size counts")]
+        enum Action {
+            To { address: u32, port: u16, index: u32 },
+            Nothing,
+        }
+        assert_eq!(size_of::<Line<u64, (u64, Action, u32)>>(), 64);
+    }
+}

@@ -1,0 +1,372 @@
+//! Two ways through a program: one does what it says, the other only fetches what doing it will read.
+//!
+//! A program takes packets strictly one after the other, and what it looks up lies in memory that is not in the
+//! caches when there are many entries: each packet would wait for it, several times. So a group of packets goes
+//! through the program before its turn comes, without any effect: to the first look-up in a large table, whose line
+//! is fetched; when all packets of the group have got that far, through this look-up to the next one; and so on.
+//! What is found on the way may have changed when the packet's turn comes. Then something was fetched in vain.
+
+use super::{Action, Counters, Exact, Found, Meters, Packed, Place, Random, Registers, Stop};
+use std::fmt::Debug;
+use std::ops::BitXor;
+
+/// Most packets that go ahead together.
+pub const GROUP: usize = 16;
+
+/// Look-ups, one after the other, whose lines are fetched.
+const MOST_FOUND: u32 = 4;
+
+/// What the functions of a program do with what they reach.
+pub trait Pass {
+    /// Whether this is the way without effects.
+    const IS_AHEAD: bool;
+
+    /// Looks a key up; `more` says whether the program may go on to something else that is worth fetching.
+    ///
+    /// # Errors
+    ///
+    /// The way ends here.
+    fn find<K: Packed, A: Action>(
+        &mut self,
+        table: &Exact<K, A>,
+        now: u64,
+        key: K,
+        more: bool,
+    ) -> Result<(Found<A>, Place), Stop>;
+
+    /// Goes on; `more` says whether to something that is worth fetching.
+    ///
+    /// # Errors
+    ///
+    /// The way ends here.
+    fn rest(&self, more: bool) -> Result<(), Stop>;
+
+    /// Adds an entry, as [`Exact::add`].
+    fn add<K: Packed, A: Action>(
+        &mut self,
+        table: &mut Exact<K, A>,
+        now: u64,
+        key: K,
+        action: A,
+        timeout: u32,
+    ) -> Place;
+
+    /// Changes an entry's timeout, as [`Exact::set_timeout`].
+    fn set_timeout<K: Packed, A: Action>(
+        &mut self,
+        table: &mut Exact<K, A>,
+        place: Place,
+        timeout: u32,
+    );
+
+    /// Starts an entry's timer anew, as [`Exact::restart`].
+    fn restart<K: Packed, A: Action>(&mut self, table: &mut Exact<K, A>, now: u64, place: Place);
+
+    /// Counts a packet, as [`Counters::count`].
+    fn count(&mut self, counters: &mut Counters, index: u128, bytes: u128);
+
+    /// A packet's colour, as [`Meters::colour`].
+    fn colour(
+        &mut self,
+        meters: &mut Meters,
+        now: u64,
+        index: u128,
+        before: u128,
+        length: u128,
+    ) -> u128;
+
+    /// What a register has, as [`Registers::read`].
+    fn read<T: Cell>(&mut self, registers: &Registers<T>, index: u128) -> T;
+
+    /// Puts a value into a register, as [`Registers::write`].
+    fn write<T: Cell>(&mut self, registers: &mut Registers<T>, index: u128, value: T);
+
+    /// A random number, as [`Random::next`].
+    fn next(&mut self, random: &mut Random, least: u128, most: u128) -> u128;
+}
+
+/// What registers have.
+pub trait Cell: BitXor<Output = Self> + Copy + Default + Debug {}
+
+impl<T: BitXor<Output = T> + Copy + Default + Debug> Cell for T {}
+
+/// Does what the program says.
+#[derive(Clone, Copy, Debug)]
+pub struct Work;
+
+impl Pass for Work {
+    const IS_AHEAD: bool = false;
+
+    #[inline(always)]
+    fn find<K: Packed, A: Action>(
+        &mut self,
+        table: &Exact<K, A>,
+        now: u64,
+        key: K,
+        _: bool,
+    ) -> Result<(Found<A>, Place), Stop> {
+        Ok(table.find(now, key))
+    }
+
+    #[inline(always)]
+    fn rest(&self, _: bool) -> Result<(), Stop> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn add<K: Packed, A: Action>(
+        &mut self,
+        table: &mut Exact<K, A>,
+        now: u64,
+        key: K,
+        action: A,
+        timeout: u32,
+    ) -> Place {
+        table.add(now, key, action, timeout)
+    }
+
+    #[inline(always)]
+    fn set_timeout<K: Packed, A: Action>(
+        &mut self,
+        table: &mut Exact<K, A>,
+        place: Place,
+        timeout: u32,
+    ) {
+        table.set_timeout(place, timeout);
+    }
+
+    #[inline(always)]
+    fn restart<K: Packed, A: Action>(&mut self, table: &mut Exact<K, A>, now: u64, place: Place) {
+        table.restart(now, place);
+    }
+
+    #[inline(always)]
+    fn count(&mut self, counters: &mut Counters, index: u128, bytes: u128) {
+        counters.count(index, bytes);
+    }
+
+    #[inline(always)]
+    fn colour(
+        &mut self,
+        meters: &mut Meters,
+        now: u64,
+        index: u128,
+        before: u128,
+        length: u128,
+    ) -> u128 {
+        meters.colour(now, index, before, length)
+    }
+
+    #[inline(always)]
+    fn read<T: Cell>(&mut self, registers: &Registers<T>, index: u128) -> T {
+        registers.read(index)
+    }
+
+    #[inline(always)]
+    fn write<T: Cell>(&mut self, registers: &mut Registers<T>, index: u128, value: T) {
+        registers.write(index, value);
+    }
+
+    #[inline(always)]
+    fn next(&mut self, random: &mut Random, least: u128, most: u128) -> u128 {
+        random.next(least, most)
+    }
+}
+
+/// Fetches, and changes nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Ahead {
+    /// Look-ups in large tables whose lines were fetched before.
+    found: u32,
+}
+
+impl Ahead {
+    /// A way on which lines of so many look-ups were fetched before.
+    #[inline(always)]
+    pub fn new(found: u32) -> Self {
+        Self { found }
+    }
+}
+
+impl Pass for Ahead {
+    const IS_AHEAD: bool = true;
+
+    #[inline(always)]
+    fn find<K: Packed, A: Action>(
+        &mut self,
+        table: &Exact<K, A>,
+        now: u64,
+        key: K,
+        more: bool,
+    ) -> Result<(Found<A>, Place), Stop> {
+        if table.is_large() {
+            let Some(left) = self.found.checked_sub(1) else {
+                table.fetch(key);
+                return Err(Stop::Ahead { more });
+            };
+            self.found = left;
+        }
+        Ok(table.find(now, key))
+    }
+
+    #[inline(always)]
+    fn rest(&self, more: bool) -> Result<(), Stop> {
+        if more { Ok(()) } else { Err(Stop::Ahead { more }) }
+    }
+
+    #[inline(always)]
+    fn add<K: Packed, A: Action>(
+        &mut self,
+        _: &mut Exact<K, A>,
+        _: u64,
+        _: K,
+        _: A,
+        _: u32,
+    ) -> Place {
+        None
+    }
+
+    #[inline(always)]
+    fn set_timeout<K: Packed, A: Action>(&mut self, _: &mut Exact<K, A>, _: Place, _: u32) {}
+
+    #[inline(always)]
+    fn restart<K: Packed, A: Action>(&mut self, _: &mut Exact<K, A>, _: u64, _: Place) {}
+
+    #[inline(always)]
+    fn count(&mut self, counters: &mut Counters, index: u128, _: u128) {
+        counters.fetch(index);
+    }
+
+    #[inline(always)]
+    fn colour(&mut self, _: &mut Meters, _: u64, _: u128, before: u128, _: u128) -> u128 {
+        before
+    }
+
+    /// Nobody waits for what is there: it is taken for what was there at the start.
+    #[inline(always)]
+    fn read<T: Cell>(&mut self, registers: &Registers<T>, index: u128) -> T {
+        registers.fetch(index);
+        registers.initial()
+    }
+
+    #[inline(always)]
+    fn write<T: Cell>(&mut self, registers: &mut Registers<T>, index: u128, _: T) {
+        registers.fetch(index);
+    }
+
+    #[inline(always)]
+    fn next(&mut self, _: &mut Random, least: u128, _: u128) -> u128 {
+        least
+    }
+}
+
+/// Has `fetch` done for each of the packets, [`GROUP`] at most, again and again as long as it says that there is
+/// more; it is told how many look-ups' lines were fetched before.
+#[inline(always)]
+pub fn ahead(packets: &[&[u8]], mut fetch: impl FnMut(&[u8], u32) -> bool) {
+    let mut waiting = [true; GROUP];
+    for found in 0..MOST_FOUND {
+        let mut are_some_waiting = false;
+        for (packet, is_waiting) in packets.iter().zip(&mut waiting) {
+            *is_waiting = *is_waiting && fetch(packet, found);
+            are_some_waiting |= *is_waiting;
+        }
+        if !are_some_waiting {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rt::Store;
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct To(u32);
+
+    impl Action for To {
+        fn of(_: usize, args: &[u128]) -> Self {
+            Self(args[0] as u32)
+        }
+
+        fn number(&self) -> usize {
+            0
+        }
+
+        fn args(&self) -> Vec<u128> {
+            vec![self.0.into()]
+        }
+    }
+
+    /// A table of that many entries, whose keys are numbers from zero on.
+    fn table(entries: u32) -> Exact<u64, To> {
+        let mut table = Exact::new(&[32], 1 << 20, true, To(0));
+        for number in 0..entries {
+            table.add(0, number.into(), To(number + 1), 1000);
+        }
+        table
+    }
+
+    fn found(pass: &mut impl Pass, table: &Exact<u64, To>, more: bool) -> Result<To, Stop> {
+        pass.find(table, 0, 7, more).map(|(found, _)| found.action)
+    }
+
+    #[test]
+    fn the_way_ahead_ends_at_the_first_line_that_was_not_fetched() {
+        let (small, large) = (table(100), table(21_000));
+        assert!(!small.is_large() && large.is_large());
+        let end = |more| Err(Stop::Ahead { more });
+        for (before, expected) in [(0, end(true)), (1, end(true)), (2, Ok(To(8)))] {
+            let mut pass = Ahead::new(before);
+            assert_eq!(found(&mut pass, &small, true), Ok(To(8)));
+            let first = found(&mut pass, &large, true);
+            assert_eq!(first.and_then(|_| found(&mut pass, &large, true)), expected);
+        }
+        assert_eq!(found(&mut Ahead::new(0), &large, false), end(false));
+        assert_eq!(found(&mut Work, &large, true), Ok(To(8)));
+        assert_eq!(
+            (Ahead::new(0).rest(true), Ahead::new(0).rest(false)),
+            (Ok(()), Err(Stop::Ahead { more: false }))
+        );
+        assert_eq!(Work.rest(false), Ok(()));
+    }
+
+    #[test]
+    fn the_way_ahead_changes_nothing() {
+        let (mut table, mut counters) = (table(10), Counters::new(4, u64::MAX));
+        let (mut registers, mut meters) = (Registers::new(4, 5_u32), Meters::new(4, true));
+        let before = table.list(0);
+        let (_, place) = table.find(0, 7);
+        let mut pass = Ahead::new(0);
+        assert_eq!(pass.add(&mut table, 0, 99, To(1), 5), None);
+        pass.set_timeout(&mut table, place, 5);
+        pass.restart(&mut table, 3_000_000_000, place);
+        pass.count(&mut counters, 1, 2);
+        pass.write(&mut registers, 1, 9);
+        assert_eq!(pass.read(&registers, 1), 5);
+        assert_eq!(pass.colour(&mut meters, 0, 1, 2, 64), 2);
+        assert_eq!((counters.read(1), registers.read(1)), ((0, 0), 5));
+        assert_eq!(table.list(0), before);
+        let (mut one, mut other) = (Random::new(3), Random::new(3));
+        assert_eq!(pass.next(&mut one, 4, 90), 4);
+        assert_eq!(one.next(0, 1 << 40), other.next(0, 1 << 40));
+    }
+
+    #[test]
+    fn packets_go_on_as_long_as_there_is_more() {
+        let packets: [&[u8]; 3] = [&[0], &[2], &[1]];
+        let mut seen = Vec::new();
+        ahead(&packets, |packet, found| {
+            seen.push((packet[0], found));
+            found < packet[0].into()
+        });
+        assert_eq!(seen, [(0, 0), (2, 0), (1, 0), (2, 1), (1, 1), (2, 2)]);
+        let mut count = 0;
+        ahead(&packets, |_, _| {
+            count += 1;
+            true
+        });
+        assert_eq!(count, 3 * MOST_FOUND, "it ends");
+    }
+}
