@@ -166,7 +166,7 @@ bench: root demo-tools count-tools build bare ## Run every benchmark in full, fo
 	@"$(TARGET)/release/natgate" bench router
 	@$(call install,qemu-system-x86_64:qemu-system-x86 strip:binutils)
 	@"$(TARGET)/release/natgate" bench timings --image "$(TARGET)/release/natgate-bare" --packages "$(TARGET)/debian"
-	@"$(TARGET)/release/natgate" bench p4
+	@"$(TARGET)/release/natgate" bench p4 --drivers all
 
 .PHONY: bench-quick
 bench-quick: count-tools build ## Count instructions of the hot paths; compare with those committed

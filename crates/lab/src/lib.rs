@@ -11,6 +11,7 @@ mod limit;
 mod memory;
 pub mod p4;
 pub mod prices;
+mod program;
 mod random;
 pub mod report;
 pub mod rfc9693;

@@ -69,8 +69,47 @@ fn the_nat_in_p4_has_its_figures() {
     positive(&found["rows"][0]["ns"], &["median", "min", "max", "runs"]);
     positive(&found["ratios"][3], &["ratio"]);
     assert_eq!(found["rows"].as_array().expect("rows").len(), 2 * 2 * 5);
+    assert_eq!(found["failed"], json!([]));
     let refused = bench(&["p4", "--entries", "2M"]);
     assert_eq!(refused.status.code(), Some(2));
+}
+
+/// Needs root and the programs that `make test` installs.
+#[test]
+fn the_nat_in_p4_has_its_figures_by_drivers() {
+    let found = json(&[
+        "p4",
+        "--quick",
+        "--drivers",
+        "af-packet,af-xdp",
+        "--entries",
+        "50",
+        "--frames",
+        "64",
+        "--seconds",
+        "0.05",
+    ]);
+    assert_eq!(found["failed"], json!([]), "{found:#}");
+    let rows = found["rows"].as_array().expect("rows");
+    let place = |row: &Value| {
+        let text = ["driver", "subject", "way"].map(|field| row[field].as_str().expect("text"));
+        text.join(", ")
+    };
+    let places: Vec<String> = rows.iter().map(place).collect();
+    let expected: Vec<String> = ["af-packet", "af-xdp"]
+        .iter()
+        .flat_map(|driver| {
+            let subjects = ["natgate", "P4 as Rust", "the devices alone", "P4 interpreted"];
+            subjects.map(|subject| format!("{driver}, {subject}"))
+        })
+        .flat_map(|place| ["upload", "download"].map(|way| format!("{place}, {way}")))
+        .collect();
+    assert_eq!(places, expected);
+    for row in rows {
+        positive(row, &["cycles", "mpps", "wall_pps", "busy"]);
+        assert_eq!((&row["entries"], &row["wrong"]), (&50.into(), &0.0.into()), "{row}");
+    }
+    assert_eq!(found["ratios"].as_array().map(Vec::len), Some(4));
 }
 
 #[test]
@@ -293,6 +332,8 @@ fn what_cannot_be_measured_is_refused_with_code_2() {
         (&["io", "--mappings", "20M"], "a number of mappings is 1 to"),
         (&["io", "--ways", "left"], "a way is up, down or both"),
         (&["router", "--back-end", "tun"], "a back end is af-packet or af-xdp"),
+        (&["p4", "--drivers", "netmap"], "a driver is memory, af-packet, af-xdp or dpdk"),
+        (&["p4", "--cores", "0"], "0 is not in 1..=64"),
         (&["timings", "--image", "nosuch"], "`make bare` builds the image"),
         (&["timings", "--rounds", "2"], "--image"),
         (&["timings", "--lines", "--json"], "cannot be used with"),
@@ -316,6 +357,7 @@ fn every_help_has_an_example() {
         "soak",
         "day",
         "io",
+        "p4",
         "router",
         "timings",
     ] {

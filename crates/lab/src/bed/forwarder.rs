@@ -1,86 +1,38 @@
 //! A forwarder that does not translate: what packet I/O alone costs.
 //!
 //! A frame that comes in by one device leaves by the other with other hardware addresses, its packet
-//! untouched. It answers ARP for whatever is asked, and takes the asker for its next hop there. It
-//! spins and sleeps as natgate's own loop does.
+//! untouched. It answers ARP for whatever is asked, and takes the asker for its next hop there.
 
-use super::{BackEnd, BedError, Devices, ports};
-use natgate_io::{Batch, Frame, wait};
-use natgate_testnet::Network;
+use super::Devices;
+use super::thread::Turn;
+use natgate_io::{Batch, Frame};
 use natgate_wire::arp::{Arp, Mac, Operation, Repr, read_ethernet, write_ethernet};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
-use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
-/// How long to look for frames before sleeping.
-const SPIN: Duration = Duration::from_micros(50);
-/// How often a thread that sleeps looks whether it should stop.
-const GLANCE: Duration = Duration::from_millis(100);
-
-/// The thread; it ends when this is dropped.
+/// The forwarder at work.
 pub(super) struct Forwarder {
-    task: u32,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    devices: Devices,
+    next_hops: [Mac; 2],
 }
 
 impl Forwarder {
-    pub(super) fn start(
-        back_end: BackEnd,
-        network: &Network,
-        ends: &[String; 2],
-    ) -> Result<Self, BedError> {
-        let devices = network.node("nat").enter(|| ports::open(back_end, network, ends))??;
-        let stop = Arc::<AtomicBool>::default();
-        let (tell, told) = channel();
-        let thread = std::thread::Builder::new().name("forwarder".into()).spawn({
-            let stop = Arc::clone(&stop);
-            move || {
-                let task = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-                if tell.send(task).is_ok() {
-                    forward(devices, &stop);
-                }
-            }
-        })?;
-        let task = told.recv().map_err(io::Error::other)?;
-        Ok(Self { task, stop, thread: Some(thread) })
-    }
-
-    pub(super) fn task(&self) -> u32 {
-        self.task
+    pub(super) fn new(devices: Devices) -> Self {
+        Self { devices, next_hops: [Mac::default(); 2] }
     }
 }
 
-impl Drop for Forwarder {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // It has said why on standard error.
-            let _ = thread.join();
-        }
+impl Turn for Forwarder {
+    fn turn(&mut self) -> usize {
+        let Self { devices, next_hops } = self;
+        pass(devices, 0, next_hops) + pass(devices, 1, next_hops)
     }
-}
 
-fn forward(mut devices: Devices, stop: &AtomicBool) {
-    let mut next_hops = [Mac::default(); 2];
-    let mut last = Instant::now();
-    let mut maintained = last;
-    while !stop.load(Ordering::Relaxed) {
-        let taken = pass(&mut devices, 0, &mut next_hops) + pass(&mut devices, 1, &mut next_hops);
-        let now = Instant::now();
-        if taken > 0 {
-            last = now;
-        } else if now - last > SPIN {
-            sleep(&devices);
-        }
-        if devices[0].poll_interval().is_some() && now - maintained > GLANCE {
-            devices.iter_mut().for_each(|device| drop(device.maintain()));
-            maintained = now;
-        }
+    fn devices(&self) -> &Devices {
+        &self.devices
+    }
+
+    fn maintain(&mut self) {
+        self.devices.iter_mut().for_each(|device| drop(device.maintain()));
     }
 }
 
@@ -124,7 +76,7 @@ fn pass(devices: &mut Devices, from: usize, next_hops: &mut [Mac; 2]) -> usize {
 }
 
 /// The answer to an ARP request; who asks is the next hop.
-fn answer(frame: &[u8], own: Mac, next_hop: &mut Mac) -> Option<Vec<u8>> {
+pub(super) fn answer(frame: &[u8], own: Mac, next_hop: &mut Mac) -> Option<Vec<u8>> {
     let asked = Arp::new_checked(&frame[ETHERNET_LEN..])?.repr();
     *next_hop = asked.sender_mac;
     let reply = Repr {
@@ -135,12 +87,4 @@ fn answer(frame: &[u8], own: Mac, next_hop: &mut Mac) -> Option<Vec<u8>> {
         target: asked.sender,
     };
     (asked.operation == Operation::Request).then(|| reply.frame(asked.sender_mac).to_vec())
-}
-
-fn sleep(devices: &Devices) {
-    let descriptors: Vec<_> = devices.iter().filter_map(|device| device.readiness()).collect();
-    let intervals = devices.iter().filter_map(|device| device.poll_interval());
-    let time = intervals.min().unwrap_or(GLANCE);
-    // What cannot be waited for is asked again at once.
-    let _ = wait(&descriptors, time);
 }

@@ -15,13 +15,17 @@ mod flood;
 mod forwarder;
 mod kernel;
 mod natgate;
+mod p4;
 mod ports;
 mod stream;
+mod thread;
 
 pub use account::Account;
 pub use fast::{Path, Price};
 pub use natgate::Translation;
 pub use stream::{Stream, Streamed};
+
+pub use crate::program::With;
 
 use fast::FastPath;
 use forwarder::Forwarder;
@@ -35,6 +39,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use thread::{Thread, run};
 
 /// The gateway's own addresses, inside and outside.
 const GATEWAY: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(192, 0, 2, 1)];
@@ -78,6 +83,8 @@ pub enum Subject {
     Driver(Path),
     /// A loop of ours that takes frames from one device and sends them by the other.
     Forwarder(BackEnd),
+    /// The NAT in P4, with its mappings made beforehand.
+    Program(BackEnd, With),
     /// `natgate run`.
     Natgate(BackEnd, Translation),
 }
@@ -91,6 +98,10 @@ impl Subject {
             Self::Driver(Path::Forward) => "XDP forwarder".into(),
             Self::Driver(Path::Translate) => "XDP fast path (prototype)".into(),
             Self::Forwarder(back_end) => format!("{} forwarder", back_end.name()),
+            Self::Program(back_end, With::Rust) => format!("P4 as Rust {}", back_end.name()),
+            Self::Program(back_end, With::Interpreter) => {
+                format!("P4 interpreted {}", back_end.name())
+            }
             Self::Natgate(back_end, Translation::Bypass) => {
                 format!("natgate {} without NAT", back_end.name())
             }
@@ -101,7 +112,9 @@ impl Subject {
     fn back_end(self) -> Option<BackEnd> {
         match self {
             Self::Kernel | Self::Masquerade | Self::Driver(_) => None,
-            Self::Forwarder(back_end) | Self::Natgate(back_end, _) => Some(back_end),
+            Self::Forwarder(back_end) | Self::Program(back_end, _) | Self::Natgate(back_end, _) => {
+                Some(back_end)
+            }
         }
     }
 }
@@ -159,7 +172,7 @@ pub struct Bed<'a> {
 enum Running {
     Kernel,
     Driver { _path: FastPath },
-    Forwarder(Forwarder),
+    Thread(Thread),
     Natgate(Natgate),
 }
 
@@ -250,7 +263,13 @@ fn start(plan: &Plan, network: &Network, cables: &Cables) -> Result<Running, Bed
             Running::Driver { _path: FastPath::start(path, &place, network, cables)? }
         }
         Subject::Forwarder(back_end) => {
-            Running::Forwarder(Forwarder::start(back_end, network, &cables.subject)?)
+            let work = |devices, stop: &_| run(&mut Forwarder::new(devices), stop);
+            Running::Thread(Thread::start(back_end, network, &cables.subject, work)?)
+        }
+        Subject::Program(back_end, with) => {
+            let place = place(plan.flows);
+            let work = move |devices, stop: &_| p4::work(devices, with, &place, stop);
+            Running::Thread(Thread::start(back_end, network, &cables.subject, work)?)
         }
         Subject::Natgate(back_end, translation) => {
             Running::Natgate(Natgate::start(plan, back_end, translation, network, &cables.subject)?)
@@ -262,9 +281,7 @@ impl Running {
     fn account(&self) -> Account {
         match self {
             Self::Kernel | Self::Driver { .. } => Account::default(),
-            Self::Forwarder(forwarder) => {
-                Account { tasks: vec![forwarder.task()], ..Account::default() }
-            }
+            Self::Thread(thread) => Account { tasks: vec![thread.task()], ..Account::default() },
             Self::Natgate(natgate) => {
                 Account { processes: vec![natgate.process()], ..Account::default() }
             }

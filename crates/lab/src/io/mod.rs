@@ -158,12 +158,17 @@ struct Results {
 
 /// One measurement.
 #[derive(Clone, Copy, Debug)]
-struct Sample {
-    wall: f64,
-    cpu: f64,
-    busy: f64,
-    loss: f64,
-    wrong: f64,
+pub(crate) struct Sample {
+    /// Packets that arrived, a second of wall time.
+    pub(crate) wall: f64,
+    /// The same of the subject's processor time.
+    pub(crate) cpu: f64,
+    /// Which part of the wall time the subject had its processor.
+    pub(crate) busy: f64,
+    /// Which part of what was sent was lost.
+    pub(crate) loss: f64,
+    /// Packets that arrived and were not as they should be.
+    pub(crate) wrong: f64,
 }
 
 /// Measures all combinations and tells what came out; `command` is for the report.
@@ -251,21 +256,26 @@ fn one(
                 way: way_name(way),
                 frames: frames.name(),
             };
-            found(case, sample(bed, plan, frames, way)?);
+            found(case, sample(bed, plan.time, frames, way)?);
         }
     }
     Ok(())
 }
 
 /// One measurement, at the highest rate that the subject can take.
-fn sample(bed: &mut Bed<'_>, plan: &Plan, frames: &Mix, way: Way) -> Result<Sample, BedError> {
+pub(crate) fn sample(
+    bed: &mut Bed<'_>,
+    duration: Duration,
+    frames: &Mix,
+    way: Way,
+) -> Result<Sample, BedError> {
     let stream = bed.stream(frames, way)?;
     let rate = match bed.interfaces {
         Some(_) => Some(bed.capacity(&stream, LOSS)?.rate),
         // Such a subject works on nothing that it then loses.
         None => None,
     };
-    let found = bed.send(&stream, rate, plan.time)?;
+    let found = bed.send(&stream, rate, duration)?;
     let time = found.spent.as_secs_f64();
     Ok(Sample {
         wall: found.rate(),

@@ -1,57 +1,95 @@
-//! The report: a table for each number of entries and way, what Rust takes of what natgate takes, and plots.
+//! The report: a table for each driver, number of cores and of entries and way, what Rust takes of what natgate takes,
+//! and plots beside what the paper states.
 
-use super::{DEVICES, ENGINE, INTERPRETED, NATGATE, RUST, Row, Way};
+use super::{DEVICES, ENGINE, Failed, Found, INTERPRETED, MEMORY, NATGATE, RUST, Row, Way};
 use crate::engine::grouped;
 use crate::report::{Axis, Plot, Report, Series, Style, Table};
 use serde::Serialize;
 
 const INTRODUCTION: &str = "\
 The same Ethernet frames, UDP flows drawn at random, through each: the NAT in P4 interpreted, the same as Rust, and
-natgate, all three with Ethernet, translation, routes and neighbours, one after the other in every round; one
-processor, no network. Nanoseconds of the thread's processor time a packet, and cycles of the time-stamp counter;
-medians. What the devices alone take is in every other figure but the translator's, which gets bare IP packets of
-one length.";
+natgate, all with Ethernet, translation, routes and neighbours. Nanoseconds of processor time a packet, and in
+parentheses cycles of the time-stamp counter; medians. In memory the subjects have their turns in every round, there
+is no network, and what the devices alone take is in every other figure but the translator's, which gets bare IP
+packets of one length; several cores have each everything of its own and share the flows. By a driver each has its
+turn between two cables, at the highest rate at which at most 1 % is lost; the kernel's threads that take frames from
+the cables count, and in parentheses are million packets a second of wall time, too.";
 
 /// What P4 as Rust should take at most of what natgate takes.
 const WANTED: f64 = 1.5;
 
-/// What the paper states: packets, millions a second, by DPDK from 256 bytes on, limited by a 10 Gbit/s link.
-const PAPER: (f64, f64) = (256.0, 4.52);
+/// From so many bytes on the paper has DPDK reach the rate of its link of 10 Gbit/s: 4.52 million packets a second there.
+const PAPER_FRAME: u16 = 256;
+
+/// Everything that is measured, in the order of tables and plots.
+const SUBJECTS: [&str; 5] = [NATGATE, RUST, INTERPRETED, ENGINE, DEVICES];
+
+/// What belongs into one table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Group {
+    driver: &'static str,
+    cores: u16,
+    entries: u32,
+    way: Way,
+}
+
+impl Group {
+    fn of(row: &Row) -> Self {
+        let place = row.place;
+        Self { driver: place.driver, cores: place.cores, entries: place.entries, way: place.way }
+    }
+
+    /// Where and by how many, in words.
+    fn bed(self) -> String {
+        let driver = match self.driver {
+            MEMORY => "in memory".to_owned(),
+            driver => format!("by {driver}"),
+        };
+        if self.cores == 1 { driver } else { format!("{driver}, {} cores", self.cores) }
+    }
+}
 
 /// P4 as Rust by natgate.
 #[derive(Clone, Debug, Serialize)]
 struct Ratio {
+    driver: &'static str,
+    cores: u16,
     way: Way,
     entries: u32,
     frame: u16,
     ratio: f64,
 }
 
-pub(super) fn write(report: &mut Report, rows: &[Row], cycles_per_ns: f64) {
+pub(super) fn page(mut report: Report, found: &Found) -> Report {
     #[derive(Serialize)]
     struct Data<'r> {
         cycles_per_ns: f64,
         wanted_ratio: f64,
         ratios: &'r [Ratio],
         rows: &'r [Row],
+        failed: &'r [Failed],
     }
+    let Found { rows, failed, cycles_per_ns } = found;
     let ratios = ratios(rows);
-    report.data(&Data { cycles_per_ns, wanted_ratio: WANTED, ratios: &ratios, rows });
+    let (cycles_per_ns, wanted_ratio) = (*cycles_per_ns, WANTED);
+    report.data(&Data { cycles_per_ns, wanted_ratio, ratios: &ratios, rows, failed });
     report.text(INTRODUCTION);
-    for (entries, way) in groups(rows) {
-        let heading = format!("## {} entries, {}", grouped(entries.into()), name(way));
-        report.text(heading);
-        report.text("Nanoseconds a packet (cycles), by the frame's length.");
-        report.table(table(rows, &ratios, entries, way));
-    }
     report.text(format!(
         "P4 as Rust is wanted within {WANTED} times what natgate takes: it is in {} of {} rows.",
         ratios.iter().filter(|ratio| ratio.ratio <= WANTED).count(),
         ratios.len()
     ));
-    for (entries, way) in groups(rows) {
-        report.plot(plot(rows, entries, way));
+    for group in groups(rows) {
+        let (bed, entries) = (capital(&group.bed()), grouped(group.entries.into()));
+        report.text(format!("## {bed}, {entries} entries, {}", name(group.way)));
+        report.table(table(rows, &ratios, group));
     }
+    plots(rows).into_iter().for_each(|plot| report.plot(plot));
+    if !failed.is_empty() {
+        report.text("## What could not be measured");
+        report.table(failures(failed));
+    }
+    report
 }
 
 fn name(way: Way) -> &'static str {
@@ -61,70 +99,152 @@ fn name(way: Way) -> &'static str {
     }
 }
 
-fn groups(rows: &[Row]) -> Vec<(u32, Way)> {
-    let mut groups = Vec::new();
-    for row in rows {
-        if !groups.contains(&(row.entries, row.way)) {
-            groups.push((row.entries, row.way));
+fn capital(text: &str) -> String {
+    let (first, rest) = text.split_at(text.len().min(1));
+    first.to_ascii_uppercase() + rest
+}
+
+/// Each once, in the order in which they come.
+fn unique<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut unique = Vec::new();
+    all.for_each(|one| {
+        if !unique.contains(&one) {
+            unique.push(one);
         }
-    }
-    groups
+    });
+    unique
+}
+
+fn groups(rows: &[Row]) -> Vec<Group> {
+    unique(rows.iter().map(Group::of))
 }
 
 fn ratios(rows: &[Row]) -> Vec<Ratio> {
-    let of = |row: &&Row| row.subject == RUST;
+    let of = |row: &&Row| row.place.subject == RUST;
     let ratio = |row: &Row| {
-        let beside = |other: &&Row| {
-            (other.subject, other.way, other.entries, other.frame)
-                == (NATGATE, row.way, row.entries, row.frame)
-        };
-        let natgate = rows.iter().find(beside)?;
-        let ratio = row.ns.median / natgate.ns.median;
-        Some(Ratio { way: row.way, entries: row.entries, frame: row.frame, ratio })
+        let place = row.place;
+        let mut wanted = place;
+        wanted.subject = NATGATE;
+        let natgate = rows.iter().find(|other| other.place == wanted)?;
+        Some(Ratio {
+            driver: place.driver,
+            cores: place.cores,
+            way: place.way,
+            entries: place.entries,
+            frame: place.frame,
+            ratio: row.ns.median / natgate.ns.median,
+        })
     };
     rows.iter().filter(of).filter_map(ratio).collect()
 }
 
-fn table(rows: &[Row], ratios: &[Ratio], entries: u32, way: Way) -> Table {
-    let own = |row: &&Row| (row.entries, row.way) == (entries, way);
-    let mut frames: Vec<u16> = rows.iter().filter(own).map(|row| row.frame).collect();
+fn table(rows: &[Row], ratios: &[Ratio], group: Group) -> Table {
+    let own: Vec<&Row> = rows.iter().filter(|row| Group::of(row) == group).collect();
+    let mut frames = unique(own.iter().map(|row| row.place.frame));
     frames.sort_unstable();
-    frames.dedup();
     let header = frames.iter().map(u16::to_string);
-    let mut table = Table::new(std::iter::once(String::new()).chain(header));
-    for subject in [NATGATE, RUST, INTERPRETED, ENGINE, DEVICES] {
-        let cells: Vec<String> = frames
-            .iter()
-            .filter_map(|frame| {
-                let is_it = |row: &&Row| row.subject == subject && row.frame == *frame;
-                let row = rows.iter().filter(own).find(is_it)?;
-                Some(format!("{:.1} ({:.0})", row.ns.median, row.cycles))
-            })
-            .collect();
-        if !cells.is_empty() {
-            table.push(std::iter::once(subject.to_owned()).chain(cells));
+    let mut table = Table::new(["bytes".to_owned()].into_iter().chain(header));
+    for subject in SUBJECTS {
+        let cell = |frame: &u16| {
+            let is_it = |row: &&&Row| (row.place.subject, row.place.frame) == (subject, *frame);
+            own.iter().find(is_it).map(|row| cell(row))
+        };
+        let cells: Vec<Option<String>> = frames.iter().map(cell).collect();
+        if cells.iter().any(Option::is_some) {
+            let cells = cells.into_iter().map(Option::unwrap_or_default);
+            table.push([subject.to_owned()].into_iter().chain(cells));
         }
     }
-    let cells = ratios.iter().filter(|ratio| (ratio.entries, ratio.way) == (entries, way));
-    let cells = cells.map(|ratio| format!("{:.2}", ratio.ratio));
-    table.push(std::iter::once("P4 as Rust by natgate".to_owned()).chain(cells));
+    let cell = |frame: &u16| {
+        let is_it = |ratio: &&Ratio| {
+            (ratio.driver, ratio.cores, ratio.entries, ratio.way, ratio.frame)
+                == (group.driver, group.cores, group.entries, group.way, *frame)
+        };
+        let found = ratios.iter().find(is_it);
+        found.map_or(String::new(), |ratio| format!("{:.2}", ratio.ratio))
+    };
+    table.push(["P4 as Rust by natgate".to_owned()].into_iter().chain(frames.iter().map(cell)));
     table
 }
 
-/// Packets a second by the frame's length.
-fn plot(rows: &[Row], entries: u32, way: Way) -> Plot {
-    let series = |subject: &'static str| {
-        let own = |row: &&Row| (row.subject, row.entries, row.way) == (subject, entries, way);
-        let point = |row: &Row| (f64::from(row.frame), 1e3 / row.ns.median);
-        Series::new(subject, Style::Line, rows.iter().filter(own).map(point).collect())
-    };
-    let paper = Series::new("the paper: DPDK, 10 Gbit/s", Style::Points, vec![PAPER]);
-    let subjects = [NATGATE, RUST, INTERPRETED].map(series);
+fn cell(row: &Row) -> String {
+    let (ns, cycles) = (row.ns.median, row.cycles);
+    match &row.live {
+        Some(live) => format!("{ns:.0} ({cycles:.0}; {:.2})", live.wall_pps / 1e6),
+        None => format!("{ns:.1} ({cycles:.0})"),
+    }
+}
+
+/// Packets a second by the frame's length, with the fewest entries and the most: one for each driver, number of cores
+/// and way.
+fn plots(rows: &[Row]) -> Vec<Plot> {
+    let beds = groups(rows).into_iter().map(|group| (group.driver, group.cores, group.way));
+    unique(beds).into_iter().map(|bed| plot(rows, bed)).collect()
+}
+
+fn plot(rows: &[Row], bed: (&'static str, u16, Way)) -> Plot {
+    let (driver, cores, way) = bed;
+    let own: Vec<&Row> = rows
+        .iter()
+        .filter(|row| (row.place.driver, row.place.cores, row.place.way) == bed)
+        .collect();
+    let sizes = || own.iter().map(|row| row.place.entries);
+    let ends = unique(sizes().min().into_iter().chain(sizes().max()));
+    let mut series = vec![paper(&own)];
+    for entries in ends {
+        for subject in [NATGATE, RUST, INTERPRETED, DEVICES] {
+            let is_it = |row: &&&Row| (row.place.subject, row.place.entries) == (subject, entries);
+            let point = |row: &&Row| (f64::from(row.place.frame), row.mpps);
+            let points: Vec<_> = own.iter().filter(is_it).map(point).collect();
+            if !points.is_empty() {
+                let name = format!("{subject}, {} entries", grouped(entries.into()));
+                series.push(Series::new(&name, Style::Line, points));
+            }
+        }
+    }
+    let group = Group { driver, cores, entries: 0, way };
     Plot {
-        name: format!("{entries}-{}", name(way)),
-        title: format!("{} entries, {}", grouped(entries.into()), name(way)),
+        name: format!("{driver}-{cores}-{}", name(way)),
+        title: format!("{}, {}", capital(&group.bed()), name(way)),
         x: Axis::linear("frame, bytes"),
-        y: Axis::log("million packets a second of one processor, without a network"),
-        series: subjects.into_iter().filter(|one| !one.points.is_empty()).chain([paper]).collect(),
+        y: Axis::log("million packets a second of processor time"),
+        series,
+    }
+}
+
+/// The rate of the paper's link at the lengths that were measured, where it was reached.
+fn paper(rows: &[&Row]) -> Series {
+    let mut frames = unique(rows.iter().map(|row| row.place.frame).chain([PAPER_FRAME]));
+    frames.retain(|frame| *frame >= PAPER_FRAME);
+    frames.sort_unstable();
+    // Between frames are a preamble and a gap, 20 bytes together.
+    let point = |frame: u16| (f64::from(frame), 10e3 / 8.0 / f64::from(frame + 20));
+    let points = frames.into_iter().map(point).collect();
+    Series::new("the paper: DPDK, 100 entries, 10 Gbit/s", Style::Points, points)
+}
+
+fn failures(failed: &[Failed]) -> Table {
+    let mut table = Table::new(["driver", "cores", "subject", "entries", "why"]);
+    for Failed { driver, cores, subject, entries, why } in failed {
+        table.push([
+            (*driver).to_owned(),
+            cores.to_string(),
+            (*subject).to_owned(),
+            grouped((*entries).into()),
+            why.clone(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_papers_link_carries_what_the_paper_says() {
+        let series = paper(&[]);
+        assert_eq!(series.points.len(), 1);
+        assert!((series.points[0].1 - 4.52).abs() < 0.02, "{:?}", series.points);
     }
 }

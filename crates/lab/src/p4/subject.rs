@@ -1,26 +1,21 @@
 //! What is measured, each between two devices of the same kind and with the same addresses, routes and neighbours.
 
+use super::memory::{FIRST_SUBSCRIBER, GATEWAYS, MACS, POOL, SUBSCRIBERS_EACH, addresses};
 use super::stock::{Stock, Wire};
-use super::{FIRST_SUBSCRIBER, GATEWAYS, MACS, POOL, SUBSCRIBERS_EACH, addresses};
 use crate::io::Silent;
 use crate::io::feed::STATION;
+use crate::program::{Links, TIMEOUT, With, add, machine};
 use natgate_engine::{
     AddressRange, Config, Limits, PoolConfig, Prefix, Side, SideConfig, Timeouts,
 };
 use natgate_gateway::{Clock, Route, Settings, SideSettings, Worker};
 use natgate_io::{Batch, Device};
-use natgate_p4::{Key, Machine, Program, Switch, compile, programs};
-use natgate_wire::arp::Mac;
+use natgate_p4::{Key, Machine, Program, Switch};
 use std::net::Ipv4Addr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Longer than a measurement takes.
-const TIMEOUT: Duration = Duration::from_secs(7200);
 /// Mappings of an external address that natgate gives out, so that free ports are found soon.
 const MAPPINGS_EACH: u32 = 40_000;
-
-/// The NAT in P4.
-const NAT: &str = include_str!("../../../../p4/nat.p4");
 
 /// Something that forwards, and the other ends of its devices: inside, outside.
 pub(super) struct Subject<'p> {
@@ -73,16 +68,10 @@ impl<'p> Subject<'p> {
         })
     }
 
-    /// The program, interpreted or as Rust.
-    pub(super) fn program(program: &'p Program, interpreted: bool, entries: u32) -> Self {
+    /// The program, executed by one of those.
+    pub(super) fn program(program: &'p Program, with: With, entries: u32) -> Self {
         Self::new(|devices| {
-            let mut machine = match interpreted {
-                true => Machine::new(program, 1),
-                false => {
-                    let made = programs::compiled(program, 1);
-                    Machine::with(program, made.expect("the NAT is compiled with natgate"))
-                }
-            };
+            let mut machine = machine(program, with);
             fill(&mut machine, entries);
             let (mut switch, begun) = (Switch::new(machine, devices), Instant::now());
             Box::new(move || {
@@ -92,35 +81,17 @@ impl<'p> Subject<'p> {
     }
 }
 
-/// The NAT in P4.
-pub(super) fn nat() -> Program {
-    compile("nat.p4", NAT).unwrap_or_else(|error| panic!("{}", error.rendered()))
-}
-
-/// What a controller would put into the tables.
+/// What a controller would put into the tables: no mappings, which packets make.
 fn fill(machine: &mut Machine<'_>, entries: u32) {
-    let number = |mac: Mac| mac.0.iter().fold(0, |number, byte| number << 8 | u128::from(*byte));
-    let mut add = |table: &str, keys: &[Key], action: &str, args: &[u128]| {
-        let added = machine.insert(table, keys, action, args, 0);
-        added.unwrap_or_else(|error| panic!("the laboratory's entries: {error}"));
-    };
-    let gateways = GATEWAYS.map(|address| u128::from(address.to_bits()));
-    for (side, (role, port)) in [("inside", 1), ("outside", 2)].into_iter().enumerate() {
-        add("interfaces", &[Key::Exact(port)], role, &[number(MACS[side])]);
-        let keys = [Key::Exact(port), Key::Exact(gateways[side])];
-        add("next_hops", &keys, "neighbor", &[number(MACS[side]), number(STATION)]);
-    }
-    add("routes", &[Key::Prefix(0x0a00_0000, 8)], "via", &[gateways[0], 1]);
-    add("routes", &[Key::Prefix(0, 0)], "via", &[gateways[1], 2]);
+    let next_hops = GATEWAYS.map(|address| (address, STATION));
+    let links = Links { macs: MACS, next_hops, inside: (Ipv4Addr::new(10, 0, 0, 0), 8) };
+    links.fill(machine);
     for index in 0..addresses(entries) {
         let subscribers = FIRST_SUBSCRIBER + index * SUBSCRIBERS_EACH;
         let keys = [Key::Prefix(subscribers.into(), 22)];
-        add("subscribers", &keys, "subscriber", &[index.into(), index.into()]);
+        add(machine, "subscribers", &keys, "subscriber", &[index.into(), index.into()]);
         let external = [(POOL.to_bits() + index).into(), 1024, 65_535];
-        add("pool", &[Key::Exact(index.into())], "external_address", &external);
-    }
-    for profile in 0..5 {
-        machine.set_profile(profile, TIMEOUT);
+        add(machine, "pool", &[Key::Exact(index.into())], "external_address", &external);
     }
 }
 

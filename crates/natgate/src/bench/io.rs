@@ -79,7 +79,7 @@ pub(super) fn fill<T>(default: &mut Vec<T>, given: Vec<T>) {
     }
 }
 
-fn back_end(text: &str) -> Result<BackEnd, String> {
+pub(super) fn back_end(text: &str) -> Result<BackEnd, String> {
     match text {
         "af-packet" => Ok(BackEnd::AfPacket),
         "af-xdp" => Ok(BackEnd::AfXdp),

@@ -1,17 +1,20 @@
 //! `natgate bench p4`: the NAT in P4, interpreted and as Rust, beside natgate itself.
 
-use super::{Output, command, io::fill, mappings, seconds};
+use super::io::{back_end, fill};
+use super::{Output, command, live, mappings, seconds};
 use crate::Failure;
-use natgate_lab::p4::{MOST_ENTRIES, Plan, measure};
+use natgate_lab::p4::{Driver, MOST_ENTRIES, Plan, measure};
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-Everything happens in memory: the same Ethernet frames go through each, and what making and taking
-them costs is measured, too. One processor.
+In memory the same Ethernet frames go through each, and what making and taking them costs is measured,
+too. Other drivers have cables between network namespaces and need root, ip, ethtool, setpriv and
+nft; the tester has one processor, what is measured another.
 
 Examples:
 natgate bench p4 --quick
-natgate bench p4 --entries 100,1M --frames 64 --seconds 5
+natgate bench p4 --drivers all
+natgate bench p4 --drivers memory,af-xdp --entries 100,1M --frames 64 --seconds 5
 
 crates/lab/src/p4/README.md says how it is measured, and what came out.";
 
@@ -19,6 +22,9 @@ crates/lab/src/p4/README.md says how it is measured, and what came out.";
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {
+    /// How frames come and go: memory, af-packet, af-xdp, dpdk; all: those that this program has
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = drivers, default_value = "memory")]
+    drivers: Vec<Drivers>,
     /// Lengths of frames, bytes [default: 64,128,256,512,1024,1280,1518; quick: 64,1518]
     #[arg(
         long,
@@ -30,6 +36,14 @@ pub(super) struct Args {
     /// Numbers of entries [default: 100,10k,1M; quick: 100,10k]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = mappings)]
     entries: Vec<u32>,
+    /// Numbers of processors, in memory [default: 1,2; quick: 1]
+    #[arg(
+        long,
+        value_name = "N",
+        value_delimiter = ',',
+        value_parser = clap::value_parser!(u16).range(1..=64),
+    )]
+    cores: Vec<u16>,
     /// Time of each measurement [default: 1; quick: 0.05]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<Duration>,
@@ -41,12 +55,33 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let mut plan = args.output.choose(Plan::quick, Plan::full);
     fill(&mut plan.frames, args.frames);
     fill(&mut plan.entries, args.entries);
+    fill(&mut plan.cores, args.cores);
+    plan.drivers = args.drivers.into_iter().flat_map(|Drivers(drivers)| drivers).collect();
     if let Some(entries) = plan.entries.iter().find(|entries| **entries > MOST_ENTRIES) {
         return Err(Failure::Input(vec![format!(
             "--entries {entries}: the program's tables have room for {MOST_ENTRIES} at most"
         )]));
     }
     plan.time = args.seconds.unwrap_or(plan.time);
+    if plan.drivers.iter().any(|driver| *driver != Driver::Memory) {
+        plan.program = live::prepare(&[])?;
+    }
     let report = measure(&plan, &command());
     args.output.deliver("p4", &report)
+}
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+struct Drivers(Vec<Driver>);
+
+fn drivers(text: &str) -> Result<Drivers, String> {
+    match text {
+        "memory" => Ok(Drivers(vec![Driver::Memory])),
+        "all" => Ok(Drivers(Driver::all())),
+        _ => match back_end(text) {
+            Ok(back_end) => Ok(Drivers(vec![Driver::Live(back_end)])),
+            Err(why) if text == "dpdk" => Err(why),
+            Err(_) => Err("a driver is memory, af-packet, af-xdp or dpdk; all: all of them".into()),
+        },
+    }
 }

@@ -1,0 +1,89 @@
+//! The NAT in P4 at work, and what a controller puts into its tables.
+
+use natgate_p4::{Key, Machine, Program, compile, programs};
+use natgate_wire::arp::Mac;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// Longer than a measurement takes.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(7200);
+
+/// The program.
+const NAT: &str = include_str!("../../../p4/nat.p4");
+
+/// What executes the NAT in P4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum With {
+    /// Rust that was made from it.
+    Rust,
+    /// The interpreter.
+    Interpreter,
+}
+
+/// The program, compiled.
+pub(crate) fn nat() -> Program {
+    compile("nat.p4", NAT).unwrap_or_else(|error| panic!("{}", error.rendered()))
+}
+
+/// The program at work, without entries.
+pub(crate) fn machine(program: &Program, with: With) -> Machine<'_> {
+    match with {
+        With::Interpreter => Machine::new(program, 1),
+        With::Rust => {
+            let made = programs::compiled(program, 1);
+            Machine::with(program, made.expect("the NAT is compiled with natgate"))
+        }
+    }
+}
+
+/// Puts an entry into a table.
+///
+/// # Panics
+///
+/// When it does not fit.
+pub(crate) fn add(
+    machine: &mut Machine<'_>,
+    table: &str,
+    keys: &[Key],
+    action: &str,
+    args: &[u128],
+) {
+    let added = machine.insert(table, keys, action, args, 0);
+    added.unwrap_or_else(|error| panic!("the laboratory's entries: {error}"));
+}
+
+/// What a box and those next to it are called, `[inside, outside]`; the inside is port 1, the outside port 2.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Links {
+    /// Its own hardware addresses.
+    pub(crate) macs: [Mac; 2],
+    /// The next hops'.
+    pub(crate) next_hops: [(Ipv4Addr, Mac); 2],
+    /// Behind the inside's next hop, and the prefix's length.
+    pub(crate) inside: (Ipv4Addr, u32),
+}
+
+impl Links {
+    /// Fills tables with interfaces, routes, next hops and times.
+    pub(crate) fn fill(&self, machine: &mut Machine<'_>) {
+        let hops = self.next_hops.map(|(address, _)| u128::from(address.to_bits()));
+        for (side, (role, port)) in [("inside", 1), ("outside", 2)].into_iter().enumerate() {
+            let [own, next] = [self.macs[side], self.next_hops[side].1].map(number);
+            add(machine, "interfaces", &[Key::Exact(port)], role, &[own]);
+            let keys = [Key::Exact(port), Key::Exact(hops[side])];
+            add(machine, "next_hops", &keys, "neighbor", &[own, next]);
+        }
+        let (address, length) = self.inside;
+        let inside = Key::Prefix(address.to_bits().into(), length);
+        add(machine, "routes", &[inside], "via", &[hops[0], 1]);
+        add(machine, "routes", &[Key::Prefix(0, 0)], "via", &[hops[1], 2]);
+        for profile in 0..5 {
+            machine.set_profile(profile, TIMEOUT);
+        }
+    }
+}
+
+/// A hardware address as P4 has it.
+pub(crate) fn number(mac: Mac) -> u128 {
+    mac.0.iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
+}
