@@ -2,13 +2,14 @@
 //! crate opens no device and says why.
 
 /// What the shim calls; drivers are plugins that libdpdk loads by itself.
-const LIBRARIES: [&str; 4] = ["rte_ethdev", "rte_mbuf", "rte_mempool", "rte_eal"];
+const LIBRARIES: [&str; 5] = ["rte_pipeline", "rte_ethdev", "rte_mbuf", "rte_mempool", "rte_eal"];
 
 /// The first release whose interface the shim is written against.
 const OLDEST: &str = "22.11";
 
 fn main() {
     println!("cargo::rerun-if-changed=src/shim.c");
+    println!("cargo::rerun-if-changed=src/swx.c");
     println!("cargo::rerun-if-env-changed=PKG_CONFIG");
     println!("cargo::rustc-check-cfg=cfg(libdpdk)");
     let probed =
@@ -28,6 +29,9 @@ fn main() {
     println!("cargo::rustc-cfg=libdpdk");
     cc::Build::new()
         .file("src/shim.c")
+        .file("src/swx.c")
+        // SWX is not promised to stay as it is: what it becomes shows when this is compiled.
+        .define("ALLOW_EXPERIMENTAL_API", None)
         // As libdpdk's own inline functions were meant to be compiled.
         .flag("-march=corei7")
         .flag("-include")

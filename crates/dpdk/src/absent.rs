@@ -2,6 +2,8 @@
 
 use crate::Error;
 use natgate_io::{Change, Device, LinkInfo, Receive, Statistics, Transmit};
+use natgate_p4::rt::{Execute, Meter, Rates, Store, Verdict, World};
+use natgate_p4::swx::Pipeline;
 use std::convert::Infallible;
 use std::os::fd::BorrowedFd;
 
@@ -35,6 +37,54 @@ impl Eal {
     /// # Errors
     /// None: nobody has an environment to open a port of.
     pub fn open(self, _: &str, _: u16, _: u16) -> Result<Vec<DpdkDevice>, Error> {
+        match self.0 {}
+    }
+}
+
+/// A program that DPDK's SWX pipeline executes, which cannot be had.
+#[derive(Debug)]
+pub struct Swx(Infallible);
+
+impl Swx {
+    /// Executes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Absent`].
+    pub fn new(_: &Pipeline, _: u64) -> Result<Self, Error> {
+        Err(Error::Absent)
+    }
+}
+
+impl Execute for Swx {
+    fn process(&mut self, _: &mut World, _: u32, _: &[u8], _: &mut Vec<u8>) -> Verdict {
+        match self.0 {}
+    }
+
+    fn table(&self, _: usize) -> &dyn Store {
+        match self.0 {}
+    }
+
+    fn table_mut(&mut self, _: usize) -> &mut dyn Store {
+        match self.0 {}
+    }
+
+    fn counter(&self, _: usize, _: u32) -> (u64, u64) {
+        match self.0 {}
+    }
+
+    fn set_counter(&mut self, _: usize, _: u32, _: (u64, u64)) -> bool {
+        match self.0 {}
+    }
+
+    fn meter(&self, _: usize, _: u32) -> Option<Rates> {
+        match self.0 {}
+    }
+
+    fn set_meter(&mut self, _: usize, _: u32, _: Option<Meter>) -> bool {
+        match self.0 {}
+    }
+
+    fn clear(&mut self) {
         match self.0 {}
     }
 }

@@ -26,6 +26,8 @@ const MOST_WORKERS: u16 = 127;
 const CACHE: u32 = 512;
 /// The least room of a buffer: what most drivers expect.
 const LEAST_ROOM: u16 = 2048;
+/// What ports carry if nothing is said.
+const USUAL_MTU: u16 = 1500;
 /// What an Ethernet frame has besides its packet, bytes: header, two VLAN tags, checksum.
 const ETHERNET: u16 = 14 + 8 + 4;
 /// The longest frame a buffer can have room for.
@@ -53,8 +55,13 @@ unsafe impl Send for Buffers {}
 // SAFETY: likewise.
 unsafe impl Sync for Buffers {}
 
-/// What was started, and with which arguments; `None` in it: starting failed.
-static STARTED: Mutex<Option<(Vec<String>, Option<Eal>)>> = Mutex::new(None);
+/// Memory without huge pages, MiB.
+const USUAL_MEMORY: u32 = 256;
+
+/// What was started: with which arguments, if not the usual ones; no environment: starting failed.
+type Started = (Option<Vec<String>>, Option<Eal>);
+
+static STARTED: Mutex<Option<Started>> = Mutex::new(None);
 
 /// Starts DPDK with these arguments of its environment, for packets of up to `mtu` bytes. Without
 /// arguments it gets what virtual devices need: memory of the process's own, on huge pages if some
@@ -75,20 +82,39 @@ pub fn start(arguments: Option<&[String]>, mtu: u16) -> Result<Eal, Error> {
 /// # Errors
 /// As [`start`].
 pub fn start_for(arguments: Option<&[String]>, mtu: u16, workers: u16) -> Result<Eal, Error> {
-    let arguments = arguments.map_or_else(usual_arguments, <[String]>::to_vec);
     let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((before, eal)) = &*started {
-        let fits = |eal: &Eal| *before == arguments && room_for(mtu) <= eal.pool.room;
+        let is_same = before.as_deref() == arguments;
+        let fits = |eal: &Eal| is_same && room_for(mtu) <= eal.pool.room;
         return eal.filter(fits).ok_or(Error::Once);
     }
+    start_first(&mut started, arguments, (mtu, workers), USUAL_MEMORY)
+}
+
+/// Starts DPDK, unless it runs, with so much memory, MiB, where it does not have huge pages to take memory from.
+///
+/// # Errors
+/// As [`start`].
+pub(crate) fn start_with_memory(memory: u32) -> Result<Eal, Error> {
+    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*started {
+        Some((_, eal)) => eal.ok_or(Error::Once),
+        None => start_first(&mut started, None, (USUAL_MTU, 1), memory),
+    }
+}
+
+fn start_first(
+    started: &mut Option<Started>,
+    given: Option<&[String]>,
+    (mtu, workers): (u16, u16),
+    memory: u32,
+) -> Result<Eal, Error> {
+    let arguments = given.map_or_else(|| usual_arguments(memory), <[String]>::to_vec);
     let command_line = command_line(&arguments)?;
-    let result = initialize(command_line).map_err(|reason| {
-        let arguments = arguments.clone();
-        Error::Start { arguments, reason }
-    });
+    let result = initialize(command_line).map_err(|reason| Error::Start { arguments, reason });
     let result =
         result.and_then(|()| Ok(Eal { pool: Buffers::make(buffers_for(workers), room_for(mtu))? }));
-    *started = Some((arguments, result.as_ref().ok().copied()));
+    *started = Some((given.map(<[String]>::to_vec), result.as_ref().ok().copied()));
     result
 }
 
@@ -121,10 +147,11 @@ impl Buffers {
 }
 
 /// What virtual devices need.
-fn usual_arguments() -> Vec<String> {
+fn usual_arguments(memory: u32) -> Vec<String> {
+    let memory = memory.to_string();
     let arguments: &[&str] = match huge_pages_are_free() {
         true => &["--no-pci", "--in-memory"],
-        false => &["--no-pci", "--no-shconf", "--no-huge", "-m", "256"],
+        false => &["--no-pci", "--no-shconf", "--no-huge", "-m", &memory],
     };
     arguments.iter().map(|&argument| argument.to_owned()).collect()
 }

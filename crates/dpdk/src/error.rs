@@ -111,6 +111,17 @@ pub enum Error {
         /// How many it has.
         most: u16,
     },
+    /// A pipeline cannot be made.
+    #[error(
+        "DPDK makes no SWX pipeline of the program, because of {what}: {reason}; if it lacks memory, give \
+         registers and counters fewer places, or reserve huge pages"
+    )]
+    Pipeline {
+        /// What is refused.
+        what: String,
+        /// What DPDK said.
+        reason: Refusal,
+    },
     /// A call failed.
     #[error("{what} DPDK port {device:?} failed: {reason}; is what it leads to there, and ready?")]
     System {

@@ -9,6 +9,8 @@
 //! buffer goes along ([`natgate_io::Lease`]); frames that lie elsewhere are copied. Ports have no
 //! descriptor to wait for: they are asked, every [`POLL_INTERVAL`] when nothing comes.
 //!
+//! [`Swx`] executes P4 programs by DPDK's SWX pipeline, which takes its packets from memory.
+//!
 //! The crate builds without libdpdk, too. Then [`start`] says so.
 
 #[cfg(not(libdpdk))]
@@ -21,15 +23,19 @@ mod error;
 #[cfg(libdpdk)]
 mod port;
 #[cfg(libdpdk)]
+mod swx;
+#[cfg(libdpdk)]
 mod sys;
 
 #[cfg(not(libdpdk))]
-pub use absent::{DpdkDevice, Eal, start, start_for};
+pub use absent::{DpdkDevice, Eal, Swx, start, start_for};
 #[cfg(libdpdk)]
 pub use device::DpdkDevice;
 #[cfg(libdpdk)]
 pub use eal::{Eal, start, start_for};
 pub use error::{Error, Refusal};
+#[cfg(libdpdk)]
+pub use swx::Swx;
 
 use std::time::Duration;
 

@@ -47,7 +47,8 @@ enum Command {
 #[command(after_help = "With --json, standard output has one object:\n  \
     {\"ok\": true, \"tables\": N, \"actions\": N, \"parsers\": N, \"externs\": N, \"slots\": N}\n  \
     {\"ok\": false, \"errors\": [{\"file\", \"line\", \"column\", \"message\"}]}\n\n\
-    What --emit rust prints stands on the crate natgate-p4, module rt.\n\n\
+    What --emit rust prints stands on the crate natgate-p4, module rt. What --emit spec prints asks\n\
+    for ports, tables and extern objects that `natgate p4 run --with swx` has.\n\n\
     Examples:\nnatgate p4 compile p4/nat.p4\nnatgate p4 compile p4/nat.p4 --emit rust > nat.rs\n\
     natgate p4 compile --p4info nat.p4info.txtpb --entries p4/nat.toml p4/nat.p4")]
 struct CompileArgs {
@@ -73,6 +74,8 @@ struct CompileArgs {
 enum Emit {
     /// Rust source
     Rust,
+    /// A pipeline specification (.spec) for DPDK's SWX
+    Spec,
 }
 
 /// Show a stage of the compiler
@@ -100,6 +103,8 @@ enum Stage {
     Ir,
     /// Rust source
     Rust,
+    /// A pipeline specification (.spec) for DPDK's SWX
+    Spec,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -116,6 +121,7 @@ fn compile(args: &CompileArgs) -> Result<(), Failure> {
     let compiled = natgate_p4::compile(&name, &text);
     let shown = match &compiled {
         Ok(program) if matches!(args.emit, Some(Emit::Rust)) => rust(program, &args.file),
+        Ok(program) if matches!(args.emit, Some(Emit::Spec)) => spec(program)?,
         Ok(program) if args.json => {
             let mut object = json!({ "ok": true });
             for (what, count) in program.summary() {
@@ -168,6 +174,9 @@ fn dump(args: &DumpArgs) -> Result<(), Failure> {
         Stage::Ast => natgate_p4::tree(&name, &text),
         Stage::Ir => natgate_p4::compile(&name, &text).map(|program| program.to_string()),
         Stage::Rust => natgate_p4::compile(&name, &text).map(|program| rust(&program, &args.file)),
+        Stage::Spec => natgate_p4::compile(&name, &text)
+            .and_then(|program| program.swx())
+            .map(|pipeline| pipeline.to_string()),
     };
     Ok(print(&shown.map_err(|error| failure(&error))?)?)
 }
@@ -176,6 +185,11 @@ fn dump(args: &DumpArgs) -> Result<(), Failure> {
 fn rust(program: &natgate_p4::Program, file: &Path) -> String {
     let stem = file.file_stem().unwrap_or_default();
     program.rust(&stem.to_string_lossy())
+}
+
+/// The program as a pipeline specification.
+fn spec(program: &natgate_p4::Program) -> Result<String, Failure> {
+    program.swx().map(|pipeline| pipeline.to_string()).map_err(|error| failure(&error))
 }
 
 /// A person sees the lines that it is about, too.

@@ -33,6 +33,9 @@ fn the_nat_is_compiled_and_shown() {
         "NATGATE_BLESS=1 cargo test -p natgate-p4 --test golden writes the file anew"
     );
     assert!(text(&p4(&["compile", "--emit", "rust", NAT]).stdout) == rust);
+    let spec = include_str!("../../p4/tests/golden/nat.spec");
+    assert!(shown("spec") == spec);
+    assert!(text(&p4(&["compile", "--emit", "spec", NAT]).stdout) == spec);
 }
 
 #[test]
@@ -47,6 +50,19 @@ fn what_cannot_be_run_is_said_with_what_to_do() {
     assert_eq!(code, Some(2));
     assert!(
         said.contains("is not among the programs compiled with this natgate (nat): "),
+        "{said}"
+    );
+    // With DPDK the program is executed, so the devices are looked for.
+    let (code, said) = run(&["--with", "swx", NAT]);
+    assert_eq!(code, Some(1));
+    let expected = if cfg!(feature = "dpdk") { "nowhere0" } else { "--features dpdk" };
+    assert!(said.contains(expected), "{said}");
+    let every = concat!(env!("CARGO_MANIFEST_DIR"), "/../p4/tests/golden/every.p4");
+    let output = p4(&["compile", "--emit", "spec", every]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("every.p4:") && said.contains("has no header fields of bit<4>"),
         "{said}"
     );
     let (code, said) = run(&["--entry", "routes 10.0.0.0/33 via 1,1", NAT]);

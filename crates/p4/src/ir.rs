@@ -5,6 +5,7 @@
 //! Expressions have no effects: calls stand before the statement that they are part of.
 
 use crate::ast::{Binary, Unary};
+use crate::source::{Sources, Span};
 use std::rc::Rc;
 
 /// The widest number, bits.
@@ -385,6 +386,36 @@ pub struct Program {
     /// The parser, and the routines of pre control, main control and deparser.
     pub(crate) parser: usize,
     pub(crate) controls: Vec<usize>,
+    pub(crate) places: Places,
+}
+
+/// Where in the texts things stand, for targets that lack something and have to say so.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Places {
+    pub(crate) sources: Sources,
+    /// Of each slot's declaration.
+    pub(crate) slots: Vec<Span>,
+    /// Of each object's name.
+    pub(crate) objects: Vec<Span>,
+    /// Of each table's name.
+    pub(crate) tables: Vec<Span>,
+    /// Of what not every target has, in the order of the program.
+    pub(crate) noted: Vec<(Noted, Span)>,
+}
+
+/// What not every target has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Noted {
+    /// An operator, and whether it is on signed numbers.
+    Operator(Binary, bool),
+    /// A signed number becomes a wider one.
+    Extension,
+    /// `advance`.
+    Advance,
+    /// `lookahead`.
+    Lookahead,
+    /// `emit`.
+    Emit,
 }
 
 impl Program {

@@ -31,6 +31,7 @@ pub mod programs;
 pub mod rt;
 mod source;
 mod switch;
+pub mod swx;
 mod unsupported;
 
 pub use desk::{Controller, Desk, MOST_REQUESTS, desk};
@@ -58,7 +59,13 @@ pub fn compile(name: &str, text: &str) -> Result<Program, Error> {
     let end = Span { text: 0, start: text.len() as u32, end: text.len() as u32 };
     let checked =
         parse::program(&mut sources, name, text).and_then(|decls| check::check(&decls, end));
-    checked.map_err(|problem| sources.locate(problem))
+    match checked {
+        Ok(mut program) => {
+            program.places.sources = sources;
+            Ok(program)
+        }
+        Err(problem) => Err(sources.locate(problem)),
+    }
 }
 
 impl Program {

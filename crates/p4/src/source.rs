@@ -37,7 +37,7 @@ pub(crate) fn problem<T>(span: Span, message: impl Into<String>) -> Checked<T> {
 }
 
 /// The texts that a program consists of: its own, and those that it includes.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Sources {
     texts: Vec<(String, String)>,
 }

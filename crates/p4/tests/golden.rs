@@ -34,9 +34,23 @@ fn the_stages_of_a_small_program() {
 }
 
 #[test]
+fn programs_for_swx() {
+    let nat = include_str!("../../../p4/nat.p4");
+    for (name, text) in
+        [("small", SMALL), ("aligned", include_str!("golden/aligned.p4")), ("nat", nat)]
+    {
+        let made = compiled(name, text).swx();
+        let pipeline = made.unwrap_or_else(|error| panic!("{}", error.rendered()));
+        compare(&format!("tests/golden/{name}.spec"), &pipeline.to_string());
+    }
+}
+
+#[test]
 fn the_rust_of_the_tests_is_up_to_date() {
     let every = include_str!("golden/every.p4");
     compare("tests/golden/every.rs", &compiled("every.p4", every).rust("every"));
+    let words = include_str!("golden/aligned.p4");
+    compare("tests/golden/aligned.rs", &compiled("aligned.p4", words).rust("aligned"));
 }
 
 #[test]

@@ -77,6 +77,10 @@ enum Backend {
     Dpdk,
 }
 
+#[cfg(not(feature = "dpdk"))]
+pub(super) const WITHOUT_DPDK: &str = "this natgate was built without DPDK; build it with `cargo build --release \
+    -p natgate --features dpdk`";
+
 type Devices = [Box<dyn Device>; 2];
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
@@ -144,10 +148,7 @@ fn open_dpdk(names: [&str; 2]) -> anyhow::Result<Devices> {
 
 #[cfg(not(feature = "dpdk"))]
 fn open_dpdk(_: [&str; 2]) -> anyhow::Result<Devices> {
-    anyhow::bail!(
-        "this natgate was built without DPDK; build it with `cargo build --release -p natgate \
-         --features dpdk`"
-    )
+    anyhow::bail!(WITHOUT_DPDK)
 }
 
 /// Forwards until it is told to stop.

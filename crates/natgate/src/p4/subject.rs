@@ -34,6 +34,8 @@ enum With {
     Interpreter,
     /// Rust that was made from the program and compiled with natgate
     Rust,
+    /// DPDK's SWX pipeline
+    Swx,
 }
 
 /// A program that was read.
@@ -82,6 +84,9 @@ impl Subject {
         Compiled { name, program, .. }: &'p Compiled,
         seed: u64,
     ) -> Result<(Machine<'p>, &'static str), Failure> {
+        if self.with == Some(With::Swx) {
+            return Ok((Machine::with(program, swx(program, seed)?), "DPDK's SWX pipeline"));
+        }
         let made = match self.with {
             Some(With::Interpreter) => None,
             _ => programs::compiled(program, seed),
@@ -97,4 +102,16 @@ impl Subject {
             (None, _) => Ok((Machine::new(program, seed), "interpreter")),
         }
     }
+}
+
+#[cfg(feature = "dpdk")]
+fn swx(program: &Program, seed: u64) -> Result<Box<dyn natgate_p4::rt::Execute>, Failure> {
+    let pipeline = program.swx().map_err(|error| failure(&error))?;
+    let swx = natgate_dpdk::Swx::new(&pipeline, seed).map_err(anyhow::Error::from)?;
+    Ok(Box::new(swx))
+}
+
+#[cfg(not(feature = "dpdk"))]
+fn swx(_: &Program, _: u64) -> Result<Box<dyn natgate_p4::rt::Execute>, Failure> {
+    Err(anyhow::anyhow!(super::run::WITHOUT_DPDK).into())
 }

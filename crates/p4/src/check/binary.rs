@@ -30,6 +30,8 @@ impl Checker {
         if let (Value::Integer(a), Value::Integer(b)) = (&values.0, &values.1) {
             return numbers(operator, a, b, span);
         }
+        let is_signed = [&values.0, &values.1].into_iter().any(is_signed);
+        self.note(ir::Noted::Operator(operator, is_signed), span);
         match operator {
             Binary::ShiftLeft | Binary::ShiftRight => self.shift(operator, values, span),
             Binary::Concat => {
@@ -310,4 +312,9 @@ fn equal(ty: &Type, left: &[ir::Expr], right: &[ir::Expr]) -> ir::Expr {
         operation(Binary::Equal, left[0].clone(), right[0].clone()),
         either,
     )
+}
+
+/// Whether a value is a signed number.
+fn is_signed(value: &Value) -> bool {
+    matches!(value, Value::Leaves(ty, _) if matches!(ty.scalar(), Some(Ty::Int(_))))
 }

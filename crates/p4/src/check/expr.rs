@@ -258,6 +258,9 @@ impl Checker {
         match (is_right, to.scalar()) {
             (true, Some(scalar)) => {
                 let operand = Box::new(leaves.into_iter().next().expect("one slot"));
+                if matches!(operand.ty, Ty::Int(_)) {
+                    self.note(ir::Noted::Extension, span);
+                }
                 Ok(Value::scalar(to, fold(scalar, ir::ExprKind::Cast(operand))))
             }
             _ => problem(span, format!("{ty} cannot be cast to {to}; cast to bit<W> in between")),

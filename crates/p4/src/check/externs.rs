@@ -272,7 +272,10 @@ impl Checker {
             "emit" => {
                 let value = &call.args[0].value;
                 match self.place(value)? {
-                    Some(place) => self.emit_headers(&place, value.span).map(|()| None),
+                    Some(place) => {
+                        self.note(ir::Noted::Emit, value.span);
+                        self.emit_headers(&place, value.span).map(|()| None)
+                    }
                     None => problem(value.span, "a header, or a struct of headers, is emitted"),
                 }
             }
@@ -280,6 +283,7 @@ impl Checker {
                 let Settled { args, result } = self.settle(&declared, &[], call, span)?;
                 match &*method.text {
                     "advance" => {
+                        self.note(ir::Noted::Advance, span);
                         self.emit(Stmt::Advance(args[0][0].clone()));
                         Ok(None)
                     }
@@ -307,6 +311,7 @@ impl Checker {
             }
             _ => {}
         }
+        self.note(ir::Noted::Lookahead, span);
         self.emit(Stmt::Lookahead(fields));
         Ok(Some(Value::Leaves(ty, self.load(&place))))
     }
@@ -452,6 +457,7 @@ impl Checker {
         let index = self.ir.objects.len();
         let told = super::given::told(&of.name, &types, &constants);
         self.ir.objects.push(ir::Object { name: self.full_name(&name.text), kind, told });
+        self.ir.places.objects.push(span);
         let object = ObjectRef { of: of.clone(), types, index };
         self.scopes.declare(&name.text, span, Entity::Object(Rc::new(object)))
     }

@@ -119,6 +119,11 @@ impl Checker {
         }
     }
 
+    /// Takes down where something stands that not every target has.
+    fn note(&mut self, what: ir::Noted, span: Span) {
+        self.ir.places.noted.push((what, span));
+    }
+
     fn emit(&mut self, stmt: Stmt) {
         self.blocks.last_mut().expect("statements stand in a block").push(stmt);
     }
@@ -155,6 +160,7 @@ impl Checker {
         ty.leaves(&self.full_name(name), &mut leaves);
         let first = self.ir.slots.len() as Slot;
         self.ir.slots.extend(leaves.into_iter().map(|(name, ty)| (name.into(), ty)));
+        self.ir.places.slots.resize(self.ir.slots.len(), span);
         if self.ir.slots.len() > MOST_SLOTS {
             return problem(span, format!("the program has more than {MOST_SLOTS} variables"));
         }

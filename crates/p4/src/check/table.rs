@@ -72,6 +72,7 @@ impl Checker {
         }
         self.check_adding(&found, name.span)?;
         self.ir.tables.push(found);
+        self.ir.places.tables.push(name.span);
         let index = self.ir.tables.len() - 1;
         self.scopes.declare(&name.text, name.span, Entity::Table(index))
     }

@@ -37,6 +37,23 @@ pub trait Execute: Debug {
     /// else happens.
     fn ahead(&mut self, _world: &mut World, _port: u32, _packets: &[&[u8]]) {}
 
+    /// Takes packets that came in by a port, one after the other, and tells of each what it comes to and what it
+    /// begins with when it leaves.
+    fn process_all(
+        &mut self,
+        world: &mut World,
+        port: u32,
+        packets: &[&[u8]],
+        told: &mut dyn FnMut(usize, Verdict, &[u8]),
+    ) {
+        let mut head = Vec::new();
+        for (number, packet) in packets.iter().enumerate() {
+            head.clear();
+            let verdict = self.process(world, port, packet, &mut head);
+            told(number, verdict, &head);
+        }
+    }
+
     /// The entries of the table with that number.
     ///
     /// # Panics

@@ -188,6 +188,19 @@ impl<'p> Machine<'p> {
         self.execute.ahead(&mut self.world, port, packets);
     }
 
+    /// As [`Self::process`], of packets that came in by a port at once, one after the other: tells of each, by its
+    /// number, what it comes to and what it begins with when it leaves; the rest follows.
+    pub fn process_all(
+        &mut self,
+        now: Duration,
+        port: u32,
+        packets: &[&[u8]],
+        told: &mut dyn FnMut(usize, Verdict, &[u8]),
+    ) {
+        self.pass(now);
+        self.execute.process_all(&mut self.world, port, packets, told);
+    }
+
     fn take(&mut self, port: u32, packet: &[u8]) -> Verdict {
         self.head.clear();
         self.execute.process(&mut self.world, port, packet, &mut self.head)

@@ -66,12 +66,6 @@ impl Action for TAction {
     }
 }
 
-/// Where the parser `MainParser` is.
-#[derive(Clone, Copy, Debug)]
-enum ParseMainParserState {
-    Start,
-}
-
 /// Headers, metadata and variables of a packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slots {
@@ -131,6 +125,28 @@ impl AddOnMiss {
             t: Exact::new(&[16], 4, true, TAction::Learn),
         }
     }
+
+    #[inline(always)]
+    fn run<'r, P: Pass>(
+        &'r mut self,
+        world: &'r mut World,
+        packet: &'r [u8],
+        head: &'r mut Vec<u8>,
+        pass: P,
+    ) -> Run<'r, P> {
+        let errors = Errors { too_short: 1, timeout: 5 };
+        Run {
+            now: world.now(),
+            code: self,
+            world,
+            head,
+            input: Input::new(packet, errors),
+            port: None,
+            applied: Applied::Nothing,
+            pass,
+            v: Slots::default(),
+        }
+    }
 }
 
 impl Execute for AddOnMiss {
@@ -141,17 +157,7 @@ impl Execute for AddOnMiss {
         packet: &[u8],
         head: &mut Vec<u8>,
     ) -> Verdict {
-        let errors = Errors { too_short: 1, timeout: 5 };
-        let mut run = Run {
-            now: world.now(),
-            code: self,
-            world,
-            head,
-            input: Input::new(packet, errors),
-            port: None,
-            applied: Applied::Nothing,
-            v: Slots::default(),
-        };
+        let mut run = self.run(world, packet, head, Work);
         run.process(port);
         Verdict {
             port: run.port,
@@ -201,7 +207,7 @@ impl Execute for AddOnMiss {
 }
 
 /// A packet on its way.
-struct Run<'r> {
+struct Run<'r, P> {
     code: &'r mut AddOnMiss,
     world: &'r mut World,
     now: u64,
@@ -209,12 +215,14 @@ struct Run<'r> {
     head: &'r mut Vec<u8>,
     port: Option<u32>,
     applied: Applied,
+    pass: P,
     v: Slots,
 }
 
-impl Run<'_> {
+impl<P: Pass> Run<'_, P> {
+    /// Takes the packet through the program; on the way ahead, whether there may be more to fetch.
     #[inline(always)]
-    fn process(&mut self, port: u32) {
+    fn process(&mut self, port: u32) -> bool {
         self.v.main_parser_istd_input_port = port as u32;
         self.v.pre_istd_input_port = port as u32;
         self.v.main_istd_input_port = port as u32;
@@ -229,24 +237,27 @@ impl Run<'_> {
         self.v.main_hdr_words = self.v.main_parser_hdr_words;
         self.v.main_meta_note = self.v.pre_meta_note;
         self.main();
+        if P::IS_AHEAD {
+            return false;
+        }
         self.v.deparser_hdr_words = self.v.main_hdr_words;
         self.v.deparser_meta_note = self.v.main_meta_note;
         self.deparser();
+        false
     }
 
     /// The parser `MainParser`.
     #[inline(always)]
     fn parse_main_parser(&mut self) -> Result<(), Stop> {
-        let mut state = ParseMainParserState::Start;
-        loop {
-            self.input.step()?;
-            state = match state {
-                ParseMainParserState::Start => {
-                    self.v.main_parser_hdr_words = Words::read(self.input.extract()?);
-                    return Ok(());
-                }
-            };
-        }
+        self.parse_main_parser_start()
+    }
+
+    /// Its state `start`.
+    #[inline(always)]
+    fn parse_main_parser_start(&mut self) -> Result<(), Stop> {
+        self.input.step()?;
+        self.v.main_parser_hdr_words = Words::read(self.input.extract()?);
+        Ok(())
     }
 
     /// Applies `Main.t`: whether there was an entry, and which action was run.
@@ -277,7 +288,9 @@ impl Run<'_> {
     fn main_known(&mut self) {
         self.v.main_hdr_words.c = self.v.main_known_x as u32;
         match &self.applied {
-            Applied::T { place, .. } => self.code.t.restart(self.now, *place),
+            Applied::T { place, .. } => {
+                self.pass.restart(&mut self.code.t, self.now, *place)
+            }
             _ => {}
         }
     }
@@ -289,9 +302,9 @@ impl Run<'_> {
         self.v.main_learn_result = match &mut self.applied {
             Applied::T { key, place } => {
                 let added = self
-                    .code
-                    .t
+                    .pass
                     .add(
+                        &mut self.code.t,
                         self.now,
                         *key,
                         TAction::Known {

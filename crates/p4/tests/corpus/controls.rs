@@ -100,12 +100,6 @@ impl Action for AddAction_2 {
     }
 }
 
-/// Where the parser `MainParser` is.
-#[derive(Clone, Copy, Debug)]
-enum ParseMainParserState {
-    Start,
-}
-
 /// Headers, metadata and variables of a packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slots {
@@ -181,6 +175,28 @@ impl Controls {
             seen_2: Registers::new(1, 0_u16),
         }
     }
+
+    #[inline(always)]
+    fn run<'r, P: Pass>(
+        &'r mut self,
+        world: &'r mut World,
+        packet: &'r [u8],
+        head: &'r mut Vec<u8>,
+        pass: P,
+    ) -> Run<'r, P> {
+        let errors = Errors { too_short: 1, timeout: 5 };
+        Run {
+            now: world.now(),
+            code: self,
+            world,
+            head,
+            input: Input::new(packet, errors),
+            port: None,
+            applied: Applied::Nothing,
+            pass,
+            v: Slots::default(),
+        }
+    }
 }
 
 impl Execute for Controls {
@@ -191,17 +207,7 @@ impl Execute for Controls {
         packet: &[u8],
         head: &mut Vec<u8>,
     ) -> Verdict {
-        let errors = Errors { too_short: 1, timeout: 5 };
-        let mut run = Run {
-            now: world.now(),
-            code: self,
-            world,
-            head,
-            input: Input::new(packet, errors),
-            port: None,
-            applied: Applied::Nothing,
-            v: Slots::default(),
-        };
+        let mut run = self.run(world, packet, head, Work);
         run.process(port);
         Verdict {
             port: run.port,
@@ -256,7 +262,7 @@ impl Execute for Controls {
 }
 
 /// A packet on its way.
-struct Run<'r> {
+struct Run<'r, P> {
     code: &'r mut Controls,
     world: &'r mut World,
     now: u64,
@@ -264,12 +270,14 @@ struct Run<'r> {
     head: &'r mut Vec<u8>,
     port: Option<u32>,
     applied: Applied,
+    pass: P,
     v: Slots,
 }
 
-impl Run<'_> {
+impl<P: Pass> Run<'_, P> {
+    /// Takes the packet through the program; on the way ahead, whether there may be more to fetch.
     #[inline(always)]
-    fn process(&mut self, port: u32) {
+    fn process(&mut self, port: u32) -> bool {
         self.v.main_parser_istd_input_port = port as u32;
         self.v.pre_istd_input_port = port as u32;
         self.v.main_istd_input_port = port as u32;
@@ -284,30 +292,34 @@ impl Run<'_> {
         self.v.main_hdr_words = self.v.main_parser_hdr_words;
         self.v.main_meta_note = self.v.pre_meta_note;
         self.main();
+        if P::IS_AHEAD {
+            return false;
+        }
         self.v.deparser_hdr_words = self.v.main_hdr_words;
         self.v.deparser_meta_note = self.v.main_meta_note;
         self.deparser();
+        false
     }
 
     /// The parser `MainParser`.
     #[inline(always)]
     fn parse_main_parser(&mut self) -> Result<(), Stop> {
-        let mut state = ParseMainParserState::Start;
-        loop {
-            self.input.step()?;
-            state = match state {
-                ParseMainParserState::Start => {
-                    self.v.main_parser_hdr_words = Words::read(self.input.extract()?);
-                    return Ok(());
-                }
-            };
-        }
+        self.parse_main_parser_start()
+    }
+
+    /// Its state `start`.
+    #[inline(always)]
+    fn parse_main_parser_start(&mut self) -> Result<(), Stop> {
+        self.input.step()?;
+        self.v.main_parser_hdr_words = Words::read(self.input.extract()?);
+        Ok(())
     }
 
     /// Applies `Main.first.add`: whether there was an entry, and which action was run.
     #[inline(always)]
     fn apply_add(&mut self) -> (bool, u32) {
-        let (found, _) = self.code.add.find(self.now, self.v.main_first_key as u64);
+        let key = self.v.main_first_key as u64;
+        let (found, place) = self.code.add.find(self.now, key);
         match found.action {
             AddAction::Plus { x } => {
                 self.v.main_first_plus_x = x;
@@ -321,7 +333,8 @@ impl Run<'_> {
     /// Applies `Main.second.add`: whether there was an entry, and which action was run.
     #[inline(always)]
     fn apply_add_2(&mut self) -> (bool, u32) {
-        let (found, _) = self.code.add_2.find(self.now, self.v.main_second_key as u64);
+        let key = self.v.main_second_key as u64;
+        let (found, place) = self.code.add_2.find(self.now, key);
         match found.action {
             AddAction_2::Plus { x } => {
                 self.v.main_second_plus_x = x;
@@ -354,10 +367,10 @@ impl Run<'_> {
         self.v.main_first_tmp = hit;
         self.v.main_first_tmp_2 = action as u32;
         let index = 0x0_u128;
-        self.v.main_first_result = self.code.seen.read(index);
+        self.v.main_first_result = self.pass.read(&self.code.seen, index);
         self.v.main_first_calls = self.v.main_first_result.wrapping_add(1_u16);
         let index = 0x0_u128;
-        self.code.seen.write(index, self.v.main_first_calls);
+        self.pass.write(&mut self.code.seen, index, self.v.main_first_calls);
     }
 
     /// `Main.second.plus`.
@@ -376,10 +389,10 @@ impl Run<'_> {
         self.v.main_second_tmp = hit;
         self.v.main_second_tmp_2 = action as u32;
         let index = 0x0_u128;
-        self.v.main_second_result = self.code.seen_2.read(index);
+        self.v.main_second_result = self.pass.read(&self.code.seen_2, index);
         self.v.main_second_calls = self.v.main_second_result.wrapping_add(1_u16);
         let index = 0x0_u128;
-        self.code.seen_2.write(index, self.v.main_second_calls);
+        self.pass.write(&mut self.code.seen_2, index, self.v.main_second_calls);
     }
 
     /// `Main`.

@@ -34,12 +34,12 @@ impl Words {
 
 /// Headers with these fields.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ahead {
+struct Ahead_2 {
     valid: bool,
     value: u8,
 }
 
-impl Ahead {
+impl Ahead_2 {
     #[inline(always)]
     fn read(bytes: [u8; 1]) -> Self {
         Self {
@@ -56,14 +56,6 @@ impl Ahead {
     }
 }
 
-/// Where the parser `MainParser` is.
-#[derive(Clone, Copy, Debug)]
-enum ParseMainParserState {
-    Start,
-    Tagged,
-    Words,
-}
-
 /// Headers, metadata and variables of a packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slots {
@@ -75,8 +67,8 @@ struct Slots {
     main_parser_istd_input_port: u32,
     main_parser_ahead: u8,
     main_parser_kind: u8,
-    main_parser_ahead_2: Ahead,
-    main_parser_tag: Ahead,
+    main_parser_ahead_2: Ahead_2,
+    main_parser_tag: Ahead_2,
     pre_hdr_words: Words,
     pre_meta_note: u32,
     pre_istd_input_port: u32,
@@ -116,6 +108,28 @@ impl Lookahead {
     pub fn new(seed: u64) -> Self {
         Self {}
     }
+
+    #[inline(always)]
+    fn run<'r, P: Pass>(
+        &'r mut self,
+        world: &'r mut World,
+        packet: &'r [u8],
+        head: &'r mut Vec<u8>,
+        pass: P,
+    ) -> Run<'r, P> {
+        let errors = Errors { too_short: 1, timeout: 5 };
+        Run {
+            now: world.now(),
+            code: self,
+            world,
+            head,
+            input: Input::new(packet, errors),
+            port: None,
+            applied: Applied::Nothing,
+            pass,
+            v: Slots::default(),
+        }
+    }
 }
 
 impl Execute for Lookahead {
@@ -126,17 +140,7 @@ impl Execute for Lookahead {
         packet: &[u8],
         head: &mut Vec<u8>,
     ) -> Verdict {
-        let errors = Errors { too_short: 1, timeout: 5 };
-        let mut run = Run {
-            now: world.now(),
-            code: self,
-            world,
-            head,
-            input: Input::new(packet, errors),
-            port: None,
-            applied: Applied::Nothing,
-            v: Slots::default(),
-        };
+        let mut run = self.run(world, packet, head, Work);
         run.process(port);
         Verdict {
             port: run.port,
@@ -184,7 +188,7 @@ impl Execute for Lookahead {
 }
 
 /// A packet on its way.
-struct Run<'r> {
+struct Run<'r, P> {
     code: &'r mut Lookahead,
     world: &'r mut World,
     now: u64,
@@ -192,12 +196,14 @@ struct Run<'r> {
     head: &'r mut Vec<u8>,
     port: Option<u32>,
     applied: Applied,
+    pass: P,
     v: Slots,
 }
 
-impl Run<'_> {
+impl<P: Pass> Run<'_, P> {
+    /// Takes the packet through the program; on the way ahead, whether there may be more to fetch.
     #[inline(always)]
-    fn process(&mut self, port: u32) {
+    fn process(&mut self, port: u32) -> bool {
         self.v.main_parser_istd_input_port = port as u32;
         self.v.pre_istd_input_port = port as u32;
         self.v.main_istd_input_port = port as u32;
@@ -212,48 +218,59 @@ impl Run<'_> {
         self.v.main_hdr_words = self.v.main_parser_hdr_words;
         self.v.main_meta_note = self.v.pre_meta_note;
         self.main();
+        if P::IS_AHEAD {
+            return false;
+        }
         self.v.deparser_hdr_words = self.v.main_hdr_words;
         self.v.deparser_meta_note = self.v.main_meta_note;
         self.deparser();
+        false
     }
 
     /// The parser `MainParser`.
     #[inline(always)]
     fn parse_main_parser(&mut self) -> Result<(), Stop> {
-        let mut state = ParseMainParserState::Start;
-        loop {
-            self.input.step()?;
-            state = match state {
-                ParseMainParserState::Start => {
-                    let bytes = self.input.peek::<1>(8)?;
-                    self.v.main_parser_ahead = bytes[0];
-                    self.v.main_parser_kind = self.v.main_parser_ahead;
-                    self.input.advance(0x8_u128)?;
-                    let key_0 = self.v.main_parser_kind;
-                    if key_0 == 1_u8 {
-                        ParseMainParserState::Words
-                    } else if key_0 == 2_u8 {
-                        ParseMainParserState::Tagged
-                    } else {
-                        return Err(Stop::Reject(2))
-                    }
-                }
-                ParseMainParserState::Tagged => {
-                    self.v.main_parser_ahead_2.valid = true;
-                    let bytes = self.input.peek::<1>(8)?;
-                    self.v.main_parser_ahead_2.value = bytes[0];
-                    self.v.main_parser_tag.valid = self.v.main_parser_ahead_2.valid;
-                    self.v.main_parser_tag.value = self.v.main_parser_ahead_2.value;
-                    self.v.main_parser_meta_note = self.v.main_parser_tag.value as u32;
-                    self.input.advance(0x8_u128)?;
-                    ParseMainParserState::Words
-                }
-                ParseMainParserState::Words => {
-                    self.v.main_parser_hdr_words = Words::read(self.input.extract()?);
-                    return Ok(());
-                }
-            };
+        self.parse_main_parser_start()
+    }
+
+    /// Its state `start`.
+    #[inline(always)]
+    fn parse_main_parser_start(&mut self) -> Result<(), Stop> {
+        self.input.step()?;
+        let bytes = self.input.peek::<1>(8)?;
+        self.v.main_parser_ahead = bytes[0];
+        self.v.main_parser_kind = self.v.main_parser_ahead;
+        self.input.advance(0x8_u128)?;
+        let key_0 = self.v.main_parser_kind;
+        if key_0 == 1_u8 {
+            self.parse_main_parser_words()
+        } else if key_0 == 2_u8 {
+            self.parse_main_parser_tagged()
+        } else {
+            Err(Stop::Reject(2))
         }
+    }
+
+    /// Its state `tagged`.
+    #[inline(always)]
+    fn parse_main_parser_tagged(&mut self) -> Result<(), Stop> {
+        self.input.step()?;
+        self.v.main_parser_ahead_2.valid = true;
+        let bytes = self.input.peek::<1>(8)?;
+        self.v.main_parser_ahead_2.value = bytes[0];
+        self.v.main_parser_tag.valid = self.v.main_parser_ahead_2.valid;
+        self.v.main_parser_tag.value = self.v.main_parser_ahead_2.value;
+        self.v.main_parser_meta_note = self.v.main_parser_tag.value as u32;
+        self.input.advance(0x8_u128)?;
+        self.parse_main_parser_words()
+    }
+
+    /// Its state `words`.
+    #[inline(always)]
+    fn parse_main_parser_words(&mut self) -> Result<(), Stop> {
+        self.input.step()?;
+        self.v.main_parser_hdr_words = Words::read(self.input.extract()?);
+        Ok(())
     }
 
     /// `NoAction`.

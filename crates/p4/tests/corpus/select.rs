@@ -32,16 +32,6 @@ impl Words {
     }
 }
 
-/// Where the parser `MainParser` is.
-#[derive(Clone, Copy, Debug)]
-enum ParseMainParserState {
-    Start,
-    Values,
-    Mask,
-    Ranges,
-    Other,
-}
-
 /// Headers, metadata and variables of a packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slots {
@@ -90,6 +80,28 @@ impl Select {
     pub fn new(seed: u64) -> Self {
         Self {}
     }
+
+    #[inline(always)]
+    fn run<'r, P: Pass>(
+        &'r mut self,
+        world: &'r mut World,
+        packet: &'r [u8],
+        head: &'r mut Vec<u8>,
+        pass: P,
+    ) -> Run<'r, P> {
+        let errors = Errors { too_short: 1, timeout: 5 };
+        Run {
+            now: world.now(),
+            code: self,
+            world,
+            head,
+            input: Input::new(packet, errors),
+            port: None,
+            applied: Applied::Nothing,
+            pass,
+            v: Slots::default(),
+        }
+    }
 }
 
 impl Execute for Select {
@@ -100,17 +112,7 @@ impl Execute for Select {
         packet: &[u8],
         head: &mut Vec<u8>,
     ) -> Verdict {
-        let errors = Errors { too_short: 1, timeout: 5 };
-        let mut run = Run {
-            now: world.now(),
-            code: self,
-            world,
-            head,
-            input: Input::new(packet, errors),
-            port: None,
-            applied: Applied::Nothing,
-            v: Slots::default(),
-        };
+        let mut run = self.run(world, packet, head, Work);
         run.process(port);
         Verdict {
             port: run.port,
@@ -158,7 +160,7 @@ impl Execute for Select {
 }
 
 /// A packet on its way.
-struct Run<'r> {
+struct Run<'r, P> {
     code: &'r mut Select,
     world: &'r mut World,
     now: u64,
@@ -166,12 +168,14 @@ struct Run<'r> {
     head: &'r mut Vec<u8>,
     port: Option<u32>,
     applied: Applied,
+    pass: P,
     v: Slots,
 }
 
-impl Run<'_> {
+impl<P: Pass> Run<'_, P> {
+    /// Takes the packet through the program; on the way ahead, whether there may be more to fetch.
     #[inline(always)]
-    fn process(&mut self, port: u32) {
+    fn process(&mut self, port: u32) -> bool {
         self.v.main_parser_istd_input_port = port as u32;
         self.v.pre_istd_input_port = port as u32;
         self.v.main_istd_input_port = port as u32;
@@ -186,118 +190,109 @@ impl Run<'_> {
         self.v.main_hdr_words = self.v.main_parser_hdr_words;
         self.v.main_meta_note = self.v.pre_meta_note;
         self.main();
+        if P::IS_AHEAD {
+            return false;
+        }
         self.v.deparser_hdr_words = self.v.main_hdr_words;
         self.v.deparser_meta_note = self.v.main_meta_note;
         self.deparser();
+        false
     }
 
     /// The parser `MainParser`.
     #[inline(always)]
     fn parse_main_parser(&mut self) -> Result<(), Stop> {
-        let mut state = ParseMainParserState::Start;
-        loop {
-            self.input.step()?;
-            state = match state {
-                ParseMainParserState::Start => {
-                    self.v.main_parser_hdr_words = Words::read(self.input.extract()?);
-                    let key_0 = self.v.main_parser_hdr_words.a;
-                    let key_1 = self.v.main_parser_hdr_words.b;
-                    if key_0 == 1_u16 && key_1 == 2_u16 {
-                        ParseMainParserState::Values
-                    } else if key_0 & 0xff00_u16 == 0x1200_u16 {
-                        ParseMainParserState::Mask
-                    } else if key_0 & 0xfff8_u16 == 0x3e8_u16 && key_1 == 5_u16 {
-                        ParseMainParserState::Ranges
-                    } else if key_0 & 0xfff8_u16 == 0x3e8_u16
-                        && key_1 & 0xfffe_u16 == 6_u16
-                    {
-                        ParseMainParserState::Ranges
-                    } else if key_0 & 0xfff8_u16 == 0x3e8_u16
-                        && key_1 & 0xfffe_u16 == 8_u16
-                    {
-                        ParseMainParserState::Ranges
-                    } else if key_0 & 0xfff0_u16 == 0x3f0_u16 && key_1 == 5_u16 {
-                        ParseMainParserState::Ranges
-                    } else if key_0 & 0xfff0_u16 == 0x3f0_u16
-                        && key_1 & 0xfffe_u16 == 6_u16
-                    {
-                        ParseMainParserState::Ranges
-                    } else if key_0 & 0xfff0_u16 == 0x3f0_u16
-                        && key_1 & 0xfffe_u16 == 8_u16
-                    {
-                        ParseMainParserState::Ranges
-                    } else if key_0 & 0xfe00_u16 == 0x400_u16 && key_1 == 5_u16 {
-                        ParseMainParserState::Ranges
-                    } else if key_0 & 0xfe00_u16 == 0x400_u16
-                        && key_1 & 0xfffe_u16 == 6_u16
-                    {
-                        ParseMainParserState::Ranges
-                    } else if key_0 & 0xfe00_u16 == 0x400_u16
-                        && key_1 & 0xfffe_u16 == 8_u16
-                    {
-                        ParseMainParserState::Ranges
-                    } else if key_0 & 0xff00_u16 == 0x600_u16 && key_1 == 5_u16 {
-                        ParseMainParserState::Ranges
-                    } else if key_0 & 0xff00_u16 == 0x600_u16
-                        && key_1 & 0xfffe_u16 == 6_u16
-                    {
-                        ParseMainParserState::Ranges
-                    } else if key_0 & 0xff00_u16 == 0x600_u16
-                        && key_1 & 0xfffe_u16 == 8_u16
-                    {
-                        ParseMainParserState::Ranges
-                    } else if key_0 & 0xff80_u16 == 0x700_u16 && key_1 == 5_u16 {
-                        ParseMainParserState::Ranges
-                    } else if key_0 & 0xff80_u16 == 0x700_u16
-                        && key_1 & 0xfffe_u16 == 6_u16
-                    {
-                        ParseMainParserState::Ranges
-                    } else if key_0 & 0xff80_u16 == 0x700_u16
-                        && key_1 & 0xfffe_u16 == 8_u16
-                    {
-                        ParseMainParserState::Ranges
-                    } else if key_0 & 0xffc0_u16 == 0x780_u16 && key_1 == 5_u16 {
-                        ParseMainParserState::Ranges
-                    } else if key_0 & 0xffc0_u16 == 0x780_u16
-                        && key_1 & 0xfffe_u16 == 6_u16
-                    {
-                        ParseMainParserState::Ranges
-                    } else if key_0 & 0xffc0_u16 == 0x780_u16
-                        && key_1 & 0xfffe_u16 == 8_u16
-                    {
-                        ParseMainParserState::Ranges
-                    } else if key_0 & 0xfff0_u16 == 0x7c0_u16 && key_1 == 5_u16 {
-                        ParseMainParserState::Ranges
-                    } else if key_0 & 0xfff0_u16 == 0x7c0_u16
-                        && key_1 & 0xfffe_u16 == 6_u16
-                    {
-                        ParseMainParserState::Ranges
-                    } else if key_0 & 0xfff0_u16 == 0x7c0_u16
-                        && key_1 & 0xfffe_u16 == 8_u16
-                    {
-                        ParseMainParserState::Ranges
-                    } else {
-                        ParseMainParserState::Other
-                    }
-                }
-                ParseMainParserState::Values => {
-                    self.v.main_parser_meta_note = 1_u32;
-                    return Ok(());
-                }
-                ParseMainParserState::Mask => {
-                    self.v.main_parser_meta_note = 2_u32;
-                    return Ok(());
-                }
-                ParseMainParserState::Ranges => {
-                    self.v.main_parser_meta_note = 3_u32;
-                    return Ok(());
-                }
-                ParseMainParserState::Other => {
-                    self.v.main_parser_meta_note = 4_u32;
-                    return Ok(());
-                }
-            };
+        self.parse_main_parser_start()
+    }
+
+    /// Its state `start`.
+    #[inline(always)]
+    fn parse_main_parser_start(&mut self) -> Result<(), Stop> {
+        self.input.step()?;
+        self.v.main_parser_hdr_words = Words::read(self.input.extract()?);
+        let key_0 = self.v.main_parser_hdr_words.a;
+        let key_1 = self.v.main_parser_hdr_words.b;
+        if key_0 == 1_u16 && key_1 == 2_u16 {
+            self.parse_main_parser_values()
+        } else if key_0 & 0xff00_u16 == 0x1200_u16 {
+            self.parse_main_parser_mask()
+        } else if key_0 & 0xfff8_u16 == 0x3e8_u16 && key_1 == 5_u16 {
+            self.parse_main_parser_ranges()
+        } else if key_0 & 0xfff8_u16 == 0x3e8_u16 && key_1 & 0xfffe_u16 == 6_u16 {
+            self.parse_main_parser_ranges()
+        } else if key_0 & 0xfff8_u16 == 0x3e8_u16 && key_1 & 0xfffe_u16 == 8_u16 {
+            self.parse_main_parser_ranges()
+        } else if key_0 & 0xfff0_u16 == 0x3f0_u16 && key_1 == 5_u16 {
+            self.parse_main_parser_ranges()
+        } else if key_0 & 0xfff0_u16 == 0x3f0_u16 && key_1 & 0xfffe_u16 == 6_u16 {
+            self.parse_main_parser_ranges()
+        } else if key_0 & 0xfff0_u16 == 0x3f0_u16 && key_1 & 0xfffe_u16 == 8_u16 {
+            self.parse_main_parser_ranges()
+        } else if key_0 & 0xfe00_u16 == 0x400_u16 && key_1 == 5_u16 {
+            self.parse_main_parser_ranges()
+        } else if key_0 & 0xfe00_u16 == 0x400_u16 && key_1 & 0xfffe_u16 == 6_u16 {
+            self.parse_main_parser_ranges()
+        } else if key_0 & 0xfe00_u16 == 0x400_u16 && key_1 & 0xfffe_u16 == 8_u16 {
+            self.parse_main_parser_ranges()
+        } else if key_0 & 0xff00_u16 == 0x600_u16 && key_1 == 5_u16 {
+            self.parse_main_parser_ranges()
+        } else if key_0 & 0xff00_u16 == 0x600_u16 && key_1 & 0xfffe_u16 == 6_u16 {
+            self.parse_main_parser_ranges()
+        } else if key_0 & 0xff00_u16 == 0x600_u16 && key_1 & 0xfffe_u16 == 8_u16 {
+            self.parse_main_parser_ranges()
+        } else if key_0 & 0xff80_u16 == 0x700_u16 && key_1 == 5_u16 {
+            self.parse_main_parser_ranges()
+        } else if key_0 & 0xff80_u16 == 0x700_u16 && key_1 & 0xfffe_u16 == 6_u16 {
+            self.parse_main_parser_ranges()
+        } else if key_0 & 0xff80_u16 == 0x700_u16 && key_1 & 0xfffe_u16 == 8_u16 {
+            self.parse_main_parser_ranges()
+        } else if key_0 & 0xffc0_u16 == 0x780_u16 && key_1 == 5_u16 {
+            self.parse_main_parser_ranges()
+        } else if key_0 & 0xffc0_u16 == 0x780_u16 && key_1 & 0xfffe_u16 == 6_u16 {
+            self.parse_main_parser_ranges()
+        } else if key_0 & 0xffc0_u16 == 0x780_u16 && key_1 & 0xfffe_u16 == 8_u16 {
+            self.parse_main_parser_ranges()
+        } else if key_0 & 0xfff0_u16 == 0x7c0_u16 && key_1 == 5_u16 {
+            self.parse_main_parser_ranges()
+        } else if key_0 & 0xfff0_u16 == 0x7c0_u16 && key_1 & 0xfffe_u16 == 6_u16 {
+            self.parse_main_parser_ranges()
+        } else if key_0 & 0xfff0_u16 == 0x7c0_u16 && key_1 & 0xfffe_u16 == 8_u16 {
+            self.parse_main_parser_ranges()
+        } else {
+            self.parse_main_parser_other()
         }
+    }
+
+    /// Its state `values`.
+    #[inline(always)]
+    fn parse_main_parser_values(&mut self) -> Result<(), Stop> {
+        self.input.step()?;
+        self.v.main_parser_meta_note = 1_u32;
+        Ok(())
+    }
+
+    /// Its state `mask`.
+    #[inline(always)]
+    fn parse_main_parser_mask(&mut self) -> Result<(), Stop> {
+        self.input.step()?;
+        self.v.main_parser_meta_note = 2_u32;
+        Ok(())
+    }
+
+    /// Its state `ranges`.
+    #[inline(always)]
+    fn parse_main_parser_ranges(&mut self) -> Result<(), Stop> {
+        self.input.step()?;
+        self.v.main_parser_meta_note = 3_u32;
+        Ok(())
+    }
+
+    /// Its state `other`.
+    #[inline(always)]
+    fn parse_main_parser_other(&mut self) -> Result<(), Stop> {
+        self.input.step()?;
+        self.v.main_parser_meta_note = 4_u32;
+        Ok(())
     }
 
     /// `NoAction`.

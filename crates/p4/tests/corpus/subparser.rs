@@ -32,24 +32,6 @@ impl Words {
     }
 }
 
-/// Where the parser `MainParser.one` is.
-#[derive(Clone, Copy, Debug)]
-enum ParseMainParserOneState {
-    Start,
-}
-
-/// Where the parser `MainParser.two` is.
-#[derive(Clone, Copy, Debug)]
-enum ParseMainParserTwoState {
-    Start,
-}
-
-/// Where the parser `MainParser` is.
-#[derive(Clone, Copy, Debug)]
-enum ParseMainParserState {
-    Start,
-}
-
 /// Headers, metadata and variables of a packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slots {
@@ -106,6 +88,28 @@ impl Subparser {
     pub fn new(seed: u64) -> Self {
         Self {}
     }
+
+    #[inline(always)]
+    fn run<'r, P: Pass>(
+        &'r mut self,
+        world: &'r mut World,
+        packet: &'r [u8],
+        head: &'r mut Vec<u8>,
+        pass: P,
+    ) -> Run<'r, P> {
+        let errors = Errors { too_short: 1, timeout: 5 };
+        Run {
+            now: world.now(),
+            code: self,
+            world,
+            head,
+            input: Input::new(packet, errors),
+            port: None,
+            applied: Applied::Nothing,
+            pass,
+            v: Slots::default(),
+        }
+    }
 }
 
 impl Execute for Subparser {
@@ -116,17 +120,7 @@ impl Execute for Subparser {
         packet: &[u8],
         head: &mut Vec<u8>,
     ) -> Verdict {
-        let errors = Errors { too_short: 1, timeout: 5 };
-        let mut run = Run {
-            now: world.now(),
-            code: self,
-            world,
-            head,
-            input: Input::new(packet, errors),
-            port: None,
-            applied: Applied::Nothing,
-            v: Slots::default(),
-        };
+        let mut run = self.run(world, packet, head, Work);
         run.process(port);
         Verdict {
             port: run.port,
@@ -174,7 +168,7 @@ impl Execute for Subparser {
 }
 
 /// A packet on its way.
-struct Run<'r> {
+struct Run<'r, P> {
     code: &'r mut Subparser,
     world: &'r mut World,
     now: u64,
@@ -182,12 +176,14 @@ struct Run<'r> {
     head: &'r mut Vec<u8>,
     port: Option<u32>,
     applied: Applied,
+    pass: P,
     v: Slots,
 }
 
-impl Run<'_> {
+impl<P: Pass> Run<'_, P> {
+    /// Takes the packet through the program; on the way ahead, whether there may be more to fetch.
     #[inline(always)]
-    fn process(&mut self, port: u32) {
+    fn process(&mut self, port: u32) -> bool {
         self.v.main_parser_istd_input_port = port as u32;
         self.v.pre_istd_input_port = port as u32;
         self.v.main_istd_input_port = port as u32;
@@ -204,90 +200,85 @@ impl Run<'_> {
         self.v.main_hdr_other = self.v.main_parser_hdr_other;
         self.v.main_meta_note = self.v.pre_meta_note;
         self.main();
+        if P::IS_AHEAD {
+            return false;
+        }
         self.v.deparser_hdr_words = self.v.main_hdr_words;
         self.v.deparser_hdr_other = self.v.main_hdr_other;
         self.v.deparser_meta_note = self.v.main_meta_note;
         self.deparser();
+        false
     }
 
     /// The parser `MainParser.one`.
     #[inline(always)]
     fn parse_main_parser_one(&mut self) -> Result<(), Stop> {
-        let mut state = ParseMainParserOneState::Start;
-        loop {
-            self.input.step()?;
-            state = match state {
-                ParseMainParserOneState::Start => {
-                    self.v.main_parser_one_words = Words::read(self.input.extract()?);
-                    self.v.main_parser_one_sum = self
-                        .v
-                        .main_parser_one_sum
-                        .wrapping_add((self.v.main_parser_one_words.a as u32));
-                    return Ok(());
-                }
-            };
-        }
+        self.parse_main_parser_one_start()
+    }
+
+    /// Its state `start`.
+    #[inline(always)]
+    fn parse_main_parser_one_start(&mut self) -> Result<(), Stop> {
+        self.input.step()?;
+        self.v.main_parser_one_words = Words::read(self.input.extract()?);
+        self.v.main_parser_one_sum = self
+            .v
+            .main_parser_one_sum
+            .wrapping_add((self.v.main_parser_one_words.a as u32));
+        Ok(())
     }
 
     /// The parser `MainParser.two`.
     #[inline(always)]
     fn parse_main_parser_two(&mut self) -> Result<(), Stop> {
-        let mut state = ParseMainParserTwoState::Start;
-        loop {
-            self.input.step()?;
-            state = match state {
-                ParseMainParserTwoState::Start => {
-                    self.v.main_parser_two_words = Words::read(self.input.extract()?);
-                    self.v.main_parser_two_sum = self
-                        .v
-                        .main_parser_two_sum
-                        .wrapping_add((self.v.main_parser_two_words.a as u32));
-                    return Ok(());
-                }
-            };
-        }
+        self.parse_main_parser_two_start()
+    }
+
+    /// Its state `start`.
+    #[inline(always)]
+    fn parse_main_parser_two_start(&mut self) -> Result<(), Stop> {
+        self.input.step()?;
+        self.v.main_parser_two_words = Words::read(self.input.extract()?);
+        self.v.main_parser_two_sum = self
+            .v
+            .main_parser_two_sum
+            .wrapping_add((self.v.main_parser_two_words.a as u32));
+        Ok(())
     }
 
     /// The parser `MainParser`.
     #[inline(always)]
     fn parse_main_parser(&mut self) -> Result<(), Stop> {
-        let mut state = ParseMainParserState::Start;
-        loop {
-            self.input.step()?;
-            state = match state {
-                ParseMainParserState::Start => {
-                    self.v.main_parser_one_words.valid = false;
-                    self.v.main_parser_one_words.a = 0_u16;
-                    self.v.main_parser_one_words.b = 0_u16;
-                    self.v.main_parser_one_words.c = 0_u32;
-                    self.v.main_parser_one_sum = self.v.main_parser_meta_note;
-                    self.parse_main_parser_one()?;
-                    self.v.main_parser_hdr_words.valid = self
-                        .v
-                        .main_parser_one_words
-                        .valid;
-                    self.v.main_parser_hdr_words.a = self.v.main_parser_one_words.a;
-                    self.v.main_parser_hdr_words.b = self.v.main_parser_one_words.b;
-                    self.v.main_parser_hdr_words.c = self.v.main_parser_one_words.c;
-                    self.v.main_parser_meta_note = self.v.main_parser_one_sum;
-                    self.v.main_parser_two_words.valid = false;
-                    self.v.main_parser_two_words.a = 0_u16;
-                    self.v.main_parser_two_words.b = 0_u16;
-                    self.v.main_parser_two_words.c = 0_u32;
-                    self.v.main_parser_two_sum = self.v.main_parser_meta_note;
-                    self.parse_main_parser_two()?;
-                    self.v.main_parser_hdr_other.valid = self
-                        .v
-                        .main_parser_two_words
-                        .valid;
-                    self.v.main_parser_hdr_other.a = self.v.main_parser_two_words.a;
-                    self.v.main_parser_hdr_other.b = self.v.main_parser_two_words.b;
-                    self.v.main_parser_hdr_other.c = self.v.main_parser_two_words.c;
-                    self.v.main_parser_meta_note = self.v.main_parser_two_sum;
-                    return Ok(());
-                }
-            };
-        }
+        self.parse_main_parser_start()
+    }
+
+    /// Its state `start`.
+    #[inline(always)]
+    fn parse_main_parser_start(&mut self) -> Result<(), Stop> {
+        self.input.step()?;
+        self.v.main_parser_one_words.valid = false;
+        self.v.main_parser_one_words.a = 0_u16;
+        self.v.main_parser_one_words.b = 0_u16;
+        self.v.main_parser_one_words.c = 0_u32;
+        self.v.main_parser_one_sum = self.v.main_parser_meta_note;
+        self.parse_main_parser_one()?;
+        self.v.main_parser_hdr_words.valid = self.v.main_parser_one_words.valid;
+        self.v.main_parser_hdr_words.a = self.v.main_parser_one_words.a;
+        self.v.main_parser_hdr_words.b = self.v.main_parser_one_words.b;
+        self.v.main_parser_hdr_words.c = self.v.main_parser_one_words.c;
+        self.v.main_parser_meta_note = self.v.main_parser_one_sum;
+        self.v.main_parser_two_words.valid = false;
+        self.v.main_parser_two_words.a = 0_u16;
+        self.v.main_parser_two_words.b = 0_u16;
+        self.v.main_parser_two_words.c = 0_u32;
+        self.v.main_parser_two_sum = self.v.main_parser_meta_note;
+        self.parse_main_parser_two()?;
+        self.v.main_parser_hdr_other.valid = self.v.main_parser_two_words.valid;
+        self.v.main_parser_hdr_other.a = self.v.main_parser_two_words.a;
+        self.v.main_parser_hdr_other.b = self.v.main_parser_two_words.b;
+        self.v.main_parser_hdr_other.c = self.v.main_parser_two_words.c;
+        self.v.main_parser_meta_note = self.v.main_parser_two_sum;
+        Ok(())
     }
 
     /// `NoAction`.

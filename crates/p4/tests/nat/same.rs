@@ -1,6 +1,6 @@
-//! Random traffic through the NAT, interpreted and as Rust: the same packets, tables and counters.
+//! Random traffic through the NAT, whatever executes it: the same packets, tables and counters.
 
-use super::{INSIDE, NEIGHBOURS, OUTSIDE, OWN, both, fill, framed, nat, udp};
+use super::{INSIDE, NEIGHBOURS, OUTSIDE, OWN, all, fill, framed, nat, udp};
 use natgate_p4::rt::GROUP;
 use natgate_p4::{Key, Machine, Program, programs};
 use proptest::prelude::*;
@@ -150,8 +150,8 @@ proptest! {
     #[test]
     fn the_nat_is_the_same(arrivals in prop::collection::vec(arrival(), 1..80)) {
         let program = nat();
-        let [mut interpreted, mut made] = both(&program);
-        for machine in [&mut interpreted, &mut made] {
+        let (_turn, mut machines) = all(&program);
+        for (_, machine) in &mut machines {
             fill(machine, (4000, 4005));
             let internal = [17, 0x0a00_0003, 4003].map(Key::Exact);
             let external = [0xcb00_7101, 4001, 0];
@@ -162,9 +162,46 @@ proptest! {
             now += arrival.pass;
             let (now, port) = (Duration::from_millis(now), [INSIDE, OUTSIDE][arrival.side]);
             let frame = frame(arrival);
-            let expected = interpreted.process(now, port, &frame);
-            prop_assert_eq!(made.process(now, port, &frame), expected, "{}: {:?}", number, arrival);
+            let mut expected = None;
+            for (by, machine) in &mut machines {
+                let is = machine.process(now, port, &frame);
+                let expected = expected.get_or_insert_with(|| is.clone());
+                prop_assert_eq!(&is, &*expected, "{}, {}: {:?}", by, number, arrival);
+            }
         }
-        prop_assert_eq!(seen(&mut made), seen(&mut interpreted));
+        let expected = seen(&mut machines[0].1);
+        for (by, machine) in &mut machines[1..] {
+            prop_assert_eq!(seen(machine), expected.as_str(), "{}", by);
+        }
+    }
+
+    #[test]
+    fn what_comes_at_once_is_the_same(
+        groups in prop::collection::vec(prop::collection::vec(arrival(), 1..100), 1..5),
+    ) {
+        let program = nat();
+        let (_turn, mut machines) = all(&program);
+        machines.iter_mut().for_each(|(_, machine)| fill(machine, (4000, 4005)));
+        let mut now = Duration::ZERO;
+        for group in &groups {
+            now += Duration::from_millis(group[0].pass);
+            let port = [INSIDE, OUTSIDE][group[0].side];
+            let frames: Vec<Vec<u8>> = group.iter().map(frame).collect();
+            let packets: Vec<&[u8]> = frames.iter().map(|frame| &**frame).collect();
+            let mut expected = None;
+            for (by, machine) in &mut machines {
+                let mut is = Vec::new();
+                machine.process_all(now, port, &packets, &mut |number, verdict, head| {
+                    let rest = &packets[number][verdict.taken..];
+                    is.push((number, verdict.port.map(|port| (port, [head, rest].concat()))));
+                });
+                let expected = expected.get_or_insert_with(|| is.clone());
+                prop_assert_eq!(&is, &*expected, "{}", by);
+            }
+        }
+        let expected = seen(&mut machines[0].1);
+        for (by, machine) in &mut machines[1..] {
+            prop_assert_eq!(seen(machine), expected.as_str(), "{}", by);
+        }
     }
 }

@@ -1,0 +1,428 @@
+//! P4 programs executed by DPDK's SWX pipeline, as far as natgate_p4 has made pipelines of them.
+//!
+//! Packets are copied into buffers of ours as far as the program looks at them, the pipeline runs
+//! until they have left, and what they begin with then is handed back. The pipeline takes in as
+//! many as it has threads of its own kind, but leaves one for the next only where it waits for
+//! something, which nothing of ours has it do: so what a packet leaves in tables and registers the
+//! next one finds, as everywhere else. Tables, extern objects and ports belong to [`Swx`]; the
+//! pipeline has their addresses and uses them only while it is run, and only one thread runs it.
+#![allow(unsafe_code)]
+
+mod objects;
+mod ports;
+mod sys;
+mod table;
+
+use crate::Error;
+use crate::eal::{self, text};
+use crate::error::Refusal;
+use natgate_p4::rt::{Execute, Meter, Rates, Store, Verdict, World};
+use natgate_p4::swx::{self, Kept};
+use objects::{Memory, Object};
+use ports::{BATCH, Ports, Shared};
+use std::ffi::{CString, c_char, c_int};
+use std::ptr;
+use sys::{Calls, Field, Raw};
+use table::Table;
+
+/// Instructions at a time: as many as a packet needs, more or less.
+const STEPS: u32 = 64;
+
+/// Memory that DPDK's environment gets besides that for registers, MiB.
+const MEMORY: u64 = 256;
+
+/// A program that DPDK's SWX pipeline executes.
+#[derive(Debug)]
+pub struct Swx {
+    raw: *mut Raw,
+    program: swx::Pipeline,
+    /// The names of the arrays of registers.
+    arrays: Vec<CString>,
+    shared: *mut Shared,
+    ports: *mut Ports,
+    tables: Vec<*mut Table>,
+    memory: Vec<Memory>,
+    objects: Vec<*mut Object>,
+}
+
+impl Swx {
+    /// Without entries; `seed` is that of random numbers. DPDK's environment is started if it does
+    /// not run.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] when DPDK does not start, lacks memory, or refuses something.
+    pub fn new(program: &swx::Pipeline, seed: u64) -> Result<Self, Error> {
+        eal::start_with_memory(memory(program))?;
+        let names = program.arrays.iter().map(|array| name(&array.name));
+        let arrays = names.collect::<Result<Vec<_>, _>>()?;
+        let ports = Ports::new(program.most_read, program.most_grown);
+        let shared = Box::into_raw(Box::new(Shared { now: 0, world: ptr::null_mut() }));
+        let tables =
+            program.tables.iter().map(|one| Box::into_raw(Box::new(Table::new(one, shared))));
+        let mut swx = Self {
+            raw: ptr::null_mut(),
+            arrays,
+            shared,
+            ports: Box::into_raw(Box::new(ports)),
+            tables: tables.collect(),
+            memory: program.objects.iter().map(|kept| Memory::new(kept, seed)).collect(),
+            objects: Vec::new(),
+            program: program.clone(),
+        };
+        for one in &program.externs {
+            let words = fields(program, &one.mailbox);
+            let object = Object::new(one.of, words, &swx.tables, &mut swx.memory, program, shared);
+            let object = object.ok_or_else(|| refused(&one.name, -libc::EINVAL))?;
+            swx.objects.push(Box::into_raw(Box::new(object)));
+        }
+        swx.build()?;
+        Ok(swx)
+    }
+
+    /// Makes the pipeline, with registers as they are at the start.
+    fn build(&mut self) -> Result<(), Error> {
+        let calls = Calls {
+            receive: ports::receive,
+            send: ports::send,
+            drop: ports::discard,
+            lookup: table::lookup,
+        };
+        self.free();
+        // SAFETY: the environment runs, and the ports live longer than the pipeline.
+        let made = unsafe { sys::natgate_swx_new(&mut self.raw, &calls, self.ports.cast()) };
+        check("the pipeline", made)?;
+        self.add_structs()?;
+        self.add_arrays_and_objects()?;
+        self.add_tables()?;
+        let instructions = texts(&self.program.instructions)?;
+        let pointers = pointers(&instructions);
+        // SAFETY: as many texts as are said.
+        let built =
+            unsafe { sys::natgate_swx_build(self.raw, pointers.as_ptr(), pointers.len() as u32) };
+        check("its instructions and memory", built)?;
+        self.check_arguments()
+    }
+
+    fn add_structs(&self) -> Result<(), Error> {
+        for one in &self.program.structs {
+            let named = name(&one.name)?;
+            let names: Vec<CString> =
+                one.fields.iter().map(|(field, _)| name(field)).collect::<Result<_, _>>()?;
+            let fields = names.iter().zip(&one.fields);
+            let mut fields: Vec<Field> = fields
+                .map(|(name, (_, bits))| Field { name: name.as_ptr(), bits: *bits })
+                .collect();
+            let count = fields.len() as u32;
+            // SAFETY: texts and fields live during the call, which copies them.
+            check(&one.name, unsafe {
+                sys::natgate_swx_struct(self.raw, named.as_ptr(), fields.as_mut_ptr(), count)
+            })?;
+        }
+        for (header, of) in &self.program.headers {
+            let (named, of) = (name(header)?, name(of)?);
+            // SAFETY: likewise.
+            check(header, unsafe {
+                sys::natgate_swx_header(self.raw, named.as_ptr(), of.as_ptr())
+            })?;
+        }
+        let of = name(&self.program.metadata)?;
+        // SAFETY: likewise.
+        check("the metadata", unsafe { sys::natgate_swx_metadata(self.raw, of.as_ptr()) })
+    }
+
+    fn add_arrays_and_objects(&self) -> Result<(), Error> {
+        for (array, named) in self.program.arrays.iter().zip(&self.arrays) {
+            // SAFETY: the text lives during the call, which copies it.
+            check(&array.name, unsafe {
+                sys::natgate_swx_array(self.raw, named.as_ptr(), array.size, array.initial)
+            })?;
+        }
+        for (one, object) in self.program.externs.iter().zip(&self.objects) {
+            let functions = texts(&one.functions)?;
+            let calls: Option<Vec<_>> =
+                one.functions.iter().map(|function| objects::function(function)).collect();
+            let calls = calls.ok_or_else(|| refused(&one.name, -libc::EINVAL))?;
+            let [kind, mailbox, named] =
+                [name(one.type_name())?, name(&one.mailbox)?, name(&one.name)?];
+            // SAFETY: likewise, and the object lives longer than the pipeline.
+            check(&one.name, unsafe {
+                sys::natgate_swx_extern(
+                    self.raw,
+                    kind.as_ptr(),
+                    mailbox.as_ptr(),
+                    named.as_ptr(),
+                    object.cast(),
+                    pointers(&functions).as_ptr(),
+                    calls.as_ptr(),
+                    calls.len() as u32,
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    fn add_tables(&self) -> Result<(), Error> {
+        for action in &self.program.actions {
+            let (named, args) =
+                (name(&action.name)?, action.args.as_deref().map(name).transpose()?);
+            let instructions = texts(&action.instructions)?;
+            let (count, lines) = (instructions.len() as u32, pointers(&instructions));
+            let args = args.as_ref().map_or(ptr::null(), |args| args.as_ptr());
+            // SAFETY: the texts live during the call, which copies them.
+            check(&action.name, unsafe {
+                sys::natgate_swx_action(self.raw, named.as_ptr(), args, lines.as_ptr(), count)
+            })?;
+        }
+        for (one, table) in self.program.tables.iter().zip(&self.tables) {
+            let keys: Vec<&String> = one.keys.iter().map(|key| &key.name).collect();
+            let keys = texts(&keys)?;
+            let actions: Vec<&String> =
+                one.actions.iter().map(|(number, _)| &self.program.actions[*number].name).collect();
+            let actions = texts(&actions)?;
+            let (default, args) = self.program.default_of(one);
+            let (named, default, args) = (name(&one.name)?, name(default)?, name(&args)?);
+            let has_args = one.actions[one.default.0].1 > 0;
+            // SAFETY: likewise, and the table lives longer than the pipeline.
+            check(&one.name, unsafe {
+                sys::natgate_swx_table(
+                    self.raw,
+                    named.as_ptr(),
+                    pointers(&keys).as_ptr(),
+                    keys.len() as u32,
+                    pointers(&actions).as_ptr(),
+                    actions.len() as u32,
+                    default.as_ptr(),
+                    if has_args { args.as_ptr() } else { ptr::null() },
+                    one.size as u32,
+                    table.cast(),
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Arguments lie in tables as the processor has numbers; DPDK must not want them otherwise.
+    fn check_arguments(&self) -> Result<(), Error> {
+        let counts = self.program.tables.iter().flat_map(|table| &table.actions);
+        for (action, args) in counts {
+            for arg in 0..*args {
+                // SAFETY: the pipeline is built.
+                let is_big_endian =
+                    unsafe { sys::natgate_swx_is_big_endian(self.raw, *action as u32, arg as u32) };
+                let name = &self.program.actions[*action].name;
+                check(name, is_big_endian)?;
+                if is_big_endian != 0 {
+                    return Err(refused(name, -libc::ENOTSUP));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the pipeline of defaults that have changed.
+    fn tell_defaults(&mut self) {
+        for (number, table) in self.tables.iter().enumerate() {
+            // SAFETY: it is ours, and the pipeline does not run.
+            let table = unsafe { &mut **table };
+            if std::mem::replace(&mut table.is_default_told, true) {
+                continue;
+            }
+            let (action, args) = table.default_action();
+            let count = args.len() as u32;
+            // SAFETY: the pipeline has room for the arguments of each of the table's actions.
+            let told = unsafe {
+                sys::natgate_swx_default(
+                    self.raw,
+                    number as u32,
+                    action as u64,
+                    args.as_ptr(),
+                    count,
+                )
+            };
+            assert_eq!(told, 0, "a pipeline that was built has tables");
+        }
+    }
+
+    fn free(&mut self) {
+        if !self.raw.is_null() {
+            // SAFETY: it is ours, and nobody uses it any more.
+            unsafe { sys::natgate_swx_free(self.raw) };
+        }
+        self.raw = ptr::null_mut();
+    }
+
+    /// What is at a place of an array of registers.
+    fn register(&self, array: usize, index: u32) -> u64 {
+        let mut value = 0;
+        // SAFETY: the text and the place for the value live during the call.
+        let read = unsafe {
+            sys::natgate_swx_read(self.raw, self.arrays[array].as_ptr(), index, &mut value)
+        };
+        assert_eq!(read, 0, "there is that place");
+        value
+    }
+
+    fn set_register(&mut self, array: usize, index: u32, value: u64) {
+        // SAFETY: the text lives during the call.
+        let written =
+            unsafe { sys::natgate_swx_write(self.raw, self.arrays[array].as_ptr(), index, value) };
+        assert_eq!(written, 0, "there is that place");
+    }
+}
+
+impl Execute for Swx {
+    fn process(
+        &mut self,
+        world: &mut World,
+        port: u32,
+        packet: &[u8],
+        head: &mut Vec<u8>,
+    ) -> Verdict {
+        let mut verdict = Verdict { port: None, taken: 0 };
+        self.process_all(world, port, &[packet], &mut |_, told, begins| {
+            verdict = told;
+            head.extend_from_slice(begins);
+        });
+        verdict
+    }
+
+    fn process_all(
+        &mut self,
+        world: &mut World,
+        port: u32,
+        packets: &[&[u8]],
+        told: &mut dyn FnMut(usize, Verdict, &[u8]),
+    ) {
+        self.tell_defaults();
+        let now = world.now();
+        for (number, batch) in packets.chunks(BATCH).enumerate() {
+            // SAFETY: both are ours. The pipeline's functions look at them, at tables and at the
+            // world only while it runs, one after the other, and no reference of ours to any of
+            // them is alive meanwhile.
+            let ports = unsafe {
+                (*self.shared).now = now;
+                (*self.shared).world = world;
+                (*self.ports).begin();
+                batch.iter().for_each(|packet| (*self.ports).put(now, port, packet));
+                while (*self.ports).is_busy() {
+                    sys::natgate_swx_run(self.raw, STEPS);
+                }
+                &*self.ports
+            };
+            for place in 0..batch.len() {
+                let (sent, taken) = ports.fate(place);
+                let (port, head) = sent.map_or((None, &[][..]), |(port, head)| (Some(port), head));
+                told(number * BATCH + place, Verdict { port, taken }, head);
+            }
+        }
+    }
+
+    fn table(&self, number: usize) -> &dyn Store {
+        // SAFETY: it is ours, and the pipeline, which alone looks at it otherwise, does not run
+        // while we are borrowed.
+        unsafe { &*self.tables[number] }
+    }
+
+    fn table_mut(&mut self, number: usize) -> &mut dyn Store {
+        // SAFETY: likewise.
+        unsafe { &mut *self.tables[number] }
+    }
+
+    fn counter(&self, object: usize, index: u32) -> (u64, u64) {
+        match self.program.objects[object] {
+            Kept::Counter { size, packets, bytes } if index < size => {
+                (self.register(packets, index), self.register(bytes, index))
+            }
+            _ => (0, 0),
+        }
+    }
+
+    fn set_counter(&mut self, object: usize, index: u32, value: (u64, u64)) -> bool {
+        match self.program.objects[object] {
+            Kept::Counter { size, packets, bytes } if index < size => {
+                self.set_register(packets, index, value.0);
+                self.set_register(bytes, index, value.1);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn meter(&self, object: usize, index: u32) -> Option<Rates> {
+        match &self.memory[object] {
+            Memory::Meters(meters) => meters.read(index),
+            _ => None,
+        }
+    }
+
+    fn set_meter(&mut self, object: usize, index: u32, meter: Option<Meter>) -> bool {
+        match &mut self.memory[object] {
+            Memory::Meters(meters) => meters.set(index, meter),
+            _ => false,
+        }
+    }
+
+    fn clear(&mut self) {
+        for memory in &mut self.memory {
+            if let Memory::Meters(meters) = memory {
+                meters.clear();
+            }
+        }
+        // Registers are many, so the pipeline is made anew; there is room for it where it was.
+        if let Err(error) = self.build() {
+            panic!("a pipeline that was made once is made again: {error}");
+        }
+        for table in &self.tables {
+            // SAFETY: it is ours, and the pipeline does not run.
+            unsafe { (**table).is_default_told = false };
+        }
+    }
+}
+
+impl Drop for Swx {
+    fn drop(&mut self) {
+        self.free();
+        // SAFETY: each came from a box and is given back once, after the pipeline that knew of it.
+        unsafe {
+            self.objects.drain(..).for_each(|object| drop(Box::from_raw(object)));
+            self.tables.drain(..).for_each(|table| drop(Box::from_raw(table)));
+            drop(Box::from_raw(self.ports));
+            drop(Box::from_raw(self.shared));
+        }
+    }
+}
+
+/// The memory that registers take, and what else there is, MiB.
+fn memory(program: &swx::Pipeline) -> u32 {
+    let places = program.arrays.iter().map(|array| u64::from(array.size).next_power_of_two());
+    let bytes: u64 = places.map(|places| places * 8).sum();
+    u32::try_from(MEMORY + (bytes >> 20) + 1).unwrap_or(u32::MAX)
+}
+
+/// How many words a mailbox has; its last field is there to be read beyond.
+fn fields(program: &swx::Pipeline, mailbox: &str) -> usize {
+    let found = program.structs.iter().find(|one| one.name == *mailbox);
+    found.map_or(0, |found| found.fields.len() - 1)
+}
+
+fn name(name: &str) -> Result<CString, Error> {
+    text("the program's", name)
+}
+
+fn texts(lines: &[impl AsRef<str>]) -> Result<Vec<CString>, Error> {
+    lines.iter().map(|line| name(line.as_ref())).collect()
+}
+
+/// The addresses of texts, as long as they live.
+fn pointers(texts: &[CString]) -> Vec<*const c_char> {
+    texts.iter().map(|text| text.as_ptr()).collect()
+}
+
+fn check(what: &str, result: c_int) -> Result<(), Error> {
+    if result < 0 { Err(refused(what, result)) } else { Ok(()) }
+}
+
+fn refused(what: &str, result: c_int) -> Error {
+    Error::Pipeline { what: what.to_owned(), reason: Refusal::new(-result) }
+}

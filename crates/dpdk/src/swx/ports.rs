@@ -1,0 +1,152 @@
+//! The pipeline's ports: packets come from memory and go to memory, each with a header of ours in
+//! front.
+
+use super::sys::Packet;
+use natgate_p4::rt::World;
+use natgate_p4::swx::{ARRIVAL_BYTES, DEPARTURE_BYTES};
+use std::ffi::{c_int, c_void};
+
+/// Bytes that instructions and lookups may read behind a field's first.
+const BEYOND: usize = 64;
+
+/// Most packets at once: as many as a batch of devices.
+pub(super) const BATCH: usize = 64;
+
+/// What tables and extern objects share with whoever runs the pipeline.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// The time, nanoseconds.
+    pub(super) now: u64,
+    /// What else belongs to the program, while it runs.
+    pub(super) world: *mut World,
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    /// It leaves by a port and begins there in the buffer.
+    Sent(u32, usize),
+    Dropped,
+}
+
+/// Packets' ways in and out: they leave in the order in which they come.
+#[derive(Debug)]
+pub(super) struct Ports {
+    /// A buffer for each packet.
+    memory: Vec<u8>,
+    /// The length of a buffer.
+    stride: usize,
+    /// Where packets begin in it when they come.
+    start: usize,
+    /// As much of a packet as the program looks at.
+    most: usize,
+    /// The lengths of packets that have come, and how many of them the pipeline has taken.
+    lengths: Vec<usize>,
+    taken: usize,
+    /// What became of those that it has finished.
+    fates: Vec<Fate>,
+}
+
+impl Ports {
+    /// For packets of which the program looks at so many bytes, and which grow by so many.
+    pub(super) fn new(most: usize, grown: usize) -> Self {
+        let start = grown + DEPARTURE_BYTES + ARRIVAL_BYTES + BEYOND;
+        let stride = (start + most + BEYOND).next_multiple_of(64);
+        let memory = vec![0; stride * BATCH];
+        let (lengths, fates) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
+        Self { memory, stride, start, most, lengths, taken: 0, fates }
+    }
+
+    /// Forgets what was there.
+    pub(super) fn begin(&mut self) {
+        self.lengths.clear();
+        self.fates.clear();
+        self.taken = 0;
+    }
+
+    /// Has another packet wait.
+    ///
+    /// # Panics
+    ///
+    /// When there are [`BATCH`] already.
+    pub(super) fn put(&mut self, now: u64, port: u32, packet: &[u8]) {
+        let kept = packet.len().min(self.most);
+        let buffer = &mut self.memory[self.lengths.len() * self.stride..][..self.stride];
+        let (before, own) = buffer.split_at_mut(self.start);
+        let arrival = &mut before[self.start - ARRIVAL_BYTES..];
+        arrival[..4].copy_from_slice(&port.to_be_bytes());
+        arrival[4..8].copy_from_slice(&(packet.len() as u32).to_be_bytes());
+        arrival[8..].copy_from_slice(&now.to_be_bytes());
+        own[..kept].copy_from_slice(&packet[..kept]);
+        self.lengths.push(packet.len());
+    }
+
+    /// Whether packets are on their way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.fates.len() < self.lengths.len()
+    }
+
+    /// What became of a packet: by which port it leaves and what it begins with, and as much of it
+    /// as was taken.
+    pub(super) fn fate(&self, number: usize) -> (Option<(u32, &[u8])>, usize) {
+        let kept = self.lengths[number].min(self.most);
+        let sent = match self.fates[number] {
+            Fate::Sent(port, begin) => {
+                let buffer = &self.memory[number * self.stride..];
+                Some((port, &buffer[begin..self.start + kept]))
+            }
+            Fate::Dropped => None,
+        };
+        (sent, kept)
+    }
+
+    /// Where the buffer of a packet begins.
+    fn offset(&self, number: usize) -> usize {
+        number * self.stride
+    }
+}
+
+/// Hands the next packet over, if one waits.
+///
+/// # Safety
+///
+/// The ports are [`Ports`] that nobody else looks at meanwhile, and the packet can be written.
+pub(super) unsafe extern "C" fn receive(ports: *mut c_void, packet: *mut Packet) -> c_int {
+    // SAFETY: the caller says so.
+    let (ports, packet) = unsafe { (&mut *ports.cast::<Ports>(), &mut *packet) };
+    let Some(length) = ports.lengths.get(ports.taken) else { return 0 };
+    *packet = Packet {
+        handle: std::ptr::null_mut(),
+        bytes: ports.memory.as_mut_ptr(),
+        offset: (ports.offset(ports.taken) + ports.start - ARRIVAL_BYTES) as u32,
+        length: (length + ARRIVAL_BYTES) as u32,
+    };
+    ports.taken += 1;
+    1
+}
+
+/// Takes a packet that leaves.
+///
+/// # Safety
+///
+/// As for [`receive`].
+pub(super) unsafe extern "C" fn send(ports: *mut c_void, packet: *mut Packet) {
+    // SAFETY: the caller says so.
+    let (ports, packet) = unsafe { (&mut *ports.cast::<Ports>(), &*packet) };
+    let begin = packet.offset as usize;
+    let port = ports.memory.get(begin..begin + DEPARTURE_BYTES);
+    let port = port.and_then(|port| port.try_into().ok()).map(u32::from_be_bytes);
+    let own = begin + DEPARTURE_BYTES - ports.offset(ports.fates.len());
+    ports.fates.push(port.map_or(Fate::Dropped, |port| Fate::Sent(port, own)));
+}
+
+/// Takes a packet that is dropped.
+///
+/// # Safety
+///
+/// As for [`receive`].
+pub(super) unsafe extern "C" fn discard(ports: *mut c_void, _: *mut Packet) {
+    // SAFETY: the caller says so.
+    let ports = unsafe { &mut *ports.cast::<Ports>() };
+    ports.fates.push(Fate::Dropped);
+}
