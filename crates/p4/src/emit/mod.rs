@@ -14,7 +14,7 @@ mod stmt;
 mod table;
 
 use crate::ir::{ObjectKind, Program, Slot, Stmt};
-use names::{Names, TableNames, camel, rust, snake};
+use names::{Names, TableNames, camel, rust, snake, type_of};
 use std::collections::BTreeMap;
 
 /// Statements of a whole program, calls followed, up to which everything becomes one function of the machine's.
@@ -24,7 +24,7 @@ impl Program {
     /// The program as Rust source: a file with a public type that executes it. `name` is the program's, such as
     /// `nat`; the type is called after it.
     pub fn rust(&self, name: &str) -> String {
-        let ty = camel(name);
+        let ty = type_of(name);
         let text = Names::new(self, &ty).file(&snake(name), &ty);
         let file = syn::parse_file(&text).expect("what is made is Rust");
         spaced(&prettyplease::unparse(&file))

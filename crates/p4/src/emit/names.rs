@@ -11,13 +11,18 @@ use std::collections::{BTreeMap, BTreeSet};
 const VALID: &str = ".$valid";
 
 /// Names that the code has anyway.
-const TAKEN: [&str; 27] = [
+const TAKEN: [&str; 39] = [
     "Action",
     "Ahead",
     "Algorithm",
     "Applied",
     "Cell",
+    "Clone",
+    "Copy",
     "Counters",
+    "Debug",
+    "Default",
+    "Err",
     "Errors",
     "Exact",
     "Execute",
@@ -26,16 +31,23 @@ const TAKEN: [&str; 27] = [
     "Lpm",
     "Meter",
     "Meters",
+    "None",
+    "Ok",
+    "Option",
     "Packed",
     "Pass",
     "Place",
     "Random",
     "Rates",
     "Registers",
+    "Result",
     "Run",
     "Scan",
+    "Slots",
+    "Some",
     "Stop",
     "Store",
+    "Vec",
     "Verdict",
     "Work",
     "World",
@@ -155,6 +167,15 @@ pub(super) fn camel(name: &str) -> String {
     words.collect()
 }
 
+/// What the type is called that executes a program of that name.
+pub(super) fn type_of(name: &str) -> String {
+    let wanted = camel(name);
+    match syn::parse_str::<syn::Ident>(&wanted) {
+        Ok(_) if !TAKEN.contains(&&*wanted) => wanted,
+        _ => format!("Program{wanted}"),
+    }
+}
+
 /// What stands behind the last dot.
 pub(super) fn last(name: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(_, last)| last)
@@ -164,7 +185,7 @@ impl<'p> Names<'p> {
     /// Names for a program whose type is called so.
     pub(super) fn new(program: &'p Program, name: &str) -> Self {
         let mut types = Unique::default();
-        TAKEN.into_iter().chain(["Slots", name]).for_each(|taken| drop(types.take(taken)));
+        TAKEN.into_iter().chain([name]).for_each(|taken| drop(types.take(taken)));
         let mut own = Unique::default();
         let methods = ["new", "process", "table", "table_mut", "counter", "set_counter", "meter"];
         for taken in methods.into_iter().chain(["set_meter", "clear", "run", "ahead"]) {
@@ -283,5 +304,20 @@ mod tests {
         let mut unique = Unique::default();
         assert_eq!((unique.take("x"), unique.take("x")), ("x".into(), "x_2".into()));
         assert_eq!(unique.take("type"), "type_2", "a word of the language's");
+    }
+
+    #[test]
+    fn programs_may_be_called_as_what_the_code_has_anyway() {
+        for (name, ty) in [
+            ("nat", "Nat"),
+            ("my-nat.v2", "MyNatV2"),
+            ("counters", "ProgramCounters"),
+            ("vec", "ProgramVec"),
+            ("self", "ProgramSelf"),
+            ("1st", "N1st"),
+            ("", "Unnamed"),
+        ] {
+            assert_eq!(type_of(name), ty, "{name:?}");
+        }
     }
 }
