@@ -102,7 +102,7 @@ test: export CARGO_INCREMENTAL ?= 0
 .PHONY: test
 test: root test-tools lint engine-alone ## Run every check and every test
 	@cargo test --workspace --locked --no-fail-fast
-	@cargo test --locked --no-fail-fast -p natgate --features dpdk --test check --test dpdk
+	@cargo test --locked --no-fail-fast -p natgate --features dpdk --test check --test dpdk --test p4
 	@cargo test --locked -p natgate --features dpdk --test same_bytes -- dpdk
 	@cargo test --locked -p natgate --features dpdk --test live -- on_ports_of_dpdk
 
