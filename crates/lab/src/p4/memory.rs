@@ -217,7 +217,10 @@ fn run(
                     shared.goes_on.store(!is_enough, Ordering::Relaxed);
                 }
                 shared.barrier.wait();
-                if !shared.goes_on.load(Ordering::Relaxed) {
+                let goes_on = shared.goes_on.load(Ordering::Relaxed);
+                // Nobody begins the next step, and says that it goes on, before all have read this.
+                shared.barrier.wait();
+                if !goes_on {
                     break;
                 }
                 for (running, (_, times)) in all.iter_mut().zip(&mut times) {
