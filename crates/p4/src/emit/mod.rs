@@ -14,7 +14,7 @@ mod stmt;
 mod table;
 
 use crate::ir::{ObjectKind, Program, Slot, Stmt};
-use names::{Names, TableNames, camel, rust, snake, type_of};
+use names::{Names, TableNames, rust, snake, type_of};
 use std::collections::BTreeMap;
 
 /// Statements of a whole program, calls followed, up to which everything becomes one function of the machine's.
