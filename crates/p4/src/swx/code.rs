@@ -143,6 +143,18 @@ impl Instr {
         }
     }
 
+    /// Has it jump elsewhere, if it jumps.
+    pub(super) fn jump_to(&mut self, label: Label) {
+        if let Self::Jump(to)
+        | Self::Compare(_, to, ..)
+        | Self::IfValid(_, to, _)
+        | Self::IfHit(_, to)
+        | Self::IfAction(_, to, ..) = self
+        {
+            *to = label;
+        }
+    }
+
     /// Whether what follows is not reached from here.
     pub(super) fn ends(&self) -> bool {
         matches!(self, Self::Jump(_) | Self::Return | Self::Tx | Self::TxDropped)

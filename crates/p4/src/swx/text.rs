@@ -9,12 +9,16 @@ use super::{
 };
 use crate::ir::MatchKind;
 use crate::source::{Checked, Span};
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
 
 /// Instructions read eight bytes wherever a field is: so many more than the last one has must be
-/// there.
-const PAD: (&str, u32) = ("pad", 64);
+/// there. No name of a program's ends so.
+const PAD: (&str, u32) = ("pad_", 64);
+
+/// So many bytes they read, and write back changed in part: who does the same close by has to wait for it.
+const APART: u32 = 8;
 
 /// Most of each kind that the pipeline's instructions can name.
 const MOST_NAMED: usize = 255;
@@ -68,7 +72,8 @@ pub(super) fn assemble(
 
 #[derive(Default)]
 struct Used {
-    metas: BTreeSet<usize>,
+    /// And how often.
+    metas: BTreeMap<usize, usize>,
     headers: BTreeSet<usize>,
 }
 
@@ -95,7 +100,7 @@ impl Text<'_, '_> {
     /// The metadata and headers that anything is about.
     fn used(&self, main: &Code, tables: &[Run]) -> Used {
         let mut used = Used::default();
-        used.metas.extend([META_IN, META_OUT]);
+        used.metas.extend([(META_IN, 0), (META_OUT, 0)]);
         used.headers.extend([super::code::ARRIVAL, super::code::DEPARTURE]);
         let actions = tables.iter().flat_map(|table| &table.actions);
         let instrs = std::iter::once(main).chain(actions).flatten();
@@ -122,29 +127,41 @@ impl Text<'_, '_> {
         }
         for field in fields {
             match field {
-                Field::Meta(number) => used.metas.insert(number),
-                Field::Header(header, _) => used.headers.insert(header),
-                Field::Arg(_) | Field::Mail(..) => false,
-            };
+                Field::Meta(number) => *used.metas.entry(number).or_default() += 1,
+                Field::Header(header, _) => {
+                    used.headers.insert(header);
+                }
+                Field::Arg(_) | Field::Mail(..) => {}
+            }
         }
         used
     }
 
-    /// The metadata's struct, and where each piece is.
-    fn metadata(&self, used: &BTreeSet<usize>) -> Checked<(Struct, Vec<(usize, u32)>)> {
-        let mut fields = Vec::new();
-        let (mut offsets, mut at) = (Vec::new(), 0);
-        for number in used {
-            let (name, bits) = &self.lower.metas[*number];
+    /// The metadata's struct, and where each piece is: what is used most comes first, at a distance as far as
+    /// there is room.
+    fn metadata(&self, used: &BTreeMap<usize, usize>) -> Checked<(Struct, Vec<(usize, u32)>)> {
+        let mut order: Vec<usize> = used.keys().copied().collect();
+        order.sort_by_key(|number| Reverse(used[number]));
+        let bytes = |number: &usize| self.lower.metas[*number].1 / 8;
+        let (mut fields, mut offsets, mut at) = (Vec::new(), Vec::new(), 0);
+        let mut rest: u32 = order.iter().map(bytes).sum();
+        for number in order {
+            let (name, bits) = &self.lower.metas[number];
             if at > MOST_OFFSET {
-                let slot = self.lower.meta_slots.get(number);
+                let slot = self.lower.meta_slots.get(&number);
                 let span = slot.map_or_else(Span::default, |slot| self.lower.span_of(*slot));
                 let what = format!("room for more than {MOST_OFFSET} bytes of metadata (`{name}`)");
                 return Err(self.lower.lacks(span, &what));
             }
             fields.push((name.clone(), *bits));
-            offsets.push((*number, at));
+            offsets.push((number, at));
             at += bits / 8;
+            rest -= bits / 8;
+            let gap = APART - bits / 8;
+            if gap > 0 && at + gap + rest <= MOST_OFFSET {
+                fields.push((format!("gap_{at}_"), gap * 8));
+                at += gap;
+            }
         }
         fields.push((PAD.0.to_owned(), PAD.1));
         Ok((Struct { name: "metadata_t".to_owned(), fields }, offsets))

@@ -122,6 +122,7 @@ fn clean(code: &mut Code, read: &BTreeSet<usize>) {
         };
         is_wanted && !is_idle
     });
+    shorten_jumps(code);
     // Behind what never goes on, until somebody may jump there.
     let mut is_reached = true;
     code.retain(|instr| {
@@ -149,6 +150,28 @@ fn clean(code: &mut Code, read: &BTreeSet<usize>) {
     }
     let targets: BTreeSet<usize> = code.iter().filter_map(Instr::target).collect();
     code.retain(|instr| !matches!(instr, Instr::Label(label) if !targets.contains(label)));
+}
+
+/// Has whoever jumps to a jump go where that leads.
+fn shorten_jumps(code: &mut Code) {
+    let (mut leads, mut labels) = (BTreeMap::new(), Vec::new());
+    for instr in &*code {
+        match instr {
+            Instr::Label(label) => labels.push(*label),
+            Instr::Jump(to) => leads.extend(labels.drain(..).map(|label| (label, *to))),
+            _ => labels.clear(),
+        }
+    }
+    // Where jumps alone lead round in a circle, one place of it is as good as another.
+    let end = |from: usize| {
+        let way = std::iter::successors(leads.get(&from), |to| leads.get(to));
+        way.take(leads.len() + 1).last().copied()
+    };
+    for instr in code {
+        if let Some(to) = instr.target().and_then(end) {
+            instr.jump_to(to);
+        }
+    }
 }
 
 /// The metadata that the program may read before it writes it.
