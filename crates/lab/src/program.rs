@@ -18,6 +18,25 @@ pub enum With {
     Rust,
     /// The interpreter.
     Interpreter,
+    /// DPDK's SWX pipeline.
+    Swx,
+}
+
+impl With {
+    /// All that this program has.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let swx = cfg!(feature = "dpdk").then_some(Self::Swx);
+        [Self::Rust, Self::Interpreter].into_iter().chain(swx)
+    }
+
+    /// What it is called in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rust => "P4 as Rust",
+            Self::Interpreter => "P4 interpreted",
+            Self::Swx => "P4 by SWX",
+        }
+    }
 }
 
 /// The program, compiled.
@@ -33,7 +52,13 @@ pub(crate) fn machine(program: &Program, with: With) -> Machine<'_> {
             let made = programs::compiled(program, 1);
             Machine::with(program, made.expect("the NAT is compiled with natgate"))
         }
+        With::Swx => Machine::with(program, swx::pipeline(program)),
     }
+}
+
+/// Sees to it that so many cores can have the program at work, each its own.
+pub(crate) fn prepare(cores: u16) {
+    swx::reserve(&nat(), cores);
 }
 
 /// Puts an entry into a table.
@@ -86,4 +111,37 @@ impl Links {
 /// A hardware address as P4 has it.
 pub(crate) fn number(mac: Mac) -> u128 {
     mac.0.iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
+}
+
+#[cfg(feature = "dpdk")]
+mod swx {
+    use natgate_dpdk::Swx;
+    use natgate_p4::rt::Execute;
+    use natgate_p4::{Program, swx};
+
+    fn compiled(program: &Program) -> swx::Pipeline {
+        program.swx().unwrap_or_else(|error| panic!("{}", error.rendered()))
+    }
+
+    pub(super) fn pipeline(program: &Program) -> Box<dyn Execute> {
+        let made = Swx::new(&compiled(program), 1);
+        Box::new(made.unwrap_or_else(|error| panic!("the NAT by SWX: {error}")))
+    }
+
+    pub(super) fn reserve(program: &Program, pipelines: u16) {
+        let reserved = Swx::reserve(&compiled(program), pipelines);
+        reserved.unwrap_or_else(|error| panic!("the NAT by SWX: {error}"));
+    }
+}
+
+#[cfg(not(feature = "dpdk"))]
+mod swx {
+    use natgate_p4::Program;
+    use natgate_p4::rt::Execute;
+
+    pub(super) fn pipeline(_: &Program) -> Box<dyn Execute> {
+        unreachable!("a laboratory without DPDK does not ask for its pipelines")
+    }
+
+    pub(super) fn reserve(_: &Program, _: u16) {}
 }

@@ -1,9 +1,7 @@
-//! A program between two devices: the first is port 1, the second port 2. Packets are taken one after the other, by
-//! groups whose table lines are fetched before.
+//! A program between two devices: the first is port 1, the second port 2.
 
 use crate::desk::Desk;
-use crate::machine::{CONTROLLER_PORT, Fate, Machine};
-use crate::rt::GROUP;
+use crate::machine::{CONTROLLER_PORT, Fate, Machine, Packets, Verdict};
 use natgate_io::{BATCH, Batch, Device, Frame};
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -86,11 +84,9 @@ impl<'p> Switch<'p> {
         let mut batch = Batch::new();
         receiver.receive(&mut batch);
         let taken = batch.len();
-        let mut fates = [Fate::Dropped; BATCH];
-        machine.pass(now);
-        for (group, fates) in batch.chunks_mut(GROUP).zip(fates.chunks_mut(GROUP)) {
-            forward(machine, FIRST_PORT + from as u32, group, fates);
-        }
+        let mut arrived = Arrived { frames: &mut batch, fates: [Fate::Dropped; BATCH] };
+        machine.process_all(now, FIRST_PORT + from as u32, &mut arrived);
+        let fates = arrived.fates;
         let mut leaving = [Batch::new(), Batch::new()];
         for (mut frame, fate) in batch.into_iter().zip(fates) {
             match fate {
@@ -121,13 +117,24 @@ impl<'p> Switch<'p> {
     }
 }
 
-/// Takes some frames that came in by a port through the program; what becomes of each.
-fn forward(machine: &mut Machine<'_>, port: u32, group: &mut [Frame<'_>], fates: &mut [Fate]) {
-    let mut packets: [&[u8]; GROUP] = [&[]; GROUP];
-    packets.iter_mut().zip(&*group).for_each(|(packet, frame)| *packet = frame.bytes());
-    machine.ahead(port, &packets[..group.len()]);
-    for (frame, fate) in group.iter_mut().zip(fates) {
+/// Frames, and what has become of each.
+struct Arrived<'f, 'b> {
+    frames: &'f mut [Frame<'b>],
+    fates: [Fate; BATCH],
+}
+
+impl Packets for Arrived<'_, '_> {
+    fn count(&self) -> usize {
+        self.frames.len()
+    }
+
+    fn bytes(&self, number: usize) -> &[u8] {
+        self.frames[number].bytes()
+    }
+
+    fn told(&mut self, number: usize, verdict: Verdict, head: &[u8]) {
+        let frame = &mut self.frames[number];
         let (start, _) = frame.range();
-        *fate = machine.forward_now(port, frame.buffer_mut(), start);
+        self.fates[number] = Fate::of(verdict, head, frame.buffer_mut(), start);
     }
 }

@@ -16,7 +16,7 @@ mod table;
 use crate::Error;
 use crate::eal::{self, text};
 use crate::error::Refusal;
-use natgate_p4::rt::{Execute, Meter, Rates, Store, Verdict, World};
+use natgate_p4::rt::{Execute, Meter, Packets, Rates, Store, Verdict, World};
 use natgate_p4::swx::{self, Kept};
 use objects::{Memory, Object};
 use ports::{BATCH, Ports, Shared};
@@ -53,7 +53,7 @@ impl Swx {
     ///
     /// [`Error`] when DPDK does not start, lacks memory, or refuses something.
     pub fn new(program: &swx::Pipeline, seed: u64) -> Result<Self, Error> {
-        eal::start_with_memory(memory(program))?;
+        Self::reserve(program, 1)?;
         let names = program.arrays.iter().map(|array| name(&array.name));
         let arrays = names.collect::<Result<Vec<_>, _>>()?;
         let ports = Ports::new(program.most_read, program.most_grown);
@@ -78,6 +78,15 @@ impl Swx {
         }
         swx.build()?;
         Ok(swx)
+    }
+
+    /// Starts DPDK's environment with memory for so many pipelines of this program, unless it runs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] when it does not start.
+    pub fn reserve(program: &swx::Pipeline, pipelines: u16) -> Result<(), Error> {
+        eal::start_with_memory(memory(program, pipelines)).map(drop)
     }
 
     /// Makes the pipeline, with registers as they are at the start.
@@ -279,24 +288,16 @@ impl Execute for Swx {
         packet: &[u8],
         head: &mut Vec<u8>,
     ) -> Verdict {
-        let mut verdict = Verdict { port: None, taken: 0 };
-        self.process_all(world, port, &[packet], &mut |_, told, begins| {
-            verdict = told;
-            head.extend_from_slice(begins);
-        });
-        verdict
+        let mut packet = Single { packet, head, verdict: Verdict { port: None, taken: 0 } };
+        self.process_all(world, port, &mut packet);
+        packet.verdict
     }
 
-    fn process_all(
-        &mut self,
-        world: &mut World,
-        port: u32,
-        packets: &[&[u8]],
-        told: &mut dyn FnMut(usize, Verdict, &[u8]),
-    ) {
+    fn process_all(&mut self, world: &mut World, port: u32, packets: &mut dyn Packets) {
         self.tell_defaults();
         let now = world.now();
-        for (number, batch) in packets.chunks(BATCH).enumerate() {
+        for first in (0..packets.count()).step_by(BATCH) {
+            let batch = first..packets.count().min(first + BATCH);
             // SAFETY: both are ours. The pipeline's functions look at them, at tables and at the
             // world only while it runs, one after the other, and no reference of ours to any of
             // them is alive meanwhile.
@@ -304,16 +305,16 @@ impl Execute for Swx {
                 (*self.shared).now = now;
                 (*self.shared).world = world;
                 (*self.ports).begin();
-                batch.iter().for_each(|packet| (*self.ports).put(now, port, packet));
+                batch.clone().for_each(|one| (*self.ports).put(now, port, packets.bytes(one)));
                 while (*self.ports).is_busy() {
                     sys::natgate_swx_run(self.raw, STEPS);
                 }
                 &*self.ports
             };
-            for place in 0..batch.len() {
-                let (sent, taken) = ports.fate(place);
+            for number in batch {
+                let (sent, taken) = ports.fate(number - first);
                 let (port, head) = sent.map_or((None, &[][..]), |(port, head)| (Some(port), head));
-                told(number * BATCH + place, Verdict { port, taken }, head);
+                packets.told(number, Verdict { port, taken }, head);
             }
         }
     }
@@ -393,11 +394,33 @@ impl Drop for Swx {
     }
 }
 
-/// The memory that registers take, and what else there is, MiB.
-fn memory(program: &swx::Pipeline) -> u32 {
+/// A packet that came in alone.
+struct Single<'p> {
+    packet: &'p [u8],
+    head: &'p mut Vec<u8>,
+    verdict: Verdict,
+}
+
+impl Packets for Single<'_> {
+    fn count(&self) -> usize {
+        1
+    }
+
+    fn bytes(&self, _: usize) -> &[u8] {
+        self.packet
+    }
+
+    fn told(&mut self, _: usize, verdict: Verdict, head: &[u8]) {
+        self.verdict = verdict;
+        self.head.extend_from_slice(head);
+    }
+}
+
+/// The memory that the registers of so many pipelines take, and what else there is, MiB.
+fn memory(program: &swx::Pipeline, pipelines: u16) -> u32 {
     let places = program.arrays.iter().map(|array| u64::from(array.size).next_power_of_two());
     let bytes: u64 = places.map(|places| places * 8).sum();
-    u32::try_from(MEMORY + (bytes >> 20) + 1).unwrap_or(u32::MAX)
+    u32::try_from(u64::from(pipelines) * ((bytes >> 20) + 1) + MEMORY).unwrap_or(u32::MAX)
 }
 
 /// How many words a mailbox has; its last field is there to be read beyond.

@@ -98,10 +98,7 @@ impl Subject {
             Self::Driver(Path::Forward) => "XDP forwarder".into(),
             Self::Driver(Path::Translate) => "XDP fast path (prototype)".into(),
             Self::Forwarder(back_end) => format!("{} forwarder", back_end.name()),
-            Self::Program(back_end, With::Rust) => format!("P4 as Rust {}", back_end.name()),
-            Self::Program(back_end, With::Interpreter) => {
-                format!("P4 interpreted {}", back_end.name())
-            }
+            Self::Program(back_end, with) => format!("{} {}", with.name(), back_end.name()),
             Self::Natgate(back_end, Translation::Bypass) => {
                 format!("natgate {} without NAT", back_end.name())
             }

@@ -1,23 +1,19 @@
 //! By a driver: each between two cables, with packets from outside, at the highest rate of which at most a hundredth is
 //! lost. The bed is `bed`'s, and so is how processor time is counted.
 
-use super::{DEVICES, Found, INTERPRETED, MOST_INTERPRETED, NATGATE, Place, Plan, RUST, Way};
+use super::{DEVICES, Found, NATGATE, Place, Plan, Way, is_fit};
 use crate::bed::{self, BackEnd, BedError, Subject, Translation};
 use crate::io::{Sample, sample};
 use crate::program::With;
 use indicatif::ProgressBar;
 use natgate_tester::{self as tester, Mix};
 
-/// What is measured.
-pub(super) const SUBJECTS: [&str; 4] = [NATGATE, RUST, DEVICES, INTERPRETED];
-
-fn subject(name: &str, back_end: BackEnd) -> Subject {
-    match name {
-        NATGATE => Subject::Natgate(back_end, Translation::Pool),
-        RUST => Subject::Program(back_end, With::Rust),
-        INTERPRETED => Subject::Program(back_end, With::Interpreter),
-        _ => Subject::Forwarder(back_end),
-    }
+/// What is measured, and what it is called.
+pub(super) fn subjects(back_end: BackEnd) -> Vec<(&'static str, Subject)> {
+    let natgate = (NATGATE, Subject::Natgate(back_end, Translation::Pool));
+    let programs = With::all().map(|with| (with.name(), Subject::Program(back_end, with)));
+    let devices = (DEVICES, Subject::Forwarder(back_end));
+    [natgate, devices].into_iter().chain(programs).collect()
 }
 
 /// Measures with so many flows.
@@ -28,15 +24,11 @@ pub(super) fn measure(
     found: &mut Found,
     bar: &ProgressBar,
 ) {
-    for name in SUBJECTS {
+    for (name, subject) in subjects(back_end) {
         bar.set_message(format!("{}, {name}, {entries} entries", back_end.name()));
-        if name != INTERPRETED || entries <= MOST_INTERPRETED {
-            let laid = bed::Plan {
-                subject: subject(name, back_end),
-                program: plan.program.clone(),
-                flows: entries,
-                workers: 1,
-            };
+        if !matches!(subject, Subject::Program(_, with) if !is_fit(with, entries)) {
+            let laid =
+                bed::Plan { subject, program: plan.program.clone(), flows: entries, workers: 1 };
             match bed::with(&laid, |bed| samples(plan, bed, entries)) {
                 Ok(samples) => samples.into_iter().for_each(|(way, frame, sample)| {
                     let driver = back_end.name();

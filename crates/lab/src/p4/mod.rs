@@ -12,6 +12,7 @@ mod subject;
 
 use crate::bed::BackEnd;
 use crate::io::Sample;
+use crate::program::{With, prepare};
 use crate::report::{Report, progress};
 use crate::spread::Spread;
 use serde::Serialize;
@@ -23,6 +24,11 @@ pub const MOST_ENTRIES: u32 = 1_000_000;
 
 /// Most that the interpreter is measured with: it keeps them in ordered maps.
 const MOST_INTERPRETED: u32 = 10_000;
+
+/// Whether this one is measured with so many entries.
+fn is_fit(with: With, entries: u32) -> bool {
+    with != With::Interpreter || entries <= MOST_INTERPRETED
+}
 
 /// How frames come and go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +92,7 @@ impl Plan {
     fn steps(&self) -> u64 {
         let of = |driver: &Driver| match driver {
             Driver::Memory => self.cores.len() * self.entries.len() * self.frames.len() * 2,
-            Driver::Live(_) => self.entries.len() * live::SUBJECTS.len(),
+            Driver::Live(back_end) => self.entries.len() * live::subjects(*back_end).len(),
         };
         self.drivers.iter().map(of).sum::<usize>() as u64
     }
@@ -107,8 +113,6 @@ const MEMORY: &str = "memory";
 const DEVICES: &str = "the devices alone";
 const ENGINE: &str = "natgate's translator alone";
 const NATGATE: &str = "natgate";
-const RUST: &str = "P4 as Rust";
-const INTERPRETED: &str = "P4 interpreted";
 
 /// A combination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -197,6 +201,7 @@ impl Found {
 pub fn measure(plan: &Plan, command: &str) -> Report {
     let report = Report::new("p4", "The NAT in P4 (S4)", command);
     let cycles_per_ns = report.machine().cycles_per_ns();
+    prepare(plan.cores.iter().copied().max().unwrap_or(1));
     let mut found = Found { rows: Vec::new(), failed: Vec::new(), cycles_per_ns };
     let bar = progress(plan.steps());
     for driver in &plan.drivers {
@@ -235,8 +240,10 @@ mod tests {
             rows.filter(|row| row["cores"] == cores).count()
         };
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let (rows, failed) = if processors > 1 { (20, 0) } else { (0, 1) };
-        assert_eq!((of(1), of(2)), (20, rows));
+        // Two ways of two lengths: natgate, its translator, the devices, and the program.
+        let all = 4 * (3 + With::all().count());
+        let (rows, failed) = if processors > 1 { (all, 0) } else { (0, 1) };
+        assert_eq!((of(1), of(2)), (all, rows));
         assert_eq!(json["failed"].as_array().map(Vec::len), Some(failed));
         for wanted in ["## In memory, 100 entries, upload", "download", "| P4 as Rust |"] {
             assert!(page.contains(wanted), "{wanted} is not in {page}");

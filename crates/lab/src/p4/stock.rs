@@ -84,10 +84,10 @@ impl Wire {
         (shared.heads, shared.next) = (heads, 0);
     }
 
-    /// Whether some have not come in yet.
-    pub(super) fn has_more(&self) -> bool {
+    /// How many have not come in yet.
+    pub(super) fn waiting(&self) -> usize {
         let shared = self.lock();
-        shared.next < shared.heads.len() || !shared.answers.is_empty()
+        shared.heads.len() - shared.next + shared.answers.len()
     }
 
     /// Frames that have left.

@@ -123,10 +123,18 @@ fn the_nat_in_p4_runs_on_af_xdp() {
 }
 
 #[cfg(feature = "dpdk")]
+const PORTS: [&str; 2] = ["net_af_packet0,iface=inside", "net_af_packet1,iface=outside"];
+
+#[cfg(feature = "dpdk")]
 #[test]
 fn the_nat_in_p4_runs_on_ports_of_dpdk() {
-    let ports = ["net_af_packet0,iface=inside", "net_af_packet1,iface=outside"];
-    passes(ports, &["--backend", "dpdk"]);
+    passes(PORTS, &["--backend", "dpdk"]);
+}
+
+#[cfg(feature = "dpdk")]
+#[test]
+fn the_nat_in_p4_by_swx_runs_on_ports_of_dpdk() {
+    passes(PORTS, &["--backend", "dpdk", "--with", "swx"]);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 use super::externs::{Meter, Rates};
 use crate::ir::Match;
+use crate::rt::GROUP;
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::time::Duration;
@@ -33,24 +34,26 @@ pub trait Execute: Debug {
         head: &mut Vec<u8>,
     ) -> Verdict;
 
-    /// Fetches what packets that came in by a port will read when their turn comes, where that is worth it; nothing
-    /// else happens.
+    /// Fetches what packets that came in by a port will read when their turn comes, [`GROUP`] of them at most, where
+    /// that is worth it; nothing else happens.
     fn ahead(&mut self, _world: &mut World, _port: u32, _packets: &[&[u8]]) {}
 
-    /// Takes packets that came in by a port, one after the other, and tells of each what it comes to and what it
-    /// begins with when it leaves.
-    fn process_all(
-        &mut self,
-        world: &mut World,
-        port: u32,
-        packets: &[&[u8]],
-        told: &mut dyn FnMut(usize, Verdict, &[u8]),
-    ) {
+    /// Takes packets that came in by a port, one after the other.
+    fn process_all(&mut self, world: &mut World, port: u32, packets: &mut dyn Packets) {
         let mut head = Vec::new();
-        for (number, packet) in packets.iter().enumerate() {
-            head.clear();
-            let verdict = self.process(world, port, packet, &mut head);
-            told(number, verdict, &head);
+        for first in (0..packets.count()).step_by(GROUP) {
+            let group = first..packets.count().min(first + GROUP);
+            let mut bytes: [&[u8]; GROUP] = [&[]; GROUP];
+            bytes
+                .iter_mut()
+                .zip(group.clone())
+                .for_each(|(one, number)| *one = packets.bytes(number));
+            self.ahead(world, port, &bytes[..group.len()]);
+            for number in group {
+                head.clear();
+                let verdict = self.process(world, port, packets.bytes(number), &mut head);
+                packets.told(number, verdict, &head);
+            }
         }
     }
 
@@ -83,6 +86,18 @@ pub trait Execute: Debug {
 
     /// Makes counters, meters and registers as they were at the start.
     fn clear(&mut self);
+}
+
+/// Packets that came in together, in whatever keeps them.
+pub trait Packets {
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// One of them.
+    fn bytes(&self, number: usize) -> &[u8];
+
+    /// What it comes to, and what it begins with when it leaves; the rest follows. Told once of each, in their order.
+    fn told(&mut self, number: usize, verdict: Verdict, head: &[u8]);
 }
 
 /// What keeps a table's entries.

@@ -13,7 +13,7 @@ pub(crate) mod table;
 mod told;
 
 pub use control::{Answer, Found, MOST_ANSWERED, Request, Row, Target};
-pub use execute::{Execute, Listed, Store, Verdict, World};
+pub use execute::{Execute, Listed, Packets, Store, Verdict, World};
 pub use externs::{Meter, Rates};
 pub use told::{CONTROLLER_PORT, Told};
 
@@ -51,6 +51,17 @@ pub enum Fate {
     Dropped,
     /// It would leave, but what it begins with has no room before it.
     NoRoom,
+}
+
+impl Fate {
+    /// Of a packet that began at `start`; puts its new head in front of what follows.
+    pub(crate) fn of(verdict: Verdict, head: &[u8], buffer: &mut [u8], start: usize) -> Self {
+        let Some(port) = verdict.port else { return Self::Dropped };
+        let rest = start + verdict.taken;
+        let Some(start) = rest.checked_sub(head.len()) else { return Self::NoRoom };
+        buffer[start..rest].copy_from_slice(head);
+        Self::Sent { port, start }
+    }
 }
 
 /// What an entry asks of one key.
@@ -169,36 +180,14 @@ impl<'p> Machine<'p> {
     /// When `start` is beyond the buffer.
     pub fn forward(&mut self, now: Duration, port: u32, buffer: &mut [u8], start: usize) -> Fate {
         self.pass(now);
-        self.forward_now(port, buffer, start)
+        let verdict = self.take(port, &buffer[start..]);
+        Fate::of(verdict, &self.head, buffer, start)
     }
 
-    /// As [`Self::forward`], when it has been said what time it is.
-    pub(crate) fn forward_now(&mut self, port: u32, buffer: &mut [u8], start: usize) -> Fate {
-        let Verdict { port, taken } = self.take(port, &buffer[start..]);
-        let Some(port) = port else { return Fate::Dropped };
-        let rest = start + taken;
-        let Some(start) = rest.checked_sub(self.head.len()) else { return Fate::NoRoom };
-        buffer[start..rest].copy_from_slice(&self.head);
-        Fate::Sent { port, start }
-    }
-
-    /// Fetches what packets that came in by a port will read when their turn comes: [`GROUP`](crate::rt::GROUP) of
-    /// them at most. It changes nothing but the time that [`Self::forward`] takes.
-    pub fn ahead(&mut self, port: u32, packets: &[&[u8]]) {
-        self.execute.ahead(&mut self.world, port, packets);
-    }
-
-    /// As [`Self::process`], of packets that came in by a port at once, one after the other: tells of each, by its
-    /// number, what it comes to and what it begins with when it leaves; the rest follows.
-    pub fn process_all(
-        &mut self,
-        now: Duration,
-        port: u32,
-        packets: &[&[u8]],
-        told: &mut dyn FnMut(usize, Verdict, &[u8]),
-    ) {
+    /// As [`Self::process`], of packets that came in by a port together.
+    pub fn process_all(&mut self, now: Duration, port: u32, packets: &mut dyn Packets) {
         self.pass(now);
-        self.execute.process_all(&mut self.world, port, packets, told);
+        self.execute.process_all(&mut self.world, port, packets);
     }
 
     fn take(&mut self, port: u32, packet: &[u8]) -> Verdict {
