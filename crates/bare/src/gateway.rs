@@ -1,10 +1,11 @@
 //! The loop: packets, and between them whoever is at the keyboard or the serial port.
 
+use crate::attendant::{Attendant, Look, grant};
 use crate::machine::cards::Card;
-use crate::machine::{self, clock, console, last_words, restart, system, watchdog, wires};
-use natgate_bare::alarm::Alarm;
+use crate::machine::last_words::{self, Words};
+use crate::machine::{clock, system, watchdog};
 use natgate_bare::log::{self, Logs, Sent, Way};
-use natgate_bare::menu::{Failure, HELP, Menu, PATIENCE, Wish};
+use natgate_bare::menu::{HELP, Menu, PATIENCE, Wish};
 use natgate_bare::options::Options;
 use natgate_bare::settings;
 use natgate_bare::status::Server;
@@ -18,18 +19,7 @@ use natgate_io::{Change, LinkInfo};
 use natgate_logs::{Gap, Record};
 use natgate_metrics::{SinkFigures, prometheus_text};
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::time::{Duration, SystemTime};
-
-/// How often everything but packets is looked after, and how often keys are asked for: to ask costs as
-/// much as some packets, in an emulated machine above all.
-const LOOK: Duration = Duration::from_millis(1);
-const KEYS: Duration = Duration::from_millis(10);
-
-/// How long to look for frames before sleeping.
-const SPIN: Duration = Duration::from_micros(50);
-
-/// How often figures are remembered, and shown if somebody wants to see them.
-const SECOND: Duration = Duration::from_secs(1);
+use std::time::SystemTime;
 
 /// Mappings of a page, and slots of the table that are looked at in one go: packets wait for it.
 const PAGE: usize = 20;
@@ -48,9 +38,7 @@ const TTL: u8 = 64;
 pub(crate) struct Gateway {
     options: Options,
     cards: Vec<Card>,
-    /// By what cards are told to interrupt, and whether all that are in use do.
-    alarm: Alarm,
-    all_interrupt: bool,
+    attendant: Attendant,
     configuration: Option<Configuration>,
     worker: Option<Worker>,
     logs: Logs,
@@ -63,31 +51,20 @@ pub(crate) struct Gateway {
     /// Where the list of mappings goes on, while a page is not full.
     page: Option<(Cursor, usize)>,
     cursor: Cursor,
-    /// Whether what was printed has not been shown and sent yet.
-    is_printing: bool,
-    /// When there was something to do last, and how often it has slept since the start.
-    last_work: Timestamp,
-    sleeps: u64,
-    next_look: Timestamp,
-    next_keys: Timestamp,
-    next_second: Timestamp,
 }
 
 impl Gateway {
-    /// With these cards, which are told by `alarm` when to interrupt; without a configuration it does not
-    /// start.
+    /// With these cards; without a configuration it does not start.
     pub(crate) fn new(
         options: Options,
-        (cards, alarm): (Vec<Card>, Alarm),
+        (cards, attendant): (Vec<Card>, Attendant),
         configuration: Option<Configuration>,
     ) -> Self {
-        let now = clock::timestamp();
-        let starts = configuration.is_some().then(|| now.plus(PATIENCE));
+        let starts = configuration.is_some().then(|| clock::timestamp().plus(PATIENCE));
         Self {
             options,
             cards,
-            alarm,
-            all_interrupt: true,
+            attendant,
             configuration,
             worker: None,
             logs: Logs::default(),
@@ -97,12 +74,6 @@ impl Gateway {
             shows_counters: false,
             page: None,
             cursor: Cursor::default(),
-            is_printing: true,
-            last_work: now,
-            sleeps: 0,
-            next_look: now,
-            next_keys: now,
-            next_second: now,
         }
     }
 
@@ -120,13 +91,13 @@ impl Gateway {
             if self.starts.is_some_and(|starts| starts <= now) {
                 self.start();
             }
-            // Without a clock there is the console and no more.
-            if now >= self.next_look || clock::frequency() == 0 {
-                self.next_look = now.plus(LOOK);
-                self.look(now);
+            if let Some(look) = self.attendant.look(now) {
+                self.look(now, look);
             }
             if self.may_sleep(now) {
-                self.sleep();
+                self.attendant.prepare_sleep();
+                let is_busy = self.turn(clock::timestamp());
+                self.attendant.sleep(is_busy);
             }
         }
     }
@@ -138,55 +109,31 @@ impl Gateway {
         let told = self.logs.turn(&mut Road { worker, now });
         let is_busy = frames > 0 || told;
         if is_busy {
-            self.last_work = now;
+            self.attendant.has_worked(now);
         }
         is_busy
     }
 
-    /// Whether there has been nothing to do for a while and nothing waits, and whatever comes can end a
-    /// sleep.
+    /// Whether nothing is under way.
     fn may_sleep(&self, now: Timestamp) -> bool {
-        now.since(self.last_work) >= SPIN
-            && self.all_interrupt
-            && watchdog::is_ticking()
-            && !self.is_printing
+        self.attendant.may_sleep(now)
             && self.page.is_none()
             && self.worker.as_ref().is_none_or(|worker| worker.next_deadline() > now)
     }
 
-    /// Sleeps until a frame comes or the timer ticks.
-    fn sleep(&mut self) {
-        self.alarm.set(true);
-        watchdog::hold_interrupts();
-        if self.turn(clock::timestamp()) {
-            watchdog::allow_interrupts();
-        } else {
-            self.sleeps += 1;
-            wires::open();
-            watchdog::sleep();
-        }
-        self.alarm.set(false);
-    }
-
     /// Looks after everything but packets.
-    fn look(&mut self, now: Timestamp) {
-        watchdog::feed();
-        clock::compare();
-        self.is_printing = !console::pump();
-        if now >= self.next_keys {
-            self.next_keys = now.plus(KEYS);
-            self.take_key();
+    fn look(&mut self, now: Timestamp, look: Look) {
+        if let Some(key) = look.key {
+            self.take_key(key);
         }
         self.serve(now);
         self.go_on_with_page(now);
-        if now >= self.next_second {
-            self.next_second = now.plus(SECOND);
+        if look.is_second {
             self.every_second(now);
         }
     }
 
-    fn take_key(&mut self) {
-        let Some(key) = console::key() else { return };
+    fn take_key(&mut self, key: u8) {
         let was_waiting = self.starts.take().is_some();
         match self.menu.key(key) {
             Some(wish) => self.grant(wish),
@@ -196,21 +143,14 @@ impl Gateway {
     }
 
     fn grant(&mut self, wish: Wish) {
-        match wish {
-            Wish::Start if self.worker.is_some() => println!("it is running already"),
-            Wish::Start => self.start(),
-            Wish::Configuration => self.show_configuration(),
-            Wish::Counters => self.shows_counters = !self.shows_counters,
-            Wish::Mappings => self.page = Some((self.cursor, PAGE)),
-            Wish::Reboot => {
-                println!("the machine starts again");
-                restart::restart()
-            }
-            Wish::Help => print!("{HELP}"),
-            Wish::Ask(question) => print!("{question}"),
-            Wish::Fail(Failure::Panic) => panic!("a panic was asked for"),
-            Wish::Fail(Failure::Exception) => machine::fail(),
-            Wish::Fail(Failure::StandStill) => machine::stand_still(),
+        match grant(wish) {
+            Some(Wish::Start) if self.worker.is_some() => println!("it is running already"),
+            Some(Wish::Start) => self.start(),
+            Some(Wish::Configuration) => self.show_configuration(),
+            Some(Wish::Counters) => self.shows_counters = !self.shows_counters,
+            Some(Wish::Mappings) => self.page = Some((self.cursor, PAGE)),
+            Some(_) => print!("{HELP}"),
+            None => {}
         }
     }
 
@@ -226,7 +166,7 @@ impl Gateway {
 
     fn try_to_start(&mut self) -> Result<(), String> {
         if clock::frequency() == 0 {
-            return Err("this machine's timer does not run, so there is no time to go by".into());
+            return Err(clock::MISSING.to_owned());
         }
         let configuration = self.configuration.as_ref();
         let settings = &configuration.ok_or("there is no configuration to start with")?.settings;
@@ -234,7 +174,7 @@ impl Gateway {
         let mut devices = Vec::new();
         for (place, name) in places.into_iter().zip(settings.devices()) {
             let card = &mut self.cards[place];
-            self.all_interrupt &= card.interrupts;
+            self.attendant.uses_card(card.interrupts);
             let device = std::mem::replace(&mut card.device, Err("it is in use".to_owned()));
             devices.push(device.map_err(|problem| format!("device {name}: {problem}"))?);
         }
@@ -305,7 +245,7 @@ impl Gateway {
         };
         let Status { engine, counters, sides, .. } = worker.status(now);
         let frames = sides.map(|side| side.frames);
-        let (sleeps, logs) = ([self.sleeps, watchdog::alarms()], self.logs.total());
+        let (sleeps, logs) = (self.attendant.sleeps(), self.logs.total());
         let figures = Figures { totals: engine.totals(), counters, frames, sleeps, logs };
         if self.shows_counters {
             let mut text = String::new();
@@ -313,7 +253,7 @@ impl Gateway {
             let _ = text::figures(&mut text, &figures);
             println!("{text}");
         }
-        last_words::remember(figures);
+        last_words::remember(Words::Gateway(figures));
     }
 
     /// Looks for mappings, some slots at a time, until a page is full.

@@ -1,9 +1,12 @@
 //! The gateway as an image that boots without an operating system: an ordinary program, whose start
 //! and whose calls to a kernel are taken care of in `machine`.
 
+mod attendant;
 mod gateway;
 mod machine;
+mod program;
 
+use attendant::Attendant;
 use gateway::Gateway;
 use machine::{cards, clock, console, last_words, restart, system, watchdog};
 use natgate_bare::acpi;
@@ -12,6 +15,7 @@ use natgate_bare::boot::Addresses;
 use natgate_bare::options::Options;
 use natgate_bare::settings;
 use natgate_timings::{Fill, Timing};
+use program::Program;
 
 /// Most bytes of the command line and of the configuration.
 const MOST_OPTIONS: usize = 4096;
@@ -64,12 +68,17 @@ fn main() {
     if cards.is_empty() {
         println!("no network card that natgate knows: Intel 82540EM to 82583V, virtio-net");
     }
-    let configuration = file().and_then(|file| settings::read(&file, for_table));
+    let attendant = Attendant::new(alarm);
+    if let Some(name) = options.p4 {
+        let seed = options.seed.unwrap_or_else(system::random);
+        Program::new((name, seed), (cards, attendant), file(program::ENTRIES)).run()
+    }
+    let configuration = file(settings::NAME).and_then(|file| settings::read(&file, for_table));
     match &configuration {
         Ok(good) => good.warnings.iter().for_each(|warning| println!("{warning}")),
         Err(problems) => problems.iter().for_each(|problem| println!("{problem}")),
     }
-    Gateway::new(options, (cards, alarm), configuration.ok()).run()
+    Gateway::new(options, (cards, attendant), configuration.ok()).run()
 }
 
 /// Measures, which prints lines of JSON, and starts the machine again.
@@ -79,7 +88,7 @@ fn measure(action: impl FnOnce(f64)) -> ! {
     if cycles_per_ns > 0.0 {
         action(cycles_per_ns);
     } else {
-        println!("this machine's timer does not run, so there is no time to go by");
+        println!("{}", clock::MISSING);
     }
     println!("the machine starts again");
     restart::restart()
@@ -105,9 +114,9 @@ fn options() -> Options {
     })
 }
 
-/// The configuration file: the first file that was loaded with the image.
-fn file() -> Result<Vec<u8>, Vec<String>> {
-    let sentence = |text: &str| vec![format!("{}: {text}", settings::NAME)];
+/// The first file that was loaded with the image; what it is called in messages.
+fn file(name: &str) -> Result<Vec<u8>, Vec<String>> {
+    let sentence = |text: &str| vec![format!("{name}: {text}")];
     let module = system::told().and_then(|told| told.modules.first().copied());
     let (start, len) = module.ok_or_else(|| {
         sentence(
@@ -116,7 +125,7 @@ fn file() -> Result<Vec<u8>, Vec<String>> {
         )
     })?;
     if len > MOST_FILE {
-        return Err(sentence("it is longer than 256 MiB; name a configuration file"));
+        return Err(sentence("it is longer than 256 MiB; name the right one"));
     }
     let mut file = vec![0; len as usize];
     if system::Physical.read(start, &mut file) {

@@ -11,6 +11,12 @@ keys: s start   c configuration   n counters each second   m mappings by pages
       r reboot   t trial of a failure, which ends in a reboot   h this help
 ";
 
+/// What they do while a P4 program runs.
+pub const PROGRAM_HELP: &str = "\
+keys: n counters each second   h this help
+      r reboot   t trial of a failure, which ends in a reboot
+";
+
 /// What somebody wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
@@ -102,7 +108,7 @@ mod tests {
             assert_eq!(menu.key(key), Some(wish));
             assert!(HELP.contains(&format!(" {} ", char::from(key.to_ascii_lowercase()))));
         }
-        assert!(HELP.lines().all(|line| line.len() <= COLUMNS));
+        assert!(HELP.lines().chain(PROGRAM_HELP.lines()).all(|line| line.len() <= COLUMNS));
         assert_eq!(menu.key(b'y'), None);
     }
 

@@ -1,5 +1,6 @@
 //! The words after the image's name, by which a boot loader tells it something.
 
+use natgate_p4::programs;
 use natgate_timings::Size;
 
 /// What was told.
@@ -10,6 +11,8 @@ pub struct Options {
     /// Draw ports by this seed, as `natgate replay --seed` does, so that everybody can tell which
     /// they will be: for tests.
     pub seed: Option<u64>,
+    /// Run this P4 program in the gateway's place; the file that comes with the image has its tables' entries.
+    pub p4: Option<&'static str>,
     /// Measure what the engine takes on this machine, and start the machine again.
     pub timings: Option<Size>,
     /// Fill the largest table that this machine's memory holds, and start the machine again.
@@ -24,22 +27,32 @@ impl Options {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut options = Self::default();
         for word in text.split_ascii_whitespace() {
-            match (word, word.strip_prefix("seed=").map(str::parse)) {
+            match (word, word.split_once('=')) {
                 ("start", _) => options.start = true,
+                ("fill", _) => options.fill = true,
                 ("timings", _) => options.timings = Some(Size::Full),
                 ("timings=quick", _) => options.timings = Some(Size::Quick),
-                ("fill", _) => options.fill = true,
-                (_, Some(Ok(seed))) => options.seed = Some(seed),
-                _ => {
-                    return Err(format!(
-                        "the boot loader says {word:?}, which is no option; there are start, \
-                         seed=NUMBER, timings, timings=quick and fill"
-                    ));
+                (_, Some(("seed", number))) => {
+                    options.seed = Some(number.parse().map_err(|_| unknown(word))?);
                 }
+                (_, Some(("p4", name))) => {
+                    let known = programs::names().find(|known| *known == name);
+                    options.p4 = Some(known.ok_or_else(|| unknown(word))?);
+                }
+                _ => return Err(unknown(word)),
             }
         }
         Ok(options)
     }
+}
+
+fn unknown(word: &str) -> String {
+    let programs: Vec<&str> = programs::names().collect();
+    format!(
+        "the boot loader says {word:?}, which is no option; there are start, seed=NUMBER, p4=PROGRAM ({}), \
+         timings, timings=quick and fill",
+        programs.join(", ")
+    )
 }
 
 #[cfg(test)]
@@ -55,7 +68,8 @@ mod tests {
         assert_eq!(Options::parse("timings"), Ok(timings(Size::Full)));
         assert_eq!(Options::parse("timings=quick"), Ok(timings(Size::Quick)));
         assert!(Options::parse("fill").is_ok_and(|options| options.fill));
-        for wrong in ["Start", "seed=", "seed=-1", "start=1", "timings=all"] {
+        assert_eq!(Options::parse("p4=nat").map(|options| options.p4), Ok(Some("nat")));
+        for wrong in ["Start", "seed=", "seed=-1", "start=1", "timings=all", "p4", "p4=cat"] {
             assert!(Options::parse(wrong).unwrap_err().contains(wrong), "{wrong}");
         }
     }

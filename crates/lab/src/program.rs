@@ -8,9 +8,6 @@ use std::time::Duration;
 /// Longer than a measurement takes.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(7200);
 
-/// The program.
-const NAT: &str = include_str!("../../../p4/nat.p4");
-
 /// What executes the NAT in P4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum With {
@@ -41,7 +38,8 @@ impl With {
 
 /// The program, compiled.
 pub(crate) fn nat() -> Program {
-    compile("nat.p4", NAT).unwrap_or_else(|error| panic!("{}", error.rendered()))
+    let text = programs::text("nat").expect("the NAT is compiled with natgate");
+    compile("nat.p4", text).unwrap_or_else(|error| panic!("{}", error.rendered()))
 }
 
 /// The program at work, without entries.

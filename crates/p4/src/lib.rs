@@ -47,6 +47,7 @@ pub use machine::{
 pub use source::Error;
 pub use switch::{Counts, FIRST_PORT, Switch};
 
+use ir::ObjectKind;
 use source::{Sources, Span};
 
 /// Compiles a program; `name` is its file's, for messages.
@@ -78,6 +79,20 @@ impl Program {
             ("externs", self.objects.len()),
             ("slots", self.slots.len()),
         ]
+    }
+
+    /// Bytes that counters and registers take in compiled Rust from the start; what is in tables comes besides.
+    pub fn memory(&self) -> u64 {
+        let bytes = |width: u32| u64::from(width.div_ceil(8).next_power_of_two());
+        let of = |kind: &ObjectKind| match kind {
+            ObjectKind::Counter { size, .. } => u64::from(*size) * 2 * bytes(64),
+            ObjectKind::Register { size, initial } => {
+                let cell: u64 = initial.iter().map(|(ty, _)| bytes(ty.width())).sum();
+                u64::from(*size) * cell
+            }
+            _ => 0,
+        };
+        self.objects.iter().map(|object| of(&object.kind)).sum()
     }
 }
 

@@ -95,7 +95,10 @@ pub(crate) fn timestamp() -> Timestamp {
     Timestamp(now().0)
 }
 
-/// Cycles a second.
+/// What is said where it cannot be measured.
+pub(crate) const MISSING: &str = "this machine's timer does not run, so there is no time to go by";
+
+/// Cycles a second; 0 where they cannot be measured.
 pub(crate) fn frequency() -> u64 {
     clock().map_or(0, |clock| clock.frequency())
 }

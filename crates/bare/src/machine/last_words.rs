@@ -4,13 +4,23 @@ use super::console::LastWords;
 use super::sole::Sole;
 use super::{clock, restart};
 use natgate_bare::text::{self, Figures};
+use natgate_p4::Counts;
 use std::fmt::Write;
 
-static FIGURES: Sole<Option<Figures>> = Sole::new(None);
+/// What had been counted.
+#[expect(clippy::large_enum_variant, reason = "there is only one")]
+pub(crate) enum Words {
+    /// By the gateway.
+    Gateway(Figures),
+    /// By a P4 program's ports.
+    Program(Counts),
+}
 
-/// Remembers figures, in case something fails.
-pub(crate) fn remember(figures: Figures) {
-    FIGURES.with(|place| *place = Some(figures));
+static WORDS: Sole<Option<Words>> = Sole::new(None);
+
+/// Remembers what has been counted, in case something fails.
+pub(crate) fn remember(words: Words) {
+    WORDS.with(|place| *place = Some(words));
 }
 
 /// Has a panic told, and the machine start again.
@@ -26,11 +36,13 @@ pub(crate) fn catch_panics() {
 /// Tells the figures, and starts the machine again.
 pub(crate) fn conclude(mut out: LastWords) -> ! {
     clock::seize();
-    FIGURES.seize();
-    FIGURES.with(|figures| {
-        if let Some(figures) = figures {
-            let _ = text::figures(&mut out, figures);
-        }
+    WORDS.seize();
+    WORDS.with(|words| {
+        let _ = match words {
+            Some(Words::Gateway(figures)) => text::figures(&mut out, figures),
+            Some(Words::Program(counts)) => writeln!(out, "{counts}"),
+            None => Ok(()),
+        };
     });
     let _ = writeln!(out, "the machine starts again");
     restart::restart()

@@ -5,6 +5,7 @@
 #[expect(dead_code, reason = "not all of it is needed here")]
 mod capture;
 mod machine;
+mod p4;
 mod page;
 #[path = "../../../natgate/tests/vectors/read.rs"]
 mod read;

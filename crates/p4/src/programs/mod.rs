@@ -9,24 +9,48 @@ mod nat;
 use crate::Program;
 use crate::rt::Execute;
 
-/// A program's name, its Rust source, and what makes one that executes it.
-type Known = (&'static str, &'static str, fn(u64) -> Box<dyn Execute>);
+/// A program that was compiled.
+struct Known {
+    name: &'static str,
+    text: &'static str,
+    source: &'static str,
+    make: fn(u64) -> Box<dyn Execute>,
+}
 
-const KNOWN: [Known; 1] = [("nat", include_str!("nat.rs"), |seed| Box::new(nat::Nat::new(seed)))];
+const KNOWN: [Known; 1] = [Known {
+    name: "nat",
+    text: include_str!("../../../../p4/nat.p4"),
+    source: include_str!("nat.rs"),
+    make: |seed| Box::new(nat::Nat::new(seed)),
+}];
+
+fn known(name: &str) -> Option<&'static Known> {
+    KNOWN.iter().find(|known| known.name == name)
+}
 
 /// The names of the programs that were compiled.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    KNOWN.iter().map(|(name, ..)| *name)
+    KNOWN.iter().map(|known| known.name)
+}
+
+/// One of them, as P4.
+pub fn text(name: &str) -> Option<&'static str> {
+    known(name).map(|known| known.text)
 }
 
 /// The Rust source that one of them was compiled from.
 pub fn source(name: &str) -> Option<&'static str> {
-    KNOWN.iter().find(|(known, ..)| *known == name).map(|(_, source, _)| *source)
+    known(name).map(|known| known.source)
+}
+
+/// What executes one of them as compiled Rust; `seed` is that of its random numbers.
+pub fn made(name: &str, seed: u64) -> Option<Box<dyn Execute>> {
+    known(name).map(|known| (known.make)(seed))
 }
 
 /// What executes a program as compiled Rust, if exactly this program was compiled; `seed` is that of its random
 /// numbers.
 pub fn compiled(program: &Program, seed: u64) -> Option<Box<dyn Execute>> {
-    let (.., make) = KNOWN.iter().find(|(name, source, _)| program.rust(name) == *source)?;
-    Some(make(seed))
+    let known = KNOWN.iter().find(|known| program.rust(known.name) == known.source)?;
+    Some((known.make)(seed))
 }

@@ -1,0 +1,140 @@
+//! A P4 program in the gateway's place: between the first two cards, with entries from the file that comes with the
+//! image.
+
+use crate::attendant::{Attendant, grant};
+use crate::machine::cards::Card;
+use crate::machine::last_words::{self, Words};
+use crate::machine::{clock, system, watchdog};
+use natgate_bare::menu::{Menu, PROGRAM_HELP, Wish};
+use natgate_bare::text;
+use natgate_engine::Timestamp;
+use natgate_p4::{Entries, FIRST_PORT, Machine, Switch, compile, programs};
+use std::time::Duration;
+
+/// What the file is called in messages.
+pub(crate) const ENTRIES: &str = "entries";
+
+/// The machine's work.
+pub(crate) struct Program {
+    attendant: Attendant,
+    switch: Option<Switch<'static>>,
+    menu: Menu,
+    shows_counters: bool,
+}
+
+impl Program {
+    /// The program of that name at work between cards, with these entries; with problems, which are told, there is
+    /// only the menu.
+    pub(crate) fn new(
+        (name, seed): (&str, u64),
+        (cards, mut attendant): (Vec<Card>, Attendant),
+        entries: Result<Vec<u8>, Vec<String>>,
+    ) -> Self {
+        // To compile it and to take its memory is slow.
+        watchdog::pause();
+        let switch = entries.and_then(|entries| {
+            start((name, seed), cards, &mut attendant, &entries).map_err(|problem| vec![problem])
+        });
+        watchdog::feed();
+        match &switch {
+            Ok(_) => println!("the P4 program {name} is running"),
+            Err(problems) => problems.iter().for_each(|problem| println!("{problem}")),
+        }
+        Self { attendant, switch: switch.ok(), menu: Menu::default(), shows_counters: false }
+    }
+
+    /// Works until the machine starts again.
+    pub(crate) fn run(mut self) -> ! {
+        print!("{PROGRAM_HELP}");
+        loop {
+            let now = clock::timestamp();
+            self.turn(now);
+            if let Some(look) = self.attendant.look(now) {
+                if let Some(wish) = look.key.and_then(|key| self.menu.key(key)) {
+                    self.grant(wish);
+                }
+                if look.is_second {
+                    self.every_second();
+                }
+            }
+            if self.attendant.may_sleep(now) {
+                self.attendant.prepare_sleep();
+                let is_busy = self.turn(clock::timestamp());
+                self.attendant.sleep(is_busy);
+            }
+        }
+    }
+
+    /// Takes packets through the program; whether there were any.
+    fn turn(&mut self, now: Timestamp) -> bool {
+        let Some(switch) = &mut self.switch else { return false };
+        let is_busy = switch.turn(Duration::from_nanos(now.0)) > 0;
+        if is_busy {
+            self.attendant.has_worked(now);
+        }
+        is_busy
+    }
+
+    fn grant(&mut self, wish: Wish) {
+        match grant(wish) {
+            Some(Wish::Counters) => self.shows_counters = !self.shows_counters,
+            Some(_) => print!("{PROGRAM_HELP}"),
+            None => {}
+        }
+    }
+
+    fn every_second(&mut self) {
+        let Some(switch) = &mut self.switch else { return };
+        switch.maintain();
+        let counts = switch.counts();
+        if self.shows_counters {
+            println!("{counts}");
+        }
+        last_words::remember(Words::Program(counts));
+    }
+}
+
+/// The program between the first two cards.
+fn start(
+    (name, seed): (&str, u64),
+    cards: Vec<Card>,
+    attendant: &mut Attendant,
+    entries: &[u8],
+) -> Result<Switch<'static>, String> {
+    if clock::frequency() == 0 {
+        return Err(clock::MISSING.to_owned());
+    }
+    let missing = || format!("there is no program {name:?} in this image");
+    let program = compile(name, programs::text(name).ok_or_else(missing)?);
+    // As long as the machine is on.
+    let program = Box::leak(Box::new(program.map_err(|error| error.to_string())?));
+    let [needed, free] = [program.memory(), system::free_memory()].map(|bytes| bytes >> 20);
+    if needed > free / 4 * 3 {
+        return Err(format!(
+            "the program's counters and registers take {needed} MiB, and {free} MiB are free, of which tables \
+             need some as well; run it on a machine with more memory"
+        ));
+    }
+    let code = programs::made(name, seed).ok_or_else(missing)?;
+    let mut machine = Machine::with(program, code);
+    let entries = std::str::from_utf8(entries)
+        .map_err(|error| format!("{ENTRIES}: {error}; save the file as UTF-8"))?;
+    let entries = Entries::read(program, ENTRIES, entries).map_err(|error| error.to_string())?;
+    entries.load(&mut machine).map_err(|error| error.to_string())?;
+    let count = cards.len();
+    let mut devices = Vec::new();
+    for card in cards.into_iter().take(2) {
+        attendant.uses_card(card.interrupts);
+        devices.push(card.device.map_err(|problem| format!("device {}: {problem}", card.name))?);
+    }
+    let devices = devices.try_into().map_err(|_| {
+        format!(
+            "a P4 program runs between two network cards, and there are {count} that natgate knows"
+        )
+    })?;
+    let switch = Switch::new(machine, devices);
+    for (port, device) in (FIRST_PORT..).zip(switch.devices()) {
+        println!("port {port}: {}", text::link(device.link()));
+    }
+    Ok(switch)
+}
