@@ -31,7 +31,7 @@ impl Card {
     fn flavour(self) -> &'static str {
         match self {
             Self::VirtioNet => "cloud-amd64",
-            Self::E1000 => "amd64",
+            Self::E1000 | Self::E1000e => "amd64",
         }
     }
 
@@ -40,6 +40,7 @@ impl Card {
             Self::VirtioNet => &["virtio_pci", "virtio_net"],
             // The checksum that others look for by its name is a part of the other kernel.
             Self::E1000 => &["crc32c_generic", "e1000"],
+            Self::E1000e => &["crc32c_generic", "e1000e"],
         }
     }
 }

@@ -57,22 +57,25 @@ pub enum Card {
     VirtioNet,
     /// Intel's 82540EM, of 2002.
     E1000,
+    /// Intel's 82574L, of 2008.
+    E1000e,
 }
 
 impl Card {
-    const ALL: [Self; 2] = [Self::VirtioNet, Self::E1000];
+    const ALL: [Self; 3] = [Self::VirtioNet, Self::E1000, Self::E1000e];
 
     /// What the emulator calls it.
     fn device(self) -> &'static str {
         match self {
             Self::VirtioNet => VIRTIO,
             Self::E1000 => "e1000",
+            Self::E1000e => "e1000e",
         }
     }
 }
 
 impl Plan {
-    /// What takes a quarter of an hour.
+    /// What takes half an hour.
     pub fn full(program: PathBuf) -> Self {
         Self {
             program,
@@ -89,7 +92,7 @@ impl Plan {
         }
     }
 
-    /// What takes two minutes; without the image, a second.
+    /// What takes three minutes; without the image, a second.
     pub fn quick(program: PathBuf) -> Self {
         Self {
             size: Size::Quick,
