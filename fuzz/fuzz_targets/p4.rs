@@ -1,5 +1,5 @@
 //! Random text as a P4 program: as it is, or words of the NAT put together anew. It is compiled or refused with
-//! a sentence; what is compiled takes a packet.
+//! a sentence; what is compiled takes a packet, and is a pipeline for SWX or refused as such.
 
 #![no_main]
 
@@ -26,6 +26,10 @@ fuzz_target!(|data: &[u8]| {
     match compile("fuzz.p4", &text) {
         Ok(program) => {
             Machine::new(&program, 1).process(Duration::ZERO, 1, bytes);
+            match program.swx() {
+                Ok(pipeline) => assert!(!pipeline.to_string().is_empty()),
+                Err(error) => assert!(!error.message().is_empty() && !error.rendered().is_empty()),
+            }
         }
         Err(error) => assert!(!error.message().is_empty() && !error.rendered().is_empty()),
     }

@@ -1,8 +1,8 @@
 //! A program between two devices: the first is port 1, the second port 2.
 
 use crate::desk::Desk;
-use crate::machine::{CONTROLLER_PORT, Fate, Machine, Packets, Verdict};
-use natgate_io::{BATCH, Batch, Device, Frame};
+use crate::machine::{CONTROLLER_PORT, Fate, Machine};
+use natgate_io::{BATCH, Batch, Device};
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
@@ -84,9 +84,8 @@ impl<'p> Switch<'p> {
         let mut batch = Batch::new();
         receiver.receive(&mut batch);
         let taken = batch.len();
-        let mut arrived = Arrived { frames: &mut batch, fates: [Fate::Dropped; BATCH] };
-        machine.process_all(now, FIRST_PORT + from as u32, &mut arrived);
-        let fates = arrived.fates;
+        let mut fates = [Fate::Dropped; BATCH];
+        machine.forward_all(now, FIRST_PORT + from as u32, &mut batch, &mut fates);
         let mut leaving = [Batch::new(), Batch::new()];
         for (mut frame, fate) in batch.into_iter().zip(fates) {
             match fate {
@@ -114,27 +113,5 @@ impl<'p> Switch<'p> {
         }
         counts.received += taken as u64;
         taken
-    }
-}
-
-/// Frames, and what has become of each.
-struct Arrived<'f, 'b> {
-    frames: &'f mut [Frame<'b>],
-    fates: [Fate; BATCH],
-}
-
-impl Packets for Arrived<'_, '_> {
-    fn count(&self) -> usize {
-        self.frames.len()
-    }
-
-    fn bytes(&self, number: usize) -> &[u8] {
-        self.frames[number].bytes()
-    }
-
-    fn told(&mut self, number: usize, verdict: Verdict, head: &[u8]) {
-        let frame = &mut self.frames[number];
-        let (start, _) = frame.range();
-        self.fates[number] = Fate::of(verdict, head, frame.buffer_mut(), start);
     }
 }

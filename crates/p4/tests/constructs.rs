@@ -5,6 +5,7 @@
 mod common;
 
 use common::{Parts, program};
+use natgate_io::Frame;
 use natgate_p4::{Fate, Key, Machine, Outcome, Program, Rates, compile};
 use std::time::Duration;
 
@@ -465,7 +466,10 @@ fn packets_that_stay_in_their_buffer_grow_into_what_is_before_them() {
     let mut machine = Machine::new(&program, 0);
     let mut forward = |room: usize| {
         let mut buffer = [&vec![0; room][..], &PACKET].concat();
-        (machine.forward(Duration::ZERO, 1, &mut buffer, room), buffer)
+        let (end, mut fates) = (buffer.len(), [Fate::Dropped]);
+        let mut frames = [Frame::new(&mut buffer, room, end)];
+        machine.forward_all(Duration::ZERO, 1, &mut frames, &mut fates);
+        (fates[0], buffer)
     };
     let (fate, buffer) = forward(9);
     assert_eq!(fate, Fate::Sent { port: 2, start: 1 });

@@ -26,6 +26,10 @@ fn read(text: &str, packet: &[u8]) {
             machine.process(Duration::ZERO, 1, packet);
             assert!(program.rust("any").contains("pub struct Any"));
             assert!(tree("any.p4", text).expect("a program has a tree").ends_with('\n'));
+            match program.swx() {
+                Ok(pipeline) => assert!(pipeline.to_string().contains("apply {")),
+                Err(error) => assert!(!error.message().is_empty() && !error.rendered().is_empty()),
+            }
         }
         Err(error) => {
             assert!(!error.message().is_empty() && error.line() > 0 && error.column() > 0);

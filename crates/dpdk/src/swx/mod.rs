@@ -16,7 +16,8 @@ mod table;
 use crate::Error;
 use crate::eal::{self, text};
 use crate::error::Refusal;
-use natgate_p4::rt::{Execute, Meter, Packets, Rates, Store, Verdict, World};
+use natgate_io::Frame;
+use natgate_p4::rt::{Execute, Fate, Meter, Rates, Store, Verdict, World};
 use natgate_p4::swx::{self, Kept};
 use objects::{Memory, Object};
 use ports::{BATCH, Ports, Shared};
@@ -253,6 +254,30 @@ impl Swx {
         }
     }
 
+    /// Takes packets that came in by a port through the pipeline, [`BATCH`] at most; the ports know what became of them.
+    fn run<'p>(
+        &mut self,
+        world: &mut World,
+        port: u32,
+        packets: impl Iterator<Item = &'p [u8]>,
+    ) -> &Ports {
+        self.tell_defaults();
+        let now = world.now();
+        // SAFETY: both are ours. The pipeline's functions look at them, at tables and at the world
+        // only while it runs, one after the other, and no reference of ours to any of them is alive
+        // meanwhile.
+        unsafe {
+            (*self.shared).now = now;
+            (*self.shared).world = world;
+            (*self.ports).begin();
+            packets.for_each(|packet| (*self.ports).put(now, port, packet));
+            while (*self.ports).is_busy() {
+                sys::natgate_swx_run(self.raw, STEPS);
+            }
+            &*self.ports
+        }
+    }
+
     fn free(&mut self) {
         if !self.raw.is_null() {
             // SAFETY: it is ours, and nobody uses it any more.
@@ -288,33 +313,24 @@ impl Execute for Swx {
         packet: &[u8],
         head: &mut Vec<u8>,
     ) -> Verdict {
-        let mut packet = Single { packet, head, verdict: Verdict { port: None, taken: 0 } };
-        self.process_all(world, port, &mut packet);
-        packet.verdict
+        let ports = self.run(world, port, [packet].into_iter());
+        let (verdict, begins) = ports.fate(0);
+        head.extend_from_slice(begins);
+        verdict
     }
 
-    fn process_all(&mut self, world: &mut World, port: u32, packets: &mut dyn Packets) {
-        self.tell_defaults();
-        let now = world.now();
-        for first in (0..packets.count()).step_by(BATCH) {
-            let batch = first..packets.count().min(first + BATCH);
-            // SAFETY: both are ours. The pipeline's functions look at them, at tables and at the
-            // world only while it runs, one after the other, and no reference of ours to any of
-            // them is alive meanwhile.
-            let ports = unsafe {
-                (*self.shared).now = now;
-                (*self.shared).world = world;
-                (*self.ports).begin();
-                batch.clone().for_each(|one| (*self.ports).put(now, port, packets.bytes(one)));
-                while (*self.ports).is_busy() {
-                    sys::natgate_swx_run(self.raw, STEPS);
-                }
-                &*self.ports
-            };
-            for number in batch {
-                let (sent, taken) = ports.fate(number - first);
-                let (port, head) = sent.map_or((None, &[][..]), |(port, head)| (Some(port), head));
-                packets.told(number, Verdict { port, taken }, head);
+    fn forward_all(
+        &mut self,
+        world: &mut World,
+        port: u32,
+        frames: &mut [Frame<'_>],
+        fates: &mut [Fate],
+    ) {
+        for (frames, fates) in frames.chunks_mut(BATCH).zip(fates.chunks_mut(BATCH)) {
+            let ports = self.run(world, port, frames.iter().map(Frame::bytes));
+            for (number, (frame, fate)) in frames.iter_mut().zip(fates).enumerate() {
+                let (verdict, head) = ports.fate(number);
+                *fate = Fate::of(verdict, head, frame);
             }
         }
     }
@@ -391,28 +407,6 @@ impl Drop for Swx {
             drop(Box::from_raw(self.ports));
             drop(Box::from_raw(self.shared));
         }
-    }
-}
-
-/// A packet that came in alone.
-struct Single<'p> {
-    packet: &'p [u8],
-    head: &'p mut Vec<u8>,
-    verdict: Verdict,
-}
-
-impl Packets for Single<'_> {
-    fn count(&self) -> usize {
-        1
-    }
-
-    fn bytes(&self, _: usize) -> &[u8] {
-        self.packet
-    }
-
-    fn told(&mut self, _: usize, verdict: Verdict, head: &[u8]) {
-        self.verdict = verdict;
-        self.head.extend_from_slice(head);
     }
 }
 

@@ -2,7 +2,7 @@
 //! front.
 
 use super::sys::Packet;
-use natgate_p4::rt::World;
+use natgate_p4::rt::{Verdict, World};
 use natgate_p4::swx::{ARRIVAL_BYTES, DEPARTURE_BYTES};
 use std::ffi::{c_int, c_void};
 
@@ -86,18 +86,16 @@ impl Ports {
         self.fates.len() < self.lengths.len()
     }
 
-    /// What became of a packet: by which port it leaves and what it begins with, and as much of it
-    /// as was taken.
-    pub(super) fn fate(&self, number: usize) -> (Option<(u32, &[u8])>, usize) {
-        let kept = self.lengths[number].min(self.most);
-        let sent = match self.fates[number] {
+    /// What became of a packet, and what it begins with when it leaves.
+    pub(super) fn fate(&self, number: usize) -> (Verdict, &[u8]) {
+        let taken = self.lengths[number].min(self.most);
+        match self.fates[number] {
             Fate::Sent(port, begin) => {
                 let buffer = &self.memory[number * self.stride..];
-                Some((port, &buffer[begin..self.start + kept]))
+                (Verdict { port: Some(port), taken }, &buffer[begin..self.start + taken])
             }
-            Fate::Dropped => None,
-        };
-        (sent, kept)
+            Fate::Dropped => (Verdict { port: None, taken }, &[]),
+        }
     }
 
     /// Where the buffer of a packet begins.

@@ -1,4 +1,4 @@
-//! `natgate bench p4`: the NAT in P4, interpreted and as Rust, beside natgate itself.
+//! `natgate bench p4`: the NAT in P4, as Rust, interpreted and by DPDK's SWX, beside natgate itself.
 
 use super::io::{back_end, fill};
 use super::{Output, command, live, mappings, seconds};
@@ -9,7 +9,8 @@ use std::time::Duration;
 const AFTER_HELP: &str = "\
 In memory the same Ethernet frames go through each, and what making and taking them costs is measured,
 too. Other drivers have cables between network namespaces and need root, ip, ethtool, setpriv and
-nft; the tester has one processor, what is measured another.
+nft; the tester has one processor, what is measured another. SWX is measured by a natgate that was
+built with DPDK.
 
 Examples:
 natgate bench p4 --quick
@@ -18,7 +19,7 @@ natgate bench p4 --drivers memory,af-xdp --entries 100,1M --frames 64 --seconds 
 
 crates/lab/src/p4/README.md says how it is measured, and what came out.";
 
-/// Measure the NAT in P4, interpreted and as Rust, beside natgate itself
+/// Measure the NAT in P4, as Rust, interpreted and by DPDK's SWX, beside natgate itself
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {

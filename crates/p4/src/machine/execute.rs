@@ -3,9 +3,11 @@
 //! [`super::Machine`] knows names; behind it, everything goes by the program's numbers. The interpreter is one
 //! that executes, code that was made from the program another.
 
+use super::Fate;
 use super::externs::{Meter, Rates};
 use crate::ir::Match;
 use crate::rt::GROUP;
+use natgate_io::Frame;
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::time::Duration;
@@ -38,21 +40,23 @@ pub trait Execute: Debug {
     /// that is worth it; nothing else happens.
     fn ahead(&mut self, _world: &mut World, _port: u32, _packets: &[&[u8]]) {}
 
-    /// Takes packets that came in by a port, one after the other.
-    fn process_all(&mut self, world: &mut World, port: u32, packets: &mut dyn Packets) {
+    /// Takes frames that came in by a port, one after the other, where they lie; what becomes of each.
+    fn forward_all(
+        &mut self,
+        world: &mut World,
+        port: u32,
+        frames: &mut [Frame<'_>],
+        fates: &mut [Fate],
+    ) {
         let mut head = Vec::new();
-        for first in (0..packets.count()).step_by(GROUP) {
-            let group = first..packets.count().min(first + GROUP);
+        for (frames, fates) in frames.chunks_mut(GROUP).zip(fates.chunks_mut(GROUP)) {
             let mut bytes: [&[u8]; GROUP] = [&[]; GROUP];
-            bytes
-                .iter_mut()
-                .zip(group.clone())
-                .for_each(|(one, number)| *one = packets.bytes(number));
-            self.ahead(world, port, &bytes[..group.len()]);
-            for number in group {
+            bytes.iter_mut().zip(&*frames).for_each(|(bytes, frame)| *bytes = frame.bytes());
+            self.ahead(world, port, &bytes[..frames.len()]);
+            for (frame, fate) in frames.iter_mut().zip(fates) {
                 head.clear();
-                let verdict = self.process(world, port, packets.bytes(number), &mut head);
-                packets.told(number, verdict, &head);
+                let verdict = self.process(world, port, frame.bytes(), &mut head);
+                *fate = Fate::of(verdict, &head, frame);
             }
         }
     }
@@ -86,18 +90,6 @@ pub trait Execute: Debug {
 
     /// Makes counters, meters and registers as they were at the start.
     fn clear(&mut self);
-}
-
-/// Packets that came in together, in whatever keeps them.
-pub trait Packets {
-    /// How many there are.
-    fn count(&self) -> usize;
-
-    /// One of them.
-    fn bytes(&self, number: usize) -> &[u8];
-
-    /// What it comes to, and what it begins with when it leaves; the rest follows. Told once of each, in their order.
-    fn told(&mut self, number: usize, verdict: Verdict, head: &[u8]);
 }
 
 /// What keeps a table's entries.

@@ -13,13 +13,14 @@ pub(crate) mod table;
 mod told;
 
 pub use control::{Answer, Found, MOST_ANSWERED, Request, Row, Target};
-pub use execute::{Execute, Listed, Packets, Store, Verdict, World};
+pub use execute::{Execute, Listed, Store, Verdict, World};
 pub use externs::{Meter, Rates};
 pub use told::{CONTROLLER_PORT, Told};
 
 use crate::ir::{Action, Match, MatchKind, ObjectKind, Program, Table};
 use control::beyond;
 use interpreter::Interpreter;
+use natgate_io::Frame;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -54,12 +55,12 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// Of a packet that began at `start`; puts its new head in front of what follows.
-    pub(crate) fn of(verdict: Verdict, head: &[u8], buffer: &mut [u8], start: usize) -> Self {
+    /// Of a frame that came to this; puts its new head in front of what follows.
+    pub fn of(verdict: Verdict, head: &[u8], frame: &mut Frame<'_>) -> Self {
         let Some(port) = verdict.port else { return Self::Dropped };
-        let rest = start + verdict.taken;
+        let rest = frame.range().0 + verdict.taken;
         let Some(start) = rest.checked_sub(head.len()) else { return Self::NoRoom };
-        buffer[start..rest].copy_from_slice(head);
+        frame.buffer_mut()[start..rest].copy_from_slice(head);
         Self::Sent { port, start }
     }
 }
@@ -172,22 +173,22 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// As [`Self::process`], without copying the packet: it is what `buffer` has from `start` on, and may begin
-    /// earlier when it leaves.
+    /// As [`Self::process`], of frames that came in by a port together, without copying them: one that leaves stays in
+    /// its buffer, and may begin earlier.
     ///
     /// # Panics
     ///
-    /// When `start` is beyond the buffer.
-    pub fn forward(&mut self, now: Duration, port: u32, buffer: &mut [u8], start: usize) -> Fate {
+    /// When there are fewer fates than frames.
+    pub fn forward_all(
+        &mut self,
+        now: Duration,
+        port: u32,
+        frames: &mut [Frame<'_>],
+        fates: &mut [Fate],
+    ) {
+        assert!(frames.len() <= fates.len(), "each frame comes to something");
         self.pass(now);
-        let verdict = self.take(port, &buffer[start..]);
-        Fate::of(verdict, &self.head, buffer, start)
-    }
-
-    /// As [`Self::process`], of packets that came in by a port together.
-    pub fn process_all(&mut self, now: Duration, port: u32, packets: &mut dyn Packets) {
-        self.pass(now);
-        self.execute.process_all(&mut self.world, port, packets);
+        self.execute.forward_all(&mut self.world, port, frames, fates);
     }
 
     fn take(&mut self, port: u32, packet: &[u8]) -> Verdict {

@@ -13,7 +13,7 @@ mod pass;
 mod scan;
 
 pub use crate::ir::{Algorithm, Match};
-pub use crate::machine::{Execute, Listed, Meter, Packets, Rates, Store, Verdict, World};
+pub use crate::machine::{Execute, Fate, Listed, Meter, Rates, Store, Verdict, World};
 pub use exact::{Exact, Place};
 pub use key::Packed;
 pub use lpm::Lpm;

@@ -1,8 +1,8 @@
 //! Random traffic through the NAT, whatever executes it: the same packets, tables and counters.
 
 use super::{INSIDE, NEIGHBOURS, OUTSIDE, OWN, all, fill, framed, nat, udp};
-use natgate_p4::rt::{Packets, Verdict};
-use natgate_p4::{Key, Machine, Outcome, Program, programs};
+use natgate_io::{Frame, HEADROOM};
+use natgate_p4::{Fate, Key, Machine, Outcome, Program, programs};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -117,35 +117,28 @@ fn crowded(program: &Program) -> Machine<'_> {
     machine
 }
 
-/// Frames that come in together, and what became of the first of them.
-struct Together {
-    frames: Vec<Vec<u8>>,
-    outcomes: Vec<Outcome>,
-}
-
-impl Together {
-    fn new(arrivals: &[Arrival]) -> Self {
-        Self { frames: arrivals.iter().map(frame).collect(), outcomes: Vec::new() }
-    }
-}
-
-impl Packets for Together {
-    fn count(&self) -> usize {
-        self.frames.len()
-    }
-
-    fn bytes(&self, number: usize) -> &[u8] {
-        &self.frames[number]
-    }
-
-    fn told(&mut self, number: usize, verdict: Verdict, head: &[u8]) {
-        assert_eq!(number, self.outcomes.len(), "they are told of in their order");
-        let rest = &self.frames[number][verdict.taken..];
-        self.outcomes.push(match verdict.port {
-            Some(port) => Outcome::Sent { port, packet: [head, rest].concat() },
-            None => Outcome::Dropped,
-        });
-    }
+/// What becomes of frames that come in together.
+fn together(
+    machine: &mut Machine<'_>,
+    now: Duration,
+    port: u32,
+    arrivals: &[Arrival],
+) -> Vec<Outcome> {
+    let room = |arrival| [&[0; HEADROOM][..], &frame(arrival)].concat();
+    let mut buffers: Vec<Vec<u8>> = arrivals.iter().map(room).collect();
+    let frames = buffers.iter_mut().map(|buffer| {
+        let end = buffer.len();
+        Frame::new(buffer, HEADROOM, end)
+    });
+    let (mut frames, mut fates) = (frames.collect::<Vec<_>>(), vec![Fate::NoRoom; arrivals.len()]);
+    machine.forward_all(now, port, &mut frames, &mut fates);
+    drop(frames);
+    let outcome = |(fate, buffer): (Fate, Vec<u8>)| match fate {
+        Fate::Sent { port, start } => Outcome::Sent { port, packet: buffer[start..].to_vec() },
+        Fate::Dropped => Outcome::Dropped,
+        Fate::NoRoom => panic!("there is room"),
+    };
+    fates.into_iter().zip(buffers).map(outcome).collect()
 }
 
 proptest! {
@@ -157,18 +150,16 @@ proptest! {
         groups in prop::collection::vec(prop::collection::vec(arrival(), 1..100), 1..12),
     ) {
         let program = nat();
-        let [mut alone, mut together] = [crowded(&program), crowded(&program)];
+        let [mut alone, mut crowd] = [crowded(&program), crowded(&program)];
         let mut now = Duration::ZERO;
         for group in &groups {
             now += Duration::from_millis(group[0].pass);
             let port = [INSIDE, OUTSIDE][group[0].side];
-            let mut packets = Together::new(group);
-            together.process_all(now, port, &mut packets);
-            for (frame, outcome) in packets.frames.iter().zip(packets.outcomes) {
-                prop_assert_eq!(outcome, alone.process(now, port, frame));
+            for (arrival, outcome) in group.iter().zip(together(&mut crowd, now, port, group)) {
+                prop_assert_eq!(outcome, alone.process(now, port, &frame(arrival)));
             }
         }
-        prop_assert_eq!(seen(&mut together), seen(&mut alone));
+        prop_assert_eq!(seen(&mut crowd), seen(&mut alone));
     }
 }
 
@@ -216,10 +207,9 @@ proptest! {
             let port = [INSIDE, OUTSIDE][group[0].side];
             let mut expected = None;
             for (by, machine) in &mut machines {
-                let mut packets = Together::new(group);
-                machine.process_all(now, port, &mut packets);
-                let expected = expected.get_or_insert_with(|| packets.outcomes.clone());
-                prop_assert_eq!(&packets.outcomes, &*expected, "{}", by);
+                let outcomes = together(machine, now, port, group);
+                let expected = expected.get_or_insert_with(|| outcomes.clone());
+                prop_assert_eq!(&outcomes, &*expected, "{}", by);
             }
         }
         let expected = seen(&mut machines[0].1);
