@@ -9,7 +9,7 @@ pub struct Spread {
     pub min: f64,
     /// A tenth are at most this.
     pub p10: f64,
-    /// Half are.
+    /// The middle one; of an even number the mean of the two in the middle.
     pub median: f64,
     /// Nine tenths are.
     pub p90: f64,
@@ -27,11 +27,21 @@ impl Spread {
         Self {
             min: at(0.0),
             p10: at(0.1),
-            median: at(0.5),
             p90: at(0.9),
             max: at(1.0),
+            median: median(&values),
             runs: values.len(),
         }
+    }
+}
+
+/// The middle of what is sorted.
+fn median(values: &[f64]) -> f64 {
+    let middle = values.len() / 2;
+    match (values.get(middle), values.len() % 2) {
+        (Some(value), 0) => values[middle - 1].midpoint(*value),
+        (Some(value), _) => *value,
+        (None, _) => 0.0,
     }
 }
 
@@ -53,5 +63,7 @@ mod tests {
         let spread = Spread::of(&[3.0, 1.0, 2.0, 5.0, 4.0]);
         assert_eq!((spread.min, spread.median, spread.max, spread.runs), (1.0, 3.0, 5.0, 5));
         assert_eq!(Spread::of(&[]).median, 0.0);
+        assert_eq!(Spread::of(&[9.0]).median, 9.0);
+        assert_eq!(Spread::of(&[4.0, 1.0, 2.0, 3.0]).median, 2.5);
     }
 }
