@@ -8,12 +8,16 @@ use crate::program::With;
 use indicatif::ProgressBar;
 use natgate_tester::{self as tester, Mix};
 
-/// What is measured, and what it is called.
+/// What is measured, and what it is called; those that are compared first, one after the other.
 pub(super) fn subjects(back_end: BackEnd) -> Vec<(&'static str, Subject)> {
-    let natgate = (NATGATE, Subject::Natgate(back_end, Translation::Pool));
-    let programs = With::all().map(|with| (with.name(), Subject::Program(back_end, with)));
-    let devices = (DEVICES, Subject::Forwarder(back_end));
-    [natgate, devices].into_iter().chain(programs).collect()
+    let program = |with: With| (with.name(), Subject::Program(back_end, with));
+    let compared = [
+        (NATGATE, Subject::Natgate(back_end, Translation::Pool)),
+        program(With::Rust),
+        (DEVICES, Subject::Forwarder(back_end)),
+    ];
+    let others = With::all().filter(|with| *with != With::Rust).map(program);
+    compared.into_iter().chain(others).collect()
 }
 
 /// Measures with so many flows.
