@@ -106,6 +106,9 @@ fn elsewhere(settings: &Settings) -> Option<String> {
 
 /// Has the table hold as many mappings as there is memory for, if the file does not say how many.
 fn fit(settings: &mut Settings, memory: u64) -> Result<(), String> {
+    // No address comes while it runs, and room for one is memory here even if nothing touches it.
+    let addresses = settings.engine.count_addresses();
+    settings.engine.limits.external_addresses = Some(addresses as u32);
     let needed = Engine::memory(&settings.engine);
     if needed <= memory {
         return Ok(());
@@ -198,6 +201,13 @@ mod tests {
         assert_eq!(of(&format!("{GOOD}[metrics]\nlisten = \"off\"\n")), None);
         let at = of(&format!("{GOOD}[metrics]\nlisten = \"10.0.0.1:9464\"\n"));
         assert_eq!(at, Some((Ipv4Addr::new(10, 0, 0, 1), 9464)));
+    }
+
+    #[test]
+    fn no_room_is_kept_for_addresses_that_cannot_come() {
+        let file = format!("{GOOD}[limits]\nexternal_addresses = 1000\n");
+        let read = read(file.as_bytes(), 1 << 40).expect("it is good");
+        assert_eq!(read.settings.engine.limits.external_addresses, Some(16));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 pub(crate) mod policy;
 mod statics;
 
+use crate::external::external_addresses;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -517,6 +518,11 @@ impl Config {
     pub fn fixed_addresses(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
         let statics = self.statics.iter().map(|mapping| mapping.external.0);
         statics.chain(self.services.iter().map(|service| service.external.0))
+    }
+
+    /// How many external addresses there are: those of pools, static mappings and services.
+    pub fn count_addresses(&self) -> usize {
+        external_addresses(self).len()
     }
 
     /// How ports of a pool are chosen.

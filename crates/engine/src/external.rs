@@ -149,7 +149,7 @@ pub(crate) fn protocol_index(protocol: u8) -> usize {
 impl External {
     /// All pools' ports free, with room for so many addresses; `hold` is the hold-down in ticks.
     pub(crate) fn new(config: &Config, room: usize, hold: u32, key: HashKey) -> Self {
-        let addresses = external_addresses(config).len();
+        let addresses = config.count_addresses();
         let mut external = Self {
             spans: Spans::new(room),
             addresses: Vec::with_capacity(room),

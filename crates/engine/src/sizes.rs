@@ -71,7 +71,7 @@ impl Sizes {
         // Every one has a mapping.
         let subscribers =
             limit(config.limits.subscribers, (dynamic / 16).max(LEAST_SUBSCRIBERS)).min(dynamic);
-        let addresses = external_addresses(config).len();
+        let addresses = config.count_addresses();
         let address_room = limit(
             config.limits.external_addresses,
             (2 * addresses).clamp(LEAST_ADDRESSES, MAX_ADDRESSES),
@@ -133,7 +133,7 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
         return fail(format!("more than {MAX_ADDRESSES} external addresses are not possible"));
     }
     validate_statics(config)?;
-    let addresses = external_addresses(config).len();
+    let addresses = config.count_addresses();
     if addresses > MAX_ADDRESSES {
         return fail(format!(
             "{addresses} external addresses: at most {MAX_ADDRESSES} are possible"

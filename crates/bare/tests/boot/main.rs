@@ -472,12 +472,12 @@ fn timings_are_told_and_the_machine_starts_again() {
 
 #[test]
 fn the_largest_table_is_filled() {
-    let small = ["-m", "224"];
+    let small = ["-m", "192"];
     let mut machine = Machine::boot_with("fill", "e1000", CONFIGURATION, "fill", &small);
     machine.wait_for_restart();
     let fill = machine.printed.iter().find_map(|line| Fill::from_line(line));
     let fill = fill.unwrap_or_else(|| panic!("{}", machine.printed.join("\n")));
-    assert!(fill.entries > ROOM && fill.table <= fill.memory && fill.memory < 224 << 20);
+    assert!(fill.entries > ROOM && fill.table <= fill.memory && fill.memory < 192 << 20);
 }
 
 #[test]
