@@ -61,13 +61,8 @@ impl Attendant {
         self.all_interrupt &= interrupts;
     }
 
-    /// There was something to do.
-    pub(crate) fn has_worked(&mut self, now: Timestamp) {
-        self.last_work = now;
-    }
-
     /// Looks after the machine, when it is time to. Without a clock there is the console and no more.
-    pub(crate) fn look(&mut self, now: Timestamp) -> Option<Look> {
+    fn look(&mut self, now: Timestamp) -> Option<Look> {
         if now < self.next_look && clock::frequency() != 0 {
             return None;
         }
@@ -88,7 +83,7 @@ impl Attendant {
 
     /// Whether there has been nothing to do for a while and nothing waits, and whatever comes can end a
     /// sleep.
-    pub(crate) fn may_sleep(&self, now: Timestamp) -> bool {
+    fn may_sleep(&self, now: Timestamp) -> bool {
         now.since(self.last_work) >= SPIN
             && self.all_interrupt
             && watchdog::is_ticking()
@@ -96,14 +91,15 @@ impl Attendant {
     }
 
     /// Has cards interrupt from now on, and holds that back: whoever is going to sleep looks for work once more.
-    pub(crate) fn prepare_sleep(&mut self) {
+    fn prepare_sleep(&mut self) {
         self.alarm.set(true);
         watchdog::hold_interrupts();
     }
 
-    /// Sleeps until a frame comes or the timer ticks, unless there was work.
-    pub(crate) fn sleep(&mut self, was_work: bool) {
-        if was_work {
+    /// Sleeps until a frame comes or the timer ticks, unless there was work just now.
+    fn sleep(&mut self, work: Option<Timestamp>) {
+        if let Some(now) = work {
+            self.last_work = now;
             watchdog::allow_interrupts();
         } else {
             self.sleeps += 1;
@@ -116,6 +112,40 @@ impl Attendant {
     /// How often it has slept, and how often cards have interrupted it.
     pub(crate) fn sleeps(&self) -> [u64; 2] {
         [self.sleeps, watchdog::alarms()]
+    }
+}
+
+/// The machine's work.
+pub(crate) trait Work {
+    /// Who looks after the machine meanwhile.
+    fn attendant(&mut self) -> &mut Attendant;
+
+    /// Takes packets where they belong; whether there was anything to do.
+    fn turn(&mut self, now: Timestamp) -> bool;
+
+    /// Looks after everything but packets.
+    fn look(&mut self, now: Timestamp, look: Look);
+
+    /// Whether nothing is under way that comes without a packet.
+    fn is_idle(&self, now: Timestamp) -> bool;
+}
+
+/// Works until the machine starts again.
+pub(crate) fn run(mut work: impl Work) -> ! {
+    loop {
+        let now = clock::timestamp();
+        if work.turn(now) {
+            work.attendant().last_work = now;
+        }
+        if let Some(look) = work.attendant().look(now) {
+            work.look(now, look);
+        }
+        if work.attendant().may_sleep(now) && work.is_idle(now) {
+            work.attendant().prepare_sleep();
+            let now = clock::timestamp();
+            let is_busy = work.turn(now);
+            work.attendant().sleep(is_busy.then_some(now));
+        }
     }
 }
 

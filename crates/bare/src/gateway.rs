@@ -1,6 +1,6 @@
 //! The loop: packets, and between them whoever is at the keyboard or the serial port.
 
-use crate::attendant::{Attendant, Look, grant};
+use crate::attendant::{self, Attendant, Look, Work, grant};
 use crate::machine::cards::Card;
 use crate::machine::last_words::{self, Words};
 use crate::machine::{clock, system, watchdog};
@@ -85,52 +85,7 @@ impl Gateway {
         } else if self.starts.is_some() {
             println!("starts in {} s; any key stops that", PATIENCE.as_secs());
         }
-        loop {
-            let now = clock::timestamp();
-            self.turn(now);
-            if self.starts.is_some_and(|starts| starts <= now) {
-                self.start();
-            }
-            if let Some(look) = self.attendant.look(now) {
-                self.look(now, look);
-            }
-            if self.may_sleep(now) {
-                self.attendant.prepare_sleep();
-                let is_busy = self.turn(clock::timestamp());
-                self.attendant.sleep(is_busy);
-            }
-        }
-    }
-
-    /// Takes packets where they belong, and events; whether there were any.
-    fn turn(&mut self, now: Timestamp) -> bool {
-        let Some(worker) = &mut self.worker else { return false };
-        let frames = worker.turn(now, &mut Console { logs: &mut self.logs });
-        let told = self.logs.turn(&mut Road { worker, now });
-        let is_busy = frames > 0 || told;
-        if is_busy {
-            self.attendant.has_worked(now);
-        }
-        is_busy
-    }
-
-    /// Whether nothing is under way.
-    fn may_sleep(&self, now: Timestamp) -> bool {
-        self.attendant.may_sleep(now)
-            && self.page.is_none()
-            && self.worker.as_ref().is_none_or(|worker| worker.next_deadline() > now)
-    }
-
-    /// Looks after everything but packets.
-    fn look(&mut self, now: Timestamp, look: Look) {
-        if let Some(key) = look.key {
-            self.take_key(key);
-        }
-        self.serve(now);
-        self.go_on_with_page(now);
-        if look.is_second {
-            self.every_second(now);
-        }
+        attendant::run(self)
     }
 
     fn take_key(&mut self, key: u8) {
@@ -278,6 +233,38 @@ impl Gateway {
         } else {
             self.page = Some((cursor, wanted - found.len()));
         }
+    }
+}
+
+impl Work for Gateway {
+    fn attendant(&mut self) -> &mut Attendant {
+        &mut self.attendant
+    }
+
+    fn turn(&mut self, now: Timestamp) -> bool {
+        let Some(worker) = &mut self.worker else { return false };
+        let frames = worker.turn(now, &mut Console { logs: &mut self.logs });
+        let told = self.logs.turn(&mut Road { worker, now });
+        frames > 0 || told
+    }
+
+    fn look(&mut self, now: Timestamp, look: Look) {
+        if self.starts.is_some_and(|starts| starts <= now) {
+            self.start();
+        }
+        if let Some(key) = look.key {
+            self.take_key(key);
+        }
+        self.serve(now);
+        self.go_on_with_page(now);
+        if look.is_second {
+            self.every_second(now);
+        }
+    }
+
+    fn is_idle(&self, now: Timestamp) -> bool {
+        self.page.is_none()
+            && self.worker.as_ref().is_none_or(|worker| worker.next_deadline() > now)
     }
 }
 

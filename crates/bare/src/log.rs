@@ -235,7 +235,7 @@ mod tests {
 
     fn with(log: &str) -> Result<Settings, Vec<String>> {
         let text = format!("{BASE}[[log]]\nkind = \"syslog\"\n{log}");
-        settings::read(text.as_bytes(), 1 << 40).map(|good| good.settings)
+        settings::read(text.into(), 1 << 40).map(|good| good.settings)
     }
 
     /// A way that takes so many messages, and keeps them.
@@ -304,14 +304,14 @@ mod tests {
             assert!(problems.iter().any(is_told), "{problems:?}");
         }
         let text = format!("{BASE}[[log]]\nkind = \"file\"\npath = \"/var/log/natgate\"\n");
-        let problems = settings::read(text.as_bytes(), 1 << 40).expect_err("it is refused");
+        let problems = settings::read(text.as_bytes().into(), 1 << 40).expect_err("it is refused");
         assert!(problems[0].contains("log[0]: kind needs an operating system"), "{problems:?}");
         let text = text.replace("gateway = \"192.0.2.1\"\n", "").replace("\"file\"", "\"syslog\"");
         let text = text.replace("path = \"/var/log/natgate\"", "collector = \"1.2.3.4:514\"");
-        let problems = settings::read(text.as_bytes(), 1 << 40).expect_err("it is refused");
+        let problems = settings::read(text.as_bytes().into(), 1 << 40).expect_err("it is refused");
         assert!(problems[0].contains("no route leads to collector 1.2.3.4:514"), "{problems:?}");
         let text = text.replace("1.2.3.4", "192.0.2.7") + "queue = 16777216\n";
-        let problems = settings::read(text.as_bytes(), 1 << 30).expect_err("it is refused");
+        let problems = settings::read(text.as_bytes().into(), 1 << 30).expect_err("it is refused");
         assert!(problems[0].contains("log.queue"), "{problems:?}");
     }
 

@@ -73,7 +73,7 @@ fn main() {
         let seed = options.seed.unwrap_or_else(system::random);
         Program::new((name, seed), (cards, attendant), file(program::ENTRIES)).run()
     }
-    let configuration = file(settings::NAME).and_then(|file| settings::read(&file, for_table));
+    let configuration = file(settings::NAME).and_then(|file| settings::read(file, for_table));
     match &configuration {
         Ok(good) => good.warnings.iter().for_each(|warning| println!("{warning}")),
         Err(problems) => problems.iter().for_each(|problem| println!("{problem}")),

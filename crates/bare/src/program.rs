@@ -1,12 +1,13 @@
 //! A P4 program in the gateway's place: between the first two cards, with entries from the file that comes with the
 //! image.
 
-use crate::attendant::{Attendant, grant};
+use crate::attendant::{self, Attendant, Look, Work, grant};
 use crate::machine::cards::Card;
 use crate::machine::last_words::{self, Words};
 use crate::machine::{clock, system, watchdog};
 use natgate_bare::menu::{Menu, PROGRAM_HELP, Wish};
 use natgate_bare::text;
+use natgate_control::config;
 use natgate_engine::Timestamp;
 use natgate_p4::{Entries, FIRST_PORT, Machine, Switch, compile, programs};
 use std::time::Duration;
@@ -32,7 +33,11 @@ impl Program {
     ) -> Self {
         // To compile it and to take its memory is slow.
         watchdog::pause();
-        let switch = entries.and_then(|entries| {
+        let text = |bytes| {
+            config::text_of(bytes, ENTRIES)
+                .map_err(|problems| problems.iter().map(ToString::to_string).collect())
+        };
+        let switch = entries.and_then(text).and_then(|entries| {
             start((name, seed), cards, &mut attendant, &entries).map_err(|problem| vec![problem])
         });
         watchdog::feed();
@@ -44,35 +49,9 @@ impl Program {
     }
 
     /// Works until the machine starts again.
-    pub(crate) fn run(mut self) -> ! {
+    pub(crate) fn run(self) -> ! {
         print!("{PROGRAM_HELP}");
-        loop {
-            let now = clock::timestamp();
-            self.turn(now);
-            if let Some(look) = self.attendant.look(now) {
-                if let Some(wish) = look.key.and_then(|key| self.menu.key(key)) {
-                    self.grant(wish);
-                }
-                if look.is_second {
-                    self.every_second();
-                }
-            }
-            if self.attendant.may_sleep(now) {
-                self.attendant.prepare_sleep();
-                let is_busy = self.turn(clock::timestamp());
-                self.attendant.sleep(is_busy);
-            }
-        }
-    }
-
-    /// Takes packets through the program; whether there were any.
-    fn turn(&mut self, now: Timestamp) -> bool {
-        let Some(switch) = &mut self.switch else { return false };
-        let is_busy = switch.turn(Duration::from_nanos(now.0)) > 0;
-        if is_busy {
-            self.attendant.has_worked(now);
-        }
-        is_busy
+        attendant::run(self)
     }
 
     fn grant(&mut self, wish: Wish) {
@@ -94,12 +73,35 @@ impl Program {
     }
 }
 
+impl Work for Program {
+    fn attendant(&mut self) -> &mut Attendant {
+        &mut self.attendant
+    }
+
+    fn turn(&mut self, now: Timestamp) -> bool {
+        self.switch.as_mut().is_some_and(|switch| switch.turn(Duration::from_nanos(now.0)) > 0)
+    }
+
+    fn look(&mut self, _: Timestamp, look: Look) {
+        if let Some(wish) = look.key.and_then(|key| self.menu.key(key)) {
+            self.grant(wish);
+        }
+        if look.is_second {
+            self.every_second();
+        }
+    }
+
+    fn is_idle(&self, _: Timestamp) -> bool {
+        true
+    }
+}
+
 /// The program between the first two cards.
 fn start(
     (name, seed): (&str, u64),
     cards: Vec<Card>,
     attendant: &mut Attendant,
-    entries: &[u8],
+    entries: &str,
 ) -> Result<Switch<'static>, String> {
     if clock::frequency() == 0 {
         return Err(clock::MISSING.to_owned());
@@ -117,8 +119,6 @@ fn start(
     }
     let code = programs::made(name, seed).ok_or_else(missing)?;
     let mut machine = Machine::with(program, code);
-    let entries = std::str::from_utf8(entries)
-        .map_err(|error| format!("{ENTRIES}: {error}; save the file as UTF-8"))?;
     let entries = Entries::read(program, ENTRIES, entries).map_err(|error| error.to_string())?;
     entries.load(&mut machine).map_err(|error| error.to_string())?;
     let count = cards.len();

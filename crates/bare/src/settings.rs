@@ -20,15 +20,9 @@ pub const FEWEST: u32 = 100_000;
 ///
 /// # Errors
 /// Every problem, one sentence each, with line and column as far as it has a place in the file.
-pub fn read(file: &[u8], memory: u64) -> Result<Configuration, Vec<String>> {
-    let text = std::str::from_utf8(file).map_err(|error| {
-        let before = &file[..error.valid_up_to()];
-        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        let begin = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
-        let column = 1 + String::from_utf8_lossy(&before[begin..]).chars().count();
-        vec![format!("{NAME}:{line}:{column}: a byte here is not UTF-8; save the file as UTF-8")]
-    })?;
-    let mut configuration = config::read_text(text, NAME)
+pub fn read(file: Vec<u8>, memory: u64) -> Result<Configuration, Vec<String>> {
+    let mut configuration = config::text_of(file, NAME)
+        .and_then(|text| config::read_text(&text, NAME))
         .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
     let mut problems = impossible(&configuration.settings);
     let queues = log::memory(&configuration.settings);
@@ -152,23 +146,23 @@ mod tests {
         [[pool]]\naddresses = [\"203.0.113.0/28\"]\n";
 
     fn problems(text: &str) -> Vec<String> {
-        read(text.as_bytes(), 1 << 40).expect_err("there is a problem")
+        read(text.into(), 1 << 40).expect_err("there is a problem")
     }
 
     #[test]
     fn problems_have_line_and_column() {
-        assert!(read(GOOD.as_bytes(), 1 << 40).is_ok());
+        assert!(read(GOOD.into(), 1 << 40).is_ok());
         let wrong = problems(&GOOD.replace("10.0.0.1/24", "10.0.0.1/99"));
         assert!(wrong[0].starts_with("configuration:3:11: inside.address: "), "{wrong:?}");
         let bytes = [GOOD.as_bytes(), b"# \xc3\xa4\xff"].concat();
-        let wrong = read(&bytes, 1 << 40).unwrap_err();
+        let wrong = read(bytes, 1 << 40).unwrap_err();
         assert!(wrong[0].starts_with("configuration:9:4: a byte"), "{wrong:?}");
     }
 
     #[test]
     fn the_configuration_of_a_new_stick_is_good() {
         let file = include_bytes!("../../../packaging/usb/natgate.toml");
-        let configuration = read(file, 1 << 40).expect("it is good");
+        let configuration = read(file.to_vec(), 1 << 40).expect("it is good");
         assert_eq!(configuration.warnings.len(), 0);
     }
 
@@ -194,7 +188,7 @@ mod tests {
     #[test]
     fn the_status_page_is_inside_or_nowhere() {
         let of = |text: &str| {
-            let good = read(text.as_bytes(), 1 << 40).expect("it is good");
+            let good = read(text.into(), 1 << 40).expect("it is good");
             status_page(&good.settings)
         };
         assert_eq!(of(GOOD), None);
@@ -206,24 +200,24 @@ mod tests {
     #[test]
     fn no_room_is_kept_for_addresses_that_cannot_come() {
         let file = format!("{GOOD}[limits]\nexternal_addresses = 1000\n");
-        let read = read(file.as_bytes(), 1 << 40).expect("it is good");
+        let read = read(file.into(), 1 << 40).expect("it is good");
         assert_eq!(read.settings.engine.limits.external_addresses, Some(16));
     }
 
     #[test]
     fn the_table_is_as_large_as_memory_permits() {
-        let most = read(GOOD.as_bytes(), 1 << 40).expect("it is good").settings;
+        let most = read(GOOD.into(), 1 << 40).expect("it is good").settings;
         let needed = Engine::memory(&most.engine);
-        let less = read(GOOD.as_bytes(), needed / 2).expect("it fits").settings;
+        let less = read(GOOD.into(), needed / 2).expect("it fits").settings;
         let mappings = less.engine.limits.mappings.expect("it was set");
         assert!(mappings > FEWEST && Engine::memory(&less.engine) <= needed / 2);
         let mut more = less.clone();
         more.engine.limits.mappings = Some(mappings + mappings / 10);
         assert!(Engine::memory(&more.engine) > needed / 2);
-        let none = read(GOOD.as_bytes(), 1 << 20).unwrap_err();
+        let none = read(GOOD.into(), 1 << 20).unwrap_err();
         assert!(none[0].contains("100000 mappings"), "{none:?}");
         let said = format!("{GOOD}[limits]\nmappings = 1000000\n");
-        let none = read(said.as_bytes(), 1 << 20).unwrap_err();
+        let none = read(said.into(), 1 << 20).unwrap_err();
         assert!(none[0].contains("limits.mappings needs"), "{none:?}");
     }
 }

@@ -110,11 +110,23 @@ fn read_file(path: &Path) -> Result<String, Vec<Problem>> {
         let limit = MAX_FILE >> 20;
         return Err(unreadable(format!("is longer than {limit} MiB; name a configuration file")));
     }
+    text_of(bytes, &name).map_err(|mut problems| {
+        problems.iter_mut().for_each(|problem| problem.message.insert_str(0, "is not TOML: "));
+        problems
+    })
+}
+
+/// A file's bytes as text; `name` is what a problem calls the file.
+///
+/// # Errors
+/// Where the first byte is that is not UTF-8.
+pub fn text_of(bytes: Vec<u8>, name: &str) -> Result<String, Vec<Problem>> {
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let text = String::from_utf8_lossy(&error.as_bytes()[..valid]);
-        let report = problem::Report::new(&name, &text);
-        report.syntax(text.len(), "a byte here is not UTF-8; save the file as UTF-8");
+        let report = problem::Report::new(name, &text);
+        let place = problem::Place { key: String::new(), offset: text.len() };
+        report.wrong(&place, "a byte here is not UTF-8; save the file as UTF-8");
         report.finish().0
     })
 }

@@ -107,9 +107,14 @@ impl Machine {
         machine
     }
 
-    /// Waits until the gateway, or a P4 program, is running; packets can be sent from then on.
+    /// Waits until the gateway is running; packets can be sent from then on.
     pub(crate) fn wait_until_running(&mut self) {
-        self.wait_for(" is running");
+        self.wait_for("natgate is running");
+        self.connect();
+    }
+
+    /// Packets can be sent from now on.
+    pub(crate) fn connect(&mut self) {
         for (side, cable) in self.cables.iter().enumerate() {
             let near = self.folder.join(["inside", "outside"][side]);
             cable.connect(near).expect("the emulator is at the other end");

@@ -27,7 +27,8 @@ const MEMORY: [&str; 2] = ["-m", "768"];
 
 fn start(card: &str) -> Machine {
     let mut machine = Machine::boot_with("p4", card, ENTRIES, "p4=nat seed=1", &MEMORY);
-    machine.wait_until_running();
+    machine.wait_for("the P4 program nat is running");
+    machine.connect();
     machine
 }
 
