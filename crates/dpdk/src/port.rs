@@ -8,6 +8,7 @@ use natgate_io::LinkInfo;
 use natgate_wire::arp::Mac;
 use std::collections::BTreeSet;
 use std::ffi::{CString, c_int};
+use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What the drivers of virtual network devices have their names begin with.
@@ -107,12 +108,10 @@ impl Port {
 impl Drop for Port {
     fn drop(&mut self) {
         let mut open = control();
-        // SAFETY: its queues have gone, so nobody moves packets through it.
-        unsafe { sys::natgate_dpdk_close(self.id) };
-        if let Some(name) = &self.made {
-            // SAFETY: a text that outlives the call.
-            unsafe { sys::natgate_dpdk_remove(name.as_ptr()) };
-        }
+        let name = self.made.as_ref().map_or(ptr::null(), |name| name.as_ptr());
+        // SAFETY: its queues have gone, so nobody moves packets through it; no text, or one that
+        // outlives the call.
+        unsafe { sys::natgate_dpdk_close(self.id, name) };
         open.remove(&self.id);
     }
 }

@@ -5,10 +5,12 @@
  * Functions that can fail return a negative errno.
  */
 #include <errno.h>
+#include <semaphore.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
+#include <rte_alarm.h>
 #include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_ethdev.h>
@@ -86,11 +88,6 @@ int natgate_dpdk_make(const char *name, const char *arguments)
 	return rte_eal_hotplug_add("vdev", name, arguments);
 }
 
-void natgate_dpdk_remove(const char *name)
-{
-	rte_eal_hotplug_remove("vdev", name);
-}
-
 int natgate_dpdk_limits(uint16_t port, struct natgate_limits *limits)
 {
 	struct rte_eth_dev_info info;
@@ -145,10 +142,36 @@ int natgate_dpdk_configure(uint16_t port, uint16_t queues, uint16_t mtu, struct 
 	return error;
 }
 
-void natgate_dpdk_close(uint16_t port)
+struct closing {
+	uint16_t port;
+	const char *name;
+	sem_t done;
+};
+
+static void close_port(void *argument)
 {
-	rte_eth_dev_stop(port);
-	rte_eth_dev_close(port);
+	struct closing *closing = argument;
+
+	rte_eth_dev_stop(closing->port);
+	rte_eth_dev_close(closing->port);
+	if (closing->name)
+		rte_eal_hotplug_remove("vdev", closing->name);
+	sem_post(&closing->done);
+}
+
+/* Closes a port, and removes the device if it has a name. Drivers hear from the other end of shared
+ * memory in a thread of DPDK's, and memif's does not look whether the port is being closed
+ * meanwhile: so that thread closes it. */
+void natgate_dpdk_close(uint16_t port, const char *name)
+{
+	struct closing closing = { .port = port, .name = name };
+
+	sem_init(&closing.done, 0, 0);
+	if (rte_eal_alarm_set(1, close_port, &closing))
+		close_port(&closing);
+	while (sem_wait(&closing.done))
+		;
+	sem_destroy(&closing.done);
 }
 
 int natgate_dpdk_link(uint16_t port, struct natgate_link *link)

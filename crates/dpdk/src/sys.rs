@@ -72,7 +72,6 @@ unsafe extern "C" {
     pub(crate) fn natgate_dpdk_pool(count: u32, cache: u32, room: u16) -> *mut Mempool;
     pub(crate) fn natgate_dpdk_find(name: *const c_char) -> c_int;
     pub(crate) fn natgate_dpdk_make(name: *const c_char, arguments: *const c_char) -> c_int;
-    pub(crate) fn natgate_dpdk_remove(name: *const c_char);
     pub(crate) fn natgate_dpdk_limits(port: u16, limits: *mut Limits) -> c_int;
     pub(crate) fn natgate_dpdk_configure(
         port: u16,
@@ -80,7 +79,7 @@ unsafe extern "C" {
         mtu: u16,
         pool: *mut Mempool,
     ) -> c_int;
-    pub(crate) fn natgate_dpdk_close(port: u16);
+    pub(crate) fn natgate_dpdk_close(port: u16, name: *const c_char);
     pub(crate) fn natgate_dpdk_link(port: u16, link: *mut Link) -> c_int;
     pub(crate) fn natgate_dpdk_statistics(port: u16, statistics: *mut PortStatistics) -> c_int;
     pub(crate) fn natgate_dpdk_receive(

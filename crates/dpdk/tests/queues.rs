@@ -100,6 +100,32 @@ fn through_shared_memory() {
     let _ = std::fs::remove_file(socket);
 }
 
+/// Both ends of shared memory go, one right after the other: a thread of DPDK's hears of the first while the second
+/// is closed. DPDK tells on standard error of memory that is freed twice, so all of it happens in a process of its own.
+#[test]
+fn both_ends_go_at_once() {
+    const OWN: &str = "NATGATE_BOTH_ENDS";
+    if std::env::var_os(OWN).is_none() {
+        let own = std::env::current_exe().expect("this program has a name");
+        let arguments = ["both_ends_go_at_once", "--exact", "--nocapture"];
+        let output = Command::new(own).args(arguments).env(OWN, "1").output();
+        let output = output.expect("this program can be run");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !said.contains("Invalid memory"), "{said}");
+        return;
+    }
+    let socket = std::env::temp_dir().join(format!("natgate-ends-{}", std::process::id()));
+    let device = |name, role| format!("{name},role={role},socket={}", socket.display());
+    for round in 0..200 {
+        let mut server = open(&(device("net_memif2", "server") + ",socket-abstract=no"));
+        let mut client = open(&(device("net_memif3", "client") + ",socket-abstract=no"));
+        wait_until_up([&mut server, &mut client]);
+        let (first, second) = if round % 2 == 0 { (client, server) } else { (server, client) };
+        drop(first);
+        drop(second);
+    }
+}
+
 #[test]
 fn over_a_cable_of_the_kernels() {
     // SAFETY: no pointers are passed; only this thread changes its namespace.
