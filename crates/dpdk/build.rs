@@ -8,8 +8,9 @@ const LIBRARIES: [&str; 5] = ["rte_pipeline", "rte_ethdev", "rte_mbuf", "rte_mem
 const OLDEST: &str = "22.11";
 
 fn main() {
-    println!("cargo::rerun-if-changed=src/shim.c");
-    println!("cargo::rerun-if-changed=src/swx.c");
+    for file in ["gate.c", "gate.h", "shim.c", "swx.c"] {
+        println!("cargo::rerun-if-changed=src/{file}");
+    }
     println!("cargo::rerun-if-env-changed=PKG_CONFIG");
     println!("cargo::rustc-check-cfg=cfg(libdpdk)");
     let probed =
@@ -28,6 +29,7 @@ fn main() {
     };
     println!("cargo::rustc-cfg=libdpdk");
     cc::Build::new()
+        .file("src/gate.c")
         .file("src/shim.c")
         .file("src/swx.c")
         // SWX is not promised to stay as it is: what it becomes shows when this is compiled.

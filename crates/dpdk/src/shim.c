@@ -5,17 +5,17 @@
  * Functions that can fail return a negative errno.
  */
 #include <errno.h>
-#include <semaphore.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
-#include <rte_alarm.h>
 #include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_ethdev.h>
 #include <rte_lcore.h>
 #include <rte_mbuf.h>
+
+#include "gate.h"
 
 /* Most frames of a burst, natgate_io::BATCH; free bytes before each, natgate_io::HEADROOM. */
 #define BURST 64
@@ -129,6 +129,8 @@ int natgate_dpdk_configure(uint16_t port, uint16_t queues, uint16_t mtu, struct 
 	if (queues > 1)
 		spread(&conf, &info);
 	error = rte_eth_dev_configure(port, queues, queues, &conf);
+	if (!error && !strcmp(info.driver_name, "net_memif"))
+		error = natgate_gate_add(port, queues);
 	if (!error)
 		error = rte_eth_dev_adjust_nb_rx_tx_desc(port, &received, &sent);
 	for (uint16_t queue = 0; queue < queues && !error; queue++)
@@ -145,33 +147,27 @@ int natgate_dpdk_configure(uint16_t port, uint16_t queues, uint16_t mtu, struct 
 struct closing {
 	uint16_t port;
 	const char *name;
-	sem_t done;
 };
 
 static void close_port(void *argument)
 {
-	struct closing *closing = argument;
+	const struct closing *closing = argument;
 
+	natgate_gate_remove(closing->port);
 	rte_eth_dev_stop(closing->port);
 	rte_eth_dev_close(closing->port);
 	if (closing->name)
 		rte_eal_hotplug_remove("vdev", closing->name);
-	sem_post(&closing->done);
 }
 
-/* Closes a port, and removes the device if it has a name. Drivers hear from the other end of shared
- * memory in a thread of DPDK's, and memif's does not look whether the port is being closed
- * meanwhile: so that thread closes it. */
+/* Closes a port, and removes the device if it has a name; in DPDK's thread, since memif's driver does
+ * not look whether a port is being closed whose other end goes. */
 void natgate_dpdk_close(uint16_t port, const char *name)
 {
 	struct closing closing = { .port = port, .name = name };
 
-	sem_init(&closing.done, 0, 0);
-	if (rte_eal_alarm_set(1, close_port, &closing))
+	if (natgate_gate_call(close_port, &closing))
 		close_port(&closing);
-	while (sem_wait(&closing.done))
-		;
-	sem_destroy(&closing.done);
 }
 
 int natgate_dpdk_link(uint16_t port, struct natgate_link *link)
@@ -249,11 +245,14 @@ uint16_t natgate_dpdk_receive(uint16_t port, uint16_t queue, struct rte_mempool 
 {
 	struct rte_mbuf *mbufs[BURST];
 	uint16_t got, kept = 0;
+	rte_spinlock_t *lock;
 
 	register_thread();
+	lock = natgate_gate_enter(port, queue);
 	got = rte_eth_rx_burst(port, queue, mbufs, RTE_MIN(count, BURST));
 	if (got == COMMON_BURST && got < count)
 		got += rte_eth_rx_burst(port, queue, mbufs + got, RTE_MIN(count, BURST) - got);
+	natgate_gate_leave(lock);
 	for (uint16_t i = 0; i < got; i++) {
 		struct rte_mbuf *mbuf = mbufs[i];
 
@@ -300,6 +299,7 @@ void natgate_dpdk_transmit(uint16_t port, uint16_t queue, struct rte_mempool *po
 	struct rte_mbuf *mbufs[BURST];
 	uint8_t places[BURST];
 	uint16_t filled = 0, sent = 0, taken;
+	rte_spinlock_t *lock;
 
 	register_thread();
 	for (uint16_t i = 0; i < count && i < BURST; i++) {
@@ -320,9 +320,11 @@ void natgate_dpdk_transmit(uint16_t port, uint16_t queue, struct rte_mempool *po
 		mbufs[filled] = mbuf;
 		places[filled++] = i;
 	}
+	lock = natgate_gate_enter(port, queue);
 	while (sent < filled &&
 	       (taken = rte_eth_tx_burst(port, queue, mbufs + sent, filled - sent)) > 0)
 		sent += taken;
+	natgate_gate_leave(lock);
 	for (uint16_t i = sent; i < filled; i++) {
 		lost->full |= UINT64_C(1) << places[i];
 		rte_pktmbuf_free(mbufs[i]);

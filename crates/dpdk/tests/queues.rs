@@ -7,7 +7,7 @@
 use natgate_dpdk::{DpdkDevice, Error, start_for};
 use natgate_io::{Batch, Device, Frame, Lost, Statistics};
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const MTU: u16 = 1500;
@@ -124,6 +124,38 @@ fn both_ends_go_at_once() {
         drop(first);
         drop(second);
     }
+}
+
+/// Who is at the other end comes and goes while this end is asked for packets all the time.
+#[test]
+fn the_other_end_goes_while_packets_move() {
+    let socket = std::env::temp_dir().join(format!("natgate-goes-{}", std::process::id()));
+    let device = |name, role| format!("{name},role={role},socket={}", socket.display());
+    let server = open(&(device("net_memif4", "server") + ",socket-abstract=no"));
+    let (ended, arrived) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (count, start) = (|| arrived.load(Ordering::Relaxed), Instant::now());
+    let poll = |mut queue: DpdkDevice| {
+        while !ended.load(Ordering::Relaxed) && start.elapsed() < 2 * PATIENCE {
+            let ((receiver, sender), mut batch) = (queue.split(), Batch::new());
+            receiver.receive(&mut batch);
+            arrived.fetch_add(batch.len(), Ordering::Relaxed);
+            sender.transmit(&mut batch);
+        }
+    };
+    std::thread::scope(|scope| {
+        server.into_iter().for_each(|queue| drop(scope.spawn(|| poll(queue))));
+        for _ in 0..100 {
+            let mut client = open(&(device("net_memif5", "client") + ",socket-abstract=no"));
+            wait_until_up([&mut client, &mut Vec::new()]);
+            let (before, begin) = (count(), Instant::now());
+            while count() < before + UNDER_WAY {
+                assert!(begin.elapsed() < PATIENCE, "nothing arrives any more");
+                let mut bytes = frame(0, 0);
+                client[0].split().1.transmit(&mut [Frame::new(&mut bytes, 0, 60)]);
+            }
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]
