@@ -88,6 +88,8 @@ fn the_nat_in_p4_has_its_figures_by_drivers() {
         "64",
         "--seconds",
         "0.05",
+        "--rounds",
+        "2",
     ]);
     assert_eq!(found["failed"], json!([]), "{found:#}");
     let rows = found["rows"].as_array().expect("rows");
@@ -108,6 +110,7 @@ fn the_nat_in_p4_has_its_figures_by_drivers() {
     for row in rows {
         positive(row, &["cycles", "mpps", "wall_pps", "busy"]);
         assert_eq!((&row["entries"], &row["wrong"]), (&50.into(), &0.0.into()), "{row}");
+        assert_eq!(row["ns"]["runs"], 2, "{row}");
     }
     assert_eq!(found["ratios"].as_array().map(Vec::len), Some(4));
 }
@@ -336,6 +339,7 @@ fn what_cannot_be_measured_is_refused_with_code_2() {
         (&["router", "--back-end", "tun"], "a back end is af-packet or af-xdp"),
         (&["p4", "--drivers", "netmap"], "a driver is memory, af-packet, af-xdp or dpdk"),
         (&["p4", "--cores", "0"], "0 is not in 1..=64"),
+        (&["p4", "--rounds", "0"], "0 is not in 1..=100"),
         (&["timings", "--image", "nosuch"], "`make bare` builds the image"),
         (&["timings", "--rounds", "2"], "--image"),
         (&["timings", "--lines", "--json"], "cannot be used with"),

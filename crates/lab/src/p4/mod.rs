@@ -61,6 +61,8 @@ pub struct Plan {
     pub cores: Vec<u16>,
     /// How long each combination is measured.
     pub time: Duration,
+    /// How often, where cables are between.
+    pub rounds: u16,
     /// The program whose `run` is natgate, where cables are between.
     pub program: PathBuf,
 }
@@ -74,6 +76,7 @@ impl Plan {
             entries: vec![100, 10_000, MOST_ENTRIES],
             cores: vec![1, 2],
             time: Duration::from_secs(1),
+            rounds: 3,
             program: PathBuf::new(),
         }
     }
@@ -85,6 +88,7 @@ impl Plan {
             entries: vec![100, 10_000],
             cores: vec![1],
             time: Duration::from_millis(50),
+            rounds: 1,
             ..Self::full()
         }
     }

@@ -48,6 +48,9 @@ pub(super) struct Args {
     /// Time of each measurement [default: 1; quick: 0.05]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<Duration>,
+    /// How often each combination is measured where cables are between [default: 3; quick: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
+    rounds: Option<u16>,
     #[command(flatten)]
     output: Output,
 }
@@ -64,6 +67,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         )]));
     }
     plan.time = args.seconds.unwrap_or(plan.time);
+    plan.rounds = args.rounds.unwrap_or(plan.rounds);
     if plan.drivers.iter().any(|driver| *driver != Driver::Memory) {
         plan.program = live::prepare(&[])?;
     }
