@@ -44,16 +44,48 @@ static void come_again(void)
 	eventfd_write(rte_intr_fd_get(event), 1);
 }
 
-static void take(struct natgate_gate *gate)
+static void give(struct natgate_gate *gate, uint16_t count)
 {
-	for (uint16_t place = 0; place < gate->count; place++)
-		natgate_gate_take(&gate->locks[place].lock);
+	for (uint16_t place = 0; place < count; place++)
+		rte_spinlock_unlock(&gate->locks[place].lock);
 }
 
-static void give(struct natgate_gate *gate)
+static void give_all(uint16_t ports_taken)
 {
-	for (uint16_t place = 0; place < gate->count; place++)
-		rte_spinlock_unlock(&gate->locks[place].lock);
+	for (uint16_t port = 0; port < ports_taken; port++)
+		give(&natgate_gates[port], natgate_gates[port].count);
+}
+
+/* Takes the locks of a port; whether it could. */
+static bool take(struct natgate_gate *gate)
+{
+	for (uint16_t place = 0; place < gate->count; place++) {
+		uint32_t tries = NATGATE_GATE_TRIES;
+
+		while (!rte_spinlock_trylock(&gate->locks[place].lock)) {
+			if (!--tries) {
+				give(gate, place);
+				return false;
+			}
+			rte_pause();
+		}
+	}
+	return true;
+}
+
+/* Who has a lock for so long is not on a processor. It gets this one, and nobody waits meanwhile for
+ * what has been taken already. */
+static void take_all(void)
+{
+	for (uint16_t port = 0; port < RTE_MAX_ETHPORTS;) {
+		if (take(&natgate_gates[port])) {
+			port++;
+			continue;
+		}
+		give_all(port);
+		sched_yield();
+		port = 0;
+	}
 }
 
 static bool is_up(uint16_t port)
@@ -69,18 +101,16 @@ static void wait(void)
 	struct timespec until;
 	bool all_up = true;
 
-	for (uint16_t port = 0; port < RTE_MAX_ETHPORTS; port++) {
+	for (uint16_t port = 0; port < RTE_MAX_ETHPORTS; port++)
 		if (natgate_gates[port].count)
 			all_up &= is_up(port);
-		give(&natgate_gates[port]);
-	}
+	give_all(RTE_MAX_ETHPORTS);
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_nsec += all_up ? WAIT : SHORT_WAIT;
 	until.tv_sec += until.tv_nsec / SECOND;
 	until.tv_nsec %= SECOND;
 	sem_clockwait(&wanted, CLOCK_MONOTONIC, &until);
-	for (uint16_t port = 0; port < RTE_MAX_ETHPORTS; port++)
-		take(&natgate_gates[port]);
+	take_all();
 }
 
 /* What DPDK's thread does here, between hearing from the other ends. Whoever called learns of it only
@@ -162,6 +192,7 @@ static void add(void *argument)
 	for (uint16_t place = 0; place < NATGATE_GATE_LOCKS; place++)
 		rte_spinlock_init(&gate->locks[place].lock);
 	gate->count = RTE_MIN(adding->queues, NATGATE_GATE_LOCKS);
+	/* Nobody knows the port yet. */
 	take(gate);
 	ports++;
 }
@@ -179,7 +210,7 @@ void natgate_gate_remove(uint16_t port)
 
 	if (!gate->count)
 		return;
-	give(gate);
+	give(gate, gate->count);
 	gate->count = 0;
 	ports--;
 }
