@@ -33,10 +33,7 @@ impl Program {
     ) -> Self {
         // To compile it and to take its memory is slow.
         watchdog::pause();
-        let text = |bytes| {
-            config::text_of(bytes, ENTRIES)
-                .map_err(|problems| problems.iter().map(ToString::to_string).collect())
-        };
+        let text = |bytes| config::text_of(bytes, ENTRIES).map_err(config::sentences);
         let switch = entries.and_then(text).and_then(|entries| {
             start((name, seed), cards, &mut attendant, &entries).map_err(|problem| vec![problem])
         });

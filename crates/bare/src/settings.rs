@@ -23,7 +23,7 @@ pub const FEWEST: u32 = 100_000;
 pub fn read(file: Vec<u8>, memory: u64) -> Result<Configuration, Vec<String>> {
     let mut configuration = config::text_of(file, NAME)
         .and_then(|text| config::read_text(&text, NAME))
-        .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        .map_err(config::sentences)?;
     let mut problems = impossible(&configuration.settings);
     let queues = log::memory(&configuration.settings);
     if queues > memory / 2 {

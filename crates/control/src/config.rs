@@ -64,7 +64,7 @@ pub struct Configuration {
 /// # Errors
 /// Every problem, one sentence each: `FILE:LINE:COLUMN: key: what is wrong; what would be right`.
 pub fn load(path: &Path) -> Result<Settings, Vec<String>> {
-    sentences(read(path))
+    settings(read(path))
 }
 
 /// Reads a configuration from its text; `name` is what problems call the file.
@@ -72,7 +72,7 @@ pub fn load(path: &Path) -> Result<Settings, Vec<String>> {
 /// # Errors
 /// As [`load`].
 pub fn parse(text: &str, name: &str) -> Result<Settings, Vec<String>> {
-    sentences(read_text(text, name))
+    settings(read_text(text, name))
 }
 
 /// Reads a configuration file and keeps problems and warnings as data.
@@ -178,10 +178,13 @@ fn parse_piece<'a>(
     tree
 }
 
-fn sentences(result: Result<Configuration, Vec<Problem>>) -> Result<Settings, Vec<String>> {
-    result
-        .map(|configuration| configuration.settings)
-        .map_err(|problems| problems.iter().map(ToString::to_string).collect())
+fn settings(result: Result<Configuration, Vec<Problem>>) -> Result<Settings, Vec<String>> {
+    result.map(|configuration| configuration.settings).map_err(sentences)
+}
+
+/// Problems as one says them.
+pub fn sentences(problems: Vec<Problem>) -> Vec<String> {
+    problems.iter().map(ToString::to_string).collect()
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <stdbool.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -60,21 +59,15 @@ static void give_all(uint16_t ports_taken)
 static bool take(struct natgate_gate *gate)
 {
 	for (uint16_t place = 0; place < gate->count; place++) {
-		uint32_t tries = NATGATE_GATE_TRIES;
-
-		while (!rte_spinlock_trylock(&gate->locks[place].lock)) {
-			if (!--tries) {
-				give(gate, place);
-				return false;
-			}
-			rte_pause();
+		if (!natgate_gate_try(&gate->locks[place].lock)) {
+			give(gate, place);
+			return false;
 		}
 	}
 	return true;
 }
 
-/* Who has a lock for so long is not on a processor. It gets this one, and nobody waits meanwhile for
- * what has been taken already. */
+/* Nobody waits for what has been taken while the rest cannot be had. */
 static void take_all(void)
 {
 	for (uint16_t port = 0; port < RTE_MAX_ETHPORTS;) {

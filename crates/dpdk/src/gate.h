@@ -8,6 +8,7 @@
 #define NATGATE_GATE_H
 
 #include <sched.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <rte_ethdev.h>
@@ -15,7 +16,7 @@
 
 /* Queues of a port that have a lock of their own; others share. */
 #define NATGATE_GATE_LOCKS 64
-/* How often to ask for a lock before giving the processor to whoever has it. */
+/* How often to ask for a lock at a stretch. */
 #define NATGATE_GATE_TRIES 1000
 
 struct natgate_gate_lock {
@@ -30,13 +31,15 @@ struct natgate_gate {
 
 extern struct natgate_gate natgate_gates[RTE_MAX_ETHPORTS];
 
-static inline void natgate_gate_take(rte_spinlock_t *lock)
+/* Takes a lock; false: who has it is likely not to be on a processor, and wants this one. */
+static inline bool natgate_gate_try(rte_spinlock_t *lock)
 {
-	for (uint32_t tries = 1; !rte_spinlock_trylock(lock); tries++) {
+	for (uint32_t tries = 0; tries < NATGATE_GATE_TRIES; tries++) {
+		if (rte_spinlock_trylock(lock))
+			return true;
 		rte_pause();
-		if (tries % NATGATE_GATE_TRIES == 0)
-			sched_yield();
 	}
+	return false;
 }
 
 /* Before packets are moved; what is returned is for natgate_gate_leave. */
@@ -48,7 +51,8 @@ static inline rte_spinlock_t *natgate_gate_enter(uint16_t port, uint16_t queue)
 	if (likely(!gate->count))
 		return NULL;
 	lock = &gate->locks[queue % NATGATE_GATE_LOCKS].lock;
-	natgate_gate_take(lock);
+	while (!natgate_gate_try(lock))
+		sched_yield();
 	return lock;
 }
 
