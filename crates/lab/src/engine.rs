@@ -8,8 +8,6 @@
 //! why.
 
 mod bench;
-#[cfg(test)]
-mod keys;
 mod page;
 mod pause;
 mod scarcity;
