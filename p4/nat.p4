@@ -4,7 +4,10 @@
 //
 // The controller fills `interfaces`, `addresses`, `pool`, `subscribers`, `routes` and `next_hops`, and may put static
 // mappings into `upload` and `download`; dynamic ones are added by packets from inside, as `stations` are by what
-// stations send. Ports that static mappings have must not be among the dynamic ones.
+// stations send.
+//
+// A mapping is an entry of each of the two, and whoever has the entry of `download` has the external port: that one
+// is made first, and only where there is none.
 //
 // It asks for nothing that DPDK's pipeline does not have: fields are whole bytes, nothing depends on whether a table
 // had room, or on the packet's length.
@@ -21,19 +24,12 @@ const bit<8> PROTOCOL_UDP = 17;
 // Where packets for the controller go.
 const PortId_t CONTROLLER = (PortId_t) 0xfffffffd;
 
-// Expiry profiles, whose times the controller sets as the leases below say.
+// Expiry profiles, whose times the controller sets: five minutes; one; four; two hours and four; five.
 const ExpireTimeProfileId_t UDP = (ExpireTimeProfileId_t) 0;
 const ExpireTimeProfileId_t ICMP = (ExpireTimeProfileId_t) 1;
 const ExpireTimeProfileId_t TCP_OPENING = (ExpireTimeProfileId_t) 2;
 const ExpireTimeProfileId_t TCP_ESTABLISHED = (ExpireTimeProfileId_t) 3;
 const ExpireTimeProfileId_t STATION = (ExpireTimeProfileId_t) 4;
-
-// Five minutes; one; four; two hours and four. In nanoseconds, and each a second more: a port is lent longer than
-// its mapping lives.
-const bit<64> UDP_LEASE = 301_000_000_000;
-const bit<64> ICMP_LEASE = 61_000_000_000;
-const bit<64> TCP_OPENING_LEASE = 241_000_000_000;
-const bit<64> TCP_ESTABLISHED_LEASE = 7441_000_000_000;
 
 // What dropped packets are counted by.
 enum bit<8> Reason {
@@ -123,6 +119,7 @@ struct metadata_t {
     bool is_inside;
     bool is_local;              // for this box, not another station of the link
     bool is_learning;           // a mapping is being made
+    bool is_taken;              // the external port is somebody else's
     bool is_sender;             // the station asked for has sent the frame
     bit<48> station;
     bit<16> fragment;           // its offset, and whether more follow
@@ -134,8 +131,7 @@ struct metadata_t {
     bit<16> external_port;
     bit<16> first_port;         // of those that are given out
     bit<16> last_port;
-    bit<24> pool_index;         // of the external address; each has 2^16 leases
-    bit<64> lease;
+    bit<16> pool_index;         // of the external address
     ExpireTimeProfileId_t profile;
     bit<32> next_hop;
     PortId_t out_port;
@@ -274,18 +270,8 @@ control NatMain(
     Counter<bit<64>, bit<16>>(65536, PNA_CounterType_t.PACKETS_AND_BYTES) subscriber_out;
     Meter<bit<16>>(65536, PNA_MeterType_t.BYTES) subscriber_rate;
 
-    // Until when an external port is lent, nanoseconds: pool index and port.
-    Register<bit<64>, bit<24>>(16777216, 0) tcp_leases;
-    Register<bit<64>, bit<24>>(16777216, 0) udp_leases;
-    Register<bit<64>, bit<24>>(16777216, 0) icmp_leases;
-
     InternetChecksum() header_sum;
     Translate() translate;
-
-    bit<64> now;
-    bit<16> candidate;
-    bit<64> lent_until;
-    bit<16> asked_port;
 
     action no_role() {
         meta.reason = Reason.NO_ROLE;
@@ -363,7 +349,7 @@ control NatMain(
         size = 64;
     }
 
-    action subscriber(bit<16> index, bit<24> pool_index) {
+    action subscriber(bit<16> index, bit<16> pool_index) {
         meta.pool_index = pool_index;
         subscriber_out.count(index, (bit<32>) hdr.ipv4.total_length);
         PNA_MeterColor_t color = subscriber_rate.dpdk_execute(
@@ -398,54 +384,35 @@ control NatMain(
         key = { meta.pool_index : exact; }
         actions = { external_address; @defaultonly no_address; }
         const default_action = no_address();
-        size = 256;
+        size = 4096;
     }
 
-    action read_lease() {
-        bit<24> place = meta.pool_index << 16 | (bit<24>) candidate;
-        if (meta.protocol == PROTOCOL_TCP) {
-            lent_until = tcp_leases.read(place);
-        } else if (meta.protocol == PROTOCOL_UDP) {
-            lent_until = udp_leases.read(place);
+    // The internal port is asked for first, or the first of its parity.
+    action first_port() {
+        meta.external_port = meta.internal_port;
+        if (meta.external_port < meta.first_port || meta.external_port > meta.last_port) {
+            meta.external_port = meta.first_port + ((meta.external_port ^ meta.first_port) & 1);
+        }
+        if (meta.external_port > meta.last_port) {
+            meta.external_port = meta.first_port;
+        }
+    }
+
+    // The port after one that is taken. UDP's keep their parity (RFC 4787, REQ-4).
+    action next_port() {
+        bit<16> step = 1;
+        if (meta.protocol == PROTOCOL_UDP) {
+            step = 2;
+        }
+        if (meta.last_port - meta.external_port >= step) {
+            meta.external_port = meta.external_port + step;
         } else {
-            lent_until = icmp_leases.read(place);
-        }
-    }
-
-    // The port after the candidate, unless the candidate is free already. UDP's keep their parity (RFC 4787, REQ-4).
-    action try_next() {
-        if (lent_until > now) {
-            bit<16> step = 1;
-            if (meta.protocol == PROTOCOL_UDP) {
-                step = 2;
-            }
-            if (meta.last_port - candidate >= step) {
-                candidate = candidate + step;
-            } else {
-                candidate = meta.first_port + ((candidate ^ meta.first_port) & (step - 1));
-                if (candidate > meta.last_port) {
-                    candidate = meta.first_port;
-                }
-            }
-            read_lease();
-        }
-    }
-
-    // A port is lent as long as its mapping lives; never for less time than it was.
-    action lend() {
-        candidate = meta.external_port;
-        read_lease();
-        bit<24> place = meta.pool_index << 16 | (bit<24>) candidate;
-        bit<64> until = now + meta.lease;
-        if (until > lent_until) {
-            if (meta.protocol == PROTOCOL_TCP) {
-                tcp_leases.write(place, until);
-            } else if (meta.protocol == PROTOCOL_UDP) {
-                udp_leases.write(place, until);
-            } else {
-                icmp_leases.write(place, until);
+            meta.external_port = meta.first_port + ((meta.external_port ^ meta.first_port) & (step - 1));
+            if (meta.external_port > meta.last_port) {
+                meta.external_port = meta.first_port;
             }
         }
+        meta.is_taken = false;
     }
 
     // Another session's SYN does not shorten what an established one has.
@@ -456,46 +423,28 @@ control NatMain(
         restart_expire_timer();
     }
 
-    action to_external(bit<32> address, bit<16> port, bit<24> pool_index) {
-        meta.external = address;
-        meta.external_port = port;
-        meta.pool_index = pool_index;
+    // A packet from outside has its external endpoint, and restarts the timer.
+    action to_external(bit<32> address, bit<16> port) {
+        if (meta.is_inside) {
+            meta.external = address;
+            meta.external_port = port;
+        }
         refresh();
     }
 
-    // The internal port is taken if it is free, else one of the three after it.
-    action take_port() {
-        candidate = meta.internal_port;
-        if (candidate < meta.first_port || candidate > meta.last_port) {
-            candidate = meta.first_port + ((candidate ^ meta.first_port) & 1);
-        }
-        if (candidate > meta.last_port) {
-            candidate = meta.first_port;
-        }
-        read_lease();
-        try_next();
-        try_next();
-        try_next();
-        if (lent_until > now) {
-            meta.reason = Reason.NO_PORT;
-        } else {
-            meta.external_port = candidate;
-            meta.is_learning = true;
-        }
-    }
-
-    // Packets from outside make no mapping; TCP begins with a SYN alone, ICMP with a query.
+    // Packets from outside make no mapping; TCP begins with a SYN alone, ICMP with a query. Asked again when it has a
+    // port, the table gets the entry.
     action learn() {
-        if (meta.is_inside) {
+        if (meta.is_learning) {
+            add_entry("to_external", {meta.external, meta.external_port}, meta.profile);
+        } else if (meta.is_inside) {
             if (meta.protocol == PROTOCOL_TCP && (hdr.tcp.flags & 0x16) != 0x02) {
                 meta.reason = Reason.NO_SYN;
             } else if (meta.protocol == PROTOCOL_ICMP && hdr.icmp.kind != 8 && hdr.icmp.kind != 13) {
                 meta.reason = Reason.NO_MAPPING;
             } else {
-                take_port();
-            }
-            if (meta.is_learning) {
-                add_entry("to_external", {meta.external, candidate, meta.pool_index}, meta.profile);
+                meta.is_learning = true;
+                first_port();
             }
         }
     }
@@ -514,14 +463,18 @@ control NatMain(
     }
 
     action to_internal(bit<32> address, bit<16> port) {
-        meta.internal = address;
-        meta.internal_port = port;
-        refresh();
+        if (meta.is_inside && (address != meta.internal || port != meta.internal_port)) {
+            meta.is_taken = true;
+        } else {
+            meta.internal = address;
+            meta.internal_port = port;
+            refresh();
+        }
     }
 
     // From outside nothing is learnt.
     action learn_return() {
-        if (meta.is_learning) {
+        if (meta.is_inside) {
             add_entry("to_internal", {meta.internal, meta.internal_port}, meta.profile);
         } else {
             meta.reason = Reason.NO_MAPPING;
@@ -580,9 +533,8 @@ control NatMain(
     }
 
     // What the tables are asked by, and how long a mapping lives.
-    action classify(bit<8> protocol, bit<16> near, bit<16> far, bit<64> lease, ExpireTimeProfileId_t profile) {
+    action classify(bit<8> protocol, bit<16> near, bit<16> far, ExpireTimeProfileId_t profile) {
         meta.protocol = protocol;
-        meta.lease = lease;
         meta.profile = profile;
         if (meta.is_inside) {
             meta.internal = hdr.ipv4.source;
@@ -594,10 +546,10 @@ control NatMain(
     }
 
     apply {
-        now = (bit<64>) (TimestampUint_t) istd.timestamp;
         meta.reason = Reason.NONE;
         meta.protocol = 0;
         meta.is_learning = false;
+        meta.is_taken = false;
         interfaces.apply();
         if (istd.parser_error != error.NoError) {
             meta.reason = Reason.MALFORMED;
@@ -627,16 +579,14 @@ control NatMain(
             } else if (hdr.tcp.isValid() || hdr.udp.isValid() || hdr.icmp.isValid()) {
                 if (hdr.tcp.isValid()) {
                     if ((hdr.tcp.flags & 0x16) == 0x02) {
-                        classify(PROTOCOL_TCP, hdr.tcp.source, hdr.tcp.destination,
-                                 TCP_OPENING_LEASE, TCP_OPENING);
+                        classify(PROTOCOL_TCP, hdr.tcp.source, hdr.tcp.destination, TCP_OPENING);
                     } else {
-                        classify(PROTOCOL_TCP, hdr.tcp.source, hdr.tcp.destination,
-                                 TCP_ESTABLISHED_LEASE, TCP_ESTABLISHED);
+                        classify(PROTOCOL_TCP, hdr.tcp.source, hdr.tcp.destination, TCP_ESTABLISHED);
                     }
                 } else if (hdr.udp.isValid()) {
-                    classify(PROTOCOL_UDP, hdr.udp.source, hdr.udp.destination, UDP_LEASE, UDP);
+                    classify(PROTOCOL_UDP, hdr.udp.source, hdr.udp.destination, UDP);
                 } else if (hdr.icmp.kind == 0 || hdr.icmp.kind == 8 || hdr.icmp.kind == 13 || hdr.icmp.kind == 14) {
-                    classify(PROTOCOL_ICMP, hdr.icmp.identifier, hdr.icmp.identifier, ICMP_LEASE, ICMP);
+                    classify(PROTOCOL_ICMP, hdr.icmp.identifier, hdr.icmp.identifier, ICMP);
                 } else {
                     meta.reason = Reason.UNSUPPORTED;
                 }
@@ -647,21 +597,35 @@ control NatMain(
                 meta.reason = Reason.UNSUPPORTED;
             }
         }
+        if (meta.reason == Reason.NONE && meta.protocol != 0 && meta.is_inside) {
+            subscribers.apply();
+            if (meta.reason == Reason.NONE) {
+                pool.apply();
+            }
+        }
         if (meta.reason == Reason.NONE && meta.protocol != 0) {
             if (meta.is_inside) {
-                subscribers.apply();
+                upload.apply();
                 if (meta.reason == Reason.NONE) {
-                    pool.apply();
-                }
-                if (meta.reason == Reason.NONE) {
-                    upload.apply();
-                }
-                if (meta.reason == Reason.NONE) {
-                    lend();
-                    asked_port = meta.internal_port;
                     download.apply();
-                    // A static mapping of somebody else's has this port.
-                    if (meta.internal != hdr.ipv4.source || meta.internal_port != asked_port) {
+                    if (meta.is_learning) {
+                        if (meta.is_taken) {
+                            next_port();
+                            download.apply();
+                        }
+                        if (meta.is_taken) {
+                            next_port();
+                            download.apply();
+                        }
+                        if (meta.is_taken) {
+                            next_port();
+                            download.apply();
+                        }
+                        if (!meta.is_taken) {
+                            upload.apply();
+                        }
+                    }
+                    if (meta.is_taken) {
                         meta.reason = Reason.NO_PORT;
                     }
                 }
@@ -669,7 +633,6 @@ control NatMain(
                 download.apply();
                 if (meta.reason == Reason.NONE) {
                     upload.apply();
-                    lend();
                 }
             }
         }

@@ -110,8 +110,8 @@ fn start(
     let [needed, free] = [program.memory(), system::free_memory()].map(|bytes| bytes >> 20);
     if needed > free / 4 * 3 {
         return Err(format!(
-            "the program's counters and registers take {needed} MiB, and {free} MiB are free, of which tables \
-             need some as well; run it on a machine with more memory"
+            "the program takes {needed} MiB when packets have filled its tables, and {free} MiB are free, of \
+             which other entries need some as well; run it on a machine with more memory"
         ));
     }
     let code = programs::made(name, seed).ok_or_else(missing)?;

@@ -47,7 +47,7 @@ pub use machine::{
 pub use source::Error;
 pub use switch::{Counts, FIRST_PORT, Switch};
 
-use ir::ObjectKind;
+use ir::{ObjectKind, Table};
 use source::{Sources, Span};
 
 /// Compiles a program; `name` is its file's, for messages.
@@ -81,7 +81,8 @@ impl Program {
         ]
     }
 
-    /// Bytes that counters and registers take in compiled Rust from the start; what is in tables comes besides.
+    /// Bytes that compiled Rust takes at most: counters and registers from the start, and tables that packets fill.
+    /// What controllers put into other tables comes besides.
     pub fn memory(&self) -> u64 {
         let bytes = |width: u32| u64::from(width.div_ceil(8).next_power_of_two());
         let of = |kind: &ObjectKind| match kind {
@@ -92,7 +93,25 @@ impl Program {
             }
             _ => 0,
         };
-        self.objects.iter().map(|object| of(&object.kind)).sum()
+        let objects: u64 = self.objects.iter().map(|object| of(&object.kind)).sum();
+        let tables = self.tables.iter().filter(|table| table.add_on_miss);
+        let tables: Vec<u64> = tables.map(|table| self.table_memory(table)).collect();
+        // While one grows, it is there with half its size as well.
+        objects + tables.iter().sum::<u64>() + tables.iter().max().unwrap_or(&0) / 2
+    }
+
+    /// Of an exact table with as many entries as it has room for.
+    fn table_memory(&self, table: &Table) -> u64 {
+        let bytes = |widths: u32| widths.div_ceil(8) as usize;
+        let key = match table.keys.iter().map(|key| key.expr.ty.width()).sum() {
+            bits @ 0..=128_u32 => bytes(bits).next_multiple_of(8),
+            _ => table.keys.len() * 16,
+        };
+        let actions = table.actions.iter().map(|action| &self.actions[*action].params);
+        let args = actions.map(|params| params.iter().map(|(_, _, ty)| bytes(ty.width())).sum());
+        // With which action it is, until when the entry is there, and its timer.
+        let entry = args.max().unwrap_or(0_usize) + 14;
+        rt::lines::memory(table.size, key + entry.next_multiple_of(8))
     }
 }
 

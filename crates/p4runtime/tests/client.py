@@ -215,14 +215,14 @@ def fill():
         entry("subscribers", [(ten, 8)], "subscriber", [7, 0]),
         entry("pool", [0], "external_address", [pool, 1024, 65535]),
         entry("routes", [(ten, 8)], "via", [1, 1]),
-        entry("upload", [6, ten + 80, 8080], "to_external", [pool, 80, 0]),
+        entry("upload", [6, ten + 80, 8080], "to_external", [pool, 80]),
         entry("download", [6, pool, 80], "to_internal", [ten + 80, 8080]),
     )
     anywhere = p4.TableEntry(table_id=tables["routes"].preamble.id)
     call(anywhere, "via", [2, 2])
     do(insert, anywhere)
     assert sorted(len(one.match) for one in rows("routes")) == [0, 1]
-    static = entry("upload", [6, ten + 80, 8080], "to_external", [pool, 80, 0])
+    static = entry("upload", [6, ten + 80, 8080], "to_external", [pool, 80])
     assert rows("upload") == [static]
     assert read(entry("upload", [6, ten + 80, 8080]))[0].table_entry == static
     assert read(entry("upload", [6, ten + 81, 8080])) == []

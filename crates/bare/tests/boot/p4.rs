@@ -22,8 +22,8 @@ const ENTRIES: &str = r#"
     ]
 "#;
 
-/// Enough for the program's registers.
-const MEMORY: [&str; 2] = ["-m", "768"];
+/// Enough for the program's tables.
+const MEMORY: [&str; 2] = ["-m", "512"];
 
 fn start(card: &str) -> Machine {
     let mut machine = Machine::boot_with("p4", card, ENTRIES, "p4=nat seed=1", &MEMORY);
@@ -97,7 +97,7 @@ fn a_p4_program_that_cannot_run_says_why() {
     let cases = [
         ("entry = 1", &MEMORY[..], "entries:1:9: "),
         ("", &MEMORY[..], "entries: there is none; have the boot loader load a file"),
-        (ENTRIES, &["-m", "300"], "run it on a machine with more memory"),
+        (ENTRIES, &["-m", "224"], "run it on a machine with more memory"),
     ];
     for (entries, memory, said) in cases {
         let mut machine = Machine::boot_with("p4-bad", "e1000", entries, "p4=nat", memory);

@@ -62,7 +62,7 @@ fn a_program_that_lacks_memory_says_so() {
     let text = include_str!("../../../../p4/nat.p4");
     let more = "Register<bit<64>, bit<24>>(16777216, 0) more;";
     let many: String =
-        (0..6).map(|number| more.replace("more", &format!("more_{number}"))).collect();
+        (0..9).map(|number| more.replace("more", &format!("more_{number}"))).collect();
     let text = text.replace(
         "    InternetChecksum() header_sum;",
         &format!("{many} InternetChecksum() header_sum;"),

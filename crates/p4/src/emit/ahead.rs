@@ -35,8 +35,6 @@ const MOST_STATEMENTS: usize = 100_000;
 #[derive(Debug, Default)]
 pub(super) struct Reach {
     behind: BTreeMap<*const Stmt, Worth>,
-    /// What main control may come to.
-    main: Worth,
     seen: usize,
 }
 
@@ -44,16 +42,44 @@ impl Reach {
     /// Finds it for the whole program.
     pub(super) fn of(program: &Program) -> Self {
         let mut reach = Self::default();
-        let body = |part: usize| Some(&*program.routines[*program.controls.get(part)?].body);
-        // The deparser, which comes behind main control, applies no tables.
-        reach.main = reach.block(program, body(1).unwrap_or_default(), Worth::default());
-        reach.block(program, body(0).unwrap_or_default(), reach.main.clone());
+        // The deparser, which comes behind main control, applies no tables; what comes before it is in the first half.
+        if let Some(main) = program.controls.get(1) {
+            let body = &program.routines[*main].body;
+            reach.block(program, body, Worth::default());
+            reach.settle(body, &BTreeSet::new());
+        }
         reach
     }
 
     /// What may come behind a statement; nothing, if tables are not applied from there.
     pub(super) fn behind(&self, stmt: &Stmt) -> Worth {
         self.behind.get(&std::ptr::from_ref(stmt)).cloned().unwrap_or_default()
+    }
+
+    /// Takes away the tables that were applied before, on a way to each of main control's own statements; all that
+    /// they have come to. Who asks a table again has found out something unusual, and mostly nobody does.
+    fn settle(&mut self, block: &[Stmt], before: &BTreeSet<usize>) -> BTreeSet<usize> {
+        let mut before = before.clone();
+        for stmt in block {
+            let applied = match stmt {
+                Stmt::If(_, yes, no) => {
+                    let yes = self.settle(yes, &before);
+                    &yes | &self.settle(no, &before)
+                }
+                Stmt::Switch(_, arms, default) => {
+                    let default = self.settle(default, &before);
+                    let arms = arms.iter().map(|(_, arm)| self.settle(arm, &before));
+                    arms.fold(default, |all, arm| &all | &arm)
+                }
+                Stmt::Apply { table, .. } => BTreeSet::from([*table]),
+                _ => BTreeSet::new(),
+            };
+            before.extend(applied);
+            if let Some(known) = self.behind.get_mut(&std::ptr::from_ref(stmt)) {
+                known.tables.retain(|table| !before.contains(table));
+            }
+        }
+        before
     }
 
     /// Looks at statements from the last to the first; what they reach, and what comes behind them.
@@ -133,18 +159,9 @@ impl Names<'_> {
         if large.is_empty() { "false".to_owned() } else { large.join(" || ") }
     }
 
-    /// The same of all tables of the program, without arrays: whether going ahead is worth it at all.
-    pub(super) fn is_worth(&self) -> Option<String> {
-        let tables = self.program.tables.iter().enumerate();
-        let large = tables.filter(|(_, table)| table.is_fetched());
-        let large =
-            large.map(|(number, _)| format!("self.{}.is_large()", self.tables[number].field));
-        large.reduce(|all, one| format!("{all} || {one}"))
-    }
-
-    /// The statements of a control, with the end of the way ahead behind the last that is worth it.
+    /// The statements of main control from one on, with the end of the way ahead behind the last that is worth it.
     pub(super) fn marked(&self, block: &[Stmt], can_stop: bool) -> String {
-        let (mut text, mut before) = (String::new(), self.reach.main.clone());
+        let (mut text, mut before) = (String::new(), Worth::default());
         for stmt in block {
             text += &self.block(std::slice::from_ref(stmt), can_stop);
             let behind = self.reach.behind(stmt);

@@ -7,6 +7,7 @@
 mod ahead;
 mod expr;
 mod externs;
+mod halves;
 mod header;
 mod names;
 mod parser;
@@ -62,6 +63,7 @@ impl Names<'_> {
         text += &self.applied_type();
         text += &self.code_type(ty);
         text += &self.execute(ty);
+        text += &self.in_halves(ty);
         text += &self.run(ty);
         text
     }
@@ -174,7 +176,7 @@ impl Names<'_> {
                 }}
                 fn clear(&mut self) {{ {} }}
             }}\n",
-            self.goes_ahead(),
+            self.forwards_all(),
             of(""),
             of("mut"),
             counters("read(index)"),
@@ -182,21 +184,6 @@ impl Names<'_> {
             meters("read(index)"),
             meters("set(index, meter)"),
             self.cleared(),
-        )
-    }
-
-    /// The function that fetches what packets will read, if anything is worth it.
-    fn goes_ahead(&self) -> String {
-        let Some(is_worth) = self.is_worth() else { return String::new() };
-        format!(
-            "fn ahead(&mut self, world: &mut World, port: u32, packets: &[&[u8]]) {{
-                if {is_worth} {{
-                    let mut head = Vec::new();
-                    ahead(packets, |packet, found| {{
-                        self.run(world, packet, &mut head, Ahead::new(found)).process(port)
-                    }});
-                }}
-            }}\n"
         )
     }
 
@@ -229,7 +216,7 @@ impl Names<'_> {
         )
     }
 
-    /// The parts of the program, one after the other.
+    /// The parts of the program, one after the other, in two halves.
     fn process(&self) -> String {
         let (program, shared) = (self.program, &self.program.metadata);
         let fill = |slots: &[Slot], value: &str| -> String {
@@ -244,24 +231,44 @@ impl Names<'_> {
             "if let Err(Stop::Reject(error)) = self.{}() {{ {errors} }}\n",
             self.parsers[program.parser]
         );
-        for part in 1..4 {
-            for (from, to, size) in shared.handed_on(part) {
-                text += &self.copy(from, to, size);
-            }
-            let routine = program.controls[part - 1];
-            let call = format!("self.{}()", self.routines[routine]);
-            text += &match self.stops[routine] {
-                true => format!("if let Err(Stop::Ahead {{ more }}) = {call} {{ return more; }}\n"),
-                false => format!("{call};\n"),
-            };
-            if part == 2 {
-                text += "if P::IS_AHEAD { return false; }\n";
-            }
+        let copies = |part: usize| -> String {
+            let handed_on = self.program.metadata.handed_on(part).into_iter();
+            handed_on.map(|(from, to, size)| self.copy(from, to, size)).collect()
+        };
+        let [pre, main, deparser] = *program.controls else { return String::new() };
+        let call = |routine: usize| match self.stops[routine] {
+            // The other parts come anyway.
+            true => format!("let _ = self.{}();\n", self.routines[routine]),
+            false => format!("self.{}();\n", self.routines[routine]),
+        };
+        text += &(copies(1) + &call(pre) + &copies(2));
+        if let Some((_, first)) = &self.halves {
+            text += &format!("self.{first}();\n");
         }
+        let main = match self.stops[main] {
+            true => format!(
+                "if let Err(Stop::Ahead {{ more }}) = self.{}() {{ return more; }}\n",
+                self.routines[main]
+            ),
+            false => call(main),
+        };
         format!(
-            "/// Takes the packet through the program; on the way ahead, whether there may be more to fetch.
+            "/// Takes the packet through the program.
             #[inline(always)]
-            fn process(&mut self, port: u32) -> bool {{ {text} false }}\n"
+            fn process(&mut self, port: u32) {{ self.begin(port); self.finish(); }}
+            /// As far as nothing waits for a large table.
+            #[inline(always)]
+            fn begin(&mut self, port: u32) {{ {text} }}
+            /// The rest; on the way ahead, whether there may be more to fetch.
+            #[inline(always)]
+            fn finish(&mut self) -> bool {{
+                {main}
+                if P::IS_AHEAD {{ return false; }}
+                {} {}
+                false
+            }}\n",
+            copies(3),
+            call(deparser),
         )
     }
 

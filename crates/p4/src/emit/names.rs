@@ -4,6 +4,7 @@
 //! of its own.
 
 use super::ahead::Reach;
+use super::halves::Halves;
 use crate::ir::{Program, Slot, Ty};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const VALID: &str = ".$valid";
 
 /// Names that the code has anyway.
-const TAKEN: [&str; 39] = [
+const TAKEN: [&str; 44] = [
     "Action",
     "Ahead",
     "Algorithm",
@@ -26,8 +27,12 @@ const TAKEN: [&str; 39] = [
     "Errors",
     "Exact",
     "Execute",
+    "Fate",
     "Found",
+    "Frame",
+    "Halves",
     "Input",
+    "Kept",
     "Lpm",
     "Meter",
     "Meters",
@@ -47,6 +52,7 @@ const TAKEN: [&str; 39] = [
     "Some",
     "Stop",
     "Store",
+    "Taken",
     "Vec",
     "Verdict",
     "Work",
@@ -96,6 +102,8 @@ pub(super) struct Names<'p> {
     pub(super) stops: Vec<bool>,
     /// What is worth fetching ahead, and where.
     pub(super) reach: Reach,
+    /// Where it is cut in two, if it is, and what the first half of main control is called.
+    pub(super) halves: Option<(Halves, String)>,
 }
 
 /// Names that are each given once.
@@ -106,8 +114,10 @@ impl Unique {
     pub(super) fn take(&mut self, wanted: &str) -> String {
         let mut name = wanted.to_owned();
         let mut number = 2;
+        let between =
+            if wanted.starts_with(|first: char| first.is_ascii_uppercase()) { "" } else { "_" };
         while syn::parse_str::<syn::Ident>(&name).is_err() || !self.0.insert(name.clone()) {
-            name = format!("{wanted}_{number}");
+            name = format!("{wanted}{between}{number}");
             number += 1;
         }
         name
@@ -187,10 +197,7 @@ impl<'p> Names<'p> {
         let mut types = Unique::default();
         TAKEN.into_iter().chain([name]).for_each(|taken| drop(types.take(taken)));
         let mut own = Unique::default();
-        let methods = ["new", "process", "table", "table_mut", "counter", "set_counter", "meter"];
-        for taken in methods.into_iter().chain(["set_meter", "clear", "run", "ahead"]) {
-            own.take(taken);
-        }
+        ["process", "begin", "finish"].into_iter().for_each(|taken| drop(own.take(taken)));
         let mut names = Self {
             program,
             places: Vec::new(),
@@ -204,10 +211,15 @@ impl<'p> Names<'p> {
             objects: Vec::new(),
             stops: vec![false; program.routines.len()],
             reach: Reach::of(program),
+            halves: None,
         };
         names.slots(&mut types);
         let routines = program.routines.iter();
         names.routines = routines.map(|one| own.take(&snake(&one.name))).collect();
+        names.halves = Halves::of(program).map(|halves| {
+            let main = &names.routines[program.controls[1]];
+            (halves, own.take(&format!("{main}_first")))
+        });
         let parsers = program.parsers.iter();
         names.parsers =
             parsers.map(|one| own.take(&format!("parse_{}", snake(&one.name)))).collect();
@@ -304,6 +316,7 @@ mod tests {
         let mut unique = Unique::default();
         assert_eq!((unique.take("x"), unique.take("x")), ("x".into(), "x_2".into()));
         assert_eq!(unique.take("type"), "type_2", "a word of the language's");
+        assert_eq!((unique.take("Frame"), unique.take("Frame")), ("Frame".into(), "Frame2".into()));
     }
 
     #[test]

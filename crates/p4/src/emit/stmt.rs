@@ -55,11 +55,24 @@ impl Names<'_> {
             [body @ .., Stmt::Return] => body,
             body => body,
         };
-        let is_main = self.program.controls.get(1) == Some(&number);
-        let body = if is_main { self.marked(body, can_stop) } else { self.block(body, can_stop) };
         let (result, end) = if can_stop { ("-> Result<(), Stop>", "Ok(())") } else { ("", "") };
+        let (first, body) = match &self.halves {
+            Some((halves, name)) if self.program.controls.get(1) == Some(&number) => {
+                let (first, second) = body.split_at(halves.cut.min(body.len()));
+                let first = format!(
+                    "/// The first half of `{}`, which waits for no large table.
+                    {attribute}
+                    fn {name}(&mut self) {{ {} }}\n",
+                    routine.name,
+                    self.block(first, false),
+                );
+                (first, self.marked(second, can_stop))
+            }
+            _ => (String::new(), self.block(body, can_stop)),
+        };
+        let of = if first.is_empty() { "" } else { "The second half of " };
         format!(
-            "/// `{}`.
+            "{first} /// {of}`{}`.
             {attribute}
             fn {}(&mut self) {result} {{ {body} {end} }}\n",
             routine.name, self.routines[number],

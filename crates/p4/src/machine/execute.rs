@@ -6,7 +6,6 @@
 use super::Fate;
 use super::externs::{Meter, Rates};
 use crate::ir::Match;
-use crate::rt::GROUP;
 use natgate_io::Frame;
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -36,11 +35,7 @@ pub trait Execute: Debug {
         head: &mut Vec<u8>,
     ) -> Verdict;
 
-    /// Fetches what packets that came in by a port will read when their turn comes, [`GROUP`] of them at most, where
-    /// that is worth it; nothing else happens.
-    fn ahead(&mut self, _world: &mut World, _port: u32, _packets: &[&[u8]]) {}
-
-    /// Takes frames that came in by a port, one after the other, where they lie; what becomes of each.
+    /// Takes frames that came in by a port where they lie; what becomes of each. It is the same as one after the other.
     fn forward_all(
         &mut self,
         world: &mut World,
@@ -48,17 +43,7 @@ pub trait Execute: Debug {
         frames: &mut [Frame<'_>],
         fates: &mut [Fate],
     ) {
-        let mut head = Vec::new();
-        for (frames, fates) in frames.chunks_mut(GROUP).zip(fates.chunks_mut(GROUP)) {
-            let mut bytes: [&[u8]; GROUP] = [&[]; GROUP];
-            bytes.iter_mut().zip(&*frames).for_each(|(bytes, frame)| *bytes = frame.bytes());
-            self.ahead(world, port, &bytes[..frames.len()]);
-            for (frame, fate) in frames.iter_mut().zip(fates) {
-                head.clear();
-                let verdict = self.process(world, port, frame.bytes(), &mut head);
-                *fate = Fate::of(verdict, &head, frame);
-            }
-        }
+        one_by_one(self, world, port, frames, fates);
     }
 
     /// The entries of the table with that number.
@@ -90,6 +75,22 @@ pub trait Execute: Debug {
 
     /// Makes counters, meters and registers as they were at the start.
     fn clear(&mut self);
+}
+
+/// Takes frames that came in by a port through a program, one after the other.
+pub fn one_by_one<E: Execute + ?Sized>(
+    execute: &mut E,
+    world: &mut World,
+    port: u32,
+    frames: &mut [Frame<'_>],
+    fates: &mut [Fate],
+) {
+    let mut head = Vec::new();
+    for (frame, fate) in frames.iter_mut().zip(fates) {
+        head.clear();
+        let verdict = execute.process(world, port, frame.bytes(), &mut head);
+        *fate = Fate::of(verdict, &head, frame);
+    }
 }
 
 /// What keeps a table's entries.
@@ -170,7 +171,7 @@ pub struct World {
 }
 
 impl World {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { now: 0, timeouts: Box::new([USUAL_TIMEOUT; 256]), digests: VecDeque::new(), lost: 0 }
     }
 

@@ -13,7 +13,7 @@ pub(crate) mod table;
 mod told;
 
 pub use control::{Answer, Found, MOST_ANSWERED, Request, Row, Target};
-pub use execute::{Execute, Listed, Store, Verdict, World};
+pub use execute::{Execute, Listed, Store, Verdict, World, one_by_one};
 pub use externs::{Meter, Rates};
 pub use told::{CONTROLLER_PORT, Told};
 

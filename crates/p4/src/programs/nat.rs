@@ -366,7 +366,7 @@ impl Action for AddressesAction {
 /// What entries of `NatMain.subscribers` do.
 #[derive(Clone, Copy, Debug)]
 enum SubscribersAction {
-    Subscriber { index: u16, pool_index: u32 },
+    Subscriber { index: u16, pool_index: u16 },
     NoSubscriber,
 }
 
@@ -376,7 +376,7 @@ impl Action for SubscribersAction {
             0 => {
                 SubscribersAction::Subscriber {
                     index: args[0] as u16,
-                    pool_index: args[1] as u32,
+                    pool_index: args[1] as u16,
                 }
             }
             _ => SubscribersAction::NoSubscriber,
@@ -441,7 +441,7 @@ impl Action for PoolAction {
 /// What entries of `NatMain.upload` do.
 #[derive(Clone, Copy, Debug)]
 enum UploadAction {
-    ToExternal { address: u32, port: u16, pool_index: u32 },
+    ToExternal { address: u32, port: u16 },
     Learn,
 }
 
@@ -452,7 +452,6 @@ impl Action for UploadAction {
                 UploadAction::ToExternal {
                     address: args[0] as u32,
                     port: args[1] as u16,
-                    pool_index: args[2] as u32,
                 }
             }
             _ => UploadAction::Learn,
@@ -468,9 +467,7 @@ impl Action for UploadAction {
 
     fn args(&self) -> Vec<u128> {
         match self {
-            Self::ToExternal { address, port, pool_index } => {
-                vec![* address as u128, * port as u128, * pool_index as u128]
-            }
+            Self::ToExternal { address, port } => vec![* address as u128, * port as u128],
             Self::Learn {} => vec![],
         }
     }
@@ -603,6 +600,7 @@ struct Slots {
     nat_parser_meta_is_inside: bool,
     nat_parser_meta_is_local: bool,
     nat_parser_meta_is_learning: bool,
+    nat_parser_meta_is_taken: bool,
     nat_parser_meta_is_sender: bool,
     nat_parser_meta_station: u64,
     nat_parser_meta_fragment: u16,
@@ -614,8 +612,7 @@ struct Slots {
     nat_parser_meta_external_port: u16,
     nat_parser_meta_first_port: u16,
     nat_parser_meta_last_port: u16,
-    nat_parser_meta_pool_index: u32,
-    nat_parser_meta_lease: u64,
+    nat_parser_meta_pool_index: u16,
     nat_parser_meta_profile: u8,
     nat_parser_meta_next_hop: u32,
     nat_parser_meta_out_port: u32,
@@ -632,6 +629,7 @@ struct Slots {
     nat_pre_control_meta_is_inside: bool,
     nat_pre_control_meta_is_local: bool,
     nat_pre_control_meta_is_learning: bool,
+    nat_pre_control_meta_is_taken: bool,
     nat_pre_control_meta_is_sender: bool,
     nat_pre_control_meta_station: u64,
     nat_pre_control_meta_fragment: u16,
@@ -643,8 +641,7 @@ struct Slots {
     nat_pre_control_meta_external_port: u16,
     nat_pre_control_meta_first_port: u16,
     nat_pre_control_meta_last_port: u16,
-    nat_pre_control_meta_pool_index: u32,
-    nat_pre_control_meta_lease: u64,
+    nat_pre_control_meta_pool_index: u16,
     nat_pre_control_meta_profile: u8,
     nat_pre_control_meta_next_hop: u32,
     nat_pre_control_meta_out_port: u32,
@@ -665,6 +662,7 @@ struct Slots {
     nat_main_meta_is_inside: bool,
     nat_main_meta_is_local: bool,
     nat_main_meta_is_learning: bool,
+    nat_main_meta_is_taken: bool,
     nat_main_meta_is_sender: bool,
     nat_main_meta_station: u64,
     nat_main_meta_fragment: u16,
@@ -676,8 +674,7 @@ struct Slots {
     nat_main_meta_external_port: u16,
     nat_main_meta_first_port: u16,
     nat_main_meta_last_port: u16,
-    nat_main_meta_pool_index: u32,
-    nat_main_meta_lease: u64,
+    nat_main_meta_pool_index: u16,
     nat_main_meta_profile: u8,
     nat_main_meta_next_hop: u32,
     nat_main_meta_out_port: u32,
@@ -698,6 +695,7 @@ struct Slots {
     nat_main_translate_meta_is_inside: bool,
     nat_main_translate_meta_is_local: bool,
     nat_main_translate_meta_is_learning: bool,
+    nat_main_translate_meta_is_taken: bool,
     nat_main_translate_meta_is_sender: bool,
     nat_main_translate_meta_station: u64,
     nat_main_translate_meta_fragment: u16,
@@ -709,8 +707,7 @@ struct Slots {
     nat_main_translate_meta_external_port: u16,
     nat_main_translate_meta_first_port: u16,
     nat_main_translate_meta_last_port: u16,
-    nat_main_translate_meta_pool_index: u32,
-    nat_main_translate_meta_lease: u64,
+    nat_main_translate_meta_pool_index: u16,
     nat_main_translate_meta_profile: u8,
     nat_main_translate_meta_next_hop: u32,
     nat_main_translate_meta_out_port: u32,
@@ -722,10 +719,6 @@ struct Slots {
     nat_main_translate_result_2: u16,
     nat_main_translate_result_3: u16,
     nat_main_translate_result_4: u16,
-    nat_main_now: u64,
-    nat_main_candidate: u16,
-    nat_main_lent_until: u64,
-    nat_main_asked_port: u16,
     nat_main_inside_mac: u64,
     nat_main_outside_mac: u64,
     nat_main_at_port: u32,
@@ -733,22 +726,15 @@ struct Slots {
     nat_main_answer_mac: u64,
     nat_main_answer_asked: u32,
     nat_main_subscriber_index: u16,
-    nat_main_subscriber_pool_index: u32,
+    nat_main_subscriber_pool_index: u16,
     nat_main_subscriber_result: u32,
     nat_main_subscriber_color: u32,
     nat_main_external_address_address: u32,
     nat_main_external_address_first: u16,
     nat_main_external_address_last: u16,
-    nat_main_read_lease_place: u32,
-    nat_main_read_lease_result: u64,
-    nat_main_read_lease_result_2: u64,
-    nat_main_read_lease_result_3: u64,
-    nat_main_try_next_step: u16,
-    nat_main_lend_place: u32,
-    nat_main_lend_until: u64,
+    nat_main_next_port_step: u16,
     nat_main_to_external_address: u32,
     nat_main_to_external_port: u16,
-    nat_main_to_external_pool_index: u32,
     nat_main_learn_result: bool,
     nat_main_to_internal_address: u32,
     nat_main_to_internal_port: u16,
@@ -761,7 +747,6 @@ struct Slots {
     nat_main_classify_protocol: u8,
     nat_main_classify_near: u16,
     nat_main_classify_far: u16,
-    nat_main_classify_lease: u64,
     nat_main_classify_profile: u8,
     nat_main_tmp: bool,
     nat_main_tmp_2: u32,
@@ -788,6 +773,14 @@ struct Slots {
     nat_main_tmp_22: u32,
     nat_main_tmp_23: bool,
     nat_main_tmp_24: u32,
+    nat_main_tmp_25: bool,
+    nat_main_tmp_26: u32,
+    nat_main_tmp_27: bool,
+    nat_main_tmp_28: u32,
+    nat_main_tmp_29: bool,
+    nat_main_tmp_30: u32,
+    nat_main_tmp_31: bool,
+    nat_main_tmp_32: u32,
     nat_deparser_hdr_ethernet: Ethernet,
     nat_deparser_hdr_arp: Arp,
     nat_deparser_hdr_ipv4: Ipv4,
@@ -797,6 +790,7 @@ struct Slots {
     nat_deparser_meta_is_inside: bool,
     nat_deparser_meta_is_local: bool,
     nat_deparser_meta_is_learning: bool,
+    nat_deparser_meta_is_taken: bool,
     nat_deparser_meta_is_sender: bool,
     nat_deparser_meta_station: u64,
     nat_deparser_meta_fragment: u16,
@@ -808,8 +802,7 @@ struct Slots {
     nat_deparser_meta_external_port: u16,
     nat_deparser_meta_first_port: u16,
     nat_deparser_meta_last_port: u16,
-    nat_deparser_meta_pool_index: u32,
-    nat_deparser_meta_lease: u64,
+    nat_deparser_meta_pool_index: u16,
     nat_deparser_meta_profile: u8,
     nat_deparser_meta_next_hop: u32,
     nat_deparser_meta_out_port: u32,
@@ -843,9 +836,6 @@ pub struct Nat {
     drops: Counters,
     subscriber_out: Counters,
     subscriber_rate: Meters,
-    tcp_leases: Registers<u64>,
-    udp_leases: Registers<u64>,
-    icmp_leases: Registers<u64>,
 }
 
 impl Nat {
@@ -856,7 +846,7 @@ impl Nat {
             stations: Exact::new(&[48], 4096, true, StationsAction::UnknownStation),
             addresses: Exact::new(&[32, 32], 64, false, AddressesAction::TellController),
             subscribers: Lpm::new(&[32], 65536, SubscribersAction::NoSubscriber),
-            pool: Exact::new(&[24], 256, false, PoolAction::NoAddress),
+            pool: Exact::new(&[16], 4096, false, PoolAction::NoAddress),
             upload: Exact::new(&[8, 32, 16], 1048576, true, UploadAction::Learn),
             download: Exact::new(
                 &[8, 32, 16],
@@ -869,9 +859,6 @@ impl Nat {
             drops: Counters::new(256, 0xffffffffffffffff_u64),
             subscriber_out: Counters::new(65536, 0xffffffffffffffff_u64),
             subscriber_rate: Meters::new(65536, true),
-            tcp_leases: Registers::new(16777216, 0_u64),
-            udp_leases: Registers::new(16777216, 0_u64),
-            icmp_leases: Registers::new(16777216, 0_u64),
         }
     }
 
@@ -914,17 +901,19 @@ impl Execute for Nat {
         }
     }
 
-    fn ahead(&mut self, world: &mut World, port: u32, packets: &[&[u8]]) {
+    fn forward_all(
+        &mut self,
+        world: &mut World,
+        port: u32,
+        frames: &mut [Frame<'_>],
+        fates: &mut [Fate],
+    ) {
         if self.upload.is_large() || self.download.is_large()
             || self.next_hops.is_large()
         {
-            let mut head = Vec::new();
-            ahead(
-                packets,
-                |packet, found| {
-                    self.run(world, packet, &mut head, Ahead::new(found)).process(port)
-                },
-            );
+            in_halves(self, world, port, frames, fates);
+        } else {
+            one_by_one(self, world, port, frames, fates);
         }
     }
 
@@ -992,9 +981,145 @@ impl Execute for Nat {
         self.drops.clear();
         self.subscriber_out.clear();
         self.subscriber_rate.clear();
-        self.tcp_leases.clear();
-        self.udp_leases.clear();
-        self.icmp_leases.clear();
+    }
+}
+
+/// What the second half needs to know of a packet that has been through the first.
+#[derive(Debug, Default)]
+pub struct Kept {
+    taken: Taken,
+    port: Option<u32>,
+    nat_main_hdr_ethernet: Ethernet,
+    nat_main_hdr_arp: Arp,
+    nat_main_hdr_ipv4: Ipv4,
+    nat_main_hdr_tcp: Tcp,
+    nat_main_hdr_udp: Udp,
+    nat_main_hdr_icmp: Icmp,
+    nat_main_meta_is_inside: bool,
+    nat_main_meta_is_local: bool,
+    nat_main_meta_is_learning: bool,
+    nat_main_meta_is_taken: bool,
+    nat_main_meta_is_sender: bool,
+    nat_main_meta_station: u64,
+    nat_main_meta_fragment: u16,
+    nat_main_meta_reason: u8,
+    nat_main_meta_protocol: u8,
+    nat_main_meta_internal: u32,
+    nat_main_meta_internal_port: u16,
+    nat_main_meta_external: u32,
+    nat_main_meta_external_port: u16,
+    nat_main_meta_first_port: u16,
+    nat_main_meta_last_port: u16,
+    nat_main_meta_pool_index: u16,
+    nat_main_meta_profile: u8,
+    nat_main_meta_next_hop: u32,
+    nat_main_meta_out_port: u32,
+}
+
+impl Nat {
+    /// A packet at the beginning of the second half.
+    #[inline(always)]
+    fn resume<'r, P: Pass>(
+        &'r mut self,
+        world: &'r mut World,
+        packet: &'r [u8],
+        kept: &Kept,
+        head: &'r mut Vec<u8>,
+        pass: P,
+    ) -> Run<'r, P> {
+        let mut run = self.run(world, packet, head, pass);
+        run.input.resume(kept.taken);
+        run.port = kept.port;
+        run.v.nat_main_hdr_ethernet = kept.nat_main_hdr_ethernet;
+        run.v.nat_main_hdr_arp = kept.nat_main_hdr_arp;
+        run.v.nat_main_hdr_ipv4 = kept.nat_main_hdr_ipv4;
+        run.v.nat_main_hdr_tcp = kept.nat_main_hdr_tcp;
+        run.v.nat_main_hdr_udp = kept.nat_main_hdr_udp;
+        run.v.nat_main_hdr_icmp = kept.nat_main_hdr_icmp;
+        run.v.nat_main_meta_is_inside = kept.nat_main_meta_is_inside;
+        run.v.nat_main_meta_is_local = kept.nat_main_meta_is_local;
+        run.v.nat_main_meta_is_learning = kept.nat_main_meta_is_learning;
+        run.v.nat_main_meta_is_taken = kept.nat_main_meta_is_taken;
+        run.v.nat_main_meta_is_sender = kept.nat_main_meta_is_sender;
+        run.v.nat_main_meta_station = kept.nat_main_meta_station;
+        run.v.nat_main_meta_fragment = kept.nat_main_meta_fragment;
+        run.v.nat_main_meta_reason = kept.nat_main_meta_reason;
+        run.v.nat_main_meta_protocol = kept.nat_main_meta_protocol;
+        run.v.nat_main_meta_internal = kept.nat_main_meta_internal;
+        run.v.nat_main_meta_internal_port = kept.nat_main_meta_internal_port;
+        run.v.nat_main_meta_external = kept.nat_main_meta_external;
+        run.v.nat_main_meta_external_port = kept.nat_main_meta_external_port;
+        run.v.nat_main_meta_first_port = kept.nat_main_meta_first_port;
+        run.v.nat_main_meta_last_port = kept.nat_main_meta_last_port;
+        run.v.nat_main_meta_pool_index = kept.nat_main_meta_pool_index;
+        run.v.nat_main_meta_profile = kept.nat_main_meta_profile;
+        run.v.nat_main_meta_next_hop = kept.nat_main_meta_next_hop;
+        run.v.nat_main_meta_out_port = kept.nat_main_meta_out_port;
+        run
+    }
+}
+
+impl Halves for Nat {
+    type Kept = Kept;
+    #[inline(always)]
+    fn begin(&mut self, world: &mut World, port: u32, packet: &[u8], kept: &mut Kept) {
+        let mut head = Vec::new();
+        let mut run = self.run(world, packet, &mut head, Work);
+        run.begin(port);
+        kept.taken = run.input.so_far();
+        kept.port = run.port;
+        kept.nat_main_hdr_ethernet = run.v.nat_main_hdr_ethernet;
+        kept.nat_main_hdr_arp = run.v.nat_main_hdr_arp;
+        kept.nat_main_hdr_ipv4 = run.v.nat_main_hdr_ipv4;
+        kept.nat_main_hdr_tcp = run.v.nat_main_hdr_tcp;
+        kept.nat_main_hdr_udp = run.v.nat_main_hdr_udp;
+        kept.nat_main_hdr_icmp = run.v.nat_main_hdr_icmp;
+        kept.nat_main_meta_is_inside = run.v.nat_main_meta_is_inside;
+        kept.nat_main_meta_is_local = run.v.nat_main_meta_is_local;
+        kept.nat_main_meta_is_learning = run.v.nat_main_meta_is_learning;
+        kept.nat_main_meta_is_taken = run.v.nat_main_meta_is_taken;
+        kept.nat_main_meta_is_sender = run.v.nat_main_meta_is_sender;
+        kept.nat_main_meta_station = run.v.nat_main_meta_station;
+        kept.nat_main_meta_fragment = run.v.nat_main_meta_fragment;
+        kept.nat_main_meta_reason = run.v.nat_main_meta_reason;
+        kept.nat_main_meta_protocol = run.v.nat_main_meta_protocol;
+        kept.nat_main_meta_internal = run.v.nat_main_meta_internal;
+        kept.nat_main_meta_internal_port = run.v.nat_main_meta_internal_port;
+        kept.nat_main_meta_external = run.v.nat_main_meta_external;
+        kept.nat_main_meta_external_port = run.v.nat_main_meta_external_port;
+        kept.nat_main_meta_first_port = run.v.nat_main_meta_first_port;
+        kept.nat_main_meta_last_port = run.v.nat_main_meta_last_port;
+        kept.nat_main_meta_pool_index = run.v.nat_main_meta_pool_index;
+        kept.nat_main_meta_profile = run.v.nat_main_meta_profile;
+        kept.nat_main_meta_next_hop = run.v.nat_main_meta_next_hop;
+        kept.nat_main_meta_out_port = run.v.nat_main_meta_out_port;
+    }
+
+    #[inline(always)]
+    fn fetch(
+        &mut self,
+        world: &mut World,
+        packet: &[u8],
+        kept: &Kept,
+        found: u32,
+    ) -> bool {
+        self.resume(world, packet, kept, &mut Vec::new(), Ahead::new(found)).finish()
+    }
+
+    #[inline(always)]
+    fn finish(
+        &mut self,
+        world: &mut World,
+        packet: &[u8],
+        kept: &Kept,
+        head: &mut Vec<u8>,
+    ) -> Verdict {
+        let mut run = self.resume(world, packet, kept, head, Work);
+        run.finish();
+        Verdict {
+            port: run.port,
+            taken: run.input.taken(),
+        }
     }
 }
 
@@ -1012,9 +1137,16 @@ struct Run<'r, P> {
 }
 
 impl<P: Pass> Run<'_, P> {
-    /// Takes the packet through the program; on the way ahead, whether there may be more to fetch.
+    /// Takes the packet through the program.
     #[inline(always)]
-    fn process(&mut self, port: u32) -> bool {
+    fn process(&mut self, port: u32) {
+        self.begin(port);
+        self.finish();
+    }
+
+    /// As far as nothing waits for a large table.
+    #[inline(always)]
+    fn begin(&mut self, port: u32) {
         self.v.nat_parser_istd_input_port = port as u32;
         self.v.nat_pre_control_istd_input_port = port as u32;
         self.v.nat_main_istd_input_port = port as u32;
@@ -1032,6 +1164,7 @@ impl<P: Pass> Run<'_, P> {
         self.v.nat_pre_control_meta_is_inside = self.v.nat_parser_meta_is_inside;
         self.v.nat_pre_control_meta_is_local = self.v.nat_parser_meta_is_local;
         self.v.nat_pre_control_meta_is_learning = self.v.nat_parser_meta_is_learning;
+        self.v.nat_pre_control_meta_is_taken = self.v.nat_parser_meta_is_taken;
         self.v.nat_pre_control_meta_is_sender = self.v.nat_parser_meta_is_sender;
         self.v.nat_pre_control_meta_station = self.v.nat_parser_meta_station;
         self.v.nat_pre_control_meta_fragment = self.v.nat_parser_meta_fragment;
@@ -1044,7 +1177,6 @@ impl<P: Pass> Run<'_, P> {
         self.v.nat_pre_control_meta_first_port = self.v.nat_parser_meta_first_port;
         self.v.nat_pre_control_meta_last_port = self.v.nat_parser_meta_last_port;
         self.v.nat_pre_control_meta_pool_index = self.v.nat_parser_meta_pool_index;
-        self.v.nat_pre_control_meta_lease = self.v.nat_parser_meta_lease;
         self.v.nat_pre_control_meta_profile = self.v.nat_parser_meta_profile;
         self.v.nat_pre_control_meta_next_hop = self.v.nat_parser_meta_next_hop;
         self.v.nat_pre_control_meta_out_port = self.v.nat_parser_meta_out_port;
@@ -1058,6 +1190,7 @@ impl<P: Pass> Run<'_, P> {
         self.v.nat_main_meta_is_inside = self.v.nat_pre_control_meta_is_inside;
         self.v.nat_main_meta_is_local = self.v.nat_pre_control_meta_is_local;
         self.v.nat_main_meta_is_learning = self.v.nat_pre_control_meta_is_learning;
+        self.v.nat_main_meta_is_taken = self.v.nat_pre_control_meta_is_taken;
         self.v.nat_main_meta_is_sender = self.v.nat_pre_control_meta_is_sender;
         self.v.nat_main_meta_station = self.v.nat_pre_control_meta_station;
         self.v.nat_main_meta_fragment = self.v.nat_pre_control_meta_fragment;
@@ -1070,10 +1203,15 @@ impl<P: Pass> Run<'_, P> {
         self.v.nat_main_meta_first_port = self.v.nat_pre_control_meta_first_port;
         self.v.nat_main_meta_last_port = self.v.nat_pre_control_meta_last_port;
         self.v.nat_main_meta_pool_index = self.v.nat_pre_control_meta_pool_index;
-        self.v.nat_main_meta_lease = self.v.nat_pre_control_meta_lease;
         self.v.nat_main_meta_profile = self.v.nat_pre_control_meta_profile;
         self.v.nat_main_meta_next_hop = self.v.nat_pre_control_meta_next_hop;
         self.v.nat_main_meta_out_port = self.v.nat_pre_control_meta_out_port;
+        self.nat_main_first();
+    }
+
+    /// The rest; on the way ahead, whether there may be more to fetch.
+    #[inline(always)]
+    fn finish(&mut self) -> bool {
         if let Err(Stop::Ahead { more }) = self.nat_main() {
             return more;
         }
@@ -1089,6 +1227,7 @@ impl<P: Pass> Run<'_, P> {
         self.v.nat_deparser_meta_is_inside = self.v.nat_main_meta_is_inside;
         self.v.nat_deparser_meta_is_local = self.v.nat_main_meta_is_local;
         self.v.nat_deparser_meta_is_learning = self.v.nat_main_meta_is_learning;
+        self.v.nat_deparser_meta_is_taken = self.v.nat_main_meta_is_taken;
         self.v.nat_deparser_meta_is_sender = self.v.nat_main_meta_is_sender;
         self.v.nat_deparser_meta_station = self.v.nat_main_meta_station;
         self.v.nat_deparser_meta_fragment = self.v.nat_main_meta_fragment;
@@ -1101,7 +1240,6 @@ impl<P: Pass> Run<'_, P> {
         self.v.nat_deparser_meta_first_port = self.v.nat_main_meta_first_port;
         self.v.nat_deparser_meta_last_port = self.v.nat_main_meta_last_port;
         self.v.nat_deparser_meta_pool_index = self.v.nat_main_meta_pool_index;
-        self.v.nat_deparser_meta_lease = self.v.nat_main_meta_lease;
         self.v.nat_deparser_meta_profile = self.v.nat_main_meta_profile;
         self.v.nat_deparser_meta_next_hop = self.v.nat_main_meta_next_hop;
         self.v.nat_deparser_meta_out_port = self.v.nat_main_meta_out_port;
@@ -1280,10 +1418,9 @@ impl<P: Pass> Run<'_, P> {
         };
         self.applied = Applied::Upload { key, place };
         let flow = match found.action {
-            UploadAction::ToExternal { address, port, pool_index } => {
+            UploadAction::ToExternal { address, port } => {
                 self.v.nat_main_to_external_address = address;
                 self.v.nat_main_to_external_port = port;
-                self.v.nat_main_to_external_pool_index = pool_index;
                 self.nat_main_to_external();
                 Ok(())
             }
@@ -1694,101 +1831,57 @@ impl<P: Pass> Run<'_, P> {
         self.v.nat_main_meta_reason = 7_u8;
     }
 
-    /// `NatMain.read_lease`.
+    /// `NatMain.first_port`.
     #[inline(always)]
-    fn nat_main_read_lease(&mut self) {
-        self.v.nat_main_read_lease_place = (self.v.nat_main_meta_pool_index << 16
-            & 0xffffff_u32) | (self.v.nat_main_candidate as u32);
-        if self.v.nat_main_meta_protocol == 6_u8 {
-            let index = self.v.nat_main_read_lease_place as u128;
-            self.v.nat_main_read_lease_result = self
-                .pass
-                .read(&self.code.tcp_leases, index);
-            self.v.nat_main_lent_until = self.v.nat_main_read_lease_result;
-        } else {
-            if self.v.nat_main_meta_protocol == 17_u8 {
-                let index = self.v.nat_main_read_lease_place as u128;
-                self.v.nat_main_read_lease_result_2 = self
-                    .pass
-                    .read(&self.code.udp_leases, index);
-                self.v.nat_main_lent_until = self.v.nat_main_read_lease_result_2;
-            } else {
-                let index = self.v.nat_main_read_lease_place as u128;
-                self.v.nat_main_read_lease_result_3 = self
-                    .pass
-                    .read(&self.code.icmp_leases, index);
-                self.v.nat_main_lent_until = self.v.nat_main_read_lease_result_3;
-            }
+    fn nat_main_first_port(&mut self) {
+        self.v.nat_main_meta_external_port = self.v.nat_main_meta_internal_port;
+        if (self.v.nat_main_meta_external_port < self.v.nat_main_meta_first_port)
+            || (self.v.nat_main_meta_external_port > self.v.nat_main_meta_last_port)
+        {
+            self.v.nat_main_meta_external_port = self
+                .v
+                .nat_main_meta_first_port
+                .wrapping_add(
+                    ((self.v.nat_main_meta_external_port
+                        ^ self.v.nat_main_meta_first_port) & 1_u16),
+                );
+        }
+        if self.v.nat_main_meta_external_port > self.v.nat_main_meta_last_port {
+            self.v.nat_main_meta_external_port = self.v.nat_main_meta_first_port;
         }
     }
 
-    /// `NatMain.try_next`.
+    /// `NatMain.next_port`.
     #[inline(always)]
-    fn nat_main_try_next(&mut self) {
-        if self.v.nat_main_lent_until > self.v.nat_main_now {
-            self.v.nat_main_try_next_step = 1_u16;
-            if self.v.nat_main_meta_protocol == 17_u8 {
-                self.v.nat_main_try_next_step = 2_u16;
-            }
-            if (self.v.nat_main_meta_last_port.wrapping_sub(self.v.nat_main_candidate))
-                >= self.v.nat_main_try_next_step
-            {
-                self.v.nat_main_candidate = self
-                    .v
-                    .nat_main_candidate
-                    .wrapping_add(self.v.nat_main_try_next_step);
-            } else {
-                self.v.nat_main_candidate = self
-                    .v
-                    .nat_main_meta_first_port
-                    .wrapping_add(
-                        ((self.v.nat_main_candidate ^ self.v.nat_main_meta_first_port)
-                            & (self.v.nat_main_try_next_step.wrapping_sub(1_u16))),
-                    );
-                if self.v.nat_main_candidate > self.v.nat_main_meta_last_port {
-                    self.v.nat_main_candidate = self.v.nat_main_meta_first_port;
-                }
-            }
-            self.nat_main_read_lease();
+    fn nat_main_next_port(&mut self) {
+        self.v.nat_main_next_port_step = 1_u16;
+        if self.v.nat_main_meta_protocol == 17_u8 {
+            self.v.nat_main_next_port_step = 2_u16;
         }
-    }
-
-    /// `NatMain.lend`.
-    #[inline(always)]
-    fn nat_main_lend(&mut self) {
-        self.v.nat_main_candidate = self.v.nat_main_meta_external_port;
-        self.nat_main_read_lease();
-        self.v.nat_main_lend_place = (self.v.nat_main_meta_pool_index << 16
-            & 0xffffff_u32) | (self.v.nat_main_candidate as u32);
-        self.v.nat_main_lend_until = self
+        if (self
             .v
-            .nat_main_now
-            .wrapping_add(self.v.nat_main_meta_lease);
-        if self.v.nat_main_lend_until > self.v.nat_main_lent_until {
-            if self.v.nat_main_meta_protocol == 6_u8 {
-                let index = self.v.nat_main_lend_place as u128;
-                self.pass
-                    .write(&mut self.code.tcp_leases, index, self.v.nat_main_lend_until);
-            } else {
-                if self.v.nat_main_meta_protocol == 17_u8 {
-                    let index = self.v.nat_main_lend_place as u128;
-                    self.pass
-                        .write(
-                            &mut self.code.udp_leases,
-                            index,
-                            self.v.nat_main_lend_until,
-                        );
-                } else {
-                    let index = self.v.nat_main_lend_place as u128;
-                    self.pass
-                        .write(
-                            &mut self.code.icmp_leases,
-                            index,
-                            self.v.nat_main_lend_until,
-                        );
-                }
+            .nat_main_meta_last_port
+            .wrapping_sub(self.v.nat_main_meta_external_port))
+            >= self.v.nat_main_next_port_step
+        {
+            self.v.nat_main_meta_external_port = self
+                .v
+                .nat_main_meta_external_port
+                .wrapping_add(self.v.nat_main_next_port_step);
+        } else {
+            self.v.nat_main_meta_external_port = self
+                .v
+                .nat_main_meta_first_port
+                .wrapping_add(
+                    ((self.v.nat_main_meta_external_port
+                        ^ self.v.nat_main_meta_first_port)
+                        & (self.v.nat_main_next_port_step.wrapping_sub(1_u16))),
+                );
+            if self.v.nat_main_meta_external_port > self.v.nat_main_meta_last_port {
+                self.v.nat_main_meta_external_port = self.v.nat_main_meta_first_port;
             }
         }
+        self.v.nat_main_meta_is_taken = false;
     }
 
     /// `NatMain.refresh`.
@@ -1826,82 +1919,54 @@ impl<P: Pass> Run<'_, P> {
     /// `NatMain.to_external`.
     #[inline(always)]
     fn nat_main_to_external(&mut self) {
-        self.v.nat_main_meta_external = self.v.nat_main_to_external_address;
-        self.v.nat_main_meta_external_port = self.v.nat_main_to_external_port;
-        self.v.nat_main_meta_pool_index = self.v.nat_main_to_external_pool_index;
+        if self.v.nat_main_meta_is_inside {
+            self.v.nat_main_meta_external = self.v.nat_main_to_external_address;
+            self.v.nat_main_meta_external_port = self.v.nat_main_to_external_port;
+        }
         self.nat_main_refresh();
-    }
-
-    /// `NatMain.take_port`.
-    #[inline(always)]
-    fn nat_main_take_port(&mut self) {
-        self.v.nat_main_candidate = self.v.nat_main_meta_internal_port;
-        if (self.v.nat_main_candidate < self.v.nat_main_meta_first_port)
-            || (self.v.nat_main_candidate > self.v.nat_main_meta_last_port)
-        {
-            self.v.nat_main_candidate = self
-                .v
-                .nat_main_meta_first_port
-                .wrapping_add(
-                    ((self.v.nat_main_candidate ^ self.v.nat_main_meta_first_port)
-                        & 1_u16),
-                );
-        }
-        if self.v.nat_main_candidate > self.v.nat_main_meta_last_port {
-            self.v.nat_main_candidate = self.v.nat_main_meta_first_port;
-        }
-        self.nat_main_read_lease();
-        self.nat_main_try_next();
-        self.nat_main_try_next();
-        self.nat_main_try_next();
-        if self.v.nat_main_lent_until > self.v.nat_main_now {
-            self.v.nat_main_meta_reason = 7_u8;
-        } else {
-            self.v.nat_main_meta_external_port = self.v.nat_main_candidate;
-            self.v.nat_main_meta_is_learning = true;
-        }
     }
 
     /// `NatMain.learn`.
     #[inline(always)]
     fn nat_main_learn(&mut self) {
-        if self.v.nat_main_meta_is_inside {
-            if (self.v.nat_main_meta_protocol == 6_u8)
-                && (!((self.v.nat_main_hdr_tcp.flags & 22_u8) == 2_u8))
-            {
-                self.v.nat_main_meta_reason = 8_u8;
-            } else {
-                if ((self.v.nat_main_meta_protocol == 1_u8)
-                    && (!(self.v.nat_main_hdr_icmp.kind == 8_u8)))
-                    && (!(self.v.nat_main_hdr_icmp.kind == 13_u8))
-                {
-                    self.v.nat_main_meta_reason = 6_u8;
-                } else {
-                    self.nat_main_take_port();
+        if self.v.nat_main_meta_is_learning {
+            let timeout = self.world.timeout(self.v.nat_main_meta_profile as u128);
+            self.v.nat_main_learn_result = match &mut self.applied {
+                Applied::Upload { key, place } => {
+                    let added = self
+                        .pass
+                        .add(
+                            &mut self.code.upload,
+                            self.now,
+                            *key,
+                            UploadAction::ToExternal {
+                                address: self.v.nat_main_meta_external,
+                                port: self.v.nat_main_meta_external_port,
+                            },
+                            timeout,
+                        );
+                    *place = added.or(*place);
+                    added.is_some()
                 }
-            }
-            if self.v.nat_main_meta_is_learning {
-                let timeout = self.world.timeout(self.v.nat_main_meta_profile as u128);
-                self.v.nat_main_learn_result = match &mut self.applied {
-                    Applied::Upload { key, place } => {
-                        let added = self
-                            .pass
-                            .add(
-                                &mut self.code.upload,
-                                self.now,
-                                *key,
-                                UploadAction::ToExternal {
-                                    address: self.v.nat_main_meta_external,
-                                    port: self.v.nat_main_candidate,
-                                    pool_index: self.v.nat_main_meta_pool_index,
-                                },
-                                timeout,
-                            );
-                        *place = added.or(*place);
-                        added.is_some()
+                _ => false,
+            };
+        } else {
+            if self.v.nat_main_meta_is_inside {
+                if (self.v.nat_main_meta_protocol == 6_u8)
+                    && (!((self.v.nat_main_hdr_tcp.flags & 22_u8) == 2_u8))
+                {
+                    self.v.nat_main_meta_reason = 8_u8;
+                } else {
+                    if ((self.v.nat_main_meta_protocol == 1_u8)
+                        && (!(self.v.nat_main_hdr_icmp.kind == 8_u8)))
+                        && (!(self.v.nat_main_hdr_icmp.kind == 13_u8))
+                    {
+                        self.v.nat_main_meta_reason = 6_u8;
+                    } else {
+                        self.v.nat_main_meta_is_learning = true;
+                        self.nat_main_first_port();
                     }
-                    _ => false,
-                };
+                }
             }
         }
     }
@@ -1909,15 +1974,23 @@ impl<P: Pass> Run<'_, P> {
     /// `NatMain.to_internal`.
     #[inline(always)]
     fn nat_main_to_internal(&mut self) {
-        self.v.nat_main_meta_internal = self.v.nat_main_to_internal_address;
-        self.v.nat_main_meta_internal_port = self.v.nat_main_to_internal_port;
-        self.nat_main_refresh();
+        if self.v.nat_main_meta_is_inside
+            && ((!(self.v.nat_main_to_internal_address == self.v.nat_main_meta_internal))
+                || (!(self.v.nat_main_to_internal_port
+                    == self.v.nat_main_meta_internal_port)))
+        {
+            self.v.nat_main_meta_is_taken = true;
+        } else {
+            self.v.nat_main_meta_internal = self.v.nat_main_to_internal_address;
+            self.v.nat_main_meta_internal_port = self.v.nat_main_to_internal_port;
+            self.nat_main_refresh();
+        }
     }
 
     /// `NatMain.learn_return`.
     #[inline(always)]
     fn nat_main_learn_return(&mut self) {
-        if self.v.nat_main_meta_is_learning {
+        if self.v.nat_main_meta_is_inside {
             let timeout = self.world.timeout(self.v.nat_main_meta_profile as u128);
             self.v.nat_main_learn_return_result = match &mut self.applied {
                 Applied::Download { key, place } => {
@@ -1981,7 +2054,6 @@ impl<P: Pass> Run<'_, P> {
     #[inline(always)]
     fn nat_main_classify(&mut self) {
         self.v.nat_main_meta_protocol = self.v.nat_main_classify_protocol;
-        self.v.nat_main_meta_lease = self.v.nat_main_classify_lease;
         self.v.nat_main_meta_profile = self.v.nat_main_classify_profile;
         if self.v.nat_main_meta_is_inside {
             self.v.nat_main_meta_internal = self.v.nat_main_hdr_ipv4.source;
@@ -1992,17 +2064,13 @@ impl<P: Pass> Run<'_, P> {
         }
     }
 
-    /// `NatMain`.
+    /// The first half of `NatMain`, which waits for no large table.
     #[inline(always)]
-    fn nat_main(&mut self) -> Result<(), Stop> {
-        self.v.nat_main_now = 0_u64;
-        self.v.nat_main_candidate = 0_u16;
-        self.v.nat_main_lent_until = 0_u64;
-        self.v.nat_main_asked_port = 0_u16;
-        self.v.nat_main_now = self.v.nat_main_istd_timestamp;
+    fn nat_main_first(&mut self) {
         self.v.nat_main_meta_reason = 0_u8;
         self.v.nat_main_meta_protocol = 0_u8;
         self.v.nat_main_meta_is_learning = false;
+        self.v.nat_main_meta_is_taken = false;
         let (hit, action) = self.apply_interfaces();
         self.v.nat_main_tmp = hit;
         self.v.nat_main_tmp_2 = action as u32;
@@ -2086,7 +2154,6 @@ impl<P: Pass> Run<'_, P> {
                                         .v
                                         .nat_main_hdr_tcp
                                         .destination;
-                                    self.v.nat_main_classify_lease = 0x381cb82a00_u64;
                                     self.v.nat_main_classify_profile = 2_u8;
                                     self.nat_main_classify();
                                 } else {
@@ -2099,7 +2166,6 @@ impl<P: Pass> Run<'_, P> {
                                         .v
                                         .nat_main_hdr_tcp
                                         .destination;
-                                    self.v.nat_main_classify_lease = 0x6c47e296a00_u64;
                                     self.v.nat_main_classify_profile = 3_u8;
                                     self.nat_main_classify();
                                 }
@@ -2114,7 +2180,6 @@ impl<P: Pass> Run<'_, P> {
                                         .v
                                         .nat_main_hdr_udp
                                         .destination;
-                                    self.v.nat_main_classify_lease = 0x4614ff8200_u64;
                                     self.v.nat_main_classify_profile = 0_u8;
                                     self.nat_main_classify();
                                 } else {
@@ -2132,7 +2197,6 @@ impl<P: Pass> Run<'_, P> {
                                             .v
                                             .nat_main_hdr_icmp
                                             .identifier;
-                                        self.v.nat_main_classify_lease = 0xe33e22200_u64;
                                         self.v.nat_main_classify_profile = 1_u8;
                                         self.nat_main_classify();
                                     } else {
@@ -2152,51 +2216,92 @@ impl<P: Pass> Run<'_, P> {
                 }
             }
         }
+        if ((self.v.nat_main_meta_reason == 0_u8)
+            && (!(self.v.nat_main_meta_protocol == 0_u8)))
+            && self.v.nat_main_meta_is_inside
+        {
+            let (hit, action) = self.apply_subscribers();
+            self.v.nat_main_tmp_9 = hit;
+            self.v.nat_main_tmp_10 = action as u32;
+            if self.v.nat_main_meta_reason == 0_u8 {
+                let (hit, action) = self.apply_pool();
+                self.v.nat_main_tmp_11 = hit;
+                self.v.nat_main_tmp_12 = action as u32;
+            }
+        }
+    }
+
+    /// The second half of `NatMain`.
+    #[inline(always)]
+    fn nat_main(&mut self) -> Result<(), Stop> {
         if (self.v.nat_main_meta_reason == 0_u8)
             && (!(self.v.nat_main_meta_protocol == 0_u8))
         {
             if self.v.nat_main_meta_is_inside {
-                let (hit, action) = self.apply_subscribers();
-                self.v.nat_main_tmp_9 = hit;
-                self.v.nat_main_tmp_10 = action as u32;
+                let (hit, action, flow) = self
+                    .apply_upload(
+                        self.code.download.is_large() || self.code.next_hops.is_large(),
+                    );
+                self.v.nat_main_tmp_13 = hit;
+                self.v.nat_main_tmp_14 = action as u32;
+                flow?;
                 if self.v.nat_main_meta_reason == 0_u8 {
-                    let (hit, action) = self.apply_pool();
-                    self.v.nat_main_tmp_11 = hit;
-                    self.v.nat_main_tmp_12 = action as u32;
-                }
-                if self.v.nat_main_meta_reason == 0_u8 {
-                    let (hit, action, flow) = self.apply_upload(true);
-                    self.v.nat_main_tmp_13 = hit;
-                    self.v.nat_main_tmp_14 = action as u32;
-                    flow?;
-                }
-                if self.v.nat_main_meta_reason == 0_u8 {
-                    self.nat_main_lend();
-                    self.v.nat_main_asked_port = self.v.nat_main_meta_internal_port;
                     let (hit, action, flow) = self
                         .apply_download(self.code.next_hops.is_large());
                     self.v.nat_main_tmp_15 = hit;
                     self.v.nat_main_tmp_16 = action as u32;
                     flow?;
-                    if (!(self.v.nat_main_meta_internal
-                        == self.v.nat_main_hdr_ipv4.source))
-                        || (!(self.v.nat_main_meta_internal_port
-                            == self.v.nat_main_asked_port))
-                    {
+                    if self.v.nat_main_meta_is_learning {
+                        if self.v.nat_main_meta_is_taken {
+                            self.nat_main_next_port();
+                            let (hit, action, flow) = self
+                                .apply_download(self.code.next_hops.is_large());
+                            self.v.nat_main_tmp_17 = hit;
+                            self.v.nat_main_tmp_18 = action as u32;
+                            flow?;
+                        }
+                        if self.v.nat_main_meta_is_taken {
+                            self.nat_main_next_port();
+                            let (hit, action, flow) = self
+                                .apply_download(self.code.next_hops.is_large());
+                            self.v.nat_main_tmp_19 = hit;
+                            self.v.nat_main_tmp_20 = action as u32;
+                            flow?;
+                        }
+                        if self.v.nat_main_meta_is_taken {
+                            self.nat_main_next_port();
+                            let (hit, action, flow) = self
+                                .apply_download(self.code.next_hops.is_large());
+                            self.v.nat_main_tmp_21 = hit;
+                            self.v.nat_main_tmp_22 = action as u32;
+                            flow?;
+                        }
+                        if !self.v.nat_main_meta_is_taken {
+                            let (hit, action, flow) = self
+                                .apply_upload(self.code.next_hops.is_large());
+                            self.v.nat_main_tmp_23 = hit;
+                            self.v.nat_main_tmp_24 = action as u32;
+                            flow?;
+                        }
+                    }
+                    if self.v.nat_main_meta_is_taken {
                         self.v.nat_main_meta_reason = 7_u8;
                     }
                 }
             } else {
-                let (hit, action, flow) = self.apply_download(true);
-                self.v.nat_main_tmp_17 = hit;
-                self.v.nat_main_tmp_18 = action as u32;
+                let (hit, action, flow) = self
+                    .apply_download(
+                        self.code.upload.is_large() || self.code.next_hops.is_large(),
+                    );
+                self.v.nat_main_tmp_25 = hit;
+                self.v.nat_main_tmp_26 = action as u32;
                 flow?;
                 if self.v.nat_main_meta_reason == 0_u8 {
-                    let (hit, action, flow) = self.apply_upload(true);
-                    self.v.nat_main_tmp_19 = hit;
-                    self.v.nat_main_tmp_20 = action as u32;
+                    let (hit, action, flow) = self
+                        .apply_upload(self.code.next_hops.is_large());
+                    self.v.nat_main_tmp_27 = hit;
+                    self.v.nat_main_tmp_28 = action as u32;
                     flow?;
-                    self.nat_main_lend();
                 }
             }
         }
@@ -2339,6 +2444,7 @@ impl<P: Pass> Run<'_, P> {
             self.v.nat_main_translate_meta_is_learning = self
                 .v
                 .nat_main_meta_is_learning;
+            self.v.nat_main_translate_meta_is_taken = self.v.nat_main_meta_is_taken;
             self.v.nat_main_translate_meta_is_sender = self.v.nat_main_meta_is_sender;
             self.v.nat_main_translate_meta_station = self.v.nat_main_meta_station;
             self.v.nat_main_translate_meta_fragment = self.v.nat_main_meta_fragment;
@@ -2355,7 +2461,6 @@ impl<P: Pass> Run<'_, P> {
             self.v.nat_main_translate_meta_first_port = self.v.nat_main_meta_first_port;
             self.v.nat_main_translate_meta_last_port = self.v.nat_main_meta_last_port;
             self.v.nat_main_translate_meta_pool_index = self.v.nat_main_meta_pool_index;
-            self.v.nat_main_translate_meta_lease = self.v.nat_main_meta_lease;
             self.v.nat_main_translate_meta_profile = self.v.nat_main_meta_profile;
             self.v.nat_main_translate_meta_next_hop = self.v.nat_main_meta_next_hop;
             self.v.nat_main_translate_meta_out_port = self.v.nat_main_meta_out_port;
@@ -2495,6 +2600,7 @@ impl<P: Pass> Run<'_, P> {
             self.v.nat_main_meta_is_learning = self
                 .v
                 .nat_main_translate_meta_is_learning;
+            self.v.nat_main_meta_is_taken = self.v.nat_main_translate_meta_is_taken;
             self.v.nat_main_meta_is_sender = self.v.nat_main_translate_meta_is_sender;
             self.v.nat_main_meta_station = self.v.nat_main_translate_meta_station;
             self.v.nat_main_meta_fragment = self.v.nat_main_translate_meta_fragment;
@@ -2511,17 +2617,16 @@ impl<P: Pass> Run<'_, P> {
             self.v.nat_main_meta_first_port = self.v.nat_main_translate_meta_first_port;
             self.v.nat_main_meta_last_port = self.v.nat_main_translate_meta_last_port;
             self.v.nat_main_meta_pool_index = self.v.nat_main_translate_meta_pool_index;
-            self.v.nat_main_meta_lease = self.v.nat_main_translate_meta_lease;
             self.v.nat_main_meta_profile = self.v.nat_main_translate_meta_profile;
             self.v.nat_main_meta_next_hop = self.v.nat_main_translate_meta_next_hop;
             self.v.nat_main_meta_out_port = self.v.nat_main_translate_meta_out_port;
             let (hit, action) = self.apply_routes();
-            self.v.nat_main_tmp_21 = hit;
-            self.v.nat_main_tmp_22 = action as u32;
+            self.v.nat_main_tmp_29 = hit;
+            self.v.nat_main_tmp_30 = action as u32;
             if self.v.nat_main_meta_reason == 0_u8 {
                 let (hit, action, flow) = self.apply_next_hops(false);
-                self.v.nat_main_tmp_23 = hit;
-                self.v.nat_main_tmp_24 = action as u32;
+                self.v.nat_main_tmp_31 = hit;
+                self.v.nat_main_tmp_32 = action as u32;
                 flow?;
             }
         }

@@ -21,6 +21,12 @@ const FEW: usize = 4;
 /// for the cache that all processors share.
 const LARGE: usize = 1 << 20;
 
+/// Bytes that a table for entries of so many bytes takes, key included, when it is full.
+pub(crate) fn memory(entries: usize, each: usize) -> u64 {
+    let lines = (entries * 8).div_ceil(WAYS * MOST_OF_EIGHT).next_power_of_two();
+    lines as u64 * (WAYS * each).next_multiple_of(64) as u64
+}
+
 /// A cache line, if entries have 32 bytes at most; else several that begin together.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
@@ -232,6 +238,18 @@ mod tests {
             }
             let all: BTreeMap<u64, u32> = lines.iter().copied().collect();
             prop_assert_eq!(all, map);
+        }
+    }
+
+    #[test]
+    fn a_full_table_takes_what_it_is_said_to() {
+        for entries in [1, 5, 6, 640, 641, 1000] {
+            let mut lines = Lines::new();
+            for key in 0..entries as u64 {
+                lines.insert(key, [0_u8; 16]);
+            }
+            let bytes = size_of_val(&*lines.lines) as u64;
+            assert_eq!(memory(entries, 32), bytes, "{entries}");
         }
     }
 

@@ -5,7 +5,7 @@
 
 mod exact;
 mod key;
-mod lines;
+pub(crate) mod lines;
 mod lpm;
 mod objects;
 mod packet;
@@ -13,15 +13,17 @@ mod pass;
 mod scan;
 
 pub use crate::ir::{Algorithm, Match};
-pub use crate::machine::{Execute, Fate, Listed, Meter, Rates, Store, Verdict, World};
+pub use crate::machine::{Execute, Fate, Listed, Meter, Rates, Store, Verdict, World, one_by_one};
 pub use exact::{Exact, Place};
 pub use key::Packed;
 pub use lpm::Lpm;
+pub use natgate_io::Frame;
 pub use objects::{Counters, Meters, Random, Registers, hash};
 pub use packet::{
-    Errors, Input, Stop, be64, be128, bits, checksum, put_bits, shift_left, shift_right, signed,
+    Errors, Input, Stop, Taken, be64, be128, bits, checksum, put_bits, shift_left, shift_right,
+    signed,
 };
-pub use pass::{Ahead, Cell, GROUP, Pass, Work, ahead};
+pub use pass::{Ahead, Cell, Halves, Pass, Work, in_halves};
 pub use scan::Scan;
 
 use std::fmt::Debug;

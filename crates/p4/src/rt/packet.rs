@@ -26,6 +26,10 @@ pub struct Errors {
     pub timeout: u32,
 }
 
+/// How far a packet was read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Taken(usize);
+
 /// A packet that is read.
 ///
 /// All that is done with it becomes part of the program's one function: then neither it nor what is beside it
@@ -50,6 +54,18 @@ impl<'p> Input<'p> {
     #[inline(always)]
     pub fn length(&self) -> usize {
         self.packet.len()
+    }
+
+    /// How far it was read.
+    #[inline(always)]
+    pub fn so_far(&self) -> Taken {
+        Taken(self.at)
+    }
+
+    /// Goes on from there.
+    #[inline(always)]
+    pub fn resume(&mut self, taken: Taken) {
+        self.at = taken.0;
     }
 
     /// Bytes that were read, or begun.

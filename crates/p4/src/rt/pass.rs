@@ -1,17 +1,22 @@
 //! Two ways through a program: one does what it says, the other only fetches what doing it will read.
 //!
 //! A program takes packets strictly one after the other, and what it looks up lies in memory that is not in the
-//! caches when there are many entries: each packet would wait for it, several times. So a group of packets goes
-//! through the program before its turn comes, without any effect: to the first look-up in a large table, whose line
-//! is fetched; when all packets of the group have got that far, through this look-up to the next one; and so on.
-//! What is found on the way may have changed when the packet's turn comes. Then something was fetched in vain.
+//! caches when there are many entries: each packet would wait for it, several times. So programs are cut in two where
+//! the first large table may be looked up, if the halves have nothing in common, and a group of packets goes through
+//! the first half. Then, before its turn comes, each goes through the second half without any effect: to the first
+//! look-up in a large table, whose line is fetched; when all packets of the group have got that far, through this
+//! look-up to the next one; and so on. What is found on the way may have changed when the packet's turn comes. Then
+//! something was fetched in vain.
 
-use super::{Action, Counters, Exact, Found, Meters, Packed, Place, Random, Registers, Stop};
+use super::{
+    Action, Counters, Exact, Fate, Found, Frame, Meters, Packed, Place, Random, Registers, Stop,
+    Verdict, World,
+};
 use std::fmt::Debug;
 use std::ops::BitXor;
 
 /// Most packets that go ahead together.
-pub const GROUP: usize = 16;
+const GROUP: usize = 16;
 
 /// Look-ups, one after the other, whose lines are fetched.
 const MOST_FOUND: u32 = 4;
@@ -260,19 +265,59 @@ impl Pass for Ahead {
     }
 }
 
-/// Has `fetch` done for each of the packets, [`GROUP`] at most, again and again as long as it says that there is
-/// more; it is told how many look-ups' lines were fetched before.
+/// A program in two halves, neither of which touches what the other one changes.
+pub trait Halves {
+    /// What the second half needs to know of a packet.
+    type Kept: Default;
+
+    /// Takes a packet that came in by a port through the first half.
+    fn begin(&mut self, world: &mut World, port: u32, packet: &[u8], kept: &mut Self::Kept);
+
+    /// Fetches what the second half will look up next, if so many look-ups' lines were fetched before; whether there
+    /// may be more.
+    fn fetch(&mut self, world: &mut World, packet: &[u8], kept: &Self::Kept, found: u32) -> bool;
+
+    /// Takes it through the second half. What it begins with when it leaves is put into `head`, which is empty.
+    fn finish(
+        &mut self,
+        world: &mut World,
+        packet: &[u8],
+        kept: &Self::Kept,
+        head: &mut Vec<u8>,
+    ) -> Verdict;
+}
+
+/// Takes frames that came in by a port through a program, a group after the other; what becomes of each.
 #[inline(always)]
-pub fn ahead(packets: &[&[u8]], mut fetch: impl FnMut(&[u8], u32) -> bool) {
-    let mut waiting = [true; GROUP];
-    for found in 0..MOST_FOUND {
-        let mut are_some_waiting = false;
-        for (packet, is_waiting) in packets.iter().zip(&mut waiting) {
-            *is_waiting = *is_waiting && fetch(packet, found);
-            are_some_waiting |= *is_waiting;
+pub fn in_halves<H: Halves>(
+    halves: &mut H,
+    world: &mut World,
+    port: u32,
+    frames: &mut [Frame<'_>],
+    fates: &mut [Fate],
+) {
+    let mut head = Vec::new();
+    // Whether a packet goes on, and what is known of it.
+    let mut group: [(bool, H::Kept); GROUP] = Default::default();
+    for (frames, fates) in frames.chunks_mut(GROUP).zip(fates.chunks_mut(GROUP)) {
+        for (frame, (is_waiting, kept)) in frames.iter().zip(&mut group) {
+            halves.begin(world, port, frame.bytes(), kept);
+            *is_waiting = halves.fetch(world, frame.bytes(), kept, 0);
         }
-        if !are_some_waiting {
-            return;
+        for found in 1..MOST_FOUND {
+            let mut are_some_waiting = false;
+            for (frame, (is_waiting, kept)) in frames.iter().zip(&mut group) {
+                *is_waiting = *is_waiting && halves.fetch(world, frame.bytes(), kept, found);
+                are_some_waiting |= *is_waiting;
+            }
+            if !are_some_waiting {
+                break;
+            }
+        }
+        for ((frame, fate), (_, kept)) in frames.iter_mut().zip(fates).zip(&group) {
+            head.clear();
+            let verdict = halves.finish(world, frame.bytes(), kept, &mut head);
+            *fate = Fate::of(verdict, &head, frame);
         }
     }
 }
@@ -353,20 +398,60 @@ mod tests {
         assert_eq!(one.next(0, 1 << 40), other.next(0, 1 << 40));
     }
 
+    /// What was done with packets, each of which asks so often for more.
+    #[derive(Default)]
+    struct Asking {
+        seen: Vec<(char, u8, u32)>,
+    }
+
+    impl Halves for Asking {
+        type Kept = u8;
+
+        fn begin(&mut self, _: &mut World, port: u32, packet: &[u8], kept: &mut u8) {
+            self.seen.push(('b', packet[0], port));
+            *kept = packet[0];
+        }
+
+        fn fetch(&mut self, _: &mut World, _: &[u8], kept: &u8, found: u32) -> bool {
+            self.seen.push(('f', *kept, found));
+            found < (*kept).into()
+        }
+
+        fn finish(
+            &mut self,
+            _: &mut World,
+            packet: &[u8],
+            kept: &u8,
+            head: &mut Vec<u8>,
+        ) -> Verdict {
+            self.seen.push(('e', *kept, 0));
+            head.push(packet[0] + 100);
+            Verdict { port: Some(7), taken: 1 }
+        }
+    }
+
+    fn seen(packets: &[u8]) -> Vec<(char, u8, u32)> {
+        let (mut asking, mut world) = (Asking::default(), World::new());
+        let mut buffers: Vec<[u8; 2]> = packets.iter().map(|packet| [0, *packet]).collect();
+        let mut frames: Vec<Frame<'_>> =
+            buffers.iter_mut().map(|buffer| Frame::new(buffer, 1, 2)).collect();
+        let mut fates = vec![Fate::Dropped; packets.len()];
+        in_halves(&mut asking, &mut world, 3, &mut frames, &mut fates);
+        assert!(fates.iter().all(|fate| *fate == Fate::Sent { port: 7, start: 1 }));
+        assert!(frames.iter().zip(packets).all(|(frame, packet)| frame.bytes() == [packet + 100]));
+        asking.seen
+    }
+
     #[test]
     fn packets_go_on_as_long_as_there_is_more() {
-        let packets: [&[u8]; 3] = [&[0], &[2], &[1]];
-        let mut seen = Vec::new();
-        ahead(&packets, |packet, found| {
-            seen.push((packet[0], found));
-            found < packet[0].into()
-        });
-        assert_eq!(seen, [(0, 0), (2, 0), (1, 0), (2, 1), (1, 1), (2, 2)]);
-        let mut count = 0;
-        ahead(&packets, |_, _| {
-            count += 1;
-            true
-        });
-        assert_eq!(count, 3 * MOST_FOUND, "it ends");
+        let (begin, fetch) = (|one| ('b', one, 3), |one, found| ('f', one, found));
+        let first = [begin(0), fetch(0, 0), begin(2), fetch(2, 0), begin(1), fetch(1, 0)];
+        let more = [fetch(2, 1), fetch(1, 1), fetch(2, 2)];
+        let last = [('e', 0, 0), ('e', 2, 0), ('e', 1, 0)];
+        assert_eq!(seen(&[0, 2, 1]), [&first[..], &more, &last].concat());
+        let fetched = seen(&[9]).iter().filter(|(what, ..)| *what == 'f').count();
+        assert_eq!(fetched as u32, MOST_FOUND, "it ends");
+        let groups = seen(&[0; GROUP + 1]);
+        assert_eq!(groups[groups.len() - 3..], [begin(0), fetch(0, 0), ('e', 0, 0)]);
     }
 }

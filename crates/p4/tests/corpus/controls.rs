@@ -68,20 +68,20 @@ impl Action for AddAction {
 
 /// What entries of `Main.second.add` do.
 #[derive(Clone, Copy, Debug)]
-enum AddAction_2 {
+enum AddAction2 {
     Plus { x: u16 },
     NoAction,
 }
 
-impl Action for AddAction_2 {
+impl Action for AddAction2 {
     fn of(number: usize, args: &[u128]) -> Self {
         match number {
             0 => {
-                AddAction_2::Plus {
+                AddAction2::Plus {
                     x: args[0] as u16,
                 }
             }
-            _ => AddAction_2::NoAction,
+            _ => AddAction2::NoAction,
         }
     }
 
@@ -160,7 +160,7 @@ enum Applied {
 #[derive(Debug)]
 pub struct Controls {
     add: Exact<u64, AddAction>,
-    add_2: Exact<u64, AddAction_2>,
+    add_2: Exact<u64, AddAction2>,
     seen: Registers<u16>,
     seen_2: Registers<u16>,
 }
@@ -170,7 +170,7 @@ impl Controls {
     pub fn new(seed: u64) -> Self {
         Self {
             add: Exact::new(&[16], 1024, false, AddAction::NoAction),
-            add_2: Exact::new(&[16], 1024, false, AddAction_2::NoAction),
+            add_2: Exact::new(&[16], 1024, false, AddAction2::NoAction),
             seen: Registers::new(1, 0_u16),
             seen_2: Registers::new(1, 0_u16),
         }
@@ -275,9 +275,16 @@ struct Run<'r, P> {
 }
 
 impl<P: Pass> Run<'_, P> {
-    /// Takes the packet through the program; on the way ahead, whether there may be more to fetch.
+    /// Takes the packet through the program.
     #[inline(always)]
-    fn process(&mut self, port: u32) -> bool {
+    fn process(&mut self, port: u32) {
+        self.begin(port);
+        self.finish();
+    }
+
+    /// As far as nothing waits for a large table.
+    #[inline(always)]
+    fn begin(&mut self, port: u32) {
         self.v.main_parser_istd_input_port = port as u32;
         self.v.pre_istd_input_port = port as u32;
         self.v.main_istd_input_port = port as u32;
@@ -291,6 +298,11 @@ impl<P: Pass> Run<'_, P> {
         self.pre();
         self.v.main_hdr_words = self.v.main_parser_hdr_words;
         self.v.main_meta_note = self.v.pre_meta_note;
+    }
+
+    /// The rest; on the way ahead, whether there may be more to fetch.
+    #[inline(always)]
+    fn finish(&mut self) -> bool {
         self.main();
         if P::IS_AHEAD {
             return false;
@@ -336,11 +348,11 @@ impl<P: Pass> Run<'_, P> {
         let key = self.v.main_second_key as u64;
         let (found, place) = self.code.add_2.find(self.now, key);
         match found.action {
-            AddAction_2::Plus { x } => {
+            AddAction2::Plus { x } => {
                 self.v.main_second_plus_x = x;
                 self.main_second_plus()
             }
-            AddAction_2::NoAction {} => self.no_action(),
+            AddAction2::NoAction {} => self.no_action(),
         };
         (found.hit, found.action.number() as u32)
     }

@@ -34,12 +34,12 @@ impl Words {
 
 /// Headers with these fields.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ahead_2 {
+struct Ahead2 {
     valid: bool,
     value: u8,
 }
 
-impl Ahead_2 {
+impl Ahead2 {
     #[inline(always)]
     fn read(bytes: [u8; 1]) -> Self {
         Self {
@@ -67,8 +67,8 @@ struct Slots {
     main_parser_istd_input_port: u32,
     main_parser_ahead: u8,
     main_parser_kind: u8,
-    main_parser_ahead_2: Ahead_2,
-    main_parser_tag: Ahead_2,
+    main_parser_ahead_2: Ahead2,
+    main_parser_tag: Ahead2,
     pre_hdr_words: Words,
     pre_meta_note: u32,
     pre_istd_input_port: u32,
@@ -201,9 +201,16 @@ struct Run<'r, P> {
 }
 
 impl<P: Pass> Run<'_, P> {
-    /// Takes the packet through the program; on the way ahead, whether there may be more to fetch.
+    /// Takes the packet through the program.
     #[inline(always)]
-    fn process(&mut self, port: u32) -> bool {
+    fn process(&mut self, port: u32) {
+        self.begin(port);
+        self.finish();
+    }
+
+    /// As far as nothing waits for a large table.
+    #[inline(always)]
+    fn begin(&mut self, port: u32) {
         self.v.main_parser_istd_input_port = port as u32;
         self.v.pre_istd_input_port = port as u32;
         self.v.main_istd_input_port = port as u32;
@@ -217,6 +224,11 @@ impl<P: Pass> Run<'_, P> {
         self.pre();
         self.v.main_hdr_words = self.v.main_parser_hdr_words;
         self.v.main_meta_note = self.v.pre_meta_note;
+    }
+
+    /// The rest; on the way ahead, whether there may be more to fetch.
+    #[inline(always)]
+    fn finish(&mut self) -> bool {
         self.main();
         if P::IS_AHEAD {
             return false;

@@ -181,9 +181,16 @@ struct Run<'r, P> {
 }
 
 impl<P: Pass> Run<'_, P> {
-    /// Takes the packet through the program; on the way ahead, whether there may be more to fetch.
+    /// Takes the packet through the program.
     #[inline(always)]
-    fn process(&mut self, port: u32) -> bool {
+    fn process(&mut self, port: u32) {
+        self.begin(port);
+        self.finish();
+    }
+
+    /// As far as nothing waits for a large table.
+    #[inline(always)]
+    fn begin(&mut self, port: u32) {
         self.v.main_parser_istd_input_port = port as u32;
         self.v.pre_istd_input_port = port as u32;
         self.v.main_istd_input_port = port as u32;
@@ -199,6 +206,11 @@ impl<P: Pass> Run<'_, P> {
         self.v.main_hdr_words = self.v.main_parser_hdr_words;
         self.v.main_hdr_other = self.v.main_parser_hdr_other;
         self.v.main_meta_note = self.v.pre_meta_note;
+    }
+
+    /// The rest; on the way ahead, whether there may be more to fetch.
+    #[inline(always)]
+    fn finish(&mut self) -> bool {
         self.main();
         if P::IS_AHEAD {
             return false;

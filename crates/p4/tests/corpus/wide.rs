@@ -4,13 +4,13 @@ use natgate_p4::rt::*;
 
 /// Headers with these fields.
 #[derive(Clone, Copy, Debug, Default)]
-struct Wide_2 {
+struct Wide2 {
     valid: bool,
     a: u128,
     b: u128,
 }
 
-impl Wide_2 {
+impl Wide2 {
     #[inline(always)]
     fn read(bytes: [u8; 32]) -> Self {
         Self {
@@ -66,13 +66,13 @@ impl Wide_2 {
 /// Headers, metadata and variables of a packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slots {
-    main_parser_hdr_wide: Wide_2,
+    main_parser_hdr_wide: Wide2,
     main_parser_meta_note: u32,
     main_parser_istd_direction: u32,
     main_parser_istd_pass: u8,
     main_parser_istd_loopedback: bool,
     main_parser_istd_input_port: u32,
-    pre_hdr_wide: Wide_2,
+    pre_hdr_wide: Wide2,
     pre_meta_note: u32,
     pre_istd_input_port: u32,
     pre_istd_parser_error: u32,
@@ -82,7 +82,7 @@ struct Slots {
     pre_ostd_decrypt: bool,
     pre_ostd_said: u32,
     pre_ostd_decrypt_start_offset: u16,
-    main_hdr_wide: Wide_2,
+    main_hdr_wide: Wide2,
     main_meta_note: u32,
     main_istd_direction: u32,
     main_istd_pass: u8,
@@ -93,7 +93,7 @@ struct Slots {
     main_istd_input_port: u32,
     main_ostd_class_of_service: u8,
     main_x: u128,
-    deparser_hdr_wide: Wide_2,
+    deparser_hdr_wide: Wide2,
     deparser_meta_note: u32,
     deparser_ostd_class_of_service: u8,
 }
@@ -205,9 +205,16 @@ struct Run<'r, P> {
 }
 
 impl<P: Pass> Run<'_, P> {
-    /// Takes the packet through the program; on the way ahead, whether there may be more to fetch.
+    /// Takes the packet through the program.
     #[inline(always)]
-    fn process(&mut self, port: u32) -> bool {
+    fn process(&mut self, port: u32) {
+        self.begin(port);
+        self.finish();
+    }
+
+    /// As far as nothing waits for a large table.
+    #[inline(always)]
+    fn begin(&mut self, port: u32) {
         self.v.main_parser_istd_input_port = port as u32;
         self.v.pre_istd_input_port = port as u32;
         self.v.main_istd_input_port = port as u32;
@@ -221,6 +228,11 @@ impl<P: Pass> Run<'_, P> {
         self.pre();
         self.v.main_hdr_wide = self.v.main_parser_hdr_wide;
         self.v.main_meta_note = self.v.pre_meta_note;
+    }
+
+    /// The rest; on the way ahead, whether there may be more to fetch.
+    #[inline(always)]
+    fn finish(&mut self) -> bool {
         self.main();
         if P::IS_AHEAD {
             return false;
@@ -241,7 +253,7 @@ impl<P: Pass> Run<'_, P> {
     #[inline(always)]
     fn parse_main_parser_start(&mut self) -> Result<(), Stop> {
         self.input.step()?;
-        self.v.main_parser_hdr_wide = Wide_2::read(self.input.extract()?);
+        self.v.main_parser_hdr_wide = Wide2::read(self.input.extract()?);
         Ok(())
     }
 

@@ -572,9 +572,16 @@ struct Run<'r, P> {
 }
 
 impl<P: Pass> Run<'_, P> {
-    /// Takes the packet through the program; on the way ahead, whether there may be more to fetch.
+    /// Takes the packet through the program.
     #[inline(always)]
-    fn process(&mut self, port: u32) -> bool {
+    fn process(&mut self, port: u32) {
+        self.begin(port);
+        self.finish();
+    }
+
+    /// As far as nothing waits for a large table.
+    #[inline(always)]
+    fn begin(&mut self, port: u32) {
         self.v.p_istd_input_port = port as u32;
         self.v.pre_istd_input_port = port as u32;
         self.v.main_istd_input_port = port as u32;
@@ -612,6 +619,11 @@ impl<P: Pass> Run<'_, P> {
         self.v.main_meta_b = self.v.pre_meta_b;
         self.v.main_meta_flag = self.v.pre_meta_flag;
         self.v.main_meta_count = self.v.pre_meta_count;
+    }
+
+    /// The rest; on the way ahead, whether there may be more to fetch.
+    #[inline(always)]
+    fn finish(&mut self) -> bool {
         if let Err(Stop::Ahead { more }) = self.main() {
             return more;
         }

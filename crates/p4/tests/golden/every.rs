@@ -485,15 +485,17 @@ impl Execute for Every {
         }
     }
 
-    fn ahead(&mut self, world: &mut World, port: u32, packets: &[&[u8]]) {
+    fn forward_all(
+        &mut self,
+        world: &mut World,
+        port: u32,
+        frames: &mut [Frame<'_>],
+        fates: &mut [Fate],
+    ) {
         if self.long.is_large() {
-            let mut head = Vec::new();
-            ahead(
-                packets,
-                |packet, found| {
-                    self.run(world, packet, &mut head, Ahead::new(found)).process(port)
-                },
-            );
+            in_halves(self, world, port, frames, fates);
+        } else {
+            one_by_one(self, world, port, frames, fates);
         }
     }
 
@@ -557,6 +559,94 @@ impl Execute for Every {
     }
 }
 
+/// What the second half needs to know of a packet that has been through the first.
+#[derive(Debug, Default)]
+pub struct Kept {
+    taken: Taken,
+    port: Option<u32>,
+    main_hdr_head: Head,
+    main_hdr_label: Label,
+    main_hdr_words: Words,
+    main_hdr_other: Words,
+    main_meta_note: u32,
+    main_meta_seen: u8,
+    main_meta_is_marked: bool,
+    main_meta_pair_left: u16,
+}
+
+impl Every {
+    /// A packet at the beginning of the second half.
+    #[inline(always)]
+    fn resume<'r, P: Pass>(
+        &'r mut self,
+        world: &'r mut World,
+        packet: &'r [u8],
+        kept: &Kept,
+        head: &'r mut Vec<u8>,
+        pass: P,
+    ) -> Run<'r, P> {
+        let mut run = self.run(world, packet, head, pass);
+        run.input.resume(kept.taken);
+        run.port = kept.port;
+        run.v.main_hdr_head = kept.main_hdr_head;
+        run.v.main_hdr_label = kept.main_hdr_label;
+        run.v.main_hdr_words = kept.main_hdr_words;
+        run.v.main_hdr_other = kept.main_hdr_other;
+        run.v.main_meta_note = kept.main_meta_note;
+        run.v.main_meta_seen = kept.main_meta_seen;
+        run.v.main_meta_is_marked = kept.main_meta_is_marked;
+        run.v.main_meta_pair_left = kept.main_meta_pair_left;
+        run
+    }
+}
+
+impl Halves for Every {
+    type Kept = Kept;
+    #[inline(always)]
+    fn begin(&mut self, world: &mut World, port: u32, packet: &[u8], kept: &mut Kept) {
+        let mut head = Vec::new();
+        let mut run = self.run(world, packet, &mut head, Work);
+        run.begin(port);
+        kept.taken = run.input.so_far();
+        kept.port = run.port;
+        kept.main_hdr_head = run.v.main_hdr_head;
+        kept.main_hdr_label = run.v.main_hdr_label;
+        kept.main_hdr_words = run.v.main_hdr_words;
+        kept.main_hdr_other = run.v.main_hdr_other;
+        kept.main_meta_note = run.v.main_meta_note;
+        kept.main_meta_seen = run.v.main_meta_seen;
+        kept.main_meta_is_marked = run.v.main_meta_is_marked;
+        kept.main_meta_pair_left = run.v.main_meta_pair_left;
+    }
+
+    #[inline(always)]
+    fn fetch(
+        &mut self,
+        world: &mut World,
+        packet: &[u8],
+        kept: &Kept,
+        found: u32,
+    ) -> bool {
+        self.resume(world, packet, kept, &mut Vec::new(), Ahead::new(found)).finish()
+    }
+
+    #[inline(always)]
+    fn finish(
+        &mut self,
+        world: &mut World,
+        packet: &[u8],
+        kept: &Kept,
+        head: &mut Vec<u8>,
+    ) -> Verdict {
+        let mut run = self.resume(world, packet, kept, head, Work);
+        run.finish();
+        Verdict {
+            port: run.port,
+            taken: run.input.taken(),
+        }
+    }
+}
+
 /// A packet on its way.
 struct Run<'r, P> {
     code: &'r mut Every,
@@ -571,9 +661,16 @@ struct Run<'r, P> {
 }
 
 impl<P: Pass> Run<'_, P> {
-    /// Takes the packet through the program; on the way ahead, whether there may be more to fetch.
+    /// Takes the packet through the program.
     #[inline(always)]
-    fn process(&mut self, port: u32) -> bool {
+    fn process(&mut self, port: u32) {
+        self.begin(port);
+        self.finish();
+    }
+
+    /// As far as nothing waits for a large table.
+    #[inline(always)]
+    fn begin(&mut self, port: u32) {
         self.v.p_istd_input_port = port as u32;
         self.v.pre_istd_input_port = port as u32;
         self.v.main_istd_input_port = port as u32;
@@ -601,6 +698,12 @@ impl<P: Pass> Run<'_, P> {
         self.v.main_meta_is_marked = self.v.pre_meta_is_marked;
         self.v.main_meta_pair_left = self.v.pre_meta_pair_left;
         self.v.main_meta_pair_right = self.v.pre_meta_pair_right;
+        self.main_first();
+    }
+
+    /// The rest; on the way ahead, whether there may be more to fetch.
+    #[inline(always)]
+    fn finish(&mut self) -> bool {
         if let Err(Stop::Ahead { more }) = self.main() {
             return more;
         }
@@ -1005,9 +1108,9 @@ impl<P: Pass> Run<'_, P> {
         self.port = Some(self.v.main_to_port as u32);
     }
 
-    /// `Main`.
+    /// The first half of `Main`, which waits for no large table.
     #[inline(always)]
-    fn main(&mut self) -> Result<(), Stop> {
+    fn main_first(&mut self) {
         self.port = Some(2_u32 as u32);
         self.pass
             .count(
@@ -1027,10 +1130,16 @@ impl<P: Pass> Run<'_, P> {
         if self.v.main_tmp {
             self.v.main_meta_pair_left = self.v.main_meta_pair_left.wrapping_add(1_u16);
         }
+    }
+
+    /// The second half of `Main`.
+    #[inline(always)]
+    fn main(&mut self) -> Result<(), Stop> {
         let (hit, action, flow) = self.apply_prefixes();
         self.v.main_tmp_3 = hit;
         self.v.main_tmp_4 = action as u32;
         flow?;
+        self.pass.rest(self.code.long.is_large())?;
         match self.v.main_tmp_4 {
             0_u32 => {
                 self.v.main_tmp_5 = self.v.main_meta_note;

@@ -4,14 +4,14 @@ use natgate_p4::rt::*;
 
 /// Headers with these fields.
 #[derive(Clone, Copy, Debug, Default)]
-struct Frame {
+struct Frame2 {
     valid: bool,
     destination: u64,
     source: u64,
     kind: u16,
 }
 
-impl Frame {
+impl Frame2 {
     #[inline(always)]
     fn read(bytes: [u8; 14]) -> Self {
         Self {
@@ -71,13 +71,13 @@ impl Action for ForwardAction {
 struct Slots {
     twice_return: u16,
     twice_x: u16,
-    parse_hdr_frame: Frame,
+    parse_hdr_frame: Frame2,
     parse_meta_note: u16,
     parse_istd_direction: u32,
     parse_istd_pass: u8,
     parse_istd_loopedback: bool,
     parse_istd_input_port: u32,
-    pre_hdr_frame: Frame,
+    pre_hdr_frame: Frame2,
     pre_meta_note: u16,
     pre_istd_input_port: u32,
     pre_istd_parser_error: u32,
@@ -87,7 +87,7 @@ struct Slots {
     pre_ostd_decrypt: bool,
     pre_ostd_said: u32,
     pre_ostd_decrypt_start_offset: u16,
-    main_hdr_frame: Frame,
+    main_hdr_frame: Frame2,
     main_meta_note: u16,
     main_istd_direction: u32,
     main_istd_pass: u8,
@@ -100,7 +100,7 @@ struct Slots {
     main_send_port: u32,
     main_tmp: bool,
     main_tmp_2: u32,
-    deparse_hdr_frame: Frame,
+    deparse_hdr_frame: Frame2,
     deparse_meta_note: u16,
     deparse_ostd_class_of_service: u8,
 }
@@ -225,9 +225,16 @@ struct Run<'r, P> {
 }
 
 impl<P: Pass> Run<'_, P> {
-    /// Takes the packet through the program; on the way ahead, whether there may be more to fetch.
+    /// Takes the packet through the program.
     #[inline(always)]
-    fn process(&mut self, port: u32) -> bool {
+    fn process(&mut self, port: u32) {
+        self.begin(port);
+        self.finish();
+    }
+
+    /// As far as nothing waits for a large table.
+    #[inline(always)]
+    fn begin(&mut self, port: u32) {
         self.v.parse_istd_input_port = port as u32;
         self.v.pre_istd_input_port = port as u32;
         self.v.main_istd_input_port = port as u32;
@@ -241,6 +248,11 @@ impl<P: Pass> Run<'_, P> {
         self.pre();
         self.v.main_hdr_frame = self.v.parse_hdr_frame;
         self.v.main_meta_note = self.v.pre_meta_note;
+    }
+
+    /// The rest; on the way ahead, whether there may be more to fetch.
+    #[inline(always)]
+    fn finish(&mut self) -> bool {
         self.main();
         if P::IS_AHEAD {
             return false;
@@ -261,7 +273,7 @@ impl<P: Pass> Run<'_, P> {
     #[inline(always)]
     fn parse_parse_start(&mut self) -> Result<(), Stop> {
         self.input.step()?;
-        self.v.parse_hdr_frame = Frame::read(self.input.extract()?);
+        self.v.parse_hdr_frame = Frame2::read(self.input.extract()?);
         let key_0 = self.v.parse_hdr_frame.kind;
         if key_0 & 0xff00_u16 == 0x800_u16 { self.parse_parse_known() } else { Ok(()) }
     }

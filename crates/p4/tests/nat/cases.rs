@@ -194,7 +194,7 @@ fn static_mappings_are_the_controllers() {
     let external = [6, POOL, 80];
     let keys = |values: [u128; 3]| values.map(Key::Exact);
     machine.insert("download", &keys(external), "to_internal", &internal[1..], 0).expect("it fits");
-    let to_external = [POOL, 80, 0];
+    let to_external = [POOL, 80];
     machine.insert("upload", &keys(internal), "to_external", &to_external, 0).expect("it fits");
     check_static_mapping(&mut machine);
 }

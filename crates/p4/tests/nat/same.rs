@@ -110,7 +110,7 @@ fn crowded(program: &Program) -> Machine<'_> {
     for number in 0..21_000 {
         let [internal, external] = [0x0b00_0000, 0xcb00_7200].map(|first| first + number);
         let own = [17, internal, 5000].map(Key::Exact);
-        machine.insert("upload", &own, "to_external", &[external, 5000, 1], 0).expect("it fits");
+        machine.insert("upload", &own, "to_external", &[external, 5000], 0).expect("it fits");
         let own = [17, external, 5000].map(Key::Exact);
         machine.insert("download", &own, "to_internal", &[internal, 5000], 0).expect("it fits");
     }
@@ -173,7 +173,7 @@ proptest! {
         for (_, machine) in &mut machines {
             fill(machine, (4000, 4005));
             let internal = [17, 0x0a00_0003, 4003].map(Key::Exact);
-            let external = [0xcb00_7101, 4001, 0];
+            let external = [0xcb00_7101, 4001];
             machine.insert("upload", &internal, "to_external", &external, 0).expect("it fits");
         }
         let mut now = 0;
