@@ -7,10 +7,11 @@
 // stations send.
 //
 // A mapping is an entry of each of the two, and whoever has the entry of `download` has the external port: that one
-// is made first, and only where there is none.
+// is made first, and only where there is none. Who takes it away from a learnt mapping removes its entry of `upload`
+// as well; until then that endpoint's packets are dropped.
 //
-// It asks for nothing that DPDK's pipeline does not have: fields are whole bytes, nothing depends on whether a table
-// had room, or on the packet's length.
+// It asks for nothing that DPDK's pipeline does not have: fields are whole bytes, and nothing depends on the packet's
+// length, or on what adding an entry returns. Whether there was room the table is asked.
 
 #include <core.p4>
 #include <dpdk/pna.p4>
@@ -120,6 +121,7 @@ struct metadata_t {
     bool is_local;              // for this box, not another station of the link
     bool is_learning;           // a mapping is being made
     bool is_taken;              // the external port is somebody else's
+    bool is_claimed;            // it is the sender's
     bool is_sender;             // the station asked for has sent the frame
     bit<48> station;
     bit<16> fragment;           // its offset, and whether more follow
@@ -393,7 +395,7 @@ control NatMain(
         if (meta.external_port < meta.first_port || meta.external_port > meta.last_port) {
             meta.external_port = meta.first_port + ((meta.external_port ^ meta.first_port) & 1);
         }
-        if (meta.external_port > meta.last_port) {
+        if (meta.external_port < meta.first_port || meta.external_port > meta.last_port) {
             meta.external_port = meta.first_port;
         }
     }
@@ -423,13 +425,16 @@ control NatMain(
         restart_expire_timer();
     }
 
-    // A packet from outside has its external endpoint, and restarts the timer.
+    // A packet from outside has its external endpoint. If it is this one, the timer starts anew.
     action to_external(bit<32> address, bit<16> port) {
         if (meta.is_inside) {
             meta.external = address;
             meta.external_port = port;
+            meta.is_learning = false;
         }
-        refresh();
+        if (meta.external == address && meta.external_port == port) {
+            refresh();
+        }
     }
 
     // Packets from outside make no mapping; TCP begins with a SYN alone, ICMP with a query. Asked again when it has a
@@ -468,6 +473,7 @@ control NatMain(
         } else {
             meta.internal = address;
             meta.internal_port = port;
+            meta.is_claimed = true;
             refresh();
         }
     }
@@ -550,6 +556,7 @@ control NatMain(
         meta.protocol = 0;
         meta.is_learning = false;
         meta.is_taken = false;
+        meta.is_claimed = false;
         interfaces.apply();
         if (istd.parser_error != error.NoError) {
             meta.reason = Reason.MALFORMED;
@@ -621,11 +628,16 @@ control NatMain(
                             next_port();
                             download.apply();
                         }
-                        if (!meta.is_taken) {
-                            upload.apply();
-                        }
                     }
-                    if (meta.is_taken) {
+                    // What was added is there now, if there was room.
+                    if (!meta.is_claimed && !meta.is_taken) {
+                        download.apply();
+                    }
+                    if (meta.is_claimed && meta.is_learning) {
+                        upload.apply();
+                        upload.apply();
+                    }
+                    if (!meta.is_claimed || meta.is_learning) {
                         meta.reason = Reason.NO_PORT;
                     }
                 }

@@ -96,22 +96,30 @@ impl Program {
         let objects: u64 = self.objects.iter().map(|object| of(&object.kind)).sum();
         let tables = self.tables.iter().filter(|table| table.add_on_miss);
         let tables: Vec<u64> = tables.map(|table| self.table_memory(table)).collect();
-        // While one grows, it is there with half its size as well.
-        objects + tables.iter().sum::<u64>() + tables.iter().max().unwrap_or(&0) / 2
+        // While one gives up what is over, it is there twice.
+        objects + tables.iter().sum::<u64>() + tables.iter().max().unwrap_or(&0)
     }
 
     /// Of an exact table with as many entries as it has room for.
     fn table_memory(&self, table: &Table) -> u64 {
-        let bytes = |widths: u32| widths.div_ceil(8) as usize;
         let key = match table.keys.iter().map(|key| key.expr.ty.width()).sum() {
-            bits @ 0..=128_u32 => bytes(bits).next_multiple_of(8),
+            0..=64_u32 => 8,
+            65..=128 => 16,
             _ => table.keys.len() * 16,
         };
-        let actions = table.actions.iter().map(|action| &self.actions[*action].params);
-        let args = actions.map(|params| params.iter().map(|(_, _, ty)| bytes(ty.width())).sum());
-        // With which action it is, until when the entry is there, and its timer.
-        let entry = args.max().unwrap_or(0_usize) + 14;
-        rt::lines::memory(table.size, key + entry.next_multiple_of(8))
+        let actions = table.actions.iter().map(|number| {
+            let params = self.actions[*number].params.iter();
+            let bytes =
+                params.map(|(_, _, ty)| (ty.width().div_ceil(8) as usize).next_power_of_two());
+            let (all, widest) =
+                bytes.fold((0, 1), |(all, widest), one| (all + one, one.max(widest)));
+            // And which of the actions it is.
+            ((all + 1_usize).next_multiple_of(widest), widest)
+        });
+        let (action, widest) = actions.max().unwrap_or((1, 1));
+        // And until when the entry is there, and its timer.
+        let entry = (action + 12).next_multiple_of(widest.max(8));
+        rt::lines::memory(table.size, (key + entry).next_multiple_of(widest.max(8)))
     }
 }
 
@@ -137,4 +145,18 @@ pub fn tree(name: &str, text: &str) -> Result<String, Error> {
     let mut sources = Sources::default();
     let decls = parse::program(&mut sources, name, text);
     Ok(dump::tree(&decls.map_err(|problem| sources.locate(problem))?, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_that_of_full_tables() {
+        let text = programs::text("nat").expect("it is there");
+        let nat = compile("nat", text).unwrap_or_else(|error| panic!("{error}"));
+        // Stations, upload, download, one of these twice; drops and subscribers.
+        let lines = 4096 + 3 * (1 << 20);
+        assert_eq!(nat.memory(), lines * 64 + (256 + 65_536) * 16);
+    }
 }

@@ -49,6 +49,8 @@ fn programs_for_swx() {
 fn the_rust_of_the_tests_is_up_to_date() {
     let every = include_str!("golden/every.p4");
     compare("tests/golden/every.rs", &compiled("every.p4", every).rust("every"));
+    let halved = include_str!("golden/halved.p4");
+    compare("tests/golden/halved.rs", &compiled("halved.p4", halved).rust("halved"));
     let words = include_str!("golden/aligned.p4");
     compare("tests/golden/aligned.rs", &compiled("aligned.p4", words).rust("aligned"));
 }

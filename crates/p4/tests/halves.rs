@@ -13,6 +13,7 @@ const LOCALS: &str = "
     action leave() { exit; }
     action take(bit<16> x) { hdr.words.b = x; }
     table large { key = { hdr.words.a : exact; } actions = { take; NoAction; } size = 8192; }
+    table leaving { key = { hdr.words.a : exact; } actions = { leave; NoAction; } size = 64; }
     table small { key = { hdr.words.a : exact; } actions = { take; NoAction; } size = 64; }
     table learning {
         key = { hdr.words.b : exact; }
@@ -79,7 +80,7 @@ fn the_halves_have_nothing_in_common_that_changes() {
 
 #[test]
 fn the_first_half_does_not_leave() {
-    for leaves in ["return;", "exit;", "leave();"] {
+    for leaves in ["return;", "exit;", "leave();", "leaving.apply();"] {
         let body = format!(
             "one.write(0, 1); if (hdr.words.a == 7) {{ {leaves} }} other.write(0, 2); large.apply();"
         );
@@ -99,4 +100,19 @@ fn no_more_is_kept_than_is_needed() {
     assert!(kept(before).contains("sum_sum: u16,"));
     let behind = "large.apply(); sum.clear(); sum.add(hdr.words.a); hdr.words.b = sum.get();";
     assert!(!kept(behind).contains("sum"));
+}
+
+#[test]
+fn calls_that_double_do_not_hold_it_up() {
+    let doubled = |number: u32| match number {
+        0 => "void f0(inout bit<16> x) { x = x + 1; }".to_owned(),
+        _ => format!("void f{number}(inout bit<16> x) {{ f{0}(x); f{0}(x); }}", number - 1),
+    };
+    let decls: String = (0..28).map(doubled).collect();
+    let body = "f27(hdr.words.b); large.apply();";
+    let text = program(Parts { decls: &decls, locals: LOCALS, body, ..Parts::default() });
+    // If it is not refused as too large, it comes to something at once.
+    if let Ok(compiled) = compile("doubled.p4", &text) {
+        assert!(!compiled.rust("doubled").contains("in_halves(self"), "it is too large to be cut");
+    }
 }

@@ -76,7 +76,7 @@ fn fill(machine: &mut Machine<'_>, macs: [Mac; 2], place: &Place) {
             address: POOL.to_bits() + index,
             port: (FIRST_PORT + flow % MAPPINGS_PER_ADDRESS) as u16,
         };
-        let to = [external.address.into(), external.port.into(), index.into()];
+        let to = [external.address.into(), external.port.into()];
         add(machine, "upload", &key(internal), "to_external", &to);
         let to = [internal.address.into(), internal.port.into()];
         add(machine, "download", &key(external), "to_internal", &to);

@@ -42,7 +42,7 @@ impl Reach {
     /// Finds it for the whole program.
     pub(super) fn of(program: &Program) -> Self {
         let mut reach = Self::default();
-        // The deparser, which comes behind main control, applies no tables; what comes before it is in the first half.
+        // The deparser applies no tables, and what comes before main control is in the first half.
         if let Some(main) = program.controls.get(1) {
             let body = &program.routines[*main].body;
             reach.block(program, body, Worth::default());
@@ -56,8 +56,9 @@ impl Reach {
         self.behind.get(&std::ptr::from_ref(stmt)).cloned().unwrap_or_default()
     }
 
-    /// Takes away the tables that were applied before, on a way to each of main control's own statements; all that
-    /// they have come to. Who asks a table again has found out something unusual, and mostly nobody does.
+    /// Takes away, from what may come behind each of main control's own statements, the tables that were applied before
+    /// it; returns all that were applied by the end. Who asks a table again has found out something unusual, and mostly
+    /// nobody does.
     fn settle(&mut self, block: &[Stmt], before: &BTreeSet<usize>) -> BTreeSet<usize> {
         let mut before = before.clone();
         for stmt in block {

@@ -7,7 +7,10 @@ use crate::ir::{Expr, ExprKind, ExternCall, ObjectKind, Op, Program, Slot, Stmt}
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Statements that are looked at, calls followed: a larger program stays in one piece.
-const MOST_STATEMENTS: usize = 100_000;
+const MOST_STATEMENTS: usize = 10_000;
+
+/// Slots, likewise.
+const MOST_SLOTS: usize = 2048;
 
 /// Where the cut is.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +43,10 @@ pub(super) struct Live {
 impl Halves {
     /// The cut that leaves as little as possible behind it; nothing, if nothing in the second half were worth fetching.
     pub(super) fn of(program: &Program) -> Option<Self> {
-        let mut look = Look { program, left: MOST_STATEMENTS };
+        if program.slots.len() > MOST_SLOTS {
+            return None;
+        }
+        let mut look = Look { program, left: MOST_STATEMENTS, exits: BTreeMap::new() };
         let [pre, main, deparser] = *program.controls else { return None };
         let [pre, main, deparser] =
             [pre, main, deparser].map(|routine| &*program.routines[routine].body);
@@ -58,19 +64,27 @@ impl Halves {
                 |thing| matches!(thing, Thing::Table(table) if program.tables[*table].is_fetched()),
             )
         };
-        let ends = |(stmt, touched): (&Stmt, &Touched)| {
+        let mut latest = main.iter().zip(&each).position(|(stmt, touched)| {
             is_fetched(touched) || look.leaves(std::slice::from_ref(stmt), true)
-        };
-        let latest = main.iter().zip(&each).position(ends)?;
-        let behind = look.touched(deparser);
-        let all = |touched: &Touched, more: &[Touched]| {
-            let mut all = touched.clone();
-            more.iter().for_each(|one| merge(&mut all, one));
-            all
-        };
-        let cut = (0..=latest)
-            .rev()
-            .find(|cut| is_apart(&all(&before, &each[..*cut]), &all(&behind, &each[*cut..])))?;
+        })?;
+        let mut behind = look.touched(deparser);
+        each[latest..].iter().for_each(|touched| merge(&mut behind, touched));
+        // What the statements before each touch.
+        let firsts: Vec<Touched> = each[..latest]
+            .iter()
+            .map(|touched| {
+                let first = before.clone();
+                merge(&mut before, touched);
+                first
+            })
+            .collect();
+        let mut first = before;
+        while !is_apart(&first, &behind) {
+            latest = latest.checked_sub(1)?;
+            first = firsts[latest].clone();
+            merge(&mut behind, &each[latest]);
+        }
+        let cut = latest;
         let handed_on = look.needed(&main[cut..], deparser);
         (each.iter().any(is_fetched) && look.left > 0).then_some(Self { cut, handed_on })
     }
@@ -91,6 +105,8 @@ fn is_apart(one: &Touched, other: &Touched) -> bool {
 struct Look<'p> {
     program: &'p Program,
     left: usize,
+    /// Whether a routine may leave the control that it is called in, as far as it is known.
+    exits: BTreeMap<usize, bool>,
 }
 
 /// What is needed where a routine, and where main control ends.
@@ -143,8 +159,7 @@ impl Look<'_> {
     }
 
     /// Whether statements may leave the control that they are part of; `is_own` says that `return` does.
-    fn leaves(&self, block: &[Stmt], is_own: bool) -> bool {
-        let routine = |number: usize| self.leaves(&self.program.routines[number].body, false);
+    fn leaves(&mut self, block: &[Stmt], is_own: bool) -> bool {
         block.iter().any(|stmt| match stmt {
             Stmt::Return => is_own,
             Stmt::Exit => true,
@@ -152,13 +167,23 @@ impl Look<'_> {
             Stmt::Switch(_, arms, default) => {
                 arms.iter().any(|(_, arm)| self.leaves(arm, is_own)) || self.leaves(default, is_own)
             }
-            Stmt::Call(number, _) => routine(*number),
+            Stmt::Call(number, _) => self.exits(*number),
             Stmt::Apply { table, .. } => {
-                let mut actions = self.program.tables[*table].actions.iter();
-                actions.any(|action| routine(self.program.actions[*action].routine))
+                let program = self.program;
+                let mut actions = program.tables[*table].actions.iter();
+                actions.any(|action| self.exits(program.actions[*action].routine))
             }
             _ => false,
         })
+    }
+
+    fn exits(&mut self, routine: usize) -> bool {
+        if let Some(known) = self.exits.get(&routine) {
+            return *known;
+        }
+        let exits = self.leaves(&self.program.routines[routine].body, false);
+        self.exits.insert(routine, exits);
+        exits
     }
 
     /// What the rest of main control and the deparser need of what was before.

@@ -249,6 +249,8 @@ impl<'p> Names<'p> {
     fn slots(&mut self, types: &mut Unique) {
         let slots = &self.program.slots;
         let mut fields = Unique::default();
+        // What is kept between the halves besides.
+        ["taken", "port"].into_iter().for_each(|taken| drop(fields.take(taken)));
         while let Some((name, ty)) = slots.get(self.places.len()) {
             let Some(header) = name.strip_suffix(VALID) else {
                 let field = fields.take(&snake(name));

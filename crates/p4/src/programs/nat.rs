@@ -601,6 +601,7 @@ struct Slots {
     nat_parser_meta_is_local: bool,
     nat_parser_meta_is_learning: bool,
     nat_parser_meta_is_taken: bool,
+    nat_parser_meta_is_claimed: bool,
     nat_parser_meta_is_sender: bool,
     nat_parser_meta_station: u64,
     nat_parser_meta_fragment: u16,
@@ -630,6 +631,7 @@ struct Slots {
     nat_pre_control_meta_is_local: bool,
     nat_pre_control_meta_is_learning: bool,
     nat_pre_control_meta_is_taken: bool,
+    nat_pre_control_meta_is_claimed: bool,
     nat_pre_control_meta_is_sender: bool,
     nat_pre_control_meta_station: u64,
     nat_pre_control_meta_fragment: u16,
@@ -663,6 +665,7 @@ struct Slots {
     nat_main_meta_is_local: bool,
     nat_main_meta_is_learning: bool,
     nat_main_meta_is_taken: bool,
+    nat_main_meta_is_claimed: bool,
     nat_main_meta_is_sender: bool,
     nat_main_meta_station: u64,
     nat_main_meta_fragment: u16,
@@ -696,6 +699,7 @@ struct Slots {
     nat_main_translate_meta_is_local: bool,
     nat_main_translate_meta_is_learning: bool,
     nat_main_translate_meta_is_taken: bool,
+    nat_main_translate_meta_is_claimed: bool,
     nat_main_translate_meta_is_sender: bool,
     nat_main_translate_meta_station: u64,
     nat_main_translate_meta_fragment: u16,
@@ -781,6 +785,10 @@ struct Slots {
     nat_main_tmp_30: u32,
     nat_main_tmp_31: bool,
     nat_main_tmp_32: u32,
+    nat_main_tmp_33: bool,
+    nat_main_tmp_34: u32,
+    nat_main_tmp_35: bool,
+    nat_main_tmp_36: u32,
     nat_deparser_hdr_ethernet: Ethernet,
     nat_deparser_hdr_arp: Arp,
     nat_deparser_hdr_ipv4: Ipv4,
@@ -791,6 +799,7 @@ struct Slots {
     nat_deparser_meta_is_local: bool,
     nat_deparser_meta_is_learning: bool,
     nat_deparser_meta_is_taken: bool,
+    nat_deparser_meta_is_claimed: bool,
     nat_deparser_meta_is_sender: bool,
     nat_deparser_meta_station: u64,
     nat_deparser_meta_fragment: u16,
@@ -999,6 +1008,7 @@ pub struct Kept {
     nat_main_meta_is_local: bool,
     nat_main_meta_is_learning: bool,
     nat_main_meta_is_taken: bool,
+    nat_main_meta_is_claimed: bool,
     nat_main_meta_is_sender: bool,
     nat_main_meta_station: u64,
     nat_main_meta_fragment: u16,
@@ -1040,6 +1050,7 @@ impl Nat {
         run.v.nat_main_meta_is_local = kept.nat_main_meta_is_local;
         run.v.nat_main_meta_is_learning = kept.nat_main_meta_is_learning;
         run.v.nat_main_meta_is_taken = kept.nat_main_meta_is_taken;
+        run.v.nat_main_meta_is_claimed = kept.nat_main_meta_is_claimed;
         run.v.nat_main_meta_is_sender = kept.nat_main_meta_is_sender;
         run.v.nat_main_meta_station = kept.nat_main_meta_station;
         run.v.nat_main_meta_fragment = kept.nat_main_meta_fragment;
@@ -1078,6 +1089,7 @@ impl Halves for Nat {
         kept.nat_main_meta_is_local = run.v.nat_main_meta_is_local;
         kept.nat_main_meta_is_learning = run.v.nat_main_meta_is_learning;
         kept.nat_main_meta_is_taken = run.v.nat_main_meta_is_taken;
+        kept.nat_main_meta_is_claimed = run.v.nat_main_meta_is_claimed;
         kept.nat_main_meta_is_sender = run.v.nat_main_meta_is_sender;
         kept.nat_main_meta_station = run.v.nat_main_meta_station;
         kept.nat_main_meta_fragment = run.v.nat_main_meta_fragment;
@@ -1165,6 +1177,7 @@ impl<P: Pass> Run<'_, P> {
         self.v.nat_pre_control_meta_is_local = self.v.nat_parser_meta_is_local;
         self.v.nat_pre_control_meta_is_learning = self.v.nat_parser_meta_is_learning;
         self.v.nat_pre_control_meta_is_taken = self.v.nat_parser_meta_is_taken;
+        self.v.nat_pre_control_meta_is_claimed = self.v.nat_parser_meta_is_claimed;
         self.v.nat_pre_control_meta_is_sender = self.v.nat_parser_meta_is_sender;
         self.v.nat_pre_control_meta_station = self.v.nat_parser_meta_station;
         self.v.nat_pre_control_meta_fragment = self.v.nat_parser_meta_fragment;
@@ -1191,6 +1204,7 @@ impl<P: Pass> Run<'_, P> {
         self.v.nat_main_meta_is_local = self.v.nat_pre_control_meta_is_local;
         self.v.nat_main_meta_is_learning = self.v.nat_pre_control_meta_is_learning;
         self.v.nat_main_meta_is_taken = self.v.nat_pre_control_meta_is_taken;
+        self.v.nat_main_meta_is_claimed = self.v.nat_pre_control_meta_is_claimed;
         self.v.nat_main_meta_is_sender = self.v.nat_pre_control_meta_is_sender;
         self.v.nat_main_meta_station = self.v.nat_pre_control_meta_station;
         self.v.nat_main_meta_fragment = self.v.nat_pre_control_meta_fragment;
@@ -1228,6 +1242,7 @@ impl<P: Pass> Run<'_, P> {
         self.v.nat_deparser_meta_is_local = self.v.nat_main_meta_is_local;
         self.v.nat_deparser_meta_is_learning = self.v.nat_main_meta_is_learning;
         self.v.nat_deparser_meta_is_taken = self.v.nat_main_meta_is_taken;
+        self.v.nat_deparser_meta_is_claimed = self.v.nat_main_meta_is_claimed;
         self.v.nat_deparser_meta_is_sender = self.v.nat_main_meta_is_sender;
         self.v.nat_deparser_meta_station = self.v.nat_main_meta_station;
         self.v.nat_deparser_meta_fragment = self.v.nat_main_meta_fragment;
@@ -1846,7 +1861,9 @@ impl<P: Pass> Run<'_, P> {
                         ^ self.v.nat_main_meta_first_port) & 1_u16),
                 );
         }
-        if self.v.nat_main_meta_external_port > self.v.nat_main_meta_last_port {
+        if (self.v.nat_main_meta_external_port < self.v.nat_main_meta_first_port)
+            || (self.v.nat_main_meta_external_port > self.v.nat_main_meta_last_port)
+        {
             self.v.nat_main_meta_external_port = self.v.nat_main_meta_first_port;
         }
     }
@@ -1922,8 +1939,13 @@ impl<P: Pass> Run<'_, P> {
         if self.v.nat_main_meta_is_inside {
             self.v.nat_main_meta_external = self.v.nat_main_to_external_address;
             self.v.nat_main_meta_external_port = self.v.nat_main_to_external_port;
+            self.v.nat_main_meta_is_learning = false;
         }
-        self.nat_main_refresh();
+        if (self.v.nat_main_meta_external == self.v.nat_main_to_external_address)
+            && (self.v.nat_main_meta_external_port == self.v.nat_main_to_external_port)
+        {
+            self.nat_main_refresh();
+        }
     }
 
     /// `NatMain.learn`.
@@ -1983,6 +2005,7 @@ impl<P: Pass> Run<'_, P> {
         } else {
             self.v.nat_main_meta_internal = self.v.nat_main_to_internal_address;
             self.v.nat_main_meta_internal_port = self.v.nat_main_to_internal_port;
+            self.v.nat_main_meta_is_claimed = true;
             self.nat_main_refresh();
         }
     }
@@ -2071,6 +2094,7 @@ impl<P: Pass> Run<'_, P> {
         self.v.nat_main_meta_protocol = 0_u8;
         self.v.nat_main_meta_is_learning = false;
         self.v.nat_main_meta_is_taken = false;
+        self.v.nat_main_meta_is_claimed = false;
         let (hit, action) = self.apply_interfaces();
         self.v.nat_main_tmp = hit;
         self.v.nat_main_tmp_2 = action as u32;
@@ -2276,15 +2300,33 @@ impl<P: Pass> Run<'_, P> {
                             self.v.nat_main_tmp_22 = action as u32;
                             flow?;
                         }
-                        if !self.v.nat_main_meta_is_taken {
-                            let (hit, action, flow) = self
-                                .apply_upload(self.code.next_hops.is_large());
-                            self.v.nat_main_tmp_23 = hit;
-                            self.v.nat_main_tmp_24 = action as u32;
-                            flow?;
-                        }
                     }
-                    if self.v.nat_main_meta_is_taken {
+                    if (!self.v.nat_main_meta_is_claimed)
+                        && (!self.v.nat_main_meta_is_taken)
+                    {
+                        let (hit, action, flow) = self
+                            .apply_download(self.code.next_hops.is_large());
+                        self.v.nat_main_tmp_23 = hit;
+                        self.v.nat_main_tmp_24 = action as u32;
+                        flow?;
+                    }
+                    if self.v.nat_main_meta_is_claimed
+                        && self.v.nat_main_meta_is_learning
+                    {
+                        let (hit, action, flow) = self
+                            .apply_upload(self.code.next_hops.is_large());
+                        self.v.nat_main_tmp_25 = hit;
+                        self.v.nat_main_tmp_26 = action as u32;
+                        flow?;
+                        let (hit, action, flow) = self
+                            .apply_upload(self.code.next_hops.is_large());
+                        self.v.nat_main_tmp_27 = hit;
+                        self.v.nat_main_tmp_28 = action as u32;
+                        flow?;
+                    }
+                    if (!self.v.nat_main_meta_is_claimed)
+                        || self.v.nat_main_meta_is_learning
+                    {
                         self.v.nat_main_meta_reason = 7_u8;
                     }
                 }
@@ -2293,14 +2335,14 @@ impl<P: Pass> Run<'_, P> {
                     .apply_download(
                         self.code.upload.is_large() || self.code.next_hops.is_large(),
                     );
-                self.v.nat_main_tmp_25 = hit;
-                self.v.nat_main_tmp_26 = action as u32;
+                self.v.nat_main_tmp_29 = hit;
+                self.v.nat_main_tmp_30 = action as u32;
                 flow?;
                 if self.v.nat_main_meta_reason == 0_u8 {
                     let (hit, action, flow) = self
                         .apply_upload(self.code.next_hops.is_large());
-                    self.v.nat_main_tmp_27 = hit;
-                    self.v.nat_main_tmp_28 = action as u32;
+                    self.v.nat_main_tmp_31 = hit;
+                    self.v.nat_main_tmp_32 = action as u32;
                     flow?;
                 }
             }
@@ -2445,6 +2487,7 @@ impl<P: Pass> Run<'_, P> {
                 .v
                 .nat_main_meta_is_learning;
             self.v.nat_main_translate_meta_is_taken = self.v.nat_main_meta_is_taken;
+            self.v.nat_main_translate_meta_is_claimed = self.v.nat_main_meta_is_claimed;
             self.v.nat_main_translate_meta_is_sender = self.v.nat_main_meta_is_sender;
             self.v.nat_main_translate_meta_station = self.v.nat_main_meta_station;
             self.v.nat_main_translate_meta_fragment = self.v.nat_main_meta_fragment;
@@ -2601,6 +2644,7 @@ impl<P: Pass> Run<'_, P> {
                 .v
                 .nat_main_translate_meta_is_learning;
             self.v.nat_main_meta_is_taken = self.v.nat_main_translate_meta_is_taken;
+            self.v.nat_main_meta_is_claimed = self.v.nat_main_translate_meta_is_claimed;
             self.v.nat_main_meta_is_sender = self.v.nat_main_translate_meta_is_sender;
             self.v.nat_main_meta_station = self.v.nat_main_translate_meta_station;
             self.v.nat_main_meta_fragment = self.v.nat_main_translate_meta_fragment;
@@ -2621,12 +2665,12 @@ impl<P: Pass> Run<'_, P> {
             self.v.nat_main_meta_next_hop = self.v.nat_main_translate_meta_next_hop;
             self.v.nat_main_meta_out_port = self.v.nat_main_translate_meta_out_port;
             let (hit, action) = self.apply_routes();
-            self.v.nat_main_tmp_29 = hit;
-            self.v.nat_main_tmp_30 = action as u32;
+            self.v.nat_main_tmp_33 = hit;
+            self.v.nat_main_tmp_34 = action as u32;
             if self.v.nat_main_meta_reason == 0_u8 {
                 let (hit, action, flow) = self.apply_next_hops(false);
-                self.v.nat_main_tmp_31 = hit;
-                self.v.nat_main_tmp_32 = action as u32;
+                self.v.nat_main_tmp_35 = hit;
+                self.v.nat_main_tmp_36 = action as u32;
                 flow?;
             }
         }

@@ -259,7 +259,7 @@ mod tests {
         #[derive(Clone, Copy, Debug)]
         #[expect(dead_code, reason = "its size counts")]
         enum Action {
-            To { address: u32, port: u16, index: u32 },
+            To { address: u32, port: u16 },
             Nothing,
         }
         assert_eq!(size_of::<Line<u64, (u64, Action, u32)>>(), 64);

@@ -9,6 +9,7 @@ mod same;
 use crate::executors::all;
 use crate::words::Words;
 use crate::{read, write};
+use natgate_p4::rt::Match;
 use natgate_p4::{Entries, Key, Machine, Outcome, Program, Rates, compile};
 use std::path::Path;
 use std::time::Duration;
@@ -184,6 +185,73 @@ fn ports_run_out_and_are_free_again_when_their_mappings_have_gone() {
     assert_eq!((ask(0, 1), ask(0, 2), ask(0, 3)), (Some(0x88), Some(0x89), None));
     assert_eq!((ask(200, 1), ask(250, 3)), (Some(0x88), Some(0x89)), "the second's time is over");
     assert_eq!(drops(&machine, 7), 1);
+}
+
+/// What an entry's keys are.
+fn values(keys: &[Match]) -> Vec<u128> {
+    keys.iter().map(|key| key.value).collect()
+}
+
+/// The external port that a packet from inside leaves with.
+fn port(machine: &mut Machine<'_>, seconds: u64, host: u8, internal: u16) -> Option<u16> {
+    let packet = udp(&format!("udp 10.0.0.{host}:{internal} > 198.51.100.7:53"));
+    let sent = process(machine, Duration::from_secs(seconds), 0, &packet);
+    sent.map(|(_, packet)| u16::from_be_bytes([packet[20], packet[21]]))
+}
+
+#[test]
+fn what_a_range_has_is_given_out_and_no_other_port() {
+    let program = nat();
+    for only in [1, 5000, 65_535] {
+        let mut machine = filled(&program, (only, only));
+        assert_eq!(port(&mut machine, 0, 1, 4000), Some(only));
+        assert_eq!(port(&mut machine, 1, 1, 4000), Some(only));
+        assert_eq!(port(&mut machine, 2, 2, only), None);
+        assert_eq!(port(&mut machine, 302, 2, 4001), Some(only), "the first was silent");
+    }
+}
+
+#[test]
+fn a_static_mappings_port_is_nobody_elses() {
+    let program = nat();
+    let mut machine = filled(&program, (4000, 4007));
+    let keys = [17, POOL, 4002].map(Key::Exact);
+    machine.insert("download", &keys, "to_internal", &[0x0a00_0050, 53], 0).expect("it fits");
+    assert_eq!(port(&mut machine, 0, 1, 4002), Some(4004));
+    // From outside, only the mapping that is asked for lives on.
+    let is_there = |machine: &Machine<'_>| {
+        let upload = machine.read("upload").expect("it is there");
+        upload.iter().any(|entry| values(&entry.keys) == [17, 0x0a00_0050, 53])
+    };
+    assert_eq!(port(&mut machine, 0, 0x50, 53), Some(4001));
+    let asked = udp("udp 198.51.100.7:53 > 203.0.113.1:4002");
+    let answer = process(&mut machine, Duration::from_secs(200), 1, &asked);
+    let to = answer.map(|(_, packet)| read::packet(&packet));
+    assert_eq!(to.as_deref(), Some("udp 198.51.100.7:53 > 10.0.0.80:53 ttl=63"));
+    assert!(is_there(&machine));
+    assert!(process(&mut machine, Duration::from_secs(302), 1, &asked).is_some());
+    assert!(!is_there(&machine));
+}
+
+/// Whatever has no room: two endpoints never have one port.
+#[test]
+fn without_room_there_is_no_mapping() {
+    let text = include_str!("../../../../p4/nat.p4");
+    for full in ["upload", "download"] {
+        let begin = text.find(&format!("table {full} {{")).expect("a table");
+        let small = text[begin..].replacen("size = 1048576;", "size = 2;", 1);
+        let text = format!("{}{small}", &text[..begin]);
+        let program =
+            compile("nat.p4", &text).unwrap_or_else(|error| panic!("{}", error.rendered()));
+        let mut machine = filled(&program, (4000, 4007));
+        let ports = [1, 2, 3, 4].map(|host| port(&mut machine, 0, host, 4000));
+        assert_eq!(ports, [Some(4000), Some(4002), None, None], "{full}");
+        assert_eq!(port(&mut machine, 1, 1, 4000), Some(4000));
+        assert_eq!(drops(&machine, 7), 2, "{full}");
+        assert_eq!(machine.entries("upload"), Ok(2), "{full}");
+        let later = [3, 4].map(|host| port(&mut machine, 400, host, 4000));
+        assert!(later.iter().all(Option::is_some) && later[0] != later[1], "{full}: {later:?}");
+    }
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Random traffic through the NAT, whatever executes it: the same packets, tables and counters.
 
-use super::{INSIDE, NEIGHBOURS, OUTSIDE, OWN, all, fill, framed, nat, udp};
+use super::{INSIDE, NEIGHBOURS, OUTSIDE, OWN, all, fill, framed, nat, udp, values};
 use natgate_io::{Frame, HEADROOM};
 use natgate_p4::{Fate, Key, Machine, Outcome, Program, programs};
 use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A frame that comes in, after so many milliseconds.
@@ -102,6 +103,21 @@ fn seen(machine: &mut Machine<'_>) -> String {
     text
 }
 
+/// That no two internal endpoints have one external endpoint, and that whoever has one gets its answers.
+fn check_ports(machine: &Machine<'_>) {
+    let [upload, download] =
+        ["upload", "download"].map(|table| machine.read(table).expect("it is there"));
+    let owners: BTreeMap<Vec<u128>, &[u128]> =
+        download.iter().map(|entry| (values(&entry.keys), &*entry.args)).collect();
+    let mut ends = BTreeSet::new();
+    for entry in &upload {
+        let internal = values(&entry.keys);
+        let external = [internal[0], entry.args[0], entry.args[1]];
+        assert!(ends.insert(external), "{external:?} are two");
+        assert_eq!(owners.get(&external[..]), Some(&&internal[1..]), "{external:?}");
+    }
+}
+
 /// As Rust, with so many mappings of others that tables are fetched ahead.
 fn crowded(program: &Program) -> Machine<'_> {
     let made = programs::compiled(program, 0).expect("it is compiled with the crate");
@@ -160,6 +176,7 @@ proptest! {
             }
         }
         prop_assert_eq!(seen(&mut crowd), seen(&mut alone));
+        check_ports(&crowd);
     }
 }
 

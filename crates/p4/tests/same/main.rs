@@ -14,16 +14,30 @@ mod small;
 #[rustfmt::skip]
 mod aligned;
 
+#[path = "../golden/halved.rs"]
+#[allow(dead_code, unused, unreachable_pub, clippy::all, reason = "made by a program")]
+#[rustfmt::skip]
+mod halved;
+
+mod halves;
 mod steps;
 mod subject;
 
-use natgate_p4::Machine;
+use halves::InHalves;
+use natgate_io::{Frame, HEADROOM};
+use natgate_p4::{Fate, Machine};
 use proptest::prelude::*;
+use std::time::Duration;
 use steps::{Exact, Lpm, Subject, Ternary, compare, compiled, seen, step, taken};
 
 const EVERY: Subject = Subject {
     text: include_str!("../golden/every.p4"),
-    make: |_, seed| vec![("Rust", Box::new(every::Every::new(seed)))],
+    make: |_, seed| {
+        vec![
+            ("Rust", Box::new(every::Every::new(seed))),
+            ("Rust in halves", Box::new(InHalves(every::Every::new(seed)))),
+        ]
+    },
     tables: &[
         ("learning", &[Exact(16), Exact(4)], &[("known", &[32, 1])]),
         ("prefixes", &[Lpm(16), Exact(1)], &[("set", &[32]), ("leave", &[]), ("NoAction", &[])]),
@@ -46,6 +60,23 @@ const SMALL: Subject = Subject {
     meters: &[],
 };
 
+const HALVED: Subject = Subject {
+    text: include_str!("../golden/halved.p4"),
+    make: |_, seed| {
+        vec![
+            ("Rust", Box::new(halved::Halved::new(seed))),
+            ("Rust in halves", Box::new(InHalves(halved::Halved::new(seed)))),
+        ]
+    },
+    tables: &[
+        ("small", &[Exact(16)], &[("set", &[32]), ("mark", &[16]), ("NoAction", &[])]),
+        ("learning", &[Exact(16), Exact(8)], &[("known", &[32])]),
+        ("large", &[Exact(32), Exact(16)], &[("take", &[32]), ("leave", &[]), ("NoAction", &[])]),
+    ],
+    counters: &["counted"],
+    meters: &[],
+};
+
 /// What DPDK's SWX pipeline executes as well.
 const ALIGNED: Subject = Subject {
     make: |_, seed| vec![("Rust", Box::new(aligned::Aligned::new(seed)))],
@@ -58,6 +89,52 @@ proptest! {
     #[test]
     fn every_construct_is_the_same(steps in prop::collection::vec(step(), 1..60)) {
         compare(&EVERY, &steps);
+    }
+
+    #[test]
+    fn a_program_in_halves_is_the_same(steps in prop::collection::vec(step(), 1..60)) {
+        compare(&HALVED, &steps);
+    }
+
+    /// A group goes through the first half before any of it goes through the second.
+    #[test]
+    fn what_goes_together_through_halves_is_the_same(
+        steps in prop::collection::vec(step(), 1..20),
+        packets in prop::collection::vec(steps::packet(), 1..50),
+    ) {
+        for subject in [&HALVED, &EVERY] {
+            let program = compiled(subject);
+            let mut made = (subject.make)(&program, 5).into_iter().map(|(_, execute)| {
+                let mut machine = Machine::with(&program, execute);
+                let mut now = 0;
+                steps.iter().for_each(|step| drop(taken(subject, &mut machine, &mut now, step)));
+                machine
+            });
+            let (mut alone, mut group) = (made.next().expect("one"), made.next().expect("two"));
+            let buffer = |packet: &Vec<u8>| [&[0; HEADROOM][..], packet].concat();
+            let mut buffers: Vec<Vec<u8>> = packets.iter().map(buffer).collect();
+            let frames = buffers.iter_mut().map(|buffer| {
+                let end = buffer.len();
+                Frame::new(buffer, HEADROOM, end)
+            });
+            let mut frames: Vec<Frame<'_>> = frames.collect();
+            let mut fates = vec![Fate::NoRoom; packets.len()];
+            let now = Duration::from_secs(1000);
+            group.forward_all(now, 1, &mut frames, &mut fates);
+            drop(frames);
+            for ((packet, fate), buffer) in packets.iter().zip(fates).zip(&buffers) {
+                let expected = format!("{:?}", alone.process(now, 1, packet));
+                let is = match fate {
+                    Fate::Sent { port, start } => {
+                        format!("Sent {{ port: {port}, packet: {:?} }}", &buffer[start..])
+                    }
+                    Fate::Dropped => "Dropped".to_owned(),
+                    Fate::NoRoom => panic!("there is room"),
+                };
+                prop_assert_eq!(is, expected);
+            }
+            prop_assert_eq!(seen(subject, &mut group), seen(subject, &mut alone));
+        }
     }
 
     #[test]
