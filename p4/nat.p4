@@ -12,6 +12,7 @@
 //
 // It asks for nothing that DPDK's pipeline does not have: fields are whole bytes, and nothing depends on the packet's
 // length, or on what adding an entry returns. Whether there was room the table is asked.
+// Tables are asked more than once, as the language allows and DPDK's pipeline can; BMv2 could not.
 
 #include <core.p4>
 #include <dpdk/pna.p4>
