@@ -413,38 +413,25 @@ fn answers_come_back_to_who_has_the_share() {
     }
 }
 
-/// A new mapping costs much the same when 99 % of the blocks are taken, and when none is left: the
-/// fastest of many tries, so that whatever else the machine does is left out.
+/// Every block is found, up to the last; then there is none. What it takes when few are left is measured by
+/// `natgate bench engine`.
 #[test]
-fn a_block_is_found_as_fast_when_few_are_left() {
+fn every_block_is_found_when_few_are_left() {
     let mut config = blocks(16, (1024, 65_535), 1);
     config.limits.mappings = Some(200_000);
     config.limits.subscribers = Some(200_000);
     let mut lab = Lab::new(&config);
-    let mut made = 0_u32;
-    let mut fastest_of = |lab: &mut Lab, count: u32| {
-        let mut fastest = Duration::MAX;
-        for _ in 0..count {
-            let subscriber = Ipv4Addr::from_bits((10 << 24 | 1 << 20) + made);
-            made += 1;
-            let mut bytes = udp(&format!("{subscriber}:5000"), REMOTE);
-            let mut batch = [natgate_engine::Packet::new(&mut bytes, 0)];
-            let mut verdicts = [Verdict::Held];
-            let start = std::time::Instant::now();
-            lab.engine.process(lab.now, Side::Inside, &mut batch, &mut verdicts);
-            fastest = fastest.min(start.elapsed());
-            while lab.engine.poll_event().is_some() {}
-        }
-        fastest
+    let mut ask = |subscriber: u32| {
+        let subscriber = Ipv4Addr::from_bits((10 << 24 | 1 << 20) + subscriber);
+        let mut bytes = udp(&format!("{subscriber}:5000"), REMOTE);
+        let mut batch = [natgate_engine::Packet::new(&mut bytes, 0)];
+        let mut verdicts = [Verdict::Held];
+        lab.engine.process(lab.now, Side::Inside, &mut batch, &mut verdicts);
+        while lab.engine.poll_event().is_some() {}
+        verdicts[0] == Verdict::Forward(Side::Outside)
     };
     let all = 16 * 4032;
-    let empty = fastest_of(&mut lab, 500);
-    fastest_of(&mut lab, all * 99 / 100 - 500);
-    let full = fastest_of(&mut lab, 500);
-    fastest_of(&mut lab, all - all * 99 / 100 - 500);
+    assert_eq!((0..all).position(|subscriber| !ask(subscriber)), None);
+    assert!((all..all + 500).all(|subscriber| !ask(subscriber)));
     assert_eq!(lab.engine.mappings().count(), all as usize);
-    let refused = fastest_of(&mut lab, 500);
-    println!("new mapping: {empty:?} empty, {full:?} at 99 %; refused in {refused:?}");
-    assert!(full < empty * 10 + Duration::from_micros(1), "{empty:?}, then {full:?}");
-    assert!(refused < empty * 10 + Duration::from_micros(1), "{empty:?}, then {refused:?}");
 }
