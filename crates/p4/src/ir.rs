@@ -70,6 +70,24 @@ impl Expr {
         Self { ty, kind: ExprKind::Slot(slot) }
     }
 
+    /// Visits every slot that it reads.
+    pub(crate) fn slots(&self, visit: &mut impl FnMut(Slot)) {
+        match &self.kind {
+            ExprKind::Const(_) => {}
+            ExprKind::Slot(slot) => visit(*slot),
+            ExprKind::Unary(_, operand)
+            | ExprKind::Cast(operand)
+            | ExprKind::Slice(operand, ..) => operand.slots(visit),
+            ExprKind::Binary(_, left, right) => {
+                left.slots(visit);
+                right.slots(visit);
+            }
+            ExprKind::Mux(condition, yes, no) => {
+                [condition, yes, no].into_iter().for_each(|part| part.slots(visit));
+            }
+        }
+    }
+
     pub(crate) fn as_constant(&self) -> Option<u128> {
         match self.kind {
             ExprKind::Const(value) => Some(value),
@@ -113,6 +131,19 @@ pub(crate) enum Stmt {
     Emit(Header),
     /// Asks the architecture; results go to slots.
     Extern(ExternCall),
+}
+
+impl Stmt {
+    /// Blocks within it.
+    pub(crate) fn blocks(&self) -> Vec<&Block> {
+        match self {
+            Self::If(_, yes, no) => vec![yes, no],
+            Self::Switch(_, arms, default) => {
+                arms.iter().map(|(_, arm)| arm).chain([default]).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// A header's slots.

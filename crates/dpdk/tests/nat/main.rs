@@ -9,6 +9,8 @@ mod executors;
 #[path = "../../../natgate/tests/vectors/read.rs"]
 #[allow(dead_code, reason = "shared with the vectors' own test, which uses more of it")]
 mod read;
+#[path = "../../../p4/tests/common/together.rs"]
+mod together;
 #[path = "../../../natgate/tests/vectors/words.rs"]
 #[allow(dead_code, reason = "shared with the vectors' own test, which uses more of it")]
 mod words;

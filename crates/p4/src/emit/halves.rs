@@ -3,7 +3,7 @@
 //! is the same as one packet after the other, if neither half touches what the other one changes.
 
 use super::names::Names;
-use crate::ir::{Expr, ExprKind, ExternCall, ObjectKind, Op, Program, Slot, Stmt};
+use crate::ir::{Expr, ExternCall, ObjectKind, Op, Program, Slot, Stmt, Table};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Statements that are looked at, calls followed: a larger program stays in one piece.
@@ -42,11 +42,13 @@ pub(super) struct Live {
 
 impl Halves {
     /// The cut that leaves as little as possible behind it; nothing, if nothing in the second half were worth fetching.
-    pub(super) fn of(program: &Program) -> Option<Self> {
-        if program.slots.len() > MOST_SLOTS {
+    /// The names know already which routines end more than themselves.
+    pub(super) fn of(names: &Names<'_>) -> Option<Self> {
+        let program = names.program;
+        if program.slots.len() > MOST_SLOTS || !program.tables.iter().any(Table::is_fetched) {
             return None;
         }
-        let mut look = Look { program, left: MOST_STATEMENTS, exits: BTreeMap::new() };
+        let mut look = Look { program, left: MOST_STATEMENTS };
         let [pre, main, deparser] = *program.controls else { return None };
         let [pre, main, deparser] =
             [pre, main, deparser].map(|routine| &*program.routines[routine].body);
@@ -59,18 +61,15 @@ impl Halves {
         }
         let each: Vec<Touched> =
             main.iter().map(|stmt| look.touched(std::slice::from_ref(stmt))).collect();
-        let is_fetched = |touched: &Touched| {
-            touched.keys().any(
-                |thing| matches!(thing, Thing::Table(table) if program.tables[*table].is_fetched()),
-            )
-        };
-        let mut latest = main.iter().zip(&each).position(|(stmt, touched)| {
-            is_fetched(touched) || look.leaves(std::slice::from_ref(stmt), true)
-        })?;
+        let ends = |block| names.block_stops(block) || returns(block);
+        let mut cut = main.iter().position(|stmt| ends(std::slice::from_ref(stmt)))?;
         let mut behind = look.touched(deparser);
-        each[latest..].iter().for_each(|touched| merge(&mut behind, touched));
-        // What the statements before each touch.
-        let firsts: Vec<Touched> = each[..latest]
+        each[cut..].iter().for_each(|touched| merge(&mut behind, touched));
+        if !behind.keys().any(|thing| thing.is_fetched(program)) {
+            return None;
+        }
+        // What was touched before each of the statements.
+        let firsts: Vec<Touched> = each[..cut]
             .iter()
             .map(|touched| {
                 let first = before.clone();
@@ -78,16 +77,28 @@ impl Halves {
                 first
             })
             .collect();
-        let mut first = before;
-        while !is_apart(&first, &behind) {
-            latest = latest.checked_sub(1)?;
-            first = firsts[latest].clone();
-            merge(&mut behind, &each[latest]);
+        let mut first = &before;
+        while !is_apart(first, &behind) {
+            cut = cut.checked_sub(1)?;
+            first = &firsts[cut];
+            merge(&mut behind, &each[cut]);
         }
-        let cut = latest;
         let handed_on = look.needed(&main[cut..], deparser);
-        (each.iter().any(is_fetched) && look.left > 0).then_some(Self { cut, handed_on })
+        (look.left > 0).then_some(Self { cut, handed_on })
     }
+}
+
+impl Thing {
+    /// Whether it is a table that is worth fetching.
+    fn is_fetched(&self, program: &Program) -> bool {
+        matches!(self, Self::Table(table) if program.tables[*table].is_fetched())
+    }
+}
+
+/// Whether statements may leave the routine that they are part of.
+fn returns(block: &[Stmt]) -> bool {
+    let returns_within = |stmt: &Stmt| stmt.blocks().into_iter().any(|block| returns(block));
+    block.iter().any(|stmt| *stmt == Stmt::Return || returns_within(stmt))
 }
 
 fn merge(all: &mut Touched, more: &Touched) {
@@ -105,8 +116,6 @@ fn is_apart(one: &Touched, other: &Touched) -> bool {
 struct Look<'p> {
     program: &'p Program,
     left: usize,
-    /// Whether a routine may leave the control that it is called in, as far as it is known.
-    exits: BTreeMap<usize, bool>,
 }
 
 /// What is needed where a routine, and where main control ends.
@@ -134,11 +143,6 @@ impl Look<'_> {
                 return;
             }
             match stmt {
-                Stmt::If(_, yes, no) => [yes, no].into_iter().for_each(|one| self.touch(one, all)),
-                Stmt::Switch(_, arms, default) => {
-                    arms.iter().for_each(|(_, arm)| self.touch(arm, all));
-                    self.touch(default, all);
-                }
                 Stmt::Call(routine, _) => self.touch(&self.program.routines[*routine].body, all),
                 Stmt::Apply { table: number, .. } => {
                     let table = &self.program.tables[*number];
@@ -155,35 +159,8 @@ impl Look<'_> {
                 }
                 _ => {}
             }
+            stmt.blocks().into_iter().for_each(|block| self.touch(block, all));
         }
-    }
-
-    /// Whether statements may leave the control that they are part of; `is_own` says that `return` does.
-    fn leaves(&mut self, block: &[Stmt], is_own: bool) -> bool {
-        block.iter().any(|stmt| match stmt {
-            Stmt::Return => is_own,
-            Stmt::Exit => true,
-            Stmt::If(_, yes, no) => self.leaves(yes, is_own) || self.leaves(no, is_own),
-            Stmt::Switch(_, arms, default) => {
-                arms.iter().any(|(_, arm)| self.leaves(arm, is_own)) || self.leaves(default, is_own)
-            }
-            Stmt::Call(number, _) => self.exits(*number),
-            Stmt::Apply { table, .. } => {
-                let program = self.program;
-                let mut actions = program.tables[*table].actions.iter();
-                actions.any(|action| self.exits(program.actions[*action].routine))
-            }
-            _ => false,
-        })
-    }
-
-    fn exits(&mut self, routine: usize) -> bool {
-        if let Some(known) = self.exits.get(&routine) {
-            return *known;
-        }
-        let exits = self.leaves(&self.program.routines[routine].body, false);
-        self.exits.insert(routine, exits);
-        exits
     }
 
     /// What the rest of main control and the deparser need of what was before.
@@ -285,21 +262,9 @@ impl Live {
     }
 
     fn read(&mut self, expr: &Expr) {
-        match &expr.kind {
-            ExprKind::Const(_) => {}
-            ExprKind::Slot(slot) => {
-                self.slots.insert(*slot);
-            }
-            ExprKind::Unary(_, operand)
-            | ExprKind::Cast(operand)
-            | ExprKind::Slice(operand, ..) => self.read(operand),
-            ExprKind::Binary(_, left, right) => {
-                [left, right].into_iter().for_each(|one| self.read(one))
-            }
-            ExprKind::Mux(condition, yes, no) => {
-                [condition, yes, no].into_iter().for_each(|one| self.read(one));
-            }
-        }
+        expr.slots(&mut |slot| {
+            self.slots.insert(slot);
+        });
     }
 
     fn asked(&mut self, call: &ExternCall) {
@@ -409,14 +374,14 @@ impl Names<'_> {
 
     /// The function that takes frames that came in together, if they are worth it to go in halves.
     pub(super) fn forwards_all(&self) -> String {
+        if self.halves.is_none() {
+            return String::new();
+        }
         let tables = self.program.tables.iter().zip(&self.tables);
         let large: Vec<String> = tables
             .filter(|(table, _)| table.is_fetched())
             .map(|(_, names)| format!("self.{}.is_large()", names.field))
             .collect();
-        if self.halves.is_none() {
-            return String::new();
-        }
         format!(
             "fn forward_all(&mut self, world: &mut World, port: u32, frames: &mut [Frame<'_>], fates: &mut [Fate]) {{
                 if {} {{

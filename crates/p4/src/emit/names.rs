@@ -216,7 +216,8 @@ impl<'p> Names<'p> {
         names.slots(&mut types);
         let routines = program.routines.iter();
         names.routines = routines.map(|one| own.take(&snake(&one.name))).collect();
-        names.halves = Halves::of(program).map(|halves| {
+        names.find_stops();
+        names.halves = Halves::of(&names).map(|halves| {
             let main = &names.routines[program.controls[1]];
             (halves, own.take(&format!("{main}_first")))
         });
@@ -242,7 +243,6 @@ impl<'p> Names<'p> {
             .collect();
         let objects = program.objects.iter();
         names.objects = objects.map(|one| kept.take(&snake(last(&one.name)))).collect();
-        names.find_stops();
         names
     }
 

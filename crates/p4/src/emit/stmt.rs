@@ -5,7 +5,7 @@
 
 use super::header::{length, read};
 use super::names::{Names, carrier, rust};
-use crate::ir::{Expr, ExprKind, Header, Slot, Stmt, Ty};
+use crate::ir::{Expr, Header, Slot, Stmt, Ty};
 
 impl Names<'_> {
     /// Finds out which routines may end more than themselves: those that call one may, too.
@@ -29,7 +29,7 @@ impl Names<'_> {
             || actions.any(|action| self.stops[self.program.actions[*action].routine])
     }
 
-    fn block_stops(&self, block: &[Stmt]) -> bool {
+    pub(super) fn block_stops(&self, block: &[Stmt]) -> bool {
         block.iter().any(|stmt| match stmt {
             Stmt::If(_, yes, no) => self.block_stops(yes) || self.block_stops(no),
             Stmt::Switch(_, arms, default) => {
@@ -219,15 +219,7 @@ fn reached(block: &[Stmt]) -> &[Stmt] {
 
 /// Whether an expression needs what is in a slot.
 fn reads(expr: &Expr, slot: Slot) -> bool {
-    match &expr.kind {
-        ExprKind::Const(_) => false,
-        ExprKind::Slot(own) => *own == slot,
-        ExprKind::Unary(_, operand) | ExprKind::Cast(operand) | ExprKind::Slice(operand, ..) => {
-            reads(operand, slot)
-        }
-        ExprKind::Binary(_, left, right) => reads(left, slot) || reads(right, slot),
-        ExprKind::Mux(condition, yes, no) => {
-            [condition, yes, no].into_iter().any(|part| reads(part, slot))
-        }
-    }
+    let mut reads = false;
+    expr.slots(&mut |own| reads |= own == slot);
+    reads
 }

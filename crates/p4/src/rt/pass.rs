@@ -3,10 +3,10 @@
 //! A program takes packets strictly one after the other, and what it looks up lies in memory that is not in the
 //! caches when there are many entries: each packet would wait for it, several times. So programs are cut in two where
 //! the first large table may be looked up, or earlier, so that neither half touches what the other one changes, and a
-//! group of packets goes through the first half. Then, before its turn comes, each goes through the second half without any effect: to the first
-//! look-up in a large table, whose line is fetched; when all packets of the group have got that far, through this
-//! look-up to the next one; and so on. What is found on the way may have changed when the packet's turn comes. Then
-//! something was fetched in vain.
+//! group of packets goes through the first half. Then, before its turn comes, each goes through the second half
+//! without any effect: to the first look-up in a large table, whose line is fetched; when all packets of the group
+//! have got that far, through this look-up to the next one; and so on. What is found on the way may have changed when
+//! the packet's turn comes. Then something was fetched in vain.
 
 use super::{
     Action, Counters, Exact, Fate, Found, Frame, Meters, Packed, Place, Random, Registers, Stop,

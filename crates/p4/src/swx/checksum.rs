@@ -3,7 +3,6 @@
 
 use super::code::{Field, Instr, SUM_OUT, SUM_TOTAL, Test, Value};
 use super::lower::{Lower, Place};
-use super::sets::nested;
 use crate::ir::{Expr, ExprKind, Op, Slot, Stmt, Ty};
 use crate::source::Checked;
 
@@ -223,7 +222,7 @@ fn only_got(block: &[Stmt], object: usize) -> bool {
                 None => return false,
             }
         }
-        if !nested(stmt).into_iter().all(|block| only_got(block, object)) {
+        if !stmt.blocks().into_iter().all(|block| only_got(block, object)) {
             return false;
         }
         rest = &rest[count..];

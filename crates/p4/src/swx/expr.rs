@@ -2,7 +2,6 @@
 
 use super::code::{Field, Instr, Label, Test, Value};
 use super::lower::{Lower, MOST_BITS, Place};
-use super::sets::slots;
 use crate::ast::{Binary, Unary};
 use crate::ir::{Expr, ExprKind, Noted, Ty};
 use crate::source::{Checked, Problem, Span};
@@ -412,7 +411,7 @@ impl Lower<'_> {
     /// Whether an expression's value depends on a field.
     pub(super) fn uses(&mut self, expr: &Expr, field: Field) -> bool {
         let mut all = BTreeSet::new();
-        slots(expr, &mut |slot| {
+        expr.slots(&mut |slot| {
             all.insert(slot);
         });
         all.into_iter().any(|slot| match self.env.get(&slot) {

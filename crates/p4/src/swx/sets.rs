@@ -99,7 +99,7 @@ impl<'p> Sets<'p> {
                 Stmt::Parse(parser) => self.parser(*parser, into),
                 _ => {}
             }
-            nested(stmt).into_iter().for_each(|block| self.block(block, into));
+            stmt.blocks().into_iter().for_each(|block| self.block(block, into));
         }
     }
 
@@ -111,7 +111,7 @@ impl<'p> Sets<'p> {
             self.block(&state.body, into);
             if let Next::Select(keys, _) = &state.next {
                 for key in keys {
-                    slots(key, &mut |slot| {
+                    key.slots(&mut |slot| {
                         into.reads.insert(slot);
                     });
                 }
@@ -191,17 +191,6 @@ impl<'p> Sets<'p> {
     }
 }
 
-/// Blocks within a statement.
-pub(super) fn nested(stmt: &Stmt) -> Vec<&Block> {
-    match stmt {
-        Stmt::If(_, yes, no) => vec![yes, no],
-        Stmt::Switch(_, arms, default) => {
-            arms.iter().map(|(_, arm)| arm).chain([default]).collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
 /// Calls, and what is assigned before and after each.
 type Site<'p> = (usize, &'p [(Slot, Expr)], &'p [(Slot, Expr)]);
 
@@ -214,7 +203,7 @@ fn calls<'p>(block: &'p Block, into: &mut Vec<Site<'p>>) {
             };
             into.push((*routine, given, taken));
         }
-        nested(stmt).into_iter().for_each(|block| calls(block, into));
+        stmt.blocks().into_iter().for_each(|block| calls(block, into));
     }
 }
 
@@ -222,25 +211,7 @@ fn calls<'p>(block: &'p Block, into: &mut Vec<Site<'p>>) {
 fn count(program: &Program, block: &Block, visit: &mut dyn FnMut(Slot)) {
     for stmt in block {
         own(program, stmt, &mut |slot, _| visit(slot));
-        nested(stmt).into_iter().for_each(|block| count(program, block, visit));
-    }
-}
-
-/// Every slot of an expression.
-pub(super) fn slots(expr: &Expr, visit: &mut impl FnMut(Slot)) {
-    match &expr.kind {
-        ExprKind::Const(_) => {}
-        ExprKind::Slot(slot) => visit(*slot),
-        ExprKind::Unary(_, operand) | ExprKind::Cast(operand) | ExprKind::Slice(operand, ..) => {
-            slots(operand, visit);
-        }
-        ExprKind::Binary(_, left, right) => {
-            slots(left, visit);
-            slots(right, visit);
-        }
-        ExprKind::Mux(condition, yes, no) => {
-            [condition, yes, no].into_iter().for_each(|part| slots(part, visit));
-        }
+        stmt.blocks().into_iter().for_each(|block| count(program, block, visit));
     }
 }
 
@@ -249,17 +220,17 @@ fn own(program: &Program, stmt: &Stmt, visit: &mut impl FnMut(Slot, bool)) {
     let assign = |pairs: &[(Slot, Expr)], visit: &mut dyn FnMut(Slot, bool)| {
         for (slot, value) in pairs {
             visit(*slot, true);
-            slots(value, &mut |slot| visit(slot, false));
+            value.slots(&mut |slot| visit(slot, false));
         }
     };
     match stmt {
         Stmt::Assign(pairs) | Stmt::Call(_, pairs) => assign(pairs, visit),
         Stmt::If(on, ..) | Stmt::Switch(on, ..) | Stmt::Advance(on) => {
-            slots(on, &mut |slot| visit(slot, false));
+            on.slots(&mut |slot| visit(slot, false));
         }
         Stmt::Apply { table, hit, action } => {
             for key in &program.tables[*table].keys {
-                slots(&key.expr, &mut |slot| visit(slot, false));
+                key.expr.slots(&mut |slot| visit(slot, false));
             }
             visit(*hit, true);
             visit(*action, true);
@@ -274,11 +245,11 @@ fn own(program: &Program, stmt: &Stmt, visit: &mut impl FnMut(Slot, bool)) {
         }
         Stmt::Lookahead(fields) => fields.iter().for_each(|(slot, _)| visit(*slot, true)),
         Stmt::Verify(condition, error) => {
-            slots(condition, &mut |slot| visit(slot, false));
-            slots(error, &mut |slot| visit(slot, false));
+            condition.slots(&mut |slot| visit(slot, false));
+            error.slots(&mut |slot| visit(slot, false));
         }
         Stmt::Extern(call) => {
-            call.args.iter().for_each(|arg| slots(arg, &mut |slot| visit(slot, false)));
+            call.args.iter().for_each(|arg| arg.slots(&mut |slot| visit(slot, false)));
             call.results.iter().for_each(|slot| visit(*slot, true));
         }
         Stmt::Parse(_) | Stmt::Return | Stmt::Exit => {}

@@ -2,7 +2,6 @@
 
 use super::code::{Field, Instr, Test, Value};
 use super::lower::{Frame, Lower, Place};
-use super::sets::{nested, slots};
 use crate::ast::{Binary, Unary};
 use crate::ir::{Block, Expr, ExprKind, Header, Slot, Stmt};
 use crate::source::Checked;
@@ -22,7 +21,7 @@ impl<'p> Lower<'p> {
             if let Stmt::Extract(header) | Stmt::Emit(header) = stmt {
                 self.add_header(header)?;
             }
-            nested(stmt).into_iter().try_for_each(|block| self.headers_of(block))?;
+            stmt.blocks().into_iter().try_for_each(|block| self.headers_of(block))?;
         }
         Ok(())
     }
@@ -134,7 +133,7 @@ impl<'p> Lower<'p> {
     /// Whether an expression's value depends on a slot, or what is one with it.
     fn depends(&self, expr: &Expr, slot: Slot) -> bool {
         let (mut is_so, root) = (false, self.sets.root(slot));
-        slots(expr, &mut |used| is_so |= self.sets.root(used) == root);
+        expr.slots(&mut |used| is_so |= self.sets.root(used) == root);
         is_so
     }
 

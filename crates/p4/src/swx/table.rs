@@ -2,7 +2,6 @@
 
 use super::code::{Field, Instr, Test, Value};
 use super::lower::{Frame, Keys, Lower, Place, whole};
-use super::sets::nested;
 use super::tidy::Code;
 use crate::ir::{Block, ExprKind, Slot, Stmt};
 use crate::source::Checked;
@@ -127,7 +126,7 @@ impl Lower<'_> {
         block.iter().any(|stmt| match stmt {
             Stmt::Exit => true,
             Stmt::Call(routine, _) => self.block_stops(&self.program.routines[*routine].body),
-            stmt => nested(stmt).into_iter().any(|block| self.block_stops(block)),
+            stmt => stmt.blocks().into_iter().any(|block| self.block_stops(block)),
         })
     }
 

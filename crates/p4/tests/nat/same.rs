@@ -1,8 +1,8 @@
 //! Random traffic through the NAT, whatever executes it: the same packets, tables and counters.
 
 use super::{INSIDE, NEIGHBOURS, OUTSIDE, OWN, all, fill, framed, nat, udp, values};
-use natgate_io::{Frame, HEADROOM};
-use natgate_p4::{Fate, Key, Machine, Outcome, Program, programs};
+use crate::together::together;
+use natgate_p4::{Key, Machine, Program, programs};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -133,30 +133,6 @@ fn crowded(program: &Program) -> Machine<'_> {
     machine
 }
 
-/// What becomes of frames that come in together.
-fn together(
-    machine: &mut Machine<'_>,
-    now: Duration,
-    port: u32,
-    arrivals: &[Arrival],
-) -> Vec<Outcome> {
-    let room = |arrival| [&[0; HEADROOM][..], &frame(arrival)].concat();
-    let mut buffers: Vec<Vec<u8>> = arrivals.iter().map(room).collect();
-    let frames = buffers.iter_mut().map(|buffer| {
-        let end = buffer.len();
-        Frame::new(buffer, HEADROOM, end)
-    });
-    let (mut frames, mut fates) = (frames.collect::<Vec<_>>(), vec![Fate::NoRoom; arrivals.len()]);
-    machine.forward_all(now, port, &mut frames, &mut fates);
-    drop(frames);
-    let outcome = |(fate, buffer): (Fate, Vec<u8>)| match fate {
-        Fate::Sent { port, start } => Outcome::Sent { port, packet: buffer[start..].to_vec() },
-        Fate::Dropped => Outcome::Dropped,
-        Fate::NoRoom => panic!("there is room"),
-    };
-    fates.into_iter().zip(buffers).map(outcome).collect()
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
 
@@ -171,8 +147,9 @@ proptest! {
         for group in &groups {
             now += Duration::from_millis(group[0].pass);
             let port = [INSIDE, OUTSIDE][group[0].side];
-            for (arrival, outcome) in group.iter().zip(together(&mut crowd, now, port, group)) {
-                prop_assert_eq!(outcome, alone.process(now, port, &frame(arrival)));
+            let frames: Vec<Vec<u8>> = group.iter().map(frame).collect();
+            for (frame, outcome) in frames.iter().zip(together(&mut crowd, now, port, &frames)) {
+                prop_assert_eq!(outcome, alone.process(now, port, frame));
             }
         }
         prop_assert_eq!(seen(&mut crowd), seen(&mut alone));
@@ -222,9 +199,10 @@ proptest! {
         for group in &groups {
             now += Duration::from_millis(group[0].pass);
             let port = [INSIDE, OUTSIDE][group[0].side];
+            let frames: Vec<Vec<u8>> = group.iter().map(frame).collect();
             let mut expected = None;
             for (by, machine) in &mut machines {
-                let outcomes = together(machine, now, port, group);
+                let outcomes = together(machine, now, port, &frames);
                 let expected = expected.get_or_insert_with(|| outcomes.clone());
                 prop_assert_eq!(&outcomes, &*expected, "{}", by);
             }

@@ -22,13 +22,15 @@ mod halved;
 mod halves;
 mod steps;
 mod subject;
+#[path = "../common/together.rs"]
+mod together;
 
 use halves::InHalves;
-use natgate_io::{Frame, HEADROOM};
-use natgate_p4::{Fate, Machine};
+use natgate_p4::Machine;
 use proptest::prelude::*;
 use std::time::Duration;
 use steps::{Exact, Lpm, Subject, Ternary, compare, compiled, seen, step, taken};
+use together::together;
 
 const EVERY: Subject = Subject {
     text: include_str!("../golden/every.p4"),
@@ -111,27 +113,10 @@ proptest! {
                 machine
             });
             let (mut alone, mut group) = (made.next().expect("one"), made.next().expect("two"));
-            let buffer = |packet: &Vec<u8>| [&[0; HEADROOM][..], packet].concat();
-            let mut buffers: Vec<Vec<u8>> = packets.iter().map(buffer).collect();
-            let frames = buffers.iter_mut().map(|buffer| {
-                let end = buffer.len();
-                Frame::new(buffer, HEADROOM, end)
-            });
-            let mut frames: Vec<Frame<'_>> = frames.collect();
-            let mut fates = vec![Fate::NoRoom; packets.len()];
             let now = Duration::from_secs(1000);
-            group.forward_all(now, 1, &mut frames, &mut fates);
-            drop(frames);
-            for ((packet, fate), buffer) in packets.iter().zip(fates).zip(&buffers) {
-                let expected = format!("{:?}", alone.process(now, 1, packet));
-                let is = match fate {
-                    Fate::Sent { port, start } => {
-                        format!("Sent {{ port: {port}, packet: {:?} }}", &buffer[start..])
-                    }
-                    Fate::Dropped => "Dropped".to_owned(),
-                    Fate::NoRoom => panic!("there is room"),
-                };
-                prop_assert_eq!(is, expected);
+            let outcomes = together(&mut group, now, 1, &packets);
+            for (packet, outcome) in packets.iter().zip(outcomes) {
+                prop_assert_eq!(outcome, alone.process(now, 1, packet));
             }
             prop_assert_eq!(seen(subject, &mut group), seen(subject, &mut alone));
         }
