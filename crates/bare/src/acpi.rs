@@ -1,4 +1,4 @@
-//! How many processors there are, from the firmware's tables (ACPI 6.5, sections 5.2.5 to 5.2.12).
+//! Which processors there are, from the firmware's tables (ACPI 6.5, sections 5.2.5 to 5.2.12).
 //!
 //! Nothing that the tables say is believed further than their checksums: lengths are limited, and what
 //! cannot be read is as if it were not there.
@@ -16,17 +16,21 @@ const HEADER: usize = 36;
 /// Most bytes of a table.
 const MOST: usize = 1 << 16;
 
-/// Processors that can be used; `None`: the tables do not say. `root` is where the pointer is, if the
-/// boot loader has said it.
-pub fn processors(memory: &impl Addresses, root: Option<u64>) -> Option<usize> {
-    let pointer = root
-        .and_then(|root| pointer(memory, root))
-        .or_else(|| AREA.step_by(STEP).find_map(|place| pointer(memory, place)))?;
-    let (list, width) = pointer;
-    let list = table(memory, list, if width == 8 { b"XSDT" } else { b"RSDT" })?;
-    let places = list[HEADER..].chunks_exact(width).map(number);
-    let described = places.filter_map(|place| table(memory, place, b"APIC"));
-    described.map(|table| count(&table)).next().filter(|count| *count > 0)
+/// What the interrupt controllers of processors that can be used are called; none: the tables do not say.
+/// `root` is where the pointer is, if the boot loader has said it.
+pub fn processors(memory: &impl Addresses, root: Option<u64>) -> Vec<u32> {
+    let table = pointer_near(memory, root).and_then(|(list, width)| {
+        let list = table(memory, list, if width == 8 { b"XSDT" } else { b"RSDT" })?;
+        let mut places = list[HEADER..].chunks_exact(width).map(number);
+        places.find_map(|place| table(memory, place, b"APIC"))
+    });
+    table.map(|table| ids(&table)).unwrap_or_default()
+}
+
+/// The pointer at a place, or where a BIOS leaves it.
+fn pointer_near(memory: &impl Addresses, root: Option<u64>) -> Option<(u64, usize)> {
+    root.and_then(|root| pointer(memory, root))
+        .or_else(|| AREA.step_by(STEP).find_map(|place| pointer(memory, place)))
 }
 
 /// The list of tables, and the bytes of each of its entries, if there is a pointer at a place.
@@ -57,25 +61,27 @@ fn table(memory: &impl Addresses, place: u64, name: &[u8; 4]) -> Option<Vec<u8>>
     (memory.read(place, &mut bytes) && is_intact(&bytes)).then_some(bytes)
 }
 
-/// Processors that a table of interrupt controllers names as usable.
-fn count(table: &[u8]) -> usize {
+/// Those that a table of interrupt controllers names as usable.
+fn ids(table: &[u8]) -> Vec<u32> {
     const LOCAL: u8 = 0;
     const LOCAL_LATER: u8 = 9;
     let mut rest = table.get(HEADER + 8..).unwrap_or_default();
-    let mut count = 0;
+    let mut ids = Vec::new();
     while let [kind, len, ..] = *rest {
         let Some((entry, after)) = rest.split_at_checked(len.into()).filter(|_| len >= 2) else {
             break;
         };
-        let flags = match kind {
-            LOCAL => entry.get(4),
-            LOCAL_LATER => entry.get(8),
-            _ => None,
+        let (id, flags) = match kind {
+            LOCAL => (entry.get(3..4), entry.get(4)),
+            LOCAL_LATER => (entry.get(4..8), entry.get(8)),
+            _ => (None, None),
         };
-        count += usize::from(flags.is_some_and(|flags| flags & 1 != 0));
+        let id = id.filter(|_| flags.is_some_and(|flags| flags & 1 != 0));
+        // Some firmware names the same one in both ways.
+        ids.extend(id.map(|id| number(id) as u32).filter(|id| !ids.contains(id)));
         rest = after;
     }
-    count
+    ids
 }
 
 fn is_intact(bytes: &[u8]) -> bool {
@@ -152,24 +158,27 @@ mod tests {
             body.resize(begin + len, 0);
             (body[begin], body[begin + 1]) = (kind, len as u8);
             body[begin + flags_at] = flags;
+            // The later kind's number has four bytes, of which this is the second.
+            body[begin + if kind == 9 { 5 } else { 3 }] = begin as u8;
         }
         put(1024, &a_table(b"APIC", &body));
         Memory(bytes)
     }
 
     #[test]
-    fn processors_are_counted_by_either_list() {
+    fn processors_are_found_by_either_list() {
+        let all = vec![8, 16, 44 << 8];
         for is_later in [false, true] {
             let memory = memory(is_later);
-            assert_eq!(processors(&memory, None), Some(3), "found");
-            assert_eq!(processors(&memory, Some(AREA.start + 64)), Some(3), "told");
-            assert_eq!(processors(&memory, Some(AREA.start + 65)), Some(3), "told wrong");
+            assert_eq!(processors(&memory, None), all, "found");
+            assert_eq!(processors(&memory, Some(AREA.start + 64)), all, "told");
+            assert_eq!(processors(&memory, Some(AREA.start + 65)), all, "told wrong");
         }
-        assert_eq!(processors(&Memory(vec![0; 2048]), None), None);
+        assert_eq!(processors(&Memory(vec![0; 2048]), None), [0; 0]);
         for damaged in [70, 290, 1100] {
             let mut memory = memory(false);
             memory.0[damaged] ^= 1;
-            assert_eq!(processors(&memory, None), None, "byte {damaged}");
+            assert_eq!(processors(&memory, None), [0; 0], "byte {damaged}");
         }
     }
 
@@ -183,7 +192,7 @@ mod tests {
             let table = a_table(b"APIC", &body);
             memory.0[1024..1024 + table.len()].copy_from_slice(&table);
             noise.into_iter().for_each(|(place, byte)| memory.0[place] = byte);
-            prop_assert!(processors(&memory, None).is_none_or(|count| count <= 100));
+            prop_assert!(processors(&memory, None).len() <= 100);
         }
     }
 }

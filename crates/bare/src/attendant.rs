@@ -15,7 +15,7 @@ const KEYS: Duration = Duration::from_millis(10);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// How long to look for frames before sleeping.
-const SPIN: Duration = Duration::from_micros(50);
+pub(crate) const SPIN: Duration = Duration::from_micros(50);
 
 /// Who looks after the machine.
 pub(crate) struct Attendant {
@@ -128,6 +128,14 @@ pub(crate) trait Work {
 
     /// Whether nothing is under way that comes without a packet.
     fn is_idle(&self, now: Timestamp) -> bool;
+
+    /// Says to others that it is going to sleep; `false`: one of them has something for it.
+    fn falls_asleep(&mut self) -> bool {
+        true
+    }
+
+    /// Says that it is awake, after a sleep that began then.
+    fn wakes_up(&mut self, _: Timestamp) {}
 }
 
 /// Works until the machine starts again.
@@ -143,8 +151,9 @@ pub(crate) fn run(mut work: impl Work) -> ! {
         if work.attendant().may_sleep(now) && work.is_idle(now) {
             work.attendant().prepare_sleep();
             let now = clock::timestamp();
-            let is_busy = work.turn(now);
+            let is_busy = work.turn(now) || !work.falls_asleep();
             work.attendant().sleep(is_busy.then_some(now));
+            work.wakes_up(now);
         }
     }
 }

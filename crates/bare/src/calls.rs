@@ -2,8 +2,9 @@
 //!
 //! There is no kernel. The library's few questions (memory, the time, random numbers, where to
 //! print) are answered in place, as if by Linux: [`answer`] decides, and who called it does what
-//! needs an address to be believed. Whatever a machine without files, processes and threads does
-//! not have is refused with the error for that.
+//! needs an address to be believed. Whatever a machine without files and processes does not have is
+//! refused with the error for that. There are as many threads as processors have been started; each has
+//! its own, and none ends.
 
 use crate::memory::Memory;
 
@@ -36,8 +37,21 @@ pub enum Answer {
     Uptime(u64),
     /// Have the thread's own data begin there.
     ThreadPointer(u64),
+    /// Give a processor this thread; its number is the result.
+    Thread(Thread),
     /// The program ends, with this code.
     End(u64),
+}
+
+/// A thread that is to begin where the call for it ends, with 0 as its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thread {
+    /// Where its stack ends.
+    pub stack: u64,
+    /// Where its own data is.
+    pub data: u64,
+    /// Where its number is to be written.
+    pub number: Option<u64>,
 }
 
 /// The program's first stretch of memory, which grows at its end, as the C library wants one.
@@ -52,6 +66,8 @@ pub struct Heap {
 const HEAP: u64 = 16 << 20;
 
 const NO_SUCH_FILE: i64 = -2;
+/// There are no more threads, or a thing is not as it was expected: the caller may try again.
+pub const TRY_AGAIN: i64 = -11;
 const NO_MEMORY: i64 = -12;
 const INVALID: i64 = -22;
 const NO_SUCH_CALL: i64 = -38;
@@ -61,13 +77,18 @@ const FIXED: u64 = 0x10;
 const SET_THREAD_POINTER: u64 = 0x1002;
 const HUGE_PAGES: u64 = 14;
 const FUTEX_OPERATION: u64 = 0x7f;
+const FUTEX_WAIT: u64 = 0;
 const FUTEX_WAKE: u64 = 1;
+const FUTEX_WAIT_BITSET: u64 = 9;
+/// What is new shares the caller's memory, is a thread of the same program, and has data of its own.
+const AS_THREAD: u64 = 0x100 | 0x1_0000 | 0x8_0000;
+const TELLS_NUMBER: u64 = 0x10_0000;
 /// Longest random answer at once, bytes.
 const MOST_RANDOM: u64 = 256;
 
 /// Decides what is to be done for a call.
 pub fn answer(call: &Call, memory: &mut Memory, heap: &mut Heap) -> Answer {
-    let [first, second, third, fourth, ..] = call.arguments;
+    let [first, second, third, fourth, fifth, _] = call.arguments;
     match call.number {
         number::WRITE if is_output(first) => Answer::Print(second, third),
         number::WRITEV if is_output(first) => Answer::PrintPieces(second, third),
@@ -93,11 +114,20 @@ pub fn answer(call: &Call, memory: &mut Memory, heap: &mut Heap) -> Answer {
         | number::SCHED_YIELD => Answer::Value(0),
         number::SET_TID_ADDRESS | number::GETTID | number::GETPID => Answer::Value(1),
         number::OPENAT | number::READLINK | number::GETCWD => Answer::Value(NO_SUCH_FILE),
-        // There is one thread: nobody need be woken, and who waits for another waits for ever.
+        number::CLONE if first & AS_THREAD == AS_THREAD => {
+            let number = (first & TELLS_NUMBER != 0).then_some(third);
+            Answer::Thread(Thread { stack: second, data: fifth, number })
+        }
+        // No thread sleeps in a call: nobody need be woken, and who waits looks again.
         number::FUTEX if second & FUTEX_OPERATION == FUTEX_WAKE => Answer::Value(0),
+        number::FUTEX if is_wait(second & FUTEX_OPERATION) => Answer::Value(TRY_AGAIN),
         number::EXIT | number::EXIT_GROUP | number::TGKILL | number::FUTEX => Answer::End(first),
         _ => Answer::Value(NO_SUCH_CALL),
     }
+}
+
+fn is_wait(operation: u64) -> bool {
+    matches!(operation, FUTEX_WAIT | FUTEX_WAIT_BITSET)
 }
 
 /// Whether a file is the standard output or the standard error.
@@ -152,6 +182,7 @@ mod number {
     pub(super) const SCHED_YIELD: u64 = 24;
     pub(super) const MADVISE: u64 = 28;
     pub(super) const GETPID: u64 = 39;
+    pub(super) const CLONE: u64 = 56;
     pub(super) const EXIT: u64 = 60;
     pub(super) const GETCWD: u64 = 79;
     pub(super) const READLINK: u64 = 89;
@@ -219,8 +250,28 @@ mod tests {
         assert_eq!(first(number::WRITE, 3), Answer::Value(NO_SUCH_CALL));
         assert_eq!(first(number::OPENAT, 1), Answer::Value(NO_SUCH_FILE));
         assert_eq!(first(number::BRK, 0), Answer::Value(0));
+        // The C library asks for a thread in this way first, and then in the other.
         assert_eq!(first(435, 0), Answer::Value(NO_SUCH_CALL));
+        assert_eq!(first(number::CLONE, 17), Answer::Value(NO_SUCH_CALL), "a process");
         assert_eq!(first(number::EXIT_GROUP, 3), Answer::End(3));
+    }
+
+    #[test]
+    fn a_thread_is_given_its_stack_and_data_and_nobody_waits() {
+        let (mut memory, mut heap) = (Memory::new(), Heap::default());
+        let mut ask = |number, arguments| ask(number, arguments, &mut memory, &mut heap);
+        // As the C library asks.
+        let told = ask(number::CLONE, [0x3d_0f00, 1000, 2000, 3000, 4000, 0]);
+        let thread = Thread { stack: 1000, data: 4000, number: Some(2000) };
+        assert_eq!(told, Answer::Thread(thread));
+        let silent = ask(number::CLONE, [AS_THREAD, 1000, 2000, 3000, 4000, 0]);
+        assert_eq!(silent, Answer::Thread(Thread { number: None, ..thread }));
+        const PRIVATE: u64 = 128;
+        let futex = |operation| [1000, operation | PRIVATE, 1, 0, 0, 0];
+        for operation in [FUTEX_WAIT, FUTEX_WAIT_BITSET] {
+            assert_eq!(ask(number::FUTEX, futex(operation)), Answer::Value(TRY_AGAIN));
+        }
+        assert_eq!(ask(number::FUTEX, futex(FUTEX_WAKE)), Answer::Value(0));
     }
 
     proptest! {

@@ -1,22 +1,24 @@
 //! The loop: packets, and between them whoever is at the keyboard or the serial port.
 
 use crate::attendant::{self, Attendant, Look, Work, grant};
+use crate::crew::{Crew, Ear, SharedLogs, lock};
 use crate::machine::cards::Card;
 use crate::machine::last_words::{self, Words};
-use crate::machine::{clock, system, watchdog};
+use crate::machine::{clock, processors, system, watchdog};
 use natgate_bare::log::{self, Logs, Sent, Way};
-use natgate_bare::menu::{HELP, Menu, PATIENCE, Wish};
+use natgate_bare::menu::{ALONE, HELP, Menu, PATIENCE, Wish};
 use natgate_bare::options::Options;
 use natgate_bare::settings;
 use natgate_bare::status::Server;
 use natgate_bare::text::{self, Figures};
 use natgate_control::config::Configuration;
 use natgate_control::meaning::Meaning;
-use natgate_engine::{Config, Cursor, Event, Filter, Side, Timestamp};
+use natgate_engine::{Config, Counters, Cursor, Filter, Side, TableTotals, Timestamp};
 use natgate_gateway::router::Fate;
-use natgate_gateway::{Link, Observer, Settings, Status, Worker, write_datagram};
-use natgate_io::{Change, LinkInfo};
-use natgate_logs::{Gap, Record};
+use natgate_gateway::{
+    self as gateway, Link, LoadNow, Settings, TimingNow, Worker, write_datagram,
+};
+use natgate_io::Statistics;
 use natgate_metrics::{SinkFigures, prometheus_text};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::SystemTime;
@@ -39,9 +41,11 @@ pub(crate) struct Gateway {
     options: Options,
     cards: Vec<Card>,
     attendant: Attendant,
+    /// What the processors are called, as far as that is known.
+    processors: Vec<u32>,
     configuration: Option<Configuration>,
-    worker: Option<Worker>,
-    logs: Logs,
+    crew: Option<Crew>,
+    logs: SharedLogs,
     /// The status page, and when the gateway began.
     server: Option<(Server, SystemTime)>,
     menu: Menu,
@@ -49,7 +53,14 @@ pub(crate) struct Gateway {
     starts: Option<Timestamp>,
     shows_counters: bool,
     /// Where the list of mappings goes on, while a page is not full.
-    page: Option<(Cursor, usize)>,
+    page: Option<(Place, usize)>,
+    place: Place,
+}
+
+/// A place in the list of mappings: whose they are, and where among them.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    worker: usize,
     cursor: Cursor,
 }
 
@@ -57,7 +68,7 @@ impl Gateway {
     /// With these cards; without a configuration it does not start.
     pub(crate) fn new(
         options: Options,
-        (cards, attendant): (Vec<Card>, Attendant),
+        (cards, processors, attendant): (Vec<Card>, Vec<u32>, Attendant),
         configuration: Option<Configuration>,
     ) -> Self {
         let starts = configuration.is_some().then(|| clock::timestamp().plus(PATIENCE));
@@ -65,15 +76,16 @@ impl Gateway {
             options,
             cards,
             attendant,
+            processors,
             configuration,
-            worker: None,
-            logs: Logs::default(),
+            crew: None,
+            logs: SharedLogs::default(),
             server: None,
             menu: Menu::default(),
             starts,
             shows_counters: false,
             page: None,
-            cursor: Cursor::default(),
+            place: Place::default(),
         }
     }
 
@@ -99,11 +111,15 @@ impl Gateway {
 
     fn grant(&mut self, wish: Wish) {
         match grant(wish) {
-            Some(Wish::Start) if self.worker.is_some() => println!("it is running already"),
+            Some(Wish::Start) if self.crew.is_some() => println!("it is running already"),
             Some(Wish::Start) => self.start(),
             Some(Wish::Configuration) => self.show_configuration(),
             Some(Wish::Counters) => self.shows_counters = !self.shows_counters,
-            Some(Wish::Mappings) => self.page = Some((self.cursor, PAGE)),
+            Some(Wish::Fail(_)) => match self.crew.as_ref().and_then(Crew::last) {
+                Some(other) => other.hold(),
+                None => println!("{ALONE}"),
+            },
+            Some(Wish::Mappings) => self.page = Some((self.place, PAGE)),
             Some(_) => print!("{HELP}"),
             None => {}
         }
@@ -126,37 +142,46 @@ impl Gateway {
         let configuration = self.configuration.as_ref();
         let settings = &configuration.ok_or("there is no configuration to start with")?.settings;
         let places = places(settings, &self.cards)?;
-        let mut devices = Vec::new();
+        let workers = settings.workers.count;
+        processors::start(workers - 1, &self.processors)?;
+        let (mut devices, mut sharing) = (Vec::new(), Vec::new());
         for (place, name) in places.into_iter().zip(settings.devices()) {
             let card = &mut self.cards[place];
             self.attendant.uses_card(card.interrupts);
-            let device = std::mem::replace(&mut card.device, Err("it is in use".to_owned()));
-            devices.push(device.map_err(|problem| format!("device {name}: {problem}"))?);
+            let card = std::mem::replace(&mut card.device, Err("it is in use".to_owned()));
+            let (device, shared) = card.map_err(|problem| format!("device {name}: {problem}"))?;
+            devices.push(device);
+            sharing.push(shared);
         }
         let now = clock::timestamp();
         // A gateway that cannot start keeps its cards; with the same configuration it would not
         // start next time.
-        let mut worker =
-            Worker::new(settings, self.seed(), devices, now).map_err(|e| e.to_string())?;
-        for device in worker.devices() {
+        let seed = |number| self.seed(number);
+        let mut crew =
+            Crew::new(settings, seed, devices, &sharing, now).map_err(|e| e.to_string())?;
+        for device in crew.first.devices() {
             println!("{}", text::link(device.link()));
         }
-        self.logs = Logs::new(settings);
+        *lock(&self.logs) = Logs::new(settings);
         self.server = settings::status_page(settings).map(|(address, port)| {
-            worker.open_door(port);
-            let mtu = worker.mtu(INSIDE);
+            crew.each(|worker| worker.open_door(port));
+            let mtu = crew.first.mtu(INSIDE);
             (Server::new(address, port, mtu, system::random(), now), SystemTime::now())
         });
-        self.worker = Some(worker);
-        println!("natgate is running");
+        crew.begin(&self.logs)?;
+        self.crew = Some(crew);
+        println!("{}", text::running(workers, self.processors.len()));
         Ok(())
     }
 
-    /// What ports are drawn by.
-    fn seed(&self) -> [u8; 32] {
+    /// What ports are drawn by, of the worker of a number.
+    fn seed(&self, worker: u8) -> [u8; 32] {
         let mut seed = [0; 32];
         match self.options.seed {
-            Some(number) => seed[..8].copy_from_slice(&number.to_le_bytes()),
+            Some(number) => {
+                seed[..8].copy_from_slice(&number.to_le_bytes());
+                seed[8] = worker;
+            }
             None => seed.fill_with(|| system::random() as u8),
         }
         seed
@@ -176,32 +201,35 @@ impl Gateway {
 
     /// Serves the status page.
     fn serve(&mut self, now: Timestamp) {
-        let Self { server, worker, logs, configuration, .. } = self;
-        let (Some((server, began)), Some(worker)) = (server, worker) else { return };
+        let Self { server, crew, logs, configuration, .. } = self;
+        let (Some((server, began)), Some(crew)) = (server, crew) else { return };
         let Some(configuration) = configuration else { return };
-        while let Some(packet) = worker.visitor() {
-            server.receive(packet);
+        for number in 0..crew.count() {
+            while let Some(packet) = crew.with(number, Worker::visitor) {
+                server.receive(packet);
+            }
         }
         let engine = &configuration.settings.engine;
-        server.turn(now, &mut || metrics(now, worker, engine, *began, logs));
+        server.turn(now, &mut || metrics(now, crew, engine, *began, &lock(logs)));
         while let Some(packet) = server.poll_transmit() {
             // What is lost is sent again.
-            worker.send(now, INSIDE, &packet);
+            crew.first.send(now, INSIDE, &packet);
         }
     }
 
     fn every_second(&mut self, now: Timestamp) {
-        let Some(worker) = &mut self.worker else {
+        let Some(crew) = &mut self.crew else {
             if self.shows_counters {
                 println!("it is not running");
             }
             self.shows_counters = false;
             return;
         };
-        let Status { engine, counters, sides, .. } = worker.status(now);
-        let frames = sides.map(|side| side.frames);
-        let (sleeps, logs) = (self.attendant.sleeps(), self.logs.total());
-        let figures = Figures { totals: engine.totals(), counters, frames, sleeps, logs };
+        let [mut sleeps, interrupts] = self.attendant.sleeps();
+        sleeps += crew.sleeps();
+        let told: Vec<_> = tell(crew, now).into_iter().map(|(figures, _)| figures).collect();
+        let logs = lock(&self.logs).total();
+        let figures = figures(&told, [sleeps, interrupts], logs);
         if self.shows_counters {
             let mut text = String::new();
             // Writing to memory does not fail.
@@ -213,25 +241,37 @@ impl Gateway {
 
     /// Looks for mappings, some slots at a time, until a page is full.
     fn go_on_with_page(&mut self, now: Timestamp) {
-        let Some((mut cursor, wanted)) = self.page.take() else { return };
-        let Some(worker) = &mut self.worker else {
+        let Some((mut place, wanted)) = self.page.take() else { return };
+        let Some(crew) = &mut self.crew else {
             println!("it is not running");
             return;
         };
         let mut found = Vec::with_capacity(wanted);
-        let engine = worker.status(now).engine;
-        let is_done = engine.scan_mappings(&mut cursor, SLOTS, &Filter::default(), &mut found);
+        let is_done = crew.with(place.worker, |worker| {
+            let status = worker.status(now);
+            let all = Filter::default();
+            let is_done = status.engine.scan_mappings(&mut place.cursor, SLOTS, &all, &mut found);
+            // All know the static ones.
+            found.retain(|mapping| mapping.expires.is_some() || status.is_own(&mapping.id));
+            is_done
+        });
         for mapping in &found {
             println!("{}", text::mapping(mapping, now));
         }
-        if is_done {
+        let left = wanted - found.len();
+        if is_done && place.worker + 1 == crew.count() {
             println!("these are all");
-            self.cursor = Cursor::default();
-        } else if found.len() == wanted {
+            self.place = Place::default();
+            return;
+        }
+        if is_done {
+            place = Place { worker: place.worker + 1, cursor: Cursor::default() };
+        }
+        if left == 0 {
             println!("m: further mappings");
-            self.cursor = cursor;
+            self.place = place;
         } else {
-            self.page = Some((cursor, wanted - found.len()));
+            self.page = Some((place, left));
         }
     }
 }
@@ -242,9 +282,10 @@ impl Work for Gateway {
     }
 
     fn turn(&mut self, now: Timestamp) -> bool {
-        let Some(worker) = &mut self.worker else { return false };
-        let frames = worker.turn(now, &mut Console { logs: &mut self.logs });
-        let told = self.logs.turn(&mut Road { worker, now });
+        let Some(Crew { first: worker, .. }) = &mut self.crew else { return false };
+        let frames = worker.turn(now, &mut Ear { logs: &self.logs, is_first: true });
+        worker.note_turn(now, clock::timestamp(), frames);
+        let told = lock(&self.logs).turn(&mut Road { worker, now });
         frames > 0 || told
     }
 
@@ -264,21 +305,55 @@ impl Work for Gateway {
 
     fn is_idle(&self, now: Timestamp) -> bool {
         self.page.is_none()
-            && self.worker.as_ref().is_none_or(|worker| worker.next_deadline() > now)
+            && self.crew.as_ref().is_none_or(|crew| crew.first.next_deadline() > now)
     }
+
+    fn falls_asleep(&mut self) -> bool {
+        self.crew.as_ref().is_none_or(|crew| crew.first.falls_asleep())
+    }
+
+    fn wakes_up(&mut self, since: Timestamp) {
+        if let Some(Crew { first, .. }) = &mut self.crew {
+            first.wakes_up();
+            first.note_sleep(since, clock::timestamp());
+        }
+    }
+}
+
+/// What all workers tell, and how long things took them.
+fn tell(crew: &mut Crew, now: Timestamp) -> Vec<(gateway::Figures, TimingNow)> {
+    crew.each(|worker| (worker.figures(now), worker.load().timing()))
+}
+
+/// What they tell, in short.
+fn figures(told: &[gateway::Figures], sleeps: [u64; 2], logs: Option<log::Figures>) -> Figures {
+    let (mut counters, mut totals) = (Counters::default(), TableTotals::default());
+    for one in told {
+        counters.add(&one.counters);
+        totals.add(&one.totals);
+    }
+    let frames = |wanted: Link| {
+        let links = told.iter().flat_map(|one| &one.links);
+        let of_side = links.filter(|link| link.link == wanted);
+        Statistics::of_group(of_side.map(|link| link.frames))
+    };
+    let frames = [INSIDE, Link::OUTSIDE].map(frames);
+    let load = |of: fn(&LoadNow) -> u64| told.iter().map(|one| of(&one.load)).sum();
+    let handed_over = [load(|load| load.handed_over), load(|load| load.hand_over_full)];
+    Figures { counters, totals, frames, sleeps, logs, workers: told.len(), handed_over }
 }
 
 /// The status page, and its type: what the metrics of `natgate run` are.
 fn metrics(
     now: Timestamp,
-    worker: &mut Worker,
+    crew: &mut Crew,
     engine: &Config,
     began: SystemTime,
     logs: &Logs,
 ) -> (String, &'static str) {
-    let timing = worker.load().timing();
-    let told = [worker.figures(now)];
-    let mut figures = natgate_metrics::Figures::gather(engine, began, &told, [timing].into_iter());
+    let (told, timings): (Vec<_>, Vec<_>) = tell(crew, now).into_iter().unzip();
+    let timings = timings.into_iter();
+    let mut figures = natgate_metrics::Figures::gather(engine, began, &told, timings);
     let sinks = logs.figures().map(|(name, log)| SinkFigures {
         name,
         written: log.sent,
@@ -294,7 +369,7 @@ fn metrics(
 /// The places of the devices among the cards, by name, place or hardware address.
 fn places(settings: &Settings, cards: &[Card]) -> Result<Vec<usize>, String> {
     let is_called = |card: &Card, name: &str| {
-        let mac = card.device.as_ref().map(|device| device.link().mac.to_string());
+        let mac = card.device.as_ref().map(|(device, _)| device.link().mac.to_string());
         card.name == name || card.place.to_string() == name || mac.is_ok_and(|mac| mac == name)
     };
     let mut places = Vec::new();
@@ -307,29 +382,6 @@ fn places(settings: &Settings, cards: &[Card]) -> Result<Vec<usize>, String> {
         places.push(place);
     }
     Ok(places)
-}
-
-/// Tells what happens, at the console and to logs.
-struct Console<'a> {
-    logs: &'a mut Logs,
-}
-
-impl Observer for Console<'_> {
-    fn event(&mut self, event: &Event) {
-        self.logs.take(Record::Event(*event));
-    }
-
-    fn events_lost(&mut self, lost: u64, from: Timestamp, to: Timestamp) {
-        self.logs.take(Record::Gap(Gap { lost, from, to }));
-    }
-
-    fn link(&mut self, side: Side, link: &LinkInfo, _: &Change) {
-        println!("{side:?}: {}", text::link(link));
-    }
-
-    fn status(&mut self, _: &Status<'_>) {}
-
-    fn idle(&mut self) {}
 }
 
 /// The gateway's own way to others.

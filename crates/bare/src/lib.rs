@@ -28,6 +28,7 @@ pub mod picture;
 pub mod registers;
 pub mod screen;
 pub mod settings;
+pub mod sharing;
 pub mod status;
 pub mod text;
 pub mod time;

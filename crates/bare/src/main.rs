@@ -2,6 +2,7 @@
 //! and whose calls to a kernel are taken care of in `machine`.
 
 mod attendant;
+mod crew;
 mod gateway;
 mod machine;
 mod program;
@@ -33,8 +34,9 @@ fn main() {
     let (mebibytes, megahertz) = (memory >> 20, clock::frequency() / 1_000_000);
     println!("{mebibytes} MiB of memory, processor at {megahertz} MHz");
     let tables = system::told().and_then(|told| told.tables);
-    if let Some(count @ 2..) = acpi::processors(&system::Physical, tables) {
-        println!("{count} processors, of which natgate uses one: further ones make it no faster");
+    let processors = acpi::processors(&system::Physical, tables);
+    if let count @ 2.. = processors.len() {
+        println!("{count} processors");
     }
     if machine::ports::random().is_none() {
         println!("this processor has no random numbers: who knows when it started may guess ports");
@@ -60,7 +62,7 @@ fn main() {
     let cards = cards::find(&alarm);
     for card in &cards {
         let state = match &card.device {
-            Ok(device) => natgate_bare::text::link(device.link()),
+            Ok((device, _)) => natgate_bare::text::link(device.link()),
             Err(error) => format!("{}: {error}", card.name),
         };
         println!("{} {}: {state}", card.place, card.kind);
@@ -78,7 +80,7 @@ fn main() {
         Ok(good) => good.warnings.iter().for_each(|warning| println!("{warning}")),
         Err(problems) => problems.iter().for_each(|problem| println!("{problem}")),
     }
-    Gateway::new(options, (cards, attendant), configuration.ok()).run()
+    Gateway::new(options, (cards, processors, attendant), configuration.ok()).run()
 }
 
 /// Measures, which prints lines of JSON, and starts the machine again.

@@ -17,6 +17,13 @@ keys: n counters each second   h this help
       r reboot   t trial of a failure, which ends in a reboot
 ";
 
+/// What can be tried.
+const TRIALS: &str =
+    "trial: p panic, e exception, w stand still, o another worker does; any other key: none\n";
+
+/// What is said where there is one worker alone.
+pub const ALONE: &str = "there is no other worker";
+
 /// What somebody wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
@@ -47,6 +54,8 @@ pub enum Failure {
     Exception,
     /// Not to go on.
     StandStill,
+    /// That another worker than the first does not go on.
+    OtherStandsStill,
 }
 
 /// What the next key answers.
@@ -70,6 +79,7 @@ impl Menu {
             (Some(Question::Failure), b'p') => Some(Wish::Fail(Failure::Panic)),
             (Some(Question::Failure), b'e') => Some(Wish::Fail(Failure::Exception)),
             (Some(Question::Failure), b'w') => Some(Wish::Fail(Failure::StandStill)),
+            (Some(Question::Failure), b'o') => Some(Wish::Fail(Failure::OtherStandsStill)),
             (Some(_), _) => None,
             (None, b's') => Some(Wish::Start),
             (None, b'c') => Some(Wish::Configuration),
@@ -82,7 +92,7 @@ impl Menu {
             }
             (None, b't') => {
                 self.asked = Some(Question::Failure);
-                Some(Wish::Ask("trial: p panic, e exception, w stand still; any other key: none\n"))
+                Some(Wish::Ask(TRIALS))
             }
             (None, _) => None,
         }

@@ -5,7 +5,7 @@ use crate::attendant::{self, Attendant, Look, Work, grant};
 use crate::machine::cards::Card;
 use crate::machine::last_words::{self, Words};
 use crate::machine::{clock, system, watchdog};
-use natgate_bare::menu::{Menu, PROGRAM_HELP, Wish};
+use natgate_bare::menu::{ALONE, Menu, PROGRAM_HELP, Wish};
 use natgate_bare::text;
 use natgate_control::config;
 use natgate_engine::Timestamp;
@@ -54,6 +54,7 @@ impl Program {
     fn grant(&mut self, wish: Wish) {
         match grant(wish) {
             Some(Wish::Counters) => self.shows_counters = !self.shows_counters,
+            Some(Wish::Fail(_)) => println!("{ALONE}"),
             Some(_) => print!("{PROGRAM_HELP}"),
             None => {}
         }
@@ -122,7 +123,8 @@ fn start(
     let mut devices = Vec::new();
     for card in cards.into_iter().take(2) {
         attendant.uses_card(card.interrupts);
-        devices.push(card.device.map_err(|problem| format!("device {}: {problem}", card.name))?);
+        let device = card.device.map(|(device, _)| device);
+        devices.push(device.map_err(|problem| format!("device {}: {problem}", card.name))?);
     }
     let devices = devices.try_into().map_err(|_| {
         format!(

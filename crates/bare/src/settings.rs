@@ -3,7 +3,7 @@
 
 use crate::log;
 use natgate_control::config::{self, Configuration};
-use natgate_engine::Engine;
+use natgate_engine::{Config, Engine};
 use natgate_gateway::{
     Backend, ControlSettings, KernelSettings, MetricsPlace, PageSettings, ReceiveMode, Settings,
     SideSettings,
@@ -49,7 +49,7 @@ fn impossible(settings: &Settings) -> Vec<String> {
         ("backend", any_side(|side| side.backend != Backend::AfPacket)),
         ("mode", any_side(|side| side.mode != ReceiveMode::default())),
         ("ring", any_side(|side| side.ring.is_some())),
-        ("[workers]", settings.workers.count > 1 || !settings.workers.cores.is_empty()),
+        ("workers.cores", !settings.workers.cores.is_empty()),
         ("[dpdk]", settings.dpdk.is_some()),
         (
             "management, [announce], [learn] or [shutdown]",
@@ -98,12 +98,21 @@ fn elsewhere(settings: &Settings) -> Option<String> {
     })
 }
 
+/// Bytes that the engines of so many workers take.
+fn needed_by(config: &Config, workers: u32) -> u64 {
+    match workers {
+        1 => Engine::memory(config),
+        _ => u64::from(workers) * Engine::memory(&config.share(workers)),
+    }
+}
+
 /// Has the table hold as many mappings as there is memory for, if the file does not say how many.
 fn fit(settings: &mut Settings, memory: u64) -> Result<(), String> {
     // No address comes while it runs, and room for one is memory here even if nothing touches it.
     let addresses = settings.engine.count_addresses();
     settings.engine.limits.external_addresses = Some(addresses as u32);
-    let needed = Engine::memory(&settings.engine);
+    let workers = settings.workers.count as u32;
+    let needed = needed_by(&settings.engine, workers);
     if needed <= memory {
         return Ok(());
     }
@@ -118,7 +127,7 @@ fn fit(settings: &mut Settings, memory: u64) -> Result<(), String> {
     }
     let mut with = |mappings| {
         settings.engine.limits.mappings = Some(mappings);
-        Engine::memory(&settings.engine) <= memory
+        needed_by(&settings.engine, workers) <= memory
     };
     if !with(FEWEST) {
         settings.engine.limits.mappings = None;
@@ -170,7 +179,7 @@ mod tests {
     fn what_needs_an_operating_system_is_named() {
         for (key, text) in [
             ("[state]", format!("{GOOD}[state]\nfile = \"/var/lib/natgate/ports\"\n")),
-            ("[workers]", format!("{GOOD}[workers]\ncount = 2\n")),
+            ("workers.cores", format!("{GOOD}[workers]\ncount = 2\ncores = [0, 1]\n")),
             ("[control]", format!("{GOOD}[control]\nsocket = \"/run/natgate.sock\"\n")),
             ("write \"10.0.0.1:9464\"", format!("{GOOD}[metrics]\nlisten = \"127.0.0.1:9464\"\n")),
             ("metrics.listen", format!("{GOOD}[metrics]\nlisten = \"192.0.2.254:9464\"\n")),

@@ -21,6 +21,10 @@ pub struct Figures {
     pub sleeps: [u64; 2],
     /// Event logs, all together; `None`: there are none.
     pub logs: Option<log::Figures>,
+    /// How many workers there are.
+    pub workers: usize,
+    /// Packets that they have handed over to each other, and those for which there was no room.
+    pub handed_over: [u64; 2],
 }
 
 /// Writes figures; nothing is allocated.
@@ -28,7 +32,7 @@ pub struct Figures {
 /// # Errors
 /// What writing says.
 pub fn figures(out: &mut dyn Write, figures: &Figures) -> fmt::Result {
-    let Figures { counters, totals, frames, sleeps: [sleeps, interrupts], logs } = figures;
+    let Figures { counters, totals, frames, sleeps: [sleeps, interrupts], logs, .. } = figures;
     for direction in Direction::ALL {
         write!(out, "{:9}", direction.name())?;
         for outcome in Outcome::ALL {
@@ -55,6 +59,10 @@ pub fn figures(out: &mut dyn Write, figures: &Figures) -> fmt::Result {
         writeln!(out, "{name:9} received {received} sent {sent} frames, lost {lost} and {unsent}")?;
     }
     writeln!(out, "sleeps    {sleeps}, interrupts by cards {interrupts}")?;
+    if figures.workers > 1 {
+        let ([handed_over, lost], workers) = (figures.handed_over, figures.workers);
+        writeln!(out, "workers   {workers}, handed over {handed_over} packets, lost {lost}")?;
+    }
     if let Some(log::Figures { sent, waiting, lost, .. }) = logs {
         writeln!(out, "logs      sent {sent} waiting {waiting} lost {lost} events")?;
     }
@@ -79,6 +87,17 @@ pub fn mapping(info: &MappingInfo, now: Timestamp) -> String {
     )
 }
 
+/// That the gateway is running by so many workers, on a machine with so many processors, as far as it says.
+pub fn running(workers: usize, processors: usize) -> String {
+    match (workers, processors) {
+        (1, 0..=1) => "natgate is running".to_owned(),
+        (1, _) => format!(
+            "natgate is running on one of {processors} processors: workers.count says on how many"
+        ),
+        _ => format!("natgate is running by {workers} workers, each on a processor of its own"),
+    }
+}
+
 /// A link in one line.
 pub fn link(link: &LinkInfo) -> String {
     format!("{} {} {}", link.name, link.mac, if link.up { "up" } else { "down" })
@@ -99,7 +118,9 @@ mod tests {
         let totals = TableTotals { mappings: 1, most_mappings: 9, ..Default::default() };
         let mut text = String::new();
         let logs = Some(log::Figures { sent: 7, lost: 1, ..Default::default() });
-        let figures = Figures { counters, totals, frames, sleeps: [20, 3], logs };
+        let (sleeps, handed_over) = ([20, 3], [0, 0]);
+        let mut figures =
+            Figures { counters, totals, frames, sleeps, logs, workers: 1, handed_over };
         super::figures(&mut text, &figures).expect("it can be written");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "outbound  forwarded 1 replied 0 dropped 0");
@@ -110,6 +131,10 @@ mod tests {
         assert_eq!(lines[6], "inside    received 5 sent 0 frames, lost 0 and 0");
         assert_eq!(lines[8], "sleeps    20, interrupts by cards 3");
         assert_eq!(lines[9..], ["logs      sent 7 waiting 0 lost 1 events"]);
+        (figures.workers, figures.handed_over) = (2, [5, 1]);
+        let mut text = String::new();
+        super::figures(&mut text, &figures).expect("it can be written");
+        assert_eq!(text.lines().nth(9), Some("workers   2, handed over 5 packets, lost 1"));
     }
 
     #[test]

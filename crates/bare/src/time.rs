@@ -87,6 +87,19 @@ impl Clock {
         Self { begin, uptime: 0, frequency: frequency.max(1), date }
     }
 
+    /// So many numbers make a clock.
+    pub const PARTS: usize = 4;
+
+    /// The clock that these make.
+    pub fn from_parts([begin, uptime, frequency, date]: [u64; Self::PARTS]) -> Self {
+        Self { begin, uptime, frequency, date }
+    }
+
+    /// What makes it.
+    pub fn to_parts(&self) -> [u64; Self::PARTS] {
+        [self.begin, self.uptime, self.frequency, self.date]
+    }
+
     /// Has it go at another frequency from a value of the counter on: what it says there stays.
     pub fn correct(&mut self, counter: u64, frequency: u64) {
         self.uptime = self.uptime(counter);

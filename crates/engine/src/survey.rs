@@ -162,6 +162,23 @@ pub struct Totals {
     pub subscribers_made: u64,
 }
 
+impl Totals {
+    /// Adds those of another engine, for those of all.
+    pub fn add(&mut self, other: &Self) {
+        self.mappings += other.mappings;
+        self.subscribers += other.subscribers;
+        self.further_sessions += other.further_sessions;
+        self.most_mappings += other.most_mappings;
+        self.most_subscribers += other.most_subscribers;
+        self.most_further_sessions += other.most_further_sessions;
+        for kind in 0..self.made.len() {
+            self.made[kind] += other.made[kind];
+            self.gone[kind] += other.gone[kind];
+        }
+        self.subscribers_made += other.subscribers_made;
+    }
+}
+
 impl Engine {
     /// How many mappings, subscribers and sessions there are, and may be.
     pub fn totals(&self) -> Totals {

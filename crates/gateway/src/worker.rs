@@ -296,7 +296,7 @@ impl Worker {
     }
 
     /// Notes how long a turn took in which so many frames came.
-    pub(crate) fn note_turn(&mut self, began: Timestamp, ended: Timestamp, frames: usize) {
+    pub fn note_turn(&mut self, began: Timestamp, ended: Timestamp, frames: usize) {
         let load = &self.stages.load;
         load.age_ns.store(ended.since(self.began).as_nanos() as u64, Ordering::Relaxed);
         if frames > 0 {
@@ -312,17 +312,17 @@ impl Worker {
     }
 
     /// Notes a sleep.
-    pub(crate) fn note_sleep(&mut self, began: Timestamp, ended: Timestamp) {
+    pub fn note_sleep(&mut self, began: Timestamp, ended: Timestamp) {
         add(&self.stages.load.asleep_ns, ended.since(began).as_nanos() as u64);
     }
 
     /// Says that the worker is going to sleep; `false`: it is not to, another has handed something over.
-    pub(crate) fn falls_asleep(&self) -> bool {
+    pub fn falls_asleep(&self) -> bool {
         self.stages.team.as_ref().is_none_or(Member::falls_asleep)
     }
 
     /// Says that the worker is awake.
-    pub(crate) fn wakes_up(&self) {
+    pub fn wakes_up(&self) {
         if let Some(team) = &self.stages.team {
             team.wakes_up();
         }

@@ -10,6 +10,7 @@ mod tests;
 
 use crate::alarm::Alarm;
 use crate::registers::Registers;
+use crate::sharing::{Carrier, Shared, Sharing};
 use natgate_io::{Change, Device, LinkInfo, Receive, Statistics, Transmit};
 use natgate_wire::arp::Mac;
 use ring::{Incoming, Outgoing};
@@ -84,7 +85,8 @@ pub struct E1000<R> {
     registers: R,
     link: LinkInfo,
     incoming: Incoming<R>,
-    outgoing: Outgoing<R>,
+    outgoing: Shared<Outgoing<R>>,
+    carrier: Carrier,
     missed: u64,
     link_losses: u64,
 }
@@ -107,9 +109,15 @@ impl<R: Registers + 'static> E1000<R> {
         }
         let incoming = Incoming::start(registers.clone());
         let outgoing = Outgoing::start(registers.clone(), LATER.contains(&device));
+        let (outgoing, carrier) = (Shared::new(outgoing), Carrier::default());
         let up = is_up(&registers);
         let link = LinkInfo { name: name.to_owned(), index: device.into(), mac, mtu: MTU, up };
-        Ok(Self { registers, link, incoming, outgoing, missed: 0, link_losses: 0 })
+        Ok(Self { registers, link, incoming, outgoing, carrier, missed: 0, link_losses: 0 })
+    }
+
+    /// What further workers have of the card.
+    pub fn sharing(&self) -> Sharing {
+        Sharing::new(&self.link, &self.carrier, &self.outgoing)
     }
 
     /// Raises the card's wire, as a frame does, to see where that leads.
@@ -178,12 +186,13 @@ impl<R: Registers + 'static> Device for E1000<R> {
     fn statistics(&mut self) -> Statistics {
         // Reading clears it.
         self.missed += u64::from(self.registers.read32(register::MISSED));
+        let Outgoing { sent: transmitted, full: transmit_full, .. } = *self.outgoing.lock();
         Statistics {
             received: self.incoming.received,
             receive_overrun: self.missed,
             receive_oversize: self.incoming.odd,
-            transmitted: self.outgoing.sent,
-            transmit_full: self.outgoing.full,
+            transmitted,
+            transmit_full,
             link_losses: self.link_losses,
             ..Statistics::default()
         }
@@ -191,6 +200,7 @@ impl<R: Registers + 'static> Device for E1000<R> {
 
     fn maintain(&mut self) -> Option<Change> {
         let up = is_up(&self.registers);
+        self.carrier.set(up);
         self.link.set_up(up, &mut self.link_losses)
     }
 

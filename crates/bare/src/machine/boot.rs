@@ -56,6 +56,13 @@ const HAS_AVX: u32 = 1 << 28;
 /// The registers that a program may use and a call keeps: x87's, SSE's and AVX's.
 pub(super) const STATES: u32 = 0b111;
 
+/// What is switched on: physical address extension, and SSE as every program of 64 bits may use it (CR4).
+pub(super) const FEATURES: u32 = 0x620;
+/// Long mode, and the instruction by which programs call (EFER).
+pub(super) const LONG_MODE: u32 = 0x101;
+/// Paging, also for who may write everywhere (CR0).
+pub(super) const PAGING: u32 = 0x8001_0033;
+
 global_asm!(
     ".pushsection .text.natgate_boot,\"ax\",@progbits",
     ".code32",
@@ -138,18 +145,15 @@ global_asm!(
     "cmp ecx, 128",
     "jne 8b",
     "mov dword ptr [natgate_large_pages], 1",
-    // Physical address extension, and SSE as every program of 64 bits may use it.
-    "6: mov eax, 0x620",
+    "6: mov eax, {features}",
     "mov cr4, eax",
     "mov eax, offset natgate_tables",
     "mov cr3, eax",
-    // Long mode, and the instruction by which programs call.
     "mov ecx, 0xc0000080",
     "rdmsr",
-    "or eax, 0x101",
+    "or eax, {long_mode}",
     "wrmsr",
-    // Paging, also for who may write everywhere.
-    "mov eax, 0x80010033",
+    "mov eax, {paging}",
     "mov cr0, eax",
     "lgdt [natgate_gdt_place]",
     "push 8",
@@ -158,6 +162,37 @@ global_asm!(
     "retf",
     ".code64",
     "natgate_long:",
+    "lea rsp, [natgate_stack_end]",
+    "call natgate_settle",
+    "call {prepare}",
+    // What the start code reads: the count of arguments, those, the environment, facts in pairs.
+    "rdtsc",
+    "mov dword ptr [natgate_random], eax",
+    "mov dword ptr [natgate_random + 8], eax",
+    "lea rax, [natgate_random]",
+    "push 0",
+    "push 0",
+    "push 0",
+    "push 0",
+    "push 23",
+    "push rax",
+    "push 25",
+    "push 4096",
+    "push 6",
+    "push 0",
+    "lea rax, [natgate_environment]",
+    "push rax",
+    "push 0",
+    "lea rax, [natgate_name]",
+    "push rax",
+    "push 1",
+    "xor edx, edx",
+    "xor ebp, ebp",
+    "jmp _start",
+    // Segments; and AVX's registers, if there are such: what the C library copies and clears by is twice
+    // as wide.
+    ".globl natgate_settle",
+    "natgate_settle:",
     "mov eax, 0x10",
     "mov ds, eax",
     "mov es, eax",
@@ -165,8 +200,6 @@ global_asm!(
     "xor eax, eax",
     "mov fs, eax",
     "mov gs, eax",
-    "lea rsp, [natgate_stack_end]",
-    // AVX's registers, if there are such: what the C library copies and clears by is twice as wide.
     "mov eax, 1",
     "cpuid",
     "and ecx, {wide}",
@@ -180,37 +213,18 @@ global_asm!(
     "mov eax, {states}",
     "xsetbv",
     "mov qword ptr [natgate_wide], 1",
-    "9: call {prepare}",
-    // What the start code reads: the count of arguments, those, the environment, facts in pairs.
-    "rdtsc",
-    "mov dword ptr [natgate_random], eax",
-    "mov dword ptr [natgate_random + 8], eax",
-    "lea rax, [natgate_random]",
-    "push 0",
-    "push 0",
-    "push 0",
-    "push 23",
-    "push rax",
-    "push 25",
-    "push 4096",
-    "push 6",
-    "push 0",
-    "push 0",
-    "lea rax, [natgate_name]",
-    "push rax",
-    "push 1",
-    "xor edx, edx",
-    "xor ebp, ebp",
-    "jmp _start",
+    "9: ret",
     ".popsection",
-    // Descriptors: code, data, the task's segment, which is filled in later.
+    // Descriptors: code and data, until a processor has its own.
     ".pushsection .data.natgate_gdt,\"aw\",@progbits",
     ".balign 16",
     ".globl natgate_gdt",
-    "natgate_gdt: .quad 0, 0x00af9a000000ffff, 0x00cf92000000ffff, 0, 0",
-    "natgate_gdt_place: .short 39",
+    "natgate_gdt: .quad 0, 0x00af9a000000ffff, 0x00cf92000000ffff",
+    "natgate_gdt_place: .short 23",
     ".quad natgate_gdt",
     "natgate_name: .asciz \"natgate\"",
+    // Each thread's own heap would be 64 MiB, taken when it begins.
+    "natgate_environment: .asciz \"GLIBC_TUNABLES=glibc.malloc.arena_max=1\"",
     ".balign 8",
     ".globl natgate_start_info",
     "natgate_start_info: .quad 0",
@@ -224,6 +238,7 @@ global_asm!(
     ".popsection",
     ".pushsection .bss.natgate_boot,\"aw\",@nobits",
     ".balign 4096",
+    ".globl natgate_tables",
     "natgate_tables: .skip 0x7000",
     "natgate_far_tables: .skip 0x7f000",
     ".skip {stack}",
@@ -232,6 +247,9 @@ global_asm!(
     prepare = sym super::traps::prepare,
     wide = const HAS_XSAVE | HAS_AVX,
     states = const STATES,
+    features = const FEATURES,
+    long_mode = const LONG_MODE,
+    paging = const PAGING,
     stack = const 4 << 20,
 );
 

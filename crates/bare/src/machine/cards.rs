@@ -5,6 +5,7 @@ use natgate_bare::alarm::Alarm;
 use natgate_bare::e1000::{self, E1000};
 use natgate_bare::pci::{self, ConfigSpace, Function, Messages, Place, Window};
 use natgate_bare::registers::Mapped;
+use natgate_bare::sharing::Sharing;
 use natgate_bare::virtio::{self, Virtio};
 use natgate_io::Device;
 
@@ -42,14 +43,14 @@ pub(crate) struct Card {
     pub(crate) place: Place,
     /// What it is.
     pub(crate) kind: &'static str,
-    /// The card at work, or why it is not.
-    pub(crate) device: Result<Box<dyn Device>, String>,
+    /// The card at work, and what further workers have of it; or why it is not.
+    pub(crate) device: Result<(Box<dyn Device>, Sharing), String>,
     /// Whether it ends a sleep when a frame comes.
     pub(crate) interrupts: bool,
 }
 
-/// A card at work, and whether it interrupts.
-type Opened = (Box<dyn Device>, bool);
+/// A card at work, what further workers have of it, and whether it interrupts.
+type Opened = (Box<dyn Device>, Sharing, bool);
 
 /// Looks for cards and starts those whose drivers are here; `alarm` says when they are to interrupt.
 pub(crate) fn find(alarm: &Alarm) -> Vec<Card> {
@@ -66,7 +67,7 @@ pub(crate) fn find(alarm: &Alarm) -> Vec<Card> {
     let open = |(number, (function, kind)): (usize, (Function, &'static str))| {
         let name = format!("eth{number}");
         let (device, interrupts) = match open(&mut space, function, &name, alarm) {
-            Ok((device, interrupts)) => (Ok(device), interrupts),
+            Ok((device, sharing, interrupts)) => (Ok((device, sharing)), interrupts),
             Err(problem) => (Err(problem), false),
         };
         Card { name, place: function.place, kind, device, interrupts }
@@ -98,14 +99,15 @@ fn open(
         let mut card = card.map_err(|error| error.to_string())?;
         let interrupts = try_wire(space, place, &mut card);
         card.obey(interrupts.then(|| alarm.clone()));
-        return Ok((Box::new(card), interrupts));
+        let sharing = card.sharing();
+        return Ok((Box::new(card), sharing, interrupts));
     }
     let places = virtio::places(space, place).map_err(|error| error.to_string())?;
     let places = places.try_map(|place| map(place.window, place.at, place.len))?;
     let alarm = arrange_messages(space, place, map).map(|()| alarm.clone());
     let card = Virtio::open(places, name, alarm).map_err(|error| error.to_string())?;
-    let interrupts = card.interrupts();
-    Ok((Box::new(card), interrupts))
+    let (sharing, interrupts) = (card.sharing(), card.interrupts());
+    Ok((Box::new(card), sharing, interrupts))
 }
 
 /// Has a card use its wire, if that leads where the firmware says.

@@ -8,9 +8,17 @@ use super::sole::Sole;
 use natgate_bare::time::{self, Clock, Comparison, Rate, Registers};
 use natgate_engine::Timestamp;
 use std::arch::x86_64::__cpuid;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-static CLOCK: Sole<Option<Clock>> = Sole::new(None);
+/// The clock, which all processors read and the first corrects: the one of two that the number says.
+static CLOCKS: [Slot; 2] = [const { Slot([const { AtomicU64::new(0) }; Clock::PARTS]) }; 2];
+static CURRENT: AtomicUsize = AtomicUsize::new(NONE);
+const NONE: usize = 2;
+
 static WATCH: Sole<Option<Watch>> = Sole::new(None);
+
+/// Where a clock is kept.
+struct Slot([AtomicU64; Clock::PARTS]);
 
 /// The real-time clock, watched.
 struct Watch {
@@ -37,7 +45,7 @@ pub(crate) fn start() {
     let said = said();
     let Some(rate) = measure_well().or_else(|| said.map(Rate::said)) else { return };
     let clock = Clock::new(begin, date(), rate.choose(said));
-    CLOCK.with(|place| *place = Some(clock));
+    set(&clock);
     let watch = Watch {
         comparison: Comparison::new(rate),
         register: read(SECONDS),
@@ -65,22 +73,25 @@ pub(crate) fn compare() {
         let end = counter();
         watch.comparison.look((begin, end), watch.second).map(|frequency| (end, frequency))
     });
-    if let Some((end, frequency)) = found {
-        CLOCK.with(|clock| {
-            if let Some(clock) = clock {
-                clock.correct(end, frequency);
-            }
-        });
+    if let Some(((end, frequency), mut clock)) = found.zip(clock()) {
+        clock.correct(end, frequency);
+        set(&clock);
     }
 }
 
-/// For last words: who was asking for the time is interrupted.
-pub(crate) fn seize() {
-    CLOCK.seize();
+/// Has everybody read this clock from now on. It is not set again for so long that nobody still reads the one
+/// before it.
+fn set(clock: &Clock) {
+    let other = (CURRENT.load(Ordering::Relaxed) + 1) % CLOCKS.len();
+    for (place, part) in CLOCKS[other].0.iter().zip(clock.to_parts()) {
+        place.store(part, Ordering::Relaxed);
+    }
+    CURRENT.store(other, Ordering::Release);
 }
 
 fn clock() -> Option<Clock> {
-    CLOCK.with(|clock| *clock)
+    let current = CLOCKS.get(CURRENT.load(Ordering::Acquire))?;
+    Some(Clock::from_parts(current.0.each_ref().map(|place| place.load(Ordering::Relaxed))))
 }
 
 /// The time: nanoseconds since 1970 and since the machine started. Before the clock has been

@@ -118,12 +118,17 @@ pub(crate) fn key() -> Option<u8> {
     CONSOLE.with(Console::key)
 }
 
+/// For the end: who was printing does not go on.
+pub(super) fn seize() {
+    CONSOLE.seize();
+}
+
 /// For last words: nothing is allocated, and who was printing is interrupted.
 pub(crate) struct LastWords;
 
 impl LastWords {
     pub(crate) fn new() -> Self {
-        CONSOLE.seize();
+        seize();
         Self
     }
 }

@@ -2,7 +2,7 @@
 
 use super::console::LastWords;
 use super::sole::Sole;
-use super::{clock, restart};
+use super::{processors, restart};
 use natgate_bare::text::{self, Figures};
 use natgate_p4::Counts;
 use std::fmt::Write;
@@ -26,6 +26,7 @@ pub(crate) fn remember(words: Words) {
 /// Has a panic told, and the machine start again.
 pub(crate) fn catch_panics() {
     std::panic::set_hook(Box::new(|panic| {
+        processors::stop_others();
         let mut out = LastWords::new();
         // Printing does not fail.
         let _ = writeln!(out, "\n{panic}");
@@ -35,7 +36,6 @@ pub(crate) fn catch_panics() {
 
 /// Tells the figures, and starts the machine again.
 pub(crate) fn conclude(mut out: LastWords) -> ! {
-    clock::seize();
     WORDS.seize();
     WORDS.with(|words| {
         let _ = match words {

@@ -1,6 +1,6 @@
 //! How the machine starts again.
 
-use super::{clock, console, ports};
+use super::{clock, console, ports, processors};
 use std::arch::asm;
 
 /// How long it takes from the last word, nanoseconds: what the serial port does not send in the
@@ -10,6 +10,9 @@ const PAUSE: u64 = 1_600_000_000;
 /// Starts the machine again, after what was printed has had time to be read.
 pub(crate) fn restart() -> ! {
     super::watchdog::pause();
+    // Whoever was printing does not go on.
+    processors::stop_others();
+    console::seize();
     let begin = clock::now().1;
     while !console::pump() && clock::now().1 - begin < PAUSE / 2 && begin != 0 {}
     clock::pause(PAUSE.saturating_sub(clock::now().1 - begin));

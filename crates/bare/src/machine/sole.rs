@@ -1,11 +1,13 @@
-//! What there is one of: there is one thread, on one processor.
+//! What there is one of, whoever uses it. Nobody does for long.
 
+use super::processors;
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A value that one at a time may use.
 pub(crate) struct Sole<T> {
-    is_used: AtomicBool,
+    /// The processor that uses it, counted from 1; 0: none does.
+    user: AtomicUsize,
     value: UnsafeCell<T>,
 }
 
@@ -14,24 +16,30 @@ unsafe impl<T> Sync for Sole<T> {}
 
 impl<T> Sole<T> {
     pub(crate) const fn new(value: T) -> Self {
-        Self { is_used: AtomicBool::new(false), value: UnsafeCell::new(value) }
+        Self { user: AtomicUsize::new(0), value: UnsafeCell::new(value) }
     }
 
-    /// Uses the value.
+    /// Uses the value, once nobody else does.
     ///
     /// # Panics
-    /// When it is being used.
+    /// When this processor is using it.
     pub(crate) fn with<R>(&self, action: impl FnOnce(&mut T) -> R) -> R {
-        assert!(!self.is_used.swap(true, Ordering::Acquire), "used twice at once");
+        let own = processors::number() + 1;
+        while let Err(user) =
+            self.user.compare_exchange_weak(0, own, Ordering::Acquire, Ordering::Relaxed)
+        {
+            assert!(user != own, "used twice at once");
+            std::hint::spin_loop();
+        }
         // SAFETY: nobody else is here, as was just made sure.
         let result = action(unsafe { &mut *self.value.get() });
-        self.is_used.store(false, Ordering::Release);
+        self.user.store(0, Ordering::Release);
         result
     }
 
     /// Uses the value even if somebody was interrupted who used it: for last words, after which
     /// nobody goes on.
     pub(crate) fn seize(&self) {
-        self.is_used.store(false, Ordering::Release);
+        self.user.store(0, Ordering::Release);
     }
 }

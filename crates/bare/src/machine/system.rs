@@ -4,9 +4,9 @@
 //! the answer is says [`natgate_bare::calls`]; here are the addresses that are believed.
 
 use super::sole::Sole;
-use super::{boot, clock, console, ports, restart};
+use super::{boot, clock, console, ports, processors, restart};
 use natgate_bare::boot::{Addresses, Told};
-use natgate_bare::calls::{self, Answer, Call, Heap};
+use natgate_bare::calls::{self, Answer, Call, Heap, TRY_AGAIN};
 use natgate_bare::memory::Memory;
 use std::arch::{asm, global_asm};
 
@@ -45,6 +45,8 @@ global_asm!(
     "mov [rsp + 32], r10",
     "mov [rsp + 40], r8",
     "mov [rsp + 48], r9",
+    "mov rdx, [rbp + 56]",
+    "mov [rsp + 56], rdx",
     "mov rdi, rsp",
     "call {answer}",
     "add rsp, 64",
@@ -116,7 +118,7 @@ pub(crate) fn free_memory() -> u64 {
     SYSTEM.with(|system| system.memory.free_bytes())
 }
 
-/// Has calls come here.
+/// Has this processor's calls come here.
 pub(super) fn prepare() {
     const SELECTORS: u32 = 0xc000_0081;
     const ENTRY: u32 = 0xc000_0082;
@@ -130,9 +132,9 @@ pub(super) fn prepare() {
     }
 }
 
-/// Answers a call.
-extern "C" fn answer(call: &[u64; 7]) -> i64 {
-    let [number, arguments @ ..] = *call;
+/// Answers a call: its number, its arguments, and where it ends.
+extern "C" fn answer(call: &[u64; 8]) -> i64 {
+    let [number, arguments @ .., end] = *call;
     let call = Call { number, arguments };
     let answer = SYSTEM.with(|system| {
         system.look();
@@ -143,7 +145,7 @@ extern "C" fn answer(call: &[u64; 7]) -> i64 {
         }
         answer
     });
-    carry_out(answer)
+    carry_out(answer, end)
 }
 
 impl System {
@@ -166,8 +168,8 @@ impl System {
     }
 }
 
-/// Does what an answer says; returns the call's result.
-fn carry_out(answer: Answer) -> i64 {
+/// Does what an answer to a call says that ends there; returns its result.
+fn carry_out(answer: Answer, end: u64) -> i64 {
     match answer {
         Answer::Value(value) => value,
         Answer::Cleared(start, len) => {
@@ -183,7 +185,8 @@ fn carry_out(answer: Answer) -> i64 {
             // SAFETY: as above; each piece is two numbers.
             let pieces =
                 unsafe { std::slice::from_raw_parts(list as *const (u64, u64), count as usize) };
-            pieces.iter().map(|(start, len)| carry_out(Answer::Print(*start, *len))).sum()
+            let print = |(start, len): &(u64, u64)| carry_out(Answer::Print(*start, *len), end);
+            pieces.iter().map(print).sum()
         }
         Answer::Random(start, len) => {
             for place in 0..len {
@@ -200,6 +203,9 @@ fn carry_out(answer: Answer) -> i64 {
             // SAFETY: the C library says where the thread's own data is.
             unsafe { ports::write_msr(FS_BASE, address) };
             0
+        }
+        Answer::Thread(thread) => {
+            processors::give(&thread, end).map_or(TRY_AGAIN, |number| number.into())
         }
         Answer::End(_) => restart::restart(),
     }

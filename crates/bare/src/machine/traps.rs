@@ -3,10 +3,11 @@
 //! Handlers have a stack of their own, so a stack that has overflowed is told too. Interrupts are the
 //! timer's ticks, which the watchdog counts and which are handled like an exception when there were
 //! too many, and those by which cards end a sleep, for which nothing more has to be done: messages, and
-//! wires, which are closed.
+//! wires, which are closed. One that cannot be held back comes from another processor, that everything
+//! ends.
 
 use super::console::LastWords;
-use super::{last_words, ports, system, watchdog, wires};
+use super::{last_words, ports, processors, watchdog, wires};
 use std::arch::{asm, global_asm};
 use std::fmt::Write;
 
@@ -14,6 +15,9 @@ use std::fmt::Write;
 pub(crate) const TICK: u8 = 32;
 pub(crate) const SPURIOUS: u8 = 33;
 pub(crate) const ALARM: u8 = 34;
+
+/// The vector of interrupts that nobody holds back.
+const NOT_HELD_BACK: u8 = 2;
 
 /// Vectors that have handlers.
 const VECTORS: usize = (wires::FIRST + wires::COUNT) as usize;
@@ -37,6 +41,8 @@ global_asm!(
     "jmp natgate_alarm",
     ".elseif vector >= {wires}",
     "jmp natgate_wire",
+    ".elseif vector == {end}",
+    "jmp natgate_end",
     ".elseif (vector == 8) || (vector >= 10 && vector <= 14) || (vector == 17) || (vector == 21)",
     "push vector",
     "jmp natgate_trap",
@@ -49,15 +55,15 @@ global_asm!(
     ".endr",
     "natgate_tick:",
     "push rax; push rcx; push rdx",
-    "inc dword ptr [{still}]",
-    "cmp dword ptr [{still}], {most}",
+    "inc dword ptr gs:[{still}]",
+    "cmp dword ptr gs:[{still}], {most}",
     "jl 2f",
     "pop rdx; pop rcx; pop rax",
     "push 0",
     "push {tick}",
     "jmp natgate_trap",
     "natgate_alarm:",
-    "inc qword ptr [{alarms}]",
+    "inc qword ptr gs:[{alarms}]",
     "push rax; push rcx; push rdx",
     // The controller is told that this is the end of the interrupt: by memory or by a register.
     "2: mov ecx, 0x1b",
@@ -76,7 +82,7 @@ global_asm!(
     "4: pop rdx; pop rcx; pop rax",
     "iretq",
     "natgate_wire:",
-    "inc qword ptr [{alarms}]",
+    "inc qword ptr gs:[{alarms}]",
     "push rax",
     "mov al, 0xff",
     "out 0x21, al",
@@ -87,6 +93,14 @@ global_asm!(
     "out 0x20, al",
     "pop rax",
     "iretq",
+    "natgate_end:",
+    "cmp dword ptr [{ending}], 0",
+    "jne 5f",
+    "push 0",
+    "push {end}",
+    "jmp natgate_trap",
+    "5: hlt",
+    "jmp 5b",
     "natgate_trap:",
     "push rax; push rbx; push rcx; push rdx; push rsi; push rdi; push rbp",
     "push r8; push r9; push r10; push r11; push r12; push r13; push r14; push r15",
@@ -99,6 +113,7 @@ global_asm!(
     ".pushsection .bss.natgate_traps,\"aw\",@nobits",
     ".balign 16",
     ".skip 0x8000",
+    ".globl natgate_trap_stack_end",
     "natgate_trap_stack_end:",
     ".popsection",
     vectors = const VECTORS,
@@ -106,16 +121,16 @@ global_asm!(
     tick = const TICK,
     alarm = const ALARM,
     wires = const wires::FIRST,
-    still = sym watchdog::STILL,
-    alarms = sym watchdog::ALARMS,
+    end = const NOT_HELD_BACK,
+    ending = sym processors::ENDING,
+    still = const processors::STILL,
+    alarms = const processors::ALARMS,
     most = const watchdog::MOST,
     handle = sym handle,
 );
 
 unsafe extern "C" {
     static natgate_traps: u8;
-    static natgate_trap_stack_end: u8;
-    static mut natgate_gdt: [u64; 5];
 }
 
 /// The registers as the handler has pushed them.
@@ -135,21 +150,15 @@ struct Registers {
 
 static mut TABLE: [[u64; 2]; VECTORS] = [[0; 2]; VECTORS];
 
-/// The task's segment: 104 bytes of which only the first interrupt stack, at byte 36, matters.
-static mut TASK: [u32; 26] = [0; 26];
-
-/// Has exceptions handled, and calls answered. Runs before anything is there, the C library
-/// included, so it does nothing that would need copying memory by a function.
+/// Has exceptions handled, and calls answered, on the first processor. Runs before anything is there, the C
+/// library included, so it does nothing that would need copying memory by a function.
 pub(crate) extern "C" fn prepare() {
     const CODE: u64 = 8;
-    const TASK_SELECTOR: u16 = 0x18;
     /// Present, an interrupt gate; the first interrupt stack.
     const GATE: u64 = 0x8e01 << 32;
     let handlers = (&raw const natgate_traps).addr();
-    let stack = (&raw const natgate_trap_stack_end).addr() as u64;
     let table = &raw mut TABLE;
-    let task = &raw mut TASK;
-    // SAFETY: nothing else runs yet, and the processor reads these tables as they are written here.
+    // SAFETY: nothing else runs yet, and the processor reads the table as it is written here.
     unsafe {
         for vector in 0..VECTORS {
             let handler = (handlers + vector * DISTANCE) as u64;
@@ -158,30 +167,28 @@ pub(crate) extern "C" fn prepare() {
             entry.write_volatile(low);
             entry.add(1).write_volatile(handler >> 32);
         }
-        let task = task.cast::<u32>();
-        task.add(9).write_volatile(stack as u32);
-        task.add(10).write_volatile((stack >> 32) as u32);
-        let base = task.addr() as u64;
-        let low = 103 | (base & 0xff_ffff) << 16 | 0x89 << 40 | (base >> 24 & 0xff) << 56;
-        let gdt = (&raw mut natgate_gdt).cast::<u64>();
-        gdt.add(3).write_volatile(low);
-        gdt.add(4).write_volatile(base >> 32);
-        asm!("ltr {:x}", in(reg) TASK_SELECTOR);
-        let place = Place { limit: (VECTORS * 16 - 1) as u16, base: table.addr() as u64 };
-        asm!("lidt [{}]", in(reg) &raw const place);
     }
-    system::prepare();
+    processors::be_first();
+}
+
+/// Has this processor find the handlers.
+pub(super) fn load() {
+    let table = &raw const TABLE;
+    let place = Place { limit: (VECTORS * 16 - 1) as u16, base: table.addr() as u64 };
+    // SAFETY: the table stays where it is.
+    unsafe { asm!("lidt [{}]", in(reg) &raw const place) };
 }
 
 /// Where a table is, as the processor wants to be told.
 #[repr(C, packed)]
-struct Place {
-    limit: u16,
-    base: u64,
+pub(super) struct Place {
+    pub(super) limit: u16,
+    pub(super) base: u64,
 }
 
 /// Says what has happened, and starts the machine again.
 extern "C" fn handle(registers: &Registers) -> ! {
+    processors::stop_others();
     let mut out = LastWords::new();
     let vector = registers.vector;
     let fault: u64;
@@ -196,6 +203,9 @@ extern "C" fn handle(registers: &Registers) -> ! {
         ),
         _ => writeln!(out, "\nexception {vector} ({}), code {:#x}", name(vector), registers.code),
     };
+    if processors::number() > 0 {
+        let _ = writeln!(out, "processor {}", processors::number());
+    }
     let _ = writeln!(
         out,
         "rip {:016x} rsp {:016x} rflags {:08x} cr2 {fault:016x} cycles {}",

@@ -12,6 +12,7 @@ mod transport;
 
 use crate::alarm::Alarm;
 use crate::registers::Registers;
+use crate::sharing::{Carrier, Shared, Sharing};
 use natgate_io::{BATCH, Batch, Change, Device, Frame, HEADROOM, LinkInfo, Lost};
 use natgate_io::{Receive, Statistics, Transmit};
 use queue::Queue;
@@ -67,7 +68,8 @@ pub struct Virtio<R> {
     transport: Transport<R>,
     link: LinkInfo,
     incoming: Incoming<R>,
-    outgoing: Outgoing<R>,
+    outgoing: Shared<Outgoing<R>>,
+    carrier: Carrier,
     link_losses: u64,
 }
 
@@ -91,9 +93,15 @@ impl<R: Registers + 'static> Virtio<R> {
         incoming.lent.extend(0..incoming.queue.len());
         incoming.take_back();
         let outgoing = Outgoing { queue: transmit, bell: transmit_bell, sent: 0, full: 0 };
+        let (outgoing, carrier) = (Shared::new(outgoing), Carrier::default());
         let (mac, up) = (transport.mac(), transport.is_up());
         let link = LinkInfo { name: name.to_owned(), index: 1, mac, mtu: MTU, up };
-        Ok(Self { transport, link, incoming, outgoing, link_losses: 0 })
+        Ok(Self { transport, link, incoming, outgoing, carrier, link_losses: 0 })
+    }
+
+    /// What further workers have of the card.
+    pub fn sharing(&self) -> Sharing {
+        Sharing::new(&self.link, &self.carrier, &self.outgoing)
     }
 
     /// Whether it ends a sleep when a frame comes.
@@ -231,11 +239,12 @@ impl<R: Registers + 'static> Device for Virtio<R> {
     }
 
     fn statistics(&mut self) -> Statistics {
+        let Outgoing { sent: transmitted, full: transmit_full, .. } = *self.outgoing.lock();
         Statistics {
             received: self.incoming.received,
             receive_oversize: self.incoming.queue.odd,
-            transmitted: self.outgoing.sent,
-            transmit_full: self.outgoing.full,
+            transmitted,
+            transmit_full,
             link_losses: self.link_losses,
             ..Statistics::default()
         }
@@ -243,6 +252,7 @@ impl<R: Registers + 'static> Device for Virtio<R> {
 
     fn maintain(&mut self) -> Option<Change> {
         let up = self.transport.is_up();
+        self.carrier.set(up);
         self.link.set_up(up, &mut self.link_losses)
     }
 

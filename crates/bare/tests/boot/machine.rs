@@ -166,12 +166,17 @@ impl Machine {
 
     /// Plugs a card's cable in or pulls it: 0 inside, 1 outside.
     pub(crate) fn plug(&mut self, side: usize, is_in: bool) {
+        let (side, state) = (["inside", "outside"][side], if is_in { "on" } else { "off" });
+        self.command(&format!("set_link {side} {state}"));
+    }
+
+    /// Tells the emulator to do something.
+    pub(crate) fn command(&mut self, command: &str) {
         let path = self.folder.join("monitor");
         let monitor = self.monitor.get_or_insert_with(|| {
             UnixStream::connect(path).expect("the emulator's monitor listens")
         });
-        let (side, state) = (["inside", "outside"][side], if is_in { "on" } else { "off" });
-        writeln!(monitor, "set_link {side} {state}").expect("the monitor takes it");
+        writeln!(monitor, "{command}").expect("the monitor takes it");
     }
 
     /// Sends a frame to one of the cards: 0 inside, 1 outside.

@@ -12,6 +12,7 @@ mod read;
 mod usb;
 #[path = "../../../natgate/tests/vectors/words.rs"]
 mod words;
+mod workers;
 #[path = "../../../natgate/tests/vectors/write.rs"]
 mod write;
 
@@ -427,17 +428,6 @@ fn it_starts_by_itself_unless_somebody_is_there() {
 }
 
 #[test]
-fn further_processors_are_told_to_be_of_no_use() {
-    let three = ["-smp", "cpus=3,sockets=3"];
-    let mut machine = Machine::boot_with("processors", "e1000", CONFIGURATION, "start", &three);
-    machine.wait_for("3 processors, of which natgate uses one");
-    machine.wait_for("natgate is running");
-    let mut machine = Machine::boot("processor", "e1000", CONFIGURATION, "start");
-    machine.wait_for("natgate is running");
-    assert!(!machine.printed.iter().any(|line| line.contains("processors")));
-}
-
-#[test]
 fn problems_are_shown_with_their_places() {
     let wrong = CONFIGURATION.replace("10.0.0.1/16", "10.0.0.1/99");
     let mut machine = Machine::boot("wrong", "e1000", &wrong, "start");
@@ -452,6 +442,11 @@ fn problems_are_shown_with_their_places() {
     machine.wait_for("starts in 5 s");
     machine.press("s");
     machine.wait_for("there is no card \"eth7\" that is free; the cards are eth0, eth1");
+
+    let three = format!("{CONFIGURATION}[workers]\ncount = 3\n");
+    let two = ["-smp", "2"];
+    let mut machine = Machine::boot_with("many", "e1000", &three, "start", &two);
+    machine.wait_for("workers.count is 3, and this machine has 2 processors; it can be that many");
 
     let mut machine = Machine::boot("none", "e1000", "", "start");
     machine.wait_for("configuration: there is none; have the boot loader load a file");

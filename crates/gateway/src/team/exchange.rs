@@ -1,11 +1,12 @@
 //! How packets come from one worker to another: a bounded ring for each pair of them and direction,
 //! with one producer and one consumer. What is handed over is copied once, into a buffer that the
 //! receiver gives back by a second ring, so nothing is allocated while packets flow. A worker that
-//! sleeps is woken when something has come for it.
+//! sleeps is woken when something has come for it, by whatever its sleep is ended by.
 
 use crate::links::Link;
 use natgate_io::HEADROOM;
 use rtrb::{Consumer, Producer, RingBuffer};
+use std::fmt::Debug;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -84,6 +85,31 @@ struct Incoming {
     empty: Producer<Box<[u8]>>,
 }
 
+/// What ends a worker's sleep.
+pub trait Wake: Send + Sync + Debug {
+    /// Ends it, or else the next as soon as it begins. Does not wait.
+    fn wake(&self);
+}
+
+/// A byte for who waits for one at the other end.
+#[derive(Debug)]
+struct ByByte(UnixStream);
+
+impl Wake for ByByte {
+    fn wake(&self) {
+        // A full pipe wakes, too.
+        let _ = (&self.0).write_all(&[0]);
+    }
+}
+
+impl From<UnixStream> for Box<dyn Wake> {
+    fn from(stream: UnixStream) -> Self {
+        // A pipe that is full has bytes that wake.
+        let _ = stream.set_nonblocking(true);
+        Box::new(ByByte(stream))
+    }
+}
+
 /// Wakes a worker. Alone in its cache line, since others look at it whenever they hand over.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -91,12 +117,13 @@ pub(super) struct Waker {
     asleep: AtomicBool,
     /// Whether there is something for it that is not in a ring.
     noted: AtomicBool,
-    stream: UnixStream,
+    end: Box<dyn Wake>,
 }
 
 impl Waker {
-    pub(super) fn new(stream: UnixStream) -> Arc<Self> {
-        Arc::new(Self { asleep: AtomicBool::new(false), noted: AtomicBool::new(false), stream })
+    pub(super) fn new(end: impl Into<Box<dyn Wake>>) -> Arc<Self> {
+        let end = end.into();
+        Arc::new(Self { asleep: AtomicBool::new(false), noted: AtomicBool::new(false), end })
     }
 
     /// Tells the worker that there is something for it beside packets.
@@ -115,8 +142,7 @@ impl Waker {
         // What was sent must be seen by a receiver that looks once more before it sleeps.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
-            // A full pipe wakes it, too.
-            let _ = (&self.stream).write_all(&[0]);
+            self.end.wake();
         }
     }
 }

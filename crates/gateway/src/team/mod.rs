@@ -12,6 +12,7 @@ mod partition;
 use crate::Settings;
 use crate::links::Link;
 use broker::{Broker, Mailbox, Trade};
+pub use exchange::Wake;
 pub(crate) use exchange::{Asked, Kind, Parcel};
 use exchange::{Exchange, Waker, Ways};
 use guide::{Advice, Guide, Waiting};
@@ -52,19 +53,12 @@ pub(crate) enum Way {
     Unguided,
 }
 
-/// The members of a team of so many workers that is to have these settings. Each wakes when a byte is
-/// written to its stream, which is the other end of what it waits for.
-pub fn team(settings: &Settings, wakers: Vec<UnixStream>) -> Vec<Member> {
+/// The members of a team of so many workers that is to have these settings, each with what ends its sleep: a
+/// stream is the other end of what it waits for.
+pub fn team(settings: &Settings, wakers: Vec<impl Into<Box<dyn Wake>>>) -> Vec<Member> {
     let workers = wakers.len();
     let partition = Arc::new(Partition::new(&settings.engine, workers, None));
-    let wakers: Vec<Arc<Waker>> = wakers
-        .into_iter()
-        .map(|stream| {
-            // A pipe that is full has bytes that wake.
-            let _ = stream.set_nonblocking(true);
-            Waker::new(stream)
-        })
-        .collect();
+    let wakers: Vec<Arc<Waker>> = wakers.into_iter().map(Waker::new).collect();
     let exchanges = exchange::exchanges(&wakers, longest(settings));
     let member = |(number, (exchange, broker))| Member {
         number,
@@ -116,7 +110,6 @@ impl Invitation {
         waker: UnixStream,
     ) -> (Member, Vec<Newcomer>, Beginning) {
         let Self { partition, wakers, mailboxes } = self;
-        let _ = waker.set_nonblocking(true);
         let own = Waker::new(waker);
         let number = wakers.len();
         let partition = Partition::new(&settings.engine, number + 1, Some(&partition));

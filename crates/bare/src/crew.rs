@@ -1,0 +1,196 @@
+//! The workers: the first has the cards and looks after the machine, each of the others has a processor of its
+//! own and nothing to do but packets.
+
+use crate::attendant::SPIN;
+use crate::machine::processors::Bell;
+use crate::machine::{clock, watchdog};
+use natgate_bare::log::Logs;
+use natgate_bare::sharing::Sharing;
+use natgate_bare::text;
+use natgate_engine::{Event, Side, Timestamp};
+use natgate_gateway::{Member, Observer, Settings, Status, Wake, Worker, WorkerError, team};
+use natgate_io::{Change, Device, LinkInfo};
+use natgate_logs::{Gap, Record};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The logs, to which all workers tell what happens.
+pub(crate) type SharedLogs = Arc<Mutex<Logs>>;
+
+/// All workers.
+pub(crate) struct Crew {
+    pub(crate) first: Worker,
+    others: Vec<Arc<Other>>,
+}
+
+/// A worker on a processor of its own.
+pub(crate) struct Other {
+    worker: Mutex<Worker>,
+    /// How many others want the worker for a moment.
+    wanted: AtomicU32,
+    sleeps: AtomicU64,
+}
+
+impl Crew {
+    /// As many as the settings say, for each of which a processor has been started. The cards are the first
+    /// one's, and what there is to share of them is the others'; `seed` is that of the worker of a number.
+    ///
+    /// # Errors
+    /// When one cannot be made.
+    pub(crate) fn new(
+        settings: &Settings,
+        seed: impl Fn(u8) -> [u8; 32],
+        devices: Vec<Box<dyn Device>>,
+        sharing: &[Sharing],
+        now: Timestamp,
+    ) -> Result<Self, WorkerError> {
+        let count = settings.workers.count;
+        if count == 1 {
+            let first = Worker::new(settings, seed(0), devices, now)?;
+            return Ok(Self { first, others: Vec::new() });
+        }
+        let bell = |number| Bell::of(number).map(|bell| Box::new(bell) as Box<dyn Wake>);
+        let mut members = team(settings, (0..count).filter_map(bell).collect()).into_iter();
+        let first = members.next().expect("a team has a first member");
+        let first = Worker::of_team(settings, seed(0), devices, first, now)?;
+        let other = |member: Member| -> Result<_, WorkerError> {
+            let devices: Vec<_> = sharing.iter().map(Sharing::device).collect();
+            let seed = seed(member.number() as u8);
+            let worker = Mutex::new(Worker::of_team(settings, seed, devices, member, now)?);
+            Ok(Arc::new(Other { worker, wanted: AtomicU32::new(0), sleeps: AtomicU64::new(0) }))
+        };
+        let others = members.map(other).collect::<Result<_, _>>()?;
+        Ok(Self { first, others })
+    }
+
+    /// Has the others begin, each on its processor.
+    ///
+    /// # Errors
+    /// When a processor is missing.
+    pub(crate) fn begin(&self, logs: &SharedLogs) -> Result<(), String> {
+        for other in &self.others {
+            let (other, logs) = (Arc::clone(other), Arc::clone(logs));
+            let thread = std::thread::Builder::new().name("worker".to_owned());
+            let thread =
+                thread.spawn(move || other.work(&mut Ear { logs: &logs, is_first: false }));
+            thread.map_err(|error| format!("a worker has no processor: {error}"))?;
+        }
+        Ok(())
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        1 + self.others.len()
+    }
+
+    /// Does something with one of them.
+    pub(crate) fn with<R>(&mut self, number: usize, action: impl FnOnce(&mut Worker) -> R) -> R {
+        match number.checked_sub(1) {
+            None => action(&mut self.first),
+            Some(place) => action(&mut self.others[place].take()),
+        }
+    }
+
+    /// Does something with each in turn.
+    pub(crate) fn each<R>(&mut self, mut action: impl FnMut(&mut Worker) -> R) -> Vec<R> {
+        (0..self.count()).map(|number| self.with(number, &mut action)).collect()
+    }
+
+    /// The last of the others, if there are others.
+    pub(crate) fn last(&self) -> Option<&Other> {
+        self.others.last().map(|other| &**other)
+    }
+
+    /// How often the others have slept.
+    pub(crate) fn sleeps(&self) -> u64 {
+        self.others.iter().map(|other| other.sleeps.load(Ordering::Relaxed)).sum()
+    }
+}
+
+impl Other {
+    /// Has it not go on any more.
+    pub(crate) fn hold(&self) {
+        self.wanted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes the worker for a moment, in which it does nothing.
+    fn take(&self) -> MutexGuard<'_, Worker> {
+        self.wanted.fetch_add(1, Ordering::Relaxed);
+        let worker = lock(&self.worker);
+        self.wanted.fetch_sub(1, Ordering::Relaxed);
+        worker
+    }
+
+    /// Works until the machine starts again.
+    fn work(&self, observer: &mut dyn Observer) -> ! {
+        let mut last_work = clock::timestamp();
+        loop {
+            watchdog::feed();
+            while self.wanted.load(Ordering::Relaxed) > 0 {
+                std::hint::spin_loop();
+            }
+            let mut worker = lock(&self.worker);
+            let now = clock::timestamp();
+            let frames = worker.turn(now, observer);
+            let ended = clock::timestamp();
+            worker.note_turn(now, ended, frames);
+            if frames > 0 {
+                last_work = now;
+                continue;
+            }
+            if now.since(last_work) < SPIN || !watchdog::is_ticking() {
+                std::hint::spin_loop();
+                continue;
+            }
+            watchdog::hold_interrupts();
+            let may_sleep = worker.next_deadline() > ended && worker.falls_asleep();
+            drop(worker);
+            if may_sleep {
+                self.sleeps.fetch_add(1, Ordering::Relaxed);
+                watchdog::sleep();
+            } else {
+                watchdog::allow_interrupts();
+            }
+            let mut worker = lock(&self.worker);
+            worker.wakes_up();
+            worker.note_sleep(ended, clock::timestamp());
+        }
+    }
+}
+
+/// Takes what happens to the logs; what happens to links the first worker's tells at the console.
+pub(crate) struct Ear<'a> {
+    pub(crate) logs: &'a Mutex<Logs>,
+    pub(crate) is_first: bool,
+}
+
+impl Ear<'_> {
+    fn tell(&self, record: Record) {
+        lock(self.logs).take(record);
+    }
+}
+
+impl Observer for Ear<'_> {
+    fn event(&mut self, event: &Event) {
+        self.tell(Record::Event(*event));
+    }
+
+    fn events_lost(&mut self, lost: u64, from: Timestamp, to: Timestamp) {
+        self.tell(Record::Gap(Gap { lost, from, to }));
+    }
+
+    fn link(&mut self, side: Side, link: &LinkInfo, _: &Change) {
+        if self.is_first {
+            println!("{side:?}: {}", text::link(link));
+        }
+    }
+
+    fn status(&mut self, _: &Status<'_>) {}
+
+    fn idle(&mut self) {}
+}
+
+/// What there is one of, once nobody else uses it. Who fails ends everything, so nobody has failed with it.
+pub(crate) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
