@@ -26,7 +26,7 @@ use arrayvec::ArrayVec;
 use natgate_engine::{ConfigError, Counters, Engine, MappingId, Side, Timestamp};
 use natgate_io::{BATCH, Batch, Change, Device, Frame, HEADROOM, LinkInfo, Statistics};
 use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN};
-use stages::{Output, Stages, transmitters};
+use stages::{Output, Packets, Stages, transmitters};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -409,11 +409,9 @@ impl Worker {
         if received == 0 {
             return 0;
         }
-        let from = side_of(place);
-        let packets = stages.sort(now, place, batch);
-        let fated = stages.translate(now, from, packets);
-        let outputs = stages.route(now, from, fated);
-        stages.send_all(outputs, &mut transmitters);
+        let mut packets = Packets::new();
+        stages.sort(now, place, &mut batch, &mut packets);
+        stages.carry(now, side_of(place), &mut packets, &mut transmitters);
         received
     }
 
@@ -423,9 +421,7 @@ impl Worker {
         let Self { stages, devices, parcels, .. } = self;
         let Some(team) = &mut stages.team else { return 0 };
         team.take(|from, parcel| parcels.push((from, parcel)), BATCH);
-        let is_packet = |(_, parcel): &&(usize, Parcel)| {
-            parcel.start < parcel.end && !matches!(parcel.kind, Kind::Arp(_))
-        };
+        let is_packet = |(_, parcel): &&(usize, Parcel)| !matches!(parcel.kind, Kind::Arp(_));
         let taken = parcels.iter().filter(is_packet).count();
         add(&stages.load.taken_over, taken as u64);
         if !parcels.is_empty() {
@@ -465,9 +461,13 @@ impl Worker {
             let link = Link::new(side, realm);
             let mut frame = Frame::new(&mut self.scratch, HEADROOM, HEADROOM + len);
             if self.stages.engine.transmit_turns() {
-                let fated = self.stages.turn_over(now, frame, realm);
-                let outputs = self.stages.route(now, Side::Inside, fated.into_iter().collect());
-                self.stages.send_all(outputs, &mut transmitters(&mut self.devices));
+                if let Some((frame, verdict, realm)) = self.stages.turn_over(now, frame, realm) {
+                    let mut packets: Packets<'_> = std::iter::once((frame, realm)).collect();
+                    let verdicts = [verdict; BATCH];
+                    let transmitters = &mut transmitters(&mut self.devices);
+                    let packets = (&mut packets, &verdicts);
+                    self.stages.deliver(now, Side::Inside, packets, transmitters);
+                }
                 continue;
             }
             if self.stages.captures.is_on() {
@@ -477,7 +477,7 @@ impl Worker {
                 let mut output = Output::default();
                 output.push(frame, None);
                 let place = self.stages.cables.device_of(link);
-                self.stages.send(output, self.devices[place].split().1);
+                self.stages.send(&mut output, self.devices[place].split().1);
             }
         }
     }
@@ -492,7 +492,7 @@ impl Worker {
                 let mut output = Output::default();
                 output.push(frame, None);
                 let place = self.stages.cables.device_of(link);
-                self.stages.send(output, self.devices[place].split().1);
+                self.stages.send(&mut output, self.devices[place].split().1);
             }
         }
     }
@@ -504,7 +504,7 @@ impl Worker {
             let mut output = Output::default();
             output.push(Frame::new(&mut bytes, 0, end), origin);
             let place = self.stages.cables.device_of(link);
-            self.stages.send(output, self.devices[place].split().1);
+            self.stages.send(&mut output, self.devices[place].split().1);
         }
     }
 }

@@ -47,6 +47,21 @@ pub fn prefetch<T>(slice: &[T], index: usize) {
     }
 }
 
+/// As [`prefetch`], of a line that is going to be written: no other processor has it afterwards.
+#[inline(always)]
+pub fn prefetch_to_write<T>(slice: &[T], index: usize) {
+    if let Some(element) = slice.get(index) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above; a processor that does not know this instruction takes it for none.
+        unsafe {
+            let address = core::ptr::from_ref(element);
+            core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags));
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = element;
+    }
+}
+
 fn rounded(size: usize) -> Option<usize> {
     size.checked_next_multiple_of(HUGE_PAGE)
 }

@@ -2,9 +2,14 @@
 //! with one producer and one consumer. What is handed over is copied once, into a buffer that the
 //! receiver gives back by a second ring, so nothing is allocated while packets flow. A worker that
 //! sleeps is woken when something has come for it, by whatever its sleep is ended by.
+//!
+//! Processors wait for each other when one reads what another has just written. So a ring is written once
+//! a turn, with all that has come together; the buffer that has come back last is used first, so that few
+//! go to and fro; and whoever takes parcels has all of their packets fetched before it looks at the first.
 
 use crate::links::Link;
 use natgate_io::HEADROOM;
+use natgate_pages::prefetch_to_write;
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::fmt::Debug;
 use std::io::Write;
@@ -17,6 +22,12 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 const DEPTH: usize = 1024;
 const LEAST_DEPTH: usize = 32;
 const ROOM: usize = 16 * DEPTH;
+
+/// What comes together at most, before the receiver is let see it.
+const TOGETHER: usize = natgate_io::BATCH;
+
+/// Bytes of a cache line.
+const CACHE_LINE: usize = 64;
 
 /// What a parcel's bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +83,11 @@ pub(crate) struct Parcel {
 #[derive(Debug)]
 struct Outgoing {
     parcels: Producer<Parcel>,
+    /// What the receiver does not see yet.
+    waiting: Vec<Parcel>,
     empty: Consumer<Box<[u8]>>,
+    /// Buffers that nobody uses, the last one first.
+    spare: Vec<Box<[u8]>>,
     waker: Arc<Waker>,
     /// Whether something was sent since the receiver was last looked after.
     is_due: bool,
@@ -83,6 +98,8 @@ struct Outgoing {
 struct Incoming {
     parcels: Consumer<Parcel>,
     empty: Producer<Box<[u8]>>,
+    /// Buffers that the sender does not see yet.
+    returned: Vec<Box<[u8]>>,
 }
 
 /// What ends a worker's sleep.
@@ -212,13 +229,63 @@ pub(super) fn join(
 /// A way to the worker that is woken so.
 fn way(to: &Arc<Waker>, depth: usize, longest: usize) -> (Outgoing, Incoming) {
     let (parcels, received) = RingBuffer::new(depth);
-    let (mut empty, taken) = RingBuffer::new(depth);
-    for _ in 0..depth {
-        let buffer = vec![0; HEADROOM + longest].into_boxed_slice();
-        empty.push(buffer).expect("there is room for all");
+    let (empty, taken) = RingBuffer::new(depth);
+    let buffer = |_| vec![0; HEADROOM + CACHE_LINE + longest].into_boxed_slice();
+    let outgoing = Outgoing {
+        parcels,
+        waiting: Vec::with_capacity(TOGETHER),
+        empty: taken,
+        spare: (0..depth).map(buffer).collect(),
+        waker: Arc::clone(to),
+        is_due: false,
+    };
+    let returned = Vec::with_capacity(TOGETHER);
+    (outgoing, Incoming { parcels: received, empty, returned })
+}
+
+/// Lets the other end of a ring see things, for which there is room: there are as many as it is long.
+fn publish<T>(ring: &mut Producer<T>, things: &mut Vec<T>) {
+    if let Ok(room) = ring.write_chunk_uninit(things.len()) {
+        room.fill_from_iter(things.drain(..));
     }
-    let outgoing = Outgoing { parcels, empty: taken, waker: Arc::clone(to), is_due: false };
-    (outgoing, Incoming { parcels: received, empty })
+}
+
+impl Outgoing {
+    /// Copies bytes into a parcel; `false`: there is no buffer, or they are too many.
+    fn put(&mut self, kind: Kind, asked: Asked, bytes: &[u8]) -> bool {
+        let fits = |buffer: &mut Box<[u8]>| start_in(buffer) + bytes.len() <= buffer.len();
+        let Some(mut buffer) = self.spare.pop_if(fits) else { return false };
+        let start = start_in(&buffer);
+        let end = start + bytes.len();
+        buffer[start..end].copy_from_slice(bytes);
+        self.waiting.push(Parcel { kind, asked, buffer, start, end });
+        self.is_due = true;
+        if self.waiting.len() == TOGETHER {
+            publish(&mut self.parcels, &mut self.waiting);
+        }
+        true
+    }
+
+    /// Lets the receiver see what was sent, and takes the buffers that have come back.
+    fn flush(&mut self) {
+        if std::mem::take(&mut self.is_due) {
+            publish(&mut self.parcels, &mut self.waiting);
+            self.waker.wake();
+        }
+        if self.spare.len() < self.spare.capacity()
+            && let Ok(back) = self.empty.read_chunk(self.empty.slots())
+        {
+            for buffer in back {
+                prefetch_to_write(&buffer, start_in(&buffer));
+                self.spare.push(buffer);
+            }
+        }
+    }
+}
+
+/// Where bytes begin in a buffer: at a cache line's beginning, so that a packet's headers are in one.
+fn start_in(buffer: &[u8]) -> usize {
+    HEADROOM + (buffer.as_ptr().addr() + HEADROOM).wrapping_neg() % CACHE_LINE
 }
 
 impl Exchange {
@@ -230,17 +297,7 @@ impl Exchange {
 
     /// Hands bytes over; `false`: the receiver has too much to do already, or they are too many.
     pub(super) fn give(&mut self, to: usize, kind: Kind, asked: Asked, bytes: &[u8]) -> bool {
-        let Some(way) = &mut self.outgoing[to] else { return false };
-        let Ok(mut buffer) = way.empty.pop() else { return false };
-        let end = HEADROOM + bytes.len();
-        let fits = end <= buffer.len();
-        let end = if fits { end } else { HEADROOM };
-        if fits {
-            buffer[HEADROOM..end].copy_from_slice(bytes);
-        }
-        // A parcel of no bytes brings the buffer back.
-        way.is_due = true;
-        way.parcels.push(Parcel { kind, asked, buffer, start: HEADROOM, end }).is_ok() && fits
+        self.outgoing[to].as_mut().is_some_and(|way| way.put(kind, asked, bytes))
     }
 
     /// Hands the same bytes to all others that have room.
@@ -250,11 +307,11 @@ impl Exchange {
         }
     }
 
-    /// Wakes those whom something was sent.
+    /// Has others see what was sent to them and given back, and wakes those whom something was sent.
     pub(super) fn flush(&mut self) {
-        for way in self.outgoing.iter_mut().flatten().filter(|way| way.is_due) {
-            way.is_due = false;
-            way.waker.wake();
+        self.outgoing.iter_mut().flatten().for_each(Outgoing::flush);
+        for Incoming { empty, returned, .. } in self.incoming.iter_mut().flatten() {
+            publish(empty, returned);
         }
     }
 
@@ -265,11 +322,11 @@ impl Exchange {
         for step in 0..workers {
             let from = (self.next + step) % workers;
             let Some(way) = &mut self.incoming[from] else { continue };
-            while room > 0
-                && let Ok(one) = way.parcels.pop()
-            {
+            let Ok(some) = way.parcels.read_chunk(way.parcels.slots().min(room)) else { continue };
+            room -= some.len();
+            for one in some {
+                prefetch_to_write(&one.buffer, one.start);
                 parcel(from, one);
-                room -= 1;
             }
         }
         self.next = (self.next + 1) % workers;
@@ -278,8 +335,7 @@ impl Exchange {
     /// Gives a parcel's buffer back to whom it came from.
     pub(super) fn give_back(&mut self, from: usize, buffer: Box<[u8]>) {
         if let Some(way) = &mut self.incoming[from] {
-            // There is room for as many as there are.
-            let _ = way.empty.push(buffer);
+            way.returned.push(buffer);
         }
     }
 
@@ -333,6 +389,7 @@ mod tests {
         };
         exchange.take(take, 64);
         back.into_iter().for_each(|(from, buffer)| exchange.give_back(from, buffer));
+        exchange.flush();
         all
     }
 
@@ -341,6 +398,8 @@ mod tests {
         let ([mut a, mut b], _ends) = two();
         for round in 0..3 * DEPTH {
             assert!(a.give(1, KIND, Asked::Settled, &[round as u8; 7]));
+            assert_eq!(taken(&mut b), Vec::<Vec<u8>>::new(), "it is not seen yet");
+            a.flush();
             assert_eq!(taken(&mut b), [vec![round as u8; 7]]);
         }
         assert_eq!(taken(&mut a), Vec::<Vec<u8>>::new());
@@ -349,11 +408,13 @@ mod tests {
     #[test]
     fn a_full_ring_takes_no_more_and_what_is_too_long_is_refused() {
         let ([mut a, mut b], _ends) = two();
-        assert!(!a.give(1, KIND, Asked::Settled, &[0; 101]));
+        assert!(!a.give(1, KIND, Asked::Settled, &[0; 200]));
         let given = (0..2 * DEPTH).filter(|_| a.give(1, KIND, Asked::Settled, &[1])).count();
-        assert_eq!(given, DEPTH - 1);
+        assert_eq!(given, DEPTH);
         assert!(!a.give(0, KIND, Asked::Settled, &[1]), "there is no way to itself");
-        taken(&mut b);
+        let all: usize = (0..DEPTH / 64).map(|_| taken(&mut b).len()).sum();
+        assert_eq!(all, DEPTH, "what comes together is seen");
+        a.flush();
         assert!(a.give(1, KIND, Asked::Settled, &[1]));
     }
 

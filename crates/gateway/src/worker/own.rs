@@ -77,7 +77,7 @@ impl Stages {
         }
         let mut output = Output::default();
         output.push(frame, None);
-        let lost = self.send(output, transmitters[self.cables.device_of(link)]);
+        let lost = self.send(&mut output, transmitters[self.cables.device_of(link)]);
         if lost.count() == 0 { Fate::Ready } else { Fate::Lost }
     }
 }

@@ -38,6 +38,16 @@ pub(super) struct Stages {
 /// A packet, and the realm that it comes from if from inside.
 pub(super) type Arrived<'d> = (Frame<'d>, u16);
 
+/// Those of a batch. They stay where they are from one stage to the next: a batch is larger than what moving
+/// it would be worth. After translation a packet's realm is the one that it goes to if it leaves by the inside.
+pub(super) type Packets<'d> = ArrayVec<Arrived<'d>, BATCH>;
+
+/// What is to be done with each packet of a batch.
+pub(super) type Verdicts = [Verdict; BATCH];
+
+/// None yet.
+pub(super) const NO_VERDICTS: Verdicts = [Verdict::Held; BATCH];
+
 /// A packet after translation, what to do with it, and the realm that it goes to if it leaves by
 /// the inside.
 pub(super) type Fated<'d> = (Frame<'d>, Verdict, u16);
@@ -48,11 +58,11 @@ impl Stages {
         &mut self,
         now: Timestamp,
         place: usize,
-        batch: Batch<'d>,
-    ) -> ArrayVec<Arrived<'d>, BATCH> {
-        let mut packets = ArrayVec::new();
+        batch: &mut Batch<'d>,
+        packets: &mut Packets<'d>,
+    ) {
         let from = side_of(place);
-        for mut frame in batch {
+        for mut frame in batch.drain(..) {
             let Some((destination, _, kind)) = arp::read_ethernet(frame.bytes()) else {
                 self.engine.count_foreign(from, 0);
                 continue;
@@ -98,55 +108,57 @@ impl Stages {
                 self.engine.count_foreign(from, frame.len() - header_len);
             }
         }
-        packets
     }
 
-    /// Translates packets in place; those that turn round go on to whom they are for.
-    pub(super) fn translate<'d>(
+    /// Takes packets that came from a side to where they belong.
+    pub(super) fn carry(
         &mut self,
         now: Timestamp,
         from: Side,
-        packets: ArrayVec<Arrived<'d>, BATCH>,
-    ) -> ArrayVec<Fated<'d>, BATCH> {
+        packets: &mut Packets<'_>,
+        transmitters: &mut [&mut dyn Transmit],
+    ) {
+        if packets.is_empty() {
+            return;
+        }
+        let mut verdicts = NO_VERDICTS;
+        self.translate(now, from, packets, &mut verdicts);
+        self.deliver(now, from, (packets, &verdicts), transmitters);
+    }
+
+    /// Translates packets in place; those that turn round go on to whom they are for.
+    fn translate(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        packets: &mut Packets<'_>,
+        verdicts: &mut Verdicts,
+    ) {
         let watched = self.captures.is_on();
         if watched {
             let packets = packets.iter().map(|(frame, realm)| (frame.bytes(), *realm));
             self.captures.before(packets);
         }
-        let mut fated = self.process(now, from, packets);
+        self.process(now, from, packets, verdicts);
         if watched {
             let moment = Moment { now, from, turned: false };
-            self.captures
-                .after(moment, fated.iter().map(|(frame, verdict, _)| (frame.bytes(), *verdict)));
+            self.captures.after(moment, seen(packets, verdicts));
         }
-        if fated.iter().any(|(_, verdict, _)| *verdict == Verdict::HandOver) {
-            fated = self.turn_over_some(now, fated);
+        if verdicts[..packets.len()].contains(&Verdict::HandOver) {
+            self.turn_over_some(now, packets, verdicts);
         }
-        fated
     }
 
     /// Translates packets in place as far as the sender's worker does.
-    fn process<'d>(
+    fn process(
         &mut self,
         now: Timestamp,
         from: Side,
-        mut packets: ArrayVec<Arrived<'d>, BATCH>,
-    ) -> ArrayVec<Fated<'d>, BATCH> {
-        let mut verdicts = [Verdict::Held; BATCH];
+        packets: &mut [Arrived<'_>],
+        verdicts: &mut [Verdict],
+    ) {
         let verdicts = &mut verdicts[..packets.len()];
-        let mut views = views(&mut packets);
-        self.engine.process(now, from, &mut views, verdicts);
-        let ranges: ArrayVec<(usize, usize, u16), BATCH> =
-            views.iter().map(|view| (view.start(), view.end(), view.realm())).collect();
-        drop(views);
-        let mut fated = ArrayVec::new();
-        for (((mut frame, _), (start, end, realm)), verdict) in
-            packets.into_iter().zip(ranges).zip(verdicts)
-        {
-            frame.set_range(start, end);
-            fated.push((frame, *verdict, realm));
-        }
-        fated
+        change(packets, |views| self.engine.process(now, from, views, verdicts));
     }
 
     /// Translates an ICMP error of the router's own, as one that came in by `from`, and finds its
@@ -158,16 +170,18 @@ impl Stages {
         error: Frame<'d>,
     ) -> Option<(Link, Frame<'d>)> {
         let before = self.engine.counters().clone();
-        let arrived = std::iter::once((error, from.realm)).collect();
-        let mut fated = self.process(now, from.side, arrived).pop();
+        let (mut error, mut verdict) = ([(error, from.realm)], [Verdict::Held]);
+        self.process(now, from.side, &mut error, &mut verdict);
+        let ([(frame, realm)], [verdict]) = (error, verdict);
         if self.captures.is_on()
-            && let Some((frame, Verdict::Forward(side), _)) = &fated
+            && let Verdict::Forward(side) = verdict
         {
-            self.captures.leaving(now, *side, frame.bytes());
+            self.captures.leaving(now, side, frame.bytes());
         }
-        if let Some((frame, Verdict::HandOver, realm)) = fated {
-            fated = self.turn_error_over(now, frame, realm);
-        }
+        let fated = match verdict {
+            Verdict::HandOver => self.turn_error_over(now, frame, realm),
+            verdict => Some((frame, verdict, realm)),
+        };
         self.router.exclude(&before, self.engine.counters());
         self.emit(now, fated?)
     }
@@ -184,18 +198,19 @@ impl Stages {
         (fate == Fate::Ready).then_some((link, frame))
     }
 
-    /// Finds the way of the packets that live, by device.
-    pub(super) fn route<'d>(
+    /// Finds the way of the packets that live, and sends them.
+    pub(super) fn deliver(
         &mut self,
         now: Timestamp,
         from: Side,
-        fated: ArrayVec<Fated<'d>, BATCH>,
-    ) -> Outputs<'d> {
+        (packets, verdicts): (&mut Packets<'_>, &Verdicts),
+        transmitters: &mut [&mut dyn Transmit],
+    ) {
         let mut outputs = Outputs::default();
-        for (mut frame, verdict, realm) in fated {
+        for ((mut frame, realm), verdict) in packets.drain(..).zip(verdicts) {
             // Translation changes no length, and what followed the packet has been cut off.
             let len = frame.len();
-            let (side, origin) = match verdict {
+            let (side, origin) = match *verdict {
                 Verdict::Forward(side) => (side, Origin::forwarded(from, side, len)),
                 Verdict::Reply(side) => (side, Origin::replied(len)),
                 Verdict::Drop(DropReason::LocalUnsupported) if from == Side::Inside => {
@@ -213,7 +228,12 @@ impl Stages {
                 outputs.of(self.cables.device_of(link)).push(frame, Some(origin));
             }
         }
-        outputs
+        for (output, transmitter) in outputs.near.iter_mut().zip(&mut *transmitters) {
+            self.send(output, *transmitter);
+        }
+        for (place, output) in &mut outputs.further {
+            self.send(output, transmitters[*place]);
+        }
     }
 
     /// Takes a packet to the gateway itself, which the translator does not understand, if it is a request
@@ -237,22 +257,8 @@ impl Stages {
         self.engine.count_local(other, packet.len());
     }
 
-    /// Sends frames by the devices, whose sending halves are given in order.
-    pub(super) fn send_all(
-        &mut self,
-        outputs: Outputs<'_>,
-        transmitters: &mut [&mut dyn Transmit],
-    ) {
-        for (output, transmitter) in outputs.near.into_iter().zip(&mut *transmitters) {
-            self.send(output, *transmitter);
-        }
-        for (place, output) in outputs.further {
-            self.send(output, transmitters[place]);
-        }
-    }
-
     /// Sends a device's frames; says which were lost.
-    pub(super) fn send(&mut self, mut output: Output<'_>, device: &mut dyn Transmit) -> Lost {
+    pub(super) fn send(&mut self, output: &mut Output<'_>, device: &mut dyn Transmit) -> Lost {
         if output.frames.is_empty() {
             return Lost::NONE;
         }
@@ -274,13 +280,31 @@ pub(super) fn transmitters(devices: &mut Devices) -> ArrayVec<&mut dyn Transmit,
     devices.iter_mut().map(|device| device.split().1).collect()
 }
 
-/// The packets in frames, as the translator takes them.
-pub(super) fn views<'p>(packets: &'p mut [Arrived<'_>]) -> ArrayVec<Packet<'p>, BATCH> {
-    let view = |(frame, realm): &'p mut Arrived<'_>| {
+/// Has the translator change packets, and the frames that they are in.
+pub(super) fn change(packets: &mut [Arrived<'_>], action: impl FnOnce(&mut [Packet<'_>])) {
+    let mut views: ArrayVec<Packet<'_>, BATCH> = ArrayVec::new();
+    for (frame, realm) in &mut *packets {
         let (start, _) = frame.range();
-        Packet::new(frame.buffer_mut(), start).in_realm(*realm)
-    };
-    packets.iter_mut().map(view).collect()
+        views.push(Packet::new(frame.buffer_mut(), start).in_realm(*realm));
+    }
+    action(&mut views);
+    let mut changed = [(0, 0, 0); BATCH];
+    for (view, changed) in views.iter().zip(&mut changed) {
+        *changed = (view.start(), view.end(), view.realm());
+    }
+    drop(views);
+    for ((frame, realm), (start, end, now)) in packets.iter_mut().zip(changed) {
+        frame.set_range(start, end);
+        *realm = now;
+    }
+}
+
+/// What captures see of packets and of what is to be done with them.
+pub(super) fn seen<'p>(
+    packets: &'p [Arrived<'_>],
+    verdicts: &'p [Verdict],
+) -> impl Iterator<Item = (&'p [u8], Verdict)> {
+    packets.iter().zip(verdicts).map(|((frame, _), verdict)| (frame.bytes(), *verdict))
 }
 
 /// Frames that leave, by device.

@@ -1,15 +1,16 @@
 //! A worker among others: which packets are its own, and what it does with those that others have handed
 //! over.
 
-use super::stages::{Arrived, Fated, Output, Stages, transmitters, views};
+use super::stages::{
+    Arrived, Fated, NO_VERDICTS, Output, Packets, Stages, Verdicts, change, seen, transmitters,
+};
 use crate::capture::Moment;
 use crate::links::Link;
 use crate::load::add;
 use crate::team::{Asked, Kind, Member, Parcel, Way};
 use crate::wiring::Devices;
-use arrayvec::ArrayVec;
-use natgate_engine::{Direction, DropReason, Packet, Side, Timestamp, Verdict};
-use natgate_io::{BATCH, Frame, HEADROOM, Transmit};
+use natgate_engine::{Direction, DropReason, Side, Timestamp, Verdict};
+use natgate_io::{Frame, HEADROOM, Transmit};
 
 impl Stages {
     /// Whether a packet that came in by a link is this worker's; if not, it has gone where it belongs.
@@ -52,20 +53,26 @@ impl Stages {
         if !self.has_come(way, Direction::Hairpin, packet.len()) {
             return None;
         }
-        self.receive_turned(now, std::iter::once((packet, realm)).collect()).pop()
+        Some(self.receive_one_turned(now, (packet, realm)))
     }
 
     /// The same for those of a batch that turn round.
-    pub(super) fn turn_over_some<'d>(
+    pub(super) fn turn_over_some(
         &mut self,
         now: Timestamp,
-        all: ArrayVec<Fated<'d>, BATCH>,
-    ) -> ArrayVec<Fated<'d>, BATCH> {
-        let turn = |(frame, verdict, realm)| match verdict {
-            Verdict::HandOver => self.turn_over(now, frame, realm),
-            verdict => Some((frame, verdict, realm)),
-        };
-        all.into_iter().filter_map(turn).collect()
+        packets: &mut Packets<'_>,
+        verdicts: &mut Verdicts,
+    ) {
+        for (packet, verdict) in packets.iter_mut().zip(verdicts) {
+            if *verdict != Verdict::HandOver {
+                continue;
+            }
+            let (frame, realm) = std::mem::take(packet);
+            // One that has gone elsewhere leaves an empty frame, with which nothing is done.
+            let fated = self.turn_over(now, frame, realm);
+            let (frame, fate, realm) = fated.unwrap_or((Frame::default(), Verdict::Held, 0));
+            (*packet, *verdict) = ((frame, realm), fate);
+        }
     }
 
     /// The same for an ICMP error of the router's own: it has not come in, so it is not counted.
@@ -80,7 +87,7 @@ impl Stages {
         if !self.error_has_come(way) {
             return None;
         }
-        self.receive_turned(now, std::iter::once((error, realm)).collect()).pop()
+        Some(self.receive_one_turned(now, (error, realm)))
     }
 
     /// Takes note of where such an error goes; returns whether it stays here.
@@ -100,40 +107,41 @@ impl Stages {
         transmitters: &mut [&mut dyn Transmit],
     ) {
         let before = self.engine.counters().clone();
-        let fated = self.receive_turned(now, std::iter::once(error).collect()).pop();
+        let fated = self.receive_one_turned(now, error);
         self.router.exclude(&before, self.engine.counters());
-        if let Some((link, frame)) = fated.and_then(|fated| self.emit(now, fated)) {
+        if let Some((link, frame)) = self.emit(now, fated) {
             let mut output = Output::default();
             output.push(frame, None);
-            self.send(output, transmitters[self.cables.device_of(link)]);
+            self.send(&mut output, transmitters[self.cables.device_of(link)]);
         }
     }
 
-    /// Translates the receiver's end of packets that turn round.
-    pub(super) fn receive_turned<'d>(
+    /// Translates the receiver's end of a packet that turns round.
+    fn receive_one_turned<'d>(&mut self, now: Timestamp, packet: Arrived<'d>) -> Fated<'d> {
+        let (mut packet, mut verdict) = ([packet], [Verdict::Held]);
+        self.receive_turned(now, &mut packet, &mut verdict);
+        let ([(frame, realm)], [verdict]) = (packet, verdict);
+        (frame, verdict, realm)
+    }
+
+    /// The same of several.
+    fn receive_turned(
         &mut self,
         now: Timestamp,
-        mut packets: ArrayVec<Arrived<'d>, BATCH>,
-    ) -> ArrayVec<Fated<'d>, BATCH> {
-        let mut verdicts = [Verdict::Held; BATCH];
+        packets: &mut [Arrived<'_>],
+        verdicts: &mut [Verdict],
+    ) {
         let verdicts = &mut verdicts[..packets.len()];
         let watched = self.captures.is_on();
         if watched {
             let packets = packets.iter().map(|(frame, realm)| (frame.bytes(), *realm));
             self.captures.before(packets);
         }
-        let mut views = views(&mut packets);
-        self.engine.process_turned(now, &mut views, verdicts);
-        let realms: ArrayVec<u16, BATCH> = views.iter().map(Packet::realm).collect();
+        change(packets, |views| self.engine.process_turned(now, views, verdicts));
         if watched {
             let moment = Moment { now, from: Side::Inside, turned: true };
-            let fated =
-                views.iter().zip(&*verdicts).map(|(view, verdict)| (view.bytes(), *verdict));
-            self.captures.after(moment, fated);
+            self.captures.after(moment, seen(packets, verdicts));
         }
-        drop(views);
-        let fated = packets.into_iter().zip(realms).zip(verdicts);
-        fated.map(|(((frame, _), realm), verdict)| (frame, *verdict, realm)).collect()
     }
 
     /// Takes what others have handed over to where it belongs.
@@ -143,12 +151,10 @@ impl Stages {
         parcels: &mut [(usize, Parcel)],
         transmitters: &mut [&mut dyn Transmit],
     ) {
-        let (mut inside, mut outside, mut turned) =
-            (ArrayVec::new(), ArrayVec::new(), ArrayVec::new());
+        let mut inside = Packets::new();
+        let mut outside = Packets::new();
+        let mut turned = Packets::new();
         for (_, Parcel { kind, asked, buffer, start, end }) in parcels {
-            if start == end {
-                continue;
-            }
             let frame = Frame::new(buffer, *start, *end);
             if let Kind::Arp(link) = *kind {
                 self.router.overhear_arp(now, link, frame.bytes());
@@ -165,14 +171,13 @@ impl Stages {
                 }
             }
         }
-        for (from, packets) in [(Side::Inside, inside), (Side::Outside, outside)] {
-            let fated = self.translate(now, from, packets);
-            let outputs = self.route(now, from, fated);
-            self.send_all(outputs, transmitters);
+        self.carry(now, Side::Inside, &mut inside, transmitters);
+        self.carry(now, Side::Outside, &mut outside, transmitters);
+        if !turned.is_empty() {
+            let mut verdicts = NO_VERDICTS;
+            self.receive_turned(now, &mut turned, &mut verdicts);
+            self.deliver(now, Side::Inside, (&mut turned, &verdicts), transmitters);
         }
-        let fated = self.receive_turned(now, turned);
-        let outputs = self.route(now, Side::Inside, fated);
-        self.send_all(outputs, transmitters);
     }
 
     /// Whether what another has handed over is this worker's; if not, it has gone where it belongs.
