@@ -109,9 +109,9 @@ impl Attendant {
         self.alarm.set(false);
     }
 
-    /// How often it has slept, and how often cards have interrupted it.
-    pub(crate) fn sleeps(&self) -> [u64; 2] {
-        [self.sleeps, watchdog::alarms()]
+    /// How often it has slept.
+    pub(crate) fn sleeps(&self) -> u64 {
+        self.sleeps
     }
 }
 
@@ -134,8 +134,8 @@ pub(crate) trait Work {
         true
     }
 
-    /// Says that it is awake, after a sleep that began then.
-    fn wakes_up(&mut self, _: Timestamp) {}
+    /// Says that it is awake, after a sleep that began then, if it has slept.
+    fn wakes_up(&mut self, _: Option<Timestamp>) {}
 }
 
 /// Works until the machine starts again.
@@ -152,8 +152,9 @@ pub(crate) fn run(mut work: impl Work) -> ! {
             work.attendant().prepare_sleep();
             let now = clock::timestamp();
             let is_busy = work.turn(now) || !work.falls_asleep();
+            let begin = clock::timestamp();
             work.attendant().sleep(is_busy.then_some(now));
-            work.wakes_up(now);
+            work.wakes_up((!is_busy).then_some(begin));
         }
     }
 }

@@ -1,5 +1,8 @@
 //! The workers: the first has the cards and looks after the machine, each of the others has a processor of its
 //! own and nothing to do but packets.
+//!
+//! A worker tells the logs what happens while it works. So whoever has the logs asks no worker for anything: the
+//! worker first, then the logs.
 
 use crate::attendant::SPIN;
 use crate::machine::processors::Bell;
@@ -11,7 +14,7 @@ use natgate_engine::{Event, Side, Timestamp};
 use natgate_gateway::{Member, Observer, Settings, Status, Wake, Worker, WorkerError, team};
 use natgate_io::{Change, Device, LinkInfo};
 use natgate_logs::{Gap, Record};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The logs, to which all workers tell what happens.
@@ -28,6 +31,8 @@ pub(crate) struct Other {
     worker: Mutex<Worker>,
     /// How many others want the worker for a moment.
     wanted: AtomicU32,
+    /// Whether packets for the status page wait with it.
+    has_visitor: AtomicBool,
     sleeps: AtomicU64,
 }
 
@@ -57,7 +62,12 @@ impl Crew {
             let devices: Vec<_> = sharing.iter().map(Sharing::device).collect();
             let seed = seed(member.number() as u8);
             let worker = Mutex::new(Worker::of_team(settings, seed, devices, member, now)?);
-            Ok(Arc::new(Other { worker, wanted: AtomicU32::new(0), sleeps: AtomicU64::new(0) }))
+            Ok(Arc::new(Other {
+                worker,
+                wanted: AtomicU32::new(0),
+                has_visitor: AtomicBool::new(false),
+                sleeps: AtomicU64::new(0),
+            }))
         };
         let others = members.map(other).collect::<Result<_, _>>()?;
         Ok(Self { first, others })
@@ -65,17 +75,16 @@ impl Crew {
 
     /// Has the others begin, each on its processor.
     ///
-    /// # Errors
-    /// When a processor is missing.
-    pub(crate) fn begin(&self, logs: &SharedLogs) -> Result<(), String> {
+    /// # Panics
+    /// When one of them has none after all, for some work already then.
+    pub(crate) fn begin(&self, logs: &SharedLogs) {
         for other in &self.others {
             let (other, logs) = (Arc::clone(other), Arc::clone(logs));
             let thread = std::thread::Builder::new().name("worker".to_owned());
             let thread =
                 thread.spawn(move || other.work(&mut Ear { logs: &logs, is_first: false }));
-            thread.map_err(|error| format!("a worker has no processor: {error}"))?;
+            assert!(thread.is_ok(), "a worker has no processor: {thread:?}");
         }
-        Ok(())
     }
 
     /// How many there are.
@@ -94,6 +103,21 @@ impl Crew {
     /// Does something with each in turn.
     pub(crate) fn each<R>(&mut self, mut action: impl FnMut(&mut Worker) -> R) -> Vec<R> {
         (0..self.count()).map(|number| self.with(number, &mut action)).collect()
+    }
+
+    /// The next packet for the status page that one of them has.
+    pub(crate) fn visitor(&mut self) -> Option<Vec<u8>> {
+        let next = |other: &Arc<Other>| {
+            // Whoever says so has put it there.
+            let packet = other.has_visitor.load(Ordering::Acquire).then(|| {
+                let mut worker = other.take();
+                let packet = worker.visitor();
+                other.has_visitor.store(packet.is_some(), Ordering::Relaxed);
+                packet
+            });
+            packet.flatten()
+        };
+        self.first.visitor().or_else(|| self.others.iter().find_map(next))
     }
 
     /// The last of the others, if there are others.
@@ -134,6 +158,9 @@ impl Other {
             let frames = worker.turn(now, observer);
             let ended = clock::timestamp();
             worker.note_turn(now, ended, frames);
+            if worker.has_visitor() {
+                self.has_visitor.store(true, Ordering::Release);
+            }
             if frames > 0 {
                 last_work = now;
                 continue;
@@ -151,9 +178,7 @@ impl Other {
             } else {
                 watchdog::allow_interrupts();
             }
-            let mut worker = lock(&self.worker);
-            worker.wakes_up();
-            worker.note_sleep(ended, clock::timestamp());
+            wake_up(&mut lock(&self.worker), may_sleep.then_some(ended));
         }
     }
 }
@@ -188,6 +213,14 @@ impl Observer for Ear<'_> {
     fn status(&mut self, _: &Status<'_>) {}
 
     fn idle(&mut self) {}
+}
+
+/// Has a worker know that it is awake, after a sleep that began then, if it has slept.
+pub(crate) fn wake_up(worker: &mut Worker, slept: Option<Timestamp>) {
+    worker.wakes_up();
+    if let Some(begin) = slept {
+        worker.note_sleep(begin, clock::timestamp());
+    }
 }
 
 /// What there is one of, once nobody else uses it. Who fails ends everything, so nobody has failed with it.

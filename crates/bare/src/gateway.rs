@@ -1,7 +1,7 @@
 //! The loop: packets, and between them whoever is at the keyboard or the serial port.
 
 use crate::attendant::{self, Attendant, Look, Work, grant};
-use crate::crew::{Crew, Ear, SharedLogs, lock};
+use crate::crew::{self, Crew, Ear, SharedLogs, lock};
 use crate::machine::cards::Card;
 use crate::machine::last_words::{self, Words};
 use crate::machine::{clock, processors, system, watchdog};
@@ -168,7 +168,7 @@ impl Gateway {
             let mtu = crew.first.mtu(INSIDE);
             (Server::new(address, port, mtu, system::random(), now), SystemTime::now())
         });
-        crew.begin(&self.logs)?;
+        crew.begin(&self.logs);
         self.crew = Some(crew);
         println!("{}", text::running(workers, self.processors.len()));
         Ok(())
@@ -204,13 +204,11 @@ impl Gateway {
         let Self { server, crew, logs, configuration, .. } = self;
         let (Some((server, began)), Some(crew)) = (server, crew) else { return };
         let Some(configuration) = configuration else { return };
-        for number in 0..crew.count() {
-            while let Some(packet) = crew.with(number, Worker::visitor) {
-                server.receive(packet);
-            }
+        while let Some(packet) = crew.visitor() {
+            server.receive(packet);
         }
         let engine = &configuration.settings.engine;
-        server.turn(now, &mut || metrics(now, crew, engine, *began, &lock(logs)));
+        server.turn(now, &mut || metrics(now, crew, engine, *began, logs));
         while let Some(packet) = server.poll_transmit() {
             // What is lost is sent again.
             crew.first.send(now, INSIDE, &packet);
@@ -225,11 +223,10 @@ impl Gateway {
             self.shows_counters = false;
             return;
         };
-        let [mut sleeps, interrupts] = self.attendant.sleeps();
-        sleeps += crew.sleeps();
+        let sleeps = [self.attendant.sleeps() + crew.sleeps(), processors::alarms()];
         let told: Vec<_> = tell(crew, now).into_iter().map(|(figures, _)| figures).collect();
         let logs = lock(&self.logs).total();
-        let figures = figures(&told, [sleeps, interrupts], logs);
+        let figures = figures(&told, sleeps, logs);
         if self.shows_counters {
             let mut text = String::new();
             // Writing to memory does not fail.
@@ -312,10 +309,9 @@ impl Work for Gateway {
         self.crew.as_ref().is_none_or(|crew| crew.first.falls_asleep())
     }
 
-    fn wakes_up(&mut self, since: Timestamp) {
+    fn wakes_up(&mut self, slept: Option<Timestamp>) {
         if let Some(Crew { first, .. }) = &mut self.crew {
-            first.wakes_up();
-            first.note_sleep(since, clock::timestamp());
+            crew::wake_up(first, slept);
         }
     }
 }
@@ -349,11 +345,12 @@ fn metrics(
     crew: &mut Crew,
     engine: &Config,
     began: SystemTime,
-    logs: &Logs,
+    logs: &SharedLogs,
 ) -> (String, &'static str) {
     let (told, timings): (Vec<_>, Vec<_>) = tell(crew, now).into_iter().unzip();
     let timings = timings.into_iter();
     let mut figures = natgate_metrics::Figures::gather(engine, began, &told, timings);
+    let logs = lock(logs);
     let sinks = logs.figures().map(|(name, log)| SinkFigures {
         name,
         written: log.sent,

@@ -23,6 +23,7 @@ const MOST_OPTIONS: usize = 4096;
 const MOST_FILE: u64 = 256 << 20;
 
 fn main() {
+    system::share_heap();
     let has_screen = console::start();
     clock::start();
     last_words::catch_panics();

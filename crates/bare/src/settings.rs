@@ -3,10 +3,10 @@
 
 use crate::log;
 use natgate_control::config::{self, Configuration};
-use natgate_engine::{Config, Engine};
+use natgate_engine::Engine;
 use natgate_gateway::{
-    Backend, ControlSettings, KernelSettings, MetricsPlace, PageSettings, ReceiveMode, Settings,
-    SideSettings,
+    self as gateway, Backend, ControlSettings, KernelSettings, MetricsPlace, PageSettings,
+    ReceiveMode, Settings, SideSettings,
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -98,12 +98,15 @@ fn elsewhere(settings: &Settings) -> Option<String> {
     })
 }
 
-/// Bytes that the engines of so many workers take.
-fn needed_by(config: &Config, workers: u32) -> u64 {
-    match workers {
-        1 => Engine::memory(config),
-        _ => u64::from(workers) * Engine::memory(&config.share(workers)),
+/// Bytes that the workers take: their engines, what they hand over, and the stacks of those beside the first.
+fn needed_by(settings: &Settings) -> u64 {
+    const STACK: u64 = 2 << 20;
+    let (config, workers) = (&settings.engine, settings.workers.count as u64);
+    if workers == 1 {
+        return Engine::memory(config);
     }
+    let engines = workers * Engine::memory(&config.share(workers as u32));
+    engines + gateway::team_memory(settings) + (workers - 1) * STACK
 }
 
 /// Has the table hold as many mappings as there is memory for, if the file does not say how many.
@@ -111,8 +114,7 @@ fn fit(settings: &mut Settings, memory: u64) -> Result<(), String> {
     // No address comes while it runs, and room for one is memory here even if nothing touches it.
     let addresses = settings.engine.count_addresses();
     settings.engine.limits.external_addresses = Some(addresses as u32);
-    let workers = settings.workers.count as u32;
-    let needed = needed_by(&settings.engine, workers);
+    let needed = needed_by(settings);
     if needed <= memory {
         return Ok(());
     }
@@ -127,7 +129,7 @@ fn fit(settings: &mut Settings, memory: u64) -> Result<(), String> {
     }
     let mut with = |mappings| {
         settings.engine.limits.mappings = Some(mappings);
-        needed_by(&settings.engine, workers) <= memory
+        needed_by(settings) <= memory
     };
     if !with(FEWEST) {
         settings.engine.limits.mappings = None;

@@ -17,7 +17,7 @@ pub struct Figures {
     pub totals: TableTotals,
     /// Frames of each side, inside and outside.
     pub frames: [Statistics; 2],
-    /// How often the processor has slept, and how many interrupts of cards there were.
+    /// How often processors have slept, and how many interrupts there were by cards, and by each other.
     pub sleeps: [u64; 2],
     /// Event logs, all together; `None`: there are none.
     pub logs: Option<log::Figures>,
@@ -58,7 +58,7 @@ pub fn figures(out: &mut dyn Write, figures: &Figures) -> fmt::Result {
         let (received, sent) = (frames.received, frames.transmitted);
         writeln!(out, "{name:9} received {received} sent {sent} frames, lost {lost} and {unsent}")?;
     }
-    writeln!(out, "sleeps    {sleeps}, interrupts by cards {interrupts}")?;
+    writeln!(out, "sleeps    {sleeps}, interrupts {interrupts}")?;
     if figures.workers > 1 {
         let ([handed_over, lost], workers) = (figures.handed_over, figures.workers);
         writeln!(out, "workers   {workers}, handed over {handed_over} packets, lost {lost}")?;
@@ -129,7 +129,7 @@ mod tests {
             ["dropped   no_mapping 1", "mappings  1 of 9, subscribers 0, further sessions 0"]
         );
         assert_eq!(lines[6], "inside    received 5 sent 0 frames, lost 0 and 0");
-        assert_eq!(lines[8], "sleeps    20, interrupts by cards 3");
+        assert_eq!(lines[8], "sleeps    20, interrupts 3");
         assert_eq!(lines[9..], ["logs      sent 7 waiting 0 lost 1 events"]);
         (figures.workers, figures.handed_over) = (2, [5, 1]);
         let mut text = String::new();

@@ -22,6 +22,11 @@ impl Door {
         self.port = Some(port);
     }
 
+    /// Whether one waits.
+    pub(crate) fn has_next(&self) -> bool {
+        !self.packets.is_empty()
+    }
+
     /// The next that has come in.
     pub(crate) fn next(&mut self) -> Option<Vec<u8>> {
         self.packets.pop_front()
@@ -86,6 +91,7 @@ mod tests {
         assert_eq!(door.take(&segment(), None), Taken::Not);
         for _ in 0..ROOM {
             assert_eq!(door.take(&segment(), Some(OWN)), Taken::Kept);
+            assert!(door.has_next());
         }
         assert_eq!(door.take(&segment(), Some(OWN)), Taken::Refused);
         assert_eq!(door.next(), Some(segment()));

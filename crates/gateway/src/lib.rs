@@ -53,7 +53,7 @@ pub use settings::{
 };
 pub use state::{SavedPorts, StateError, StateSettings};
 pub use survey::{Figures, LinkFigures, List, Listed, PoolFigures};
-pub use team::{MOST_WORKERS, Member, Wake, steering, team};
+pub use team::{MOST_WORKERS, Member, Wake, steering, team, team_memory};
 pub use timing::{Durations, TimingNow};
 pub use trace::{Probe, Traced};
 pub use worker::{MOST_DEVICES, SideStatus, Status, Worker, WorkerError};

@@ -29,6 +29,8 @@ pub(super) enum Signal {
     Begin(u8),
     /// An interrupt.
     Alarm,
+    /// One that cannot be held back.
+    End,
 }
 
 /// Switches it on.
@@ -48,7 +50,7 @@ pub(super) fn id() -> u32 {
 /// Whether a processor that is called so can be sent anything.
 pub(super) fn can_reach(id: u32) -> bool {
     // The last number stands for everybody.
-    is_by_registers() || id < 0xff
+    id < if is_by_registers() { u32::MAX } else { 0xff }
 }
 
 /// Sends a signal to the processor that is called so.
@@ -61,15 +63,9 @@ pub(super) fn send(id: u32, signal: Signal) {
             Signal::Reset => ASSERTED | 5 << 8,
             Signal::Begin(page) => ASSERTED | 6 << 8 | u32::from(page),
             Signal::Alarm => ASSERTED | u32::from(traps::ALARM),
+            Signal::End => ASSERTED | 4 << 8,
         },
     );
-}
-
-/// Interrupts all others, whatever they hold back.
-pub(super) fn interrupt_others() {
-    const OTHERS: u32 = 3 << 18;
-    const NOT_TO_BE_HELD_BACK: u32 = 4 << 8;
-    send_command(0, OTHERS | 1 << 14 | NOT_TO_BE_HELD_BACK);
 }
 
 fn send_command(id: u32, command: u32) {

@@ -16,7 +16,7 @@ use natgate_gateway::Wake;
 use std::arch::{asm, global_asm};
 use std::mem::offset_of;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Most of them.
 const MOST: usize = 64;
@@ -42,8 +42,8 @@ pub(crate) struct Processor {
     descriptors: [u64; 5],
     /// The task's segment: 104 bytes of which only the first interrupt stack, at byte 36, matters.
     task: [u32; 26],
-    /// What its counter of cycles said when it began; 0: it has not yet.
-    began: AtomicU64,
+    /// What its counter of cycles says when this is 0, which it looks at while it waits.
+    now: AtomicU64,
     /// The thread that it was given: where its stack ends, where its own data is, and, written last, where
     /// it begins.
     thread: [AtomicU64; 3],
@@ -53,6 +53,7 @@ pub(crate) struct Processor {
 unsafe impl Sync for Processor {}
 
 /// Where instructions find a processor's own figures, behind GS.
+pub(super) const NUMBER: usize = offset_of!(Processor, number);
 pub(super) const STILL: usize = offset_of!(Processor, still);
 pub(super) const ALARMS: usize = offset_of!(Processor, alarms);
 
@@ -65,9 +66,10 @@ pub(super) static mut FIRST: Processor = Processor::new(0, 0, 0);
 static OTHERS: Sole<(ArrayVec<&'static Processor, MOST>, usize)> =
     Sole::new((ArrayVec::new_const(), 0));
 
-/// What the first is called, once others have been started.
-static FIRST_ID: AtomicU32 = AtomicU32::new(NOBODY);
-const NOBODY: u32 = u32::MAX;
+/// What they are called, by number, once there are several; how many that is. Whoever ends everything reads
+/// it, whatever else goes on.
+static IDS: [AtomicU32; MOST] = [const { AtomicU32::new(0) }; MOST];
+static COUNT: AtomicUsize = AtomicUsize::new(1);
 
 /// Who begins next.
 static NEXT: AtomicPtr<Processor> = AtomicPtr::new(null_mut());
@@ -97,7 +99,7 @@ global_asm!(
     "movl ${paging}, %eax",
     "movl %eax, %cr0",
     "ljmpl $8, $natgate_further",
-    "natgate_begin_descriptors: .short 39",
+    "natgate_begin_descriptors: .short 23",
     ".long natgate_gdt",
     "natgate_begin_end:",
     ".code64",
@@ -140,7 +142,7 @@ impl Processor {
             id,
             descriptors: [0; 5],
             task: [0; 26],
-            began: AtomicU64::new(0),
+            now: AtomicU64::new(0),
             thread: [const { AtomicU64::new(0) }; 3],
         }
     }
@@ -211,10 +213,11 @@ extern "C" fn wait(processor: *mut Processor) -> ! {
     // SAFETY: it has just begun, and was made for it.
     unsafe { be(processor) };
     controller::start();
-    let Processor { began, thread: [stack, data, begin], .. } = here();
-    began.store(counter(), Ordering::Release);
+    let Processor { now, thread: [stack, data, begin], .. } = here();
     while begin.load(Ordering::Acquire) == 0 {
-        std::hint::spin_loop();
+        if now.load(Ordering::Relaxed) == 0 {
+            now.store(counter(), Ordering::Release);
+        }
     }
     watchdog::tick();
     let [stack, data, begin] = [stack, data, begin].map(|place| place.load(Ordering::Relaxed));
@@ -223,13 +226,13 @@ extern "C" fn wait(processor: *mut Processor) -> ! {
     unsafe {
         write_msr(FS_BASE, data);
         asm!(
-            "mov rsp, {stack}",
-            "xor eax, eax",
+            "mov rsp, rdi",
             "xor ebp, ebp",
             "sti",
-            "jmp {begin}",
-            stack = in(reg) stack,
-            begin = in(reg) begin,
+            "jmp rsi",
+            in("rax") 0_u64,
+            in("rdi") stack,
+            in("rsi") begin,
             options(noreturn),
         );
     }
@@ -245,7 +248,7 @@ pub(crate) fn start(wanted: usize, ids: &[u32]) -> Result<(), String> {
     }
     let own = controller::id();
     let others = ids.iter().copied().filter(|id| *id != own && controller::can_reach(*id));
-    let others: Vec<u32> = others.take(MOST).collect();
+    let others: Vec<u32> = others.take(MOST - 1).collect();
     if others.len() < wanted {
         return Err(format!(
             "workers.count is {}, and this machine has {} processors; it can be that many at most",
@@ -253,7 +256,7 @@ pub(crate) fn start(wanted: usize, ids: &[u32]) -> Result<(), String> {
             others.len() + 1
         ));
     }
-    FIRST_ID.store(own, Ordering::Relaxed);
+    IDS[0].store(own, Ordering::Relaxed);
     let page = prepare_page().ok_or(
         "no memory below 640 KiB is free, where further processors begin; set workers.count = 1",
     )?;
@@ -270,32 +273,38 @@ fn start_one(number: u32, id: u32, page: u8) -> Result<(), String> {
     const AFTER_RESET: u64 = 10_000_000;
     const AFTER_BEGIN: u64 = 200_000;
     const PATIENCE: u64 = 500_000_000;
-    /// So many parts of a second may two counters be apart.
+    /// So many parts of a second may two counters be apart, and how often that is looked at.
     const ALIKE: u64 = 100_000;
+    const LOOKS: usize = 100;
     let stack = Vec::leak(vec![0_u128; STACK / size_of::<u128>()]).as_ptr_range().end;
     let processor = Box::leak(Box::new(Processor::new(number, id, stack.addr() as u64)));
     let place = &raw mut *processor;
     // SAFETY: it stays where it is, and this is changed by who begins.
-    let began = || unsafe { (*place).began.load(Ordering::Acquire) };
+    let now = unsafe { &(*place).now };
     let wait = |nanoseconds| {
         let begin = clock::now().1;
-        while began() == 0 && clock::now().1 - begin < nanoseconds {
+        while now.load(Ordering::Acquire) == 0 && clock::now().1 - begin < nanoseconds {
             std::hint::spin_loop();
         }
-        began() != 0
+        now.load(Ordering::Relaxed) != 0
     };
     NEXT.store(place, Ordering::Release);
     controller::send(id, Signal::Reset);
     clock::pause(AFTER_RESET);
-    let before = counter();
     let begins = [AFTER_BEGIN, PATIENCE].into_iter().any(|patience| {
         controller::send(id, Signal::Begin(page));
         wait(patience)
     });
-    let after = counter();
-    // There is one clock, which all go by.
+    // There is one clock, which all go by. Each look is two bounds, whatever interrupts it.
     let apart = clock::frequency() / ALIKE;
-    let is_alike = (before.saturating_sub(apart)..=after + apart).contains(&began());
+    let is_alike = begins
+        && (0..LOOKS).all(|_| {
+            let before = counter();
+            now.store(0, Ordering::Relaxed);
+            wait(PATIENCE)
+                && (before.saturating_sub(apart)..=counter() + apart)
+                    .contains(&now.load(Ordering::Relaxed))
+        });
     let problem = match (begins, is_alike) {
         (true, true) => None,
         (true, false) => Some("counts cycles from another time on than the first"),
@@ -308,6 +317,8 @@ fn start_one(number: u32, id: u32, page: u8) -> Result<(), String> {
     }
     // SAFETY: from now on it is only read, or changed by several.
     OTHERS.with(|(others, _)| others.push(unsafe { &*place }));
+    IDS[number as usize].store(id, Ordering::Relaxed);
+    COUNT.store(number as usize + 1, Ordering::Release);
     Ok(())
 }
 
@@ -350,6 +361,13 @@ pub(super) fn give(thread: &Thread, begin: u64) -> Option<u32> {
     Some(number)
 }
 
+/// Interrupts, of all of them, by cards and by others that had something for them.
+pub(crate) fn alarms() -> u64 {
+    let others = OTHERS.with(|(others, _)| others.clone());
+    let of_others = others.iter().map(|other| other.alarms.load(Ordering::Relaxed));
+    of_others.sum::<u64>() + watchdog::alarms()
+}
+
 /// What wakes a processor that sleeps.
 #[derive(Debug)]
 pub(crate) struct Bell(u32);
@@ -357,10 +375,7 @@ pub(crate) struct Bell(u32);
 impl Bell {
     /// That of the processor of this number; `None`: it has not been started.
     pub(crate) fn of(number: usize) -> Option<Self> {
-        match number.checked_sub(1) {
-            None => Some(Self(FIRST_ID.load(Ordering::Relaxed))),
-            Some(place) => OTHERS.with(|(others, _)| others.get(place).map(|other| Self(other.id))),
-        }
+        (number < COUNT.load(Ordering::Acquire)).then(|| Self(IDS[number].load(Ordering::Relaxed)))
     }
 }
 
@@ -375,9 +390,14 @@ pub(super) fn stop_others() {
     /// As long as it may take them to notice, nanoseconds.
     const MOMENT: u64 = 1_000_000;
     let own = here().number + 1;
-    match ENDING.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed) {
-        Ok(_) if FIRST_ID.load(Ordering::Relaxed) != NOBODY => {
-            controller::interrupt_others();
+    match ENDING.compare_exchange(0, own, Ordering::SeqCst, Ordering::Relaxed) {
+        Ok(_) if COUNT.load(Ordering::Acquire) > 1 => {
+            // Others that the machine has are the firmware's, which may not know what to do with that.
+            for (number, id) in IDS[..COUNT.load(Ordering::Acquire)].iter().enumerate() {
+                if number != here().number as usize {
+                    controller::send(id.load(Ordering::Relaxed), Signal::End);
+                }
+            }
             clock::pause(MOMENT);
         }
         Err(other) if other != own => loop {

@@ -383,7 +383,7 @@ fn a_frame_ends_a_sleep() {
         let ten = || (0..10).for_each(|_| assert!(passes(&machine, (0x0a00_0005, 4000)), "{card}"));
         ten();
         machine.press("n");
-        let line = machine.wait_for("interrupts by cards ");
+        let line = machine.wait_for("interrupts ");
         let figures: Vec<u64> = line.split([' ', ',']).filter_map(|w| w.parse().ok()).collect();
         // Who is never interrupted by a frame does not sleep while a gateway is running.
         assert_eq!(figures[1] > 0, interrupts, "{card}: {line}");

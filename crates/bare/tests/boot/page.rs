@@ -13,9 +13,20 @@ use std::net::Ipv4Addr;
 /// asking, or the connection is refused.
 pub(crate) fn get(
     machine: &Machine,
+    from: (usize, Ipv4Addr),
+    to: (Ipv4Addr, u16),
+    path: &str,
+) -> Option<String> {
+    get_beside(machine, from, to, path, &mut || ())
+}
+
+/// The same, while something else is sent to the machine again and again.
+pub(crate) fn get_beside(
+    machine: &Machine,
     (side, from): (usize, Ipv4Addr),
     (to, port): (Ipv4Addr, u16),
     path: &str,
+    beside: &mut dyn FnMut(),
 ) -> Option<String> {
     let mut wire = Wire::default();
     let mut interface = Interface::new(Config::new(HardwareAddress::Ip), &mut wire, Instant::now());
@@ -51,6 +62,7 @@ pub(crate) fn get(
         assert!(begin.elapsed() < PATIENCE, "{} bytes came", said.len());
         interface.poll(Instant::now(), &mut wire, &mut sockets);
         wire.outgoing.drain(..).for_each(|packet| machine.send(side, &packet));
+        beside();
         let [inside, outside] = machine.settle();
         wire.incoming.extend(if side == 0 { inside } else { outside });
     }

@@ -178,7 +178,7 @@ pub(crate) struct Exchange {
 /// The exchanges of workers that are woken so; a parcel holds so many bytes.
 pub(super) fn exchanges(wakers: &[Arc<Waker>], longest: usize) -> Vec<Exchange> {
     let workers = wakers.len();
-    let depth = (ROOM / (workers * workers)).clamp(LEAST_DEPTH, DEPTH);
+    let depth = depth(workers);
     let exchange = |own: &Arc<Waker>| Exchange {
         outgoing: (0..workers).map(|_| None).collect(),
         incoming: (0..workers).map(|_| None).collect(),
@@ -196,6 +196,23 @@ pub(super) fn exchanges(wakers: &[Arc<Waker>], longest: usize) -> Vec<Exchange> 
     all
 }
 
+/// Packets that wait between two of so many workers, at most.
+fn depth(workers: usize) -> usize {
+    (ROOM / (workers * workers)).clamp(LEAST_DEPTH, DEPTH)
+}
+
+/// Bytes that the exchanges of so many workers take whose parcels hold so many.
+pub(super) fn memory(workers: usize, longest: usize) -> usize {
+    let ways = workers * (workers - 1);
+    let each = room_for(longest) + size_of::<Parcel>() + 2 * size_of::<Box<[u8]>>();
+    ways * depth(workers) * each
+}
+
+/// Bytes of a parcel's buffer.
+fn room_for(longest: usize) -> usize {
+    HEADROOM + CACHE_LINE + longest
+}
+
 /// The ways between a worker and one that joins it.
 #[derive(Debug)]
 pub(super) struct Ways {
@@ -210,7 +227,7 @@ pub(super) fn join(
     own: &Arc<Waker>,
     longest: usize,
 ) -> (Exchange, Vec<Ways>) {
-    let depth = (ROOM / ((wakers.len() + 1) * (wakers.len() + 1))).clamp(LEAST_DEPTH, DEPTH);
+    let depth = depth(wakers.len() + 1);
     let mut exchange =
         Exchange { outgoing: Vec::new(), incoming: Vec::new(), own: Arc::clone(own), next: 0 };
     let mut others = Vec::new();
@@ -230,7 +247,7 @@ pub(super) fn join(
 fn way(to: &Arc<Waker>, depth: usize, longest: usize) -> (Outgoing, Incoming) {
     let (parcels, received) = RingBuffer::new(depth);
     let (empty, taken) = RingBuffer::new(depth);
-    let buffer = |_| vec![0; HEADROOM + CACHE_LINE + longest].into_boxed_slice();
+    let buffer = |_| vec![0; room_for(longest)].into_boxed_slice();
     let outgoing = Outgoing {
         parcels,
         waiting: Vec::with_capacity(TOGETHER),

@@ -71,6 +71,11 @@ pub fn team(settings: &Settings, wakers: Vec<impl Into<Box<dyn Wake>>>) -> Vec<M
     exchanges.into_iter().zip(broker::brokers(&wakers)).enumerate().map(member).collect()
 }
 
+/// Bytes that such a team takes beside its engines.
+pub fn team_memory(settings: &Settings) -> u64 {
+    exchange::memory(settings.workers.count.max(1), longest(settings)) as u64
+}
+
 /// What devices are told, so that packets of the inside, and of the outside, come to the worker that
 /// they belong to. Where that is not the whole truth, the workers see to the rest.
 pub fn steering(settings: &Settings) -> [Steering; 2] {

@@ -42,6 +42,11 @@ impl Worker {
         self.stages.door.open(port);
     }
 
+    /// Whether such a packet waits.
+    pub fn has_visitor(&self) -> bool {
+        self.stages.door.has_next()
+    }
+
     /// The next packet to that port, from its IP header on.
     pub fn visitor(&mut self) -> Option<Vec<u8>> {
         self.stages.door.next()
