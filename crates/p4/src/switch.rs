@@ -84,11 +84,16 @@ impl<'p> Switch<'p> {
         let mut batch = Batch::new();
         receiver.receive(&mut batch);
         let taken = batch.len();
+        if taken == 0 {
+            return 0;
+        }
         let mut fates = [Fate::Dropped; BATCH];
         machine.forward_all(now, FIRST_PORT + from as u32, &mut batch, &mut fates);
-        let mut leaving = [Batch::new(), Batch::new()];
-        for (mut frame, fate) in batch.into_iter().zip(fates) {
-            match fate {
+        let (mut first, mut second) = (Batch::new(), Batch::new());
+        let mut leaving = [&mut first, &mut second];
+        // A batch is larger than what moving it would be worth.
+        for (mut frame, fate) in batch.drain(..).zip(&fates) {
+            match *fate {
                 Fate::Sent { port, start } => {
                     let (_, end) = frame.range();
                     frame.set_range(start, end);
@@ -104,7 +109,7 @@ impl<'p> Switch<'p> {
                 Fate::NoRoom => counts.lost += 1,
             }
         }
-        for (device, frames) in [first_out, second_out].into_iter().zip(&mut leaving) {
+        for (device, frames) in [first_out, second_out].into_iter().zip(leaving) {
             if !frames.is_empty() {
                 let lost = u64::from(device.transmit(frames).count());
                 counts.lost += lost;

@@ -117,6 +117,7 @@ impl Names<'_> {
                     let errors = Errors {{ too_short: {}, timeout: {} }};
                     Run {{
                         now: world.now(),
+                        tick: world.tick(),
                         code: self,
                         world,
                         head,
@@ -205,6 +206,7 @@ impl Names<'_> {
                 code: &'r mut {ty},
                 world: &'r mut World,
                 now: u64,
+                tick: u64,
                 input: Input<'r>,
                 head: &'r mut Vec<u8>,
                 port: Option<u32>,

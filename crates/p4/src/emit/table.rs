@@ -201,12 +201,12 @@ impl Names<'_> {
             (_, Kind::Exact(_)) => {
                 let found = match table.is_fetched() {
                     true => format!(
-                        "match self.pass.find(&self.code.{name}, self.now, key, more) {{
+                        "match self.pass.find(&self.code.{name}, self.tick, key, more) {{
                             Ok(found) => found,
                             Err(stop) => return (false, 0, Err(stop)),
                         }}"
                     ),
-                    false => format!("self.code.{name}.find(self.now, key)"),
+                    false => format!("self.code.{name}.find(self.tick, key)"),
                 };
                 let applied = variant.as_ref().map_or(String::new(), |(variant, _)| {
                     format!("self.applied = Applied::{variant} {{ key, place }};")

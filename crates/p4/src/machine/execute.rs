@@ -5,6 +5,7 @@
 
 use super::Fate;
 use super::externs::{Meter, Rates};
+use super::table::tick;
 use crate::ir::Match;
 use natgate_io::Frame;
 use std::collections::VecDeque;
@@ -13,6 +14,9 @@ use std::time::Duration;
 
 /// Most digests that wait for the control plane.
 const MOST_DIGESTS: usize = 1024;
+
+/// Bytes of headers that packets usually leave with, at most.
+pub(crate) const USUAL_HEAD: usize = 256;
 
 /// What timeouts are counted in, nanoseconds.
 pub(crate) const MILLISECOND: u64 = 1_000_000;
@@ -85,7 +89,7 @@ pub fn one_by_one<E: Execute + ?Sized>(
     frames: &mut [Frame<'_>],
     fates: &mut [Fate],
 ) {
-    let mut head = Vec::new();
+    let mut head = Vec::with_capacity(USUAL_HEAD);
     for (frame, fate) in frames.iter_mut().zip(fates) {
         head.clear();
         let verdict = execute.process(world, port, frame.bytes(), &mut head);
@@ -164,6 +168,8 @@ pub struct Verdict {
 #[derive(Debug)]
 pub struct World {
     now: u64,
+    /// The latest tick of timers.
+    tick: u64,
     /// By profile, milliseconds.
     timeouts: Box<[u32; 256]>,
     digests: VecDeque<(usize, Vec<u128>)>,
@@ -172,7 +178,13 @@ pub struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self { now: 0, timeouts: Box::new([USUAL_TIMEOUT; 256]), digests: VecDeque::new(), lost: 0 }
+        Self {
+            now: 0,
+            tick: 0,
+            timeouts: Box::new([USUAL_TIMEOUT; 256]),
+            digests: VecDeque::new(),
+            lost: 0,
+        }
     }
 
     /// The time, nanoseconds since some beginning.
@@ -180,9 +192,15 @@ impl World {
         self.now
     }
 
+    /// The latest tick of timers.
+    pub fn tick(&self) -> u64 {
+        self.tick
+    }
+
     /// Time passes; it does not go back.
     pub(super) fn pass(&mut self, now: Duration) {
         self.now = self.now.max(nanoseconds(now));
+        self.tick = tick(self.now);
     }
 
     /// How long entries of a profile stay, milliseconds.

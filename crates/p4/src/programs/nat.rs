@@ -882,6 +882,7 @@ impl Nat {
         let errors = Errors { too_short: 1, timeout: 5 };
         Run {
             now: world.now(),
+            tick: world.tick(),
             code: self,
             world,
             head,
@@ -1140,6 +1141,7 @@ struct Run<'r, P> {
     code: &'r mut Nat,
     world: &'r mut World,
     now: u64,
+    tick: u64,
     input: Input<'r>,
     head: &'r mut Vec<u8>,
     port: Option<u32>,
@@ -1340,7 +1342,7 @@ impl<P: Pass> Run<'_, P> {
     #[inline(always)]
     fn apply_interfaces(&mut self) -> (bool, u32) {
         let key = self.v.nat_main_istd_input_port as u64;
-        let (found, place) = self.code.interfaces.find(self.now, key);
+        let (found, place) = self.code.interfaces.find(self.tick, key);
         match found.action {
             InterfacesAction::Inside { mac } => {
                 self.v.nat_main_inside_mac = mac;
@@ -1359,7 +1361,7 @@ impl<P: Pass> Run<'_, P> {
     #[inline(always)]
     fn apply_stations(&mut self) -> (bool, u32) {
         let key = self.v.nat_main_meta_station;
-        let (found, place) = self.code.stations.find(self.now, key);
+        let (found, place) = self.code.stations.find(self.tick, key);
         self.applied = Applied::Stations { key, place };
         match found.action {
             StationsAction::At { port } => {
@@ -1377,7 +1379,7 @@ impl<P: Pass> Run<'_, P> {
     fn apply_addresses(&mut self) -> (bool, u32) {
         let key = (self.v.nat_main_istd_input_port as u64) << 32
             | self.v.nat_main_hdr_arp.target as u64;
-        let (found, place) = self.code.addresses.find(self.now, key);
+        let (found, place) = self.code.addresses.find(self.tick, key);
         match found.action {
             AddressesAction::Answer { mac } => {
                 self.v.nat_main_answer_mac = mac;
@@ -1407,7 +1409,7 @@ impl<P: Pass> Run<'_, P> {
     #[inline(always)]
     fn apply_pool(&mut self) -> (bool, u32) {
         let key = self.v.nat_main_meta_pool_index as u64;
-        let (found, place) = self.code.pool.find(self.now, key);
+        let (found, place) = self.code.pool.find(self.tick, key);
         match found.action {
             PoolAction::ExternalAddress { address, first, last } => {
                 self.v.nat_main_external_address_address = address;
@@ -1426,7 +1428,9 @@ impl<P: Pass> Run<'_, P> {
         let key = (self.v.nat_main_meta_protocol as u64) << 48
             | (self.v.nat_main_meta_internal as u64) << 16
             | self.v.nat_main_meta_internal_port as u64;
-        let (found, place) = match self.pass.find(&self.code.upload, self.now, key, more)
+        let (found, place) = match self
+            .pass
+            .find(&self.code.upload, self.tick, key, more)
         {
             Ok(found) => found,
             Err(stop) => return (false, 0, Err(stop)),
@@ -1456,7 +1460,7 @@ impl<P: Pass> Run<'_, P> {
             | self.v.nat_main_meta_external_port as u64;
         let (found, place) = match self
             .pass
-            .find(&self.code.download, self.now, key, more)
+            .find(&self.code.download, self.tick, key, more)
         {
             Ok(found) => found,
             Err(stop) => return (false, 0, Err(stop)),
@@ -1504,7 +1508,7 @@ impl<P: Pass> Run<'_, P> {
             | self.v.nat_main_meta_next_hop as u64;
         let (found, place) = match self
             .pass
-            .find(&self.code.next_hops, self.now, key, more)
+            .find(&self.code.next_hops, self.tick, key, more)
         {
             Ok(found) => found,
             Err(stop) => return (false, 0, Err(stop)),

@@ -76,13 +76,13 @@ impl<K: Packed, A: Action> Exact<K, A> {
         Self { entries: Lines::new(), widths, size, expires, default, full: None }
     }
 
-    /// What a key finds, and where its entry is, were it one that is over.
+    /// What a key finds by the latest tick, and where its entry is, were it one that is over.
     #[inline]
-    pub fn find(&self, now: u64, key: K) -> (Found<A>, Place) {
+    pub fn find(&self, tick: u64, key: K) -> (Found<A>, Place) {
         let found = self.entries.find(key);
         let place = found.map(|(place, _)| place);
         match found {
-            Some((_, entry)) if entry.is_there(tick(now)) => {
+            Some((_, entry)) if entry.is_there(tick) => {
                 (Found { hit: true, action: entry.action }, place)
             }
             _ => (Found { hit: false, action: self.default }, place),

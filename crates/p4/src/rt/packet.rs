@@ -150,6 +150,11 @@ fn shifted<const N: usize>(bytes: &[u8], shift: usize) -> [u8; N] {
 /// At most eight bytes as a number, the first the highest.
 #[inline(always)]
 pub fn be64(bytes: &[u8]) -> u64 {
+    // A hardware address is two numbers, not six.
+    if let &[a, b, c, d, e, f] = bytes {
+        let (high, low) = (u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes([e, f]));
+        return u64::from(high) << 16 | u64::from(low);
+    }
     bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 

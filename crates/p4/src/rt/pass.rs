@@ -12,6 +12,7 @@ use super::{
     Action, Counters, Exact, Fate, Found, Frame, Meters, Packed, Place, Random, Registers, Stop,
     Verdict, World,
 };
+use crate::machine::execute::USUAL_HEAD;
 use std::fmt::Debug;
 use std::ops::BitXor;
 
@@ -34,7 +35,7 @@ pub trait Pass {
     fn find<K: Packed, A: Action>(
         &mut self,
         table: &Exact<K, A>,
-        now: u64,
+        tick: u64,
         key: K,
         more: bool,
     ) -> Result<(Found<A>, Place), Stop>;
@@ -106,11 +107,11 @@ impl Pass for Work {
     fn find<K: Packed, A: Action>(
         &mut self,
         table: &Exact<K, A>,
-        now: u64,
+        tick: u64,
         key: K,
         _: bool,
     ) -> Result<(Found<A>, Place), Stop> {
-        Ok(table.find(now, key))
+        Ok(table.find(tick, key))
     }
 
     #[inline(always)]
@@ -200,7 +201,7 @@ impl Pass for Ahead {
     fn find<K: Packed, A: Action>(
         &mut self,
         table: &Exact<K, A>,
-        now: u64,
+        tick: u64,
         key: K,
         more: bool,
     ) -> Result<(Found<A>, Place), Stop> {
@@ -211,7 +212,7 @@ impl Pass for Ahead {
             };
             self.found = left;
         }
-        Ok(table.find(now, key))
+        Ok(table.find(tick, key))
     }
 
     #[inline(always)]
@@ -296,7 +297,7 @@ pub fn in_halves<H: Halves>(
     frames: &mut [Frame<'_>],
     fates: &mut [Fate],
 ) {
-    let mut head = Vec::new();
+    let mut head = Vec::with_capacity(USUAL_HEAD);
     // Whether a packet goes on, and what is known of it.
     let mut group: Vec<(bool, H::Kept)> = (0..GROUP).map(|_| Default::default()).collect();
     for (frames, fates) in frames.chunks_mut(GROUP).zip(fates.chunks_mut(GROUP)) {

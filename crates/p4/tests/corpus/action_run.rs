@@ -134,6 +134,7 @@ impl ActionRun {
         let errors = Errors { too_short: 1, timeout: 5 };
         Run {
             now: world.now(),
+            tick: world.tick(),
             code: self,
             world,
             head,
@@ -208,6 +209,7 @@ struct Run<'r, P> {
     code: &'r mut ActionRun,
     world: &'r mut World,
     now: u64,
+    tick: u64,
     input: Input<'r>,
     head: &'r mut Vec<u8>,
     port: Option<u32>,
@@ -273,7 +275,7 @@ impl<P: Pass> Run<'_, P> {
     #[inline(always)]
     fn apply_t(&mut self) -> (bool, u32) {
         let key = self.v.main_hdr_words.a as u64;
-        let (found, place) = self.code.t.find(self.now, key);
+        let (found, place) = self.code.t.find(self.tick, key);
         match found.action {
             TAction::One { x } => {
                 self.v.main_one_x = x;

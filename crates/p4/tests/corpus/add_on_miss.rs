@@ -137,6 +137,7 @@ impl AddOnMiss {
         let errors = Errors { too_short: 1, timeout: 5 };
         Run {
             now: world.now(),
+            tick: world.tick(),
             code: self,
             world,
             head,
@@ -211,6 +212,7 @@ struct Run<'r, P> {
     code: &'r mut AddOnMiss,
     world: &'r mut World,
     now: u64,
+    tick: u64,
     input: Input<'r>,
     head: &'r mut Vec<u8>,
     port: Option<u32>,
@@ -276,7 +278,7 @@ impl<P: Pass> Run<'_, P> {
     #[inline(always)]
     fn apply_t(&mut self) -> (bool, u32) {
         let key = self.v.main_hdr_words.a as u64;
-        let (found, place) = self.code.t.find(self.now, key);
+        let (found, place) = self.code.t.find(self.tick, key);
         self.applied = Applied::T { key, place };
         match found.action {
             TAction::Known { x } => {

@@ -172,6 +172,7 @@ impl Annotations {
         let errors = Errors { too_short: 1, timeout: 5 };
         Run {
             now: world.now(),
+            tick: world.tick(),
             code: self,
             world,
             head,
@@ -248,6 +249,7 @@ struct Run<'r, P> {
     code: &'r mut Annotations,
     world: &'r mut World,
     now: u64,
+    tick: u64,
     input: Input<'r>,
     head: &'r mut Vec<u8>,
     port: Option<u32>,
@@ -313,7 +315,7 @@ impl<P: Pass> Run<'_, P> {
     #[inline(always)]
     fn apply_upload(&mut self) -> (bool, u32) {
         let key = self.v.main_hdr_words.a as u64;
-        let (found, place) = self.code.upload.find(self.now, key);
+        let (found, place) = self.code.upload.find(self.tick, key);
         match found.action {
             UploadAction::Set { x } => {
                 self.v.main_set_x = x;
@@ -328,7 +330,7 @@ impl<P: Pass> Run<'_, P> {
     #[inline(always)]
     fn apply_name(&mut self) -> (bool, u32) {
         let key = self.v.main_hdr_words.a as u64;
-        let (found, place) = self.code.name.find(self.now, key);
+        let (found, place) = self.code.name.find(self.tick, key);
         match found.action {
             NameAction::Set { x } => {
                 self.v.main_set_x = x;

@@ -187,6 +187,7 @@ impl Controls {
         let errors = Errors { too_short: 1, timeout: 5 };
         Run {
             now: world.now(),
+            tick: world.tick(),
             code: self,
             world,
             head,
@@ -266,6 +267,7 @@ struct Run<'r, P> {
     code: &'r mut Controls,
     world: &'r mut World,
     now: u64,
+    tick: u64,
     input: Input<'r>,
     head: &'r mut Vec<u8>,
     port: Option<u32>,
@@ -331,7 +333,7 @@ impl<P: Pass> Run<'_, P> {
     #[inline(always)]
     fn apply_add(&mut self) -> (bool, u32) {
         let key = self.v.main_first_key as u64;
-        let (found, place) = self.code.add.find(self.now, key);
+        let (found, place) = self.code.add.find(self.tick, key);
         match found.action {
             AddAction::Plus { x } => {
                 self.v.main_first_plus_x = x;
@@ -346,7 +348,7 @@ impl<P: Pass> Run<'_, P> {
     #[inline(always)]
     fn apply_add_2(&mut self) -> (bool, u32) {
         let key = self.v.main_second_key as u64;
-        let (found, place) = self.code.add_2.find(self.now, key);
+        let (found, place) = self.code.add_2.find(self.tick, key);
         match found.action {
             AddAction2::Plus { x } => {
                 self.v.main_second_plus_x = x;

@@ -130,6 +130,7 @@ impl ExactMatch {
         let errors = Errors { too_short: 1, timeout: 5 };
         Run {
             now: world.now(),
+            tick: world.tick(),
             code: self,
             world,
             head,
@@ -204,6 +205,7 @@ struct Run<'r, P> {
     code: &'r mut ExactMatch,
     world: &'r mut World,
     now: u64,
+    tick: u64,
     input: Input<'r>,
     head: &'r mut Vec<u8>,
     port: Option<u32>,
@@ -270,7 +272,7 @@ impl<P: Pass> Run<'_, P> {
     fn apply_t(&mut self) -> (bool, u32) {
         let key = (self.v.main_hdr_words.a as u64) << 1
             | (self.v.main_hdr_words.b as u8 & 1_u8) as u64;
-        let (found, place) = self.code.t.find(self.now, key);
+        let (found, place) = self.code.t.find(self.tick, key);
         match found.action {
             TAction::Set { x } => {
                 self.v.main_set_x = x;

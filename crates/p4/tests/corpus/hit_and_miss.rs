@@ -125,6 +125,7 @@ impl HitAndMiss {
         let errors = Errors { too_short: 1, timeout: 5 };
         Run {
             now: world.now(),
+            tick: world.tick(),
             code: self,
             world,
             head,
@@ -199,6 +200,7 @@ struct Run<'r, P> {
     code: &'r mut HitAndMiss,
     world: &'r mut World,
     now: u64,
+    tick: u64,
     input: Input<'r>,
     head: &'r mut Vec<u8>,
     port: Option<u32>,
@@ -264,7 +266,7 @@ impl<P: Pass> Run<'_, P> {
     #[inline(always)]
     fn apply_t(&mut self) -> (bool, u32) {
         let key = self.v.main_hdr_words.a as u64;
-        let (found, place) = self.code.t.find(self.now, key);
+        let (found, place) = self.code.t.find(self.tick, key);
         match found.action {
             TAction::NoAction {} => self.no_action(),
         };

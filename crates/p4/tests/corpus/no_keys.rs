@@ -126,6 +126,7 @@ impl NoKeys {
         let errors = Errors { too_short: 1, timeout: 5 };
         Run {
             now: world.now(),
+            tick: world.tick(),
             code: self,
             world,
             head,
@@ -200,6 +201,7 @@ struct Run<'r, P> {
     code: &'r mut NoKeys,
     world: &'r mut World,
     now: u64,
+    tick: u64,
     input: Input<'r>,
     head: &'r mut Vec<u8>,
     port: Option<u32>,
@@ -265,7 +267,7 @@ impl<P: Pass> Run<'_, P> {
     #[inline(always)]
     fn apply_t(&mut self) -> (bool, u32) {
         let key = 0;
-        let (found, place) = self.code.t.find(self.now, key);
+        let (found, place) = self.code.t.find(self.tick, key);
         match found.action {
             TAction::To { x } => {
                 self.v.main_to_x = x;

@@ -105,6 +105,7 @@ impl ParserLoop {
         let errors = Errors { too_short: 1, timeout: 5 };
         Run {
             now: world.now(),
+            tick: world.tick(),
             code: self,
             world,
             head,
@@ -177,6 +178,7 @@ struct Run<'r, P> {
     code: &'r mut ParserLoop,
     world: &'r mut World,
     now: u64,
+    tick: u64,
     input: Input<'r>,
     head: &'r mut Vec<u8>,
     port: Option<u32>,

@@ -100,6 +100,7 @@ impl Subparser {
         let errors = Errors { too_short: 1, timeout: 5 };
         Run {
             now: world.now(),
+            tick: world.tick(),
             code: self,
             world,
             head,
@@ -172,6 +173,7 @@ struct Run<'r, P> {
     code: &'r mut Subparser,
     world: &'r mut World,
     now: u64,
+    tick: u64,
     input: Input<'r>,
     head: &'r mut Vec<u8>,
     port: Option<u32>,

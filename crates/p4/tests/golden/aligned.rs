@@ -467,6 +467,7 @@ impl Aligned {
         let errors = Errors { too_short: 1, timeout: 5 };
         Run {
             now: world.now(),
+            tick: world.tick(),
             code: self,
             world,
             head,
@@ -563,6 +564,7 @@ struct Run<'r, P> {
     code: &'r mut Aligned,
     world: &'r mut World,
     now: u64,
+    tick: u64,
     input: Input<'r>,
     head: &'r mut Vec<u8>,
     port: Option<u32>,
@@ -741,7 +743,7 @@ impl<P: Pass> Run<'_, P> {
     #[inline(always)]
     fn apply_learning(&mut self) -> (bool, u32) {
         let key = (self.v.main_meta_a as u64) << 8 | self.v.main_meta_version as u64;
-        let (found, place) = self.code.learning.find(self.now, key);
+        let (found, place) = self.code.learning.find(self.tick, key);
         self.applied = Applied::Learning { key, place };
         match found.action {
             LearningAction::Known { note, marks } => {
@@ -812,7 +814,7 @@ impl<P: Pass> Run<'_, P> {
             self.v.main_hdr_head.address as u128,
             (self.v.main_hdr_words.c & 3_u32) as u128,
         ];
-        let (found, place) = self.code.long.find(self.now, key);
+        let (found, place) = self.code.long.find(self.tick, key);
         match found.action {
             LongAction::Set { x } => {
                 self.v.main_set_x = x;

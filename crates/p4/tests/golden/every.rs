@@ -457,6 +457,7 @@ impl Every {
         let errors = Errors { too_short: 1, timeout: 5 };
         Run {
             now: world.now(),
+            tick: world.tick(),
             code: self,
             world,
             head,
@@ -652,6 +653,7 @@ struct Run<'r, P> {
     code: &'r mut Every,
     world: &'r mut World,
     now: u64,
+    tick: u64,
     input: Input<'r>,
     head: &'r mut Vec<u8>,
     port: Option<u32>,
@@ -819,7 +821,7 @@ impl<P: Pass> Run<'_, P> {
     fn apply_learning(&mut self) -> (bool, u32) {
         let key = (self.v.main_hdr_words.a as u64) << 4
             | self.v.main_hdr_head.version as u64;
-        let (found, place) = self.code.learning.find(self.now, key);
+        let (found, place) = self.code.learning.find(self.tick, key);
         self.applied = Applied::Learning { key, place };
         match found.action {
             LearningAction::Known { note, marks } => {
@@ -888,7 +890,8 @@ impl<P: Pass> Run<'_, P> {
     #[inline(always)]
     fn apply_long(&mut self, more: bool) -> (bool, u32, Result<(), Stop>) {
         let key = [self.v.main_hdr_words.wide, self.v.main_hdr_head.address as u128];
-        let (found, place) = match self.pass.find(&self.code.long, self.now, key, more) {
+        let (found, place) = match self.pass.find(&self.code.long, self.tick, key, more)
+        {
             Ok(found) => found,
             Err(stop) => return (false, 0, Err(stop)),
         };

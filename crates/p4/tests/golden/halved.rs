@@ -266,6 +266,7 @@ impl Halved {
         let errors = Errors { too_short: 1, timeout: 5 };
         Run {
             now: world.now(),
+            tick: world.tick(),
             code: self,
             world,
             head,
@@ -458,6 +459,7 @@ struct Run<'r, P> {
     code: &'r mut Halved,
     world: &'r mut World,
     now: u64,
+    tick: u64,
     input: Input<'r>,
     head: &'r mut Vec<u8>,
     port: Option<u32>,
@@ -548,7 +550,7 @@ impl<P: Pass> Run<'_, P> {
     #[inline(always)]
     fn apply_small(&mut self) -> (bool, u32) {
         let key = self.v.main_hdr_words.a as u64;
-        let (found, place) = self.code.small.find(self.now, key);
+        let (found, place) = self.code.small.find(self.tick, key);
         match found.action {
             SmallAction::Set { x } => {
                 self.v.main_set_x = x;
@@ -567,7 +569,7 @@ impl<P: Pass> Run<'_, P> {
     #[inline(always)]
     fn apply_learning(&mut self) -> (bool, u32) {
         let key = (self.v.main_hdr_words.a as u64) << 8 | self.v.main_meta_kind as u64;
-        let (found, place) = self.code.learning.find(self.now, key);
+        let (found, place) = self.code.learning.find(self.tick, key);
         self.applied = Applied::Learning { key, place };
         match found.action {
             LearningAction::Known { x } => {
@@ -584,7 +586,7 @@ impl<P: Pass> Run<'_, P> {
     #[inline(always)]
     fn apply_large(&mut self, more: bool) -> (bool, u32, Result<(), Stop>) {
         let key = (self.v.main_meta_note as u64) << 16 | self.v.main_hdr_words.b as u64;
-        let (found, place) = match self.pass.find(&self.code.large, self.now, key, more)
+        let (found, place) = match self.pass.find(&self.code.large, self.tick, key, more)
         {
             Ok(found) => found,
             Err(stop) => return (false, 0, Err(stop)),
