@@ -17,7 +17,7 @@ use crate::Error;
 use crate::eal::{self, text};
 use crate::error::Refusal;
 use natgate_io::Frame;
-use natgate_p4::rt::{Execute, Fate, Meter, Rates, Store, Verdict, World};
+use natgate_p4::rt::{Execute, Fate, Meter, Rates, Store, Tick, Verdict, World};
 use natgate_p4::swx::{self, Kept};
 use objects::{Memory, Object};
 use ports::{BATCH, Ports, Shared};
@@ -58,7 +58,11 @@ impl Swx {
         let names = program.arrays.iter().map(|array| name(&array.name));
         let arrays = names.collect::<Result<Vec<_>, _>>()?;
         let ports = Ports::new(program.most_read, program.most_grown);
-        let shared = Box::into_raw(Box::new(Shared { now: 0, world: ptr::null_mut() }));
+        let shared = Box::into_raw(Box::new(Shared {
+            now: 0,
+            tick: Tick::default(),
+            world: ptr::null_mut(),
+        }));
         let tables =
             program.tables.iter().map(|one| Box::into_raw(Box::new(Table::new(one, shared))));
         let mut swx = Self {
@@ -262,12 +266,13 @@ impl Swx {
         packets: impl Iterator<Item = &'p [u8]>,
     ) -> &Ports {
         self.tell_defaults();
-        let now = world.now();
+        let (now, tick) = (world.now(), world.tick());
         // SAFETY: both are ours. The pipeline's functions look at them, at tables and at the world
         // only while it runs, one after the other, and no reference of ours to any of them is alive
         // meanwhile.
         unsafe {
             (*self.shared).now = now;
+            (*self.shared).tick = tick;
             (*self.shared).world = world;
             (*self.ports).begin();
             packets.for_each(|packet| (*self.ports).put(now, port, packet));

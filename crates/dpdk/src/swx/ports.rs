@@ -2,7 +2,7 @@
 //! front.
 
 use super::sys::Packet;
-use natgate_p4::rt::{Verdict, World};
+use natgate_p4::rt::{Tick, Verdict, World};
 use natgate_p4::swx::{ARRIVAL_BYTES, DEPARTURE_BYTES};
 use std::ffi::{c_int, c_void};
 
@@ -17,6 +17,8 @@ pub(super) const BATCH: usize = 64;
 pub(super) struct Shared {
     /// The time, nanoseconds.
     pub(super) now: u64,
+    /// The latest tick of timers.
+    pub(super) tick: Tick,
     /// What else belongs to the program, while it runs.
     pub(super) world: *mut World,
 }

@@ -5,7 +5,7 @@
 
 use super::ports::Shared;
 use natgate_p4::MatchKind;
-use natgate_p4::rt::{Action, Exact, Listed, Lpm, Match, Packed, Place, Scan, Store};
+use natgate_p4::rt::{Action, Exact, Listed, Lpm, Match, Packed, Place, Scan, Store, Tick};
 use natgate_p4::swx::{self, KeyField};
 use std::ffi::{c_int, c_void};
 use std::fmt::Debug;
@@ -97,7 +97,7 @@ trait Entries: Debug {
     /// # Safety
     ///
     /// The struct has the keys' fields, and eight bytes can be read from each.
-    unsafe fn find(&mut self, now: u64, base: *const u8, current: &mut Current) -> bool;
+    unsafe fn find(&mut self, tick: Tick, base: *const u8, current: &mut Current) -> bool;
 
     /// Adds an entry for the key that was looked up last; whether there was room.
     fn add(&mut self, now: u64, number: usize, args: &[u64], timeout: u32) -> bool;
@@ -162,10 +162,10 @@ impl<const M: usize> Key for [u128; M] {
 }
 
 impl<K: Key, const N: usize> Entries for ExactEntries<K, N> {
-    unsafe fn find(&mut self, now: u64, base: *const u8, current: &mut Current) -> bool {
+    unsafe fn find(&mut self, tick: Tick, base: *const u8, current: &mut Current) -> bool {
         // SAFETY: the caller says so.
         self.key = unsafe { K::read(&self.parts, base) };
-        let (found, place) = self.table.find(now, self.key);
+        let (found, place) = self.table.find(tick, self.key);
         self.place = place;
         if found.hit {
             current.take(&found.action);
@@ -224,7 +224,7 @@ struct LpmEntries<K, const N: usize> {
 }
 
 impl<K: Key + std::ops::BitAnd<Output = K>, const N: usize> Entries for LpmEntries<K, N> {
-    unsafe fn find(&mut self, _: u64, base: *const u8, current: &mut Current) -> bool {
+    unsafe fn find(&mut self, _: Tick, base: *const u8, current: &mut Current) -> bool {
         // SAFETY: the caller says so.
         let found = self.table.find(unsafe { K::read(&self.parts, base) });
         if found.hit {
@@ -244,7 +244,7 @@ struct ScanEntries<const N: usize> {
 }
 
 impl<const N: usize> Entries for ScanEntries<N> {
-    unsafe fn find(&mut self, _: u64, base: *const u8, current: &mut Current) -> bool {
+    unsafe fn find(&mut self, _: Tick, base: *const u8, current: &mut Current) -> bool {
         self.keys.clear();
         // SAFETY: the caller says so.
         let keys = self.parts.iter().map(|part| u128::from(unsafe { part.read(base) }));
@@ -379,8 +379,8 @@ pub(super) unsafe extern "C" fn lookup(
     // them, too.
     unsafe {
         let table = &mut *table.cast::<Table>();
-        let now = (*table.shared).now;
-        let is_there = table.entries.find(now, *key, &mut table.current);
+        let tick = (*table.shared).tick;
+        let is_there = table.entries.find(tick, *key, &mut table.current);
         *hit = is_there.into();
         if is_there {
             *action = table.actions[table.current.number].0 as u64;

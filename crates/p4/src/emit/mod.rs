@@ -206,7 +206,7 @@ impl Names<'_> {
                 code: &'r mut {ty},
                 world: &'r mut World,
                 now: u64,
-                tick: u64,
+                tick: Tick,
                 input: Input<'r>,
                 head: &'r mut Vec<u8>,
                 port: Option<u32>,

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const VALID: &str = ".$valid";
 
 /// Names that the code has anyway.
-const TAKEN: [&str; 44] = [
+const TAKEN: [&str; 45] = [
     "Action",
     "Ahead",
     "Algorithm",
@@ -53,6 +53,7 @@ const TAKEN: [&str; 44] = [
     "Stop",
     "Store",
     "Taken",
+    "Tick",
     "Vec",
     "Verdict",
     "Work",

@@ -5,7 +5,7 @@
 
 use super::Fate;
 use super::externs::{Meter, Rates};
-use super::table::tick;
+use super::table::Tick;
 use crate::ir::Match;
 use natgate_io::Frame;
 use std::collections::VecDeque;
@@ -169,7 +169,7 @@ pub struct Verdict {
 pub struct World {
     now: u64,
     /// The latest tick of timers.
-    tick: u64,
+    tick: Tick,
     /// By profile, milliseconds.
     timeouts: Box<[u32; 256]>,
     digests: VecDeque<(usize, Vec<u128>)>,
@@ -180,7 +180,7 @@ impl World {
     pub(crate) fn new() -> Self {
         Self {
             now: 0,
-            tick: 0,
+            tick: Tick::default(),
             timeouts: Box::new([USUAL_TIMEOUT; 256]),
             digests: VecDeque::new(),
             lost: 0,
@@ -193,14 +193,14 @@ impl World {
     }
 
     /// The latest tick of timers.
-    pub fn tick(&self) -> u64 {
+    pub fn tick(&self) -> Tick {
         self.tick
     }
 
     /// Time passes; it does not go back.
     pub(super) fn pass(&mut self, now: Duration) {
         self.now = self.now.max(nanoseconds(now));
-        self.tick = tick(self.now);
+        self.tick = Tick::at(self.now);
     }
 
     /// How long entries of a profile stay, milliseconds.

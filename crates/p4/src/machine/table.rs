@@ -19,10 +19,22 @@ pub(crate) fn deadline(until: u64) -> u64 {
     until.div_ceil(TICK).saturating_mul(TICK)
 }
 
-/// The latest tick. What is over by then has ended, and nothing else has.
-#[inline]
-pub(crate) fn tick(now: u64) -> u64 {
-    now - now % TICK
+/// The latest tick of timers. What is over by then has ended, and nothing else has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tick(u64);
+
+impl Tick {
+    /// That at a time.
+    #[inline]
+    pub(crate) fn at(now: u64) -> Self {
+        Self(now - now % TICK)
+    }
+
+    /// Whether what ends then has not ended.
+    #[inline]
+    pub(crate) fn is_before(self, until: u64) -> bool {
+        self.0 < until
+    }
 }
 
 /// An entry in a table.

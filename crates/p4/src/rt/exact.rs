@@ -4,7 +4,7 @@ use super::key::{Packed, full, matches, values};
 use super::lines::Lines;
 use super::{Action, Found, Listed, Match, Store};
 use crate::machine::execute::LONGEST_TIMEOUT;
-use crate::machine::table::{deadline, tick, until};
+use crate::machine::table::{Tick, deadline, until};
 use std::collections::BinaryHeap;
 use std::fmt::Debug;
 
@@ -23,8 +23,8 @@ struct Entry<A> {
 impl<A> Entry<A> {
     /// Whether it is there, by the latest tick.
     #[inline]
-    fn is_there(&self, tick: u64) -> bool {
-        tick < self.until
+    fn is_there(&self, tick: Tick) -> bool {
+        tick.is_before(self.until)
     }
 }
 
@@ -67,7 +67,7 @@ pub struct Exact<K, A> {
     default: A,
     /// The tick in which there was no room, even without those that were over: nothing more is over before
     /// the next.
-    full: Option<u64>,
+    full: Option<Tick>,
 }
 
 impl<K: Packed, A: Action> Exact<K, A> {
@@ -78,7 +78,7 @@ impl<K: Packed, A: Action> Exact<K, A> {
 
     /// What a key finds by the latest tick, and where its entry is, were it one that is over.
     #[inline]
-    pub fn find(&self, tick: u64, key: K) -> (Found<A>, Place) {
+    pub fn find(&self, tick: Tick, key: K) -> (Found<A>, Place) {
         let found = self.entries.find(key);
         let place = found.map(|(place, _)| place);
         match found {
@@ -157,13 +157,13 @@ impl<K: Packed, A: Action> Exact<K, A> {
 
     /// Those that there are at that time.
     fn there(&self, now: u64) -> impl Iterator<Item = &(K, Entry<A>)> {
-        let tick = tick(now);
+        let tick = Tick::at(now);
         self.entries.iter().filter(move |(_, entry)| entry.is_there(tick))
     }
 
     /// Removes what is over; whether that was anything.
     fn make_room(&mut self, now: u64) -> bool {
-        let tick = tick(now);
+        let tick = Tick::at(now);
         if self.full != Some(tick) {
             self.entries.retain(|one| one.is_there(tick));
             self.full = Some(tick).filter(|_| self.entries.len() >= self.size);
@@ -198,7 +198,7 @@ impl<K: Packed, A: Action> Store for Exact<K, A> {
     fn get(&self, now: u64, keys: &[Match]) -> Option<Listed> {
         let key: K = values(self.widths, keys);
         let (_, entry) = self.entries.find(key)?;
-        entry.is_there(tick(now)).then(|| self.listed(key, entry))
+        entry.is_there(Tick::at(now)).then(|| self.listed(key, entry))
     }
 
     /// Packed keys have the keys' order, so that one look at each finds the first.

@@ -13,6 +13,7 @@ mod pass;
 mod scan;
 
 pub use crate::ir::{Algorithm, Match};
+pub use crate::machine::table::Tick;
 pub use crate::machine::{Execute, Fate, Listed, Meter, Rates, Store, Verdict, World, one_by_one};
 pub use exact::{Exact, Place};
 pub use key::Packed;

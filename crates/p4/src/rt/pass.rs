@@ -10,7 +10,7 @@
 
 use super::{
     Action, Counters, Exact, Fate, Found, Frame, Meters, Packed, Place, Random, Registers, Stop,
-    Verdict, World,
+    Tick, Verdict, World,
 };
 use crate::machine::execute::USUAL_HEAD;
 use std::fmt::Debug;
@@ -35,7 +35,7 @@ pub trait Pass {
     fn find<K: Packed, A: Action>(
         &mut self,
         table: &Exact<K, A>,
-        tick: u64,
+        tick: Tick,
         key: K,
         more: bool,
     ) -> Result<(Found<A>, Place), Stop>;
@@ -107,7 +107,7 @@ impl Pass for Work {
     fn find<K: Packed, A: Action>(
         &mut self,
         table: &Exact<K, A>,
-        tick: u64,
+        tick: Tick,
         key: K,
         _: bool,
     ) -> Result<(Found<A>, Place), Stop> {
@@ -201,7 +201,7 @@ impl Pass for Ahead {
     fn find<K: Packed, A: Action>(
         &mut self,
         table: &Exact<K, A>,
-        tick: u64,
+        tick: Tick,
         key: K,
         more: bool,
     ) -> Result<(Found<A>, Place), Stop> {
@@ -355,7 +355,7 @@ mod tests {
     }
 
     fn found(pass: &mut impl Pass, table: &Exact<u64, To>, more: bool) -> Result<To, Stop> {
-        pass.find(table, 0, 7, more).map(|(found, _)| found.action)
+        pass.find(table, Tick::default(), 7, more).map(|(found, _)| found.action)
     }
 
     #[test]
@@ -383,7 +383,7 @@ mod tests {
         let (mut table, mut counters) = (table(10), Counters::new(4, u64::MAX));
         let (mut registers, mut meters) = (Registers::new(4, 5_u32), Meters::new(4, true));
         let before = table.list(0);
-        let (_, place) = table.find(0, 7);
+        let (_, place) = table.find(Tick::default(), 7);
         let mut pass = Ahead::new(0);
         assert_eq!(pass.add(&mut table, 0, 99, To(1), 5), None);
         pass.set_timeout(&mut table, place, 5);

@@ -174,7 +174,7 @@ struct Run<'r, P> {
     code: &'r mut MeterArrays,
     world: &'r mut World,
     now: u64,
-    tick: u64,
+    tick: Tick,
     input: Input<'r>,
     head: &'r mut Vec<u8>,
     port: Option<u32>,

@@ -165,7 +165,7 @@ struct Run<'r, P> {
     code: &'r mut SwitchValues,
     world: &'r mut World,
     now: u64,
-    tick: u64,
+    tick: Tick,
     input: Input<'r>,
     head: &'r mut Vec<u8>,
     port: Option<u32>,
