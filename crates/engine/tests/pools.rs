@@ -6,7 +6,8 @@ mod common;
 use common::*;
 use natgate_engine::{
     AddressRange, Allocation, BlockConfig, Change, Config, DeterministicConfig, DropReason,
-    PoolChange, PoolConfig, Pooling, Prefix, Rule, RuleAction, RuleSet, Side, Verdict,
+    Explanation, Packet, PoolChange, PoolConfig, Pooling, Prefix, Rule, RuleAction, RuleSet, Side,
+    Verdict,
 };
 use natgate_wire::protocol::{ICMP, TCP, UDP};
 use std::collections::BTreeSet;
@@ -439,4 +440,29 @@ fn a_pool_that_is_filled_and_freed_again_leaks_nothing() {
         let left: i64 = lab.events.iter().map(|event| assigned(&event.change)).sum();
         assert_eq!(left, 0, "{name}: blocks that were assigned were released");
     }
+}
+
+/// Where a subscriber may have any address, none is foretold, not even one that it has mappings of: it is drawn anew.
+#[test]
+fn what_will_be_drawn_is_not_foretold() {
+    let mut config = with(&[range("203.0.113.1", "203.0.113.4")]);
+    config.pooling = Pooling::Arbitrary;
+    let mut lab = Lab::new(&config);
+    let mut addresses = BTreeSet::new();
+    for number in 0..50 {
+        let flow = udp(&format!("10.0.0.5:{}", 4000 + number), REMOTE);
+        let (source, destination) = (endpoint("10.0.0.5").0, endpoint("198.51.100.1").0);
+        let portless = ip(47, source, destination + number, &[0; 8]);
+        for mut packet in [flow, portless] {
+            let mut told = Explanation::new();
+            let view = Packet::new(&mut packet, 0);
+            lab.engine.explain(lab.now, Side::Inside, &view, &mut told);
+            assert!(told.is_certain && told.verdict == Verdict::Forward(Side::Outside), "{told:?}");
+            let becomes = told.becomes.expect("it lives");
+            assert_eq!((becomes.source.address, becomes.source.port), (None, None), "{told:?}");
+            lab.out(&packet);
+        }
+        addresses.extend(lab.created().iter().map(|mapping| mapping.external.address));
+    }
+    assert_eq!(addresses.len(), 4);
 }

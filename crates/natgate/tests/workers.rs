@@ -135,7 +135,8 @@ fn two_workers_do_what_one_does_on_every_back_end_of_the_kernel() {
             assert!(mappings.iter().any(|mapping| of_host(&mapping)), "{host} has a mapping");
         }
         let forwarded = &status["counters"]["packets"]["outbound"]["forwarded"];
-        assert!(forwarded.as_u64() > Some(200), "{forwarded}");
+        // How often a download is acknowledged depends on what else the machine does.
+        assert!(forwarded.as_u64() > Some(100), "{forwarded}");
         assert_eq!(gateway.stop().unwrap().code(), Some(0));
     }
 }

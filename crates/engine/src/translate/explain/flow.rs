@@ -14,7 +14,7 @@ use crate::table::{NewMapping, SessionRef};
 use crate::translate::mappings::{Arrival, Found};
 use crate::translate::overload::find_shared;
 use crate::translate::with_port;
-use crate::{Begun, DropReason, Timestamp};
+use crate::{Begun, DropReason, Pooling, Timestamp};
 use core::net::Ipv4Addr;
 
 /// How a packet from inside would go out.
@@ -185,10 +185,14 @@ impl Walk<'_> {
     ) -> Result<Chosen, DropReason> {
         let (engine, generator) = (self.engine, &mut self.generator);
         let protocol = wish.protocol;
+        // Else it may be the same by chance.
+        let is_paired = engine.config.pooling != Pooling::Arbitrary;
         let why = |index: u32, is_share: bool| match wish {
             Wish { fixed: Some(_), .. } => AddressChoice::Rule,
             _ if is_share => AddressChoice::Share,
-            Wish { paired: Some(paired), .. } if paired == index => AddressChoice::Paired,
+            Wish { paired: Some(paired), .. } if is_paired && paired == index => {
+                AddressChoice::Paired
+            }
             _ => AddressChoice::Drawn,
         };
         if !has_ports(protocol) {
