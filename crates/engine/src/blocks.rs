@@ -695,7 +695,7 @@ impl Blocks {
 
     /// Takes from its subscriber one block that is due at a tick; returns both.
     pub(crate) fn release(&mut self, tick: u32) -> Option<(u32, Host)> {
-        let block = self.calendar.head(tick);
+        let block = self.calendar.head(tick, 0);
         if block == NONE {
             return None;
         }

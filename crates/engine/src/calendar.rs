@@ -1,5 +1,5 @@
-//! Lists of things to do at a tick, for the engine's timers: a ring of list heads, one a tick, with a
-//! bit for each list that is not empty. The links are where the things are: in a [`Link`] of each
+//! Lists of things to do at a tick, for the engine's timers: a ring of list heads, some a tick, with a
+//! bit for each tick that has any. The links are where the things are: in a [`Link`] of each
 //! record for timers that may be taken out, or wherever the owner likes.
 //!
 //! A ring reaches `span` ticks ahead. Who has a later deadline enters at the end of the reach and,
@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 /// No element.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Marks a `prev` that names a list head instead of an element.
+/// Marks a `prev` that names the place of a list's head instead of an element.
 const HEAD: u32 = 1 << 31;
 
 /// An element's neighbours in its list.
@@ -24,6 +24,11 @@ pub(crate) struct Link {
 impl Link {
     /// In no list.
     pub(crate) const OUT: Self = Self { next: NONE, prev: NONE };
+
+    /// The next element of the list, or [`NONE`].
+    pub(crate) fn next(&self) -> u32 {
+        self.next
+    }
 }
 
 impl Default for Link {
@@ -37,20 +42,31 @@ pub(crate) trait Links {
     fn link(&mut self, element: u32) -> &mut Link;
 }
 
+/// Lists of a tick. Who goes through a list waits at each element for the memory that says which is next; so
+/// there are some, through which one goes in turns.
+pub(crate) const LANES: usize = 4;
+
+/// Which of a tick's lists an element stands in.
+#[inline(always)]
+pub(crate) fn lane(element: u32) -> usize {
+    element as usize % LANES
+}
+
 /// The ring of list heads.
 #[derive(Clone, Debug)]
 pub(crate) struct Calendar {
-    heads: Vec<u32>,
+    heads: Vec<[u32; LANES]>,
+    /// A bit for each tick that has elements.
     occupied: Vec<u64>,
-    /// Lists that are not empty.
-    lists: usize,
+    /// How many ticks have.
+    ticks: usize,
 }
 
 impl Calendar {
     /// A calendar that reaches at least `span` ticks ahead.
     pub(crate) fn new(span: u32) -> Self {
         let size = (span as usize + 1).next_power_of_two().max(64);
-        Self { heads: vec![NONE; size], occupied: vec![0; size / 64], lists: 0 }
+        Self { heads: vec![[NONE; LANES]; size], occupied: vec![0; size / 64], ticks: 0 }
     }
 
     /// How far ahead of the current tick an element may be entered.
@@ -58,39 +74,46 @@ impl Calendar {
         self.heads.len() as u32 - 1
     }
 
+    #[inline(always)]
     fn place(&self, tick: u32) -> usize {
         tick as usize & (self.heads.len() - 1)
     }
 
-    /// The first element of a tick's list, or [`NONE`].
-    pub(crate) fn head(&self, tick: u32) -> u32 {
+    /// The first element of each of a tick's lists, or [`NONE`].
+    #[inline(always)]
+    pub(crate) fn heads(&self, tick: u32) -> [u32; LANES] {
         self.heads[self.place(tick)]
     }
 
-    /// Makes `element` the first of a tick's list ([`NONE`]: the list is empty).
-    pub(crate) fn set_head(&mut self, tick: u32, element: u32) {
-        self.set_place(self.place(tick), element);
+    /// An element of a tick, of the first list from this one on, in turn, that has any; or [`NONE`].
+    #[inline(always)]
+    pub(crate) fn head(&self, tick: u32, from: usize) -> u32 {
+        let heads = self.heads(tick);
+        let lanes = (0..LANES).map(|lane| heads[(from + lane) % LANES]);
+        lanes.into_iter().find(|&head| head != NONE).unwrap_or(NONE)
     }
 
-    fn set_place(&mut self, place: usize, element: u32) {
-        match (self.heads[place], element) {
-            (NONE, NONE) => {}
-            (NONE, _) => self.lists += 1,
-            (_, NONE) => self.lists -= 1,
-            _ => {}
-        }
-        self.heads[place] = element;
-        let bit = 1 << (place % 64);
-        if element == NONE {
-            self.occupied[place / 64] &= !bit;
-        } else {
-            self.occupied[place / 64] |= bit;
+    /// Makes `element` the first of one of a tick's lists ([`NONE`]: the list is empty).
+    pub(crate) fn set_head(&mut self, tick: u32, lane: usize, element: u32) {
+        self.set_place(self.place(tick), lane, element);
+    }
+
+    fn set_place(&mut self, place: usize, lane: usize, element: u32) {
+        let heads = &mut self.heads[place];
+        // Of the other ones, so that nobody waits for what is written here.
+        let others = (0..LANES).filter(|&other| other != lane).any(|other| heads[other] != NONE);
+        heads[lane] = element;
+        let (has, bit) = (element != NONE || others, 1 << (place % 64));
+        let occupied = &mut self.occupied[place / 64];
+        if has != (*occupied & bit != 0) {
+            *occupied ^= bit;
+            self.ticks = if has { self.ticks + 1 } else { self.ticks - 1 };
         }
     }
 
     /// The first tick from `from` on, within the reach, whose list is not empty.
     pub(crate) fn next(&self, from: u32) -> Option<u32> {
-        if self.lists == 0 {
+        if self.ticks == 0 {
             return None;
         }
         let start = self.place(from);
@@ -115,13 +138,13 @@ impl Calendar {
 
     /// Enters an element at a tick that is within the reach.
     pub(crate) fn enter(&mut self, links: &mut impl Links, element: u32, tick: u32) {
-        let place = self.place(tick);
-        let next = self.heads[place];
+        let (place, lane) = (self.place(tick), lane(element));
+        let next = self.heads[place][lane];
         *links.link(element) = Link { next, prev: HEAD | place as u32 };
         if next != NONE {
             links.link(next).prev = element;
         }
-        self.set_place(place, element);
+        self.set_place(place, lane, element);
     }
 
     /// Takes an element out, wherever it is entered; one that is not entered stays so.
@@ -136,7 +159,7 @@ impl Calendar {
         if prev & HEAD == 0 {
             links.link(prev).next = next;
         } else {
-            self.set_place((prev & !HEAD) as usize, next);
+            self.set_place((prev & !HEAD) as usize, lane(element), next);
         }
     }
 }
@@ -171,7 +194,7 @@ mod tests {
                 prop_assert_eq!(calendar.next(now), map.values().min().copied());
                 let target = now + step;
                 while let Some(tick) = calendar.next(now).filter(|&t| t <= target) {
-                    let first = calendar.head(tick);
+                    let first = calendar.head(tick, 0);
                     calendar.take(&mut links, first);
                     prop_assert_eq!(map.remove(&first), Some(tick));
                 }

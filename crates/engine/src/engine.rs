@@ -1,6 +1,8 @@
 //! The translator as a whole: its parts, the passage of time, what it tells about itself. What it does
 //! with a packet is in `translate.rs`.
 
+mod due;
+
 use crate::calendar::NONE;
 use crate::class::Classes;
 use crate::config::{Begun, Config, Rule, StaticMapping};
@@ -18,7 +20,6 @@ use crate::reconfigure::{Sweep, static_hosts};
 use crate::respond::{Connection, Envelope, Message, PENDING_SYN_NANOS, PendingSyns, Responder};
 use crate::rules::{RuleBatch, RuleSet};
 use crate::services::Services;
-use crate::session::{Idle, State};
 use crate::sizes::{Sizes, WHOLE_MAPPINGS, permanent, served, validate};
 use crate::subscriber::Subscribers;
 use crate::table::{
@@ -38,14 +39,8 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use natgate_wire::protocol;
 
-/// Ticks, a year of them, after which they are counted afresh as soon as nothing is under way: a
-/// capture may jump by decades. (Should something be under way for 17 years, timers go wrong then.)
-const FAR: u64 = 1 << 28;
 /// The latest time there is, nanoseconds.
 const LATEST: u64 = i64::MAX as u64;
-/// Most things that one call of [`Engine::advance`] does: a batch that waits for it waits well below a
-/// tenth of a millisecond, though nothing of them is in the caches.
-const ADVANCE_BUDGET: u32 = 32;
 /// How often a subscriber's refusals, and a pool's exhaustion, are reported at most, nanoseconds.
 pub(crate) const REPORT_INTERVAL: u64 = 1_000_000_000;
 
@@ -108,6 +103,7 @@ pub struct Engine {
     pub(crate) now: u64,
     /// Latest tick whose things are done.
     pub(crate) tick: u32,
+    leads: due::Leads,
 }
 
 /// A static mapping of a whole address: mappings for its ports are made when packets come.
@@ -285,6 +281,7 @@ impl Engine {
             base: now.0 - now.0 % nanos(TICK),
             now: now.0,
             tick: 0,
+            leads: due::Leads::default(),
             generator,
             further_each: sizes.further_each,
             timeouts,
@@ -479,123 +476,6 @@ impl Engine {
         self.now = self.now.max(now.0.min(LATEST));
     }
 
-    /// Lets time pass: what is due until `now` happens, in order, each at its own time, but only so
-    /// much that events and packets made fit their queues. Returns whether there is more to do:
-    /// drain the queues and call again. Packets may be processed in between: what is due then happens
-    /// later than it should, and whatever they refresh does not happen. A `now` before the latest seen
-    /// counts as the latest.
-    pub fn advance(&mut self, now: Timestamp) -> bool {
-        let more = self.advance_some(now);
-        self.free_realms();
-        more
-    }
-
-    fn advance_some(&mut self, now: Timestamp) -> bool {
-        self.observe(now);
-        let target = self.tick_of(self.now);
-        self.work_on_pools();
-        if target == u64::from(self.tick)
-            && self.pending.next_due().is_none_or(|due| due > self.now)
-            && self.sweep.is_done()
-        {
-            return self.external.has_work();
-        }
-        let swept = self.sweep_some();
-        let mut budget = ADVANCE_BUDGET;
-        loop {
-            let tick = self.next_tick().filter(|&tick| u64::from(tick) <= target);
-            let syn = self.pending.next_due().filter(|&due| due <= self.now);
-            if tick.is_none() && syn.is_none() {
-                break;
-            }
-            if budget == 0 || self.responder.is_full() || self.events.len() > Events::ROOM / 2 {
-                return true;
-            }
-            budget -= 1;
-            match (tick, syn) {
-                (Some(tick), syn) if syn.is_none_or(|due| self.time_of(tick) <= due) => {
-                    self.tick = tick - 1;
-                    self.work(tick);
-                }
-                _ => self.answer_syn(),
-            }
-        }
-        if target > FAR && self.next_tick().is_none() {
-            // Nothing remembers a tick, so they can be counted from here.
-            self.base += target * nanos(TICK);
-            self.tick = 0;
-        } else {
-            self.tick = target as u32;
-        }
-        !swept || self.external.has_work()
-    }
-
-    /// The first tick at which something is due.
-    fn next_tick(&self) -> Option<u32> {
-        let sessions = self.table.next_tick(self.tick);
-        if sessions == Some(self.tick + 1) {
-            // Nothing is due before, and looking for what is due later takes time.
-            return sessions;
-        }
-        let ticks = [
-            sessions,
-            self.external.next_tick(self.tick),
-            self.holds.next_tick(self.tick),
-            self.fragments.next_deadline().map(|due| self.deadline(due.0, 0)),
-        ];
-        ticks.into_iter().flatten().min()
-    }
-
-    /// The time of the next thing that is due, or is to be looked at.
-    pub fn next_deadline(&self) -> Option<Timestamp> {
-        let tick = self.next_tick().map(|tick| self.time_of(tick));
-        let unsettled = !self.sweep.is_done() || self.external.has_work();
-        let change = unsettled.then_some(self.now);
-        tick.into_iter().chain(self.pending.next_due()).chain(change).min().map(Timestamp)
-    }
-
-    /// Does one thing that is due at this tick.
-    fn work(&mut self, tick: u32) {
-        if let Some(session) = self.table.due(tick) {
-            self.session_due(session, tick);
-        } else if let Some(hold) = self.holds.due(tick) {
-            self.hold_due(hold, tick);
-        } else if self.external.release(tick) {
-            // One port more is free.
-        } else if let Some(block) = self.external.release_block(tick) {
-            self.raise(self.time_of(tick), Change::BlockReleased(block));
-        } else {
-            self.fragments.forget_oldest(&mut self.counters);
-        }
-    }
-
-    fn session_due(&mut self, session: SessionRef, tick: u32) {
-        let slot = self.table.mapping_of(session);
-        if !self.table.is_asked(slot) && !self.ask(slot) {
-            return;
-        }
-        let mapping = self.table.mapping(slot);
-        if mapping.is_explicit()
-            && self.table.session(session).expires <= tick
-            && let Some(until) = self.held_until(session, slot, tick)
-        {
-            self.table.session_mut(session).expires = until;
-        }
-        let mapping = self.table.mapping(slot);
-        let closing = self.timeouts.of(mapping.timeouts(), Idle::Closing, mapping.protocol, 0);
-        let expires = self.deadline(self.time_of(tick), closing);
-        let state = self.table.session_mut(session);
-        if state.expires <= tick && state.state() == State::Established {
-            state.set_state(State::Transitory);
-            state.expires = expires;
-        }
-        if state.expires > tick {
-            self.table.schedule(session, tick);
-        } else {
-            self.remove_session(session, tick);
-        }
-    }
-
     pub(crate) fn remove_session(&mut self, session: SessionRef, tick: u32) {
         let slot = self.table.mapping_of(session);
         self.tell_ended(session, slot, self.time_of(tick));
@@ -703,7 +583,10 @@ impl Engine {
         }
         self.subscribers.release(mapping.host(), pool, kind);
         if self.external.told(protocol, index, port) == Told::Mapping {
-            self.raise(time, Change::MappingRemoved(self.name_of(&mapping)));
+            let is_explicit = mapping.is_explicit();
+            let kind = if is_explicit { MappingKind::Pcp } else { MappingKind::Dynamic };
+            let id = self.id_of(protocol, mapping.internal(), (index, port), kind);
+            self.raise(time, Change::MappingRemoved(id));
         }
     }
 

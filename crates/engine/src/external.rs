@@ -15,7 +15,7 @@ mod shares;
 mod spans;
 
 use crate::blocks::Blocks;
-use crate::calendar::NONE;
+use crate::calendar::{NONE, lane};
 use crate::config::{Config, PoolConfig, Pooling};
 use crate::parse::has_ports;
 use crate::prefetch::prefetch;
@@ -260,6 +260,14 @@ impl External {
     #[inline(always)]
     pub(crate) fn prefetch(&self, protocol: u8, entry: usize) {
         prefetch(&self.tcp_or_udp(protocol).owner, entry);
+    }
+
+    /// Fetches the entry of an external port, if its protocol has ports.
+    #[inline]
+    pub(crate) fn fetch_owner(&self, protocol: u8, (index, port): (u32, u16)) {
+        if has_ports(protocol) {
+            prefetch(&self.ports[protocol_index(protocol)].owner, Self::entry(index, port));
+        }
     }
 
     /// The slot of the mapping that has the port of this entry, of TCP or UDP.
@@ -567,8 +575,9 @@ impl External {
     fn limit_held(&mut self, now: u32) {
         while self.held > self.most_held
             && let Some(tick) = self.next_release(now)
+            && let Some(port) = self.due(tick, 0)
         {
-            self.release_at(tick, now + 1);
+            self.release(port, tick, now + 1);
         }
     }
 
@@ -701,35 +710,46 @@ impl External {
         first
     }
 
-    /// Frees one port that is due at this tick; `false`: there is none.
-    pub(crate) fn release(&mut self, tick: u32) -> bool {
-        self.release_at(tick, tick)
+    /// A port that is released at a tick, of the first of its lists from this one on: the place of its protocol, and
+    /// its own among that one's ports.
+    pub(crate) fn due(&self, tick: u32, from: usize) -> Option<(usize, u32)> {
+        let heads = self.ports.iter().map(|ports| ports.holds.head(tick, from)).enumerate();
+        heads.into_iter().find(|&(_, entry)| entry != NONE)
     }
 
-    /// The same at the tick `at`, for a port that is due later.
-    fn release_at(&mut self, tick: u32, at: u32) -> bool {
-        for (protocol, ports) in self.ports.iter_mut().enumerate() {
-            let entry = ports.holds.head(tick);
-            if entry == NONE {
-                continue;
-            }
-            let owner = ports.owner[entry as usize];
-            let next = match self.evicted.get(&(protocol, entry)) {
-                Some(&next) if owner & HELD == 0 => next,
-                _ => owner & !HELD,
-            };
-            ports.holds.set_head(tick, if next == LAST { NONE } else { next });
-            if owner & HELD == 0 {
-                // A static mapping has it since.
-                self.evicted.remove(&(protocol, entry));
-                return true;
-            }
-            ports.owner[entry as usize] = EMPTY;
-            self.count_held(protocol, entry / PORTS as u32, false);
-            self.put_back(protocol, entry / PORTS as u32, entry as u16, at);
-            return true;
+    /// The port that is released after another one at the same tick, or [`LAST`].
+    fn due_after(&self, (protocol, entry): (usize, u32)) -> u32 {
+        let owner = self.ports[protocol].owner[entry as usize];
+        match self.evicted.get(&(protocol, entry)) {
+            Some(&next) if owner & HELD == 0 => next,
+            _ => owner & !HELD,
         }
-        false
+    }
+
+    /// Fetches what will be touched when a port, that is due, is released; the one that is due after it.
+    pub(crate) fn fetch_due(&self, port: (usize, u32)) -> Option<(usize, u32)> {
+        let ports = &self.ports[port.0];
+        prefetch(&ports.free, port.1 as usize / 64);
+        let next = Some(self.due_after(port)).filter(|&next| next != LAST)?;
+        prefetch(&ports.owner, next as usize);
+        Some((port.0, next))
+    }
+
+    /// Frees the first of the ports that are due at a tick, at another one, which may be before it.
+    pub(crate) fn release(&mut self, port: (usize, u32), tick: u32, at: u32) {
+        let next = self.due_after(port);
+        let (protocol, entry) = port;
+        let ports = &mut self.ports[protocol];
+        ports.holds.set_head(tick, lane(entry), if next == LAST { NONE } else { next });
+        let owner = &mut ports.owner[entry as usize];
+        if *owner & HELD == 0 {
+            // A static mapping has it since.
+            self.evicted.remove(&port);
+            return;
+        }
+        *owner = EMPTY;
+        self.count_held(protocol, entry / PORTS as u32, false);
+        self.put_back(protocol, entry / PORTS as u32, entry as u16, at);
     }
 
     /// Writes a bit for each port of an address that is used or held, of a pool's by static mappings too;

@@ -7,7 +7,7 @@
 
 mod shared;
 
-use crate::calendar::{Calendar, Link, Links, NONE};
+use crate::calendar::{Calendar, Link, Links, NONE, lane};
 use crate::config::{Behavior, Config, Limits};
 use crate::host::Host;
 use crate::index::{Index, PAGE};
@@ -45,7 +45,7 @@ pub(crate) struct Mapping {
     pub(crate) sessions: u16,
     /// Tick at which it was made.
     pub(crate) created: u32,
-    /// First of the further sessions; in a free slot the next free one.
+    /// First of the further sessions.
     more: u32,
     timer: Link,
     pub(crate) first: Session,
@@ -129,7 +129,7 @@ struct Further {
     mapping: u32,
     /// Whether a packet from outside made it.
     inbound: bool,
-    /// Neighbours among the mapping's further sessions; in a free slot `next` is the next free one.
+    /// Neighbours among the mapping's further sessions.
     next: u32,
     prev: u32,
     /// Neighbours among those with the same remote address, if the filter asks for it.
@@ -199,18 +199,28 @@ fn words(protocol: u8, (host, port): (Host, u16), remote: (u32, u16)) -> (u64, u
     (internal << 32 | port << 16 | protocol, u64::from(host.realm()) << 48 | remote)
 }
 
-/// A store of slots with a list of free ones. Room for all is set aside at the start; what has never
-/// been used has never been touched.
+/// A store of slots. Room for all is set aside at the start; what has never been used has never been
+/// touched.
 #[derive(Clone, Debug)]
 struct Slots<T> {
     slots: Vec<T>,
     capacity: usize,
-    free: u32,
+    /// Those that have been used and are free: apart, so that it is known ahead which ones are taken next.
+    free: Vec<u32>,
 }
 
 impl<T: Default> Slots<T> {
+    /// Free slots that are fetched before they are taken.
+    const AHEAD: usize = 8;
+
     fn new(capacity: usize) -> Self {
-        Self { slots: Vec::with_capacity(capacity), capacity, free: NONE }
+        let (slots, free) = (Vec::with_capacity(capacity), Vec::with_capacity(capacity));
+        Self { slots, capacity, free }
+    }
+
+    /// Bytes that so many slots take.
+    fn memory(capacity: usize) -> usize {
+        capacity * (size_of::<T>() + size_of::<u32>())
     }
 
     /// Touches every page of what has not been used yet.
@@ -219,40 +229,46 @@ impl<T: Default> Slots<T> {
         for slot in unused.iter_mut().step_by(PAGE / size_of::<T>()) {
             slot.write(T::default());
         }
+        let unused = self.free.spare_capacity_mut();
+        for free in unused.iter_mut().step_by(PAGE / size_of::<u32>()) {
+            free.write(0);
+        }
     }
 
-    /// Fetches the slot that is taken next.
+    /// Fetches the slots that are taken next.
     #[inline]
     fn prefetch_free(&self) {
-        if self.free != NONE {
-            prefetch(&self.slots, self.free as usize);
+        for &slot in self.free.iter().rev().take(Self::AHEAD) {
+            prefetch(&self.slots, slot as usize);
         }
     }
 
     /// Whether a slot is free.
     fn has_room(&self) -> bool {
-        self.free != NONE || self.slots.len() < self.capacity
+        !self.free.is_empty() || self.slots.len() < self.capacity
     }
 
-    /// Takes a slot; `next_free` reads the link out of a free one.
-    fn take(&mut self, next_free: impl Fn(&T) -> u32) -> Option<u32> {
-        let slot = if self.free != NONE {
-            let slot = self.free;
-            self.free = next_free(&self.slots[slot as usize]);
-            slot
-        } else if self.slots.len() < self.capacity {
+    /// Takes a slot.
+    #[inline]
+    fn take(&mut self) -> Option<u32> {
+        if let Some(slot) = self.free.pop() {
+            let later = self.free.len().checked_sub(Self::AHEAD);
+            if let Some(&later) = later.and_then(|at| self.free.get(at)) {
+                prefetch(&self.slots, later as usize);
+            }
+            return Some(slot);
+        }
+        let slot = self.slots.len();
+        (slot < self.capacity).then(|| {
             self.slots.push(T::default());
-            self.slots.len() as u32 - 1
-        } else {
-            return None;
-        };
-        Some(slot)
+            slot as u32
+        })
     }
 
-    /// Gives a slot back; `freed` is what it holds from now on, made from the next free one.
-    fn give(&mut self, slot: u32, freed: impl Fn(u32) -> T) {
-        self.slots[slot as usize] = freed(self.free);
-        self.free = slot;
+    /// Gives a slot back; `freed` is what it holds from now on.
+    fn give(&mut self, slot: u32, freed: T) {
+        self.slots[slot as usize] = freed;
+        self.free.push(slot);
     }
 }
 
@@ -362,7 +378,7 @@ impl Table {
     /// Bytes that a table of this size takes.
     pub(crate) fn memory(room: Room) -> u64 {
         let mappings = room.dynamic + room.fixed;
-        (mappings * size_of::<Mapping>() + room.further * size_of::<Further>()) as u64
+        (Slots::<Mapping>::memory(mappings) + Slots::<Further>::memory(room.further)) as u64
             + Index::memory(mappings)
             + 2 * Index::memory(room.further)
             + Index::memory(room.portless() + room.fixed + room.shared)
@@ -637,7 +653,7 @@ impl Table {
         created: u32,
         hash: u64,
     ) -> Option<u32> {
-        let slot = self.mappings.take(|free| free.more)?;
+        let slot = self.mappings.take()?;
         let flags = self.epoch.0
             | if new.is_static { STATIC } else { 0 }
             | if new.permanent { PERMANENT } else { 0 }
@@ -724,7 +740,7 @@ impl Table {
         if inbound && self.inbound >= self.room_for_further(way) {
             return None;
         }
-        let further = self.further.take(|free| free.next)?;
+        let further = self.further.take()?;
         self.inbound += usize::from(inbound);
         self.further_used += 1;
         let mapping = &mut self.mappings.slots[slot as usize];
@@ -764,9 +780,10 @@ impl Table {
         }
     }
 
-    /// A session whose timer is entered for this tick.
-    pub(crate) fn due(&self, tick: u32) -> Option<SessionRef> {
-        let (first, further) = (self.timers.head(tick), self.further_timers.head(tick));
+    /// A session whose timer is entered for this tick, of the first of its lists from this one on.
+    pub(crate) fn due(&self, tick: u32, from: usize) -> Option<SessionRef> {
+        let first = self.timers.head(tick, from);
+        let further = self.further_timers.head(tick, from);
         if further != NONE {
             Some(SessionRef::Further(further))
         } else if first != NONE {
@@ -774,6 +791,50 @@ impl Table {
         } else {
             None
         }
+    }
+
+    /// The session whose timer is entered after that of another one for the same tick.
+    #[inline]
+    pub(crate) fn due_after(&self, session: SessionRef) -> Option<SessionRef> {
+        let some = |next| Some(next).filter(|&next| next != NONE);
+        match session {
+            SessionRef::First(slot) => some(self.mapping(slot).timer.next()).map(SessionRef::First),
+            SessionRef::Further(slot) => {
+                some(self.further.slots[slot as usize].timer.next()).map(SessionRef::Further)
+            }
+        }
+    }
+
+    /// In which of the lists of a tick it is.
+    #[inline]
+    pub(crate) fn lane(session: SessionRef) -> usize {
+        match session {
+            SessionRef::First(slot) | SessionRef::Further(slot) => lane(slot),
+        }
+    }
+
+    /// Fetches a session.
+    #[inline]
+    pub(crate) fn fetch(&self, session: SessionRef) {
+        match session {
+            SessionRef::First(slot) => prefetch(&self.mappings.slots, slot as usize),
+            SessionRef::Further(slot) => prefetch(&self.further.slots, slot as usize),
+        }
+    }
+
+    /// Fetches where a session and its mapping are filed, to be taken out; the mapping, which is waited for.
+    #[inline]
+    pub(crate) fn fetch_end(&self, session: SessionRef) -> &Mapping {
+        let mapping = self.mapping(self.mapping_of(session));
+        match session {
+            SessionRef::First(_) => self.by_internal.prefetch(self.hash(self.key_of(mapping))),
+            SessionRef::Further(slot) => {
+                let Further { session, mapping, .. } = &self.further.slots[slot as usize];
+                let remote = (session.remote_address, session.remote_port);
+                self.by_remote.prefetch(self.hash_remote(*mapping, remote));
+            }
+        }
+        mapping
     }
 
     /// The mapping that a session belongs to.
@@ -835,7 +896,7 @@ impl Table {
             self.mappings.slots[slot as usize].more = next;
         }
         self.mappings.slots[slot as usize].sessions -= 1;
-        self.further.give(further, |free| Further { next: free, ..Further::UNLINKED });
+        self.further.give(further, Further::UNLINKED);
     }
 
     /// Removes a mapping without sessions; its external port is the caller's to free.
@@ -847,7 +908,7 @@ impl Table {
         }
         self.count_dynamic(mapping.protocol, !mapping.is_static(), -1);
         self.timers.take(&mut self.mappings, slot);
-        self.mappings.give(slot, |free| Mapping { more: free, ..Mapping::default() });
+        self.mappings.give(slot, Mapping::default());
         mapping
     }
 

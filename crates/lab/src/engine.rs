@@ -4,15 +4,17 @@
 //! Everything is switched on that a gateway has: validation, filtering, states, timers, counters,
 //! limits, checksums. Besides, apart from the figures that every run has ([`measure`]): several
 //! threads (`threads`), the longest pause while very many mappings expire (`pause`), new sessions
-//! when ports are scarce (`scarcity`). `page` writes it down. `README.md` beside them says how and
+//! when ports are scarce (`scarcity`), sessions that come as fast as others go (`churn`). `page` writes it down. `README.md` beside them says how and
 //! why.
 
 mod bench;
+mod churn;
 mod page;
 mod pause;
 mod scarcity;
 mod threads;
 
+pub use churn::Churn;
 pub use page::Comparison;
 pub(crate) use page::grouped;
 pub use pause::Pause;
@@ -164,6 +166,8 @@ pub struct Results {
     pub pause: Pause,
     /// New sessions when few ports are free.
     pub scarcity: Vec<Scarcity>,
+    /// New sessions as fast as old ones end.
+    pub churn: Churn,
 }
 
 /// Figures over what memory alone costs.
@@ -185,6 +189,7 @@ pub fn run(plan: &Plan, threads: usize, quick: bool, cycles_per_ns: f64) -> Resu
     let threads = (threads > 1).then(|| threads::measure(plan, threads));
     let pause = pause::measure(plan, if quick { 20_000 } else { 1_000_000 });
     let scarcity = scarcity::measure(plan, if quick { 1 } else { 64 });
+    let churn = churn::measure(plan, if quick { 100_000 } else { 4_000_000 });
     let ratio = |figure: f64| figure / figures.limit_ns;
     Results {
         ratios_to_limit: Ratios {
@@ -198,6 +203,7 @@ pub fn run(plan: &Plan, threads: usize, quick: bool, cycles_per_ns: f64) -> Resu
         threads,
         pause,
         scarcity,
+        churn,
         figures,
     }
 }

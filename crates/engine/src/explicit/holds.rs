@@ -275,6 +275,6 @@ impl Holds {
 
     /// A hold whose timer is entered for this tick.
     pub(crate) fn due(&self, tick: u32) -> Option<u32> {
-        Some(self.timers.head(tick)).filter(|&hold| hold != NONE)
+        Some(self.timers.head(tick, 0)).filter(|&hold| hold != NONE)
     }
 }

@@ -6,7 +6,7 @@
 
 use super::{EMPTY, External, HELD, LAST, Mode, PORTS, PROTOCOLS, protocol_index};
 use crate::blocks::OwnedBlock;
-use crate::calendar::NONE;
+use crate::calendar::{LANES, NONE, lane};
 use crate::host::Host;
 
 /// A held port: its protocol, the index of its address, itself, and the tick at which it is released.
@@ -23,9 +23,10 @@ pub(crate) struct HoldsCursor {
     next_from: [u32; PROTOCOLS.len()],
     after_this: [u32; PROTOCOLS.len()],
     from: [u32; PROTOCOLS.len()],
-    /// The place of the protocol, the tick, and the entry that is next in its list, if it was begun.
+    /// The place of the protocol, the tick, which of its lists, and the entry that is next there, if it was begun.
     protocol: usize,
     tick: u32,
+    lane: usize,
     entry: Option<u32>,
 }
 
@@ -41,7 +42,7 @@ impl External {
             cursor.after_this[place] = now + ports.hold;
         }
         cursor.now = now;
-        (cursor.protocol, cursor.tick, cursor.entry) = (0, cursor.from[0], None);
+        (cursor.protocol, cursor.tick, cursor.lane, cursor.entry) = (0, cursor.from[0], 0, None);
     }
 
     /// The next step of a pass; `None`: it is over.
@@ -56,11 +57,15 @@ impl External {
             // What a ring says comes later than it reaches has been looked at.
             match next.filter(|tick| tick - cursor.now <= ports.holds.span()) {
                 Some(tick) => {
-                    let head = ports.holds.head(tick);
-                    (cursor.tick, cursor.entry) = (tick, (head != NONE).then_some(head));
+                    let heads = ports.holds.heads(tick);
+                    let begun = if tick == cursor.tick { cursor.lane } else { 0 };
+                    let lane = (begun..LANES).find(|&lane| heads[lane] != NONE);
+                    (cursor.tick, cursor.lane) = lane.map_or((tick + 1, 0), |lane| (tick, lane));
+                    cursor.entry = lane.map(|lane| heads[lane]);
                 }
                 None => {
                     cursor.protocol += 1;
+                    cursor.lane = 0;
                     cursor.tick = cursor.from.get(cursor.protocol).copied().unwrap_or_default();
                 }
             }
@@ -79,7 +84,7 @@ impl External {
         }
         cursor.entry = next.filter(|&next| next != LAST);
         if cursor.entry.is_none() {
-            cursor.tick += 1;
+            cursor.lane += 1;
         }
         let (index, port) = (entry / PORTS as u32, entry as u16);
         Some(is_held.then_some((PROTOCOLS[place], index, port, tick)))
@@ -87,8 +92,10 @@ impl External {
 
     /// Releases the ports that are due until a tick, `after` being the latest tick that is over.
     pub(crate) fn release_until(&mut self, after: u32, tick: u32) {
-        while let Some(next) = self.next_release(after).filter(|&next| next <= tick) {
-            self.release(next);
+        while let Some(next) = self.next_release(after).filter(|&next| next <= tick)
+            && let Some(port) = self.due(next, 0)
+        {
+            self.release(port, next, next);
         }
     }
 
@@ -105,9 +112,14 @@ impl External {
         let span = ports.holds.span();
         while let Some(next) = ports.holds.next(tick + 1).filter(|next| next - after <= span) {
             tick = next;
-            let mut at = ports.holds.head(tick);
+            let lane = lane(entry as u32);
+            let mut at = ports.holds.heads(tick)[lane];
+            if at == NONE {
+                continue;
+            }
             if at == entry as u32 {
-                ports.holds.set_head(tick, if follower == LAST { NONE } else { follower });
+                let head = if follower == LAST { NONE } else { follower };
+                ports.holds.set_head(tick, lane, head);
                 break;
             }
             let mut link = ports.owner[at as usize];

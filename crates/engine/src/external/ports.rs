@@ -6,7 +6,7 @@
 //! counted already, so that finding one of few costs no more than some hundred steps.
 
 use super::{GROUP_WORDS, GROUPS, PORTS, WORDS};
-use crate::calendar::{Calendar, NONE};
+use crate::calendar::{Calendar, NONE, lane};
 use crate::random::Generator;
 use crate::time::{TICK, nanos};
 use alloc::vec;
@@ -185,9 +185,10 @@ impl Ports {
     /// Enters a port that is not free among those that are released at a tick.
     pub(super) fn hold_until(&mut self, address: u32, port: u16, release: u32) {
         let entry = Self::entry(address, port);
-        let next = self.holds.head(release);
+        let lane = lane(entry as u32);
+        let next = self.holds.heads(release)[lane];
         self.owner[entry] = HELD | if next == NONE { LAST } else { next };
-        self.holds.set_head(release, entry as u32);
+        self.holds.set_head(release, lane, entry as u32);
     }
 
     /// Counts a port of an address more, or less, that is held; `pool` is the address's, if it is of one.

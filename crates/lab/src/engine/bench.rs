@@ -184,13 +184,19 @@ impl Bench {
         let order = Shuffle::new(self.sessions);
         while !made.is_empty() {
             let end = made.end.min(made.start + ROUND as u64);
-            for (place, at) in (made.start..end).enumerate() {
-                let session = order.at(at);
-                self.write(place, self.internal(session), Self::remote(session), ACK);
-            }
-            self.process(0..(end - made.start) as usize, Mode::Outbound);
+            self.send((made.start..end).map(|at| order.at(at)));
             made.start = end;
         }
+    }
+
+    /// Sends a packet out of each of these sessions, at most a round's; for each.
+    pub(super) fn send(&mut self, sessions: impl Iterator<Item = u64>) -> Elapsed {
+        let mut count = 0;
+        for session in sessions {
+            self.write(count, self.internal(session), Self::remote(session), ACK);
+            count += 1;
+        }
+        self.process(0..count, Mode::Outbound)
     }
 
     fn is_inbound(&self, place: usize, mode: Mode) -> bool {

@@ -2,7 +2,7 @@
 //! difference to an earlier run.
 
 use super::bench::ROUND;
-use super::{Pause, Results, Scarcity, Threads};
+use super::{Churn, Pause, Results, Scarcity, Threads};
 use crate::instructions::{self, Count};
 use crate::report::{Axis, Plot, Report, Series, Style, Table};
 use crate::spread::Spread;
@@ -84,6 +84,7 @@ impl Results {
         if let Some(threads) = &self.threads {
             threads.report(&mut report);
         }
+        self.churn.report(&mut report);
         self.pause.report(&mut report);
         scarcity(&self.scarcity, &mut report);
         if !changes.is_empty() {
@@ -137,6 +138,12 @@ impl Results {
                 &format!("{:.0} of the time-stamp counter", figures.mixed_ns * self.cycles_per_ns),
             ])
             .row(["new sessions, M/s", "3", "", &format!("{:.1}", 1e3 / figures.create_ns)])
+            .row([
+                "new sessions while as many end, M/s",
+                "",
+                "",
+                &format!("{:.1}", 1e3 / self.churn.each_ns),
+            ])
             .row(["sessions, M", "65.5", "", &format!("{:.1}", figures.sessions as f64 / 1e6)])
             .row([
                 "bytes a session",
@@ -191,6 +198,19 @@ impl Threads {
             self.together_mpps,
             self.alone_mpps,
             self.ratio_wall,
+        ));
+    }
+}
+
+impl Churn {
+    fn report(&self, report: &mut Report) {
+        let (each, Spread { p10, p90, .. }) = (self.each_ns, self.spread);
+        report.text(format!(
+            "## Coming and going\n\nOf {} sessions, {} were made anew while as many others ended and as \
+             many ports became free: {each:.1} ns for the three in the mean ({p10:.1} to {p90:.1}), {:.1} M a second.",
+            grouped(self.sessions),
+            grouped(self.renewed),
+            1e3 / each,
         ));
     }
 }

@@ -1,0 +1,243 @@
+//! The passage of time: what is due happens, in order, in calls that are bounded.
+//!
+//! What is due at a tick stands in lists whose elements are wherever in memory. So a few of them are looked at
+//! ahead of their turn, and the lines that it will touch are fetched.
+
+use super::Engine;
+use crate::calendar::{LANES, lane};
+use crate::event::{Change, Events};
+use crate::session::{Idle, State};
+use crate::table::{SessionRef, Table};
+use crate::time::{TICK, Timestamp, nanos};
+
+/// Most things that one call of [`Engine::advance`] does while it keeps pace: a batch that waits for it waits well
+/// below a tenth of a millisecond, though nothing of them is in the caches.
+const BUDGET: u32 = 32;
+
+/// Ticks that it may fall behind before it does twice as much; so many more, and it does twice that.
+const BEHIND: u64 = 2;
+
+/// How often that is doubled. It comes to what the largest batch can begin: a new mapping is due twice, when it ends
+/// and when its port is free again.
+const MOST_DOUBLED: u64 = 4;
+
+const _: () = assert!(BUDGET << MOST_DOUBLED >= 2 * Engine::MAX_BATCH as u32);
+
+/// Ticks, a year of them, after which they are counted afresh as soon as nothing is under way: a
+/// capture may jump by decades. (Should something be under way for 17 years, timers go wrong then.)
+const FAR: u64 = 1 << 28;
+
+/// How far ahead of its turn an element of a list is looked at; that is [`LANES`] times as many turns.
+const DISTANCE: u32 = 3;
+
+/// How many elements of a list, from the one on whose turn it is, have been looked at.
+#[derive(Clone, Debug)]
+struct Lead<T> {
+    len: u32,
+    /// The next one to be looked at, whose line has been asked for.
+    next: Option<T>,
+}
+
+impl<T> Default for Lead<T> {
+    fn default() -> Self {
+        Self { len: 0, next: None }
+    }
+}
+
+impl<T> Lead<T> {
+    /// It is the first one's turn. `look` fetches what an element's turn will touch, and tells the next one. Should
+    /// the list change, something is fetched in vain.
+    #[inline(always)]
+    fn take(&mut self, first: T, look: impl Fn(T) -> Option<T>) {
+        if self.len == 0 {
+            self.next = Some(first);
+        }
+        // Two at a time, since each waits for the line of the one before it.
+        for _ in 0..2 {
+            if self.len <= DISTANCE
+                && let Some(next) = self.next.take()
+            {
+                self.next = look(next);
+                self.len += 1;
+            }
+        }
+        self.len -= 1;
+    }
+}
+
+/// What has been looked at ahead of its turn, from one call to the next.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Leads {
+    /// By list.
+    sessions: [Lead<SessionRef>; LANES],
+    ports: [Lead<(usize, u32)>; LANES],
+    /// The list whose turn it is.
+    turn: usize,
+}
+
+impl Engine {
+    /// Lets time pass: what is due until `now` happens, in order, each at its own time, but only so
+    /// much that events and packets made fit their queues. Returns whether there is more to do:
+    /// drain the queues and call again. Packets may be processed in between: what is due then happens
+    /// later than it should, and whatever they refresh does not happen. A `now` before the latest seen
+    /// counts as the latest.
+    pub fn advance(&mut self, now: Timestamp) -> bool {
+        let more = self.advance_some(now);
+        self.free_realms();
+        more
+    }
+
+    fn advance_some(&mut self, now: Timestamp) -> bool {
+        self.observe(now);
+        let target = self.tick_of(self.now);
+        self.work_on_pools();
+        if target == u64::from(self.tick)
+            && self.pending.next_due().is_none_or(|due| due > self.now)
+            && self.sweep.is_done()
+        {
+            return self.external.has_work();
+        }
+        let swept = self.sweep_some();
+        let behind = (target - u64::from(self.tick)) / BEHIND;
+        let budget = BUDGET << behind.min(MOST_DOUBLED);
+        let mut leads = core::mem::take(&mut self.leads);
+        let is_done = self.catch_up(target, budget, &mut leads);
+        self.leads = leads;
+        if !is_done {
+            return true;
+        }
+        if target > FAR && self.next_tick().is_none() {
+            // Nothing remembers a tick, so they can be counted from here.
+            self.base += target * nanos(TICK);
+            self.tick = 0;
+        } else {
+            self.tick = target as u32;
+        }
+        !swept || self.external.has_work()
+    }
+
+    /// Does what is due until a tick, but no more than so many things; whether that was all.
+    fn catch_up(&mut self, target: u64, mut budget: u32, leads: &mut Leads) -> bool {
+        loop {
+            let tick = self.next_tick().filter(|&tick| u64::from(tick) <= target);
+            let syn = self.pending.next_due().filter(|&due| due <= self.now);
+            if tick.is_none() && syn.is_none() {
+                return true;
+            }
+            if self.must_pause(budget) {
+                return false;
+            }
+            match (tick, syn) {
+                (Some(tick), syn) if syn.is_none_or(|due| self.time_of(tick) <= due) => {
+                    self.tick = tick - 1;
+                    while !self.must_pause(budget) && self.work(tick, leads) {
+                        budget -= 1;
+                    }
+                }
+                _ => {
+                    budget -= 1;
+                    self.answer_syn();
+                }
+            }
+        }
+    }
+
+    /// The first tick at which something is due.
+    fn next_tick(&self) -> Option<u32> {
+        let sessions = self.table.next_tick(self.tick);
+        if sessions == Some(self.tick + 1) {
+            // Nothing is due before, and looking for what is due later takes time.
+            return sessions;
+        }
+        let ticks = [
+            sessions,
+            self.external.next_tick(self.tick),
+            self.holds.next_tick(self.tick),
+            self.fragments_due(),
+        ];
+        ticks.into_iter().flatten().min()
+    }
+
+    /// The time of the next thing that is due, or is to be looked at.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        let tick = self.next_tick().map(|tick| self.time_of(tick));
+        let unsettled = !self.sweep.is_done() || self.external.has_work();
+        let change = unsettled.then_some(self.now);
+        tick.into_iter().chain(self.pending.next_due()).chain(change).min().map(Timestamp)
+    }
+
+    /// Whether what is still due waits for the next call.
+    fn must_pause(&self, budget: u32) -> bool {
+        budget == 0 || self.responder.is_full() || self.events.len() > Events::ROOM / 2
+    }
+
+    /// Does one thing that is due at this tick; `false`: there is none.
+    fn work(&mut self, tick: u32, leads: &mut Leads) -> bool {
+        leads.turn = (leads.turn + 1) % LANES;
+        if let Some(session) = self.table.due(tick, leads.turn) {
+            let lead = &mut leads.sessions[Table::lane(session)];
+            lead.take(session, |session| self.fetch_session(session, tick));
+            if let Some(next) = self.table.due_after(session) {
+                let next = self.table.mapping(self.table.mapping_of(next));
+                self.subscribers.approach(next.host());
+            }
+            self.session_due(session, tick);
+        } else if let Some(hold) = self.holds.due(tick) {
+            self.hold_due(hold, tick);
+        } else if let Some(port) = self.external.due(tick, leads.turn) {
+            leads.ports[lane(port.1)].take(port, |port| self.external.fetch_due(port));
+            self.external.release(port, tick, tick);
+        } else if let Some(block) = self.external.release_block(tick) {
+            self.raise(self.time_of(tick), Change::BlockReleased(block));
+        } else if self.fragments_due().is_some_and(|due| due <= tick) {
+            self.fragments.forget_oldest(&mut self.counters);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// The tick at which waiting fragments are to be given up.
+    fn fragments_due(&self) -> Option<u32> {
+        self.fragments.next_deadline().map(|due| self.deadline(due.0, 0))
+    }
+
+    /// Fetches what will be touched when a session, whose timer is due, ends; the one that is due after it.
+    fn fetch_session(&self, session: SessionRef, tick: u32) -> Option<SessionRef> {
+        if self.table.session(session).expires <= tick {
+            let mapping = self.table.fetch_end(session);
+            self.subscribers.prefetch(mapping.host());
+            self.external.fetch_owner(mapping.protocol, mapping.external());
+        }
+        let next = self.table.due_after(session)?;
+        self.table.fetch(next);
+        Some(next)
+    }
+
+    fn session_due(&mut self, session: SessionRef, tick: u32) {
+        let slot = self.table.mapping_of(session);
+        if !self.table.is_asked(slot) && !self.ask(slot) {
+            return;
+        }
+        let mapping = self.table.mapping(slot);
+        if mapping.is_explicit()
+            && self.table.session(session).expires <= tick
+            && let Some(until) = self.held_until(session, slot, tick)
+        {
+            self.table.session_mut(session).expires = until;
+        }
+        let mapping = self.table.mapping(slot);
+        let closing = self.timeouts.of(mapping.timeouts(), Idle::Closing, mapping.protocol, 0);
+        let expires = self.deadline(self.time_of(tick), closing);
+        let state = self.table.session_mut(session);
+        if state.expires <= tick && state.state() == State::Established {
+            state.set_state(State::Transitory);
+            state.expires = expires;
+        }
+        if state.expires > tick {
+            self.table.schedule(session, tick);
+        } else {
+            self.remove_session(session, tick);
+        }
+    }
+}
