@@ -726,13 +726,18 @@ impl External {
         }
     }
 
-    /// Fetches what will be touched when a port, that is due, is released; the one that is due after it.
-    pub(crate) fn fetch_due(&self, port: (usize, u32)) -> Option<(usize, u32)> {
-        let ports = &self.ports[port.0];
-        prefetch(&ports.free, port.1 as usize / 64);
-        let next = Some(self.due_after(port)).filter(|&next| next != LAST)?;
+    /// Fetches what will be touched when a port is released that is due, if it still is; the one that is due after
+    /// it.
+    pub(crate) fn fetch_due(&self, (protocol, entry): (usize, u32)) -> Option<(usize, u32)> {
+        let ports = &self.ports[protocol];
+        let owner = ports.owner[entry as usize];
+        let next = owner & !HELD;
+        if owner & HELD == 0 || next == LAST {
+            return None;
+        }
+        prefetch(&ports.free, entry as usize / 64);
         prefetch(&ports.owner, next as usize);
-        Some((port.0, next))
+        Some((protocol, next))
     }
 
     /// Frees the first of the ports that are due at a tick, at another one, which may be before it.

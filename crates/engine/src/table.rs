@@ -822,10 +822,14 @@ impl Table {
         }
     }
 
-    /// Fetches where a session and its mapping are filed, to be taken out; the mapping, which is waited for.
+    /// Fetches where a session, which may have gone since it was named, and its mapping are filed; the mapping,
+    /// which is waited for. `None`: it has gone, or its end is later than this tick.
     #[inline]
-    pub(crate) fn fetch_end(&self, session: SessionRef) -> &Mapping {
-        let mapping = self.mapping(self.mapping_of(session));
+    pub(crate) fn fetch_end(&self, session: SessionRef, tick: u32) -> Option<&Mapping> {
+        if self.session(session).expires > tick {
+            return None;
+        }
+        let mapping = self.mappings.slots.get(self.mapping_of(session) as usize)?;
         match session {
             SessionRef::First(_) => self.by_internal.prefetch(self.hash(self.key_of(mapping))),
             SessionRef::Further(slot) => {
@@ -834,7 +838,7 @@ impl Table {
                 self.by_remote.prefetch(self.hash_remote(*mapping, remote));
             }
         }
-        mapping
+        Some(mapping)
     }
 
     /// The mapping that a session belongs to.

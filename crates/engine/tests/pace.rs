@@ -3,7 +3,10 @@
 mod common;
 
 use common::*;
-use natgate_engine::{Change, Config, Engine, Limits, Packet, Side, Timeouts, Timestamp, Verdict};
+use natgate_engine::{
+    Change, Config, Cursor, Engine, Filter, Limits, Packet, Side, Timeouts, Timestamp, Verdict,
+};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 const BATCH: u64 = 64;
@@ -54,4 +57,28 @@ fn old_mappings_leave_as_fast_as_new_ones_come() {
     }
     let seconds = most as f64 / a_second as f64;
     assert!(seconds < 3.5, "mappings of {seconds} seconds are there, which end after {idle:?}");
+}
+
+/// What was looked at ahead of its turn may have gone until then, cleared between two calls.
+#[test]
+fn what_is_due_may_go_between_two_calls() {
+    let limits = Limits { sessions_per_mapping: 500, ..Limits::default() };
+    let mut lab = Lab::new(&Config { limits, ..config() });
+    let hosts = ["10.0.0.5:4000", "10.0.0.6:4000"];
+    for host in hosts {
+        for number in 0..400 {
+            lab.out(&udp(host, &format!("198.51.100.7:{}", 1000 + number)));
+        }
+    }
+    // Their timers are due together, and only some of them are looked at in a call.
+    lab.wait_s(299.9);
+    lab.now = lab.now.plus(Duration::from_millis(250));
+    for host in hosts.iter().rev() {
+        assert!(lab.engine.advance(lab.now));
+        let subscriber = Some(Ipv4Addr::from_bits(endpoint(host).0));
+        let filter = Filter { subscriber, ..Filter::default() };
+        assert_eq!(lab.engine.clear_mappings(&mut Cursor::default(), 1 << 20, &filter), (1, true));
+    }
+    lab.wait_s(0.0);
+    assert_eq!(lab.engine.mappings().count(), 0);
 }

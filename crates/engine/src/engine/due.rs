@@ -45,8 +45,9 @@ impl<T> Default for Lead<T> {
 }
 
 impl<T> Lead<T> {
-    /// It is the first one's turn. `look` fetches what an element's turn will touch, and tells the next one. Should
-    /// the list change, something is fetched in vain.
+    /// It is the first one's turn. `look` fetches what an element's turn will touch, and tells the next one. The list
+    /// may have changed since: an element that `look` is given may be of another one or of none, and then something is
+    /// fetched in vain.
     #[inline(always)]
     fn take(&mut self, first: T, look: impl Fn(T) -> Option<T>) {
         if self.len == 0 {
@@ -202,10 +203,10 @@ impl Engine {
         self.fragments.next_deadline().map(|due| self.deadline(due.0, 0))
     }
 
-    /// Fetches what will be touched when a session, whose timer is due, ends; the one that is due after it.
+    /// Fetches what will be touched when a session ends whose timer is due, if it still is; the one that is due after
+    /// it.
     fn fetch_session(&self, session: SessionRef, tick: u32) -> Option<SessionRef> {
-        if self.table.session(session).expires <= tick {
-            let mapping = self.table.fetch_end(session);
+        if let Some(mapping) = self.table.fetch_end(session, tick) {
             self.subscribers.prefetch(mapping.host());
             self.external.fetch_owner(mapping.protocol, mapping.external());
         }
