@@ -731,11 +731,11 @@ impl External {
     pub(crate) fn fetch_due(&self, (protocol, entry): (usize, u32)) -> Option<(usize, u32)> {
         let ports = &self.ports[protocol];
         let owner = ports.owner[entry as usize];
-        let next = owner & !HELD;
-        if owner & HELD == 0 || next == LAST {
+        if owner & HELD == 0 {
             return None;
         }
         prefetch(&ports.free, entry as usize / 64);
+        let next = Some(owner & !HELD).filter(|&next| next != LAST)?;
         prefetch(&ports.owner, next as usize);
         Some((protocol, next))
     }

@@ -252,12 +252,17 @@ impl Worker {
             self.stand_still(now);
             return 0;
         }
-        // Should more be due than one call does, packets do not wait for it: the next turn goes on.
+        // Should more be due than one call does, packets do not wait for it: the next call goes on.
         self.stages.engine.advance(now);
         self.drain(now, observer);
         let mut received = 0;
         for place in 0..self.devices.len() {
-            received += self.pass(now, place);
+            let frames = self.pass(now, place);
+            if frames > 0 {
+                // One call for each batch keeps pace with what batches begin.
+                self.stages.engine.advance(now);
+            }
+            received += frames;
             self.drain(now, observer);
         }
         add(&self.stages.load.frames, received as u64);

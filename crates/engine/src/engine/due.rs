@@ -17,8 +17,8 @@ const BUDGET: u32 = 32;
 /// Ticks that it may fall behind before it does twice as much; so many more, and it does twice that.
 const BEHIND: u64 = 2;
 
-/// How often that is doubled. It comes to what the largest batch can begin: a new mapping is due twice, when it ends
-/// and when its port is free again.
+/// How often that is doubled, one call being made for each batch. It comes to what the largest batch can begin: a new
+/// mapping is due twice, when it ends and when its port is free again.
 const MOST_DOUBLED: u64 = 4;
 
 const _: () = assert!(BUDGET << MOST_DOUBLED >= 2 * Engine::MAX_BATCH as u32);
@@ -69,6 +69,8 @@ impl<T> Lead<T> {
 /// What has been looked at ahead of its turn, from one call to the next.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leads {
+    /// What is due at this tick.
+    tick: u32,
     /// By list.
     sessions: [Lead<SessionRef>; LANES],
     ports: [Lead<(usize, u32)>; LANES],
@@ -131,6 +133,9 @@ impl Engine {
             match (tick, syn) {
                 (Some(tick), syn) if syn.is_none_or(|due| self.time_of(tick) <= due) => {
                     self.tick = tick - 1;
+                    if leads.tick != tick {
+                        *leads = Leads { tick, ..Leads::default() };
+                    }
                     while !self.must_pause(budget) && self.work(tick, leads) {
                         budget -= 1;
                     }
@@ -178,9 +183,10 @@ impl Engine {
         if let Some(session) = self.table.due(tick, leads.turn) {
             let lead = &mut leads.sessions[Table::lane(session)];
             lead.take(session, |session| self.fetch_session(session, tick));
-            if let Some(next) = self.table.due_after(session) {
-                let next = self.table.mapping(self.table.mapping_of(next));
-                self.subscribers.approach(next.host());
+            let next = self.table.due_after(session);
+            if let Some(next) = next.filter(|&next| self.table.session(next).expires <= tick) {
+                let mapping = self.table.mapping(self.table.mapping_of(next));
+                self.subscribers.approach(mapping.host());
             }
             self.session_due(session, tick);
         } else if let Some(hold) = self.holds.due(tick) {
@@ -239,6 +245,57 @@ impl Engine {
             self.table.schedule(session, tick);
         } else {
             self.remove_session(session, tick);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AddressRange, Config, Packet, PoolConfig, Side, Verdict};
+    use alloc::vec;
+    use alloc::vec::Vec;
+    use core::cell::RefCell;
+    use core::net::Ipv4Addr;
+
+    const OUTSIDE: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
+
+    #[test]
+    fn every_element_is_looked_at_once_and_before_its_turn() {
+        let (mut lead, seen) = (Lead::default(), RefCell::new(Vec::new()));
+        for turn in 0..20 {
+            lead.take(turn, |element| {
+                seen.borrow_mut().push(element);
+                Some(element + 1).filter(|&next| next < 20)
+            });
+            assert!(seen.borrow().contains(&turn));
+            assert_eq!(lead.len, (turn + 1).min(DISTANCE).min(19 - turn));
+        }
+        assert_eq!(seen.into_inner(), (0..20).collect::<Vec<_>>());
+        // The next list begins anew.
+        lead.take(100, |_| None);
+        assert_eq!(lead.len, 0);
+    }
+
+    /// The number of a mapping is not taken for that of a port.
+    #[test]
+    fn a_port_that_is_somebodys_leads_nowhere() {
+        let range = AddressRange { first: OUTSIDE, last: OUTSIDE };
+        let pool = PoolConfig { addresses: vec![range], ..PoolConfig::default() };
+        let config = Config { pools: vec![pool], ..Config::default() };
+        let mut engine = Engine::new(&config, [0; 32], Timestamp(0)).unwrap();
+        let mut udp = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 5, 198, 51, 100, 7];
+        udp.extend([0x10, 0, 0, 53, 0, 8, 0, 0]);
+        let sum = natgate_wire::Ipv4::new_checked(&mut udp[..]).map(|mut ip| ip.fill_checksum());
+        assert!(sum.is_ok());
+        let mut verdicts = [Verdict::Held];
+        engine.process(Timestamp(1), Side::Inside, &mut [Packet::new(&mut udp, 0)], &mut verdicts);
+        let made = engine.mappings().next().map(|mapping| mapping.id.external);
+        let made = made.expect("the packet begins a mapping");
+        let index = engine.external.index(made.address.to_bits()).expect("it is external");
+        let entry = crate::external::External::entry(index, made.port) as u32;
+        for port in [entry, entry ^ 1] {
+            assert_eq!(engine.external.fetch_due((1, port)), None);
         }
     }
 }

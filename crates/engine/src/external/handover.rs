@@ -133,7 +133,7 @@ impl External {
             }
         }
         ports.owner[entry] = EMPTY;
-        self.held -= 1;
+        self.count_held(place, index, false);
         self.put_back(place, index, port, after + 1);
     }
 

@@ -251,6 +251,8 @@ fn told(engine: &Engine) -> (Vec<String>, Vec<String>, Vec<String>) {
     let sessions = engine.sessions().map(|session| alloc::format!("{session:?}"));
     let mut rest = vec![alloc::format!("{:?}", engine.counters())];
     rest.push(alloc::format!("{:?} {:?} {:?}", engine.made, engine.gone, engine.used));
+    let held = (0..engine.config().pools.len()).map(|pool| engine.pool_held(pool));
+    rest.push(alloc::format!("{:?}", held.collect::<Vec<_>>()));
     for protocol in [protocol::TCP, protocol::UDP, protocol::ICMP, protocol::DCCP] {
         for pool in 0..engine.config().pools.len() {
             rest.push(alloc::format!("{:?}", engine.pool_usage(pool, protocol)));
@@ -544,6 +546,27 @@ fn a_shared_port_stays_whose_it_was() {
         assert_eq!(outcome.0, [Verdict::Forward(Side::Inside)]);
         assert_eq!(outcome, world.take(&mut second, &known, &step));
     }
+}
+
+/// A port that was told as held is somebody's again before its time, since too many were held.
+#[test]
+fn a_held_port_has_an_owner_again() {
+    let mut config = config(5);
+    config.pools[0].overloading = false;
+    config.limits.held_ports = Some(2);
+    let mut world = World { now: START };
+    let mut first = Engine::new(&config, [3; 32], Timestamp(START)).unwrap();
+    let out = |port| Step::Out(protocol::UDP, 0, port, 0, 0, 0);
+    let steps = [out(0), out(1), Step::Wait(20 * SECOND), out(2), out(3), Step::Wait(285 * SECOND)];
+    pass_all(&mut world, &mut first, &steps);
+    assert_eq!((first.mappings().count(), first.pool_held(0)), (2, [0, 2, 0, 0]));
+    let mut export = Export::new(&config);
+    let records = vec![written(&first, &mut export, u32::MAX)];
+    pass_all(&mut world, &mut first, &[Step::Wait(17 * SECOND), out(0), out(1)]);
+    assert_eq!((first.mappings().count(), first.pool_held(0)), (2, [0, 2, 0, 0]));
+    let (second, restored) = successor(&config, &first, &mut export, records);
+    assert_eq!(restored.map(|restored| restored.mappings), Ok(2));
+    assert_eq!(told(&first), told(&second));
 }
 
 /// Whoever had the port before may be there still when what overloads it is read.
