@@ -64,11 +64,11 @@ impl Ports {
     /// they come. `hold` is how long ports are held that mappings give back, ticks.
     pub(super) fn new(addresses: usize, room: usize, hold: u32) -> Self {
         Self {
-            free: with_room(vec![0; addresses * WORDS], room * WORDS),
+            free: begun(vec![0; room * WORDS], addresses * WORDS),
             groups: vec![[0; 2]; room * GROUPS],
             count: vec![[0; 2]; room],
             pool_count: Vec::new(),
-            owner: with_room(vec![EMPTY; addresses * PORTS], room * PORTS),
+            owner: begun(vec![EMPTY; room * PORTS], addresses * PORTS),
             holds: Calendar::new(MOST_HOLD + 1),
             held: vec![0; room],
             pool_held: Vec::new(),
@@ -352,9 +352,10 @@ impl Ports {
     }
 }
 
-/// A list with room for more: memory that is only set aside takes no pages.
-fn with_room<T>(mut list: Vec<T>, room: usize) -> Vec<T> {
-    list.reserve_exact(room - list.len());
+/// The first of a list of zeros, with room for the others: memory that nobody has written to takes no pages. (A list that
+/// became longer would be copied, and take them all.)
+fn begun<T>(mut list: Vec<T>, len: usize) -> Vec<T> {
+    list.truncate(len);
     list
 }
 
