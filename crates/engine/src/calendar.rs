@@ -89,8 +89,8 @@ impl Calendar {
     #[inline(always)]
     pub(crate) fn head(&self, tick: u32, from: usize) -> u32 {
         let heads = self.heads(tick);
-        let lanes = (0..LANES).map(|lane| heads[(from + lane) % LANES]);
-        lanes.into_iter().find(|&head| head != NONE).unwrap_or(NONE)
+        let mut lanes = (0..LANES).map(|lane| heads[(from + lane) % LANES]);
+        lanes.find(|&head| head != NONE).unwrap_or(NONE)
     }
 
     /// Makes `element` the first of one of a tick's lists ([`NONE`]: the list is empty).
@@ -111,7 +111,7 @@ impl Calendar {
         }
     }
 
-    /// The first tick from `from` on, within the reach, whose list is not empty.
+    /// The first tick from `from` on, within the reach, that has elements.
     pub(crate) fn next(&self, from: u32) -> Option<u32> {
         if self.ticks == 0 {
             return None;

@@ -713,17 +713,8 @@ impl External {
     /// A port that is released at a tick, of the first of its lists from this one on: the place of its protocol, and
     /// its own among that one's ports.
     pub(crate) fn due(&self, tick: u32, from: usize) -> Option<(usize, u32)> {
-        let heads = self.ports.iter().map(|ports| ports.holds.head(tick, from)).enumerate();
-        heads.into_iter().find(|&(_, entry)| entry != NONE)
-    }
-
-    /// The port that is released after another one at the same tick, or [`LAST`].
-    fn due_after(&self, (protocol, entry): (usize, u32)) -> u32 {
-        let owner = self.ports[protocol].owner[entry as usize];
-        match self.evicted.get(&(protocol, entry)) {
-            Some(&next) if owner & HELD == 0 => next,
-            _ => owner & !HELD,
-        }
+        let mut heads = self.ports.iter().map(|ports| ports.holds.head(tick, from)).enumerate();
+        heads.find(|&(_, entry)| entry != NONE)
     }
 
     /// Fetches what will be touched when a port is released that is due, if it still is; the one that is due after
@@ -742,14 +733,15 @@ impl External {
 
     /// Frees the first of the ports that are due at a tick, at another one, which may be before it.
     pub(crate) fn release(&mut self, port: (usize, u32), tick: u32, at: u32) {
-        let next = self.due_after(port);
         let (protocol, entry) = port;
         let ports = &mut self.ports[protocol];
-        ports.holds.set_head(tick, lane(entry), if next == LAST { NONE } else { next });
         let owner = &mut ports.owner[entry as usize];
-        if *owner & HELD == 0 {
-            // A static mapping has it since.
-            self.evicted.remove(&port);
+        let is_held = *owner & HELD != 0;
+        // A static mapping may have it since.
+        let evicted = if is_held { None } else { self.evicted.remove(&port) };
+        let next = evicted.unwrap_or(*owner & !HELD);
+        ports.holds.set_head(tick, lane(entry), if next == LAST { NONE } else { next });
+        if !is_held {
             return;
         }
         *owner = EMPTY;

@@ -817,7 +817,7 @@ impl Table {
     #[inline]
     pub(crate) fn fetch(&self, session: SessionRef) {
         match session {
-            SessionRef::First(slot) => prefetch(&self.mappings.slots, slot as usize),
+            SessionRef::First(slot) => self.prefetch_mapping(slot),
             SessionRef::Further(slot) => prefetch(&self.further.slots, slot as usize),
         }
     }
