@@ -135,6 +135,10 @@ bare-demo: root demo-tools bare build ## Show the image at work, in an emulator 
 requirements: toolchain ## Trace RFC requirements to code and tests; write docs/conformance.md
 	@cargo run --quiet --locked -p natgate-requirements
 
+.PHONY: figures
+figures: toolchain ## Write README's figures from docs/results, and the list of results
+	@cargo run --quiet --locked -p natgate-figures
+
 # The suite's exit code 1 says that some MUST is not met: the reports say which.
 CONFORM = "$(TARGET)/release/natgate" conform
 .PHONY: conform

@@ -69,6 +69,7 @@ impl Watch {
         self.levels = [0; THINGS];
     }
 
+    //= rfc7422#section-2.2-alarms
     /// Takes note that a use, which was `before`, is `used` now: the percentage to be told, if one is.
     pub(crate) fn rise(
         &mut self,

@@ -194,6 +194,7 @@ fn who_is_at_a_limit_costs_others_nothing() {
 
 // ---- thresholds ----
 
+//= test rfc7422#section-2.2-alarms
 #[test]
 fn thresholds_are_told_before_the_limit() {
     let limits = Limits {

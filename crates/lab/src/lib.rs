@@ -21,6 +21,7 @@ mod search;
 pub mod soak;
 mod spread;
 pub mod structures;
+mod thesis;
 pub mod timings;
 
 pub(crate) use natgate_timings::frame;

@@ -254,6 +254,7 @@ fn realm(name: &str) -> RealmConfig {
     RealmConfig { name: name.to_owned(), ..RealmConfig::default() }
 }
 
+//= test rfc6888#REQ-10
 //= test rfc7659#section-3.3.5-protocols
 //= test rfc7659#section-3.4-instance
 //= test rfc7659#section-4-instance-index

@@ -5,6 +5,7 @@
 use super::Table;
 use serde::Serialize;
 use std::fs::read_to_string;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// What an experiment ran on, and when.
@@ -32,6 +33,9 @@ pub struct Machine {
     pub load: Vec<f64>,
     /// The program's version.
     pub natgate: &'static str,
+    /// The commit that is checked out where the program runs, `+` behind it if files differ from it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
 }
 
 /// A cache.
@@ -79,6 +83,7 @@ impl Machine {
             kernel: read("/proc/sys/kernel/osrelease").trim().into(),
             load: load(),
             natgate: env!("CARGO_PKG_VERSION"),
+            commit: commit(),
         }
     }
 
@@ -115,6 +120,7 @@ impl Machine {
             .row(["Kernel", &self.kernel])
             .row(["Load averages at the start", &load.join(", ")])
             .row(["natgate", self.natgate])
+            .row(["Commit", self.commit.as_deref().unwrap_or("not known")])
     }
 }
 
@@ -184,6 +190,13 @@ fn tsc_hz() -> Option<f64> {
 #[cfg(not(target_arch = "x86_64"))]
 fn tsc_hz() -> Option<f64> {
     None
+}
+
+/// The commit of the checkout in the working folder; `None`: there is no git, or no checkout.
+fn commit() -> Option<String> {
+    let output = Command::new("git").args(["describe", "--always", "--dirty=+"]).output().ok()?;
+    let name = output.status.success().then(|| String::from_utf8(output.stdout).ok())??;
+    Some(name.trim().to_owned())
 }
 
 /// Now, in UTC.

@@ -105,8 +105,8 @@ pub struct Size {
 pub struct Capacity {
     /// What the gateway was told to have room for.
     pub configured: u64,
-    /// Connections that could be made and validated.
-    pub found: u64,
+    /// Connections that could be made and validated; `None`: not even the first number of the search.
+    pub found: Option<u64>,
     /// How far from the truth that may be, as a share.
     pub error: f64,
 }
@@ -250,14 +250,19 @@ fn delays(gateway: &mut Gateway, tester: &mut Tester, frames: u64, rate: f64) ->
 }
 
 /// The number of connections that can be made at [`BETA`] of the rate of the smallest table.
+///
+/// The gateway is filled and emptied once before the search. Otherwise the first trial measures the
+/// kernel, which clears each page of memory at its first use, and the search ends before it begins.
 fn capacity(plan: &Plan, rate: f64) -> Capacity {
     let (configured, error) = (plan.capacity, 0.01);
     let mut gateway = Gateway::new(configured, 2 * configured + plan.first_capacity, plan.batch);
+    saturate(&mut gateway, &mut Tester::new(configured));
+    empty(&mut gateway, configured);
     let found = crate::search::largest(plan.first_capacity, error, |sessions| {
         let mut tester = Tester::new(sessions);
         let passed = establish(&mut gateway, &mut tester, BETA * rate);
         empty(&mut gateway, sessions);
         passed
     });
-    Capacity { configured, found, error }
+    Capacity { configured, found: (found > 0).then_some(found), error }
 }

@@ -4,10 +4,7 @@ use super::{Plan, Results, Size};
 use crate::engine::grouped;
 use crate::report::{Axis, Plot, Report, Series, Style, Table};
 use crate::spread::Spread;
-
-/// What S1 takes from an operator's specification: packets and new sessions, millions a second.
-const TARGET_PACKETS: f64 = 5.5;
-const TARGET_SESSIONS: f64 = 3.0;
+use crate::thesis::{TARGET_MPPS, TARGET_NEW_SESSIONS};
 
 pub(super) fn page(mut report: Report, plan: &Plan, results: &Results) -> Report {
     report.data(results);
@@ -33,15 +30,18 @@ pub(super) fn page(mut report: Report, plan: &Plan, results: &Results) -> Report
     );
     report.table(throughput(&results.sizes));
     let capacity = &results.capacity;
+    let found = capacity.found.map_or_else(
+        || format!("the search found none: {} did not pass", grouped(plan.first_capacity)),
+        |found| format!("found: {}", grouped(found)),
+    );
     report.text(format!(
         "## Table capacity\n\nDoubled from {} until connections cannot be made and validated at a \
          fifth of the smallest table's rate, then halved to {:.0} %. The gateway was configured \
-         for {} sessions; found: {}. When the table is full a new session is refused and those \
+         for {} sessions; {found}. When the table is full a new session is refused and those \
          that are in it stay.",
         grouped(plan.first_capacity),
         capacity.error * 100.0,
         grouped(capacity.configured),
-        grouped(capacity.found),
     ));
     report.plot(plot(&results.sizes));
     report
@@ -80,7 +80,8 @@ fn connections(sizes: &[Size]) -> Table {
             millions(size.dropped),
         ]);
     }
-    table.push(["target of Plotnikov 2015: 65,500,000".into(), format!("{TARGET_SESSIONS:.2}")]);
+    table
+        .push(["target of Plotnikov 2015: 65,500,000".into(), format!("{TARGET_NEW_SESSIONS:.2}")]);
     table
 }
 
@@ -101,7 +102,7 @@ fn throughput(sizes: &[Size]) -> Table {
         let delays = [median, most, half_median, half_most].map(us);
         table.push([grouped(size.sessions), rate, range].into_iter().chain(delays));
     }
-    table.push(["target of Plotnikov 2015: 65,500,000".into(), format!("{TARGET_PACKETS:.2}")]);
+    table.push(["target of Plotnikov 2015: 65,500,000".into(), format!("{TARGET_MPPS:.2}")]);
     table
 }
 
@@ -120,8 +121,8 @@ fn plot(sizes: &[Size]) -> Plot {
             series("throughput, both ways", |size| size.throughput.median),
             series("establishment", |size| size.establishment.median),
             series("tear-down by expiry", |size| size.tear_down.median),
-            target("S1's target: packets", TARGET_PACKETS),
-            target("S1's target: new sessions", TARGET_SESSIONS),
+            target("S1's target: packets", TARGET_MPPS),
+            target("S1's target: new sessions", TARGET_NEW_SESSIONS),
         ],
     }
 }

@@ -7,8 +7,8 @@ use crate::report::{Axis, Plot, Report, Series, Style, Table};
 use serde::Serialize;
 
 const INTRODUCTION: &str = "\
-Nanoseconds a lookup, medians; `batched`: searches of 32 packets take their steps together, each step's
-memory fetched ahead. How it is measured, and where that differs from the paper, is in
+Nanoseconds a lookup, medians; `batched`: searches of 32 packets take their steps together. The paper
+searches for one packet at a time: compare its figures with rows that are not batched. How it is measured, and where that differs from the paper, is in
 crates/lab/src/rules/README.md.
 
 ## The paper's table, continued

@@ -5,9 +5,13 @@
 //!
 //! All rules here translate sources, so the tables of the other kind are empty and cost nothing. The tables
 //! are the `hashbrown` crate's; the paper does not say which it had.
+//!
+//! The paper searches for one packet after the other. A batch here goes through the tables together, one
+//! prefix length at a time, so that look-ups of different packets wait for memory at the same time:
+//! natgate's batches are compared with these.
 
 use super::workload::looks_at;
-use super::{Finder, Source};
+use super::{BATCH, Finder, Source};
 use hashbrown::HashMap;
 use natgate_engine::Rule;
 
@@ -25,7 +29,23 @@ fn mask(len: usize) -> u32 {
     u32::MAX << (32 - len)
 }
 
+impl Qns {
+    /// The prefix lengths of tables that hold something, longest first.
+    fn lengths(&self) -> impl Iterator<Item = usize> {
+        (1..=32).rev().filter(|len| self.present >> (len - 1) & 1 != 0)
+    }
+
+    /// The pool of the rule with exactly this prefix length: the exact port first, then any port.
+    fn find_at(&self, len: usize, (address, port): Source) -> Option<u32> {
+        let table = &self.tables[len - 1];
+        let masked = address & mask(len);
+        table.get(&(masked, port)).or_else(|| table.get(&(masked, 0))).copied()
+    }
+}
+
 impl Finder for Qns {
+    const BATCHED: bool = true;
+
     fn build(rules: &[Rule]) -> Self {
         let mut tables: [HashMap<Key, u32>; 32] = Default::default();
         let mut present = 0;
@@ -37,19 +57,21 @@ impl Finder for Qns {
         Self { tables, present }
     }
 
-    fn find(&self, (address, port): Source) -> Option<u32> {
-        for len in (1..=32).rev() {
-            if self.present >> (len - 1) & 1 == 0 {
-                continue;
-            }
-            let table = &self.tables[len - 1];
-            let masked = address & mask(len);
-            let pool = table.get(&(masked, port)).or_else(|| table.get(&(masked, 0)));
-            if pool.is_some() {
-                return pool.copied();
+    fn find(&self, source: Source) -> Option<u32> {
+        self.lengths().find_map(|len| self.find_at(len, source))
+    }
+
+    fn find_batch(&self, sources: &[Source], pools: &mut [Option<u32>]) {
+        let mut open: arrayvec::ArrayVec<usize, BATCH> = (0..sources.len()).collect();
+        for len in self.lengths() {
+            open.retain(|&mut at| {
+                pools[at] = self.find_at(len, sources[at]);
+                pools[at].is_none()
+            });
+            if open.is_empty() {
+                return;
             }
         }
-        None
     }
 
     fn bytes(&self) -> u64 {

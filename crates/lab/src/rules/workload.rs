@@ -104,13 +104,15 @@ mod tests {
             let mut packets = packets(&rules, 20_000, &mut random);
             packets.extend((0..20_000).map(|_| (random.next() as u32, random.next() as u16)));
             for sources in packets.chunks(BATCH) {
-                let mut batch = [None; BATCH];
+                let [mut batch, mut qns_batch] = [[None; BATCH]; 2];
                 natgate.find_batch(sources, &mut batch);
-                for (&source, batched) in sources.iter().zip(batch) {
+                qns.find_batch(sources, &mut qns_batch);
+                for ((&source, batched), qns_batched) in sources.iter().zip(batch).zip(qns_batch) {
                     let wanted = linear.find(source);
                     assert_eq!(qns.find(source), wanted, "QNS, {source:?}");
                     assert_eq!(natgate.find(source), wanted, "natgate, {source:?}");
                     assert_eq!(batched, wanted, "natgate in a batch, {source:?}");
+                    assert_eq!(qns_batched, wanted, "QNS in a batch, {source:?}");
                 }
             }
         }

@@ -238,7 +238,7 @@ fn mpps_plot(sizes: &Sizes) -> Plot {
     let mut series = series(sizes, at_its_best, |size| 1e3 / size.paper_ns.spread.median);
     series.extend([
         level("target: 5.5 Mpps", sizes, paper::TARGET_MPPS),
-        level("thesis: final design", sizes, paper::final_mpps()),
+        level("thesis: final design", sizes, paper::result_mpps()),
         level("thesis: headers only", sizes, paper::HEADERS_MPPS),
     ]);
     Plot {

@@ -18,8 +18,7 @@ pub(super) const ORDER: &str = "linear array > binary tree > red-black tree > ha
     trees > hash tables of lines, of which lines of 3 are the best";
 /// Cycles that a packet may take: 180 ns at 2.4 GHz.
 pub(super) const BUDGET_CYCLES: f64 = 436.0;
-/// Packets a second that it wants, millions.
-pub(super) const TARGET_MPPS: f64 = 5.5;
+pub(super) use crate::thesis::{TARGET_MPPS, result_mpps};
 /// Rewriting headers without a lookup, millions of packets a second.
 pub(super) const HEADERS_MPPS: f64 = 20.1;
 /// Its processor's rate.
@@ -48,9 +47,4 @@ pub(super) fn hash_cycles() -> f64 {
 /// Headers only, in cycles.
 pub(super) fn headers_cycles() -> f64 {
     1e3 * GIGAHERTZ / HEADERS_MPPS
-}
-
-/// The final design: 260 % of the target, with as many threads as the thesis ran.
-pub(super) fn final_mpps() -> f64 {
-    2.6 * TARGET_MPPS
 }

@@ -15,6 +15,7 @@ pub type Oid = Vec<u32>;
 /// natv2MIB: `{ mib-2 234 }`.
 pub(super) const MIB: [u32; 7] = [1, 3, 6, 1, 2, 1, 234];
 
+//= rfc6888#REQ-10
 //= rfc7659#section-3.4-instance
 //= rfc7659#section-4-instance-index
 /// The one instance.
