@@ -28,8 +28,7 @@ fn fulfils(element: &Value, conditions: &str) -> bool {
         let wanted = wanted.replace('+', " ");
         match &element[field] {
             Value::String(text) => *text == wanted,
-            Value::Null => false,
-            other => other.to_string() == wanted,
+            other => wanted.parse().is_ok_and(|wanted: Value| wanted == *other),
         }
     })
 }
