@@ -189,9 +189,8 @@ impl Gateway {
 
     fn show_configuration(&self) {
         match &self.configuration {
-            Some(Configuration { settings, warnings }) => {
-                let (settings, warnings) = (settings.clone(), warnings.clone());
-                let meaning = Meaning::of(Configuration { settings, warnings }).to_string();
+            Some(configuration) => {
+                let meaning = Meaning::of(configuration.clone()).to_string();
                 // Which back end a kernel would be asked for is no matter here.
                 println!("{}", meaning.replace(" (af-packet)", ""));
             }

@@ -5,7 +5,8 @@
 //! then the draft becomes settings. A problem never stops the reading, so that one run tells all of
 //! them, each with line, column and key. What is legal and yet unwise becomes a warning.
 //!
-//! Nothing is looked up outside the file: no device, no name, no clock.
+//! Besides the links of paths ([`places`]) nothing is looked up outside the file: no device, no name,
+//! no clock.
 
 mod checks;
 mod control;
@@ -18,6 +19,7 @@ mod monitoring;
 mod page;
 mod pcp;
 mod pieces;
+mod places;
 mod policy;
 mod pools;
 mod problem;
@@ -31,16 +33,19 @@ mod sections;
 mod shares;
 mod static_checks;
 mod statics;
+mod unquoted;
 mod values;
 
+pub use places::{Argument, Places};
 pub use problem::Problem;
 pub(crate) use realms::DEFAULT as DEFAULT_REALM;
-pub use schema::SECTIONS;
+pub use schema::{PLACES, PlaceKey, PlaceKind, SECTIONS};
 pub use values::duration;
 pub(crate) use values::{show_duration, show_prefix, show_range};
 
 use natgate_gateway::Settings;
 use reader::{Origin, Section};
+use std::collections::HashSet;
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
@@ -57,6 +62,8 @@ pub struct Configuration {
     pub settings: Settings,
     /// What is legal and yet unwise, in the file's order.
     pub warnings: Vec<Problem>,
+    /// Files and sockets that the configuration uses, defaults among them.
+    pub places: Places,
 }
 
 /// Reads a configuration file.
@@ -80,7 +87,8 @@ pub fn parse(text: &str, name: &str) -> Result<Settings, Vec<String>> {
 /// # Errors
 /// Every problem, in the file's order.
 pub fn read(path: &Path) -> Result<Configuration, Vec<Problem>> {
-    read_file(path).and_then(|text| read_text(&text, &path.display().to_string()))
+    let text = read_file(path)?;
+    read_in_pieces(&text, &path.display().to_string(), pieces::RULES, Some(path))
 }
 
 /// Reads a configuration file that is to take the place of what is in force; `in_force` is what the
@@ -91,7 +99,7 @@ pub fn read(path: &Path) -> Result<Configuration, Vec<Problem>> {
 pub fn reread(path: &Path, in_force: &Settings) -> Result<Configuration, Vec<Problem>> {
     let text = read_file(path)?;
     let name = path.display().to_string();
-    let new = read_text(&text, &name)?;
+    let new = read_in_pieces(&text, &name, pieces::RULES, Some(path))?;
     let problems = restart::problems(&text, &name, in_force, &new);
     if problems.is_empty() { Ok(new) } else { Err(problems) }
 }
@@ -136,12 +144,18 @@ pub fn text_of(bytes: Vec<u8>, name: &str) -> Result<String, Vec<Problem>> {
 /// # Errors
 /// Every problem, in the file's order.
 pub fn read_text(text: &str, name: &str) -> Result<Configuration, Vec<Problem>> {
-    read_in_pieces(text, name, pieces::RULES)
+    read_in_pieces(text, name, pieces::RULES, None)
 }
 
-/// Reads a text, rules at its end so many at a time.
-fn read_in_pieces(text: &str, name: &str, rules: usize) -> Result<Configuration, Vec<Problem>> {
+/// Reads a text, rules at its end so many at a time; `path` is the file that it comes from.
+fn read_in_pieces(
+    text: &str,
+    name: &str,
+    rules: usize,
+    path: Option<&Path>,
+) -> Result<Configuration, Vec<Problem>> {
     let report = problem::Report::new(name, text);
+    report.used.borrow_mut().extend(path.map(places::Used::configuration));
     let (head, pieces) = pieces::cut(text, rules);
     let mut origin = Origin::default();
     let tree = parse_piece(text, 0..head, &report);
@@ -155,9 +169,11 @@ fn read_in_pieces(text: &str, name: &str, rules: usize) -> Result<Configuration,
         origin.tables += piece.rules;
     }
     checks::check(&draft, &report);
+    places::check(&report);
+    let places = Places::of(&report);
     let (problems, warnings) = report.finish();
     if problems.is_empty() {
-        Ok(Configuration { settings: draft.into_settings(), warnings })
+        Ok(Configuration { settings: draft.into_settings(), warnings, places })
     } else {
         Err(problems)
     }
@@ -171,9 +187,18 @@ fn parse_piece<'a>(
 ) -> Spanned<DeTable<'a>> {
     let start = range.start;
     let (tree, syntax) = DeTable::parse_recoverable(&text[range]);
+    let offset = |error: &toml::de::Error| start + error.span().map_or(0, |span| span.start);
+    let mut explained = HashSet::new();
     for error in &syntax {
-        let offset = start + error.span().map_or(0, |span| span.start);
-        report.syntax(offset, error.message());
+        let (line, place) = report.line_at(offset(error));
+        // One sentence about a value without quotes is enough for its line.
+        match unquoted::find(line) {
+            Some(value) if explained.insert(place) => {
+                report.syntax(place + value.offset, &value.message);
+            }
+            Some(_) => {}
+            None => report.syntax(offset(error), error.message()),
+        }
     }
     tree
 }
@@ -226,9 +251,13 @@ mod tests {
         ];
         for odd in wrong {
             let text = text(odd);
-            let whole = read_in_pieces(&text, "t", usize::MAX);
+            let whole = read_in_pieces(&text, "t", usize::MAX, None);
             for rules in [1, 2, 5, 11, 12] {
-                assert_eq!(read_in_pieces(&text, "t", rules), whole, "{rules} rules of {text}");
+                assert_eq!(
+                    read_in_pieces(&text, "t", rules, None),
+                    whole,
+                    "{rules} rules of {text}"
+                );
             }
         }
         assert_eq!(read_text(&text(""), "t").map(|read| read.settings.engine.rules.len()), Ok(12));

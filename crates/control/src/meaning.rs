@@ -6,6 +6,7 @@
 
 mod policy;
 mod realms;
+mod services;
 mod shares;
 mod statics;
 mod text;
@@ -16,7 +17,9 @@ use natgate_gateway::Settings;
 pub use policy::ClassMeaning;
 pub use realms::RealmMeaning;
 use serde::Serialize;
+pub use services::{AccessMeaning, LogMeaning, PcpMeaning};
 pub use shares::Shares;
+use text::plural;
 
 /// Mappings that the table holds at most unless `limits.mappings` says more.
 const DEFAULT_MAPPINGS: u64 = 1 << 20;
@@ -82,6 +85,12 @@ pub struct Meaning {
     pub classes: Vec<ClassMeaning>,
     /// Realms besides the default one, in the file's order.
     pub realms: Vec<RealmMeaning>,
+    /// Event logs, in the file's order.
+    pub logs: Vec<LogMeaning>,
+    /// Requests for mappings; `None`: they are not answered.
+    pub pcp: Option<PcpMeaning>,
+    /// Where the gateway is watched and commanded.
+    pub access: AccessMeaning,
     /// What is legal and yet unwise.
     pub warnings: Vec<Problem>,
     #[serde(skip)]
@@ -91,7 +100,7 @@ pub struct Meaning {
 impl Meaning {
     /// What `configuration` means.
     pub fn of(configuration: Configuration) -> Self {
-        let Configuration { settings, warnings } = configuration;
+        let Configuration { settings, warnings, .. } = configuration;
         let config = &settings.engine;
         let pools: Vec<Pool> = (0..config.pools.len()).map(|index| pool(config, index)).collect();
         let limits = &config.limits;
@@ -114,6 +123,8 @@ impl Meaning {
         let memory_bytes = Engine::memory(config);
         let classes = config.classes.iter().map(|class| ClassMeaning::new(config, class));
         let (classes, realms) = (classes.collect(), realms::meanings(&settings));
+        let (logs, pcp) = (services::logs(&settings), services::pcp(&settings));
+        let access = services::access(&settings);
         Self {
             pools,
             mappings,
@@ -122,6 +133,9 @@ impl Meaning {
             memory_bytes,
             classes,
             realms,
+            logs,
+            pcp,
+            access,
             warnings,
             settings,
         }

@@ -324,7 +324,7 @@ impl Reloader {
         &self,
         in_force: &InForce,
     ) -> Result<(InForce, Prepared, Vec<Problem>), ReloadError> {
-        let Configuration { settings: read, warnings } =
+        let Configuration { settings: read, warnings, .. } =
             config::reread(&self.file, &in_force.read).map_err(ReloadError::Configuration)?;
         // The sides are as they were, or it would have been refused.
         let Settings { engine, inside, outside, kernel, .. } = &*in_force.complete;

@@ -82,7 +82,7 @@ fn mistakes_are_told_with_what_would_be_right() {
         ("kind = \"spool\"\nfolder = \"/a\"\nmax_age = \"1s\"", "is out of bounds"),
         (
             "kind = \"file\"\npath = \"/a\"\n[[log]]\nkind = \"file\"\npath = \"/a\"",
-            "log[1]: is written to where another log is",
+            "log[1].path: \"/a\" is the place of log[0].path",
         ),
     ] {
         let told = problems(log);

@@ -151,3 +151,19 @@ fn check_says_what_is_left() {
         assert!(words.contains(line), "{words}");
     }
 }
+
+#[test]
+fn few_deterministic_ports_and_rules_for_others_are_unwise() {
+    let pool = "addresses = [\"203.0.113.1\"]\nallocation = \"deterministic\"\n\
+                subscribers = [\"10.0.0.0/18\"]";
+    warned(pool, "", "7:14 pool[0].allocation: pool \"default\" leaves each subscriber 3 ports");
+    let pool = "addresses = [\"203.0.113.0/28\"]\nallocation = \"deterministic\"\n\
+                subscribers = [\"10.0.0.0/24\"]";
+    let rule =
+        "[[rule]]\nkind = \"snat\"\nmatch = { source = \"10.0.0.0/23\" }\npool = \"default\"\n";
+    warned(
+        pool,
+        rule,
+        "11:20 rule[0].match.source: 256 addresses of 10.0.0.0/23 are not among the subscribers",
+    );
+}

@@ -45,7 +45,7 @@ pub use logs::{
 pub use monitoring::{Master, MetricsPlace, MonitoringSettings, SnmpSettings};
 pub use natgate_io::Device;
 pub use ordered::{MappingPlace, Page, SubscriberPlace};
-pub use pcp::{PcpCounters, PcpSettings, ResultCode, write_datagram};
+pub use pcp::{PCP_PORT, PcpCounters, PcpSettings, ResultCode, write_datagram};
 pub use run::{Controls, Observer, run};
 pub use settings::{
     Backend, ControlSettings, PagePlace, PageSettings, RealmSettings, ReceiveMode, RemoteSettings,

@@ -16,7 +16,7 @@ pub use datagram::write as write_datagram;
 pub(crate) use desk::{Desk, Next, Taken};
 
 use natgate_engine::Prefix;
-pub use natgate_pcp::ResultCode;
+pub use natgate_pcp::{ResultCode, SERVER_PORT as PCP_PORT};
 use std::time::Duration;
 
 /// What the operator says of requests for mappings.

@@ -178,6 +178,11 @@ pub enum PagePlace {
     Nowhere,
 }
 
+impl PagePlace {
+    /// The usual place: only this machine reaches it.
+    pub const USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9465);
+}
+
 impl SideSettings {
     /// A device with packet sockets that carries Ethernet's usual packets, of which nothing else is said.
     pub fn new(device: impl Into<String>) -> Self {

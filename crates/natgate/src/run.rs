@@ -29,7 +29,7 @@ use ending::{Ending, Leaver};
 use handover::Giving;
 use log::Joining;
 use monitoring::Watched;
-use natgate_control::config;
+use natgate_control::config::{self, Argument, Configuration, Places};
 use natgate_control::interface::Loads;
 use natgate_control::reload::Reloader;
 use natgate_control::routes::Announcer;
@@ -137,7 +137,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     };
     let reloader = args.reloader(read, complete, commander.clone(), crew);
     let reloader = reloader.telling(control::tell_reloads(manager));
-    let reloader = Arc::new(reloader.logging(log::exchange(&written, events)));
+    let own = args.add_files(Places::default()).map_err(Failure::Input)?;
+    let reloader = Arc::new(reloader.logging(log::exchange(&written, events, own)));
     let watched = Watched::new(&reloader, &loads, monitoring::sinks(written.metrics()));
     let asked = questions(&reloader, commander, clock, &written).merge(watched.router());
     let interface = control::interface(&reloader, Arc::clone(&loads), asked);
@@ -233,7 +234,9 @@ fn tell_ready(manager: Manager) {
 impl Args {
     /// The configuration: as it is written, and with what the kernel adds to it.
     fn settings(&self) -> Result<(Settings, Settings), Failure> {
-        let read = config::load(&self.config).map_err(Failure::Input)?;
+        let Configuration { settings: read, places, .. } = config::read(&self.config)
+            .map_err(|problems| Failure::Input(config::sentences(problems)))?;
+        self.add_files(places).map_err(Failure::Input)?;
         let mut settings = read.clone();
         if settings.inside.device == settings.outside.device {
             let device = &settings.inside.device;
@@ -249,6 +252,17 @@ impl Args {
             kernel::complete(&mut settings, side).map_err(anyhow::Error::from)?;
         }
         Ok((read, settings))
+    }
+
+    /// Adds the files that the command line names to the places of the configuration.
+    fn add_files(&self, mut places: Places) -> Result<Places, Vec<String>> {
+        let argument = |name, path, beside| Argument { name, path, beside };
+        places.add_arguments(&[
+            argument("--events", self.events.as_deref(), &[]),
+            argument("--status-file", self.status_file.as_deref(), &[".new"]),
+            argument("--tap", self.tap.as_deref(), &[]),
+        ])?;
+        Ok(places)
     }
 
     /// Workers that move packets between these devices and hold ports that were in use before.

@@ -23,12 +23,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any_service;
 use gate::Gate;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-
-/// Where the page is unless the configuration says otherwise: only this machine reaches it.
-pub const DEFAULT_LISTEN: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9465);
 
 /// What the browser may load: these files and the interface, and nothing from elsewhere.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \

@@ -5,13 +5,14 @@
 //! would still want to know. Of two parts that disagree the later in the file is to blame.
 
 use super::devices;
-use super::draft::{Draft, SideDraft};
+use super::draft::{Draft, SideDraft, TCP_HEADERS};
 use super::kernel;
 use super::policy;
 use super::pools;
 use super::problem::{Located, Report};
 use super::realms;
 use super::rule_checks;
+use super::sections::SegmentSize;
 use super::shares;
 use super::static_checks;
 use super::values::{overlaps, show_prefix, show_range};
@@ -43,6 +44,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     rule_checks::check(draft, report);
     pools_are_used(draft, report);
     quota_fits(draft, report);
+    segments_are_limited(draft, report);
     policy::check(draft, report);
     parity_can_be_kept(draft, report);
     shares::check(draft, report);
@@ -308,6 +310,18 @@ fn quota_fits(draft: &Draft, report: &Report<'_>) {
                 report.unwise(&draft.quota_place, message);
             }
         }
+    }
+}
+
+/// A limit above what any link carries would change no packet that arrives.
+fn segments_are_limited(draft: &Draft, report: &Report<'_>) {
+    let SegmentSize::Bytes(size) = &draft.segment_size else { return };
+    let mtu = draft.largest_mtu();
+    let largest = mtu.saturating_sub(TCP_HEADERS);
+    if size.value > largest {
+        let message =
+            format!("{} has no effect: the largest mtu, {mtu}, leaves {largest}", size.value);
+        report.wrong(&size.place, format!("{message}; write less than that, or \"mtu\""));
     }
 }
 

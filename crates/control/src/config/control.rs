@@ -1,7 +1,7 @@
 //! Reading `[control]`: where the gateway takes commands, and who may give them.
 
+use super::places::Target;
 use super::reader::Section;
-use super::sections::absolute_path;
 use natgate_gateway::{ControlSettings, RemoteSettings};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -32,22 +32,18 @@ pub(super) fn read(section: &Section<'_>) -> ControlSettings {
     if let (Some(value), None) = (section.get("read_group"), section.get("read_socket")) {
         value.wrong("is the group of control.read_socket; write that too, or leave this out");
     }
-    if settings.socket.is_some() && settings.socket == settings.read_socket {
-        let value = section.get("read_socket");
-        value.inspect(|value| value.wrong("is control.socket; each needs a path of its own"));
-    }
     settings
 }
 
 fn socket(section: &Section<'_>, key: &'static str) -> Option<PathBuf> {
-    let value = section.get(key)?;
-    let path = value.parsed("a path in quotes", absolute_path)?.value;
-    let len = path.as_os_str().len();
+    let path = section.path(key)?;
+    let len = path.value.as_os_str().len();
     if len > LONGEST {
-        value.wrong(format!("has {len} bytes; a socket's path may have {LONGEST}"));
+        let message = format!("has {len} bytes; a socket's path may have {LONGEST}");
+        section.report.wrong(&path.place, message);
         return None;
     }
-    Some(path)
+    Some(path.value)
 }
 
 fn remote(section: &Section<'_>) -> Option<RemoteSettings> {
@@ -66,10 +62,9 @@ fn remote(section: &Section<'_>) -> Option<RemoteSettings> {
             format!("{shown} is no address with a port; write one such as \"192.0.2.1:9466\"")
         })
     });
-    let file = |key, example| {
-        let value = tls.require(key, example)?;
-        Some(value.parsed("a path in quotes", absolute_path)?.value)
-    };
+    if let Some(address) = &address {
+        section.registers("listen", &address.place, Target::Address(address.value));
+    }
     let operators = section.get("operators").and_then(|value| {
         let names = value.items("a list of common names in quotes")?;
         if names.len() > MOST_OPERATORS {
@@ -86,9 +81,9 @@ fn remote(section: &Section<'_>) -> Option<RemoteSettings> {
         return None;
     }
     Some(RemoteSettings {
-        certificate: file("certificate", "\"/etc/natgate/server.pem\"")?,
-        key: file("key", "\"/etc/natgate/server.key\"")?,
-        clients: file("clients", "\"/etc/natgate/clients.pem\"")?,
+        certificate: tls.required_path("certificate")?,
+        key: tls.required_path("key")?,
+        clients: tls.required_path("clients")?,
         listen: address?.value,
         operators: operators.unwrap_or_default(),
     })

@@ -9,6 +9,7 @@ use super::policy::{self, ClassDraft, TimeoutDraft};
 use super::pools::LeftOut;
 use super::problem::{Located, Place};
 use super::realms::{RealmDraft, Whose};
+use super::sections::SegmentSize;
 use super::shares::SharesDraft;
 use super::values::{DnatTo, Span};
 use natgate_engine::{
@@ -23,7 +24,7 @@ use std::collections::HashMap;
 use std::net::Ipv4Addr;
 
 /// An IPv4 and a TCP header without options, bytes.
-const TCP_HEADERS: u16 = 40;
+pub(super) const TCP_HEADERS: u16 = 40;
 
 /// The whole file.
 pub(super) struct Draft {
@@ -41,8 +42,8 @@ pub(super) struct Draft {
     pub(super) config: Config,
     /// What `[nat]` says of how ports are chosen.
     pub(super) shares: SharesDraft,
-    /// Whether SYNs are to announce no more than fits both sides' MTU.
-    pub(super) mss_by_mtu: bool,
+    /// What SYNs are to announce at most.
+    pub(super) segment_size: SegmentSize,
     /// How many external addresses there is to be room for.
     pub(super) room: Option<Located<u32>>,
     /// Where the quota stands, or would.
@@ -271,8 +272,6 @@ impl Draft {
         let service_of = |fixed: &StaticDraft| fixed.service(of(fixed));
         let default_pool = self.default_pool();
         let allocation = self.common_allocation();
-        let mtus = self.insides().map(|inside| inside.mtu);
-        let by_mtu = mtus.fold(self.outside.mtu, u16::min).saturating_sub(TCP_HEADERS);
         let engine = Config {
             inside: self.inside.engine(),
             outside: self.outside.engine(),
@@ -289,7 +288,7 @@ impl Draft {
             port_timeouts: self.to_port_timeouts(),
             timeout_sets,
             session_events: self.logs.iter().any(|log| log.what == LogWhat::Sessions),
-            tcp_mss: if self.mss_by_mtu { Some(by_mtu) } else { self.config.tcp_mss },
+            tcp_mss: self.tcp_mss(),
             ..self.config.clone()
         };
         Settings {
@@ -308,6 +307,23 @@ impl Draft {
             page: self.page,
             monitoring: self.monitoring,
         }
+    }
+
+    /// The largest maximum segment size that SYNs may announce.
+    fn tcp_mss(&self) -> Option<u16> {
+        match &self.segment_size {
+            SegmentSize::Unchanged => None,
+            SegmentSize::Bytes(size) => Some(size.value),
+            SegmentSize::ByMtu => {
+                let mtus = self.insides().map(|inside| inside.mtu);
+                Some(mtus.fold(self.outside.mtu, u16::min).saturating_sub(TCP_HEADERS))
+            }
+        }
+    }
+
+    /// The largest MTU of all links.
+    pub(super) fn largest_mtu(&self) -> u16 {
+        self.insides().map(|inside| inside.mtu).fold(self.outside.mtu, u16::max)
     }
 
     fn pool(&self, pool: &PoolDraft, common: &Allocation) -> PoolConfig {

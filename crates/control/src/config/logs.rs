@@ -1,14 +1,14 @@
 //! `[[log]]`: which event logs are kept, where, and of what.
 
+use super::places::Target;
 use super::reader::{Section, Value};
-use super::sections::{absolute_path, bounded, read_duration};
+use super::sections::{bounded, read_duration};
 use super::values::{self, quoted};
 use natgate_gateway::{
     Collector, IpfixSettings, LogSettings, LogTo, LogWhat, SpoolSettings, SyslogSettings,
     TlsSettings, Transport,
 };
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// Logs that there may be: each is a thread.
@@ -85,20 +85,6 @@ pub(super) fn read(root: &Section<'_>) -> Vec<LogSettings> {
         root.report.wrong(&more.place, format!("is one too many; there may be {MOST_LOGS} logs"));
     }
     let logs: Vec<_> = sections.iter().map(read_log).collect();
-    for (at, log) in logs.iter().enumerate() {
-        let Some(log) = log else { continue };
-        let same = |other: &Option<LogSettings>| {
-            other.as_ref().is_some_and(|other| match (&log.to, &other.to) {
-                (LogTo::File(one), LogTo::File(other)) => one == other,
-                (LogTo::Spool(one), LogTo::Spool(other)) => one.folder == other.folder,
-                _ => false,
-            })
-        };
-        if logs[..at].iter().any(same) {
-            let message = "is written to where another log is; give each its own place";
-            root.report.wrong(&sections[at].place, message);
-        }
-    }
     logs.into_iter().flatten().collect()
 }
 
@@ -123,7 +109,7 @@ fn read_log(section: &Section<'_>) -> Option<LogSettings> {
     }
     let queue = section.get("queue").and_then(|value| value.integer(QUEUES));
     let to = match kind {
-        Kind::File => LogTo::File(read_path(section, "path", "\"/var/log/natgate.jsonl\"")?),
+        Kind::File => LogTo::File(section.required_path("path")?),
         Kind::Syslog => LogTo::Syslog(read_syslog(section)?),
         Kind::Ipfix => LogTo::Ipfix(read_ipfix(section)?),
         Kind::Spool => LogTo::Spool(read_spool(section)?),
@@ -132,15 +118,10 @@ fn read_log(section: &Section<'_>) -> Option<LogSettings> {
     Some(LogSettings { what, remotes: asked, queue, to })
 }
 
-fn read_path(section: &Section<'_>, key: &'static str, example: &str) -> Option<PathBuf> {
-    let value = section.require(key, example)?;
-    Some(value.parsed("a path in quotes", absolute_path)?.value)
-}
-
 fn read_collector(section: &Section<'_>) -> Option<Collector> {
     let transports = [("udp", Ok(0_u8)), ("tcp", Ok(1)), ("tls", Ok(2))];
-    let address = section.require("collector", "\"192.0.2.10:514\"");
-    let address = address.and_then(|value| value.parsed("an address and a port", host_and_port));
+    let value = section.require("collector", "\"192.0.2.10:514\"");
+    let address = value.and_then(|value| value.parsed("an address and a port", host_and_port));
     let transport = section.get("transport").map(|value| value.word(&transports));
     let tls = section.section("tls", "log.tls");
     let transport = match transport.unwrap_or(Some(0))? {
@@ -153,7 +134,12 @@ fn read_collector(section: &Section<'_>) -> Option<Collector> {
             if other == 0 { Transport::Udp } else { Transport::Tcp }
         }
     };
-    Some(Collector { address: address?.value, transport })
+    let address = address?;
+    // Names are not looked up, and no listener takes datagrams.
+    if let (Ok(collector), false) = (address.value.parse(), transport == Transport::Udp) {
+        section.registers("collector", &address.place, Target::Address(collector));
+    }
+    Some(Collector { address: address.value, transport })
 }
 
 /// An address or a name, and a port.
@@ -180,13 +166,13 @@ fn host_and_port(text: &str) -> Result<String, String> {
 }
 
 fn read_tls(section: &Section<'_>) -> Option<TlsSettings> {
-    let authorities = read_path(section, "authorities", "\"/etc/natgate/ca.pem\"");
+    let authorities = section.required_path("authorities");
     let name = section.get("name").and_then(|value| value.string("a name in quotes"));
     let own = match (section.get("certificate"), section.get("key")) {
         (None, None) => None,
         _ => {
-            let certificate = read_path(section, "certificate", "\"/etc/natgate/natgate.pem\"");
-            let key = read_path(section, "key", "\"/etc/natgate/natgate.key\"");
+            let certificate = section.required_path("certificate");
+            let key = section.required_path("key");
             Some((certificate?, key?))
         }
     };
@@ -233,7 +219,7 @@ fn read_ipfix(section: &Section<'_>) -> Option<IpfixSettings> {
 }
 
 fn read_spool(section: &Section<'_>) -> Option<SpoolSettings> {
-    let folder = read_path(section, "folder", "\"/var/lib/natgate/log\"");
+    let folder = section.required_path("folder");
     let size = section.get("max_size").and_then(|value| {
         let size = value.parsed("a size in quotes, such as \"10GiB\"", values::size)?.value;
         if !SIZES.contains(&size) {

@@ -1,5 +1,6 @@
 //! Reading `[metrics]` and `[snmp]`: who watches the gateway, and where.
 
+use super::places::Target;
 use super::reader::{Section, Value};
 use super::values::quoted;
 use natgate_gateway::{Master, MetricsPlace, MonitoringSettings, SnmpSettings};
@@ -25,12 +26,18 @@ pub(super) fn read(root: &Section<'_>) -> MonitoringSettings {
 }
 
 fn read_metrics(section: &Section<'_>) -> MetricsPlace {
-    let Some(value) = section.get("listen") else { return MetricsPlace::default() };
+    let Some(value) = section.get("listen") else {
+        section.registers_default("listen");
+        return MetricsPlace::default();
+    };
     let place = value.parsed("an address and a port in quotes, or \"off\"", |text| match text {
         "off" => Ok(MetricsPlace::Nowhere),
         text => address(text, EXAMPLE).map(MetricsPlace::At),
     });
     let Some(place) = place.map(|place| place.value) else { return MetricsPlace::default() };
+    if let MetricsPlace::At(address) = place {
+        section.registers("listen", &value.place, Target::Address(address));
+    }
     if let MetricsPlace::At(address) = place
         && !address.ip().is_loopback()
     {
@@ -47,7 +54,18 @@ fn read_snmp(section: &Section<'_>) -> Option<SnmpSettings> {
     if !section.is_present() {
         return None;
     }
-    let master = section.get("agentx").map(|value| read_master(&value));
+    let master = section.get("agentx").map(|value| {
+        let master = read_master(&value)?;
+        let target = match &master {
+            Master::Unix(path) => Target::Path(path.clone()),
+            Master::Tcp(address) => Target::Address(*address),
+        };
+        section.registers("agentx", &value.place, target);
+        Some(master)
+    });
+    if master.is_none() {
+        section.registers_default("agentx");
+    }
     let number = |key, bounds, usual| {
         section.get(key).map_or(Some(usual), |value: Value<'_>| value.integer(bounds))
     };

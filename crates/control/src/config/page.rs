@@ -1,5 +1,6 @@
 //! Reading `[page]`: where the page for browsers is, and under which names.
 
+use super::places::Target;
 use super::problem::Report;
 use super::reader::{Section, Value};
 use super::values::quoted;
@@ -21,9 +22,13 @@ pub(super) fn read(root: &Section<'_>) -> PageSettings {
         let place = value.parsed("an address and a port in quotes, or \"off\"", place)?.value;
         if let PagePlace::At(address) = place {
             warn_if_open(section.report, value, address);
+            section.registers("listen", &value.place, Target::Address(address));
         }
         Some(place)
     });
+    if listen.is_none() {
+        section.registers_default("listen");
+    }
     let names = section.get("names").map(|value| read_names(&value)).unwrap_or_default();
     if let (Some(PagePlace::Nowhere), Some(value), false) =
         (place, section.get("names"), names.is_empty())

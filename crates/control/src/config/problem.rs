@@ -6,6 +6,7 @@
 //! about what is missing and about the rest of that line: it would blame the user for the reader's
 //! confusion.
 
+use super::places::Used;
 use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -74,6 +75,8 @@ pub(super) struct Report<'a> {
     syntax: RefCell<Vec<(usize, String)>>,
     problems: RefCell<Vec<(Place, String)>>,
     warnings: RefCell<Vec<(Place, String)>>,
+    /// Files, sockets and listeners that the configuration uses.
+    pub(super) used: RefCell<Vec<Used>>,
 }
 
 impl<'a> Report<'a> {
@@ -86,6 +89,7 @@ impl<'a> Report<'a> {
             syntax: RefCell::default(),
             problems: RefCell::default(),
             warnings: RefCell::default(),
+            used: RefCell::default(),
         }
     }
 
@@ -116,6 +120,20 @@ impl<'a> Report<'a> {
         self.line_starts.partition_point(|start| *start <= offset)
     }
 
+    /// The text of the line of a byte offset, and the offset where the line begins.
+    pub(super) fn line_at(&self, offset: usize) -> (&'a str, usize) {
+        let start = self.line_starts[self.line(offset) - 1];
+        let rest = self.text.get(start..).unwrap_or_default();
+        (rest.lines().next().unwrap_or_default(), start)
+    }
+
+    /// Line and column of a byte offset, both from 1; the column in characters.
+    pub(super) fn position(&self, offset: usize) -> (usize, usize) {
+        let line = self.line(offset);
+        let before = self.text.get(self.line_starts[line - 1]..offset).unwrap_or_default();
+        (line, before.chars().count() + 1)
+    }
+
     /// Problems and warnings, in the file's order.
     pub(super) fn finish(self) -> (Vec<Problem>, Vec<Problem>) {
         let syntax = self.syntax.take();
@@ -131,12 +149,10 @@ impl<'a> Report<'a> {
     fn in_order(&self, mut list: Vec<(Place, String)>) -> Vec<Problem> {
         list.sort_by_key(|(place, _)| place.offset);
         let problem = |(place, message): (Place, String)| {
-            let line = self.line(place.offset);
-            let start = self.line_starts[line - 1];
-            let before = self.text.get(start..place.offset).unwrap_or_default();
+            let (line, column) = self.position(place.offset);
             Problem {
                 line: Some(line),
-                column: Some(before.chars().count() + 1),
+                column: Some(column),
                 key: place.key,
                 ..Problem::of_file(self.name, message)
             }

@@ -4,10 +4,12 @@
 //! does not have reports that and gives nothing. So whoever reads a section only says what it
 //! wants, and takes the default where nothing comes back.
 
+use super::places::{Target, Used};
 use super::problem::{Located, Place, Report};
 use super::schema;
-use super::values::quoted;
+use super::values::{self, quoted};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -54,9 +56,7 @@ impl<'a> Section<'a> {
         {
             let unknown = key.get_ref().as_ref();
             let place = section.place_of(unknown, origin.offset + key.span().start);
-            let kind = if name.is_empty() { "table" } else { "key" };
-            let remedy = schema::remedy(name, unknown);
-            report.wrong(&place, format!("there is no such {kind}; {remedy}"));
+            report.wrong(&place, schema::refusal(name, unknown));
         }
         section
     }
@@ -89,6 +89,44 @@ impl<'a> Section<'a> {
             self.report.missing(&missing, format!("is missing; write {key} = {example}"));
         }
         value
+    }
+
+    /// The path that a key names, registered for comparison with all other places.
+    pub(super) fn path(&self, key: &'static str) -> Option<Located<PathBuf>> {
+        let Some(value) = self.get(key) else {
+            self.registers_default(key);
+            return None;
+        };
+        let example = schema::place_key(self.name, key).example;
+        let path = value.parsed("a path in quotes", |text| values::absolute_path(text, example))?;
+        self.registers(key, &path.place, Target::Path(path.value.clone()));
+        Some(path)
+    }
+
+    /// As [`Self::path`], of a key that must be there.
+    pub(super) fn required_path(&self, key: &'static str) -> Option<PathBuf> {
+        let example = schema::place_key(self.name, key).example;
+        self.require(key, &format!("\"{example}\""))?;
+        self.path(key).map(|path| path.value)
+    }
+
+    /// Registers a place that a key names.
+    pub(super) fn registers(&self, key: &'static str, place: &Place, target: Target) {
+        let used =
+            Used::of_key(schema::place_key(self.name, key), &place.key, Some(place.offset), target);
+        self.report.used.borrow_mut().push(used);
+    }
+
+    /// Registers the place that is used because a key is not there.
+    pub(super) fn registers_default(&self, key: &'static str) {
+        let spec = schema::place_key(self.name, key);
+        let Some(default) = spec.default else { return };
+        let target = match default.parse() {
+            Ok(address) => Target::Address(address),
+            Err(_) => Target::Path(default.into()),
+        };
+        let name = self.place_of(key, 0).key;
+        self.report.used.borrow_mut().push(Used::of_key(spec, &name, None, target));
     }
 
     /// A table inside this one; `name` is its name in the schema.

@@ -187,6 +187,104 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     ("rule.timeouts", &["udp", "tcp_established", "tcp_opening", "tcp_closing", "icmp", "other"]),
 ];
 
+/// How natgate uses the file, folder, socket or address that a key names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlaceKind {
+    /// A file that is read.
+    Read,
+    /// A file that is written.
+    Written,
+    /// A folder whose files natgate writes and deletes.
+    Folder,
+    /// A Unix socket that natgate makes.
+    Socket,
+    /// An address and port where natgate listens.
+    Listener,
+    /// A socket, or an address and port, of another program, to which natgate connects.
+    Remote,
+}
+
+impl PlaceKind {
+    /// True if two such uses of one place spoil each other.
+    pub fn excludes(self, other: Self) -> bool {
+        let is_shared = |kind| matches!(kind, Self::Read | Self::Remote);
+        !(is_shared(self) && is_shared(other))
+    }
+}
+
+/// A key that names a place.
+#[derive(Debug)]
+pub struct PlaceKey {
+    /// The table's name in [`SECTIONS`].
+    pub section: &'static str,
+    /// The key.
+    pub key: &'static str,
+    /// How the place is used.
+    pub kind: PlaceKind,
+    /// A good value.
+    pub example: &'static str,
+    /// What is used where the file does not have the key, if natgate makes it then.
+    pub default: Option<&'static str>,
+    /// Endings of files that natgate makes beside a path.
+    pub beside: &'static [&'static str],
+}
+
+/// A key without a default and without files beside its path.
+const fn place(
+    section: &'static str,
+    key: &'static str,
+    kind: PlaceKind,
+    example: &'static str,
+) -> PlaceKey {
+    PlaceKey { section, key, kind, example, default: None, beside: &[] }
+}
+
+/// Every key that names a file, a folder, a socket, a listener or a connection's other end: no
+/// other key is read as one.
+pub const PLACES: &[PlaceKey] = &[
+    PlaceKey {
+        beside: &[".new", ".lock"],
+        ..place("state", "file", PlaceKind::Written, "/var/lib/natgate/ports")
+    },
+    PlaceKey {
+        default: Some(natgate_http::DEFAULT_PATH),
+        beside: &[".take-over"],
+        ..place("control", "socket", PlaceKind::Socket, "/run/natgate/control.sock")
+    },
+    place("control", "read_socket", PlaceKind::Socket, "/run/natgate/read.sock"),
+    place("control", "listen", PlaceKind::Listener, "192.0.2.1:9466"),
+    place("control.tls", "certificate", PlaceKind::Read, "/etc/natgate/server.pem"),
+    place("control.tls", "key", PlaceKind::Read, "/etc/natgate/server.key"),
+    place("control.tls", "clients", PlaceKind::Read, "/etc/natgate/clients.pem"),
+    place("log", "path", PlaceKind::Written, "/var/log/natgate/events.jsonl"),
+    place("log", "folder", PlaceKind::Folder, "/var/lib/natgate/log"),
+    place("log", "collector", PlaceKind::Remote, "192.0.2.10:514"),
+    place("log.tls", "authorities", PlaceKind::Read, "/etc/natgate/ca.pem"),
+    place("log.tls", "certificate", PlaceKind::Read, "/etc/natgate/natgate.pem"),
+    place("log.tls", "key", PlaceKind::Read, "/etc/natgate/natgate.key"),
+    PlaceKey {
+        default: Some("127.0.0.1:9465"),
+        ..place("page", "listen", PlaceKind::Listener, "127.0.0.1:9465")
+    },
+    PlaceKey {
+        default: Some("127.0.0.1:9464"),
+        ..place("metrics", "listen", PlaceKind::Listener, "127.0.0.1:9464")
+    },
+    PlaceKey {
+        default: Some("/var/agentx/master"),
+        ..place("snmp", "agentx", PlaceKind::Remote, "/var/agentx/master")
+    },
+];
+
+/// How a key's place is used.
+///
+/// # Panics
+/// When [`PLACES`] does not list the key.
+pub(super) fn place_key(section: &str, key: &str) -> &'static PlaceKey {
+    let found = PLACES.iter().find(|place| (place.section, place.key) == (section, key));
+    found.unwrap_or_else(|| panic!("{section}.{key} names a place that is not listed"))
+}
+
 const PORTS: &[&str] = &["tcp", "udp", "icmp"];
 
 const BLOCK: &[&str] = &["size", "max_per_subscriber", "release_after"];
@@ -212,8 +310,43 @@ pub(super) fn keys(section: &str) -> &'static [&'static str] {
     found.expect("the reader opens listed tables only").1
 }
 
+/// Tables and keys of features that natgate does not have yet, and the feature of each.
+const PLANNED: &[(&str, &str, &str)] = &[
+    ("", "ipv6", "IPv6 forwarding"),
+    ("", "nat64", "IPv6 translation (NAT64, RFC 6146)"),
+    ("", "siit", "stateless IPv6 translation (SIIT, RFC 7915)"),
+    ("", "clat", "the customer's side of 464XLAT (CLAT, RFC 6877)"),
+    ("", "nptv6", "translation of IPv6 prefixes (NPTv6, RFC 6296)"),
+    ("", "dslite", "DS-Lite (RFC 6333)"),
+    ("", "lw4o6", "Lightweight 4over6 (RFC 7596)"),
+    ("", "map", "MAP-E and MAP-T (RFC 7597, RFC 7599)"),
+    ("", "alg", "application-level gateways"),
+    ("", "fleet", "operation of several machines together"),
+    ("", "slice", "operation of several machines together"),
+    ("inside", "address6", "IPv6"),
+    ("inside", "gateway6", "IPv6"),
+    ("outside", "address6", "IPv6"),
+    ("outside", "gateway6", "IPv6"),
+    ("realm", "address6", "IPv6"),
+    ("realm", "gateway6", "IPv6"),
+    ("rule", "alg", "application-level gateways"),
+    ("limits", "fragments_per_datagram", "a limit of fragments for each datagram"),
+];
+
+/// Why a key or table that `section` does not have is refused, and what to do about it.
+pub(super) fn refusal(section: &str, unknown: &str) -> String {
+    let kind = if section.is_empty() { "table" } else { "key" };
+    let planned = PLANNED.iter().find(|(table, key, _)| (*table, *key) == (section, unknown));
+    match planned {
+        Some((_, _, feature)) => {
+            format!("is for {feature}, which is not built in yet; take the {kind} out")
+        }
+        None => format!("there is no such {kind}; {}", remedy(section, unknown)),
+    }
+}
+
 /// What to do about a key that `section` does not have.
-pub(super) fn remedy(section: &str, unknown: &str) -> String {
+fn remedy(section: &str, unknown: &str) -> String {
     let known = keys(section);
     if let Some(near) = nearest(known.iter().copied(), unknown) {
         return format!("did you mean `{near}`?");

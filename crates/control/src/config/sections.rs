@@ -26,7 +26,6 @@ use natgate_engine::{
 use natgate_gateway::{Backend, MOST_WORKERS, ReceiveMode, StateSettings, WorkerSettings};
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -63,7 +62,6 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
     read_timeouts(&root.section("timeouts", "timeouts"), &mut config.timeouts);
     let (subscribers, no_subscribers) = read_subscribers(&nat, &config.subscribers);
     read_nat(&nat, &mut config);
-    let mss_by_mtu = read_mss(&nat, &mut config);
     let pcp = pcp::read(&root.section("pcp", "pcp"), &mut config.limits);
     Draft {
         inside: read_side(root, Side::Inside),
@@ -75,7 +73,7 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
         subscribers,
         no_subscribers,
         shares: shares::read_nat(&nat),
-        mss_by_mtu,
+        segment_size: read_mss(&nat),
         room,
         quota_place,
         mappings_place,
@@ -324,15 +322,27 @@ fn read_answers(nat: &Section<'_>, config: &mut Config) {
     set(&mut config.answer_unsolicited_syn, answer);
 }
 
-/// The maximum segment size, in bytes; whether it is the MTUs that say it.
-fn read_mss(nat: &Section<'_>, config: &mut Config) -> bool {
-    let Some(value) = nat.get("tcp_mss") else { return false };
+/// The maximum segment size that `[nat]` asks for.
+pub(super) enum SegmentSize {
+    Unchanged,
+    Bytes(Located<u16>),
+    /// As the MTUs of both sides have it.
+    ByMtu,
+}
+
+fn read_mss(nat: &Section<'_>) -> SegmentSize {
+    let Some(value) = nat.get("tcp_mss") else { return SegmentSize::Unchanged };
     if value.is_integer() {
         let size = value.integer(MSS_BOUNDS.0..=MSS_BOUNDS.1);
-        config.tcp_mss = size.and_then(|size| u16::try_from(size).ok());
-        return false;
+        let size = size.and_then(|size| u16::try_from(size).ok());
+        let place = value.place;
+        return size
+            .map_or(SegmentSize::Unchanged, |value| SegmentSize::Bytes(Located { value, place }));
     }
-    value.word(&[("mtu", Ok(()))]).is_some()
+    match value.word(&[("mtu", Ok(()))]) {
+        Some(()) => SegmentSize::ByMtu,
+        None => SegmentSize::Unchanged,
+    }
 }
 
 /// Reads `[limits]` and says where the quota stands.
@@ -462,24 +472,9 @@ fn read_workers(section: &Section<'_>) -> WorkerSettings {
 /// Where ports in use are remembered, if they are to be.
 fn read_state(section: &Section<'_>) -> Option<StateSettings> {
     const INTERVALS: RangeInclusive<Duration> = Duration::from_millis(100)..=DAY;
-    let file = section
-        .is_present()
-        .then(|| section.require("file", "\"/var/lib/natgate/ports\""))
-        .flatten()
-        .and_then(|value| value.parsed("a path in quotes", absolute_path));
+    let file = section.is_present().then(|| section.required_path("file")).flatten();
     let interval = section.get("interval").and_then(|value| read_duration(&value, &INTERVALS));
-    Some(StateSettings { file: file?.value, interval: interval.unwrap_or(DEFAULT_STATE_INTERVAL) })
-}
-
-/// The path of a file, wherever the gateway is started.
-pub(super) fn absolute_path(text: &str) -> Result<PathBuf, String> {
-    let is_file = text.starts_with('/') && !text.ends_with('/') && !text.contains('\0');
-    is_file.then(|| PathBuf::from(text)).ok_or_else(|| {
-        let shown = values::quoted(text);
-        format!(
-            "{shown} is no absolute path of a file; write one such as \"/var/lib/natgate/ports\""
-        )
-    })
+    Some(StateSettings { file: file?, interval: interval.unwrap_or(DEFAULT_STATE_INTERVAL) })
 }
 
 fn set<T>(slot: &mut T, value: Option<T>) {

@@ -14,6 +14,9 @@ use natgate_engine::{
 };
 use std::time::Duration;
 
+/// Ports of one subscriber below which a deterministic pool is warned of.
+const FEW_PORTS: u32 = 256;
+
 /// The words of `allocation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -295,8 +298,103 @@ fn shares_fit(draft: &Draft, pool: &PoolDraft, report: &Report<'_>) {
     if plan.dynamic().is_none() {
         quota_is_reached(draft, plan.ports_per_subscriber().into(), pool, report);
     }
+    ports_are_enough(draft, pool, &plan, report);
     everybody_is_served(draft, pool, &plan, report);
+    rules_send_members(draft, pool, &plan, report);
     statics_take_nobodys(draft, &plan, report);
+}
+
+/// A subscriber should have ports for more than a few sessions.
+fn ports_are_enough(draft: &Draft, pool: &PoolDraft, plan: &Plan, report: &Report<'_>) {
+    let dynamic = plan.dynamic().map_or(0, |(first, last)| u32::from(last - first) + 1);
+    let share_of_dynamic = dynamic / plan.subscribers_per_address().max(1);
+    let each = plan.ports_per_subscriber();
+    if each + share_of_dynamic >= FEW_PORTS {
+        return;
+    }
+    let name = &pool.name.value;
+    let ports = if each == 1 { "1 port".to_owned() } else { format!("{each} ports") };
+    let dynamic = match share_of_dynamic {
+        0 => String::new(),
+        more => format!(" and {more} dynamic ones on average"),
+    };
+    let message = format!("pool \"{name}\" leaves each subscriber {ports}{dynamic}");
+    let why = format!("fewer than {FEW_PORTS}, and one web page may take dozens");
+    let remedy = "the examples of RFC 7422 have 1000 and more; add addresses, or name fewer \
+                  subscribers";
+    let place = shares_place(draft, pool);
+    report.unwise(place, format!("{message}: {why}; {remedy}"));
+}
+
+/// Where it stands how many ports a subscriber has, or how ports are chosen.
+fn shares_place<'d>(draft: &'d Draft, pool: &'d PoolDraft) -> &'d Place {
+    match &pool.shares.each {
+        Some(each) => &each.place,
+        None => draft.kind_place(pool),
+    }
+}
+
+/// A rule should send nobody to a pool that has no ports for them.
+fn rules_send_members(draft: &Draft, pool: &PoolDraft, plan: &Plan, report: &Report<'_>) {
+    let (names, targets) = (draft.realm_names(), draft.targets());
+    let number = draft.pools.iter().position(|one| std::ptr::eq(one, pool));
+    let config = draft.plan(pool);
+    for rule in draft.rules.iter().filter(|rule| targets.of(&rule.action) == number) {
+        // A pool of another realm is a problem of its own.
+        if names.of(&rule.realm) != Some(plan.realm()) {
+            continue;
+        }
+        let sent = match rule.looks_at() {
+            (true, prefix, _) => vec![prefix],
+            (false, ..) => {
+                let all = draft.subscribers_of(plan.realm());
+                all.iter().map(|prefix| prefix.value).collect()
+            }
+        };
+        for prefix in sent {
+            let others = size_of(prefix).saturating_sub(in_common(prefix, &config.subscribers));
+            if others == 0 {
+                continue;
+            }
+            let (shown, name) = (show_prefix(prefix), &pool.name.value);
+            let members: Vec<String> =
+                config.subscribers.iter().take(3).map(|prefix| show_prefix(*prefix)).collect();
+            let more = if config.subscribers.len() > 3 { ", ..." } else { "" };
+            let members = format!("{}{more}", members.join(", "));
+            let who = match others == size_of(prefix) {
+                true => format!("no address of {shown} is"),
+                false => format!("{others} addresses of {shown} are not"),
+            };
+            let message = format!("{who} among the subscribers of deterministic pool \"{name}\"");
+            let remedy = "name another pool, or add the prefix to the pool's subscribers";
+            match plan.dynamic() {
+                Some(_) => {
+                    let fate = "they get dynamic ports only";
+                    report.unwise(&rule.matches.place, format!("{message} ({members}): {fate}"));
+                }
+                None if others == size_of(prefix) => {
+                    let fate = "the rule translates nobody";
+                    let message = format!("{message} ({members}): {fate}; {remedy}");
+                    report.wrong(&rule.matches.place, message);
+                }
+                None => {
+                    let fate = "they get no port";
+                    let message = format!("{message} ({members}): {fate}; {remedy}");
+                    report.unwise(&rule.matches.place, message);
+                }
+            }
+        }
+    }
+}
+
+fn size_of(prefix: Prefix) -> u64 {
+    u64::from(prefix.last() - prefix.first()) + 1
+}
+
+/// How many addresses of a prefix are in the others, which do not overlap.
+fn in_common(prefix: Prefix, others: &[Prefix]) -> u64 {
+    let common = others.iter().filter(|one| overlaps_prefix(**one, prefix));
+    common.map(|one| size_of(*one).min(size_of(prefix))).sum()
 }
 
 /// A static mapping of a whole address leaves those without ports who have theirs of it.
@@ -320,11 +418,9 @@ fn everybody_is_served(draft: &Draft, pool: &PoolDraft, plan: &Plan, report: &Re
     if draft.pools.get(draft.default_pool()).is_none_or(|one| one.name.value != pool.name.value) {
         return;
     }
-    let size = |prefix: Prefix| u64::from(prefix.last() - prefix.first()) + 1;
     for subscribers in draft.subscribers_of(plan.realm()) {
-        let own = listed.value.iter().filter(|one| overlaps_prefix(**one, subscribers.value));
-        let own: u64 = own.map(|one| size(*one).min(size(subscribers.value))).sum();
-        let others = size(subscribers.value).saturating_sub(own);
+        let own = in_common(subscribers.value, &listed.value);
+        let others = size_of(subscribers.value).saturating_sub(own);
         if others > 0 {
             let shown = show_prefix(subscribers.value);
             let message = format!("{others} addresses of {shown} of nat.subscribers are not there");

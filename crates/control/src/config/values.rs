@@ -7,6 +7,7 @@
 use natgate_engine::{AddressRange, Prefix};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Text as it is shown in a message: quoted, control characters escaped, not endless.
@@ -67,6 +68,15 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     let size = text.parse::<bytesize::ByteSize>();
     size.map(|size| size.0).map_err(|_| {
         format!("{} is no size; write one such as \"16MiB\" or \"4GiB\"", quoted(text))
+    })
+}
+
+/// The path of a file, wherever the gateway is started.
+pub(super) fn absolute_path(text: &str, example: &str) -> Result<PathBuf, String> {
+    let is_file = text.starts_with('/') && !text.ends_with('/') && !text.contains('\0');
+    is_file.then(|| PathBuf::from(text)).ok_or_else(|| {
+        let shown = quoted(text);
+        format!("{shown} is no absolute path of a file; write one such as \"{example}\"")
     })
 }
 
@@ -263,6 +273,11 @@ pub(crate) fn show_range(range: AddressRange) -> String {
 /// A prefix as a configuration writes it.
 pub(crate) fn show_prefix(prefix: Prefix) -> String {
     format!("{}/{}", Ipv4Addr::from(prefix.first()), prefix.len())
+}
+
+/// True if a text is an address with the length of a prefix, of which bits beyond it may be set.
+pub(super) fn interface_prefix(text: &str) -> bool {
+    split_prefix(text).is_some()
 }
 
 fn split_prefix(text: &str) -> Option<(Ipv4Addr, u8)> {

@@ -40,6 +40,12 @@ impl Display for Meaning {
         self.timeouts(f)?;
         writeln!(f, "After a restart")?;
         self.state(f)?;
+        writeln!(f, "Event logs")?;
+        self.event_logs(f)?;
+        writeln!(f, "Requests for mappings")?;
+        self.requests(f)?;
+        writeln!(f, "Access")?;
+        self.access(f)?;
         writeln!(f, "Memory")?;
         let memory = bytesize::ByteSize(self.memory_bytes).display().iec();
         writeln!(

@@ -138,7 +138,7 @@ fn text_that_is_not_toml() {
         (
             "[timeouts]\nudp = 5m\nicmp = \"x\"\n",
             &[
-                "8:7 : is not TOML: string values must be quoted",
+                "8:7 : is not TOML: 5m is a duration without quotes; write udp = \"5m\"",
                 "9:8 timeouts.icmp: \"x\" is no duration",
             ],
         ),
@@ -354,4 +354,57 @@ fn files_that_cannot_be_read() {
     let latin = config::load(&latin).expect_err("the file is not UTF-8");
     assert_eq!(latin.len(), 1);
     assert!(latin[0].contains("latin1.toml:2:6: "), "{latin:?}");
+}
+
+#[test]
+fn values_without_quotes() {
+    refused_after_smallest(&[
+        ("drain = [203.0.113.1]\n", &["7:10 : is not TOML: 203.0.113.1 is …without quotes"]),
+        (
+            "[[route]]\nprefix = 10.0.0.0/8\nvia = \"192.0.2.1\"\n",
+            &["8:10 : is not TOML: 10.0.0.0/8 is …write prefix = \"10.0.0.0/8\""],
+        ),
+        (
+            "[nat]\nhairpinning = yes\n",
+            &["8:15 : is not TOML: yes is no value of TOML; write true"],
+        ),
+    ]);
+    refused(
+        &SMALLEST.replace("device = \"eth1\"", "device = \"eth1\"\naddress = 10.0.0.1/8"),
+        &["3:11 : is not TOML: 10.0.0.1/8 is …write address = \"10.0.0.1/8\""],
+    );
+}
+
+#[test]
+fn features_that_are_not_built_in_are_named() {
+    for (table, feature) in [
+        ("[ipv6]", "IPv6"),
+        ("[nat64]", "NAT64"),
+        ("[siit]", "SIIT"),
+        ("[clat]", "CLAT"),
+        ("[[nptv6]]", "NPTv6"),
+        ("[dslite]", "DS-Lite"),
+        ("[lw4o6]", "Lightweight 4over6"),
+        ("[[map]]", "MAP-E"),
+        ("[alg]", "application-level gateways"),
+        ("[fleet]", "several machines"),
+        ("[[slice]]", "several machines"),
+    ] {
+        let text = format!("{SMALLEST}{table}\n");
+        let problems = read_text(&text, "t.toml").expect_err(table);
+        let said = problems[0].to_string();
+        let is_named = said.contains(feature) && said.contains("which is not built in yet");
+        assert!(problems.len() == 1 && is_named, "{said}");
+    }
+    refused_after_smallest(&[("[realm]\n", &["7:1 realm: is a table; …write [[realm]]"])]);
+}
+
+#[test]
+fn a_segment_size_that_no_link_carries() {
+    refused_after_smallest(&[(
+        "[nat]\ntcp_mss = 9000\n",
+        &["8:11 nat.tcp_mss: 9000 has no effect: the largest mtu, 1500, leaves 1460"],
+    )]);
+    let jumbo = SMALLEST.replace("device = \"eth1\"", "device = \"eth1\"\nmtu = 9100");
+    assert!(read_text(&format!("{jumbo}[nat]\ntcp_mss = 9000\n"), "t").is_ok());
 }

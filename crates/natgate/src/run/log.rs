@@ -8,11 +8,12 @@ use super::status::Told;
 use super::{name, say};
 use crate::Failure;
 use anyhow::anyhow;
+use natgate_control::config::Places;
 use natgate_control::json;
 use natgate_control::reload::Logging;
 use natgate_control::routes::{Announcer, external_prefixes};
 use natgate_engine::{Event, Side, Timestamp};
-use natgate_gateway::{Clock, LogSettings, Observer, Settings, Status, Worker};
+use natgate_gateway::{Clock, LogSettings, LogTo, Observer, Settings, Status, Worker};
 use natgate_io::{Change, LinkInfo};
 use natgate_logs::{Feed, Gap, Logs, OpenError};
 use natgate_service::{explain, explain_folder};
@@ -96,11 +97,19 @@ fn sentence(OpenError { name, error }: &OpenError, events: Option<&Path>) -> Str
     }
 }
 
-/// Exchanges event logs when the configuration names others; that of the command line stays.
-pub(super) fn exchange(logs: &Logs, events: Option<&Path>) -> Logging {
+/// Exchanges event logs when the configuration names others; that of the command line stays. `own`:
+/// the files that the command line names.
+pub(super) fn exchange(logs: &Logs, events: Option<&Path>, own: Places) -> Logging {
     let (changer, events) = (logs.changer(), events.map(Path::to_owned));
     Box::new(move |settings| {
         let events = events.as_deref();
+        for log in settings {
+            match &log.to {
+                LogTo::File(path) => own.accepts(path)?,
+                LogTo::Spool(spool) => own.accepts(&spool.folder)?,
+                LogTo::Syslog(_) | LogTo::Ipfix(_) => {}
+            }
+        }
         let exchange = changer.prepare(&all(events, settings));
         let exchange = exchange.map_err(|error| sentence(&error, events))?;
         Ok(Box::new(move || exchange.apply()))

@@ -5,14 +5,13 @@ use crate::Failure;
 use axum::Router;
 use natgate_control::socket::{Listen, Server};
 use natgate_gateway::{PagePlace, PageSettings};
-use natgate_page::DEFAULT_LISTEN;
 
 /// Serves the page, and the interface as far as the page may ask it; a place that the configuration does
 /// not name may be missing.
 pub(super) fn serve(settings: &PageSettings, interface: Router) -> Result<Option<Server>, Failure> {
     let (address, is_named) = match settings.place {
         PagePlace::Nowhere => return Ok(None),
-        PagePlace::Usual => (DEFAULT_LISTEN, false),
+        PagePlace::Usual => (PagePlace::USUAL, false),
         PagePlace::At(address) => (address, true),
     };
     let router = natgate_page::router(interface, &settings.names);
