@@ -68,7 +68,8 @@ fn shell(folder: &Path, script: &str) -> Command {
 }
 
 impl Machine {
-    /// Starts one. `prepare` is a script that may change what is below `$root`; `places` are its variables.
+    /// Starts one. `prepare` is a script that may change files below `$root`; `places` are its
+    /// variables.
     pub(crate) fn start(prepare: &str, places: &[(&str, &Path)]) -> Self {
         let folder = folder();
         let enter = format!("{CGROUP}\nmkdir $group\necho $$ >$group/cgroup.procs\n{BOOT}");

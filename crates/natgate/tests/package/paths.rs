@@ -1,4 +1,4 @@
-//! Paths that the unit, the configurations, the man pages and the documents name: the package has them.
+//! Paths that the unit, configurations, man pages and documents name: the package has them.
 
 use crate::{Folder, contents, document, said, text};
 use std::fs;

@@ -13,11 +13,17 @@ const PROGRAM: &str = crate::PROGRAM;
 const ROOT: &str = crate::ROOT;
 
 /// Documents whose commands a test here runs.
-const WALKED: &[&str] =
-    &["docs/quickstart-home.md", "docs/quickstart-isp.md", "docs/quickstart-cloud.md", "README.md"];
+const WALKED: &[&str] = &[
+    "docs/quickstart-home.md",
+    "docs/quickstart-isp.md",
+    "docs/quickstart-cloud.md",
+    "README.md",
+    "docs/service.md",
+    "docs/upgrade.md",
+];
 
-/// A checkout at /root/natgate, and what stands in for a person and for the compiler: the editor changes nothing,
-/// `make` has made the program and the package before.
+/// A checkout at /root/natgate, and stand-ins for a person and for the compiler: the editor changes
+/// nothing, and `make` finds the program and the package made.
 const PREPARE: &str = r#"
     checkout=$root/root/natgate
     mkdir -p $base/layer/checkout $base/layer/checkout-work $checkout
@@ -54,7 +60,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(200)
         self.end_headers()
         self.wfile.write(b"%s:%d\n" % (self.client_address[0].encode(), self.client_address[1]))
-server = http.server.ThreadingHTTPServer(("", 443), Handler)
+class Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 256
+server = Server(("", 443), Handler)
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain("cert.pem", "key.pem")
 server.socket = context.wrap_socket(server.socket, server_side=True)
@@ -225,12 +233,30 @@ fn the_cloud_s_way_out_works_as_its_quick_start_says() {
     let partner = on(&machine, "partner", "curl -sS -m 5 https://example.org");
     assert!(partner.starts_with("203.0.113.20:"), "{partner}");
     // A hundred connections at once to one API.
-    let script = "for i in $(seq 100); do curl -sS -m 20 https://example.org & done; wait";
+    let script = "for i in $(seq 100); do curl -sS -m 50 https://example.org 2>&1 & done; wait";
     let all = on(&machine, "host", &format!("sh -c '{script}'"));
     assert_eq!(all.lines().filter(|line| in_pool(line)).count(), 100, "{all}");
     let counters = machine.asks("natgate show counters");
     assert!(!counters.contains("port_quota") && !counters.contains("pool_exhausted"), "{counters}");
     quiet(&machine);
+    Walk::new(&machine, "docs/service.md").rest();
+    upgrade(&machine);
+    assert!(in_pool(&on(&machine, "host", "curl -sS -m 5 https://example.org")));
+}
+
+/// Upgrades a service as the text says, to a package with a higher version.
+fn upgrade(machine: &Machine) {
+    machine.asks(
+        "dpkg-deb -R /srv/natgate.deb /srv/new
+        sed -i 's/^Version: .*/&+new/' /srv/new/DEBIAN/control
+        dpkg-deb -Zgzip -z1 -b /srv/new /root/natgate/natgate_NEW.deb",
+    );
+    let before = machine.asks("systemctl show natgate --value --property MainPID");
+    Walk::new(machine, "docs/upgrade.md").rest();
+    machine.waits_for("journalctl -u natgate | grep 'took over .* mappings; packets waited for'");
+    let moved = format!("test $(systemctl show natgate --value --property MainPID) != {before}");
+    machine.waits_for(&moved);
+    assert!(machine.asks("dpkg-query -Wf '${Version}' natgate").ends_with("+new"));
 }
 
 const PLAIN: &str = "

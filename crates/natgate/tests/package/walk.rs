@@ -23,7 +23,7 @@ pub(crate) enum Treatment {
     Stays,
     /// It ends by Ctrl-C, some seconds after its start.
     Interrupted,
-    /// Another command is run, in which `$endpoint` and `$now` are an external endpoint in use and the
+    /// Another command is run. In it, `$endpoint` and `$now` are an external endpoint in use and the
     /// time, as the test has set them.
     Instead(&'static str),
     /// Its exit code is 1.
@@ -49,6 +49,11 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         "natgate who 203.0.113.1:2300",
         Instead("natgate who $endpoint"),
         "ports are drawn at random",
+    ),
+    exception(
+        "natgate run -c /etc/natgate/natgate.toml --take-over",
+        NotRun,
+        "it is for gateways without a service manager; README has it, too",
     ),
     exception("git clone", NotRun, "the checkout is what is tested"),
     exception("make demo", NotRun, "tests/demo.rs runs the demonstration"),
