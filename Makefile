@@ -30,7 +30,7 @@ TEST_TOOLS := setsid:util-linux $(DEMO_TOOLS) $(COUNT_TOOLS) $(PACKAGE_TOOLS) $(
 	bird:bird2 natpmpc:natpmpc rsyslogd:rsyslog nfcapd:nfdump chromium:chromium \
 	/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf:fonts-dejavu-core pkg-config:pkg-config /usr/include/dpdk/rte_eal.h:libdpdk-dev \
 	promtool:prometheus snmpd:snmpd snmpwalk:snmp yanglint:libyang2-tools \
-	qemu-system-x86_64:qemu-system-x86 /usr/share/OVMF/OVMF_CODE_4M.fd:ovmf \
+	openssl:openssl qemu-system-x86_64:qemu-system-x86 /usr/share/OVMF/OVMF_CODE_4M.fd:ovmf \
 	python3:python3 /usr/share/doc/python3-venv:python3-venv
 
 # Services that come with a program of which only the program is wanted.

@@ -11,6 +11,7 @@ binary=$(realpath "$1")
 mkdir -p "$2"
 out=$(realpath "$2")
 cd "$(dirname "$0")/.."
+. packaging/shared.sh
 umask 022
 
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
@@ -40,9 +41,7 @@ completions bash usr/share/bash-completion/completions/natgate
 completions zsh usr/share/zsh/vendor-completions/_natgate
 completions fish usr/share/fish/vendor_completions.d/natgate.fish
 
-mkdir -p "$doc/examples"
-install -m644 README.md docs/*.md "$doc"
-install -m644 packaging/examples/*.toml "$doc/examples"
+install_shared "$root"
 gzip -9n <CHANGELOG.md >"$doc/CHANGELOG.md.gz"
 maintainer=${MAINTAINER:-natgate developers <natgate@localhost>}
 gzip -9n >"$doc/changelog.gz" <<END

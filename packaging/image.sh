@@ -3,7 +3,7 @@
 #
 # An image is a few JSON files that name each other, and a layer, by their checksums (OCI image format 1.0), so
 # neither a container engine nor root is needed. Its one layer holds the program, the shared libraries that
-# it is linked with, man pages left out, and a configuration that refuses to run before it has been edited.
+# it is linked with, documents without man pages, and a configuration that refuses to run before it has been edited.
 # The same files and SOURCE_DATE_EPOCH (default: the time of the last commit) give the same image.
 set -euo pipefail
 
@@ -12,6 +12,7 @@ binary=$(realpath "$1")
 out=$(realpath -m "$2")
 mkdir -p "$(dirname "$out")"
 cd "$(dirname "$0")/.."
+. packaging/shared.sh
 umask 022
 
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
@@ -26,12 +27,13 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 root=$work/root
 image=$work/image
-mkdir -p "$image/blobs/sha256" "$root"/{etc,run/natgate,var/lib/natgate,tmp}
+mkdir -p "$image/blobs/sha256" "$root"/{etc,run/natgate,var/lib/natgate,var/log/natgate,tmp}
 chmod 1777 "$root/tmp"
 
 install -Dm755 "$binary" "$root/usr/bin/natgate"
 strip --strip-unneeded "$root/usr/bin/natgate"
 install -Dm644 packaging/natgate.toml "$root/etc/natgate/natgate.toml"
+install_shared "$root"
 echo "root:x:0:0:root:/:/usr/sbin/nologin" >"$root/etc/passwd"
 echo "root:x:0:" >"$root/etc/group"
 # What the dynamic linker would load, and the linker itself.
@@ -62,7 +64,7 @@ layer=$(blob "$work/layer.gz" application/vnd.oci.image.layer.v1.tar+gzip)
 cat >"$work/config" <<END
 {"created":"$created","architecture":"$architecture","os":"linux","config":{
 "Entrypoint":["/usr/bin/natgate"],"Cmd":["run","-c","/etc/natgate/natgate.toml"],
-"Env":["PATH=/usr/bin"],"WorkingDir":"/","StopSignal":"SIGTERM","Volumes":{"/var/lib/natgate":{}},
+"Env":["PATH=/usr/bin"],"WorkingDir":"/","StopSignal":"SIGTERM","Volumes":{"/var/lib/natgate":{},"/var/log/natgate":{}},
 "Labels":{"org.opencontainers.image.title":"natgate","org.opencontainers.image.version":"$version",
 "org.opencontainers.image.licenses":"Apache-2.0 OR MIT"}},
 "rootfs":{"type":"layers","diff_ids":["sha256:$unpacked"]},

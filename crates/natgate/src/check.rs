@@ -23,7 +23,7 @@ With --json, standard output has one object:
   {\"ok\": false, \"errors\": [{\"file\", \"line\", \"column\", \"key\", \"message\"}]}
 
 Examples:
-natgate check /etc/natgate.toml
+natgate check /etc/natgate/natgate.toml
 natgate check --json lab.toml
 
 docs/configuration.md describes every key.";

@@ -37,7 +37,7 @@ Examples:
 natgate conform --inside eth1 --outside eth2 --quick
 natgate conform --inside eth1 --outside eth2 --inside-gateway 192.168.1.1 \\
     --inside-hosts 192.168.1.16-192.168.1.250 --html report.html
-natgate conform -c /etc/natgate.toml
+natgate conform -c /etc/natgate/natgate.toml
 natgate conform --lab linux --patience 10m --json linux.json
 natgate conform --compare ours.json theirs.json";
 

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Write configuration and state in a standard form
 #[derive(clap::Args)]
-#[command(after_help = "Example:\nnatgate export yang -c /etc/natgate.toml")]
+#[command(after_help = "Example:\nnatgate export yang -c /etc/natgate/natgate.toml")]
 pub(crate) struct Args {
     #[command(subcommand)]
     form: Form,
@@ -32,9 +32,8 @@ enum Form {
 /// Without -c, the running gateway's configuration and state, with some of its mappings; with -c, the
 /// configuration that a file has. What of it the module has no place for is told on standard error.
 #[derive(clap::Args)]
-#[command(
-    after_help = "Examples:\nnatgate export yang -c /etc/natgate.toml\nnatgate export yang --mappings 0"
-)]
+#[command(after_help = "Examples:\nnatgate export yang -c /etc/natgate/natgate.toml\n\
+        natgate export yang --mappings 0")]
 struct YangArgs {
     /// Configuration; then nothing is asked of a running gateway
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["socket", "mappings"])]

@@ -70,7 +70,7 @@ use threads::{Crew, One, Threads};
     With [state] in the configuration, ports that were in use before are held at the start.\n\
     \n\
     Example:\n\
-    natgate run -c /etc/natgate.toml --events /var/log/natgate.jsonl --status-file /run/nat.json"
+    natgate run -c /etc/natgate/natgate.toml --status-file /run/natgate/status.json"
 )]
 pub(crate) struct Args {
     /// Configuration

@@ -1,126 +1,38 @@
-//! The unit under a real systemd: as process 1 of a namespace in which everything but the network and a
-//! folder of the test's is this machine's, seen through a layer that takes what is written.
-//!
-//! Only journald, udev and natgate are started there. Needs systemd, iproute2, util-linux, a kernel with
-//! overlay and cgroup2, and root.
+//! The unit under a real systemd.
 
-use crate::scene::{Folder, PATIENCE, PROGRAM};
-use std::fs;
-use std::process::{Child, Command, Output, Stdio};
+use crate::machine::Machine;
+use crate::scene::{PATIENCE, PROGRAM};
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
 
-/// Where the test's own cgroup is mounted, to be entered and in the end removed.
-const CGROUP: &str = "mount -t cgroup2 none $base/cgroup
-    group=$base/cgroup/natgate-unit-$name";
-
-/// What is done before systemd is process 1. Of the machine's own units none is there but those that
-/// systemd brings.
-const BOOT: &str = r#"
-    mount -t tmpfs -o size=256m none $base/layer
-    mkdir $base/layer/upper $base/layer/work
-    mount -t overlay -o lowerdir=/,upperdir=$base/layer/upper,workdir=$base/layer/work none $root
-    for place in run tmp dev; do mount -t tmpfs -o mode=755 none $root/$place; done
-    for device in null zero full random urandom tty net/tun; do
-        mkdir -p $(dirname $root/dev/$device)
-        touch $root/dev/$device
-        mount --bind /dev/$device $root/dev/$device
-    done
-    mkdir -p $root/dev/shm $root/dev/pts
-    rm -rf $root/etc/systemd/system $root/etc/natgate
-    mkdir -p $root/etc/systemd/system $root/etc/natgate $root/usr/lib/sysusers.d
+/// The unit, its user's definition and the program, without the rest of the package.
+const PREPARE: &str = "
+    mkdir -p $root/etc/natgate $root/usr/lib/sysusers.d
     cp $packaging/systemd/natgate.service $root/lib/systemd/system/
     cp $packaging/systemd/natgate.sysusers $root/usr/lib/sysusers.d/natgate.conf
     touch $root/usr/bin/natgate
-    mount --bind $program $root/usr/bin/natgate
-    printf '[Unit]\nWants=systemd-journald.service\n' >$root/etc/systemd/system/only.target
-    exec unshare --mount --pid --fork --kill-child --cgroup --net --uts --ipc sh -ec '
-        mount -t proc none $root/proc
-        mount -t sysfs none $root/sys
-        mount -t cgroup2 none $root/sys/fs/cgroup
-        for name in in out; do
-            ip link add name ${name}0 type veth peer name ${name}1
-            ip link set ${name}0 up; ip link set ${name}1 up
-        done
-        ip link set lo up
-        mkdir -p $root/old
-        cd $root
-        pivot_root . old
-        exec chroot . sh -ec "
-            umount -l /old
-            systemd-sysusers /usr/lib/sysusers.d/natgate.conf
-            exec env -i container=test /lib/systemd/systemd --system --unit=only.target --log-target=null"
-    '
-"#;
+    mount --bind $program $root/usr/bin/natgate";
 
-/// A machine that systemd has started, without natgate at first.
-struct Machine {
-    child: Child,
-    folder: Folder,
-}
+/// The devices and the user that the unit needs.
+const SETUP: &str = "
+    for name in in out; do
+        ip link add name ${name}0 type veth peer name ${name}1
+        ip link set ${name}0 up; ip link set ${name}1 up
+    done
+    systemd-sysusers /usr/lib/sysusers.d/natgate.conf";
 
-/// A script with the folder's places as variables.
-fn shell(folder: &Folder, script: &str) -> Command {
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-ec", script]);
-    let name = folder.path().file_name().expect("it has a name");
-    command.env("base", folder.path()).env("root", folder.file("root")).env("name", name);
-    command.env("packaging", PACKAGING).env("program", PROGRAM);
-    command
+/// A machine with the unit, which is not started yet.
+fn start() -> Machine {
+    let places = [("packaging", Path::new(PACKAGING)), ("program", Path::new(PROGRAM))];
+    let machine = Machine::start(PREPARE, &places);
+    machine.asks(SETUP);
+    machine
 }
 
 impl Machine {
-    fn start() -> Self {
-        let folder = Folder::new("unit");
-        for name in ["root", "layer", "cgroup"] {
-            fs::create_dir(folder.file(name)).expect("it is ours");
-        }
-        let enter = format!("{CGROUP}\nmkdir $group\necho $$ >$group/cgroup.procs\n{BOOT}");
-        let mut command = shell(&folder, &enter);
-        let log = fs::File::create(folder.file("boot.log")).expect("it is ours");
-        let child =
-            command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn();
-        let mut machine = Self { child: child.expect("unshare runs"), folder };
-        let begin = Instant::now();
-        while !machine.does("systemctl is-active only.target").status.success() {
-            let boot = fs::read_to_string(machine.folder.file("boot.log")).unwrap_or_default();
-            let ended = machine.child.try_wait().expect("the child is ours");
-            assert!(
-                ended.is_none() && begin.elapsed() < PATIENCE,
-                "systemd does not start: {boot}"
-            );
-            sleep(Duration::from_millis(50));
-        }
-        machine
-    }
-
-    /// Process 1, as this machine numbers it.
-    fn init(&self) -> Option<String> {
-        let id = self.child.id();
-        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
-        Some(children.split_whitespace().next()?.to_owned())
-    }
-
-    /// What a script there comes to.
-    fn does(&self, script: &str) -> Output {
-        let init = self.init().unwrap_or_else(|| "none".to_owned());
-        let mut command = Command::new("nsenter");
-        command.args(["--target", &init, "--mount", "--pid", "--net", "--uts", "--ipc"]);
-        command.args(["--cgroup", "--root", "--wd", "sh", "-ec", script]);
-        command.env("LC_ALL", "C.UTF-8").output().expect("nsenter runs")
-    }
-
-    /// What a script that must succeed prints.
-    fn asks(&self, script: &str) -> String {
-        let output = self.does(script);
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{script}: {text}{errors}{}", self.journal());
-        text.trim_end().to_owned()
-    }
-
     /// A property of the unit.
     fn property(&self, name: &str) -> String {
         self.asks(&format!("systemctl show natgate --value --property {name}"))
@@ -136,11 +48,6 @@ impl Machine {
             );
             sleep(Duration::from_millis(50));
         }
-    }
-
-    fn journal(&self) -> String {
-        let output = self.does("journalctl --no-pager --output cat --unit natgate");
-        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     fn configure(&self, inside: &str, more: &str) {
@@ -164,28 +71,11 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
-    fn drop(&mut self) {
-        // Whoever has made process 1 takes it along.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let remove = format!(
-            "{CGROUP}
-            for _ in $(seq 100); do
-                [ -d $group ] || break
-                ! find $group -depth -type d -exec rmdir {{}} + 2>/dev/null || break
-                sleep 0.05
-            done"
-        );
-        let _ = shell(&self.folder, &remove).status();
-    }
-}
-
 const USUAL: &str = "device = \"in0\"";
 
 #[test]
 fn systemd_starts_watches_reloads_and_stops_it() {
-    let machine = Machine::start();
+    let machine = start();
     // Nobody has written a configuration yet: that is no failure.
     machine.asks("systemctl start natgate");
     assert_eq!(
@@ -245,7 +135,7 @@ fn systemd_starts_watches_reloads_and_stops_it() {
 
 #[test]
 fn systemd_starts_it_again_when_that_helps() {
-    let machine = Machine::start();
+    let machine = start();
     // The back ends work with what the unit allows.
     for inside in ["device = \"in0\"\nbackend = \"af-xdp\"", "device = \"tun7\"\nbackend = \"tun\""]
     {

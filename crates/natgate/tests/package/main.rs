@@ -1,7 +1,15 @@
-//! What users get: man pages, completions, the Debian package, the image, the examples.
+//! Users' first steps: man pages, completions, the Debian package, the image, the examples, and the
+//! commands of the quick starts.
 //!
-//! The packages are made of the program that the tests run. Needs dpkg-dev, lintian, man-db, skopeo and root,
-//! and fails without; `make test` installs them.
+//! The packages are made of the program that the tests run. Needs dpkg-dev, lintian, man-db, skopeo, systemd,
+//! bird2, iptables, openssl, python3 and root, and fails without; `make test` installs them.
+
+mod document;
+#[path = "../machine/mod.rs"]
+mod machine;
+mod paths;
+mod quickstarts;
+mod walk;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -137,6 +145,13 @@ fn package() -> &'static Path {
     })
 }
 
+/// Files and folders of the package, as absolute paths.
+fn contents() -> BTreeSet<String> {
+    let listed = said("dpkg-deb", &["--contents", text(package())]);
+    let paths = listed.lines().filter_map(|line| line.split_whitespace().nth(5));
+    paths.map(|path| path.trim_start_matches('.').trim_end_matches('/').to_owned()).collect()
+}
+
 #[test]
 fn the_package_has_what_it_should_and_lintian_finds_no_error() {
     let fields = said("dpkg-deb", &["--field", text(package())]);
@@ -144,23 +159,24 @@ fn the_package_has_what_it_should_and_lintian_finds_no_error() {
         assert!(fields.contains(field), "{fields}");
     }
     let listed = said("dpkg-deb", &["--contents", text(package())]);
-    let files: Vec<&str> =
-        listed.lines().filter_map(|line| line.split_whitespace().nth(5)).collect();
+    let files = contents();
     for file in [
-        "./usr/bin/natgate",
-        "./usr/lib/systemd/system/natgate.service",
-        "./usr/lib/sysusers.d/natgate.conf",
-        "./etc/natgate/natgate.toml",
-        "./usr/share/man/man1/natgate-run.1.gz",
-        "./usr/share/bash-completion/completions/natgate",
-        "./usr/share/zsh/vendor-completions/_natgate",
-        "./usr/share/fish/vendor_completions.d/natgate.fish",
-        "./usr/share/doc/natgate/copyright",
-        "./usr/share/doc/natgate/configuration.md",
-        "./usr/share/doc/natgate/quickstart-isp.md",
-        "./usr/share/doc/natgate/examples/isp-blocks.toml",
+        "/usr/bin/natgate",
+        "/usr/lib/systemd/system/natgate.service",
+        "/usr/lib/sysusers.d/natgate.conf",
+        "/etc/natgate/natgate.toml",
+        "/usr/share/man/man1/natgate-run.1.gz",
+        "/usr/share/bash-completion/completions/natgate",
+        "/usr/share/zsh/vendor-completions/_natgate",
+        "/usr/share/fish/vendor_completions.d/natgate.fish",
+        "/usr/share/natgate/grafana/natgate.json",
+        "/usr/share/natgate/prometheus/natgate.rules.yml",
+        "/usr/share/doc/natgate/copyright",
+        "/usr/share/doc/natgate/configuration.md",
+        "/usr/share/doc/natgate/quickstart-isp.md",
+        "/usr/share/doc/natgate/examples/isp-blocks.toml",
     ] {
-        assert!(files.contains(&file), "{file} is not among {files:#?}");
+        assert!(files.contains(file), "{file} is not among {files:#?}");
     }
     assert!(listed.lines().all(|line| line.contains(" root/root ")), "{listed}");
     // The test's maintainer is nobody.
@@ -281,6 +297,11 @@ fn the_image_is_one_and_its_program_runs_with_nothing_around_it() {
     let version = said("chroot", &[text(&root), "/usr/bin/natgate", "--version"]);
     assert!(version.starts_with("natgate "), "{version}");
     said("chroot", &[text(&root), "/usr/bin/natgate", "check", "/etc/natgate/natgate.toml"]);
+    let config = fs::read_to_string(root.join("etc/natgate/natgate.toml")).expect("it is there");
+    for path in paths::named(&config) {
+        let exists = root.join(path.trim_start_matches('/')).exists();
+        assert!(exists || paths::is_made_at_run_time(&path), "{path} is not in the image");
+    }
     let again = folder.file("again.tar");
     said(&script, &[PROGRAM, text(&again)]);
     assert!(fs::read(&image).expect("it is there") == fs::read(&again).expect("it is there"));

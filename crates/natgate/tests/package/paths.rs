@@ -1,0 +1,102 @@
+//! Paths that the unit, configurations, man pages and documents name: the package has them.
+
+use crate::{Folder, contents, document, said, text};
+use std::fs;
+use std::path::Path;
+
+/// Where paths of files begin that a machine has.
+const BEGINNINGS: &[&str] = &["/usr/", "/etc/", "/var/", "/run/", "/lib/"];
+
+/// The unit makes these, and natgate what is in them.
+const MADE: &[&str] = &["/run/natgate", "/var/lib/natgate", "/var/log/natgate"];
+
+/// Paths that the package need not have, and why.
+const OTHERS: &[(&str, &str)] = &[
+    ("/etc/bash_completion.d/natgate", "the output of a command of a man page"),
+    ("/etc/bird/bird.conf", "a file of Debian's bird2"),
+    ("/etc/natgate/imported.toml", "the output of a command of the home router's quick start"),
+    ("/run/netns/NAME", "a namespace of the operator's"),
+    ("/usr/local/share/zsh/site-functions/_natgate", "the output of a command of a man page"),
+    ("/usr/sbin/nologin", "a file of Debian's login"),
+    ("/var/lib", "a folder of every system"),
+    ("/var/log", "a folder of every system"),
+];
+
+/// Absolute paths in a text.
+pub(crate) fn named(text: &str) -> Vec<String> {
+    let is_path = |c: char| c.is_ascii_alphanumeric() || "/._-*".contains(c);
+    let words = text.split(|c| !is_path(c));
+    let paths = words.filter(|word| BEGINNINGS.iter().any(|begin| word.starts_with(begin)));
+    paths.map(|path| path.trim_end_matches(['.', '/', '-']).to_owned()).collect()
+}
+
+/// Whether a path is there once the unit has been started.
+pub(crate) fn is_made_at_run_time(path: &str) -> bool {
+    MADE.iter().any(|made| Path::new(path).starts_with(made))
+}
+
+#[test]
+fn every_path_that_is_named_is_in_the_package() {
+    let files = contents();
+    let folder = Folder::new("paths");
+    said(crate::PROGRAM, &["man", text(&folder.0)]);
+    let mut texts: Vec<(String, String)> = Vec::new();
+    for name in [
+        "packaging/natgate.toml",
+        "packaging/systemd/natgate.service",
+        "packaging/systemd/natgate.sysusers",
+        "packaging/examples/home-router.toml",
+        "packaging/examples/isp-blocks.toml",
+        "packaging/examples/cloud-egress.toml",
+        "README.md",
+        "docs/service.md",
+        "docs/upgrade.md",
+        "docs/metrics.md",
+        "docs/quickstart-home.md",
+        "docs/quickstart-isp.md",
+        "docs/quickstart-cloud.md",
+    ] {
+        texts.push((name.to_owned(), document::read(name)));
+    }
+    for page in fs::read_dir(&folder.0).expect("it is ours").flatten() {
+        let text = fs::read_to_string(page.path()).expect("it is ours").replace("\\-", "-");
+        texts.push((page.file_name().into_string().expect("text"), text));
+    }
+    let mut missing = Vec::new();
+    for (name, text) in &texts {
+        for path in named(text) {
+            let known = files.contains(&path)
+                || is_made_at_run_time(&path)
+                || OTHERS.iter().any(|(other, _)| *other == path);
+            if !known {
+                missing.push(format!("{name}: {path}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "not in the package: {missing:#?}");
+    let all: Vec<String> = texts.iter().flat_map(|(_, text)| named(text)).collect();
+    for (other, _) in OTHERS {
+        assert!(all.iter().any(|path| path == other), "{other} is named nowhere");
+    }
+}
+
+/// Links of documents for operators lead to files of the package.
+#[test]
+fn links_between_installed_documents_lead_somewhere() {
+    let files = contents();
+    let root = Folder::new("links");
+    said("dpkg-deb", &["--extract", text(crate::package()), text(&root.0)]);
+    let doc = "/usr/share/doc/natgate";
+    for name in ["quickstart-home", "quickstart-isp", "quickstart-cloud", "service", "logs", "pcp"]
+    {
+        let path = root.file(&format!("{}/{name}.md", &doc[1..]));
+        let page = fs::read_to_string(&path).expect("it is installed");
+        for link in page.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let target = link.split('#').next().unwrap_or_default();
+            let absolute =
+                if target.starts_with('/') { target.to_owned() } else { format!("{doc}/{target}") };
+            let outside = target.is_empty() || target.starts_with("http");
+            assert!(outside || files.contains(&absolute), "{name}.md: {link}");
+        }
+    }
+}

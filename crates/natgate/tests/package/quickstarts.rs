@@ -1,0 +1,344 @@
+//! The quick starts and the README, walked through by a newcomer who types what they say.
+//!
+//! Each has a machine with a real systemd, where the package is installed as the text says, devices
+//! with the text's names, and hosts on both sides. When the text is done, real traffic goes through.
+
+use crate::document;
+use crate::machine::Machine;
+use crate::package;
+use crate::walk::{Walk, unused};
+use std::path::Path;
+
+const PROGRAM: &str = crate::PROGRAM;
+const ROOT: &str = crate::ROOT;
+
+/// Documents whose commands a test here runs.
+const WALKED: &[&str] = &[
+    "docs/quickstart-home.md",
+    "docs/quickstart-isp.md",
+    "docs/quickstart-cloud.md",
+    "README.md",
+    "docs/service.md",
+    "docs/upgrade.md",
+];
+
+/// A checkout at /root/natgate, and stand-ins for a person and for the compiler: the editor changes
+/// nothing, and `make` finds the program and the package made.
+const PREPARE: &str = r#"
+    checkout=$root/root/natgate
+    mkdir -p $base/layer/checkout $base/layer/checkout-work $checkout
+    mount -t overlay -o lowerdir=$source,upperdir=$base/layer/checkout,workdir=$base/layer/checkout-work \
+        none $checkout
+    mkdir -p $checkout/target/release $checkout/target/package $root/usr/local/bin $root/srv
+    touch $checkout/target/release/natgate
+    mount --bind $program $checkout/target/release/natgate
+    touch $root/srv/natgate.deb
+    mount --bind $package $root/srv/natgate.deb
+    printf '#!/bin/sh\ntest -w "$1"\n' >$root/usr/local/bin/editor
+    cat >$root/usr/local/bin/make <<'END'
+#!/bin/sh
+case "$*" in
+build) ;;
+deb) cp /srv/natgate.deb target/package/natgate_test.deb ;;
+*) exit 2 ;;
+esac
+END
+    chmod +x $root/usr/local/bin/editor $root/usr/local/bin/make
+"#;
+
+/// A server that tells a client's address and port, and a name for it.
+const SERVER: &str = r#"
+    cd /srv
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=example.org \
+        -addext subjectAltName=DNS:example.org -keyout key.pem -out cert.pem 2>/dev/null
+    cat cert.pem >>/etc/ssl/certs/ca-certificates.crt
+    echo 198.18.0.80 example.org >>/etc/hosts
+    cat >server.py <<'END'
+import http.server, ssl
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"%s:%d\n" % (self.client_address[0].encode(), self.client_address[1]))
+class Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 256
+server = Server(("", 443), Handler)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain("cert.pem", "key.pem")
+server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
+END
+"#;
+
+/// A machine with the package at hand and the server's files, and a script's network.
+fn machine(network: &str) -> Machine {
+    let places =
+        [("source", Path::new(ROOT)), ("program", Path::new(PROGRAM)), ("package", package())];
+    let machine = Machine::start(PREPARE, &places);
+    machine.asks(SERVER);
+    machine.asks(network);
+    machine
+}
+
+/// Installs natgate as the home router's quick start says.
+fn install(machine: &Machine) {
+    Walk::new(machine, "docs/quickstart-home.md").up_to("apt install");
+}
+
+fn serve(machine: &Machine, host: &str) {
+    let python = "/usr/bin/python3 server.py >/dev/null 2>&1";
+    machine.asks(&format!("cd /srv; setsid -f ip netns exec {host} {python}"));
+    let listens = "ss -Hltn 'sport = :443' | grep -q .";
+    machine.waits_for(&format!("ip netns exec {host} sh -c \"{listens}\""));
+}
+
+/// A script's answer on a host of the machine's, tried until it comes.
+fn on(machine: &Machine, host: &str, script: &str) -> String {
+    machine.waits_for(&format!("ip netns exec {host} {script}"))
+}
+
+const HOME: &str = "
+    iptables -t nat -A POSTROUTING -s 192.168.1.0/24 -o wan0 -j MASQUERADE
+    ip netns add host; ip netns add world
+    ip link add lan0 type veth peer name eth0 netns host
+    ip link add wan0 type veth peer name eth0 netns world
+    ip addr add 192.168.1.1/24 dev lan0; ip link set lan0 up
+    ip addr add 198.51.100.77/24 dev wan0; ip link set wan0 up
+    ip -n host link set lo up
+    ip -n host addr add 192.168.1.100/24 dev eth0
+    ip -n host addr add 192.168.1.80/24 dev eth0; ip -n host link set eth0 up
+    ip -n world link set lo up; ip -n world addr add 198.18.0.80/32 dev lo
+    ip -n world addr add 198.51.100.1/24 dev eth0; ip -n world link set eth0 up";
+
+#[test]
+fn the_home_router_works_as_its_quick_start_says() {
+    let machine = machine(HOME);
+    serve(&machine, "world");
+    serve(&machine, "host");
+    let mut walk = Walk::new(&machine, "docs/quickstart-home.md");
+    walk.rest();
+    assert!(walk.said("ip -brief link").contains("lan0@"));
+    let seen = walk.said("curl https://example.org");
+    assert!(seen.contains("198.51.100.77:"), "{seen}");
+    let status = walk.said("systemctl status natgate");
+    assert!(status.contains("active (running)"), "{status}");
+    let shown = walk.said("natgate show mappings");
+    assert!(shown.contains("192.168.1.80:443"), "{shown}");
+    // The kernel keeps what it was given, and answers there.
+    on(&machine, "host", "ping -c 1 -W 2 192.168.1.2");
+    on(&machine, "host", "curl -sS -m 5 https://example.org");
+    // The forwarded port, from outside and from inside.
+    let forwarded = "curl -sS -k -m 5 https://198.51.100.77";
+    assert!(on(&machine, "world", forwarded).starts_with("198.51.100.1:"));
+    let hairpin = format!("{forwarded} --interface 192.168.1.100");
+    assert!(on(&machine, "host", &hairpin).starts_with("198.51.100.77:"));
+    machine.asks("test -s /tmp/host.pcapng");
+    quiet(&machine);
+}
+
+const ISP: &str = "
+    ip netns add host; ip netns add access; ip netns add border
+    ip link add inside0 numrxqueues 2 numtxqueues 2 type veth peer name eth0 netns access
+    ip link add outside0 numrxqueues 2 numtxqueues 2 type veth peer name eth0 netns border
+    for node in access border; do
+        ip netns exec $node ethtool -K eth0 tx off tso off gso off txvlan off >/dev/null
+        ip netns exec $node ethtool -L eth0 rx 1 tx 1
+        ip netns exec $node sysctl -qw net.ipv4.ip_forward=1
+    done
+    ip -n access addr add 100.64.0.2/16 dev eth0; ip -n access link set eth0 up
+    ip -n access link add eth1 type veth peer name eth0 netns host
+    ip -n access addr add 100.70.0.1/24 dev eth1; ip -n access link set eth1 up
+    ip -n access route add default via 100.64.0.1
+    ip -n host addr add 100.70.0.5/24 dev eth0; ip -n host link set eth0 up
+    ip netns exec host ethtool -K eth0 tx off tso off gso off >/dev/null
+    ip -n host route add default via 100.70.0.1
+    ip -n border link set lo up; ip -n border addr add 198.18.0.80/32 dev lo
+    ip -n border addr add 192.0.2.254/24 dev eth0; ip -n border link set eth0 up
+    cat >/srv/border.conf <<'END'
+router id 192.0.2.254;
+protocol device { scan time 1; }
+protocol kernel { scan time 1; ipv4 { import none; export where source = RTS_BGP; }; }
+protocol bgp customer {
+    local 192.0.2.254 as 65000; neighbor 192.0.2.3 as 65001;
+    connect delay time 1; connect retry time 1; error wait time 1, 2;
+    ipv4 { import all; export none; };
+}
+END
+    setsid -f ip netns exec border bird -f -c /srv/border.conf -s /srv/border.ctl >/dev/null 2>&1";
+
+#[test]
+fn the_provider_s_gateway_works_as_its_quick_start_says() {
+    let machine = machine(ISP);
+    serve(&machine, "border");
+    install(&machine);
+    let mut walk = Walk::new(&machine, "docs/quickstart-isp.md");
+    walk.up_to("birdc show route");
+    assert!(walk.said("natgate show workers").lines().count() > 2);
+    // The route to the pool comes to the border by BGP, and leads to natgate.
+    let route = machine.waits_for("ip -n border route show proto bird | grep .");
+    assert!(route.starts_with("203.0.113.0/24 via 192.0.2.1 "), "{route}");
+    let seen = on(&machine, "host", "curl -sS -m 5 https://example.org");
+    assert!(seen.starts_with("203.0.113."), "{seen}");
+    let now = machine.asks("sleep 1; date -u +%Y-%m-%dT%H:%M:%SZ");
+    // The log is at most about a second late.
+    let ask = format!("natgate who {seen} --at {now} | grep -q 100.70.0.5");
+    machine.waits_for(&ask);
+    walk.variables = format!("endpoint={seen} now={now}; ");
+    walk.up_to("natgate reload\n");
+    let answer = walk.said("natgate who");
+    assert!(answer.starts_with("100.70.0.5 "), "{answer}");
+    assert_eq!(machine.asks("ls /var/log/natgate"), "spool");
+    quiet(&machine);
+    walk.rest();
+    machine.waits_for("test -z \"$(ip -n border route show proto bird)\"");
+    assert_eq!(machine.asks("ip route show proto 78"), "");
+    // A purge leaves the log, and nothing else.
+    machine.asks("test -s /var/lib/natgate/ports");
+    let purged = machine.asks("DEBIAN_FRONTEND=noninteractive apt-get purge -y natgate 2>&1");
+    assert!(purged.contains("natgate: /var/log/natgate is left"), "{purged}");
+    machine.asks("test -n \"$(ls /var/log/natgate/spool)\"");
+    machine.asks("test ! -e /var/lib/natgate; test ! -e /etc/natgate; test ! -e /usr/bin/natgate");
+}
+
+const CLOUD: &str = "
+    ip netns add host; ip netns add partner; ip netns add cloud; ip netns add world
+    ip link add eth1 type veth peer name eth0 netns cloud
+    ip link add eth0 type veth peer name eth0 netns world
+    ip addr add 10.20.0.5/24 dev eth1; ip link set eth1 up
+    ip addr add 192.0.2.5/24 dev eth0; ip link set eth0 up
+    ip netns exec cloud sysctl -qw net.ipv4.ip_forward=1
+    ip -n cloud addr add 10.20.0.1/24 dev eth0; ip -n cloud link set eth0 up
+    ip -n cloud route add default via 10.20.0.5
+    for node in host:40 partner:30; do
+        name=${node%:*}; net=10.${node#*:}.0
+        ip -n cloud link add $name type veth peer name eth0 netns $name
+        ip -n cloud addr add $net.1/24 dev $name; ip -n cloud link set $name up
+        ip -n $name addr add $net.9/24 dev eth0; ip -n $name link set eth0 up
+        ip -n $name route add default via $net.1
+    done
+    ip -n world link set lo up; ip -n world addr add 198.18.0.80/32 dev lo
+    ip -n world addr add 192.0.2.1/24 dev eth0; ip -n world link set eth0 up
+    ip -n world route add 203.0.113.0/24 via 192.0.2.5";
+
+#[test]
+fn the_cloud_s_way_out_works_as_its_quick_start_says() {
+    let machine = machine(CLOUD);
+    serve(&machine, "world");
+    install(&machine);
+    let mut walk = Walk::new(&machine, "docs/quickstart-cloud.md");
+    walk.rest();
+    let in_pool = |seen: &str| (10..14).any(|end| seen.contains(&format!("203.0.113.{end}:")));
+    let seen = walk.said("curl https://example.org");
+    assert!(in_pool(seen), "{seen}");
+    let partner = on(&machine, "partner", "curl -sS -m 5 https://example.org");
+    assert!(partner.starts_with("203.0.113.20:"), "{partner}");
+    // A hundred connections at once to one API.
+    let script = "for i in $(seq 100); do curl -sS -m 50 https://example.org 2>&1 & done; wait";
+    let all = on(&machine, "host", &format!("sh -c '{script}'"));
+    assert_eq!(all.lines().filter(|line| in_pool(line)).count(), 100, "{all}");
+    let counters = machine.asks("natgate show counters");
+    assert!(!counters.contains("port_quota") && !counters.contains("pool_exhausted"), "{counters}");
+    quiet(&machine);
+    Walk::new(&machine, "docs/service.md").rest();
+    upgrade(&machine);
+    assert!(in_pool(&on(&machine, "host", "curl -sS -m 5 https://example.org")));
+}
+
+/// Upgrades a service as the text says, to a package with a higher version.
+fn upgrade(machine: &Machine) {
+    machine.asks(
+        "dpkg-deb -R /srv/natgate.deb /srv/new
+        sed -i 's/^Version: .*/&+new/' /srv/new/DEBIAN/control
+        dpkg-deb -Zgzip -z1 -b /srv/new /root/natgate/natgate_NEW.deb",
+    );
+    let before = machine.asks("systemctl show natgate --value --property MainPID");
+    Walk::new(machine, "docs/upgrade.md").rest();
+    machine.waits_for("journalctl -u natgate | grep 'took over .* mappings; packets waited for'");
+    let moved = format!("test $(systemctl show natgate --value --property MainPID) != {before}");
+    machine.waits_for(&moved);
+    assert!(machine.asks("dpkg-query -Wf '${Version}' natgate").ends_with("+new"));
+}
+
+const PLAIN: &str = "
+    iptables -t nat -A POSTROUTING -s 10.0.0.0/8 -o eth0 -j MASQUERADE
+    ip netns add host; ip netns add world
+    ip link add eth1 type veth peer name eth0 netns host
+    ip link add eth0 type veth peer name eth0 netns world
+    ip link set eth1 up; ip link set eth0 up
+    ip -n host addr add 10.0.0.5/8 dev eth0; ip -n host link set eth0 up
+    ip -n host route add default via 10.0.0.1
+    ip -n world link set lo up; ip -n world addr add 198.18.0.80/32 dev lo
+    ip -n world addr add 192.0.2.254/24 dev eth0; ip -n world link set eth0 up
+    ip -n world route add 203.0.113.0/28 via 192.0.2.1";
+
+#[test]
+fn the_readme_s_commands_work() {
+    let machine = machine(PLAIN);
+    serve(&machine, "world");
+    install(&machine);
+    let mut walk = Walk::new(&machine, "README.md");
+    walk.up_to("target/release/natgate replay");
+    machine.asks("cd /root/natgate; test -s out.pcapng; test -s stats.json");
+    assert!(walk.said("target/release/natgate replay").contains("mapping_created"));
+    walk.up_to("natgate run -c gateway.toml");
+    machine.asks("curl -sS -m 5 http://127.0.0.1:9465/ | grep -qi '<html'");
+    let seen = on(&machine, "host", "curl -sS -m 5 https://example.org");
+    assert!(seen.starts_with("203.0.113."), "{seen}");
+    walk.variables = format!("endpoint={seen}; ");
+    walk.up_to("natgate clear mappings");
+    assert!(walk.said("natgate who").starts_with("10.0.0.5"), "{}", walk.said("natgate who"));
+    assert!(walk.said("natgate show mappings").contains("10.0.0.5:"));
+    machine.asks("test -s /root/natgate/flow.pcapng");
+    walk.up_to("--take-over");
+    on(&machine, "host", "curl -sS -m 5 https://example.org");
+    let running = machine.asks("pgrep --count --exact natgate");
+    assert_eq!(running, "1", "the old process has ended");
+    walk.rest();
+}
+
+/// Asserts that a gateway that runs as the text says has nothing to warn of.
+#[track_caller]
+fn quiet(machine: &Machine) {
+    let ask = "journalctl --no-pager --output cat --unit natgate --priority warning";
+    let warnings = machine.asks(ask);
+    assert!(warnings.lines().all(|line| line.starts_with("--")), "{warnings}");
+}
+
+#[test]
+fn every_exception_is_needed() {
+    assert_eq!(unused(WALKED), [""; 0]);
+}
+
+/// Commands in running text are in a block, too, so that a test runs them.
+#[test]
+fn commands_in_the_text_of_a_quick_start_are_in_its_blocks() {
+    // Options and files that the text names.
+    const NAMED: &[&str] = &[
+        "make image",
+        "nft list ruleset",
+        "natgate check",
+        "natgate reload",
+        "natgate run",
+        "natgate show counters",
+    ];
+    let programs = [
+        "natgate ",
+        "systemctl ",
+        "apt ",
+        "ip ",
+        "bird",
+        "make ",
+        "nft ",
+        "sysctl ",
+        "journalctl ",
+    ];
+    for name in &WALKED[..3] {
+        let blocks = document::blocks(name);
+        let in_a_block = |span: &String| blocks.iter().any(|block| block.text.contains(span));
+        for span in document::spans(name) {
+            let is_command = programs.iter().any(|program| span.starts_with(program));
+            let known = NAMED.contains(&span.as_str()) || in_a_block(&span);
+            assert!(!is_command || known, "{name}: `{span}` is in no block");
+        }
+    }
+}
