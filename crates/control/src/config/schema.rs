@@ -126,7 +126,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     ("dpdk", &["eal"]),
     ("state", &["file", "interval"]),
     ("control", &["socket", "group", "read_socket", "read_group", "listen", "operators", "tls"]),
-    ("control.tls", &["certificate", "key", "clients"]),
+    ("control.tls", &["certificate", "key", "clients", "revoked"]),
     (
         "log",
         &[
@@ -152,7 +152,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     ),
     ("log.tls", &["authorities", "name", "certificate", "key"]),
     ("page", &["listen", "names"]),
-    ("metrics", &["listen"]),
+    ("metrics", &["listen", "names"]),
     (
         "snmp",
         &[

@@ -5,6 +5,7 @@
 //! iproute2, util-linux and systemd, and fails without. What packets undergo is tested in
 //! `namespaces.rs`.
 
+mod changes;
 mod mistakes;
 mod reload;
 mod scene;
