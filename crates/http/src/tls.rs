@@ -154,7 +154,9 @@ fn verifier(files: &TlsFiles) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     }
     let mut builder = WebPkiClientVerifier::builder(Arc::new(roots));
     if let Some(path) = &files.revoked {
-        builder = builder.with_crls(revocations(path)?);
+        let lists: Vec<CertificateRevocationListDer<'static>> =
+            sections(path, "list of revoked certificates")?;
+        builder = builder.with_crls(lists);
     }
     builder.build().map_err(|error| match (error, &files.revoked) {
         (VerifierBuilderError::InvalidCrl(error), Some(path)) => {
@@ -253,21 +255,15 @@ fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
     }
 }
 
-/// The lists of revoked certificates of a file, of which there is at least one.
-fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
-    let wrong = |error| unusable(path, "list of revoked certificates", error);
-    let all = CertificateRevocationListDer::pem_file_iter(path).map_err(wrong)?;
-    let all: Vec<_> = all.collect::<Result<_, _>>().map_err(wrong)?;
-    match all.is_empty() {
-        true => Err(wrong(pem::Error::NoItemsFound)),
-        false => Ok(all),
-    }
-}
-
 /// The certificates of a file, of which there is at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let wrong = |error| unusable(path, "certificate", error);
-    let all = CertificateDer::pem_file_iter(path).map_err(wrong)?;
+    sections(path, "certificate")
+}
+
+/// The sections of one kind that a file has, of which there is at least one.
+fn sections<T: PemObject>(path: &Path, what: &'static str) -> Result<Vec<T>, TlsError> {
+    let wrong = |error| unusable(path, what, error);
+    let all = T::pem_file_iter(path).map_err(wrong)?;
     let all: Vec<_> = all.collect::<Result<_, _>>().map_err(wrong)?;
     match all.is_empty() {
         true => Err(wrong(pem::Error::NoItemsFound)),

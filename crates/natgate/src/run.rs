@@ -147,7 +147,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let reloader = Arc::new(reloader);
     let watched = Watched::new(&reloader, &loads, monitoring::sinks(written.metrics()));
     let asked = questions(&reloader, commander, clock, &written).merge(watched.router());
-    let interface = control::interface(&reloader, Arc::clone(&loads), asked);
+    let interface =
+        control::interface(&reloader, Arc::clone(&loads), Arc::new(written.metrics()), asked);
     control::reload_on_signal(&reloader, written.reopen())?;
     handover::start_another_on_signal()?;
     let giving = Giving {

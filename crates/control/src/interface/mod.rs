@@ -7,6 +7,7 @@
 
 pub mod changes;
 mod figures;
+pub mod health;
 mod lists;
 pub mod query;
 #[cfg(test)]
@@ -50,6 +51,9 @@ pub struct Interface {
     began: Instant,
     /// Who has the most.
     top: top::Latest,
+    /// Tells of the event logs.
+    sinks: Option<health::Sinks>,
+    looks: health::Looks,
 }
 
 /// What each worker has done; one more when a worker joins.
@@ -72,7 +76,14 @@ type Answer = Result<Response, Response>;
 impl Interface {
     /// For a gateway whose configuration can be read anew, and whose workers note what they do.
     pub fn new(reloader: Arc<Reloader>, loads: Loads) -> Self {
-        Self { reloader, loads, began: Instant::now(), top: top::Latest::default() }
+        let (top, looks) = (top::Latest::default(), health::Looks::default());
+        Self { reloader, loads, began: Instant::now(), top, sinks: None, looks }
+    }
+
+    /// The same, for a gateway with event logs, of which `sinks` tells.
+    #[must_use]
+    pub fn watching(self, sinks: health::Sinks) -> Self {
+        Self { sinks: Some(sinks), ..self }
     }
 
     /// The paths, to be served. Those of others may be merged; [`Interface::complete`] comes last.
@@ -81,6 +92,7 @@ impl Interface {
             .route("/v1/addresses", get(figures::addresses))
             .route("/v1/clear", post(clear))
             .route("/v1/counters", get(figures::counters))
+            .route("/v1/health", get(health::health))
             .route("/v1/mappings", get(lists::mappings))
             .route("/v1/neighbors", get(figures::neighbors))
             .route("/v1/pools", get(figures::pools))

@@ -6,6 +6,7 @@ use super::say;
 use crate::Failure;
 use anyhow::{Context, anyhow};
 use axum::Router;
+use natgate_control::interface::health::Sinks;
 use natgate_control::interface::{Interface, Loads, changes};
 use natgate_control::reload::{ReloadError, Reloader, Told};
 use natgate_control::socket::{self, BindError, Listen, Role, Server, Tls, Validity};
@@ -24,8 +25,13 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 
 /// What may be asked, at the control socket and elsewhere.
-pub(super) fn interface(reloader: &Arc<Reloader>, loads: Loads, further: Router) -> Router {
-    let interface = Interface::new(Arc::clone(reloader), loads);
+pub(super) fn interface(
+    reloader: &Arc<Reloader>,
+    loads: Loads,
+    sinks: Sinks,
+    further: Router,
+) -> Router {
+    let interface = Interface::new(Arc::clone(reloader), loads).watching(sinks);
     let all = Interface::complete(interface.router().merge(further));
     changes::logged(all, &(Arc::new(say) as _))
 }

@@ -6,6 +6,7 @@
 //! `namespaces.rs`.
 
 mod changes;
+mod health;
 mod mistakes;
 mod reload;
 mod scene;
