@@ -11,6 +11,7 @@
 mod checks;
 mod control;
 mod devices;
+mod difference;
 mod dnat_checks;
 mod draft;
 mod kernel;
@@ -36,6 +37,7 @@ mod statics;
 mod unquoted;
 mod values;
 
+pub(crate) use difference::{MOST_TEXT, difference};
 pub use places::{Argument, Places};
 pub use problem::Problem;
 pub(crate) use realms::DEFAULT as DEFAULT_REALM;
@@ -97,15 +99,27 @@ pub fn read(path: &Path) -> Result<Configuration, Vec<Problem>> {
 /// # Errors
 /// Every problem, in the file's order; if there is none, every key that only a restart can change.
 pub fn reread(path: &Path, in_force: &Settings) -> Result<Configuration, Vec<Problem>> {
-    let text = read_file(path)?;
+    reread_text(&read_file(path)?, path, in_force)
+}
+
+/// Reads the text of a configuration that is to take the place of what is in force; `in_force` is what
+/// the file said of that.
+///
+/// # Errors
+/// Every problem, in the file's order; if there is none, every key that only a restart can change.
+pub(crate) fn reread_text(
+    text: &str,
+    path: &Path,
+    in_force: &Settings,
+) -> Result<Configuration, Vec<Problem>> {
     let name = path.display().to_string();
-    let new = read_in_pieces(&text, &name, pieces::RULES, Some(path))?;
-    let problems = restart::problems(&text, &name, in_force, &new);
+    let new = read_in_pieces(text, &name, pieces::RULES, Some(path))?;
+    let problems = restart::problems(text, &name, in_force, &new);
     if problems.is_empty() { Ok(new) } else { Err(problems) }
 }
 
 /// The text of a configuration file.
-fn read_file(path: &Path) -> Result<String, Vec<Problem>> {
+pub(crate) fn read_file(path: &Path) -> Result<String, Vec<Problem>> {
     let name = path.display().to_string();
     let unreadable = |message: String| vec![Problem::of_file(&name, message)];
     let mut bytes = Vec::new();

@@ -81,6 +81,68 @@ struct InForce {
     read: Settings,
     /// With what the kernel knew of the sides.
     complete: Arc<Settings>,
+    /// The file's text, if it is short enough to be compared.
+    text: Option<String>,
+}
+
+/// An attempt to reload: how the file differs from what was in force, and what came of it.
+#[derive(Debug)]
+pub struct Attempt {
+    /// As `key: old -> new`; the last may say how many more there are.
+    pub difference: Vec<String>,
+    /// What came of it.
+    pub result: Result<Reloaded, ReloadError>,
+}
+
+impl Attempt {
+    /// The attempt in one sentence, for the log.
+    pub fn sentence(&self) -> String {
+        let result = match &self.result {
+            Ok(reloaded) => sentence(&reloaded.object()),
+            Err(ReloadError::Configuration(problems)) => {
+                let first: String =
+                    problems.iter().take(1).map(|problem| one_line(&problem.to_string())).collect();
+                match problems.len() {
+                    0 | 1 => format!("refused: {first}"),
+                    count => format!("refused for {count} problems, the first: {first}"),
+                }
+            }
+            Err(ReloadError::Gateway(error)) => format!("not reloaded: {error}"),
+        };
+        let difference = self.difference.join("; ");
+        if difference.is_empty() { result } else { format!("{result}; {difference}") }
+    }
+}
+
+/// Characters of a problem that the log's line about a reload has.
+const LONGEST: usize = 300;
+
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST).collect()
+}
+
+/// The result of a reload that was done or tried, in one sentence, from its JSON.
+pub fn sentence(body: &Value) -> String {
+    let dry_run = body["dry_run"] == true;
+    let changed = body["changed"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let changed: Vec<&str> = changed.iter().filter_map(Value::as_str).collect();
+    let changed = match (&changed[..], dry_run) {
+        ([], false) => "reloaded, nothing is different".to_owned(),
+        ([], true) => "nothing would be different".to_owned(),
+        (changed, false) => format!("reloaded, with other {}", changed.join(", ")),
+        (changed, true) => format!("would be reloaded, with other {}", changed.join(", ")),
+    };
+    let mappings = &body["mappings"];
+    let (stay, go) = (&mappings["stay"], &mappings["go"]);
+    let by_reason = mappings["by_reason"].as_object().into_iter().flatten();
+    let reasons: Vec<String> = by_reason
+        .filter(|(_, count)| count.as_u64().is_some_and(|count| count > 0))
+        .map(|(reason, count)| format!("{reason} {count}"))
+        .collect();
+    let reasons =
+        if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
+    let would = if dry_run { "would " } else { "" };
+    format!("{changed}; {stay} mappings {would}stay, {go} {would}go{reasons}")
 }
 
 /// Opens a device by its name, once for each worker, or says why it cannot be.
@@ -93,6 +155,10 @@ pub type Join = Box<dyn Fn(&Commander, &Settings) -> Result<(), String> + Send +
 /// be; what it gives puts that in force.
 pub type Logging =
     Box<dyn Fn(&[LogSettings]) -> Result<Box<dyn FnOnce() + Send>, String> + Send + Sync>;
+
+/// Reads the files anew by which clients of other machines are let in, or says what is wrong with them; what
+/// it gives puts them in force.
+pub type Access = Box<dyn Fn(&Settings) -> Result<Box<dyn FnOnce() + Send>, String> + Send + Sync>;
 
 /// Reads a gateway's configuration anew.
 pub struct Reloader {
@@ -111,6 +177,7 @@ pub struct Reloader {
     /// Is told when the configuration is being read and when that is done.
     tell: Option<Told>,
     logging: Option<Logging>,
+    access: Option<Access>,
 }
 
 /// As long as this is there, no other configuration comes into force.
@@ -162,11 +229,26 @@ impl Reloader {
         let drain = AtomicU64::new(millis(&read));
         let complete = Arc::new(complete);
         let seen = Mutex::new(Arc::clone(&complete));
-        let in_force = Mutex::new(InForce { read, complete });
-        let tally = Mutex::default();
-        let file = file.to_owned();
-        let (is_held, tell, logging) = (Arc::default(), None, None);
-        Self { file, commander, open, join, in_force, is_held, seen, tally, drain, tell, logging }
+        let text = config::read_file(file).ok().and_then(short).filter(|text| {
+            // Somebody may have written the file since.
+            let said = config::read_text(text, "");
+            said.is_ok_and(|said| said.settings == read)
+        });
+        let in_force = Mutex::new(InForce { read, complete, text });
+        Self {
+            file: file.to_owned(),
+            commander,
+            open,
+            join,
+            in_force,
+            is_held: Arc::default(),
+            seen,
+            tally: Mutex::default(),
+            drain,
+            tell: None,
+            logging: None,
+            access: None,
+        }
     }
 
     /// What is in force, when a reload that is under way has ended, and stays so as long as what is
@@ -217,6 +299,11 @@ impl Reloader {
         Self { logging: Some(logging), ..self }
     }
 
+    /// The same, for a gateway that clients of other machines come to.
+    pub fn admitting(self, access: Access) -> Self {
+        Self { access: Some(access), ..self }
+    }
+
     /// How long the gateway drains before it ends, as the configuration in force says.
     pub fn drain(&self) -> Duration {
         Duration::from_millis(self.drain.load(Ordering::Relaxed))
@@ -227,7 +314,14 @@ impl Reloader {
     /// # Errors
     /// [`ReloadError`]; then nothing has changed.
     pub fn reload(&self) -> Result<Reloaded, ReloadError> {
-        let reloaded = self.put_in_force();
+        self.attempt().result
+    }
+
+    /// Reads the file and puts it in force; tells the difference as well. If the result is an error,
+    /// nothing has changed.
+    pub fn attempt(&self) -> Attempt {
+        let mut difference = Vec::new();
+        let reloaded = self.put_in_force(&mut difference);
         let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         match &reloaded {
             Ok(_) => {
@@ -236,22 +330,27 @@ impl Reloader {
             }
             Err(_) => tally.failed += 1,
         }
-        reloaded
+        Attempt { difference, result: reloaded }
     }
 
-    fn put_in_force(&self) -> Result<Reloaded, ReloadError> {
+    fn put_in_force(&self, difference: &mut Vec<String>) -> Result<Reloaded, ReloadError> {
         let mut in_force = self.change()?;
         let under_way = UnderWay(self.tell.as_ref());
         if let Some(tell) = under_way.0 {
             tell(true);
         }
-        let (new, mut prepared, warnings) = self.prepare(&in_force)?;
+        let text = self.text()?;
+        if let (Some(old), true) = (&in_force.text, text.len() <= config::MOST_TEXT) {
+            *difference = config::difference(old, &text);
+        }
+        let (new, mut prepared, warnings) = self.prepare(&in_force, text)?;
         let changed = changed(&in_force.read, &new.read);
+        let access = self.read_access(&new.read)?;
         prepared.open(&self.open).map_err(|message| self.wrong(message))?;
         let logs = self.logging.as_ref().map(|open| open(&new.read.logs)).transpose();
         let logs = logs.map_err(|message| self.wrong(message))?;
         let done = self.commander.reconfigure(prepared).map_err(|error| self.not_taken(error))?;
-        if let Some(apply) = logs {
+        for apply in [logs, access].into_iter().flatten() {
             apply();
         }
         self.drain.store(millis(&new.read), Ordering::Relaxed);
@@ -288,8 +387,10 @@ impl Reloader {
     /// [`ReloadError`]: it would be refused.
     pub fn try_out(&self, most: usize) -> Result<Reloaded, ReloadError> {
         let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        let (new, prepared, warnings) = self.prepare(&in_force)?;
+        let (new, prepared, warnings) = self.prepare(&in_force, self.text()?)?;
         let changed = changed(&in_force.read, &new.read);
+        // A file that a reload would refuse is refused by a trial, too.
+        self.read_access(&new.read)?;
         let review =
             self.commander.review(prepared, most).map_err(|error| self.not_taken(error))?;
         let (stay, go, named) = (review.stay, review.go, review.named);
@@ -320,12 +421,24 @@ impl Reloader {
         }
     }
 
+    fn text(&self) -> Result<String, ReloadError> {
+        config::read_file(&self.file).map_err(ReloadError::Configuration)
+    }
+
+    /// Reads the files anew by which clients of other machines are let in.
+    fn read_access(&self, new: &Settings) -> Result<Option<Box<dyn FnOnce() + Send>>, ReloadError> {
+        let access = self.access.as_ref().map(|read| read(new)).transpose();
+        access.map_err(|message| self.wrong(message))
+    }
+
     fn prepare(
         &self,
         in_force: &InForce,
+        text: String,
     ) -> Result<(InForce, Prepared, Vec<Problem>), ReloadError> {
         let Configuration { settings: read, warnings, .. } =
-            config::reread(&self.file, &in_force.read).map_err(ReloadError::Configuration)?;
+            config::reread_text(&text, &self.file, &in_force.read)
+                .map_err(ReloadError::Configuration)?;
         // The sides are as they were, or it would have been refused.
         let Settings { engine, inside, outside, kernel, .. } = &*in_force.complete;
         let (engine_inside, engine_outside) = (engine.inside.clone(), engine.outside.clone());
@@ -344,8 +457,13 @@ impl Reloader {
         let prepared = Prepared::new(&in_force.complete, numbered, complete)
             .map_err(|error| self.wrong(error.message))?;
         let complete = Arc::new(prepared.settings().clone());
-        Ok((InForce { read, complete }, prepared, warnings))
+        Ok((InForce { read, complete, text: short(text) }, prepared, warnings))
     }
+}
+
+/// A text that is short enough to be kept and compared.
+fn short(text: String) -> Option<String> {
+    (text.len() <= config::MOST_TEXT).then_some(text)
 }
 
 /// The milliseconds that settings say a gateway drains.
@@ -371,6 +489,7 @@ fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let workers_differ = old.workers != new.workers;
     let drains_differ = old.kernel.drain() != new.kernel.drain();
     let logs_differ = old.logs != new.logs;
+    let control_differs = old.control != new.control;
     let (old, new) = (&old.engine, &new.engine.in_numbers_of(&old.engine));
     let pools = |config: &Config| (config.pools.clone(), config.default_pool);
     let nat = |config: &Config| Config {
@@ -414,6 +533,7 @@ fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         (workers_differ, "workers"),
         (drains_differ, "shutdown"),
         (logs_differ, "log"),
+        (control_differs, "control"),
     ];
     tables.into_iter().filter_map(|(differs, table)| differs.then_some(table)).collect()
 }

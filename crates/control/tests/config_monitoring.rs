@@ -33,6 +33,17 @@ fn metrics_are_at_their_usual_place_elsewhere_or_nowhere() {
 }
 
 #[test]
+fn metrics_have_names_where_they_are_served() {
+    let names = good("[metrics]\nnames = [\"nat1.example.net\"]").metrics_names;
+    assert_eq!(names, ["nat1.example.net"]);
+    let wrong = read("[metrics]\nnames = [\"a b\"]").expect_err("it is no name");
+    assert!(wrong.contains("metrics.names") && wrong.contains("is no host name"), "{wrong}");
+    let idle = "[metrics]\nlisten = \"off\"\nnames = [\"nat1\"]";
+    let wrong = read(idle).expect_err("nobody is served");
+    assert!(wrong.contains("metrics.names") && wrong.contains("without effect"), "{wrong}");
+}
+
+#[test]
 fn metrics_for_everybody_are_warned_of() {
     let (_, warnings) = read("[metrics]\nlisten = \"0.0.0.0:9464\"").expect("it is right");
     let [warning] = &warnings[..] else { panic!("{warnings:?}") };

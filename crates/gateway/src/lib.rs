@@ -16,6 +16,7 @@ mod load;
 mod logs;
 mod monitoring;
 mod ordered;
+pub mod panics;
 mod pcp;
 pub mod replay;
 pub mod router;

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 pub struct MonitoringSettings {
     /// Where metrics are served.
     pub metrics: MetricsPlace,
+    /// Host names, besides addresses and `localhost`, under which metrics may be asked for.
+    pub metrics_names: Vec<String>,
     /// The SNMP agent; `None`: none.
     pub snmp: Option<SnmpSettings>,
 }

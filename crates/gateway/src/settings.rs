@@ -120,6 +120,8 @@ pub struct RemoteSettings {
     pub key: PathBuf,
     /// The certificates of those who sign clients' certificates.
     pub clients: PathBuf,
+    /// Lists of revoked clients' certificates, a PEM file; `None`: nobody revokes.
+    pub revoked: Option<PathBuf>,
     /// Common names of clients that may do everything; others may ask.
     pub operators: Vec<String>,
 }

@@ -3,7 +3,7 @@
 use crate::HandoverError;
 use crate::message::{Message, send_records};
 use natgate_engine::{Config, HANDOVER_VERSION};
-use natgate_gateway::{Clock, Commander, Device, Legacy, Writing, Written};
+use natgate_gateway::{Clock, Commander, Device, Legacy, Writing, Written, panics};
 use std::fmt::{self, Debug, Formatter};
 use std::fs::{self, Permissions};
 use std::io::{self, BufWriter};
@@ -90,6 +90,8 @@ impl Giver {
     ) -> io::Result<Self> {
         let (listener, inode) = bind(path)?;
         let serve = move || {
+            // It has the workers stand still, and nobody else has them go on.
+            panics::enter_data_plane();
             for stream in listener.incoming() {
                 let Ok(stream) = stream else {
                     std::thread::sleep(Duration::from_millis(100));

@@ -27,11 +27,19 @@ impl Response {
     }
 }
 
+/// The sentence of a failure, as an extension of the HTTP response: for layers that look at answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message(pub String);
+
 impl IntoResponse for Response {
     fn into_response(self) -> HttpResponse {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let json = HeaderValue::from_static("application/json");
-        (status, [(header::CONTENT_TYPE, json)], format!("{}\n", self.body)).into_response()
+        let message = self.body["message"].as_str().map(|message| Message(message.to_owned()));
+        let text = format!("{}\n", self.body);
+        let mut response = (status, [(header::CONTENT_TYPE, json)], text).into_response();
+        message.and_then(|message| response.extensions_mut().insert(message));
+        response
     }
 }
 

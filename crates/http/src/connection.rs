@@ -1,7 +1,8 @@
 //! A connection: requests come in, by HTTP/1.1 whole and within a time and a size, and answers go out.
 
 use crate::listener::{Arrived, Protocol, Stream};
-use crate::{Response, Role, role};
+use crate::tls::Greeted;
+use crate::{ClientGroup, Peer, Response, Role, role};
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header;
@@ -9,10 +10,13 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response as HttpResponse};
 use axum::{Extension, Router};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
+use hyper::service::Service;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::Watcher;
 use hyper_util::service::TowerToHyperService;
+use std::convert::Infallible;
 use std::time::Duration;
 use tokio_io_timeout::TimeoutStream;
 
@@ -42,11 +46,12 @@ pub(crate) struct Routers {
 }
 
 impl Routers {
-    pub(crate) fn new(router: Router, plain: Role, protocol: Protocol) -> Self {
+    pub(crate) fn new(router: Router, plain: Role, group: ClientGroup, protocol: Protocol) -> Self {
         let router = match protocol {
             Protocol::Whole => router.layer(from_fn(whole)),
             Protocol::Streams => router,
         };
+        let router = router.layer(Extension(group));
         let (read, operate) = (allowed(router.clone(), Role::Read), allowed(router, Role::Operate));
         Self { read, operate, plain, protocol }
     }
@@ -90,21 +95,50 @@ async fn whole(request: Request, next: Next) -> HttpResponse {
 pub(crate) async fn serve(arrived: Arrived, routers: Routers, watcher: Watcher) {
     let protocol = routers.protocol;
     match arrived {
-        Arrived::Plain(stream) => {
+        Arrived::Plain(stream, peer) => {
             let role = routers.plain;
-            converse(stream, protocol, routers.of(role), watcher).await;
+            converse(stream, protocol, (routers.of(role), peer), watcher).await;
         }
-        Arrived::Tls(stream, tls) => {
+        Arrived::Tls(stream, address, tls) => {
             // Who has no certificate that is trusted is told so by TLS itself.
             let greeted = tokio::time::timeout(PATIENCE, tls.greet(stream)).await;
-            if let Ok(Ok((stream, role))) = greeted {
-                converse(Box::new(stream), protocol, routers.of(role), watcher).await;
+            let Ok(Ok(greeted)) = greeted else { return };
+            let Greeted { stream, role, name, mut access } = greeted;
+            let peer = Peer::Certificate(name, address);
+            let talk = converse(Box::new(stream), protocol, (routers.of(role), peer), watcher);
+            tokio::select! {
+                () = talk => {}
+                // Other files came into force, and by those this client may not do what it may.
+                () = access.ended() => {}
             }
         }
     }
 }
 
-async fn converse(stream: Box<dyn Stream>, protocol: Protocol, router: Router, watcher: Watcher) {
+/// A router that tells each request who its client is.
+#[derive(Clone)]
+struct Named {
+    router: TowerToHyperService<Router>,
+    peer: Peer,
+}
+
+impl Service<hyper::Request<Incoming>> for Named {
+    type Response = HttpResponse;
+    type Error = Infallible;
+    type Future = <TowerToHyperService<Router> as Service<hyper::Request<Incoming>>>::Future;
+
+    fn call(&self, mut request: hyper::Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.peer.clone());
+        self.router.call(request)
+    }
+}
+
+async fn converse(
+    stream: Box<dyn Stream>,
+    protocol: Protocol,
+    (router, peer): (Router, Peer),
+    watcher: Watcher,
+) {
     let mut stream = TimeoutStream::new(Box::into_pin(stream));
     stream.set_write_timeout(Some(STALLED));
     if protocol == Protocol::Streams {
@@ -112,7 +146,7 @@ async fn converse(stream: Box<dyn Stream>, protocol: Protocol, router: Router, w
         stream.set_read_timeout(Some(STALLED));
     }
     let stream = TokioIo::new(Box::pin(stream));
-    let service = TowerToHyperService::new(router);
+    let service = Named { router: TowerToHyperService::new(router), peer };
     // Who sent rubbish has been told; who has gone need not be.
     match protocol {
         Protocol::Whole => {

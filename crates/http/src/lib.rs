@@ -1,9 +1,9 @@
 //! HTTP/1.1 as the gateway serves and asks it: on Unix sockets and TCP, by hyper and axum; and HTTP/2 where requests
 //! are streams ([`Listen::streams`]).
 //!
-//! A [`Server`] serves an [`axum::Router`] at an address ([`Listen`]). All servers of a process share
-//! one thread, named `control`, that never blocks; what takes long goes to a few threads beside it
-//! ([`blocking`]). Whoever has something to serve makes a router of its own, and routers are merged.
+//! A [`Server`] serves an [`axum::Router`] at an address ([`Listen`]). Servers of one [`ClientGroup`] share
+//! one thread, that never blocks; what takes long goes to a few threads beside it ([`blocking`]). No group
+//! waits for another. Whoever has something to serve makes a router of its own, and routers are merged.
 //! What a router answers is the affair of whoever makes it; [`Response`] is JSON with a status.
 //! [`ask`] and [`open`] are the client's end.
 //!
@@ -16,7 +16,9 @@
 
 mod answer;
 mod client;
+mod clients;
 mod connection;
+mod host;
 mod listener;
 mod role;
 mod server;
@@ -24,13 +26,15 @@ mod server;
 mod tests;
 mod tls;
 
-pub use answer::{Response, fallbacks};
+pub use answer::{Message, Response, fallbacks};
 pub use client::{AskError, Reply, ask, listener, open};
+pub use clients::{ClientGroup, Peer, Place, Places};
 pub use connection::{MOST_BODY, MOST_HEAD};
+pub use host::{HostError, HostNames};
 pub use listener::{BindError, Listen};
 pub use role::Role;
 pub use server::{MOST_CONNECTIONS, Server, blocking, pieces};
-pub use tls::{Tls, TlsError, Validity};
+pub use tls::{LoadedTls, Tls, TlsError, TlsFiles, Validity};
 
 /// Where the control socket is unless the configuration says otherwise.
 pub const DEFAULT_PATH: &str = "/run/natgate/control.sock";

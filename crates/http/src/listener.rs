@@ -1,6 +1,6 @@
 //! Where a server listens: a Unix socket, whose file has its rules, or a TCP port.
 
-use crate::{Role, Tls};
+use crate::{ClientGroup, Peer, Role, Tls};
 use std::fs::{self, Permissions};
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
@@ -8,6 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::unix::UCred;
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 
 /// Where to listen, and what those who come there may do.
@@ -16,6 +17,7 @@ pub struct Listen {
     place: Place,
     role: Role,
     protocol: Protocol,
+    group: Option<ClientGroup>,
 }
 
 /// How requests come in.
@@ -42,23 +44,47 @@ impl Listen {
             place: Place::Unix { path: path.into(), group: None },
             role: Role::Operate,
             protocol: Protocol::Whole,
+            group: None,
         }
     }
 
     /// At a TCP port; 0 is any that is free. Who comes there may read.
     pub fn tcp(address: SocketAddr) -> Self {
-        Self { place: Place::Tcp(address), role: Role::Read, protocol: Protocol::Whole }
+        Self {
+            place: Place::Tcp(address),
+            role: Role::Read,
+            protocol: Protocol::Whole,
+            group: None,
+        }
     }
 
     /// At a TCP port with TLS, for those who have a certificate; what they may do it says.
     pub fn tls(address: SocketAddr, tls: Tls) -> Self {
-        Self { place: Place::Tls(address, tls), role: Role::Read, protocol: Protocol::Whole }
+        let place = Place::Tls(address, tls);
+        Self { place, role: Role::Read, protocol: Protocol::Whole, group: None }
     }
 
     /// With another role for those who come.
     #[must_use]
     pub fn role(self, role: Role) -> Self {
         Self { role, ..self }
+    }
+
+    /// With another group than the place says: see [`Listen::group_of_clients`].
+    #[must_use]
+    pub fn clients(self, group: ClientGroup) -> Self {
+        Self { group: Some(group), ..self }
+    }
+
+    /// The group of those who come, whose thread serves them.
+    pub(crate) fn group_of_clients(&self) -> ClientGroup {
+        let usual = match (&self.place, self.role) {
+            (Place::Unix { .. }, Role::Operate) => ClientGroup::Operators,
+            (Place::Unix { .. }, Role::Read) => ClientGroup::Readers,
+            (Place::Tls(..), _) => ClientGroup::Remote,
+            (Place::Tcp(_), _) => ClientGroup::Public,
+        };
+        self.group.unwrap_or(usual)
     }
 
     /// By HTTP/2 without upgrade, as gRPC wants it, and nothing else. Requests and answers may be streams that never
@@ -154,9 +180,9 @@ pub(crate) enum Listener {
 
 /// A connection that has come in.
 pub(crate) enum Arrived {
-    Plain(Box<dyn Stream>),
-    /// Who it is will be told.
-    Tls(TcpStream, Tls),
+    Plain(Box<dyn Stream>, Peer),
+    /// The certificate will tell who it is.
+    Tls(TcpStream, SocketAddr, Tls),
 }
 
 /// A connection's stream.
@@ -167,17 +193,25 @@ impl Listener {
     /// The next connection.
     pub(crate) async fn accept(&self) -> io::Result<Arrived> {
         Ok(match self {
-            Self::Unix(listener) => Arrived::Plain(Box::new(listener.accept().await?.0)),
-            Self::Tcp(listener) => {
+            Self::Unix(listener) => {
                 let stream = listener.accept().await?.0;
+                let process = |credentials: UCred| Peer::Process {
+                    uid: credentials.uid(),
+                    pid: credentials.pid(),
+                };
+                let peer = stream.peer_cred().map_or(Peer::Unknown, process);
+                Arrived::Plain(Box::new(stream), peer)
+            }
+            Self::Tcp(listener) => {
+                let (stream, address) = listener.accept().await?;
                 // Answers are written whole; without this they only come later.
                 let _ = stream.set_nodelay(true);
-                Arrived::Plain(Box::new(stream))
+                Arrived::Plain(Box::new(stream), Peer::Address(address))
             }
             Self::Tls(listener, tls) => {
-                let stream = listener.accept().await?.0;
+                let (stream, address) = listener.accept().await?;
                 let _ = stream.set_nodelay(true);
-                Arrived::Tls(stream, tls.clone())
+                Arrived::Tls(stream, address, tls.clone())
             }
         })
     }

@@ -1,8 +1,8 @@
-//! Servers, and the thread that they share.
+//! Servers, and the threads that they run in: one for each group of clients.
 
 use crate::connection::{self, Routers};
 use crate::listener::{Bound, Listener, SocketFile};
-use crate::{BindError, Listen, Response};
+use crate::{BindError, ClientGroup, Listen, Response};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -17,9 +17,6 @@ use tokio::task::JoinSet;
 
 /// Connections of a server at a time; more wait.
 pub const MOST_CONNECTIONS: usize = 1024;
-
-/// Threads for what takes long.
-const MOST_BLOCKING: usize = 16;
 
 /// After how long a failed accept is tried again: file descriptors may have run out.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -44,10 +41,11 @@ impl Server {
     /// # Errors
     /// [`BindError`].
     pub fn start(listen: Listen, router: Router) -> Result<Self, BindError> {
-        let thread = Thread::shared().map_err(BindError::Io)?;
+        let group = listen.group_of_clients();
+        let thread = Thread::of(group).map_err(BindError::Io)?;
         let _entered = thread.handle.enter();
         let Bound { listener, file, address } = listen.bind()?;
-        let routers = Routers::new(router, listen.role_of_all(), listen.protocol());
+        let routers = Routers::new(router, listen.role_of_all(), group, listen.protocol());
         let (stop, stopped) = oneshot::channel();
         let (ends, ended) = mpsc::channel();
         thread.handle.spawn(serve(listener, routers, stopped, ends));
@@ -140,7 +138,7 @@ pub fn pieces<S: Send + 'static>(
     Body::from_stream(futures_util::stream::unfold(Some(state), next))
 }
 
-/// The thread in which servers are; it ends with the last of them.
+/// The thread in which the servers of a group are; it ends with the last of them.
 #[derive(Debug)]
 struct Thread {
     handle: Handle,
@@ -148,25 +146,27 @@ struct Thread {
     thread: Option<JoinHandle<()>>,
 }
 
-static SHARED: Mutex<Weak<Thread>> = Mutex::new(Weak::new());
+/// By group.
+static THREADS: [Mutex<Weak<Thread>>; ClientGroup::COUNT] =
+    [const { Mutex::new(Weak::new()) }; ClientGroup::COUNT];
 
 impl Thread {
     /// The one that there is, or a new one.
-    fn shared() -> io::Result<Arc<Self>> {
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    fn of(group: ClientGroup) -> io::Result<Arc<Self>> {
+        let mut shared = THREADS[group as usize].lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = shared.upgrade() {
             return Ok(thread);
         }
-        let thread = Arc::new(Self::start()?);
+        let thread = Arc::new(Self::start(group)?);
         *shared = Arc::downgrade(&thread);
         Ok(thread)
     }
 
-    fn start() -> io::Result<Self> {
+    fn start(group: ClientGroup) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .max_blocking_threads(MOST_BLOCKING)
-            .thread_name("control work")
+            .max_blocking_threads(group.most_blocking())
+            .thread_name(format!("{} work", group.thread()))
             .build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -175,7 +175,7 @@ impl Thread {
             // Work that still waits for something is left to itself.
             runtime.shutdown_background();
         };
-        let thread = Builder::new().name("control".into()).spawn(run)?;
+        let thread = Builder::new().name(group.thread().into()).spawn(run)?;
         Ok(Self { handle, stop: Some(stop), thread: Some(thread) })
     }
 }

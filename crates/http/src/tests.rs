@@ -1,8 +1,8 @@
 use super::*;
-use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::routing::{any, get};
+use axum::{Extension, Router};
 use serde_json::json;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -268,6 +268,8 @@ impl Papers {
         fs::create_dir(&folder).expect("it can be made");
         let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
         authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        authority.key_usages =
+            vec![rcgen::KeyUsagePurpose::KeyCertSign, rcgen::KeyUsagePurpose::CrlSign];
         let key = rcgen::KeyPair::generate().unwrap();
         let certificate = authority.self_signed(&key).unwrap();
         fs::write(folder.join("ca.pem"), certificate.pem()).unwrap();
@@ -286,20 +288,50 @@ impl Papers {
         files
     }
 
-    fn load(&self) -> Tls {
+    /// The files of a server that lets these names do everything.
+    fn files(&self, operators: &[&str]) -> TlsFiles {
         let [certificate, key] = self.write("server");
         let clients = self.folder.join("ca.pem");
-        Tls::load(&certificate, &key, &clients, vec!["alice".into()]).expect("all is there")
+        let operators = operators.iter().map(|&name| name.to_owned()).collect();
+        TlsFiles { certificate, key, clients, revoked: None, operators }
+    }
+
+    fn load(&self) -> Tls {
+        Tls::load(&self.files(&["alice"])).expect("all is there")
+    }
+
+    /// Writes the authority's list of revoked certificates: those that files have.
+    fn revoke(&self, certificates: &[&Path]) -> PathBuf {
+        use x509_parser::prelude::{FromDer, X509Certificate, parse_x509_pem};
+        let number = |path: &&Path| {
+            let (_, pem) = parse_x509_pem(&fs::read(path).unwrap()).unwrap();
+            let (_, certificate) = X509Certificate::from_der(&pem.contents).unwrap();
+            rcgen::RevokedCertParams {
+                serial_number: rcgen::SerialNumber::from_slice(certificate.raw_serial()),
+                revocation_time: rcgen::date_time_ymd(2026, 1, 1),
+                reason_code: None,
+                invalidity_date: None,
+            }
+        };
+        let list = rcgen::CertificateRevocationListParams {
+            this_update: rcgen::date_time_ymd(2026, 1, 1),
+            next_update: rcgen::date_time_ymd(2099, 1, 1),
+            crl_number: rcgen::SerialNumber::from(1_u64),
+            issuing_distribution_point: None,
+            revoked_certs: certificates.iter().map(number).collect(),
+            key_identifier_method: rcgen::KeyIdMethod::Sha256,
+        };
+        let path = self.folder.join("crl.pem");
+        fs::write(&path, list.signed_by(&self.issuer).unwrap().pem().unwrap()).unwrap();
+        path
     }
 }
 
-/// What comes back for a request by TLS, with the certificate of a name if one is given.
-fn by_tls(
-    papers: &Papers,
-    address: std::net::SocketAddr,
-    name: Option<&str>,
-    method: &str,
-) -> String {
+type TlsStream =
+    tokio_rustls::rustls::StreamOwned<tokio_rustls::rustls::ClientConnection, std::net::TcpStream>;
+
+/// A connection by TLS, with the certificate of a name if one is given.
+fn connect_by_tls(papers: &Papers, address: std::net::SocketAddr, name: Option<&str>) -> TlsStream {
     use tokio_rustls::rustls::pki_types::pem::PemObject;
     use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
     use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -318,7 +350,17 @@ fn by_tls(
     let name = "localhost".try_into().unwrap();
     let connection = ClientConnection::new(std::sync::Arc::new(config), name).unwrap();
     let tcp = std::net::TcpStream::connect(address).expect("the server listens");
-    let mut stream = StreamOwned::new(connection, tcp);
+    StreamOwned::new(connection, tcp)
+}
+
+/// What comes back for a request by TLS, with the certificate of a name if one is given.
+fn by_tls(
+    papers: &Papers,
+    address: std::net::SocketAddr,
+    name: Option<&str>,
+    method: &str,
+) -> String {
+    let mut stream = connect_by_tls(papers, address, name);
     let request = format!("{method} /v1/echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     let mut answer = Vec::new();
     let _ = stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_end(&mut answer));
@@ -380,7 +422,14 @@ fn papers_that_are_wrong_are_named() {
     let old = papers.folder.join("old.pem");
     fs::write(&old, OF_VERSION_1).expect("it is ours");
     let load = |certificate: &Path, key: &Path, clients: &Path| {
-        Tls::load(certificate, key, clients, Vec::new()).expect_err("it is wrong").to_string()
+        let files = TlsFiles {
+            certificate: certificate.to_owned(),
+            key: key.to_owned(),
+            clients: clients.to_owned(),
+            revoked: None,
+            operators: Vec::new(),
+        };
+        Tls::load(&files).expect_err("it is wrong").to_string()
     };
     for (error, said) in [
         (load(&missing, &key, &clients), "missing.pem cannot be read: No such file"),
@@ -463,4 +512,144 @@ fn who_says_nothing_where_streams_are_is_given_up() {
     // It ends, or is cut; a timeout would be another error.
     let ended = stream.read_to_end(&mut said);
     assert!(!ended.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock));
+}
+
+/// What comes back for GET by TLS with the certificate of a name.
+fn get_by_tls(papers: &Papers, address: std::net::SocketAddr, name: &str) -> String {
+    by_tls(papers, address, Some(name), "GET")
+}
+
+#[test]
+fn a_revoked_certificate_is_refused() {
+    let papers = Papers::new("tls-revoked");
+    let [alice, _] = papers.write("alice");
+    papers.write("bob");
+    let revoked = Some(papers.revoke(&[&alice]));
+    let files = TlsFiles { revoked, ..papers.files(&["alice"]) };
+    let tls = Tls::load(&files).expect("all is there");
+    let listen = Listen::tls("127.0.0.1:0".parse().unwrap(), tls.clone());
+    let server = Server::start(listen, echo()).expect("a port is free");
+    let address = server.address().expect("it is TCP");
+    assert_eq!(get_by_tls(&papers, address, "alice"), "");
+    assert!(get_by_tls(&papers, address, "bob").starts_with("HTTP/1.1 200 "));
+
+    // An authority that the file has no list of lets nobody in.
+    let stranger = Papers::new("tls-revoked-elsewhere");
+    let other = TlsFiles { revoked: Some(stranger.revoke(&[])), ..files.clone() };
+    tls.replace(LoadedTls::read(&other).expect("it is a list"));
+    assert_eq!(get_by_tls(&papers, address, "bob"), "");
+    // An empty list revokes nothing.
+    papers.revoke(&[]);
+    tls.replace(LoadedTls::read(&files).expect("it is a list"));
+    assert!(get_by_tls(&papers, address, "alice").starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
+fn a_file_that_is_no_list_of_revoked_certificates_is_refused() {
+    let papers = Papers::new("tls-no-list");
+    let files = papers.files(&[]);
+    let odd = papers.folder.join("odd.pem");
+    for (text, said) in [
+        ("", "has no list of revoked certificates in PEM form"),
+        ("-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n", "no usable list of revoked"),
+    ] {
+        fs::write(&odd, text).unwrap();
+        let files = TlsFiles { revoked: Some(odd.clone()), ..files.clone() };
+        let error = LoadedTls::read(&files).expect_err("it is no list").to_string();
+        assert!(error.contains(said) && error.contains("odd.pem"), "{error}");
+    }
+    let missing = TlsFiles { revoked: Some(papers.folder.join("none")), ..files };
+    let error = LoadedTls::read(&missing).expect_err("there is none").to_string();
+    assert!(error.contains("cannot be read"), "{error}");
+}
+
+#[test]
+fn other_files_end_the_connections_that_they_do_not_allow() {
+    let papers = Papers::new("tls-replaced");
+    let files = papers.files(&["alice"]);
+    let tls = Tls::load(&files).expect("all is there");
+    let listen = Listen::tls("127.0.0.1:0".parse().unwrap(), tls.clone());
+    let server = Server::start(listen, echo()).expect("a port is free");
+    let address = server.address().expect("it is TCP");
+    let [alice, _] = papers.write("alice");
+    papers.write("bob");
+    let endless = |name: &str| {
+        let mut stream = connect_by_tls(&papers, address, Some(name));
+        let request = b"GET /v1/endless HTTP/1.1\r\nHost: a\r\n\r\n";
+        stream.write_all(request).expect("it is taken");
+        stream.read_exact(&mut [0; 100]).expect("it begins");
+        stream
+    };
+    let (mut of_alice, mut of_bob) = (endless("alice"), endless("bob"));
+    let revoked = TlsFiles { revoked: Some(papers.revoke(&[&alice])), ..files.clone() };
+    tls.replace(LoadedTls::read(&revoked).expect("all is there"));
+    // The rest that lies in the sockets' buffers comes, then the end.
+    let _ = of_alice.read_to_end(&mut Vec::new());
+    of_bob.read_exact(&mut vec![0; 16 << 20]).expect("another client goes on");
+    // Another list of operators is another role.
+    let operators = TlsFiles { operators: vec!["bob".into()], ..files };
+    tls.replace(LoadedTls::read(&operators).expect("all is there"));
+    let _ = of_bob.read_to_end(&mut Vec::new());
+    assert!(by_tls(&papers, address, Some("bob"), "POST").starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
+fn clients_of_one_group_delay_no_other_group() {
+    let path = socket("groups");
+    let slow = async || {
+        let _ = blocking(|| std::thread::sleep(Duration::from_secs(3))).await;
+        Response::done(json!(null))
+    };
+    let router = echo().route("/v1/slow", get(slow));
+    let _server = Server::start(Listen::unix(&path), router.clone()).expect("a socket");
+    let page = Server::start(Listen::tcp("127.0.0.1:0".parse().unwrap()), router);
+    let page = page.expect("a port is free");
+    let address = page.address().expect("it is TCP");
+    let hostile: Vec<_> = (0..200)
+        .map(|_| {
+            let mut stream = std::net::TcpStream::connect(address).expect("the server listens");
+            stream.write_all(b"GET /v1/slow HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is taken");
+            stream
+        })
+        .collect();
+    let began = std::time::Instant::now();
+    let answer = ask(&path, "GET", "/v1/wait", &json!(null), Duration::from_secs(20));
+    assert_eq!(answer.expect("an answer").status, 200);
+    // The others' requests take minutes one after the other.
+    let took = began.elapsed();
+    println!("an answer beside {} hostile clients took {took:?}", hostile.len());
+    assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
+#[test]
+fn a_request_knows_its_client() {
+    let path = socket("peers");
+    let tell = async |Extension(peer): Extension<Peer>,
+                      Extension(group): Extension<ClientGroup>| {
+        Response::done(json!([peer.to_string(), format!("{group:?}")]))
+    };
+    let router = Router::new().route("/", get(tell));
+    let _server = Server::start(Listen::unix(&path), router.clone()).expect("a socket");
+    let answer = ask(&path, "GET", "/", &json!(null), PATIENCE).expect("an answer");
+    // The effective user is whose files this process makes.
+    let uid = std::os::unix::fs::MetadataExt::uid(&fs::metadata(&path).expect("it is there"));
+    let own = format!("uid {uid}, pid {}", std::process::id());
+    assert_eq!(answer.body, json!([own, "Operators"]));
+    let read = path.with_file_name("read.sock");
+    let listen = Listen::unix(&read).role(Role::Read);
+    let _read = Server::start(listen, router.clone()).expect("a socket");
+    let answer = ask(&read, "GET", "/", &json!(null), PATIENCE).expect("an answer");
+    assert_eq!(answer.body[1], "Readers");
+
+    let papers = Papers::new("peers-tls");
+    papers.write("alice");
+    let listen = Listen::tls("127.0.0.1:0".parse().unwrap(), papers.load());
+    let server = Server::start(listen, router).expect("a port is free");
+    let mut stream = connect_by_tls(&papers, server.address().unwrap(), Some("alice"));
+    let request = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).expect("it is taken");
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    assert!(answer.contains("certificate \\\"alice\\\" from 127.0.0.1:"), "{answer}");
+    assert!(answer.contains("Remote"), "{answer}");
 }

@@ -8,26 +8,52 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::pki_types::{
+    CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime,
+};
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
+use tokio_rustls::rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use tokio_rustls::rustls::{Error, RootCertStore, ServerConfig};
 use tokio_rustls::server::TlsStream;
 use x509_parser::prelude::{ASN1Time, FromDer, X509Certificate, X509Version};
 
-/// How others are greeted.
+/// The files and names by which clients of other machines are checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The server's certificate, and those between it and its authority's; PEM.
+    pub certificate: PathBuf,
+    /// The server's key; PEM.
+    pub key: PathBuf,
+    /// Certificates of the authorities that sign clients' certificates; PEM.
+    pub clients: PathBuf,
+    /// Lists of revoked certificates, one for each authority; PEM.
+    pub revoked: Option<PathBuf>,
+    /// Common names of clients that may do everything.
+    pub operators: Vec<String>,
+}
+
+/// What the files said when they were read, ready to be put in force by [`Tls::replace`].
 #[derive(Clone)]
-pub struct Tls {
+pub struct LoadedTls {
     acceptor: TlsAcceptor,
+    verifier: Arc<dyn ClientCertVerifier>,
     /// Common names of those who may do everything.
     operators: Arc<[String]>,
 }
 
-impl std::fmt::Debug for Tls {
+impl std::fmt::Debug for LoadedTls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tls").field("operators", &self.operators).finish_non_exhaustive()
+        f.debug_struct("LoadedTls").field("operators", &self.operators).finish_non_exhaustive()
     }
+}
+
+/// How clients of other machines are greeted. Clones share what is in force.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    in_force: Arc<watch::Sender<LoadedTls>>,
 }
 
 /// Why there is no TLS.
@@ -54,6 +80,12 @@ pub enum TlsError {
         "clients cannot be checked by {0}: {1}; it must have the certificate that signed theirs"
     )]
     Clients(PathBuf, String),
+    /// The lists of revoked certificates are none.
+    #[error(
+        "{0} has no usable list of revoked certificates: {1}; write one in PEM form for each authority \
+         (`openssl ca -gencrl`)"
+    )]
+    Revoked(PathBuf, String),
 }
 
 /// What is wrong with a certificate that can be used all the same.
@@ -67,26 +99,14 @@ pub enum Validity {
     From(String),
 }
 
-impl Tls {
-    /// With the server's certificate (and those between it and its authority's), its key, and the
-    /// certificates of the authorities that sign clients', all in PEM files; and the common names of
-    /// clients that may do everything.
+impl LoadedTls {
+    /// Reads the files.
     ///
     /// # Errors
     /// [`TlsError`] names the file.
-    pub fn load(
-        certificate: &Path,
-        key: &Path,
-        clients: &Path,
-        operators: Vec<String>,
-    ) -> Result<Self, TlsError> {
-        let mut roots = RootCertStore::empty();
-        let untrusted = |error: String| TlsError::Clients(clients.to_owned(), error);
-        for one in certificates(clients)? {
-            roots.add(one).map_err(|error| untrusted(error.to_string()))?;
-        }
-        let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build();
-        let verifier = verifier.map_err(|error| untrusted(error.to_string()))?;
+    pub fn read(files: &TlsFiles) -> Result<Self, TlsError> {
+        let verifier = verifier(files)?;
+        let (certificate, key) = (&files.certificate, &files.key);
         let chain = certificates(certificate)?;
         if let Some((_, one)) = chain.first().and_then(|one| X509Certificate::from_der(one).ok())
             && one.version() != X509Version::V3
@@ -97,7 +117,7 @@ impl Tls {
         let secret = PrivateKeyDer::from_pem_file(key)
             .map_err(|error| unusable(key, "private key", error))?;
         let config = ServerConfig::builder()
-            .with_client_cert_verifier(verifier)
+            .with_client_cert_verifier(Arc::clone(&verifier))
             .with_single_cert(chain, secret)
             .map_err(|error| {
                 let why = match error {
@@ -106,7 +126,91 @@ impl Tls {
                 };
                 TlsError::Pair(certificate.to_owned(), key.to_owned(), why)
             })?;
-        Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), operators: operators.into() })
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        Ok(Self { acceptor, verifier, operators: files.operators.clone().into() })
+    }
+
+    /// The role of a client by its name.
+    fn role(&self, name: Option<&str>) -> Role {
+        let is_listed = |name| self.operators.iter().any(|operator| operator == name);
+        if name.is_some_and(is_listed) { Role::Operate } else { Role::Read }
+    }
+
+    /// True if a client with these certificates is still let in.
+    fn admits(&self, chain: &[CertificateDer<'_>]) -> bool {
+        chain.split_first().is_some_and(|(own, between)| {
+            self.verifier.verify_client_cert(own, between, UnixTime::now()).is_ok()
+        })
+    }
+}
+
+/// Checks clients' certificates by the authorities and the lists of revoked certificates. With a list,
+/// every certificate of a client's chain must be of an authority that the file has a list of.
+fn verifier(files: &TlsFiles) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    let untrusted = |error: String| TlsError::Clients(files.clients.clone(), error);
+    for one in certificates(&files.clients)? {
+        roots.add(one).map_err(|error| untrusted(error.to_string()))?;
+    }
+    let mut builder = WebPkiClientVerifier::builder(Arc::new(roots));
+    if let Some(path) = &files.revoked {
+        let lists: Vec<CertificateRevocationListDer<'static>> =
+            sections(path, "list of revoked certificates")?;
+        builder = builder.with_crls(lists);
+    }
+    builder.build().map_err(|error| match (error, &files.revoked) {
+        (VerifierBuilderError::InvalidCrl(error), Some(path)) => {
+            TlsError::Revoked(path.clone(), format!("{error:?}"))
+        }
+        (error, _) => untrusted(error.to_string()),
+    })
+}
+
+/// A client that has been greeted.
+pub(crate) struct Greeted {
+    pub(crate) stream: TlsStream<TcpStream>,
+    pub(crate) role: Role,
+    /// The certificate's common name; empty if it has none or several.
+    pub(crate) name: String,
+    pub(crate) access: Access,
+}
+
+/// What a client was let in by, to be asked again when other files come into force.
+pub(crate) struct Access {
+    changes: watch::Receiver<LoadedTls>,
+    chain: Vec<CertificateDer<'static>>,
+    name: Option<String>,
+    role: Role,
+}
+
+impl Access {
+    /// Waits until the files in force do not let the client in any more, or give it another role.
+    pub(crate) async fn ended(&mut self) {
+        // The sender goes with the server, and connections with it.
+        while self.changes.changed().await.is_ok() {
+            let loaded = self.changes.borrow_and_update().clone();
+            if !loaded.admits(&self.chain) || loaded.role(self.name.as_deref()) != self.role {
+                return;
+            }
+        }
+        std::future::pending::<()>().await;
+    }
+}
+
+impl Tls {
+    /// By these files, as [`LoadedTls::read`] reads them.
+    ///
+    /// # Errors
+    /// [`TlsError`] names the file.
+    pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
+        let in_force = Arc::new(watch::Sender::new(LoadedTls::read(files)?));
+        Ok(Self { in_force })
+    }
+
+    /// Puts other files in force. Connections of clients that these do not let in, or give another role,
+    /// end at once; the others go on.
+    pub fn replace(&self, loaded: LoadedTls) {
+        self.in_force.send_replace(loaded);
     }
 
     /// Whether the server's certificate is valid at this time; clients refuse one that is not.
@@ -128,31 +232,38 @@ impl Tls {
     }
 
     /// Greets who has come; tells what they may do.
-    pub(crate) async fn greet(
-        &self,
-        stream: TcpStream,
-    ) -> io::Result<(TlsStream<TcpStream>, Role)> {
-        let stream = self.acceptor.accept(stream).await?;
-        let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-        let is_operator = certificate.is_some_and(|own| self.is_operator(own));
-        Ok((stream, if is_operator { Role::Operate } else { Role::Read }))
+    pub(crate) async fn greet(&self, stream: TcpStream) -> io::Result<Greeted> {
+        let mut changes = self.in_force.subscribe();
+        let loaded = changes.borrow_and_update().clone();
+        let stream = loaded.acceptor.accept(stream).await?;
+        let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        let chain: Vec<_> = chain.iter().cloned().map(CertificateDer::into_owned).collect();
+        let name = chain.first().and_then(common_name);
+        let role = loaded.role(name.as_deref());
+        let shown = name.clone().unwrap_or_default();
+        Ok(Greeted { stream, role, name: shown, access: Access { changes, chain, name, role } })
     }
+}
 
-    /// Whether a certificate's common name, of which it has one, is among those listed.
-    fn is_operator(&self, certificate: &CertificateDer<'_>) -> bool {
-        let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return false };
-        let mut names = certificate.subject().iter_common_name();
-        match (names.next().map(|name| name.as_str()), names.next()) {
-            (Some(Ok(name)), None) => self.operators.iter().any(|operator| operator == name),
-            _ => false,
-        }
+/// A certificate's common name, if it has exactly one.
+fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    let mut names = certificate.subject().iter_common_name();
+    match (names.next().map(|name| name.as_str()), names.next()) {
+        (Some(Ok(name)), None) => Some(name.to_owned()),
+        _ => None,
     }
 }
 
 /// The certificates of a file, of which there is at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let wrong = |error| unusable(path, "certificate", error);
-    let all = CertificateDer::pem_file_iter(path).map_err(wrong)?;
+    sections(path, "certificate")
+}
+
+/// The sections of one kind that a file has, of which there is at least one.
+fn sections<T: PemObject>(path: &Path, what: &'static str) -> Result<Vec<T>, TlsError> {
+    let wrong = |error| unusable(path, what, error);
+    let all = T::pem_file_iter(path).map_err(wrong)?;
     let all: Vec<_> = all.collect::<Result<_, _>>().map_err(wrong)?;
     match all.is_empty() {
         true => Err(wrong(pem::Error::NoItemsFound)),

@@ -3,22 +3,21 @@
 //! Each listener has a queue of its own, of bounded length: who is slow is told how much is missing.
 
 use crate::paths::Pieces;
-use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Query, State, rejection::QueryRejection};
 use axum::http::header;
 use axum::response::{IntoResponse, Response as HttpResponse};
 use axum::routing::get;
+use axum::{Extension, Router};
 use natgate_gateway::{LogWhat, Settings};
-use natgate_http::Response;
+use natgate_http::{ClientGroup, Places, Response};
 use natgate_logs::{Names, Subscribers, Subscription, record};
 use serde::Deserialize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{Sender, channel};
 
-/// Who may listen at a time.
+/// Clients of one group that may listen at a time.
 const MOST_LISTENERS: usize = 16;
 
 /// Events that wait for a listener, and how many make one piece.
@@ -37,7 +36,7 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 struct Of {
     subscribers: Subscribers,
     settings: Arc<dyn Fn() -> Arc<Settings> + Send + Sync>,
-    listeners: Arc<AtomicUsize>,
+    listeners: Places,
 }
 
 /// The path, for a gateway whose settings in force `settings` tells.
@@ -45,7 +44,8 @@ pub fn router(
     subscribers: Subscribers,
     settings: impl Fn() -> Arc<Settings> + Send + Sync + 'static,
 ) -> Router {
-    let of = Of { subscribers, settings: Arc::new(settings), listeners: Arc::default() };
+    let of =
+        Of { subscribers, settings: Arc::new(settings), listeners: Places::new(MOST_LISTENERS) };
     Router::new().route("/v1/events", get(events)).with_state(of)
 }
 
@@ -64,25 +64,9 @@ enum What {
     Sessions,
 }
 
-/// A listener's place, given back however it ends.
-struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    fn take(all: &Arc<AtomicUsize>) -> Option<Self> {
-        let before = all.fetch_add(1, Ordering::Relaxed);
-        let place = Self(Arc::clone(all));
-        (before < MOST_LISTENERS).then_some(place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 async fn events(
     State(of): State<Of>,
+    Extension(group): Extension<ClientGroup>,
     asked: Result<Query<Asked>, QueryRejection>,
 ) -> Result<HttpResponse, Response> {
     let Query(asked) = asked.map_err(|error| Response::failure(400, error.body_text()))?;
@@ -91,7 +75,7 @@ async fn events(
         Some(What::Blocks) => LogWhat::Blocks,
         Some(What::Sessions) => LogWhat::Sessions,
     };
-    let place = Place::take(&of.listeners).ok_or_else(|| {
+    let place = of.listeners.take(group).ok_or_else(|| {
         let message = format!("{MOST_LISTENERS} listen already, as many as may; end one");
         Response::failure(503, message)
     })?;

@@ -10,9 +10,9 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response as HttpResponse};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use natgate_gateway::capture::Capture;
+use natgate_gateway::capture::{self, Capture};
 use natgate_gateway::{Clock, CommandError, Commander, Settings};
-use natgate_http::{Response, Role, blocking};
+use natgate_http::{ClientGroup, Places, Response, Role, blocking};
 use serde::Deserialize;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -26,6 +26,9 @@ const INTERVAL: Duration = Duration::from_millis(20);
 /// gone.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 
+/// Captures of clients from other machines: one is left to operators at the Unix socket.
+const MOST_REMOTE: usize = capture::MOST - 1;
+
 /// Pieces of a capture that wait for the client.
 const WAITING: usize = 16;
 
@@ -35,6 +38,8 @@ struct Of {
     commander: Commander,
     clock: Clock,
     settings: Arc<dyn Fn() -> Arc<Settings> + Send + Sync>,
+    /// Captures of clients that are no operators at the Unix socket.
+    captures: Places,
 }
 
 /// The paths, for a gateway whose settings in force `settings` tells.
@@ -43,10 +48,9 @@ pub fn router(
     clock: Clock,
     settings: impl Fn() -> Arc<Settings> + Send + Sync + 'static,
 ) -> Router {
-    Router::new()
-        .route("/v1/trace", post(trace))
-        .route("/v1/capture", get(capture))
-        .with_state(Of { commander, clock, settings: Arc::new(settings) })
+    Router::new().route("/v1/trace", post(trace)).route("/v1/capture", get(capture)).with_state(
+        Of { commander, clock, settings: Arc::new(settings), captures: Places::new(MOST_REMOTE) },
+    )
 }
 
 /// What `/v1/trace` is asked.
@@ -83,6 +87,7 @@ fn refused(error: CommandError) -> Response {
 async fn capture(
     State(of): State<Of>,
     Extension(role): Extension<Role>,
+    Extension(group): Extension<ClientGroup>,
     asked: Result<Query<Asked>, QueryRejection>,
 ) -> Result<HttpResponse, Response> {
     if role < Role::Operate {
@@ -93,11 +98,18 @@ async fn capture(
     let Query(asked) = asked.map_err(|error| Response::failure(400, error.body_text()))?;
     let wrong = |message| Response::failure(400, message);
     let (filter, duration) = (asked.filter().map_err(wrong)?, asked.duration().map_err(wrong)?);
+    let place = match group {
+        ClientGroup::Operators => None,
+        _ => Some(of.captures.take(group).ok_or_else(|| refused(CommandError::Captures))?),
+    };
     let capture =
         blocking(move || Capture::begin(&of.commander, filter)).await?.map_err(refused)?;
     let (pieces, body) = channel(WAITING);
     let most = asked.count.unwrap_or(u64::MAX);
-    let work = move || pump(capture, &pieces, Instant::now() + duration, most);
+    let work = move || {
+        let _place = place;
+        pump(capture, &pieces, Instant::now() + duration, most);
+    };
     let thread = std::thread::Builder::new().name("capture".into()).spawn(work);
     thread.map_err(|error| Response::failure(503, format!("a thread cannot be made: {error}")))?;
     let body = Body::from_stream(Pieces(body));

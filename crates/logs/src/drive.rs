@@ -9,6 +9,7 @@ use crate::queue::Queue;
 use crate::record::{Gap, Record};
 use natgate_engine::Timestamp;
 use std::io;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -179,7 +180,7 @@ impl Drive {
         {
             return Pause::Whatever(again.since(now));
         }
-        match self.work(now) {
+        match self.work_or_fail(now) {
             Ok(()) => Pause::UnlessSomethingComes(self.next_flush.since(now)),
             Err(error) => Pause::Whatever(self.failed(&error, now)),
         }
@@ -189,13 +190,19 @@ impl Drive {
     pub fn finish(&mut self, now: Timestamp) -> bool {
         self.sink.hurry();
         self.next_flush = now;
-        match self.work(now) {
+        match self.work_or_fail(now) {
             Ok(()) => true,
             Err(error) => {
                 self.failed(&error, now);
                 false
             }
         }
+    }
+
+    /// Works; a panic is a failure like others, after which the sink is connected anew.
+    fn work_or_fail(&mut self, now: Timestamp) -> io::Result<()> {
+        let worked = panic::catch_unwind(AssertUnwindSafe(|| self.work(now)));
+        worked.unwrap_or_else(|_| Err(io::Error::other("its writer panicked, a bug of natgate's")))
     }
 
     fn work(&mut self, now: Timestamp) -> io::Result<()> {

@@ -8,7 +8,7 @@ use crate::merge::Merge;
 use crate::queue::Queue;
 use crate::record::Record;
 use crate::sinks;
-use natgate_gateway::{Clock, LogSettings, LogTo, LogWhat};
+use natgate_gateway::{Clock, LogSettings, LogTo, LogWhat, panics};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -358,12 +358,23 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Puts events in order and deals them out until the workers have gone.
 fn deal(outlets: &Receiver<Outlet>, queues: &Queues, stop: &AtomicBool) {
     let (mut merge, mut records) = (Merge::default(), Vec::with_capacity(DEAL));
+    // The feeds stay in the merge, however a turn ends.
+    panics::contain(|| deal_on((&mut merge, &mut records), outlets, queues, stop));
+}
+
+fn deal_on(
+    (merge, records): (&mut Merge, &mut Vec<Record>),
+    outlets: &Receiver<Outlet>,
+    queues: &Queues,
+    stop: &AtomicBool,
+) {
+    records.clear();
     loop {
         outlets.try_iter().for_each(|outlet| merge.add(outlet));
-        merge.take(DEAL, &mut records);
+        merge.take(DEAL, records);
         if !records.is_empty() {
             // The list is short, and nobody holds it for long.
-            lock(queues).iter().for_each(|queue| queue.offer(&records));
+            lock(queues).iter().for_each(|queue| queue.offer(records));
         } else if merge.is_done() && stop.load(Ordering::Relaxed) {
             return;
         } else {

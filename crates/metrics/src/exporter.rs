@@ -1,14 +1,19 @@
-//! Serves the page for Prometheus at `/metrics`, by HTTP and to whoever may connect.
+//! Serves the page for Prometheus at `/metrics`, by HTTP and to whoever may connect, under an address,
+//! `localhost`, or a name that the configuration lists.
 //!
 //! Figures are asked for when somebody comes and then hold for a moment, so that however many scrape, the
 //! gateway is asked so often and no more.
 
 use crate::{Figures, prometheus_text};
 use axum::Router;
+use axum::extract::Request;
 use axum::http::header::CONTENT_TYPE;
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response as HttpResponse};
 use axum::routing::get;
-use natgate_http::{BindError, Listen, Response, Server, blocking, fallbacks};
+use natgate_http::{
+    BindError, ClientGroup, HostNames, Listen, Response, Server, blocking, fallbacks,
+};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,9 +26,11 @@ pub type Source = Arc<dyn Fn() -> Result<Figures, String> + Send + Sync>;
 
 /// Serves the page at a TCP port from now on, until what is returned goes.
 ///
+/// `names` are host names, besides addresses and `localhost`, under which the page may be asked for.
+///
 /// # Errors
 /// [`BindError`].
-pub fn export(address: SocketAddr, source: Source) -> Result<Server, BindError> {
+pub fn export(address: SocketAddr, names: &[String], source: Source) -> Result<Server, BindError> {
     let pages = Arc::new(Pages { source, latest: Mutex::new(None) });
     let page = move || {
         let pages = Arc::clone(&pages);
@@ -37,7 +44,21 @@ pub fn export(address: SocketAddr, source: Source) -> Result<Server, BindError> 
     };
     let home = async || -> HttpResponse { "natgate: metrics are at /metrics\n".into_response() };
     let router = Router::new().route("/metrics", get(page)).route("/", get(home));
-    Server::start(Listen::tcp(address), fallbacks(router, "metrics are at /metrics"))
+    let names = Arc::new(HostNames::new(names));
+    let check = move |request: Request, next: Next| {
+        let checked = names.check(request.uri(), request.headers());
+        async move {
+            match checked {
+                Ok(()) => next.run(request).await,
+                Err(error) => {
+                    let (status, message) = error.answer("these metrics", "metrics.names");
+                    Response::failure(status.as_u16(), message).into_response()
+                }
+            }
+        }
+    };
+    let router = fallbacks(router, "metrics are at /metrics").layer(from_fn(check));
+    Server::start(Listen::tcp(address).clients(ClientGroup::Metrics), router)
 }
 
 /// A page and its type.

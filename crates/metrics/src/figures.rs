@@ -43,6 +43,8 @@ pub struct Figures {
     pub sinks: Vec<SinkFigures>,
     /// Readings of the configuration.
     pub reloads: Reloads,
+    /// Panics of the control plane, after each of which it went on.
+    pub control_panics: u64,
 }
 
 /// How much of something there is, and may be.
@@ -152,6 +154,7 @@ impl Figures {
             workers: Vec::new(),
             sinks: Vec::new(),
             reloads: Reloads::default(),
+            control_panics: 0,
         }
     }
 }

@@ -9,8 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 fn ask(address: SocketAddr, request: &str) -> String {
+    ask_under("127.0.0.1:9464", address, request)
+}
+
+fn ask_under(host: &str, address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
-    let request = format!("{request} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let request = format!("{request} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("it is taken");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
@@ -18,7 +22,9 @@ fn ask(address: SocketAddr, request: &str) -> String {
 }
 
 fn start(source: Source) -> (natgate_http::Server, SocketAddr) {
-    let server = export("127.0.0.1:0".parse().expect("an address"), source).expect("a free port");
+    let names = ["nat1.example.net".to_owned()];
+    let place = "127.0.0.1:0".parse().expect("an address");
+    let server = export(place, &names, source).expect("a free port");
     let address = server.address().expect("it is TCP");
     (server, address)
 }
@@ -57,4 +63,21 @@ fn what_cannot_be_answered_is_said_in_a_sentence() {
         assert!(answer.contains(sentence), "{answer}");
     }
     assert!(ask(address, "GET /").contains("metrics are at /metrics"));
+}
+
+#[test]
+fn a_rebound_name_is_refused() {
+    let (_server, address) = start(Arc::new(|| Ok(sample::figures())));
+    for host in ["127.0.0.1", "192.0.2.7:9464", "[::1]:9464", "localhost", "nat1.example.net:1"] {
+        let answer = ask_under(host, address, "GET /metrics");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{host}: {answer}");
+    }
+    for host in ["evil.example", "127.0.0.1.evil.example:9464"] {
+        for path in ["/metrics", "/", "/other"] {
+            let answer = ask_under(host, address, &format!("GET {path}"));
+            assert!(answer.starts_with("HTTP/1.1 421 "), "{host}: {answer}");
+            assert!(answer.contains("metrics.names") && !answer.contains("natgate_"), "{answer}");
+        }
+    }
+    assert!(ask_under("a@b", address, "GET /metrics").starts_with("HTTP/1.1 400 "));
 }

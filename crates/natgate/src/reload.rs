@@ -6,6 +6,7 @@ use crate::Failure;
 use crate::api::unreachable;
 use anyhow::{Context, anyhow};
 use natgate_control::config;
+use natgate_control::reload::sentence;
 use natgate_control::socket::{self, Response, ask};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -102,30 +103,6 @@ fn problems(body: &Value) -> Vec<String> {
         format!("{}:{place}{key} {}", word("file"), word("message"))
     };
     errors.iter().map(text).collect()
-}
-
-/// What a reload has come to, in one sentence.
-pub(crate) fn sentence(body: &Value) -> String {
-    let dry_run = body["dry_run"] == true;
-    let changed = body["changed"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let changed: Vec<&str> = changed.iter().filter_map(Value::as_str).collect();
-    let changed = match (&changed[..], dry_run) {
-        ([], false) => "reloaded, nothing is different".to_owned(),
-        ([], true) => "nothing would be different".to_owned(),
-        (changed, false) => format!("reloaded, with other {}", changed.join(", ")),
-        (changed, true) => format!("would be reloaded, with other {}", changed.join(", ")),
-    };
-    let mappings = &body["mappings"];
-    let (stay, go) = (&mappings["stay"], &mappings["go"]);
-    let by_reason = mappings["by_reason"].as_object().into_iter().flatten();
-    let reasons: Vec<String> = by_reason
-        .filter(|(_, count)| count.as_u64().is_some_and(|count| count > 0))
-        .map(|(reason, count)| format!("{reason} {count}"))
-        .collect();
-    let reasons =
-        if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
-    let would = if dry_run { "would " } else { "" };
-    format!("{changed}; {stay} mappings {would}stay, {go} {would}go{reasons}")
 }
 
 fn text(body: &Value) -> String {

@@ -5,6 +5,7 @@
 //! taken from there. Files are written by the loop's thread when it is idle or asked; the state is
 //! written to a new file that then takes the old one's place, so that nobody reads half of it.
 
+mod access;
 mod claims;
 mod clock;
 mod control;
@@ -21,6 +22,7 @@ mod status;
 mod threads;
 
 use crate::{Failure, memory};
+use access::RemoteAccess;
 use anyhow::Context;
 use axum::Router;
 use devices::Devices;
@@ -36,7 +38,7 @@ use natgate_control::routes::Announcer;
 use natgate_control::socket::DEFAULT_PATH;
 use natgate_engine::{Engine, Side};
 use natgate_gateway::{
-    Clock, Commander, SavedPorts, Settings, StateError, Worker, WorkerError, team_commands,
+    Clock, Commander, SavedPorts, Settings, StateError, Worker, WorkerError, panics, team_commands,
 };
 use natgate_io::decorate::Faults;
 use natgate_logs::Logs;
@@ -98,6 +100,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     memory::return_what_is_freed();
+    // This thread waits for the workers, and what it does before that they rely on.
+    panics::enter_data_plane();
+    panics::install(natgate_service::say);
     let (read, settings) = args.settings()?;
     let cores = threads::cores(&settings.workers).map_err(|lack| args.input(lack))?;
     let claims = claims::claim(&settings)?;
@@ -138,10 +143,13 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let reloader = args.reloader(read, complete, commander.clone(), crew);
     let reloader = reloader.telling(control::tell_reloads(manager));
     let own = args.add_files(Places::default()).map_err(Failure::Input)?;
-    let reloader = Arc::new(reloader.logging(log::exchange(&written, events, own)));
+    let access = RemoteAccess::default();
+    let reloader = reloader.logging(log::exchange(&written, events, own));
+    let reloader = Arc::new(reloader.admitting(access.reread()));
     let watched = Watched::new(&reloader, &loads, monitoring::sinks(written.metrics()));
     let asked = questions(&reloader, commander, clock, &written).merge(watched.router());
-    let interface = control::interface(&reloader, Arc::clone(&loads), asked);
+    let interface =
+        control::interface(&reloader, Arc::clone(&loads), Arc::new(written.metrics()), asked);
     control::reload_on_signal(&reloader, written.reopen())?;
     handover::start_another_on_signal()?;
     let giving = Giving {
@@ -154,7 +162,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         handed_over: Arc::default(),
     };
     let handed_over = Arc::clone(&giving.handed_over);
-    let doors = Doors { settings: settings.clone(), interface, watched: watched.clone(), giving };
+    if settings.control.remote.is_some() {
+        access.watch(&reloader).context("a thread cannot be made")?;
+    }
+    let (of_doors, watching) = (settings.clone(), watched.clone());
+    let doors = Doors { settings: of_doors, access, interface, watched: watching, giving };
     let taken = match &mut heir {
         Some(heir) => Some(handover::take(heir, &mut workers, &settings)?),
         None => None,

@@ -75,6 +75,8 @@ enum What {
     Routes,
     /// Neighbours and their hardware addresses
     Neighbors,
+    /// Links, next hops, event logs, routes and workers: what is as it should be, and what is not
+    Health,
     /// What the workers do: load, bursts, packets handed over, idle time
     Workers,
 }
@@ -90,6 +92,7 @@ impl What {
             Self::Rules => "rules",
             Self::Routes => "routes",
             Self::Neighbors => "neighbors",
+            Self::Health => "health",
             Self::Workers => "workers",
         }
     }

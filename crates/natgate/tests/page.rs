@@ -5,7 +5,12 @@
 //! that `make test` installs, and fails without them.
 
 use natgate_browser::Chromium;
-use natgate_testnet::{Gateway, Network, SERVER1, SUBSCRIBER1, config, is_root, remove_leftovers};
+use natgate_control::socket::{ask, open};
+use natgate_testnet::{
+    Gateway, Network, SERVER1, SUBSCRIBER1, config, is_root, raise_open_files, remove_leftovers,
+};
+use std::io::Write;
+use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -82,5 +87,68 @@ fn a_browser_shows_what_subscribers_do() {
     let gateway = Gateway::start(&network, Path::new(PROGRAM), &config("")).unwrap();
     browser.wait("document.getElementById('banner').hidden");
     browser.wait("document.querySelectorAll('[role=gridcell]').length === 4");
+    gateway.stop().unwrap();
+}
+
+/// Hostile clients of the page: so many of each kind.
+const HOSTILE: usize = 200;
+
+/// A busy machine is slow; without budgets of its own an operator waits for minutes, or is refused.
+const BOUND: Duration = Duration::from_secs(5);
+
+/// Opens connections to the page that ask for this and read nothing of the answers.
+fn besiege(requests: &[u8], count: usize) -> Vec<TcpStream> {
+    let connect = |_| {
+        let mut stream = TcpStream::connect("127.0.0.1:9465").ok()?;
+        stream.write_all(requests).ok()?;
+        Some(stream)
+    };
+    (0..count).filter_map(connect).collect()
+}
+
+#[test]
+fn hostile_clients_of_the_page_keep_no_operator_waiting() {
+    assert!(is_root(), "network namespaces need root: run the tests as root");
+    raise_open_files().expect("thousands of sockets");
+    let tag = "nghost";
+    remove_leftovers(tag);
+    let network = Network::build(&format!("{tag}{}", std::process::id())).unwrap();
+    let nat = network.node("nat");
+    nat.ip_batch("link set lo up\n").unwrap();
+    let (spool, socket) = (network.file("spool").display().to_string(), network.file("c.sock"));
+    let more = format!(
+        "[control]\nsocket = {:?}\n[[log]]\nkind = \"spool\"\nfolder = {spool:?}\n",
+        socket.display().to_string()
+    );
+    let gateway = Gateway::start(&network, Path::new(PROGRAM), &config(&more)).unwrap();
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").into_bytes();
+    let then = "/v1/who?external=203.0.113.10:2000&protocol=udp&at=1";
+    // Streams first: they last.
+    let besiegers = nat.enter(|| {
+        let mut all = besiege(&get("/v1/events"), 2 * 16);
+        all.extend(besiege(&get(then), HOSTILE));
+        all.extend(besiege(&get("/v1/subscribers?top=1000"), HOSTILE));
+        all.extend(besiege(&get("/v1/mappings").repeat(50), HOSTILE));
+        all.extend(besiege(b"GET / HTTP/1.1\r\nHost: ", HOSTILE));
+        all
+    });
+    let besiegers = besiegers.unwrap();
+    assert!(besiegers.len() >= 32, "{} besiege", besiegers.len());
+    for (method, path) in [("GET", "/v1/status"), ("POST", "/v1/reload"), ("GET", "/v1/status")] {
+        let began = Instant::now();
+        let answer = ask(&socket, method, path, &serde_json::Value::Null, PATIENCE).unwrap();
+        assert_eq!(answer.status, 200, "{method} {path}: {}", answer.body);
+        let took = began.elapsed();
+        println!("{method} {path} beside {} hostile clients took {took:?}", besiegers.len());
+        assert!(took < BOUND, "{method} {path}: {took:?}");
+    }
+    // Streams of the page leave places for those of operators.
+    let streams: Vec<_> = (0..16)
+        .map(|_| open(&socket, "GET", "/v1/events", &[], &serde_json::Value::Null, PATIENCE))
+        .collect();
+    for stream in streams {
+        assert_eq!(stream.unwrap().status(), 200);
+    }
+    drop(besiegers);
     gateway.stop().unwrap();
 }

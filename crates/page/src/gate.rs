@@ -1,24 +1,20 @@
 //! Who gets an answer: the method, the name that was asked for, and who had the browser ask.
 //!
-//! A browser lets scripts of a website read what comes from that website's own name. So a website
-//! whose name is made to lead to this machine (DNS rebinding) could read the page, if the page
-//! answered under any name. Addresses cannot be rebound; names are answered only if listed.
+//! Names are checked as every server here checks them ([`HostNames`]), against DNS rebinding.
 
 use axum::http::header::{self, HeaderMap};
-use axum::http::uri::Authority;
 use axum::http::{HeaderName, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use std::net::IpAddr;
+use natgate_http::{HostError, HostNames};
 
 /// What browsers say about who makes them ask (Fetch Metadata Request Headers).
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Names that are shown to whom they did not help are cut off here.
+/// Methods that are shown to whom they did not help are cut off here.
 const LONGEST_SHOWN: usize = 80;
 
 pub(crate) struct Gate {
-    /// In lower case, without a dot at the end.
-    names: Vec<String>,
+    names: HostNames,
 }
 
 /// Why there is no answer.
@@ -26,17 +22,15 @@ pub(crate) struct Gate {
 pub(crate) enum Refusal {
     /// The method would change something.
     Method(String),
-    /// There is no host, or it cannot be read.
-    NoHost,
-    /// This is no name of the page.
-    Name(String),
+    /// The host is none of the page's.
+    Host(HostError),
     /// Another website had the browser ask.
     Foreign,
 }
 
 impl Gate {
     pub(crate) fn new(names: &[String]) -> Self {
-        Self { names: names.iter().map(|name| plain(name)).collect() }
+        Self { names: HostNames::new(names) }
     }
 
     /// Whether a request may be answered.
@@ -49,10 +43,7 @@ impl Gate {
         if *method != Method::GET && *method != Method::HEAD {
             return Err(Refusal::Method(shown(method.as_str())));
         }
-        let host = host_of(uri, headers).ok_or(Refusal::NoHost)?;
-        if !self.is_own(&host) {
-            return Err(Refusal::Name(shown(&host)));
-        }
+        self.names.check(uri, headers).map_err(Refusal::Host)?;
         // A link from elsewhere may lead to the page; its files and figures are the page's alone.
         match headers.get(FETCH_SITE).map(|site| site.as_bytes()) {
             None | Some(b"same-origin" | b"none") => Ok(()),
@@ -60,32 +51,6 @@ impl Gate {
             Some(_) => Err(Refusal::Foreign),
         }
     }
-
-    /// Whether the page may be asked for under this name.
-    fn is_own(&self, host: &str) -> bool {
-        let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
-        let name = plain(host);
-        bare.parse::<IpAddr>().is_ok() || name == "localhost" || self.names.contains(&name)
-    }
-}
-
-/// The host that was asked for, without its port; exactly one must be named.
-fn host_of(uri: &Uri, headers: &HeaderMap) -> Option<String> {
-    let mut given = headers.get_all(header::HOST).iter();
-    let (first, second) = (given.next(), given.next());
-    let authority: Authority = match (uri.authority(), first, second) {
-        (_, _, Some(_)) => return None,
-        (_, Some(host), None) => host.to_str().ok()?.parse().ok()?,
-        (Some(authority), None, None) => authority.clone(),
-        (None, None, None) => return None,
-    };
-    let has_user = authority.as_str().contains('@');
-    (!has_user && !authority.host().is_empty()).then(|| authority.host().to_owned())
-}
-
-/// A name as it is compared.
-fn plain(name: &str) -> String {
-    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
 fn shown(text: &str) -> String {
@@ -104,17 +69,7 @@ impl IntoResponse for Refusal {
                     "the page only reads, so {method} is refused; use GET, or the control socket"
                 ),
             ),
-            Self::NoHost => (
-                StatusCode::BAD_REQUEST,
-                "the request has no readable Host header; send one, such as 127.0.0.1:9465".into(),
-            ),
-            Self::Name(name) => (
-                StatusCode::MISDIRECTED_REQUEST,
-                format!(
-                    "{name:?} is no name of this page; ask for it by its address, or list the name \
-                     as page.names in the configuration"
-                ),
-            ),
+            Self::Host(error) => error.answer("this page", "page.names"),
             Self::Foreign => (
                 StatusCode::FORBIDDEN,
                 "another website had the browser ask for this; open the page itself".into(),
@@ -173,7 +128,11 @@ mod tests {
             "127.1",
         ] {
             let name = host.split(':').next().unwrap().to_owned();
-            assert_eq!(ask(&[host], None, "/"), Err(Refusal::Name(name)), "{host}");
+            assert_eq!(
+                ask(&[host], None, "/"),
+                Err(Refusal::Host(HostError::Other(name))),
+                "{host}"
+            );
         }
     }
 
@@ -182,7 +141,7 @@ mod tests {
         let cases: [&[&str]; 5] =
             [&[], &["127.0.0.1", "127.0.0.1"], &["a@127.0.0.1"], &["not a host"], &[":9465"]];
         for hosts in cases {
-            assert_eq!(ask(hosts, None, "/"), Err(Refusal::NoHost), "{hosts:?}");
+            assert_eq!(ask(hosts, None, "/"), Err(Refusal::Host(HostError::Missing)), "{hosts:?}");
         }
     }
 

@@ -74,6 +74,10 @@ fn remote(section: &Section<'_>) -> Option<RemoteSettings> {
         let names = names.iter().map(|name| name.string("a common name in quotes"));
         names.map(|name| name.map(str::to_owned)).collect::<Option<Vec<_>>>()
     });
+    let revoked = match tls.get("revoked") {
+        None => Some(None),
+        Some(_) => tls.path("revoked").map(|path| Some(path.value)),
+    };
     if !tls.is_present() {
         listen.wrong(
             "needs [control.tls] with certificate, key and clients: other machines come only by TLS",
@@ -84,6 +88,7 @@ fn remote(section: &Section<'_>) -> Option<RemoteSettings> {
         certificate: tls.required_path("certificate")?,
         key: tls.required_path("key")?,
         clients: tls.required_path("clients")?,
+        revoked: revoked?,
         listen: address?.value,
         operators: operators.unwrap_or_default(),
     })
@@ -101,7 +106,8 @@ mod tests {
         let text = format!(
             "{SIDES}[control]\nsocket = \"/run/a.sock\"\ngroup = \"ops\"\nread_socket = \"/run/b.sock\"\n\
              read_group = \"staff\"\nlisten = \"192.0.2.1:9466\"\noperators = [\"alice\"]\n\
-             [control.tls]\ncertificate = \"/e/s.pem\"\nkey = \"/e/s.key\"\nclients = \"/e/c.pem\"\n"
+             [control.tls]\ncertificate = \"/e/s.pem\"\nkey = \"/e/s.key\"\nclients = \"/e/c.pem\"\n\
+             revoked = \"/e/r.pem\"\n"
         );
         let control = parse(&text, "t").expect("it is right").control;
         assert_eq!(control.socket.as_deref(), Some("/run/a.sock".as_ref()));
@@ -112,6 +118,7 @@ mod tests {
         assert_eq!(remote.listen, "192.0.2.1:9466".parse().unwrap());
         assert_eq!(remote.operators, ["alice"]);
         assert_eq!(remote.clients.to_str(), Some("/e/c.pem"));
+        assert_eq!(remote.revoked.as_deref(), Some("/e/r.pem".as_ref()));
         assert_eq!(parse(SIDES, "t").expect("it is right").control, Default::default());
     }
 
@@ -123,6 +130,11 @@ mod tests {
             ("listen = \"192.0.2.1:9466\"\n[control.tls]\nkey = \"/k\"", "certificate"),
             ("operators = [\"alice\"]", "write control.listen"),
             ("[control.tls]\nkey = \"/k\"", "write control.listen"),
+            (
+                "listen = \"192.0.2.1:9466\"\n[control.tls]\ncertificate = \"/s\"\nkey = \"/k\"\n\
+                 clients = \"/c\"\nrevoked = \"r.pem\"",
+                "no absolute path",
+            ),
             ("group = \"\"", "is no group's name"),
             ("read_group = \"a\"", "is the group of control.read_socket"),
             ("socket = \"/a\"\nread_socket = \"/a\"", "each needs a path of its own"),

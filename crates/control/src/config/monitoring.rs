@@ -1,5 +1,6 @@
 //! Reading `[metrics]` and `[snmp]`: who watches the gateway, and where.
 
+use super::page::read_names;
 use super::places::Target;
 use super::reader::{Section, Value};
 use super::values::quoted;
@@ -19,8 +20,17 @@ const USUAL_INTERVAL: u64 = 60;
 const EXAMPLE: &str = "write one such as \"127.0.0.1:9464\", or \"off\"";
 
 pub(super) fn read(root: &Section<'_>) -> MonitoringSettings {
+    let metrics = root.section("metrics", "metrics");
+    let place = read_metrics(&metrics);
+    let names = metrics.get("names").map(|value| read_names(&value)).unwrap_or_default();
+    if let (MetricsPlace::Nowhere, Some(value), false) =
+        (place, metrics.get("names"), names.is_empty())
+    {
+        value.wrong("is without effect, since metrics.listen is \"off\"; leave one of them out");
+    }
     MonitoringSettings {
-        metrics: read_metrics(&root.section("metrics", "metrics")),
+        metrics: place,
+        metrics_names: names,
         snmp: read_snmp(&root.section("snmp", "snmp")),
     }
 }

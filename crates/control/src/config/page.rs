@@ -64,7 +64,8 @@ fn warn_if_open(report: &Report<'_>, value: &Value<'_>, address: SocketAddr) {
     }
 }
 
-fn read_names(value: &Value<'_>) -> Vec<String> {
+/// Host names of an array, with which a server is asked for.
+pub(super) fn read_names(value: &Value<'_>) -> Vec<String> {
     let items = value.items("an array of host names").unwrap_or_default();
     if items.len() > MOST_NAMES {
         value.wrong(format!("has {} names; it may have {MOST_NAMES}", items.len()));

@@ -4,7 +4,8 @@
 use super::problem::{Place, Problem, Report};
 use super::{Configuration, parse_piece, pieces};
 use natgate_engine::restart_keys;
-use natgate_gateway::{Backend, Settings, SideSettings};
+use natgate_gateway::{Backend, ControlSettings, Settings, SideSettings};
+use std::net::SocketAddr;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -68,13 +69,19 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
         (before_control.group != control.group, "control.group"),
         (before_control.read_socket != control.read_socket, "control.read_socket"),
         (before_control.read_group != control.read_group, "control.read_group"),
-        (before_control.remote != control.remote, "control.listen"),
+        (listens(before_control) != listens(control), "control.listen"),
         (in_force.page != new.page, "page"),
         (in_force.monitoring.metrics != new.monitoring.metrics, "metrics.listen"),
+        (in_force.monitoring.metrics_names != new.monitoring.metrics_names, "metrics.names"),
         (in_force.monitoring.snmp != new.monitoring.snmp, "snmp"),
     ];
     keys.extend(rest.into_iter().filter(|(differs, _)| *differs).map(|(_, key)| key.to_owned()));
     keys
+}
+
+/// Where other machines come; the files and names that let them in are read anew.
+fn listens(control: &ControlSettings) -> Option<SocketAddr> {
+    control.remote.as_ref().map(|remote| remote.listen)
 }
 
 /// Whether workers may join until there are as many as the new settings say; none leaves. Ports of DPDK

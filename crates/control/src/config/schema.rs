@@ -126,7 +126,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     ("dpdk", &["eal"]),
     ("state", &["file", "interval"]),
     ("control", &["socket", "group", "read_socket", "read_group", "listen", "operators", "tls"]),
-    ("control.tls", &["certificate", "key", "clients"]),
+    ("control.tls", &["certificate", "key", "clients", "revoked"]),
     (
         "log",
         &[
@@ -152,7 +152,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     ),
     ("log.tls", &["authorities", "name", "certificate", "key"]),
     ("page", &["listen", "names"]),
-    ("metrics", &["listen"]),
+    ("metrics", &["listen", "names"]),
     (
         "snmp",
         &[
@@ -256,6 +256,7 @@ pub const PLACES: &[PlaceKey] = &[
     place("control.tls", "certificate", PlaceKind::Read, "/etc/natgate/server.pem"),
     place("control.tls", "key", PlaceKind::Read, "/etc/natgate/server.key"),
     place("control.tls", "clients", PlaceKind::Read, "/etc/natgate/clients.pem"),
+    place("control.tls", "revoked", PlaceKind::Read, "/etc/natgate/revoked.pem"),
     place("log", "path", PlaceKind::Written, "/var/log/natgate/events.jsonl"),
     place("log", "folder", PlaceKind::Folder, "/var/lib/natgate/log"),
     place("log", "collector", PlaceKind::Remote, "192.0.2.10:514"),

@@ -107,7 +107,7 @@ pub(super) async fn status(State(interface): Of, RawQuery(query): RawQuery) -> A
 }
 
 /// The devices of all links; workers share them, or have queues of them.
-fn devices(figures: &[Figures], settings: &Settings) -> Vec<Value> {
+pub(super) fn devices(figures: &[Figures], settings: &Settings) -> Vec<Value> {
     let Some(first) = figures.first() else { return Vec::new() };
     let device = |link: &LinkFigures| {
         let same = figures.iter().flat_map(|one| &one.links).filter(|one| one.link == link.link);
@@ -132,7 +132,7 @@ fn devices(figures: &[Figures], settings: &Settings) -> Vec<Value> {
 }
 
 /// A link's side, and its realm where there are several.
-fn place(link: Link, settings: &Settings) -> Value {
+pub(super) fn place(link: Link, settings: &Settings) -> Value {
     match link.side {
         Side::Outside => json!({ "side": "outside" }),
         Side::Inside if settings.realms.is_empty() => json!({ "side": "inside" }),

@@ -5,7 +5,8 @@
 use super::query::Asked;
 use super::{Answer, Interface, Of, top, wants_lines};
 use crate::json::{self, Names};
-use crate::socket::{Response, pieces};
+use crate::socket::{ClientGroup, Response, pieces};
+use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -56,6 +57,7 @@ pub(super) async fn sessions(
 
 pub(super) async fn subscribers(
     State(interface): Of,
+    Extension(group): Extension<ClientGroup>,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<HttpResponse, Response> {
@@ -66,7 +68,9 @@ pub(super) async fn subscribers(
         return Err(Response::failure(400, message));
     }
     if let Some(top) = asked.top {
-        return top::subscribers(interface, asked, top).await.map(IntoResponse::into_response);
+        return top::subscribers(interface, group, asked, top)
+            .await
+            .map(IntoResponse::into_response);
     }
     let list = from_workers(&interface, &asked, |info: &SubscriberInfo, _, names, into| {
         write(into, &subscriber(info, names))

@@ -5,7 +5,9 @@
 //! Tables are read from the workers by parts as the client takes them ([`lists`]), so an answer of any
 //! length takes little memory, and a slow client costs nobody anything.
 
+pub mod changes;
 mod figures;
+pub mod health;
 mod lists;
 pub mod query;
 #[cfg(test)]
@@ -14,14 +16,15 @@ mod top;
 mod whose;
 
 use crate::json::Names;
-use crate::reload::{ReloadError, Reloaded, Reloader};
+use crate::reload::{Attempt, ReloadError, Reloaded, Reloader};
 use crate::socket::{Response, blocking, fallbacks};
-use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response as HttpResponse};
 use axum::routing::{get, post};
+use axum::{Extension, Router};
+use changes::Change;
 use natgate_engine::Filter;
 use natgate_gateway::{CommandError, Commander, Load, Settings};
 use query::Asked;
@@ -48,6 +51,9 @@ pub struct Interface {
     began: Instant,
     /// Who has the most.
     top: top::Latest,
+    /// Tells of the event logs.
+    sinks: Option<health::Sinks>,
+    looks: health::Looks,
 }
 
 /// What each worker has done; one more when a worker joins.
@@ -70,7 +76,14 @@ type Answer = Result<Response, Response>;
 impl Interface {
     /// For a gateway whose configuration can be read anew, and whose workers note what they do.
     pub fn new(reloader: Arc<Reloader>, loads: Loads) -> Self {
-        Self { reloader, loads, began: Instant::now(), top: top::Latest::default() }
+        let (top, looks) = (top::Latest::default(), health::Looks::default());
+        Self { reloader, loads, began: Instant::now(), top, sinks: None, looks }
+    }
+
+    /// The same, for a gateway with event logs, of which `sinks` tells.
+    #[must_use]
+    pub fn watching(self, sinks: health::Sinks) -> Self {
+        Self { sinks: Some(sinks), ..self }
     }
 
     /// The paths, to be served. Those of others may be merged; [`Interface::complete`] comes last.
@@ -79,6 +92,7 @@ impl Interface {
             .route("/v1/addresses", get(figures::addresses))
             .route("/v1/clear", post(clear))
             .route("/v1/counters", get(figures::counters))
+            .route("/v1/health", get(health::health))
             .route("/v1/mappings", get(lists::mappings))
             .route("/v1/neighbors", get(figures::neighbors))
             .route("/v1/pools", get(figures::pools))
@@ -132,30 +146,37 @@ impl Interface {
         })
     }
 
-    fn reload(&self, body: &[u8]) -> Response {
+    fn reload(&self, body: &[u8]) -> (Response, Option<Change>) {
         let asked = match body {
             [] => Ok(ReloadRequest::default()),
             body => serde_json::from_slice(body),
         };
         let asked: ReloadRequest = match asked {
             Ok(asked) => asked,
-            Err(error) => return Response::failure(400, format!("the body is wrong: {error}")),
+            Err(error) => {
+                return (Response::failure(400, format!("the body is wrong: {error}")), None);
+            }
         };
         let most = asked.most.unwrap_or(USUALLY_NAMED).min(MOST_NAMED);
-        match asked.dry_run {
-            true => answer(self.reloader.try_out(most)),
-            false => answer(self.reloader.reload()),
+        if asked.dry_run {
+            return (answer(self.reloader.try_out(most)), Some(Change::Nothing));
         }
+        let attempt = self.reloader.attempt();
+        let change = Change::Done(attempt.sentence());
+        let Attempt { result, .. } = attempt;
+        (answer(result), Some(change))
     }
 
-    fn clear(&self, asked: &Asked) -> Answer {
+    fn clear(&self, asked: &Asked) -> Result<HttpResponse, Response> {
         let Some(what) = asked.what else {
             let message = "what is to be cleared? Say what=mappings or what=sessions";
             return Err(Response::failure(400, message));
         };
         let sessions = what == query::What::Sessions;
         let cleared = self.commander().clear(self.filter(asked)?, sessions).map_err(stopping)?;
-        Ok(Response::done(json!({ "ok": true, "what": what.name(), "cleared": cleared })))
+        let body = json!({ "ok": true, "what": what.name(), "cleared": cleared });
+        let change = Change::Done(format!("{cleared} {} cleared", what.name()));
+        Ok((Extension(change), Response::done(body)).into_response())
     }
 }
 
@@ -173,11 +194,14 @@ fn stopping(error: CommandError) -> Response {
     Response::failure(503, error.to_string())
 }
 
-async fn reload(State(interface): Of, body: Bytes) -> Answer {
-    blocking(move || interface.reload(&body)).await
+async fn reload(State(interface): Of, body: Bytes) -> Result<HttpResponse, Response> {
+    let (response, change) = blocking(move || interface.reload(&body)).await?;
+    let mut response = response.into_response();
+    change.and_then(|change| response.extensions_mut().insert(change));
+    Ok(response)
 }
 
-async fn clear(State(interface): Of, RawQuery(query): RawQuery) -> Answer {
+async fn clear(State(interface): Of, RawQuery(query): RawQuery) -> Result<HttpResponse, Response> {
     let keys = ["what", "subscriber", "realm", "external", "protocol"];
     let asked = Asked::parse(query.as_deref(), &keys)?;
     blocking(move || interface.clear(&asked)).await?

@@ -458,3 +458,28 @@ fn a_slow_reader_of_a_big_table_stalls_nobody() {
     let lines: Result<Vec<_>, _> = slow.lines().collect();
     assert_eq!(lines.expect("lines").len() as u32 + 1, MAPPINGS + 1);
 }
+
+/// The states of one part of the health.
+fn states(health: &Value, list: &str) -> Vec<String> {
+    let all = health[list].as_array().expect(list);
+    all.iter().map(|one| one["state"].as_str().expect("a word").to_owned()).collect()
+}
+
+#[test]
+fn health_tells_links_next_hops_and_workers() {
+    let world = World::new("health", 2, 4);
+    let health = world.get("/v1/health");
+    // The next hop outside was asked for, and nobody is there to answer; after a while nobody asks.
+    let hops = states(&health, "next_hops");
+    let problems = match hops[1].as_str() {
+        "unresolved" => json!(["next hop 192.0.2.254 does not answer ARP"]),
+        _ => json!([]),
+    };
+    assert_eq!((&hops[0][..], &health["problems"]), ("unasked", &problems), "{health}");
+    assert_eq!(health["ok"], problems == json!([]), "{health}");
+    assert_eq!(health["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(states(&health, "links"), ["up", "up"]);
+    assert_eq!(states(&health, "workers"), ["alive", "alive"]);
+    assert!(health["workers"][0]["busy"].is_number(), "{health}");
+    assert_eq!(health["routes"], json!({ "announced": null, "learnt": null }));
+}

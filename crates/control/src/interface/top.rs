@@ -5,7 +5,7 @@
 use super::lists;
 use super::query::{Asked, MOST_TOP};
 use super::{Answer, Interface, stopping};
-use crate::socket::{Response, blocking};
+use crate::socket::{ClientGroup, Response, blocking};
 use natgate_engine::{Filter, SubscriberInfo};
 use natgate_gateway::List;
 use std::cmp::Reverse;
@@ -19,9 +19,9 @@ const PART: usize = 4096;
 /// How long an answer is good for others who ask the same.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The latest answer. Who waits for another's takes no thread meanwhile.
+/// The latest answer to each group of clients. Who waits for another's takes no thread meanwhile.
 #[derive(Debug, Default)]
-pub(super) struct Latest(Mutex<Option<Found>>);
+pub(super) struct Latest([Mutex<Option<Found>>; ClientGroup::COUNT]);
 
 /// What was found by a filter: as many as anybody may ask for.
 #[derive(Clone, Debug)]
@@ -40,9 +40,14 @@ impl Found {
 }
 
 /// So many of those that are meant, the one with the most mappings first.
-pub(super) async fn subscribers(interface: Arc<Interface>, asked: Asked, top: usize) -> Answer {
+pub(super) async fn subscribers(
+    interface: Arc<Interface>,
+    group: ClientGroup,
+    asked: Asked,
+    top: usize,
+) -> Answer {
     let filter = interface.filter(&asked)?;
-    let mut latest = interface.top.0.lock().await;
+    let mut latest = interface.top.0[group as usize].lock().await;
     let found = match &*latest {
         Some(found) if found.answers(&filter, Instant::now()) => found.clone(),
         _ => {

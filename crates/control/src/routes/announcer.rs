@@ -8,7 +8,7 @@
 use super::netlink::Netlink;
 use super::{RoutesError, Tell};
 use natgate_engine::{Config, Prefix, Side};
-use natgate_gateway::AnnounceSettings;
+use natgate_gateway::{AnnounceSettings, panics};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::Ipv4Addr;
@@ -69,7 +69,8 @@ impl Announcer {
         work.agree();
         let (messages, waiting) = sync_channel(MOST_WAITING);
         let thread = thread::Builder::new().name("announcer".into());
-        let thread = thread.spawn(move || work.run(&waiting)).map_err(failed)?;
+        let thread =
+            thread.spawn(move || panics::contain(|| work.run(&waiting))).map_err(failed)?;
         Ok(Self { messages, thread: Some(thread) })
     }
 
@@ -133,7 +134,7 @@ struct Work {
 }
 
 impl Work {
-    fn run(mut self, messages: &Receiver<Message>) {
+    fn run(&mut self, messages: &Receiver<Message>) {
         while let Ok(message) = messages.recv() {
             match message {
                 Message::Link(Side::Inside, up) => self.up[0] = up,

@@ -9,7 +9,7 @@ use super::netlink::{Netlink, News};
 use super::table::Table;
 use super::{RoutesError, Tell};
 use natgate_gateway::router::{LearntRoutes, networks};
-use natgate_gateway::{CommandError, Commander, LearnSettings, Route, Settings};
+use natgate_gateway::{CommandError, Commander, LearnSettings, Route, Settings, panics};
 use natgate_io::kernel_index;
 use std::io;
 use std::os::fd::AsFd;
@@ -71,7 +71,7 @@ impl Learner {
         };
         work.read().map_err(failed)?;
         let thread = thread::Builder::new().name("learner".into());
-        let thread = thread.spawn(move || work.run()).map_err(failed)?;
+        let thread = thread.spawn(move || panics::contain(|| work.run())).map_err(failed)?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 }
@@ -104,7 +104,7 @@ struct Work {
 }
 
 impl Work {
-    fn run(mut self) {
+    fn run(&mut self) {
         let mut last_read = Instant::now();
         let mut took = self.publish();
         while let Some(cost) = took {

@@ -8,6 +8,7 @@
 use super::file::{self, Replacement};
 use super::format::{Bitmap, Record, WORDS};
 use super::{SavedPorts, StateError, StateSettings};
+use crate::panics;
 use natgate_engine::{Engine, Timestamp};
 use natgate_wire::protocol;
 use std::io;
@@ -73,7 +74,11 @@ impl Keeper {
         let (sender, results) = channel();
         let thread = Builder::new()
             .name("state file".into())
-            .spawn(move || write_passes(&file, &received, &sender))
+            .spawn(move || {
+                // The worker waits for its answers.
+                panics::enter_data_plane();
+                write_passes(&file, &received, &sender);
+            })
             .map_err(StateError::Thread)?;
         let next = now.plus(interval);
         let (wake, at, unsent) = (next, None, None);

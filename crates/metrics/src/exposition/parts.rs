@@ -339,6 +339,10 @@ pub(super) fn reloads(page: &mut Page, figures: &Figures) {
     page.gauge(name, "When the configuration in force was read.", |series| {
         series.add(&[], seconds(reloads.last_success.unwrap_or(figures.began)));
     });
+    let what = "Panics of the control plane (requests, logs, routes), after which it went on.";
+    page.counter("control_panics_total", what, |series| {
+        series.add(&[], figures.control_panics as f64);
+    });
     page.gauge("start_timestamp_seconds", "When the gateway began.", |series| {
         series.add(&[], seconds(figures.began));
     });

@@ -8,6 +8,7 @@ use super::watch::{Bindings, Watch};
 use super::{Master, SnmpSettings};
 use crate::Figures;
 use natgate_engine::Config;
+use natgate_gateway::panics;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -78,7 +79,7 @@ impl Agent {
     ) -> io::Result<Self> {
         let (stop, stopped) = channel();
         let mut work = Work::new(settings, sources, stopped);
-        let run = move || work.run(&say);
+        let run = move || panics::contain(|| work.run(&say));
         let thread = thread::Builder::new().name("snmp".into()).spawn(run)?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }

@@ -6,7 +6,7 @@
 
 use super::say;
 use natgate_engine::Timestamp;
-use natgate_gateway::Clock;
+use natgate_gateway::{Clock, panics};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -26,11 +26,13 @@ impl Comparison {
         let (stop, stopped) = channel();
         let mut watch = Watch::default();
         let thread = Builder::new().name("clock".into()).spawn(move || {
-            while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                if let Some(sentence) = watch.look(clock.now(), SystemTime::now()) {
-                    say(sentence);
+            panics::contain(|| {
+                while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                    if let Some(sentence) = watch.look(clock.now(), SystemTime::now()) {
+                        say(sentence);
+                    }
                 }
-            }
+            });
         })?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }

@@ -1,14 +1,16 @@
 //! The daemon's ear: the control socket, and SIGHUP, which reloads the configuration as
 //! `natgate reload` does.
 
+use super::access::RemoteAccess;
 use super::say;
 use crate::Failure;
 use anyhow::{Context, anyhow};
 use axum::Router;
-use natgate_control::interface::{Interface, Loads};
+use natgate_control::interface::health::Sinks;
+use natgate_control::interface::{Interface, Loads, changes};
 use natgate_control::reload::{ReloadError, Reloader, Told};
 use natgate_control::socket::{self, BindError, Listen, Role, Server, Tls, Validity};
-use natgate_gateway::{ControlSettings, RemoteSettings};
+use natgate_gateway::{ControlSettings, RemoteSettings, panics};
 use natgate_service::{Manager, Minder};
 use nix::unistd::Group;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -23,13 +25,24 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 
 /// What may be asked, at the control socket and elsewhere.
-pub(super) fn interface(reloader: &Arc<Reloader>, loads: Loads, further: Router) -> Router {
-    Interface::complete(Interface::new(Arc::clone(reloader), loads).router().merge(further))
+pub(super) fn interface(
+    reloader: &Arc<Reloader>,
+    loads: Loads,
+    sinks: Sinks,
+    further: Router,
+) -> Router {
+    let interface = Interface::new(Arc::clone(reloader), loads).watching(sinks);
+    let all = Interface::complete(interface.router().merge(further));
+    changes::logged(all, &(Arc::new(say) as _))
 }
 
 /// Makes the control socket and what else the configuration asks for; the one at the usual place, which
 /// it does not ask for, may be missing.
-pub(super) fn listen(settings: &ControlSettings, router: Router) -> Result<Vec<Server>, Failure> {
+pub(super) fn listen(
+    settings: &ControlSettings,
+    access: &RemoteAccess,
+    router: Router,
+) -> Result<Vec<Server>, Failure> {
     allow_many_files();
     let path = settings.socket.as_deref().unwrap_or(Path::new(socket::DEFAULT_PATH));
     let listen = of_group(Listen::unix(path), "control.group", settings.group.as_deref())?;
@@ -65,9 +78,10 @@ pub(super) fn listen(settings: &ControlSettings, router: Router) -> Result<Vec<S
         servers.push(server.map_err(wrong)?);
     }
     if let Some(remote) = &settings.remote {
-        let RemoteSettings { listen, certificate, key, clients, operators } = remote;
-        let tls = Tls::load(certificate, key, clients, operators.clone());
-        let tls = tls.map_err(|error| Failure::Input(vec![format!("control.tls: {error}")]))?;
+        let RemoteSettings { listen, certificate, .. } = remote;
+        let tls = access
+            .load(remote)
+            .map_err(|error| Failure::Input(vec![format!("control.tls: {error}")]))?;
         warn_of_lapse(certificate)?;
         let server = Server::start(Listen::tls(*listen, tls), router);
         servers.push(server.map_err(|error| unusable("control.listen", listen, error))?);
@@ -96,7 +110,7 @@ fn warn_of_lapse(certificate: &Path) -> Result<(), Failure> {
     let path = certificate.display();
     say(format!(
         "warning: control.tls: the certificate in {path} {lapsed}, so clients refuse it; put another in \
-         its place and restart natgate"
+         its place and reload natgate"
     ));
     Ok(())
 }
@@ -143,10 +157,12 @@ pub(super) fn reload_on_signal(
     let mut signals = Signals::new([SIGHUP]).context("signals cannot be caught")?;
     let reloader = Arc::clone(reloader);
     let listen = move || {
-        for _ in signals.forever() {
-            reopen();
-            reload(&reloader);
-        }
+        panics::contain(|| {
+            for _ in signals.forever() {
+                reopen();
+                reload(&reloader);
+            }
+        });
     };
     thread::Builder::new()
         .name("reload".into())
@@ -180,14 +196,12 @@ pub(super) fn mind(manager: Manager, loads: Loads) -> io::Result<Minder> {
 }
 
 fn reload(reloader: &Reloader) {
-    match reloader.reload() {
-        Ok(reloaded) => say(crate::reload::sentence(&reloaded.object())),
-        Err(ReloadError::Configuration(problems)) => {
-            for problem in &problems {
-                say(problem.to_string());
-            }
-            say("the configuration is refused; the one in force stays".to_owned());
+    let attempt = reloader.attempt();
+    if let Err(ReloadError::Configuration(problems)) = &attempt.result {
+        for problem in problems {
+            say(problem.to_string());
         }
-        Err(ReloadError::Gateway(error)) => say(format!("not reloaded: {error}")),
+        say("the configuration is refused; the one in force stays".to_owned());
     }
+    say(changes::line("SIGHUP", "reload", &attempt.sentence()));
 }

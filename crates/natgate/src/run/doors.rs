@@ -3,6 +3,7 @@
 //! Who takes over opens them when the process before has ended, in a thread of its own; what cannot be had
 //! then is said.
 
+use super::access::RemoteAccess;
 use super::handover::{Giving, unless_taken, wait_until_free};
 use super::monitoring::Watched;
 use super::{control, page};
@@ -16,6 +17,7 @@ use std::thread::{self, JoinHandle};
 /// What it takes to open them.
 pub(super) struct Doors {
     pub(super) settings: Settings,
+    pub(super) access: RemoteAccess,
     pub(super) interface: Router,
     pub(super) watched: Watched,
     pub(super) giving: Giving,
@@ -60,7 +62,7 @@ impl Doors {
     }
 
     fn open_as(&self, is_taken: bool) -> Result<Open, Failure> {
-        let control = control::listen(&self.settings.control, self.interface.clone());
+        let control = control::listen(&self.settings.control, &self.access, self.interface.clone());
         let control = unless_taken(is_taken, control)?;
         // Whose control socket is another's is not to be found by it.
         let giver = if control.is_empty() { None } else { self.giving.listen() };

@@ -12,6 +12,7 @@ use natgate_control::routes::Withdrawal;
 use natgate_service::Manager;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread::{self, Builder};
 use std::time::Duration;
@@ -34,7 +35,11 @@ impl Ending {
         let listen = move || {
             let mut signals = signals.forever();
             if signals.next().is_some() {
-                leaver.leave();
+                // Without the farewell it ends all the same.
+                let left = panic::catch_unwind(AssertUnwindSafe(|| leaver.leave()));
+                if left.is_err() {
+                    leaver.workers.stop();
+                }
             }
             if signals.next().is_some() {
                 leaver.workers.stop();

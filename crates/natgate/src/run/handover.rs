@@ -6,7 +6,7 @@ use crate::Failure;
 use anyhow::{Context, anyhow};
 use natgate_control::reload::{Hold, Reloader};
 use natgate_engine::{Departure, Side};
-use natgate_gateway::{Backend, Clock, Device, SavedPorts, Settings, StateError, Worker};
+use natgate_gateway::{Backend, Clock, Device, SavedPorts, Settings, StateError, Worker, panics};
 use natgate_handover::{Asker, Gates, Giver, Grant, Heir, Taken, path_beside};
 use natgate_service::Manager;
 use signal_hook::consts::SIGUSR2;
@@ -273,12 +273,14 @@ pub(super) fn start_another_on_signal() -> anyhow::Result<()> {
     let program = env::current_exe().context("the system does not tell the program's file")?;
     let mut signals = iterator::Signals::new([SIGUSR2]).context("signals cannot be caught")?;
     let listen = move || {
-        for _ in signals.forever() {
-            if let Err(error) = start_another(&program) {
-                let program = program.display();
-                say(format!("warning: {program} cannot be started to take over: {error:#}"));
+        panics::contain(|| {
+            for _ in signals.forever() {
+                if let Err(error) = start_another(&program) {
+                    let program = program.display();
+                    say(format!("warning: {program} cannot be started to take over: {error:#}"));
+                }
             }
-        }
+        });
     };
     let thread = Builder::new().name("upgrade".into()).spawn(listen);
     thread.map(drop).context("a thread cannot be made")

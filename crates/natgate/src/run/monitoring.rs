@@ -11,7 +11,7 @@ use natgate_control::interface::{Loads, query::Asked};
 use natgate_control::reload::Reloader;
 use natgate_control::socket::{Response, Server, blocking};
 use natgate_engine::{Change, Event, Filter, MappingInfo};
-use natgate_gateway::{CommandError, LogWhat, MetricsPlace, MonitoringSettings};
+use natgate_gateway::{CommandError, LogWhat, MetricsPlace, MonitoringSettings, panics};
 use natgate_logs::{Record, SinkMetrics, Subscribers};
 use natgate_metrics::snmp::{Agent, Reached, Sources, View};
 use natgate_metrics::yang::{Export, MappingState, state};
@@ -111,7 +111,11 @@ impl Watched {
             MetricsPlace::At(address) => (address, true),
         };
         let watched = self.clone();
-        match export(address, Arc::new(move || Ok(watched.view()?.figures))) {
+        match export(
+            address,
+            &settings.metrics_names,
+            Arc::new(move || Ok(watched.view()?.figures)),
+        ) {
             Ok(server) => Ok(Some(server)),
             Err(error) if is_named => {
                 Err(anyhow::Error::from(error).context("metrics.listen cannot be used").into())
@@ -131,6 +135,7 @@ impl Watched {
         let timings = loads.iter().map(|load| load.timing());
         let mut figures = Figures::gather(&settings.engine, self.began, &told, timings);
         figures.sinks = (self.sinks)();
+        figures.control_panics = panics::count();
         let tally = self.reloader.tally();
         figures.reloads = Reloads {
             succeeded: tally.succeeded,

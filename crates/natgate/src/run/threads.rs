@@ -5,7 +5,9 @@ use super::{Ear, Signals, devices, say};
 use anyhow::{Context, anyhow};
 use natgate_control::interface::Loads;
 use natgate_engine::Timestamp;
-use natgate_gateway::{Clock, Commander, SavedPorts, Settings, Worker, WorkerSettings, team};
+use natgate_gateway::{
+    Clock, Commander, SavedPorts, Settings, Worker, WorkerSettings, panics, team,
+};
 use natgate_io::Device;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -176,6 +178,7 @@ impl One {
         ends: Ends<'s>,
     ) -> anyhow::Result<Thread<'s>> {
         let run = move || {
+            panics::enter_data_plane();
             let _ends = ends;
             let result = self.run(clock, signals);
             (self, result)

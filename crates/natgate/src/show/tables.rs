@@ -107,7 +107,7 @@ impl Table {
             What::Routes => ROUTES,
             What::Neighbors => NEIGHBORS,
             What::Pools => POOLS,
-            What::Mappings | What::Counters | What::Workers => MAPPINGS,
+            What::Mappings | What::Counters | What::Health | What::Workers => MAPPINGS,
         })
     }
 
@@ -165,8 +165,10 @@ fn duration(seconds: f64) -> String {
 
 /// What is told at once, as text.
 pub(super) fn text(what: What, object: &Value) -> String {
-    if what == What::Counters {
-        return counters(object);
+    match what {
+        What::Counters => return counters(object),
+        What::Health => return health(object),
+        _ => {}
     }
     let table = Table::of(what);
     let entries = object[what.name()].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -175,6 +177,51 @@ pub(super) fn text(what: What, object: &Value) -> String {
         true => format!("no {}\n", what.name()),
         false => std::iter::once(table.head()).chain(rows).collect(),
     }
+}
+
+/// Health: what needs attention first, then each part with its state.
+fn health(object: &Value) -> String {
+    let word = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".to_owned(),
+        other => other.to_string(),
+    };
+    let list = |key: &str| object[key].as_array().cloned().unwrap_or_default();
+    let running = object["running_s"].as_f64().unwrap_or_default();
+    let mut text = format!(
+        "{}: natgate {}, running for {running:.0} s: {}\n",
+        word(&object["host"]),
+        word(&object["version"]),
+        if object["ok"] == true { "well" } else { "not well" }
+    );
+    for problem in list("problems") {
+        text += &format!("  problem: {}\n", word(&problem));
+    }
+    let mut row = |kind: &str, name: String, state: String| {
+        text += &format!("{kind:<9} {name:<40} {state}\n");
+    };
+    for link in list("links") {
+        let place = [&link["device"], &link["side"]].map(word).join(" ");
+        row("link", place, word(&link["state"]));
+    }
+    for hop in list("next_hops") {
+        let place = [&hop["address"], &hop["side"]].map(word).join(" ");
+        row("next hop", place, word(&hop["state"]));
+    }
+    for log in list("logs") {
+        let [waiting, lost] = ["waiting", "lost"].map(|key| word(&log[key]));
+        let state = format!("{}, {waiting} wait, {lost} lost", word(&log["state"]));
+        row("log", word(&log["name"]), state);
+    }
+    for which in ["announced", "learnt"] {
+        row("routes", which.to_owned(), word(&object["routes"][which]));
+    }
+    for worker in list("workers") {
+        let busy = worker["busy"].as_f64().map(|busy| format!(", {:.0} % busy", 100.0 * busy));
+        let state = word(&worker["state"]) + &busy.unwrap_or_default();
+        row("worker", word(&worker["worker"]), state);
+    }
+    text
 }
 
 /// Counters: packets and bytes of each direction, then what was dropped, most first.
@@ -257,5 +304,33 @@ mod tests {
         let places: Vec<_> = order.iter().map(|word| text.find(word)).collect();
         assert!(places.is_sorted() && places.iter().all(Option::is_some), "{text}");
         assert!(!text.contains("no_mapping"), "{text}");
+    }
+
+    #[test]
+    fn health_is_told_in_words_with_problems_first() {
+        let object = json!({
+            "ok": false, "problems": ["log spool /x cannot be written"], "host": "nat1",
+            "version": "1.2.3", "running_s": 7.4,
+            "links": [{ "device": "eth1", "side": "inside", "state": "up" }],
+            "next_hops": [{ "address": "192.0.2.9", "side": "outside", "state": "resolved" }],
+            "logs": [{ "name": "spool /x", "state": "failed", "waiting": 3, "lost": 0 }],
+            "routes": { "announced": 2, "learnt": null },
+            "workers": [{ "worker": 0, "state": "alive", "busy": 0.25 }],
+        });
+        let lines: Vec<String> = text(What::Health, &object)
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        let expected = [
+            "nat1: natgate 1.2.3, running for 7 s: not well",
+            "problem: log spool /x cannot be written",
+            "link eth1 inside up",
+            "next hop 192.0.2.9 outside resolved",
+            "log spool /x failed, 3 wait, 0 lost",
+            "routes announced 2",
+            "routes learnt -",
+            "worker 0 alive, 25 % busy",
+        ];
+        assert_eq!(lines, expected);
     }
 }

@@ -5,6 +5,8 @@
 //! iproute2, util-linux and systemd, and fails without. What packets undergo is tested in
 //! `namespaces.rs`.
 
+mod changes;
+mod health;
 #[path = "../machine/mod.rs"]
 mod machine;
 mod mistakes;

@@ -1,0 +1,43 @@
+//! The health of a running gateway: a log that cannot be written and a link that is down are told.
+
+use crate::scene::{Folder, Gateway, PATIENCE, PROGRAM, command};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// What `natgate show health` prints once it has this.
+fn shown(folder: &Folder, what: &str) -> String {
+    let began = Instant::now();
+    loop {
+        let mut command = Command::new(PROGRAM);
+        command.args(["show", "health", "--socket"]).arg(folder.socket());
+        let output = command.output().expect("natgate runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).expect("text");
+        if text.contains(what) {
+            return text;
+        }
+        assert!(began.elapsed() < PATIENCE, "no {what:?} in\n{text}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn health_tells_what_is_down_and_what_is_well_again() {
+    let folder = Folder::new("health");
+    // Nobody is at the collector's address, and there is no way to it.
+    let log =
+        "[[log]]\nkind = \"syslog\"\ntransport = \"tcp\"\ncollector = \"198.51.100.9:6514\"\n";
+    let gateway = Gateway::start(command("", &folder.config(log), &[]));
+    let text = shown(&folder, "problem: log syslog");
+    for line in [": not well\n", "cannot be written\n", "in0 inside", "alive, "] {
+        assert!(text.contains(line), "no {line:?} in\n{text}");
+    }
+    gateway.asks("ip link set in1 down");
+    shown(&folder, "problem: link in0 (inside) is down\n");
+    gateway.asks("ip link set in1 up");
+    folder.config("");
+    let mut command = Command::new(PROGRAM);
+    command.args(["reload", "--socket"]).arg(folder.socket());
+    assert!(command.status().expect("natgate runs").success());
+    shown(&folder, ": well\n");
+}
