@@ -77,6 +77,7 @@ impl Interface {
     pub fn router(self) -> Router {
         Router::new()
             .route("/v1/addresses", get(figures::addresses))
+            .route("/v1/blocks", get(lists::blocks))
             .route("/v1/clear", post(clear))
             .route("/v1/counters", get(figures::counters))
             .route("/v1/mappings", get(lists::mappings))
@@ -128,6 +129,8 @@ impl Interface {
             subscriber: asked.subscriber,
             external: asked.external,
             external_port: asked.external_port,
+            remote: asked.remote,
+            remote_port: asked.remote_port,
             protocol: asked.protocol,
         })
     }
@@ -178,7 +181,7 @@ async fn reload(State(interface): Of, body: Bytes) -> Answer {
 }
 
 async fn clear(State(interface): Of, RawQuery(query): RawQuery) -> Answer {
-    let keys = ["what", "subscriber", "realm", "external", "protocol"];
+    let keys = ["what", "subscriber", "realm", "external", "remote", "protocol"];
     let asked = Asked::parse(query.as_deref(), &keys)?;
     blocking(move || interface.clear(&asked)).await?
 }
