@@ -127,6 +127,33 @@ impl Entry {
         Self { owner: NOBODY, pool: 0, next: NONE, busy: 0, free: [0; PROTOCOLS], link: Link::OUT };
 }
 
+/// When a block changed hands, ticks. Packets of established sessions never touch this.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    /// When it became its owner's, [`NONE`] if that is not known, [`PINNED`] if it is its owner's for good.
+    since: u32,
+    /// While it is empty: when it is released.
+    due: u32,
+}
+
+impl Times {
+    const UNKNOWN: Self = Self { since: NONE, due: NONE };
+}
+
+/// Marks the block of a static mapping.
+const PINNED: u32 = NONE - 1;
+
+/// How long an owner has a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tenure {
+    /// The tick at which it became its owner's, if that is known.
+    pub(crate) since: Option<u32>,
+    /// The tick at which it is released, if it is empty.
+    pub(crate) due: Option<u32>,
+    /// Whether it is its owner's for good.
+    pub(crate) is_pinned: bool,
+}
+
 struct Timers<'e>(&'e mut [Entry]);
 
 impl Links for Timers<'_> {
@@ -173,6 +200,8 @@ pub(crate) struct Blocks {
     /// The row of an address, or [`NONE`].
     row_of: Vec<u32>,
     entries: Vec<Entry>,
+    /// As many as `entries`.
+    times: Vec<Times>,
     /// A bit a block that nobody has, that has a free port, and none of whose ports is held.
     unowned: Vec<u64>,
     /// Such blocks of an address, by side; and its place in the list of its pool's open ones.
@@ -207,6 +236,7 @@ impl Blocks {
             free_rows: Vec::with_capacity(addresses),
             row_of: vec![NONE; addresses],
             entries: Vec::with_capacity(capacity),
+            times: Vec::with_capacity(capacity),
             unowned: vec![0; addresses * words],
             count: vec![[0; 2]; addresses],
             place: vec![[NONE; 2]; addresses],
@@ -221,7 +251,8 @@ impl Blocks {
     pub(crate) fn memory(addresses: usize, stride: u32) -> u64 {
         let blocks = addresses * stride as usize;
         let each = size_of::<Row>() + size_of::<[u16; 2]>() + size_of::<[u32; 2]>();
-        (blocks * (size_of::<Entry>() + 1) + addresses * each) as u64 + Index::memory(blocks)
+        let each_block = size_of::<Entry>() + size_of::<Times>() + 1;
+        (blocks * each_block + addresses * each) as u64 + Index::memory(blocks)
     }
 
     /// Most blocks that an address may have.
@@ -262,7 +293,9 @@ impl Blocks {
             }
             None => {
                 self.rows.push(row);
-                self.entries.resize(self.rows.len() * self.stride as usize, Entry::NEW);
+                let blocks = self.rows.len() * self.stride as usize;
+                self.entries.resize(blocks, Entry::NEW);
+                self.times.resize(blocks, Times::UNKNOWN);
                 self.rows.len() as u32 - 1
             }
         };
@@ -334,7 +367,7 @@ impl Blocks {
     }
 
     /// The block of a port, if it is in one.
-    fn find(&self, pool: usize, index: u32, port: u16) -> Option<u32> {
+    pub(crate) fn find(&self, pool: usize, index: u32, port: u16) -> Option<u32> {
         let pool = self.pools.get(pool)?.as_ref()?;
         let row = self.row_of[index as usize];
         let block = pool.blocking.block_of(port)?;
@@ -414,9 +447,15 @@ impl Blocks {
         if entry.owner == NOBODY {
             self.mark(block);
         } else {
-            let due = tick + self.pool(pool).release_after;
-            self.calendar.enter(&mut Timers(&mut self.entries), block, due);
+            self.release_later(block, pool, tick);
         }
+    }
+
+    /// Has an empty block released when it has been empty for the usual time from a tick on.
+    fn release_later(&mut self, block: u32, pool: usize, tick: u32) {
+        let due = tick + self.pool(pool).release_after;
+        self.calendar.enter(&mut Timers(&mut self.entries), block, due);
+        self.times[block as usize].due = due;
     }
 
     /// A port that nobody has is kept from being given out, or no longer so.
@@ -617,6 +656,22 @@ impl Blocks {
         self.own(block, subscriber);
     }
 
+    /// Notes since when a subscriber has a block.
+    pub(crate) fn note_since(&mut self, block: u32, tick: u32) {
+        self.times[block as usize].since = tick;
+    }
+
+    /// How long the owner of a block has it.
+    pub(crate) fn tenure(&self, block: u32) -> Tenure {
+        let Times { since, due } = self.times[block as usize];
+        let is_empty = self.entries[block as usize].busy == 0;
+        Tenure {
+            since: Some(since).filter(|&since| since != NONE && since != PINNED),
+            due: Some(due).filter(|_| is_empty),
+            is_pinned: since == PINNED,
+        }
+    }
+
     /// Of the block at a place, if there are so many, whose it is, the index of its address, and its ports,
     /// if it is anybody's.
     pub(crate) fn owned_at(&self, block: u32) -> Option<Option<OwnedBlock>> {
@@ -642,8 +697,7 @@ impl Blocks {
         if owner == NOBODY {
             self.own(block, subscriber);
             if self.entries[block as usize].busy == 0 {
-                let due = tick + self.pool(pool).release_after;
-                self.calendar.enter(&mut Timers(&mut self.entries), block, due);
+                self.release_later(block, pool, tick);
             }
         }
         Some(block)
@@ -669,6 +723,7 @@ impl Blocks {
         // As if it always had a port in use.
         self.entries[block as usize].busy += 1;
         self.own(block, subscriber);
+        self.note_since(block, PINNED);
         Ok(Some(block))
     }
 
@@ -685,6 +740,7 @@ impl Blocks {
         };
         let entry = &mut self.entries[block as usize];
         (entry.owner, entry.next) = (subscriber, next);
+        self.times[block as usize] = Times::UNKNOWN;
         self.mark(block);
     }
 

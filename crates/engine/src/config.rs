@@ -60,6 +60,13 @@ impl Prefix {
     }
 }
 
+impl From<Ipv4Addr> for Prefix {
+    /// The prefix that has this address alone.
+    fn from(address: Ipv4Addr) -> Self {
+        Self::new(address, 32)
+    }
+}
+
 /// Addresses from the first to the last, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressRange {

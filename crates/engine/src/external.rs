@@ -13,6 +13,7 @@ mod part;
 mod ports;
 mod shares;
 mod spans;
+mod told;
 
 use crate::blocks::Blocks;
 use crate::calendar::{NONE, lane};
@@ -34,6 +35,7 @@ use ports::{EMPTY, HELD, LAST, Parity, Ports, Range};
 pub(crate) use shares::{Chosen, Told};
 use shares::{Mode, Plans};
 use spans::Spans;
+pub(crate) use told::{InUse, Release, ReleaseSearch};
 
 const PORTS: usize = 1 << 16;
 const WORDS: usize = PORTS / 64;

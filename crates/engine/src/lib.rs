@@ -75,7 +75,10 @@ pub use reconfigure::{
     Departure, Leaving, Reconfiguration, ReconfigureError, Review, Superseded, restart_keys,
 };
 pub use rules::{RuleBatch, RuleSet, Ruling, Snat};
-pub use survey::{AddressUsage, ByEndpoint, Cursor, Filter, SubscriberInfo, Totals as TableTotals};
+pub use survey::{
+    AddressUsage, BlockInfo, BlockKind, ByEndpoint, Cursor, Filter, HeldPort, SubscriberInfo,
+    Totals as TableTotals,
+};
 pub use time::{TICK, Timestamp};
 pub use translate::{AddressChoice, Becomes, End, Explanation, Limit, Standing, Step, Whose};
 

@@ -6,33 +6,26 @@
 //! questions are answered by passing over the slots in their order, which memory is quick at. Mappings
 //! are also found in the order of their external endpoints, by passing over these.
 
+mod blocks;
+mod filter;
+mod held;
+
 use crate::Engine;
 use crate::external::{PROTOCOLS, protocol_index};
 use crate::host::Host;
 use crate::parse::has_ports;
 use crate::table::SessionRef;
-use crate::{Endpoint, MappingInfo, SessionInfo};
+use crate::{Endpoint, MappingInfo, Prefix, SessionInfo};
 use alloc::vec::Vec;
+pub use blocks::{BlockInfo, BlockKind};
 use core::net::Ipv4Addr;
+pub use filter::Filter;
+use filter::Sought;
+pub use held::HeldPort;
 use natgate_wire::protocol;
 
 /// What the removal of a mapping or a session counts, in slots looked at.
 const REMOVAL: usize = 16;
-
-/// Which mappings, sessions or subscribers are meant: those that have all of what is given.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
-    /// The realm of the subscriber, by its number.
-    pub realm: Option<u16>,
-    /// The subscriber's address.
-    pub subscriber: Option<Ipv4Addr>,
-    /// The external address.
-    pub external: Option<Ipv4Addr>,
-    /// The external port.
-    pub external_port: Option<u16>,
-    /// The protocol.
-    pub protocol: Option<u8>,
-}
 
 /// Where somebody who looks through a table goes on.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,6 +49,13 @@ enum Stage {
     Slots(u32),
     /// Those that have a port, in order of their external endpoints, from this one on.
     Ordered(AtEndpoint),
+    /// The records of subscribers from this one on, and of it the pools from this one on.
+    Records {
+        record: u32,
+        pool: usize,
+    },
+    /// Ports in hold-down, from this place in [`PROTOCOLS`] on.
+    Held(held::Search),
     Done,
 }
 
@@ -91,17 +91,6 @@ impl Cursor {
 /// A mapping that is found by its external endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByEndpoint(pub MappingInfo);
-
-/// A filter as the tables have it.
-#[derive(Clone, Copy, Debug)]
-struct Sought {
-    realm: Option<u16>,
-    subscriber: Option<u32>,
-    /// Index of the external address.
-    index: Option<u32>,
-    port: Option<u16>,
-    protocol: Option<u8>,
-}
 
 /// A subscriber that has mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,8 +239,11 @@ impl Engine {
                     None => AtEndpoint { place: at.place + 1, address: 0, port: 0 },
                 };
             }
-            let is_meant =
-                |slot: &u32| sought.as_ref().is_some_and(|sought| self.is_sought(*slot, sought));
+            let is_meant = |slot: &u32| {
+                sought.as_ref().is_some_and(|sought| {
+                    self.is_sought(*slot, sought) && self.has_remote(*slot, sought, &mut budget)
+                })
+            };
             if let Some(slot) = next.filter(is_meant) {
                 let mapping = self.describe(slot);
                 budget = budget.saturating_sub(mapping.sessions as usize);
@@ -319,26 +311,39 @@ impl Engine {
         filter: &Filter,
     ) -> (u64, bool) {
         let (mut budget, mut cleared) = (most, 0);
+        let Some(sought) = self.sought(filter) else { return (0, true) };
         // Of a mapping with many sessions a part may be left from the last call.
-        let begun = cursor.session.take().zip(self.sought(filter));
-        let begun = begun.filter(|((slot, _), sought)| self.is_sought(*slot, sought));
-        let mut slot = begun.map(|((slot, _), _)| slot);
+        let begun = cursor.session.take().filter(|(slot, _)| self.is_sought(*slot, &sought));
+        let mut at = begun.and_then(|(slot, session)| {
+            let is_there = self.table.is_of(session, slot);
+            let next = if is_there { Some(session) } else { self.table.last_session(slot) };
+            Some((slot, next?))
+        });
         while self.has_room_for_events() && budget > 0 {
-            slot = slot.or_else(|| self.next_match(cursor, &mut budget, filter));
-            let Some(of) = slot else { break };
-            if let Some(session) = self.table.last_session(of) {
-                let is_last = self.table.mapping(of).sessions == 1;
-                self.note_lost_session(of, session);
-                self.remove_session(session, self.tick);
-                cleared += 1;
-                budget = budget.saturating_sub(REMOVAL);
-                slot = slot.filter(|_| !is_last);
-            } else {
-                slot = None;
+            let next = match at.take() {
+                Some(next) => Some(next),
+                None => {
+                    let Some(slot) = self.next_match(cursor, &mut budget, filter) else { break };
+                    self.table.last_session(slot).map(|session| (slot, session))
+                }
+            };
+            // A static mapping may have no session.
+            let Some((slot, session)) = next else { continue };
+            let before = self.table.session_before(slot, session).map(|before| (slot, before));
+            budget = budget.saturating_sub(1);
+            if !self.is_remote_sought(session, &sought) {
+                at = before;
+                continue;
             }
+            let is_last = self.table.mapping(slot).sessions == 1;
+            self.note_lost_session(slot, session);
+            self.remove_session(session, self.tick);
+            cleared += 1;
+            budget = budget.saturating_sub(REMOVAL);
+            at = before.filter(|_| !is_last);
         }
-        cursor.session = slot.map(|slot| (slot, SessionRef::First(slot)));
-        (cleared, matches!((cursor.stage, slot), (Stage::Done, None)))
+        cursor.session = at;
+        (cleared, matches!((cursor.stage, at), (Stage::Done, None)))
     }
 
     /// Looks at most at so many records for subscribers that have mappings; of a filter, realm,
@@ -357,9 +362,9 @@ impl Engine {
             _ => return true,
         };
         let end = self.subscribers.extent();
-        let realm = self.realm_meant(filter.realm);
-        if let (Some(address), Some(realm), 0) = (filter.subscriber, realm, next) {
-            let record = self.subscribers.find(Host::new(realm, address.to_bits()));
+        let host = self.sought_host(filter).filter(|_| next == 0);
+        if let Some(host) = host {
+            let record = self.subscribers.find(host);
             let info = record.and_then(|at| self.describe_subscriber(at));
             found.extend(info.filter(|info| fits_subscriber(filter, info)));
             next = end;
@@ -392,8 +397,9 @@ impl Engine {
         while next < end && budget > 0 && found.len() < found.capacity() {
             let tenants = self.subscribers.tenants().get(next as usize).copied();
             let usage = self.external.address_usage(next, tenants.unwrap_or_default());
-            let fits =
-                |usage: &AddressUsage| filter.external.is_none_or(|one| one == usage.address);
+            let fits = |usage: &AddressUsage| {
+                filter.external.is_none_or(|prefix| prefix.contains(usage.address.to_bits()))
+            };
             found.extend(usage.filter(fits));
             (next, budget) = (next + 1, budget - 1);
         }
@@ -457,7 +463,9 @@ impl Engine {
                     let owner = self.external.owner(PROTOCOLS[*place], *index, *port);
                     *place += 1;
                     *budget = budget.saturating_sub(1);
-                    if let Some(slot) = owner.filter(|&slot| self.is_sought(slot, &sought)) {
+                    let owner = owner.filter(|&slot| self.is_sought(slot, &sought));
+                    if let Some(slot) = owner.filter(|&slot| self.has_remote(slot, &sought, budget))
+                    {
                         return Some(slot);
                     }
                 }
@@ -470,12 +478,15 @@ impl Engine {
                     *next = passed;
                     if slot.is_none() && *next >= end {
                         cursor.stage = Stage::Done;
-                    } else if slot.is_some() || *budget == 0 {
+                        return None;
+                    }
+                    let slot = slot.filter(|&slot| self.has_remote(slot, &sought, budget));
+                    if slot.is_some() || *budget == 0 {
                         return slot;
                     }
                 }
-                // A scan in order is another; it does not go on here.
-                Stage::Ordered(_) | Stage::Done => return None,
+                // Other scans do not go on here.
+                _ => return None,
             }
         }
     }
@@ -500,40 +511,29 @@ impl Engine {
                 let next = self.table.session_after(slot, session);
                 cursor.session = next.map(|next| (slot, next));
                 *budget = budget.saturating_sub(1);
-                return Some((slot, session));
+                if self.is_remote_sought(session, &sought) {
+                    return Some((slot, session));
+                }
+                if *budget == 0 {
+                    return None;
+                }
+                continue;
             }
             let slot = self.next_match(cursor, budget, filter)?;
             cursor.session = self.table.sessions(slot).next().map(|session| (slot, session));
         }
     }
 
-    /// A realm that is asked for; where there is only one it is that.
-    fn realm_meant(&self, realm: Option<u16>) -> Option<u16> {
-        realm.or(self.config.realms.is_empty().then_some(0))
-    }
-
-    /// What a filter means here; `None`: nothing has it.
-    fn sought(&self, filter: &Filter) -> Option<Sought> {
-        let Filter { realm, subscriber, external, external_port: port, protocol } = *filter;
-        let index = match external {
-            Some(address) => Some(self.external.index(address.to_bits())?),
-            None => None,
-        };
-        let (realm, subscriber) = (self.realm_meant(realm), subscriber.map(Ipv4Addr::to_bits));
-        Some(Sought { realm, subscriber, index, port, protocol })
-    }
-
     /// How to look: by the external endpoint, if that tells; not at all, if the subscriber has nothing.
     fn first_stage(&self, sought: &Sought) -> Stage {
-        let host = sought.realm.zip(sought.subscriber).map(|(realm, host)| Host::new(realm, host));
         let has_nothing = |host: Host| {
             self.subscribers.find(host).is_none() && self.static_hosts.binary_search(&host).is_err()
         };
         // Static mappings that have gone from the configuration are gone when all have been asked.
-        if self.sweep.is_done() && host.is_some_and(has_nothing) {
+        if self.sweep.is_done() && sought.host().is_some_and(has_nothing) {
             return Stage::Done;
         }
-        let Some((index, port)) = sought.index.zip(sought.port.filter(|&port| port != 0)) else {
+        let Some((index, port)) = sought.index().zip(sought.port.filter(|&port| port != 0)) else {
             return Stage::Slots(0);
         };
         // Of several mappings that share a port it tells one.
@@ -553,21 +553,13 @@ impl Engine {
             _ => Stage::Slots(0),
         }
     }
-
-    fn is_sought(&self, slot: u32, sought: &Sought) -> bool {
-        let mapping = self.table.mapping(slot);
-        let (host, (index, port)) = (mapping.host(), mapping.external());
-        self.table.is_live(slot)
-            && sought.subscriber.is_none_or(|address| host.address() == address)
-            && sought.realm.is_none_or(|realm| host.realm() == realm)
-            && sought.index.is_none_or(|one| one == index)
-            && sought.port.is_none_or(|one| one == port)
-            && sought.protocol.is_none_or(|one| one == mapping.protocol)
-    }
 }
 
 fn fits_subscriber(filter: &Filter, info: &SubscriberInfo) -> bool {
+    let has = |prefix: Prefix, address: Ipv4Addr| prefix.contains(address.to_bits());
     filter.realm.is_none_or(|realm| realm == info.realm)
-        && filter.subscriber.is_none_or(|address| address == info.address)
-        && filter.external.is_none_or(|address| Some(address) == info.external)
+        && filter.subscriber.is_none_or(|prefix| has(prefix, info.address))
+        && filter
+            .external
+            .is_none_or(|prefix| info.external.is_some_and(|address| has(prefix, address)))
 }

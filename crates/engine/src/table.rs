@@ -993,6 +993,19 @@ impl Table {
         }
     }
 
+    /// The session of a mapping that is looked at after another where [`Table::last_session`] is the
+    /// first: further ones in their order, then the one in the mapping's own line.
+    pub(crate) fn session_before(&self, slot: u32, session: SessionRef) -> Option<SessionRef> {
+        let SessionRef::Further(further) = session else { return None };
+        match self.further.slots[further as usize].next {
+            NONE => {
+                let first = &self.mapping(slot).first;
+                (first.state() != State::None).then_some(SessionRef::First(slot))
+            }
+            next => Some(SessionRef::Further(next)),
+        }
+    }
+
     /// Every mapping's slot.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.mappings.slots.len() as u32).filter(|&slot| self.mapping(slot).is_live())

@@ -75,7 +75,7 @@ fn what_is_due_may_go_between_two_calls() {
     lab.now = lab.now.plus(Duration::from_millis(250));
     for host in hosts.iter().rev() {
         assert!(lab.engine.advance(lab.now));
-        let subscriber = Some(Ipv4Addr::from_bits(endpoint(host).0));
+        let subscriber = Some(Ipv4Addr::from_bits(endpoint(host).0).into());
         let filter = Filter { subscriber, ..Filter::default() };
         assert_eq!(lab.engine.clear_mappings(&mut Cursor::default(), 1 << 20, &filter), (1, true));
     }

@@ -4,9 +4,9 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    Affinity, Allocation, Begun, BlockConfig, ByEndpoint, Change, Config, Cursor, Endpoint, Engine,
-    Filter, MappingInfo, MappingKind, PoolConfig, Server, Service, SessionInfo, Side,
-    StaticMapping,
+    Affinity, Allocation, Begun, BlockConfig, BlockInfo, BlockKind, ByEndpoint, Change, Config,
+    Cursor, DeterministicConfig, Endpoint, Engine, Filter, MappingInfo, MappingKind, Match,
+    PoolConfig, Prefix, Rule, RuleAction, Server, Service, SessionInfo, Side, StaticMapping,
 };
 use natgate_wire::protocol;
 use std::net::Ipv4Addr;
@@ -14,6 +14,11 @@ use std::time::Duration;
 
 fn ip4(text: &str) -> Ipv4Addr {
     text.parse().unwrap()
+}
+
+fn prefix(text: &str) -> Prefix {
+    let (address, len) = text.split_once('/').unwrap();
+    Prefix::new(ip4(address), len.parse().unwrap())
 }
 
 /// Static mappings, a service, ports that are shared, protocols without ports, many sessions.
@@ -65,7 +70,7 @@ fn filters() -> Vec<Filter> {
     {
         for port in ports.into_iter().map(Some).chain([None]) {
             for protocol in [None, Some(protocol::UDP), Some(protocol::TCP), Some(protocol::GRE)] {
-                let external = Some(ip4(external));
+                let external = Some(ip4(external).into());
                 filters.push(Filter {
                     external,
                     external_port: port,
@@ -75,23 +80,58 @@ fn filters() -> Vec<Filter> {
             }
         }
     }
-    filters.push(Filter { external: Some(ip4("192.0.2.77")), ..Filter::default() });
+    filters.push(Filter { external: Some(ip4("192.0.2.77").into()), ..Filter::default() });
     for subscriber in ["10.0.0.5", "10.0.0.80", "10.0.0.81", "10.0.0.90", "10.0.0.200"] {
         for realm in [None, Some(0), Some(3)] {
-            let subscriber = Some(ip4(subscriber));
+            let subscriber = Some(ip4(subscriber).into());
             filters.push(Filter { subscriber, realm, ..Filter::default() });
         }
+    }
+    for (subscriber, external) in [
+        ("10.0.0.0/28", "203.0.113.0/29"),
+        ("10.0.0.64/26", "0.0.0.0/0"),
+        ("10.9.0.0/16", "198.51.100.0/24"),
+    ] {
+        let (subscriber, external) = (Some(prefix(subscriber)), Some(prefix(external)));
+        filters.push(Filter { subscriber, ..Filter::default() });
+        filters.push(Filter { external, ..Filter::default() });
+        filters.push(Filter {
+            subscriber,
+            external,
+            external_port: Some(5007),
+            ..Filter::default()
+        });
+    }
+    for (remote, port) in [
+        ("198.51.100.20/32", None),
+        ("198.51.100.20/32", Some(53)),
+        ("198.51.100.20/32", Some(54)),
+        ("198.51.100.16/29", None),
+        ("198.51.100.0/24", Some(53)),
+        ("192.0.2.0/24", None),
+    ] {
+        let filter =
+            Filter { remote: Some(prefix(remote)), remote_port: port, ..Filter::default() };
+        filters.push(filter);
+        filters.push(Filter { subscriber: Some(prefix("10.0.0.0/28")), ..filter });
+        filters.push(Filter { protocol: Some(protocol::GRE), ..filter });
     }
     filters
 }
 
 fn fits(filter: &Filter, info: &MappingInfo) -> bool {
     let id = &info.id;
+    let has = |prefix: Prefix, address: Ipv4Addr| prefix.contains(address.to_bits());
     filter.realm.is_none_or(|realm| realm == id.realm)
-        && filter.subscriber.is_none_or(|address| address == id.internal.address)
-        && filter.external.is_none_or(|address| address == id.external.address)
+        && filter.subscriber.is_none_or(|prefix| has(prefix, id.internal.address))
+        && filter.external.is_none_or(|prefix| has(prefix, id.external.address))
         && filter.external_port.is_none_or(|port| port == id.external.port)
         && filter.protocol.is_none_or(|protocol| protocol == id.protocol)
+}
+
+fn has_remote(filter: &Filter, session: &SessionInfo) -> bool {
+    filter.remote.is_none_or(|prefix| prefix.contains(session.remote.address.to_bits()))
+        && filter.remote_port.is_none_or(|port| port == session.remote.port)
 }
 
 /// All that a scan finds in parts of so many, looking at so many slots a call.
@@ -126,7 +166,14 @@ fn a_scan_finds_what_is_there_once() {
             let mut expected: Vec<_> = lab.engine.mappings().map(|info| info.id).collect();
             expected.retain({
                 let all: Vec<_> = lab.engine.mappings().collect();
-                move |id| all.iter().any(|info| info.id == *id && fits(&filter, info))
+                let sessions: Vec<_> = lab.engine.sessions().collect();
+                let has =
+                    move |id| sessions.iter().any(|s| s.mapping == id && has_remote(&filter, s));
+                let is_any = filter.remote.is_none() && filter.remote_port.is_none();
+                move |id| {
+                    all.iter().any(|info| info.id == *id && fits(&filter, info))
+                        && (is_any || has(*id))
+                }
             });
             let mut found: Vec<_> =
                 mappings(&lab.engine, &filter, parts).iter().map(|info| info.id).collect();
@@ -155,8 +202,9 @@ fn so_are_sessions() {
             let mut found: Vec<_> = found.iter().map(|(session, _)| key(session)).collect();
             let all: Vec<_> = lab.engine.mappings().collect();
             let is_of = |id| all.iter().any(|info| info.id == id && fits(&filter, info));
-            let mut expected: Vec<_> =
-                lab.engine.sessions().filter(|info| is_of(info.mapping)).map(|i| key(&i)).collect();
+            let expected = lab.engine.sessions().filter(|info| is_of(info.mapping));
+            let expected = expected.filter(|info| has_remote(&filter, info));
+            let mut expected: Vec<_> = expected.map(|info| key(&info)).collect();
             expected.sort_unstable();
             found.sort_unstable();
             assert_eq!(found, expected, "{filter:?} {parts:?}");
@@ -173,7 +221,7 @@ fn an_endpoint_is_looked_up_and_not_searched_for() {
     }
     let (address, port) = endpoint(&last);
     let filter = Filter {
-        external: Some(Ipv4Addr::from_bits(address)),
+        external: Some(Ipv4Addr::from_bits(address).into()),
         external_port: Some(port),
         ..Filter::default()
     };
@@ -182,7 +230,7 @@ fn an_endpoint_is_looked_up_and_not_searched_for() {
     assert!(lab.engine.scan_mappings(&mut cursor, 8, &filter, &mut found));
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].id.internal.port, 399);
-    let nobody = Filter { subscriber: Some(ip4("10.0.0.6")), ..Filter::default() };
+    let nobody = Filter { subscriber: Some(ip4("10.0.0.6").into()), ..Filter::default() };
     let mut cursor = Cursor::default();
     assert!(lab.engine.scan_mappings(&mut cursor, 1, &nobody, &mut found));
     assert_eq!(found.len(), 1);
@@ -201,11 +249,13 @@ fn subscribers_are_told_with_what_they_have() {
     assert_eq!(found.len() as u64, totals.subscribers);
     let mappings: u32 = found.iter().flat_map(|info| info.mappings).sum();
     assert_eq!(u64::from(mappings), totals.mappings);
-    let one = all(Filter { subscriber: Some(ip4("10.0.0.9")), ..Filter::default() });
+    let one = all(Filter { subscriber: Some(ip4("10.0.0.9").into()), ..Filter::default() });
     assert_eq!(one.len(), 1);
     assert_eq!((one[0].mappings, one[0].sessions), ([1, 1, 1], 7));
     assert_eq!(one[0].external, Some(ip4("203.0.113.1")));
-    assert!(all(Filter { subscriber: Some(ip4("10.0.0.99")), ..Filter::default() }).is_empty());
+    assert!(
+        all(Filter { subscriber: Some(ip4("10.0.0.99").into()), ..Filter::default() }).is_empty()
+    );
     assert!(all(Filter { realm: Some(1), ..Filter::default() }).is_empty());
 }
 
@@ -253,7 +303,7 @@ fn blocks_of_an_address_are_somebodys_or_to_be_had() {
 #[test]
 fn what_is_cleared_is_told_and_counted() {
     let mut lab = lab();
-    let filter = Filter { subscriber: Some(ip4("10.0.0.9")), ..Filter::default() };
+    let filter = Filter { subscriber: Some(ip4("10.0.0.9").into()), ..Filter::default() };
     let expected = mappings(&lab.engine, &filter, (100, 1000)).len() as u64;
     let (mut cursor, mut cleared, mut removed) = (Cursor::default(), 0, 0);
     loop {
@@ -272,6 +322,228 @@ fn what_is_cleared_is_told_and_counted() {
     // The host begins anew.
     lab.out(&udp("10.0.0.9:4000", REMOTE));
     assert_eq!(mappings(&lab.engine, &filter, (100, 1000)).len(), 1);
+}
+
+/// Clears in small parts until all has been looked at; says how many went.
+fn clear_all(lab: &mut Lab, filter: &Filter, most: usize, sessions: bool) -> u64 {
+    let (mut cursor, mut cleared) = (Cursor::default(), 0);
+    for _ in 0..1_000_000 {
+        let (some, done) = match sessions {
+            true => lab.engine.clear_sessions(&mut cursor, most, filter),
+            false => lab.engine.clear_mappings(&mut cursor, most, filter),
+        };
+        cleared += some;
+        while lab.engine.poll_event().is_some() {}
+        if done {
+            return cleared;
+        }
+    }
+    panic!("it comes to no end: {filter:?}");
+}
+
+#[test]
+fn what_a_filter_means_is_cleared_and_nothing_else() {
+    for filter in filters() {
+        for most in [1, 7, 100_000] {
+            let mut lab = lab();
+            let all: Vec<_> = lab.engine.mappings().collect();
+            let is_sought = |session: &SessionInfo| {
+                all.iter().any(|info| info.id == session.mapping && fits(&filter, info))
+                    && has_remote(&filter, session)
+            };
+            let sought = lab.engine.sessions().filter(|s| is_sought(s)).count() as u64;
+            let others = lab.engine.sessions().count() as u64 - sought;
+            assert_eq!(clear_all(&mut lab, &filter, most, true), sought, "{filter:?} {most}");
+            assert_eq!(lab.engine.sessions().count() as u64, others, "{filter:?} {most}");
+            assert_eq!(lab.engine.sessions().filter(|s| is_sought(s)).count(), 0);
+        }
+        let mut lab = lab();
+        let dynamic = |lab: &Lab| {
+            let found = mappings(&lab.engine, &filter, (100, 1000));
+            found.iter().filter(|info| info.id.kind == MappingKind::Dynamic).count() as u64
+        };
+        let (expected, before) = (dynamic(&lab), lab.engine.totals().mappings);
+        assert_eq!(clear_all(&mut lab, &filter, 7, false), expected, "{filter:?}");
+        assert_eq!(dynamic(&lab), 0);
+        assert_eq!(lab.engine.totals().mappings, before - expected, "{filter:?}");
+    }
+}
+
+#[test]
+fn a_scan_by_remote_endpoint_looks_at_no_more_than_it_is_told() {
+    let mut lab = Lab::new(&config());
+    for port in 1..=300 {
+        lab.out(&udp(&format!("10.0.0.5:{port}"), "198.51.100.7:53"));
+    }
+    let filter = Filter { remote: Some(prefix("192.0.2.0/24")), ..Filter::default() };
+    let (mut cursor, mut found, mut calls) = (Cursor::default(), Vec::with_capacity(8), 1);
+    // A mapping counts one, and its session one.
+    while !lab.engine.scan_sessions(&mut cursor, 20, &filter, &mut found) {
+        calls += 1;
+    }
+    assert!(found.is_empty());
+    assert!((300 / 20..=2 * 300 / 20 + 2).contains(&calls), "{calls}");
+}
+
+fn blocks(engine: &Engine, filter: &Filter, parts: (usize, usize)) -> Vec<BlockInfo> {
+    scan(parts, |cursor, most, found| engine.scan_blocks(cursor, most, filter, found))
+}
+
+/// Two pools of blocks, a deterministic one for a realm's subscribers, a static port in a block.
+fn block_lab() -> Lab {
+    let release_after = Duration::from_secs(60);
+    let block = BlockConfig { size: 16, max_per_subscriber: 2, release_after };
+    let in_blocks = PoolConfig {
+        allocation: Some(Allocation::Block(block)),
+        ..pool("203.0.113.1", "203.0.113.2", (1024, 1183))
+    };
+    let shares = DeterministicConfig {
+        subscribers: vec![prefix("10.7.0.0/28")],
+        ..DeterministicConfig::default()
+    };
+    let by_arithmetic = PoolConfig {
+        name: "arithmetic".into(),
+        allocation: Some(Allocation::Deterministic(shares)),
+        ..pool("203.0.113.9", "203.0.113.9", (1024, 1183))
+    };
+    let statics = vec![StaticMapping {
+        realm: 0,
+        protocol: Some(protocol::TCP),
+        internal: (ip4("10.0.0.80"), Some(443)),
+        external: (ip4("203.0.113.1"), Some(1030)),
+        begun: Begun::Anywhere,
+    }];
+    let members = Match::Source(prefix("10.7.0.0/28"), 0);
+    let rules = vec![Rule::new(members, RuleAction::Snat(1))];
+    let mut config = Config { pools: vec![in_blocks, by_arithmetic], statics, rules, ..config() };
+    config.timeouts.hold_down = Duration::from_secs(120);
+    Lab::new(&config)
+}
+
+#[test]
+fn a_block_has_an_owner_when_none_of_its_ports_has_a_mapping() {
+    let mut lab = block_lab();
+    let made = lab.now;
+    let external = lab.external_of(&udp("10.0.0.5:4000", REMOTE));
+    let (address, port) = endpoint(&external);
+    let ports = (port - (port - 1024) % 16, port - (port - 1024) % 16 + 15);
+    // Any port of the block names the owner, whatever the protocol.
+    for asked in [ports.0, port, ports.1] {
+        let filter = Filter {
+            external: Some(Ipv4Addr::from_bits(address).into()),
+            external_port: Some(asked),
+            ..Filter::default()
+        };
+        let found = blocks(&lab.engine, &filter, (1, 1));
+        assert_eq!(found.len(), 1, "{asked}");
+        let info = found[0];
+        assert_eq!((info.subscriber, info.ports), (ip4("10.0.0.5"), ports));
+        assert_eq!((info.pool, info.kind), (0, BlockKind::Assigned));
+        assert_eq!((info.used, info.held, info.expires), ([0, 1, 0, 0], [0; 4], None));
+        let since = info.since.expect("it is known");
+        assert!(since <= made && made.since(since) < Duration::from_millis(250));
+    }
+    // The mapping goes, the port rests, the block stays the subscriber's; then it is released.
+    let all = Filter::default();
+    assert_eq!(clear_all(&mut lab, &all, 1 << 20, false), 1);
+    let filter = Filter { subscriber: Some(ip4("10.0.0.5").into()), ..all };
+    let rests = blocks(&lab.engine, &filter, (9, 1000));
+    assert_eq!((rests[0].used, rests[0].held, rests[0].expires), ([0; 4], [0, 1, 0, 0], None));
+    lab.wait_s(121.0);
+    let empty = blocks(&lab.engine, &filter, (9, 1000));
+    assert_eq!((empty[0].used, empty[0].held), ([0; 4], [0; 4]));
+    let left = empty[0].expires.expect("an empty block is released").since(lab.now);
+    assert!(left > Duration::from_secs(58) && left <= Duration::from_secs(60), "{left:?}");
+    lab.wait_s(61.0);
+    assert!(blocks(&lab.engine, &filter, (9, 1000)).is_empty());
+}
+
+#[test]
+fn blocks_of_statics_and_ranges_of_active_subscribers_are_told() {
+    let mut lab = block_lab();
+    for host in ["10.0.0.3", "10.0.0.4", "10.7.0.2", "10.7.0.5"] {
+        lab.out(&udp(&format!("{host}:4000"), REMOTE));
+        lab.out(&tcp(&format!("{host}:4000"), REMOTE, "S", 1, 0));
+    }
+    let all = Filter::default();
+    for parts in [(1, 1), (2, 3), (100, 10_000)] {
+        let mut found: Vec<_> = blocks(&lab.engine, &all, parts)
+            .iter()
+            .map(|info| (info.subscriber, info.kind.name(), info.pool))
+            .collect();
+        found.sort_unstable();
+        let expected = [
+            ("10.0.0.3", "block", 0),
+            ("10.0.0.4", "block", 0),
+            ("10.0.0.80", "static", 0),
+            ("10.7.0.2", "deterministic", 1),
+            ("10.7.0.5", "deterministic", 1),
+        ];
+        assert_eq!(found, expected.map(|(host, kind, pool)| (ip4(host), kind, pool)), "{parts:?}");
+    }
+    let with = |external: &str, port| Filter {
+        external: Some(ip4(external).into()),
+        external_port: Some(port),
+        ..all
+    };
+    let fixed = blocks(&lab.engine, &with("203.0.113.1", 1039), (5, 5));
+    assert_eq!((fixed[0].subscriber, fixed[0].kind), (ip4("10.0.0.80"), BlockKind::Static));
+    // 160 ports for 16 subscribers: ten each.
+    let range = blocks(&lab.engine, &with("203.0.113.9", 1024 + 57), (5, 5));
+    assert_eq!((range[0].subscriber, range[0].ports), (ip4("10.7.0.5"), (1074, 1083)));
+    assert_eq!(range[0].used, [1, 1, 0, 0]);
+    // Without mappings a subscriber is not active.
+    assert!(blocks(&lab.engine, &with("203.0.113.9", 1024), (5, 5)).is_empty());
+    let prefix_of = |text| Filter { external: Some(prefix(text)), ..all };
+    assert_eq!(blocks(&lab.engine, &prefix_of("203.0.113.8/29"), (5, 5)).len(), 2);
+    assert!(blocks(&lab.engine, &prefix_of("192.0.2.0/24"), (5, 5)).is_empty());
+    let realm = Filter { realm: Some(3), ..all };
+    assert!(blocks(&lab.engine, &realm, (5, 5)).is_empty());
+}
+
+#[test]
+fn a_port_in_hold_down_is_told_with_the_time_of_its_release() {
+    let mut config = config();
+    config.pools = vec![pool("203.0.113.1", "203.0.113.1", (1024, 2047))];
+    config.timeouts.hold_down = Duration::from_secs(60);
+    let mut lab = Lab::new(&config);
+    let mut ends = Vec::new();
+    for host in 2..40 {
+        ends.push(endpoint(&lab.external_of(&udp(&format!("10.0.0.{host}:4000"), REMOTE))));
+    }
+    let held = |lab: &Lab, (address, port): (u32, u16), most| {
+        let filter = Filter {
+            external: Some(Ipv4Addr::from_bits(address).into()),
+            external_port: Some(port),
+            ..Filter::default()
+        };
+        scan((4, most), |cursor, most, found| lab.engine.scan_held(cursor, most, &filter, found))
+    };
+    assert!(held(&lab, ends[0], 1).is_empty());
+    // All go at one tick, some of them later.
+    let later = Filter { subscriber: Some(prefix("10.0.0.0/28")), ..Filter::default() };
+    clear_all(&mut lab, &Filter { subscriber: Some(prefix("10.0.0.16/28")), ..later }, 9999, false);
+    clear_all(&mut lab, &Filter { subscriber: Some(prefix("10.0.0.32/28")), ..later }, 9999, false);
+    lab.wait_s(10.0);
+    clear_all(&mut lab, &later, 9999, false);
+    for (place, end) in ends.iter().enumerate() {
+        let seconds = if place < 14 { 60.0 } else { 50.0 };
+        for most in [1, 3, 10_000] {
+            let found = held(&lab, *end, most);
+            assert_eq!(found.len(), 1, "{place}");
+            assert_eq!((found[0].protocol, found[0].external.port), (protocol::UDP, end.1));
+            let left = found[0].until.expect("it is known").since(lab.now).as_secs_f64();
+            assert!((left - seconds).abs() < 0.5, "{place}: {left}");
+        }
+    }
+    lab.wait_s(70.0);
+    assert!(ends.iter().all(|end| held(&lab, *end, 7).is_empty()));
+    assert!(
+        scan((4, 4), |cursor, most, found| {
+            lab.engine.scan_held(cursor, most, &Filter::default(), found)
+        })
+        .is_empty()
+    );
 }
 
 #[test]
@@ -392,9 +664,9 @@ fn mappings_are_found_in_the_order_of_their_external_endpoints() {
     }
     let beyond = Some((200, Endpoint { address: ip4("0.0.0.0"), port: 0 }));
     assert!(in_order(&lab.engine, beyond, &filter, (1, 1)).is_empty());
-    let one = Filter { subscriber: Some(ip4("10.0.0.9")), ..filter };
+    let one = Filter { subscriber: Some(ip4("10.0.0.9").into()), ..filter };
     assert_eq!(in_order(&lab.engine, None, &one, (5, 1 << 16)).len(), 2);
-    let nobody = Filter { external: Some(ip4("192.0.2.77")), ..filter };
+    let nobody = Filter { external: Some(ip4("192.0.2.77").into()), ..filter };
     assert!(in_order(&lab.engine, None, &nobody, (5, 5)).is_empty());
 }
 

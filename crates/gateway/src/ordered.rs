@@ -98,7 +98,8 @@ impl Commander {
         realm: u16,
         address: Ipv4Addr,
     ) -> Result<Option<SubscriberInfo>, CommandError> {
-        let filter = Filter { realm: Some(realm), subscriber: Some(address), ..Filter::default() };
+        let filter =
+            Filter { realm: Some(realm), subscriber: Some(address.into()), ..Filter::default() };
         let mut list = self.list::<SubscriberInfo>(filter, 1);
         while let Some((part, _)) = list.next_part()? {
             if let Some(info) = part.first() {

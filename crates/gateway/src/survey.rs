@@ -11,11 +11,12 @@ use crate::command::{CommandError, Commander};
 use crate::router::{LearntRoutes, NeighborInfo, RouterCounters};
 use crate::{Link, LoadNow};
 use natgate_engine::{
-    AddressUsage, ByEndpoint, Counters, Cursor, Engine, Filter, MappingInfo, SessionInfo, Side,
-    SubscriberInfo, TableTotals, Timestamp,
+    AddressUsage, BlockInfo, BlockKind, ByEndpoint, Counters, Cursor, Engine, Filter, HeldPort,
+    MappingInfo, SessionInfo, Side, SubscriberInfo, TableTotals, Timestamp,
 };
 use natgate_io::{LinkInfo, Statistics};
 use natgate_wire::arp::Mac;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
@@ -229,6 +230,8 @@ lists! {
     Subscribers: SubscriberInfo, scan_subscribers;
     Addresses: AddressUsage, scan_addresses;
     Endpoints: ByEndpoint, scan_endpoints;
+    Blocks: BlockInfo, scan_blocks;
+    Held: HeldPort, scan_held;
 }
 
 /// A list that is being read.
@@ -357,8 +360,9 @@ pub(crate) struct Sight<'a> {
     /// Writes neighbours.
     pub(crate) neighbors: &'a mut dyn FnMut(&mut Neighborhood),
     pub(crate) learnt: &'a dyn Fn() -> Arc<LearntRoutes>,
-    /// Whether a static mapping is told by this worker: all of them have it.
-    pub(crate) is_own: &'a dyn Fn(&MappingInfo) -> bool,
+    /// Whether this worker has a host: static mappings and their blocks are those of all workers, and
+    /// this one tells of them.
+    pub(crate) has_host: &'a dyn Fn(u16, Ipv4Addr) -> bool,
 }
 
 /// A question under way.
@@ -409,7 +413,9 @@ impl Inquiry {
             }
             Question::Mappings(mut part, reply) => {
                 let done = part.look(sight);
-                part.found.retain(|info| (sight.is_own)(info));
+                part.found.retain(|MappingInfo { id, expires, .. }| {
+                    expires.is_some() || (sight.has_host)(id.realm, id.internal.address)
+                });
                 let full = part.is_full();
                 part.go_on(done, late || full, reply)?
             }
@@ -424,6 +430,20 @@ impl Inquiry {
                 part.go_on(done, late || full, reply)?
             }
             Question::Addresses(mut part, reply) => {
+                let done = part.look(sight);
+                let full = part.is_full();
+                part.go_on(done, late || full, reply)?
+            }
+            Question::Blocks(mut part, reply) => {
+                let done = part.look(sight);
+                part.found.retain(|block| {
+                    let is_everybodys = block.kind == BlockKind::Static;
+                    !is_everybodys || (sight.has_host)(block.realm, block.subscriber)
+                });
+                let full = part.is_full();
+                part.go_on(done, late || full, reply)?
+            }
+            Question::Held(mut part, reply) => {
                 let done = part.look(sight);
                 let full = part.is_full();
                 part.go_on(done, late || full, reply)?

@@ -3,12 +3,12 @@
 
 use crate::Failure;
 use anyhow::anyhow;
+use natgate_control::interface::query;
 use natgate_control::socket::{self, AskError, Reply, Response, ask, open};
 use natgate_wire::protocol;
 use serde_json::Value;
 use std::fmt::Write;
 use std::io::BufReader;
-use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -26,26 +26,44 @@ pub(crate) struct Gateway {
 /// Which mappings, sessions or subscribers are meant.
 #[derive(clap::Args, Default)]
 pub(crate) struct Filters {
-    /// Only those of this subscriber
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) subscriber: Option<Ipv4Addr>,
+    /// Only those of this subscriber, or of subscribers in this prefix
+    #[arg(long, value_name = "ADDRESS[/LEN]", value_parser = subscriber)]
+    pub(crate) subscriber: Option<String>,
     /// Only those of this realm's subscribers
     #[arg(long, value_name = "NAME")]
     pub(crate) realm: Option<String>,
-    /// Only those with this external address, or this address and port
-    #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = external)]
+    /// Only those with this external address or prefix, and this port if one is given
+    #[arg(long, value_name = "ADDRESS[/LEN][:PORT]", value_parser = external)]
     pub(crate) external: Option<String>,
+    /// Only those with a session to this remote address or prefix, and this port if one is given
+    #[arg(long, value_name = "ADDRESS[/LEN][:PORT]", value_parser = remote)]
+    pub(crate) remote: Option<String>,
     /// Only those of this protocol: tcp, udp, icmp, dccp, gre, esp, sctp or a number
     #[arg(long, value_name = "PROTOCOL", value_parser = protocol)]
     pub(crate) protocol: Option<u8>,
 }
 
+fn subscriber(text: &str) -> Result<String, String> {
+    let wrong = || "must be an address, or a prefix such as 10.1.0.0/16".to_owned();
+    query::prefix(text).map(|_| text.to_owned()).ok_or_else(wrong)
+}
+
 fn external(text: &str) -> Result<String, String> {
-    let (address, port) = text.split_once(':').unwrap_or((text, "0"));
-    match (address.parse::<Ipv4Addr>(), port.parse::<u16>()) {
-        (Ok(_), Ok(_)) => Ok(text.to_owned()),
-        _ => Err("must be an address, or one with a port, such as 203.0.113.1:2300".into()),
-    }
+    end(text, "203.0.113.1:2300", "203.0.113.0/28")
+}
+
+fn remote(text: &str) -> Result<String, String> {
+    end(text, "198.51.100.7:443", "198.51.100.0/24")
+}
+
+/// Checks an address or a prefix, with or without a port.
+fn end(text: &str, endpoint: &str, prefix: &str) -> Result<String, String> {
+    let wrong = || {
+        format!(
+            "must be an address, or one with a port, such as {endpoint}, or a prefix, such as {prefix}"
+        )
+    };
+    query::end(text).map(|_| text.to_owned()).ok_or_else(wrong)
 }
 
 pub(crate) fn protocol(text: &str) -> Result<u8, String> {
@@ -57,9 +75,10 @@ impl Filters {
     pub(crate) fn query(&self, others: &[(&str, String)]) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         let own = [
-            ("subscriber", self.subscriber.map(|address| address.to_string())),
+            ("subscriber", self.subscriber.clone()),
             ("realm", self.realm.clone()),
             ("external", self.external.clone()),
+            ("remote", self.remote.clone()),
             ("protocol", self.protocol.map(|number| protocol::named(number).to_string())),
         ];
         for (key, value) in own {
@@ -75,7 +94,7 @@ impl Filters {
     pub(crate) fn words(&self) -> String {
         let mut words = String::new();
         // Writing to a string does not fail.
-        if let Some(subscriber) = self.subscriber {
+        if let Some(subscriber) = &self.subscriber {
             let _ = write!(words, " of {subscriber}");
         }
         if let Some(realm) = &self.realm {
@@ -83,6 +102,9 @@ impl Filters {
         }
         if let Some(external) = &self.external {
             let _ = write!(words, " with {external}");
+        }
+        if let Some(remote) = &self.remote {
+            let _ = write!(words, " to {remote}");
         }
         if let Some(number) = self.protocol {
             let _ = write!(words, " of {}", protocol::named(number));

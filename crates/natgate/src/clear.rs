@@ -17,6 +17,7 @@ With --json, standard output has one object: {\"ok\": true, \"what\": \"mappings
 Examples:
 natgate clear mappings --subscriber 10.0.0.5
 natgate clear sessions --external 203.0.113.1:2300 --protocol udp
+natgate clear sessions --subscriber 10.1.0.0/16 --remote 198.51.100.0/24
 natgate clear mappings --external 203.0.113.7 --json";
 
 /// Remove mappings or sessions

@@ -19,7 +19,10 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 const AFTER_HELP: &str = "\
 mappings, sessions and subscribers take the filters; mappings and sessions of one external endpoint or
-subscriber are looked up, all else is passed over without packets noticing. rules and routes take --limit.
+subscriber are looked up, all else is passed over without packets noticing. --subscriber, --external and
+--remote take a prefix instead of an address; a mapping is to a remote endpoint if one of its sessions is.
+blocks take --subscriber, --realm and --external; of a pool that is deterministic they are the ranges of
+subscribers that have mappings. rules and routes take --limit.
 
 show workers looks twice, a second apart, and says for each worker: its mappings; frames a second that
 came from devices; the share of time that it was busy with packets, looking for some, and asleep; packets
@@ -34,6 +37,8 @@ has done since the start.
 Examples:
 natgate show mappings --subscriber 10.0.0.5
 natgate show sessions --external 203.0.113.1:2300 --protocol udp --json
+natgate show sessions --subscriber 10.1.0.0/16 --remote 198.51.100.7:443
+natgate show blocks --external 203.0.113.1:2300
 natgate show subscribers --limit 20
 natgate show counters
 natgate show workers --json --socket /run/natgate/second.sock";
@@ -65,6 +70,8 @@ enum What {
     Sessions,
     /// Subscribers that have mappings
     Subscribers,
+    /// Blocks of ports and the subscribers that have them
+    Blocks,
     /// External addresses and ports: how many, and how many are taken
     Pools,
     /// Packets and bytes by direction and verdict, drops by reason
@@ -87,6 +94,7 @@ impl What {
             Self::Mappings => "mappings",
             Self::Sessions => "sessions",
             Self::Subscribers => "subscribers",
+            Self::Blocks => "blocks",
             Self::Pools => "pools",
             Self::Counters => "counters",
             Self::Rules => "rules",
@@ -99,8 +107,8 @@ impl What {
 
     /// Whether it is a list of any length.
     fn is_list(self) -> bool {
-        use What::{Mappings, Routes, Rules, Sessions, Subscribers};
-        matches!(self, Mappings | Sessions | Subscribers | Rules | Routes)
+        use What::{Blocks, Mappings, Routes, Rules, Sessions, Subscribers};
+        matches!(self, Mappings | Sessions | Subscribers | Blocks | Rules | Routes)
     }
 }
 
@@ -158,7 +166,8 @@ fn list(args: &Args, path: &str, out: &mut impl Write) -> Result<(), Failure> {
         count += 1;
     }
     if count == 0 {
-        let hint = args.filters.subscriber.map(|address| {
+        let one = args.filters.subscriber.as_ref().filter(|address| !address.contains('/'));
+        let hint = one.map(|address| {
             format!(
                 "; if it should have some, `natgate trace \"udp {address}:1024 > 192.0.2.1:53\"` says \
                  what becomes of its packets"

@@ -17,8 +17,9 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
-Without --config the running gateway is asked: its table tells who has the endpoint now, and where no
-mapping has it, its configuration. With --config no gateway need run, and the file alone tells:
+Without --config the running gateway is asked: its table tells who has the endpoint now; where no mapping
+has it, the subscriber that has its block of ports, then the configuration; \"by\" says which. A port
+that nobody has and that is in hold-down is said to be so, with how long it rests. With --config no gateway need run, and the file alone tells:
 deterministic pools (RFC 7422) and static mappings tell whose an endpoint is by the configuration
 that was in force at the time; of other pools, and of ports that are given out on demand, the log of
 events tells. An internal address without a port is answered the other way round: which external
@@ -158,6 +159,10 @@ fn live(answer: &Value) -> String {
             "{subscriber}{realm} has {ports} of {external} ({kind}, {} of {internal})",
             word("protocol")
         ),
+        None if answer["resting"].is_array() => {
+            let rest = "no mapping has the port, which is in hold-down";
+            format!("{subscriber}{realm} has {ports} of {external} ({kind}; {rest})")
+        }
         None => format!("{subscriber}{realm} has {ports} of {external} ({kind})"),
     }
 }

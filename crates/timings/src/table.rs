@@ -62,7 +62,7 @@ impl Table {
         let flow = self.flow(call);
         let (address, port) = self.external[flow as usize];
         let filter = Filter {
-            external: Some(Ipv4Addr::from_bits(address)),
+            external: Some(Ipv4Addr::from_bits(address).into()),
             external_port: Some(port),
             protocol: Some(protocol::UDP),
             ..Filter::default()

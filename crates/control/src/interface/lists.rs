@@ -12,8 +12,8 @@ use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response as HttpResponse};
 use natgate_engine::{
-    Filter, MappingInfo, Match, Prefix, Rule, RuleAction, SessionInfo, Side, SubscriberInfo,
-    Timestamp,
+    BlockInfo, Filter, MappingInfo, Match, Prefix, Rule, RuleAction, SessionInfo, Side,
+    SubscriberInfo, Timestamp,
 };
 use natgate_gateway::{List, Listed, Route, Settings};
 use serde::Serialize;
@@ -28,7 +28,7 @@ const USUAL: u64 = 1000;
 const PART: usize = 512;
 
 /// The keys of a query for mappings and sessions.
-const KEYS: [&str; 5] = ["subscriber", "realm", "external", "protocol", "limit"];
+const KEYS: [&str; 6] = ["subscriber", "realm", "external", "remote", "protocol", "limit"];
 
 pub(super) async fn mappings(
     State(interface): Of,
@@ -85,6 +85,39 @@ pub(super) fn subscriber(info: &SubscriberInfo, names: &Names) -> Value {
         "external": info.external,
         "mappings": { "tcp": tcp, "udp": udp, "other": other },
         "sessions": info.sessions,
+    });
+    if let Some(realm) = names.realm(info.realm) {
+        object["realm"] = realm.into();
+    }
+    object
+}
+
+pub(super) async fn blocks(
+    State(interface): Of,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<HttpResponse, Response> {
+    let asked = Asked::parse(query.as_deref(), &["subscriber", "realm", "external", "limit"])?;
+    let settings = interface.settings();
+    let list = from_workers(&interface, &asked, move |info: &BlockInfo, now, names, into| {
+        write(into, &block(info, now, names, &settings))
+    })?;
+    Ok(list.answer("blocks", asked.limit, &headers))
+}
+
+/// A block of ports: its place, its owner, and how many of its ports are in use.
+pub(super) fn block(info: &BlockInfo, now: Timestamp, names: &Names, settings: &Settings) -> Value {
+    let by_protocol = |[tcp, udp, icmp, dccp]: [u32; 4]| json!({ "tcp": tcp, "udp": udp, "icmp": icmp, "dccp": dccp });
+    let mut object = json!({
+        "pool": settings.engine.pools.get(info.pool).map(|pool| &pool.name[..]),
+        "external": info.external,
+        "ports": format!("{}-{}", info.ports.0, info.ports.1),
+        "subscriber": info.subscriber,
+        "kind": info.kind.name(),
+        "used": by_protocol(info.used),
+        "held": by_protocol(info.held),
+        "age_s": info.since.map(|since| now.since(since).as_secs_f64()),
+        "released_in_s": info.expires.map(|expires| expires.since(now).as_secs_f64()),
     });
     if let Some(realm) = names.realm(info.realm) {
         object["realm"] = realm.into();

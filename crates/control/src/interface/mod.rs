@@ -90,6 +90,7 @@ impl Interface {
     pub fn router(self) -> Router {
         Router::new()
             .route("/v1/addresses", get(figures::addresses))
+            .route("/v1/blocks", get(lists::blocks))
             .route("/v1/clear", post(clear))
             .route("/v1/counters", get(figures::counters))
             .route("/v1/health", get(health::health))
@@ -142,6 +143,8 @@ impl Interface {
             subscriber: asked.subscriber,
             external: asked.external,
             external_port: asked.external_port,
+            remote: asked.remote,
+            remote_port: asked.remote_port,
             protocol: asked.protocol,
         })
     }
@@ -202,7 +205,7 @@ async fn reload(State(interface): Of, body: Bytes) -> Result<HttpResponse, Respo
 }
 
 async fn clear(State(interface): Of, RawQuery(query): RawQuery) -> Result<HttpResponse, Response> {
-    let keys = ["what", "subscriber", "realm", "external", "protocol"];
+    let keys = ["what", "subscriber", "realm", "external", "remote", "protocol"];
     let asked = Asked::parse(query.as_deref(), &keys)?;
     blocking(move || interface.clear(&asked)).await?
 }

@@ -1,7 +1,7 @@
 //! What stands after the `?` of a request: filters, as the command line has them.
 
 use crate::socket::Response;
-use natgate_engine::Timestamp;
+use natgate_engine::{Prefix, Timestamp};
 use natgate_wire::protocol;
 use std::net::Ipv4Addr;
 
@@ -15,14 +15,18 @@ pub(super) const MOST_TOP: usize = 1000;
 /// What is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// The subscriber's address.
-    pub subscriber: Option<Ipv4Addr>,
+    /// The prefix of the subscriber's address.
+    pub subscriber: Option<Prefix>,
     /// The name of its realm.
     pub realm: Option<String>,
-    /// The external address.
-    pub external: Option<Ipv4Addr>,
+    /// The prefix of the external address.
+    pub external: Option<Prefix>,
     /// The external port.
     pub external_port: Option<u16>,
+    /// The prefix of the remote address.
+    pub remote: Option<Prefix>,
+    /// The remote port.
+    pub remote_port: Option<u16>,
     /// The protocol.
     pub protocol: Option<u8>,
     /// How many at most.
@@ -85,19 +89,21 @@ impl Asked {
     fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         let shown = || value.chars().take(40).collect::<String>().escape_debug().to_string();
         let wrong = |right: &str| format!("{key} is \"{}\"; write {right}", shown());
-        let address = |text: &str, right| text.parse::<Ipv4Addr>().map_err(|_| wrong(right));
         match key {
             "subscriber" => {
-                self.subscriber = Some(address(value, "an IPv4 address such as 10.0.0.5")?);
+                let right = "an IPv4 address such as 10.0.0.5, or a prefix such as 10.0.0.0/24";
+                self.subscriber = Some(prefix(value).ok_or_else(|| wrong(right))?);
             }
             "realm" => self.realm = Some(value.to_owned()),
             "external" => {
-                let right = "an address, or one with a port, such as 203.0.113.1:2300";
-                let (host, port) = match value.split_once(':') {
-                    Some((host, port)) => (host, Some(port.parse().map_err(|_| wrong(right))?)),
-                    None => (value, None),
-                };
-                (self.external, self.external_port) = (Some(address(host, right)?), port);
+                let right = "an address or a prefix, or one with a port, such as 203.0.113.1:2300";
+                let (prefix, port) = end(value).ok_or_else(|| wrong(right))?;
+                (self.external, self.external_port) = (Some(prefix), port);
+            }
+            "remote" => {
+                let right = "an address or a prefix, or one with a port, such as 198.51.100.7:443";
+                let (prefix, port) = end(value).ok_or_else(|| wrong(right))?;
+                (self.remote, self.remote_port) = (Some(prefix), port);
             }
             "protocol" => {
                 let number = protocol::number(value);
@@ -128,6 +134,23 @@ impl Asked {
     }
 }
 
+/// An address, as a prefix of one, or a prefix.
+#[must_use]
+pub fn prefix(text: &str) -> Option<Prefix> {
+    let (address, len) = text.split_once('/').unwrap_or((text, "32"));
+    let len = len.parse().ok().filter(|len: &u8| *len <= 32)?;
+    Some(Prefix::new(address.parse::<Ipv4Addr>().ok()?, len))
+}
+
+/// An address or a prefix, with a port behind a colon or without one.
+#[must_use]
+pub fn end(text: &str) -> Option<(Prefix, Option<u16>)> {
+    match text.split_once(':') {
+        Some((address, port)) => Some((prefix(address)?, Some(port.parse().ok()?))),
+        None => Some((prefix(text)?, None)),
+    }
+}
+
 fn unknown(key: &str, keys: &[&str]) -> String {
     let shown = key.chars().take(40).collect::<String>().escape_debug().to_string();
     let nearest = keys.iter().min_by_key(|known| strsim::osa_distance(known, key));
@@ -142,17 +165,20 @@ fn unknown(key: &str, keys: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    const KEYS: [&str; 7] = ["what", "subscriber", "realm", "external", "protocol", "limit", "top"];
+    const KEYS: [&str; 8] =
+        ["what", "subscriber", "realm", "external", "remote", "protocol", "limit", "top"];
 
     #[test]
     fn filters_are_read() {
         let query = "subscriber=10.0.0.5&realm=a%20b&external=203.0.113.1%3A2300&protocol=udp\
-            &limit=7&what=sessions";
+            &limit=7&what=sessions&remote=198.51.100.0/24:443";
         let expected = Asked {
-            subscriber: Some(Ipv4Addr::new(10, 0, 0, 5)),
+            subscriber: Some(Ipv4Addr::new(10, 0, 0, 5).into()),
             realm: Some("a b".into()),
-            external: Some(Ipv4Addr::new(203, 0, 113, 1)),
+            external: Some(Ipv4Addr::new(203, 0, 113, 1).into()),
             external_port: Some(2300),
+            remote: Some(Prefix::new(Ipv4Addr::new(198, 51, 100, 0), 24)),
+            remote_port: Some(443),
             protocol: Some(17),
             limit: Some(7),
             top: None,
@@ -172,6 +198,10 @@ mod tests {
             ("colour=red", "there are what, subscriber"),
             ("subscriber=10.0.0", "such as 10.0.0.5"),
             ("subscriber=10.0.0.5&subscriber=10.0.0.6", "is given twice"),
+            ("subscriber=10.0.0.0/33", "a prefix such as 10.0.0.0/24"),
+            ("subscriber=10.0.0.0/", "a prefix such as 10.0.0.0/24"),
+            ("remote=198.51.100.7:", "198.51.100.7:443"),
+            ("remote=198.51.100.0/24/8", "198.51.100.7:443"),
             ("external=203.0.113.1:x", "203.0.113.1:2300"),
             ("external=203.0.113.1:65536", "203.0.113.1:2300"),
             ("protocol=tcpp", "tcp, udp, icmp, dccp, gre, esp, sctp or a number"),

@@ -66,12 +66,17 @@ struct World {
 impl World {
     /// With so many workers and mappings, four of each host.
     fn new(test: &str, workers: usize, mappings: u32) -> Self {
+        Self::in_mode(test, workers, mappings, "")
+    }
+
+    /// The same with more of a configuration.
+    fn in_mode(test: &str, workers: usize, mappings: u32, more: &str) -> Self {
         let name = format!("natgate-interface-{test}-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir(&folder).expect("a folder can be made");
         let count = workers.to_string();
-        let text = format!("{CONFIGURATION}[workers]\ncount = {count}\n");
+        let text = format!("{CONFIGURATION}{more}[workers]\ncount = {count}\n");
         let file = folder.join("natgate.toml");
         std::fs::write(&file, &text).expect("the file can be written");
         let settings = config::load(&file).expect("the configuration is right");
@@ -299,6 +304,77 @@ fn lists_have_what_there_is() {
         let message = nobody.body["message"].as_str().unwrap_or_default();
         assert!(message.ends_with("no mapping has it now"), "{message}");
     }
+}
+
+/// Clears all mappings and asks whose a port is that one of them had.
+fn whose_after_clearing(world: &World) -> (String, Response) {
+    let external = world.get("/v1/mappings?subscriber=10.0.1.7&limit=1")["mappings"][0]["external"]
+        .as_str()
+        .expect("a mapping")
+        .to_owned();
+    let found = world.get(&format!("/v1/who?external={external}"));
+    assert_eq!(found["answers"][0]["by"], "mapping", "{found}");
+    assert_eq!(world.ask("POST", "/v1/clear?what=mappings").status, 200);
+    let answer = world.ask("GET", &format!("/v1/who?external={external}"));
+    (external, answer)
+}
+
+#[test]
+fn a_port_without_a_mapping_belongs_to_the_owner_of_its_block() {
+    let blocks = "[nat]\nallocation = \"block\"\n[nat.block]\nsize = 64\n";
+    for workers in [1, 2] {
+        let world = World::in_mode(&format!("owners-{workers}"), workers, 400, blocks);
+        let owners = world.lines("/v1/blocks");
+        let hosts: BTreeSet<&str> =
+            owners.iter().map(|block| block["subscriber"].as_str().expect("an owner")).collect();
+        assert_eq!((owners.len(), hosts.len()), (100, 100), "four mappings of each host");
+        let used = |block: &Value| block["used"]["udp"].as_u64().expect("a count");
+        assert!(owners.iter().all(|block| used(block) == 4 && block["kind"] == "block"));
+        let (external, answer) = whose_after_clearing(&world);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let owner = &answer.body["answers"][0];
+        assert_eq!((&owner["subscriber"], &owner["by"]), (&json!("10.0.1.7"), &json!("block")));
+        assert_eq!(owner["held"]["udp"], 4, "{owner}");
+        let rest = owner["resting"][0]["for_s"].as_f64().expect("it rests");
+        assert!(owner["resting"][0]["protocol"] == "udp" && rest <= 120.5, "{owner}");
+        let (address, port) = external.split_once(':').expect("an endpoint");
+        let found = world.get(&format!("/v1/blocks?external={address}:{port}"));
+        assert_eq!(found["blocks"][0]["subscriber"], "10.0.1.7", "{found}");
+        let prefix = world.get("/v1/blocks?subscriber=10.0.1.0/30");
+        assert_eq!(prefix["blocks"].as_array().map(Vec::len), Some(4), "{prefix}");
+    }
+}
+
+#[test]
+fn a_port_in_hold_down_is_said_to_rest() {
+    for workers in [1, 2] {
+        let world = World::new(&format!("rest-{workers}"), workers, 400);
+        let (_, answer) = whose_after_clearing(&world);
+        assert_eq!(answer.status, 404, "{}", answer.body);
+        let message = answer.body["message"].as_str().expect("a sentence");
+        assert!(message.contains("nobody has it now; it is in hold-down for udp, "), "{message}");
+        let until = answer.body["resting"][0]["until"].as_f64().expect("a time");
+        assert!(until > 0.0 && world.lines("/v1/blocks").is_empty());
+    }
+}
+
+#[test]
+fn prefixes_and_remote_endpoints_are_filters() {
+    let world = World::new("prefixes", 2, 400);
+    let count = |list: &str, filter: &str| world.lines(&format!("/v1/{list}?{filter}")).len();
+    assert_eq!(count("mappings", "subscriber=10.0.1.0/30"), 16);
+    assert_eq!(count("subscribers", "subscriber=10.0.1.0/30"), 4);
+    let remote = world.lines("/v1/sessions")[0]["remote"].as_str().expect("a remote").to_owned();
+    let with_remote = count("sessions", &format!("remote={remote}"));
+    assert!(with_remote > 0);
+    assert_eq!(count("mappings", &format!("remote={remote}")), with_remote);
+    assert_eq!(count("sessions", "remote=192.0.2.240/28"), 0);
+    assert_eq!(count("mappings", "external=192.0.2.0/24"), 0);
+    assert_eq!(count("mappings", "external=203.0.113.0/24"), 401);
+    let cleared = world.ask("POST", "/v1/clear?what=mappings&subscriber=10.0.1.0/30");
+    assert_eq!(cleared.body["cleared"], 16, "{}", cleared.body);
+    let cleared = world.ask("POST", "/v1/clear?what=sessions&remote=192.0.2.240/28");
+    assert_eq!(cleared.body["cleared"], 0, "{}", cleared.body);
 }
 
 #[test]

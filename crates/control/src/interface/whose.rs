@@ -2,13 +2,13 @@
 //! and who had it, by the event log on disk.
 
 use super::query::Asked;
-use super::{Answer, Interface, Of, stopping};
+use super::{Answer, Interface, Of, lists, stopping};
 use crate::json::{self, Names};
 use crate::past::{self, Unknown};
 use crate::socket::{Response, blocking};
 use crate::who::{Unanswered, reverse};
 use axum::extract::{RawQuery, State};
-use natgate_engine::{MappingInfo, Timestamp};
+use natgate_engine::{BlockInfo, BlockKind, Filter, HeldPort, MappingInfo, Timestamp};
 use natgate_gateway::List;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
@@ -52,7 +52,11 @@ fn by_configuration(
     protocol: Option<u8>,
 ) -> Answer {
     match reverse(&interface.settings(), address, port, protocol) {
-        Ok(found) => Ok(Response::done(json!({ "answers": [found] }))),
+        Ok(found) => {
+            let mut answer = json!(found);
+            answer["by"] = found.kind.into();
+            Ok(Response::done(json!({ "answers": [answer] })))
+        }
         Err(Unanswered::Ambiguous(sentence)) => Err(Response::failure(400, sentence)),
         Err(Unanswered::Nobody(sentence)) => {
             Ok(nobody(format!("{sentence}; no mapping has it now")))
@@ -69,6 +73,11 @@ fn find(interface: &Interface, asked: &Asked) -> Answer {
         let message = "whose? Say external=ADDRESS:PORT, such as external=203.0.113.1:2300";
         return Err(Response::failure(400, message));
     };
+    if address.len() != 32 {
+        let message = "external is one address and a port here, such as external=203.0.113.1:2300";
+        return Err(Response::failure(400, message));
+    }
+    let address = Ipv4Addr::from_bits(address.first());
     if let Some(at) = asked.at {
         return find_then(interface, asked, (address, port), at);
     }
@@ -80,10 +89,77 @@ fn find(interface: &Interface, asked: &Asked) -> Answer {
         let Some((part, now)) = list.next_part().map_err(stopping)? else { break };
         answers.extend(part.iter().map(|info| answer(info, now, &names)));
     }
-    if answers.is_empty() {
-        return by_configuration(interface, (address, port), asked.protocol);
+    if !answers.is_empty() {
+        return Ok(Response::done(json!({ "answers": answers })));
     }
-    Ok(Response::done(json!({ "answers": answers })))
+    let resting = resting(interface, filter)?;
+    let mut owners = owners(interface, filter)?;
+    if !owners.is_empty() {
+        if !resting.is_empty() {
+            owners.iter_mut().for_each(|owner| owner["resting"] = resting.clone().into());
+        }
+        return Ok(Response::done(json!({ "answers": owners })));
+    }
+    let answer = by_configuration(interface, (address, port), asked.protocol)?;
+    Ok(if resting.is_empty() { answer } else { with_rest(answer, (address, port), resting) })
+}
+
+/// The owner of the block that a port is in, which no mapping has now.
+fn owners(interface: &Interface, filter: Filter) -> Result<Vec<Value>, Response> {
+    let (names, settings) = (interface.names(), interface.settings());
+    let mut list: List<BlockInfo> = interface.commander().list(filter, MOST);
+    let mut owners = Vec::new();
+    while let Some((part, now)) = list.next_part().map_err(stopping)? {
+        // A range that follows by arithmetic the configuration tells, and names its pool.
+        let blocks = part.iter().filter(|block| block.kind != BlockKind::Deterministic);
+        owners.extend(blocks.map(|info| {
+            let mut object = lists::block(info, now, &names, &settings);
+            object["by"] = "block".into();
+            object
+        }));
+    }
+    Ok(owners)
+}
+
+/// The protocols for which a port is in hold-down, each with the time of its release if it is known.
+fn resting(interface: &Interface, filter: Filter) -> Result<Vec<Value>, Response> {
+    let mut list: List<HeldPort> = interface.commander().list(filter, MOST);
+    let mut resting = Vec::new();
+    while let Some((part, now)) = list.next_part().map_err(stopping)? {
+        resting.extend(part.iter().map(|port| {
+            json!({
+                "protocol": json::protocol(port.protocol),
+                "until": port.until.map(|until| until.0 as f64 / 1e9),
+                "for_s": port.until.map(|until| until.since(now).as_secs_f64()),
+            })
+        }));
+    }
+    Ok(resting)
+}
+
+/// An answer about a port in hold-down; one that names nobody says that the port rests.
+fn with_rest(answer: Response, (address, port): (Ipv4Addr, u16), resting: Vec<Value>) -> Response {
+    let Response { status, mut body } = answer;
+    if status == 404 {
+        let each: Vec<String> = resting.iter().map(rest).collect();
+        body["message"] = format!(
+            "{address}:{port}: nobody has it now; it is in hold-down for {}; the log of events tells \
+             who had it",
+            each.join(", ")
+        )
+        .into();
+    }
+    body["resting"] = resting.into();
+    Response { status, body }
+}
+
+/// A protocol, and how long a port of it is not given out.
+fn rest(resting: &Value) -> String {
+    let protocol = resting["protocol"].as_str().unwrap_or_default();
+    match resting["for_s"].as_f64() {
+        Some(seconds) => format!("{protocol}, {seconds:.0} s more"),
+        None => protocol.to_owned(),
+    }
 }
 
 /// What a mapping says, as the configuration's answers have it.
@@ -93,6 +169,7 @@ fn answer(info: &MappingInfo, now: Timestamp, names: &Names) -> Value {
         "external": info.id.external.address,
         "ports": info.id.external.port.to_string(),
         "kind": info.id.kind.name(),
+        "by": "mapping",
         "protocol": json::protocol(info.id.protocol),
         "internal": format!("{}:{}", info.id.internal.address, info.id.internal.port),
         "age_s": now.since(info.created).as_secs_f64(),

@@ -385,6 +385,7 @@ impl Engine {
         let Chosen { external, assigned } =
             self.external.choose_share(wish, subscriber, &mut self.generator)?;
         if let Some(block) = assigned {
+            self.external.note_assigned(block, self.present_tick());
             self.raise(self.now, Change::BlockAssigned(self.external.block(block)));
             self.watch_pool(wish.pool, BLOCKS, 1);
         }

@@ -39,10 +39,7 @@ impl Worker {
             figures: &mut |engine, figures| teller.write(engine, figures),
             neighbors: &mut neighbors,
             learnt: &|| router.learnt(),
-            is_own: &|info| {
-                let is_own = |team: &Member| team.has(info.id.realm, info.id.internal.address);
-                info.expires.is_some() || team.is_none_or(is_own)
-            },
+            has_host: &|realm, address| team.is_none_or(|team: &Member| team.has(realm, address)),
         });
     }
 }

@@ -50,6 +50,21 @@ const SUBSCRIBERS: &[Column] = &[
     column("realm", "realm", 0),
 ];
 
+const BLOCKS: &[Column] = &[
+    column("pool", "pool", 12),
+    column("external", "external", 15),
+    column("ports", "ports", 11),
+    column("subscriber", "subscriber", 15),
+    column("kind", "kind", 13),
+    column("tcp used", "used/tcp", 8),
+    column("udp used", "used/udp", 8),
+    column("icmp used", "used/icmp", 9),
+    column("udp held", "held/udp", 8),
+    column("age", "age_s", 9),
+    column("released in", "released_in_s", 11),
+    column("realm", "realm", 0),
+];
+
 const RULES: &[Column] = &[
     column("kind", "kind", 7),
     column("priority", "priority", 8),
@@ -103,6 +118,7 @@ impl Table {
         Self(match what {
             What::Sessions => SESSIONS,
             What::Subscribers => SUBSCRIBERS,
+            What::Blocks => BLOCKS,
             What::Rules => RULES,
             What::Routes => ROUTES,
             What::Neighbors => NEIGHBORS,

@@ -1,0 +1,225 @@
+//! Blocks of ports and their owners: the answer to whose a port is while no mapping has it.
+//!
+//! Blocks that pools have assigned are passed over in the order of their places. Ranges of
+//! deterministic pools follow by arithmetic; they are told for subscribers that have mappings, in
+//! the order of the subscribers' records. A port of one external address is looked up.
+
+use super::{Cursor, Filter, Sought, Stage};
+use crate::Engine;
+use crate::external::InUse;
+use crate::host::Host;
+use crate::time::Timestamp;
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+
+/// Entries of ports in one line of memory: counting so many costs what looking at a slot does.
+const PORTS_A_SLOT: usize = 16;
+
+/// Why a block is its owner's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockKind {
+    /// The pool assigned it when the subscriber needed a port.
+    Assigned,
+    /// A static mapping has a port of it: it is never released.
+    Static,
+    /// It follows from the subscriber's address (RFC 7422).
+    Deterministic,
+}
+
+impl BlockKind {
+    /// Its name, as JSON has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Assigned => "block",
+            Self::Static => "static",
+            Self::Deterministic => "deterministic",
+        }
+    }
+}
+
+/// A block of ports that a subscriber has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockInfo {
+    /// Its pool, in the engine's numbering.
+    pub pool: usize,
+    /// The external address.
+    pub external: Ipv4Addr,
+    /// First and last port.
+    pub ports: (u16, u16),
+    /// Number of the subscriber's realm.
+    pub realm: u16,
+    /// The subscriber.
+    pub subscriber: Ipv4Addr,
+    /// Why it is the subscriber's.
+    pub kind: BlockKind,
+    /// Ports that mappings have: TCP, UDP, ICMP, DCCP.
+    pub used: [u32; 4],
+    /// Ports in hold-down, by protocol as those.
+    pub held: [u32; 4],
+    /// Since when the subscriber has it, to the tick before; `None`: not known.
+    pub since: Option<Timestamp>,
+    /// When it is released unless a port of it is taken before; `None`: ports are used or held, or it
+    /// is never released.
+    pub expires: Option<Timestamp>,
+}
+
+impl Engine {
+    /// Looks at most at so many places for blocks that subscribers have, until the list is full;
+    /// `true`: all have been looked at. Of a filter, protocol and remote endpoint do not count; an
+    /// external port means the block that it is in.
+    pub fn scan_blocks(
+        &self,
+        cursor: &mut Cursor,
+        most: usize,
+        filter: &Filter,
+        found: &mut Vec<BlockInfo>,
+    ) -> bool {
+        let Some(sought) = self.sought(filter) else {
+            cursor.stage = Stage::Done;
+            return true;
+        };
+        let mut budget = most;
+        if matches!(cursor.stage, Stage::Start) {
+            cursor.stage = Stage::Slots(0);
+            if let Some((index, port)) = sought.index().zip(sought.port) {
+                let info = self.block_with(index, port);
+                found.extend(info.filter(|info| self.is_block_sought(info, &sought)));
+                cursor.stage = Stage::Done;
+            }
+        }
+        self.pass_over_blocks(cursor, &mut budget, &sought, found);
+        self.pass_over_shares(cursor, &mut budget, &sought, found);
+        matches!(cursor.stage, Stage::Done)
+    }
+
+    fn pass_over_blocks(
+        &self,
+        cursor: &mut Cursor,
+        budget: &mut usize,
+        sought: &Sought,
+        found: &mut Vec<BlockInfo>,
+    ) {
+        let Stage::Slots(mut block) = cursor.stage else { return };
+        while *budget > 0 && found.len() < found.capacity() {
+            let Some(owned) = self.external.owned_block(block) else {
+                cursor.stage = Stage::Records { record: 0, pool: 0 };
+                return;
+            };
+            *budget -= 1;
+            if let Some((host, index, ports)) = owned
+                && sought.has_host(host)
+                && self.has_external(index, sought)
+                && has_port(sought, ports)
+            {
+                found.push(self.describe_block(block, host, (index, ports)));
+                *budget = budget.saturating_sub(cost(ports));
+            }
+            block += 1;
+        }
+        cursor.stage = Stage::Slots(block);
+    }
+
+    /// Tells the ranges that subscribers with mappings have by arithmetic and use.
+    fn pass_over_shares(
+        &self,
+        cursor: &mut Cursor,
+        budget: &mut usize,
+        sought: &Sought,
+        found: &mut Vec<BlockInfo>,
+    ) {
+        let Stage::Records { mut record, mut pool } = cursor.stage else { return };
+        let pools = self.external.count_pools();
+        let has_plan = (0..pools).any(|pool| self.external.plan(pool).is_some());
+        let end = if has_plan { self.subscribers.extent() } else { 0 };
+        while record < end && *budget > 0 && found.len() < found.capacity() {
+            *budget -= 1;
+            let host = self.subscribers.present(record).map(|(host, ..)| host);
+            if let Some(info) = host
+                .filter(|&host| sought.has_host(host) && pool < pools)
+                .and_then(|host| self.share_in(pool, host))
+            {
+                *budget = budget.saturating_sub(cost(info.ports));
+                let is_used = info.used.iter().chain(&info.held).any(|&count| count > 0);
+                found.extend(Some(info).filter(|i| is_used && self.is_block_sought(i, sought)));
+            }
+            pool += 1;
+            if pool >= pools || host.is_none() {
+                (record, pool) = (record + 1, 0);
+            }
+        }
+        let is_done = record >= end;
+        cursor.stage = if is_done { Stage::Done } else { Stage::Records { record, pool } };
+    }
+
+    /// The block that a port of an external address is in and somebody has. That of a deterministic
+    /// pool is told if its owner has mappings.
+    fn block_with(&self, index: u32, port: u16) -> Option<BlockInfo> {
+        if let Some(block) = self.external.block_at(index, port) {
+            let (host, index, ports) = self.external.owned_block(block)??;
+            return Some(self.describe_block(block, host, (index, ports)));
+        }
+        let pool = self.external.pool_of(index);
+        let plan = self.external.plan(pool)?;
+        let subscriber = plan.reverse(Ipv4Addr::from_bits(self.external.address(index)), port)?;
+        let host = Host::new(plan.realm(), subscriber.to_bits());
+        self.subscribers.find(host)?;
+        self.share_in(pool, host)
+    }
+
+    fn describe_block(&self, block: u32, host: Host, place: (u32, (u16, u16))) -> BlockInfo {
+        let tenure = self.external.tenure(block);
+        let time = |tick: u32| Timestamp(self.time_of(tick));
+        let kind = if tenure.is_pinned { BlockKind::Static } else { BlockKind::Assigned };
+        BlockInfo {
+            since: tenure.since.map(time),
+            expires: tenure.due.map(time),
+            ..self.describe_range(host, place, kind)
+        }
+    }
+
+    /// What a subscriber has of a deterministic pool.
+    fn share_in(&self, pool: usize, host: Host) -> Option<BlockInfo> {
+        let plan = self.external.plan(pool).filter(|plan| plan.realm() == host.realm())?;
+        let (external, ports) = plan.forward(host.ip())?;
+        let index = self.external.index(external.to_bits())?;
+        Some(self.describe_range(host, (index, ports), BlockKind::Deterministic))
+    }
+
+    fn describe_range(
+        &self,
+        host: Host,
+        (index, ports): (u32, (u16, u16)),
+        kind: BlockKind,
+    ) -> BlockInfo {
+        let InUse { used, held } = self.external.in_use(index, ports);
+        BlockInfo {
+            pool: self.external.pool_of(index),
+            external: Ipv4Addr::from_bits(self.external.address(index)),
+            ports,
+            realm: host.realm(),
+            subscriber: host.ip(),
+            kind,
+            used,
+            held,
+            since: None,
+            expires: None,
+        }
+    }
+
+    fn is_block_sought(&self, info: &BlockInfo, sought: &Sought) -> bool {
+        let index = self.external.index(info.external.to_bits());
+        sought.has_host(Host::new(info.realm, info.subscriber.to_bits()))
+            && index.is_some_and(|index| self.has_external(index, sought))
+            && has_port(sought, info.ports)
+    }
+}
+
+fn has_port(sought: &Sought, (first, last): (u16, u16)) -> bool {
+    sought.port.is_none_or(|port| (first..=last).contains(&port))
+}
+
+/// What it costs to count the ports of a block, in slots looked at.
+fn cost((first, last): (u16, u16)) -> usize {
+    let ports = usize::from(last - first) + 1;
+    (ports * crate::external::PROTOCOLS.len()).div_ceil(PORTS_A_SLOT)
+}

@@ -1,0 +1,151 @@
+//! Filters: what a person asks for, and the same in the numbers of the tables.
+//!
+//! A prefix of one address is looked up wherever the tables have an index for it; every other prefix
+//! is compared with each entry that is passed over. A remote endpoint is a property of sessions: a
+//! mapping has it if one of its sessions does, and each session that is compared counts as a slot.
+
+use crate::Engine;
+use crate::config::Prefix;
+use crate::host::Host;
+use crate::table::SessionRef;
+
+/// Which mappings, sessions, subscribers or blocks are meant: those that have all of what is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// The realm of the subscriber, by its number.
+    pub realm: Option<u16>,
+    /// The subscriber's address is in this prefix.
+    pub subscriber: Option<Prefix>,
+    /// The external address is in this prefix.
+    pub external: Option<Prefix>,
+    /// The external port.
+    pub external_port: Option<u16>,
+    /// The remote address is in this prefix; of a mapping, that of one of its sessions.
+    pub remote: Option<Prefix>,
+    /// The remote port, of the same session.
+    pub remote_port: Option<u16>,
+    /// The protocol.
+    pub protocol: Option<u8>,
+}
+
+/// The external addresses that a filter means.
+#[derive(Clone, Copy, Debug)]
+enum Addresses {
+    /// The one with this index.
+    One(u32),
+    In(Prefix),
+}
+
+/// A filter as the tables have it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sought {
+    realm: Option<u16>,
+    subscriber: Option<Prefix>,
+    external: Option<Addresses>,
+    pub(super) port: Option<u16>,
+    remote: Option<Prefix>,
+    remote_port: Option<u16>,
+    pub(super) protocol: Option<u8>,
+}
+
+impl Sought {
+    /// The index of the external address, if one is meant.
+    pub(super) fn index(&self) -> Option<u32> {
+        match self.external {
+            Some(Addresses::One(index)) => Some(index),
+            _ => None,
+        }
+    }
+
+    /// The subscriber, if one is meant.
+    pub(super) fn host(&self) -> Option<Host> {
+        Some(Host::new(self.realm?, one(self.subscriber?)?))
+    }
+
+    /// Whether a subscriber is meant.
+    pub(super) fn has_host(&self, host: Host) -> bool {
+        self.subscriber.is_none_or(|prefix| prefix.contains(host.address()))
+            && self.realm.is_none_or(|realm| host.realm() == realm)
+    }
+}
+
+/// The address of a prefix that has one.
+fn one(prefix: Prefix) -> Option<u32> {
+    (prefix.len() == 32).then(|| prefix.first())
+}
+
+impl Engine {
+    /// A realm that is asked for; where there is only one it is that.
+    fn realm_meant(&self, realm: Option<u16>) -> Option<u16> {
+        realm.or(self.config.realms.is_empty().then_some(0))
+    }
+
+    /// The subscriber that a filter means, if it is one.
+    pub(super) fn sought_host(&self, filter: &Filter) -> Option<Host> {
+        Some(Host::new(self.realm_meant(filter.realm)?, one(filter.subscriber?)?))
+    }
+
+    /// What a filter means here; `None`: nothing has it.
+    pub(super) fn sought(&self, filter: &Filter) -> Option<Sought> {
+        let external = match filter.external.map(|prefix| (one(prefix), prefix)) {
+            Some((Some(address), _)) => Some(Addresses::One(self.external.index(address)?)),
+            Some((None, prefix)) => {
+                let (first, _) = self.external.address_from(prefix.first())?;
+                prefix.contains(first).then_some(())?;
+                Some(Addresses::In(prefix))
+            }
+            None => None,
+        };
+        Some(Sought {
+            realm: self.realm_meant(filter.realm),
+            subscriber: filter.subscriber,
+            external,
+            port: filter.external_port,
+            remote: filter.remote,
+            remote_port: filter.remote_port,
+            protocol: filter.protocol,
+        })
+    }
+
+    /// Whether an external address, by its index, is meant.
+    pub(super) fn has_external(&self, index: u32, sought: &Sought) -> bool {
+        sought.external.is_none_or(|external| match external {
+            Addresses::One(one) => one == index,
+            Addresses::In(prefix) => prefix.contains(self.external.address(index)),
+        })
+    }
+
+    /// Whether the mapping of a slot is meant, whatever its sessions.
+    pub(super) fn is_sought(&self, slot: u32, sought: &Sought) -> bool {
+        let mapping = self.table.mapping(slot);
+        let (index, port) = mapping.external();
+        self.table.is_live(slot)
+            && sought.has_host(mapping.host())
+            && self.has_external(index, sought)
+            && sought.port.is_none_or(|one| one == port)
+            && sought.protocol.is_none_or(|one| one == mapping.protocol)
+    }
+
+    /// Whether a session has a remote endpoint that is meant.
+    pub(super) fn is_remote_sought(&self, session: SessionRef, sought: &Sought) -> bool {
+        let session = self.table.session(session);
+        sought.remote.is_none_or(|prefix| prefix.contains(session.remote_address))
+            && sought.remote_port.is_none_or(|port| port == session.remote_port)
+    }
+
+    /// Whether a mapping has a session with a remote endpoint that is meant; an endpoint is looked up,
+    /// else its sessions are passed over.
+    pub(super) fn has_remote(&self, slot: u32, sought: &Sought, budget: &mut usize) -> bool {
+        match (sought.remote, sought.remote_port) {
+            (None, None) => true,
+            (Some(prefix), Some(port)) if prefix.len() == 32 => {
+                *budget = budget.saturating_sub(1);
+                self.table.find_session(slot, (prefix.first(), port)).is_some()
+            }
+            _ => self.table.sessions(slot).any(|session| {
+                *budget = budget.saturating_sub(1);
+                self.is_remote_sought(session, sought)
+            }),
+        }
+    }
+}
