@@ -17,6 +17,7 @@ mod draft;
 mod kernel;
 mod logs;
 mod monitoring;
+mod neighbors;
 mod page;
 mod pcp;
 mod pieces;

@@ -8,7 +8,7 @@ use crate::json;
 use natgate_engine::{Config, Departure, Leaving, Rule};
 use natgate_gateway::{
     CommandError, Commander, Device, LogSettings, Prepared, RealmSettings, Route, Settings,
-    WorkerSettings,
+    StaticNeighbor, WorkerSettings,
 };
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -442,7 +442,7 @@ impl Reloader {
         // The sides are as they were, or it would have been refused.
         let Settings { engine, inside, outside, kernel, .. } = &*in_force.complete;
         let (engine_inside, engine_outside) = (engine.inside.clone(), engine.outside.clone());
-        let complete = Settings {
+        let mut complete = Settings {
             engine: Config {
                 inside: engine_inside,
                 outside: engine_outside,
@@ -453,6 +453,7 @@ impl Reloader {
             kernel: kernel.clone(),
             ..read.clone()
         };
+        complete.derive_inside_routes();
         let numbered = self.commander.numbered().map_err(ReloadError::Gateway)?;
         let prepared = Prepared::new(&in_force.complete, numbered, complete)
             .map_err(|error| self.wrong(error.message))?;
@@ -477,7 +478,9 @@ fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let links = |settings: &Settings| -> BTreeMap<String, RealmSettings> {
         let realms = settings.realms.iter().cloned();
         realms
-            .map(|realm| (realm.name.clone(), RealmSettings { routes: vec![], ..realm }))
+            .map(|realm| {
+                (realm.name.clone(), RealmSettings { routes: vec![], neighbors: vec![], ..realm })
+            })
             .collect()
     };
     let routes = |settings: &Settings| -> BTreeMap<String, Vec<Route>> {
@@ -485,14 +488,25 @@ fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         let default = (DEFAULT_REALM.to_owned(), settings.routes.clone());
         realms.filter(|(_, routes)| !routes.is_empty()).chain([default]).collect()
     };
+    let neighbors = |settings: &Settings| -> BTreeMap<String, Vec<StaticNeighbor>> {
+        let realms =
+            settings.realms.iter().map(|realm| (realm.name.clone(), realm.neighbors.clone()));
+        let default = (DEFAULT_REALM.to_owned(), settings.neighbors.clone());
+        realms.filter(|(_, neighbors)| !neighbors.is_empty()).chain([default]).collect()
+    };
+    let neighbors_differ = neighbors(old) != neighbors(new);
+    let most_differ = old.neighbors_limit != new.neighbors_limit;
     let (links_differ, routes_differ) = (links(old) != links(new), routes(old) != routes(new));
     let workers_differ = old.workers != new.workers;
     let drains_differ = old.kernel.drain() != new.kernel.drain();
     let logs_differ = old.logs != new.logs;
     let control_differs = old.control != new.control;
+    let (old_inside_routes, new_inside_routes) = (old.inside_routes, new.inside_routes);
     let (old, new) = (&old.engine, &new.engine.in_numbers_of(&old.engine));
     let pools = |config: &Config| (config.pools.clone(), config.default_pool);
+    let inside_routes_differ = old_inside_routes != new_inside_routes;
     let nat = |config: &Config| Config {
+        inside_routes: Vec::new(),
         pools: Vec::new(),
         default_pool: 0,
         rules: Vec::new(),
@@ -515,14 +529,15 @@ fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         let mut realms = config.realms.clone();
         for realm in &mut realms {
             (realm.rules, realm.order) = (Vec::new(), 0);
+            realm.inside_routes = Vec::new();
         }
         realms
     };
     let without_rules = |config: &Config| nat(&Config { rules: Vec::new(), ..config.clone() });
     let tables = [
         (pools(old) != pools(new), "pool"),
-        (without_rules(old) != without_rules(new), "nat"),
-        (old.limits != new.limits, "limits"),
+        (without_rules(old) != without_rules(new) || inside_routes_differ, "nat"),
+        (old.limits != new.limits || most_differ, "limits"),
         (old.classes != new.classes, "class"),
         (old.timeouts != new.timeouts, "timeouts"),
         (old.port_timeouts != new.port_timeouts, "timeout"),
@@ -530,6 +545,7 @@ fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         (realms(old) != realms(new) || links_differ, "realm"),
         (rules(old) != rules(new), "rule"),
         (routes_differ, "route"),
+        (neighbors_differ, "neighbor"),
         (workers_differ, "workers"),
         (drains_differ, "shutdown"),
         (logs_differ, "log"),

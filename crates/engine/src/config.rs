@@ -120,6 +120,8 @@ pub struct RealmConfig {
     pub default_pool: usize,
     /// Numbers of the realms whose external endpoints may be reached from it.
     pub hairpin_to: Vec<u16>,
+    /// Addresses behind routers in it, in order and apart: packets from it go there untranslated.
+    pub inside_routes: Vec<AddressRange>,
     /// Rules for packets from it and to it.
     pub rules: Vec<Rule>,
     /// Whether there is no such realm any more, and only its number is not to be had (see
@@ -470,6 +472,9 @@ pub struct Config {
     pub realms: Vec<RealmConfig>,
     /// Numbers of the realms whose external endpoints may be reached from realm 0.
     pub hairpin_to: Vec<u16>,
+    /// Addresses behind routers inside, in order and apart: packets from inside go there
+    /// untranslated.
+    pub inside_routes: Vec<AddressRange>,
     /// Inside prefixes that are translated.
     pub subscribers: Vec<Prefix>,
     /// The pools; new mappings come from `default_pool` unless a rule says otherwise.
@@ -546,6 +551,7 @@ impl Default for Config {
             outside: SideConfig::default(),
             realms: Vec::new(),
             hairpin_to: Vec::new(),
+            inside_routes: Vec::new(),
             subscribers: Vec::from([
                 prefix(10, 0, 0, 0, 8),
                 prefix(172, 16, 0, 0, 12),

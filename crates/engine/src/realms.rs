@@ -8,7 +8,7 @@
 
 mod change;
 
-use crate::config::{Config, Prefix, RealmConfig, SideConfig};
+use crate::config::{AddressRange, Config, Prefix, RealmConfig, SideConfig};
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::respond::DEFAULT_MTU;
@@ -66,6 +66,11 @@ impl Config {
     /// Prefixes of a realm that are translated.
     pub fn subscribers_of(&self, realm: u16) -> &[Prefix] {
         self.realm(realm).map_or(&self.subscribers, |realm| &realm.subscribers)
+    }
+
+    /// Addresses behind routers in a realm, in order and apart.
+    pub fn inside_routes_of(&self, realm: u16) -> &[AddressRange] {
+        self.realm(realm).map_or(&self.inside_routes, |realm| &realm.inside_routes)
     }
 
     /// Index of the pool that is used for a realm without a rule.
@@ -250,6 +255,17 @@ impl Engine {
         self.config.inside_of(realm).network.is_some_and(|network| network.contains(address))
     }
 
+    /// Whether an address is behind a router in a realm: packets from there go to it untranslated.
+    #[inline]
+    pub(crate) fn is_routed_inside(&self, realm: u16, address: u32) -> bool {
+        let ranges = self.config.inside_routes_of(realm);
+        if ranges.is_empty() {
+            return false;
+        }
+        let after = ranges.partition_point(|range| range.first.to_bits() <= address);
+        after > 0 && address <= ranges[after - 1].last.to_bits()
+    }
+
     /// Whether there is no realm but number 0, to which packets from outside must then go.
     pub(crate) fn is_plain(&self) -> bool {
         self.realms.is_alone
@@ -352,6 +368,13 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
     for RealmConfig { name, default_pool, .. } in &config.realms {
         if *default_pool >= config.pools.len() {
             return fail(format!("realm {name} uses a pool that does not exist"));
+        }
+    }
+    for realm in config.all_numbers() {
+        let ranges = config.inside_routes_of(realm);
+        let apart = |pair: &[AddressRange]| pair[0].last < pair[1].first;
+        if ranges.iter().any(|range| range.last < range.first) || !ranges.windows(2).all(apart) {
+            return fail(format!("the inside routes of realm {realm} are not in order"));
         }
     }
     let reached = config.realms.iter().flat_map(|realm| &realm.hairpin_to);

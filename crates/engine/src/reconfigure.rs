@@ -456,14 +456,18 @@ impl Engine {
     }
 
     /// Whether no packet between a mapping's internal endpoint and its first session's remote one would
-    /// be dropped, or forwarded untranslated, as the rules and the realm's network are.
+    /// be dropped, or forwarded untranslated, as the rules, the realm's network and its routes are.
     pub(crate) fn first_answers(&self, slot: u32) -> bool {
         let mapping = self.table.mapping(slot);
         let (host, port) = mapping.internal();
         let remote = (mapping.first.remote_address, mapping.first.remote_port);
         let realm = host.realm();
         let is_barred = |end| self.is_broadcast(Some(realm), end) || self.is_ours(Some(realm), end);
-        if is_barred(host.address()) || is_barred(remote.0) || self.is_inside(realm, remote.0) {
+        if is_barred(host.address())
+            || is_barred(remote.0)
+            || self.is_inside(realm, remote.0)
+            || self.is_routed_inside(realm, remote.0)
+        {
             return false;
         }
         let rules = self.rules_of(realm);

@@ -228,6 +228,10 @@ impl Engine {
             //= rfc6888#REQ-6
             Some(Ruling::Bypass) => return self.bypass(bytes, headers, Side::Inside),
             Some(Ruling::Drop) => return Err(DropReason::Rule),
+            _ if self.stays_inside(headers) => {
+                *direction = Direction::Hairpin;
+                return self.route_inside(bytes, headers);
+            }
             Some(Ruling::Snat(snat)) => snat,
             None if self.is_subscriber(headers.host()) => by_default,
             // Whoever sends it, a router on the way perhaps: it is about somebody's session or dropped.

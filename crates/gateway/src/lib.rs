@@ -10,6 +10,7 @@ mod counters;
 mod door;
 mod fragment;
 mod handover;
+mod inside_routes;
 mod kernel;
 mod links;
 mod load;
@@ -36,6 +37,7 @@ pub use command::{
 };
 pub use counters::{Losses, Origin};
 pub use handover::{Division, Known, Legacy, Writing, Written};
+pub use inside_routes::InsideRoutes;
 pub use kernel::{AnnounceSettings, KernelSettings, LearnSettings};
 pub use links::Link;
 pub use load::{Load, LoadNow};
@@ -50,7 +52,7 @@ pub use pcp::{PCP_PORT, PcpCounters, PcpSettings, ResultCode, write_datagram};
 pub use run::{Controls, Observer, run};
 pub use settings::{
     Backend, ControlSettings, PagePlace, PageSettings, RealmSettings, ReceiveMode, RemoteSettings,
-    Route, Settings, SideSettings, WorkerSettings,
+    Route, Settings, SideSettings, StaticNeighbor, WorkerSettings,
 };
 pub use state::{SavedPorts, StateError, StateSettings};
 pub use survey::{Figures, LinkFigures, List, Listed, PoolFigures};

@@ -4,6 +4,7 @@
 //! A core that others share must not be held for long: after [`SPIN`] without a frame the thread
 //! sleeps in the kernel, which wakes it in microseconds.
 
+use crate::router::NeighborReport;
 use crate::worker::MOST_DEVICES;
 use crate::{Clock, Settings, Status, Worker};
 use natgate_engine::{Event, Side, Timestamp};
@@ -31,6 +32,9 @@ pub trait Observer {
 
     /// A device changed.
     fn link(&mut self, side: Side, link: &LinkInfo, change: &Change);
+
+    /// Somebody claimed the address of a neighbour.
+    fn neighbor(&mut self, _: &NeighborReport) {}
 
     /// Somebody asked for the state.
     fn status(&mut self, status: &Status<'_>);

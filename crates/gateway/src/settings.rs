@@ -1,8 +1,11 @@
 //! What a gateway is told when it starts: the engine's configuration and what is around it.
 
+use crate::inside_routes::InsideRoutes;
+use crate::router::{FEWEST_NEIGHBORS, MOST_NEIGHBORS};
 use crate::{KernelSettings, Link, LogSettings, MonitoringSettings, PcpSettings, StateSettings};
 use natgate_engine::{Config, Prefix, RealmConfig, Side, SideConfig};
 pub use natgate_io::packet::Mode as ReceiveMode;
+use natgate_wire::arp::Mac;
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -65,6 +68,17 @@ pub struct Route {
     pub side: Side,
 }
 
+/// A neighbour whose hardware address the configuration gives: it is never asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StaticNeighbor {
+    /// The side that it is on.
+    pub side: Side,
+    /// Its address, which is directly connected.
+    pub address: Ipv4Addr,
+    /// Its hardware address.
+    pub mac: Mac,
+}
+
 /// A realm beside the one that the rest of the settings is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RealmSettings {
@@ -76,6 +90,8 @@ pub struct RealmSettings {
     pub vlan: Option<u16>,
     /// Static routes there; of all of them the side is the inside.
     pub routes: Vec<Route>,
+    /// Static neighbours there, all inside.
+    pub neighbors: Vec<StaticNeighbor>,
 }
 
 /// How many threads do the gateway's work.
@@ -139,6 +155,12 @@ pub struct Settings {
     pub realms: Vec<RealmSettings>,
     /// Static routes; the longest prefix wins, connected networks first among equals.
     pub routes: Vec<Route>,
+    /// What happens to packets from inside to destinations behind routers inside.
+    pub inside_routes: InsideRoutes,
+    /// Static neighbours of realm 0 and outside.
+    pub neighbors: Vec<StaticNeighbor>,
+    /// Most neighbours of a link; `None`: as many as its network can have, within limits.
+    pub neighbors_limit: Option<usize>,
     /// How many workers there are.
     pub workers: WorkerSettings,
     /// Arguments of DPDK's environment; `None`: those that virtual devices need.
@@ -209,6 +231,9 @@ impl Settings {
             outside,
             realms: Vec::new(),
             routes: Vec::new(),
+            inside_routes: InsideRoutes::default(),
+            neighbors: Vec::new(),
+            neighbors_limit: None,
             workers: WorkerSettings::default(),
             dpdk: None,
             kernel: KernelSettings::default(),
@@ -238,6 +263,12 @@ impl Settings {
             Some(place) if link.side == Side::Inside => &self.realms[place].inside,
             _ => self.side(link.side),
         }
+    }
+
+    /// Most neighbours of a link whose network has a prefix of so many bits.
+    pub(crate) fn most_neighbors(&self, prefix_len: u8) -> usize {
+        let stations = 1_usize << (32 - u32::from(prefix_len.min(32))).min(usize::BITS - 1);
+        self.neighbors_limit.unwrap_or_else(|| stations.clamp(FEWEST_NEIGHBORS, MOST_NEIGHBORS))
     }
 
     /// What the translator is told of a link.
@@ -287,6 +318,7 @@ impl Settings {
             inside: self.inside.clone(),
             vlan: None,
             routes: Vec::new(),
+            neighbors: Vec::new(),
         };
         let settings = |realm: &RealmConfig| match named.get(&realm.name[..]) {
             Some(settings) if !realm.gone => (*settings).clone(),

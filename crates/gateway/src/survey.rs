@@ -32,7 +32,7 @@ const NAME: usize = 64;
 const MANY: usize = 64;
 
 /// Neighbours of one link and others that fit an answer.
-const MOST_NEIGHBORS: usize = 1 << 14;
+const MOST_NEIGHBORS: usize = 1 << 18;
 
 /// What a worker has counted and has, in figures.
 #[derive(Clone, Debug, Default)]

@@ -448,6 +448,9 @@ impl Worker {
 
     /// Reports and sends what the translator has to say on its own.
     fn drain(&mut self, now: Timestamp, observer: &mut dyn Observer) {
+        while let Some(report) = self.stages.router.poll_report() {
+            observer.neighbor(&report);
+        }
         let mut last = None;
         while let Some(event) = self.stages.engine.poll_event() {
             observer.event(&event);

@@ -253,6 +253,9 @@ impl Names<'_> {
                         else { "its source is no subscriber: not in nat.subscribers, and no rule is about it" } }),
             Step::Hairpin(address) => json!({ "step": "hairpin", "external": address.to_string(),
                 "text": format!("its destination {address} is an external address: it turns round (hairpin)") }),
+            Step::Inside(address) => json!({ "step": "inside", "destination": address.to_string(),
+                "text": format!("an inside route leads to its destination {address}: \
+                    it stays inside, untranslated (nat.inside_routes)") }),
             Step::External(address) => json!({ "step": "external", "external": address.to_string(),
                 "text": format!("its destination {address} is an external address of the gateway's") }),
             Step::Transit { ttl, len, mtu, dont_fragment } => {

@@ -216,6 +216,7 @@ impl Model {
             || is_martian(address)
             || self.is_ours_in(realm, address)
             || self.is_inside(realm, address)
+            || self.is_routed_inside(realm, address)
             || self.is_broadcast_in(realm, address);
         if nobody { Err(ExplicitError::Remote) } else { Ok(()) }
     }

@@ -387,6 +387,16 @@ impl Model {
             lower_ttl(&mut packet.bytes);
             return Ok(Verdict::Forward(Side::Outside));
         }
+        if !packet.aimed
+            && !self.is_external(destination)
+            && self.is_routed_inside(realm, destination)
+        {
+            packet.direction = Direction::Hairpin; // 3.3b
+            packet.exit = realm;
+            self.hop(packet, self.inside_mtu(realm))?;
+            lower_ttl(&mut packet.bytes);
+            return Ok(Verdict::Forward(Side::Inside));
+        }
         let host: Host = (realm, source.into());
         if !self.config.subscribers_of(realm).iter().any(|prefix| prefix.contains(source))
             && !self.fixed.iter().any(|fixed| (fixed.realm, fixed.internal.0) == host)

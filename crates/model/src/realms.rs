@@ -3,6 +3,7 @@
 use crate::bytes::ip;
 use crate::{Model, Packet};
 use natgate_engine::{Config, Direction, DropReason, Rule, Side, SideConfig};
+use std::net::Ipv4Addr;
 
 /// Packets up to this size are carried where nothing is said, bytes.
 const USUAL_MTU: u16 = 1500;
@@ -123,6 +124,12 @@ impl Model {
 
     pub(crate) fn inside_mtu(&self, realm: u16) -> u16 {
         self.config.inside_of(realm).mtu.unwrap_or(USUAL_MTU)
+    }
+
+    /// Whether a router inside leads to an address (3.3b).
+    pub(crate) fn is_routed_inside(&self, realm: u16, address: u32) -> bool {
+        let routes = self.config.inside_routes_of(realm);
+        routes.iter().any(|range| range.contains(Ipv4Addr::from_bits(address)))
     }
 
     /// 15.4: the least MTU of the realms that may reach a realm, or that it may reach.

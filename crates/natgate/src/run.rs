@@ -16,6 +16,7 @@ mod handover;
 mod kernel;
 mod log;
 mod monitoring;
+mod neighbors;
 mod page;
 mod signals;
 mod status;
@@ -263,6 +264,7 @@ impl Args {
         for side in [Side::Inside, Side::Outside] {
             kernel::complete(&mut settings, side).map_err(anyhow::Error::from)?;
         }
+        settings.derive_inside_routes();
         Ok((read, settings))
     }
 

@@ -7,6 +7,7 @@
 use super::devices;
 use super::draft::{Draft, SideDraft, TCP_HEADERS};
 use super::kernel;
+use super::neighbors;
 use super::policy;
 use super::pools;
 use super::problem::{Located, Report};
@@ -35,6 +36,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     dpdk_is_used(draft, report);
     kernel::check(draft, report);
     routes(draft, report);
+    neighbors::check(draft, report);
     pool_names_differ(draft, report);
     pool_addresses_do_not_overlap(draft, report);
     addresses_are_not_too_many(draft, report);

@@ -17,9 +17,10 @@ use natgate_engine::{
     Server, Service, Side, SideConfig, StaticMapping, TimeoutSet,
 };
 use natgate_gateway::{
-    Backend, ControlSettings, LogSettings, LogWhat, MonitoringSettings, PageSettings, PcpSettings,
-    ReceiveMode, Route, Settings, SideSettings, StateSettings, WorkerSettings,
+    Backend, ControlSettings, InsideRoutes, LogSettings, LogWhat, MonitoringSettings, PageSettings,
+    PcpSettings, ReceiveMode, Route, Settings, SideSettings, StateSettings, WorkerSettings,
 };
+use natgate_wire::arp::Mac;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 
@@ -34,6 +35,10 @@ pub(super) struct Draft {
     /// Who may be reached from the network of the inside.
     pub(super) hairpin_to: Vec<Located<String>>,
     pub(super) routes: Vec<RouteDraft>,
+    pub(super) inside_routes: InsideRoutes,
+    pub(super) neighbors: Vec<NeighborDraft>,
+    /// Most neighbours of a link.
+    pub(super) neighbors_limit: Option<usize>,
     pub(super) pools: Vec<PoolDraft>,
     pub(super) subscribers: Vec<Located<Prefix>>,
     /// Where that list stands, if the file has it without an entry.
@@ -132,6 +137,14 @@ impl RouteDraft {
     pub(super) fn to_settings(&self) -> Route {
         Route { prefix: self.prefix.value, via: self.via.value, side: self.side }
     }
+}
+
+/// A static neighbour.
+pub(super) struct NeighborDraft {
+    pub(super) address: Located<Ipv4Addr>,
+    pub(super) mac: Mac,
+    pub(super) side: Side,
+    pub(super) realm: Whose,
 }
 
 /// A pool.
@@ -264,7 +277,9 @@ impl Draft {
         let rules = all_rules.pop().expect("the rules of realm 0");
         let mut routes = self.to_routes();
         let of_realms = routes.split_off(1);
-        let (realms, realm_settings) = self.to_realms(further, of_realms);
+        let mut neighbors = self.to_neighbors();
+        let neighbors_of_realms = neighbors.split_off(1);
+        let (realms, realm_settings) = self.to_realms(further, of_realms, neighbors_of_realms);
         let of = |fixed: &StaticDraft| {
             names.of(&fixed.realm).expect("a static mapping of no realm is a problem")
         };
@@ -291,12 +306,15 @@ impl Draft {
             tcp_mss: self.tcp_mss(),
             ..self.config.clone()
         };
-        Settings {
+        let mut settings = Settings {
             engine,
             inside: self.inside.settings(),
             outside: self.outside.settings(),
             realms: realm_settings,
             routes: routes.pop().unwrap_or_default(),
+            inside_routes: self.inside_routes,
+            neighbors: neighbors.pop().unwrap_or_default(),
+            neighbors_limit: self.neighbors_limit,
             workers: self.workers,
             dpdk: self.dpdk.map(|dpdk| dpdk.value),
             kernel: self.kernel.settings([&self.inside, &self.outside]),
@@ -306,7 +324,9 @@ impl Draft {
             logs: self.logs,
             page: self.page,
             monitoring: self.monitoring,
-        }
+        };
+        settings.derive_inside_routes();
+        settings
     }
 
     /// The largest maximum segment size that SYNs may announce.

@@ -10,8 +10,8 @@ use super::problem::{Located, Place, Report};
 use super::reader::{Section, Value};
 use super::sections::{plain_name, read_link, read_prefixes};
 use super::values::show_prefix;
-use natgate_engine::{Allocation, Config, Prefix, RealmConfig, Rule};
-use natgate_gateway::{MOST_DEVICES, RealmSettings, Route, SideSettings};
+use natgate_engine::{Allocation, Config, Prefix, RealmConfig, Rule, Side};
+use natgate_gateway::{MOST_DEVICES, RealmSettings, Route, SideSettings, StaticNeighbor};
 use std::collections::{HashMap, HashSet};
 
 /// What the network of `[inside]` is called.
@@ -87,6 +87,23 @@ pub(super) fn read_whose(section: &Section<'_>) -> Result<Whose, ()> {
     let Some(value) = section.get("realm") else { return Ok(None) };
     let name = value.parsed("the name of a realm", |name| Ok(name.to_owned()));
     name.map(|name| Some(Box::new(name))).ok_or(())
+}
+
+/// The side that a table is about, and whose it is: the outside, unless it says something else; in
+/// a realm it is the inside. `None`: that cannot be.
+pub(super) fn read_side(section: &Section<'_>) -> Option<(Side, Whose)> {
+    let sides = [("inside", Ok(Side::Inside)), ("outside", Ok(Side::Outside))];
+    let realm = read_whose(section);
+    let side = match (section.get("side"), &realm) {
+        (Some(value), Ok(Some(_))) if value.word(&sides)? == Side::Outside => {
+            value.wrong("is no side of a realm; leave it out, or leave realm out");
+            return None;
+        }
+        (Some(value), _) => value.word(&sides)?,
+        (None, Ok(Some(_))) => Side::Inside,
+        (None, _) => Side::Outside,
+    };
+    Some((side, realm.ok()?))
 }
 
 /// The realms by name.
@@ -173,11 +190,12 @@ impl Draft {
         }
     }
 
-    /// What the engine is told of realms, and the gateway; `rules` and `routes` by realm.
+    /// What the engine is told of realms, and the gateway; the lists by realm.
     pub(super) fn to_realms(
         &self,
         rules: Vec<Vec<Rule>>,
         routes: Vec<Vec<Route>>,
+        neighbors: Vec<Vec<StaticNeighbor>>,
     ) -> (Vec<RealmConfig>, Vec<RealmSettings>) {
         let realm = |(number, realm, rules, routes): (u16, &RealmDraft, Vec<Rule>, Vec<Route>)| {
             let subscribers = self.subscribers_of(number).iter().map(|prefix| prefix.value);
@@ -187,6 +205,7 @@ impl Draft {
                 subscribers: subscribers.collect(),
                 default_pool: self.pool_of_realm(realm),
                 hairpin_to: self.to_numbers(&realm.hairpin_to),
+                inside_routes: Vec::new(),
                 rules,
                 gone: false,
                 order: 0,
@@ -200,11 +219,17 @@ impl Draft {
                 },
                 vlan: realm.vlan.as_ref().map(|vlan| vlan.value),
                 routes,
+                neighbors: Vec::new(),
             };
             (engine, settings)
         };
         let all = (1..).zip(&self.realms).zip(rules).zip(routes);
-        all.map(|(((number, own), rules), routes)| realm((number, own, rules, routes))).unzip()
+        let all = all.map(|(((number, own), rules), routes)| realm((number, own, rules, routes)));
+        let (realms, settings): (Vec<_>, Vec<_>) = all.unzip();
+        let settings = settings.into_iter().zip(neighbors);
+        let settings =
+            settings.map(|(settings, neighbors)| RealmSettings { neighbors, ..settings });
+        (realms, settings.collect())
     }
 
     /// The routes by realm; with realm 0 those of the outside, too.
@@ -236,7 +261,8 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     let statics = draft.statics.iter().map(|fixed| &fixed.realm);
     let rules = draft.rules.iter().map(|rule| &rule.realm);
     let classes = draft.classes.iter().map(|class| &class.realm);
-    for whose in routes.chain(statics).chain(rules).chain(classes).flatten() {
+    let neighbors = draft.neighbors.iter().map(|neighbor| &neighbor.realm);
+    for whose in routes.chain(neighbors).chain(statics).chain(rules).chain(classes).flatten() {
         is_there(whose, &names, draft, report);
     }
     hairpin_is_permitted(0, &draft.hairpin_to, &names, draft, report);

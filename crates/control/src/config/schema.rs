@@ -8,9 +8,9 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     (
         "",
         &[
-            "inside", "outside", "route", "pool", "nat", "limits", "class", "timeouts", "timeout",
-            "workers", "dpdk", "announce", "learn", "shutdown", "state", "pcp", "control", "log",
-            "page", "metrics", "snmp", "static", "rule", "realm",
+            "inside", "outside", "route", "neighbor", "pool", "nat", "limits", "class", "timeouts",
+            "timeout", "workers", "dpdk", "announce", "learn", "shutdown", "state", "pcp",
+            "control", "log", "page", "metrics", "snmp", "static", "rule", "realm",
         ],
     ),
     ("inside", SIDE),
@@ -19,6 +19,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     ("learn", &["table"]),
     ("shutdown", &["drain"]),
     ("route", &["prefix", "via", "side", "realm"]),
+    ("neighbor", &["address", "mac", "side", "realm"]),
     (
         "realm",
         &[
@@ -65,6 +66,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "port_parity",
             "hairpinning",
             "hairpin_to",
+            "inside_routes",
             "inbound_refresh",
             "tcp_pickup",
             "tcp_mss",
@@ -91,6 +93,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "fragment_memory",
             "held_ports",
             "thresholds",
+            "neighbors",
         ],
     ),
     ("limits.ports_per_subscriber", PORTS),

@@ -9,6 +9,7 @@ use super::draft::{Draft, PoolDraft, RouteDraft, RuleDraft, SideDraft};
 use super::kernel;
 use super::logs;
 use super::monitoring;
+use super::neighbors;
 use super::page;
 use super::pcp;
 use super::policy;
@@ -23,7 +24,9 @@ use super::values::{self, show_duration};
 use natgate_engine::{
     AddressRange, Behavior, Config, Limits, Pooling, Prefix, Refusal, Side, Timeouts,
 };
-use natgate_gateway::{Backend, MOST_WORKERS, ReceiveMode, StateSettings, WorkerSettings};
+use natgate_gateway::{
+    Backend, InsideRoutes, MOST_WORKERS, ReceiveMode, StateSettings, WorkerSettings,
+};
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -58,6 +61,7 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
     let quota_place = read_limits(&limits, &mut config.limits);
     let room = pools::read_room(&limits);
     config.limits.external_addresses = room.as_ref().map(|room| room.value);
+    let neighbors_limit = neighbors::read_limit(&limits);
     let mappings_place = limits.get("mappings").map_or(limits.place, |value| value.place);
     read_timeouts(&root.section("timeouts", "timeouts"), &mut config.timeouts);
     let (subscribers, no_subscribers) = read_subscribers(&nat, &config.subscribers);
@@ -69,6 +73,9 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
         realms: realms::read_realms(root),
         hairpin_to: realms::read_hairpin_to(&nat),
         routes: root.sections("route").iter().filter_map(read_route).collect(),
+        inside_routes: read_inside_routes(&nat),
+        neighbors: root.sections("neighbor").iter().filter_map(neighbors::read_neighbor).collect(),
+        neighbors_limit,
         pools: read_pools(root),
         subscribers,
         no_subscribers,
@@ -149,7 +156,7 @@ fn read_mtu(section: &Section<'_>, value: &Value<'_>) -> Option<u16> {
 }
 
 /// An address that a host can have.
-fn read_address(value: &Value<'_>) -> Option<Located<Ipv4Addr>> {
+pub(super) fn read_address(value: &Value<'_>) -> Option<Located<Ipv4Addr>> {
     let address = value.parsed("an IPv4 address", values::address)?;
     is_usable(value, address.value).then_some(address)
 }
@@ -174,18 +181,8 @@ fn read_route(section: &Section<'_>) -> Option<RouteDraft> {
         .require("prefix", "\"198.51.100.0/24\"")
         .and_then(|value| value.parsed("a prefix", values::prefix));
     let via = section.require("via", "\"192.0.2.254\"").and_then(|value| read_address(&value));
-    let sides = [("inside", Ok(Side::Inside)), ("outside", Ok(Side::Outside))];
-    let realm = realms::read_whose(section);
-    let side = match (section.get("side"), &realm) {
-        (Some(value), Ok(Some(_))) if value.word(&sides)? == Side::Outside => {
-            value.wrong("is no side of a realm; leave it out, or leave realm out");
-            return None;
-        }
-        (Some(value), _) => value.word(&sides)?,
-        (None, Ok(Some(_))) => Side::Inside,
-        (None, _) => Side::Outside,
-    };
-    Some(RouteDraft { prefix: prefix?, via: via?, side, realm: realm.ok()? })
+    let (side, realm) = realms::read_side(section)?;
+    Some(RouteDraft { prefix: prefix?, via: via?, side, realm })
 }
 
 fn read_pools(root: &Section<'_>) -> Vec<PoolDraft> {
@@ -307,6 +304,12 @@ fn read_nat(nat: &Section<'_>, config: &mut Config) {
     ] {
         set(slot, nat.get(key).and_then(|value| value.boolean()));
     }
+}
+
+/// What happens to packets to destinations behind routers inside.
+fn read_inside_routes(nat: &Section<'_>) -> InsideRoutes {
+    let words = [InsideRoutes::Forward, InsideRoutes::Translate].map(|one| (one.name(), Ok(one)));
+    nat.get("inside_routes").and_then(|value| value.word(&words)).unwrap_or_default()
 }
 
 /// What those are told who are refused.

@@ -6,6 +6,7 @@ use crate::json;
 use crate::socket::{Response, blocking};
 use axum::extract::{RawQuery, State};
 use natgate_engine::{AddressUsage, Counters, Side, TableTotals};
+use natgate_gateway::router::NeighborState;
 use natgate_gateway::{Figures, Link, LinkFigures, List, PoolFigures, Settings};
 use natgate_io::Statistics;
 use serde_json::{Map, Value, json};
@@ -64,6 +65,9 @@ pub(super) async fn counters(State(interface): Of, RawQuery(query): RawQuery) ->
         "left_to_the_kernel": more(|one| one.router.left_to_the_kernel),
         "learnt_routes": figures.iter().map(|one| one.router.learnt_routes).max(),
         "neighbors_lost": more(|one| one.router.neighbors_lost),
+        "neighbors_refused": more(|one| one.router.neighbors_refused),
+        "neighbor_conflicts": more(|one| one.router.neighbor_conflicts),
+        "neighbor_changes": more(|one| one.router.neighbor_changes),
         "errors_made": more(|one| one.router.errors_made),
         "errors_suppressed": more(|one| one.router.errors_suppressed),
         "own_packets_lost": more(|one| one.own_lost),
@@ -145,6 +149,7 @@ pub(super) async fn neighbors(State(interface): Of, RawQuery(query): RawQuery) -
     let settings = interface.settings();
     let told = blocking(move || interface.commander().neighbors()).await?.map_err(stopping)?;
     let mut all: BTreeMap<(bool, u16, Ipv4Addr), Value> = BTreeMap::new();
+    let mut states: BTreeMap<(bool, u16, Ipv4Addr), NeighborState> = BTreeMap::new();
     for (link, neighbor) in told.into_iter().flatten() {
         let key = (link.side == Side::Outside, link.realm, neighbor.address);
         let entry = all.entry(key).or_insert_with(|| {
@@ -158,6 +163,10 @@ pub(super) async fn neighbors(State(interface): Of, RawQuery(query): RawQuery) -
         if let Some(mac) = neighbor.mac {
             entry["mac"] = mac.to_string().into();
         }
+        // Each worker has neighbors of its own.
+        let state = states.entry(key).or_insert(neighbor.state);
+        *state = neighbor.state.max(*state);
+        entry["state"] = state.name().into();
         entry["asking"] = (entry["asking"] == true || neighbor.asking).into();
         entry["held"] = (entry["held"].as_u64().unwrap_or_default() + neighbor.held as u64).into();
     }

@@ -25,6 +25,8 @@ impl Display for Meaning {
         self.dpdk(f)?;
         self.kernel(f)?;
         self.routes(f)?;
+        self.inside_routes(f)?;
+        self.neighbors(f)?;
         self.realms(f)?;
         writeln!(f, "Pools")?;
         for (index, pool) in self.pools.iter().enumerate() {
@@ -141,6 +143,40 @@ impl Meaning {
         match all.saturating_sub(MOST) {
             0 => Ok(()),
             more => writeln!(f, "  and {} more", plural(more as u64, "route", "routes")),
+        }
+    }
+
+    /// Which destinations stay inside.
+    fn inside_routes(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let engine = &self.settings.engine;
+        for realm in engine.realm_numbers() {
+            let ranges = engine.inside_routes_of(realm);
+            if !ranges.is_empty() {
+                let shown = list(ranges, |range| show_range(range));
+                let whose = match realm {
+                    0 => "inside".to_owned(),
+                    _ => format!("realm {}", self.settings.realm_name(realm)),
+                };
+                writeln!(f, "  packets from {whose} to {shown} stay there, untranslated")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn neighbors(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        const MOST: usize = 100;
+        let Settings { neighbors, realms, .. } = &self.settings;
+        let own = neighbors.iter().map(|one| (one, side_name(one.side).to_owned()));
+        let further = realms.iter().flat_map(|realm| {
+            realm.neighbors.iter().map(|one| (one, format!("realm {}", realm.name)))
+        });
+        let all: Vec<_> = own.chain(further).collect();
+        for (neighbor, whose) in all.iter().take(MOST) {
+            writeln!(f, "  neighbor: {} has {}, {whose}", neighbor.address, neighbor.mac)?;
+        }
+        match all.len().saturating_sub(MOST) {
+            0 => Ok(()),
+            more => writeln!(f, "  and {} more", plural(more as u64, "neighbor", "neighbors")),
         }
     }
 

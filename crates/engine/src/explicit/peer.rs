@@ -82,6 +82,7 @@ impl Engine {
             || is_martian(address)
             || self.is_ours(Some(realm), address)
             || self.is_inside(realm, address)
+            || self.is_routed_inside(realm, address)
             || self.is_broadcast(Some(realm), address);
         if nobody { Err(ExplicitError::Remote) } else { Ok(()) }
     }

@@ -155,6 +155,8 @@ pub enum Step {
     Subscriber(bool),
     /// Its destination is an external address: it turns round.
     Hairpin(Ipv4Addr),
+    /// Its destination is behind a router of its own realm: it goes there untranslated.
+    Inside(Ipv4Addr),
     /// Its destination is an external address of the gateway's.
     External(Ipv4Addr),
     /// It goes by its time to live and its size.

@@ -436,6 +436,7 @@ impl Engine {
             && !self.broadcasts.contains(&destination)
             && !self.is_own(0, destination)
             && !self.is_inside(0, destination)
+            && !self.is_routed_inside(0, destination)
     }
 
     /// Whether a realm says no more against the ends of a packet from there: somebody may send as its
@@ -446,6 +447,7 @@ impl Engine {
             && !self.is_ours(Some(realm), source)
             && !self.is_own(realm, destination)
             && !self.is_inside(realm, destination)
+            && !self.is_routed_inside(realm, destination)
     }
 
     /// Stage four: translates the packet, or leaves it untouched for the complete way.

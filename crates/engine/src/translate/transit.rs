@@ -43,6 +43,25 @@ impl Engine {
         Ok(Verdict::Forward(from.other()))
     }
 
+    /// Whether a packet from inside goes to a router of its own realm: nothing is translated there.
+    #[inline]
+    pub(super) fn stays_inside(&self, headers: &Headers) -> bool {
+        let (realm, destination) = (headers.realm, headers.destination.0);
+        self.is_routed_inside(realm, destination)
+            && !headers.is_aimed()
+            && self.external.index(destination).is_none()
+    }
+
+    /// Forwards a packet from inside to a router of its own realm.
+    #[cold]
+    pub(super) fn route_inside(&mut self, bytes: &mut [u8], headers: &Headers) -> Fate {
+        let mtu = self.inside_mtu(headers.realm);
+        self.check_transit(bytes, headers, Side::Inside, mtu)?;
+        apply(bytes, headers, Rewrite::default());
+        self.realms.leaving = headers.realm;
+        Ok(Verdict::Forward(Side::Inside))
+    }
+
     /// Whether a packet may travel on: its TTL lasts and it fits into `mtu` bytes.
     pub(super) fn check_transit(
         &mut self,
@@ -86,6 +105,7 @@ impl Engine {
             Side::Inside if self.external.index(headers.destination.0).is_some() => {
                 self.hairpin_mtu(headers.realm)
             }
+            Side::Inside if self.stays_inside(headers) => self.inside_mtu(headers.realm),
             Side::Inside => self.outside_mtu(),
             // Which realm it is for, only the first knows.
             Side::Outside => self.realms.least_mtu(),

@@ -11,6 +11,8 @@
 //! [`Router::poll_error`], to be translated like any other that comes in where the packet would
 //! have left.
 
+mod budget;
+mod claims;
 mod errors;
 mod learnt;
 mod neighbors;
@@ -18,16 +20,20 @@ mod outbox;
 mod owned;
 mod recent;
 mod renewal;
+mod resolution;
 mod routes;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 pub(crate) use tests::settings as settings_of_tests;
 
+pub use budget::{MOST_FORMER_PER_SECOND, MOST_NEW_PER_SECOND, SHARE_PER_SECOND};
+pub use claims::MOST_VERIFIED_PER_SECOND;
 pub use learnt::{LearntRoutes, MOST_LEARNT, networks};
 pub use neighbors::{
-    KNOWN, MOST_HELD, MOST_NEIGHBORS, MOST_NEW_PER_SECOND, NeighborInfo, RETRY, TRIES,
+    FEWEST_NEIGHBORS, KNOWN, MOST_HELD, MOST_NEIGHBORS, NeighborInfo, NeighborState, RETRY, TRIES,
 };
+pub use resolution::{NeighborEvent, NeighborReport};
 
 use crate::Settings;
 use crate::counters::{Losses, Origin};
@@ -37,12 +43,13 @@ use errors::{Errors, Unreachable};
 use natgate_engine::{Counters, DropReason, Prefix, Side, Timestamp};
 use natgate_io::Frame;
 use natgate_wire::Ipv4;
-use natgate_wire::arp::{self, Arp, Mac, Operation, Repr};
+use natgate_wire::arp::{self, Mac, Operation, Repr};
 use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN, ethertype};
-use neighbors::{Action, Held, Neighbors};
+use neighbors::{Held, Neighbors};
 use outbox::Outbox;
 use owned::Owned;
 pub use renewal::{Renewal, Retired};
+use resolution::hold;
 use routes::{Hop, Routes};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -108,6 +115,12 @@ pub struct RouterCounters {
     pub learnt_routes: u64,
     /// Neighbours that did not answer.
     pub neighbors_lost: u64,
+    /// Times that a neighbour was not asked for or not learnt, because of the limits.
+    pub neighbors_refused: u64,
+    /// Claims to a neighbour's address that were not believed.
+    pub neighbor_conflicts: u64,
+    /// Neighbours that got another hardware address.
+    pub neighbor_changes: u64,
     /// ICMP errors sent about packets that could not be delivered.
     pub errors_made: u64,
     /// ICMP errors that were due and not sent, because of their limits, a full queue, or a side
@@ -257,14 +270,6 @@ impl Router {
         }
     }
 
-    /// Asks for a neighbour's hardware address, unless that is being done or it is known.
-    pub fn seek(&mut self, now: Timestamp, link: Link, address: Ipv4Addr) {
-        let Self { ports, outbox, .. } = self;
-        let port = &mut ports[index(link)];
-        let asker = port.asker();
-        port.neighbors.ask(now, address, &mut |action| asker.act(action, link, outbox));
-    }
-
     /// Whether an IP packet that came in by a link is for the kernel of this machine, which has its
     /// own copy; this is counted.
     pub fn is_for_the_kernel(&mut self, link: Link, packet: &[u8]) -> bool {
@@ -275,101 +280,6 @@ impl Router {
         let is = destination(packet).is_some_and(|to| kernels.contains(&to));
         self.outbox.counters.left_to_the_kernel += u64::from(is);
         is
-    }
-
-    /// Takes in an Ethernet frame without a tag that carries ARP.
-    pub fn receive_arp(&mut self, now: Timestamp, link: impl Into<Link>, frame: &[u8]) {
-        let link = link.into();
-        self.outbox.counters.arp_received += 1;
-        if let Some(message) = self.learn_neighbor(now, link, frame)
-            && message.operation == Operation::Request
-        {
-            self.answer(link, &message);
-        }
-    }
-
-    /// Counts one that came in by no link.
-    pub fn ignore_arp(&mut self) {
-        self.outbox.counters.arp_received += 1;
-        self.outbox.counters.arp_ignored += 1;
-    }
-
-    /// Takes in one that another router with the same addresses has received, who answers it.
-    pub fn overhear_arp(&mut self, now: Timestamp, link: impl Into<Link>, frame: &[u8]) {
-        let counters = self.outbox.counters;
-        self.learn_neighbor(now, link.into(), frame);
-        // It has been counted there.
-        (self.outbox.counters.arp_ignored, self.outbox.counters.arp_conflicts) =
-            (counters.arp_ignored, counters.arp_conflicts);
-    }
-
-    /// Learns from ARP who is a neighbour; returns what it says if it may be answered.
-    fn learn_neighbor(&mut self, now: Timestamp, link: Link, frame: &[u8]) -> Option<Repr> {
-        let Some((destination, message)) = read(frame) else {
-            self.outbox.counters.arp_ignored += 1;
-            return None;
-        };
-        let port = &mut self.ports[index(link)];
-        if !(destination == port.mac || destination == Mac::BROADCAST)
-            || message.sender_mac == port.mac
-            //= rfc1812#section-3.3.2-group
-            //= rfc1812#section-5.3.4-send
-            || !message.sender_mac.is_station()
-        {
-            self.outbox.counters.arp_ignored += 1;
-            return None;
-        }
-        // Whoever says that one of our addresses is his is neither believed nor answered.
-        if port.owned.contains(message.sender) {
-            self.outbox.counters.arp_conflicts += 1;
-            return None;
-        }
-        let (sender, sender_mac) = (message.sender, message.sender_mac);
-        let released = match message.operation {
-            Operation::Request => port.neighbors.heard(now, sender, sender_mac),
-            Operation::Reply if destination == port.mac => {
-                port.neighbors.answered(now, sender, sender_mac)
-            }
-            Operation::Reply => Vec::new(),
-        };
-        self.release(link, sender_mac, released);
-        Some(message)
-    }
-
-    /// Answers a request for one of our addresses. A probe (RFC 5227), whose sender has no address
-    /// yet, is answered like any other: so the prober learns that the address is taken.
-    fn answer(&mut self, link: Link, request: &Repr) {
-        let port = &self.ports[index(link)];
-        if !port.owned.contains(request.target) || self.outbox.is_full() {
-            return;
-        }
-        let reply = Repr {
-            operation: Operation::Reply,
-            sender_mac: port.mac,
-            sender: request.target,
-            target_mac: request.sender_mac,
-            target: request.sender,
-        };
-        self.outbox.push(link, reply.frame(request.sender_mac).to_vec(), None);
-        self.outbox.counters.arp_answered += 1;
-    }
-
-    /// Sends what waited for a neighbour on its way.
-    fn release(&mut self, link: Link, mac: Mac, released: Vec<Held>) {
-        for held in released {
-            self.outbox.held -= 1;
-            let port = &self.ports[index(link)];
-            self.outbox.push_packet(link, port, mac, held.frame, held.origin);
-        }
-    }
-
-    /// Lets time pass: asks again, gives up, forgets.
-    pub fn advance(&mut self, now: Timestamp) {
-        let Self { ports, outbox, .. } = self;
-        for (place, port) in ports.iter_mut().enumerate() {
-            let (asker, link) = (port.asker(), link_at(place));
-            port.neighbors.advance(now, &mut |action| asker.act(action, link, outbox));
-        }
     }
 
     /// When [`Router::advance`] has something to do next.
@@ -588,7 +498,10 @@ impl Port {
         if let Some(gateway) = own.gateway {
             add(format!("{name}.gateway"), Prefix::new(Ipv4Addr::UNSPECIFIED, 0), gateway)?;
         }
-        let neighbors = Neighbors::default();
+        let own_neighbors = realm.map_or(&settings.neighbors, |realm| &realm.neighbors);
+        let fixed = own_neighbors.iter().filter(|one| one.side == side);
+        let fixed = fixed.map(|one| (one.address, one.mac)).collect();
+        let neighbors = Neighbors::new(settings.most_neighbors(prefix_len), fixed);
         let owned = Owned::new(own, (side == Side::Outside).then_some(&settings.engine));
         let silent = settings.engine_link(link).silent;
         let (mtu, vlan) = (own.mtu.into(), realm.and_then(|realm| realm.vlan));
@@ -604,73 +517,6 @@ impl Port {
             arp::write_ethernet(header, destination, self.mac, ethertype::IPV4);
         }
     }
-
-    fn asker(&self) -> Asker {
-        Asker { mac: self.mac, address: self.address }
-    }
-}
-
-/// Who asks.
-#[derive(Clone, Copy)]
-struct Asker {
-    mac: Mac,
-    address: Ipv4Addr,
-}
-
-impl Asker {
-    fn act(self, action: Action, link: Link, outbox: &mut Outbox) {
-        match action {
-            Action::Ask(target, known) => {
-                let request = Repr {
-                    operation: Operation::Request,
-                    sender_mac: self.mac,
-                    sender: self.address,
-                    target_mac: Mac::default(),
-                    target,
-                };
-                let frame = request.frame(known.unwrap_or(Mac::BROADCAST));
-                outbox.push(link, frame.to_vec(), None);
-                outbox.counters.arp_asked += 1;
-            }
-            Action::GiveUp(held) => {
-                outbox.report_held(link, &held);
-                outbox.give_up(held);
-            }
-            Action::Evict(held) => outbox.give_up(held),
-        }
-    }
-}
-
-/// Lets a packet wait for its neighbour, who is asked for.
-#[cold]
-fn hold(
-    now: Timestamp,
-    link: Link,
-    hop: Ipv4Addr,
-    held: Held,
-    port: &mut Port,
-    outbox: &mut Outbox,
-) -> Fate {
-    let asker = port.asker();
-    let asked = port.neighbors.ask(now, hop, &mut |action| asker.act(action, link, outbox));
-    let held = if asked && outbox.held < MOST_HELD_IN_ALL {
-        port.neighbors.hold(hop, held)
-    } else {
-        Err(held)
-    };
-    match held {
-        Ok(()) => {
-            outbox.held += 1;
-            Fate::Kept
-        }
-        Err(held) => outbox.lose(held.origin, DropReason::NoNeighbor),
-    }
-}
-
-/// Reads an ARP frame: its Ethernet destination and the message.
-fn read(frame: &[u8]) -> Option<(Mac, Repr)> {
-    let (destination, _, _) = arp::read_ethernet(frame)?;
-    Some((destination, Arp::new_checked(&frame[ETHERNET_LEN..])?.repr()))
 }
 
 /// A packet's destination; `None` when it is shorter than a header.

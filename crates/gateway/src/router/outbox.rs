@@ -6,6 +6,7 @@
 
 use super::errors::{Conversation, Errors, Unreachable};
 use super::neighbors::Held;
+use super::resolution::NeighborReport;
 use super::{Fate, Port, RouterCounters, with_header_room};
 use crate::counters::{Losses, Origin};
 use crate::fragment::fragment;
@@ -27,6 +28,8 @@ pub(super) struct Outbox {
     pub(super) losses: Losses,
     pub(super) counters: RouterCounters,
     pub(super) errors: Errors,
+    /// What happened to neighbours, oldest first.
+    pub(super) reports: VecDeque<NeighborReport>,
 }
 
 impl Outbox {
@@ -37,6 +40,7 @@ impl Outbox {
             losses: Losses::default(),
             counters: RouterCounters::default(),
             errors,
+            reports: VecDeque::new(),
         }
     }
 

@@ -51,11 +51,12 @@ impl Recent {
         self.places.fill(None);
     }
 
-    /// Has room for so many neighbours, as far as that is reasonable; may take everybody out.
+    /// Has room for so many neighbours, as far as that is reasonable.
     pub(super) fn fit(&mut self, neighbors: usize) {
         let wanted = neighbors.next_power_of_two().clamp(FEWEST, MOST);
         if wanted > self.places.len() {
-            self.places = vec![None; wanted];
+            let before = std::mem::replace(&mut self.places, vec![None; wanted]);
+            before.into_iter().flatten().for_each(|(address, mac)| self.put(address, mac));
         }
     }
 
@@ -109,6 +110,8 @@ mod tests {
             recent.put(address, mac);
         }
         assert!((0..100).all(|last| recent.get(neighbor(last).0) == Some(neighbor(last).1)));
+        recent.fit(300);
+        assert_eq!(recent.get(neighbor(99).0), Some(neighbor(99).1), "they stay");
         recent.fit(3);
         assert_eq!(recent.get(neighbor(99).0), Some(neighbor(99).1), "they do not shrink");
         recent.fit(1 << 20);

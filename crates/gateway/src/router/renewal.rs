@@ -4,7 +4,7 @@
 use super::{
     Link, MOST_ANNOUNCED, Owned, Port, Router, RouterError, index, least_mtu, link_at, links,
 };
-use crate::{RealmSettings, Route, Settings, SideSettings};
+use crate::{Route, Settings, SideSettings, StaticNeighbor};
 use natgate_engine::{DropReason, Side};
 use natgate_wire::arp::Mac;
 use std::net::Ipv4Addr;
@@ -71,29 +71,44 @@ impl Renewal {
     }
 }
 
-/// All that makes a link what it is: its place, whether it gets errors, its VLAN, its routes.
-type Described<'s> = (&'s SideSettings, bool, Option<u16>, Vec<Route>);
+/// All that makes a link what it is.
+#[derive(PartialEq)]
+struct Described<'s> {
+    /// Its place.
+    side: &'s SideSettings,
+    /// Whether it gets errors.
+    silent: bool,
+    vlan: Option<u16>,
+    routes: Vec<Route>,
+    neighbors: Vec<StaticNeighbor>,
+    most_neighbors: Option<usize>,
+}
 
 /// A link, if there is such.
 fn described(settings: &Settings, link: Link) -> Option<Described<'_>> {
-    let silent = |link| settings.engine_link(link).silent;
-    let routes = |all: &[Route]| -> Vec<Route> {
-        all.iter().filter(|route| route.side == link.side).copied().collect()
+    let (vlan, routes, neighbors) = match usize::from(link.realm).checked_sub(1) {
+        None => (None, &settings.routes, &settings.neighbors),
+        Some(place) => {
+            let realm = settings.realms.get(place)?;
+            if !settings.engine.has_realm(link.realm) {
+                return None;
+            }
+            (realm.vlan, &realm.routes, &realm.neighbors)
+        }
     };
-    if link.realm == 0 {
-        return Some((settings.link(link), silent(link), None, routes(&settings.routes)));
-    }
-    let RealmSettings { inside, vlan, routes: all, .. } =
-        settings.realms.get(usize::from(link.realm) - 1)?;
-    let is_there = settings.engine.has_realm(link.realm);
-    is_there.then(|| (inside, silent(link), *vlan, routes(all)))
+    Some(Described {
+        side: settings.link(link),
+        silent: settings.engine_link(link).silent,
+        vlan,
+        routes: routes.iter().filter(|route| route.side == link.side).copied().collect(),
+        neighbors: neighbors.iter().filter(|one| one.side == link.side).copied().collect(),
+        most_neighbors: settings.neighbors_limit,
+    })
 }
 
 /// What of a link tells that its neighbours are the same.
-fn network<'s>(
-    (side, _, vlan, _): &Described<'s>,
-) -> (&'s str, Option<(Ipv4Addr, u8)>, Option<u16>) {
-    (&side.device, side.address, *vlan)
+fn network<'s>(link: &Described<'s>) -> (&'s str, Option<(Ipv4Addr, u8)>, Option<u16>) {
+    (&link.side.device, link.side.address, link.vlan)
 }
 
 impl Router {
@@ -115,7 +130,11 @@ impl Router {
                     let old = &mut self.ports[place];
                     port.mac = old.mac;
                     std::mem::swap(&mut port.neighbors, &mut old.neighbors);
+                    let released = port.neighbors.renew(&old.neighbors);
                     retired.push(std::mem::replace(old, port));
+                    for (hardware, held) in released {
+                        self.release(link, hardware, held);
+                    }
                 }
                 Change::Other(mut port) => {
                     port.mac = mac(link);

@@ -8,6 +8,7 @@
 use super::learnt::Table;
 use natgate_engine::Prefix;
 use prefix_trie::PrefixMap;
+use std::collections::HashSet;
 use std::net::Ipv4Addr;
 
 /// What a route says.
@@ -38,6 +39,8 @@ pub(super) struct Routes {
     table: PrefixMap<(u32, u8), Target>,
     /// The same, if there are few.
     few: Option<Stretches>,
+    /// Every next hop.
+    hops: HashSet<Ipv4Addr>,
 }
 
 impl Routes {
@@ -46,15 +49,26 @@ impl Routes {
         let mut table = PrefixMap::new();
         table.insert(key(connected), Target::Connected);
         let few = Stretches::of(&table);
-        Self { connected, table, few }
+        Self { connected, table, few, hops: HashSet::new() }
     }
 
     /// Adds a route; of two for the same prefix the earlier stays. Returns whether `via` is an
     /// address that can be on the link, as it must be.
     pub(super) fn add(&mut self, prefix: Prefix, via: Ipv4Addr) -> bool {
         self.table.entry(key(prefix)).or_insert(Target::Via(via));
+        self.hops.insert(via);
         self.few = Stretches::of(&self.table);
         is_neighbor(self.connected, via)
+    }
+
+    /// Whether an address is one that a single station of the connected network can have.
+    pub(super) fn is_on_link(&self, address: Ipv4Addr) -> bool {
+        is_neighbor(self.connected, address)
+    }
+
+    /// Whether an address is a configured route's next hop.
+    pub(super) fn is_next_hop(&self, address: Ipv4Addr) -> bool {
+        self.hops.contains(&address)
     }
 
     /// Where a packet to a destination goes next, if the others have learnt these routes.

@@ -1,9 +1,12 @@
 //! The router in virtual time: finding neighbours, waiting for them, giving up, answering for
 //! others.
 
+mod claims;
+mod floods;
 mod twins;
 mod undelivered;
 
+use super::resolution::Received;
 use super::*;
 use crate::{Route, SideSettings};
 use natgate_engine::{AddressRange, Config, Direction, Outcome, PoolConfig, StaticMapping};
@@ -140,8 +143,8 @@ fn outputs(router: &mut Router) -> Vec<Out> {
     frames
         .into_iter()
         .map(|(link, frame, _)| (link.side, frame))
-        .map(|(side, frame)| match super::read(&frame) {
-            Some((to, message)) => Out::Arp(side, to, message),
+        .map(|(side, frame)| match Received::read(&frame) {
+            Some(arp) => Out::Arp(side, arp.destination, arp.message),
             None => {
                 let (to, from, kind) = arp::read_ethernet(&frame).expect("a frame");
                 assert_eq!((from, kind), (router.mac(side), ethertype::IPV4));
@@ -299,17 +302,10 @@ fn answers_that_nobody_asked_for_are_not_believed() {
 }
 
 #[test]
-fn requests_update_neighbors_but_make_none() {
-    let mut router = acquainted();
-    let moved = Mac([2, 0, 0, 0, 2, 55]);
-    router.receive_arp(at(1000), Side::Outside, &request(("192.0.2.254", moved), "192.0.2.254"));
-    router.receive_arp(at(1000), Side::Outside, &request(("192.0.2.9", HOST), "192.0.2.1"));
-    let neighbors = router.neighbors(Side::Outside);
-    assert_eq!(neighbors.len(), 1);
-    assert_eq!(neighbors[0].mac, Some(moved));
-    // One that is being asked for is found by its own request.
+fn who_is_asked_for_is_found_by_its_own_request() {
+    let mut router = router();
     assert_eq!(send(&mut router, at(1001), Side::Inside, "10.0.0.5").0, Fate::Kept);
-    router.receive_arp(at(1002), Side::Inside, &request(("10.0.0.5", HOST), "10.0.0.1"));
+    router.receive_arp(at(1002), Side::Inside, &request(("10.0.0.5", HOST), "10.0.0.9"));
     let sent = outputs(&mut router);
     assert!(sent.contains(&Out::Packet(Side::Inside, HOST, ip("10.0.0.5"))), "{sent:?}");
 }
@@ -401,34 +397,46 @@ fn nth(n: usize) -> String {
 #[test]
 fn new_neighbors_are_bounded_a_second() {
     let mut router = router();
-    for number in 0..MOST_NEW_PER_SECOND as usize + 50 {
+    for number in 0..MOST_NEW_PER_SECOND as usize + 20 {
         send(&mut router, at(0), Side::Inside, &nth(number + 1));
     }
     assert_eq!(router.counters().arp_asked, u64::from(MOST_NEW_PER_SECOND));
-    assert_eq!(send(&mut router, at(999), Side::Inside, &nth(5000)).0, Fate::Lost);
-    send(&mut router, at(1000), Side::Inside, &nth(5001));
-    assert_eq!(router.counters().arp_asked, u64::from(MOST_NEW_PER_SECOND) + 1);
+    assert_eq!(router.counters().neighbors_refused, 20);
+    // Others in the same prefix of 24 bits wait, those in another have a share of their own.
+    assert_eq!(send(&mut router, at(999), Side::Inside, &nth(1010)).0, Fate::Lost);
+    let share = usize::from(SHARE_PER_SECOND);
+    let asked = |router: &Router| router.counters().arp_asked as usize;
+    (0..share + 5).for_each(|n| drop(send(&mut router, at(999), Side::Inside, &nth(5000 + n))));
+    assert_eq!(asked(&router), MOST_NEW_PER_SECOND as usize + share);
+    send(&mut router, at(1000), Side::Inside, &nth(1010));
+    assert_eq!(asked(&router), MOST_NEW_PER_SECOND as usize + share + 1);
+}
+
+/// A router with room for few neighbours.
+pub(super) fn small() -> Router {
+    let settings = Settings { neighbors_limit: Some(FEWEST_NEIGHBORS), ..settings() };
+    Router::new(&settings, &[INSIDE, OUTSIDE]).expect("the settings are right")
 }
 
 #[test]
 fn neighbors_are_bounded_and_the_oldest_that_never_answered_goes_first() {
-    let mut router = router();
+    let mut router = small();
     // Fill the table with neighbours that have answered, but two.
-    for number in 0..MOST_NEIGHBORS {
+    for number in 0..FEWEST_NEIGHBORS {
         let now = at(number as u64 * 2);
         let address = nth(number + 1);
         assert_eq!(send(&mut router, now, Side::Inside, &address).0, Fate::Kept);
-        if !(MOST_NEIGHBORS - 4..MOST_NEIGHBORS - 2).contains(&number) {
+        if !(FEWEST_NEIGHBORS - 4..FEWEST_NEIGHBORS - 2).contains(&number) {
             let answer = reply((&address, HOST), ("10.0.0.1", INSIDE));
             router.receive_arp(now, Side::Inside, &answer);
         }
         outputs(&mut router);
     }
-    let now = at(MOST_NEIGHBORS as u64 * 2);
+    let now = at(FEWEST_NEIGHBORS as u64 * 2);
     let known = |address: &str, router: &mut Router| {
         router.neighbors(Side::Inside).iter().any(|n| n.address == ip(address))
     };
-    let (older, newer) = (nth(MOST_NEIGHBORS - 3), nth(MOST_NEIGHBORS - 2));
+    let (older, newer) = (nth(FEWEST_NEIGHBORS - 3), nth(FEWEST_NEIGHBORS - 2));
     assert!(known(&older, &mut router) && known(&newer, &mut router));
     assert_eq!(send(&mut router, now, Side::Inside, "10.9.9.1").0, Fate::Kept);
     assert!(!known(&older, &mut router) && known(&newer, &mut router));
@@ -438,13 +446,13 @@ fn neighbors_are_bounded_and_the_oldest_that_never_answered_goes_first() {
     assert_eq!(send(&mut router, now, Side::Inside, "10.9.9.3").0, Fate::Kept);
     assert!(!known(&newer, &mut router) && !known("10.9.9.1", &mut router));
     assert!(known(&nth(1), &mut router));
-    assert_eq!(router.neighbors(Side::Inside).len(), MOST_NEIGHBORS);
+    assert_eq!(router.neighbors(Side::Inside).len(), FEWEST_NEIGHBORS);
 }
 
 #[test]
 fn a_full_table_of_known_neighbors_gives_up_the_one_known_the_longest() {
-    let mut router = router();
-    for number in 0..MOST_NEIGHBORS {
+    let mut router = small();
+    for number in 0..FEWEST_NEIGHBORS {
         let now = at(number as u64 * 2);
         let address = nth(number + 1);
         assert_eq!(send(&mut router, now, Side::Inside, &address).0, Fate::Kept);
@@ -453,7 +461,7 @@ fn a_full_table_of_known_neighbors_gives_up_the_one_known_the_longest() {
     }
     send(&mut router, at(10_000), Side::Inside, "10.9.9.1");
     let neighbors = router.neighbors(Side::Inside);
-    assert_eq!(neighbors.len(), MOST_NEIGHBORS);
+    assert_eq!(neighbors.len(), FEWEST_NEIGHBORS);
     assert!(neighbors.iter().all(|neighbor| neighbor.address != ip(&nth(1))));
 }
 

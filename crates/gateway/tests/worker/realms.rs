@@ -37,7 +37,13 @@ fn with_realms() -> Settings {
             ..RealmConfig::default()
         });
         let inside = SideSettings { device: device.into(), ..inside.clone() };
-        settings.realms.push(RealmSettings { name: name.into(), inside, vlan, routes: Vec::new() });
+        settings.realms.push(RealmSettings {
+            name: name.into(),
+            inside,
+            vlan,
+            routes: Vec::new(),
+            neighbors: Vec::new(),
+        });
     }
     settings
 }

@@ -285,6 +285,21 @@ pub(super) fn router(page: &mut Page, figures: &Figures) {
     let counts = [
         ("router_neighbors_lost_total", "Neighbors that did not answer.", router.neighbors_lost),
         (
+            "router_neighbors_refused_total",
+            "Times that a neighbor was not asked for or learnt, because of the limits.",
+            router.neighbors_refused,
+        ),
+        (
+            "neighbor_conflicts_total",
+            "Claims to a neighbor's address that were not believed.",
+            router.neighbor_conflicts,
+        ),
+        (
+            "neighbor_changes_total",
+            "Neighbors that got another hardware address.",
+            router.neighbor_changes,
+        ),
+        (
             "router_kernel_packets_total",
             "Packets to addresses of the kernel's own.",
             router.left_to_the_kernel,

@@ -129,6 +129,9 @@ fn add_router(all: &mut RouterCounters, one: &RouterCounters) {
     // All have the same.
     all.learnt_routes = all.learnt_routes.max(one.learnt_routes);
     all.neighbors_lost += one.neighbors_lost;
+    all.neighbors_refused += one.neighbors_refused;
+    all.neighbor_conflicts += one.neighbor_conflicts;
+    all.neighbor_changes += one.neighbor_changes;
     all.errors_made += one.errors_made;
     all.errors_suppressed += one.errors_suppressed;
 }

@@ -2,7 +2,7 @@
 
 use crate::common::end;
 use crate::policy::give_timeouts;
-use crate::strategies::{fit, fit_blocks, rules};
+use crate::strategies::{fit, fit_blocks, inside_routes, rules};
 use crate::world::{INSIDE, OWN};
 use natgate_engine::{Allocation, Class, Config, PoolConfig, Prefix, RealmConfig, SideConfig};
 use proptest::prelude::*;
@@ -25,13 +25,20 @@ fn realm() -> impl Strategy<Value = (RealmConfig, usize)> {
         silent,
     });
     let hairpin_to = prop::sample::subsequence(vec![0u16, 1, 2], 0..=2);
-    let rest = (prop::sample::subsequence(subscribers, 1..=2), hairpin_to, rules());
+    let rest =
+        (prop::sample::subsequence(subscribers, 1..=2), hairpin_to, rules(), inside_routes());
     let name = prop::sample::select(vec!["a", "b", "c", "d"]);
     (side, rest, name, any::<usize>()).prop_map(|(inside, rest, name, pool)| {
-        let (subscribers, hairpin_to, rules) = rest;
-        let name = name.to_owned();
-        let realm =
-            RealmConfig { name, inside, subscribers, hairpin_to, rules, ..RealmConfig::default() };
+        let (subscribers, hairpin_to, rules, inside_routes) = rest;
+        let realm = RealmConfig {
+            name: name.to_owned(),
+            inside,
+            subscribers,
+            hairpin_to,
+            inside_routes,
+            rules,
+            ..RealmConfig::default()
+        };
         (realm, pool)
     })
 }
@@ -91,6 +98,7 @@ pub(crate) fn change(config: &mut Config, new: &Config, parts: [bool; 8]) {
         if switches {
             realm.hairpin_to = there(&new.hairpin_to);
             realm.inside = new.inside.clone();
+            realm.inside_routes.clone_from(&new.inside_routes);
         }
     }
     for realm in &mut config.realms {

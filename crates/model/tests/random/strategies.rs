@@ -753,6 +753,24 @@ fn late() -> impl Strategy<Value = (Option<u16>, bool, Refusal)> {
     (mss, prop::bool::weighted(0.9), refusal)
 }
 
+/// Addresses behind routers inside: such as are remote elsewhere, and such as are on the link.
+pub(crate) fn inside_routes() -> impl Strategy<Value = Vec<AddressRange>> {
+    let range = |first: [u8; 4], last: [u8; 4]| AddressRange {
+        first: end(first, 0).address,
+        last: end(last, 0).address,
+    };
+    let all = vec![
+        range(INSIDE[2], INSIDE[2]),
+        range(INSIDE[4], [11, 0, 0, 255]),
+        range([198, 51, 100, 0], REMOTE[0]),
+        range(POOL, FIXED[1]),
+    ];
+    prop_oneof![
+        3 => Just(vec![]),
+        1 => prop::sample::subsequence(all, 1..=4),
+    ]
+}
+
 pub(crate) fn config() -> impl Strategy<Value = Config> {
     let side = |own: [u8; 4], networks: Vec<Option<Prefix>>| {
         let address = prop_oneof![3 => Just(Some(end(own, 0).address)), 1 => Just(None)];
@@ -774,10 +792,11 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
         prop::array::uniform5(any::<bool>()),
         late(),
     );
-    let rest = (pools(), rules());
+    let rest = (pools(), rules(), inside_routes());
     let statics = (fixed(), policy());
     (inside, outside, behaviors, limits(), timeouts(), rest, statics).prop_map(
-        |(inside, outside, behaviors, limits, timeouts, (pools, rules), (fixed, policy))| {
+        |(inside, outside, behaviors, limits, timeouts, rest, (fixed, policy))| {
+            let (pools, rules, inside_routes) = rest;
             let (statics, services) = fixed;
             let (mapping, (filtering, filtering_tcp), pooling, allocation, switches, late) =
                 behaviors;
@@ -786,6 +805,7 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
             let rules = fit(&rules, &pools);
             let config = policy.add_to(Config {
                 inside,
+                inside_routes,
                 outside,
                 pools,
                 mapping,

@@ -236,6 +236,7 @@ impl Other {
                 pooling: new.pooling,
                 port_parity: new.port_parity,
                 hairpinning: new.hairpinning,
+                inside_routes: new.inside_routes.clone(),
                 inbound_refresh: new.inbound_refresh,
                 tcp_pickup: new.tcp_pickup,
                 session_events: new.session_events,

@@ -4,6 +4,7 @@
 //! Each worker has a [`Log`]. Its events go into a bounded ring and no further here: `natgate-logs`
 //! puts them in order, formats and writes them in threads of its own.
 
+use super::neighbors::NeighborLines;
 use super::status::Told;
 use super::{name, say};
 use crate::Failure;
@@ -13,6 +14,7 @@ use natgate_control::json;
 use natgate_control::reload::Logging;
 use natgate_control::routes::{Announcer, external_prefixes};
 use natgate_engine::{Event, Side, Timestamp};
+use natgate_gateway::router::NeighborReport;
 use natgate_gateway::{Clock, LogSettings, LogTo, Observer, Settings, Status, Worker};
 use natgate_io::{Change, LinkInfo};
 use natgate_logs::{Feed, Gap, Logs, OpenError};
@@ -22,6 +24,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// One worker's log.
 pub(super) struct Log {
@@ -38,6 +41,7 @@ pub(super) struct Log {
     /// Where ports in use are written, and whether they could be the last time.
     state: PathBuf,
     ports_written: bool,
+    neighbors: NeighborLines,
 }
 
 /// What all workers' logs share.
@@ -206,6 +210,7 @@ impl Log {
             feed,
             state: settings.state.as_ref().map(|state| state.file.clone()).unwrap_or_default(),
             ports_written: true,
+            neighbors: NeighborLines::default(),
         }
     }
 }
@@ -235,6 +240,14 @@ impl Observer for Log {
         if let Some(announcer) = self.announcer.as_ref().filter(|_| self.sides.contains(&link.name))
         {
             announcer.link(side, link.up);
+        }
+    }
+
+    fn neighbor(&mut self, report: &NeighborReport) {
+        let realms = &self.names.realms;
+        let realm = realms.get(usize::from(report.link.realm)).filter(|_| realms.len() > 1);
+        if let Some(line) = self.neighbors.line(Instant::now(), report, realm.map(|name| &**name)) {
+            say(line);
         }
     }
 

@@ -118,6 +118,9 @@ fn object(status: &Status<'_>, names: &json::Names) -> Value {
             "left_to_the_kernel": status.router.left_to_the_kernel,
             "learnt_routes": status.router.learnt_routes,
             "neighbors_lost": status.router.neighbors_lost,
+            "neighbors_refused": status.router.neighbors_refused,
+            "neighbor_conflicts": status.router.neighbor_conflicts,
+            "neighbor_changes": status.router.neighbor_changes,
             "errors_made": status.router.errors_made,
             "errors_suppressed": status.router.errors_suppressed,
             "own_packets_lost": status.own_lost,
@@ -150,6 +153,7 @@ fn neighbors(side: &SideStatus) -> Value {
         json!({
             "address": neighbor.address,
             "mac": neighbor.mac.map(|mac| mac.to_string()),
+            "state": neighbor.state.name(),
             "asking": neighbor.asking,
             "held": neighbor.held,
         })

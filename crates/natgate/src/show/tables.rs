@@ -88,6 +88,7 @@ const NEIGHBORS: &[Column] = &[
     column("side", "side", 7),
     column("address", "address", 15),
     column("hardware", "mac", 17),
+    column("state", "state", 7),
     column("asking", "asking", 6),
     column("held", "held", 5),
     column("realm", "realm", 0),

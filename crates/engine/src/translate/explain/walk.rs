@@ -160,6 +160,7 @@ impl<'e> Walk<'e> {
         let snat = match ruling {
             Some(Ruling::Bypass) => return self.bypass(Side::Inside),
             Some(Ruling::Drop) => return Err(DropReason::Rule),
+            _ if engine.stays_inside(&self.headers) => return self.route_inside(),
             Some(Ruling::Snat(snat)) => snat,
             None => {
                 let is_subscriber = engine.is_subscriber(self.headers.host());
@@ -408,6 +409,15 @@ impl<'e> Walk<'e> {
         Ok(Verdict::Forward(from.other()))
     }
 
+    fn route_inside(&mut self) -> Fate {
+        let Headers { realm, destination, .. } = self.headers;
+        self.told.direction = Direction::Hairpin;
+        self.note(Step::Inside(Ipv4Addr::from_bits(destination.0)));
+        self.check_transit(self.engine.inside_mtu(realm))?;
+        self.leaving = realm;
+        Ok(Verdict::Forward(Side::Inside))
+    }
+
     pub(super) fn check_transit(&mut self, mtu: u16) -> Result<(), DropReason> {
         let Headers { ttl, total_len: len, dont_fragment, .. } = self.headers;
         self.note(Step::Transit { ttl, len, mtu, dont_fragment });
@@ -430,6 +440,9 @@ impl<'e> Walk<'e> {
         let mtu = match from {
             Side::Inside if engine.external.index(self.headers.destination.0).is_some() => {
                 engine.hairpin_mtu(self.headers.realm)
+            }
+            Side::Inside if engine.stays_inside(&self.headers) => {
+                engine.inside_mtu(self.headers.realm)
             }
             Side::Inside => engine.outside_mtu(),
             Side::Outside => engine.realms.least_mtu(),

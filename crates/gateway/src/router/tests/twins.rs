@@ -1,6 +1,7 @@
 //! What is quick beside what is simple: routes beside a list that is searched from end to end, and
 //! neighbours beside such as forget at every step who was used last.
 
+use super::super::claims::Assertion;
 use super::super::neighbors::{Action, Held, Neighbors};
 use super::super::routes::{Hop, Routes};
 use super::*;
@@ -107,11 +108,11 @@ fn steps() -> impl Strategy<Value = Step> {
 }
 
 /// Does a step, and tells everything that can be seen of it.
-fn step(neighbors: &mut Neighbors, now: &mut Timestamp, step: &Step) -> String {
+fn step(neighbors: &mut Neighbors, now: &mut Timestamp, one: &Step) -> String {
     let address = |who: &u8| Ipv4Addr::new(10, 0, 0, *who);
     let mut said = String::new();
     let mut act = |action: Action| said += &format!("{action:?};");
-    match step {
+    match one {
         Step::Send(who) => {
             let mac = neighbors.resolve(address(who));
             act(Action::Ask(address(who), mac));
@@ -120,12 +121,17 @@ fn step(neighbors: &mut Neighbors, now: &mut Timestamp, step: &Step) -> String {
                 said += &format!("{:?}", neighbors.hold(address(who), held));
             }
         }
-        Step::Answered(who, mac) => {
-            said =
-                format!("{:?}", neighbors.answered(*now, address(who), Mac([2, *mac, 0, 0, 0, 0])));
-        }
-        Step::Heard(who, mac) => {
-            said = format!("{:?}", neighbors.heard(*now, address(who), Mac([2, *mac, 0, 0, 0, 0])));
+        Step::Answered(who, mac) | Step::Heard(who, mac) => {
+            let assertion = Assertion {
+                address: address(who),
+                mac: Mac([2, *mac, 0, 0, 0, 0]),
+                is_reply: matches!(one, Step::Answered(..)),
+                teaches: matches!(one, Step::Heard(..)) && who % 2 == 0,
+                overheard: who % 3 == 0,
+                is_next_hop: false,
+            };
+            let reaction = neighbors.told(*now, &assertion, &mut act);
+            said += &format!("{reaction:?}");
         }
         Step::Wait(millis) => {
             *now = now.plus(Duration::from_millis((*millis).into()));

@@ -187,7 +187,7 @@ fn pings_of_one_kind_are_one_conversation() {
 
 #[test]
 fn nobody_is_told_before_it_is_known() {
-    let mut router = router();
+    let mut router = small();
     // Too many wait, then the link is another: whether the neighbour is there, nobody knows.
     for port in 0..MOST_HELD as u16 + 5 {
         let packet = datagram(port, REMOTE, 40);
@@ -195,7 +195,7 @@ fn nobody_is_told_before_it_is_known() {
     }
     router.relink(Side::Outside, OUTSIDE);
     // The first makes room for all the others.
-    for number in 0..=MOST_NEIGHBORS {
+    for number in 0..=FEWEST_NEIGHBORS {
         let now = at(number as u64 * 2);
         let packet = datagram(4000, &nth(number + 1), 40);
         hand_over(&mut router, now, Side::Inside, &packet, Some(OUTBOUND));

@@ -1,0 +1,130 @@
+//! What ARP messages say about neighbours, and which of it is believed.
+//!
+//! ARP proves nothing: any station of a link can say that an address is its own. So a message
+//! changes no hardware address that is here. The station that has the address is asked first, by
+//! itself, twice within [`RETRY`]. If it answers, it keeps the address, and the claim is reported
+//! as a conflict. If it is silent, everybody is asked, and the first answer counts: that is how an
+//! address moves to other hardware, as in VRRP. A neighbour that has only been learnt has proved
+//! nothing either: then everybody is asked at once.
+//!
+//! Claims cost the link little: one neighbour's are looked into once a second at most, later ones
+//! wait for their turn, and all together no more often than [`MOST_VERIFIED_PER_SECOND`].
+
+use super::neighbors::{Action, Held, NeighborState, Neighbors, RETRY, TRIES};
+use natgate_engine::Timestamp;
+use natgate_wire::arp::Mac;
+use std::net::Ipv4Addr;
+
+/// Most claims that are looked into in a second, a link. Next hops of routes do not count.
+pub const MOST_VERIFIED_PER_SECOND: u32 = 500;
+
+/// What a message says about its sender.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Assertion {
+    /// The sender's address.
+    pub(super) address: Ipv4Addr,
+    /// Its hardware address.
+    pub(super) mac: Mac,
+    /// Whether the message is a reply to the gateway; else it is a request, or for everybody.
+    pub(super) is_reply: bool,
+    /// Whether a neighbour may be learnt from it.
+    pub(super) teaches: bool,
+    /// Whether it came to another worker, which looks into it and reports it.
+    pub(super) overheard: bool,
+    /// Whether the address is a route's next hop.
+    pub(super) is_next_hop: bool,
+}
+
+/// Somebody else's claim to a neighbour's address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim {
+    mac: Mac,
+}
+
+/// What became of a message.
+#[derive(Debug, Default)]
+pub(super) struct Reaction {
+    /// Packets that waited for the neighbour.
+    pub(super) released: Vec<Held>,
+    /// Whether the neighbour could have been learnt, and there was no room.
+    pub(super) refused: bool,
+}
+
+impl Neighbors {
+    /// Takes in what a message says about its sender.
+    pub(super) fn told(
+        &mut self,
+        now: Timestamp,
+        said: &Assertion,
+        act: &mut dyn FnMut(Action),
+    ) -> Reaction {
+        let Some(neighbor) = self.table.get(&said.address) else {
+            let refused = said.teaches && !self.learn(now, said.address, said.mac, act);
+            return Reaction { refused, ..Reaction::default() };
+        };
+        let (state, tries, claim) = (neighbor.state, neighbor.tries, neighbor.claim);
+        let released = match neighbor.mac {
+            // An answer that nobody asked for is not believed.
+            Some(mac) if mac == said.mac && said.is_reply && tries == 0 => Vec::new(),
+            Some(mac) if mac == said.mac && state == NeighborState::Static => Vec::new(),
+            Some(mac) if mac == said.mac => {
+                if let Some(claim) = claim.filter(|_| !said.overheard) {
+                    let (address, claimed) = (said.address, claim.mac);
+                    act(Action::Conflict { address, mac, claimed });
+                }
+                self.confirm(now, said)
+            }
+            Some(mac) if state == NeighborState::Static => {
+                if !said.overheard {
+                    let (address, claimed) = (said.address, said.mac);
+                    act(Action::Conflict { address, mac, claimed });
+                }
+                Vec::new()
+            }
+            // The station that had the address has not answered, and everybody has been asked.
+            Some(from) if tries >= TRIES => {
+                if !said.overheard {
+                    act(Action::Changed { address: said.address, from, to: said.mac });
+                }
+                self.confirm(now, said)
+            }
+            Some(_) => {
+                self.contest(now, said, act);
+                Vec::new()
+            }
+            None => self.confirm(now, said),
+        };
+        Reaction { released, refused: false }
+    }
+
+    /// Looks into the claim of another hardware address to a neighbour's address.
+    fn contest(&mut self, now: Timestamp, said: &Assertion, act: &mut dyn FnMut(Action)) {
+        let Some(neighbor) = self.table.get_mut(&said.address) else { return };
+        if neighbor.claim.is_some() {
+            return;
+        }
+        neighbor.claim = Some(Claim { mac: said.mac });
+        // The one that has the address is being asked already.
+        if neighbor.tries > 0 {
+            return;
+        }
+        if now < neighbor.quiet_until {
+            let then = neighbor.quiet_until;
+            return self.set_deadline(said.address, then);
+        }
+        if !said.is_next_hop && !self.verifications.take(now, MOST_VERIFIED_PER_SECOND) {
+            neighbor.claim = None;
+            return;
+        }
+        neighbor.quiet_until = now.plus(RETRY);
+        if neighbor.state == NeighborState::Learnt {
+            neighbor.tries = TRIES - 1;
+        }
+        if said.overheard {
+            // Another worker asks; this one does if no answer has come of that.
+            self.ask_again(now, said.address, &mut |_| {});
+        } else {
+            self.ask_again(now, said.address, act);
+        }
+    }
+}
