@@ -152,7 +152,7 @@ impl Meaning {
         for realm in engine.realm_numbers() {
             let ranges = engine.inside_routes_of(realm);
             if !ranges.is_empty() {
-                let shown = list(ranges, |range| show_range(range));
+                let shown = list(ranges, show_range);
                 let whose = match realm {
                     0 => "inside".to_owned(),
                     _ => format!("realm {}", self.settings.realm_name(realm)),
