@@ -3,7 +3,7 @@
 use crate::who::{Unanswered, reverse};
 use natgate_engine::Timestamp;
 use natgate_gateway::{LogTo, Settings};
-use natgate_logs::{Holder, SearchError, holders};
+use natgate_logs::{Coverage, Holders, SearchError, holders};
 use std::net::Ipv4Addr;
 
 /// Why nobody is named.
@@ -19,11 +19,16 @@ pub enum Unknown {
     #[error("{0}")]
     Unreadable(String),
     /// The logs name nobody, nor does the configuration.
-    #[error("{0}")]
-    Nobody(String),
+    #[error("{reason}; {}", .coverage.sentence())]
+    Nobody {
+        /// Why, in one sentence without its full stop.
+        reason: String,
+        /// What the logs cover about the time.
+        coverage: Coverage,
+    },
 }
 
-/// Who had it then. None: the logs name nobody, but the configuration does (see [`reverse`]).
+/// The holders at that time. No holder: the logs name nobody, but the configuration does (see [`reverse`]).
 ///
 /// # Errors
 /// [`Unknown`].
@@ -32,25 +37,31 @@ pub fn had(
     external: (Ipv4Addr, u16),
     protocol: Option<u8>,
     at: Timestamp,
-) -> Result<Vec<Holder>, Unknown> {
+) -> Result<Holders, Unknown> {
     let folders = settings.logs.iter().filter_map(|log| match &log.to {
         LogTo::Spool(spool) => Some(spool.folder.as_path()),
         _ => None,
     });
-    let mut nobody = None;
+    let (mut nobody, mut coverage) = (None, Coverage::default());
     for folder in folders {
-        match holders(folder, external, protocol, at) {
+        match holders(folder, external, protocol, at, &|| true) {
             Ok(found) => return Ok(found),
             Err(error @ SearchError::Io { .. }) => {
                 return Err(Unknown::Unreadable(error.to_string()));
             }
-            Err(error) => nobody = Some(error.to_string()),
+            Err(error) => {
+                coverage.add(error.coverage().cloned().unwrap_or_default());
+                nobody = Some(error.to_string());
+            }
         }
     }
     let reason = nobody.ok_or(Unknown::NoLog)?;
     let (address, port) = external;
     match reverse(settings, address, port, protocol) {
-        Err(Unanswered::Nobody(_)) => Err(Unknown::Nobody(format!("{address}:{port}: {reason}"))),
-        _ => Ok(Vec::new()),
+        Err(Unanswered::Nobody(_)) => {
+            let reason = format!("{address}:{port}: {reason}");
+            Err(Unknown::Nobody { reason, coverage })
+        }
+        _ => Ok(Holders { holders: Vec::new(), coverage }),
     }
 }

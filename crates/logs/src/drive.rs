@@ -7,6 +7,7 @@
 use crate::json::Names;
 use crate::queue::Queue;
 use crate::record::{Gap, Record};
+use crate::wall::WallClock;
 use natgate_engine::Timestamp;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -45,6 +46,9 @@ pub trait Sink: Send {
         now: Timestamp,
     ) -> (usize, io::Result<()>);
 
+    /// Says that all records until a time have been written; nothing says so of a time by itself.
+    fn passed(&mut self, _until: Timestamp) {}
+
     /// Has what was written arrive; called about once a second, with or without records.
     ///
     /// # Errors
@@ -56,6 +60,14 @@ pub trait Sink: Send {
 
     /// Nothing comes any more: nothing may take longer than a moment.
     fn hurry(&mut self) {}
+
+    /// All is written that there will ever be.
+    ///
+    /// # Errors
+    /// As [`Sink::write`].
+    fn close(&mut self, _now: Timestamp) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// What a sink has done, to be read at any time.
@@ -118,6 +130,7 @@ pub struct Drive {
     batch: Vec<Record>,
     health: Health,
     next_flush: Timestamp,
+    wall: Arc<WallClock>,
 }
 
 /// Whether a sink can write.
@@ -135,7 +148,7 @@ enum Health {
 
 impl Drive {
     /// A sink that takes from a queue; `name` is what the operator is told of it, the names are those
-    /// that the configuration gives.
+    /// that the configuration gives. The sink is told the time by `wall`.
     pub fn new(
         name: String,
         capacity: usize,
@@ -143,6 +156,7 @@ impl Drive {
         queue: Arc<Queue>,
         names: Arc<RwLock<Arc<Names>>>,
         tell: Tell,
+        wall: Arc<WallClock>,
     ) -> Self {
         let counts = Counts {
             name,
@@ -161,6 +175,7 @@ impl Drive {
             batch: Vec::with_capacity(BATCH),
             health: Health::New,
             next_flush: Timestamp(0),
+            wall,
         }
     }
 
@@ -190,7 +205,9 @@ impl Drive {
     pub fn finish(&mut self, now: Timestamp) -> bool {
         self.sink.hurry();
         self.next_flush = now;
-        match self.work_or_fail(now) {
+        let worked = self.work_or_fail(now);
+        let worked = worked.and_then(|()| self.sink.close(self.wall.at(now)));
+        match worked {
             Ok(()) => true,
             Err(error) => {
                 self.failed(&error, now);
@@ -210,7 +227,7 @@ impl Drive {
             self.sink.reopen();
         }
         if !matches!(self.health, Health::Well) {
-            self.sink.connect(now)?;
+            self.sink.connect(self.wall.at(now))?;
             // What may be open need not take anything: only what has been written tells.
             self.next_flush = now;
         }
@@ -220,7 +237,7 @@ impl Drive {
             if self.batch.is_empty() {
                 break;
             }
-            let (written, result) = self.sink.write(&self.batch, &names, now);
+            let (written, result) = self.sink.write(&self.batch, &names, self.wall.at(now));
             self.made_progress(written);
             let done = self.batch.drain(..written);
             let (mut events, mut gaps) = (0, Vec::new());
@@ -228,6 +245,7 @@ impl Drive {
                 match record {
                     Record::Event(_) => events += 1,
                     Record::Gap(gap) => gaps.push(gap),
+                    Record::ClockSet(_) => {}
                 }
             }
             self.counts.written.fetch_add(events, Ordering::Relaxed);
@@ -236,7 +254,10 @@ impl Drive {
         }
         if now >= self.next_flush {
             self.next_flush = now.plus(FLUSH);
-            self.sink.flush(now)?;
+            if let Some(until) = self.queue.passed_until() {
+                self.sink.passed(until);
+            }
+            self.sink.flush(self.wall.at(now))?;
         }
         self.is_well(now);
         Ok(())
@@ -393,7 +414,8 @@ pub(crate) mod tests {
         let heard = Arc::clone(&said);
         let tell: Tell = Arc::new(move |sentence| heard.lock().unwrap().push(sentence));
         let (sink, taking) = (Box::new(collector.clone()), Arc::clone(&queue));
-        let drive = Drive::new("c".into(), capacity, sink, taking, Arc::default(), tell);
+        let drive =
+            Drive::new("c".into(), capacity, sink, taking, Arc::default(), tell, Arc::default());
         World { collector, queue, drive, said }
     }
 
@@ -425,7 +447,7 @@ pub(crate) mod tests {
             .iter()
             .filter_map(|record| match record {
                 Record::Gap(gap) => Some(*gap),
-                Record::Event(_) => None,
+                Record::Event(_) | Record::ClockSet(_) => None,
             })
             .collect();
         // One batch was in the sink's hands beside the queue.

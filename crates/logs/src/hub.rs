@@ -8,16 +8,23 @@ use crate::merge::Merge;
 use crate::queue::Queue;
 use crate::record::Record;
 use crate::sinks;
+use crate::wall::{Timing, WallClock};
 use natgate_gateway::{Clock, LogSettings, LogTo, LogWhat, panics};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::{self, JoinHandle, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often the rings are looked at when nobody says that there is much.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How often the machine's clock is compared with the translator's.
+const COMPARE: Duration = Duration::from_secs(1);
+
+/// A clock that was right when it was made differs by less than that, nanoseconds.
+const AGREES: i64 = 100_000_000;
 
 /// Records that are dealt out in one go.
 const DEAL: usize = 1024;
@@ -60,6 +67,7 @@ struct Opened {
 struct Kit {
     names: Arc<RwLock<Arc<Names>>>,
     clock: Clock,
+    wall: Arc<WallClock>,
     tell: Tell,
 }
 
@@ -70,7 +78,8 @@ impl Kit {
         let sink = sinks::open(settings, continued).map_err(failed)?;
         let queue = Arc::new(Queue::new(settings.queue, settings.what));
         let (taking, known) = (Arc::clone(&queue), Arc::clone(&self.names));
-        let drive = Drive::new(name, settings.queue, sink, taking, known, Arc::clone(&self.tell));
+        let (tell, wall) = (Arc::clone(&self.tell), Arc::clone(&self.wall));
+        let drive = Drive::new(name, settings.queue, sink, taking, known, tell, wall);
         Ok(Opened { settings: settings.clone(), drive, queue })
     }
 
@@ -141,7 +150,10 @@ impl Logs {
         tell: &Tell,
     ) -> Result<Self, OpenError> {
         let names = Arc::new(RwLock::new(Arc::new(names)));
-        let kit = Kit { names, clock, tell: Arc::clone(tell) };
+        let ahead = clock.ahead();
+        let ahead = if ahead.abs() < AGREES { 0 } else { ahead };
+        let wall = Arc::new(WallClock::new(ahead));
+        let kit = Kit { names, clock, wall, tell: Arc::clone(tell) };
         let opened = settings.iter().map(|one| kit.open(one, continued));
         let opened = opened.collect::<Result<Vec<_>, _>>()?;
         let queues: Vec<_> = opened.iter().map(|one| Arc::clone(&one.queue)).collect();
@@ -152,9 +164,10 @@ impl Logs {
         let sinks = Arc::new(Mutex::new(running.collect::<Result<_, _>>()?));
         let (sender, outlets) = channel();
         let (dealt, stopping) = (Arc::clone(&queues), Arc::clone(&stop));
+        let wall = Arc::clone(&kit.wall);
         let dealer = thread::Builder::new()
             .name("log-order".to_owned())
-            .spawn(move || deal(&outlets, &dealt, &stopping))
+            .spawn(move || deal(&outlets, (clock, &wall), &dealt, &stopping))
             .map_err(|error| OpenError { name: "of events".to_owned(), error })?;
         let joining = Joining { outlets: sender, wanted, dealer: dealer.thread().clone() };
         let dealer = Some(dealer);
@@ -164,6 +177,11 @@ impl Logs {
     /// Makes feeds for workers that there are or that join.
     pub fn joining(&self) -> Joining {
         self.joining.clone()
+    }
+
+    /// The machine's clock as the logs have it, to be told when it is set.
+    pub fn wall(&self) -> Arc<WallClock> {
+        Arc::clone(&self.kit.wall)
     }
 
     /// Says what the configuration in force calls pools, classes and realms.
@@ -238,15 +256,8 @@ impl Changer {
                 None => new.push(one),
             }
         }
-        // A spool that is only kept otherwise goes on.
-        let goes_on = |one: &LogSettings| {
-            let folder = |of: &LogSettings| match &of.to {
-                LogTo::Spool(spool) => Some(spool.folder.clone()),
-                _ => None,
-            };
-            folder(one).is_some() && before.iter().any(|other| folder(other) == folder(one))
-        };
-        let opened = new.into_iter().map(|one| self.kit.open(one, goes_on(one)));
+        // There are mappings, whether the log is new or only kept otherwise.
+        let opened = new.into_iter().map(|one| self.kit.open(one, true));
         let opened = opened.collect::<Result<_, _>>()?;
         Ok(Exchange { changer: self.clone(), opened, settings: settings.to_vec() })
     }
@@ -355,33 +366,75 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Puts events in order and deals them out until the workers have gone.
-fn deal(outlets: &Receiver<Outlet>, queues: &Queues, stop: &AtomicBool) {
-    let (mut merge, mut records) = (Merge::default(), Vec::with_capacity(DEAL));
-    // The feeds stay in the merge, however a turn ends.
-    panics::contain(|| deal_on((&mut merge, &mut records), outlets, queues, stop));
+/// Notices that the machine's clock was set.
+fn compare(clock: Clock, wall: &WallClock) {
+    let ahead = clock.ahead();
+    if ahead.saturating_sub(wall.ahead()).saturating_abs() >= AGREES {
+        wall.set(clock.now(), ahead);
+    }
 }
 
-fn deal_on(
-    (merge, records): (&mut Merge, &mut Vec<Record>),
+/// Puts events in order and deals them out until the workers have gone.
+fn deal(
     outlets: &Receiver<Outlet>,
+    (clock, wall): (Clock, &WallClock),
     queues: &Queues,
     stop: &AtomicBool,
 ) {
-    records.clear();
-    loop {
-        outlets.try_iter().for_each(|outlet| merge.add(outlet));
-        merge.take(DEAL, records);
-        if !records.is_empty() {
-            // The list is short, and nobody holds it for long.
-            lock(queues).iter().for_each(|queue| queue.offer(records));
-        } else if merge.is_done() && stop.load(Ordering::Relaxed) {
-            return;
-        } else {
-            merge.tidy();
-            thread::park_timeout(LOOK);
-        }
+    let mut dealing = Dealing {
+        merge: Merge::default(),
+        timing: Timing::new(wall),
+        taken: Vec::with_capacity(DEAL),
+        records: Vec::with_capacity(DEAL),
+    };
+    // The feeds stay in the merge, however a turn ends.
+    panics::contain(|| dealing.go_on(outlets, (clock, wall), queues, stop));
+}
+
+/// The state of the thread that deals records out.
+struct Dealing {
+    merge: Merge,
+    timing: Timing,
+    taken: Vec<Record>,
+    records: Vec<Record>,
+}
+
+impl Dealing {
+    fn go_on(
+        &mut self,
+        outlets: &Receiver<Outlet>,
+        (clock, wall): (Clock, &WallClock),
+        queues: &Queues,
+        stop: &AtomicBool,
+    ) {
+        let Self { merge, timing, taken, records } = self;
+        let mut compared = Instant::now();
+        taken.clear();
         records.clear();
+        loop {
+            outlets.try_iter().for_each(|outlet| merge.add(outlet));
+            if compared.elapsed() >= COMPARE {
+                compare(clock, wall);
+                compared = Instant::now();
+            }
+            let until = merge.take(DEAL, taken);
+            let until = timing.apply(wall, taken, until, records);
+            // The list is short, and nobody holds it for long.
+            for queue in &*lock(queues) {
+                queue.offer(records);
+                if let Some(until) = until {
+                    queue.passed(until);
+                }
+            }
+            if !records.is_empty() {
+                records.clear();
+            } else if merge.is_done() && stop.load(Ordering::Relaxed) {
+                return;
+            } else {
+                merge.tidy();
+                thread::park_timeout(LOOK);
+            }
+        }
     }
 }
 
@@ -395,5 +448,17 @@ fn write(mut drive: Drive, queue: &Queue, clock: Clock) -> bool {
         if !goes_on {
             return drive.finish(clock.now());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_was_set_is_noticed() {
+        let wall = WallClock::new(3_600_000_000_000);
+        compare(Clock::default(), &wall);
+        assert!(wall.ahead().abs() < 60_000_000_000);
     }
 }

@@ -190,6 +190,13 @@ pub fn record<'p>(record: &Record, names: &'p Names, remotes: bool) -> EventObje
             to: Some(seconds(gap.to)),
             ..EventObject::default()
         },
+        Record::ClockSet(set) => EventObject {
+            time: seconds(set.to),
+            event: "clock_set",
+            from: Some(seconds(set.from)),
+            to: Some(seconds(set.to)),
+            ..EventObject::default()
+        },
     }
 }
 
@@ -261,12 +268,36 @@ pub fn shown(time: Timestamp) -> String {
 pub fn time(text: &str) -> Result<Timestamp, String> {
     let wrong =
         || format!("{text:?} is no time; write one such as 2026-03-01T12:30:00Z or 1772368200.5");
+    if let Some(ago) = ago(text) {
+        let now = natgate_gateway::Clock::default().now();
+        return now.0.checked_sub(ago).map(Timestamp).ok_or_else(wrong);
+    }
     if let Ok(seconds) = text.parse::<f64>() {
         let duration = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
         return Ok(Timestamp(0).plus(duration));
     }
     let time: jiff::Timestamp = text.parse().map_err(|_| wrong())?;
     u64::try_from(time.as_nanosecond()).map(Timestamp).map_err(|_| wrong())
+}
+
+/// Nanoseconds before now: of `now`, or of a text such as `-10m`.
+fn ago(text: &str) -> Option<u64> {
+    if text == "now" {
+        return Some(0);
+    }
+    let text = text.strip_prefix('-')?;
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return None,
+    };
+    if !number.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    number.parse::<u64>().ok()?.checked_mul(seconds)?.checked_mul(1_000_000_000)
 }
 
 #[cfg(test)]
@@ -395,6 +426,16 @@ mod tests {
         let object = record(&Record::Gap(gap), &names, false);
         let expected = json!({ "time": 2.5, "event": "gap", "lost": 7, "from": 1.0, "to": 2.5 });
         assert_eq!(serde_json::to_value(object).unwrap(), expected);
+    }
+
+    #[test]
+    fn times_before_now_are_read() {
+        let now = time("now").unwrap();
+        let before = time("-10m").unwrap();
+        assert!(before < now && now.0 - before.0 <= 600_000_000_000);
+        for text in ["-m", "-10", "-+1m", "-10w", "-9999999999999d", "-", "-1\u{e9}"] {
+            time(text).unwrap_err();
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //! | `hub` | the threads around all that |
 //! | `json`, `sinks` | the formats: JSON lines, syslog (RFC 5424), IPFIX (RFC 7011, RFC 8158), the spool |
 //! | `spool` | the spool's files: written, kept within bounds, searched |
+//! | `wall` | times by the machine's clock, which may be set |
 
 mod drive;
 mod feed;
@@ -24,6 +25,7 @@ mod queue;
 mod record;
 mod sinks;
 mod spool;
+mod wall;
 
 pub use drive::{Drive, Pause, Sink, SinkMetrics, Tell};
 pub use feed::Feed;
@@ -32,9 +34,11 @@ pub use json::{
     DEFAULT_REALM, EventObject, Names, endpoint, event, protocol, record, seconds, shown, time,
 };
 pub use queue::Queue;
-pub use record::{Gap, Record, wants};
+pub use record::{ClockSet, Gap, Record, wants};
 pub use sinks::file::FileSink;
 pub use sinks::ipfix::IpfixSink;
 pub use sinks::spool::SpoolSink;
 pub use sinks::syslog::{Messages, SyslogSink};
-pub use spool::search::{Holder, SearchError, holders};
+pub use spool::outline::{Coverage, LogGap, Reason, Span, sentence as coverage_sentence};
+pub use spool::search::{Holder, Holders, SearchError, holders};
+pub use wall::WallClock;

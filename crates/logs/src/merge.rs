@@ -31,9 +31,17 @@ impl Merge {
         self.lanes.push(Lane { outlet, waiting: VecDeque::new(), until: Timestamp(0) });
     }
 
-    /// Puts what can go on into `into`, in order of time, at most so many.
-    pub(crate) fn take(&mut self, most: usize, into: &mut Vec<Record>) {
+    /// Puts what can go on into `into`, in order of time, at most so many; returns until when nothing
+    /// will come any more, if that is known.
+    pub(crate) fn take(&mut self, most: usize, into: &mut Vec<Record>) -> Option<Timestamp> {
         self.take_within(MOST_WAITING, most, into);
+        let until = |lane: &Lane| match lane.waiting.front() {
+            Some(first) => Timestamp(first.time().0.saturating_sub(1)).min(lane.until),
+            None => lane.until,
+        };
+        let until = self.lanes.iter().map(until).min()?;
+        // Workers that have gone say nothing of the time, nor does one that has not begun.
+        (until != Timestamp(0) && until != Timestamp(u64::MAX)).then_some(until)
     }
 
     fn take_within(&mut self, room: usize, most: usize, into: &mut Vec<Record>) {

@@ -5,11 +5,15 @@
 //! ahead of what comes next.
 
 use crate::record::{Gap, Record};
+use natgate_engine::Timestamp;
 use natgate_gateway::LogWhat;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+/// Steps of the clock that a full queue takes beyond its capacity.
+const MOST_STEPS: usize = 1024;
 
 /// Records between the thread that deals them out and one sink's.
 #[derive(Debug)]
@@ -28,6 +32,8 @@ struct State {
     records: VecDeque<Record>,
     /// What is missing after the last of them.
     gap: Option<Gap>,
+    /// Until when all has been offered.
+    until: Option<Timestamp>,
     closed: bool,
 }
 
@@ -66,11 +72,27 @@ impl Queue {
         }
     }
 
+    /// Says that all records until a time have been offered.
+    pub fn passed(&self, until: Timestamp) {
+        self.state().until = Some(until);
+    }
+
+    /// Until when all records have been offered and taken; `None`: some wait, or nobody has said so.
+    pub fn passed_until(&self) -> Option<Timestamp> {
+        let state = self.state();
+        state.until.filter(|_| state.records.is_empty() && state.gap.is_none())
+    }
+
     /// Puts one in; whether that was possible.
     fn put(&self, state: &mut State, record: &Record) -> bool {
         // Who is new after a gap has the gap before it, so there must be room for both.
         let needed = 1 + usize::from(state.gap.is_some());
-        if state.records.len() + needed > self.capacity {
+        // Times after it would mean nothing without a step of the clock.
+        let room = match record {
+            Record::ClockSet(_) => self.capacity + MOST_STEPS,
+            _ => self.capacity,
+        };
+        if state.records.len() + needed > room {
             let missing = record.missing();
             self.lost.fetch_add(missing.lost, Ordering::Relaxed);
             match &mut state.gap {
@@ -133,7 +155,7 @@ impl Queue {
 mod tests {
     use super::*;
     use crate::drive::tests::{created, times};
-    use natgate_engine::Timestamp;
+    use crate::record::ClockSet;
 
     #[test]
     fn what_does_not_fit_becomes_one_gap_in_its_place() {
@@ -166,6 +188,22 @@ mod tests {
         let all = Gap { lost: 6, from: Timestamp(1), to: Timestamp(4) };
         assert_eq!(taken, [created(1), gap, Record::Gap(all)]);
         assert_eq!(queue.figures(), (0, 11, 2));
+    }
+
+    #[test]
+    fn a_step_of_the_clock_finds_room_after_the_gap() {
+        let queue = Queue::new(2, LogWhat::Mappings);
+        queue.passed(Timestamp(0));
+        queue.offer(&[created(1), created(2), created(3)]);
+        let set = Record::ClockSet(ClockSet { from: Timestamp(4), to: Timestamp(9) });
+        queue.offer(&[set, created(10)]);
+        queue.passed(Timestamp(10));
+        assert_eq!(queue.passed_until(), None, "it has not been taken");
+        let mut taken = Vec::new();
+        queue.take(9, &mut taken);
+        let gap = |at| Record::Gap(Gap { lost: 1, from: Timestamp(at), to: Timestamp(at) });
+        assert_eq!(taken, [created(1), created(2), gap(3), set, gap(10)]);
+        assert_eq!(queue.passed_until(), Some(Timestamp(10)));
     }
 
     #[test]

@@ -28,6 +28,15 @@ impl Gap {
     }
 }
 
+/// The machine's clock was set: times in logs are by the new one from here on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockSet {
+    /// What the clock would have said.
+    pub from: Timestamp,
+    /// What it said instead.
+    pub to: Timestamp,
+}
+
 /// One entry of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
@@ -35,6 +44,8 @@ pub enum Record {
     Event(Event),
     /// Something is missing here.
     Gap(Gap),
+    /// The clock was set here.
+    ClockSet(ClockSet),
 }
 
 impl Record {
@@ -43,6 +54,7 @@ impl Record {
         match self {
             Self::Event(event) => event.time,
             Self::Gap(gap) => gap.to,
+            Self::ClockSet(set) => set.to,
         }
     }
 
@@ -51,6 +63,7 @@ impl Record {
         match self {
             Self::Event(event) => Gap::of(event),
             Self::Gap(gap) => *gap,
+            Self::ClockSet(set) => Gap { lost: 0, from: set.to, to: set.to },
         }
     }
 }

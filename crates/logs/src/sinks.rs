@@ -38,7 +38,7 @@ pub(crate) fn open(settings: &LogSettings, continued: bool) -> io::Result<Box<dy
         LogTo::Ipfix(ipfix) => Box::new(ipfix::IpfixSink::new(ipfix, remotes)?),
         LogTo::Spool(spool) => {
             let sink = spool::SpoolSink::open(spool, remotes)?;
-            Box::new(if continued { sink.continued() } else { sink })
+            Box::new(if continued { sink.continued()? } else { sink })
         }
     })
 }

@@ -27,7 +27,9 @@ address and ports it has.
 
 With --at, the log on disk ([[log]] with kind = \"spool\") is searched for whoever had the endpoint
 then: by the gateway, or with --config, whether it runs or not; where the log names nobody, the
-configuration answers as above. TIME is seconds since 1970, as in other logs, or a date and a time with an offset.
+configuration answers as above. TIME is seconds since 1970, as in other logs, a date and a time with an offset,
+now, or a time before now, such as -10m (s, m, h, d). The answer says which span of time the log
+covers, and the gaps in the log; with --json in \"covered\" and \"gaps\".
 
 The exit code is 1, with a sentence on standard error, when nobody is known to have it.
 
@@ -62,8 +64,13 @@ pub(crate) struct Args {
     /// The endpoint's protocol: static mappings may be of one only
     #[arg(long, value_name = "PROTOCOL", value_parser = protocol)]
     protocol: Option<u8>,
-    /// When: 2026-03-01T12:30:00Z, or seconds since 1970
-    #[arg(long, value_name = "TIME", value_parser = natgate_logs::time)]
+    /// When: 2026-03-01T12:30:00Z, seconds since 1970, now, or -10m (s, m, h, d)
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = natgate_logs::time,
+        allow_hyphen_values = true
+    )]
     at: Option<Timestamp>,
     /// Print one JSON object instead of text
     #[arg(long)]

@@ -37,10 +37,19 @@ fn find_then(
         Err(error @ Unknown::NoLog) => {
             return Err(Response::failure(404, format!("the configuration names {error}")));
         }
-        Err(Unknown::Nobody(sentence)) => return Ok(nobody(sentence)),
+        Err(error) => {
+            let mut response = nobody(error.to_string());
+            if let Unknown::Nobody { coverage, .. } = error {
+                response.body["covered"] = json!(coverage.covered);
+                response.body["gaps"] = json!(coverage.gaps);
+            }
+            return Ok(response);
+        }
     };
-    if !found.is_empty() {
-        return Ok(Response::done(json!({ "answers": found })));
+    if !found.holders.is_empty() {
+        let (covered, gaps) = (&found.coverage.covered, &found.coverage.gaps);
+        let body = json!({ "answers": found.holders, "covered": covered, "gaps": gaps });
+        return Ok(Response::done(body));
     }
     by_configuration(interface, external, asked.protocol)
 }

@@ -68,8 +68,17 @@ impl IpfixSink {
     /// Whether templates are to be sent again.
     fn is_due(&self, now: Timestamp) -> bool {
         self.connection.is_datagram()
-            && (now >= self.templates_due || self.since_templates >= self.messages)
+            && (now >= self.templates_due
+                || self.since_templates >= self.messages
+                // The clock was set back.
+                || self.templates_due.since(now) > self.interval)
     }
+}
+
+/// Whether RFC 8158 or RFC 7011 has something that says it. Steps of the clock need no record: times of
+/// the records after it are right.
+fn has_template(record: &Record) -> bool {
+    matches!(record, Record::Event(_) | Record::Gap(_))
 }
 
 impl Sink for IpfixSink {
@@ -100,7 +109,13 @@ impl Sink for IpfixSink {
             {
                 return (done, Err(error));
             }
-            let (message, count) = self.encoder.message(&records[done..], names, now);
+            let left = &records[done..];
+            let count = left.iter().take_while(|record| has_template(record)).count();
+            if count == 0 {
+                done += 1;
+                continue;
+            }
+            let (message, count) = self.encoder.message(&left[..count], names, now);
             if let (_, Err(error)) = self.connection.send(&message) {
                 return (done, Err(error));
             }

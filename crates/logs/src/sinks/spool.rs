@@ -4,6 +4,7 @@ use crate::drive::Sink;
 use crate::json::Names;
 use crate::record::Record;
 use crate::spool::format::{Entry, MOST_ENTRIES};
+use crate::spool::outline::Outline;
 use crate::spool::segments::Writer;
 use natgate_engine::Timestamp;
 use natgate_gateway::SpoolSettings;
@@ -16,7 +17,26 @@ pub struct SpoolSink {
     remotes: bool,
     /// The next frame's entries.
     entries: Vec<Entry>,
-    has_begun: bool,
+    /// What is written first, as soon as the gateway works: one that fails at its start has neither
+    /// begun nor ended anything.
+    beginning: Option<Beginning>,
+    /// When it was connected first.
+    connected: Option<Timestamp>,
+    /// Until when all is in the frames.
+    until: Timestamp,
+    /// The time that was noted last.
+    noted: Timestamp,
+}
+
+/// What a run begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beginning {
+    /// Nobody has anything.
+    Start,
+    /// It goes on where the run before ends.
+    Continues,
+    /// Mappings go on, but no run before has all of them.
+    Resumes,
 }
 
 impl SpoolSink {
@@ -27,14 +47,39 @@ impl SpoolSink {
     /// As the system says.
     pub fn open(settings: &SpoolSettings, remotes: bool) -> io::Result<Self> {
         let writer = Writer::new(&settings.folder, settings.max_size, settings.max_age)?;
-        let entries = Vec::with_capacity(MOST_ENTRIES);
-        Ok(Self { writer, remotes, entries, has_begun: false })
+        Ok(Self {
+            writer,
+            remotes,
+            entries: Vec::with_capacity(MOST_ENTRIES),
+            beginning: Some(Beginning::Start),
+            connected: None,
+            until: Timestamp(0),
+            noted: Timestamp(0),
+        })
     }
 
-    /// The gateway goes on with the mappings that there were.
-    #[must_use]
-    pub fn continued(self) -> Self {
-        Self { has_begun: true, ..self }
+    /// The gateway goes on with the mappings that there were. Somebody who writes the spool until now
+    /// has not closed it yet; what was closed before is of another time.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub fn continued(self) -> io::Result<Self> {
+        let beginning = match Outline::is_closed(self.writer.folder())? {
+            true => Beginning::Resumes,
+            false => Beginning::Continues,
+        };
+        Ok(Self { beginning: Some(beginning), ..self })
+    }
+
+    /// Says how the run begins, if nothing has been said yet, no later than at that time.
+    fn begin(&mut self, time: Timestamp) {
+        let Some(beginning) = self.beginning.take() else { return };
+        let connected = self.connected.unwrap_or(time);
+        self.entries.push(match beginning {
+            Beginning::Start => Entry::Start(connected.min(time)),
+            Beginning::Continues => Entry::Continues(time),
+            Beginning::Resumes => Entry::Resumes(time),
+        });
     }
 
     fn write_frame(&mut self, now: Timestamp) -> io::Result<()> {
@@ -42,14 +87,35 @@ impl SpoolSink {
         self.entries.clear();
         Ok(())
     }
+
+    fn put(&mut self, record: &Record, now: Timestamp) -> io::Result<()> {
+        if let Record::ClockSet(set) = record {
+            if self.beginning.is_some() {
+                // Nothing has a time by the old clock.
+                return Ok(());
+            }
+            // In a segment times only grow.
+            self.write_frame(now)?;
+            self.writer.end_segment();
+            self.entries.extend(Entry::of(record, self.remotes));
+            self.until = set.to;
+            return Ok(());
+        }
+        let Some(entry) = Entry::of(record, self.remotes) else { return Ok(()) };
+        // There is room for how the run begins, too.
+        if self.entries.len() + 2 > MOST_ENTRIES {
+            self.write_frame(now)?;
+        }
+        self.begin(entry.time());
+        self.until = self.until.max(entry.time());
+        self.entries.push(entry);
+        Ok(())
+    }
 }
 
 impl Sink for SpoolSink {
     fn connect(&mut self, now: Timestamp) -> io::Result<()> {
-        if !self.has_begun {
-            self.has_begun = true;
-            self.entries.push(Entry::Start(now));
-        }
+        self.connected = self.connected.or(Some(now));
         self.write_frame(now)
     }
 
@@ -63,17 +129,32 @@ impl Sink for SpoolSink {
             return (0, Err(error));
         }
         for (number, record) in records.iter().enumerate() {
-            if self.entries.len() >= MOST_ENTRIES
-                && let Err(error) = self.write_frame(now)
-            {
+            if let Err(error) = self.put(record, now) {
                 return (number, Err(error));
             }
-            self.entries.extend(Entry::of(record, self.remotes));
         }
         (records.len(), Ok(()))
     }
 
+    fn passed(&mut self, until: Timestamp) {
+        self.begin(until);
+        self.until = self.until.max(until);
+    }
+
     fn flush(&mut self, now: Timestamp) -> io::Result<()> {
-        self.write_frame(now)
+        self.write_frame(now)?;
+        if self.beginning.is_none() && self.noted != self.until {
+            self.writer.note(self.until)?;
+            self.noted = self.until;
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, now: Timestamp) -> io::Result<()> {
+        if self.beginning.is_some() {
+            return Ok(());
+        }
+        self.entries.push(Entry::Closed(self.until));
+        self.flush(now)
     }
 }

@@ -1,5 +1,13 @@
 //! Segments and frames in bytes. Numbers are little-endian.
 //!
+//! | bytes of a segment | mean |
+//! |---|---|
+//! | 0 | [`SEGMENT`] |
+//! | 8, 16 | numbers of the run and of the segment in the run |
+//! | 24 | bytes of the realms' names |
+//! | 28 | CRC-32 of the 28 bytes before and the names |
+//! | 32 | the names, a JSON array; then frames |
+//!
 //! | bytes of a frame | mean |
 //! |---|---|
 //! | 0 | [`MAGIC`] |
@@ -7,24 +15,41 @@
 //! | 8 | bytes of the compressed entries |
 //! | 12 | bytes of the filter |
 //! | 16, 24 | times of the first and the last entry |
-//! | 32 | whether entries are among them that are about everything: [`WHOLE`] |
-//! | 36 | CRC-32 of the compressed entries |
-//! | 40 | CRC-32 of the 40 bytes before and the filter |
-//! | 44 | the filter, then the compressed entries (Zstandard) |
+//! | 32 | number of the frame in its run; no number is left out |
+//! | 40 | 1 if an entry is about everything (a start, a gap), else 0 |
+//! | 44 | CRC-32 of the compressed entries |
+//! | 48 | CRC-32 of the filter |
+//! | 52 | CRC-32 of the 52 bytes before |
+//! | 56 | the filter, then the compressed entries (Zstandard) |
+//!
+//! Version 1 is read, too. Its segments have no numbers and no check sum; its frames have a header of
+//! 44 bytes without a number, whose last check sum is of the header and the filter.
 
-use crate::record::{Gap, Record};
+use crate::record::{ClockSet, Gap, Record};
 use natgate_engine::{BlockId, Change, Endpoint, MappingId, Timestamp};
 use std::io;
 use std::net::Ipv4Addr;
 
 /// What a segment begins with; the last byte is the version.
-pub(crate) const SEGMENT: [u8; 8] = *b"NATGATE\x01";
+pub(crate) const SEGMENT: [u8; 8] = *b"NATGATE\x02";
+const SEGMENT_1: [u8; 8] = *b"NATGATE\x01";
 
 /// What a frame begins with.
 const MAGIC: u32 = 0x4d52_464e;
 
+/// Bytes of a segment before its realms' names.
+const SEGMENT_HEADER: usize = 32;
+const SEGMENT_HEADER_1: usize = 12;
+
 /// Bytes of a frame before its filter.
-pub(crate) const HEADER: usize = 44;
+const HEADER: usize = 56;
+const HEADER_1: usize = 44;
+
+/// Most bytes of a header, of segments and frames alike.
+pub(crate) const MOST_HEADER: usize = 64;
+
+/// The most that a segment's header may say of realms, bytes.
+const MOST_NAMES: usize = 1 << 20;
 
 /// Bytes of an entry.
 const ENTRY: usize = 40;
@@ -49,14 +74,24 @@ pub(crate) enum Entry {
     Begins(Timestamp, Holding),
     /// Somebody has it no longer.
     Ends(Timestamp, Holding),
-    /// The gateway began anew: nobody has anything.
+    /// The gateway began anew: nobody has anything. The first entry of a run.
     Start(Timestamp),
     /// Something is missing.
     Gap(Gap),
+    /// Mappings go on that there were. The first entry of a run, which goes on with the run before if
+    /// that was closed.
+    Continues(Timestamp),
+    /// Mappings go on that there were, and the spool has nothing of the time before. The first entry of
+    /// a run.
+    Resumes(Timestamp),
+    /// All until then was written, and nothing follows. The last entry of a run.
+    Closed(Timestamp),
+    /// The clock was set. The first entry of a segment.
+    ClockSet(ClockSet),
 }
 
 /// Who has what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Holding {
     /// IP protocol; `None`: all.
     pub(crate) protocol: Option<u8>,
@@ -79,6 +114,7 @@ impl Entry {
         let event = match record {
             Record::Event(event) => event,
             Record::Gap(gap) => return Some(Self::Gap(*gap)),
+            Record::ClockSet(set) => return Some(Self::ClockSet(*set)),
         };
         let time = event.time;
         let session = |id: &natgate_engine::SessionId| Holding {
@@ -104,16 +140,27 @@ impl Entry {
 
     pub(crate) fn time(&self) -> Timestamp {
         match self {
-            Self::Begins(time, _) | Self::Ends(time, _) | Self::Start(time) => *time,
+            Self::Begins(time, _)
+            | Self::Ends(time, _)
+            | Self::Start(time)
+            | Self::Continues(time)
+            | Self::Resumes(time)
+            | Self::Closed(time) => *time,
             Self::Gap(gap) => gap.to,
+            Self::ClockSet(set) => set.to,
         }
     }
 
     fn holding(&self) -> Option<&Holding> {
         match self {
             Self::Begins(_, holding) | Self::Ends(_, holding) => Some(holding),
-            Self::Start(_) | Self::Gap(_) => None,
+            _ => None,
         }
+    }
+
+    /// Whether it is about everything.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.holding().is_none()
     }
 
     fn put(&self, into: &mut Vec<u8>) {
@@ -123,12 +170,17 @@ impl Entry {
             Self::Ends(..) => 2,
             Self::Start(_) => 3,
             Self::Gap(_) => 4,
+            Self::Continues(_) => 5,
+            Self::Resumes(_) => 6,
+            Self::Closed(_) => 7,
+            Self::ClockSet(_) => 8,
         };
         into.push(tag);
         into.extend(self.time().0.to_le_bytes());
         match self {
             Self::Begins(_, holding) | Self::Ends(_, holding) => holding.put(into),
-            Self::Start(_) => {}
+            Self::Start(_) | Self::Continues(_) | Self::Resumes(_) | Self::Closed(_) => {}
+            Self::ClockSet(set) => into.extend(set.from.0.to_le_bytes()),
             Self::Gap(gap) => {
                 into.extend(gap.from.0.to_le_bytes());
                 into.extend(gap.lost.to_le_bytes());
@@ -147,6 +199,10 @@ impl Entry {
                 let (from, lost) = (Timestamp(u64_at(bytes, 9)?), u64_at(bytes, 17)?);
                 Self::Gap(Gap { lost, from, to: time })
             }
+            5 => Self::Continues(time),
+            6 => Self::Resumes(time),
+            7 => Self::Closed(time),
+            8 => Self::ClockSet(ClockSet { from: Timestamp(u64_at(bytes, 9)?), to: time }),
             _ => return None,
         })
     }
@@ -237,50 +293,151 @@ fn address_at(bytes: &[u8], at: usize) -> Option<Ipv4Addr> {
     array::<4>(bytes, at).map(Ipv4Addr::from)
 }
 
+/// What a segment says before its frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHead {
+    pub(crate) version: Version,
+    /// Bytes before the realms' names.
+    pub(crate) size: usize,
+    /// Bytes of the realms' names.
+    pub(crate) names: usize,
+    crc: u32,
+}
+
+/// How segments are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    One,
+    Two,
+}
+
+/// Why bytes are no segment's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoSegment {
+    /// It is cut off.
+    Short,
+    /// It is something else.
+    Foreign,
+}
+
+impl SegmentHead {
+    /// Reads the bytes that a file begins with, as many as there are up to [`MOST_HEADER`].
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, NoSegment> {
+        let magic = &bytes[..bytes.len().min(SEGMENT.len())];
+        let (version, size) = match () {
+            () if magic == SEGMENT => (Version::Two, SEGMENT_HEADER),
+            () if magic == SEGMENT_1 => (Version::One, SEGMENT_HEADER_1),
+            // A crash may leave the beginning of a header.
+            () if SEGMENT.starts_with(magic) => return Err(NoSegment::Short),
+            () => return Err(NoSegment::Foreign),
+        };
+        let at = size - if version == Version::One { 4 } else { 8 };
+        let (names, crc) = (u32_at(bytes, at), u32_at(bytes, size - 4));
+        let (Some(names), Some(crc)) = (names, crc) else { return Err(NoSegment::Short) };
+        if bytes.len() < size || names as usize > MOST_NAMES {
+            return Err(NoSegment::Short);
+        }
+        Ok(Self { version, size, names: names as usize, crc })
+    }
+
+    /// Whether the header and the realms' names are as they were written.
+    pub(crate) fn is_whole(&self, header: &[u8], names: &[u8]) -> bool {
+        let Some(before) = header.get(..self.size - 4) else { return false };
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(before);
+        crc.update(names);
+        self.version == Version::One || crc.finalize() == self.crc
+    }
+}
+
+/// The bytes that a segment begins with.
+pub(crate) fn segment_header(run: u64, number: u64, realms: &[u8]) -> Vec<u8> {
+    let mut bytes = SEGMENT.to_vec();
+    bytes.extend(run.to_le_bytes());
+    bytes.extend(number.to_le_bytes());
+    bytes.extend((realms.len() as u32).to_le_bytes());
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&bytes);
+    crc.update(realms);
+    bytes.extend(crc.finalize().to_le_bytes());
+    bytes.extend(realms);
+    bytes
+}
+
 /// What a frame says before its entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
+    version: Version,
     pub(crate) count: u32,
     pub(crate) packed: u32,
     pub(crate) filter_len: u32,
     pub(crate) first: Timestamp,
     pub(crate) last: Timestamp,
-    /// Whether entries are among them that are about everything: a start, a gap.
+    /// The number in the run; version 1 has none.
+    pub(crate) number: Option<u64>,
+    /// Whether entries are among them that are about everything.
     pub(crate) whole: bool,
     crc: u32,
-    head_crc: u32,
+    /// Of the filter; in version 1 of the header and the filter.
+    filter_crc: u32,
+    /// Of what is before the filter in version 1.
+    before: u32,
 }
 
 impl Head {
+    /// Bytes of a frame before its filter.
+    pub(crate) fn size(version: Version) -> usize {
+        match version {
+            Version::One => HEADER_1,
+            Version::Two => HEADER,
+        }
+    }
+
     /// Reads the bytes before a filter; `None`: it is no frame.
-    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn read(version: Version, bytes: &[u8]) -> Option<Self> {
         if u32_at(bytes, 0)? != MAGIC {
             return None;
         }
+        let (number, flags) = match version {
+            Version::One => (None, 32),
+            Version::Two => (Some(u64_at(bytes, 32)?), 40),
+        };
+        let end = Self::size(version) - 4;
+        let before = crc32fast::hash(bytes.get(..end)?);
+        let last_crc = u32_at(bytes, end)?;
+        let filter_crc = match version {
+            Version::One => last_crc,
+            Version::Two if before != last_crc => return None,
+            Version::Two => u32_at(bytes, 48)?,
+        };
         let head = Self {
+            version,
             count: u32_at(bytes, 4)?,
             packed: u32_at(bytes, 8)?,
             filter_len: u32_at(bytes, 12)?,
             first: Timestamp(u64_at(bytes, 16)?),
             last: Timestamp(u64_at(bytes, 24)?),
-            whole: u32_at(bytes, 32)? != 0,
-            crc: u32_at(bytes, 36)?,
-            head_crc: u32_at(bytes, 40)?,
+            number,
+            whole: u32_at(bytes, flags)? != 0,
+            crc: u32_at(bytes, flags + 4)?,
+            filter_crc,
+            before,
         };
-        // What is larger was not written by us.
+        // Larger numbers were not written by natgate.
         let sane = head.count as usize <= MOST_ENTRIES
             && head.packed as usize <= 2 * MOST_ENTRIES * ENTRY
             && head.filter_len as usize <= MOST_ENTRIES * MOST_KEYS * BITS_EACH;
         sane.then_some(head)
     }
 
-    /// Whether it and the filter are as they were written.
-    pub(crate) fn is_whole(&self, header: &[u8], filter: &[u8]) -> bool {
-        let Some(before) = header.get(..40) else { return false };
-        let mut crc = crc32fast::Hasher::new();
-        crc.update(before);
+    /// Whether the filter is as it was written, in version 1 with the header.
+    pub(crate) fn is_whole(&self, filter: &[u8]) -> bool {
+        let mut crc = match self.version {
+            Version::One => crc32fast::Hasher::new_with_initial(self.before),
+            Version::Two => crc32fast::Hasher::new(),
+        };
         crc.update(filter);
-        filter.len() == self.filter_len as usize && crc.finalize() == self.head_crc
+        filter.len() == self.filter_len as usize && crc.finalize() == self.filter_crc
     }
 
     /// The entries, from their compressed form; `None`: it is damaged.
@@ -294,14 +451,14 @@ impl Head {
     }
 }
 
-/// A frame of these entries, in bytes.
-pub(crate) fn frame(entries: &[Entry]) -> io::Result<Vec<u8>> {
+/// A frame of these entries, in bytes; `number`: which one of its run.
+pub(crate) fn frame(entries: &[Entry], number: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(entries.len() * ENTRY);
     entries.iter().for_each(|entry| entry.put(&mut bytes));
     let packed = zstd::bulk::compress(&bytes, 3)?;
     let filter = Filter::of(entries).0;
     let times = entries.iter().map(|entry| entry.time().0);
-    let whole = entries.iter().any(|entry| entry.holding().is_none());
+    let whole = entries.iter().any(Entry::is_whole);
     let mut frame = Vec::with_capacity(HEADER + filter.len() + packed.len());
     frame.extend(MAGIC.to_le_bytes());
     frame.extend((entries.len() as u32).to_le_bytes());
@@ -309,15 +466,53 @@ pub(crate) fn frame(entries: &[Entry]) -> io::Result<Vec<u8>> {
     frame.extend((filter.len() as u32).to_le_bytes());
     frame.extend(times.clone().min().unwrap_or(0).to_le_bytes());
     frame.extend(times.max().unwrap_or(0).to_le_bytes());
+    frame.extend(number.to_le_bytes());
     frame.extend(u32::from(whole).to_le_bytes());
     frame.extend(crc32fast::hash(&packed).to_le_bytes());
-    let mut crc = crc32fast::Hasher::new();
-    crc.update(&frame);
-    crc.update(&filter);
-    frame.extend(crc.finalize().to_le_bytes());
+    frame.extend(crc32fast::hash(&filter).to_le_bytes());
+    frame.extend(crc32fast::hash(&frame).to_le_bytes());
     frame.extend(filter);
     frame.extend(packed);
     Ok(frame)
+}
+
+/// Bytes of a run's note.
+pub(crate) const NOTE: usize = 36;
+
+/// How far a run has come: the file beside its segments, which is written over once a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Note {
+    pub(crate) run: u64,
+    /// How many frames were written.
+    pub(crate) frames: u64,
+    /// Until when all is in them.
+    pub(crate) until: Timestamp,
+}
+
+impl Note {
+    pub(crate) fn bytes(&self) -> [u8; NOTE] {
+        let mut bytes = [0; NOTE];
+        bytes[..8].copy_from_slice(&SEGMENT);
+        bytes[8..16].copy_from_slice(&self.run.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.frames.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.until.0.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..32]);
+        bytes[32..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a note; `None`: it is damaged, or nothing was noted.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let whole = bytes.len() == NOTE
+            && bytes.starts_with(&SEGMENT)
+            && u32_at(bytes, 32)? == crc32fast::hash(&bytes[..32]);
+        let note = Self {
+            run: u64_at(bytes, 8)?,
+            frames: u64_at(bytes, 16)?,
+            until: Timestamp(u64_at(bytes, 24)?),
+        };
+        whole.then_some(note)
+    }
 }
 
 /// Tells which external endpoints entries are about: all that they are, and few others.
@@ -382,9 +577,9 @@ mod tests {
     }
 
     fn read(frame: &[u8]) -> Option<(Head, Filter, Vec<Entry>)> {
-        let head = Head::read(frame)?;
+        let head = Head::read(Version::Two, frame)?;
         let filter = frame.get(HEADER..HEADER + head.filter_len as usize)?;
-        if !head.is_whole(frame, filter) {
+        if !head.is_whole(filter) {
             return None;
         }
         let packed = &frame[HEADER + filter.len()..];
@@ -404,9 +599,13 @@ mod tests {
         all.push(Entry::Start(Timestamp(501)));
         let gap = Gap { lost: u64::MAX, from: Timestamp(502), to: Timestamp(503) };
         all.push(Entry::Gap(gap));
-        let (head, filter, read) = read(&frame(&all).unwrap()).expect("it is a frame");
+        let (from, to) = (Timestamp(500), Timestamp(505));
+        all.push(Entry::ClockSet(ClockSet { from, to }));
+        all.extend([Entry::Continues(to), Entry::Resumes(to), Entry::Closed(to)]);
+        let (head, filter, read) = read(&frame(&all, 7).unwrap()).expect("it is a frame");
         assert_eq!(read, all);
-        assert_eq!((head.first, head.last, head.whole), (Timestamp(1), Timestamp(503), true));
+        assert_eq!((head.first, head.last, head.whole), (Timestamp(1), Timestamp(505), true));
+        assert_eq!(head.number, Some(7));
         assert!(filter.may_have(external, 2300) && filter.may_have(external, 60_000));
         let others = (0..10_000_u32).filter(|at| filter.may_have(Ipv4Addr::from(*at), 1));
         assert!(others.count() < 300, "the filter tells little");
@@ -415,7 +614,7 @@ mod tests {
     proptest! {
         #[test]
         fn damage_is_seen(at in any::<prop::sample::Index>(), flip in 1..=255_u8, cut in any::<bool>()) {
-            let whole = frame(&entries(40)).unwrap();
+            let whole = frame(&entries(40), 0).unwrap();
             let mut damaged = whole.clone();
             let at = at.index(whole.len());
             if cut {

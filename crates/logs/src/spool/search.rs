@@ -1,26 +1,32 @@
-//! Who had an external endpoint: the spool, searched from a time on into the past.
+//! Who had an external endpoint at a time, by a spool.
 //!
-//! The latest that is told of the endpoint until then decides: it began, so somebody has it; it ended, so
-//! nobody does, or who has not been told of. If nothing is told before, what ends first after it had been
-//! there. Only frames whose time and filter fit are unpacked; files are mapped nowhere and read as they
-//! are, also while the gateway writes.
+//! The clock says which place in the order of writing the time is: usually one. If the clock was set
+//! back, several places had the time, and all of them are answered for. From a place the search goes
+//! back through the entries, whatever their times are: the latest that is told of a holding decides
+//! whether it was there. A start ends all that was before it. If nothing is told before, and something
+//! is missing there, what ends first after it had been there. Only frames whose time and filter fit are
+//! unpacked; files are mapped nowhere and read as they are, also while the gateway writes.
 
-use super::format::{Entry, Filter, HEADER, Head, Holding, SEGMENT};
-use super::segments::{Segment, list};
-use crate::json::{endpoint, protocol as name_of, seconds};
+use super::format::{Entry, Holding};
+use super::outline::{Coverage, Follows, FrameAt, Outline, OutlineError, Part};
+use super::reader::Reader;
+use crate::json::{DEFAULT_REALM, endpoint, protocol as name_of, seconds};
 use natgate_engine::{Endpoint, Timestamp};
 use serde::Serialize;
-use std::fs::File;
+use std::collections::HashMap;
+use std::collections::hash_map;
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-
-/// The most that a segment's header may say of realms, bytes.
-const MOST_NAMES: usize = 1 << 20;
 
 /// Sessions that are told at most.
 const MOST_HOLDERS: usize = 1000;
+
+/// Holdings of an endpoint that are told apart at most; earlier ones are not looked at.
+const MOST_HOLDINGS: usize = 200_000;
+
+/// How often a search begins anew because files were thrown away meanwhile.
+const MOST_TRIES: usize = 5;
 
 /// Who had an external endpoint.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -72,15 +78,51 @@ pub enum SearchError {
     },
     /// It has nothing of that time.
     #[error("the log has nothing from before that time")]
-    TooEarly,
+    TooEarly(Coverage),
     /// Nobody is known to have had it.
     #[error("the log names nobody who had it then{}", after(.last, *.missing))]
     Nobody {
-        /// Who had it last before.
+        /// The last holder before.
         last: Option<Box<Holder>>,
         /// Events that are missing in the log about that time.
         missing: u64,
+        /// What the log covers about that time.
+        coverage: Coverage,
     },
+    /// The log does not cover the time, and nobody had it when the log was written last before.
+    #[error("the log does not cover that time; nobody had it before{}", after(.last, *.missing))]
+    Uncovered {
+        /// The last holder before.
+        last: Option<Box<Holder>>,
+        /// Events that are missing in the log about that time.
+        missing: u64,
+        /// What the log covers about that time.
+        coverage: Coverage,
+    },
+    /// Nobody waits for the answer any more.
+    #[error("the search was cancelled")]
+    Cancelled,
+}
+
+impl SearchError {
+    /// What the log covers about the time.
+    pub fn coverage(&self) -> Option<&Coverage> {
+        match self {
+            Self::TooEarly(coverage)
+            | Self::Nobody { coverage, .. }
+            | Self::Uncovered { coverage, .. } => Some(coverage),
+            Self::Io { .. } | Self::Cancelled => None,
+        }
+    }
+}
+
+/// The holders of an external endpoint at a time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Holders {
+    /// One mapping or block, or the sessions that there were.
+    pub holders: Vec<Holder>,
+    /// What the log covers about that time.
+    pub coverage: Coverage,
 }
 
 /// What may help although nobody had it.
@@ -94,7 +136,8 @@ fn after(last: &Option<Box<Holder>>, missing: u64) -> String {
 }
 
 /// Who had an external endpoint at a time, by the spool in a folder: one mapping or block, or the
-/// sessions that there were; of another protocol each, if none is given.
+/// sessions that there were; of another protocol each, if none is given. `go_on` is asked between
+/// frames: the search ends when it says no.
 ///
 /// # Errors
 /// [`SearchError`].
@@ -103,56 +146,123 @@ pub fn holders(
     external: (Ipv4Addr, u16),
     protocol: Option<u8>,
     at: Timestamp,
-) -> Result<Vec<Holder>, SearchError> {
-    let io = |path: &Path| {
-        let path = path.to_owned();
-        move |error| SearchError::Io { path, error }
-    };
-    let segments = list(folder).map_err(io(folder))?;
-    let mut search = Search { external, protocol, at, found: Vec::new(), missing: 0, done: false };
-    let mut is_before = false;
-    for segment in segments.iter().rev() {
-        if segment.from > at {
-            continue;
-        }
-        is_before = true;
-        search.backward(segment).map_err(io(&segment.path))?;
-        if search.done {
-            break;
+    go_on: &dyn Fn() -> bool,
+) -> Result<Holders, SearchError> {
+    let question = Question { external, protocol, at };
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match search(folder, &question, go_on) {
+            // A file was thrown away while it was searched.
+            Err(SearchError::Io { error, .. })
+                if error.kind() == io::ErrorKind::NotFound && tries < MOST_TRIES => {}
+            other => return other,
         }
     }
-    let (open, ended): (Vec<_>, Vec<_>) = search.found.iter().partition(|one| one.ended.is_none());
-    if open.is_empty() && ended.is_empty() && !search.done {
-        // What ends after it had begun before all.
-        for segment in &segments {
-            let next = search.forward(segment).map_err(io(&segment.path))?;
-            match next {
-                Next::Ends(holder) => return Ok(vec![*holder]),
-                Next::Begins => break,
-                Next::Nothing => {}
-            }
-        }
-    }
-    if !open.is_empty() {
-        let until = |found: &Found| {
-            let mut until = None;
-            for segment in &segments {
-                if until.is_none() {
-                    until = search.end_of(segment, &found.holding).map_err(io(&segment.path))?;
-                }
-            }
-            Ok(found.holder(search.missing, until))
-        };
-        return open.into_iter().map(until).collect();
-    }
-    if !is_before {
-        return Err(SearchError::TooEarly);
-    }
-    let last = ended.first().map(|found| Box::new(found.holder(0, found.ended)));
-    Err(SearchError::Nobody { last, missing: search.missing })
 }
 
-/// What was found of an endpoint.
+fn search(
+    folder: &Path,
+    question: &Question,
+    go_on: &dyn Fn() -> bool,
+) -> Result<Holders, SearchError> {
+    let outline = Outline::of(folder, go_on)?;
+    let (places, is_covered) = places(&outline.parts, question.at);
+    let mut search = Search { outline: &outline, question, go_on, reader: None };
+    let (mut holders, mut last, mut missing): (Vec<Holder>, Option<Box<Holder>>, u64) =
+        (Vec::new(), None, 0);
+    for place in &places {
+        let answer = search.at(place)?;
+        missing = missing.max(answer.missing);
+        for holder in answer.holders {
+            if !holders.contains(&holder) && holders.len() < MOST_HOLDERS {
+                holders.push(holder);
+            }
+        }
+        last = last.or(answer.last);
+    }
+    let mut parts: Vec<usize> = places.iter().map(|place| place.part).collect();
+    if !is_covered {
+        // The span after the time is told as well.
+        let after = places.iter().map(|place| place.part + 1);
+        let first = (!outline.parts.is_empty() && places.is_empty()).then_some(0);
+        let after = after.chain(first).filter(|part| *part < outline.parts.len());
+        parts.extend(after.collect::<Vec<_>>());
+    }
+    let since = holders.iter().filter_map(|holder| holder.since);
+    let since = since
+        .reduce(f64::min)
+        .map(|seconds| Timestamp(0).plus(std::time::Duration::from_secs_f64(seconds.max(0.0))));
+    let coverage = outline.coverage(&parts, question.at, since);
+    match () {
+        () if !holders.is_empty() => Ok(Holders { holders, coverage }),
+        () if places.is_empty() => Err(SearchError::TooEarly(coverage)),
+        () if is_covered => Err(SearchError::Nobody { last, missing, coverage }),
+        () => Err(SearchError::Uncovered { last, missing, coverage }),
+    }
+}
+
+impl From<OutlineError> for SearchError {
+    fn from(error: OutlineError) -> Self {
+        match error {
+            OutlineError::Io(path, error) => Self::Io { path, error },
+            OutlineError::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+/// What is asked.
+struct Question {
+    external: (Ipv4Addr, u16),
+    protocol: Option<u8>,
+    at: Timestamp,
+}
+
+/// A place in the order of writing: after all entries of the parts before, and after those of the part
+/// until a time.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    part: usize,
+    until: Timestamp,
+}
+
+impl Place {
+    /// Whether an entry of a part is before.
+    fn is_after(&self, part: usize, time: Timestamp) -> bool {
+        part < self.part || part == self.part && time <= self.until
+    }
+}
+
+/// The places that a time is, and whether the log covers it. None: it is before the log.
+fn places(parts: &[Part], at: Timestamp) -> (Vec<Place>, bool) {
+    let place = |part| Place { part, until: at };
+    let has = |part: &Part| part.from <= at && at <= part.until;
+    // Where one part ends and the next begins the next has the time.
+    let is_left = |index: usize| {
+        parts.get(index + 1).is_some_and(|next| next.from == at && parts[index].until == at)
+    };
+    let having: Vec<Place> = (0..parts.len())
+        .filter(|index| has(&parts[*index]) && !is_left(*index))
+        .map(place)
+        .collect();
+    if !having.is_empty() {
+        return (having, true);
+    }
+    let between: Vec<Place> = (1..parts.len())
+        .filter(|index| parts[index - 1].until < at && at < parts[*index].from)
+        .map(|index| place(index - 1))
+        .collect();
+    match parts.last() {
+        _ if !between.is_empty() => (between, false),
+        Some(last) if last.until < at => (vec![place(parts.len() - 1)], false),
+        _ => (Vec::new(), false),
+    }
+}
+
+/// A holding and its realm's name, which says the same in all runs.
+type Key = (Holding, String);
+
+/// A holding that was found.
 #[derive(Clone, Debug)]
 struct Found {
     holding: Holding,
@@ -162,6 +272,10 @@ struct Found {
 }
 
 impl Found {
+    fn key(&self) -> Key {
+        key(&self.holding, &self.realm)
+    }
+
     fn holder(&self, missing: u64, until: Option<Timestamp>) -> Holder {
         let Holding { protocol, subscriber, internal_port, external, ports, remote, .. } =
             self.holding;
@@ -182,199 +296,240 @@ impl Found {
     }
 }
 
-/// What comes next after a time.
+fn key(holding: &Holding, realm: &Option<String>) -> Key {
+    let name = realm.as_deref().unwrap_or(DEFAULT_REALM).to_owned();
+    (Holding { realm: 0, ..*holding }, name)
+}
+
+/// What is known of a place.
+struct Answer {
+    holders: Vec<Holder>,
+    last: Option<Box<Holder>>,
+    missing: u64,
+}
+
+/// What was found from a place into the past.
+#[derive(Default)]
+struct Past {
+    /// All holdings that were met, by their latest entry, in the order in which they were met.
+    found: Vec<Found>,
+    known: HashMap<Key, usize>,
+    /// Events that are missing between the earliest entry and the place.
+    missing: u64,
+    /// Whether more is missing, or the log begins there.
+    is_cut: bool,
+    /// Earlier entries say nothing more.
+    is_done: bool,
+}
+
+/// What comes next after a place.
 enum Next {
     /// Somebody had it.
-    Ends(Box<Holder>),
-    /// Somebody got it, so nobody had it.
-    Begins,
+    Ends(Found),
+    /// Somebody got it, so nobody had it; or nothing is known.
     Nothing,
 }
 
-struct Search {
-    external: (Ipv4Addr, u16),
-    protocol: Option<u8>,
-    at: Timestamp,
-    found: Vec<Found>,
-    /// Events that are missing between what was found and the time.
-    missing: u64,
-    /// Nothing earlier can say more.
-    done: bool,
+struct Search<'s> {
+    outline: &'s Outline,
+    question: &'s Question,
+    go_on: &'s dyn Fn() -> bool,
+    /// The segment that was read last.
+    reader: Option<(usize, Reader)>,
 }
 
-impl Search {
-    fn wants(&self, head: &Head, filter: &Filter) -> bool {
-        head.whole || filter.may_have(self.external.0, self.external.1)
+impl Search<'_> {
+    fn at(&mut self, place: &Place) -> Result<Answer, SearchError> {
+        let mut past = Past::default();
+        self.backward(place, &mut past)?;
+        let open: Vec<Found> =
+            past.found.iter().filter(|found| found.ended.is_none()).cloned().collect();
+        let mut holders = Vec::new();
+        if !open.is_empty() {
+            let ends = self.ends_of(place, &open)?;
+            let holder = |found: &Found| found.holder(past.missing, ends(found));
+            holders = open.iter().take(MOST_HOLDERS).map(holder).collect();
+        } else if (past.is_cut || past.missing > 0)
+            && let Next::Ends(found) = self.forward(place, &mut past.missing)?
+        {
+            holders.push(found.holder(past.missing, found.ended));
+        }
+        let last = past.found.first().filter(|_| holders.is_empty());
+        let last = last.map(|found| Box::new(found.holder(0, found.ended)));
+        Ok(Answer { holders, last, missing: past.missing })
+    }
+
+    /// Unpacks a frame, if it may be about the endpoint. Damaged ones count as events that are missing.
+    fn entries(&mut self, at: &FrameAt, missing: &mut u64) -> Result<Vec<Entry>, SearchError> {
+        if !(self.go_on)() {
+            return Err(SearchError::Cancelled);
+        }
+        let path = &self.outline.segments[at.segment].path;
+        let wrong = |error| SearchError::Io { path: path.clone(), error };
+        let reader = match self.reader.take() {
+            Some((segment, reader)) if segment == at.segment => reader,
+            _ => Reader::open(path).map_err(wrong)?,
+        };
+        let (_, reader) = self.reader.insert((at.segment, reader));
+        let (address, port) = self.question.external;
+        let filter = reader.filter(&at.frame).map_err(wrong)?;
+        let is_wanted = filter.is_none_or(|filter| filter.may_have(address, port));
+        if !is_wanted && !at.frame.head.whole {
+            return Ok(Vec::new());
+        }
+        let entries = reader.entries(&at.frame).map_err(wrong)?;
+        if entries.is_none() {
+            *missing += u64::from(at.frame.head.count);
+        }
+        Ok(entries.unwrap_or_default())
     }
 
     fn is_of(&self, holding: &Holding) -> bool {
-        holding.is_of(self.external.0, self.external.1, self.protocol)
+        let (address, port) = self.question.external;
+        holding.is_of(address, port, self.question.protocol)
     }
 
-    /// Goes through a segment from the time into the past.
-    fn backward(&mut self, segment: &Segment) -> io::Result<()> {
-        let reader = Reader::open(&segment.path)?;
-        let wanted =
-            |head: &Head, filter: &Filter| head.first <= self.at && self.wants(head, filter);
-        let frames: Vec<_> = reader.frames(wanted)?;
-        for (at, head) in frames.iter().rev() {
-            for entry in reader.entries(*at, head)?.iter().rev() {
-                if entry.time() <= self.at {
-                    self.look(entry, &reader);
+    /// What a realm is called in the segment that was read last.
+    fn realm(&self, number: u16) -> Option<String> {
+        self.reader.as_ref().and_then(|(_, reader)| reader.realm(number))
+    }
+
+    /// Goes from a place into the past.
+    fn backward(&mut self, place: &Place, past: &mut Past) -> Result<(), SearchError> {
+        let outline = self.outline;
+        for part in (0..=place.part).rev() {
+            for at in outline.frames[outline.parts[part].frames.clone()].iter().rev() {
+                if !place.is_after(part, at.frame.head.first) {
+                    continue;
                 }
-                if self.done {
-                    return Ok(());
+                for entry in self.entries(at, &mut past.missing)?.iter().rev() {
+                    if place.is_after(part, entry.time()) {
+                        self.look(entry, past);
+                    }
+                    if past.is_done {
+                        return Ok(());
+                    }
                 }
             }
+            past.is_cut |= matches!(outline.parts[part].follows, Follows::After(_));
         }
+        past.is_cut = true;
         Ok(())
     }
 
-    fn look(&mut self, entry: &Entry, reader: &Reader) {
+    fn look(&self, entry: &Entry, past: &mut Past) {
         let (holding, since, ended) = match entry {
             Entry::Start(_) => {
-                self.done = true;
+                past.is_done = true;
                 return;
             }
             Entry::Gap(gap) => {
-                self.missing += gap.lost;
+                past.missing += gap.lost;
                 return;
             }
             Entry::Begins(time, holding) => (holding, Some(*time), None),
             Entry::Ends(time, holding) => (holding, None, Some(*time)),
+            _ => return,
         };
         if !self.is_of(holding) {
             return;
         }
-        let known = self.found.iter().position(|found| found.holding == *holding);
-        let is_full = self.found.len() >= MOST_HOLDERS;
-        match known.map(|at| &mut self.found[at]) {
-            // When it began that has ended since.
-            Some(known) if known.since.is_none() => known.since = since,
-            Some(_) => {}
-            None if !is_full => {
-                let realm = reader.realm(holding.realm);
-                self.found.push(Found { holding: *holding, realm, since, ended });
+        let realm = self.realm(holding.realm);
+        let is_full = past.found.len() >= MOST_HOLDINGS;
+        match past.known.entry(key(holding, &realm)) {
+            hash_map::Entry::Occupied(known) => {
+                // Its latest entry has decided already; an earlier one may say since when it was.
+                let found = &mut past.found[*known.get()];
+                found.since = found.since.or(since);
             }
-            None => {}
+            hash_map::Entry::Vacant(_) if is_full => {
+                (past.is_done, past.is_cut) = (true, true);
+                past.missing = past.missing.max(1);
+            }
+            hash_map::Entry::Vacant(free) => {
+                free.insert(past.found.len());
+                past.found.push(Found { holding: *holding, realm, since, ended });
+                // A mapping or a block that is there has it alone; sessions may be several, and so may
+                // protocols.
+                let is_one = holding.protocol.is_none() || self.question.protocol.is_some();
+                past.is_done |= ended.is_none() && is_one && !holding.is_session;
+            }
         }
-        // Who began last has it; sessions may be several, and so may protocols.
-        let is_one = holding.protocol.is_none() || self.protocol.is_some();
-        self.done |= since.is_some() && is_one && !holding.is_session;
     }
 
-    /// Goes through a segment from the time into the future, for what is told next of the endpoint.
-    fn forward(&self, segment: &Segment) -> io::Result<Next> {
-        let reader = Reader::open(&segment.path)?;
-        let wanted = |head: &Head, filter: &Filter| head.last > self.at && self.wants(head, filter);
-        for (at, head) in reader.frames(wanted)? {
-            for entry in reader.entries(at, &head)? {
-                match entry {
-                    Entry::Start(time) if time > self.at => return Ok(Next::Begins),
-                    Entry::Begins(time, holding) if time > self.at && self.is_of(&holding) => {
-                        return Ok(Next::Begins);
+    /// Goes from a place into the future, for what is told next of the endpoint.
+    fn forward(&mut self, place: &Place, missing: &mut u64) -> Result<Next, SearchError> {
+        let outline = self.outline;
+        for (part, about) in outline.parts.iter().enumerate().skip(place.part) {
+            if part > place.part && matches!(about.follows, Follows::After(_) | Follows::Start) {
+                return Ok(Next::Nothing);
+            }
+            for at in &outline.frames[about.frames.clone()] {
+                if place.is_after(part, at.frame.head.last) {
+                    continue;
+                }
+                for entry in self.entries(at, missing)? {
+                    if place.is_after(part, entry.time()) {
+                        continue;
                     }
-                    Entry::Ends(time, holding) if time > self.at && self.is_of(&holding) => {
-                        let realm = reader.realm(holding.realm);
-                        let found = Found { holding, realm, since: None, ended: Some(time) };
-                        return Ok(Next::Ends(Box::new(found.holder(self.missing, Some(time)))));
+                    match entry {
+                        Entry::Gap(gap) => *missing += gap.lost,
+                        Entry::Begins(_, holding) if self.is_of(&holding) => {
+                            return Ok(Next::Nothing);
+                        }
+                        Entry::Ends(time, holding) if self.is_of(&holding) => {
+                            let realm = self.realm(holding.realm);
+                            let (since, ended) = (None, Some(time));
+                            return Ok(Next::Ends(Found { holding, realm, since, ended }));
+                        }
+                        _ => {}
                     }
-                    _ => {}
                 }
             }
         }
         Ok(Next::Nothing)
     }
 
-    /// When something ended that had not at the time.
-    fn end_of(&self, segment: &Segment, holding: &Holding) -> io::Result<Option<Timestamp>> {
-        let reader = Reader::open(&segment.path)?;
-        let wanted = |head: &Head, filter: &Filter| head.last > self.at && self.wants(head, filter);
-        for (at, head) in reader.frames(wanted)? {
-            for entry in reader.entries(at, &head)? {
-                match entry {
-                    Entry::Start(time) if time > self.at => return Ok(Some(time)),
-                    Entry::Ends(time, ended) if time > self.at && ended == *holding => {
-                        return Ok(Some(time));
+    /// When each of these ended that had not at a place.
+    fn ends_of(
+        &mut self,
+        place: &Place,
+        open: &[Found],
+    ) -> Result<impl Fn(&Found) -> Option<Timestamp> + use<>, SearchError> {
+        let outline = self.outline;
+        let mut ends: HashMap<Key, Option<Timestamp>> =
+            open.iter().map(|found| (found.key(), None)).collect();
+        let (mut left, mut all) = (ends.len(), None);
+        'all: for (part, about) in outline.parts.iter().enumerate().skip(place.part) {
+            for at in &outline.frames[about.frames.clone()] {
+                if place.is_after(part, at.frame.head.last) {
+                    continue;
+                }
+                for entry in self.entries(at, &mut 0)? {
+                    if place.is_after(part, entry.time()) {
+                        continue;
                     }
-                    _ => {}
+                    match entry {
+                        Entry::Start(time) => {
+                            all = Some(time);
+                            break 'all;
+                        }
+                        Entry::Ends(time, holding) if self.is_of(&holding) => {
+                            let key = key(&holding, &self.realm(holding.realm));
+                            if let Some(end @ None) = ends.get_mut(&key) {
+                                *end = Some(time);
+                                left -= 1;
+                            }
+                        }
+                        _ => {}
+                    }
+                    if left == 0 {
+                        break 'all;
+                    }
                 }
             }
         }
-        Ok(None)
-    }
-}
-
-/// A segment that is read.
-struct Reader {
-    file: File,
-    realms: Vec<String>,
-    /// Where the first frame begins.
-    begin: u64,
-    len: u64,
-}
-
-impl Reader {
-    fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
-        let len = file.metadata()?.len();
-        let mut reader = Self { file, realms: Vec::new(), begin: len, len };
-        let Some(header) = reader.bytes(0, SEGMENT.len() + 4)? else { return Ok(reader) };
-        let (magic, names) = header.split_at(SEGMENT.len());
-        let names = u32::from_le_bytes([names[0], names[1], names[2], names[3]]) as usize;
-        if magic != SEGMENT {
-            let what = "it is no file of a spool of this version; move it elsewhere";
-            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
-        }
-        let start = header.len() as u64;
-        if names <= MOST_NAMES
-            && let Some(json) = reader.bytes(start, names)?
-        {
-            reader.realms = serde_json::from_slice(&json).unwrap_or_default();
-            reader.begin = start + names as u64;
-        }
-        Ok(reader)
-    }
-
-    /// What a realm was called, if there were several.
-    fn realm(&self, number: u16) -> Option<String> {
-        self.realms.get(usize::from(number)).cloned()
-    }
-
-    /// So many bytes from there, if there are.
-    fn bytes(&self, at: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
-        if at + len as u64 > self.len {
-            return Ok(None);
-        }
-        let mut bytes = vec![0; len];
-        self.file.read_exact_at(&mut bytes, at)?;
-        Ok(Some(bytes))
-    }
-
-    /// The frames that are wanted, and where their entries begin. What comes after damage is lost.
-    fn frames(&self, wanted: impl Fn(&Head, &Filter) -> bool) -> io::Result<Vec<(u64, Head)>> {
-        let (mut at, mut frames) = (self.begin, Vec::new());
-        while let Some(header) = self.bytes(at, HEADER)? {
-            let Some(head) = Head::read(&header) else { break };
-            let Some(filter) = self.bytes(at + HEADER as u64, head.filter_len as usize)? else {
-                break;
-            };
-            if !head.is_whole(&header, &filter) {
-                break;
-            }
-            let entries = at + (HEADER + filter.len()) as u64;
-            at = entries + u64::from(head.packed);
-            if wanted(&head, &Filter(filter)) {
-                frames.push((entries, head));
-            }
-        }
-        Ok(frames)
-    }
-
-    /// A frame's entries; of one that is damaged none.
-    fn entries(&self, at: u64, head: &Head) -> io::Result<Vec<Entry>> {
-        let packed = self.bytes(at, head.packed as usize)?;
-        Ok(packed.and_then(|packed| head.entries(&packed)).unwrap_or_default())
+        Ok(move |found: &Found| ends.get(&found.key()).copied().flatten().or(all))
     }
 }
 

@@ -1,41 +1,154 @@
-//! The files of a spool: named, written to, thrown away when there are too many or they are too old.
+//! The files of a spool: named, listed, written to, thrown away when there are too many or they are
+//! too old.
+//!
+//! A run is what one sink writes, from its start to its end. Runs have numbers that only grow, a run's
+//! segments have numbers that only grow, and so have its frames. So the order of writing is known
+//! whatever the clock did, and a missing part is seen. A process that takes over begins a run of its
+//! own: what the other process still writes comes before it.
 
-use super::format::{Entry, SEGMENT, frame};
+use super::format::{Entry, Note, frame, segment_header};
 use natgate_engine::Timestamp;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 const EXTENSION: &str = "spool";
+
+/// The extension of a run's note.
+const NOTE_EXTENSION: &str = "run";
+
+/// Access to folders and files that are made: their owner, and the group to read.
+const FOLDER_MODE: u32 = 0o750;
+pub(crate) const FILE_MODE: u32 = 0o640;
 
 /// Bytes after which a segment is followed by the next: a part of all, within bounds.
 const PART: u64 = 64;
 const SEGMENTS: (u64, u64) = (64 << 10, 64 << 20);
 
+/// Segments of version 1 may be named so much earlier than one that was written before them.
+const SWAPPED: Duration = Duration::from_secs(60);
+
+/// Where a segment stands in the order of writing. Those of version 1 are of run 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) run: u64,
+    pub(crate) number: u64,
+}
+
 /// A segment's file and the time from which on it has entries.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
+    pub(crate) place: Place,
     pub(crate) from: Timestamp,
     pub(crate) path: PathBuf,
     pub(crate) size: u64,
+    /// When it was written to last.
+    modified: SystemTime,
 }
 
-/// The segments of a folder, oldest first.
-pub(crate) fn list(folder: &Path) -> io::Result<Vec<Segment>> {
-    let mut segments = Vec::new();
+/// What is in a folder.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    /// In the order of writing.
+    pub(crate) segments: Vec<Segment>,
+    /// Notes of runs, by the runs' numbers.
+    pub(crate) notes: Vec<(u64, PathBuf)>,
+}
+
+impl Listing {
+    /// The highest number of a run.
+    fn last_run(&self) -> u64 {
+        let runs = self.segments.iter().map(|segment| segment.place.run);
+        runs.chain(self.notes.iter().map(|(run, _)| *run)).max().unwrap_or(0)
+    }
+}
+
+/// What is in a folder.
+///
+/// # Errors
+/// As the system says.
+pub(crate) fn list(folder: &Path) -> io::Result<Listing> {
+    let (mut first_version, mut listing) = (Vec::new(), Listing::default());
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let path = entry.path();
-        let is_one = path.extension().is_some_and(|extension| extension == EXTENSION);
-        let from = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
-        // One that has been thrown away since is none.
-        if let (true, Some(from), Ok(about)) = (is_one, from, entry.metadata()) {
-            segments.push(Segment { from: Timestamp(from), path, size: about.len() });
+        let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()) else { continue };
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        if extension == Some(NOTE_EXTENSION) {
+            if let Ok(run) = stem.parse() {
+                listing.notes.push((run, path));
+            }
+            continue;
+        }
+        // A file that has been thrown away since is no segment.
+        let (Some(EXTENSION), Ok(about)) = (extension, entry.metadata()) else { continue };
+        let Some((place, from)) = parse_name(stem) else { continue };
+        let modified = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        let size = about.len();
+        let segment = Segment { place, from: Timestamp(from), path, size, modified };
+        match place.run {
+            0 => first_version.push(segment),
+            _ => listing.segments.push(segment),
         }
     }
-    segments.sort();
-    Ok(segments)
+    listing.notes.sort();
+    listing.segments.sort_by_key(|segment| segment.place);
+    order_first_version(&mut first_version);
+    listing.segments.splice(..0, first_version);
+    Ok(listing)
+}
+
+/// What a segment's name says, without the extension: its place, and from when on it has entries.
+fn parse_name(stem: &str) -> Option<(Place, u64)> {
+    let mut parts = stem.split('-').map(|part| part.parse::<u64>().ok());
+    match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some(Some(from)), None, None, None) => Some((Place { run: 0, number: 0 }, from)),
+        (Some(Some(run @ 1..)), Some(Some(number)), Some(Some(from)), None) => {
+            Some((Place { run, number }, from))
+        }
+        _ => None,
+    }
+}
+
+/// Puts segments of version 1 in the order of writing. They are named after their first entry's time;
+/// where there are realms, a segment with nothing but a start was followed by one that is named a
+/// little earlier and was written to later.
+fn order_first_version(segments: &mut [Segment]) {
+    segments.sort_by(|one, other| (one.from, &one.path).cmp(&(other.from, &other.path)));
+    let mut at = 1;
+    while at < segments.len() {
+        let (before, this) = (&segments[at - 1], &segments[at]);
+        let is_near = this.from.since(before.from) <= SWAPPED;
+        if is_near && this.modified < before.modified && starts(&this.path) && !starts(&before.path)
+        {
+            segments.swap(at - 1, at);
+        }
+        at += 1;
+    }
+    for (number, segment) in segments.iter_mut().enumerate() {
+        segment.place.number = number as u64;
+    }
+}
+
+/// Whether a segment's first entry is a start.
+fn starts(path: &Path) -> bool {
+    let first = || {
+        let reader = super::reader::Reader::open(path).ok()?;
+        let found = reader.frame(reader.begin()).ok()??;
+        reader.entries(&found).ok()??.first().copied()
+    };
+    matches!(first(), Some(Entry::Start(_)))
+}
+
+/// The segment that is written.
+#[derive(Debug)]
+struct Open {
+    file: File,
+    /// How many bytes of it are good.
+    len: u64,
+    since: Timestamp,
 }
 
 /// What is written at the end of a folder's segments.
@@ -44,31 +157,51 @@ pub(crate) struct Writer {
     folder: PathBuf,
     max_size: u64,
     max_age: Duration,
-    /// The segment that is written, how many bytes of it are good, and since when it is.
-    open: Option<(File, u64, Timestamp)>,
+    run: u64,
+    /// The run's note. While it is there, the run's number is taken.
+    note: File,
+    /// How many segments and frames the run has.
+    segments: u64,
+    frames: u64,
+    open: Option<Open>,
     /// What realms are called, as JSON.
     realms: Vec<u8>,
 }
 
 impl Writer {
     pub(crate) fn new(folder: &Path, max_size: u64, max_age: Duration) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
-        // Whoever cannot write here learns of it at the start.
-        let probe = folder.join(".probe");
-        File::create(&probe)?;
-        fs::remove_file(&probe)?;
-        let folder = folder.to_owned();
-        Ok(Self { folder, max_size, max_age, open: None, realms: b"[]".to_vec() })
+        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
+        let mut run = list(folder)?.last_run() + 1;
+        let note = loop {
+            match new_file().read(true).write(true).open(note_path(folder, run)) {
+                Ok(file) => break file,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => run += 1,
+                Err(error) => return Err(error),
+            }
+        };
+        let (folder, realms) = (folder.to_owned(), b"[]".to_vec());
+        let (segments, frames, open) = (0, 0, None);
+        Ok(Self { folder, max_size, max_age, run, note, segments, frames, open, realms })
     }
 
-    /// Says what realms are called from now on.
-    pub(crate) fn name_realms(&mut self, realms: &[String]) -> io::Result<()> {
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Says what realms are called from now on; a segment has one list of them.
+    pub(crate) fn name_realms(&mut self, realms: &[String]) -> io::Result<bool> {
         let realms = serde_json::to_vec(realms)?;
-        if realms != self.realms {
+        let is_other = realms != self.realms;
+        if is_other {
             self.realms = realms;
             self.open = None;
         }
-        Ok(())
+        Ok(is_other)
+    }
+
+    /// Has the next frame begin a segment.
+    pub(crate) fn end_segment(&mut self) {
+        self.open = None;
     }
 
     /// Writes a frame of these entries, which is there then even if the machine fails.
@@ -76,49 +209,58 @@ impl Writer {
         let Some(first) = entries.iter().map(Entry::time).min() else { return Ok(()) };
         let most = (self.max_size / PART).clamp(SEGMENTS.0, SEGMENTS.1);
         let part = self.max_age / PART as u32;
-        if self
-            .open
-            .as_ref()
-            .is_some_and(|(_, len, since)| *len >= most || now.since(*since) >= part)
-        {
+        let is_done = |open: &Open| open.len >= most || now.since(open.since) >= part;
+        if self.open.as_ref().is_some_and(is_done) {
             self.open = None;
         }
-        let bytes = frame(entries)?;
+        let bytes = frame(entries, self.frames)?;
         self.tidy(now, bytes.len() as u64)?;
-        let (mut file, len, since) = match self.open.take() {
+        let Open { mut file, len, since } = match self.open.take() {
             Some(open) => open,
             None => self.begin(first, now)?,
         };
         match file.write_all(&bytes).and_then(|()| file.sync_data()) {
             Ok(()) => {
-                self.open = Some((file, len + bytes.len() as u64, since));
+                self.open = Some(Open { file, len: len + bytes.len() as u64, since });
+                self.frames += 1;
                 Ok(())
             }
             Err(error) => {
                 // A frame in half is none, and would end the segment.
                 if file.set_len(len).is_ok() {
-                    self.open = Some((file, len, since));
+                    self.open = Some(Open { file, len, since });
                 }
                 Err(error)
             }
         }
     }
 
+    /// Notes until when all is written.
+    pub(crate) fn note(&self, until: Timestamp) -> io::Result<()> {
+        let note = Note { run: self.run, frames: self.frames, until };
+        self.note.write_all_at(&note.bytes(), 0)
+    }
+
     /// Begins a segment.
-    fn begin(&self, first: Timestamp, now: Timestamp) -> io::Result<(File, u64, Timestamp)> {
-        let mut from = first;
+    fn begin(&mut self, first: Timestamp, now: Timestamp) -> io::Result<Open> {
         let (file, path) = loop {
-            let path = self.folder.join(format!("{:020}.{EXTENSION}", from.0));
-            match File::options().append(true).create_new(true).open(&path) {
+            let (run, number, from) = (self.run, self.segments, first.0);
+            let name = format!("{run:010}-{number:010}-{from:020}.{EXTENSION}");
+            let path = self.folder.join(name);
+            match new_file().append(true).open(&path) {
                 Ok(file) => break (file, path),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => from.0 += 1,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.segments += 1,
                 Err(error) => return Err(error),
             }
         };
-        let len = (self.realms.len() as u32).to_le_bytes();
-        let header = [&SEGMENT[..], &len, &self.realms].concat();
+        let header = segment_header(self.run, self.segments, &self.realms);
         match (&file).write_all(&header) {
-            Ok(()) => Ok((file, header.len() as u64, now)),
+            Ok(()) => {
+                self.segments += 1;
+                // The frame's own synchronisation need not reach the folder.
+                let _ = File::open(&self.folder).and_then(|folder| folder.sync_all());
+                Ok(Open { file, len: header.len() as u64, since: now })
+            }
             Err(error) => {
                 // Nothing is in it.
                 let _ = fs::remove_file(path);
@@ -127,21 +269,51 @@ impl Writer {
         }
     }
 
-    /// Throws away what is too old, and the oldest of what is too much with so many bytes more.
+    /// Throws away what is too old, and the oldest of what is too much with so many bytes more. The
+    /// segment that is written stays, and so do those of a later run.
     fn tidy(&self, now: Timestamp, more: u64) -> io::Result<()> {
-        let segments = list(&self.folder)?;
+        let Listing { segments, notes } = list(&self.folder)?;
         let mut size = more + segments.iter().map(|segment| segment.size).sum::<u64>();
-        let kept = usize::from(self.open.is_some());
+        let written = Place { run: self.run, number: self.segments.saturating_sub(1) };
+        let mut left = segments.len();
         for (at, segment) in segments.iter().enumerate() {
-            // What it has last is not older than the next's first.
+            // The last entries of a segment are not later than the first of the next.
             let next = segments.get(at + 1).map(|next| next.from);
             let old = next.is_some_and(|next| now.since(next) > self.max_age);
-            if at + kept >= segments.len() || !old && size <= self.max_size {
+            let is_written = self.open.is_some() && segment.place == written;
+            if is_written || segment.place > written || !old && size <= self.max_size {
                 break;
             }
             fs::remove_file(&segment.path)?;
             size -= segment.size;
+            left -= 1;
+        }
+        let oldest = segments.get(segments.len() - left).map_or(self.run, |one| one.place.run);
+        for (run, path) in notes {
+            if run < oldest.min(self.run) {
+                fs::remove_file(path)?;
+            }
         }
         Ok(())
     }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if self.segments == 0 {
+            // A run that never began leaves nothing behind.
+            let _ = fs::remove_file(note_path(&self.folder, self.run));
+        }
+    }
+}
+
+fn note_path(folder: &Path, run: u64) -> PathBuf {
+    folder.join(format!("{run:010}.{NOTE_EXTENSION}"))
+}
+
+/// How files of a spool are made.
+fn new_file() -> OpenOptions {
+    let mut options = File::options();
+    options.create_new(true).mode(FILE_MODE);
+    options
 }

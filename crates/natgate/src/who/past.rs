@@ -8,6 +8,7 @@ use anyhow::anyhow;
 use natgate_control::past::{Unknown, had};
 use natgate_engine::Timestamp;
 use natgate_gateway::Settings;
+use natgate_logs::Coverage;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -20,10 +21,16 @@ pub(super) fn answer(args: &Args, settings: &Settings, at: Timestamp) -> Result<
             let file = args.config.as_deref().unwrap_or(std::path::Path::new("-")).display();
             return Err(Failure::Input(vec![format!("{file}: there is {error}")]));
         }
-        Err(error) => return Err(args.nobody(error.to_string())?),
+        Err(error) => {
+            let coverage = match &error {
+                Unknown::Nobody { coverage, .. } => json!(coverage),
+                _ => Value::Null,
+            };
+            return Err(args.nobody(error.to_string(), &coverage)?);
+        }
     };
-    let lines: Vec<Value> = found.iter().map(|holder| json!(holder)).collect();
-    args.tell(&lines)?;
+    let lines: Vec<Value> = found.holders.iter().map(|holder| json!(holder)).collect();
+    args.tell(&lines, &json!(found.coverage))?;
     Ok(!lines.is_empty())
 }
 
@@ -36,9 +43,12 @@ impl Args {
         let filters = Filters { external, protocol: self.protocol, ..Filters::default() };
         let query = filters.query(&[at]);
         match self.gateway.get(&format!("/v1/who?{query}")) {
-            Err(Failure::Runtime(error)) => Err(self.nobody(error.to_string())?),
+            Err(Failure::Runtime(error)) => Err(self.nobody(error.to_string(), &Value::Null)?),
             Err(other) => Err(other),
-            Ok(body) => self.tell(body["answers"].as_array().map_or(&[][..], Vec::as_slice)),
+            Ok(body) => {
+                let answers = body["answers"].as_array().map_or(&[][..], Vec::as_slice);
+                self.tell(answers, &body)
+            }
         }
     }
 
@@ -52,19 +62,48 @@ impl Args {
         Ok((external, port))
     }
 
-    fn tell(&self, holders: &[Value]) -> Result<(), Failure> {
+    fn tell(&self, holders: &[Value], coverage: &Value) -> Result<(), Failure> {
         for holder in holders {
-            print(&if self.json { holder.to_string() } else { sentence(holder) })?;
+            let mut holder = holder.clone();
+            if self.json {
+                add_coverage(&mut holder, coverage);
+                print(&holder.to_string())?;
+            } else {
+                print(&sentence(&holder))?;
+            }
+        }
+        if !self.json && !holders.is_empty() && coverage["covered"].is_array() {
+            let coverage: Coverage = match serde_json::from_value(pick(coverage)) {
+                Ok(coverage) => coverage,
+                Err(error) => return Err(Failure::Runtime(anyhow!(error))),
+            };
+            print(&coverage.sentence())?;
         }
         Ok(())
     }
 
-    fn nobody(&self, reason: String) -> Result<Failure, Failure> {
+    fn nobody(&self, reason: String, coverage: &Value) -> Result<Failure, Failure> {
         if self.json {
-            print(&json!({"subscriber": null, "reason": reason}).to_string())?;
+            let mut answer = json!({"subscriber": null, "reason": reason});
+            add_coverage(&mut answer, coverage);
+            print(&answer.to_string())?;
         }
         Ok(Failure::Runtime(anyhow!(reason)))
     }
+}
+
+/// Adds the spans that the log covers, and its gaps, to an answer.
+fn add_coverage(answer: &mut Value, coverage: &Value) {
+    for key in ["covered", "gaps"] {
+        if coverage[key].is_array() {
+            answer[key] = coverage[key].clone();
+        }
+    }
+}
+
+/// The coverage alone, without the rest of an answer.
+fn pick(answer: &Value) -> Value {
+    json!({"covered": answer["covered"], "gaps": answer["gaps"]})
 }
 
 fn sentence(holder: &Value) -> String {

@@ -5,6 +5,7 @@ use crate::drive::Sink;
 use crate::json::Names;
 use crate::record::{Gap, Record};
 use crate::sinks::spool::SpoolSink;
+use crate::spool::segments::{Segment, list as listing};
 use natgate_engine::{BlockId, Change, Event, MappingId, MappingKind, SessionId};
 use natgate_gateway::SpoolSettings;
 use std::fs;
@@ -13,6 +14,10 @@ use tempfile::TempDir;
 
 const POOL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 const UDP: Option<u8> = Some(17);
+
+fn list(folder: &Path) -> io::Result<Vec<Segment>> {
+    Ok(listing(folder)?.segments)
+}
 
 fn at(seconds: u64) -> Timestamp {
     Timestamp(seconds * 1_000_000_000)
@@ -49,7 +54,11 @@ impl World {
     }
 
     fn who(&self, port: u16, protocol: Option<u8>, time: u64) -> Result<Vec<Holder>, SearchError> {
-        holders(self.folder.path(), (POOL, port), protocol, at(time))
+        Ok(self.answer(port, protocol, time)?.holders)
+    }
+
+    fn answer(&self, port: u16, protocol: Option<u8>, time: u64) -> Result<Holders, SearchError> {
+        holders(self.folder.path(), (POOL, port), protocol, at(time), &|| true)
     }
 
     /// Whose it was, if it was one's.
@@ -61,7 +70,7 @@ impl World {
 
     fn restart(&mut self, time: u64, continued: bool) {
         let sink = SpoolSink::open(&settings(self.folder.path()), true).unwrap();
-        self.sink = if continued { sink.continued() } else { sink };
+        self.sink = if continued { sink.continued().unwrap() } else { sink };
         self.sink.connect(at(time)).unwrap();
     }
 }
@@ -99,7 +108,7 @@ fn whose_an_endpoint_was_depends_on_when() {
     assert_eq!(found.internal.as_deref(), Some("10.0.0.1:4000"));
     let error = world.who(5000, UDP, 25).unwrap_err().to_string();
     assert!(error.ends_with("; 10.0.0.1 had it until 20.000"), "{error}");
-    assert!(matches!(world.who(5000, UDP, 0), Err(SearchError::TooEarly)));
+    assert!(matches!(world.who(5000, UDP, 0), Err(SearchError::TooEarly(_))));
 }
 
 #[test]
@@ -144,6 +153,7 @@ fn all_sessions_of_the_time_are_named() {
 #[test]
 fn what_was_there_before_the_log_is_known_by_its_end() {
     let mut world = World::new();
+    world.tell(2, Change::MappingCreated(mapping(8, 2)));
     world.restart(5, true);
     fs::remove_file(&list(world.folder.path()).unwrap()[0].path).unwrap();
     world.tell(10, Change::MappingCreated(mapping(9, 1)));
@@ -284,8 +294,105 @@ fn a_disk_that_is_full_is_an_error_and_the_log_goes_on_when_there_is_room() {
     sink.connect(at(last + 1)).unwrap();
     drop(sink);
     for time in [2, last - 1, last] {
-        let found = holders(folder.path(), (POOL, 5000), UDP, at(time)).unwrap();
+        let found = holders(folder.path(), (POOL, 5000), UDP, at(time), &|| true).unwrap().holders;
         let number = if time == 2 { 1 } else { time as u8 };
         assert_eq!(found[0].subscriber, subscriber(number));
     }
+}
+
+#[test]
+fn a_start_is_before_what_happened_before_the_log_was_connected() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sink = SpoolSink::open(&settings(folder.path()), true).unwrap();
+    // The workers give out static ports before the log is connected.
+    sink.connect(at(12)).unwrap();
+    let change = Change::MappingCreated(mapping(1, 5000));
+    let record = Record::Event(Event { time: at(10), change });
+    sink.write(&[record], &Names::default(), at(12)).1.unwrap();
+    sink.passed(at(15));
+    sink.flush(at(15)).unwrap();
+    for time in [10, 12, 14, 20] {
+        let found = holders(folder.path(), (POOL, 5000), UDP, at(time), &|| true).unwrap();
+        assert_eq!(found.holders[0].subscriber, subscriber(1), "{time}");
+        assert_eq!(found.coverage.covered[0].from, 10.0);
+    }
+}
+
+/// Numbers that a seed determines.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+/// Writes a history with restarts and take-overs, and compares the search with a list in memory.
+fn compare_history(seed: u64) {
+    let mut random = Random(seed);
+    let mut world = World::new();
+    let mut owners: [Option<u8>; 3] = [None; 3];
+    let (mut time, mut history) = (10, Vec::new());
+    for _ in 0..60 {
+        time += 2 + random.below(4);
+        if random.below(12) == 0 {
+            let is_continued = random.below(2) == 0;
+            if random.below(2) == 0 {
+                world.sink.close(at(time)).unwrap();
+            }
+            world.restart(time, is_continued);
+            world.sink.passed(at(time));
+            world.sink.flush(at(time)).unwrap();
+            if !is_continued {
+                owners = [None; 3];
+            }
+        } else {
+            let index = random.below(3) as usize;
+            let port = 5000 + index as u16;
+            let (next, change) = match owners[index] {
+                Some(owner) => (None, Change::MappingRemoved(mapping(owner, port))),
+                None => {
+                    let owner = 1 + random.below(9) as u8;
+                    (Some(owner), Change::MappingCreated(mapping(owner, port)))
+                }
+            };
+            owners[index] = next;
+            world.tell(time, change);
+        }
+        history.push((time, owners));
+    }
+    for (time, owners) in history {
+        for (index, owner) in owners.iter().enumerate() {
+            for time in [time, time + 1] {
+                let port = 5000 + index as u16;
+                let whose = world.whose(port, UDP, time);
+                assert_eq!(whose, owner.map(subscriber), "seed {seed}, port {port}, at {time}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_search_agrees_with_a_list_of_random_histories() {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let seed = now.as_nanos() as u64 | 1;
+    println!("seed {seed}");
+    (0..20).for_each(|number| compare_history(seed.wrapping_add(2 * number) | 1));
+}
+
+#[test]
+fn a_clock_that_is_set_back_hides_nothing() {
+    let mut world = World::new();
+    world.tell(10, Change::MappingCreated(mapping(1, 5000)));
+    world.tell(100, Change::MappingRemoved(mapping(1, 5000)));
+    world.restart(50, false);
+    world.tell(50, Change::MappingCreated(mapping(2, 5000)));
+    world.tell(60, Change::MappingCreated(mapping(3, 5001)));
+    let found = world.answer(5000, UDP, 55).unwrap();
+    let whose: Vec<_> = found.holders.iter().map(|holder| holder.subscriber).collect();
+    assert_eq!(whose, [subscriber(1), subscriber(2)]);
+    assert_eq!(found.coverage.covered.len(), 2);
 }

@@ -1,0 +1,159 @@
+//! One segment, read frame by frame, also while the gateway writes it.
+
+use super::format::{Entry, Filter, Head, MOST_HEADER, NoSegment, SegmentHead, Version};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Bytes that are read at once while headers are looked for.
+const CHUNK: usize = 32 << 10;
+
+/// A segment that is read.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    file: File,
+    version: Version,
+    realms: Vec<String>,
+    /// Where the first frame begins.
+    begin: u64,
+    len: u64,
+}
+
+/// Where a frame is, and what it says before its entries.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    /// Where its filter begins.
+    filter_at: u64,
+    pub(crate) head: Head,
+}
+
+impl Frame {
+    fn entries_at(&self) -> u64 {
+        self.filter_at + u64::from(self.head.filter_len)
+    }
+
+    /// Where the next frame begins.
+    fn end(&self) -> u64 {
+        self.entries_at() + u64::from(self.head.packed)
+    }
+}
+
+/// The frames of a segment.
+#[derive(Debug)]
+pub(crate) struct Frames {
+    pub(crate) frames: Vec<Frame>,
+    /// Whether bytes follow that are no frame.
+    pub(crate) is_damaged: bool,
+}
+
+impl Reader {
+    /// Opens a segment. One whose header is cut off has no frames.
+    ///
+    /// # Errors
+    /// As the system says, and when the file is something else.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let len = file.metadata()?.len();
+        let (version, realms) = (Version::Two, Vec::new());
+        let mut reader = Self { file, version, realms, begin: len, len };
+        let header = reader.some_bytes(0, MOST_HEADER)?;
+        let head = match SegmentHead::read(&header) {
+            Ok(head) => head,
+            Err(NoSegment::Short) => return Ok(reader),
+            Err(NoSegment::Foreign) => {
+                let what = "it is no file of a spool of this version; move it elsewhere";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            }
+        };
+        if let Some(names) = reader.bytes(head.size as u64, head.names)?
+            && head.is_whole(&header, &names)
+        {
+            reader.version = head.version;
+            reader.realms = serde_json::from_slice(&names).unwrap_or_default();
+            reader.begin = (head.size + head.names) as u64;
+        }
+        Ok(reader)
+    }
+
+    /// Where the first frame begins.
+    pub(crate) fn begin(&self) -> u64 {
+        self.begin
+    }
+
+    /// Whether it is of the first version, whose frames have no numbers.
+    pub(crate) fn is_first_version(&self) -> bool {
+        self.version == Version::One
+    }
+
+    /// What a realm was called, if there were several.
+    pub(crate) fn realm(&self, number: u16) -> Option<String> {
+        self.realms.get(usize::from(number)).cloned()
+    }
+
+    /// So many bytes from there, or as many as there are.
+    fn some_bytes(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
+        let len = self.len.saturating_sub(at).min(len as u64) as usize;
+        Ok(self.bytes(at, len)?.unwrap_or_default())
+    }
+
+    /// So many bytes from there, if there are.
+    fn bytes(&self, at: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
+        if at.saturating_add(len as u64) > self.len {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; len];
+        match self.file.read_exact_at(&mut bytes, at) {
+            Ok(()) => Ok(Some(bytes)),
+            // The writer has taken back what it could not write whole.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The frame that begins there; `None`: there is none, or it is damaged.
+    pub(crate) fn frame(&self, at: u64) -> io::Result<Option<Frame>> {
+        let header = self.some_bytes(at, Head::size(self.version))?;
+        self.frame_of(at, &header)
+    }
+
+    fn frame_of(&self, at: u64, header: &[u8]) -> io::Result<Option<Frame>> {
+        let Some(head) = Head::read(self.version, header) else { return Ok(None) };
+        let frame = Frame { filter_at: at + Head::size(self.version) as u64, head };
+        // The header of version 1 is whole if the filter is.
+        let is_frame = frame.end() <= self.len
+            && (self.version == Version::Two || self.filter(&frame)?.is_some());
+        Ok(is_frame.then_some(frame))
+    }
+
+    /// All frames up to the first damage; `go_on` is asked at each.
+    pub(crate) fn frames(&self, go_on: &dyn Fn() -> bool) -> io::Result<Frames> {
+        let (mut at, mut frames) = (self.begin, Vec::new());
+        let (mut chunk, mut chunk_at) = (Vec::new(), 0);
+        while at < self.len && go_on() {
+            let size = Head::size(self.version) as u64;
+            if at + size > chunk_at + chunk.len() as u64 {
+                (chunk, chunk_at) = (self.some_bytes(at, CHUNK)?, at);
+            }
+            let header = chunk.get((at - chunk_at) as usize..).unwrap_or_default();
+            let Some(frame) = self.frame_of(at, header)? else {
+                return Ok(Frames { frames, is_damaged: true });
+            };
+            at = frame.end();
+            frames.push(frame);
+        }
+        Ok(Frames { frames, is_damaged: false })
+    }
+
+    /// A frame's filter; `None`: it is damaged.
+    pub(crate) fn filter(&self, frame: &Frame) -> io::Result<Option<Filter>> {
+        let filter = self.bytes(frame.filter_at, frame.head.filter_len as usize)?;
+        Ok(filter.filter(|filter| frame.head.is_whole(filter)).map(Filter))
+    }
+
+    /// A frame's entries; `None`: they are damaged.
+    pub(crate) fn entries(&self, frame: &Frame) -> io::Result<Option<Vec<Entry>>> {
+        let packed = self.bytes(frame.entries_at(), frame.head.packed as usize)?;
+        Ok(packed.and_then(|packed| frame.head.entries(&packed)))
+    }
+}
