@@ -3,6 +3,7 @@
 
 use crate::Error;
 use std::ffi::{CStr, CString};
+use std::io;
 use std::net::Ipv4Addr;
 
 /// All IPv4 addresses that the kernel has on a device, in its order; none if there is no such
@@ -40,11 +41,21 @@ pub fn kernel_addresses(device: &str) -> Result<Vec<Ipv4Addr>, Error> {
 }
 
 /// The kernel's number for a device; `None`: there is no such device.
-pub fn kernel_index(device: &str) -> Option<u32> {
-    let name = CString::new(device).ok()?;
+///
+/// # Errors
+/// The system's, when it does not tell: no descriptor or no memory is free.
+pub fn kernel_index(device: &str) -> io::Result<Option<u32>> {
+    let Ok(name) = CString::new(device) else { return Ok(None) };
     // SAFETY: the name is a string that outlives the call.
     let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-    (index != 0).then_some(index)
+    if index != 0 {
+        return Ok(Some(index));
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::ENODEV | libc::ENXIO) => Ok(None),
+        _ => Err(error),
+    }
 }
 
 #[cfg(test)]
@@ -56,7 +67,8 @@ mod tests {
         let loopback = kernel_addresses("lo").expect("the system tells");
         assert!(loopback.contains(&Ipv4Addr::LOCALHOST), "{loopback:?}");
         assert!(kernel_addresses("nosuchdevice0").expect("the system tells").is_empty());
-        assert_eq!((kernel_index("lo"), kernel_index("nosuchdevice0")), (Some(1), None));
-        assert_eq!(kernel_index("l\0o"), None);
+        let index = |name| kernel_index(name).expect("the system tells");
+        assert_eq!((index("lo"), index("nosuchdevice0")), (Some(1), None));
+        assert_eq!(index("l\0o"), None);
     }
 }

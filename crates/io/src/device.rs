@@ -141,6 +141,9 @@ pub enum Change {
     Back(Result<(), Error>),
     /// Its hardware address or MTU changed.
     Altered,
+    /// The system does not say what the device is, so its last known state holds. Told once, until
+    /// the system answers again.
+    Unknown(Error),
 }
 
 /// Frames counted since the device was opened.

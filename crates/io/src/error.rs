@@ -142,7 +142,8 @@ impl Error {
         }
     }
 
-    fn of(what: &'static str, device: &str, source: std::io::Error) -> Self {
+    /// What a system call has said.
+    pub(crate) fn of(what: &'static str, device: &str, source: std::io::Error) -> Self {
         let device = device.to_owned();
         match source.raw_os_error() {
             Some(libc::ENODEV | libc::ENXIO) => Self::NoDevice(device),

@@ -29,49 +29,7 @@ impl fmt::Display for Offload {
 
 /// Reads what an Ethernet device is.
 pub(crate) fn read(name: &str) -> Result<LinkInfo, Error> {
-    match read_any(name)? {
-        (link, libc::ARPHRD_ETHER) => Ok(link),
-        (link, kind) => Err(Error::NotEthernet { device: link.name, kind }),
-    }
-}
-
-/// What a device that had gone is now; nothing: it is not back yet.
-pub(crate) fn back(name: &str) -> Option<Result<LinkInfo, Error>> {
-    match read(name) {
-        Err(Error::NoDevice(_)) => None,
-        there => Some(there),
-    }
-}
-
-/// Reads what a device is, and its hardware type (ARPHRD_...); without Ethernet, its hardware
-/// address means nothing.
-pub(crate) fn read_any(name: &str) -> Result<(LinkInfo, u16), Error> {
-    let query = Query::new(name)?;
-    let index = query.ask(libc::SIOCGIFINDEX, "reading the index")?;
-    let hardware = query.ask(libc::SIOCGIFHWADDR, "reading the hardware address")?;
-    let mtu = query.ask(libc::SIOCGIFMTU, "reading the MTU")?;
-    let flags = query.ask(libc::SIOCGIFFLAGS, "reading the flags")?;
-    // SAFETY: each request has filled in the member that belongs to it; all are plain integers.
-    let (index, hardware, mtu, flags) = unsafe {
-        (
-            index.ifru_ifindex,
-            hardware.ifru_hwaddr,
-            mtu.ifru_mtu,
-            libc::c_int::from(flags.ifru_flags),
-        )
-    };
-    let mut mac = [0; 6];
-    for (octet, value) in mac.iter_mut().zip(hardware.sa_data) {
-        *octet = value as u8;
-    }
-    let link = LinkInfo {
-        name: name.to_owned(),
-        index: index as u32,
-        mac: Mac(mac),
-        mtu: u32::try_from(mtu).unwrap_or(0),
-        up: flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0,
-    };
-    Ok((link, hardware.sa_family))
+    Query::new(name)?.read()
 }
 
 /// How many receive queues a device has; one, when it cannot be asked.
@@ -161,19 +119,66 @@ pub(crate) fn keep_vlan_tags(name: &str) -> Result<bool, Error> {
     Query::new(name)?.clear_flag(RECEIVE_VLAN_FLAG)
 }
 
-/// A socket to ask about one device by.
-struct Query<'a> {
+/// A socket to ask about one device by. The device need not exist when the socket is opened.
+#[derive(Debug)]
+pub(crate) struct Query {
     socket: OwnedFd,
-    name: &'a str,
+    name: String,
+    /// The system error with which each question fails.
+    #[cfg(test)]
+    pub(crate) fault: std::cell::Cell<Option<libc::c_int>>,
 }
 
-impl<'a> Query<'a> {
-    fn new(name: &'a str) -> Result<Self, Error> {
+impl Query {
+    pub(crate) fn new(name: &str) -> Result<Self, Error> {
         // The kernel cuts longer names off, and would answer for another device.
         if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains(['\0', '/']) {
             return Err(Error::NoDevice(name.to_owned()));
         }
-        Ok(Self { socket: open_for_queries(name)?, name })
+        Ok(Self {
+            socket: open_for_queries(name)?,
+            name: name.to_owned(),
+            #[cfg(test)]
+            fault: std::cell::Cell::default(),
+        })
+    }
+
+    /// Reads what an Ethernet device is.
+    pub(crate) fn read(&self) -> Result<LinkInfo, Error> {
+        match self.read_any()? {
+            (link, libc::ARPHRD_ETHER) => Ok(link),
+            (link, kind) => Err(Error::NotEthernet { device: link.name, kind }),
+        }
+    }
+
+    /// Reads what a device is, and its hardware type (ARPHRD_...); without Ethernet, its hardware
+    /// address means nothing.
+    pub(crate) fn read_any(&self) -> Result<(LinkInfo, u16), Error> {
+        let index = self.ask(libc::SIOCGIFINDEX, "reading the index")?;
+        let hardware = self.ask(libc::SIOCGIFHWADDR, "reading the hardware address")?;
+        let mtu = self.ask(libc::SIOCGIFMTU, "reading the MTU")?;
+        let flags = self.ask(libc::SIOCGIFFLAGS, "reading the flags")?;
+        // SAFETY: each request has filled in the member that belongs to it; all are plain integers.
+        let (index, hardware, mtu, flags) = unsafe {
+            (
+                index.ifru_ifindex,
+                hardware.ifru_hwaddr,
+                mtu.ifru_mtu,
+                libc::c_int::from(flags.ifru_flags),
+            )
+        };
+        let mut mac = [0; 6];
+        for (octet, value) in mac.iter_mut().zip(hardware.sa_data) {
+            *octet = value as u8;
+        }
+        let link = LinkInfo {
+            name: self.name.clone(),
+            index: index as u32,
+            mac: Mac(mac),
+            mtu: u32::try_from(mtu).unwrap_or(0),
+            up: flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0,
+        };
+        Ok((link, hardware.sa_family))
     }
 
     fn request(&self) -> libc::ifreq {
@@ -191,10 +196,14 @@ impl<'a> Query<'a> {
         code: libc::c_ulong,
         what: &'static str,
     ) -> Result<libc::__c_anonymous_ifr_ifru, Error> {
+        #[cfg(test)]
+        if let Some(code) = self.fault.get() {
+            return Err(Error::of(what, &self.name, std::io::Error::from_raw_os_error(code)));
+        }
         let mut request = self.request();
         // SAFETY: the request outlives the call, and the kernel writes only inside it.
         if unsafe { libc::ioctl(self.socket.as_raw_fd(), code as _, &raw mut request) } < 0 {
-            return Err(Error::last(what, self.name));
+            return Err(Error::last(what, &self.name));
         }
         Ok(request.ifr_ifru)
     }
@@ -210,7 +219,7 @@ impl<'a> Query<'a> {
         if self.ethtool(&mut [command, value]) {
             return Ok(());
         }
-        Err(Error::last("switching off receive offload", self.name))
+        Err(Error::last("switching off receive offload", &self.name))
     }
 
     /// Clears one of the device's old flags; returns whether it was set. A device that cannot be

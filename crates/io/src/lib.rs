@@ -17,6 +17,7 @@ mod frame;
 mod interface;
 mod lease;
 pub mod memory;
+mod monitor;
 pub mod packet;
 pub mod pcap;
 mod steering;

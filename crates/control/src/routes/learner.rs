@@ -60,8 +60,10 @@ impl Learner {
         let mut work = Work {
             table_number: learn.table,
             devices: [&settings.inside, &settings.outside].map(|side| side.device.clone()),
+            numbers: [None; 2],
             networks: networks(settings),
             news,
+            questions: Netlink::open().map_err(failed)?,
             stopped,
             table: Table::default(),
             useful: Vec::new(),
@@ -90,8 +92,12 @@ struct Work {
     table_number: u32,
     /// Inside's and outside's.
     devices: [String; 2],
+    /// Their numbers, as far as they are there.
+    numbers: [Option<u32>; 2],
     networks: [Option<natgate_engine::Prefix>; 2],
     news: Netlink,
+    /// Asks for the whole table; open from the start, so that no descriptor is needed later.
+    questions: Netlink,
     /// Closed at the other end when it is time to end.
     stopped: UnixStream,
     table: Table,
@@ -166,7 +172,7 @@ impl Work {
     }
 
     fn read(&mut self) -> io::Result<()> {
-        self.table = Table::of(Netlink::open()?.routes(self.table_number)?);
+        self.table = Table::of(self.questions.routes(self.table_number)?);
         Ok(())
     }
 
@@ -174,9 +180,8 @@ impl Work {
     /// nothing when the gateway has stopped.
     fn publish(&mut self) -> Option<Duration> {
         let begin = Instant::now();
-        // A device that is away has no number, and no routes.
-        let devices = [0, 1].map(|side| kernel_index(&self.devices[side]));
-        let useful = self.table.useful(devices);
+        self.renumber();
+        let useful = self.table.useful(self.numbers);
         if useful != self.useful {
             let (learnt, left_out) = LearntRoutes::new(self.networks, useful.iter().copied());
             self.useful = useful;
@@ -188,6 +193,16 @@ impl Work {
             }
         }
         Some(begin.elapsed())
+    }
+
+    /// Asks for the devices' numbers. A device that is away has none, and no routes; a device that
+    /// the system does not tell about keeps its number.
+    fn renumber(&mut self) {
+        for (number, name) in self.numbers.iter_mut().zip(&self.devices) {
+            if let Ok(now) = kernel_index(name) {
+                *number = now;
+            }
+        }
     }
 
     /// Says what is left out, when that is another number than before.

@@ -27,6 +27,7 @@ mod transmit;
 pub use crate::interface::{Offload, kernel_address, kernel_gateway};
 pub use config::{Config, Mode, Sending};
 
+use crate::monitor::{Look, Monitor};
 use crate::{Change, Device, Error, LinkInfo, Receive, Statistics, Steering, Transmit, interface};
 use group::{Group, Seat};
 use outgoing::Outgoing;
@@ -40,6 +41,7 @@ use transmit::Sender;
 #[derive(Debug)]
 pub struct PacketDevice {
     link: LinkInfo,
+    monitor: Monitor,
     config: Config,
     /// Its place, when it is one of several on the link.
     seat: Option<Seat>,
@@ -78,9 +80,11 @@ impl PacketDevice {
     }
 
     fn open_seat(name: &str, seat: Option<Seat>, config: Config) -> Result<Self, Error> {
-        let link = interface::read(name)?;
+        let monitor = Monitor::ethernet(name)?;
+        let link = monitor.read()?;
         let mut device = Self {
             link,
+            monitor,
             config,
             seat,
             receiver: Receiver::default(),
@@ -110,7 +114,7 @@ impl PacketDevice {
         };
         let Some(ring) = ring else { return Ok(false) };
         self.receiver.ring = Some(ring);
-        self.transmitter.sender = Some(sender);
+        self.transmitter.set_sender(sender, self.link.mtu);
         Ok(true)
     }
 
@@ -127,15 +131,17 @@ impl PacketDevice {
     }
 
     fn reattach(&mut self) -> Option<Change> {
-        let attached = interface::back(&self.link.name)?.and_then(|link| {
+        let attached = self.monitor.back()?.and_then(|link| {
             self.link = link;
             self.attach()
         });
-        if matches!(attached, Ok(false)) {
+        if !matches!(attached, Ok(true)) {
             self.link.up = false;
-            return None;
         }
-        Some(Change::Back(attached.map(drop)))
+        match attached {
+            Ok(false) => None,
+            opened => self.monitor.reopened(opened.map(drop)),
+        }
     }
 
     fn collect_overruns(&mut self) {
@@ -144,11 +150,7 @@ impl PacketDevice {
 
     fn refresh(&mut self, now: LinkInfo, flapped: bool) -> Option<Change> {
         let before = std::mem::replace(&mut self.link, now);
-        if before.mtu != self.link.mtu
-            && let Ok(sender) = Way::open(&self.link, &self.config)
-        {
-            self.transmitter.sender = Some(sender);
-        }
+        self.transmitter.follow(&self.link, &self.config);
         // An error that is pending now is of a loss that was not seen before.
         if flapped || before.up && !self.link.up {
             self.link_losses += 1;
@@ -193,9 +195,14 @@ impl Device for PacketDevice {
         };
         let flapped = ring.take_error();
         let recalled = self.seat.as_ref().is_some_and(Seat::recalled);
-        match interface::read(&self.link.name) {
-            Ok(now) if now.index == self.link.index && ring.attached() && !recalled => {
+        let is_ours = ring.attached() && !recalled;
+        match self.monitor.look() {
+            Look::There(now) if now.index == self.link.index && is_ours => {
                 self.refresh(now, flapped)
+            }
+            Look::Unknown(change) if is_ours => {
+                self.link_losses += u64::from(flapped);
+                change
             }
             _ => Some(self.detach(flapped)),
         }
@@ -239,7 +246,25 @@ impl Way {
 #[derive(Debug, Default)]
 struct Transmitter {
     sender: Option<Way>,
+    /// The MTU of the link that the sender was opened for, bytes.
+    mtu: u32,
     counts: transmit::Counts,
+}
+
+impl Transmitter {
+    fn set_sender(&mut self, sender: Way, mtu: u32) {
+        (self.sender, self.mtu) = (Some(sender), mtu);
+    }
+
+    /// Opens the sender anew if the link's MTU has changed. If that fails, the old one stays and
+    /// the next call tries again.
+    fn follow(&mut self, link: &LinkInfo, config: &Config) {
+        if self.mtu != link.mtu
+            && let Ok(sender) = Way::open(link, config)
+        {
+            self.set_sender(sender, link.mtu);
+        }
+    }
 }
 
 impl Transmit for Transmitter {

@@ -1,13 +1,15 @@
 //! A device that only sends: what a worker has that joins others on a link whose frames they receive.
 
 use super::{Config, Transmitter, Way};
-use crate::{Batch, Change, Device, Error, LinkInfo, Receive, Statistics, Transmit, interface};
+use crate::monitor::{Look, Monitor};
+use crate::{Batch, Change, Device, Error, LinkInfo, Receive, Statistics, Transmit};
 use std::os::fd::BorrowedFd;
 
 /// A device by which frames leave and none come.
 #[derive(Debug)]
 pub struct SendingDevice {
     link: LinkInfo,
+    monitor: Monitor,
     config: Config,
     nothing: Nothing,
     transmitter: Transmitter,
@@ -27,16 +29,29 @@ impl SendingDevice {
     /// # Errors
     /// [`Error`] when there is no such device, it is not Ethernet, or the system does not let us.
     pub fn open(name: &str, config: Config) -> Result<Self, Error> {
-        let link = interface::read(name)?;
-        let sender = Some(Way::open(&link, &config)?);
-        let transmitter = Transmitter { sender, ..Transmitter::default() };
-        Ok(Self { link, config, nothing: Nothing, transmitter })
+        let monitor = Monitor::ethernet(name)?;
+        let link = monitor.read()?;
+        let mut transmitter = Transmitter::default();
+        transmitter.set_sender(Way::open(&link, &config)?, link.mtu);
+        Ok(Self { link, monitor, config, nothing: Nothing, transmitter })
     }
 
-    fn reopen(&mut self, link: LinkInfo) -> Change {
+    fn reopen(&mut self, link: LinkInfo) -> Option<Change> {
+        let mtu = link.mtu;
         let opened = Way::open(&link, &self.config);
         self.link = link;
-        Change::Back(opened.map(|sender| self.transmitter.sender = Some(sender)))
+        let opened = opened.map(|sender| self.transmitter.set_sender(sender, mtu));
+        self.monitor.reopened(opened)
+    }
+
+    fn refresh(&mut self, now: LinkInfo) -> Option<Change> {
+        let before = std::mem::replace(&mut self.link, now);
+        self.transmitter.follow(&self.link, &self.config);
+        match (before.up, self.link.up) {
+            (true, false) => Some(Change::Down),
+            (false, true) => Some(Change::Up),
+            _ => (before != self.link).then_some(Change::Altered),
+        }
     }
 }
 
@@ -60,29 +75,20 @@ impl Device for SendingDevice {
     }
 
     fn maintain(&mut self) -> Option<Change> {
-        match interface::read(&self.link.name) {
-            Err(_) if self.transmitter.sender.is_some() => {
+        match self.monitor.look() {
+            Look::Gone if self.transmitter.sender.is_some() => {
                 self.transmitter.sender = None;
                 self.link.up = false;
                 Some(Change::Gone)
             }
-            Err(_) => None,
-            Ok(link) if self.transmitter.sender.is_none() || link.index != self.link.index => {
-                Some(self.reopen(link))
+            Look::Gone => None,
+            Look::Unknown(change) => change,
+            Look::There(link)
+                if self.transmitter.sender.is_none() || link.index != self.link.index =>
+            {
+                self.reopen(link)
             }
-            Ok(link) => {
-                let before = std::mem::replace(&mut self.link, link);
-                if before.mtu != self.link.mtu
-                    && let Ok(sender) = Way::open(&self.link, &self.config)
-                {
-                    self.transmitter.sender = Some(sender);
-                }
-                match (before.up, self.link.up) {
-                    (true, false) => Some(Change::Down),
-                    (false, true) => Some(Change::Up),
-                    _ => (before != self.link).then_some(Change::Altered),
-                }
-            }
+            Look::There(link) => self.refresh(link),
         }
     }
 

@@ -13,7 +13,8 @@ mod receive;
 mod socket;
 mod transmit;
 
-use crate::{Change, Device, Error, LinkInfo, Receive, Statistics, Transmit, interface};
+use crate::monitor::{Look, Monitor};
+use crate::{Change, Device, Error, LinkInfo, Receive, Statistics, Transmit};
 use arrayvec::ArrayVec;
 use natgate_wire::arp::{self, Mac};
 use receive::Receiver;
@@ -34,6 +35,7 @@ const ANSWERS: usize = 64;
 #[derive(Debug)]
 pub struct TunDevice {
     link: LinkInfo,
+    monitor: Monitor,
     /// Whether it is one of several queues.
     several: bool,
     /// Whether the device was made here.
@@ -89,6 +91,7 @@ impl TunDevice {
         let link = LinkInfo { name: name.to_owned(), index: 0, mac: GATEWAY, mtu: 0, up: false };
         let mut device = Self {
             link,
+            monitor: Monitor::any(name)?,
             several,
             made: false,
             receiver: ReceiveHalf { open: None, answers: answers.clone(), counts: <_>::default() },
@@ -111,15 +114,13 @@ impl TunDevice {
     }
 
     fn attach(&mut self) -> Result<(), Error> {
-        let name = &self.link.name;
-        let made = match interface::read_any(name) {
+        let made = match self.monitor.read() {
             Ok(_) => false,
-            // The name may also be one that no device can have.
             Err(Error::NoDevice(_)) => true,
             Err(error) => return Err(error),
         };
-        let file = Arc::new(socket::open(name, self.several)?);
-        self.link = read(name)?;
+        let file = Arc::new(socket::open(&self.link.name, self.several)?);
+        self.link = with_address(self.monitor.read()?);
         self.made = made;
         let mtu = self.link.mtu as usize;
         self.receiver.open = Some(Receiver::new(Arc::clone(&file), mtu));
@@ -150,10 +151,9 @@ impl TunDevice {
     }
 }
 
-/// Reads what the device is, and adds the hardware address that it does not have.
-fn read(name: &str) -> Result<LinkInfo, Error> {
-    let (link, _) = interface::read_any(name)?;
-    Ok(LinkInfo { mac: GATEWAY, ..link })
+/// The device with the hardware address that it does not have by itself.
+fn with_address(link: LinkInfo) -> LinkInfo {
+    LinkInfo { mac: GATEWAY, ..link }
 }
 
 impl Device for TunDevice {
@@ -181,11 +181,15 @@ impl Device for TunDevice {
 
     fn maintain(&mut self) -> Option<Change> {
         let Some(file) = &self.file else {
-            return Some(Change::Back(self.attach()));
+            let opened = self.attach();
+            return self.monitor.reopened(opened);
         };
         let attached = socket::is_attached(file);
-        match read(&self.link.name) {
-            Ok(now) if attached && now.index == self.link.index => self.refresh(now),
+        match self.monitor.look() {
+            Look::There(now) if attached && now.index == self.link.index => {
+                self.refresh(with_address(now))
+            }
+            Look::Unknown(change) if attached => change,
             _ => Some(self.detach()),
         }
     }

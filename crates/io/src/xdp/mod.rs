@@ -25,6 +25,7 @@ pub use assembly::{KernelShare, MOST_SHARED};
 pub use config::Config;
 pub use program::{Hook, Mode};
 
+use crate::monitor::{Look, Monitor};
 use crate::packet::Outlet;
 use crate::{Change, Device, Error, LinkInfo, Offload, Receive, Statistics, Transmit, interface};
 use area::{Area, LARGEST_MTU};
@@ -64,6 +65,7 @@ pub struct Description {
 #[derive(Debug)]
 pub struct XdpDevice {
     link: LinkInfo,
+    monitor: Monitor,
     config: Config,
     hook: Hook,
     /// The queues to serve.
@@ -201,9 +203,11 @@ impl XdpDevice {
     }
 
     fn open_part(hook: &Hook, part: Part, memory: &Memory, config: Config) -> Result<Self, Error> {
-        let link = interface::read(hook.name())?;
+        let monitor = Monitor::ethernet(hook.name())?;
+        let link = monitor.read()?;
         let mut device = Self {
             link,
+            monitor,
             config,
             hook: hook.clone(),
             part,
@@ -305,11 +309,14 @@ impl XdpDevice {
     }
 
     fn reattach(&mut self) -> Option<Change> {
-        let attached = interface::back(&self.link.name)?.and_then(|link| {
+        let attached = self.monitor.back()?.and_then(|link| {
             self.link = link;
             self.attach()
         });
-        Some(Change::Back(attached))
+        if attached.is_err() {
+            self.link.up = false;
+        }
+        self.monitor.reopened(attached)
     }
 
     /// Frames lost at sockets, at those of today and those before.
@@ -452,8 +459,10 @@ impl Device for XdpDevice {
         if self.receiver.open.is_none() {
             return self.reattach();
         }
-        match interface::read(&self.link.name) {
-            Ok(now) if now.index == self.link.index && !self.is_cut_off() => self.refresh(now),
+        let is_cut_off = self.is_cut_off();
+        match self.monitor.look() {
+            Look::There(now) if now.index == self.link.index && !is_cut_off => self.refresh(now),
+            Look::Unknown(change) if !is_cut_off => change,
             _ => Some(self.detach()),
         }
     }

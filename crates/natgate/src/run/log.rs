@@ -232,6 +232,9 @@ impl Observer for Log {
             Change::Back(Ok(())) => "is back".to_owned(),
             Change::Back(Err(error)) => format!("is back, but cannot be used: {error}"),
             Change::Altered => format!("has address {} and MTU {} now", link.mac, link.mtu),
+            Change::Unknown(error) => {
+                format!("cannot be looked at, so its last known state holds: {error}")
+            }
         };
         // All workers see it.
         if self.number == 0 {
