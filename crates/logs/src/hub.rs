@@ -9,7 +9,7 @@ use crate::queue::Queue;
 use crate::record::Record;
 use crate::sinks;
 use crate::wall::{Timing, WallClock};
-use natgate_gateway::{Clock, LogSettings, LogTo, LogWhat, panics};
+use natgate_gateway::{Clock, LogSettings, LogWhat, panics};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
