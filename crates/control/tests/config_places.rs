@@ -26,10 +26,11 @@ fn file(value: impl Fn(&str, &str) -> String) -> String {
             of("control", "listen")
         ),
         format!(
-            "[control.tls]\n{}{}{}",
+            "[control.tls]\n{}{}{}{}",
             of("control.tls", "certificate"),
             of("control.tls", "key"),
-            of("control.tls", "clients")
+            of("control.tls", "clients"),
+            of("control.tls", "revoked")
         ),
         format!("[[log]]\nkind = \"file\"\n{}", of("log", "path")),
         format!("[[log]]\nkind = \"spool\"\n{}", of("log", "folder")),

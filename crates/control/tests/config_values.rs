@@ -184,6 +184,7 @@ fn everything() -> Settings {
             ..SideConfig::default()
         },
         subscribers: vec![prefix("10.0.0.0", 9), prefix("100.64.0.7", 32)],
+        inside_routes: vec![range("10.128.0.0", "10.255.255.255")],
         pools: vec![
             PoolConfig {
                 name: "first".to_owned(),
