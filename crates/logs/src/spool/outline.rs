@@ -253,7 +253,12 @@ impl Outline {
             from: seconds(self.parts[chain.start].from),
             until: seconds(self.parts[chain.end - 1].until),
         };
-        let covered: Vec<Span> = chains.iter().map(span).collect();
+        let mut covered: Vec<Span> = Vec::new();
+        for span in chains.iter().map(span) {
+            if !covered.contains(&span) {
+                covered.push(span);
+            }
+        }
         let first = covered.iter().map(|span| span.from).chain(since.map(seconds));
         let first = first.fold(f64::INFINITY, f64::min);
         let last = covered.iter().map(|span| span.until).fold(0.0, f64::max);

@@ -103,7 +103,7 @@ fn a_spool_that_is_kept_otherwise_goes_on() {
         to: LogTo::Spool(SpoolSettings {
             folder: folder.path().join("spool"),
             max_size,
-            max_age: Duration::from_secs(1 << 20),
+            max_age: Duration::from_secs(1 << 30),
         }),
     };
     let world = World::start(&[spool(1 << 20)]);
@@ -111,9 +111,15 @@ fn a_spool_that_is_kept_otherwise_goes_on() {
     tell(&mut feed, 7);
     wait_for("the first", || written(&world.logs) == 1);
     exchange(&world.logs, &[spool(2 << 20)]);
+    tell(&mut feed, 8);
+    wait_for("the second", || written(&world.logs) == 1);
     drop(feed);
     assert!(world.finish().is_empty());
-    // Had the second begun anew, it would have said so, in a file of its own: that nobody has any more
-    // what the first told of.
-    assert_eq!(fs::read_dir(folder.path().join("spool")).expect("there is one").count(), 1);
+    // A start by the second log would end the mapping that the first log has.
+    let (folder, time) = (folder.path().join("spool"), natgate_engine::Timestamp(u64::MAX / 2));
+    let external = (mapping(7).external.address, mapping(7).external.port);
+    let found = natgate_logs::holders(&folder, external, None, time, &|| true);
+    let found = found.expect("the mapping is there still").holders;
+    assert_eq!(found[0].subscriber, mapping(7).internal.address);
+    assert_eq!(found[0].until, None);
 }

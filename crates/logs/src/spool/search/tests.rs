@@ -12,7 +12,7 @@ use std::fs;
 use std::time::Duration;
 use tempfile::TempDir;
 
-const POOL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
+pub(super) const POOL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 const UDP: Option<u8> = Some(17);
 
 fn list(folder: &Path) -> io::Result<Vec<Segment>> {
@@ -29,7 +29,7 @@ struct World {
     names: Names,
 }
 
-fn settings(folder: &Path) -> SpoolSettings {
+pub(super) fn settings(folder: &Path) -> SpoolSettings {
     let (max_size, max_age) = (1 << 20, Duration::from_secs(1 << 30));
     SpoolSettings { folder: folder.to_owned(), max_size, max_age }
 }
@@ -75,11 +75,11 @@ impl World {
     }
 }
 
-fn subscriber(number: u8) -> Ipv4Addr {
+pub(super) fn subscriber(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, number)
 }
 
-fn mapping(number: u8, port: u16) -> MappingId {
+pub(super) fn mapping(number: u8, port: u16) -> MappingId {
     MappingId {
         protocol: 17,
         realm: 0,
