@@ -256,6 +256,28 @@ fn what_is_too_old_or_too_much_is_thrown_away() {
 }
 
 #[test]
+fn a_spool_is_for_its_owner_and_the_group_alone() {
+    use std::os::unix::fs::MetadataExt;
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("log/spool");
+    let mut sink = SpoolSink::open(&settings(&folder), false).unwrap();
+    sink.connect(at(1)).unwrap();
+    let created = Change::MappingCreated(mapping(1, 5000));
+    let record = Record::Event(Event { time: at(2), change: created });
+    sink.write(&[record], &Names::default(), at(2)).1.unwrap();
+    sink.flush(at(2)).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+    for made in [&folder, &parent.path().join("log")] {
+        assert_eq!(mode(made) & 0o027, 0, "{:o}", mode(made));
+    }
+    let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
+    assert_eq!(files.len(), 2, "a segment and a note");
+    for file in files {
+        assert_eq!(mode(&file) & 0o137, 0, "{}: {:o}", file.display(), mode(&file));
+    }
+}
+
+#[test]
 fn a_disk_that_is_full_is_an_error_and_the_log_goes_on_when_there_is_room() {
     let folder = tempfile::tempdir().unwrap();
     let run = |program: &str, args: &[&str]| {
