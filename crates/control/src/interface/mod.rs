@@ -14,6 +14,7 @@ mod top;
 mod whose;
 
 use crate::json::Names;
+use crate::past::Searches;
 use crate::reload::{ReloadError, Reloaded, Reloader};
 use crate::socket::{Response, blocking, fallbacks};
 use axum::Router;
@@ -48,6 +49,8 @@ pub struct Interface {
     began: Instant,
     /// Who has the most.
     top: top::Latest,
+    /// Searches of the event logs on disk.
+    searches: Searches,
 }
 
 /// What each worker has done; one more when a worker joins.
@@ -70,7 +73,8 @@ type Answer = Result<Response, Response>;
 impl Interface {
     /// For a gateway whose configuration can be read anew, and whose workers note what they do.
     pub fn new(reloader: Arc<Reloader>, loads: Loads) -> Self {
-        Self { reloader, loads, began: Instant::now(), top: top::Latest::default() }
+        let (began, top, searches) = (Instant::now(), top::Latest::default(), Searches::new());
+        Self { reloader, loads, began, top, searches }
     }
 
     /// The paths, to be served. Those of others may be merged; [`Interface::complete`] comes last.
