@@ -6,6 +6,7 @@
 //! `namespaces.rs`.
 
 mod mistakes;
+mod past;
 mod reload;
 mod scene;
 mod service;
