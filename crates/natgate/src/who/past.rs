@@ -50,9 +50,7 @@ impl Args {
         }
         match refused(status, &body) {
             // Any other refusal does not say that nobody had it.
-            Failure::Runtime(error) if status == 404 => {
-                Err(self.nobody(error.to_string(), &body)?)
-            }
+            Failure::Runtime(error) if status == 404 => Err(self.nobody(error.to_string(), &body)?),
             other => Err(other),
         }
     }

@@ -6,15 +6,8 @@ use serde_json::Value;
 use std::process::Command;
 use std::time::Instant;
 
-const CONFIG: &str = r#"[inside]
-device = "in0"
-address = "10.0.0.1/8"
-[outside]
-device = "out0"
-address = "192.0.2.1/24"
-[[pool]]
-addresses = ["203.0.113.1"]
-[nat]
+/// Beside the smallest configuration.
+const MORE: &str = r#"[nat]
 allocation = "block"
 [[realm]]
 name = "homes"
@@ -30,10 +23,7 @@ protocol = "tcp"
 fn folder() -> (Folder, std::path::PathBuf) {
     let folder = Folder::new("past");
     let spool = folder.file("spool");
-    let config = folder.write(&format!(
-        "{CONFIG}[control]\nsocket = {:?}\n[[log]]\nkind = \"spool\"\nfolder = {spool:?}\n",
-        folder.socket()
-    ));
+    let config = folder.config(&format!("{MORE}[[log]]\nkind = \"spool\"\nfolder = {spool:?}"));
     (folder, config)
 }
 
