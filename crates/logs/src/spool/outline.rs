@@ -383,7 +383,14 @@ impl Builder {
         let missing = Follows::After(Reason::Missing);
         Some(match entry {
             Some(Entry::Start(time)) => (Follows::Start, *time),
-            Some(Entry::Continues(_)) if self.is_closed => (Follows::Directly, first),
+            Some(Entry::Continues(time)) if self.is_closed => {
+                // The process that goes on may have another clock: its times are its own then.
+                let before = self.outline.parts.last();
+                match before.is_some_and(|before| *time < before.until) {
+                    true => (Follows::ClockSet, *time),
+                    false => (Follows::Directly, first),
+                }
+            }
             Some(Entry::Continues(time) | Entry::Resumes(time)) => {
                 (Follows::After(Reason::NotWritten), *time)
             }

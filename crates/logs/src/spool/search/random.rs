@@ -179,6 +179,10 @@ impl History {
     fn stretch(&mut self) -> &mut Stretch {
         if let Some(follows) = self.next.take() {
             let before = self.stretches.last().map(|before| before.until);
+            let follows = match follows {
+                Follows::Directly if Some(self.now) < before => Follows::ClockSet,
+                follows => follows,
+            };
             let from = match (follows, before) {
                 (Follows::Directly, Some(before)) => before,
                 (Follows::Start, _) => self.connected.min(self.now),
