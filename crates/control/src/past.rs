@@ -1,10 +1,23 @@
 //! Who had an external endpoint, by the event logs on disk that the configuration names.
+//!
+//! A search may read many files. So a gateway makes few at a time ([`Searches`]), each in a thread of its
+//! own that serves nothing else, and breaks off those that nobody waits for any more.
 
 use crate::who::{Unanswered, reverse};
 use natgate_engine::Timestamp;
 use natgate_gateway::{LogTo, Settings};
 use natgate_logs::{Coverage, Holders, SearchError, holders};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Builder;
+use tokio::sync::{Semaphore, oneshot};
+
+/// Searches that run at a time.
+const MOST_RUNNING: usize = 2;
+
+/// Searches that run or wait for their turn.
+const MOST_SEARCHES: usize = 16;
 
 /// Why nobody is named.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +31,9 @@ pub enum Unknown {
     /// A log cannot be read.
     #[error("{0}")]
     Unreadable(String),
+    /// The search was broken off.
+    #[error("the search was broken off because nobody waits for its answer")]
+    Cancelled,
     /// The logs name nobody, nor does the configuration.
     #[error("{reason}; {}", .coverage.sentence())]
     Nobody {
@@ -29,6 +45,7 @@ pub enum Unknown {
 }
 
 /// The holders at that time. No holder: the logs name nobody, but the configuration does (see [`reverse`]).
+/// `go_on` is asked again and again; the search is broken off when it says no.
 ///
 /// # Errors
 /// [`Unknown`].
@@ -37,6 +54,7 @@ pub fn had(
     external: (Ipv4Addr, u16),
     protocol: Option<u8>,
     at: Timestamp,
+    go_on: &dyn Fn() -> bool,
 ) -> Result<Holders, Unknown> {
     let folders = settings.logs.iter().filter_map(|log| match &log.to {
         LogTo::Spool(spool) => Some(spool.folder.as_path()),
@@ -44,11 +62,12 @@ pub fn had(
     });
     let (mut nobody, mut coverage) = (None, Coverage::default());
     for folder in folders {
-        match holders(folder, external, protocol, at, &|| true) {
+        match holders(folder, external, protocol, at, go_on) {
             Ok(found) => return Ok(found),
             Err(error @ SearchError::Io { .. }) => {
                 return Err(Unknown::Unreadable(error.to_string()));
             }
+            Err(SearchError::Cancelled) => return Err(Unknown::Cancelled),
             Err(error) => {
                 coverage.add(error.coverage().cloned().unwrap_or_default());
                 nobody = Some(error.to_string());
@@ -63,5 +82,146 @@ pub fn had(
             Err(Unknown::Nobody { reason, coverage })
         }
         _ => Ok(Holders { holders: Vec::new(), coverage }),
+    }
+}
+
+/// The searches of a gateway: few run at a time, some wait for their turn, more are refused.
+#[derive(Debug)]
+pub struct Searches {
+    /// One for each search that runs.
+    turns: Arc<Semaphore>,
+    /// One for each search that runs or waits.
+    places: Arc<Semaphore>,
+}
+
+/// Why there was no search.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Too many searches run and wait.
+    #[error(
+        "{MOST_SEARCHES} searches of the log are under way, which is the most at a time; ask again in \
+         a moment"
+    )]
+    Busy,
+    /// The search ended without a result.
+    #[error("the search failed inside; this is a bug of natgate's, or no thread can be made")]
+    Failed,
+}
+
+/// Breaks a search off when it goes.
+struct Waiting(Arc<AtomicBool>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Searches {
+    /// None yet.
+    pub fn new() -> Self {
+        let of = |count| Arc::new(Semaphore::new(count));
+        Self { turns: of(MOST_RUNNING), places: of(MOST_SEARCHES) }
+    }
+
+    /// Runs a search in a thread of its own when its turn comes. If this future is dropped, because the
+    /// client has gone, the search is not begun, or what it is given says that it need not go on.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub async fn run<T: Send + 'static>(
+        &self,
+        search: impl FnOnce(&dyn Fn() -> bool) -> T + Send + 'static,
+    ) -> Result<T, Refused> {
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| Refused::Busy)?;
+        let turn = Arc::clone(&self.turns).acquire_owned().await;
+        let is_wanted = Arc::new(AtomicBool::new(true));
+        let _waiting = Waiting(Arc::clone(&is_wanted));
+        let (answer, answered) = oneshot::channel();
+        let work = move || {
+            let found = search(&|| is_wanted.load(Ordering::Relaxed));
+            // The next one may begin before this one's client reads.
+            drop((turn, place));
+            let _ = answer.send(found);
+        };
+        Builder::new().name("log search".into()).spawn(work).map_err(|_| Refused::Failed)?;
+        answered.await.map_err(|_| Refused::Failed)
+    }
+}
+
+impl Default for Searches {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::Future;
+    use std::pin::{Pin, pin};
+    use std::sync::atomic::AtomicUsize;
+    use std::task::{Context, Poll, Waker};
+    use std::time::{Duration, Instant};
+
+    /// Asks a future until it is done; a minute is for ever.
+    fn finish<T>(mut future: Pin<&mut impl Future<Output = T>>) -> T {
+        let (mut context, began) = (Context::from_waker(Waker::noop()), Instant::now());
+        loop {
+            if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
+                return done;
+            }
+            assert!(began.elapsed() < Duration::from_secs(60), "it does not end");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn wait_for(is_so: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < Duration::from_secs(60), "it does not come");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn few_run_some_wait_more_are_refused_and_those_without_a_client_end() {
+        let searches = Searches::new();
+        let running = Arc::new(AtomicUsize::new(0));
+        let endless = || {
+            let running = Arc::clone(&running);
+            searches.run(move |go_on| {
+                running.fetch_add(1, Ordering::Relaxed);
+                while go_on() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                running.fetch_sub(1, Ordering::Relaxed);
+            })
+        };
+        let count = || running.load(Ordering::Relaxed);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut clients: Vec<_> = (0..MOST_SEARCHES).map(|_| Box::pin(endless())).collect();
+        for client in &mut clients {
+            assert!(client.as_mut().poll(&mut context).is_pending());
+        }
+        wait_for(|| count() == MOST_RUNNING);
+        assert_eq!(finish(pin!(searches.run(|_| 7))), Err(Refused::Busy));
+        // Clients that leave before their turn make room; so do those whose search runs.
+        clients.truncate(MOST_RUNNING + 1);
+        assert_eq!(count(), MOST_RUNNING);
+        drop(clients.remove(0));
+        let waits = clients.last_mut().expect("one waits");
+        wait_for(|| count() == MOST_RUNNING - 1);
+        assert!(waits.as_mut().poll(&mut context).is_pending());
+        wait_for(|| count() == MOST_RUNNING);
+        drop(clients);
+        wait_for(|| count() == 0);
+        assert_eq!(finish(pin!(searches.run(|_| 7))), Ok(7));
+        // One that panics takes nobody's place.
+        for _ in 0..=MOST_SEARCHES {
+            let panics = searches.run(|_| -> () { panic!("as it is meant to") });
+            assert_eq!(finish(pin!(panics)), Err(Refused::Failed));
+        }
+        assert_eq!(finish(pin!(searches.run(|_| 8))), Ok(8));
     }
 }

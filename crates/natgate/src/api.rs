@@ -119,6 +119,11 @@ impl Gateway {
         self.call("GET", path)
     }
 
+    /// Asks for an object that may stand beside a refusal, too.
+    pub(crate) fn ask(&self, path: &str) -> Result<Response, Failure> {
+        ask(&self.socket, "GET", path, &Value::Null, PATIENCE).map_err(unreachable)
+    }
+
     /// Asks for an object, or has something done.
     pub(crate) fn call(&self, method: &str, path: &str) -> Result<Value, Failure> {
         let Response { status, body } =
@@ -148,7 +153,7 @@ pub(crate) fn unreachable(error: AskError) -> Failure {
 }
 
 /// What the gateway says it will not do: the user's input is wrong, or it cannot now.
-fn refused(status: u16, body: &Value) -> Failure {
+pub(crate) fn refused(status: u16, body: &Value) -> Failure {
     let message =
         body["message"].as_str().unwrap_or("the gateway failed without a word").to_owned();
     match status {

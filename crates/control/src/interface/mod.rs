@@ -16,6 +16,7 @@ mod top;
 mod whose;
 
 use crate::json::Names;
+use crate::past::Searches;
 use crate::reload::{Attempt, ReloadError, Reloaded, Reloader};
 use crate::socket::{Response, blocking, fallbacks};
 use axum::body::Bytes;
@@ -54,6 +55,8 @@ pub struct Interface {
     /// Tells of the event logs.
     sinks: Option<health::Sinks>,
     looks: health::Looks,
+    /// Searches of the event logs on disk.
+    searches: Searches,
 }
 
 /// What each worker has done; one more when a worker joins.
@@ -77,7 +80,8 @@ impl Interface {
     /// For a gateway whose configuration can be read anew, and whose workers note what they do.
     pub fn new(reloader: Arc<Reloader>, loads: Loads) -> Self {
         let (top, looks) = (top::Latest::default(), health::Looks::default());
-        Self { reloader, loads, began: Instant::now(), top, sinks: None, looks }
+        let searches = Searches::new();
+        Self { reloader, loads, began: Instant::now(), top, sinks: None, looks, searches }
     }
 
     /// The same, for a gateway with event logs, of which `sinks` tells.

@@ -12,27 +12,51 @@ use natgate_engine::{BlockInfo, BlockKind, Filter, HeldPort, MappingInfo, Timest
 use natgate_gateway::List;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 /// Mappings that are named; a port has few.
 const MOST: usize = 64;
 
 pub(super) async fn who(State(interface): Of, RawQuery(query): RawQuery) -> Answer {
     let asked = Asked::parse(query.as_deref(), &["external", "protocol", "at"])?;
-    blocking(move || find(&interface, &asked)).await?
+    let Some(at) = asked.at else { return blocking(move || find(&interface, &asked)).await? };
+    let external = endpoint(&asked)?;
+    let (of_gateway, protocol) = (Arc::clone(&interface), asked.protocol);
+    let search =
+        move |go_on: &dyn Fn() -> bool| find_then(&of_gateway, external, protocol, at, go_on);
+    let found = interface.searches.run(search).await;
+    found.map_err(|refused| Response::failure(503, refused.to_string()))?
+}
+
+/// The endpoint that is asked about.
+fn endpoint(asked: &Asked) -> Result<(Ipv4Addr, u16), Response> {
+    let (Some(address), Some(port)) = (asked.external, asked.external_port) else {
+        let message = "whose? Say external=ADDRESS:PORT, such as external=203.0.113.1:2300";
+        return Err(Response::failure(400, message));
+    };
+    if address.len() != 32 {
+        let message = "external is one address and a port here, such as external=203.0.113.1:2300";
+        return Err(Response::failure(400, message));
+    }
+    Ok((Ipv4Addr::from_bits(address.first()), port))
 }
 
 /// Who had it then.
 fn find_then(
     interface: &Interface,
-    asked: &Asked,
     external: (Ipv4Addr, u16),
+    protocol: Option<u8>,
     at: Timestamp,
+    go_on: &dyn Fn() -> bool,
 ) -> Answer {
     let settings = interface.settings();
-    let found = match past::had(&settings, external, asked.protocol, at) {
+    let found = match past::had(&settings, external, protocol, at, go_on) {
         Ok(found) => found,
         Err(error @ Unknown::Unreadable(_)) => {
             return Err(Response::failure(500, error.to_string()));
+        }
+        Err(error @ Unknown::Cancelled) => {
+            return Err(Response::failure(503, error.to_string()));
         }
         Err(error @ Unknown::NoLog) => {
             return Err(Response::failure(404, format!("the configuration names {error}")));
@@ -51,7 +75,7 @@ fn find_then(
         let body = json!({ "answers": found.holders, "covered": covered, "gaps": gaps });
         return Ok(Response::done(body));
     }
-    by_configuration(interface, external, asked.protocol)
+    by_configuration(interface, external, protocol)
 }
 
 /// Whose it is by the configuration.
@@ -78,18 +102,7 @@ fn nobody(message: String) -> Response {
 }
 
 fn find(interface: &Interface, asked: &Asked) -> Answer {
-    let (Some(address), Some(port)) = (asked.external, asked.external_port) else {
-        let message = "whose? Say external=ADDRESS:PORT, such as external=203.0.113.1:2300";
-        return Err(Response::failure(400, message));
-    };
-    if address.len() != 32 {
-        let message = "external is one address and a port here, such as external=203.0.113.1:2300";
-        return Err(Response::failure(400, message));
-    }
-    let address = Ipv4Addr::from_bits(address.first());
-    if let Some(at) = asked.at {
-        return find_then(interface, asked, (address, port), at);
-    }
+    let (address, port) = endpoint(asked)?;
     let filter = interface.filter(asked)?;
     let names = interface.names();
     let mut list: List<MappingInfo> = interface.commander().list(filter, MOST);

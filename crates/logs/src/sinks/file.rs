@@ -9,8 +9,11 @@ use crate::record::Record;
 use natgate_engine::Timestamp;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+/// Access to files that are made: their owner, and the group to read. A file that is there keeps its own.
+const MODE: u32 = 0o640;
 
 /// Appends JSON lines to a file.
 #[derive(Debug)]
@@ -45,7 +48,7 @@ impl Sink for FileSink {
         if self.file.is_some() && !self.is_elsewhere() {
             return Ok(());
         }
-        let file = File::options().create(true).append(true).open(&self.path)?;
+        let file = File::options().create(true).append(true).mode(MODE).open(&self.path)?;
         let about = file.metadata()?;
         self.file = Some((file, about.is_file().then(|| (about.dev(), about.ino()))));
         Ok(())
@@ -97,6 +100,7 @@ impl Sink for FileSink {
 mod tests {
     use super::*;
     use crate::drive::tests::created;
+    use std::os::unix::fs::PermissionsExt;
 
     fn lines(path: &Path) -> usize {
         let text = fs::read_to_string(path).unwrap();
@@ -121,6 +125,18 @@ mod tests {
         fs::remove_file(&path).unwrap();
         sink.reopen();
         assert_eq!(lines(&path), 0, "it is there again before anything happens");
+    }
+
+    #[test]
+    fn a_file_is_for_its_owner_and_the_group_alone_unless_it_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.jsonl");
+        let mode = || fs::metadata(&path).unwrap().mode() & 0o777;
+        drop(FileSink::open(&path, false).unwrap());
+        assert_eq!(mode() & 0o137, 0, "{:o}", mode());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o604)).unwrap();
+        drop(FileSink::open(&path, false).unwrap());
+        assert_eq!(mode(), 0o604);
     }
 
     #[test]

@@ -92,6 +92,7 @@ impl SpoolSink {
         if let Record::ClockSet(set) = record {
             if self.beginning.is_some() {
                 // Nothing has a time by the old clock.
+                self.connected = Some(set.to);
                 return Ok(());
             }
             // In a segment times only grow.
@@ -151,8 +152,9 @@ impl Sink for SpoolSink {
     }
 
     fn close(&mut self, now: Timestamp) -> io::Result<()> {
+        // A gateway that ends before anything happened has begun nevertheless.
         if self.beginning.is_some() {
-            return Ok(());
+            self.passed(self.connected.unwrap_or(now));
         }
         self.entries.push(Entry::Closed(self.until));
         self.flush(now)

@@ -253,7 +253,12 @@ impl Outline {
             from: seconds(self.parts[chain.start].from),
             until: seconds(self.parts[chain.end - 1].until),
         };
-        let covered: Vec<Span> = chains.iter().map(span).collect();
+        let mut covered: Vec<Span> = Vec::new();
+        for span in chains.iter().map(span) {
+            if !covered.contains(&span) {
+                covered.push(span);
+            }
+        }
         let first = covered.iter().map(|span| span.from).chain(since.map(seconds));
         let first = first.fold(f64::INFINITY, f64::min);
         let last = covered.iter().map(|span| span.until).fold(0.0, f64::max);
@@ -378,7 +383,14 @@ impl Builder {
         let missing = Follows::After(Reason::Missing);
         Some(match entry {
             Some(Entry::Start(time)) => (Follows::Start, *time),
-            Some(Entry::Continues(_)) if self.is_closed => (Follows::Directly, first),
+            Some(Entry::Continues(time)) if self.is_closed => {
+                // The process that goes on may have another clock: its times are its own then.
+                let before = self.outline.parts.last();
+                match before.is_some_and(|before| *time < before.until) {
+                    true => (Follows::ClockSet, *time),
+                    false => (Follows::Directly, first),
+                }
+            }
             Some(Entry::Continues(time) | Entry::Resumes(time)) => {
                 (Follows::After(Reason::NotWritten), *time)
             }

@@ -34,7 +34,7 @@ impl Frame {
     }
 
     /// Where the next frame begins.
-    fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.entries_at() + u64::from(self.head.packed)
     }
 }

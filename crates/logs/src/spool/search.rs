@@ -175,8 +175,12 @@ fn search(
         let answer = search.at(place)?;
         missing = missing.max(answer.missing);
         for holder in answer.holders {
-            if !holders.contains(&holder) && holders.len() < MOST_HOLDERS {
-                holders.push(holder);
+            let (missing, is_full) = (holder.missing, holders.len() >= MOST_HOLDERS);
+            let is_same = |other: &&mut Holder| Holder { missing, ..(**other).clone() } == holder;
+            match holders.iter_mut().find(is_same) {
+                Some(other) => other.missing = other.missing.max(missing),
+                None if !is_full => holders.push(holder),
+                None => {}
             }
         }
         last = last.or(answer.last);
@@ -533,5 +537,7 @@ impl Search<'_> {
     }
 }
 
+#[cfg(test)]
+mod random;
 #[cfg(test)]
 mod tests;

@@ -9,9 +9,9 @@ use crate::Failure;
 use anyhow::{Context, anyhow};
 use natgate_control::socket::DEFAULT_PATH;
 use natgate_gateway::{LogTo, Settings};
-use std::fs::{self, File, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::Builder;
 
@@ -58,7 +58,7 @@ fn places(settings: &Settings) -> Vec<(&'static str, &Path, PathBuf)> {
     let spools = settings.logs.iter().filter_map(|log| match &log.to {
         LogTo::Spool(spool) => {
             // It is made later; if it cannot be, that is said then.
-            let _ = fs::create_dir_all(&spool.folder);
+            let _ = DirBuilder::new().recursive(true).mode(0o750).create(&spool.folder);
             Some(("log spool", &*spool.folder, spool.folder.join(".lock")))
         }
         _ => None,

@@ -1,8 +1,8 @@
 //! Whether the machine's clock still says what natgate's does.
 //!
-//! Timers go by a clock that never steps, so times in logs do, too. When the machine's is put right after
-//! natgate has started, or has stood still with the machine, logs are wrong by so much, and whoever asks for
-//! a subscriber by the time must know that.
+//! Timers go by a clock that never steps. When the machine's clock is set, or has stood still with the
+//! machine, times in logs follow it (`natgate-logs` sees to that), and the operator must know that times of
+//! before and after do not fit together.
 
 use super::say;
 use natgate_engine::Timestamp;
@@ -67,17 +67,14 @@ impl Watch {
         if (ahead - self.ahead).abs() < NOTED {
             return None;
         }
-        self.ahead = ahead;
-        let (by, word, wrong) = match ahead {
-            ahead if ahead.abs() < NOTED => {
-                return Some("the machine's clock agrees with natgate's again".to_owned());
-            }
-            ahead if ahead > 0.0 => (ahead, "ahead of", "early"),
-            ahead => (-ahead, "behind", "late"),
+        let before = std::mem::replace(&mut self.ahead, ahead);
+        let (by, way) = match ahead - before {
+            step if step > 0.0 => (step, "forward"),
+            step => (-step, "back"),
         };
         Some(format!(
-            "warning: the machine's clock has been set, and is {by:.1} s {word} natgate's now; times in \
-             logs are so much too {wrong} until natgate is restarted"
+            "warning: the machine's clock has been set {way} by {by:.1} s; times in logs follow it from \
+             now on, and logs say where"
         ))
     }
 }
@@ -97,13 +94,12 @@ mod tests {
         assert_eq!(look(start, begin), None);
         assert_eq!(look(start + 5, begin + 5.4), None, "so much any clock is corrected by");
         let said = look(start + 10, begin + 3610.0).expect("an hour is noted");
-        assert!(said.contains("3600.0 s ahead of natgate's now"), "{said}");
-        assert!(said.contains("so much too early"), "{said}");
+        assert!(said.contains("set forward by 3600.0 s"), "{said}");
         assert_eq!(look(start + 15, begin + 3615.2), None);
         let said = look(start + 20, begin - 40.0).expect("that is another difference");
-        assert!(said.contains("60.0 s behind") && said.contains("too late"), "{said}");
+        assert!(said.contains("set back by 3660.0 s"), "{said}");
         let said = look(start + 25, begin + 25.0).expect("it is right again");
-        assert_eq!(said, "the machine's clock agrees with natgate's again");
+        assert!(said.contains("set forward by 60.0 s"), "{said}");
         assert_eq!(look(start + 30, begin + 30.0), None);
         let before_1970 =
             watch.look(Timestamp(start * 1_000_000_000), UNIX_EPOCH - Duration::from_secs(1));

@@ -3,9 +3,10 @@
 
 use super::{Args, print};
 use crate::Failure;
-use crate::api::Filters;
+use crate::api::{Filters, refused};
 use anyhow::anyhow;
 use natgate_control::past::{Unknown, had};
+use natgate_control::socket::Response;
 use natgate_engine::Timestamp;
 use natgate_gateway::Settings;
 use natgate_logs::Coverage;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 /// Answers from the log; `false`: it names nobody, but the configuration does.
 pub(super) fn answer(args: &Args, settings: &Settings, at: Timestamp) -> Result<bool, Failure> {
-    let found = match had(settings, args.endpoint()?, args.protocol, at) {
+    let found = match had(settings, args.endpoint()?, args.protocol, at, &|| true) {
         Ok(found) => found,
         Err(error @ Unknown::NoLog) => {
             let file = args.config.as_deref().unwrap_or(std::path::Path::new("-")).display();
@@ -42,13 +43,15 @@ impl Args {
         let at = ("at", (at.0 as f64 / 1e9).to_string());
         let filters = Filters { external, protocol: self.protocol, ..Filters::default() };
         let query = filters.query(&[at]);
-        match self.gateway.get(&format!("/v1/who?{query}")) {
-            Err(Failure::Runtime(error)) => Err(self.nobody(error.to_string(), &Value::Null)?),
-            Err(other) => Err(other),
-            Ok(body) => {
-                let answers = body["answers"].as_array().map_or(&[][..], Vec::as_slice);
-                self.tell(answers, &body)
-            }
+        let Response { status, body } = self.gateway.ask(&format!("/v1/who?{query}"))?;
+        if status == 200 {
+            let answers = body["answers"].as_array().map_or(&[][..], Vec::as_slice);
+            return self.tell(answers, &body);
+        }
+        match refused(status, &body) {
+            // Any other refusal does not say that nobody had it.
+            Failure::Runtime(error) if status == 404 => Err(self.nobody(error.to_string(), &body)?),
+            other => Err(other),
         }
     }
 

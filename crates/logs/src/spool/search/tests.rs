@@ -12,7 +12,7 @@ use std::fs;
 use std::time::Duration;
 use tempfile::TempDir;
 
-const POOL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
+pub(super) const POOL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 const UDP: Option<u8> = Some(17);
 
 fn list(folder: &Path) -> io::Result<Vec<Segment>> {
@@ -29,7 +29,7 @@ struct World {
     names: Names,
 }
 
-fn settings(folder: &Path) -> SpoolSettings {
+pub(super) fn settings(folder: &Path) -> SpoolSettings {
     let (max_size, max_age) = (1 << 20, Duration::from_secs(1 << 30));
     SpoolSettings { folder: folder.to_owned(), max_size, max_age }
 }
@@ -75,11 +75,11 @@ impl World {
     }
 }
 
-fn subscriber(number: u8) -> Ipv4Addr {
+pub(super) fn subscriber(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, number)
 }
 
-fn mapping(number: u8, port: u16) -> MappingId {
+pub(super) fn mapping(number: u8, port: u16) -> MappingId {
     MappingId {
         protocol: 17,
         realm: 0,
@@ -253,6 +253,28 @@ fn what_is_too_old_or_too_much_is_thrown_away() {
     fill(&mut sink, 4000);
     fill(&mut sink, 8000);
     assert!(list(folder.path()).unwrap()[0].from >= at(4000), "what is old is gone");
+}
+
+#[test]
+fn a_spool_is_for_its_owner_and_the_group_alone() {
+    use std::os::unix::fs::MetadataExt;
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("log/spool");
+    let mut sink = SpoolSink::open(&settings(&folder), false).unwrap();
+    sink.connect(at(1)).unwrap();
+    let created = Change::MappingCreated(mapping(1, 5000));
+    let record = Record::Event(Event { time: at(2), change: created });
+    sink.write(&[record], &Names::default(), at(2)).1.unwrap();
+    sink.flush(at(2)).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+    for made in [&folder, &parent.path().join("log")] {
+        assert_eq!(mode(made) & 0o027, 0, "{:o}", mode(made));
+    }
+    let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
+    assert_eq!(files.len(), 2, "a segment and a note");
+    for file in files {
+        assert_eq!(mode(&file) & 0o137, 0, "{}: {:o}", file.display(), mode(&file));
+    }
 }
 
 #[test]

@@ -1,0 +1,100 @@
+//! The log on disk, asked while the gateway runs: who has a static port in a pool of blocks, where there
+//! are realms, and what becomes of such an answer when the gateway starts again and when its clock is set.
+
+use crate::scene::{Folder, Gateway, PATIENCE, PROGRAM, command};
+use serde_json::Value;
+use std::process::Command;
+use std::time::Instant;
+
+/// Beside the smallest configuration.
+const MORE: &str = r#"[nat]
+allocation = "block"
+[[realm]]
+name = "homes"
+vlan = 20
+address = "10.0.0.1/8"
+[[static]]
+internal = "10.0.0.80:80"
+external = "203.0.113.1:8080"
+protocol = "tcp"
+"#;
+
+/// A folder with a configuration that has a spool and a control socket there.
+fn folder() -> (Folder, std::path::PathBuf) {
+    let folder = Folder::new("past");
+    let spool = folder.file("spool");
+    let config = folder.config(&format!("{MORE}[[log]]\nkind = \"spool\"\nfolder = {spool:?}"));
+    (folder, config)
+}
+
+/// What `natgate who` prints, and whether it names somebody.
+fn who(arguments: &[&str], protocol: &str, at: &str) -> (bool, Value, String) {
+    let output = Command::new(PROGRAM)
+        .args(["who", "203.0.113.1:8080", "--json", "--protocol", protocol, "--at", at])
+        .args(arguments)
+        .output()
+        .expect("natgate runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let value = text.lines().next().map(serde_json::from_str).transpose().expect("JSON");
+    let said = format!("{text}{}", String::from_utf8_lossy(&output.stderr));
+    (output.status.code() == Some(0), value.unwrap_or_default(), said)
+}
+
+/// Asks until somebody is named: events come to the log a second later at most.
+fn is_named(arguments: &[&str], protocol: &str, at: &str) -> Value {
+    let began = Instant::now();
+    loop {
+        let (named, answer, said) = who(arguments, protocol, at);
+        if named {
+            assert_eq!(answer["subscriber"], "10.0.0.80", "{said}");
+            return answer;
+        }
+        assert!(began.elapsed() < PATIENCE, "{protocol}: nobody is named: {said}");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_static_port_in_a_block_is_found_in_the_log_after_every_start() {
+    let (folder, config) = folder();
+    let (socket, config_path) = (folder.socket(), config.clone());
+    let live = ["--socket", socket.to_str().expect("text")];
+    let alone = ["--config", config_path.to_str().expect("text")];
+    for _ in 0..2 {
+        let mut gateway = Gateway::start(command("", &config, &[]));
+        for protocol in ["icmp", "udp"] {
+            for arguments in [&live, &alone] {
+                let answer = is_named(arguments, protocol, "now");
+                assert_eq!(answer["until"], Value::Null, "{answer}");
+                let covered = answer["covered"].as_array().expect("the span is told");
+                assert!(covered.iter().all(|span| span["from"].is_f64()), "{answer}");
+                assert!(answer["gaps"].is_array(), "{answer}");
+            }
+        }
+        is_named(&live, "tcp", "-0s");
+        // Long before the log began nobody is known, and the log says that it does not go so far.
+        let (named, answer, said) = who(&live, "icmp", "-10d");
+        assert!(!named && answer["subscriber"].is_null(), "{said}");
+        assert!(said.contains("the log covers"), "{said}");
+        assert!(answer["covered"].is_array() && answer["gaps"].is_array(), "{said}");
+        gateway.signal("TERM");
+        assert_eq!(gateway.ends(), 0);
+    }
+    // The second start ended the block of the first, and a gap is between them.
+    let answer = is_named(&alone, "icmp", "now");
+    assert_eq!(answer["gaps"][0]["reason"], "not_written", "{answer}");
+}
+
+#[test]
+fn a_start_that_fails_ends_nothing() {
+    let (folder, config) = folder();
+    let socket = folder.socket();
+    let live = ["--socket", socket.to_str().expect("text")];
+    let gateway = Gateway::start(command("", &config, &[]));
+    let since = is_named(&live, "icmp", "now")["since"].clone();
+    // The control socket is in use, which is found out after the logs are opened.
+    let output = command("", &config, &[]).output().expect("unshare runs");
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(is_named(&live, "icmp", "now")["since"], since);
+    drop(gateway);
+}
