@@ -305,6 +305,9 @@ fn arguments_are_compared_with_the_file_and_with_each_other() {
         let begin = format!("--events: {path:?} is the place of {mention} (");
         assert!(problems.len() == 1 && problems[0].starts_with(&begin), "{problems:?}");
     }
+    // Opening a folder says more.
+    let around = ports.parent().expect("the test's folder");
+    assert_eq!(added(&[argument("--events", around)]), Ok(()));
     let both = [argument("--events", &other), argument("--tap", &other)];
     let problems = added(&both).expect_err("one file");
     assert!(problems[0].contains("is the place of --events ("), "{problems:?}");

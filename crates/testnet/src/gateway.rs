@@ -170,7 +170,7 @@ impl Gateway {
     /// # Errors
     /// It does not say.
     pub fn reload(&self) -> io::Result<()> {
-        let said = || self.log().matches("natgate: reloaded").count();
+        let said = || self.log().matches(": reload: reloaded").count();
         let before = said();
         kill_process(Pid::from_child(&self.child), Signal::HUP)?;
         wait_for("the gateway's reload", PATIENCE, || Ok((said() > before).then_some(())))

@@ -286,7 +286,7 @@ impl Places {
     /// Adds files that a command line has natgate write.
     ///
     /// # Errors
-    /// One sentence for each file that is, contains or is inside another place.
+    /// One sentence for each file that is another place, or is inside one.
     pub fn add_arguments(&mut self, arguments: &[Argument<'_>]) -> Result<(), Vec<String>> {
         let mut problems = Vec::new();
         for Argument { name, path, beside } in arguments {
@@ -297,6 +297,10 @@ impl Places {
             let conflicts = self.0.iter().filter(|place| place.kind.excludes(PlaceKind::Written));
             problems.extend(conflicts.filter_map(|place| {
                 let relation = relation(&paths, &place.paths)?;
+                // A folder in a file's place is told, with the remedy, when it is opened.
+                if relation.0 == Relation::Around {
+                    return None;
+                }
                 Some(format!("{name}: {}", sentence(&shown, relation, &place.shown)))
             }));
             let shown = format!("{name} ({shown})");
