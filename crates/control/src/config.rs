@@ -5,8 +5,8 @@
 //! then the draft becomes settings. A problem never stops the reading, so that one run tells all of
 //! them, each with line, column and key. What is legal and yet unwise becomes a warning.
 //!
-//! Besides the links of paths ([`places`]) nothing is looked up outside the file: no device, no name,
-//! no clock.
+//! Besides the links of paths ([`places`]) nothing is looked up outside the file: no device, no
+//! name, no clock.
 
 mod checks;
 mod control;
@@ -103,8 +103,8 @@ pub fn reread(path: &Path, in_force: &Settings) -> Result<Configuration, Vec<Pro
     reread_text(&read_file(path)?, path, in_force)
 }
 
-/// Reads the text of a configuration that is to take the place of what is in force; `in_force` is what
-/// the file said of that.
+/// Reads the text of a configuration that is to take the place of what is in force; `in_force` is
+/// what the file said of that.
 ///
 /// # Errors
 /// Every problem, in the file's order; if there is none, every key that only a restart can change.

@@ -1,7 +1,7 @@
 //! Who had an external endpoint, by the event logs on disk that the configuration names.
 //!
-//! A search may read many files. So a gateway makes few at a time ([`Searches`]), each in a thread of its
-//! own that serves nothing else, and breaks off those that nobody waits for any more.
+//! A search may read many files. So a gateway makes few at a time ([`Searches`]), each in a thread
+//! of its own that serves nothing else, and breaks off those that nobody waits for any more.
 
 use crate::who::{Unanswered, reverse};
 use natgate_engine::Timestamp;
@@ -44,8 +44,8 @@ pub enum Unknown {
     },
 }
 
-/// The holders at that time. No holder: the logs name nobody, but the configuration does (see [`reverse`]).
-/// `go_on` is asked again and again; the search is broken off when it says no.
+/// The holders at that time. No holder: the logs name nobody, but the configuration does (see
+/// [`reverse`]). `go_on` is asked again and again; the search is broken off when it says no.
 ///
 /// # Errors
 /// [`Unknown`].
@@ -124,8 +124,9 @@ impl Searches {
         Self { turns: of(MOST_RUNNING), places: of(MOST_SEARCHES) }
     }
 
-    /// Runs a search in a thread of its own when its turn comes. If this future is dropped, because the
-    /// client has gone, the search is not begun, or what it is given says that it need not go on.
+    /// Runs a search in a thread of its own when its turn comes. If this future is dropped, because
+    /// the client has gone, the search is not begun, or what it is given says that it need not go
+    /// on.
     ///
     /// # Errors
     /// [`Refused`].

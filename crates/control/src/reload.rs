@@ -156,8 +156,8 @@ pub type Join = Box<dyn Fn(&Commander, &Settings) -> Result<(), String> + Send +
 pub type Logging =
     Box<dyn Fn(&[LogSettings]) -> Result<Box<dyn FnOnce() + Send>, String> + Send + Sync>;
 
-/// Reads the files anew by which clients of other machines are let in, or says what is wrong with them; what
-/// it gives puts them in force.
+/// Reads the files anew by which clients of other machines are let in, or says what is wrong with
+/// them; what it gives puts them in force.
 pub type Access = Box<dyn Fn(&Settings) -> Result<Box<dyn FnOnce() + Send>, String> + Send + Sync>;
 
 /// Reads a gateway's configuration anew.
@@ -317,8 +317,8 @@ impl Reloader {
         self.attempt().result
     }
 
-    /// Reads the file and puts it in force; tells the difference as well. If the result is an error,
-    /// nothing has changed.
+    /// Reads the file and puts it in force; tells the difference as well. If the result is an
+    /// error, nothing has changed.
     pub fn attempt(&self) -> Attempt {
         let mut difference = Vec::new();
         let reloaded = self.put_in_force(&mut difference);

@@ -130,7 +130,8 @@ impl Entry {
 /// When a block changed hands, ticks. Packets of established sessions never touch this.
 #[derive(Clone, Copy, Debug)]
 struct Times {
-    /// When it became its owner's, [`NONE`] if that is not known, [`PINNED`] if it is its owner's for good.
+    /// When it became its owner's, [`NONE`] if that is not known, [`PINNED`] if it is its owner's
+    /// for good.
     since: u32,
     /// While it is empty: when it is released.
     due: u32,

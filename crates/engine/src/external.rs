@@ -9,11 +9,11 @@
 mod change;
 mod handover;
 mod overload;
+mod ownership;
 mod part;
 mod ports;
 mod shares;
 mod spans;
-mod told;
 
 use crate::blocks::Blocks;
 use crate::calendar::{NONE, lane};
@@ -29,13 +29,13 @@ pub use change::{Draining, PoolChange};
 use core::net::Ipv4Addr;
 pub(crate) use handover::HoldsCursor;
 use natgate_wire::protocol;
+pub(crate) use ownership::{InUse, Release, ReleaseSearch};
 use part::Part;
 pub(crate) use ports::Draw;
 use ports::{EMPTY, HELD, LAST, Parity, Ports, Range};
 pub(crate) use shares::{Chosen, Told};
 use shares::{Mode, Plans};
 use spans::Spans;
-pub(crate) use told::{InUse, Release, ReleaseSearch};
 
 const PORTS: usize = 1 << 16;
 const WORDS: usize = PORTS / 64;

@@ -993,8 +993,8 @@ impl Table {
         }
     }
 
-    /// The session of a mapping that is looked at after another where [`Table::last_session`] is the
-    /// first: further ones in their order, then the one in the mapping's own line.
+    /// The session of a mapping that is looked at after another where [`Table::last_session`] is
+    /// the first: further ones in their order, then the one in the mapping's own line.
     pub(crate) fn session_before(&self, slot: u32, session: SessionRef) -> Option<SessionRef> {
         let SessionRef::Further(further) = session else { return None };
         match self.further.slots[further as usize].next {

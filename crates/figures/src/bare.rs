@@ -1,6 +1,7 @@
 //! Measured figures that stand in a text without a link to their file.
 //!
-//! A figure is a number before a unit of measurement. Code, and numbers in links, are not looked at.
+//! A figure is a number before a unit of measurement. Code, and numbers in links, are not looked
+//! at.
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 

@@ -9,11 +9,11 @@
 //! [rate]: docs/results/engine/engine.json#/mixed_ns "1000 / x"
 //! ```
 //!
-//! The fragment is a path into the file ([`lookup`]), the title an optional formula ([`formula`]). A
-//! reader of the rendered page follows the link to the file. [`figures`] finds the links of a text,
-//! [`updated`] writes the values into it, and [`bare_figures`] finds measured figures that are no link.
-//! [`provenance`] says which commit each result file was measured at, and whether the measured code has
-//! changed since.
+//! The fragment is a path into the file ([`lookup`]), the title an optional formula ([`formula`]).
+//! A reader of the rendered page follows the link to the file. [`figures`] finds the links of a
+//! text, [`updated`] writes the values into it, and [`bare_figures`] finds measured figures that
+//! are no link. [`provenance`] says which commit each result file was measured at, and whether the
+//! measured code has changed since.
 
 mod bare;
 mod formula;

@@ -1,8 +1,8 @@
 //! A path into a JSON value: segments after slashes.
 //!
-//! A segment is the name of a field, the place in an array, or conditions on an array's elements, such
-//! as `rules=100,finder=QNS`: the first element whose fields have these values is taken. In a value,
-//! `+` stands for a space.
+//! A segment is the name of a field, the place in an array, or conditions on an array's elements,
+//! such as `rules=100,finder=QNS`: the first element whose fields have these values is taken. In a
+//! value, `+` stands for a space.
 
 use serde_json::Value;
 

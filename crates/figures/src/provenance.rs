@@ -1,9 +1,9 @@
-//! Origin of each result file: when and at which commit it was measured, and whether the code that it
-//! measures has changed since.
+//! Origin of each result file: when and at which commit it was measured, and whether the code that
+//! it measures has changed since.
 //!
 //! A report names its commit (`machine.commit`). Reports written before they did are dated by the
-//! commit that brought the file, which is the one after the measurement. Both need the history of the
-//! repository; without it the commit stays unknown.
+//! commit that brought the file, which is the one after the measurement. Both need the history of
+//! the repository; without it the commit stays unknown.
 
 use crate::Error;
 use serde_json::Value;

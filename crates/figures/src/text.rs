@@ -100,8 +100,8 @@ impl Results {
     }
 }
 
-/// A value in the form of the number that a text begins with: as many decimals, thousands grouped if
-/// they were; what follows the number stays. `None`: the text begins with no number.
+/// A value in the form of the number that a text begins with: as many decimals, thousands grouped
+/// if they were; what follows the number stays. `None`: the text begins with no number.
 fn formatted(text: &str, value: f64) -> Option<String> {
     let is_part = |c: char| c.is_ascii_digit() || c == '.' || c == ',';
     let unsigned = text.strip_prefix(['-', '+', '−']).unwrap_or(text);

@@ -1,8 +1,8 @@
 //! Destinations behind routers inside, as the translator is told of them.
 //!
 //! The translator knows no routes. So the prefixes of a realm's inside routes are made into ranges
-//! of addresses, without the parts to which a longer prefix leads elsewhere: a connected network, or
-//! a route outside. The inside's default route is none of them: it would hold everything.
+//! of addresses, without the parts to which a longer prefix leads elsewhere: a connected network,
+//! or a route outside. The inside's default route is none of them: it would hold everything.
 
 use crate::{Route, Settings};
 use natgate_engine::{AddressRange, Prefix, Side};

@@ -1,9 +1,10 @@
-//! Panics: a bug in the control plane does not end forwarding, and one in the data plane ends it at once.
+//! Panics: a bug in the control plane does not end forwarding, and one in the data plane ends it at
+//! once.
 //!
-//! A thread of the data plane (a worker, what workers rely on) has packets and tables in its hands. If an
-//! invariant breaks there, the process ends before another packet is sent, and a service manager starts
-//! it again. A thread of the control plane (requests, logs, metrics, routes) begins anew instead; each
-//! such panic is told and counted.
+//! A thread of the data plane (a worker, what workers rely on) has packets and tables in its hands.
+//! If an invariant breaks there, the process ends before another packet is sent, and a service
+//! manager starts it again. A thread of the control plane (requests, logs, metrics, routes) begins
+//! anew instead; each such panic is told and counted.
 //!
 //! Without [`install`] panics are as the standard library has them.
 
@@ -37,8 +38,8 @@ pub fn count() -> u64 {
     PANICS.load(Ordering::Relaxed)
 }
 
-/// Tells each panic by `tell`, in one sentence, after what the standard library says of it. A panic of the
-/// data plane then ends the process.
+/// Tells each panic by `tell`, in one sentence, after what the standard library says of it. A panic
+/// of the data plane then ends the process.
 pub fn install(tell: fn(&str)) {
     let before = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -64,8 +65,8 @@ fn sentence(info: &PanicHookInfo<'_>, is_data_plane: bool) -> String {
     format!("warning: a bug of natgate's: thread {thread} panicked{place}: {what}; {goes_on}")
 }
 
-/// Does work of the control plane until it returns. After a panic it begins anew, with what it has, after a
-/// pause.
+/// Does work of the control plane until it returns. After a panic it begins anew, with what it has,
+/// after a pause.
 pub fn contain<T>(mut work: impl FnMut() -> T) -> T {
     let mut pause = PAUSE.0;
     loop {

@@ -360,8 +360,8 @@ pub(crate) struct Sight<'a> {
     /// Writes neighbours.
     pub(crate) neighbors: &'a mut dyn FnMut(&mut Neighborhood),
     pub(crate) learnt: &'a dyn Fn() -> Arc<LearntRoutes>,
-    /// Whether this worker has a host: static mappings and their blocks are those of all workers, and
-    /// this one tells of them.
+    /// Whether this worker has a host: static mappings and their blocks are those of all workers,
+    /// and this one tells of them.
     pub(crate) has_host: &'a dyn Fn(u16, Ipv4Addr) -> bool,
 }
 

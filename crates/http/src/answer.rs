@@ -27,7 +27,8 @@ impl Response {
     }
 }
 
-/// The sentence of a failure, as an extension of the HTTP response: for layers that look at answers.
+/// The sentence of a failure, as an extension of the HTTP response: for layers that look at
+/// answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message(pub String);
 

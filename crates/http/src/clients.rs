@@ -1,14 +1,15 @@
 //! Client groups and budgets: no group of clients uses up what another group needs.
 //!
-//! Each group has a thread, helper threads and places of its own. So clients of the page, who show no
-//! name, cannot delay the answer to an operator at the Unix socket.
+//! Each group has a thread, helper threads and places of its own. So clients of the page, who show
+//! no name, cannot delay the answer to an operator at the Unix socket.
 
 use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Clients that share a thread, its helper threads, and budgets. It is an extension of each request.
+/// Clients that share a thread, its helper threads, and budgets. It is an extension of each
+/// request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientGroup {
     /// Clients of a Unix socket that have the role `operate`.
@@ -38,7 +39,8 @@ impl ClientGroup {
         }
     }
 
-    /// Threads for work that takes long. Clients of one group keep so many threads busy, and no more.
+    /// Threads for work that takes long. Clients of one group keep so many threads busy, and no
+    /// more.
     pub(crate) fn most_blocking(self) -> usize {
         match self {
             Self::Operators => 16,

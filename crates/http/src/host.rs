@@ -1,8 +1,9 @@
 //! The name that a request asks for: an address, `localhost`, or a name that the operator lists.
 //!
-//! A browser lets scripts of a website read what comes from that website's own name. A website whose
-//! name leads to this machine (DNS rebinding) could read every server here that answers any name.
-//! Addresses cannot be rebound; other names are answered only if the configuration lists them.
+//! A browser lets scripts of a website read what comes from that website's own name. A website
+//! whose name leads to this machine (DNS rebinding) could read every server here that answers any
+//! name. Addresses cannot be rebound; other names are answered only if the configuration lists
+//! them.
 
 use axum::http::header::{self, HeaderMap};
 use axum::http::uri::Authority;

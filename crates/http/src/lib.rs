@@ -1,11 +1,11 @@
 //! HTTP/1.1 as the gateway serves and asks it: on Unix sockets and TCP, by hyper and axum; and HTTP/2 where requests
 //! are streams ([`Listen::streams`]).
 //!
-//! A [`Server`] serves an [`axum::Router`] at an address ([`Listen`]). Servers of one [`ClientGroup`] share
-//! one thread, that never blocks; what takes long goes to a few threads beside it ([`blocking`]). No group
-//! waits for another. Whoever has something to serve makes a router of its own, and routers are merged.
-//! What a router answers is the affair of whoever makes it; [`Response`] is JSON with a status.
-//! [`ask`] and [`open`] are the client's end.
+//! A [`Server`] serves an [`axum::Router`] at an address ([`Listen`]). Servers of one
+//! [`ClientGroup`] share one thread, that never blocks; what takes long goes to a few threads
+//! beside it ([`blocking`]). No group waits for another. Whoever has something to serve makes a
+//! router of its own, and routers are merged. What a router answers is the affair of whoever makes
+//! it; [`Response`] is JSON with a status. [`ask`] and [`open`] are the client's end.
 //!
 //! Always true: what a client sends is bounded in size and in time, what it does not read is given up,
 //! so many are served at a time and the others wait, and nothing that a client sends ends a server. Who

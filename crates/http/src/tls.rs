@@ -144,8 +144,8 @@ impl LoadedTls {
     }
 }
 
-/// Checks clients' certificates by the authorities and the lists of revoked certificates. With a list,
-/// every certificate of a client's chain must be of an authority that the file has a list of.
+/// Checks clients' certificates by the authorities and the lists of revoked certificates. With a
+/// list, every certificate of a client's chain must be of an authority that the file has a list of.
 fn verifier(files: &TlsFiles) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let mut roots = RootCertStore::empty();
     let untrusted = |error: String| TlsError::Clients(files.clients.clone(), error);
@@ -207,8 +207,8 @@ impl Tls {
         Ok(Self { in_force })
     }
 
-    /// Puts other files in force. Connections of clients that these do not let in, or give another role,
-    /// end at once; the others go on.
+    /// Puts other files in force. Connections of clients that these do not let in, or give another
+    /// role, end at once; the others go on.
     pub fn replace(&self, loaded: LoadedTls) {
         self.in_force.send_replace(loaded);
     }

@@ -1,4 +1,5 @@
-//! Figures of the thesis behind S1 (Plotnikov, Skoltech 2015) that several experiments compare with.
+//! Figures of the thesis behind S1 (Plotnikov, Skoltech 2015) that several experiments compare
+//! with.
 
 /// Packet rate that the thesis sets as its target, millions a second.
 pub(crate) const TARGET_MPPS: f64 = 5.5;

@@ -31,8 +31,8 @@ impl Merge {
         self.lanes.push(Lane { outlet, waiting: VecDeque::new(), until: Timestamp(0) });
     }
 
-    /// Puts what can go on into `into`, in order of time, at most so many; returns until when nothing
-    /// will come any more, if that is known.
+    /// Puts what can go on into `into`, in order of time, at most so many; returns until when
+    /// nothing will come any more, if that is known.
     pub(crate) fn take(&mut self, most: usize, into: &mut Vec<Record>) -> Option<Timestamp> {
         self.take_within(MOST_WAITING, most, into);
         let until = |lane: &Lane| match lane.waiting.front() {

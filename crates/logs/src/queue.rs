@@ -77,7 +77,8 @@ impl Queue {
         self.state().until = Some(until);
     }
 
-    /// Until when all records have been offered and taken; `None`: some wait, or nobody has said so.
+    /// Until when all records have been offered and taken; `None`: some wait, or nobody has said
+    /// so.
     pub fn passed_until(&self) -> Option<Timestamp> {
         let state = self.state();
         state.until.filter(|_| state.records.is_empty() && state.gap.is_none())

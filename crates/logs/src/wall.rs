@@ -1,9 +1,9 @@
 //! The machine's clock, as logs have it.
 //!
 //! The translator's clock never steps, so its events have times that may differ from the machine's
-//! clock once that has been set. Logs are read by the machine's clock. So it is said here how far that
-//! one is ahead, and since when; the thread that deals events out adds it to their times, and puts a
-//! [`ClockSet`] where it becomes another.
+//! clock once that has been set. Logs are read by the machine's clock. So it is said here how far
+//! that one is ahead, and since when; the thread that deals events out adds it to their times, and
+//! puts a [`ClockSet`] where it becomes another.
 
 use crate::record::{ClockSet, Gap, Record};
 use natgate_engine::{Event, Timestamp};
@@ -38,8 +38,8 @@ impl WallClock {
         Self { ahead: AtomicI64::new(ahead), steps: Mutex::default() }
     }
 
-    /// The machine's clock is so many nanoseconds ahead from then on, by the translator's clock. Times
-    /// do not go back from call to call.
+    /// The machine's clock is so many nanoseconds ahead from then on, by the translator's clock.
+    /// Times do not go back from call to call.
     pub fn set(&self, at: Timestamp, ahead: i64) {
         let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
         let is_full = steps.len() >= MOST_WAITING;
@@ -83,8 +83,8 @@ impl Timing {
         Self { ahead: clock.ahead() }
     }
 
-    /// Moves records, all that there are until a time (`None`: more may follow), into `into` with their
-    /// times by the machine's clock; returns that time.
+    /// Moves records, all that there are until a time (`None`: more may follow), into `into` with
+    /// their times by the machine's clock; returns that time.
     pub(crate) fn apply(
         &mut self,
         clock: &WallClock,

@@ -1,5 +1,5 @@
-//! Serves the page for Prometheus at `/metrics`, by HTTP and to whoever may connect, under an address,
-//! `localhost`, or a name that the configuration lists.
+//! Serves the page for Prometheus at `/metrics`, by HTTP and to whoever may connect, under an
+//! address, `localhost`, or a name that the configuration lists.
 //!
 //! Figures are asked for when somebody comes and then hold for a moment, so that however many scrape, the
 //! gateway is asked so often and no more.
@@ -26,7 +26,8 @@ pub type Source = Arc<dyn Fn() -> Result<Figures, String> + Send + Sync>;
 
 /// Serves the page at a TCP port from now on, until what is returned goes.
 ///
-/// `names` are host names, besides addresses and `localhost`, under which the page may be asked for.
+/// `names` are host names, besides addresses and `localhost`, under which the page may be asked
+/// for.
 ///
 /// # Errors
 /// [`BindError`].

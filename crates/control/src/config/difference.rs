@@ -1,8 +1,8 @@
 //! The difference between two texts of a configuration, key by key, for the log.
 //!
-//! Tables of a list that have names (pools, realms, classes) are compared by name. Of the others (rules,
-//! logs) those that one text has and the other has not are told. Nothing here is secret: the
-//! configuration names files with keys and holds none.
+//! Tables of a list that have names (pools, realms, classes) are compared by name. Of the others
+//! (rules, logs) those that one text has and the other has not are told. Nothing here is secret:
+//! the configuration names files with keys and holds none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use toml::{Table, Value};

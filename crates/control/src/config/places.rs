@@ -3,8 +3,8 @@
 //! [`schema::PLACES`] lists every key that names such a place, with the kind of use. The reader
 //! registers each value, and each default that is in force, in the report. The comparison works on
 //! what a path leads to: symbolic links are followed, hard links have one identity, and a path that
-//! does not exist yet is resolved as far as its parents exist. Besides these links nothing is looked
-//! up in the file system.
+//! does not exist yet is resolved as far as its parents exist. Besides these links nothing is
+//! looked up in the file system.
 
 use super::problem::{Place, Report};
 use super::schema::{PlaceKey, PlaceKind};

@@ -1,6 +1,6 @@
-//! Values without quotes: TOML refuses them with words such as "invalid float", which help nobody who
-//! wrote `address = 10.0.0.1`. Here the line of such an error is looked at once more, and a value
-//! that only lacks its quotes gets a sentence that shows it with them.
+//! Values without quotes: TOML refuses them with words such as "invalid float", which help nobody
+//! who wrote `address = 10.0.0.1`. Here the line of such an error is looked at once more, and a
+//! value that only lacks its quotes gets a sentence that shows it with them.
 
 use super::values;
 use std::net::Ipv6Addr;

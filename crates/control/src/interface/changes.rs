@@ -1,7 +1,9 @@
-//! The log's line about each request that may change something: the client, the request, the result.
+//! The log's line about each request that may change something: the client, the request, the
+//! result.
 //!
-//! It is a layer over all paths, so a request that comes to be later has its line as well. Requests that
-//! only read have none, nor has one that the role of its client does not allow: that is refused before.
+//! It is a layer over all paths, so a request that comes to be later has its line as well. Requests
+//! that only read have none, nor has one that the role of its client does not allow: that is
+//! refused before.
 
 use axum::Router;
 use axum::extract::Request;

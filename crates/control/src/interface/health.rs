@@ -1,5 +1,6 @@
-//! The health of a gateway at a glance: links, next hops, event logs, routes, workers, and which gateway it
-//! is. Each part has a state in one word; what needs somebody's attention is listed in sentences as well.
+//! The health of a gateway at a glance: links, next hops, event logs, routes, workers, and which
+//! gateway it is. Each part has a state in one word; what needs somebody's attention is listed in
+//! sentences as well.
 
 use super::query::Asked;
 use super::{Answer, Interface, Of, figures};
@@ -100,7 +101,8 @@ impl Interface {
         self.sinks.as_ref().map(|sinks| sinks()).unwrap_or_default()
     }
 
-    /// The workers; `unanswered`: what they had done before they were asked, if one has not answered.
+    /// The workers; `unanswered`: what they had done before they were asked, if one has not
+    /// answered.
     fn workers(&self, unanswered: Option<&Vec<LoadNow>>, problems: &mut Vec<String>) -> Vec<Value> {
         let now = self.loads_now();
         let mut looks = self.looks.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -143,7 +143,8 @@ fn owners(interface: &Interface, filter: Filter) -> Result<Vec<Value>, Response>
     Ok(owners)
 }
 
-/// The protocols for which a port is in hold-down, each with the time of its release if it is known.
+/// The protocols for which a port is in hold-down, each with the time of its release if it is
+/// known.
 fn resting(interface: &Interface, filter: Filter) -> Result<Vec<Value>, Response> {
     let mut list: List<HeldPort> = interface.commander().list(filter, MOST);
     let mut resting = Vec::new();

@@ -58,8 +58,8 @@ pub struct BlockInfo {
     pub held: [u32; 4],
     /// Since when the subscriber has it, to the tick before; `None`: not known.
     pub since: Option<Timestamp>,
-    /// When it is released unless a port of it is taken before; `None`: ports are used or held, or it
-    /// is never released.
+    /// When it is released unless a port of it is taken before; `None`: ports are used or held, or
+    /// it is never released.
     pub expires: Option<Timestamp>,
 }
 

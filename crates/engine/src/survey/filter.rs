@@ -1,8 +1,9 @@
 //! Filters: what a person asks for, and the same in the numbers of the tables.
 //!
-//! A prefix of one address is looked up wherever the tables have an index for it; every other prefix
-//! is compared with each entry that is passed over. A remote endpoint is a property of sessions: a
-//! mapping has it if one of its sessions does, and each session that is compared counts as a slot.
+//! A prefix of one address is looked up wherever the tables have an index for it; every other
+//! prefix is compared with each entry that is passed over. A remote endpoint is a property of
+//! sessions: a mapping has it if one of its sessions does, and each session that is compared counts
+//! as a slot.
 
 use crate::Engine;
 use crate::config::Prefix;
@@ -133,8 +134,8 @@ impl Engine {
             && sought.remote_port.is_none_or(|port| port == session.remote_port)
     }
 
-    /// Whether a mapping has a session with a remote endpoint that is meant; an endpoint is looked up,
-    /// else its sessions are passed over.
+    /// Whether a mapping has a session with a remote endpoint that is meant; an endpoint is looked
+    /// up, else its sessions are passed over.
     pub(super) fn has_remote(&self, slot: u32, sought: &Sought, budget: &mut usize) -> bool {
         match (sought.remote, sought.remote_port) {
             (None, None) => true,

@@ -1,8 +1,8 @@
 //! External ports in hold-down, and when they are released.
 //!
-//! The table keeps no time with a held port: it stands in the list of the tick of its release. So the
-//! lists are looked through, a bounded part each call. A port that is asked for is found as long as it
-//! is held; its time is not known if its list changed meanwhile.
+//! The table keeps no time with a held port: it stands in the list of the tick of its release. So
+//! the lists are looked through, a bounded part each call. A port that is asked for is found as
+//! long as it is held; its time is not known if its list changed meanwhile.
 
 use super::{Cursor, Filter, Stage};
 use crate::external::{PROTOCOLS, Release, ReleaseSearch};
@@ -31,9 +31,10 @@ pub(super) struct Search {
 }
 
 impl Engine {
-    /// Looks whether an external endpoint is in hold-down, for each protocol, passing at most so many
-    /// other held ports; `true`: the search is done. A filter without an address and a port of it means
-    /// no port; its realm, subscriber and remote endpoint do not count, for a held port has none.
+    /// Looks whether an external endpoint is in hold-down, for each protocol, passing at most so
+    /// many other held ports; `true`: the search is done. A filter without an address and a port of
+    /// it means no port; its realm, subscriber and remote endpoint do not count, for a held port
+    /// has none.
     pub fn scan_held(
         &self,
         cursor: &mut Cursor,

@@ -107,7 +107,7 @@ pub(super) struct Neighbor {
     idle: bool,
     /// Whether it was known before it was asked for.
     former: bool,
-    /// Who else claims the address.
+    /// The claim of other hardware to the address.
     pub(super) claim: Option<Claim>,
     /// Before this time no other claim is looked into.
     pub(super) quiet_until: Timestamp,

@@ -113,7 +113,7 @@ impl Router {
             outbox.counters.arp_ignored += 1;
             return None;
         }
-        // Whoever says that one of our addresses is his is neither believed nor answered.
+        // A station that claims one of our addresses is neither believed nor answered.
         if port.owned.contains(message.sender) {
             outbox.counters.arp_conflicts += 1;
             return None;
@@ -187,7 +187,7 @@ impl Port {
     }
 }
 
-/// Who asks.
+/// The sender of ARP requests on a link.
 #[derive(Clone, Copy)]
 pub(super) struct Asker {
     mac: Mac,

@@ -33,7 +33,8 @@ pub struct Machine {
     pub load: Vec<f64>,
     /// The program's version.
     pub natgate: &'static str,
-    /// The commit that is checked out where the program runs, `+` behind it if files differ from it.
+    /// The commit that is checked out where the program runs, `+` behind it if files differ from
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
 }

@@ -105,7 +105,8 @@ pub struct Size {
 pub struct Capacity {
     /// What the gateway was told to have room for.
     pub configured: u64,
-    /// Connections that could be made and validated; `None`: not even the first number of the search.
+    /// Connections that could be made and validated; `None`: not even the first number of the
+    /// search.
     pub found: Option<u64>,
     /// How far from the truth that may be, as a share.
     pub error: f64,

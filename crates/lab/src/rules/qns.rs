@@ -6,9 +6,9 @@
 //! All rules here translate sources, so the tables of the other kind are empty and cost nothing. The tables
 //! are the `hashbrown` crate's; the paper does not say which it had.
 //!
-//! The paper searches for one packet after the other. A batch here goes through the tables together, one
-//! prefix length at a time, so that look-ups of different packets wait for memory at the same time:
-//! natgate's batches are compared with these.
+//! The paper searches for one packet after the other. A batch here goes through the tables
+//! together, one prefix length at a time, so that look-ups of different packets wait for memory at
+//! the same time: natgate's batches are compared with these.
 
 use super::workload::looks_at;
 use super::{BATCH, Finder, Source};

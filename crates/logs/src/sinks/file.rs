@@ -12,7 +12,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Access to files that are made: their owner, and the group to read. A file that is there keeps its own.
+/// Access to files that are made: their owner, and the group to read. A file that is there keeps
+/// its own.
 const MODE: u32 = 0o640;
 
 /// Appends JSON lines to a file.

@@ -75,8 +75,8 @@ impl IpfixSink {
     }
 }
 
-/// Whether RFC 8158 or RFC 7011 has something that says it. Steps of the clock need no record: times of
-/// the records after it are right.
+/// Whether RFC 8158 or RFC 7011 has something that says it. Steps of the clock need no record:
+/// times of the records after it are right.
 fn has_template(record: &Record) -> bool {
     matches!(record, Record::Event(_) | Record::Gap(_))
 }

@@ -58,8 +58,8 @@ impl SpoolSink {
         })
     }
 
-    /// The gateway goes on with the mappings that there were. Somebody who writes the spool until now
-    /// has not closed it yet; what was closed before is of another time.
+    /// The gateway goes on with the mappings that there were. Somebody who writes the spool until
+    /// now has not closed it yet; what was closed before is of another time.
     ///
     /// # Errors
     /// As the system says.

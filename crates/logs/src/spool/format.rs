@@ -22,8 +22,8 @@
 //! | 52 | CRC-32 of the 52 bytes before |
 //! | 56 | the filter, then the compressed entries (Zstandard) |
 //!
-//! Version 1 is read, too. Its segments have no numbers and no check sum; its frames have a header of
-//! 44 bytes without a number, whose last check sum is of the header and the filter.
+//! Version 1 is read, too. Its segments have no numbers and no check sum; its frames have a header
+//! of 44 bytes without a number, whose last check sum is of the header and the filter.
 
 use crate::record::{ClockSet, Gap, Record};
 use natgate_engine::{BlockId, Change, Endpoint, MappingId, Timestamp};
@@ -78,11 +78,11 @@ pub(crate) enum Entry {
     Start(Timestamp),
     /// Something is missing.
     Gap(Gap),
-    /// Mappings go on that there were. The first entry of a run, which goes on with the run before if
-    /// that was closed.
+    /// Mappings go on that there were. The first entry of a run, which goes on with the run before
+    /// if that was closed.
     Continues(Timestamp),
-    /// Mappings go on that there were, and the spool has nothing of the time before. The first entry of
-    /// a run.
+    /// Mappings go on that there were, and the spool has nothing of the time before. The first
+    /// entry of a run.
     Resumes(Timestamp),
     /// All until then was written, and nothing follows. The last entry of a run.
     Closed(Timestamp),

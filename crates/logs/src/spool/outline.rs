@@ -1,9 +1,9 @@
-//! The outline of a spool: all frames in the order of writing, the parts that they make, and the spans
-//! of time that the parts cover.
+//! The outline of a spool: all frames in the order of writing, the parts that they make, and the
+//! spans of time that the parts cover.
 //!
-//! A part is a row of frames that lacks none and in which the clock was not set: all that happened from
-//! its begin to its end is in it, but for the events that it says are lost. A part ends where a gateway
-//! starts, where the clock was set, and where something is missing.
+//! A part is a row of frames that lacks none and in which the clock was not set: all that happened
+//! from its begin to its end is in it, but for the events that it says are lost. A part ends where
+//! a gateway starts, where the clock was set, and where something is missing.
 
 use super::format::{Entry, Note};
 use super::reader::{Frame, Frames, Reader};
@@ -238,8 +238,8 @@ impl Outline {
         Some(LogGap { from, until, reason, lost: None })
     }
 
-    /// What is covered about a time, by the parts with these indexes and those that follow directly; and
-    /// the gaps there, and since the time `since`.
+    /// What is covered about a time, by the parts with these indexes and those that follow
+    /// directly; and the gaps there, and since the time `since`.
     pub(crate) fn coverage(
         &self,
         parts: &[usize],
@@ -302,7 +302,8 @@ impl Builder {
         (self.run, self.next) = (run, None);
     }
 
-    /// The run has no further frame: its note says until when it goes, and whether frames are missing.
+    /// The run has no further frame: its note says until when it goes, and whether frames are
+    /// missing.
     fn end_run(&mut self, notes: &[Note]) {
         let Some(note) = notes.iter().find(|note| note.run == self.run) else { return };
         let Some(part) = self.outline.parts.last_mut().filter(|_| self.next.is_some()) else {

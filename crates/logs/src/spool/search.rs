@@ -1,11 +1,12 @@
-//! Who had an external endpoint at a time, by a spool.
+//! Finds the holder of an external endpoint at a time in a spool.
 //!
-//! The clock says which place in the order of writing the time is: usually one. If the clock was set
-//! back, several places had the time, and all of them are answered for. From a place the search goes
-//! back through the entries, whatever their times are: the latest that is told of a holding decides
-//! whether it was there. A start ends all that was before it. If nothing is told before, and something
-//! is missing there, what ends first after it had been there. Only frames whose time and filter fit are
-//! unpacked; files are mapped nowhere and read as they are, also while the gateway writes.
+//! The clock says which place in the order of writing the time is: usually one. If the clock was
+//! set back, several places had the time, and all of them are answered for. From a place the search
+//! goes back through the entries, whatever their times are: the latest that is told of a holding
+//! decides whether it was there. A start ends all that was before it. If nothing is told before,
+//! and something is missing there, what ends first after it had been there. Only frames whose time
+//! and filter fit are unpacked; files are mapped nowhere and read as they are, also while the
+//! gateway writes.
 
 use super::format::{Entry, Holding};
 use super::outline::{Coverage, Follows, FrameAt, Outline, OutlineError, Part};
@@ -222,8 +223,8 @@ struct Question {
     at: Timestamp,
 }
 
-/// A place in the order of writing: after all entries of the parts before, and after those of the part
-/// until a time.
+/// A place in the order of writing: after all entries of the parts before, and after those of the
+/// part until a time.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     part: usize,
@@ -363,7 +364,8 @@ impl Search<'_> {
         Ok(Answer { holders, last, missing: past.missing })
     }
 
-    /// Unpacks a frame, if it may be about the endpoint. Damaged ones count as events that are missing.
+    /// Unpacks a frame, if it may be about the endpoint. Damaged ones count as events that are
+    /// missing.
     fn entries(&mut self, at: &FrameAt, missing: &mut u64) -> Result<Vec<Entry>, SearchError> {
         if !(self.go_on)() {
             return Err(SearchError::Cancelled);
@@ -453,8 +455,8 @@ impl Search<'_> {
             hash_map::Entry::Vacant(free) => {
                 free.insert(past.found.len());
                 past.found.push(Found { holding: *holding, realm, since, ended });
-                // A mapping or a block that is there has it alone; sessions may be several, and so may
-                // protocols.
+                // A mapping or a block that is there has it alone; sessions may be several, and so
+                // may protocols.
                 let is_one = holding.protocol.is_none() || self.question.protocol.is_some();
                 past.is_done |= ended.is_none() && is_one && !holding.is_session;
             }

@@ -1,10 +1,10 @@
 //! The files of a spool: named, listed, written to, thrown away when there are too many or they are
 //! too old.
 //!
-//! A run is what one sink writes, from its start to its end. Runs have numbers that only grow, a run's
-//! segments have numbers that only grow, and so have its frames. So the order of writing is known
-//! whatever the clock did, and a missing part is seen. A process that takes over begins a run of its
-//! own: what the other process still writes comes before it.
+//! A run is what one sink writes, from its start to its end. Runs have numbers that only grow, a
+//! run's segments have numbers that only grow, and so have its frames. So the order of writing is
+//! known whatever the clock did, and a missing part is seen. A process that takes over begins a run
+//! of its own: what the other process still writes comes before it.
 
 use super::format::{Entry, Note, frame, segment_header};
 use natgate_engine::Timestamp;
@@ -112,9 +112,9 @@ fn parse_name(stem: &str) -> Option<(Place, u64)> {
     }
 }
 
-/// Puts segments of version 1 in the order of writing. They are named after their first entry's time;
-/// where there are realms, a segment with nothing but a start was followed by one that is named a
-/// little earlier and was written to later.
+/// Puts segments of version 1 in the order of writing. They are named after their first entry's
+/// time; where there are realms, a segment with nothing but a start was followed by one that is
+/// named a little earlier and was written to later.
 fn order_first_version(segments: &mut [Segment]) {
     segments.sort_by(|one, other| (one.from, &one.path).cmp(&(other.from, &other.path)));
     let mut at = 1;

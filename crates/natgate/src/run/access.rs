@@ -1,5 +1,5 @@
-//! The files by which clients of other machines are let in: read at the start, at each reload, and, of
-//! revoked certificates, whenever their file changes.
+//! The files by which clients of other machines are let in: read at the start, at each reload, and,
+//! of revoked certificates, whenever their file changes.
 
 use super::say;
 use natgate_control::reload::{Access, Reloader};

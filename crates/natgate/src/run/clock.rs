@@ -1,8 +1,8 @@
 //! Whether the machine's clock still says what natgate's does.
 //!
-//! Timers go by a clock that never steps. When the machine's clock is set, or has stood still with the
-//! machine, times in logs follow it (`natgate-logs` sees to that), and the operator must know that times of
-//! before and after do not fit together.
+//! Timers go by a clock that never steps. When the machine's clock is set, or has stood still with
+//! the machine, times in logs follow it (`natgate-logs` sees to that), and the operator must know
+//! that times of before and after do not fit together.
 
 use super::say;
 use natgate_engine::Timestamp;

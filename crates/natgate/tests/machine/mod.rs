@@ -1,9 +1,9 @@
-//! A machine with a real systemd: process 1 of a namespace in which everything but the network and a
-//! folder of the test's is this machine's, seen through a layer that takes all writes.
+//! A machine with a real systemd: process 1 of a namespace in which everything but the network and
+//! a folder of the test's is this machine's, seen through a layer that takes all writes.
 //!
 //! Only journald, udev and the services that a test starts run there. Everything goes when a
-//! [`Machine`] is dropped. Needs systemd, iproute2, util-linux, a kernel with overlay and cgroup2, and
-//! root.
+//! [`Machine`] is dropped. Needs systemd, iproute2, util-linux, a kernel with overlay and cgroup2,
+//! and root.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,7 +1,8 @@
 //! The quick starts and the README, walked through by a newcomer who types what they say.
 //!
 //! Each has a machine with a real systemd, where the package is installed as the text says, devices
-//! with the text's names, and hosts on both sides. When the text is done, real traffic goes through.
+//! with the text's names, and hosts on both sides. When the text is done, real traffic goes
+//! through.
 
 use crate::document;
 use crate::machine::Machine;

@@ -23,8 +23,8 @@ pub(crate) enum Treatment {
     Stays,
     /// It ends by Ctrl-C, some seconds after its start.
     Interrupted,
-    /// Another command is run. In it, `$endpoint` and `$now` are an external endpoint in use and the
-    /// time, as the test has set them.
+    /// Another command is run. In it, `$endpoint` and `$now` are an external endpoint in use and
+    /// the time, as the test has set them.
     Instead(&'static str),
     /// Its exit code is 1.
     Fails,

@@ -1,6 +1,6 @@
-//! Changes by commands, requests and signals: each leaves a line in the log, with who asked for what, the
-//! configuration's difference, and the result. And the files by which other machines are let in, which a
-//! reload reads anew.
+//! Changes by commands, requests and signals: each leaves a line in the log, with who asked for
+//! what, the configuration's difference, and the result. And the files by which other machines are
+//! let in, which a reload reads anew.
 
 use crate::scene::{Folder, Gateway, PROGRAM, command};
 use std::fs;

@@ -1,5 +1,6 @@
-//! The log on disk, asked while the gateway runs: who has a static port in a pool of blocks, where there
-//! are realms, and what becomes of such an answer when the gateway starts again and when its clock is set.
+//! The log on disk, asked while the gateway runs: who has a static port in a pool of blocks, where
+//! there are realms, and what becomes of such an answer when the gateway starts again and when its
+//! clock is set.
 
 use crate::scene::{Folder, Gateway, PATIENCE, PROGRAM, command};
 use serde_json::Value;

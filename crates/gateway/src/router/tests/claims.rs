@@ -1,4 +1,4 @@
-//! Who is believed to have an address: forged claims, take-over, static neighbours.
+//! Claims to the address of a neighbour: forged claims, take-over, static neighbours.
 
 use super::*;
 use crate::StaticNeighbor;

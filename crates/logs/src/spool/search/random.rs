@@ -1,6 +1,7 @@
-//! Whole histories of a spool, written at random and searched, against a plain list in memory: sessions,
-//! mappings and blocks that come and go, events that are lost, gateways that start, crash, end and take
-//! over, clocks that are set, realms that come, segments that end and are thrown away, torn ends.
+//! Whole histories of a spool, written at random and searched, against a plain list in memory:
+//! sessions, mappings and blocks that come and go, events that are lost, gateways that start,
+//! crash, end and take over, clocks that are set, realms that come, segments that end and are
+//! thrown away, torn ends.
 
 use super::tests::{POOL, mapping, settings, subscriber};
 use super::*;
@@ -37,8 +38,8 @@ enum Step {
     Passes(u64),
     /// The clock is set forward or back, seconds.
     ClockSet(i64),
-    /// A gateway ends, or crashes and perhaps leaves half a frame; another starts seconds later by a
-    /// clock that may have been set meanwhile.
+    /// A gateway ends, or crashes and perhaps leaves half a frame; another starts seconds later by
+    /// a clock that may have been set meanwhile.
     Restart { clean: bool, torn: bool, later: i64 },
     /// A gateway starts and fails before it translates anything.
     FailedStart,

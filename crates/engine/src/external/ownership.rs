@@ -1,4 +1,4 @@
-//! What the external side tells of ports that have an owner without a mapping: blocks, shares that
+//! Ownership of external ports that have an owner without a mapping: blocks, shares that
 //! follow by arithmetic, and ports in hold-down with the tick of their release.
 //!
 //! Nothing here changes anything, and nothing here is asked by packets.
@@ -89,8 +89,8 @@ impl External {
         self.ports[protocol].owner[Ports::entry(index, port)] & HELD != 0
     }
 
-    /// Looks for the tick at which a held port is released; the protocol is given by its place. Each
-    /// port that is passed, and each tick, counts one.
+    /// Looks for the tick at which a held port is released; the protocol is given by its place.
+    /// Each port that is passed, and each tick, counts one.
     pub(crate) fn find_release(
         &self,
         protocol: usize,
