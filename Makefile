@@ -77,13 +77,13 @@ demo: root demo-tools ## Build, and show the translator at work between network 
 	@"$(TARGET)/release/natgate" demo
 
 .PHONY: build
-build: toolchain ## Build the release binary, target/release/natgate
-	@cargo build --release --locked -p natgate
+build: toolchain ## Build the release programs, target/release/natgate and natgate-lab
+	@cargo build --release --locked -p natgate -p natgate-lab
 
 # Debian's name of the package's maintainer may be given as MAINTAINER="Name <address>".
 .PHONY: deb
-deb: build package-tools ## Build a Debian package, target/package/natgate_*.deb
-	@packaging/deb.sh "$(TARGET)/release/natgate" "$(TARGET)/package"
+deb: build package-tools ## Build Debian packages, target/package/natgate_*.deb and natgate-lab_*.deb
+	@packaging/deb.sh "$(TARGET)/release/natgate" "$(TARGET)/package" "$(TARGET)/release/natgate-lab"
 
 .PHONY: image
 image: build package-tools ## Build an OCI image without a container engine, target/package/natgate-image.tar
@@ -93,6 +93,7 @@ image: build package-tools ## Build an OCI image without a container engine, tar
 pages: build ## Write man pages and shell completions to target/pages
 	@mkdir -p "$(TARGET)/pages/man1" "$(TARGET)/pages/completions"
 	@"$(TARGET)/release/natgate" man "$(TARGET)/pages/man1"
+	@"$(TARGET)/release/natgate-lab" man "$(TARGET)/pages/man1"
 	@for shell in bash zsh fish; do \
 		"$(TARGET)/release/natgate" completions $$shell >"$(TARGET)/pages/completions/natgate.$$shell"; \
 	done

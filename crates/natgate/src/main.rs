@@ -1,17 +1,13 @@
 //! The program: its subcommands, and how their failures reach the user.
 
 mod api;
-mod bench;
 mod capture;
 mod captures;
 mod check;
 mod clear;
-mod conform;
-mod demo;
 mod export;
 mod import;
-mod manual;
-mod memory;
+mod laboratory;
 mod p4;
 mod reload;
 mod replay;
@@ -22,6 +18,7 @@ mod trace;
 mod who;
 
 use clap::{CommandFactory, Parser, Subcommand};
+pub(crate) use natgate_cli::{Failure, manual, memory};
 use natgate_pages::LargePages;
 use std::process::ExitCode;
 
@@ -42,16 +39,19 @@ enum Command {
     Capture(capture::Args),
     Check(check::Args),
     Clear(clear::Args),
-    Conform(Box<conform::Args>),
+    /// Try what the RFCs ask of a NAT, from outside
+    Conform(laboratory::Args),
     Replay(replay::Args),
     Reload(reload::Args),
     Run(run::Args),
     Show(show::Args),
     Top(top::Args),
     Trace(trace::Args),
-    Demo(demo::Args),
+    /// Show the translator at work between network namespaces
+    Demo(laboratory::Args),
     Export(export::Args),
-    Bench(bench::Args),
+    /// Measure natgate and repeat the measurements of the literature
+    Bench(laboratory::Args),
     Who(who::Args),
     Import(import::Args),
     P4(p4::Args),
@@ -60,53 +60,25 @@ enum Command {
     Man(manual::ManArgs),
 }
 
-/// Why a command failed.
-#[derive(Debug)]
-enum Failure {
-    /// The user's input is wrong (arguments, configuration, capture): exit code 2. One message a line.
-    Input(Vec<String>),
-    /// Something failed at run time: exit code 1.
-    Runtime(anyhow::Error),
-}
-
-impl From<anyhow::Error> for Failure {
-    fn from(error: anyhow::Error) -> Self {
-        Self::Runtime(error)
-    }
-}
-
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    natgate_cli::exit(match Cli::parse().command {
         Command::Capture(args) => capture::run(&args),
         Command::Check(args) => check::run(args),
         Command::Clear(args) => clear::run(&args),
-        Command::Conform(args) => conform::run(&args),
+        Command::Conform(args) => laboratory::run("conform", &args),
         Command::Replay(args) => replay::run(args),
         Command::Reload(args) => reload::run(&args),
         Command::Run(args) => run::run(args),
         Command::Show(args) => show::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Trace(args) => trace::run(&args),
-        Command::Demo(args) => demo::run(args),
+        Command::Demo(args) => laboratory::run("demo", &args),
         Command::Export(args) => export::run(&args),
-        Command::Bench(args) => bench::run(args),
+        Command::Bench(args) => laboratory::run("bench", &args),
         Command::Who(args) => who::run(&args),
         Command::Import(args) => import::run(&args),
         Command::P4(args) => p4::run(&args),
-        Command::Completions(args) => manual::completions(&args, Cli::command()),
-        Command::Man(args) => manual::pages(&args, Cli::command()),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Input(messages)) => {
-            for message in messages {
-                natgate_service::complain(&message);
-            }
-            ExitCode::from(2)
-        }
-        Err(Failure::Runtime(error)) => {
-            natgate_service::complain(&format!("{error:#}"));
-            ExitCode::from(1)
-        }
-    }
+        Command::Completions(args) => manual::completions(&args, "natgate", Cli::command()),
+        Command::Man(args) => manual::pages(&args, Cli::command(), true, &laboratory::COMMANDS),
+    })
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -325,75 +325,4 @@ fn tshark_finds_every_checksum_right_on_both_sides() {
         }
     }
     assert_eq!(tshark(&outside, "ip.addr == 10.0.0.0/8"), [""; 0], "internal addresses outside");
-}
-
-fn demo(arguments: &[&str]) -> Child {
-    let mut command = Command::new(PROGRAM);
-    command.arg("demo").args(arguments);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-}
-
-/// Namespaces, files and processes in namespaces that bear this process number.
-fn traces(number: u32) -> Vec<String> {
-    let prefix = format!("ngdemo{number}-");
-    let directories = [PathBuf::from("/run/netns"), std::env::temp_dir()];
-    let entries = directories.iter().flat_map(|directory| std::fs::read_dir(directory).unwrap());
-    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut traces: Vec<_> = names.filter(|name| name.starts_with(&prefix)).collect();
-    for entry in std::fs::read_dir("/proc").unwrap() {
-        let line = std::fs::read_to_string(entry.unwrap().path().join("cmdline"));
-        traces.extend(line.ok().filter(|line| line.contains(&prefix)));
-    }
-    traces
-}
-
-#[test]
-fn the_demonstration_passes_and_leaves_nothing() {
-    let _turn = turn();
-    let child = demo(&["--json"]);
-    let number = child.id();
-    let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    let wrong = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{wrong}{said}");
-    let told: serde_json::Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(told["passed"], true);
-    assert!(told["steps"].as_array().unwrap().len() >= 10);
-    assert_eq!(traces(number), [""; 0]);
-}
-
-#[test]
-fn an_interrupted_demonstration_leaves_nothing() {
-    let _turn = turn();
-    for milliseconds in [50, 150, 1000, 3000] {
-        let child = demo(&[]);
-        let number = child.id();
-        thread::sleep(Duration::from_millis(milliseconds));
-        terminate(&child).unwrap();
-        let output = child.wait_with_output().unwrap();
-        let wrong = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "after {milliseconds} ms: {wrong}");
-        assert_eq!(traces(number), [""; 0], "after {milliseconds} ms");
-    }
-}
-
-#[test]
-fn what_a_killed_demonstration_left_goes_with_the_next() {
-    let _turn = turn();
-    let mut killed = demo(&[]);
-    let network = format!("ngdemo{}-server2", killed.id());
-    wait_for("the network", Duration::from_secs(10), || {
-        Ok(Path::new("/run/netns").join(&network).exists().then_some(()))
-    })
-    .unwrap();
-    killed.kill().unwrap();
-    killed.wait().unwrap();
-    assert_ne!(traces(killed.id()), [""; 0], "there is something to remove");
-    let next = demo(&[]);
-    wait_for("the next's cleaning", Duration::from_secs(10), || {
-        Ok(traces(killed.id()).is_empty().then_some(()))
-    })
-    .unwrap();
-    terminate(&next).unwrap();
-    next.wait_with_output().unwrap();
 }

@@ -18,6 +18,14 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
+
+/// The laboratory's program, beside the gateway's.
+fn laboratory() -> PathBuf {
+    let path = Path::new(PROGRAM).with_file_name("natgate-lab");
+    assert!(path.is_file(), "{} is missing: cargo build -p natgate-lab", path.display());
+    path
+}
+
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// A folder of a test's own, which goes with it.
@@ -76,6 +84,7 @@ fn subcommands(command: &[&str]) -> Vec<String> {
 fn every_command_has_a_man_page_and_groff_has_nothing_to_say() {
     let folder = Folder::new("man");
     said(PROGRAM, &["man", text(&folder.0)]);
+    said(text(&laboratory()), &["man", text(&folder.0)]);
     let mut expected = BTreeSet::from(["natgate.1".to_owned()]);
     let commands = subcommands(&[]);
     assert!(commands.len() >= 10, "{commands:?}");
@@ -134,15 +143,21 @@ fn bash_completes_commands_options_and_their_values() {
     }
 }
 
-/// The package, made once.
-fn package() -> &'static Path {
-    static MADE: OnceLock<PathBuf> = OnceLock::new();
+/// The packages of the gateway and of the laboratory, made once.
+fn packages() -> &'static [PathBuf; 2] {
+    static MADE: OnceLock<[PathBuf; 2]> = OnceLock::new();
     MADE.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("package");
         let script = format!("{ROOT}/packaging/deb.sh");
-        let path = said(&script, &[PROGRAM, text(&folder)]);
-        PathBuf::from(path.trim_end())
+        let paths = said(&script, &[PROGRAM, text(&folder), text(&laboratory())]);
+        let paths: Vec<PathBuf> = paths.lines().map(PathBuf::from).collect();
+        paths.try_into().expect("two packages")
     })
+}
+
+/// The package of the gateway.
+fn package() -> &'static Path {
+    &packages()[0]
 }
 
 /// Files and folders of the package, as absolute paths.
@@ -179,18 +194,29 @@ fn the_package_has_what_it_should_and_lintian_finds_no_error() {
         assert!(files.contains(file), "{file} is not among {files:#?}");
     }
     assert!(listed.lines().all(|line| line.contains(" root/root ")), "{listed}");
-    // The test's maintainer is nobody.
-    let output = run(
-        "lintian",
-        &[
-            "--allow-root",
-            "--fail-on",
-            "error,warning",
-            "--suppress-tags",
-            "bogus-mail-host,bogus-mail-host-in-debian-changelog",
-            text(package()),
-        ],
-    );
+    assert_lintian_is_content(package());
+}
+
+#[test]
+fn the_laboratory_is_a_package_of_its_own_for_the_same_version() {
+    let package = &packages()[1];
+    let fields = said("dpkg-deb", &["--field", text(package)]);
+    let version = said("dpkg-deb", &["--field", text(self::package()), "Version"]);
+    for field in ["Package: natgate-lab\n", &format!("natgate (= {})", version.trim())] {
+        assert!(fields.contains(field), "{fields}");
+    }
+    let listed = said("dpkg-deb", &["--contents", text(package)]);
+    for file in ["/usr/bin/natgate-lab", "/usr/share/man/man1/natgate-bench-engine.1.gz"] {
+        assert!(listed.contains(file), "{file} is not among {listed}");
+    }
+    assert_lintian_is_content(package);
+}
+
+/// Fails if lintian finds an error or a warning. The test's maintainer is nobody.
+fn assert_lintian_is_content(package: &Path) {
+    let suppressed = "bogus-mail-host,bogus-mail-host-in-debian-changelog";
+    let options = ["--allow-root", "--fail-on", "error,warning", "--suppress-tags", suppressed];
+    let output = run("lintian", &[&options[..], &[text(package)]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 

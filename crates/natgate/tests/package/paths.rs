@@ -40,6 +40,7 @@ fn every_path_that_is_named_is_in_the_package() {
     let files = contents();
     let folder = Folder::new("paths");
     said(crate::PROGRAM, &["man", text(&folder.0)]);
+    said(text(&crate::laboratory()), &["man", text(&folder.0)]);
     let mut texts: Vec<(String, String)> = Vec::new();
     for name in [
         "packaging/natgate.toml",

@@ -10,7 +10,7 @@ use std::fs;
 /// # Errors
 /// One sentence that says how much `what` needs and how much there is. Where the kernel does not
 /// say, nothing is an error.
-pub(crate) fn require(needed: u64, what: &str) -> Result<(), String> {
+pub fn require(needed: u64, what: &str) -> Result<(), String> {
     match available() {
         Some(available) if needed > available => Err(format!(
             "{what} needs {} of memory and the machine has {} available",
@@ -24,7 +24,7 @@ pub(crate) fn require(needed: u64, what: &str) -> Result<(), String> {
 /// Has every large piece of memory go back to the machine as soon as it is freed. By itself the C library
 /// comes to keep pieces of the size that was freed last, for each thread, so that a daemon whose
 /// configuration is exchanged now and then has 10 MiB more or less for no visible reason.
-pub(crate) fn return_what_is_freed() {
+pub fn return_what_is_freed() {
     #[cfg(target_env = "gnu")]
     {
         const LARGE: libc::c_int = 256 << 10;
@@ -38,7 +38,7 @@ pub(crate) fn return_what_is_freed() {
 
 /// Bytes that a program may still take, reserved huge pages that are free included; `None`: the
 /// kernel does not say.
-pub(crate) fn available() -> Option<u64> {
+pub fn available() -> Option<u64> {
     available_by(&fs::read_to_string("/proc/meminfo").ok()?)
 }
 

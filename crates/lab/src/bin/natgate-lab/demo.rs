@@ -1,7 +1,6 @@
 //! `natgate demo`: the translator at work, for everybody to see.
 //!
-//! Builds a small network of its own out of network namespaces, starts this same program as `natgate
-//! run` in the middle of it, lets the kernels at its ends talk through it with the usual programs
+//! Builds a small network of its own out of network namespaces, starts `natgate run` in the middle of it, lets the kernels at its ends talk through it with the usual programs
 //! (ping, curl, traceroute, iperf3) and with sockets of its own, and reports.
 //!
 //! The network itself is made in `natgate-testnet`, what is done in it stands in [`steps`], how it
@@ -171,7 +170,7 @@ impl Translator {
             })?;
             return Ok(Self::Image(Machine::start(network, &image).context("the image")?));
         }
-        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let program = crate::gateway()?;
         let gateway = Gateway::start(network, &program, &config("")).context("natgate run")?;
         Ok(Self::Program(gateway))
     }

@@ -71,7 +71,10 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         return print_lines(args.output.choose(|| Size::Quick, || Size::Full));
     }
     let image = args.image.as_deref().map(find).transpose()?;
-    let program = if image.is_some() { live::prepare(&TOOLS)? } else { PathBuf::new() };
+    if image.is_some() {
+        live::prepare(&TOOLS)?;
+    }
+    let program = std::env::current_exe().context("the path of this program is not known")?;
     let mut plan = if args.output.quick { Plan::quick(program) } else { Plan::full(program) };
     plan.image = image;
     plan.packages = args.packages;

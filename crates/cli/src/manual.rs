@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Write the man pages, one for each subcommand, to a directory
 #[derive(clap::Args)]
 #[command(after_help = "Example:\nnatgate man /usr/local/share/man/man1")]
-pub(crate) struct ManArgs {
+pub struct ManArgs {
     /// The directory
     #[arg(value_name = "DIRECTORY")]
     directory: PathBuf,
@@ -29,21 +29,32 @@ pub(crate) struct ManArgs {
 #[command(after_help = "Examples:\nnatgate completions bash >/etc/bash_completion.d/natgate\n\
     natgate completions zsh >/usr/local/share/zsh/site-functions/_natgate\n\
     natgate completions fish >~/.config/fish/completions/natgate.fish")]
-pub(crate) struct CompletionsArgs {
+pub struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]
     shell: Shell,
 }
 
-/// Prints completions for the program that `command` describes.
-pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Result<(), Failure> {
+/// Prints completions for the program `name`, which `command` describes.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn completions(
+    args: &CompletionsArgs,
+    name: &str,
+    mut command: Command,
+) -> Result<(), Failure> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut command, "natgate", &mut text);
+    clap_complete::generate(args.shell, &mut command, name, &mut text);
     Ok(io::stdout().write_all(&text).context("standard output cannot be written")?)
 }
 
-/// Writes the pages of the program that `command` describes.
-pub(crate) fn pages(args: &ManArgs, command: Command) -> Result<(), Failure> {
+/// Writes the page of the program that `command` describes, if `top`, and those of its subcommands but
+/// for the ones in `without`.
+///
+/// # Errors
+/// The directory does not exist, or a page cannot be written.
+pub fn pages(args: &ManArgs, command: Command, top: bool, without: &[&str]) -> Result<(), Failure> {
     let directory = &args.directory;
     if !directory.is_dir() {
         let shown = directory.display();
@@ -51,15 +62,29 @@ pub(crate) fn pages(args: &ManArgs, command: Command) -> Result<(), Failure> {
     }
     let mut command = command.disable_help_subcommand(true);
     command.build();
-    write_pages(&command, directory)?;
+    for below in visible(&command).filter(|below| !without.contains(&below.get_name())) {
+        write_pages(below, directory)?;
+    }
+    if top {
+        write_page(&command, directory)?;
+    }
     Ok(())
 }
 
 /// Writes the page of a command, and those of the commands under it.
 fn write_pages(command: &Command, directory: &Path) -> anyhow::Result<()> {
-    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+    for below in visible(command) {
         write_pages(below, directory)?;
     }
+    write_page(command, directory)
+}
+
+/// Subcommands that `--help` lists.
+fn visible(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|below| !below.is_hide_set())
+}
+
+fn write_page(command: &Command, directory: &Path) -> anyhow::Result<()> {
     let page = Man::new(command.clone())
         .manual("natgate")
         .source(concat!("natgate ", env!("CARGO_PKG_VERSION")));

@@ -59,7 +59,7 @@ pub(super) fn run(lab: Lab, backend: LabBackend, options: &Options) -> Result<Re
         }
         Lab::Natgate => {
             options.quota = options.quota.or(Some(QUOTA));
-            let program = std::env::current_exe().context("this program's own file")?;
+            let program = crate::gateway()?;
             let gateway = Gateway::start_in(&network, "nat", &program, &config(backend));
             Some(gateway.context("natgate run")?)
         }

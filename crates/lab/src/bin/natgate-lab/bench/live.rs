@@ -18,7 +18,7 @@ const TOOLS: [(&str, &str); 5] = [
     ("nft", "nftables"),
 ];
 
-/// Makes sure of all of it, and of these programs besides; returns this program's path.
+/// Makes sure of all of it, and of these programs besides; returns the path of the gateway's program.
 pub(super) fn prepare(more: &[(&str, &str)]) -> Result<PathBuf, Failure> {
     if !is_root() {
         return Err(anyhow!("network namespaces need root: run it as root, such as by sudo").into());
@@ -41,5 +41,5 @@ pub(super) fn prepare(more: &[(&str, &str)]) -> Result<PathBuf, Failure> {
             }
         })
         .context("a thread cannot be started")?;
-    Ok(std::env::current_exe().context("this program's path is not known")?)
+    Ok(crate::gateway()?)
 }

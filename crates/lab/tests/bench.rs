@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 fn bench(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_natgate"))
+    Command::new(env!("CARGO_BIN_EXE_natgate-lab"))
         .arg("bench")
         .args(arguments)
         .current_dir(env!("CARGO_TARGET_TMPDIR"))

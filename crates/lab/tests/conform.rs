@@ -9,7 +9,7 @@ use natgate_conform::{Item, Report, comparison};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
+const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate-lab");
 
 fn conform(arguments: &[&str]) -> Output {
     Command::new(PROGRAM).arg("conform").args(arguments).output().expect("the program starts")
