@@ -40,7 +40,7 @@ fn the_nat_is_compiled_and_shown() {
 
 #[test]
 fn what_cannot_be_run_is_said_with_what_to_do() {
-    let small = concat!(env!("CARGO_MANIFEST_DIR"), "/../p4/tests/golden/small.p4");
+    let small = concat!(env!("CARGO_MANIFEST_DIR"), "/../p4-examples/programs/small.p4");
     let devices = ["--inside", "nowhere0", "--outside", "nowhere1"];
     let run = |more: &[&str]| {
         let output = p4(&[&["run"], more, &devices].concat());
@@ -57,7 +57,7 @@ fn what_cannot_be_run_is_said_with_what_to_do() {
     assert_eq!(code, Some(1));
     let expected = if cfg!(feature = "dpdk") { "nowhere0" } else { "--features dpdk" };
     assert!(said.contains(expected), "{said}");
-    let every = concat!(env!("CARGO_MANIFEST_DIR"), "/../p4/tests/golden/every.p4");
+    let every = concat!(env!("CARGO_MANIFEST_DIR"), "/../p4-examples/programs/every.p4");
     let output = p4(&["compile", "--emit", "spec", every]);
     assert_eq!(output.status.code(), Some(2));
     let said = text(&output.stderr);

@@ -4,7 +4,7 @@
 use natgate_p4::{Program, compile, programs, tokens, tree};
 use std::path::Path;
 
-const SMALL: &str = include_str!("golden/small.p4");
+const SMALL: &str = include_str!("../../p4-examples/programs/small.p4");
 
 fn compiled(name: &str, text: &str) -> Program {
     compile(name, text).unwrap_or_else(|error| panic!("{}", error.rendered()))
@@ -36,35 +36,14 @@ fn the_stages_of_a_small_program() {
 #[test]
 fn programs_for_swx() {
     let nat = include_str!("../../../p4/nat.p4");
-    for (name, text) in
-        [("small", SMALL), ("aligned", include_str!("golden/aligned.p4")), ("nat", nat)]
-    {
+    for (name, text) in [
+        ("small", SMALL),
+        ("aligned", include_str!("../../p4-examples/programs/aligned.p4")),
+        ("nat", nat),
+    ] {
         let made = compiled(name, text).swx();
         let pipeline = made.unwrap_or_else(|error| panic!("{}", error.rendered()));
         compare(&format!("tests/golden/{name}.spec"), &pipeline.to_string());
-    }
-}
-
-#[test]
-fn the_rust_of_the_tests_is_up_to_date() {
-    let every = include_str!("golden/every.p4");
-    compare("tests/golden/every.rs", &compiled("every.p4", every).rust("every"));
-    let halved = include_str!("golden/halved.p4");
-    compare("tests/golden/halved.rs", &compiled("halved.p4", halved).rust("halved"));
-    let words = include_str!("golden/aligned.p4");
-    compare("tests/golden/aligned.rs", &compiled("aligned.p4", words).rust("aligned"));
-}
-
-#[test]
-fn the_rust_of_the_corpus_is_up_to_date() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
-    for file in std::fs::read_dir(folder).expect("the corpus is there") {
-        let path = file.expect("it can be read").path();
-        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-        if path.extension().is_some_and(|end| end == "p4") {
-            let text = std::fs::read_to_string(&path).expect("a program");
-            compare(&format!("tests/corpus/{name}.rs"), &compiled(&name, &text).rust(&name));
-        }
     }
 }
 

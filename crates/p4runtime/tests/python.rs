@@ -130,7 +130,7 @@ fn a_controller_from_elsewhere_fills_and_reads_tables() {
 
 #[test]
 fn a_controller_from_elsewhere_hears_what_the_program_tells() {
-    let served = Served::new("../p4/tests/corpus/digests.p4");
+    let served = Served::new("../p4-examples/programs/digests.p4");
     let mut machine = Machine::new(&served.program, 0);
     // Frames that differ in one number go to controllers, with a digest each, thrice the same.
     let (begun, mut count) = (Instant::now(), 0_u32);

@@ -4,19 +4,16 @@
 
 #[path = "../environment/mod.rs"]
 mod environment;
-#[path = "../../../p4/tests/same/steps.rs"]
+#[path = "../../../p4-examples/tests/same/steps.rs"]
 #[allow(dead_code, reason = "shared with the tests of Rust, which use more of it")]
 mod steps;
-#[path = "../../../p4/tests/same/subject.rs"]
+#[path = "../../../p4-examples/tests/same/subject.rs"]
 mod subject;
-#[path = "../../../p4/tests/golden/aligned.rs"]
-#[allow(dead_code, unused, unreachable_pub, clippy::all, reason = "made by a program")]
-#[rustfmt::skip]
-mod aligned;
 
 use natgate_dpdk::Swx;
 use natgate_p4::rt::Execute;
 use natgate_p4::{Program, compile};
+use natgate_p4_examples::aligned;
 use proptest::prelude::*;
 use steps::{Exact, Subject, Ternary, compare, step};
 
@@ -28,7 +25,7 @@ const ALIGNED: Subject = Subject {
 };
 
 const SMALL: Subject = Subject {
-    text: include_str!("../../../p4/tests/golden/small.p4"),
+    text: natgate_p4_examples::SMALL,
     make: |program, seed| vec![("SWX", swx(program, seed))],
     tables: &[("forward", &[Exact(48), Ternary(16)], &[("send", &[32]), ("NoAction", &[])])],
     counters: &["seen"],

@@ -11,7 +11,7 @@ const LINKS: [LinkType; 2] = [LinkType::ETHERNET; 2];
 
 /// A program of the compiler's own tests.
 fn small(name: &str) -> String {
-    format!("{}/../p4/tests/corpus/{name}.p4", env!("CARGO_MANIFEST_DIR"))
+    format!("{}/../p4-examples/programs/{name}.p4", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Three numbers and what is behind them, as the small programs have them.

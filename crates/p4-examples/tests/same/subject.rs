@@ -3,7 +3,7 @@
 use super::steps::{Exact, Lpm, Subject, Ternary};
 
 pub(crate) const ALIGNED: Subject = Subject {
-    text: include_str!("../golden/aligned.p4"),
+    text: natgate_p4_examples::ALIGNED,
     make: |_, _| Vec::new(),
     tables: &[
         ("learning", &[Exact(16), Exact(8)], &[("known", &[32, 1])]),

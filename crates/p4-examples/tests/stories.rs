@@ -1,8 +1,8 @@
-//! Small programs, one for each construct of the language, with packets in and what is to come out of them, both
-//! interpreted and as the Rust that they become.
+//! Small programs, one for each construct of the language, against stories that a person worked out:
+//! interpreted, and as the Rust that the compiler makes of them.
 //!
-//! Beside each program, NAME.p4, stands its story, NAME.txt, and its Rust, NAME.rs, which the test `golden` keeps
-//! up to date. A story has one thing a line, in order; times are seconds, what is in packets is hexadecimal.
+//! The story of `programs/NAME.p4` is NAME.txt. It has one step a line, in order. Times are seconds,
+//! bytes of packets are hexadecimal.
 //!
 //! | line | means |
 //! |---|---|
@@ -23,25 +23,15 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A module, and a test, for each program; the struct is the one that its Rust has.
+/// A test for each program, with the struct of its Rust.
 macro_rules! corpus {
     ($($name:ident $made:ident)*) => {
         $(
-            #[allow(
-                dead_code,
-                unused,
-                unreachable_pub,
-                nonstandard_style,
-                clippy::all,
-                reason = "made by a program"
-            )]
-            mod $name;
-
             #[test]
             fn $name() {
-                let program = include_str!(concat!(stringify!($name), ".p4"));
-                let story = include_str!(concat!(stringify!($name), ".txt"));
-                told(stringify!($name), program, story, Box::new($name::$made::new(0)));
+                let program = include_str!(concat!("../programs/", stringify!($name), ".p4"));
+                let story = include_str!(concat!("../programs/", stringify!($name), ".txt"));
+                told(stringify!($name), program, story, Box::new(natgate_p4_examples::$name::$made::new(0)));
             }
         )*
 
@@ -98,12 +88,12 @@ corpus! {
 }
 
 #[test]
-fn every_program_has_its_test() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
+fn every_story_has_its_test() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
     let files = std::fs::read_dir(folder).expect("the corpus is there");
     let paths = files.map(|file| file.expect("it can be read").path());
-    let programs = paths.filter(|path| path.extension().is_some_and(|end| end == "p4"));
-    let mut names: Vec<String> = programs
+    let stories = paths.filter(|path| path.extension().is_some_and(|end| end == "txt"));
+    let mut names: Vec<String> = stories
         .map(|path| path.file_stem().expect("a name").to_string_lossy().into_owned())
         .collect();
     names.sort();

@@ -1,39 +1,22 @@
 //! The interpreter and the Rust that programs become do the same: random packets, entries and
 //! times.
 
-#[path = "../golden/every.rs"]
-#[allow(dead_code, unused, unreachable_pub, clippy::all, reason = "made by a program")]
-#[rustfmt::skip]
-mod every;
-#[path = "../golden/small.rs"]
-#[allow(dead_code, unused, unreachable_pub, clippy::all, reason = "made by a program")]
-#[rustfmt::skip]
-mod small;
-#[path = "../golden/aligned.rs"]
-#[allow(dead_code, unused, unreachable_pub, clippy::all, reason = "made by a program")]
-#[rustfmt::skip]
-mod aligned;
-
-#[path = "../golden/halved.rs"]
-#[allow(dead_code, unused, unreachable_pub, clippy::all, reason = "made by a program")]
-#[rustfmt::skip]
-mod halved;
-
 mod halves;
 mod steps;
 mod subject;
-#[path = "../common/together.rs"]
+#[path = "../../../p4/tests/common/together.rs"]
 mod together;
 
 use halves::InHalves;
 use natgate_p4::Machine;
+use natgate_p4_examples::{aligned, every, halved, small};
 use proptest::prelude::*;
 use std::time::Duration;
 use steps::{Exact, Lpm, Subject, Ternary, compare, compiled, seen, step, taken};
 use together::together;
 
 const EVERY: Subject = Subject {
-    text: include_str!("../golden/every.p4"),
+    text: natgate_p4_examples::EVERY,
     make: |_, seed| {
         vec![
             ("Rust", Box::new(every::Every::new(seed))),
@@ -55,7 +38,7 @@ const EVERY: Subject = Subject {
 };
 
 const SMALL: Subject = Subject {
-    text: include_str!("../golden/small.p4"),
+    text: natgate_p4_examples::SMALL,
     make: |_, seed| vec![("Rust", Box::new(small::Small::new(seed)))],
     tables: &[("forward", &[Exact(48), Ternary(16)], &[("send", &[32]), ("NoAction", &[])])],
     counters: &["seen"],
@@ -63,7 +46,7 @@ const SMALL: Subject = Subject {
 };
 
 const HALVED: Subject = Subject {
-    text: include_str!("../golden/halved.p4"),
+    text: natgate_p4_examples::HALVED,
     make: |_, seed| {
         vec![
             ("Rust", Box::new(halved::Halved::new(seed))),
