@@ -13,6 +13,9 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 TOOLCHAIN := $(shell sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
+# Both programs with ports of DPDK.
+DPDK := natgate/dpdk,natgate-lab/dpdk
+
 # A machine without an operating system: what the engine is built for to prove that it needs none.
 BARE := x86_64-unknown-none
 
@@ -98,14 +101,13 @@ pages: build ## Write man pages and shell completions to target/pages
 		"$(TARGET)/release/natgate" completions $$shell >"$(TARGET)/pages/completions/natgate.$$shell"; \
 	done
 
-# What the compiler keeps for the next time takes as much room as the programs; CARGO_INCREMENTAL=1 keeps it.
+# The compiler's files for incremental builds take as much room as the programs; CARGO_INCREMENTAL=1 keeps them.
+# Test programs run side by side. Some tests are of a program without DPDK.
 test: export CARGO_INCREMENTAL ?= 0
 .PHONY: test
 test: root test-tools lint engine-alone ## Run every check and every test
-	@cargo test --workspace --locked --no-fail-fast
-	@cargo test --locked --no-fail-fast -p natgate --features dpdk --test check --test dpdk --test p4
-	@cargo test --locked -p natgate --features dpdk --test same_bytes -- dpdk
-	@cargo test --locked -p natgate --features dpdk --test live -- on_ports_of_dpdk
+	@cargo run --quiet --locked -p natgate-testrun -- --workspace --features $(DPDK) --no-fail-fast
+	@cargo test --locked --no-fail-fast -p natgate --test check --test p4
 
 .PHONY: lint
 lint: toolchain ## Check formatting and lints
@@ -114,6 +116,14 @@ lint: toolchain ## Check formatting and lints
 	@cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 	@# As on a machine without libdpdk: what stands in for the back end then.
 	@PKG_CONFIG=false cargo clippy -p natgate-dpdk --locked -- -D warnings
+
+# After a change in the engine: some two minutes.
+.PHONY: quick
+quick: toolchain ## Check the engine after a change: format, lints, its tests, the model, the vectors
+	@cargo fmt --all --check
+	@cargo clippy --locked -p natgate-wire -p natgate-engine -p natgate-model --all-targets -- -D warnings
+	@cargo test --quiet --locked -p natgate-engine -p natgate-model -- --skip tiny_world
+	@cargo test --quiet --locked -p natgate --test vectors
 
 .PHONY: engine-alone
 engine-alone: toolchain ## Build the engine for a machine without an operating system, to see that it needs none
