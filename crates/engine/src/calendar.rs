@@ -55,7 +55,9 @@ pub(crate) fn lane(element: u32) -> usize {
 /// The ring of list heads.
 #[derive(Clone, Debug)]
 pub(crate) struct Calendar {
-    heads: Vec<[u32; LANES]>,
+    /// Heads with all bits inverted. So an empty list is zero, and the memory of ticks that never had
+    /// an element stays untouched.
+    inverted: Vec<[u32; LANES]>,
     /// A bit for each tick that has elements.
     occupied: Vec<u64>,
     /// How many ticks have.
@@ -66,23 +68,23 @@ impl Calendar {
     /// A calendar that reaches at least `span` ticks ahead.
     pub(crate) fn new(span: u32) -> Self {
         let size = (span as usize + 1).next_power_of_two().max(64);
-        Self { heads: vec![[NONE; LANES]; size], occupied: vec![0; size / 64], ticks: 0 }
+        Self { inverted: vec![[!NONE; LANES]; size], occupied: vec![0; size / 64], ticks: 0 }
     }
 
     /// How far ahead of the current tick an element may be entered.
     pub(crate) fn span(&self) -> u32 {
-        self.heads.len() as u32 - 1
+        self.inverted.len() as u32 - 1
     }
 
     #[inline(always)]
     fn place(&self, tick: u32) -> usize {
-        tick as usize & (self.heads.len() - 1)
+        tick as usize & (self.inverted.len() - 1)
     }
 
     /// The first element of each of a tick's lists, or [`NONE`].
     #[inline(always)]
     pub(crate) fn heads(&self, tick: u32) -> [u32; LANES] {
-        self.heads[self.place(tick)]
+        self.inverted[self.place(tick)].map(|head| !head)
     }
 
     /// An element of a tick, of the first list from this one on, in turn, that has any; or [`NONE`].
@@ -99,10 +101,10 @@ impl Calendar {
     }
 
     fn set_place(&mut self, place: usize, lane: usize, element: u32) {
-        let heads = &mut self.heads[place];
+        let heads = &mut self.inverted[place];
         // Of the other ones, so that nobody waits for what is written here.
-        let others = (0..LANES).filter(|&other| other != lane).any(|other| heads[other] != NONE);
-        heads[lane] = element;
+        let others = (0..LANES).filter(|&other| other != lane).any(|other| heads[other] != !NONE);
+        heads[lane] = !element;
         let (has, bit) = (element != NONE || others, 1 << (place % 64));
         let occupied = &mut self.occupied[place / 64];
         if has != (*occupied & bit != 0) {
@@ -129,7 +131,7 @@ impl Calendar {
             }
             if bits != 0 {
                 let place = word * 64 + bits.trailing_zeros() as usize;
-                let ahead = place.wrapping_sub(start) & (self.heads.len() - 1);
+                let ahead = place.wrapping_sub(start) & (self.inverted.len() - 1);
                 return Some(from + ahead as u32);
             }
         }
@@ -139,7 +141,7 @@ impl Calendar {
     /// Enters an element at a tick that is within the reach.
     pub(crate) fn enter(&mut self, links: &mut impl Links, element: u32, tick: u32) {
         let (place, lane) = (self.place(tick), lane(element));
-        let next = self.heads[place][lane];
+        let next = !self.inverted[place][lane];
         *links.link(element) = Link { next, prev: HEAD | place as u32 };
         if next != NONE {
             links.link(next).prev = element;
