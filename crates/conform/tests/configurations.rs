@@ -151,6 +151,31 @@ fn hosts_are_placed_where_the_configuration_lets_them_be() {
     assert!(error.to_string().contains("found inside"), "{error}");
 }
 
+/// Realms with devices of their own and on VLANs, with one worker and with several.
+#[test]
+fn realms_with_devices_of_their_own_are_no_obstacle() {
+    let realms = "[[realm]]\nname = \"blue\"\ndevice = \"c\"\naddress = \"10.0.0.1/8\"\n\
+                  [[realm]]\nname = \"green\"\ndevice = \"d\"\nvlan = 7\naddress = \"10.0.0.1/8\"\n\
+                  [[realm]]\nname = \"red\"\nvlan = 8\naddress = \"10.0.0.1/8\"\n";
+    let options = || Options { only: vec!["rfc4787#REQ-1".into()], ..Options::default() };
+    for workers in ["", "[workers]\ncount = 2\n"] {
+        let report = try_with(&format!("{realms}{workers}"), options());
+        assert_eq!(report.item("rfc4787#REQ-1").expect("it is there").verdict, Pass);
+    }
+}
+
+/// No cable limits what the configuration says of MTUs.
+#[test]
+fn large_packets_are_possible() {
+    let text = EVERYTHING.replace("[inside]", "[inside]\nmtu = 9000");
+    assert!(text.contains("mtu = 9000"));
+    let only = Options { only: vec!["rfc4787#REQ-13".into()], ..Options::default() };
+    let report = try_config(&text, only);
+    for item in report.items.iter().filter(|item| item.id.starts_with("rfc4787#REQ-13")) {
+        assert_ne!(item.verdict, Fail, "{}: {}", item.id, item.why);
+    }
+}
+
 #[test]
 fn what_cannot_be_tried_is_said_before_anything_is() {
     let mut settings = natgate_control::config::parse(EVERYTHING, "test").unwrap();
