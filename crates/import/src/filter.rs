@@ -1,8 +1,10 @@
-//! What the filter of forwarded packets drops becomes rules of kind drop, as far as these can say it.
+//! Makes rules of kind drop of what the filter of forwarded packets drops, as far as such rules can
+//! say it.
 //!
 //! A rule of kind drop looks at one endpoint, for all protocols and in both directions, and has no
-//! exceptions. What is accepted before is therefore taken out of the prefixes that are dropped. Where
-//! this cannot be done, hosts would get out that could not before: such a line is lost.
+//! exceptions. Addresses that are accepted before are therefore taken out of the prefixes that are
+//! dropped. Where this cannot be done, hosts would get out that could not before: such a line is
+//! lost.
 
 use crate::address::{Ports, Range};
 use crate::netfilter::{
@@ -158,8 +160,8 @@ fn can_be_said(entry: &Entry, direction: Direction, plan: &mut Plan) -> bool {
     if odd.to_ascii_lowercase().contains("state") && odd.to_ascii_lowercase().contains("invalid") {
         plan.unneeded(origin, "drops what belongs to no connection, which natgate does by itself");
     } else if is_inbound && (condition.source.is_none() || condition.destination.is_some()) {
-        let message = "is about packets that come in: natgate refuses those that belong to no mapping \
-                       (nat.filtering)";
+        let message = "is about packets that come in: natgate refuses those that belong to no \
+                       mapping (nat.filtering)";
         plan.unneeded(origin, message);
     } else if !odd.is_empty() {
         let message = format!("drops by {odd}; a rule of kind drop matches one endpoint");
@@ -177,7 +179,7 @@ fn can_be_said(entry: &Entry, direction: Direction, plan: &mut Plan) -> bool {
     false
 }
 
-/// What is left to drop of these addresses where earlier rules accept some; nothing if that cannot be
+/// The addresses that are left to drop where earlier rules accept some; nothing if that cannot be
 /// said.
 fn without_accepted(
     entry: &Entry,
@@ -267,8 +269,8 @@ fn meets(one: &Condition, other: &Condition) -> bool {
 fn rest(accepted: &[Entry], origin: &Origin, plan: &mut Plan) {
     if let Some(open) = accepted.iter().find(|entry| entry.condition.is_open()) {
         let message = format!(
-            "is kept for what begins outside, which reaches static mappings only (nat.filtering); what \
-             subscribers send passes, as line {} accepts it",
+            "is kept for packets that begin outside, which reach static mappings only \
+             (nat.filtering); packets of subscribers pass, as line {} accepts them",
             open.origin.line
         );
         return plan.differs(origin, message);
@@ -297,8 +299,8 @@ fn rest(accepted: &[Entry], origin: &Origin, plan: &mut Plan) {
     };
     let ranges = left(&all, &exempt);
     if ranges.is_empty() {
-        let message = "is kept: every subscriber is accepted, and what begins outside reaches static mappings \
-                       only (nat.filtering)";
+        let message = "is kept: every subscriber is accepted, and packets that begin outside \
+                       reach static mappings only (nat.filtering)";
         return plan.differs(origin, message);
     }
     for range in ranges.iter().flat_map(|range| range.prefixes()) {

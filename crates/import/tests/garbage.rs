@@ -50,7 +50,8 @@ fn maps_that_multiply_come_to_an_end() {
     let rule = "ip saddr vmap @many\n".repeat(500);
     let square = "ip saddr . tcp dport @both ip daddr . udp dport @both masquerade\n".repeat(50);
     let text = format!(
-        "table ip nat {{\nmap many {{\nelements = {{ {} }}\n}}\nset both {{\nelements = {{ {} }}\n}}\n\
+        "table ip nat {{\nmap many {{\nelements = {{ {} }}\n}}\n\
+         set both {{\nelements = {{ {} }}\n}}\n\
          chain post {{\ntype nat hook postrouting priority 100;\n{rule}{square}}}\n}}\n",
         pairs.join(", "),
         both.join(", ")

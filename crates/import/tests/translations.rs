@@ -148,7 +148,7 @@ fn a_ruleset_of_nftables() {
     lost(&all, line("meta mark"), "meta mark");
     lost(&all, line("10.4.0.0/16"), "ct state new");
     lacks(&all, line("table ip6") + 3, "IPv6");
-    differs(&all, line("policy drop"), "accepts it");
+    differs(&all, line("policy drop"), "accepts them");
     lacks(&all, line("ct state established"), "a firewall's");
     differs(&all, line("!= 10.8.0.0/24"), "bypass translation now");
     assert!(all.config.contains("tcp_mss = \"mtu\""));
@@ -215,7 +215,8 @@ fn sets_and_maps_of_nftables_are_written_out() {
         // A set of addresses with ports.
         for (destination, port) in [("192.0.2.9", 443), ("192.0.2.10", 8443)] {
             let rule = format!(
-                "[[rule]] kind = \"bypass\" match = {{ destination = \"{destination}\", port = {port} }}"
+                "[[rule]] kind = \"bypass\" match = {{ destination = \"{destination}\", \
+                 port = {port} }}"
             );
             assert!(own.iter().any(|one| one.starts_with(&rule)), "{rule}: {own:#?}");
         }
@@ -291,7 +292,7 @@ fn the_filter_of_iptables_becomes_rules_of_kind_drop() {
          -A FORWARD -i wan0 -m conntrack --ctstate INVALID -j DROP\n",
     );
     assert_eq!((drops(&all).len(), losses(&all)), (0, 0), "{:#?}", all.remarks);
-    differs(&all, 2, "as line 4 accepts it");
+    differs(&all, 2, "as line 4 accepts them");
     // What is dropped is dropped before it is translated, though a rule for that is narrower.
     let named = "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -s 10.0.0.0/8 -j DROP\nCOMMIT\n*nat\n\
         -A POSTROUTING -s 10.1.0.0/16 -o wan0 -j SNAT --to-source 203.0.113.1\n\

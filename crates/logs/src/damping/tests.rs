@@ -244,7 +244,11 @@ proptest! {
 
     /// A failure prints its steps, and the seed goes into `proptest-regressions`.
     #[test]
-    fn episodes_are_those_of_a_plain_list(steps in steps(), most in 1..12_usize, batch in 1..9_usize) {
+    fn episodes_are_those_of_a_plain_list(
+        steps in steps(),
+        most in 1..12_usize,
+        batch in 1..9_usize,
+    ) {
         let (mut damping, mut out) = (Damping::new(most), Vec::new());
         let mut list = List::default();
         let (mut now, mut waiting, mut counted) = (at(0), Vec::new(), Vec::new());
