@@ -140,6 +140,12 @@ fn hosts_are_placed_where_the_configuration_lets_them_be() {
     let beside = place("", address, "").unwrap();
     assert_eq!(beside.outside_hosts.first.to_string(), "192.0.2.16");
     assert!(!beside.outside_hosts.contains(beside.nobody.unwrap()));
+    // A route names the network outside, where nothing else does.
+    let route =
+        "[[route]]\nprefix = \"203.0.113.0/25\"\nvia = \"192.0.2.253\"\nside = \"outside\"\n";
+    let routed = place("", "", route).unwrap();
+    assert_eq!(routed.outside_gateway.unwrap().to_string(), "192.0.2.253");
+    assert_eq!(routed.outside_hosts.first.to_string(), "203.0.113.16");
     // Those who are mapped statically are no hosts, and neither are those who are no subscribers.
     let mapped = "[[static]]\ninternal = \"10.0.0.100\"\nexternal = \"203.0.113.1\"\n";
     let setup = place("address = \"10.0.0.1/16\"", "", mapped).unwrap();
