@@ -458,8 +458,6 @@ fn commands_of_vpp() {
     );
     for (what, why) in [
         ("198.51.100.0/24", "[[route]]"),
-        ("GigabitEthernet0/10/0", "[[realm]]"),
-        ("tenant-vrf", "[[realm]]"),
         ("twice-nat", "twice NAT"),
         ("forwarding", "bypass"),
         ("ipfix", "logs"),
@@ -470,6 +468,21 @@ fn commands_of_vpp() {
     ] {
         lacks(&all, line(what), why);
     }
+}
+
+#[test]
+fn what_decides_whose_sources_are_translated_is_lost_of_other_programs_too() {
+    let text = include_str!("files/startup.vpp");
+    let all = imported(text, Format::Vpp);
+    let line = |what: &str| text.lines().position(|line| line.contains(what)).expect(what) + 1;
+    lost(&all, line("GigabitEthernet0/10/0"), "[[realm]]");
+    lost(&all, line("tenant-vrf"), "[[realm]]");
+    let all = imported("det44 add in 10.0.0.0/8 out 203.0.113.1/32\n", Format::Vpp);
+    lost(&all, 1, "more subscribers than ports");
+    let text = "{ \"pool4\": [\n{ \"protocol\": \"TCP\", \"prefix\": \"127.0.0.1/32\" } ] }";
+    let all = imported(text, Format::Jool);
+    let losses = all.remarks.iter().filter(|one| one.grade == Grade::Lost);
+    assert_eq!(losses.count(), 1, "{:#?}", all.remarks);
 }
 
 #[test]
