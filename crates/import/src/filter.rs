@@ -82,11 +82,11 @@ fn for_new(entry: &Entry) -> Entry {
 /// Which packets a rule is about, by their devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
-    /// Those that subscribers send; others may be among them.
+    /// Packets that subscribers send; others may be among them.
     Outbound,
-    /// Those that come in from outside.
+    /// Packets that come in from outside.
     Inbound,
-    /// Those of devices that natgate does not have.
+    /// Packets of devices that natgate does not have.
     Elsewhere,
 }
 
@@ -217,7 +217,7 @@ fn without_accepted(
     Some(ranges)
 }
 
-/// What is left of addresses without others.
+/// The addresses that are left without others.
 fn left(ranges: &[Range], exempt: &[Range]) -> Vec<Range> {
     let mut left = ranges.to_vec();
     for other in exempt {

@@ -112,7 +112,7 @@ fn add_elements(name: &str, words: &[&str], sets: &mut Sets) {
     }
 }
 
-/// What may stand behind a value in a set.
+/// Words that may stand behind a value in a set.
 const ATTRIBUTES: [&str; 6] = ["comment", "timeout", "expires", "counter", "limit", "quota"];
 
 /// An element's values, and those that belong to it in a map.

@@ -77,12 +77,12 @@ impl Sets {
     }
 }
 
-/// What a rule matches and does, so far as it has been read.
+/// Conditions and actions of a rule, so far as it has been read.
 pub(crate) struct RuleDraft<'a> {
     sets: &'a Sets,
     table: &'a str,
     conditions: Vec<Condition>,
-    /// What happens, and where.
+    /// Actions, each with its condition.
     pub(crate) ends: Vec<(Condition, Action)>,
 }
 
@@ -181,7 +181,7 @@ fn with(condition: &Condition, fields: &[String], element: &[String]) -> Conditi
         return condition;
     }
     for (field, value) in fields.iter().zip(element) {
-        // What no other element has.
+        // The key `*` stands for all values without an element of their own.
         if value != "*" {
             apply(field, false, std::slice::from_ref(value), &mut condition);
         }
@@ -189,7 +189,7 @@ fn with(condition: &Condition, fields: &[String], element: &[String]) -> Conditi
     condition
 }
 
-/// What a map's value has a statement do.
+/// The action of a statement with a map's value; `None`: the next rule decides.
 fn chosen(
     name: &str,
     said: &Said,
@@ -201,7 +201,6 @@ fn chosen(
         let (verdict, chain) = verdict.split_once(' ').unwrap_or((verdict, ""));
         let said = Said { chain: chain.to_owned(), ..Said::default() };
         return match verdict {
-            // What follows the rule decides.
             "continue" => Ok(None),
             _ => action(verdict, said, table),
         };

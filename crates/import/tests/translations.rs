@@ -293,14 +293,14 @@ fn the_filter_of_iptables_becomes_rules_of_kind_drop() {
     );
     assert_eq!((drops(&all).len(), losses(&all)), (0, 0), "{:#?}", all.remarks);
     differs(&all, 2, "as line 4 accepts them");
-    // What is dropped is dropped before it is translated, though a rule for that is narrower.
+    // The filter drops before addresses are translated, though a rule for that is narrower.
     let named = "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -s 10.0.0.0/8 -j DROP\nCOMMIT\n*nat\n\
         -A POSTROUTING -s 10.1.0.0/16 -o wan0 -j SNAT --to-source 203.0.113.1\n\
         -A POSTROUTING -s 172.16.0.0/16 -o wan0 -j SNAT --to-source 203.0.113.2\nCOMMIT\n";
     let all = imported(named, Format::Iptables);
     assert_eq!(drops(&all), ["{ source = \"10.0.0.0/8\" }"], "{}", all.config);
     lacks(&all, 6, "never applies: line 3 matches all that it does");
-    // What no rule of kind drop can say is lost.
+    // Conditions that no rule of kind drop has are lost.
     for rule in [
         "-A FORWARD -s 10.1.0.0/16 -d 192.0.2.0/24 -j DROP",
         "-A FORWARD -m mac --mac-source 02:00:00:00:00:01 -j DROP",

@@ -29,7 +29,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(60), Duration::from_se
 /// Episodes of subscribers that are remembered at most.
 const MOST_EPISODES: usize = 16_384;
 
-/// What an event about a limit is about.
+/// The subject of an event about a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Subject {
     Quota {

@@ -176,7 +176,7 @@ fn tshark_names_every_field_of_our_ipfix() {
     }
 }
 
-/// What nfdump shows in a format of what nfcapd has got of these changes.
+/// The output of nfdump, in a format, after nfcapd has received these changes.
 fn nfdump(what: LogWhat, changes: impl Iterator<Item = Change>, format: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();

@@ -23,7 +23,7 @@ FILE is what these print, as root:
 Standard output has natgate's configuration, with a comment for each line that something is from. Standard
 error has a sentence for each line that natgate does otherwise, or has no equivalent for, and why.
 
-Named sets and maps of nftables are written out. What FORWARD drops becomes rules of kind drop. A line is
+Named sets and maps of nftables are written out. Drops of FORWARD become rules of kind drop. A line is
 lost if without it other hosts are translated, or pass, than before.
 
 The exit code is 0 when natgate accepts what came of it, 1 when it does not yet (the sentences say why), when

@@ -41,7 +41,7 @@ fn texts() -> Vec<(String, String)> {
 struct Helps(BTreeMap<Vec<String>, Option<String>>);
 
 impl Helps {
-    /// What `natgate COMMAND --help` says; `None`: there is no such command.
+    /// The output of `natgate COMMAND --help`; `None`: there is no such command.
     fn of(&mut self, command: &[&str]) -> Option<&str> {
         let key: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
         let help = self.0.entry(key).or_insert_with(|| {

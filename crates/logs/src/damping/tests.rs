@@ -20,7 +20,7 @@ fn event(time: Timestamp, change: Change) -> Record {
     Record::Event(Event { time, change })
 }
 
-/// What comes out when records come one by one.
+/// The output when records come one by one.
 fn damped(most: usize, records: &[Record]) -> Vec<Record> {
     let (mut damping, mut out) = (Damping::new(most), Vec::new());
     for record in records {

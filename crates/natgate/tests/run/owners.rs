@@ -26,7 +26,7 @@ protocol = "tcp"
 realm = "homes"
 "#;
 
-/// What a command prints in JSON, and its exit code.
+/// A command's exit code and output in JSON.
 fn ask(socket: &Path, arguments: &str) -> (Option<i32>, Value) {
     let output = Command::new(PROGRAM)
         .args(arguments.split(' '))
