@@ -2,25 +2,29 @@
 //!
 //! The whole gateway is there, router and ARP included, between two queues in memory. Time stands
 //! still while it works, and jumps to what is due next while everybody waits: two hours take no
-//! longer than the packets in them.
+//! longer than the packets in them. Devices of realms are there too, with nobody at the other end
+//! of their cables.
 
 use crate::bench::Bench;
 use natgate_engine::{Event, Side, Timestamp};
 use natgate_gateway::{Observer, Settings, Status, Worker, WorkerError, team};
-use natgate_io::memory::{self, Wire};
-use natgate_io::{Change, Device, LinkInfo};
+use natgate_io::memory::{self, MemoryDevice, Wire};
+use natgate_io::{Change, Device, LinkInfo, Receive, Statistics, Transmit};
 use natgate_wire::arp::Mac;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The gateway's hardware addresses, inside and outside, and then the hosts'.
-const MACS: [[Mac; 2]; 2] = [
-    [Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2])],
-    [Mac([2, 0, 0, 0, 1, 1]), Mac([2, 0, 0, 0, 1, 2])],
-];
+/// The hosts' hardware addresses, inside and outside.
+const HOSTS: [Mac; 2] = [Mac([2, 0, 0, 0, 1, 1]), Mac([2, 0, 0, 0, 1, 2])];
+
+/// The hardware address of one of the gateway's devices, by its place among them.
+fn mac_of(place: usize) -> Mac {
+    Mac([2, 0, 0, 0, 0, place as u8 + 1])
+}
 
 /// When simulated time begins, nanoseconds since 1970: 2020-01-01.
 const BEGIN: u64 = 1_577_836_800_000_000_000;
@@ -31,8 +35,8 @@ pub struct Simulated {
     workers: Vec<Worker>,
     /// What wakes them, which nothing here waits for.
     _wakes: Vec<UnixStream>,
-    /// `[inside, outside]`.
-    wires: [Wire; 2],
+    /// One for each device: inside, outside, then those of realms alone.
+    wires: Vec<Wire>,
     mtus: [usize; 2],
     now: Timestamp,
 }
@@ -44,18 +48,22 @@ impl Simulated {
     /// [`WorkerError`] when the settings contradict themselves.
     pub fn new(settings: &Settings, seed: [u8; 32]) -> Result<Self, WorkerError> {
         let count = settings.workers.count;
+        let names = settings.devices();
         let turn = Arc::new(AtomicUsize::new(0));
-        let [(insides, inside_wire), (outsides, outside_wire)] =
-            [("inside", MACS[0][0]), ("outside", MACS[0][1])].map(|(name, mac)| {
-                let turn = Arc::clone(&turn);
-                let next = move |_: &[u8]| turn.fetch_add(1, Ordering::Relaxed) % count;
-                memory::group(name, mac, count, next)
-            });
+        // The devices of each worker, in the order of their places.
+        let mut devices: Vec<Vec<Box<dyn Device>>> = (0..count).map(|_| Vec::new()).collect();
+        let mut wires = Vec::new();
+        for (place, name) in names.into_iter().enumerate() {
+            let turn = Arc::clone(&turn);
+            let next = move |_: &[u8]| turn.fetch_add(1, Ordering::Relaxed) % count;
+            let (group, wire) = memory::group(name, mac_of(place), count, next);
+            for (own, device) in devices.iter_mut().zip(group) {
+                own.push(Box::new(AnyMtu::new(device)));
+            }
+            wires.push(wire);
+        }
         let now = Timestamp(BEGIN);
-        let devices = insides.into_iter().zip(outsides);
-        let mut devices = devices.map(|(inside, outside)| -> [Box<dyn Device>; 2] {
-            [Box::new(inside), Box::new(outside)]
-        });
+        let mut devices = devices.into_iter();
         let (mut workers, mut wakes) = (Vec::new(), Vec::new());
         if count == 1 {
             let devices = devices.next().expect("one worker's devices");
@@ -72,7 +80,7 @@ impl Simulated {
             }
         }
         let mtus = [Side::Inside, Side::Outside].map(|side| usize::from(settings.side(side).mtu));
-        Ok(Self { workers, _wakes: wakes, wires: [inside_wire, outside_wire], mtus, now })
+        Ok(Self { workers, _wakes: wakes, wires, mtus, now })
     }
 
     /// Lets all workers do what there is to do.
@@ -99,7 +107,7 @@ impl Bench for Simulated {
     }
 
     fn mac(&self, side: Side) -> Mac {
-        MACS[1][side as usize]
+        HOSTS[side as usize]
     }
 
     fn mtu(&self, side: Side) -> usize {
@@ -125,6 +133,44 @@ impl Bench for Simulated {
             self.now = due.max(Timestamp(self.now.0 + 1)).min(until);
             self.work();
         }
+    }
+}
+
+/// A device that carries packets of any length: configurations decide MTUs, not cables.
+#[derive(Debug)]
+struct AnyMtu {
+    device: MemoryDevice,
+    link: LinkInfo,
+}
+
+impl AnyMtu {
+    fn new(device: MemoryDevice) -> Self {
+        let link = LinkInfo { mtu: u32::from(u16::MAX), ..device.link().clone() };
+        Self { device, link }
+    }
+}
+
+impl Device for AnyMtu {
+    fn split(&mut self) -> (&mut dyn Receive, &mut dyn Transmit) {
+        self.device.split()
+    }
+
+    fn link(&self) -> &LinkInfo {
+        &self.link
+    }
+
+    fn statistics(&mut self) -> Statistics {
+        self.device.statistics()
+    }
+
+    fn maintain(&mut self) -> Option<Change> {
+        let change = self.device.maintain();
+        self.link.up = self.device.link().up;
+        change
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        self.device.readiness()
     }
 }
 

@@ -6,7 +6,7 @@
 //! own networks and pools outside.
 
 use crate::setup::{Hosts, Setup};
-use natgate_engine::{Config, Match, Prefix, RuleAction, SideConfig};
+use natgate_engine::{Config, Match, Prefix, RuleAction, Side, SideConfig};
 use natgate_gateway::{Settings, SideSettings};
 use std::net::Ipv4Addr;
 
@@ -65,9 +65,18 @@ fn place_inside(settings: &mut Settings) -> Option<(Ipv4Addr, Hosts)> {
 
 fn place_outside(settings: &mut Settings) -> Option<(Option<Ipv4Addr>, Hosts)> {
     if settings.outside.address.is_none() {
-        let free = free_network(settings)?;
-        give(&mut settings.outside, &mut settings.engine.outside, (next(free, 1), 24));
-        settings.outside.gateway = Some(next(free, 254));
+        // A next hop that is named says which network the gateway is in.
+        let routes = settings.routes.iter().filter(|route| route.side == Side::Outside);
+        let hop = settings.outside.gateway.or(routes.map(|route| route.via).next());
+        let network = match hop {
+            Some(hop) => Ipv4Addr::from_bits(Prefix::new(hop, 24).first()),
+            None => free_network(settings)?,
+        };
+        let hop = hop.unwrap_or(next(network, 254));
+        let mut hosts = (1..255).map(|number| next(network, number));
+        let own = hosts.find(|host| *host != hop && !taken(&settings.engine, *host))?;
+        give(&mut settings.outside, &mut settings.engine.outside, (own, 24));
+        settings.outside.gateway = Some(hop);
     }
     let (address, len) = settings.outside.address?;
     let network = Prefix::new(address, len);

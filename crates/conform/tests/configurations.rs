@@ -140,6 +140,12 @@ fn hosts_are_placed_where_the_configuration_lets_them_be() {
     let beside = place("", address, "").unwrap();
     assert_eq!(beside.outside_hosts.first.to_string(), "192.0.2.16");
     assert!(!beside.outside_hosts.contains(beside.nobody.unwrap()));
+    // A route names the network outside, where nothing else does.
+    let route =
+        "[[route]]\nprefix = \"203.0.113.0/25\"\nvia = \"192.0.2.253\"\nside = \"outside\"\n";
+    let routed = place("", "", route).unwrap();
+    assert_eq!(routed.outside_gateway.unwrap().to_string(), "192.0.2.253");
+    assert_eq!(routed.outside_hosts.first.to_string(), "203.0.113.16");
     // Those who are mapped statically are no hosts, and neither are those who are no subscribers.
     let mapped = "[[static]]\ninternal = \"10.0.0.100\"\nexternal = \"203.0.113.1\"\n";
     let setup = place("address = \"10.0.0.1/16\"", "", mapped).unwrap();
@@ -149,6 +155,31 @@ fn hosts_are_placed_where_the_configuration_lets_them_be() {
     assert!(error.to_string().contains("whose addresses are subscribers"), "{error}");
     let error = place("address = \"10.0.0.1/29\"", "", "").unwrap_err();
     assert!(error.to_string().contains("found inside"), "{error}");
+}
+
+/// Realms with devices of their own and on VLANs, with one worker and with several.
+#[test]
+fn realms_with_devices_of_their_own_are_no_obstacle() {
+    let realms = "[[realm]]\nname = \"blue\"\ndevice = \"c\"\naddress = \"10.0.0.1/8\"\n\
+                  [[realm]]\nname = \"green\"\ndevice = \"d\"\nvlan = 7\naddress = \"10.0.0.1/8\"\n\
+                  [[realm]]\nname = \"red\"\nvlan = 8\naddress = \"10.0.0.1/8\"\n";
+    let options = || Options { only: vec!["rfc4787#REQ-1".into()], ..Options::default() };
+    for workers in ["", "[workers]\ncount = 2\n"] {
+        let report = try_with(&format!("{realms}{workers}"), options());
+        assert_eq!(report.item("rfc4787#REQ-1").expect("it is there").verdict, Pass);
+    }
+}
+
+/// No cable limits what the configuration says of MTUs.
+#[test]
+fn large_packets_are_possible() {
+    let text = EVERYTHING.replace("[inside]", "[inside]\nmtu = 9000");
+    assert!(text.contains("mtu = 9000"));
+    let only = Options { only: vec!["rfc4787#REQ-13".into()], ..Options::default() };
+    let report = try_config(&text, only);
+    for item in report.items.iter().filter(|item| item.id.starts_with("rfc4787#REQ-13")) {
+        assert_ne!(item.verdict, Fail, "{}: {}", item.id, item.why);
+    }
 }
 
 #[test]

@@ -46,6 +46,72 @@ fn every_table_has_a_heading() {
     assert_eq!(found, tables);
 }
 
+/// Every document, by its name.
+fn documents() -> Vec<(String, String)> {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let entries = std::fs::read_dir(root.join("docs")).expect("docs/ is there").flatten();
+    let paths = entries.map(|entry| entry.path()).chain([root.join("README.md")]);
+    let paths = paths.filter(|path| path.extension().is_some_and(|ending| ending == "md"));
+    let read = |path: std::path::PathBuf| {
+        let text = std::fs::read_to_string(&path).expect("a readable document");
+        (path.file_name().expect("a name").to_string_lossy().into_owned(), text)
+    };
+    paths.map(read).collect()
+}
+
+/// The key that a span of a document names, if it names one: `nat.filtering`, `[[log]]`,
+/// `tcp_mss = "mtu"` is none.
+fn key_in(span: &str) -> Option<(String, Option<String>)> {
+    let span = span.split(" = ").next().unwrap_or_default();
+    let is_word = |text: &str| {
+        !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c == '_' || c == '.')
+    };
+    if let Some(table) = span.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        let table = table.trim_start_matches('[').trim_end_matches(']');
+        return is_word(table).then(|| (table.to_owned(), None));
+    }
+    let (table, key) = span.rsplit_once('.')?;
+    let is_table = !table.is_empty() && SECTIONS.iter().any(|(section, _)| *section == table);
+    (is_word(span) && is_table).then(|| (table.to_owned(), Some(key.to_owned())))
+}
+
+/// Endings of files, which are not keys: `natgate.toml` has no table of that name, but these do.
+const ENDINGS: [&str; 4] = ["md", "toml", "rs", "json"];
+
+#[test]
+fn documents_name_keys_that_the_reader_knows() {
+    let mut named = 0;
+    for (name, text) in documents() {
+        let mut fenced = false;
+        let prose = text.lines().filter(|line| {
+            let fence = line.starts_with("```");
+            fenced ^= fence;
+            !fenced && !fence
+        });
+        let prose: Vec<&str> = prose.collect();
+        // Files of entries for P4 programs have tables of their own.
+        let is_p4 = name.starts_with("p4");
+        for span in prose.join("\n").split('`').skip(1).step_by(2) {
+            let Some((table, key)) = key_in(span) else { continue };
+            let is_file = key.as_deref().is_some_and(|it| ENDINGS.contains(&it));
+            if is_file || (is_p4 && key.is_none()) {
+                continue;
+            }
+            let known = SECTIONS.iter().find(|(section, _)| *section == table);
+            let known = known.unwrap_or_else(|| panic!("{name}: `{span}`: no such table"));
+            let is_table = |key: &str| {
+                SECTIONS.iter().any(|(section, _)| *section == format!("{table}.{key}"))
+            };
+            if let Some(key) = key {
+                let is_known = known.1.contains(&&*key) || is_table(&key);
+                assert!(is_known, "{name}: `{span}`: no such key");
+            }
+            named += 1;
+        }
+    }
+    assert!(named > 100, "only {named} keys are named");
+}
+
 #[test]
 fn every_example_can_be_read() {
     let blocks: Vec<&str> = DOCUMENT

@@ -36,6 +36,7 @@ fn hook(table: &str, chain: &str) -> Option<Hook> {
         ("nat", "PREROUTING") => Some(Hook::Prerouting),
         ("nat", "POSTROUTING") => Some(Hook::Postrouting),
         ("nat", "INPUT" | "OUTPUT") => Some(Hook::Local),
+        ("filter", "FORWARD") => Some(Hook::Forward),
         (_, "PREROUTING" | "POSTROUTING" | "INPUT" | "OUTPUT" | "FORWARD") => Some(Hook::Other),
         _ => None,
     }
@@ -50,8 +51,10 @@ fn chain<'a>(chains: &'a mut Chains, table: &str, name: &str) -> &'a mut Chain {
 fn declare(chains: &mut Chains, table: &str, words: &str, origin: &Origin, plan: &mut Plan) {
     let mut words = words[1..].split_whitespace();
     let (name, policy) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    chain(chains, table, name);
-    if policy == "DROP" {
+    let declared = chain(chains, table, name);
+    if policy == "DROP" && declared.hook == Some(Hook::Forward) {
+        declared.policy = Some(origin.clone());
+    } else if policy == "DROP" {
         plan.without(
             origin,
             "refuses what no rule accepts: natgate is no firewall; keep one beside it",
@@ -175,7 +178,10 @@ impl Reader<'_> {
         let action = match self.action(&target) {
             Ok(action) => action,
             Err(message) => {
-                plan.without(&origin, message);
+                match &target[..] {
+                    "MASQUERADE" | "SNAT" | "NETMAP" => plan.lost(&origin, message),
+                    _ => plan.without(&origin, message),
+                }
                 return None;
             }
         };

@@ -84,11 +84,11 @@ fn pools(value: &Value, finder: &Lines<'_>, plan: &mut Plan) {
     for entry in value.as_array().into_iter().flatten().take(crate::plan::MOST_ENTRIES) {
         let origin = finder.of_entry(entry);
         let Some(range) = entry["prefix"].as_str().and_then(Range::parse) else {
-            plan.without(&origin, "has no prefix of IPv4 addresses");
+            plan.lost(&origin, "has no prefix of IPv4 addresses");
             continue;
         };
         if !range.is_usable() {
-            plan.without(&origin, format!("{range} are no addresses that hosts can have"));
+            plan.lost(&origin, format!("{range} are no addresses that hosts can have"));
             continue;
         }
         if entry["mark"].as_u64().is_some_and(|mark| mark != 0) {

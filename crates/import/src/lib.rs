@@ -10,6 +10,7 @@
 //! (sets, chains that call chains) has a limit.
 
 mod address;
+mod filter;
 mod forwards;
 mod iptables;
 mod jool;
@@ -17,6 +18,7 @@ mod netfilter;
 mod nft;
 mod nft_json;
 mod nft_rule;
+mod nft_sets;
 mod order;
 mod plan;
 mod vpp;

@@ -2,6 +2,7 @@
 //! them are natgate's pools, rules and static mappings.
 
 use crate::address::{Ports, Range};
+use crate::filter;
 use crate::forwards::{netmap, prerouting};
 use crate::plan::{Kind, Origin, Plan, Rule, Way};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +16,8 @@ const MOST_RULES: usize = 50_000;
 pub(crate) enum Hook {
     Prerouting,
     Postrouting,
+    /// The filter of packets that are forwarded.
+    Forward,
     /// Packets of the machine's own.
     Local,
     /// Any other table's.
@@ -72,6 +75,8 @@ pub(crate) struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Chain {
     pub(crate) hook: Option<Hook>,
+    /// Where it says that what no rule accepts is dropped.
+    pub(crate) policy: Option<Origin>,
     pub(crate) entries: Vec<Entry>,
 }
 
@@ -90,15 +95,10 @@ struct Snat {
 
 /// Makes natgate's of them.
 pub(crate) fn lower(chains: &Chains, plan: &mut Plan) {
-    let flat = |hook: Hook, plan: &mut Plan| {
-        let mut flat = Flat::default();
-        for chain in chains.values().filter(|chain| chain.hook == Some(hook)) {
-            flatten(chains, chain, &Condition::default(), 0, plan, &mut flat);
-        }
-        flat.all
-    };
-    let before = flat(Hook::Prerouting, plan);
-    let after = flat(Hook::Postrouting, plan);
+    let before = of_hook(chains, Hook::Prerouting, plan);
+    plan.decides = true;
+    let after = of_hook(chains, Hook::Postrouting, plan);
+    plan.decides = false;
     find_devices(&before, &after, plan);
     for (place, entry) in before.iter().enumerate() {
         plan.place = place;
@@ -106,15 +106,58 @@ pub(crate) fn lower(chains: &Chains, plan: &mut Plan) {
     }
     let mut snats = Vec::new();
     for (place, entry) in after.iter().enumerate() {
-        plan.place = place;
+        // Forwarded packets are filtered before their sources are translated: place 0.
+        plan.place = place + 1;
+        plan.decides = decides(&entry.action);
         snats.extend(postrouting(entry, plan));
     }
+    plan.decides = true;
     sources(snats, plan);
+    plan.place = 0;
+    for chain in chains.values().filter(|chain| chain.hook == Some(Hook::Forward)) {
+        let entries = of_chain(chains, chain, plan);
+        filter::forwarded(&entries, chain.policy.as_ref(), plan);
+    }
+    plan.decides = false;
     for hook in [Hook::Local, Hook::Other] {
-        for entry in flat(hook, plan) {
+        for entry in of_hook(chains, hook, plan) {
             elsewhere(&entry, hook, plan);
         }
     }
+}
+
+/// Whether a rule about source addresses decides which hosts are translated.
+fn decides(action: &Action) -> bool {
+    match action {
+        Action::Masquerade(_)
+        | Action::Snat(..)
+        | Action::Netmap(_)
+        | Action::Accept
+        | Action::Return
+        | Action::Drop => true,
+        Action::Dnat(..)
+        | Action::Redirect
+        | Action::Clamp(_)
+        | Action::Jump(_)
+        | Action::Nothing
+        | Action::Odd(_) => false,
+    }
+}
+
+/// The rules of all chains of a hook, each with those that it calls.
+fn of_hook(chains: &Chains, hook: Hook, plan: &mut Plan) -> Vec<Entry> {
+    let mut flat = Flat::default();
+    for chain in chains.values().filter(|chain| chain.hook == Some(hook)) {
+        flatten(chains, chain, &Condition::default(), 0, plan, &mut flat);
+    }
+    flat.all
+}
+
+/// The rules of a chain and of those that it calls.
+fn of_chain(chains: &Chains, chain: &Chain, plan: &mut Plan) -> Vec<Entry> {
+    let mut flat = Flat::default();
+    flatten(chains, chain, &Condition::default(), 0, plan, &mut flat);
+    flat.all
 }
 
 /// The rules of a hook, and how many were looked at for that.
@@ -141,7 +184,7 @@ fn flatten(
         let condition = match both(outer, &entry.condition) {
             Some(condition) => condition,
             None => {
-                plan.without(
+                plan.unneeded(
                     &entry.origin,
                     "never applies: what it matches, its chain is not called for",
                 );
@@ -217,7 +260,12 @@ fn find_devices(before: &[Entry], after: &[Entry], plan: &mut Plan) {
         |entry: &&Entry| matches!(entry.action, Action::Masquerade(_) | Action::Snat(..));
     for Entry { condition, .. } in after.iter().filter(translates) {
         let Some(Device { name, negated }) = &condition.output else { continue };
-        let turns_round = condition.source.is_some() && condition.destination.is_some();
+        let turns_round = match (&condition.source, &condition.destination) {
+            (Some(source), Some(destination)) => {
+                source.iter().any(|one| destination.iter().any(|other| one.overlaps(*other)))
+            }
+            _ => false,
+        };
         let is_inside = *negated || turns_round;
         let side = if is_inside { &mut plan.inside } else { &mut plan.outside };
         side.device.get_or_insert_with(|| name.clone());
@@ -249,7 +297,7 @@ pub(crate) fn is_odd(entry: &Entry, plan: &mut Plan) -> bool {
     !odd.is_empty()
 }
 
-fn says_protocol(condition: &Condition, entry: &Entry, plan: &mut Plan) {
+pub(crate) fn says_protocol(condition: &Condition, entry: &Entry, plan: &mut Plan) {
     if let Some(protocols) = &condition.protocols {
         let message = format!("is for all protocols now, not only {}", protocols.join(", "));
         plan.differs(&entry.origin, message);
@@ -334,14 +382,20 @@ fn leaves_outside(entry: &Entry, plan: &mut Plan) -> bool {
     let Some(Device { name, negated }) = &entry.condition.output else { return true };
     if plan.inside.device.as_deref() == Some(name) && !negated {
         let message = "is about packets that go back inside, which natgate turns round by itself (nat.hairpinning)";
-        plan.without(&entry.origin, message);
+        plan.unneeded(&entry.origin, message);
         return false;
     }
     let is_outside = plan.outside.device.as_deref() == Some(name);
     if *negated && is_outside || !negated && !is_outside {
         let outside = plan.outside.device.as_deref().unwrap_or("another").to_owned();
         let message = format!("is about another device than {outside}; natgate has one outside");
-        plan.without(&entry.origin, message);
+        // Packets that leave there were not translated, and are not now.
+        match entry.action {
+            Action::Accept | Action::Return | Action::Drop => {
+                plan.unneeded(&entry.origin, message);
+            }
+            _ => plan.without(&entry.origin, message),
+        }
         return false;
     }
     true
@@ -389,7 +443,7 @@ fn sources(snats: Vec<Snat>, plan: &mut Plan) {
         plan.pool(&snat.addresses, snat.pool_ports, &snat.origin);
     }
     for snat in all.iter().skip(1) {
-        plan.without(
+        plan.unneeded(
             &snat.origin,
             format!("never applies: line {} translates all", all[0].origin.line),
         );
@@ -397,7 +451,7 @@ fn sources(snats: Vec<Snat>, plan: &mut Plan) {
     for snat in named {
         if let Some(all) = all.first().filter(|all| all.place < snat.place) {
             let message = format!("never applies: line {} translates all", all.origin.line);
-            plan.without(&snat.origin, message);
+            plan.unneeded(&snat.origin, message);
             continue;
         }
         plan.place = snat.place;
@@ -497,7 +551,7 @@ pub(crate) fn clamp(most: Option<u16>, plan: &mut Plan) {
 }
 
 /// A rule that is not about translation of forwarded packets.
-fn elsewhere(entry: &Entry, hook: Hook, plan: &mut Plan) {
+pub(crate) fn elsewhere(entry: &Entry, hook: Hook, plan: &mut Plan) {
     let Entry { origin, action, .. } = entry;
     match (action, hook) {
         (Action::Clamp(most), _) => clamp(*most, plan),

@@ -3,12 +3,13 @@
 use crate::ImportError;
 use crate::address::Ports;
 use crate::iptables::{split, target_of};
-use crate::netfilter::{Action, Chain, Chains, Condition, Entry};
-use crate::nft_rule::{self, IPV6, SEGMENT_SIZE, Said, Sets, apply, hook_of, policy};
+use crate::netfilter::{Action, Chain, Chains, Entry};
+use crate::nft_rule::{self, IPV6, SEGMENT_SIZE, Said, Unreadable, hook_of, policy};
+use crate::nft_sets::{Element, Lookup, Pair, RuleDraft, Sets};
 use crate::plan::{Origin, Plan};
 
 pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
-    let (mut chains, mut sets) = (Chains::new(), Sets::new());
+    let (mut chains, mut sets) = (Chains::new(), Sets::default());
     let mut rules = Vec::new();
     let (mut table, mut block) = (String::new(), Block::None);
     let mut lines = text.lines().enumerate();
@@ -39,18 +40,25 @@ pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
                 chains.entry(format!("{table} {name}")).or_default();
                 block = Block::Chain((*name).to_owned());
             }
-            (Block::Table, ["set" | "map", name, "{"]) => block = Block::Set((*name).to_owned()),
+            (Block::Table, ["set", name, "{"]) => {
+                sets.sets.entry(format!("{table} {name}")).or_default();
+                block = Block::Set((*name).to_owned());
+            }
+            (Block::Table, ["map", name, "{"]) => {
+                sets.maps.entry(format!("{table} {name}")).or_default();
+                block = Block::Set((*name).to_owned());
+            }
             (Block::Table, ["flowtable" | "counter" | "quota" | "limit" | "ct", .., "{"]) => {
                 block = Block::Set(String::new());
             }
             (Block::Table, ["}"]) => block = Block::None,
             (Block::Chain(_) | Block::Set(_), ["}"]) => block = Block::Table,
             (Block::Chain(name), ["type", kind, "hook", hook, ..]) => {
-                let hook = Some(hook_of(kind, hook, &table));
-                chains.entry(format!("{table} {name}")).or_default().hook = hook;
+                let chain = chains.entry(format!("{table} {name}")).or_default();
+                chain.hook = Some(hook_of(kind, hook, &table));
                 if let Some(place) = words.iter().position(|word| *word == "policy") {
                     let named = words.get(place + 1).copied().unwrap_or_default();
-                    policy(named, &Origin::new(number, &line), plan);
+                    policy(named, Origin::new(number, &line), chain, plan);
                 }
             }
             (Block::Chain(_), _) if table.starts_with("ip6 ") => {
@@ -60,11 +68,7 @@ pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
                 rules.push((table.clone(), name.clone(), Origin::new(number, &line), line.clone()));
             }
             (Block::Set(name), ["elements", "=", "{", elements @ .., "}"]) => {
-                let elements = elements.iter().filter(|one| **one != ",");
-                sets.insert(
-                    format!("{table} {name}"),
-                    elements.map(|one| (*one).to_owned()).collect(),
-                );
+                add_elements(&format!("{table} {name}"), elements, &mut sets);
             }
             (Block::Set(_) | Block::Table, _) => {}
             (Block::None, _) => {
@@ -90,11 +94,38 @@ fn finish(
     for (table, chain, origin, line) in rules {
         let words = tokens(&line);
         let rule = Words { table: &table, sets, words: &words, place: 0 };
-        let entry = rule.entry(origin, plan);
+        let entries = rule.entries(&origin, plan);
         let chain: &mut Chain = chains.entry(format!("{table} {chain}")).or_default();
-        chain.entries.extend(entry);
+        chain.entries.extend(entries);
     }
     nft_rule::finish(&chains, "`nft list ruleset` prints all of them, as root", plan)
+}
+
+/// Puts elements into a set or a map, whichever it is.
+fn add_elements(name: &str, words: &[&str], sets: &mut Sets) {
+    for one in words.split(|word| *word == ",").filter(|one| !one.is_empty()) {
+        match (element(one), sets.maps.get_mut(name), sets.sets.get_mut(name)) {
+            ((key, Some(value)), Some(map), _) => map.push(Pair { key, value }),
+            ((key, None), _, Some(set)) => set.push(key),
+            _ => {}
+        }
+    }
+}
+
+/// Words that may stand behind a value in a set.
+const ATTRIBUTES: [&str; 6] = ["comment", "timeout", "expires", "counter", "limit", "quota"];
+
+/// An element's values, and those that belong to it in a map.
+fn element(words: &[&str]) -> (Element, Option<Element>) {
+    let values = |words: &[&str]| -> Element {
+        let end = words.iter().position(|word| ATTRIBUTES.contains(word));
+        let words = &words[..end.unwrap_or(words.len())];
+        words.split(|word| *word == ".").map(|part| part.join(" ")).collect()
+    };
+    match words.iter().position(|word| *word == ":") {
+        Some(place) => (values(&words[..place]), Some(values(&words[place + 1..]))),
+        None => (values(words), None),
+    }
 }
 
 enum Block {
@@ -142,7 +173,7 @@ fn tokens(line: &str) -> Vec<String> {
 }
 
 /// What a rule may look at.
-const MATCHES: [&str; 19] = [
+const MATCHES: [&str; 20] = [
     "ip",
     "meta",
     "iif",
@@ -158,6 +189,7 @@ const MATCHES: [&str; 19] = [
     "fib",
     "ip6",
     "icmp",
+    "icmpv6",
     "ether",
     "socket",
     "numgen",
@@ -216,27 +248,23 @@ impl Words<'_> {
         is
     }
 
-    fn entry(self, origin: Origin, plan: &mut Plan) -> Option<Entry> {
-        nft_rule::entry(origin, self.read(), plan)
+    fn entries(self, origin: &Origin, plan: &mut Plan) -> Vec<Entry> {
+        nft_rule::entries(origin, self.read(), plan)
     }
-
     /// What the rule matches and does.
-    fn read(mut self) -> Result<(Condition, Option<Action>), String> {
-        let (mut condition, mut action) = (Condition::default(), None);
+    fn read<'d>(mut self) -> Result<RuleDraft<'d>, Unreadable>
+    where
+        Self: 'd,
+    {
+        let mut draft = RuleDraft::new(self.sets, self.table);
         while let Some(word) = self.next() {
             let word = word.to_owned();
-            if let Some(done) = self.statement(&word, &mut condition)? {
-                action = Some(done);
-            }
+            self.statement(&word, &mut draft).map_err(Unreadable::at(&word))?;
         }
-        Ok((condition, action))
+        Ok(draft)
     }
 
-    fn statement(
-        &mut self,
-        word: &str,
-        condition: &mut Condition,
-    ) -> Result<Option<Action>, String> {
+    fn statement(&mut self, word: &str, draft: &mut RuleDraft<'_>) -> Result<(), String> {
         let (mut name, mut said) = (word, Said::default());
         match word {
             "counter" => {
@@ -258,25 +286,33 @@ impl Words<'_> {
                 name = SEGMENT_SIZE;
                 said.size = match self.segment_size() {
                     Ok(size) => size,
-                    Err(what) => return Ok(Some(Action::Odd(what))),
+                    Err(what) => {
+                        draft.end(&Action::Odd(what));
+                        return Ok(());
+                    }
                 };
             }
-            word if MATCHES.contains(&word) => {
-                self.matched(word, condition);
-                return Ok(None);
-            }
+            word if MATCHES.contains(&word) => return self.matched(word, draft),
             "masquerade" | "redirect" => said.ports = self.ports_behind_to()?,
-            "snat" | "dnat" => self.target(word, &mut said)?,
+            "snat" | "dnat" => {
+                if let Some(map) = self.target(word, &mut said)? {
+                    return draft.end_by(word, &said, &map);
+                }
+            }
             "jump" | "goto" => said.chain = self.next().unwrap_or_default().to_owned(),
-            flags if flags.split(',').all(|flag| FLAGS.contains(&flag)) => return Ok(None),
+            // How it is refused.
+            "reject" => self.place = self.words.len(),
+            flags if flags.split(',').all(|flag| FLAGS.contains(&flag)) => return Ok(()),
             _ => {}
         }
-        let action = nft_rule::action(name, said, self.table)?;
-        if matches!(action, Some(Action::Odd(_))) {
-            // What follows belongs to it.
-            self.place = self.words.len();
+        if let Some(action) = nft_rule::action(name, said, self.table)? {
+            draft.end(&action);
+            if matches!(action, Action::Odd(_)) {
+                // What follows belongs to it.
+                self.place = self.words.len();
+            }
         }
-        Ok(action)
+        Ok(())
     }
 
     /// `to :1024-65535`
@@ -289,46 +325,109 @@ impl Words<'_> {
         ports.map(Some).ok_or_else(|| format!("{word:?} are no ports"))
     }
 
-    fn target(&mut self, word: &str, said: &mut Said) -> Result<(), String> {
-        said.prefix = self.is_next("ip") && self.is_next("prefix");
+    /// Where a translation leads; with the map that decides it, if one does.
+    fn target(&mut self, word: &str, said: &mut Said) -> Result<Option<Lookup>, String> {
+        while matches!(self.peek(), "ip" | "prefix" | "interval" | "addr" | "." | "port") {
+            said.prefix |= self.next() == Some("prefix");
+        }
         if !self.is_next("to") {
             return Err(format!("is a {word} by what natgate does not know"));
         }
-        let to = self.next().unwrap_or_default().to_owned();
         let rest = &self.words[self.place.min(self.words.len())..];
-        if to.starts_with('@') || rest.iter().any(|one| one == "map") {
+        if let Some(map) = rest.iter().position(|one| one == "map") {
+            return self.map(self.place + map).map(Some);
+        }
+        let to = self.next().unwrap_or_default().to_owned();
+        if to.starts_with('@') || matches!(&to[..], "numgen" | "jhash" | "symhash" | "ip") {
             // What decides has words of its own.
             self.place = self.words.len();
-            return Ok(());
+            return Ok(None);
         }
         let (range, ports) = target_of(&to)?;
         (said.to, said.ports) = (Some(range), ports);
-        Ok(())
+        Ok(None)
     }
 
-    /// What a rule matches.
-    fn matched(&mut self, word: &str, condition: &mut Condition) {
-        let field = match word {
-            "ip" | "meta" | "ct" | "tcp" | "udp" | "dccp" | "sctp" | "th" => {
+    /// `tcp dport map @web`: the fields that decide, up to the word `map`, and the map.
+    fn map(&mut self, end: usize) -> Result<Lookup, String> {
+        let mut fields = Vec::new();
+        while self.place < end {
+            let word = self.next().unwrap_or_default().to_owned();
+            if matches!(&word[..], "numgen" | "jhash" | "symhash") {
+                fields = vec![word];
+                break;
+            }
+            if word != "." {
+                fields.push(self.field(&word));
+            }
+        }
+        self.place = end + 1;
+        let pairs = self.pairs()?;
+        match self.peek().starts_with(':') {
+            true => Err("gives ports beside a map; write a [[static]] for each entry".to_owned()),
+            false => Ok(Lookup { fields, pairs }),
+        }
+    }
+
+    /// The elements of a map that stands here, or is named.
+    fn pairs(&mut self) -> Result<Vec<Pair>, String> {
+        if self.peek() != "{" {
+            let word = self.next().unwrap_or_default().to_owned();
+            return self.sets.map(self.table, word.trim_start_matches('@'));
+        }
+        let pairs = self.elements().into_iter();
+        let pairs = pairs.filter_map(|(key, value)| Some(Pair { key, value: value? }));
+        Ok(pairs.collect())
+    }
+
+    /// The elements in the braces that open here.
+    fn elements(&mut self) -> Vec<(Element, Option<Element>)> {
+        self.place += 1;
+        let rest = &self.words[self.place.min(self.words.len())..];
+        let end = rest.iter().position(|word| word == "}").unwrap_or(rest.len());
+        let words: Vec<&str> = rest[..end].iter().map(String::as_str).collect();
+        self.place += end + 1;
+        let all = words.split(|word| *word == ",").filter(|one| !one.is_empty());
+        all.map(element).collect()
+    }
+
+    /// A field's name, of which this is the first word.
+    fn field(&mut self, word: &str) -> String {
+        match word {
+            "ip" | "meta" | "ct" | "tcp" | "udp" | "dccp" | "sctp" | "th" | "ip6" | "icmp"
+            | "icmpv6" | "ether" => {
                 let field = self.next().unwrap_or_default();
                 format!("{word} {field}")
             }
             "fib" => self.route(),
             _ => word.to_owned(),
-        };
-        if field == "tcp flags" {
+        }
+    }
+
+    /// What a rule matches.
+    fn matched(&mut self, word: &str, draft: &mut RuleDraft<'_>) -> Result<(), String> {
+        let mut fields = vec![self.field(word)];
+        while self.is_next(".") {
+            let word = self.next().unwrap_or_default().to_owned();
+            fields.push(self.field(&word));
+        }
+        if fields == ["tcp flags"] {
             // `syn / syn,rst`, or `& (syn | rst) == syn`
             let begin = self.place;
             while !self.peek().is_empty() && !STATEMENTS.contains(&self.peek()) {
                 self.place += 1;
             }
-            condition.odd.push(format!("tcp flags {}", self.words[begin..self.place].join(" ")));
-            return;
+            draft.odd(&format!("tcp flags {}", self.words[begin..self.place].join(" ")));
+            return Ok(());
+        }
+        if self.is_next("vmap") {
+            let pairs = self.pairs()?;
+            return draft.end_by("vmap", &Said::default(), &Lookup { fields, pairs });
         }
         let negated = self.is_next("!=");
         self.is_next("==");
-        let values = self.values();
-        apply(&field, negated, &values, condition);
+        let elements = self.values()?;
+        draft.compare(&fields, negated, &elements)
     }
 
     /// `fib daddr type`, `fib saddr . iif oif`: what is asked of the table of routes.
@@ -356,25 +455,18 @@ impl Words<'_> {
     }
 
     /// One value, those in braces, or a set's.
-    fn values(&mut self) -> Vec<String> {
-        let mut values = Vec::new();
-        if self.is_next("{") {
-            while let Some(word) = self.next() {
-                match word {
-                    "}" => break,
-                    "," => {}
-                    word => values.push(word.to_owned()),
-                }
-            }
-            return values;
+    fn values(&mut self) -> Result<Vec<Element>, String> {
+        if self.peek() == "{" {
+            return Ok(self.elements().into_iter().map(|(key, _)| key).collect());
         }
-        let word = self.next().unwrap_or_default().to_owned();
-        match word.strip_prefix('@') {
-            Some(name) => {
-                let set = self.sets.get(&format!("{} {name}", self.table));
-                set.cloned().unwrap_or_else(|| vec![word.clone()])
-            }
-            None => vec![word],
+        let mut element = vec![self.next().unwrap_or_default().to_owned()];
+        if let Some(name) = element[0].strip_prefix('@') {
+            let set = self.sets.set(self.table, name)?;
+            return Ok(set.map_or_else(|| vec![element.clone()], <[Element]>::to_vec));
         }
+        while self.is_next(".") {
+            element.push(self.next().unwrap_or_default().to_owned());
+        }
+        Ok(vec![element])
     }
 }

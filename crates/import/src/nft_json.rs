@@ -3,8 +3,9 @@
 
 use crate::ImportError;
 use crate::address::{Ports, Range};
-use crate::netfilter::{Action, Chains, Condition};
-use crate::nft_rule::{self, IPV6, SEGMENT_SIZE, Said, Sets, apply, hook_of, policy};
+use crate::netfilter::Chains;
+use crate::nft_rule::{self, IPV6, SEGMENT_SIZE, Said, Unreadable, hook_of, policy};
+use crate::nft_sets::{Element, Lookup, Pair, RuleDraft, Sets};
 use crate::plan::{Origin, Plan};
 use serde_json::Value;
 
@@ -26,7 +27,8 @@ pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
                 entry.hook = Some(hook_of(&word(&chain["type"]), hook, &table(chain)));
             }
             if let Some(named) = chain["policy"].as_str() {
-                policy(named, &Origin::new(number + 1, &chain.to_string()), plan);
+                let origin = Origin::new(number + 1, &chain.to_string());
+                policy(named, origin, entry, plan);
             }
         }
         if let Some(rule) = object.get("rule") {
@@ -35,9 +37,10 @@ pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
                 plan.without(&origin, IPV6);
                 continue;
             }
-            let entry = nft_rule::entry(origin, read_rule(rule, &sets), plan);
-            let name = format!("{} {}", table(rule), word(&rule["chain"]));
-            chains.entry(name).or_default().entries.extend(entry);
+            let table = table(rule);
+            let entries = nft_rule::entries(&origin, read_rule(rule, &table, &sets), plan);
+            let name = format!("{table} {}", word(&rule["chain"]));
+            chains.entry(name).or_default().entries.extend(entries);
         }
     }
     nft_rule::finish(&chains, "`nft -j list ruleset` prints all of them, as root", plan)
@@ -56,13 +59,22 @@ fn table(object: &Value) -> String {
 }
 
 fn sets(objects: &[Value]) -> Sets {
-    let sets = objects.iter().filter_map(|object| object.get("set"));
-    let named = sets.map(|set| {
-        let elements = set["elem"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let elements = elements.iter().filter_map(value).collect();
-        (format!("{} {}", table(set), word(&set["name"])), elements)
-    });
-    named.collect()
+    let mut sets = Sets::default();
+    for object in objects {
+        if let Some(set) = object.get("set") {
+            let elements = list(&set["elem"]).iter().filter_map(element).collect();
+            sets.sets.insert(format!("{} {}", table(set), word(&set["name"])), elements);
+        }
+        if let Some(map) = object.get("map") {
+            let pairs = list(&map["elem"]).iter().filter_map(pair).collect();
+            sets.maps.insert(format!("{} {}", table(map), word(&map["name"])), pairs);
+        }
+    }
+    sets
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 /// A value as `nft` writes it in text.
@@ -75,20 +87,61 @@ fn value(value: &Value) -> Option<String> {
     }
     match value {
         Value::String(_) | Value::Number(_) => Some(word(value)),
-        Value::Object(element) => element.get("elem").and_then(|inner| inner.get("val")).map(word),
         _ => None,
     }
 }
 
-/// What stands on the right of a comparison.
-fn values(right: &Value, table: &str, sets: &Sets) -> Option<Vec<String>> {
-    if let Some(elements) = right.get("set").and_then(Value::as_array) {
-        return elements.iter().map(value).collect();
+/// An element of a set, without its comment, timeout and counters.
+fn element(one: &Value) -> Option<Element> {
+    let inner = one.get("elem").map_or(one, |outer| &outer["val"]);
+    match inner.get("concat").and_then(Value::as_array) {
+        Some(parts) => parts.iter().map(value).collect(),
+        None => Some(vec![value(inner)?]),
     }
-    let one = value(right)?;
-    match one.strip_prefix('@') {
-        Some(name) => sets.get(&format!("{table} {name}")).cloned(),
-        None => Some(vec![one]),
+}
+
+/// An element of a map.
+fn pair(one: &Value) -> Option<Pair> {
+    let [key, target] = list(one) else { return None };
+    let key = element(key)?;
+    let verdict = |target: &Value| {
+        let (name, inner) = target.as_object()?.iter().next()?;
+        match &inner["target"] {
+            Value::String(chain) => Some(format!("{name} {chain}")),
+            _ => Some(name.clone()),
+        }
+    };
+    let value = element(target).or_else(|| Some(vec![verdict(target)?]))?;
+    Some(Pair { key, value })
+}
+
+/// The elements of a set that stands in the rule, or is named there.
+fn elements(right: &Value, table: &str, sets: &Sets) -> Result<Option<Vec<Element>>, String> {
+    if let Some(all) = right.get("set").and_then(Value::as_array).or_else(|| right.as_array()) {
+        return Ok(all.iter().map(element).collect());
+    }
+    match right.as_str().and_then(|text| text.strip_prefix('@')) {
+        Some(name) => Ok(sets.set(table, name)?.map(<[Element]>::to_vec)),
+        None => Ok(element(right).map(|one| vec![one])),
+    }
+}
+
+/// The map by which something is chosen.
+fn lookup(map: &Value, table: &str, sets: &Sets) -> Result<Lookup, String> {
+    let fields = fields(&map["key"]).ok_or("looks into a map by what natgate does not know")?;
+    let data = &map["data"];
+    let pairs = match data.as_str().and_then(|text| text.strip_prefix('@')) {
+        Some(name) => sets.map(table, name)?,
+        None => list(&data["set"]).iter().filter_map(pair).collect(),
+    };
+    Ok(Lookup { fields, pairs })
+}
+
+/// The fields that are looked at together.
+fn fields(left: &Value) -> Option<Vec<String>> {
+    match left.get("concat").and_then(Value::as_array) {
+        Some(parts) => parts.iter().map(field).collect(),
+        None => Some(vec![field(left)?]),
     }
 }
 
@@ -104,50 +157,75 @@ fn field(left: &Value) -> Option<String> {
         };
         return Some(format!("fib {keys} {}", fib["result"].as_str()?));
     }
-    let key = left.get("meta").and_then(|meta| meta["key"].as_str())?;
-    Some(format!("meta {key}"))
+    for name in ["meta", "ct"] {
+        if let Some(key) = left.get(name).and_then(|inner| inner["key"].as_str()) {
+            return Some(format!("{name} {key}"));
+        }
+    }
+    let drawn = ["numgen", "jhash", "symhash"].into_iter();
+    drawn.into_iter().find(|name| left.get(name).is_some()).map(str::to_owned)
 }
 
 /// What a rule matches and does.
-fn read_rule(rule: &Value, sets: &Sets) -> Result<(Condition, Option<Action>), String> {
-    let (mut condition, mut action, table) = (Condition::default(), None, table(rule));
-    for expression in rule["expr"].as_array().map(Vec::as_slice).unwrap_or_default() {
-        if let Some(matched) = expression.get("match") {
-            compare(matched, &table, sets, &mut condition);
-        } else if let Some(done) = done(expression, &table)? {
-            action = Some(done);
-        }
+fn read_rule<'a>(
+    rule: &Value,
+    table: &'a str,
+    sets: &'a Sets,
+) -> Result<RuleDraft<'a>, Unreadable> {
+    let mut draft = RuleDraft::new(sets, table);
+    for expression in list(&rule["expr"]) {
+        let Some((name, inner)) = expression.as_object().and_then(|all| all.iter().next()) else {
+            continue;
+        };
+        let done = match &name[..] {
+            "match" => compare(inner, table, sets, &mut draft),
+            name => statement(name, inner, table, sets, &mut draft),
+        };
+        done.map_err(Unreadable::at(name))?;
     }
-    Ok((condition, action))
+    Ok(draft)
 }
 
-fn compare(matched: &Value, table: &str, sets: &Sets, condition: &mut Condition) {
+fn compare(
+    matched: &Value,
+    table: &str,
+    sets: &Sets,
+    draft: &mut RuleDraft<'_>,
+) -> Result<(), String> {
     let left = &matched["left"];
     let negated = matched["op"] == "!=";
-    match (field(left), values(&matched["right"], table, sets)) {
-        (Some(field), Some(values)) => apply(&field, negated, &values, condition),
-        (Some(field), None) => condition.odd.push(field),
-        (None, _) if left.get("&").is_some() => condition.odd.push("tcp flags".into()),
+    match (fields(left), elements(&matched["right"], table, sets)?) {
+        (Some(fields), Some(elements)) => draft.compare(&fields, negated, &elements)?,
+        (Some(fields), None) => draft.odd(&fields.join(" . ")),
+        (None, _) if left.get("&").is_some() => draft.odd("tcp flags"),
         (None, _) => {
             let what = left.as_object().and_then(|left| left.keys().next());
-            condition.odd.push(what.map_or_else(|| "something".into(), Clone::clone));
+            draft.odd(what.map_or("something", String::as_str));
         }
     }
+    Ok(())
 }
 
 /// What a rule does, if this expression says it.
-fn done(expression: &Value, table: &str) -> Result<Option<Action>, String> {
-    let Some((name, inner)) = expression.as_object().and_then(|object| object.iter().next()) else {
-        return Ok(None);
-    };
-    let (mut name, mut said) = (&name[..], Said::default());
+fn statement(
+    mut name: &str,
+    inner: &Value,
+    table: &str,
+    sets: &Sets,
+    draft: &mut RuleDraft<'_>,
+) -> Result<(), String> {
+    let mut said = Said::default();
     match name {
         "jump" | "goto" => said.chain = word(&inner["target"]),
         "masquerade" | "redirect" => said.ports = ports(&inner["port"])?,
+        "vmap" => return draft.end_by(name, &said, &lookup(inner, table, sets)?),
         "snat" | "dnat" => {
-            said.to = inner.get("addr").and_then(value).as_deref().and_then(Range::parse);
             said.ports = ports(&inner["port"])?;
             said.prefix = inner["flags"] == "netmap" || inner["type_flags"] == "prefix";
+            if let Some(map) = inner["addr"].get("map") {
+                return draft.end_by(name, &said, &lookup(map, table, sets)?);
+            }
+            said.to = inner.get("addr").and_then(value).as_deref().and_then(Range::parse);
         }
         "mangle" if inner["key"]["tcp option"]["name"] == "maxseg" => {
             name = SEGMENT_SIZE;
@@ -155,7 +233,10 @@ fn done(expression: &Value, table: &str) -> Result<Option<Action>, String> {
         }
         _ => {}
     }
-    nft_rule::action(name, said, table)
+    if let Some(action) = nft_rule::action(name, said, table)? {
+        draft.end(&action);
+    }
+    Ok(())
 }
 
 fn ports(inner: &Value) -> Result<Option<Ports>, String> {

@@ -3,12 +3,9 @@
 
 use crate::ImportError;
 use crate::address::{Ports, Range};
-use crate::netfilter::{Action, Chains, Condition, Device, Entry, Hook, lower};
+use crate::netfilter::{Action, Chain, Chains, Condition, Device, Entry, Hook, lower};
+use crate::nft_sets::RuleDraft;
 use crate::plan::{Origin, Plan};
-use std::collections::BTreeMap;
-
-/// Sets by table and name.
-pub(crate) type Sets = BTreeMap<String, Vec<String>>;
 
 /// Why there is nothing for rules of such a table.
 pub(crate) const IPV6: &str = "is about IPv6, and natgate translates IPv4 addresses";
@@ -27,10 +24,12 @@ pub(crate) fn finish(
 }
 
 /// A chain's policy.
-pub(crate) fn policy(policy: &str, origin: &Origin, plan: &mut Plan) {
-    if policy == "drop" {
+pub(crate) fn policy(policy: &str, origin: Origin, chain: &mut Chain, plan: &mut Plan) {
+    if policy == "drop" && chain.hook == Some(Hook::Forward) {
+        chain.policy = Some(origin);
+    } else if policy == "drop" {
         let message = "refuses what no rule accepts: natgate is no firewall; keep one beside it";
-        plan.without(origin, message);
+        plan.without(&origin, message);
     }
 }
 
@@ -42,6 +41,7 @@ pub(crate) fn hook_of(kind: &str, hook: &str, table: &str) -> Hook {
         ("nat", "prerouting") => Hook::Prerouting,
         ("nat", "postrouting") => Hook::Postrouting,
         ("nat", _) => Hook::Local,
+        ("filter", "forward") => Hook::Forward,
         _ => Hook::Other,
     }
 }
@@ -51,7 +51,7 @@ pub(crate) fn hook_of(kind: &str, hook: &str, table: &str) -> Hook {
 pub(crate) struct Said {
     /// The chain that is called.
     pub(crate) chain: String,
-    /// Where a translation leads; `None`: a map or an expression decides.
+    /// Where a translation leads; `None`: an expression decides.
     pub(crate) to: Option<Range>,
     pub(crate) ports: Option<Ports>,
     /// Whether a prefix becomes another, address by address.
@@ -76,8 +76,7 @@ pub(crate) fn action(name: &str, said: Said, table: &str) -> Result<Option<Actio
         "redirect" => Action::Redirect,
         "snat" | "dnat" => {
             let to = said.to.ok_or(
-                "chooses its target by a map or an expression; write a [[static]] or [[rule]] for \
-                 each entry",
+                "chooses its target by an expression; write a [[static]] or [[rule]] for each case",
             )?;
             match name {
                 _ if said.prefix => Action::Netmap(to),
@@ -90,28 +89,55 @@ pub(crate) fn action(name: &str, said: Said, table: &str) -> Result<Option<Actio
     }))
 }
 
-/// A rule of what it matches and does, or why it cannot be one.
-pub(crate) fn entry(
-    origin: Origin,
-    read: Result<(Condition, Option<Action>), String>,
+/// Why a rule cannot be read.
+pub(crate) struct Unreadable {
+    /// The statement at which reading ended.
+    pub(crate) statement: String,
+    pub(crate) message: String,
+}
+
+impl Unreadable {
+    pub(crate) fn at(statement: &str) -> impl Fn(String) -> Self + use<'_> {
+        move |message| Self { statement: statement.to_owned(), message }
+    }
+}
+
+/// The rules that one stands for, of what it matches and does, or why it cannot be one.
+pub(crate) fn entries(
+    origin: &Origin,
+    read: Result<RuleDraft<'_>, Unreadable>,
     plan: &mut Plan,
-) -> Option<Entry> {
-    let (mut condition, action) = match read {
-        Ok((condition, Some(action))) => (condition, action),
-        Ok((_, None)) => {
-            plan.without(&origin, "only counts or marks packets");
-            return None;
+) -> Vec<Entry> {
+    let ends = match read {
+        Ok(draft) if draft.ends.is_empty() => {
+            plan.without(origin, "only counts or marks packets");
+            return Vec::new();
         }
-        Err(message) => {
-            plan.without(&origin, message);
-            return None;
+        Ok(draft) => draft.ends,
+        Err(Unreadable { statement, message }) => {
+            match &statement[..] {
+                "snat" | "masquerade" => plan.lost(origin, message),
+                _ => plan.without(origin, message),
+            }
+            return Vec::new();
         }
     };
-    // It is the first segment's size that matters, whatever flags the rule looks at.
-    if matches!(action, Action::Clamp(_)) {
-        condition.odd.retain(|odd| !odd.starts_with("tcp flags"));
+    let mut entries = Vec::new();
+    for (mut condition, action) in ends {
+        let is_ipv6 = |odd: &String| {
+            ["ip6 ", "icmpv6 ", "meta nfproto ipv6"].iter().any(|word| odd.starts_with(word))
+        };
+        if condition.odd.iter().any(is_ipv6) {
+            plan.unneeded(origin, IPV6);
+            continue;
+        }
+        // It is the first segment's size that matters, whatever flags the rule looks at.
+        if matches!(action, Action::Clamp(_)) {
+            condition.odd.retain(|odd| !odd.starts_with("tcp flags"));
+        }
+        entries.push(Entry { origin: origin.clone(), condition, action });
     }
-    Some(Entry { origin, condition, action })
+    entries
 }
 
 /// Puts into a condition that a field has one of these values, or none.

@@ -21,7 +21,7 @@ pub(crate) fn settle(plan: &mut Plan) {
             "and what follows: of more than {MOST_ORDERED} rules the first are imported, since the order of all \
              decides; put prefixes together first"
         );
-        plan.without(&origin, message);
+        plan.lost(&origin, message);
     }
     let (destinations, others): (Vec<Rule>, Vec<Rule>) =
         all.into_iter().take(MOST_ORDERED).partition(|rule| matches!(rule.kind, Kind::Dnat(..)));
@@ -75,7 +75,12 @@ fn ranked(plan: &mut Plan, mut rules: Vec<Rule>) -> Vec<Rule> {
     for rule in lost {
         let message =
             format!("would need a priority more than the {MOST_PRIORITIES} that natgate has");
-        plan.without(&rule.origin, message);
+        match rule.kind {
+            Kind::Dnat(..) => plan.without(&rule.origin, message),
+            Kind::Snat(_) | Kind::Address(_) | Kind::Bypass | Kind::Drop => {
+                plan.lost(&rule.origin, message);
+            }
+        }
     }
     kept
 }

@@ -21,6 +21,8 @@ pub enum Grade {
     Differs,
     /// There is no equivalent.
     Without,
+    /// There is no equivalent, and other hosts are translated, or pass, than before.
+    Lost,
 }
 
 /// What is to be known of a line.
@@ -95,6 +97,7 @@ pub(crate) enum Kind {
     /// From one address of a pool.
     Address(u32),
     Bypass,
+    Drop,
     Dnat(u32, Option<u16>),
 }
 
@@ -131,6 +134,8 @@ pub(crate) struct Plan {
     pub(crate) external: Vec<Range>,
     /// The place of rules that are added now.
     pub(crate) place: usize,
+    /// True while lines are read that decide which hosts are translated.
+    pub(crate) decides: bool,
     /// Whether `external` was made up.
     pub(crate) is_made_up: bool,
     /// Ports of all pools, where that is said for all together.
@@ -157,7 +162,19 @@ impl Plan {
         self.remark(origin, Grade::Differs, message.into());
     }
 
+    /// There is no equivalent. Where [`Self::decides`] says so, the loss is told as one.
     pub(crate) fn without(&mut self, origin: &Origin, message: impl Into<String>) {
+        let grade = if self.decides { Grade::Lost } else { Grade::Without };
+        self.remark(origin, grade, message.into());
+    }
+
+    /// There is no equivalent, and other hosts are translated, or pass, than before.
+    pub(crate) fn lost(&mut self, origin: &Origin, message: impl Into<String>) {
+        self.remark(origin, Grade::Lost, message.into());
+    }
+
+    /// There is no equivalent, and it makes no difference to anybody.
+    pub(crate) fn unneeded(&mut self, origin: &Origin, message: impl Into<String>) {
         self.remark(origin, Grade::Without, message.into());
     }
 

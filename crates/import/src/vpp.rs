@@ -101,7 +101,7 @@ impl Reader<'_> {
             match &side.device {
                 Some(known) if known != pair[1] => {
                     let message = "is a further interface of that side: write a [[realm]] with device = ... for it";
-                    self.plan.without(origin, message);
+                    self.plan.lost(origin, message);
                 }
                 _ => side.device = Some(pair[1].to_owned()),
             }
@@ -215,7 +215,7 @@ impl Reader<'_> {
             [] => (None, words),
         };
         let Some(range) = range.filter(|range| range.is_usable()) else {
-            return self.plan.without(origin, "has no address, or one that no host can have");
+            return self.plan.lost(origin, "has no address, or one that no host can have");
         };
         match rest {
             [] => {
@@ -229,7 +229,7 @@ impl Reader<'_> {
             }
             _ => {
                 let message = "is one tenant's: write a [[realm]] with pool = ... and a [[pool]] of that name";
-                self.plan.without(origin, message);
+                self.plan.lost(origin, message);
             }
         }
     }
@@ -411,11 +411,11 @@ impl Reader<'_> {
         let Some((inner, outer)) = inner.zip(outer).filter(|(inner, outer)| {
             inner.is_usable() && outer.is_usable() && !inner.overlaps(*outer)
         }) else {
-            return self.plan.without(origin, "has no two networks of hosts");
+            return self.plan.lost(origin, "has no two networks of hosts");
         };
         // At least a port each.
         if inner.count() > outer.count() * u64::from(PORTS.count()) {
-            return self.plan.without(origin, "has more subscribers than ports");
+            return self.plan.lost(origin, "has more subscribers than ports");
         }
         let name = format!("pool-{}", self.plan.pools.len() + 1);
         let message = "each subscriber's ports are others than VPP's (RFC 7422): `natgate who -c FILE` computes them";

@@ -132,6 +132,7 @@ fn rule(text: &mut String, rule: &Rule, pools: &[Pool]) {
             line!(text, "kind = \"snat\"\n{matches}\naddress = \"{address}\"");
         }
         Kind::Bypass => line!(text, "kind = \"bypass\"\n{matches}"),
+        Kind::Drop => line!(text, "kind = \"drop\"\n{matches}"),
         Kind::Dnat(address, port) => {
             let address = Ipv4Addr::from_bits(*address);
             let port = port.map(|port| format!(":{port}")).unwrap_or_default();
@@ -154,6 +155,7 @@ fn remarks(text: &mut String, plan: &Plan) {
         let what = match remark.grade {
             Grade::Differs => "differs",
             Grade::Without => "no equivalent",
+            Grade::Lost => "lost",
         };
         line!(text, "#\n# line {}, {what}: {}", remark.line, comment(&remark.text));
         line!(text, "#     {}", comment(&remark.message));

@@ -4,10 +4,12 @@
 use natgate_import::{Format, Hints, detect, import};
 use proptest::prelude::*;
 
-const FILES: [(&str, Format); 7] = [
+const FILES: [(&str, Format); 9] = [
     (include_str!("files/home.iptables"), Format::Iptables),
     (include_str!("files/isp.iptables"), Format::Iptables),
     (include_str!("files/ruleset.nft"), Format::Nft),
+    (include_str!("files/maps.nft"), Format::Nft),
+    (include_str!("files/maps.json"), Format::Nft),
     (include_str!("files/startup.vpp"), Format::Vpp),
     (include_str!("files/det44.vpp"), Format::Vpp),
     (include_str!("files/nat64.json"), Format::Jool),
@@ -36,6 +38,28 @@ fn chains_that_call_chains_come_to_an_end() {
     if let Ok(imported) = import(&text, Some(Format::Iptables), &Hints::default()) {
         assert!(imported.remarks.len() < 100_000, "{} remarks", imported.remarks.len());
     }
+}
+
+/// Maps that many rules look into, and fields together: what is written out is bounded.
+#[test]
+fn maps_that_multiply_come_to_an_end() {
+    let pairs: Vec<String> =
+        (0..5000).map(|n| format!("10.{}.{}.0/24 : accept", n / 250, n % 250)).collect();
+    let both: Vec<String> =
+        (0..300).map(|n| format!("10.0.{}.{} . {}", n / 250, n % 250, n + 1)).collect();
+    let rule = "ip saddr vmap @many\n".repeat(500);
+    let square = "ip saddr . tcp dport @both ip daddr . udp dport @both masquerade\n".repeat(50);
+    let text = format!(
+        "table ip nat {{\nmap many {{\nelements = {{ {} }}\n}}\n\
+         set both {{\nelements = {{ {} }}\n}}\n\
+         chain post {{\ntype nat hook postrouting priority 100;\n{rule}{square}}}\n}}\n",
+        pairs.join(", "),
+        both.join(", ")
+    );
+    let imported = import(&text, Some(Format::Nft), &Hints::default()).expect("it is read");
+    let beyond = imported.remarks.iter().filter(|one| one.message.contains("is beyond"));
+    assert!(beyond.count() > 0);
+    assert!(imported.remarks.len() < 200_000, "{} remarks", imported.remarks.len());
 }
 
 /// Words that each format has, so that random lines come far.

@@ -34,6 +34,11 @@ fn lacks(imported: &Imported, line: usize, why: &str) {
     assert!(remark.grade == Grade::Without && remark.message.contains(why), "{remark:?}");
 }
 
+fn lost(imported: &Imported, line: usize, why: &str) {
+    let remark = remark(imported, line);
+    assert!(remark.grade == Grade::Lost && remark.message.contains(why), "{remark:?}");
+}
+
 fn differs(imported: &Imported, line: usize, how: &str) {
     let found = imported.remarks.iter().filter(|remark| remark.line == line);
     let found: Vec<_> = found.collect();
@@ -107,8 +112,8 @@ fn a_providers_iptables() {
     differs(&all, 8, "line 7 does that already");
     differs(&all, 9, "line 7 has said which");
     lacks(&all, 11, "never applies: line 10 matches all");
-    lacks(&all, 12, "--mark 0x7");
-    lacks(&all, 14, "one outside");
+    lost(&all, 12, "--mark 0x7");
+    lost(&all, 14, "one outside");
 }
 
 #[test]
@@ -138,14 +143,195 @@ fn a_ruleset_of_nftables() {
         &all,
         "[[rule]] kind = \"snat\" match = { source = \"10.2.0.96/30\" } pool = \"default\" priority = 1",
     );
-    lacks(&all, line("map @services"), "by a map");
-    lacks(&all, line("meta mark"), "meta mark");
-    lacks(&all, line("10.4.0.0/16"), "ct state new");
+    // The rule before has port 80, so of the map 443 is left, and nothing of it.
+    lacks(&all, line("map @services"), "has that external endpoint already");
+    lost(&all, line("meta mark"), "meta mark");
+    lost(&all, line("10.4.0.0/16"), "ct state new");
     lacks(&all, line("table ip6") + 3, "IPv6");
-    lacks(&all, line("policy drop"), "no firewall");
+    differs(&all, line("policy drop"), "accepts them");
     lacks(&all, line("ct state established"), "a firewall's");
     differs(&all, line("!= 10.8.0.0/24"), "bypass translation now");
     assert!(all.config.contains("tcp_mss = \"mtu\""));
+}
+
+/// A ruleset with sets, maps, maps of verdicts and a filter, as `nft` prints it.
+const MAPS: [&str; 2] = [include_str!("files/maps.nft"), include_str!("files/maps.json")];
+
+#[test]
+fn sets_and_maps_of_nftables_are_written_out() {
+    for text in MAPS {
+        let all = imported(text, Format::Nft);
+        // Maps of destinations: ports and addresses, in the rule and by name.
+        for (internal, external) in [
+            ("10.0.0.80:80", "80"),
+            ("10.0.0.81:443", "443"),
+            ("10.0.0.82:80", "8080"),
+            ("10.0.0.83:22", "2222"),
+        ] {
+            let table = format!("[[static]] internal = \"{internal}\" external = \"");
+            let own = tables(&all.config);
+            let found = own.iter().find(|one| one.starts_with(&table));
+            let found = found.unwrap_or_else(|| panic!("{internal}: {own:#?}"));
+            assert!(found.contains(&format!(":{external}\" protocol = \"tcp\"")), "{found}");
+        }
+        for (internal, port) in [("10.0.0.25", 25), ("10.0.0.26", 587)] {
+            has(
+                &all,
+                &format!(
+                    "[[static]] internal = \"{internal}:{port}\" external = \"203.0.113.9:{port}\" \
+                     protocol = \"tcp\" direction = \"inbound\""
+                ),
+            );
+        }
+        // A map of sources: a pool for each element. A set: its prefixes.
+        let own = tables(&all.config);
+        let pool_of = |source: &str| {
+            let rule = format!("[[rule]] kind = \"snat\" match = {{ source = \"{source}\" }} ");
+            let found = own.iter().find_map(|one| one.strip_prefix(&rule));
+            let found = found.unwrap_or_else(|| panic!("{source}: {own:#?}"));
+            let name = found.split('"').nth(1).expect("a pool").to_owned();
+            let pool = format!("[[pool]] name = \"{name}\" ");
+            let found = own.iter().find_map(|one| one.strip_prefix(&pool));
+            found.unwrap_or_else(|| panic!("{pool}: {own:#?}")).to_owned()
+        };
+        assert_eq!(pool_of("10.3.0.0/24"), "addresses = [\"203.0.113.3\"]");
+        assert_eq!(pool_of("10.3.1.0/24"), "addresses = [\"203.0.113.4\"]");
+        assert_eq!(pool_of("10.0.0.0/16"), "addresses = [\"203.0.113.1-203.0.113.2\"]");
+        assert_eq!(pool_of("10.2.0.0/22"), "addresses = [\"203.0.113.1-203.0.113.2\"]");
+        // Chance and a hash between addresses: a pool of all of them.
+        assert_eq!(pool_of("10.5.0.0/16"), "addresses = [\"203.0.113.5\", \"203.0.113.6\"]");
+        assert_eq!(pool_of("10.6.0.0/16"), "addresses = [\"203.0.113.7\", \"203.0.113.8\"]");
+        // A map of networks: address by address.
+        for host in [0, 15] {
+            let external = 16 + host;
+            has(
+                &all,
+                &format!(
+                    "[[static]] internal = \"10.4.0.{host}\" external = \"203.0.113.{external}\" \
+                     direction = \"outbound\""
+                ),
+            );
+        }
+        // A set of addresses with ports.
+        for (destination, port) in [("192.0.2.9", 443), ("192.0.2.10", 8443)] {
+            let rule = format!(
+                "[[rule]] kind = \"bypass\" match = {{ destination = \"{destination}\", \
+                 port = {port} }}"
+            );
+            assert!(own.iter().any(|one| one.starts_with(&rule)), "{rule}: {own:#?}");
+        }
+    }
+}
+
+#[test]
+fn what_the_filter_of_nftables_drops_is_dropped() {
+    for text in MAPS {
+        let all = imported(text, Format::Nft);
+        let own = tables(&all.config);
+        let drops = |end: &str, address: &str| {
+            let rule = format!("[[rule]] kind = \"drop\" match = {{ {end} = \"{address}\"");
+            own.iter().any(|one| one.starts_with(&rule))
+        };
+        for source in ["10.0.66.0/24", "10.0.77.5", "10.0.88.10/31", "10.0.88.20", "10.0.99.0/24"] {
+            assert!(drops("source", source), "{source}: {own:#?} {:#?}", all.remarks);
+        }
+        assert!(drops("source", "10.0.9.9"), "{own:#?}");
+        assert!(!drops("source", "10.0.1.0/24"), "{own:#?} {:#?}", all.remarks);
+        assert!(drops("destination", "192.0.2.66"), "{own:#?}");
+        let lost = all.remarks.iter().filter(|one| one.grade == Grade::Lost);
+        // Mail is refused to those only that the map does not accept: no rule can say that.
+        let lost: Vec<_> = lost.collect();
+        assert!(lost.len() == 1 && lost[0].text.contains("465"), "{lost:#?}");
+    }
+}
+
+#[test]
+fn the_filter_of_iptables_becomes_rules_of_kind_drop() {
+    let nat = "*nat\n:POSTROUTING ACCEPT [0:0]\n\
+        -A POSTROUTING -s 10.0.0.0/8 -o wan0 -j SNAT --to-source 203.0.113.1\nCOMMIT\n";
+    let filter = |policy: &str, rules: &str| {
+        let text = format!("*filter\n:FORWARD {policy} [0:0]\n{rules}COMMIT\n{nat}");
+        imported(&text, Format::Iptables)
+    };
+    let drops = |all: &Imported| {
+        let own = tables(&all.config).into_iter();
+        let rule = "[[rule]] kind = \"drop\" match = ";
+        own.filter_map(|one| one.strip_prefix(rule).map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let losses = |all: &Imported| all.remarks.iter().filter(|one| one.grade == Grade::Lost).count();
+    // An accepted address within a prefix that is dropped is taken out of it.
+    let all = filter(
+        "ACCEPT",
+        "-A FORWARD -d 192.0.2.0/24 -j REJECT --reject-with icmp-port-unreachable\n\
+         -A FORWARD -s 10.6.6.6/32 -j ACCEPT\n-A FORWARD -s 10.6.6.4/30 -j DROP\n",
+    );
+    let expected = [
+        "{ source = \"10.6.6.4/31\" }",
+        "{ source = \"10.6.6.7\" }",
+        "{ destination = \"192.0.2.0/24\" }",
+    ];
+    let dropped = drops(&all);
+    for one in expected {
+        assert!(dropped.iter().any(|rule| rule.starts_with(one)), "{one}: {dropped:?}");
+    }
+    assert_eq!((dropped.len(), losses(&all)), (3, 0), "{:#?}", all.remarks);
+    differs(&all, 3, "without an answer");
+    // By policy all is dropped but what some subscribers send.
+    let all = filter(
+        "DROP",
+        "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n\
+         -A FORWARD -s 10.0.0.0/9 -m conntrack --ctstate NEW -j ACCEPT\n",
+    );
+    assert_eq!(drops(&all), ["{ source = \"10.128.0.0/9\" }"], "{:#?}", all.remarks);
+    assert_eq!(losses(&all), 0);
+    // All is accepted from inside, as with the usual firewall of a home.
+    let all = filter(
+        "DROP",
+        "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j ACCEPT\n\
+         -A FORWARD -o wan0 -m conntrack --ctstate NEW -j ACCEPT\n\
+         -A FORWARD -i wan0 -m conntrack --ctstate INVALID -j DROP\n",
+    );
+    assert_eq!((drops(&all).len(), losses(&all)), (0, 0), "{:#?}", all.remarks);
+    differs(&all, 2, "as line 4 accepts them");
+    // The filter drops before addresses are translated, though a rule for that is narrower.
+    let named = "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -s 10.0.0.0/8 -j DROP\nCOMMIT\n*nat\n\
+        -A POSTROUTING -s 10.1.0.0/16 -o wan0 -j SNAT --to-source 203.0.113.1\n\
+        -A POSTROUTING -s 172.16.0.0/16 -o wan0 -j SNAT --to-source 203.0.113.2\nCOMMIT\n";
+    let all = imported(named, Format::Iptables);
+    assert_eq!(drops(&all), ["{ source = \"10.0.0.0/8\" }"], "{}", all.config);
+    lacks(&all, 6, "never applies: line 3 matches all that it does");
+    // Conditions that no rule of kind drop has are lost.
+    for rule in [
+        "-A FORWARD -s 10.1.0.0/16 -d 192.0.2.0/24 -j DROP",
+        "-A FORWARD -m mac --mac-source 02:00:00:00:00:01 -j DROP",
+        "-A FORWARD -s 10.1.0.0/16 -p tcp --dport 25 -j DROP",
+    ] {
+        let all = filter("ACCEPT", &format!("{rule}\n"));
+        assert_eq!((drops(&all).len(), losses(&all)), (0, 1), "{rule}: {:#?}", all.remarks);
+    }
+    let all = filter("DROP", "");
+    lost(&all, 2, "drops all that is forwarded");
+}
+
+#[test]
+fn what_is_lost_of_source_translation_is_told_as_lost() {
+    let good = "-A POSTROUTING -s 10.0.0.0/8 -o wan0 -j SNAT --to-source 203.0.113.1\n";
+    for (rule, grade) in [
+        ("-A POSTROUTING -s 10.1.0.0/16 -d 192.0.2.0/24 -o wan0 -j MASQUERADE", Grade::Lost),
+        ("-A POSTROUTING -m mark --mark 1 -j SNAT --to-source 203.0.113.2", Grade::Lost),
+        ("-A POSTROUTING -s 10.1.0.0/16 -d 192.0.2.0/24 -j RETURN", Grade::Lost),
+        ("-A POSTROUTING -s 10.1.0.0/16 -j SNAT --to-source 2001:db8::1", Grade::Lost),
+        ("-A POSTROUTING -s 10.1.0.0/16 -j nowhere", Grade::Lost),
+        // These change nothing for those that are translated.
+        ("-A POSTROUTING -o other0 -j ACCEPT", Grade::Without),
+        ("-A PREROUTING -p tcp --dport 80 -j REDIRECT --to-ports 8080", Grade::Without),
+        ("-A OUTPUT -p tcp --dport 80 -j DNAT --to-destination 10.0.0.1", Grade::Without),
+    ] {
+        let text = format!("*nat\n{rule}\n{good}COMMIT\n");
+        let all = imported(&text, Format::Iptables);
+        let found = remark(&all, 2);
+        assert_eq!(found.grade, grade, "{rule}: {found:?}");
+    }
 }
 
 #[test]
@@ -272,8 +458,6 @@ fn commands_of_vpp() {
     );
     for (what, why) in [
         ("198.51.100.0/24", "[[route]]"),
-        ("GigabitEthernet0/10/0", "[[realm]]"),
-        ("tenant-vrf", "[[realm]]"),
         ("twice-nat", "twice NAT"),
         ("forwarding", "bypass"),
         ("ipfix", "logs"),
@@ -284,6 +468,21 @@ fn commands_of_vpp() {
     ] {
         lacks(&all, line(what), why);
     }
+}
+
+#[test]
+fn what_decides_whose_sources_are_translated_is_lost_of_other_programs_too() {
+    let text = include_str!("files/startup.vpp");
+    let all = imported(text, Format::Vpp);
+    let line = |what: &str| text.lines().position(|line| line.contains(what)).expect(what) + 1;
+    lost(&all, line("GigabitEthernet0/10/0"), "[[realm]]");
+    lost(&all, line("tenant-vrf"), "[[realm]]");
+    let all = imported("det44 add in 10.0.0.0/8 out 203.0.113.1/32\n", Format::Vpp);
+    lost(&all, 1, "more subscribers than ports");
+    let text = "{ \"pool4\": [\n{ \"protocol\": \"TCP\", \"prefix\": \"127.0.0.1/32\" } ] }";
+    let all = imported(text, Format::Jool);
+    let losses = all.remarks.iter().filter(|one| one.grade == Grade::Lost);
+    assert_eq!(losses.count(), 1, "{:#?}", all.remarks);
 }
 
 #[test]

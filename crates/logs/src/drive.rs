@@ -245,7 +245,7 @@ impl Drive {
                 match record {
                     Record::Event(_) => events += 1,
                     Record::Gap(gap) => gaps.push(gap),
-                    Record::ClockSet(_) => {}
+                    Record::ClockSet(_) | Record::Summary(_) => {}
                 }
             }
             self.counts.written.fetch_add(events, Ordering::Relaxed);
@@ -447,7 +447,7 @@ pub(crate) mod tests {
             .iter()
             .filter_map(|record| match record {
                 Record::Gap(gap) => Some(*gap),
-                Record::Event(_) | Record::ClockSet(_) => None,
+                _ => None,
             })
             .collect();
         // One batch was in the sink's hands beside the queue.

@@ -1,6 +1,7 @@
 //! The threads: one that puts workers' events in order and deals them out, one for each sink. Sinks come
 //! and go while they run ([`Changer`]); those that stay do not notice.
 
+use crate::damping::Damping;
 use crate::drive::{Counts, Drive, Pause, SinkMetrics, Tell};
 use crate::feed::{Feed, Outlet, RING, feed};
 use crate::json::Names;
@@ -331,7 +332,17 @@ pub struct Subscribers {
 impl Subscribers {
     /// Listens from now on; at most so many records wait, and what is more is a gap.
     pub fn listen(&self, most: usize, what: LogWhat) -> Subscription {
-        let queue = Arc::new(Queue::new(most, what));
+        self.listen_by(Queue::new(most, what))
+    }
+
+    /// As [`Self::listen`], with every event about a limit, though logs only count it. Such events
+    /// come behind their place, with times by the translator's clock.
+    pub fn listen_undamped(&self, most: usize, what: LogWhat) -> Subscription {
+        self.listen_by(Queue::undamped(most, what))
+    }
+
+    fn listen_by(&self, queue: Queue) -> Subscription {
+        let queue = Arc::new(queue);
         let mut queues = lock(&self.queues);
         queues.push(Arc::clone(&queue));
         self.wanted.store(true, Ordering::Relaxed);
@@ -383,8 +394,11 @@ fn deal(
 ) {
     let mut dealing = Dealing {
         merge: Merge::default(),
+        damping: Damping::default(),
         timing: Timing::new(wall),
         taken: Vec::with_capacity(DEAL),
+        damped: Vec::with_capacity(DEAL),
+        counted: Vec::new(),
         records: Vec::with_capacity(DEAL),
     };
     // The feeds stay in the merge, however a turn ends.
@@ -394,8 +408,11 @@ fn deal(
 /// The state of the thread that deals records out.
 struct Dealing {
     merge: Merge,
+    damping: Damping,
     timing: Timing,
     taken: Vec<Record>,
+    damped: Vec<Record>,
+    counted: Vec<Record>,
     records: Vec<Record>,
 }
 
@@ -407,9 +424,11 @@ impl Dealing {
         queues: &Queues,
         stop: &AtomicBool,
     ) {
-        let Self { merge, timing, taken, records } = self;
+        let Self { merge, damping, timing, taken, damped, counted, records } = self;
         let mut compared = Instant::now();
         taken.clear();
+        damped.clear();
+        counted.clear();
         records.clear();
         loop {
             outlets.try_iter().for_each(|outlet| merge.add(outlet));
@@ -418,22 +437,33 @@ impl Dealing {
                 compared = Instant::now();
             }
             let until = merge.take(DEAL, taken);
-            let until = timing.apply(wall, taken, until, records);
+            let is_idle = taken.is_empty();
+            damping.apply(taken, until, damped, counted);
+            let is_end =
+                is_idle && damped.is_empty() && merge.is_done() && stop.load(Ordering::Relaxed);
+            if is_end {
+                damping.end(damped);
+            }
+            let until = timing.apply(wall, damped, until, records);
             // The list is short, and nobody holds it for long.
             for queue in &*lock(queues) {
                 queue.offer(records);
+                if queue.is_undamped() {
+                    queue.offer(counted);
+                }
                 if let Some(until) = until {
                     queue.passed(until);
                 }
             }
-            if !records.is_empty() {
-                records.clear();
-            } else if merge.is_done() && stop.load(Ordering::Relaxed) {
+            counted.clear();
+            if is_end {
                 return;
-            } else {
+            }
+            if is_idle && records.is_empty() {
                 merge.tidy();
                 thread::park_timeout(LOOK);
             }
+            records.clear();
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Names and meanings of the fields are part of the outside interface and stay. Times are seconds
 //! since 1970, as numbers; endpoints are `address:port`.
 
+use crate::damping::{Subject, Summary};
 use crate::record::Record;
 use natgate_engine::{
     BlockId, Change, Config, Endpoint, Event, MappingId, PoolConfig, Resource, SessionId, Timestamp,
@@ -45,6 +46,8 @@ pub struct EventObject<'p> {
     remote_inside: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lost: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -190,6 +193,12 @@ pub fn record<'p>(record: &Record, names: &'p Names, remotes: bool) -> EventObje
             to: Some(seconds(gap.to)),
             ..EventObject::default()
         },
+        Record::Summary(summary) => EventObject {
+            count: Some(summary.count),
+            from: Some(seconds(summary.from())),
+            to: Some(seconds(summary.to())),
+            ..summed_up(summary, names)
+        },
         Record::ClockSet(set) => EventObject {
             time: seconds(set.to),
             event: "clock_set",
@@ -198,6 +207,17 @@ pub fn record<'p>(record: &Record, names: &'p Names, remotes: bool) -> EventObje
             ..EventObject::default()
         },
     }
+}
+
+/// The event that a summary is about, at the summary's time.
+fn summed_up<'p>(summary: &Summary, names: &'p Names) -> EventObject<'p> {
+    let time = summary.time;
+    let name = match (summary.subject.change(), summary.subject) {
+        (Some(change), _) => return event(&Event { time, change }, names),
+        (None, Subject::OtherQuotas) => "quota_reached",
+        (None, _) => "threshold_reached",
+    };
+    EventObject { time: seconds(time), event: name, ..EventObject::default() }
 }
 
 impl<'p> EventObject<'p> {

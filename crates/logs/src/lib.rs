@@ -9,6 +9,7 @@
 //! | module | does |
 //! |---|---|
 //! | `feed`, `merge` | from workers, in order of time |
+//! | `damping` | events about limits that repeat: few of them, and a summary |
 //! | `queue` | what a sink has not written yet, and what it has missed |
 //! | `drive` | a sink's work at a time that is passed in: writing, trying again, telling |
 //! | `hub` | the threads around all that |
@@ -16,6 +17,7 @@
 //! | `spool` | the spool's files: written, kept within bounds, searched |
 //! | `wall` | times by the machine's clock, which may be set |
 
+mod damping;
 mod drive;
 mod feed;
 mod hub;
@@ -27,6 +29,7 @@ mod sinks;
 mod spool;
 mod wall;
 
+pub use damping::Summary;
 pub use drive::{Drive, Pause, Sink, SinkMetrics, Tell};
 pub use feed::Feed;
 pub use hub::{Changer, Exchange, Joining, Logs, OpenError, Subscribers, Subscription};

@@ -20,6 +20,8 @@ const MOST_STEPS: usize = 1024;
 pub struct Queue {
     capacity: usize,
     what: LogWhat,
+    /// Whether events that logs only count come, too.
+    undamped: bool,
     state: Mutex<State>,
     something: Condvar,
     /// Events that were lost here, for ever and ever.
@@ -43,11 +45,21 @@ impl Queue {
         Self {
             capacity: capacity.max(2),
             what,
+            undamped: false,
             state: Mutex::default(),
             something: Condvar::new(),
             lost: AtomicU64::new(0),
             gaps: AtomicU64::new(0),
         }
+    }
+
+    /// One that gets every event about a limit, though logs only count it.
+    pub(crate) fn undamped(capacity: usize, what: LogWhat) -> Self {
+        Self { undamped: true, ..Self::new(capacity, what) }
+    }
+
+    pub(crate) fn is_undamped(&self) -> bool {
+        self.undamped
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

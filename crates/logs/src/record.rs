@@ -1,5 +1,6 @@
 //! What a log consists of: events, and gaps where events are missing.
 
+use crate::damping::Summary;
 use natgate_engine::{Change, Event, Timestamp};
 use natgate_gateway::LogWhat;
 
@@ -46,7 +47,12 @@ pub enum Record {
     Gap(Gap),
     /// The clock was set here.
     ClockSet(ClockSet),
+    /// Events about a limit have ended here.
+    Summary(Summary),
 }
+
+/// Rings and queues hold many records.
+const _: () = assert!(size_of::<Record>() == size_of::<Event>());
 
 impl Record {
     /// When it happened; of a gap, until when.
@@ -55,6 +61,7 @@ impl Record {
             Self::Event(event) => event.time,
             Self::Gap(gap) => gap.to,
             Self::ClockSet(set) => set.to,
+            Self::Summary(summary) => summary.time,
         }
     }
 
@@ -64,6 +71,7 @@ impl Record {
             Self::Event(event) => Gap::of(event),
             Self::Gap(gap) => *gap,
             Self::ClockSet(set) => Gap { lost: 0, from: set.to, to: set.to },
+            Self::Summary(summary) => Gap { lost: 1, from: summary.time, to: summary.time },
         }
     }
 }

@@ -5,6 +5,7 @@
 //! that one is ahead, and since when; the thread that deals events out adds it to their times, and
 //! puts a [`ClockSet`] where it becomes another.
 
+use crate::damping::Summary;
 use crate::record::{ClockSet, Gap, Record};
 use natgate_engine::{Event, Timestamp};
 use std::collections::VecDeque;
@@ -118,6 +119,9 @@ impl Timing {
             }
             // Nobody but this makes such records.
             Record::ClockSet(_) => record,
+            Record::Summary(summary) => {
+                Record::Summary(Summary { time: moved(summary.time, by), ..summary })
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use natgate_engine::Change;
 use natgate_gateway::{
     Collector, IpfixSettings, LogSettings, LogTo, LogWhat, SyslogSettings, TlsSettings, Transport,
 };
+use natgate_logs::Record;
 use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -175,25 +176,91 @@ fn tshark_names_every_field_of_our_ipfix() {
     }
 }
 
-#[test]
-fn nfdump_shows_what_nfcapd_has_got() {
+/// The output of nfdump, in a format, after nfcapd has received these changes.
+fn nfdump(what: LogWhat, changes: impl Iterator<Item = Change>, format: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
     let mut command = Command::new("nfcapd");
-    command.args(["-b", "127.0.0.1", "-p", &port.to_string(), "-t", "3600", "-l"]);
+    // The option for the folder has another name in later versions.
+    let option = if nfdump_version() < [1, 7, 2] { "-l" } else { "-w" };
+    command.args(["-b", "127.0.0.1", "-p", &port.to_string(), "-t", "3600", option]);
     let mut nfcapd = Program::start(command.arg(folder.path()));
     let address = format!("127.0.0.1:{port}");
     wait_for("nfcapd", || UdpSocket::bind(&address).is_err());
-    let changes = (0..SUBSCRIBERS).map(|number| Change::SessionCreated(session(number)));
-    let sink = log(ipfix(port, Transport::Udp), LogWhat::Sessions);
+    let sink = log(ipfix(port, Transport::Udp), what);
     assert!(after(&[sink], &events(changes)).is_empty());
     std::thread::sleep(Duration::from_millis(500));
     // It writes its file when it is told to end.
     assert!(Command::new("kill").arg(nfcapd.0.id().to_string()).status().unwrap().success());
     nfcapd.0.wait().unwrap();
-    let format = "fmt:%sa|%sp|%da|%dp|%pr|%nsa|%nsp|%nevt";
-    let shown =
-        output(Command::new("nfdump").arg("-R").arg(folder.path()).args(["-q", "-o", format]));
+    output(Command::new("nfdump").arg("-R").arg(folder.path()).args(format))
+}
+
+/// The version of the nfdump that is installed.
+fn nfdump_version() -> [u32; 3] {
+    let text = output(Command::new("nfdump").arg("-V"));
+    let rest = text.split("Version: ").nth(1).unwrap_or_else(|| panic!("{text}"));
+    // The names of what it was built with may stand before the number.
+    let rest = rest.trim_start_matches(|c: char| !c.is_ascii_digit());
+    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+    let numbers: Vec<u32> = rest[..end].split('.').map(|one| one.parse().unwrap()).collect();
+    numbers.try_into().unwrap_or_else(|_| panic!("{text}"))
+}
+
+/// The values of a field in nfdump's raw format.
+fn raw_values(shown: &str, field: &str) -> Vec<String> {
+    let lines = shown.lines().filter_map(|line| line.trim().split_once(" = "));
+    let own = lines.filter(|(name, _)| name.trim() == field);
+    own.map(|(_, value)| value.trim().to_owned()).collect()
+}
+
+/// docs/logs.md says which nfdump shows what of which event.
+#[test]
+fn nfdump_names_events_as_its_version_knows_them() {
+    let changes = [
+        Change::MappingCreated(mapping(1)),
+        Change::BlockAssigned(block(2)),
+        Change::BlockReleased(block(2)),
+        Change::QuotaReached { realm: 0, subscriber: mapping(4).internal.address, protocol: 17 },
+        Change::PoolExhausted { pool: 0, protocol: 6 },
+        Change::MappingRemoved(mapping(1)),
+    ];
+    let shown = nfdump(LogWhat::Mappings, changes.into_iter(), &["-o", "raw"]);
+    // Numbers, addresses and subscribers are there in any version.
+    let numbers = [8, 16, 17, 13, 3, 9];
+    let events = raw_values(&shown, "nat event");
+    let own: Vec<u32> =
+        events.iter().filter_map(|event| event.split(':').next()?.parse().ok()).collect();
+    assert_eq!(own, numbers, "{shown}");
+    let subscribers = raw_values(&shown, "src addr");
+    assert_eq!(subscribers, ["10.0.0.1", "10.0.0.2", "10.0.0.2", "10.0.0.4", "10.0.0.1"]);
+    assert_eq!(raw_values(&shown, "src xlt ip"), ["203.0.113.1"; 4]);
+    let names: Vec<&str> = events.iter().filter_map(|event| event.split(": ").nth(1)).collect();
+    let starts = raw_values(&shown, "pblock start");
+    if nfdump_version() < [1, 7, 5] {
+        // Version 1.7.1, Debian 12's, keeps no ports of blocks.
+        assert_eq!((names, starts.len()), (vec!["UNKNOW"; 6], 0), "{shown}");
+        return;
+    }
+    let expected = [
+        "NAT44 BIB create",
+        "Port block allocation",
+        "Port block de-allocation",
+        "Quota Exceeded",
+        "NAT Addresses exhausted",
+        "NAT44 BIB delete",
+    ];
+    assert_eq!(names, expected, "{shown}");
+    assert_eq!(starts, ["2048"; 2], "{shown}");
+    assert_eq!(raw_values(&shown, "pblock end"), ["2559"; 2], "{shown}");
+}
+
+#[test]
+fn nfdump_shows_what_nfcapd_has_got() {
+    let changes = (0..SUBSCRIBERS).map(|number| Change::SessionCreated(session(number)));
+    // The field of the event has another name from version to version.
+    let format = "fmt:%sa|%sp|%da|%dp|%pr|%nsa|%nsp|%pr";
+    let shown = nfdump(LogWhat::Sessions, changes, &["-q", "-o", format]);
     let shown: String = shown.split(' ').collect();
     for number in 0..SUBSCRIBERS {
         let id = session(number);
@@ -309,6 +376,45 @@ fn a_collector_that_is_restarted_gets_the_rest_and_others_feel_nothing() {
     let metrics = metrics();
     assert_eq!(metrics.iter().map(|one| one.failures).collect::<Vec<_>>(), [1, 0]);
     assert_eq!(metrics.iter().map(|one| one.written).collect::<Vec<_>>(), [2, 2]);
+}
+
+/// A host at its quota for half an hour: few lines and a sum in the log, and every event for those
+/// that listen to all.
+#[test]
+fn a_log_has_few_lines_of_a_host_at_its_quota() {
+    const SECONDS: u64 = 1800;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events.jsonl");
+    let world = World::start(&[log(LogTo::File(path.clone()), LogWhat::Mappings)]);
+    let all = world.logs.subscribers().listen_undamped(10_000, LogWhat::Blocks);
+    let damped = world.logs.subscribers().listen(10_000, LogWhat::Blocks);
+    let subscriber = mapping(4).internal.address;
+    let change = Change::QuotaReached { realm: 0, subscriber, protocol: 17 };
+    let mut feed = world.logs.joining().feed();
+    let one = events([change].into_iter())[0];
+    for second in 0..SECONDS {
+        let time = one.time.plus(Duration::from_secs(second));
+        feed.event(&natgate_engine::Event { time, ..one });
+    }
+    drop(feed);
+    assert!(world.finish().is_empty());
+    let take = |from: &natgate_logs::Subscription| {
+        let mut records = Vec::new();
+        from.take(10_000, Duration::ZERO, &mut records);
+        records
+    };
+    let is_event = |record: &&Record| matches!(record, Record::Event(_));
+    assert_eq!(take(&all).iter().filter(is_event).count() as u64, SECONDS);
+    assert_eq!(take(&damped).len(), 6);
+    let lines = fs::read_to_string(&path).unwrap();
+    let lines: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 6, "{lines:#?}");
+    assert!(lines.iter().all(|line| line["event"] == "quota_reached"), "{lines:#?}");
+    let (last, others) = lines.split_last().unwrap();
+    assert!(others.iter().all(|line| line["count"].is_null()), "{lines:#?}");
+    assert_eq!((&last["count"], &last["from"]), (&SECONDS.into(), &others[0]["time"]));
+    assert_eq!(last["subscriber"], subscriber.to_string());
 }
 
 /// Tells one mapping.

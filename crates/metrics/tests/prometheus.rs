@@ -105,6 +105,17 @@ fn promtool_accepts_the_rules_and_they_do_what_they_are_to() {
 }
 
 #[test]
+fn promtool_accepts_the_configuration_in_the_document() {
+    let document = fs::read_to_string(contrib("../docs/metrics.md")).expect("it is there");
+    let block = document.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next());
+    let name = format!("natgate-prometheus-{}.yml", std::process::id());
+    let file = std::env::temp_dir().join(name);
+    fs::write(&file, block.expect("the document has a configuration")).expect("it can be written");
+    content(promtool().args(["check", "config"]).arg(&file).output());
+    fs::remove_file(&file).expect("it is ours");
+}
+
+#[test]
 fn rules_and_dashboard_name_series_that_there_are() {
     let exported = exported();
     let read = |name| fs::read_to_string(contrib(name)).expect("it is there");
@@ -116,6 +127,60 @@ fn rules_and_dashboard_name_series_that_there_are() {
             assert!(exported.contains(name), "{place} name {name}, which there is not");
         }
     }
+}
+
+/// Texts that operators read or run: documents, and files beside the program.
+fn texts() -> Vec<(PathBuf, String)> {
+    let root = contrib("..");
+    let mut files = vec![root.join("README.md")];
+    let folders = ["docs", "packaging", "packaging/debian", "packaging/systemd"];
+    for folder in folders.into_iter().chain(["packaging/examples"]) {
+        let entries = fs::read_dir(root.join(folder)).expect("the folder is there").flatten();
+        files.extend(entries.map(|entry| entry.path()).filter(|path| path.is_file()));
+    }
+    let read = |path: PathBuf| Some((path.clone(), fs::read_to_string(path).ok()?));
+    files.into_iter().filter_map(read).collect()
+}
+
+#[test]
+fn documents_name_series_that_there_are() {
+    let exported = exported();
+    for (path, text) in texts() {
+        // The list of requirements names tests; the prefix alone, and words with capitals, stand
+        // for something else.
+        let is_list = path.ends_with("docs/conformance.md");
+        let is_series = |name: &&str| {
+            *name != "natgate_" && !is_list && !name.contains(|c: char| c.is_ascii_uppercase())
+        };
+        for name in names(&text).into_iter().filter(is_series) {
+            assert!(exported.contains(name), "{}: {name}, which there is not", path.display());
+        }
+    }
+}
+
+#[test]
+fn the_document_lists_every_series() {
+    let text = fs::read_to_string(contrib("../docs/metrics.md")).expect("it is there");
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
+    let mut listed = BTreeSet::new();
+    for row in rows {
+        let cell = row.split(" |").next().unwrap_or_default();
+        let names: Vec<&str> = cell.split('`').step_by(2).filter(|it| !it.is_empty()).collect();
+        let limits = cell.contains("each with");
+        for name in names.into_iter().filter(|name| !name.starts_with('_')) {
+            let full = format!("natgate_{name}");
+            listed.extend(limits.then(|| format!("{full}_limit")));
+            listed.insert(full);
+        }
+    }
+    // A histogram is three series.
+    let base = |name: &String| {
+        let endings = ["_bucket", "_sum", "_count"];
+        let cut = endings.iter().find_map(|ending| name.strip_suffix(ending));
+        cut.unwrap_or(name).to_owned()
+    };
+    let exported: BTreeSet<String> = exported().iter().map(base).collect();
+    assert_eq!(listed, exported);
 }
 
 #[test]

@@ -18,8 +18,9 @@ The exit code is 0 for a configuration that can be run, 2 for one that cannot: t
 has every problem, one a line, as FILE:LINE:COLUMN: KEY: MESSAGE. Warnings do not change it.
 
 With --json, standard output has one object:
-  {\"ok\": true, \"pools\": [...], \"mappings\": N, \"sessions\": N, \"memory_bytes\": N,
-   \"classes\": [...], \"realms\": [...], \"warnings\": [...]}
+  {\"ok\": true, \"pools\": [...], \"mappings\": N, \"sessions\": N, \"twice_sessions\": N,
+   \"memory_bytes\": N, \"classes\": [...], \"realms\": [...], \"logs\": [...],
+   \"pcp\": {...} or null, \"access\": {...}, \"warnings\": [...]}
   {\"ok\": false, \"errors\": [{\"file\", \"line\", \"column\", \"key\", \"message\"}]}
 
 Examples:

@@ -23,12 +23,16 @@ FILE is what these print, as root:
 Standard output has natgate's configuration, with a comment for each line that something is from. Standard
 error has a sentence for each line that natgate does otherwise, or has no equivalent for, and why.
 
-The exit code is 0 when natgate accepts what came of it, 1 when it does not yet (the sentences say why), or
-when --strict is given and something has no equivalent; 2 when the file cannot be read as what it is.
+Named sets and maps of nftables are written out. Drops of FORWARD become rules of kind drop. A line is
+lost if without it other hosts are translated, or pass, than before.
+
+The exit code is 0 when natgate accepts what came of it, 1 when it does not yet (the sentences say why), when
+a line is lost, or when --strict is given and something has no equivalent; 2 when the file cannot be read as
+what it is.
 
 With --json, standard output has one object:
   {\"config\": \"...\", \"accepted\": true, \"errors\": [...], \"remarks\": [{\"line\", \"text\",
-   \"grade\": \"differs\" or \"no_equivalent\", \"message\"}]}
+   \"grade\": \"differs\", \"no_equivalent\" or \"lost\", \"message\"}]}
 
 Examples:
 iptables-save | natgate import - -o natgate.toml
@@ -102,7 +106,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Ok(_) => Vec::new(),
         Err(problems) => problems,
     };
-    let lost = imported.remarks.iter().filter(|remark| remark.grade == Grade::Without).count();
+    let count = |grade| imported.remarks.iter().filter(|remark| remark.grade == grade).count();
+    let (without, lost) = (count(Grade::Without), count(Grade::Lost));
     write(args, &imported.config, &imported.remarks, &problems)?;
     if !args.json {
         for remark in &imported.remarks {
@@ -117,9 +122,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             "{what} ({count} problems); edit it, then natgate check"
         )));
     }
-    if args.strict && lost > 0 {
+    if lost > 0 {
         return Err(Failure::Runtime(anyhow!(
-            "{lost} lines have no equivalent, and --strict is given"
+            "{lost} lines are lost that decide which hosts are translated or pass; edit what came \
+             of it"
+        )));
+    }
+    if args.strict && without > 0 {
+        return Err(Failure::Runtime(anyhow!(
+            "{without} lines have no equivalent, and --strict is given"
         )));
     }
     Ok(())
@@ -172,6 +183,7 @@ fn write(
         let grade = |remark: &Remark| match remark.grade {
             Grade::Differs => "differs",
             Grade::Without => "no_equivalent",
+            Grade::Lost => "lost",
         };
         let remark = |one: &Remark| json!({ "line": one.line, "text": one.text, "grade": grade(one), "message": one.message });
         let remarks: Vec<_> = remarks.iter().map(remark).collect();
@@ -189,6 +201,7 @@ fn sentence(name: &str, remark: &Remark) -> String {
     let what = match grade {
         Grade::Differs => "differs",
         Grade::Without => "no equivalent",
+        Grade::Lost => "lost",
     };
     match line {
         0 => format!("{name}: {what}: {message}"),

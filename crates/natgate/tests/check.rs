@@ -151,3 +151,31 @@ fn ports_of_dpdk_are_explained() {
     assert!(said.contains("inside: net_null0 (dpdk), 10.0.0.1/8"), "{said}");
     assert!(said.contains("DPDK: --in-memory -m 512"), "{said}");
 }
+
+/// The names in quotes before colons, and those that stand alone in a list.
+fn names(text: &str) -> std::collections::BTreeSet<&str> {
+    text.split('"').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn help_lists_the_keys_that_json_has() {
+    let output = check(&["--help"]);
+    let help = text(&output.stdout);
+    let begin = help.find("{\"ok\": true").expect("an object of a good file");
+    let middle = help.find("{\"ok\": false").expect("an object of a bad file");
+    let end = middle + help[middle..].find("}]}").expect("its end");
+    let keys = |arguments: &[&str]| -> Value {
+        serde_json::from_slice(&check(arguments).stdout).expect("standard output is JSON")
+    };
+    let keys_of = |object: &Value| -> std::collections::BTreeSet<String> {
+        object.as_object().expect("an object").keys().cloned().collect()
+    };
+    let good = keys(&["--json", &file("good-help.toml", GOOD)]);
+    let listed = names(&help[begin..middle]);
+    assert_eq!(keys_of(&good), listed.into_iter().map(str::to_owned).collect());
+    let bad = keys(&["--json", &file("bad-help.toml", &GOOD.replace("30s", "30"))]);
+    let mut expected = keys_of(&bad);
+    expected.extend(keys_of(&bad["errors"][0]));
+    let listed = names(&help[middle..end]);
+    assert_eq!(expected, listed.into_iter().map(str::to_owned).collect());
+}

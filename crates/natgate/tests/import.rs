@@ -85,8 +85,17 @@ fn exit_codes_and_sentences() {
     assert_eq!(code(&["-"], good), (0, String::new()));
     let lossy = good.replace("COMMIT", "-A POSTROUTING -m mark --mark 1 -j MASQUERADE\nCOMMIT");
     let (done, said) = code(&["-"], &lossy);
-    assert_eq!(done, 0);
-    assert!(said.starts_with("-:3: no equivalent: `-A POSTROUTING -m mark"), "{said}");
+    assert_eq!(done, 1);
+    assert!(said.starts_with("-:3: lost: `-A POSTROUTING -m mark"), "{said}");
+    assert!(said.contains("1 lines are lost that decide which hosts are translated"), "{said}");
+    let losses = object(&["-"], &lossy);
+    assert_eq!(
+        (&losses["accepted"], &losses["remarks"][0]["grade"]),
+        (&true.into(), &"lost".into())
+    );
+    let lossy = good.replace("COMMIT", "-A OUTPUT -j ACCEPT\nCOMMIT");
+    let (done, said) = code(&["-"], &lossy);
+    assert!(done == 0 && said.starts_with("-:3: no equivalent: `-A OUTPUT"), "{done}: {said}");
     let (strict, said) = code(&["-", "--strict"], &lossy);
     assert!(
         strict == 1 && said.contains("1 lines have no equivalent, and --strict is given"),
@@ -153,7 +162,13 @@ fn printed(script: &str) -> String {
 
 #[test]
 fn what_nftables_really_prints_is_read_as_text_and_as_json() {
-    let load = format!("nft -f {FILES}/ruleset.nft");
+    for name in ["ruleset.nft", "maps.nft"] {
+        nftables_prints(name);
+    }
+}
+
+fn nftables_prints(name: &str) {
+    let load = format!("nft -f {FILES}/{name}");
     let text = printed(&format!("{load}; nft list ruleset"));
     let json = printed(&format!("{load}; nft -j list ruleset"));
     let [from_text, from_json] = [&text, &json].map(|input| object(&["-"], input));
@@ -170,7 +185,7 @@ fn what_nftables_really_prints_is_read_as_text_and_as_json() {
     };
     assert_eq!(entries(&from_text), entries(&from_json));
     // As in the file that was loaded.
-    let file = object(&[&format!("{FILES}/ruleset.nft")], "");
+    let file = object(&[&format!("{FILES}/{name}")], "");
     assert_eq!(entries(&from_text), entries(&file));
     let count = |seen: &Value| seen["remarks"].as_array().map(Vec::len);
     assert_eq!(count(&from_text), count(&file));

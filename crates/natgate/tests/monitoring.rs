@@ -140,14 +140,15 @@ fn rows_are_shown(network: &Network) {
     assert_eq!(walk("2.5.1.10").len(), 2);
 }
 
-/// An SNMP agent in the gateway's namespace.
+/// An SNMP agent in the gateway's namespace, with the lines that docs/metrics.md has for it.
 fn start_snmpd(network: &Network, master: &Path) -> std::process::Child {
     let file = network.file("snmpd.conf");
-    let text_of = format!(
-        "agentAddress udp:127.0.0.1:1161\nrocommunity public 127.0.0.1\nmaster agentx\n\
-         agentXSocket {}\n",
-        text(master)
-    );
+    let document = include_str!("../../../docs/metrics.md");
+    let block = document.split("```text\n").nth(1).and_then(|rest| rest.split("```").next());
+    let lines = block.expect("docs/metrics.md has lines for snmpd");
+    assert!(lines.contains("master agentx"), "{lines}");
+    let text_of =
+        format!("agentAddress udp:127.0.0.1:1161\nagentXSocket {}\n{lines}", text(master));
     fs::write(&file, text_of).expect("it can be written");
     let log = network.file("snmpd.log");
     let arguments = ["-f", "-C", "-Lo", "-c", text(&file)];

@@ -155,6 +155,12 @@ fn debians_client_opens_a_port_and_closes_it() {
     let external = SocketAddrV4::new(address, port);
     assert!(scene.reaches("server1", external, &inside));
     assert!(scene.reaches("server2", external, &inside));
+    // The command that docs/pcp.md shows.
+    let document = include_str!("../../../docs/pcp.md");
+    let command = document.lines().find_map(|line| line.strip_prefix("natpmpc -g 10.0.0.1 "));
+    let arguments: Vec<&str> = command.expect("docs/pcp.md has a command").split(' ').collect();
+    let (done, said) = scene.natpmpc("sub2", &arguments);
+    assert!(done && said.contains("Mapped public port 8080"), "{said}");
     // Another subscriber gets another one, if it wants the same.
     let (done, said) = scene.natpmpc("sub2", &["-a", "7000", "7000", "tcp", "600"]);
     assert!(done, "{said}");

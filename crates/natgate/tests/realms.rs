@@ -146,6 +146,33 @@ fn datagram(from: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
     bytes
 }
 
+/// How many of a list `natgate show` finds by remote endpoints, prefixes and realms.
+fn is_shown(socket: &Path) {
+    let reflector = format!("--remote {SERVER1}:{REFLECTOR_PORT}");
+    for (what, filters, expected) in [
+        ("sessions", reflector.clone(), 2),
+        ("mappings", reflector.clone(), 2),
+        ("sessions", format!("{reflector} --realm blue"), 1),
+        ("sessions", format!("--remote {SERVER1}"), 2),
+        ("sessions", format!("--remote {SERVER1}/24"), 2),
+        ("sessions", format!("--remote {SERVER1}:9"), 0),
+        ("mappings", "--remote 203.0.113.0/24".to_owned(), 0),
+        ("mappings", "--subscriber 10.0.0.0/24".to_owned(), 2),
+        ("mappings", "--subscriber 10.0.0.0/24 --realm red".to_owned(), 1),
+        ("mappings", "--subscriber 10.1.0.0/16".to_owned(), 0),
+        ("subscribers", "--subscriber 10.0.0.0/8 --realm blue".to_owned(), 1),
+    ] {
+        let mut command = Command::new(PROGRAM);
+        command.args(["show", what, "--json", "--socket"]).arg(socket);
+        let output = command.args(filters.split(' ')).output().unwrap();
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+            panic!("{what} {filters}: {error}: {}", String::from_utf8_lossy(&output.stderr))
+        });
+        let found = said[what].as_array().unwrap_or_else(|| panic!("{said}"));
+        assert_eq!(found.len(), expected, "{what} {filters}: {said}");
+    }
+}
+
 #[test]
 fn hosts_with_one_address_on_two_vlans_have_sessions_of_their_own() {
     assert!(is_root(), "network namespaces need root: run the tests as root");
@@ -176,6 +203,7 @@ fn hosts_with_one_address_on_two_vlans_have_sessions_of_their_own() {
         own.next().unwrap_or_else(|| panic!("{status}"))["external"].clone()
     };
     assert_eq!([external("red"), external("blue")], seen);
+    is_shown(&socket);
     let output = Command::new(PROGRAM).args(["reload", "--json", "--socket"]).arg(&socket).output();
     let said: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
     assert_eq!((&said["mappings"]["go"], &said["changed"]), (&json!(0), &json!([])), "{said}");

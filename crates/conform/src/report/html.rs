@@ -6,16 +6,25 @@ use std::time::Duration;
 
 const STYLE: &str = "
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 72em; padding: 0 1em;
-  color: #222; background: #fff }
+  color: #222; background: #fff; overflow-wrap: anywhere }
 table { border-collapse: collapse; width: 100%; margin-bottom: 2em }
 th, td { text-align: left; vertical-align: top; padding: .3em .6em; border-bottom: 1px solid #ddd }
 td.id, td.level { white-space: nowrap }
-pre { overflow-x: auto; background: #f6f6f6; padding: .6em; font-size: 12px }
+pre { white-space: pre-wrap; background: #f6f6f6; padding: .6em; font-size: 12px }
 .pass { color: #06692f } .fail { color: #b00020; font-weight: bold }
 .not-applicable, .not-tested, .not-visible { color: #666 }
 summary { cursor: pointer; color: #666 }
+@media (max-width: 45em) {
+  body { margin: 1em auto }
+  .counts th, .counts td { padding: .3em .2em; font-size: 12px; overflow-wrap: break-word }
+  .items, .items tbody, .items tr { display: block }
+  .items .names { display: none }
+  .items tr { border-bottom: 1px solid #ddd; padding: .4em 0 }
+  .items td { display: block; border: 0; padding: .1em 0 }
+  .items td.id, .items td.level, .items td.verdict { display: inline-block; margin-right: 1em }
+}
 @media (prefers-color-scheme: dark) {
-  body { color: #ddd; background: #1b1b1b } th, td { border-color: #444 }
+  body { color: #ddd; background: #1b1b1b } th, td, .items tr { border-color: #444 }
   pre { background: #262626 }
   .pass { color: #5fd38d } .fail { color: #ff6b81 }
   .not-applicable, .not-tested, .not-visible, summary { color: #999 }
@@ -54,7 +63,7 @@ pub(super) fn write(report: &Report) -> String {
 
 fn counts(report: &Report) -> Markup {
     html! {
-        table {
+        table.counts {
             tr {
                 th {}
                 @for verdict in Verdict::ALL { th class=(class(verdict)) { (verdict.name()) } }
@@ -77,8 +86,8 @@ fn rfcs(report: &Report) -> Vec<&str> {
 
 fn table(report: &Report, rfc: &str) -> Markup {
     html! {
-        table {
-            tr {
+        table.items {
+            tr.names {
                 th { "requirement" } th { "level" } th { "verdict" }
                 th { "what it asks for, and why" }
             }
@@ -86,7 +95,7 @@ fn table(report: &Report, rfc: &str) -> Markup {
                 tr id=(item.id) {
                     td.id { (item.id.split('#').nth(1).unwrap_or_default()) }
                     td.level { (item.level) }
-                    td class=(class(item.verdict)) { (item.verdict.name()) }
+                    td class={ "verdict " (class(item.verdict)) } { (item.verdict.name()) }
                     td {
                         (item.text) br; em { (item.why) }
                         @if !item.evidence.is_empty() {

@@ -356,7 +356,9 @@ fn remedy(section: &str, unknown: &str) -> String {
         return format!("did you mean `{near}`?");
     }
     let elsewhere = |(name, keys): &&(&str, &[&str])| !name.is_empty() && keys.contains(&unknown);
-    if let Some((name, _)) = SECTIONS.iter().find(elsewhere) {
+    // Of several the outermost is the likeliest.
+    let depth = |(name, _): &&(&str, &[&str])| name.matches('.').count();
+    if let Some((name, _)) = SECTIONS.iter().filter(elsewhere).min_by_key(depth) {
         return format!("it belongs in [{name}]");
     }
     let list: Vec<String> = known.iter().map(|key| format!("`{key}`")).collect();

@@ -76,7 +76,8 @@ impl IpfixSink {
 }
 
 /// Whether RFC 8158 or RFC 7011 has something that says it. Steps of the clock need no record:
-/// times of the records after it are right.
+/// times of the records after it are right. Summaries have none: the first event of an episode and
+/// the later ones that are written are records.
 fn has_template(record: &Record) -> bool {
     matches!(record, Record::Event(_) | Record::Gap(_))
 }

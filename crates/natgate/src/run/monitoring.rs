@@ -79,7 +79,7 @@ impl Watched {
 
     /// Listens who has come to a limit or to the highest threshold.
     fn reached(&self, events: &Subscribers) -> Reached {
-        let subscription = events.listen(MOST_REACHED, LogWhat::Blocks);
+        let subscription = events.listen_undamped(MOST_REACHED, LogWhat::Blocks);
         let (reloader, mut records) = (Arc::clone(&self.reloader), Vec::new());
         Box::new(move || {
             records.clear();

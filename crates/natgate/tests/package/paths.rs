@@ -53,6 +53,8 @@ fn every_path_that_is_named_is_in_the_package() {
         "docs/service.md",
         "docs/upgrade.md",
         "docs/metrics.md",
+        "docs/logs.md",
+        "docs/pcp.md",
         "docs/quickstart-home.md",
         "docs/quickstart-isp.md",
         "docs/quickstart-cloud.md",

@@ -10,6 +10,7 @@ mod health;
 #[path = "../machine/mod.rs"]
 mod machine;
 mod mistakes;
+mod owners;
 mod past;
 mod reload;
 mod scene;

@@ -287,7 +287,7 @@ impl Encoder {
             Record::Event(event) => self.of_event(event, names, base),
             Record::Gap(gap) => (&RELIABILITY, Values { gap: Some(*gap), ..base }),
             // The sink leaves these out.
-            Record::ClockSet(_) => (&RELIABILITY, base),
+            Record::ClockSet(_) | Record::Summary(_) => (&RELIABILITY, base),
         }
     }
 

@@ -195,6 +195,35 @@ fn mappings_and_sessions_have_the_fields_that_they_must() {
 
 //= test rfc8158#section-4.6.10-range
 #[test]
+fn the_document_lists_the_elements_of_every_template() {
+    let mut decoder = Decoder::default();
+    decoder.decode(&encoder(true).templates(Timestamp(0)), DOMAIN);
+    let document = include_str!("../../../../../docs/logs.md");
+    let rows = document.lines().filter_map(|line| line.strip_prefix("| 2"));
+    let mut listed = HashMap::new();
+    for row in rows.filter_map(|row| row.strip_suffix(" |")) {
+        let (number, elements) = row.split_once(" | ").expect("a row has two cells");
+        let number = format!("2{number}").parse::<u16>().expect("a template's number");
+        let elements = elements.split(", ").map(|one| one.parse::<u16>().expect("an element"));
+        listed.insert(number, elements.collect::<Vec<_>>());
+    }
+    assert_eq!(listed.len(), 11);
+    let mut numbers = std::collections::BTreeSet::new();
+    for (number, fields) in &decoder.templates {
+        let mut elements: Vec<u16> = fields.iter().map(|(element, _)| *element).collect();
+        numbers.extend(elements.iter().copied());
+        let base = if *number >= 300 { number - 100 } else { *number };
+        // Where there are realms, the name is the last element.
+        assert_eq!(*number >= 300, elements.last() == Some(&464), "{number}");
+        elements.retain(|element| *element != 464);
+        assert_eq!(listed.get(&base), Some(&elements), "template {number}");
+    }
+    for number in numbers {
+        assert!(document.contains(&format!("{number} `")), "element {number} has a name");
+    }
+}
+
+#[test]
 fn blocks_have_their_range() {
     for (change, nat_event) in
         [(Change::BlockAssigned(block()), 16), (Change::BlockReleased(block()), 17)]

@@ -1,0 +1,309 @@
+//! Makes rules of kind drop of what the filter of forwarded packets drops, as far as such rules can
+//! say it.
+//!
+//! A rule of kind drop looks at one endpoint, for all protocols and in both directions, and has no
+//! exceptions. Addresses that are accepted before are therefore taken out of the prefixes that are
+//! dropped. Where this cannot be done, hosts would get out that could not before: such a line is
+//! lost.
+
+use crate::address::{Ports, Range};
+use crate::netfilter::{
+    Action, Condition, Device, Entry, Hook, add_rule, elsewhere, says_protocol, single_ports,
+};
+use crate::plan::{Kind, Origin, Plan, Side};
+
+/// Most rules that accept something before others drop: each of these is compared with all before.
+const MOST_ACCEPTED: usize = 1000;
+
+/// Why a rule behind more of them is lost.
+const TOO_MANY: &str = "follows more than 1000 rules that accept something; put prefixes together";
+
+/// The rules of one chain, and where its policy says that the rest is dropped.
+pub(crate) fn forwarded(entries: &[Entry], policy: Option<&Origin>, plan: &mut Plan) {
+    let mut accepted: Vec<Entry> = Vec::new();
+    for entry in entries {
+        let direction = Direction::of(&entry.condition, plan);
+        match entry.action {
+            Action::Drop if entry.condition.is_open() && direction == Direction::Outbound => {
+                return rest(&accepted, &entry.origin, plan);
+            }
+            Action::Drop => dropped(entry, direction, &accepted, plan),
+            Action::Accept => {
+                if direction == Direction::Outbound && !is_answer(&entry.condition) {
+                    accepted.push(for_new(entry));
+                }
+                is_filter(entry, plan);
+            }
+            _ => is_filter(entry, plan),
+        }
+    }
+    if let Some(origin) = policy {
+        rest(&accepted, origin, plan);
+    }
+}
+
+/// Says that natgate is no firewall; nobody is translated otherwise for that.
+fn is_filter(entry: &Entry, plan: &mut Plan) {
+    plan.decides = false;
+    elsewhere(entry, Hook::Forward, plan);
+    plan.decides = true;
+}
+
+impl Condition {
+    /// Whether it matches all packets that take one way through the devices.
+    fn is_open(&self) -> bool {
+        let ends = self.source.is_none() && self.destination.is_none() && self.ports.is_none();
+        ends && self.protocols.is_none() && self.odd.is_empty() && self.not_destination.is_empty()
+    }
+}
+
+/// Whether a rule is about packets of connections that are there, or that come to a static mapping.
+fn is_answer(condition: &Condition) -> bool {
+    let is_state = |odd: &String| {
+        let odd = odd.to_ascii_lowercase();
+        let of_state = odd.contains("state") || odd.contains("status");
+        of_state
+            && !odd.contains("new")
+            && ["established", "related", "dnat"].iter().any(|word| odd.contains(word))
+    };
+    condition.odd.iter().any(is_state)
+}
+
+/// The same rule for what subscribers begin: a rule for new connections is for all of them.
+fn for_new(entry: &Entry) -> Entry {
+    let mut entry = entry.clone();
+    entry.condition.odd.retain(|odd| {
+        let odd = odd.to_ascii_lowercase();
+        !(odd.contains("state") && odd.contains("new"))
+    });
+    entry
+}
+
+/// Which packets a rule is about, by their devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    /// Packets that subscribers send; others may be among them.
+    Outbound,
+    /// Packets that come in from outside.
+    Inbound,
+    /// Packets of devices that natgate does not have.
+    Elsewhere,
+}
+
+impl Direction {
+    fn of(condition: &Condition, plan: &Plan) -> Self {
+        let input = condition.input.as_ref();
+        let output = condition.output.as_ref();
+        let by_input = input.map(|device| Self::by(device, &plan.inside, &plan.outside));
+        let by_output = output.map(|device| Self::by(device, &plan.outside, &plan.inside));
+        match (by_input, by_output) {
+            (Some(Self::Elsewhere), _) | (_, Some(Self::Elsewhere)) => Self::Elsewhere,
+            (Some(Self::Inbound), _) | (_, Some(Self::Inbound)) => Self::Inbound,
+            _ => Self::Outbound,
+        }
+    }
+
+    /// By the device of one end; `near`: where outbound packets have it.
+    fn by(device: &Device, near: &Side, far: &Side) -> Self {
+        let is = |side: &Side| side.device.as_deref() == Some(&device.name[..]);
+        match (device.negated, is(near), is(far)) {
+            (false, true, _) | (true, _, true) => Self::Outbound,
+            (false, _, true) | (true, true, _) => Self::Inbound,
+            // Which device it is the file does not say.
+            (false, ..) if near.device.is_none() => Self::Outbound,
+            (false, ..) => Self::Elsewhere,
+            (true, ..) => Self::Outbound,
+        }
+    }
+}
+
+/// A rule that drops some packets.
+fn dropped(entry: &Entry, direction: Direction, accepted: &[Entry], plan: &mut Plan) {
+    let Entry { origin, condition, .. } = entry;
+    if direction == Direction::Elsewhere {
+        return plan.unneeded(origin, "is about a device that natgate does not have");
+    }
+    if !can_be_said(entry, direction, plan) {
+        return;
+    }
+    if accepted.len() > MOST_ACCEPTED {
+        return plan.lost(origin, TOO_MANY);
+    }
+    let is_inbound = direction == Direction::Inbound;
+    // The remote end is the destination of what subscribers send.
+    let (is_source, ranges) = match (&condition.source, &condition.destination) {
+        (Some(remote), _) if is_inbound => (false, remote.clone()),
+        (Some(source), _) => (true, source.clone()),
+        (None, Some(destination)) => (false, destination.clone()),
+        (None, None) => (false, vec![Range::ALL]),
+    };
+    let Some(ranges) = without_accepted(entry, is_source, ranges, accepted, plan) else { return };
+    if is_inbound {
+        plan.differs(origin, "is for both directions now");
+    }
+    if origin.text.to_ascii_lowercase().contains("reject") {
+        plan.differs(origin, "is dropped without an answer now");
+    }
+    says_protocol(condition, entry, plan);
+    for port in single_ports(entry, plan) {
+        for range in ranges.iter().flat_map(|range| range.prefixes()) {
+            add_rule(plan, Kind::Drop, is_source, range, port, origin);
+        }
+    }
+}
+
+/// Whether a rule of kind drop can look at what this one does; if not, that is said.
+fn can_be_said(entry: &Entry, direction: Direction, plan: &mut Plan) -> bool {
+    let Entry { origin, condition, .. } = entry;
+    let is_inbound = direction == Direction::Inbound;
+    let odd = condition.odd.join(", ");
+    if odd.to_ascii_lowercase().contains("state") && odd.to_ascii_lowercase().contains("invalid") {
+        plan.unneeded(origin, "drops what belongs to no connection, which natgate does by itself");
+    } else if is_inbound && (condition.source.is_none() || condition.destination.is_some()) {
+        let message = "is about packets that come in: natgate refuses those that belong to no \
+                       mapping (nat.filtering)";
+        plan.unneeded(origin, message);
+    } else if !odd.is_empty() {
+        let message = format!("drops by {odd}; a rule of kind drop matches one endpoint");
+        plan.lost(origin, message);
+    } else if !condition.not_destination.is_empty() {
+        plan.lost(origin, "drops all but some destinations; a rule of kind drop has no exceptions");
+    } else if condition.source.is_some()
+        && (condition.destination.is_some() || condition.ports.is_some())
+    {
+        let message = "drops by source and destination; a rule of kind drop looks at one endpoint";
+        plan.lost(origin, message);
+    } else {
+        return true;
+    }
+    false
+}
+
+/// The addresses that are left to drop where earlier rules accept some; nothing if that cannot be
+/// said.
+fn without_accepted(
+    entry: &Entry,
+    is_source: bool,
+    mut ranges: Vec<Range>,
+    accepted: &[Entry],
+    plan: &mut Plan,
+) -> Option<Vec<Range>> {
+    for earlier in accepted.iter().filter(|earlier| meets(&earlier.condition, &entry.condition)) {
+        let line = earlier.origin.line;
+        let exempt = match (is_source, &earlier.condition) {
+            (_, condition) if condition.is_open() => {
+                plan.unneeded(&entry.origin, format!("never applies: line {line} accepts all"));
+                return None;
+            }
+            (true, condition) if condition.is_source_only() => condition.source.as_ref(),
+            (false, condition) if condition.is_destination_only(&entry.condition) => {
+                condition.destination.as_ref()
+            }
+            _ => None,
+        };
+        let Some(exempt) = exempt else {
+            let message = format!(
+                "drops what line {line} accepts in part; a rule of kind drop has no exceptions"
+            );
+            plan.lost(&entry.origin, message);
+            return None;
+        };
+        ranges = left(&ranges, exempt);
+    }
+    if ranges.is_empty() {
+        plan.unneeded(&entry.origin, "never applies: earlier rules accept all that it drops");
+        return None;
+    }
+    Some(ranges)
+}
+
+/// The addresses that are left without others.
+fn left(ranges: &[Range], exempt: &[Range]) -> Vec<Range> {
+    let mut left = ranges.to_vec();
+    for other in exempt {
+        left = left.into_iter().flat_map(|range| range.without(*other)).collect();
+    }
+    left
+}
+
+impl Condition {
+    /// Whether nothing but the source's address decides.
+    fn is_source_only(&self) -> bool {
+        let plain = Self { source: None, ..self.clone() };
+        self.source.is_some() && plain.is_open()
+    }
+
+    /// Whether nothing but the destination's address decides, for the ports of another.
+    fn is_destination_only(&self, other: &Self) -> bool {
+        let ports = self.ports.is_none() || self.ports == other.ports;
+        let plain = Self { destination: None, ports: None, ..self.clone() };
+        self.destination.is_some() && ports && plain.is_open()
+    }
+}
+
+/// Whether some packet may match both.
+fn meets(one: &Condition, other: &Condition) -> bool {
+    let ranges = |one: &Option<Vec<Range>>, other: &Option<Vec<Range>>| match (one, other) {
+        (Some(one), Some(other)) => {
+            one.iter().any(|one| other.iter().any(|other| one.overlaps(*other)))
+        }
+        _ => true,
+    };
+    let ports = |one: &Option<Vec<Ports>>, other: &Option<Vec<Ports>>| match (one, other) {
+        (Some(one), Some(other)) => {
+            one.iter().any(|one| other.iter().any(|other| one.overlaps(*other)))
+        }
+        _ => true,
+    };
+    let protocols = match (&one.protocols, &other.protocols) {
+        (Some(one), Some(other)) => one.iter().any(|one| other.contains(one)),
+        _ => true,
+    };
+    ranges(&one.source, &other.source)
+        && ranges(&one.destination, &other.destination)
+        && ports(&one.ports, &other.ports)
+        && protocols
+}
+
+/// All that no rule has accepted is dropped.
+fn rest(accepted: &[Entry], origin: &Origin, plan: &mut Plan) {
+    if let Some(open) = accepted.iter().find(|entry| entry.condition.is_open()) {
+        let message = format!(
+            "is kept for packets that begin outside, which reach static mappings only \
+             (nat.filtering); packets of subscribers pass, as line {} accepts them",
+            open.origin.line
+        );
+        return plan.differs(origin, message);
+    }
+    if accepted.is_empty() {
+        let message = "drops all that is forwarded, and natgate forwards what it translates";
+        return plan.lost(origin, message);
+    }
+    if accepted.len() > MOST_ACCEPTED {
+        return plan.lost(origin, TOO_MANY);
+    }
+    if let Some(odd) = accepted.iter().find(|entry| !entry.condition.is_source_only()) {
+        let message = format!(
+            "drops all but what lines such as {} accept; rules of kind drop name what is dropped",
+            odd.origin.line
+        );
+        return plan.lost(origin, message);
+    }
+    let exempt: Vec<Range> = accepted
+        .iter()
+        .flat_map(|entry| entry.condition.source.iter().flatten().copied())
+        .collect();
+    let all = match &plan.subscribers[..] {
+        [] => vec![Range::ALL],
+        subscribers => subscribers.to_vec(),
+    };
+    let ranges = left(&all, &exempt);
+    if ranges.is_empty() {
+        let message = "is kept: every subscriber is accepted, and packets that begin outside \
+                       reach static mappings only (nat.filtering)";
+        return plan.differs(origin, message);
+    }
+    for range in ranges.iter().flat_map(|range| range.prefixes()) {
+        add_rule(plan, Kind::Drop, true, range, 0, origin);
+    }
+}

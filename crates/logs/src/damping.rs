@@ -1,0 +1,330 @@
+//! Damping of events about limits, so that one host does not fill a log.
+//!
+//! The translator tells once a second that a subscriber, a class or a pool is at a limit. Such
+//! events about one subject form an episode, which ends after [`QUIET`] without an event. The first
+//! event of an episode is written at once, a later one when a pause has passed that doubles each
+//! time. The end of an episode is a [`Summary`] of its events.
+//!
+//! Each event is written, or a summary counts it, or both. Summaries stand in order of time. At
+//! most [`MOST_EPISODES`] episodes of subscribers are remembered; one more stands for all other
+//! subscribers. Classes and pools are as many as the configuration has.
+
+use crate::record::Record;
+use natgate_engine::{Change, Event, Resource, Timestamp};
+use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// An episode ends when no event has come for so long.
+const QUIET: Duration = Duration::from_secs(300);
+
+/// An episode ends after so long in any case, so that each day's log says of it.
+const LONGEST: Duration = Duration::from_secs(86_400);
+
+/// The first pause between two events of an episode that are written, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(3600));
+
+/// Episodes of subscribers that are remembered at most.
+const MOST_EPISODES: usize = 16_384;
+
+/// The subject of an event about a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Subject {
+    Quota {
+        realm: u16,
+        subscriber: Ipv4Addr,
+        protocol: u8,
+    },
+    ClassQuota {
+        class: u32,
+        protocol: u8,
+    },
+    Threshold {
+        realm: u16,
+        subscriber: Ipv4Addr,
+        resource: Resource,
+        percent: u8,
+    },
+    ClassThreshold {
+        class: u32,
+        resource: Resource,
+        percent: u8,
+    },
+    PoolThreshold {
+        pool: u32,
+        resource: Resource,
+        percent: u8,
+    },
+    Exhausted {
+        pool: u32,
+        protocol: u8,
+    },
+    /// Quotas of subscribers for which there is no room.
+    OtherQuotas,
+    /// Thresholds of subscribers for which there is no room.
+    OtherThresholds,
+}
+
+impl Subject {
+    /// The subject of an event, if the event is about a limit.
+    fn of(change: &Change) -> Option<Self> {
+        Some(match *change {
+            Change::QuotaReached { realm, subscriber, protocol } => {
+                Self::Quota { realm, subscriber, protocol: quota_of(protocol) }
+            }
+            Change::ClassQuotaReached { class, protocol } => {
+                Self::ClassQuota { class: class as u32, protocol: quota_of(protocol) }
+            }
+            Change::ThresholdReached { realm, subscriber, resource, percent } => {
+                Self::Threshold { realm, subscriber, resource, percent }
+            }
+            Change::ClassThresholdReached { class, resource, percent } => {
+                Self::ClassThreshold { class: class as u32, resource, percent }
+            }
+            Change::PoolThresholdReached { pool, resource, percent } => {
+                Self::PoolThreshold { pool: pool as u32, resource, percent }
+            }
+            Change::PoolExhausted { pool, protocol } => {
+                Self::Exhausted { pool: pool as u32, protocol: quota_of(protocol) }
+            }
+            Change::MappingCreated(_)
+            | Change::MappingRemoved(_)
+            | Change::SessionCreated(_)
+            | Change::SessionRemoved(_)
+            | Change::BlockAssigned(_)
+            | Change::BlockReleased(_) => return None,
+        })
+    }
+
+    /// An event of this subject, for its name and fields; `None`: of several subscribers.
+    pub(crate) fn change(&self) -> Option<Change> {
+        Some(match *self {
+            Self::Quota { realm, subscriber, protocol } => {
+                Change::QuotaReached { realm, subscriber, protocol }
+            }
+            Self::ClassQuota { class, protocol } => {
+                Change::ClassQuotaReached { class: class as usize, protocol }
+            }
+            Self::Threshold { realm, subscriber, resource, percent } => {
+                Change::ThresholdReached { realm, subscriber, resource, percent }
+            }
+            Self::ClassThreshold { class, resource, percent } => {
+                Change::ClassThresholdReached { class: class as usize, resource, percent }
+            }
+            Self::PoolThreshold { pool, resource, percent } => {
+                Change::PoolThresholdReached { pool: pool as usize, resource, percent }
+            }
+            Self::Exhausted { pool, protocol } => {
+                Change::PoolExhausted { pool: pool as usize, protocol }
+            }
+            Self::OtherQuotas | Self::OtherThresholds => return None,
+        })
+    }
+
+    /// The subject instead of this one when there is no room; `None`: there always is.
+    fn other(&self) -> Option<Self> {
+        match self {
+            Self::Quota { .. } => Some(Self::OtherQuotas),
+            Self::Threshold { .. } => Some(Self::OtherThresholds),
+            _ => None,
+        }
+    }
+}
+
+/// The protocol whose limit a protocol counts against: a host must not have an episode for each of
+/// 256 numbers.
+fn quota_of(protocol: u8) -> u8 {
+    if matches!(protocol, TCP | UDP | DCCP) { protocol } else { ICMP }
+}
+
+/// The end of an episode: how many events there were, from when to when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Summary {
+    pub(crate) subject: Subject,
+    /// When the episode was seen to have ended.
+    pub(crate) time: Timestamp,
+    /// Events of the episode.
+    pub(crate) count: u32,
+    /// The first event and the last, milliseconds before `time`.
+    pub(crate) ago: (u32, u32),
+}
+
+impl Summary {
+    fn of(subject: Subject, episode: &Episode, time: Timestamp) -> Self {
+        let before = |at: Timestamp| {
+            let millis = time.since(at).as_millis();
+            u32::try_from(millis).unwrap_or(u32::MAX)
+        };
+        let ago = (before(episode.first), before(episode.last));
+        Self { subject, time, count: episode.count, ago }
+    }
+
+    /// The time of the first event, to the millisecond.
+    pub(crate) fn from(&self) -> Timestamp {
+        self.before(self.ago.0)
+    }
+
+    /// The time of the last event, to the millisecond.
+    pub(crate) fn to(&self) -> Timestamp {
+        self.before(self.ago.1)
+    }
+
+    fn before(&self, millis: u32) -> Timestamp {
+        Timestamp(self.time.0.saturating_sub(u64::from(millis) * 1_000_000))
+    }
+}
+
+/// Events of one subject since the first.
+#[derive(Clone, Copy, Debug)]
+struct Episode {
+    first: Timestamp,
+    last: Timestamp,
+    /// The next event is written if it comes then or later.
+    next: Timestamp,
+    /// The pause after that one.
+    pause: Duration,
+    count: u32,
+    written: u32,
+}
+
+impl Episode {
+    fn new(time: Timestamp) -> Self {
+        let (pause, _) = PAUSES;
+        let next = time.plus(pause);
+        Self { first: time, last: time, next, pause: pause * 2, count: 1, written: 1 }
+    }
+
+    /// Counts an event; returns whether it is to be written.
+    fn add(&mut self, time: Timestamp) -> bool {
+        self.last = time;
+        self.count = self.count.saturating_add(1);
+        let is_due = time >= self.next;
+        if is_due {
+            let (_, longest) = PAUSES;
+            self.next = time.plus(self.pause);
+            self.pause = longest.min(self.pause * 2);
+            self.written += 1;
+        }
+        is_due
+    }
+
+    /// When it ends if nothing more comes.
+    fn end(&self) -> Timestamp {
+        self.last.plus(QUIET)
+    }
+
+    /// Whether there is something to sum up that has not been written.
+    fn is_damped(&self) -> bool {
+        self.count > self.written
+    }
+}
+
+/// All episodes at a time.
+#[derive(Debug)]
+pub(crate) struct Damping {
+    most: usize,
+    episodes: HashMap<Subject, Episode>,
+    /// One entry for each episode: a time when it may have ended.
+    ends: BinaryHeap<Reverse<(Timestamp, Subject)>>,
+    /// The latest time of a record.
+    now: Timestamp,
+}
+
+impl Default for Damping {
+    fn default() -> Self {
+        Self::new(MOST_EPISODES)
+    }
+}
+
+impl Damping {
+    fn new(most: usize) -> Self {
+        let (episodes, ends) = (HashMap::new(), BinaryHeap::new());
+        Self { most, episodes, ends, now: Timestamp(0) }
+    }
+
+    /// Moves records, all that there are until a time (`None`: more may follow), into `into`,
+    /// with the summaries that are due. Events that are only counted go into `counted` instead.
+    pub(crate) fn apply(
+        &mut self,
+        records: &mut Vec<Record>,
+        until: Option<Timestamp>,
+        into: &mut Vec<Record>,
+        counted: &mut Vec<Record>,
+    ) {
+        for record in records.drain(..) {
+            self.now = self.now.max(record.time());
+            self.end_until(self.now, into);
+            let is_written = match &record {
+                Record::Event(event) => self.add(event, into),
+                Record::Gap(_) | Record::ClockSet(_) | Record::Summary(_) => true,
+            };
+            if is_written {
+                into.push(record);
+            } else {
+                counted.push(record);
+            }
+        }
+        if let Some(until) = until {
+            self.now = self.now.max(until);
+            self.end_until(self.now, into);
+        }
+    }
+
+    /// Counts an event if it is about a limit; returns whether it is to be written.
+    fn add(&mut self, event: &Event, into: &mut Vec<Record>) -> bool {
+        let Some(mut subject) = Subject::of(&event.change) else { return true };
+        if let Some(other) = subject.other()
+            && self.episodes.len() >= self.most
+            && !self.episodes.contains_key(&subject)
+        {
+            subject = other;
+        }
+        let Some(episode) = self.episodes.get_mut(&subject) else {
+            let episode = Episode::new(event.time);
+            self.ends.push(Reverse((episode.end(), subject)));
+            self.episodes.insert(subject, episode);
+            return true;
+        };
+        if event.time.since(episode.first) < LONGEST {
+            return episode.add(event.time);
+        }
+        if episode.is_damped() {
+            into.push(Record::Summary(Summary::of(subject, episode, event.time)));
+        }
+        *episode = Episode::new(event.time);
+        true
+    }
+
+    /// Ends episodes in which nothing has happened for long enough at a time.
+    fn end_until(&mut self, time: Timestamp, into: &mut Vec<Record>) {
+        while let Some(&Reverse((due, subject))) = self.ends.peek()
+            && due <= time
+        {
+            self.ends.pop();
+            let Some(episode) = self.episodes.get(&subject) else { continue };
+            if episode.end() > due {
+                self.ends.push(Reverse((episode.end(), subject)));
+                continue;
+            }
+            if episode.is_damped() {
+                into.push(Record::Summary(Summary::of(subject, episode, due)));
+            }
+            self.episodes.remove(&subject);
+        }
+    }
+
+    /// Ends all episodes, because nothing will come any more.
+    pub(crate) fn end(&mut self, into: &mut Vec<Record>) {
+        let mut left: Vec<_> = self.episodes.drain().filter(|(_, it)| it.is_damped()).collect();
+        left.sort_unstable_by_key(|(subject, _)| *subject);
+        let summaries =
+            left.iter().map(|(subject, episode)| Summary::of(*subject, episode, self.now));
+        into.extend(summaries.map(Record::Summary));
+        self.ends.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests;
