@@ -5,9 +5,11 @@
 const PATIENCE = 8000;
 
 export class Refused extends Error {
-  constructor(status, message) {
+  // `body`: the answer's object, if it has one.
+  constructor(status, message, body = null) {
     super(message);
     this.status = status;
+    this.body = body;
   }
 }
 
@@ -60,31 +62,32 @@ async function content(answer) {
   if (answer.ok) return body;
   const errors = Array.isArray(body?.errors) ? body.errors.join("; ") : undefined;
   const message = body?.message ?? errors ?? text.trim().slice(0, 200);
-  throw new Refused(answer.status, message || `natgate answers with status ${answer.status}`);
+  throw new Refused(answer.status, message || `natgate answers with status ${answer.status}`, body);
 }
 
 // Addresses that are asked for at most.
 const MOST_ADDRESSES = 8192;
 
-// The pools with their addresses, and of both what is in use of each kind.
+// The pools with their addresses, and the use of each kind of ports in both.
 export async function askPools() {
   const [told, list] = await Promise.all([
     ask("/v1/pools"), ask("/v1/addresses", { limit: MOST_ADDRESSES }),
   ]);
   const pools = told.pools.map((pool) => ({
-    name: pool.name, count: pool.addresses, use: usage(pool, pool.ports), addresses: [],
+    name: pool.name, count: pool.addresses, use: usage(pool), addresses: [],
   }));
   const byName = new Map(pools.map((pool) => [pool.name, pool]));
   for (const one of list.addresses) {
-    byName.get(one.pool)?.addresses.push({ ...one, use: usage(one, one.ports) });
+    byName.get(one.pool)?.addresses.push({ ...one, use: usage(one) });
   }
   return pools;
 }
 
-// What is used of so many ports, and of blocks where there are some.
-function usage({ free, free_blocks: freeBlocks, taken_blocks: taken }, ports) {
-  const of = (left) => ({ used: Math.max(0, ports - left), total: ports });
-  const use = { tcp: of(free.tcp), udp: of(free.udp), icmp: of(free.icmp) };
+// Ports in use of those that mappings have or may have, as the alerts count them: ports in hold-down
+// and reserved ports count on neither side. Blocks in use, where ports are given out in blocks.
+function usage({ used, free, free_blocks: freeBlocks, taken_blocks: taken }) {
+  const of = (protocol) => ({ used: used[protocol], total: used[protocol] + free[protocol] });
+  const use = { tcp: of("tcp"), udp: of("udp"), icmp: of("icmp") };
   const hasBlocks = Number.isFinite(freeBlocks) && Number.isFinite(taken);
   return hasBlocks ? { ...use, blocks: { used: taken, total: taken + freeBlocks } } : use;
 }
