@@ -1,7 +1,7 @@
-// The interface's GET paths, and when they are asked. A question that fails is asked again, later and
-// later up to a bound; whether natgate answers at all is known here and told to who wants to know.
+// Requests to the interface's GET paths. A request that fails is repeated, at growing intervals up to a
+// bound. Listeners are told when natgate stops answering and when it answers again.
 
-// How long an answer may usually take, milliseconds.
+// Usual limit of the time for an answer, milliseconds.
 const PATIENCE = 8000;
 
 export class Refused extends Error {
@@ -112,7 +112,7 @@ export function follow(question, period, take, fail) {
       fail(error);
     }
     asking = false;
-    // What failed is tried at least every five seconds, so that the page is back soon after natgate.
+    // A failed request is repeated at least every five seconds, so the page is back soon after natgate.
     const wait = failures === 0 ? period : Math.min(Math.max(period, 1000 * failures), 5000);
     clearTimeout(timer);
     if (!document.hidden) timer = setTimeout(turn, Math.max(0, begun + wait - performance.now()));

@@ -24,7 +24,7 @@ const STATES = {
   down: "critical", unresolved: "critical", failed: "critical", stuck: "critical",
 };
 
-// Of each kind of part: its title, and the word for a part in its good state.
+// Kinds of parts: the title, the good state, and the text if there is no part of the kind.
 const KINDS = [
   { key: "links", title: "Links", good: "up", none: "none" },
   { key: "next_hops", title: "Next hops", good: "resolved", none: "none named" },

@@ -65,7 +65,7 @@ function state(status) {
   tiles.subscribers(status.subscribers.now);
 }
 
-// Whether natgate is there: said once, above everything, and the figures are marked as old.
+// Shows once, above everything, that natgate does not answer, and marks the figures as old.
 let gone = null;
 
 function reachable(isUp) {

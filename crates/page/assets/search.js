@@ -1,6 +1,6 @@
 // The search box. An external endpoint has, or had, a subscriber: `who` answers for now or, with a
 // time, for then. An internal endpoint, or an address without a port, is answered by its mappings.
-// Where no mapping has the port or the address, the blocks of ports say whose it is.
+// Where no mapping has the port or the address, the blocks of ports tell the owner.
 
 import { Refused, ask } from "./api.js";
 import { duration, element, fill, moment, whole } from "./format.js";
@@ -8,7 +8,7 @@ import { duration, element, fill, moment, whole } from "./format.js";
 // Mappings that are listed at most.
 const MOST = 50;
 
-// How long a search in the log on disk may take, milliseconds.
+// Time that a search in the log on disk may take, milliseconds.
 const PATIENCE = 60000;
 
 const EXAMPLE = "write one such as 203.0.113.1:40000 or 10.0.0.5";
@@ -63,8 +63,8 @@ function close() {
   if (hadFocus) (came.isConnected ? came : query).focus();
 }
 
-// What is asked: ADDRESS[:PORT] [PORT] [PROTOCOL] [[at] TIME], or `wrong`, a sentence. What a protocol
-// or a time may be, natgate knows.
+// Parses ADDRESS[:PORT] [PORT] [PROTOCOL] [[at] TIME]; `wrong` is a sentence about an error. natgate
+// checks protocols and times.
 export function parse(text) {
   const words = text.trim().split(/\s+/);
   const [first, after] = words.shift().split(/:(.*)/);
@@ -140,7 +140,7 @@ async function find({ address, port }, wanted) {
   return [sentence(`Nobody has ${endpoint}${protocols} now: it is no external endpoint in use, and no subscriber has a mapping by it.`)];
 }
 
-// Who had an external endpoint, by the log on disk; by the configuration where that names nobody.
+// The subscriber that had an external endpoint, by the log on disk, else by the configuration.
 async function findThen({ address, port, at }, wanted) {
   const endpoint = `${address}:${port}`;
   let found;
@@ -200,7 +200,7 @@ async function blocks(filter) {
   return await ask("/v1/blocks", { ...filter, limit: MOST });
 }
 
-// How many blocks there are, in words.
+// The number of blocks in words.
 function many({ blocks, more }) {
   const count = whole(blocks.length);
   return more ? `more than ${count} blocks of ports` : `${count} ${blocks.length === 1 ? "block" : "blocks"} of ports`;

@@ -172,7 +172,7 @@ fn search_by_click_and_by_keyboard() {
     browser.click("#search button");
     browser.wait_text("#answer-body", "Nobody has 203.0.113.97:40000 by tcp now");
 
-    // With a time, who had it then.
+    // With a time: the subscriber that had the endpoint then.
     browser.value("document.getElementById('protocol').value = ''");
     for (question, answer) in [
         ("203.0.113.97:40000 2026-03-01T12:30:00Z", "203.0.113.97:40000 was 100.64.0.9"),
@@ -336,7 +336,7 @@ fn a_keyboard_alone_suffices() {
     assert_eq!(browser.complaints(&gateway.url()), Vec::<String>::new());
 }
 
-/// What has the focus, and whether one sees that: a line around it or around what stands for it.
+/// The focused element, and true if its focus is visible: an outline around it or around its label.
 const FOCUS: &str = "(() => { const at = document.activeElement; if (at === document.body) return null; \
     const lines = (one) => one && getComputedStyle(one).outlineStyle !== 'none' && \
       parseFloat(getComputedStyle(one).outlineWidth) > 0; \
@@ -485,7 +485,7 @@ fn pictures() {
     browser.wait(
         "document.querySelector('path.line.outbound').getAttribute('d').split('L').length > 20",
     );
-    // Those of docs/page.md.
+    // The pictures of docs/page.md.
     browser.prefer("light");
     browser.picture("page-light", false);
     for scheme in ["light", "dark"] {

@@ -88,7 +88,7 @@ pub struct App {
     pub(crate) trouble: Option<String>,
     /// The search that is being typed.
     pub(crate) typed: Option<String>,
-    /// The address or endpoint whose owner is looked for; empty: all blocks.
+    /// The address or endpoint to find the owner of; empty: all blocks.
     pub(crate) search: String,
     /// The latest, and the one before it.
     snapshots: [Option<Snapshot>; 2],
@@ -165,7 +165,7 @@ impl App {
         Some(time(now)? - time(before)?).filter(|interval| *interval > 0.0)
     }
 
-    /// How fast a count grows, a second; `None`: it was not looked at twice.
+    /// The growth of a count a second; `None`: there are no two snapshots.
     pub(crate) fn rate(&self, count: impl Fn(&Snapshot) -> u64) -> Option<f64> {
         let [Some(now), Some(before)] = &self.snapshots else { return None };
         Some(count(now).saturating_sub(count(before)) as f64 / self.interval()?)

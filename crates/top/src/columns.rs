@@ -7,7 +7,7 @@
 /// Blanks between two columns.
 pub(crate) const SPACING: usize = 2;
 
-/// What a shortened text ends with.
+/// The end of a shortened text.
 const ELLIPSIS: char = '\u{2026}';
 
 /// A column of a table.

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long an answer may take.
+/// Time that an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Subscribers that are kept, the ones with the most mappings.
@@ -22,7 +22,7 @@ const MOST_LINE: u64 = 1 << 16;
 /// Lists, which may be long and are not asked for at every look.
 #[derive(Clone, Copy, Debug)]
 pub struct Lists<'s> {
-    /// The address or endpoint whose owner is looked for; empty: all blocks of ports.
+    /// The address or endpoint to find the owner of; empty: all blocks of ports.
     pub search: &'s str,
 }
 

@@ -1,5 +1,5 @@
-//! What stands for a gateway here: the interface's paths with figures that the test decides, behind
-//! the page, at a port of this machine. It can go and come back at the same port.
+//! A gateway for tests: the interface's paths with figures that the test decides, behind the page, at
+//! a port of this machine. It can stop and start again at the same port.
 
 use axum::body::Bytes;
 use axum::extract::Query;
@@ -29,20 +29,20 @@ const PORTS: u64 = 64_512;
 /// Ports of each address of the pool "business" that are reserved for static mappings.
 const RESERVED: u64 = 512;
 
-/// Where the gateway is seen from, and what makes it do something.
+/// A gateway, its address and its controls.
 pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
     figures: Arc<Figures>,
     server: Option<Server>,
 }
 
-/// What it has done so far.
+/// The state that the figures are made of.
 struct Figures {
     /// Packets a second, outbound.
     rate: AtomicU64,
-    /// Whether there is a pool of more addresses than cells.
+    /// True if there is a pool of more addresses than cells.
     is_large: bool,
-    /// Whether a link, two logs and a worker have alarms.
+    /// True if a link and two logs have alarms.
     is_ill: AtomicBool,
     began: Instant,
     /// Packets forwarded outbound, and when that was reckoned.
@@ -223,7 +223,7 @@ fn workers(figures: &Figures) -> Value {
     json!({ "workers": [worker(0, 41), worker(1, 63)] })
 }
 
-/// How full an address is, by its place: fuller ones in the middle, one as good as exhausted.
+/// Thousandths of an address in use, by its place: more in the middle, and one as good as exhausted.
 fn fullness(place: u32) -> u64 {
     match place {
         97 => 998,
@@ -369,7 +369,7 @@ fn who_without_mapping(external: &str) -> Option<Response> {
     Some(Json(json!({ "answers": [owner] })).into_response())
 }
 
-/// Who had an endpoint; what is known of one is that somebody else had it for a while.
+/// The subscriber that had an endpoint at a time; one endpoint had another subscriber then.
 fn who_then(query: &HashMap<String, String>) -> Response {
     let refused = |status: StatusCode, message: &str| {
         (status, Json(json!({ "message": message, "answers": [] }))).into_response()
