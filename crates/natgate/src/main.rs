@@ -22,7 +22,7 @@ mod trace;
 mod who;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use natgate_pages::LargePages;
+use natgate_hugepages::LargePages;
 use std::process::ExitCode;
 
 /// Tables of gigabytes are looked up at random: with huge pages that costs no walk through page tables.

@@ -93,7 +93,7 @@ impl Gateway {
 
     /// Comes, where it was before.
     pub(crate) fn come(&mut self) {
-        let router = natgate_page::router(interface(&self.figures), &[]);
+        let router = natgate_web::router(interface(&self.figures), &[]);
         let server = Server::start(Listen::tcp(self.address), router).expect("the port is free");
         self.address = server.address().expect("a TCP port");
         self.server = Some(server);
