@@ -1,7 +1,7 @@
 //! A headless Chromium, driven by its DevTools protocol over two pipes.
 //!
-//! One browser, one page. Questions wait for their answers for a bounded time; what the browser tells
-//! of its own accord (errors on the console, failed requests) is kept for who asks.
+//! One browser, one page. Commands wait for their answers for a bounded time. Events of the browser
+//! (errors on the console, failed requests) are kept for [`Chromium::complaints`].
 
 use base64::Engine as _;
 use serde_json::{Value, json};
@@ -13,10 +13,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anything may take that the browser or the page is waited for; a busy machine is slow.
+/// Time that the browser or the page may take for anything; a busy machine is slow.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Between two looks at something that is waited for.
+/// Pause between two checks of a condition.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The browser's end of the pipes are descriptors 3 and 4, which a shell can give.
@@ -42,7 +42,7 @@ const ARGUMENTS: &[&str] = &[
 /// A browser; it ends when this is dropped.
 ///
 /// # Panics
-/// Everything here does if the browser is not there, ends, or takes too long: it is for tests.
+/// Every method panics if the browser is missing, ends, or takes too long: this is for tests.
 #[derive(Debug)]
 pub struct Chromium {
     child: Child,
@@ -55,12 +55,12 @@ pub struct Chromium {
 }
 
 impl Chromium {
-    /// Starts one, with an empty page; `name` tells its profile from others'.
+    /// Starts a browser with an empty page; `name` names its profile.
     pub fn start(name: &str) -> Self {
         Self::start_by(&[], name)
     }
 
-    /// Starts one by a command in front of it, such as one that enters a namespace.
+    /// Starts a browser by a command in front of it, such as one that enters a namespace.
     pub fn start_by(before: &[&str], name: &str) -> Self {
         let folder = format!("natgate-page-{name}-{}", std::process::id());
         let profile = std::env::temp_dir().join(folder);
@@ -89,7 +89,7 @@ impl Chromium {
         one
     }
 
-    /// Has the browser do something, and waits for what it says.
+    /// Calls a method of the DevTools protocol and returns its result.
     pub fn call(&mut self, method: &str, params: Value) -> Value {
         self.last += 1;
         let id = self.last;
@@ -115,13 +115,13 @@ impl Chromium {
         }
     }
 
-    /// Goes to a page, and waits until it is there.
+    /// Opens a page and waits until it is loaded.
     pub fn open(&mut self, url: &str) {
         self.call("Page.navigate", json!({ "url": url }));
         self.wait("document.readyState === 'complete'");
     }
 
-    /// What an expression comes to in the page.
+    /// The value of an expression in the page.
     pub fn value(&mut self, script: &str) -> Value {
         let question = json!({ "expression": script, "awaitPromise": true, "returnByValue": true });
         let answer = self.call("Runtime.evaluate", question);
@@ -129,7 +129,7 @@ impl Chromium {
         answer["result"]["value"].clone()
     }
 
-    /// The text of what a selector finds first.
+    /// The text of the first element that a selector matches.
     pub fn text(&mut self, selector: &str) -> String {
         let script = format!("document.querySelector({selector:?})?.textContent ?? ''");
         self.value(&script).as_str().unwrap_or_default().trim().to_owned()
@@ -144,12 +144,12 @@ impl Chromium {
         }
     }
 
-    /// Waits until the text of what a selector finds has something in it.
+    /// Waits until the text of the first element that a selector matches contains a part.
     pub fn wait_text(&mut self, selector: &str, part: &str) {
         self.wait(&format!("document.querySelector({selector:?})?.textContent.includes({part:?})"));
     }
 
-    /// Clicks in the middle of what a selector finds first.
+    /// Clicks in the middle of the first element that a selector matches.
     pub fn click(&mut self, selector: &str) {
         let script = format!(
             "(() => {{ const found = document.querySelector({selector:?}); \
@@ -195,12 +195,12 @@ impl Chromium {
         }
     }
 
-    /// Types a text where the focus is.
+    /// Types a text into the focused element.
     pub fn write(&mut self, text: &str) {
         self.call("Input.insertText", json!({ "text": text }));
     }
 
-    /// Makes the page so large, in pixels.
+    /// Sets the size of the page, pixels.
     pub fn size(&mut self, width: u32, height: u32, is_phone: bool) {
         let metrics = json!({
             "width": width, "height": height, "deviceScaleFactor": 1, "mobile": is_phone,
@@ -208,13 +208,13 @@ impl Chromium {
         self.call("Emulation.setDeviceMetricsOverride", metrics);
     }
 
-    /// What the system prefers: `light` or `dark`.
+    /// Sets the system's color scheme: `light` or `dark`.
     pub fn prefer(&mut self, scheme: &str) {
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         self.call("Emulation.setEmulatedMedia", json!({ "features": features }));
     }
 
-    /// The screen as a picture; kept as a file of that name if `NATGATE_SCREENSHOTS` names a folder.
+    /// A picture of the screen; also a file of that name if `NATGATE_SCREENSHOTS` names a folder.
     pub fn picture(&mut self, name: &str, is_whole: bool) -> Vec<u8> {
         let wish = json!({ "format": "png", "captureBeyondViewport": is_whole });
         let answer = self.call("Page.captureScreenshot", wish);
@@ -227,10 +227,10 @@ impl Chromium {
         picture
     }
 
-    /// What stands on the console as an error or a warning, scripts that failed, and requests that
-    /// went elsewhere than to the page's own origin.
+    /// Errors and warnings of the console, failed scripts, and requests to other origins than the
+    /// page's own.
     pub fn complaints(&mut self, origin: &str) -> Vec<String> {
-        // What is under way has been told by then.
+        // Events that are under way arrive before this is done.
         self.value("new Promise((done) => setTimeout(done, 0))");
         let told = std::mem::take(&mut self.told);
         told.iter().filter_map(|message| complaint(message, origin)).collect()
@@ -257,7 +257,7 @@ fn complaint(message: &Value, origin: &str) -> Option<String> {
     }
 }
 
-/// Takes the browser's messages apart, each of which ends with a zero.
+/// Splits the browser's output into messages, each of which ends with a zero.
 fn read(mut answers: impl Read + Send + 'static) -> Receiver<Value> {
     let (sender, messages) = sync_channel(100_000);
     thread::spawn(move || {

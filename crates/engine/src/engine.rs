@@ -574,7 +574,7 @@ impl Engine {
             let release = self.deadline(time, self.timeouts.hold_down);
             self.external.give(protocol, index, port, release, self.tick);
         }
-        self.external.uncount(index);
+        self.external.uncount(index, place_of(protocol));
         let pool = self.external.pool_of(index);
         let kind = quota_class(protocol);
         self.gone[kind] += 1;

@@ -81,10 +81,17 @@ struct Slot {
     /// Protocols that a static mapping takes as a whole: a bit each by index, and one for all that have no
     /// ports.
     kept: u8,
-    /// Mappings that subscribers have.
-    mappings: u32,
+    /// Dynamic mappings by the place of their protocol; the last place is for all without ports.
+    mappings: [u32; PROTOCOLS.len() + 1],
     /// Ports that somebody has or that are held.
     busy: u32,
+}
+
+impl Slot {
+    /// Dynamic mappings of all protocols.
+    fn all_mappings(&self) -> u32 {
+        self.mappings.iter().sum()
+    }
 }
 
 /// The bit of [`Slot::kept`] for protocols without ports.
@@ -442,17 +449,17 @@ impl External {
         *entry = slot + 1;
     }
 
-    /// Counts a mapping that a subscriber has of an address.
+    /// Counts a dynamic mapping of an address; `place` is its protocol's.
     #[inline(always)]
-    pub(crate) fn count(&mut self, index: u32) {
-        self.slots[index as usize].mappings += 1;
+    pub(crate) fn count(&mut self, index: u32, place: usize) {
+        self.slots[index as usize].mappings[place] += 1;
     }
 
-    /// Counts one less.
-    pub(crate) fn uncount(&mut self, index: u32) {
+    /// Counts a dynamic mapping of an address that ends; `place` is its protocol's.
+    pub(crate) fn uncount(&mut self, index: u32, place: usize) {
         let slot = &mut self.slots[index as usize];
-        slot.mappings -= 1;
-        if slot.mappings == 0 && slot.pool != slot.target {
+        slot.mappings[place] -= 1;
+        if slot.pool != slot.target && slot.all_mappings() == 0 {
             self.work.moves(index);
         }
     }
@@ -822,8 +829,9 @@ impl External {
         (usize::from(slot.pool) < self.pools.len()).then(|| AddressUsage {
             address: Ipv4Addr::from_bits(self.address(index)),
             pool: usize::from(slot.pool),
-            mappings: slot.mappings,
+            mappings: slot.all_mappings(),
             subscribers,
+            used: core::array::from_fn(|protocol| slot.mappings[protocol]),
             free: PROTOCOLS.map(|protocol| {
                 let ports = &self.ports[protocol_index(protocol)];
                 ports.free_on_side(index, true) + ports.free_on_side(index, false)

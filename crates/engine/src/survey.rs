@@ -120,6 +120,8 @@ pub struct AddressUsage {
     pub subscribers: u32,
     /// Ports that a new mapping may take: of TCP, UDP, ICMP and DCCP.
     pub free: [u32; 4],
+    /// Dynamic mappings with a port: of TCP, UDP, ICMP and DCCP.
+    pub used: [u32; 4],
     /// Ports in hold-down.
     pub held: [u32; 4],
     /// Blocks that somebody has, and such as somebody could get; nothing: its pool has no blocks.

@@ -1,4 +1,4 @@
-//! What a capture is of, as a person writes it, on the command line or in a query.
+//! The request for a capture, from the command line or from a query.
 
 use natgate_engine::Prefix;
 use natgate_gateway::capture::Filter;
@@ -10,10 +10,10 @@ use std::time::Duration;
 /// Longest capture.
 pub const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// What is asked for.
+/// A request for a capture: its filter and its limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Asked {
+pub struct CaptureRequest {
     /// Internal address or prefix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscriber: Option<String>,
@@ -37,11 +37,11 @@ pub struct Asked {
     pub seconds: Option<u64>,
 }
 
-impl Asked {
+impl CaptureRequest {
     /// The filter.
     ///
     /// # Errors
-    /// A sentence for what cannot be read.
+    /// A sentence about a value that cannot be read.
     pub fn filter(&self) -> Result<Filter, String> {
         let text = |value: &Option<String>| value.clone();
         Ok(Filter {
@@ -55,10 +55,10 @@ impl Asked {
         })
     }
 
-    /// How long it takes at most.
+    /// The longest time that the capture may take.
     ///
     /// # Errors
-    /// A sentence when that is too long, or nothing would be captured.
+    /// A sentence if the time is too long, or nothing would be captured.
     pub fn duration(&self) -> Result<Duration, String> {
         let longest = LONGEST.as_secs();
         match (self.seconds, self.count) {
@@ -104,12 +104,12 @@ mod tests {
 
     #[test]
     fn what_is_written_is_looked_for() {
-        let asked = Asked {
+        let request = CaptureRequest {
             subscriber: Some("10.0.0.0/24".into()),
             remote: Some("192.0.2.1:53".into()),
             external: Some("203.0.113.1".into()),
             protocol: Some("udp".into()),
-            ..Asked::default()
+            ..CaptureRequest::default()
         };
         let address = |text: &str, len| Prefix::new(text.parse().unwrap(), len);
         let filter = Filter {
@@ -119,23 +119,26 @@ mod tests {
             protocol: Some(17),
             port: None,
         };
-        assert_eq!(asked.filter(), Ok(filter));
-        assert_eq!(Asked::default().duration(), Ok(LONGEST));
+        assert_eq!(request.filter(), Ok(filter));
+        assert_eq!(CaptureRequest::default().duration(), Ok(LONGEST));
     }
 
     #[test]
     fn what_is_wrong_is_said_with_a_remedy() {
-        let wrong = |change: fn(&mut Asked), part: &str| {
-            let mut asked = Asked::default();
-            change(&mut asked);
-            let error = asked.filter().err().or(asked.duration().err()).unwrap_or_default();
+        let wrong = |change: fn(&mut CaptureRequest), part: &str| {
+            let mut request = CaptureRequest::default();
+            change(&mut request);
+            let error = request.filter().err().or(request.duration().err()).unwrap_or_default();
             assert!(error.contains(part), "{error}");
         };
-        wrong(|asked| asked.subscriber = Some("10.0.0".into()), "no IPv4 address or prefix");
-        wrong(|asked| asked.subscriber = Some("10.0.0.0/33".into()), "no IPv4 address or prefix");
-        wrong(|asked| asked.remote = Some("192.0.2.1:x".into()), "from 0 to 65535");
-        wrong(|asked| asked.protocol = Some("ip".into()), "is unknown");
-        wrong(|asked| asked.seconds = Some(1 << 40), "at most 86400 s");
-        wrong(|asked| asked.count = Some(0), "at least 1");
+        wrong(|request| request.subscriber = Some("10.0.0".into()), "no IPv4 address or prefix");
+        wrong(
+            |request| request.subscriber = Some("10.0.0.0/33".into()),
+            "no IPv4 address or prefix",
+        );
+        wrong(|request| request.remote = Some("192.0.2.1:x".into()), "from 0 to 65535");
+        wrong(|request| request.protocol = Some("ip".into()), "is unknown");
+        wrong(|request| request.seconds = Some(1 << 40), "at most 86400 s");
+        wrong(|request| request.count = Some(0), "at least 1");
     }
 }

@@ -1,5 +1,5 @@
-//! A packet as a person writes it: `udp 10.0.0.5:4000 > 192.0.2.1:53`, or in hexadecimal, with what
-//! else is to be said of it behind.
+//! Descriptions of packets: `udp 10.0.0.5:4000 > 192.0.2.1:53`, or bytes in hexadecimal, with options
+//! after them.
 
 use natgate_engine::{Config, Side};
 use natgate_gateway::{Link, Probe};
@@ -9,27 +9,27 @@ use natgate_wire::{Ipv4, icmp, ipv4, protocol, tcp, udp};
 use std::net::Ipv4Addr;
 use std::str::FromStr;
 
-/// How a packet is written, for who got it wrong.
+/// Examples of descriptions, for error messages.
 pub const EXAMPLE: &str = "such as `udp 10.0.0.5:4000 > 192.0.2.1:53`, \
      `tcp 10.0.0.5:4000 > 192.0.2.1:80 syn` or `icmp 10.0.0.5 > 192.0.2.1 id 7`";
 
 /// Shortest packet in hexadecimal: an IPv4 header.
 const LEAST_DIGITS: usize = 2 * ipv4::HEADER_LEN;
 
-/// A packet as it was written.
+/// A packet by its description.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct PacketDescription {
     /// The IP packet.
     pub packet: Vec<u8>,
-    /// The side that it comes in by, if that was said.
+    /// The side that the packet comes in by, if the description names one.
     pub from: Option<Side>,
-    /// The name of the realm that it comes from, if that was said.
+    /// The name of the realm that the packet comes from, if the description names one.
     pub realm: Option<String>,
 }
 
-/// What was said of a packet behind its ends.
+/// The options of a description, after its endpoints.
 #[derive(Debug, Default)]
-struct Said {
+struct PacketOptions {
     ttl: Option<u8>,
     length: Option<u16>,
     id: Option<u16>,
@@ -40,7 +40,7 @@ struct Said {
     realm: Option<String>,
 }
 
-impl FromStr for Written {
+impl FromStr for PacketDescription {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -54,12 +54,12 @@ impl FromStr for Written {
             .filter(|c| *c != ':')
             .collect();
         if digits.len() >= LEAST_DIGITS {
-            let said = Said::read(&words[words.iter().take_while(is_hex).count()..])?;
-            return said.with_bytes(&digits);
+            let options = PacketOptions::read(&words[words.iter().take_while(is_hex).count()..])?;
+            return options.with_bytes(&digits);
         }
         match words[..] {
             [protocol, source, ">", destination, ref rest @ ..] => {
-                Said::read(rest)?.with_ends(protocol, source, destination)
+                PacketOptions::read(rest)?.with_ends(protocol, source, destination)
             }
             _ => Err(format!(
                 "{text:?} is no packet; write protocol, source, > and destination, {EXAMPLE}"
@@ -68,23 +68,23 @@ impl FromStr for Written {
     }
 }
 
-impl Said {
+impl PacketOptions {
     fn read(words: &[&str]) -> Result<Self, String> {
-        let mut said = Self::default();
+        let mut options = Self::default();
         let mut words = words.iter().copied();
         while let Some(word) = words.next() {
             let mut value = |what: &str| {
                 words.next().ok_or_else(|| format!("{word} lacks its value; write {word} {what}"))
             };
             match word {
-                "ttl" => said.ttl = Some(number("ttl", value("N")?)?),
-                "length" => said.length = Some(number("length", value("N")?)?),
-                "id" => said.id = Some(number("id", value("N")?)?),
-                "df" => said.dont_fragment = true,
-                "reply" => said.reply = true,
-                "realm" => said.realm = Some(value("NAME")?.to_owned()),
+                "ttl" => options.ttl = Some(number("ttl", value("N")?)?),
+                "length" => options.length = Some(number("length", value("N")?)?),
+                "id" => options.id = Some(number("id", value("N")?)?),
+                "df" => options.dont_fragment = true,
+                "reply" => options.reply = true,
+                "realm" => options.realm = Some(value("NAME")?.to_owned()),
                 "from" => {
-                    said.from = Some(match value("inside or from outside")? {
+                    options.from = Some(match value("inside or from outside")? {
                         "inside" => Side::Inside,
                         "outside" => Side::Outside,
                         other => {
@@ -92,13 +92,13 @@ impl Said {
                         }
                     });
                 }
-                _ => said.flags |= flags_of(word)?,
+                _ => options.flags |= flags_of(word)?,
             }
         }
-        Ok(said)
+        Ok(options)
     }
 
-    fn with_bytes(self, digits: &str) -> Result<Written, String> {
+    fn with_bytes(self, digits: &str) -> Result<PacketDescription, String> {
         if self.ttl.is_some() || self.length.is_some() || self.id.is_some() || self.flags != 0 {
             let message = "a packet in hexadecimal has its fields already; after it write only \
                            from inside, from outside or realm NAME";
@@ -126,10 +126,15 @@ impl Said {
                     .to_owned(),
             );
         }
-        Ok(Written { packet, from: self.from, realm: self.realm })
+        Ok(PacketDescription { packet, from: self.from, realm: self.realm })
     }
 
-    fn with_ends(self, name: &str, source: &str, destination: &str) -> Result<Written, String> {
+    fn with_ends(
+        self,
+        name: &str,
+        source: &str,
+        destination: &str,
+    ) -> Result<PacketDescription, String> {
         let (number, header) = match name {
             "udp" => (protocol::UDP, udp::HEADER_LEN),
             "tcp" => (protocol::TCP, tcp::HEADER_LEN),
@@ -169,7 +174,7 @@ impl Said {
             set_dont_fragment(&mut bytes);
         }
         self.write_transport(number, [source.1, destination.1], &mut bytes[ipv4::HEADER_LEN..]);
-        Ok(Written { packet: bytes, from: self.from, realm: self.realm })
+        Ok(PacketDescription { packet: bytes, from: self.from, realm: self.realm })
     }
 
     fn write_transport(&self, number: u8, ports: [u16; 2], transport: &mut [u8]) {
@@ -215,7 +220,7 @@ fn checksum(bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// The length of the link header of an Ethernet frame that carries IPv4.
+/// The length of the link header, if the bytes are an Ethernet frame with IPv4.
 fn link_header(bytes: &[u8]) -> Option<usize> {
     let kind = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
     let is_ipv4 = |at: usize| bytes.get(at).is_some_and(|first| first >> 4 == 4);
@@ -271,12 +276,12 @@ fn end(text: &str, has_port: bool) -> Result<(Ipv4Addr, u16), String> {
     Ok((address, port))
 }
 
-impl Written {
-    /// The packet with the link that it comes in by, told from its source if it was not said: what a
-    /// subscriber may have, or is in an inside network, comes from inside.
+impl PacketDescription {
+    /// The packet with the link that it comes in by. If the description names no side, packets with the
+    /// source address of a subscriber or of an inside network come from inside.
     ///
     /// # Errors
-    /// A sentence, when there is no such realm.
+    /// A sentence if there is no such realm.
     pub fn probe(self, config: &Config) -> Result<Probe, String> {
         let Self { packet, from, realm } = self;
         let source = u32::from_be_bytes([packet[12], packet[13], packet[14], packet[15]]);
@@ -317,13 +322,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(text: &str) -> Written {
+    fn read(text: &str) -> PacketDescription {
         text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
     #[test]
     fn a_packet_has_what_was_said() {
-        let Written { packet, from, realm } = read(
+        let PacketDescription { packet, from, realm } = read(
             "tcp 10.0.0.5:4000 > 192.0.2.1:80 syn+ack ttl 7 length 100 df from outside realm a",
         );
         let ip = Ipv4::new_checked(&packet[..]).unwrap();
@@ -345,8 +350,11 @@ mod tests {
         let frame = [&[2; 12][..], &[8, 0], &packet].concat();
         let tagged = [&[2; 12][..], &[0x81, 0, 0, 7, 8, 0], &packet].concat();
         for bytes in [packet.clone(), frame, tagged] {
-            let written = read(&format!("{} from inside", hex(&bytes)));
-            assert_eq!((written.packet, written.from), (packet.clone(), Some(Side::Inside)));
+            let description = read(&format!("{} from inside", hex(&bytes)));
+            assert_eq!(
+                (description.packet, description.from),
+                (packet.clone(), Some(Side::Inside))
+            );
         }
         let spaced: Vec<String> = packet.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(read(&spaced.join(" ")).packet, packet);
@@ -375,7 +383,7 @@ mod tests {
             ("4500000000000000000000000000000000000000 ttl 3", "has its fields already"),
         ];
         for (text, expected) in cases {
-            let error = text.parse::<Written>().err().unwrap_or_default();
+            let error = text.parse::<PacketDescription>().err().unwrap_or_default();
             let expected = if expected == "none of" { "write protocol, source" } else { expected };
             assert!(error.contains(expected), "{text}: {error}");
         }
@@ -393,12 +401,12 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is written, it is a packet or an error, and a packet can be asked about.
+        /// Every text is a packet or an error, and every packet can be explained.
         #[test]
         fn nothing_that_is_written_panics(text in "((udp|tcp|icmp|[0-9a-f]{0,60}|>|ttl|df|10\\.0\\.0\\.5(:9)?|[ -~]{0,9}) ){0,9}") {
-            if let Ok(written) = text.parse::<Written>() {
-                prop_assert!(written.packet.len() >= ipv4::HEADER_LEN);
-                let _ = written.probe(&Config::default());
+            if let Ok(description) = text.parse::<PacketDescription>() {
+                prop_assert!(description.packet.len() >= ipv4::HEADER_LEN);
+                let _ = description.probe(&Config::default());
             }
         }
     }

@@ -1,14 +1,14 @@
-//! Drop reasons for who looks at a counter: what each means, what decided, and what can be done.
+//! Explanations of drop reasons: the meaning of each, the deciding configuration, and a remedy.
 
 use natgate_engine::DropReason;
 
-/// A drop reason by its name, in words.
-pub fn told(name: &str) -> Option<String> {
+/// The explanation of a drop reason, by its name.
+pub fn explanation(name: &str) -> Option<String> {
     let reason = DropReason::ALL.iter().find(|reason| reason.name() == name)?;
     Some(format!("{}: {}\n{}\n", reason.name(), reason.text(), remedy(*reason)))
 }
 
-/// What decides, and what to do about it.
+/// The deciding configuration, and a remedy.
 fn remedy(reason: DropReason) -> &'static str {
     use DropReason as R;
     match reason {
@@ -109,11 +109,11 @@ mod tests {
     #[test]
     fn every_reason_is_explained_by_its_name() {
         for known in DropReason::ALL {
-            let said = told(known.name());
+            let said = explanation(known.name());
             assert!(
                 said.is_some_and(|said| said.contains(known.text()) && said.lines().count() == 2)
             );
         }
-        assert_eq!(told("no_reason"), None);
+        assert_eq!(explanation("no_reason"), None);
     }
 }

@@ -3,7 +3,7 @@
 //! quicker.
 
 use crate::random::Random;
-use natgate_pages::prefetch;
+use natgate_hugepages::prefetch;
 
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]

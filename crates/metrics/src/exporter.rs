@@ -1,8 +1,8 @@
-//! Serves the page for Prometheus at `/metrics`, by HTTP and to whoever may connect, under an
-//! address, `localhost`, or a name that the configuration lists.
+//! The HTTP server of the page for Prometheus at `/metrics`. It answers every client under an address,
+//! `localhost`, or a name that the configuration lists.
 //!
-//! Figures are asked for when somebody comes and then hold for a moment, so that however many scrape, the
-//! gateway is asked so often and no more.
+//! Figures are asked for at a request and are then valid for a moment, so that the number of requests to
+//! the gateway does not grow with the number of scrapers.
 
 use crate::{Figures, prometheus_text};
 use axum::Router;
@@ -18,13 +18,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long figures hold.
+/// Time for which figures are valid.
 const FRESH: Duration = Duration::from_millis(500);
 
-/// Where figures come from; it may wait for them, and says why there are none.
+/// The source of figures. It may wait; its error says why there are none.
 pub type Source = Arc<dyn Fn() -> Result<Figures, String> + Send + Sync>;
 
-/// Serves the page at a TCP port from now on, until what is returned goes.
+/// Serves the page at a TCP port until the server that is returned is dropped.
 ///
 /// `names` are host names, besides addresses and `localhost`, under which the page may be asked
 /// for.
@@ -32,11 +32,11 @@ pub type Source = Arc<dyn Fn() -> Result<Figures, String> + Send + Sync>;
 /// # Errors
 /// [`BindError`].
 pub fn export(address: SocketAddr, names: &[String], source: Source) -> Result<Server, BindError> {
-    let pages = Arc::new(Pages { source, latest: Mutex::new(None) });
+    let cache = Arc::new(PageCache { source, latest: Mutex::new(None) });
     let page = move || {
-        let pages = Arc::clone(&pages);
+        let cache = Arc::clone(&cache);
         async move {
-            match blocking(move || pages.page()).await {
+            match blocking(move || cache.page()).await {
                 Ok(Ok((text, kind))) => ([(CONTENT_TYPE, kind)], text).into_response(),
                 Ok(Err(message)) => Response::failure(503, message).into_response(),
                 Err(failure) => failure.into_response(),
@@ -65,14 +65,14 @@ pub fn export(address: SocketAddr, names: &[String], source: Source) -> Result<S
 /// A page and its type.
 type Page = (String, &'static str);
 
-/// The page as it was last made.
-struct Pages {
+/// The latest page.
+struct PageCache {
     source: Source,
     latest: Mutex<Option<(Instant, Page)>>,
 }
 
-impl Pages {
-    /// The page now; who comes while it is made waits for it.
+impl PageCache {
+    /// The page now. Requests wait while another one makes it.
     fn page(&self) -> Result<Page, String> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((made, page)) = &*latest

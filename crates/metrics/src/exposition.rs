@@ -1,9 +1,9 @@
-//! The page that Prometheus reads: text format 0.0.4, every name with the prefix `natgate_`, units seconds
-//! and bytes, `_total` where something only grows.
+//! The page for Prometheus: text format 0.0.4, every name with the prefix `natgate_`, units seconds and
+//! bytes, `_total` for counters.
 //!
-//! What labels can be is known from the configuration or closed: directions, verdicts, reasons of drops,
-//! pools, protocols, devices, workers, logs. A subscriber is never among them. Of each reason there is a
-//! series from the start, so that the first drop is seen to be one.
+//! Values of labels come from the configuration or from closed lists: directions, verdicts, drop reasons,
+//! pools, protocols, devices, workers, logs. No label names a subscriber. Each drop reason has a series
+//! from the start, so that rate() sees the first drop.
 
 mod parts;
 mod series;
@@ -15,10 +15,10 @@ use prometheus::process_collector::ProcessCollector;
 use prometheus::{Encoder, TextEncoder};
 use series::Page;
 
-/// What all names begin with.
+/// The prefix of all names.
 const PREFIX: &str = "natgate_";
 
-/// The page as it is sent, and the type to send it as.
+/// The page and its content type.
 pub fn prometheus_text(figures: &Figures) -> (String, &'static str) {
     let mut page = Page::default();
     page.gauge("build_info", "What runs here; the value is always 1.", |series| {
@@ -34,13 +34,13 @@ pub fn prometheus_text(figures: &Figures) -> (String, &'static str) {
     let mut families = page.families();
     families.extend(process());
     let mut text = Vec::new();
-    // Only a family without a name or without a value is refused; there is none.
+    // The encoder refuses only families without a name or a value; there is none.
     let written = TextEncoder::new().encode(&families, &mut text);
     debug_assert!(written.is_ok(), "{written:?}");
     (String::from_utf8_lossy(&text).into_owned(), prometheus::TEXT_FORMAT)
 }
 
-/// Memory, processor time and files of this process, as the system tells; nothing where it does not.
+/// Memory, processor time and files of this process, as far as the system tells them.
 fn process() -> Vec<prometheus::proto::MetricFamily> {
     let mut families =
         ProcessCollector::new(std::process::id().cast_signed(), PREFIX.trim_end_matches('_'))

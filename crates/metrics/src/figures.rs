@@ -1,4 +1,4 @@
-//! A gateway's figures at one time: sums over its workers, and each worker's load.
+//! Figures of a gateway at one time: sums over its workers, and each worker's load.
 
 mod gather;
 
@@ -8,105 +8,105 @@ use natgate_gateway::{LoadNow, TimingNow};
 use natgate_io::Statistics;
 use std::time::SystemTime;
 
-/// Everything that is shown.
+/// All figures of a gateway.
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// When the gateway began.
+    /// Start of the gateway.
     pub began: SystemTime,
-    /// Packets and bytes, what was lost after translation counted as dropped.
+    /// Packets and bytes; packets lost after translation count as dropped.
     pub counters: Counters,
-    /// What the routers have counted.
+    /// Counters of the routers.
     pub router: RouterCounters,
-    /// Packets of the gateway's own making that were lost.
+    /// Lost packets that the gateway made itself.
     pub own_lost: u64,
     /// Frames that were not sent to the gateway.
     pub not_addressed: u64,
-    /// Mappings, and how many there may be.
+    /// Mappings and their limit.
     pub mappings: Filled,
-    /// Sessions, and how many there may be.
+    /// Sessions and their limit.
     pub sessions: Filled,
-    /// Subscribers that have mappings, and how many may.
+    /// Subscribers with mappings and their limit.
     pub subscribers: Filled,
-    /// Dynamic mappings made so far: TCP, UDP, and those of all other protocols.
+    /// Dynamic mappings made so far: TCP, UDP, all other protocols.
     pub made: [u64; 3],
-    /// Of those, how many have gone.
+    /// Dynamic mappings that have ended, by protocol as `made`.
     pub gone: [u64; 3],
-    /// How often somebody who had no mapping made one.
+    /// Times that a subscriber without mappings made one.
     pub subscribers_made: u64,
-    /// Of each pool, in the order of the configuration.
+    /// Pools in the order of the configuration.
     pub pools: Vec<PoolFigures>,
-    /// Of each device.
+    /// Devices.
     pub devices: Vec<DeviceFigures>,
-    /// Of each worker.
+    /// Workers.
     pub workers: Vec<WorkerFigures>,
-    /// Of each event log.
+    /// Event logs.
     pub sinks: Vec<SinkFigures>,
-    /// Readings of the configuration.
+    /// Reloads of the configuration.
     pub reloads: Reloads,
-    /// Panics of the control plane, after each of which it went on.
+    /// Panics of the control plane that were contained.
     pub control_panics: u64,
 }
 
-/// How much of something there is, and may be.
+/// A count and its limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filled {
-    /// What there is.
+    /// The count.
     pub used: u64,
-    /// What there may be.
+    /// The most that there may be.
     pub limit: u64,
 }
 
-/// A pool.
+/// Figures of a pool.
 #[derive(Clone, Debug)]
 pub struct PoolFigures {
-    /// Its name.
+    /// The name of the pool.
     pub name: String,
-    /// Addresses that it has.
+    /// Number of addresses.
     pub addresses: u64,
-    /// Its ports by protocol.
+    /// Ports by protocol.
     pub ports: Vec<(&'static str, PortFigures)>,
-    /// Its blocks that somebody has, of all, if ports are given out in blocks.
+    /// Blocks of ports with an owner, of all blocks, if ports are given out in blocks.
     pub blocks: Option<Filled>,
 }
 
-/// A pool's ports for a protocol, over all its addresses.
+/// Ports of a pool for a protocol, over all its addresses, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortFigures {
     /// Ports that a new mapping may take.
     pub free: u64,
-    /// Dynamic mappings that have one.
+    /// Ports of dynamic mappings.
     pub used: u64,
-    /// In hold-down: their mappings have gone, and nobody gets them yet.
+    /// Ports in hold-down: their mappings have ended, and no mapping may take them yet.
     pub held: u64,
-    /// The rest: kept for static mappings, of an address that drains, or in no block.
+    /// All other ports: reserved for static mappings, of an address that drains, or in no block.
     pub reserved: u64,
 }
 
-/// A device, as all workers together have it.
+/// Figures of a device over all workers.
 #[derive(Clone, Debug)]
 pub struct DeviceFigures {
-    /// `inside`, `outside`, or the name of the realm that it is the inside of.
+    /// `inside`, `outside`, or the name of the realm on the inside of which the device is.
     pub side: String,
     /// Its name.
     pub name: String,
     /// Largest payload of a frame, bytes.
     pub mtu: u32,
-    /// Whether it is switched on and has a carrier.
+    /// True if the device is switched on and has a carrier.
     pub up: bool,
     /// Frames.
     pub frames: Statistics,
 }
 
-/// A worker.
+/// Figures of a worker.
 #[derive(Clone, Debug)]
 pub struct WorkerFigures {
-    /// What it has done.
+    /// Its load.
     pub load: LoadNow,
-    /// How long that took.
+    /// Its durations.
     pub timing: TimingNow,
 }
 
-/// A log of events.
+/// Figures of an event log.
 #[derive(Clone, Debug, Default)]
 pub struct SinkFigures {
     /// Its name.
@@ -115,27 +115,27 @@ pub struct SinkFigures {
     pub written: u64,
     /// Events lost.
     pub lost: u64,
-    /// Times that events were lost in a row.
+    /// Gaps: runs of lost events.
     pub gaps: u64,
-    /// Events that wait.
+    /// Events that wait to be written.
     pub waiting: u64,
-    /// Whether what it writes to takes events.
+    /// True if the log can be written.
     pub up: bool,
 }
 
-/// Readings of the configuration since the gateway began.
+/// Reloads of the configuration since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reloads {
-    /// Those that came into force.
+    /// Reloads that came into force.
     pub succeeded: u64,
-    /// Those that were refused.
+    /// Reloads that were refused.
     pub failed: u64,
-    /// When the configuration in force was read.
+    /// Time at which the configuration in force was read.
     pub last_success: Option<SystemTime>,
 }
 
 impl Figures {
-    /// Of a gateway that has just begun, and has nothing.
+    /// Figures of a gateway that has just started.
     pub fn new(began: SystemTime) -> Self {
         Self {
             began,

@@ -1,8 +1,8 @@
-//! What monitoring systems read of a running gateway.
+//! Monitoring of a running gateway.
 //!
-//! Everything here works on [`Figures`], a plain account of the gateway at one time that whoever runs it
-//! collects: its counters, pools, workers and devices, and nothing of single subscribers, so that what is
-//! shown grows with the configuration and not with the traffic. From it come a page for Prometheus
+//! Everything here works on [`Figures`], a snapshot of the gateway that the program collects: counters,
+//! pools, workers and devices, and nothing about single subscribers, so that the number of series grows
+//! with the configuration and not with the traffic. From it come a page for Prometheus
 //! ([`prometheus_text`], served by [`export`]), the tables of NATV2-MIB (RFC 7659) and the data of the
 //! YANG module `ietf-nat` (RFC 8512). Nothing here speaks to a worker.
 

@@ -1,21 +1,21 @@
-//! NATV2-MIB (RFC 7659) by AgentX: a subagent of the machine's SNMP agent, such as net-snmp's snmpd, which
-//! does all that SNMP itself takes (versions, communities, users, views).
+//! NATV2-MIB (RFC 7659) by AgentX: a subagent of the machine's SNMP agent, such as net-snmp's snmpd. The
+//! agent speaks SNMP (versions, communities, users, views).
 //!
-//! Shown are the tables of instances, protocols, pools and pool ranges (`tables`), and, if that is asked
-//! for, those of subscribers and mappings (`long`), by pages. Told is when something has come to a
-//! threshold. Everything is read-only: what the MIB lets be written is the configuration's. Objects that
-//! natgate does not count are left out, as docs/metrics.md lists. The agent is a thread of its own that
-//! may find nobody to connect to, and tries again then.
+//! The subagent has the tables of instances, protocols, pools and pool ranges (`tables`), and, if the
+//! settings ask for them, the tables of subscribers and mappings (`long_tables`), by pages. It sends
+//! notifications when a threshold is reached (`notifications`). Everything is read-only: writable objects
+//! of the MIB belong to the configuration. docs/metrics.md lists the objects that are left out. The
+//! subagent is a thread of its own; it tries again if it cannot connect.
 
 mod agent;
 mod index;
-mod long;
+mod long_tables;
+mod notifications;
 mod pdu;
 mod pools;
 mod tables;
-mod watch;
 
 pub use agent::{Agent, Reached, Sources, View};
-pub use long::Rows;
+pub use long_tables::Rows;
 pub use natgate_gateway::{Master, SnmpSettings};
 pub use tables::{Oid, Value};

@@ -1,9 +1,9 @@
 //! A gateway's configuration and state as data of the YANG module `ietf-nat` (RFC 8512), in JSON as RFC 7951
-//! has it. The module's text, and where it is from, are in the folder `yang`.
+//! has it. The folder `yang` has the module's text and its origin.
 //!
-//! The gateway is instance 1; each realm beside the first is an instance of its own, numbered on from
-//! there, that has its subscribers, rules and static mappings. Each pool is a policy. What a configuration
-//! says and the module has no place for is left out, and told.
+//! The gateway is instance 1; each realm after the first is an instance of its own, with the next number,
+//! and has its subscribers, rules and static mappings. Each pool is a policy. Parts of a configuration
+//! without a place in the module are left out, and named in [`Export::left_out`].
 
 mod mappings;
 mod policy;
@@ -14,16 +14,16 @@ use serde_json::{Map, Value, json};
 pub use state::{MappingState, state};
 use std::net::Ipv4Addr;
 
-/// Data, and sentences about what of the configuration is not in it.
+/// Data of the module, and sentences about the parts of the configuration that are left out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Export {
-    /// What yanglint accepts.
+    /// Data that yanglint accepts.
     pub data: Value,
-    /// What the module has no place for.
+    /// Parts without a place in the module.
     pub left_out: Vec<String>,
 }
 
-/// The configuration.
+/// The configuration as data of the module.
 pub fn configuration(config: &Config) -> Export {
     let mut left_out = Vec::new();
     let instances = instances(config, &mut left_out);
@@ -47,7 +47,7 @@ fn instances(config: &Config, left_out: &mut Vec<String>) -> Vec<Map<String, Val
         .collect()
 }
 
-/// What a realm says for itself.
+/// The configuration of one realm.
 struct Network<'a> {
     realm: u16,
     name: &'a str,
@@ -68,7 +68,7 @@ impl<'a> Network<'a> {
         Self { realm: number as u16, name, subscribers, default_pool: *default_pool, rules }
     }
 
-    /// How messages call it.
+    /// The realm in messages.
     fn shown(&self) -> String {
         if self.realm == 0 { String::new() } else { format!(" of realm {:?}", self.name) }
     }
@@ -131,7 +131,7 @@ fn pass_through(network: &Network<'_>, left_out: &mut Vec<String>) -> Vec<Value>
     all
 }
 
-/// What is said of the gateway as a whole and has no place.
+/// Names the parts that concern the whole gateway and have no place.
 fn further(config: &Config, left_out: &mut Vec<String>) {
     let mut say = |is_there: bool, what: &str| {
         if is_there {
@@ -150,7 +150,7 @@ fn further(config: &Config, left_out: &mut Vec<String>) {
     say(rules().any(|rule| rule.priority != 0), "priorities of rules: the longest prefix wins");
 }
 
-/// What is in braces.
+/// The members of a JSON object.
 fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(object) => object,

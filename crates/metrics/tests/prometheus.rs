@@ -23,7 +23,7 @@ fn promtool() -> Command {
     Command::new("promtool")
 }
 
-/// What a program said that must have been content.
+/// The output of a program, which must have succeeded.
 fn content(output: std::io::Result<Output>) -> String {
     let output =
         output.expect("promtool is there (Debian package prometheus; make test installs it)");

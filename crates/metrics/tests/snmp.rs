@@ -21,7 +21,7 @@ use std::{env, fs, process, thread};
 const MIB: &str = ".1.3.6.1.2.1.234";
 const MAPPINGS: &str = ".1.3.6.1.2.1.234.2.1.1.8.1";
 
-/// How long something may take that takes no time on a machine that is not busy.
+/// Time limit for steps that take a moment on a machine that is not busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An SNMP agent of the test's own.
@@ -80,7 +80,7 @@ impl Snmpd {
         let _ = fs::remove_file(self.folder.join("master"));
     }
 
-    /// What a client of net-snmp's prints, and whether it was content.
+    /// The output of a client of net-snmp, and true if it succeeded.
     fn ask(&self, client: &str, community: &str, further: &[&str]) -> (bool, String) {
         let output = Command::new(client)
             .args(["-v2c", "-t", "10", "-r", "1", "-On", "-m", "", "-c", community])
@@ -209,7 +209,7 @@ fn agent(snmpd: &Snmpd, figures: &Arc<Mutex<Figures>>) -> Agent {
     agent_that_shows(snmpd, figures, false)
 }
 
-/// The same, with subscribers if that is said.
+/// A gateway with or without tables of subscribers.
 fn agent_that_shows(snmpd: &Snmpd, figures: &Arc<Mutex<Figures>>, subscribers: bool) -> Agent {
     let address = |last| Ipv4Addr::new(203, 0, 113, last);
     let pool = PoolConfig {
@@ -280,7 +280,7 @@ fn managers_read_the_tables_and_cannot_write_them() {
     ] {
         assert!(walked.lines().any(|one| one == line), "no {line} in\n{walked}");
     }
-    // The same in larger steps, and one by one.
+    // The walk in larger steps, and one by one.
     assert_eq!(snmpd.ask("snmpbulkwalk", "public", &[MIB]).1, walked);
     assert_eq!(snmpd.ask("snmpwalk", "public", &["-Cc", MIB]).1, walked);
     let (_, missing) = snmpd.ask("snmpget", "public", &[".1.3.6.1.2.1.234.2.1.1.8.9"]);
@@ -363,7 +363,7 @@ fn tables_of_millions_of_rows_are_read_wherever_one_begins() {
     let get = |name: &str| snmpd.ask("snmpget", "public", &[name]).1.trim().to_owned();
     let next = |name: &str| snmpd.ask("snmpgetnext", "public", &[name]).1.trim().to_owned();
 
-    // A mapping by its external endpoint, as an abuse desk would ask: whose is 203.0.112.20:31024?
+    // A mapping by its external endpoint, as an abuse desk would ask for 203.0.112.20:31024.
     let row = format!("1.17.{OUTSIDE}.1.4.203.0.112.20.31024");
     for (column, value) in [
         (7, "STRING: \"default\""),
@@ -379,7 +379,7 @@ fn tables_of_millions_of_rows_are_read_wherever_one_begins() {
     let missing = get(&format!("{PORT_MAP}.12.1.6.{OUTSIDE}.1.4.203.0.112.20.31024"));
     assert!(missing.contains("No Such Instance"), "{missing}");
     assert!(get(&format!("{PORT_MAP}.99.{row}")).contains("No Such Object"));
-    // What follows: the next port, the next address, the next column, the end.
+    // The next port, the next address, the next column, the end.
     let after = |from: &str, to: &str| {
         let found = next(&format!("{PORT_MAP}.{from}"));
         assert!(found.starts_with(&format!("{PORT_MAP}.{to} = ")), "{from}: {found}");

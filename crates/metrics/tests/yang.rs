@@ -91,7 +91,7 @@ fn mapped(realm: u16, kind: MappingKind) -> MappingState {
     MappingState { id, lifetime: Some(299) }
 }
 
-/// What yanglint says against data, if anything.
+/// The complaint of yanglint about data, if any.
 fn objections(data: &Value, kind: &str, test: &str) -> Option<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let file: PathBuf =

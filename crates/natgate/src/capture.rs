@@ -3,7 +3,7 @@
 use crate::Failure;
 use anyhow::{Context, anyhow};
 use natgate_control::socket::{self, open};
-use natgate_insight::filter::Asked;
+use natgate_insight::filter::CaptureRequest;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
@@ -65,7 +65,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let input = |message: String| Failure::Input(vec![message]);
-    let asked = Asked {
+    let asked = CaptureRequest {
         subscriber: args.subscriber.clone(),
         remote: args.remote.clone(),
         external: args.external.clone(),
@@ -114,7 +114,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// The path and the query; nothing in the values is special there but what is replaced.
-fn path(asked: &Asked) -> String {
+fn path(asked: &CaptureRequest) -> String {
     let fields = serde_json::to_value(asked).unwrap_or_default();
     let pairs = fields.as_object().into_iter().flatten().map(|(name, value)| {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);

@@ -19,7 +19,7 @@ mod who;
 
 use clap::{CommandFactory, Parser, Subcommand};
 pub(crate) use natgate_cli::{Failure, manual, memory};
-use natgate_pages::LargePages;
+use natgate_hugepages::LargePages;
 use std::process::ExitCode;
 
 /// Tables of gigabytes are looked up at random: with huge pages that costs no walk through page tables.

@@ -228,7 +228,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 /// The interface's paths that look into the workers and into the event logs.
 fn questions(reloader: &Arc<Reloader>, commander: Commander, clock: Clock, logs: &Logs) -> Router {
     let in_force = Arc::clone(reloader);
-    let insight = natgate_insight::paths::router(commander, clock, move || in_force.settings());
+    let insight = natgate_insight::api::router(commander, clock, move || in_force.settings());
     let in_force = Arc::clone(reloader);
     let events = natgate_insight::events::router(logs.subscribers(), move || in_force.settings());
     insight.merge(events)

@@ -3,6 +3,7 @@
 use crate::Failure;
 use anyhow::{Context, anyhow};
 use natgate_control::socket;
+use natgate_top::source::Lists;
 use natgate_top::{App, View, page, source};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -10,10 +11,13 @@ use std::thread;
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-Views: rates by direction and verdict, drops by reason, pools, the 100 subscribers with most mappings,
-workers. Keys: tab and left, right change the view; up, down scroll; s sorts otherwise; p or space holds
-the picture; q ends. Numbers are of the time since the look before; subscribers are looked at once in
-five times. With --once, or where standard output is no terminal, all views are printed once.
+Views: rates by direction and verdict, drops by reason, pools, the 100 subscribers with the most
+mappings, workers, blocks of ports with their owners. Keys: tab and left, right change the view; up,
+down scroll; s changes the order; p or space pauses; / looks for the owner of an address or of an
+external endpoint, whether or not a mapping has it; q ends. Rates are those since the snapshot before;
+lists are asked for with every fifth snapshot. A pool's share in use counts ports as alerts do: ports
+in hold-down and reserved ports are in nobody's use. Columns for which the screen has no room are left
+out whole. With --once, or where standard output is no terminal, all views are printed once.
 
 Examples:
 natgate top
@@ -40,9 +44,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return Ok(natgate_top::run(&args.socket, interval).map_err(|error| anyhow!("{error}"))?);
     }
     let mut app = App::new(View::Rates);
-    app.take(source::look(&args.socket, false).map_err(crate::api::unreachable)?);
+    app.take(source::look(&args.socket, None).map_err(crate::api::unreachable)?);
     thread::sleep(interval);
-    app.take(source::look(&args.socket, true).map_err(crate::api::unreachable)?);
+    let lists = Some(Lists { search: "" });
+    app.take(source::look(&args.socket, lists).map_err(crate::api::unreachable)?);
     let text = page(&app);
     Ok(std::io::stdout().write_all(text.as_bytes()).context("standard output cannot be written")?)
 }

@@ -9,8 +9,8 @@ use natgate_control::config;
 use natgate_control::socket::{self, Response, ask};
 use natgate_engine::{DropReason, Engine, Explanation, Packet};
 use natgate_gateway::{Clock, Traced};
-use natgate_insight::packet::Written;
-use natgate_insight::{reasons, told};
+use natgate_insight::packet::PacketDescription;
+use natgate_insight::{explanation, reasons};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -71,14 +71,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 format!("there is no drop reason {name:?}; there are: {}", names.join(", "));
             Failure::Input(vec![message])
         };
-        return print(&reasons::told(name).ok_or_else(unknown)?);
+        return print(&reasons::explanation(name).ok_or_else(unknown)?);
     }
     let text = args.packet.join(" ");
     let object = match &args.config {
         Some(file) => offline(file, &text)?,
         None => online(&args.socket, &text)?,
     };
-    print(&if args.json { format!("{object}\n") } else { told::text(&object) })
+    print(&if args.json { format!("{object}\n") } else { explanation::text(&object) })
 }
 
 fn input(message: String) -> Failure {
@@ -87,7 +87,7 @@ fn input(message: String) -> Failure {
 
 fn online(socket: &Path, packet: &str) -> Result<Value, Failure> {
     // What cannot be read is the user's to correct, whether or not a gateway runs.
-    packet.parse::<Written>().map_err(input)?;
+    packet.parse::<PacketDescription>().map_err(input)?;
     let asked = json!({ "packet": packet });
     let Response { status, body } =
         ask(socket, "POST", "/v1/trace", &asked, PATIENCE).map_err(crate::api::unreachable)?;
@@ -102,7 +102,7 @@ fn online(socket: &Path, packet: &str) -> Result<Value, Failure> {
 
 fn offline(file: &Path, packet: &str) -> Result<Value, Failure> {
     let config = config::load(file).map_err(Failure::Input)?.engine;
-    let probe = packet.parse::<Written>().and_then(|written| written.probe(&config));
+    let probe = packet.parse::<PacketDescription>().and_then(|written| written.probe(&config));
     let mut probe = probe.map_err(input)?;
     let asked = probe.packet.clone();
     let now = Clock::new().now();
@@ -112,7 +112,7 @@ fn offline(file: &Path, packet: &str) -> Result<Value, Failure> {
     let view = Packet::new(&mut probe.packet, 0).in_realm(probe.link.realm);
     engine.explain(now, probe.link.side, &view, &mut explanation);
     let traced = [Traced { worker: 0, explanation, onward: None }];
-    Ok(told::object((probe.link, &asked), &traced, now, &config, 1))
+    Ok(explanation::object((probe.link, &asked), &traced, now, &config, 1))
 }
 
 fn print(text: &str) -> Result<(), Failure> {

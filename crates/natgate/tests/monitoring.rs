@@ -4,10 +4,12 @@
 //! The network is that of the demonstration (`natgate-testnet`). Needs root, curl, promtool, yanglint, snmpd and
 //! snmpget, and fails without. What each of them is told in all is tested in the crate `metrics`.
 
+use natgate_control::socket::ask;
 use natgate_testnet::{
-    Gateway, Network, SERVER1, SERVER2, SUBSCRIBER1, SUBSCRIBER2, config, is_root,
-    remove_leftovers, wait_for,
+    Gateway, Network, POOL, SERVER1, SERVER2, SUBSCRIBER1, SUBSCRIBER2, config, config_with_pool,
+    is_root, remove_leftovers, wait_for,
 };
+use serde_json::Value;
 use std::fs;
 use std::io::Write;
 use std::net::Ipv4Addr;
@@ -104,6 +106,78 @@ fn a_gateway_is_watched_by_prometheus_snmp_and_yang() {
     page_with(&network, r#"natgate_reloads_total{result="success"} 1"#);
     assert!(gateway.stop().expect("it stops").success());
     drop(snmpd);
+}
+
+/// The rules for Prometheus, as operators install them.
+const RULES: &str = include_str!("../../../contrib/prometheus/natgate.rules.yml");
+
+/// One state of a pool, of which a quarter of the ports is reserved and some are in hold-down, is
+/// counted alike by the alert, the control socket, `show pools`, the page's sources and `top`.
+#[test]
+fn a_pools_use_is_counted_in_one_way_everywhere() {
+    assert!(is_root(), "network namespaces need root");
+    let tag = "nguse";
+    remove_leftovers(tag);
+    let network = Network::build(&format!("{tag}{}", std::process::id())).expect("the network");
+    network.node("nat").ip_batch("link set lo up\n").expect("watchers come by the loopback");
+    let socket = network.file("control.sock");
+    let [reserved, .., last] = POOL;
+    let pool = format!("addresses = [\"{reserved}-{last}\"]\nports = \"1024-1063\"\n");
+    let more = format!(
+        "[control]\nsocket = \"{}\"\n[[static]]\ninternal = \"10.0.0.200\"\nexternal = \"{reserved}\"\n",
+        text(&socket)
+    );
+    let config = config_with_pool(&pool, &more);
+    let gateway = Gateway::start(&network, Path::new(PROGRAM), &config).expect("natgate");
+    let send = |ports: &str| {
+        let script =
+            format!("for port in $(seq {ports}); do echo > /dev/udp/{SERVER1}/$port; done");
+        network.node("sub1").run(20, "bash", &["-c", &script]).expect("datagrams are sent");
+    };
+    send("1001 1010");
+    page_with(&network, r#"natgate_pool_ports{pool="default",protocol="udp",state="used"} 10"#);
+    let arguments = ["clear", "mappings", "--socket", text(&socket)];
+    said(&network, PROGRAM, &arguments).expect("mappings are cleared");
+    send("2001 2030");
+    let page =
+        page_with(&network, r#"natgate_pool_ports{pool="default",protocol="udp",state="used"} 30"#);
+    let ports = |state: &str| -> f64 {
+        let name =
+            format!(r#"natgate_pool_ports{{pool="default",protocol="udp",state="{state}"}}"#);
+        let value = page.lines().find_map(|line| line.strip_prefix(&name)?.trim().parse().ok());
+        value.unwrap_or_else(|| panic!("no {name} in\n{page}"))
+    };
+    let states = ["used", "held", "reserved", "free"].map(ports);
+    assert_eq!(states, [30.0, 10.0, 40.0, 80.0]);
+    // The alert divides used ports by used and free ones.
+    for part in [r#"natgate_pool_ports{state="used"}"#, r#"natgate_pool_ports{state=~"used|free"}"#]
+    {
+        assert!(RULES.contains(part), "the rules have no {part}");
+    }
+    let [used, _, _, free] = states;
+    let share = used / (used + free);
+
+    let ask = |path: &str| ask(&socket, "GET", path, &Value::Null, LIMIT).expect("an answer").body;
+    let pools = ask("/v1/pools");
+    let pool = &pools["pools"][0];
+    let told = pool["in_use"]["udp"].as_f64().expect("a share");
+    assert!((told - share).abs() < 1e-12, "{pool}");
+    // The page divides these two, of a pool and of its addresses.
+    let parts = |object: &Value| ["used", "free"].map(|key| object[key]["udp"].as_f64().unwrap());
+    assert_eq!(parts(pool), [used, free], "{pool}");
+    let addresses = ask("/v1/addresses");
+    let addresses = addresses["addresses"].as_array().expect("addresses");
+    let sum = addresses.iter().map(parts).fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d]);
+    assert_eq!(sum, [used, free], "{addresses:?}");
+    assert_eq!(addresses[0]["in_use"]["udp"], Value::Null, "all of it is reserved");
+
+    let shown = said(&network, PROGRAM, &["show", "pools", "--socket", text(&socket)]).unwrap();
+    let row = shown.lines().nth(1).expect("a pool").split_whitespace().collect::<Vec<_>>();
+    assert!(row.windows(2).any(|pair| pair == ["30", "0"]), "{shown}");
+    let top = said(&network, PROGRAM, &["top", "--once", "--socket", text(&socket)]).unwrap();
+    let row = top.lines().find(|line| line.starts_with("default")).expect("a pool");
+    assert!(row.contains(&format!(" {:.1} %", 100.0 * share)), "{share} is not in\n{top}");
+    assert!(gateway.stop().expect("it stops").success());
 }
 
 /// Managers see who has mappings, and which.

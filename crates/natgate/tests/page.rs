@@ -36,6 +36,7 @@ fn a_browser_shows_what_subscribers_do() {
     browser.wait_text("#state-text", "running for ");
     browser.wait("document.querySelectorAll('[role=gridcell]').length === 4");
     browser.wait("document.querySelectorAll('#workers tbody tr').length === 1");
+    browser.wait_text("[data-part=logs]", "1 of 1 connected");
 
     let arguments = ["-n", "-c", "20", "-i", "0.1", &SERVER1.to_string()];
     let output = network.node("sub1").run(30, "ping", &arguments).unwrap();
@@ -84,8 +85,16 @@ fn a_browser_shows_what_subscribers_do() {
 
     gateway.stop().unwrap();
     browser.wait("!document.getElementById('banner').hidden");
-    let gateway = Gateway::start(&network, Path::new(PROGRAM), &config("")).unwrap();
+    // No collector is at the log's address.
+    let failing =
+        "[[log]]\nkind = \"syslog\"\ntransport = \"tcp\"\ncollector = \"127.0.0.1:6514\"\n";
+    let gateway = Gateway::start(&network, Path::new(PROGRAM), &config(failing)).unwrap();
     browser.wait("document.getElementById('banner').hidden");
+    browser.wait_text("#health-level", "Needs attention");
+    browser.wait_text("#health-alarms", "Critical: log syslog");
+    browser.wait_text("#health-alarms", "cannot be written since ");
+    browser.wait_text("[data-part=logs]", "0 of 1 connected, 1 failed");
+    browser.wait_text("[data-part=links]", "2 of 2 up");
     browser.wait("document.querySelectorAll('[role=gridcell]').length === 4");
     gateway.stop().unwrap();
 }

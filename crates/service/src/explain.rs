@@ -1,9 +1,9 @@
-//! What the system said of a file or an address, with what an operator can do about it.
+//! Sentences for system errors about files and addresses, each with a remedy for the operator.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// Why something cannot be done with a file, and the remedy: to stand behind "PATH cannot be ...: ".
+/// Explains an error about a file and names a remedy; the text follows "PATH cannot be ...: ".
 pub fn explain(path: &Path, error: &io::Error) -> String {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
@@ -32,19 +32,19 @@ pub fn explain(path: &Path, error: &io::Error) -> String {
     }
 }
 
-/// Why files cannot be written in a folder, and the remedy.
+/// Explains why files cannot be written in a folder and names a remedy.
 pub fn explain_folder(folder: &Path, error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::AlreadyExists | ErrorKind::NotADirectory if !folder.is_dir() => {
             "it is no directory; name one, or a place where one can be made".to_owned()
         }
-        // Of what is not there, somebody's parent decides; of what is, it does itself.
+        // The permissions of the folder decide, or those of its parent if the folder is missing.
         _ if folder.is_dir() => explain(&folder.join("a file"), error),
         _ => explain(folder, error),
     }
 }
 
-/// Why nobody can listen at an address, and the remedy.
+/// Explains why a server cannot listen at an address and names a remedy.
 pub fn explain_address(address: &dyn std::fmt::Display, error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::AddrInUse => {

@@ -1,10 +1,11 @@
-//! What a service manager such as systemd is told of a running gateway, and how its log reads there.
+//! The gateway as a service of systemd or another service manager: notifications, watchdog, log.
 //!
-//! [`Manager`] speaks by datagrams at the socket that NOTIFY_SOCKET names (sd_notify(3)). [`Minder`] is a
-//! thread that tells it at intervals that the workers make progress, which [`Pulse`] judges; one that hangs
-//! is no progress, however lively the other threads are. [`log`] writes to standard error, with the
-//! priorities that journald reads if that is where it goes. Without a service manager nothing happens, and
-//! lines are as people read them. [`explain`] puts what the system said of a file into a sentence with a remedy.
+//! [`Manager`] sends datagrams to the socket that NOTIFY_SOCKET names (sd_notify(3)). [`Minder`] is
+//! the watchdog's thread: at intervals it notifies the manager if all workers make progress.
+//! [`Pulse`] decides that: one worker that hangs means no progress, however busy the other threads
+//! are. [`log`] writes to standard error, with the priorities that journald reads if standard error
+//! goes there. Without a service manager nothing is sent, and lines are written for people.
+//! [`explain`] makes a sentence with a remedy of a system error about a file.
 
 mod explain;
 mod log;

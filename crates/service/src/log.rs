@@ -1,19 +1,19 @@
 //! Lines to standard error: for people with the program's name, for journald with their priority.
 //!
-//! journald takes `<N>` at the beginning of a line as its priority (sd-daemon(3)) and adds the name by itself.
-//! JOURNAL_STREAM names the device and the inode of what it reads: who has sent standard error elsewhere
-//! since then has inherited the variable, and gets lines for people.
+//! journald takes `<N>` at the beginning of a line as its priority (sd-daemon(3)) and adds the name
+//! by itself. JOURNAL_STREAM names the device and the inode that journald reads. If standard error
+//! is another file, the variable was inherited, and lines are written for people.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::sync::LazyLock;
 
-/// How grave a line is, as syslog numbers it (RFC 5424 section 6.2.1).
+/// The severity of a line, as syslog numbers it (RFC 5424 section 6.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
-    /// The program ends, or did not do what was asked.
+    /// The program ends, or a command failed.
     Error = 3,
-    /// It goes on, and somebody should look.
+    /// The program goes on, and an operator should look.
     Warning = 4,
     /// Ordinary, and worth knowing.
     Notice = 5,
@@ -21,24 +21,24 @@ pub enum Priority {
     Info = 6,
 }
 
-/// Whether standard error is read by journald.
+/// True if journald reads standard error.
 static JOURNAL: LazyLock<bool> = LazyLock::new(|| {
     let stream = std::env::var("JOURNAL_STREAM").unwrap_or_default();
     let file = rustix::fs::fstat(rustix::stdio::stderr());
     file.is_ok_and(|file| stream == format!("{}:{}", file.st_dev, file.st_ino))
 });
 
-/// Tells the operator something; how grave it is, its first word says.
+/// Writes a line for the operator, with the severity that its first word names.
 pub fn say(message: &str) {
     write(priority_of(message), message);
 }
 
-/// Tells the operator why something failed.
+/// Writes the reason of a failure for the operator.
 pub fn complain(message: &str) {
     write(Priority::Error, message);
 }
 
-/// How grave a message is that begins like that.
+/// The severity that the first word of a message names.
 pub fn priority_of(message: &str) -> Priority {
     match message.split(':').next() {
         Some("warning") => Priority::Warning,
@@ -52,8 +52,8 @@ fn write(priority: Priority, message: &str) {
         true => prefixed(priority, message),
         false => format!("natgate: {message}\n"),
     };
-    // There is nobody left to tell when standard error is gone; packets still flow. One call writes
-    // it, so that lines of several threads do not mix.
+    // If standard error is gone, the line is lost and packets still flow. One call writes the line,
+    // so that lines of several threads do not mix.
     let _ = io::stderr().write_all(text.as_bytes());
 }
 

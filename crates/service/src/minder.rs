@@ -1,4 +1,4 @@
-//! The thread that tells the service manager how things are, and that the workers make progress.
+//! The thread that notifies the service manager of the status and of the progress of workers.
 
 use crate::{Manager, Pulse, say};
 use std::io;
@@ -6,30 +6,31 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// How often the status is told.
+/// Interval of notifications without a watchdog.
 const USUAL: Duration = Duration::from_secs(5);
 
-/// Looks without progress before the log says so: one may be a slow turn.
+/// Checks without progress before a warning is logged; a single one may be a slow turn.
 const SLOW: u32 = 3;
 
-/// A thread that minds the workers until it is dropped.
+/// A thread that watches the workers until this is dropped.
 #[derive(Debug)]
 pub struct Minder {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// How often to look: a sign of life may be late by a turn of a second, and another look must still come in
-/// time.
+/// The interval of checks. A sign of life may be late by one turn of a second, and the next check must
+/// still come in time.
 pub fn interval(watchdog: Option<Duration>) -> Duration {
     watchdog.map_or(USUAL, |watchdog| USUAL.min(watchdog / 4)).max(Duration::from_millis(10))
 }
 
 impl Minder {
-    /// Minds what `look` sees: the workers' counts, and a status. Without a service manager nobody does.
+    /// Starts the thread; `look` gives the workers' counts and a status. Without a service manager no
+    /// thread is started.
     ///
     /// # Errors
-    /// When there can be no thread.
+    /// The system refuses a thread.
     pub fn start(
         manager: Manager,
         look: impl FnMut() -> (Vec<u64>, String) + Send + 'static,
@@ -48,7 +49,7 @@ impl Drop for Minder {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
-            // It has nothing to give back.
+            // The thread has no result.
             let _ = thread.join();
         }
     }

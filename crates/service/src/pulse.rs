@@ -1,22 +1,21 @@
-//! Whether all workers make progress.
+//! Progress of workers.
 //!
-//! Each worker has a count that moves with every turn of its loop, at least once a second even if no packet
-//! comes. Who looks remembers the counts as of the last time that all had moved, and says so again when all
-//! have moved since. How often one looks does not matter then: looking twice within a turn is no false alarm.
+//! Each worker has a count that moves with every turn of its loop, at least once a second even if no
+//! packet comes. A check compares the counts with those of the last check at which all had moved.
+//! The rate of checks does not matter: two checks within one turn are no false alarm.
 
-/// What was seen of the workers.
+/// The counts of workers at the last check at which all had moved.
 #[derive(Debug, Default)]
 pub struct Pulse {
-    /// By worker, as of the last time that all had moved.
+    /// The count of each worker.
     seen: Vec<u64>,
 }
 
 impl Pulse {
-    /// Looks at the workers' counts; those that have not moved since the last time that all had are
-    /// `Err`. Workers that have joined begin at 0.
+    /// Checks the workers' counts. Workers that have joined begin at 0.
     ///
     /// # Errors
-    /// The numbers of those that have not moved.
+    /// The numbers of the workers whose counts have not moved.
     pub fn look(&mut self, counts: &[u64]) -> Result<(), Vec<usize>> {
         self.seen.resize(counts.len(), 0);
         let pairs = self.seen.iter().zip(counts).enumerate();

@@ -1,8 +1,12 @@
-//! What is shown and how: the view, what it is sorted by, whether it stands still.
+//! The state of the screen: the view, its order, whether it is paused, and the text being typed.
 
+use crate::source::Owners;
 use serde_json::Value;
 
-/// A gateway at one time, as the control socket tells it.
+/// Longest text that can be typed, characters.
+const LONGEST_TEXT: usize = 48;
+
+/// A gateway at one time, as its control socket answers.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// GET /v1/status.
@@ -13,11 +17,13 @@ pub struct Snapshot {
     pub pools: Value,
     /// The workers.
     pub workers: Value,
-    /// The subscribers with most mappings, if they were asked for.
+    /// The subscribers with the most mappings, if they were asked for.
     pub subscribers: Option<Vec<Value>>,
+    /// Owners of blocks of ports or of one endpoint, if they were asked for.
+    pub owners: Option<Owners>,
 }
 
-/// What can be looked at.
+/// A view of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     /// Packets and bits a second by direction and verdict.
@@ -26,18 +32,20 @@ pub enum View {
     Drops,
     /// Pools.
     Pools,
-    /// Those who have most mappings.
+    /// The subscribers with the most mappings.
     Subscribers,
     /// Workers.
     Workers,
+    /// Blocks of ports and their owners, or the owner of one endpoint.
+    Blocks,
 }
 
 impl View {
-    /// All of them, in order.
-    pub const ALL: [Self; 5] =
-        [Self::Rates, Self::Drops, Self::Pools, Self::Subscribers, Self::Workers];
+    /// All views, in order.
+    pub const ALL: [Self; 6] =
+        [Self::Rates, Self::Drops, Self::Pools, Self::Subscribers, Self::Workers, Self::Blocks];
 
-    /// Its title.
+    /// The title of the view.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Rates => "Rates",
@@ -45,11 +53,12 @@ impl View {
             Self::Pools => "Pools",
             Self::Subscribers => "Subscribers",
             Self::Workers => "Workers",
+            Self::Blocks => "Blocks",
         }
     }
 }
 
-/// What a key means.
+/// The meaning of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     Next,
@@ -58,31 +67,42 @@ pub(crate) enum Key {
     Down,
     Sort,
     Pause,
+    /// Begins a search for an owner; the keys after it are text until it is sent or given up.
+    Find,
+    Letter(char),
+    Erase,
+    Send,
+    GiveUp,
 }
 
-/// What is shown.
+/// The state of the screen.
 #[derive(Clone, Debug)]
 pub struct App {
     pub(crate) view: View,
-    /// The column that lists are sorted by, counted from the usual one.
+    /// The order of lists: 0 the usual one, 1 the other.
     pub(crate) sort: usize,
     pub(crate) paused: bool,
     /// Rows that are scrolled past.
     pub(crate) first: usize,
-    /// Why nothing new comes.
+    /// The reason why nothing new comes.
     pub(crate) trouble: Option<String>,
+    /// The search that is being typed.
+    pub(crate) typed: Option<String>,
+    /// The address or endpoint to find the owner of; empty: all blocks.
+    pub(crate) search: String,
     /// The latest, and the one before it.
     snapshots: [Option<Snapshot>; 2],
 }
 
 impl App {
-    /// Nothing yet, beginning with a view.
+    /// The first screen, before the gateway has answered.
     pub fn new(view: View) -> Self {
-        let snapshots = [None, None];
-        Self { view, sort: 0, paused: false, first: 0, trouble: None, snapshots }
+        let (snapshots, search) = ([None, None], String::new());
+        let (trouble, typed) = (None, None);
+        Self { view, sort: 0, paused: false, first: 0, trouble, typed, search, snapshots }
     }
 
-    /// Takes what has come, unless it stands still.
+    /// Takes a snapshot, unless the screen is paused.
     pub fn take(&mut self, mut snapshot: Snapshot) {
         self.trouble = None;
         if self.paused {
@@ -93,6 +113,11 @@ impl App {
             // Asked for less often.
             snapshot.subscribers = before.as_ref().and_then(|before| before.subscribers.clone());
         }
+        if snapshot.owners.is_none() {
+            snapshot.owners = before.as_ref().and_then(|before| before.owners.clone());
+        }
+        // An answer to an earlier search has come too late.
+        snapshot.owners = snapshot.owners.filter(|owners| owners.search == self.search);
         self.snapshots = [Some(snapshot), before];
     }
 
@@ -108,6 +133,24 @@ impl App {
             Key::Down => self.first = (self.first + 1).min(1000),
             Key::Sort => self.sort = (self.sort + 1) % 2,
             Key::Pause => self.paused = !self.paused,
+            Key::Find => self.typed = Some(String::new()),
+            Key::GiveUp => self.typed = None,
+            Key::Send => self.send(),
+            Key::Letter(letter) => {
+                let typed = self.typed.as_mut().filter(|typed| typed.len() < LONGEST_TEXT);
+                typed.into_iter().for_each(|typed| typed.push(letter));
+            }
+            Key::Erase => drop(self.typed.as_mut().and_then(String::pop)),
+        }
+    }
+
+    /// Looks for the owner that was typed. The answer comes even if the screen was paused.
+    fn send(&mut self) {
+        let Some(typed) = self.typed.take() else { return };
+        self.search = typed.trim().to_owned();
+        (self.view, self.paused, self.sort, self.first) = (View::Blocks, false, 0, 0);
+        if let Some(now) = &mut self.snapshots[0] {
+            now.owners = None;
         }
     }
 
@@ -122,7 +165,7 @@ impl App {
         Some(time(now)? - time(before)?).filter(|interval| *interval > 0.0)
     }
 
-    /// How fast a count grows, a second; `None`: it was not looked at twice.
+    /// The growth of a count a second; `None`: there are no two snapshots.
     pub(crate) fn rate(&self, count: impl Fn(&Snapshot) -> u64) -> Option<f64> {
         let [Some(now), Some(before)] = &self.snapshots else { return None };
         Some(count(now).saturating_sub(count(before)) as f64 / self.interval()?)

@@ -1,25 +1,26 @@
-//! The terminal: keys come in, a thread brings what the gateway tells.
+//! The terminal: keys come in, a thread brings snapshots of the gateway.
 
 use crate::app::Key;
+use crate::source::Lists;
 use crate::{App, Snapshot, View, draw, source};
 use natgate_http::AskError;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::io;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// How long a key is waited for before what has come is looked at.
+/// Time to wait for a key before the next snapshot is looked for.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Subscribers are asked for once in so many looks: they may be many.
+/// Lists are asked for once in so many snapshots: they may be long.
 const SELDOM: usize = 5;
 
-/// Why it ended.
+/// A failure that ends the live screen.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The terminal does not do what it is told.
+    /// The terminal refuses.
     #[error("the terminal cannot be used: {0}; `natgate top --once` needs none")]
     Terminal(#[from] io::Error),
     /// The gateway did not answer the first time.
@@ -33,25 +34,38 @@ pub enum Failure {
 /// [`Failure`].
 pub fn run(socket: &Path, interval: Duration) -> Result<(), Failure> {
     let mut app = App::new(View::Rates);
-    // Who cannot be reached is told before the screen is taken.
-    app.take(source::look(socket, true)?);
-    let (sender, receiver) = sync_channel(1);
+    // A gateway that does not answer is an error before the screen is taken.
+    app.take(source::look(socket, Some(Lists { search: "" }))?);
+    let (sender, snapshots) = sync_channel(1);
+    let (searches, receiver) = channel();
     let place = socket.to_owned();
-    thread::Builder::new().name("source".into()).spawn(move || bring(&place, interval, &sender))?;
+    let work = move || bring(&place, interval, &receiver, &sender);
+    thread::Builder::new().name("source".into()).spawn(work)?;
     let mut terminal = ratatui::try_init()?;
-    let shown = show(&mut terminal, &mut app, &receiver);
+    let shown = show(&mut terminal, &mut app, &snapshots, &searches);
     ratatui::try_restore()?;
     Ok(shown?)
 }
 
-type Told = Result<Snapshot, String>;
+/// A snapshot, or the reason why there is none.
+type News = Result<Snapshot, String>;
 
-/// Asks again and again, until nobody wants it any more.
-fn bring(socket: &Path, interval: Duration, sender: &SyncSender<Told>) {
+/// Brings a snapshot once an interval, and at once for a new search, until the screen is closed.
+fn bring(socket: &Path, interval: Duration, searches: &Receiver<String>, news: &SyncSender<News>) {
+    let mut search = String::new();
     for number in 0_usize.. {
-        thread::sleep(interval);
-        let told = source::look(socket, number.is_multiple_of(SELDOM));
-        if sender.send(told.map_err(|error| error.to_string())).is_err() {
+        let is_new = match searches.recv_timeout(interval) {
+            Ok(new) => {
+                search = new;
+                true
+            }
+            Err(RecvTimeoutError::Timeout) => false,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        let wants_lists = is_new || number.is_multiple_of(SELDOM);
+        let lists = wants_lists.then_some(Lists { search: &search });
+        let snapshot = source::look(socket, lists).map_err(|error| error.to_string());
+        if news.send(snapshot).is_err() {
             return;
         }
     }
@@ -60,7 +74,8 @@ fn bring(socket: &Path, interval: Duration, sender: &SyncSender<Told>) {
 fn show(
     terminal: &mut ratatui::DefaultTerminal,
     app: &mut App,
-    receiver: &Receiver<Told>,
+    news: &Receiver<News>,
+    searches: &Sender<String>,
 ) -> io::Result<()> {
     loop {
         terminal.draw(|frame| draw(frame, app))?;
@@ -68,14 +83,19 @@ fn show(
             && let Event::Key(key) = event::read()?
             && key.kind == KeyEventKind::Press
         {
-            if ends(key) {
+            let is_typing = app.typed.is_some();
+            if ends(key, is_typing) {
                 return Ok(());
             }
-            if let Some(key) = meaning(key.code) {
+            if let Some(key) = meaning(key.code, is_typing) {
                 app.press(key);
+                if key == Key::Send {
+                    // The thread ends only after this loop.
+                    let _ = searches.send(app.search.clone());
+                }
             }
         }
-        match receiver.try_recv() {
+        match news.try_recv() {
             Ok(Ok(snapshot)) => app.take(snapshot),
             Ok(Err(trouble)) => app.trouble = Some(trouble),
             Err(_) => {}
@@ -83,19 +103,26 @@ fn show(
     }
 }
 
-fn ends(key: KeyEvent) -> bool {
-    matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
-        || key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL)
+fn ends(key: KeyEvent, is_typing: bool) -> bool {
+    let is_interrupt =
+        key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    is_interrupt || !is_typing && matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
 }
 
-fn meaning(code: KeyCode) -> Option<Key> {
+fn meaning(code: KeyCode, is_typing: bool) -> Option<Key> {
     match code {
+        KeyCode::Enter if is_typing => Some(Key::Send),
+        KeyCode::Esc if is_typing => Some(Key::GiveUp),
+        KeyCode::Backspace if is_typing => Some(Key::Erase),
+        KeyCode::Char(letter) if is_typing => Some(Key::Letter(letter)),
+        _ if is_typing => None,
         KeyCode::Tab | KeyCode::Right => Some(Key::Next),
         KeyCode::BackTab | KeyCode::Left => Some(Key::Previous),
         KeyCode::Up => Some(Key::Up),
         KeyCode::Down => Some(Key::Down),
         KeyCode::Char('s') => Some(Key::Sort),
         KeyCode::Char('p' | ' ') => Some(Key::Pause),
+        KeyCode::Char('/') => Some(Key::Find),
         _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! What is shown, as the gateway tells it at its control socket.
+//! Snapshots of a gateway, by its control socket.
 
 use crate::Snapshot;
 use natgate_http::{AskError, Response, ask, open};
@@ -7,43 +7,126 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long an answer may take.
+/// Time that an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Subscribers that are kept: those that have most.
+/// Subscribers that are kept, the ones with the most mappings.
 pub const MOST_SUBSCRIBERS: usize = 100;
+
+/// Blocks of ports, or mappings of a subscriber, that are asked for.
+const MOST_OWNED: usize = 100;
 
 /// Longest line of a list, bytes.
 const MOST_LINE: u64 = 1 << 16;
 
-/// Asks once for everything; the subscribers, who may be many, only if they are wanted.
+/// Lists, which may be long and are not asked for at every look.
+#[derive(Clone, Copy, Debug)]
+pub struct Lists<'s> {
+    /// The address or endpoint to find the owner of; empty: all blocks of ports.
+    pub search: &'s str,
+}
+
+/// Blocks of ports and their owners, or the owner of one endpoint.
+#[derive(Clone, Debug, Default)]
+pub struct Owners {
+    /// The search that is answered.
+    pub search: String,
+    /// Objects of `/v1/blocks` and `/v1/who`.
+    pub entries: Vec<Value>,
+    /// A sentence in place of entries.
+    pub message: Option<String>,
+}
+
+/// Takes a snapshot, with lists only if they are wanted.
 ///
 /// # Errors
 /// [`AskError`] when the gateway does not answer, or refuses.
-pub fn look(socket: &Path, subscribers: bool) -> Result<Snapshot, AskError> {
-    let get = |path: &str| -> Result<Value, AskError> {
-        let Response { status, body } = ask(socket, "GET", path, &Value::Null, PATIENCE)?;
-        match status {
-            200 => Ok(body),
-            _ => Err(refused(&body)),
-        }
-    };
-    let subscribers = if subscribers { Some(most_of(socket)?) } else { None };
+pub fn look(socket: &Path, lists: Option<Lists<'_>>) -> Result<Snapshot, AskError> {
+    let get = |path: &str| done(get(socket, path)?);
+    let subscribers = lists.map(|_| most_of(socket)).transpose()?;
+    let owners = lists.map(|lists| owners(socket, lists.search)).transpose()?;
     Ok(Snapshot {
         status: get("/v1/status")?,
         counters: get("/v1/counters")?,
         pools: get("/v1/pools")?["pools"].take(),
         workers: get("/v1/workers")?["workers"].take(),
         subscribers,
+        owners,
     })
 }
 
-fn refused(body: &Value) -> AskError {
-    let message = body["message"].as_str().unwrap_or("the gateway failed without a word");
-    AskError::Odd(message.to_owned())
+fn get(socket: &Path, path: &str) -> Result<Response, AskError> {
+    ask(socket, "GET", path, &Value::Null, PATIENCE)
 }
 
-/// The subscribers that have most mappings, of all, one after the other as they come.
+/// The body of an answer that is no refusal.
+fn done(Response { status, body }: Response) -> Result<Value, AskError> {
+    if status == 200 { Ok(body) } else { Err(refused(&body)) }
+}
+
+/// The owners that a search finds: of an endpoint by its mapping, its block or the configuration, of an
+/// address by blocks and then by mappings.
+fn owners(socket: &Path, search: &str) -> Result<Owners, AskError> {
+    let answer = |entries, message| {
+        let search = search.to_owned();
+        Ok(Owners { search, entries, message })
+    };
+    let message = |message: String| answer(Vec::new(), Some(message));
+    let is_plain = |letter: char| letter.is_ascii_digit() || ".:/".contains(letter);
+    if !search.chars().all(is_plain) {
+        let example =
+            "type an address such as 10.0.0.5, or an external endpoint such as 203.0.113.1:40000";
+        return message(format!("{search:?} is no address; {example}"));
+    }
+    if search.contains(':') {
+        let Response { status, mut body } = get(socket, &format!("/v1/who?external={search}"))?;
+        return match body["answers"].take() {
+            Value::Array(entries) if status == 200 => answer(entries, None),
+            _ => message(sentence(&body)),
+        };
+    }
+    let filters: &[&str] = if search.is_empty() { &[""] } else { &["&subscriber=", "&external="] };
+    for list in ["blocks", "mappings"] {
+        for filter in filters {
+            let path = format!("/v1/{list}?limit={MOST_OWNED}{filter}{search}");
+            let Response { status, mut body } = get(socket, &path)?;
+            if status != 200 {
+                return message(sentence(&body));
+            }
+            if let Value::Array(entries) = body[list].take()
+                && !entries.is_empty()
+            {
+                let entries = entries.into_iter().map(owned).collect();
+                return answer(entries, None);
+            }
+        }
+        if search.is_empty() {
+            return message("no block of ports has an owner".to_owned());
+        }
+    }
+    message(format!("no block of ports and no mapping is {search}'s, inside or outside"))
+}
+
+/// An entry of a list in the form of an owner: a mapping's external endpoint is an address and a port.
+fn owned(mut entry: Value) -> Value {
+    let external = entry["external"].as_str().and_then(|external| external.split_once(':'));
+    let external = external.map(|(address, port)| (address.to_owned(), port.to_owned()));
+    if let Some((address, port)) = external {
+        entry["external"] = address.into();
+        entry["ports"] = port.into();
+    }
+    entry
+}
+
+fn sentence(body: &Value) -> String {
+    body["message"].as_str().unwrap_or("the gateway failed without a word").to_owned()
+}
+
+fn refused(body: &Value) -> AskError {
+    AskError::Odd(sentence(body))
+}
+
+/// The subscribers with the most mappings; all subscribers are read one after the other.
 fn most_of(socket: &Path) -> Result<Vec<Value>, AskError> {
     let headers = [("Accept", "application/x-ndjson")];
     let reply = open(socket, "GET", "/v1/subscribers", &headers, &Value::Null, PATIENCE)?;

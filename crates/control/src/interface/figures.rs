@@ -1,27 +1,18 @@
-//! What is told at once: counters, pools, workers, neighbours, the state as a whole.
+//! What is told at once: counters, workers, neighbours, the state as a whole.
 
 use super::query::Asked;
 use super::{Answer, Of, lists, stopping};
 use crate::json;
 use crate::socket::{Response, blocking};
 use axum::extract::{RawQuery, State};
-use natgate_engine::{AddressUsage, Counters, Side, TableTotals};
+use natgate_engine::{Counters, Side, TableTotals};
 use natgate_gateway::router::NeighborState;
-use natgate_gateway::{Figures, Link, LinkFigures, List, PoolFigures, Settings};
+use natgate_gateway::{Figures, Link, LinkFigures, Settings};
 use natgate_io::Statistics;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::PoisonError;
-
-/// Addresses that are told unless another number is asked for.
-const USUAL_ADDRESSES: u64 = 65_536;
-
-/// Addresses that are asked of a worker at once.
-const PART: usize = 1024;
-
-/// The protocols that have ports, as figures have them.
-const PROTOCOLS: [&str; 4] = ["tcp", "udp", "icmp", "dccp"];
 
 /// What all workers have counted together.
 pub(super) struct Sum {
@@ -171,124 +162,4 @@ pub(super) async fn neighbors(State(interface): Of, RawQuery(query): RawQuery) -
         entry["held"] = (entry["held"].as_u64().unwrap_or_default() + neighbor.held as u64).into();
     }
     lists::whole("neighbors", all.into_values().collect(), false)
-}
-
-/// What all workers together use of each address, in order.
-fn usage(
-    interface: &super::Interface,
-    asked: &Asked,
-) -> Result<BTreeMap<Ipv4Addr, AddressUsage>, Response> {
-    let mut all: BTreeMap<Ipv4Addr, AddressUsage> = BTreeMap::new();
-    let mut list: List<AddressUsage> = interface.commander().list(interface.filter(asked)?, PART);
-    while let Some((part, _)) = list.next_part().map_err(stopping)? {
-        for usage in part {
-            let known = all.entry(usage.address);
-            let sum = known.or_insert(AddressUsage {
-                mappings: 0,
-                subscribers: 0,
-                free: [0; 4],
-                held: [0; 4],
-                blocks: usage.blocks.map(|_| [0; 2]),
-                ..*usage
-            });
-            sum.mappings += usage.mappings;
-            sum.subscribers += usage.subscribers;
-            sum.free.iter_mut().zip(usage.free).for_each(|(sum, more)| *sum += more);
-            sum.held.iter_mut().zip(usage.held).for_each(|(sum, more)| *sum += more);
-            let blocks = sum.blocks.iter_mut().flatten().zip(usage.blocks.iter().flatten());
-            blocks.for_each(|(sum, more)| *sum += more);
-        }
-    }
-    Ok(all)
-}
-
-/// Ports by protocol.
-fn by_protocol(ports: [u64; 4]) -> Value {
-    let entries = PROTOCOLS.iter().zip(ports);
-    Value::Object(
-        entries.map(|(name, count)| ((*name).into(), count.into())).collect::<Map<_, _>>(),
-    )
-}
-
-pub(super) async fn addresses(State(interface): Of, RawQuery(query): RawQuery) -> Answer {
-    let asked = Asked::parse(query.as_deref(), &["external", "limit"])?;
-    let settings = interface.settings();
-    let limit = asked.limit.unwrap_or(USUAL_ADDRESSES);
-    let all = blocking(move || usage(&interface, &asked)).await??;
-    let more = all.len() as u64 > limit;
-    let one = |usage: AddressUsage| {
-        let pool = settings.engine.pools.get(usage.pool);
-        json!({
-            "address": usage.address,
-            "pool": pool.map(|pool| &pool.name),
-            "ports": pool.map(|pool| pool.ports_used()),
-            "free": by_protocol(usage.free.map(u64::from)),
-            "held": by_protocol(usage.held.map(u64::from)),
-            "mappings": usage.mappings,
-            "subscribers": usage.subscribers,
-            "taken_blocks": usage.blocks.map(|[taken, _]| taken),
-            "free_blocks": usage.blocks.map(|[_, free]| free),
-            "draining": usage.draining,
-        })
-    };
-    let entries = all.into_values().take(usize::try_from(limit).unwrap_or(usize::MAX)).map(one);
-    lists::whole("addresses", entries.collect(), more)
-}
-
-pub(super) async fn pools(State(interface): Of, RawQuery(query): RawQuery) -> Answer {
-    Asked::parse(query.as_deref(), &[])?;
-    let settings = interface.settings();
-    let told = blocking(move || {
-        let figures = interface.commander().figures().map_err(stopping)?;
-        Ok::<_, Response>((figures, usage(&interface, &Asked::default())?))
-    });
-    let (figures, addresses) = told.await??;
-    let Some(first) = figures.first() else { return lists::whole("pools", Vec::new(), false) };
-    let pools = first.pools.iter().enumerate().map(|(number, pool)| {
-        let its: Vec<_> = addresses.values().filter(|usage| usage.pool == number).collect();
-        let ports = settings.engine.pools.get(number).map_or(0, |pool| pool.ports_used());
-        let all = its.len() as u64 * u64::from(ports);
-        let free = std::array::from_fn(|protocol| {
-            its.iter().map(|usage| u64::from(usage.free[protocol])).sum::<u64>()
-        });
-        let of_workers = || figures.iter().filter_map(|one| one.pools.get(number));
-        let [held, used] = std::array::from_fn(|which| {
-            std::array::from_fn::<u64, 4, _>(|protocol| {
-                let count = |pool: &PoolFigures| {
-                    [u64::from(pool.held[protocol]), pool.used[protocol]][which]
-                };
-                of_workers().map(count).sum()
-            })
-        });
-        let taken = free.map(|free| all.saturating_sub(free));
-        let reserved = std::array::from_fn(|protocol| {
-            taken[protocol].saturating_sub(held[protocol] + used[protocol])
-        });
-        let blocks: Option<u64> = figures
-            .iter()
-            .map(|one| one.pools.get(number).and_then(|pool| pool.free_blocks).map(u64::from))
-            .sum();
-        let taken_blocks = blocks.is_some().then(|| {
-            its.iter()
-                .filter_map(|usage| usage.blocks)
-                .map(|[taken, _]| u64::from(taken))
-                .sum::<u64>()
-        });
-        json!({
-            "name": pool.name,
-            "addresses": its.len(),
-            "draining": its.iter().filter(|usage| usage.draining).count(),
-            "ports": all,
-            "free": by_protocol(free),
-            "taken": by_protocol(taken),
-            "used": by_protocol(used),
-            "held": by_protocol(held),
-            "reserved": by_protocol(reserved),
-            "taken_blocks": taken_blocks,
-            "free_blocks": blocks,
-            "mappings": its.iter().map(|usage| u64::from(usage.mappings)).sum::<u64>(),
-            "subscribers": its.iter().map(|usage| u64::from(usage.subscribers)).sum::<u64>(),
-        })
-    });
-    lists::whole("pools", pools.collect(), false)
 }

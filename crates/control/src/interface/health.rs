@@ -1,24 +1,35 @@
 //! The health of a gateway at a glance: links, next hops, event logs, routes, workers, and which
-//! gateway it is. Each part has a state in one word; what needs somebody's attention is listed in
-//! sentences as well.
+//! gateway it is. Each part has a state in one word. Every part that needs an operator raises an
+//! alarm: a sentence, how severe it is, and since when it holds.
+//!
+//! A thread examines the gateway every few seconds even when no client asks, so that an alarm's time
+//! is right for the first client that asks.
+
+mod alarms;
 
 use super::query::Asked;
 use super::{Answer, Interface, Of, figures};
 use crate::routes::external_prefixes;
-use crate::socket::{Response, blocking};
+use crate::socket::{ClientGroup, Response, blocking};
+use alarms::{Alarm, Alarms};
+use axum::Extension;
 use axum::extract::{RawQuery, State};
 use natgate_engine::Side;
 use natgate_gateway::router::NeighborInfo;
-use natgate_gateway::{CommandError, Figures, Link, LoadNow, Settings};
+use natgate_gateway::{CommandError, Figures, Link, LoadNow, Settings, panics};
 use natgate_logs::SinkMetrics;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 /// How long the workers may take to answer; then those are found that make no progress.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Between two examinations by the thread of its own.
+const PERIOD: Duration = Duration::from_secs(5);
 
 /// The shortest time over which a worker's load is told.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -32,9 +43,16 @@ const LAGGING: f64 = 0.5;
 /// Tells of the event logs.
 pub type Sinks = Arc<dyn Fn() -> Vec<SinkMetrics> + Send + Sync>;
 
-/// What the workers had done at an earlier look.
+/// What examinations of the gateway remember from one to the next.
 #[derive(Debug, Default)]
-pub(super) struct Looks(Mutex<Option<(Instant, Vec<LoadNow>)>>);
+pub(super) struct History {
+    /// What the workers had done at an earlier examination.
+    loads: Mutex<Option<(Instant, Vec<LoadNow>)>>,
+    alarms: Alarms,
+    /// Held while workers are asked: one question at a time for each group of clients and, at the
+    /// last place, for the thread of this file. A stuck worker then occupies one thread a group.
+    questions: [Arc<tokio::sync::Mutex<()>>; ClientGroup::COUNT + 1],
+}
 
 /// What the workers say of themselves.
 struct Answers {
@@ -42,20 +60,58 @@ struct Answers {
     neighbors: Vec<(Link, NeighborInfo)>,
 }
 
-pub(super) async fn health(State(interface): Of, RawQuery(query): RawQuery) -> Answer {
+pub(super) async fn health(
+    State(interface): Of,
+    Extension(group): Extension<ClientGroup>,
+    RawQuery(query): RawQuery,
+) -> Answer {
     Asked::parse(query.as_deref(), &[])?;
+    examine(&interface, group as usize).await
+}
+
+/// Examines the gateway in a thread of its own until nobody has the interface any more.
+pub(super) fn watch(interface: &Arc<Interface>) {
+    let interface = Arc::downgrade(interface);
+    let work = move || panics::contain(|| examine_for_ever(&interface));
+    // Without the thread, alarms hold since the first client that asked.
+    let _ = thread::Builder::new().name("health".into()).spawn(work);
+}
+
+fn examine_for_ever(interface: &Weak<Interface>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let Ok(runtime) = runtime else { return };
+    loop {
+        thread::sleep(PERIOD);
+        let Some(interface) = interface.upgrade() else { break };
+        // A gateway that ends answers with an error, and its interface is gone soon.
+        let _ = runtime.block_on(examine(&interface, ClientGroup::COUNT));
+    }
+    runtime.shutdown_background();
+}
+
+/// The health as an object; `place`: whose question to the workers it is.
+async fn examine(interface: &Arc<Interface>, place: usize) -> Answer {
     let before = interface.loads_now();
-    let asked = Arc::clone(&interface);
-    let answers = tokio::time::timeout(PATIENCE, blocking(move || ask(&asked))).await;
-    let answers = match answers {
+    let (asked, question) =
+        (Arc::clone(interface), Arc::clone(&interface.history.questions[place]));
+    let answers = tokio::time::timeout(PATIENCE, async {
+        let held = question.lock_owned().await;
+        blocking(move || {
+            let answers = ask(&asked);
+            drop(held);
+            answers
+        })
+        .await
+    });
+    let answers = match answers.await {
         Ok(answers) => Some(answers?.map_err(super::stopping)?),
         Err(_) => None,
     };
     let settings = interface.settings();
-    let mut problems = Vec::new();
-    let workers = interface.workers(answers.is_none().then_some(&before), &mut problems);
-    let links = answers.as_ref().map(|all| links(&all.figures, &settings, &mut problems));
-    let hops = answers.as_ref().map(|all| next_hops(&all.neighbors, &settings, &mut problems));
+    let mut alarms = Vec::new();
+    let workers = interface.workers(answers.is_none().then_some(&before), &mut alarms);
+    let links = answers.as_ref().map(|all| links(&all.figures, &settings, &mut alarms));
+    let hops = answers.as_ref().map(|all| next_hops(&all.neighbors, &settings, &mut alarms));
     let is_up = links.as_ref().is_some_and(|all| all.iter().all(|link| link["state"] == "up"));
     let announced = settings.kernel.announce.as_ref().map(|_| match is_up {
         true => external_prefixes(&settings.engine).len(),
@@ -64,10 +120,14 @@ pub(super) async fn health(State(interface): Of, RawQuery(query): RawQuery) -> A
     let all = answers.iter().flat_map(|all| &all.figures);
     let learnt = all.map(|one| one.router.learnt_routes).max();
     let learnt = settings.kernel.learn.as_ref().and(learnt);
-    let logs = logs(&interface.logs(), &mut problems);
+    let logs = logs(&interface.logs(), &mut alarms);
+    let problems: Vec<&String> = alarms.iter().map(|alarm| &alarm.text).collect();
+    // What the workers did not answer may still be wrong: earlier alarms then keep their time.
+    let keep = answers.is_none();
     Ok(Response::done(json!({
-        "ok": problems.is_empty(),
+        "ok": alarms.is_empty(),
         "problems": problems,
+        "alarms": interface.history.alarms.dated(&alarms, keep, SystemTime::now()),
         "host": host(),
         "version": env!("CARGO_PKG_VERSION"),
         "running_s": interface.began.elapsed().as_secs_f64(),
@@ -103,9 +163,9 @@ impl Interface {
 
     /// The workers; `unanswered`: what they had done before they were asked, if one has not
     /// answered.
-    fn workers(&self, unanswered: Option<&Vec<LoadNow>>, problems: &mut Vec<String>) -> Vec<Value> {
+    fn workers(&self, unanswered: Option<&Vec<LoadNow>>, alarms: &mut Vec<Alarm>) -> Vec<Value> {
         let now = self.loads_now();
-        let mut looks = self.looks.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looks = self.history.loads.lock().unwrap_or_else(PoisonError::into_inner);
         let earlier = looks.as_ref().map(|(_, loads)| loads.clone()).unwrap_or_default();
         if looks.as_ref().is_none_or(|(at, _)| at.elapsed() >= WINDOW) {
             *looks = Some((Instant::now(), now.clone()));
@@ -115,7 +175,7 @@ impl Interface {
             let before = unanswered.and_then(|all| all.get(number));
             let alive = before.is_none_or(|before| before.age_ns < now.age_ns);
             if !alive {
-                problems.push(format!("worker {number} makes no progress"));
+                alarms.push(Alarm::critical(format!("worker {number} makes no progress")));
             }
             let before = earlier.get(number).copied().unwrap_or_default();
             let age = now.age_ns.saturating_sub(before.age_ns);
@@ -127,14 +187,14 @@ impl Interface {
     }
 }
 
-fn links(figures: &[Figures], settings: &Settings, problems: &mut Vec<String>) -> Vec<Value> {
+fn links(figures: &[Figures], settings: &Settings, alarms: &mut Vec<Alarm>) -> Vec<Value> {
     let devices = figures::devices(figures, settings);
     let link = |mut device: Value| {
         let up = device["up"] == true;
         let name = device["device"].as_str().unwrap_or_default();
         if !up {
             let side = device["side"].as_str().unwrap_or_default();
-            problems.push(format!("link {name} ({side}) is down"));
+            alarms.push(Alarm::critical(format!("link {name} ({side}) is down")));
         }
         let mut link = json!({ "device": name, "state": if up { "up" } else { "down" } });
         for key in ["side", "realm"] {
@@ -164,7 +224,7 @@ fn hops(settings: &Settings) -> BTreeSet<(bool, u16, Ipv4Addr)> {
 fn next_hops(
     neighbors: &[(Link, NeighborInfo)],
     settings: &Settings,
-    problems: &mut Vec<String>,
+    alarms: &mut Vec<Alarm>,
 ) -> Vec<Value> {
     let hop = |(is_outside, realm, address): (bool, u16, Ipv4Addr)| {
         let side = if is_outside { Side::Outside } else { Side::Inside };
@@ -179,7 +239,7 @@ fn next_hops(
             None => "unasked",
         };
         if state == "unresolved" {
-            problems.push(format!("next hop {address} does not answer ARP"));
+            alarms.push(Alarm::critical(format!("next hop {address} does not answer ARP")));
         }
         let mut hop = figures::place(Link { side, realm }, settings);
         hop["address"] = json!(address);
@@ -190,7 +250,7 @@ fn next_hops(
     hops(settings).into_iter().take(MOST_HOPS).map(hop).collect()
 }
 
-fn logs(sinks: &[SinkMetrics], problems: &mut Vec<String>) -> Vec<Value> {
+fn logs(sinks: &[SinkMetrics], alarms: &mut Vec<Alarm>) -> Vec<Value> {
     let log = |sink: &SinkMetrics| {
         let full = sink.waiting as f64 >= LAGGING * sink.capacity.max(1) as f64;
         let state = match (sink.connected, full) {
@@ -198,9 +258,11 @@ fn logs(sinks: &[SinkMetrics], problems: &mut Vec<String>) -> Vec<Value> {
             (true, true) => "lagging",
             (true, false) => "connected",
         };
-        if state != "connected" {
-            let what = if sink.connected { "is lagging" } else { "cannot be written" };
-            problems.push(format!("log {} {what}", sink.name));
+        let name = &sink.name;
+        match state {
+            "failed" => alarms.push(Alarm::critical(format!("log {name} cannot be written"))),
+            "lagging" => alarms.push(Alarm::warning(format!("log {name} is lagging"))),
+            _ => {}
         }
         json!({
             "name": sink.name,
@@ -215,6 +277,7 @@ fn logs(sinks: &[SinkMetrics], problems: &mut Vec<String>) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
+    use super::alarms::Severity;
     use super::*;
 
     fn sink(name: &str, waiting: u64, connected: bool) -> SinkMetrics {
@@ -226,10 +289,13 @@ mod tests {
     #[test]
     fn a_log_is_connected_lagging_or_failed() {
         let all = [sink("a", 49, true), sink("b", 50, true), sink("c", 0, false)];
-        let mut problems = Vec::new();
-        let told = logs(&all, &mut problems);
+        let mut alarms = Vec::new();
+        let told = logs(&all, &mut alarms);
         let states: Vec<_> = told.iter().map(|log| log["state"].as_str().unwrap()).collect();
         assert_eq!(states, ["connected", "lagging", "failed"]);
+        let problems: Vec<_> = alarms.iter().map(|alarm| &alarm.text[..]).collect();
         assert_eq!(problems, ["log b is lagging", "log c cannot be written"]);
+        let severities: Vec<_> = alarms.iter().map(|alarm| alarm.severity).collect();
+        assert_eq!(severities, [Severity::Warning, Severity::Critical]);
     }
 }

@@ -9,6 +9,7 @@ pub mod changes;
 mod figures;
 pub mod health;
 mod lists;
+mod pools;
 pub mod query;
 #[cfg(test)]
 mod tests;
@@ -54,7 +55,7 @@ pub struct Interface {
     top: top::Latest,
     /// Tells of the event logs.
     sinks: Option<health::Sinks>,
-    looks: health::Looks,
+    history: health::History,
     /// Searches of the event logs on disk.
     searches: Searches,
 }
@@ -79,9 +80,9 @@ type Answer = Result<Response, Response>;
 impl Interface {
     /// For a gateway whose configuration can be read anew, and whose workers note what they do.
     pub fn new(reloader: Arc<Reloader>, loads: Loads) -> Self {
-        let (top, looks) = (top::Latest::default(), health::Looks::default());
+        let (top, history) = (top::Latest::default(), health::History::default());
         let searches = Searches::new();
-        Self { reloader, loads, began: Instant::now(), top, sinks: None, looks, searches }
+        Self { reloader, loads, began: Instant::now(), top, sinks: None, history, searches }
     }
 
     /// The same, for a gateway with event logs, of which `sinks` tells.
@@ -92,15 +93,17 @@ impl Interface {
 
     /// The paths, to be served. Those of others may be merged; [`Interface::complete`] comes last.
     pub fn router(self) -> Router {
+        let interface = Arc::new(self);
+        health::watch(&interface);
         Router::new()
-            .route("/v1/addresses", get(figures::addresses))
+            .route("/v1/addresses", get(pools::addresses))
             .route("/v1/blocks", get(lists::blocks))
             .route("/v1/clear", post(clear))
             .route("/v1/counters", get(figures::counters))
             .route("/v1/health", get(health::health))
             .route("/v1/mappings", get(lists::mappings))
             .route("/v1/neighbors", get(figures::neighbors))
-            .route("/v1/pools", get(figures::pools))
+            .route("/v1/pools", get(pools::pools))
             .route("/v1/reload", post(reload))
             .route("/v1/routes", get(lists::routes))
             .route("/v1/rules", get(lists::rules))
@@ -110,7 +113,7 @@ impl Interface {
             .route("/v1/subscribers", get(lists::subscribers))
             .route("/v1/who", get(whose::who))
             .route("/v1/workers", get(figures::workers))
-            .with_state(Arc::new(self))
+            .with_state(interface)
     }
 
     /// A router that says of every other path that there is none.

@@ -400,11 +400,16 @@ fn figures_add_up() {
         assert_eq!(pool["taken"]["udp"], 800);
         let states = ["used", "held", "reserved"].map(|state| pool[state]["udp"].as_u64());
         assert_eq!(states, [Some(800), Some(0), Some(0)]);
+        let share = 800.0 / (32.0 * 64_512.0);
+        let told = pool["in_use"]["udp"].as_f64().expect("a share");
+        assert!((told - share).abs() < 1e-12, "{pool}");
         assert_eq!(pool["ports"], 32 * 64_512);
         let addresses = world.get("/v1/addresses");
         let addresses = addresses["addresses"].as_array().expect("a list");
         let mappings: u64 = addresses.iter().filter_map(|one| one["mappings"].as_u64()).sum();
         assert_eq!((addresses.len(), mappings), (32, 800));
+        let used: u64 = addresses.iter().filter_map(|one| one["used"]["udp"].as_u64()).sum();
+        assert_eq!(used, 800);
         assert_eq!(world.get("/v1/addresses?limit=3")["more"], true);
         let neighbors = world.get("/v1/neighbors");
         assert_eq!(neighbors["neighbors"][0]["side"], "outside");
@@ -443,6 +448,8 @@ fn what_is_cleared_goes_and_is_told() {
         let states = ["taken", "used", "held", "reserved"]
             .map(|state| pools["pools"][0][state]["udp"].as_u64().expect("a number"));
         assert_eq!(states, [400, 0, 400, 0]);
+        // Ports in hold-down are in nobody's use.
+        assert_eq!(pools["pools"][0]["in_use"]["udp"], 0.0);
         let addresses = world.get("/v1/addresses");
         let addresses = addresses["addresses"].as_array().expect("a list");
         assert_eq!(
@@ -554,6 +561,10 @@ fn health_tells_links_next_hops_and_workers() {
     assert_eq!((&hops[0][..], &health["problems"]), ("unasked", &problems), "{health}");
     assert_eq!(health["ok"], problems == json!([]), "{health}");
     assert_eq!(health["version"], env!("CARGO_PKG_VERSION"));
+    let alarms = health["alarms"].as_array().expect("a list");
+    let texts: Vec<&Value> = alarms.iter().map(|alarm| &alarm["text"]).collect();
+    assert_eq!(json!(texts), problems, "{health}");
+    assert!(alarms.iter().all(|alarm| alarm["since"].is_number()), "{health}");
     assert_eq!(states(&health, "links"), ["up", "up"]);
     assert_eq!(states(&health, "workers"), ["alive", "alive"]);
     assert!(health["workers"][0]["busy"].is_number(), "{health}");

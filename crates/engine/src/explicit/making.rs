@@ -4,7 +4,7 @@
 
 use super::{ExplicitError, OWN_PORTS, Wanted, is_reserved, refusal};
 use crate::config::Pooling;
-use crate::engine::{Engine, quota_class};
+use crate::engine::{Engine, place_of, quota_class};
 use crate::event::MappingKind;
 use crate::external::{Told, Wish};
 use crate::host::Host;
@@ -24,7 +24,7 @@ impl Engine {
         let external = self.allot(protocol, internal, snat, wanted)?;
         let (index, port) = external;
         let record = self.subscribers.find(internal.0);
-        self.external.count(index);
+        self.external.count(index, place_of(protocol));
         let pair = (snat.pool, snat.address.is_none().then_some(index));
         let kind = quota_class(protocol);
         self.note_made(protocol, index);

@@ -288,7 +288,7 @@ impl External {
     fn begin_anew(&mut self, index: u32, changed: &[bool]) {
         let slot = &mut self.slots[index as usize];
         if slot.pool != slot.target || slot.pool == NO_POOL {
-            if slot.is_known && slot.mappings == 0 {
+            if slot.is_known && slot.all_mappings() == 0 {
                 self.work.moves(index);
             }
         } else if !slot.is_draining && (slot.is_closed || changed[usize::from(slot.pool)]) {
@@ -331,7 +331,8 @@ impl External {
     fn go_over(&mut self, index: u32) {
         let slot = self.slots[index as usize];
         let is_there = slot.pool == slot.target && slot.pool != NO_POOL;
-        if is_there || !slot.is_known || slot.mappings > 0 || !self.blocks.are_nobodys(index) {
+        if is_there || !slot.is_known || slot.all_mappings() > 0 || !self.blocks.are_nobodys(index)
+        {
             return;
         }
         self.blocks.detach(index);
@@ -388,7 +389,7 @@ impl External {
         slots.filter(move |(slot, _)| drains(slot)).map(|(slot, &address)| Draining {
             address: Ipv4Addr::from_bits(address),
             pool: usize::from(slot.pool),
-            mappings: slot.mappings,
+            mappings: slot.all_mappings(),
             leaves: slot.pool != slot.target,
         })
     }
@@ -523,7 +524,7 @@ impl Slot {
         is_static: false,
         is_known: false,
         kept: 0,
-        mappings: 0,
+        mappings: [0; PROTOCOLS.len() + 1],
         busy: 0,
     };
 }

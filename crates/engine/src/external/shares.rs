@@ -342,7 +342,7 @@ impl External {
         let (block, owner) = self.blocks.release(tick)?;
         let (index, _) = self.blocks.place_of(block);
         let slot = &self.slots[index as usize];
-        if slot.mappings == 0 && slot.pool != slot.target && self.blocks.are_nobodys(index) {
+        if slot.pool != slot.target && slot.all_mappings() == 0 && self.blocks.are_nobodys(index) {
             self.work.moves(index);
         }
         Some(self.name_block(block, owner))

@@ -5,7 +5,7 @@ use super::Engine;
 use super::watch::BLOCKS;
 use crate::class::SESSIONS;
 use crate::config::{Begun, Behavior, Config};
-use crate::engine::{flags_of, quota_class};
+use crate::engine::{flags_of, place_of, quota_class};
 use crate::external::{Chosen, Told, Wish};
 use crate::host::Host;
 use crate::parse::{Headers, Kind, has_ports};
@@ -332,8 +332,8 @@ impl Engine {
         (index, port): (u32, u16),
         open: impl FnOnce(&mut Session),
     ) -> u32 {
-        self.external.count(index);
         let Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads } = *flow;
+        self.external.count(index, place_of(protocol));
         let pair = (pool, (!fixed).then_some(index));
         let kind = quota_class(protocol);
         self.note_made(protocol, index);

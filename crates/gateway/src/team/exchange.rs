@@ -8,8 +8,8 @@
 //! go to and fro; and whoever takes parcels has all of their packets fetched before it looks at the first.
 
 use crate::links::Link;
+use natgate_hugepages::prefetch_to_write;
 use natgate_io::HEADROOM;
-use natgate_pages::prefetch_to_write;
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::fmt::Debug;
 use std::io::Write;

@@ -4,7 +4,7 @@
 use super::Structure;
 use super::record::{External, Key, Record};
 use crate::memory::touched;
-use natgate_pages::prefetch;
+use natgate_hugepages::prefetch;
 
 /// No node.
 pub(super) const NONE: u32 = u32::MAX;

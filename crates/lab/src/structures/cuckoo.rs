@@ -3,7 +3,7 @@
 
 use super::Structure;
 use super::record::{External, Key, Record};
-use natgate_pages::prefetch;
+use natgate_hugepages::prefetch;
 
 /// Records of a line.
 const ITEMS: usize = 3;

@@ -3,7 +3,7 @@
 use super::record::{External, Key, Record};
 use super::{Structure, modulus};
 use crate::memory::touched;
-use natgate_pages::prefetch;
+use natgate_hugepages::prefetch;
 
 /// No node.
 const NONE: u32 = u32::MAX;

@@ -7,7 +7,7 @@
 use super::record::{External, Key};
 use super::{BATCH, Structure, header};
 use crate::frame::{self, Frame};
-use natgate_pages::prefetch;
+use natgate_hugepages::prefetch;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,7 +3,7 @@
 use super::binary::{NONE, Nodes};
 use super::record::{External, Key};
 use super::{Structure, modulus};
-use natgate_pages::prefetch;
+use natgate_hugepages::prefetch;
 
 pub(super) struct Trees {
     roots: Vec<u32>,

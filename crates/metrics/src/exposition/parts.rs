@@ -1,4 +1,4 @@
-//! What there is to show, part by part.
+//! The families of each part of the gateway.
 
 use super::series::Page;
 use crate::{DeviceFigures, Figures, PoolFigures, SinkFigures, WorkerFigures};

@@ -1,4 +1,4 @@
-//! Families of series, put together one by one.
+//! Families of series.
 
 use super::PREFIX;
 use natgate_gateway::Durations;
@@ -17,27 +17,27 @@ type Label<'a> = (&'static str, &'a str);
 pub(super) struct Page(Vec<MetricFamily>);
 
 impl Page {
-    /// The families; those without a series are left out.
+    /// The families with at least one series.
     pub(super) fn families(self) -> Vec<MetricFamily> {
         self.0
     }
 
-    /// Something that only grows; its name ends in `_total`.
+    /// Adds a counter; its name ends in `_total`.
     pub(super) fn counter(&mut self, name: &str, help: &str, fill: impl FnOnce(&mut Series)) {
         self.family(name, help, MetricType::COUNTER, fill);
     }
 
-    /// Something that goes up and down.
+    /// Adds a gauge.
     pub(super) fn gauge(&mut self, name: &str, help: &str, fill: impl FnOnce(&mut Series)) {
         self.family(name, help, MetricType::GAUGE, fill);
     }
 
-    /// Durations; its name ends in `_seconds`.
+    /// Adds a histogram of durations; its name ends in `_seconds`.
     pub(super) fn histogram(&mut self, name: &str, help: &str, fill: impl FnOnce(&mut Series)) {
         self.family(name, help, MetricType::HISTOGRAM, fill);
     }
 
-    /// A counter of one series.
+    /// Adds a counter of one series.
     pub(super) fn count(&mut self, name: &str, help: &str, value: u64) {
         self.counter(name, help, |series| series.add(&[], value as f64));
     }
@@ -64,7 +64,7 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// Adds one.
+    /// Adds a series.
     pub(super) fn add(&mut self, labels: &[Label<'_>], value: f64) {
         let mut metric = labelled(labels);
         if self.kind == MetricType::COUNTER {
@@ -79,7 +79,7 @@ impl Series {
         self.metrics.push(metric);
     }
 
-    /// Adds one of a histogram.
+    /// Adds a series of a histogram.
     pub(super) fn add_durations(&mut self, labels: &[Label<'_>], durations: &Durations) {
         let bucket = |(ns, count)| {
             let mut bucket = Bucket::default();

@@ -1,26 +1,26 @@
-//! What workers tell, put together.
+//! Sums of the reports of workers.
 
 use super::{DeviceFigures, Figures, Filled, PoolFigures, PortFigures, WorkerFigures};
 use natgate_engine::{Allocation, Blocking, Config, PoolConfig, Side};
 use natgate_gateway::router::RouterCounters;
-use natgate_gateway::{Figures as Told, Link, TimingNow};
+use natgate_gateway::{Figures as WorkerReport, Link, TimingNow};
 use natgate_io::Statistics;
 use std::time::SystemTime;
 
-/// The protocols of pools' ports, in the order in which they are told.
+/// Protocols with ports, in the order of reports.
 const PROTOCOLS: [&str; 4] = ["tcp", "udp", "icmp", "dccp"];
 
 impl Figures {
-    /// Of a gateway with this configuration, that began then, and whose workers tell this; of each worker
-    /// how long its turns took.
+    /// Sums the reports of workers. `began` is the start of the gateway; `timings` are the durations of
+    /// each worker.
     pub fn gather(
         config: &Config,
         began: SystemTime,
-        told: &[Told],
+        reports: &[WorkerReport],
         mut timings: impl Iterator<Item = TimingNow>,
     ) -> Self {
         let mut all = Self::new(began);
-        for one in told {
+        for one in reports {
             all.add(config, one);
             let timing = timings.next().unwrap_or_default();
             all.workers.push(WorkerFigures { load: one.load, timing });
@@ -33,12 +33,12 @@ impl Figures {
         all
     }
 
-    fn add(&mut self, config: &Config, told: &Told) {
-        self.counters.add(&told.counters);
-        add_router(&mut self.router, &told.router);
-        self.own_lost += told.own_lost;
-        self.not_addressed += told.not_addressed;
-        let totals = &told.totals;
+    fn add(&mut self, config: &Config, report: &WorkerReport) {
+        self.counters.add(&report.counters);
+        add_router(&mut self.router, &report.router);
+        self.own_lost += report.own_lost;
+        self.not_addressed += report.not_addressed;
+        let totals = &report.totals;
         let sessions = totals.mappings + totals.further_sessions;
         let most_sessions = totals.most_mappings + totals.most_further_sessions;
         add_filled(&mut self.mappings, totals.mappings, totals.most_mappings);
@@ -49,7 +49,7 @@ impl Figures {
             self.gone[kind] += totals.gone[kind];
         }
         self.subscribers_made += totals.subscribers_made;
-        for (place, pool) in told.pools.iter().enumerate() {
+        for (place, pool) in report.pools.iter().enumerate() {
             if self.pools.len() == place {
                 self.pools.push(PoolFigures {
                     name: pool.name.clone(),
@@ -65,13 +65,13 @@ impl Figures {
                 ports.held += u64::from(pool.held[number]);
             }
             if let Some(free) = pool.free_blocks {
-                // How many there are is told below.
+                // `complete` turns free blocks into used ones.
                 all.blocks.get_or_insert_default().used += u64::from(free);
             }
         }
-        for (place, link) in told.links.iter().enumerate() {
-            if told.links[..place].iter().any(|before| before.device == link.device) {
-                // It has told the frames of all links of the device.
+        for (place, link) in report.links.iter().enumerate() {
+            if report.links[..place].iter().any(|before| before.device == link.device) {
+                // The first link of a device report the frames of all its links.
                 continue;
             }
             match self.devices.iter_mut().find(|device| device.name == link.device) {
@@ -91,7 +91,7 @@ impl Figures {
     }
 }
 
-/// Adds what follows from the configuration: addresses, what is reserved, and how many blocks there are.
+/// Adds the figures that follow from the configuration: addresses, reserved ports, and blocks.
 fn complete(config: &Config, of: &PoolConfig, pool: &mut PoolFigures) {
     pool.addresses = of.count() as u64;
     let each = u64::from(of.ports.1) + 1 - u64::from(of.ports.0.max(1));
@@ -150,27 +150,27 @@ mod tests {
         LinkFigures { link, device, mac: Mac::default(), mtu: 1500, up: true, frames }
     }
 
-    fn worker(free: u32, used: u64, free_blocks: u32) -> Told {
-        let mut told = Told::default();
-        told.totals.mappings = used;
-        told.totals.most_mappings = 100;
-        told.totals.further_sessions = 5;
-        told.totals.made = [0, used + 2, 0];
-        told.totals.gone = [0, 2, 0];
-        told.router.learnt_routes = 7;
-        told.pools.push(Pool {
+    fn worker(free: u32, used: u64, free_blocks: u32) -> WorkerReport {
+        let mut report = WorkerReport::default();
+        report.totals.mappings = used;
+        report.totals.most_mappings = 100;
+        report.totals.further_sessions = 5;
+        report.totals.made = [0, used + 2, 0];
+        report.totals.gone = [0, 2, 0];
+        report.router.learnt_routes = 7;
+        report.pools.push(Pool {
             name: "default".into(),
             free: [free; 4],
             held: [0, 3, 0, 0],
             used: [0, used, 0, 0, 0],
             free_blocks: Some(free_blocks),
         });
-        told.links = vec![
+        report.links = vec![
             link(Link::inside(0), "eth1", 10),
             link(Link::inside(1), "eth1", 10),
             link(Link::OUTSIDE, "eth0", 20),
         ];
-        told
+        report
     }
 
     #[test]
@@ -184,9 +184,9 @@ mod tests {
             ..PoolConfig::default()
         };
         let config = Config { pools: vec![pool], ..Config::default() };
-        let told = [worker(400, 30, 5), worker(500, 40, 7)];
+        let reports = [worker(400, 30, 5), worker(500, 40, 7)];
         let began = SystemTime::now();
-        let all = Figures::gather(&config, began, &told, std::iter::empty());
+        let all = Figures::gather(&config, began, &reports, std::iter::empty());
         assert_eq!(all.mappings, Filled { used: 70, limit: 200 });
         assert_eq!(all.sessions.used, 80);
         assert_eq!((all.made, all.gone), ([0, 74, 0], [0, 4, 0]));

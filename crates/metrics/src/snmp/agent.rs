@@ -1,10 +1,10 @@
-//! The subagent: a session with the master agent, answers to what it asks, and the way back to it.
+//! The subagent: sessions with the master agent, answers to its requests, and reconnection.
 
-use super::long::{About, Long, Rows, Table, mappings_of};
+use super::long_tables::{LongTables, RowContext, Rows, Table, mappings_of};
+use super::notifications::{Bindings, Notifier};
 use super::pdu::{HEADER, Header, Malformed, Outcome, Range, Request, Writer, error, kind};
 use super::pools::PoolNumbers;
 use super::tables::{MIB, Oid, Value, tables, translated};
-use super::watch::{Bindings, Watch};
 use super::{Master, SnmpSettings};
 use crate::Figures;
 use natgate_engine::Config;
@@ -19,25 +19,25 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long the master may take for an answer, and what is written may stay.
+/// Time that the master may take for an answer, and that a write may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often thresholds are looked at, and whether the gateway still runs.
+/// Interval of checks of thresholds, and of the end of the gateway.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// Until the next attempt to connect.
+/// Pause before the next attempt to connect.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// How long figures hold: a walk asks for one object after another.
+/// Time for which figures are valid: a walk asks for one object after another.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// How long the master is asked to wait for an answer, seconds: a page of a long table takes a moment.
+/// Timeout that the master is asked to use, seconds: a page of a long table takes a moment.
 const WAIT: u8 = 30;
 
-/// Values of one response.
+/// Most values of one response.
 const MOST_VALUES: usize = 512;
 
-/// What is shown.
+/// The state that the tables are made of.
 #[derive(Clone, Debug)]
 pub struct View {
     /// The configuration in force.
@@ -46,21 +46,21 @@ pub struct View {
     pub figures: Figures,
 }
 
-/// Tells of subscribers, by realm and address, that have come to a limit or its highest threshold since it
-/// was last asked.
+/// Gives the subscribers, by realm and address, that have reached a limit or its highest threshold since
+/// the call before.
 pub type Reached = Box<dyn FnMut() -> Vec<(u16, Ipv4Addr)> + Send>;
 
-/// Where what is shown comes from.
+/// Sources of the tables.
 pub struct Sources {
-    /// It may wait, and says why there is nothing.
+    /// Configuration and figures. It may wait; its error says why there are none.
     pub view: Box<dyn Fn() -> Result<View, String> + Send>,
-    /// Subscribers and mappings; they are shown if the settings say so.
+    /// Subscribers and mappings, which are read if the settings ask for them.
     pub rows: Box<dyn Rows>,
-    /// Those of whom managers are to be told.
+    /// Subscribers to notify managers about.
     pub reached: Reached,
 }
 
-/// A subagent at work; it ends when this goes.
+/// A running subagent; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Agent {
     stop: Option<Sender<()>>,
@@ -68,17 +68,17 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Begins. `say` is told in a sentence when the master is found and when it is lost.
+    /// Starts the subagent. `say` gets a sentence when the master is found and when it is lost.
     ///
     /// # Errors
-    /// When there is no thread to be had.
+    /// The system refuses a thread.
     pub fn start(
         settings: SnmpSettings,
         sources: Sources,
         say: impl Fn(String) + Send + 'static,
     ) -> io::Result<Self> {
         let (stop, stopped) = channel();
-        let mut work = Work::new(settings, sources, stopped);
+        let mut work = AgentLoop::new(settings, sources, stopped);
         let run = move || panics::contain(|| work.run(&say));
         let thread = thread::Builder::new().name("snmp".into()).spawn(run)?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
@@ -88,26 +88,26 @@ impl Agent {
 impl Drop for Agent {
     fn drop(&mut self) {
         drop(self.stop.take());
-        // What it panicked with has been told.
+        // A panic of the thread has been reported by the hook.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// Why a session ended.
-enum End {
+/// The reason for the end of a session.
+enum SessionEnd {
     /// The gateway stops.
     Stopped,
-    /// The master is lost, and why.
+    /// The master is lost, for this reason.
     Lost(String),
 }
 
-impl From<io::Error> for End {
+impl From<io::Error> for SessionEnd {
     fn from(error: io::Error) -> Self {
         Self::Lost(error.to_string())
     }
 }
 
-impl From<Malformed> for End {
+impl From<Malformed> for SessionEnd {
     fn from(_: Malformed) -> Self {
         Self::Lost("it sent what is no AgentX".to_owned())
     }
@@ -135,25 +135,36 @@ fn connect(master: &Master) -> io::Result<Box<dyn Stream>> {
     })
 }
 
-/// What the thread has.
-struct Work {
+/// The state of the thread.
+struct AgentLoop {
     settings: SnmpSettings,
     source: Box<dyn Fn() -> Result<View, String> + Send>,
     reached: Reached,
     view: Option<(Instant, View)>,
-    /// Packets translated, at most so far: what is found undeliverable later is taken back.
+    /// The highest count of translated packets: packets that are undeliverable later are subtracted.
     translated: u64,
     pools: PoolNumbers,
-    long: Long,
-    watch: Watch,
+    long: LongTables,
+    notifier: Notifier,
     stopped: Receiver<()>,
 }
 
-impl Work {
+impl AgentLoop {
     fn new(settings: SnmpSettings, sources: Sources, stopped: Receiver<()>) -> Self {
         let Sources { view: source, rows, reached } = sources;
-        let (pools, watch, long) = (PoolNumbers::default(), Watch::default(), Long::new(rows));
-        Self { settings, source, reached, view: None, translated: 0, pools, long, watch, stopped }
+        let (pools, notifier, long) =
+            (PoolNumbers::default(), Notifier::default(), LongTables::new(rows));
+        Self {
+            settings,
+            source,
+            reached,
+            view: None,
+            translated: 0,
+            pools,
+            long,
+            notifier,
+            stopped,
+        }
     }
 
     fn run(&mut self, say: &dyn Fn(String)) {
@@ -164,8 +175,8 @@ impl Work {
                 Master::Tcp(address) => address.to_string(),
             };
             match self.session(&|| say(format!("SNMP agent at {place} has natgate's tables"))) {
-                End::Stopped => return,
-                End::Lost(why) => {
+                SessionEnd::Stopped => return,
+                SessionEnd::Lost(why) => {
                     if !lacks {
                         say(format!(
                             "warning: no SNMP agent at {place}: {why}; it is tried again every {} s; \
@@ -183,8 +194,8 @@ impl Work {
         }
     }
 
-    /// From connecting until it ends.
-    fn session(&mut self, begun: &dyn Fn()) -> End {
+    /// Runs one session, from connecting to its end.
+    fn session(&mut self, begun: &dyn Fn()) -> SessionEnd {
         let stream = match connect(&self.settings.master) {
             Ok(stream) => stream,
             Err(error) => return error.into(),
@@ -197,16 +208,16 @@ impl Work {
         });
         match result {
             Ok(never) => match never {},
-            Err(End::Stopped) => {
-                // Should the master have gone, it need not be told.
+            Err(SessionEnd::Stopped) => {
+                // A master that has gone needs no message.
                 let _ = session.send(kind::CLOSE, &[SHUTDOWN, 0, 0, 0]);
-                End::Stopped
+                SessionEnd::Stopped
             }
             Err(lost) => lost,
         }
     }
 
-    fn serve(&mut self, session: &mut Session) -> Result<std::convert::Infallible, End> {
+    fn serve(&mut self, session: &mut Session) -> Result<std::convert::Infallible, SessionEnd> {
         let mut next = Instant::now();
         loop {
             if Instant::now() >= next {
@@ -216,7 +227,7 @@ impl Work {
             let Some((header, payload)) = session.receive(&self.stopped)? else { continue };
             let answer = match header.kind {
                 kind::RESPONSE | kind::CLEANUP_SET => continue,
-                kind::CLOSE => return Err(End::Lost("it closed the session".to_owned())),
+                kind::CLOSE => return Err(SessionEnd::Lost("it closed the session".to_owned())),
                 kind::TEST_SET => Err((error::NOT_WRITABLE, 1)),
                 kind::COMMIT_SET | kind::UNDO_SET => Err((error::REQUEST_DENIED, 0)),
                 _ => match Request::read(&header, &payload)? {
@@ -228,7 +239,7 @@ impl Work {
         }
     }
 
-    /// The values asked for, or an error and its place.
+    /// The values that are asked for, or an error and its place.
     fn answer(&mut self, session: &Session, request: &Request) -> Result<Bindings, (u16, u16)> {
         let failed = |_| (error::GENERAL, 0);
         let view = self.view().map_err(failed)?.clone();
@@ -238,25 +249,25 @@ impl Work {
             |pool: &str| self.pools.age(pool, now).map_or(began, |age| session.ticks_at(age));
         let counted = (began, self.translated);
         let short = tables(&self.settings, &view, &self.pools, counted, &since);
-        let about = About::new(&self.settings, &view.config, &self.pools, began);
+        let context = RowContext::new(&self.settings, &view.config, &self.pools, began);
         let long = self.settings.subscribers.then_some(&mut self.long);
-        Objects { short: &short, long, about: &about }.look_up(request).map_err(failed)
+        Objects { short: &short, long, context: &context }.look_up(request).map_err(failed)
     }
 
-    /// Tells of thresholds that were reached.
-    fn notify(&mut self, session: &mut Session) -> Result<(), End> {
-        // What cannot be seen now is seen the next time.
+    /// Notifies managers of thresholds that were reached.
+    fn notify(&mut self, session: &mut Session) -> Result<(), SessionEnd> {
+        // Thresholds that cannot be checked now are checked the next time.
         let Ok(view) = self.view().cloned() else { return Ok(()) };
         let now = Instant::now();
         if self.settings.subscribers {
             for (realm, address) in (self.reached)() {
-                // One that has gone since has nothing any more.
+                // A subscriber that has gone since has no mappings any more.
                 let Ok(Some(info)) = self.long.rows().subscriber(realm, address) else { continue };
                 let (settings, who) = (&self.settings, (realm, address));
-                self.watch.subscriber_reached(settings, who, mappings_of(&info), now);
+                self.notifier.subscriber_reached(settings, who, mappings_of(&info), now);
             }
         }
-        for bindings in self.watch.due(&self.settings, &view, &self.pools, now) {
+        for bindings in self.notifier.due(&self.settings, &view, &self.pools, now) {
             let all = bindings.iter();
             let payload =
                 all.fold(Writer::default(), |payload, (name, value)| payload.binding(name, value));
@@ -265,7 +276,7 @@ impl Work {
         Ok(())
     }
 
-    /// What is shown, not older than a moment.
+    /// Configuration and figures, not older than a moment.
     fn view(&mut self) -> Result<&View, String> {
         let is_fresh = self.view.as_ref().is_some_and(|(made, _)| made.elapsed() < FRESH);
         if !is_fresh {
@@ -279,19 +290,19 @@ impl Work {
     }
 }
 
-/// Why a session is closed: the subagent ends.
+/// The reason of a Close message: the subagent ends.
 const SHUTDOWN: u8 = 5;
 
-/// All objects there are.
+/// All objects.
 struct Objects<'a> {
     short: &'a BTreeMap<Oid, Value>,
-    /// Those of long tables, if they are shown.
-    long: Option<&'a mut Long>,
-    about: &'a About<'a>,
+    /// Objects of long tables, if the settings ask for them.
+    long: Option<&'a mut LongTables>,
+    context: &'a RowContext<'a>,
 }
 
 impl Objects<'_> {
-    /// The values of what is asked for.
+    /// The values that are asked for.
     fn look_up(&mut self, request: &Request) -> Result<Bindings, String> {
         match request {
             Request::Get(ranges) => ranges.iter().map(|range| self.get(&range.start)).collect(),
@@ -323,7 +334,7 @@ impl Objects<'_> {
 
     fn get(&mut self, name: &Oid) -> Result<(Oid, Value), String> {
         if let Some(long) = &mut self.long
-            && let Some(value) = long.get(self.about, name)?
+            && let Some(value) = long.get(self.context, name)?
         {
             return Ok((name.clone(), value));
         }
@@ -350,11 +361,11 @@ impl Objects<'_> {
         let mut first = None;
         if let Some(long) = &mut self.long {
             for table in Table::ALL {
-                // In the order of their names the tables that are not long stand behind the first.
+                // In the order of names all short tables come after the first long one.
                 if table != Table::Subscribers && short.is_some() {
                     break;
                 }
-                first = long.next(table, self.about, range)?;
+                first = long.next(table, self.context, range)?;
                 if first.is_some() {
                     break;
                 }
@@ -377,12 +388,15 @@ struct Session {
 }
 
 impl Session {
-    /// Opens it and registers the MIB.
-    fn open(&mut self, stopped: &Receiver<()>) -> Result<(), End> {
+    /// Opens the session and registers the MIB.
+    fn open(&mut self, stopped: &Receiver<()>) -> Result<(), SessionEnd> {
         let payload = Writer::default().u8s([0; 4]).oid(&[]).octets(b"natgate, NATV2-MIB").0;
         let (header, outcome) = self.ask(kind::OPEN, &payload, stopped)?;
         if outcome.error != error::NONE {
-            return Err(End::Lost(format!("it does not open a session (error {})", outcome.error)));
+            return Err(SessionEnd::Lost(format!(
+                "it does not open a session (error {})",
+                outcome.error
+            )));
         }
         (self.number, self.uptime, self.opened) = (header.session, outcome.uptime, Instant::now());
         const PRIORITY: u8 = 127;
@@ -390,19 +404,19 @@ impl Session {
         let (_, outcome) = self.ask(kind::REGISTER, &payload, stopped)?;
         match outcome.error {
             error::NONE => Ok(()),
-            error => Err(End::Lost(format!(
+            error => Err(SessionEnd::Lost(format!(
                 "it does not let natgate have NATV2-MIB (error {error}); is another there already?"
             ))),
         }
     }
 
-    /// Sends something and waits for the response.
+    /// Sends a message and waits for the response.
     fn ask(
         &mut self,
         kind: u8,
         payload: &[u8],
         stopped: &Receiver<()>,
-    ) -> Result<(Header, Outcome), End> {
+    ) -> Result<(Header, Outcome), SessionEnd> {
         self.send(kind, payload)?;
         let until = Instant::now() + PATIENCE;
         while Instant::now() < until {
@@ -412,7 +426,7 @@ impl Session {
                 return Ok((header, Outcome::read(&header, &payload)?));
             }
         }
-        Err(End::Lost("it does not answer".to_owned()))
+        Err(SessionEnd::Lost("it does not answer".to_owned()))
     }
 
     fn send(&mut self, kind: u8, payload: &[u8]) -> io::Result<()> {
@@ -431,8 +445,8 @@ impl Session {
         self.stream.write_all(&header.message(&payload.0))
     }
 
-    /// The next message; `None`: none has begun to come for a beat.
-    fn receive(&mut self, stopped: &Receiver<()>) -> Result<Option<(Header, Vec<u8>)>, End> {
+    /// The next message; `None`: none has begun within a beat.
+    fn receive(&mut self, stopped: &Receiver<()>) -> Result<Option<(Header, Vec<u8>)>, SessionEnd> {
         let mut header = [0; HEADER];
         if !self.fill(&mut header, stopped, true)? {
             return Ok(None);
@@ -449,15 +463,15 @@ impl Session {
         buffer: &mut [u8],
         stopped: &Receiver<()>,
         may_be_none: bool,
-    ) -> Result<bool, End> {
+    ) -> Result<bool, SessionEnd> {
         let (mut filled, until) = (0, Instant::now() + PATIENCE);
         while filled < buffer.len() {
             // The other end goes when the gateway stops.
             if !matches!(stopped.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty)) {
-                return Err(End::Stopped);
+                return Err(SessionEnd::Stopped);
             }
             match self.stream.read(&mut buffer[filled..]) {
-                Ok(0) => return Err(End::Lost("it has gone".to_owned())),
+                Ok(0) => return Err(SessionEnd::Lost("it has gone".to_owned())),
                 Ok(count) => filled += count,
                 Err(error)
                     if matches!(
@@ -469,7 +483,7 @@ impl Session {
                         return Ok(false);
                     }
                     if Instant::now() >= until {
-                        return Err(End::Lost("it stopped in a message".to_owned()));
+                        return Err(SessionEnd::Lost("it stopped in a message".to_owned()));
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -479,7 +493,7 @@ impl Session {
         Ok(true)
     }
 
-    /// The master's uptime so long ago; 0 if that was before it began itself.
+    /// The master's uptime at a time of this age; 0 if the master started later.
     fn ticks_at(&self, age: Duration) -> u32 {
         let now = u64::from(self.uptime) + hundredths(self.opened.elapsed());
         // TimeStamp is of 32 bits, as sysUpTime is.

@@ -1,14 +1,14 @@
-//! How rows of a table are named: an index of numbers, some of which are the same for all rows.
+//! Indexes of rows: numbers that name a row, some of which are the same for all rows.
 //!
-//! Managers ask for what comes after any name, such as no row could have. [`Index::first_from`] answers
-//! with the first row that could come then, so that nothing need be known of the rows there are.
+//! Managers ask for the row after any name, even one that no row can have. [`Index::first_from`] gives the
+//! first row that is possible there, without knowledge of the rows.
 
 /// A number of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// This one in all rows.
+    /// The same number in all rows.
     Is(u32),
-    /// Of the row, from 0 to this one.
+    /// A number of the row, from 0 to this one.
     UpTo(u32),
 }
 
@@ -21,7 +21,7 @@ impl Index {
         Self(parts.into_iter().collect())
     }
 
-    /// A text of a length that is told before it, as texts and addresses are.
+    /// A text after its length, as for texts and addresses.
     pub(super) fn text(text: &[u8]) -> impl Iterator<Item = Part> + '_ {
         let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
         std::iter::once(length).chain(text.iter().map(|byte| u32::from(*byte))).map(Part::Is)
@@ -49,7 +49,7 @@ impl Index {
         (self.name(&own) == name).then_some(own)
     }
 
-    /// The first numbers of a row's own whose name is not before this one, or is after it.
+    /// The numbers of the first possible row after a name, or at it if that is `included`.
     pub(super) fn first_from(&self, name: &[u32], included: bool) -> Option<Vec<u32>> {
         let mut own = Vec::new();
         for (at, part) in self.0.iter().enumerate() {
@@ -110,7 +110,7 @@ mod tests {
         let names: Vec<Vec<u32>> = rows.iter().map(|own| index.name(own)).collect();
         assert_eq!(names[3], [1, 1, 2, b'i'.into(), b'n'.into(), 1]);
         assert!(names.is_sorted());
-        // Whatever is asked: names of rows, cut short, longer, and with each number changed.
+        // Names of rows, shorter ones, longer ones, and ones with each number changed.
         let mut asked = vec![vec![], vec![0], vec![2], vec![u32::MAX; 9]];
         for name in &names {
             asked.extend((0..=name.len()).map(|len| name[..len].to_vec()));

@@ -1,21 +1,21 @@
 //! AgentX's messages (RFC 2741 sections 5 and 6), as far as a subagent needs them: bytes in, bytes out.
 //!
-//! What comes in is in the byte order that its header tells; what goes out is in network byte order. A
-//! message that cannot be read is [`Malformed`], and the session with it lost.
+//! Received messages are in the byte order that their header names; sent messages are in network byte
+//! order. A message that cannot be read is [`Malformed`] and ends the session.
 
 use super::tables::{Oid, Value};
 
 /// Length of a header, bytes.
 pub(super) const HEADER: usize = 20;
 
-/// Longest payload that is taken, bytes.
+/// Longest payload that is accepted, bytes.
 pub(super) const MOST_PAYLOAD: usize = 1 << 16;
 
 const VERSION: u8 = 1;
 const CONTEXT: u8 = 1 << 3;
 const NETWORK_ORDER: u8 = 1 << 4;
 
-/// What a prefix of one octet stands for: `1.3.6.1`, and that octet.
+/// The meaning of a prefix of one octet: `1.3.6.1` and that octet.
 const INTERNET: [u32; 4] = [1, 3, 6, 1];
 
 /// Kinds of messages.
@@ -42,11 +42,11 @@ pub(super) mod error {
     pub(crate) const REQUEST_DENIED: u16 = 267;
 }
 
-/// What cannot be read.
+/// A message that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// What every message begins with.
+/// The header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) kind: u8,
@@ -54,12 +54,12 @@ pub(super) struct Header {
     pub(super) session: u32,
     pub(super) transaction: u32,
     pub(super) packet: u32,
-    /// Bytes that follow.
+    /// Bytes after the header.
     pub(super) payload: usize,
 }
 
 impl Header {
-    /// Of a message of this kind.
+    /// The header of a message of this kind.
     pub(super) fn new(kind: u8, session: u32, transaction: u32, packet: u32) -> Self {
         Self { kind, flags: NETWORK_ORDER, session, transaction, packet, payload: 0 }
     }
@@ -87,7 +87,7 @@ impl Header {
     }
 }
 
-/// Where to look: from `start`, itself included or not, to before `end` if there is one.
+/// A range of names: from `start`, itself included or not, to before `end` unless that is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) start: Oid,
@@ -95,7 +95,7 @@ pub(super) struct Range {
     pub(super) end: Oid,
 }
 
-/// What is asked.
+/// A request for values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Get(Vec<Range>),
@@ -104,7 +104,7 @@ pub(super) enum Request {
 }
 
 impl Request {
-    /// What a payload asks; `None`: nothing that is answered by values.
+    /// The request of a payload; `None`: the message is no request for values.
     pub(super) fn read(header: &Header, payload: &[u8]) -> Result<Option<Self>, Malformed> {
         let mut reader = Reader { bytes: payload, big: header.flags & NETWORK_ORDER != 0 };
         if header.flags & CONTEXT != 0 {
@@ -122,7 +122,7 @@ impl Request {
     }
 }
 
-/// What a response begins with.
+/// The beginning of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
     /// The master's uptime, hundredths of a second.
@@ -137,7 +137,7 @@ impl Outcome {
     }
 }
 
-/// Takes a payload apart.
+/// A reader of a payload.
 struct Reader<'a> {
     bytes: &'a [u8],
     big: bool,

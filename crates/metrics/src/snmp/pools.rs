@@ -1,4 +1,4 @@
-//! What pools are numbered by, and since when each is as it is.
+//! Numbers of pools, and the time since which each pool is unchanged.
 //!
 //! A number belongs to a name for as long as natgate runs, whatever pools come and go with other
 //! configurations, and a pool that comes back has the number that it had.
@@ -6,27 +6,27 @@
 use natgate_engine::{Config, PoolConfig};
 use std::time::{Duration, Instant};
 
-/// Names that are remembered; pools beyond them have no number and are not shown.
+/// Most names that are remembered; further pools have no number and are not shown.
 const MOST: usize = 1 << 16;
 
-/// The pools there have been.
+/// All pools since the start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PoolNumbers {
-    /// In the order of their numbers, from 1.
-    known: Vec<Known>,
+    /// Pools in the order of their numbers, from 1.
+    known: Vec<NumberedPool>,
 }
 
 #[derive(Clone, Debug)]
-struct Known {
+struct NumberedPool {
     name: String,
-    /// What it was when it was last looked at.
+    /// Its configuration at the last check; `None`: there is no such pool now.
     as_it_was: Option<PoolConfig>,
-    /// When that was first so; nothing: since the gateway began.
+    /// The time of its last change; `None`: unchanged since the start.
     since: Option<Instant>,
 }
 
 impl PoolNumbers {
-    /// Takes note of a configuration.
+    /// Numbers the pools of a configuration.
     //= rfc7659#section-4-pool-index
     //= rfc7659#section-4-pool-discontinuity
     pub(super) fn learn(&mut self, config: &Config, now: Instant) {
@@ -46,7 +46,7 @@ impl PoolNumbers {
                 }
                 None if has_room => {
                     let (name, as_it_was) = (pool.name.clone(), Some(pool.clone()));
-                    self.known.push(Known { name, as_it_was, since });
+                    self.known.push(NumberedPool { name, as_it_was, since });
                 }
                 None => {}
             }
@@ -59,14 +59,14 @@ impl PoolNumbers {
         u32::try_from(place + 1).ok()
     }
 
-    /// For how long a pool has been as it is, if that is not since the gateway began.
+    /// The age of the last change of a pool, if it has changed since the start.
     pub(super) fn age(&self, name: &str, now: Instant) -> Option<Duration> {
         let known = self.known.iter().find(|known| known.name == name)?;
         Some(now.duration_since(known.since?))
     }
 }
 
-/// Whether a pool has the same addresses and ports.
+/// True if a pool has the same addresses and ports.
 fn is_same(was: &PoolConfig, pool: &PoolConfig) -> bool {
     (&was.addresses, was.ports) == (&pool.addresses, pool.ports)
 }

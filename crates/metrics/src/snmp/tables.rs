@@ -78,13 +78,13 @@ pub(super) fn name(table: u32, column: u32, index: &[u32]) -> Oid {
     [&MIB[..], &[2, table, 1, column], index].concat()
 }
 
-/// The mappings whose number is told of, if any.
+/// The number of mappings that managers are notified of, if any.
 pub(super) fn mappings_threshold(settings: &SnmpSettings, figures: &Figures) -> Option<u64> {
     let limit = figures.mappings.limit;
     settings.mappings_threshold.map(|percent| limit.saturating_mul(percent.into()) / 100)
 }
 
-/// The subscribers whose number is told of, if any: each has an address.
+/// The number of subscribers that managers are notified of, if any: each has an address.
 pub(super) fn subscribers_threshold(settings: &SnmpSettings, figures: &Figures) -> Option<u64> {
     let limit = figures.subscribers.limit;
     settings.subscribers_threshold.map(|percent| limit.saturating_mul(percent.into()) / 100)
@@ -135,7 +135,7 @@ impl Tables<'_> {
                 (5, Value::Integer(pooling)),
                 // fragmentOutOfOrder
                 (6, Value::Integer(2)),
-                // A subscriber has an external address: where it has several, that is not seen here.
+                // A subscriber has one external address here, even if it has several.
                 (7, unsigned(figures.subscribers.used)),
                 (8, unsigned(figures.mappings.used)),
                 (9, Value::Counter(translated)),
@@ -144,7 +144,7 @@ impl Tables<'_> {
                 // There is no such limit.
                 (12, Value::Counter(0)),
                 (13, drops(&[DropReason::MappingTableFull])),
-                // What lacks an address lacks a port, and is counted there.
+                // A packet without an address has no port either, and counts there.
                 (15, Value::Counter(0)),
                 (16, drops(&[DropReason::PoolExhausted, DropReason::PortQuota])),
                 (17, drops(&[DropReason::FragmentLimit])),

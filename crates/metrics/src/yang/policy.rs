@@ -1,4 +1,4 @@
-//! Policies: each pool with who uses it, how its ports are chosen, and the timers.
+//! Policies: each pool with its subscribers, the allocation of its ports, and the timers.
 
 use super::{Network, object, put_list, show_prefix};
 use natgate_engine::{
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// The policies of a network: its default pool's, and those of pools that its rules name.
+/// The policies of a network: of its default pool, and of pools that its rules name.
 pub(super) fn policies(
     config: &Config,
     network: &Network<'_>,
@@ -20,7 +20,7 @@ pub(super) fn policies(
     used.map(|(pool, of)| policy(config, network, (pool, of), left_out).into()).collect()
 }
 
-/// Whether a network's mappings may be of a pool.
+/// True if mappings of a network may use a pool.
 fn uses(network: &Network<'_>, pool: usize) -> bool {
     let by_rule = network.rules.iter().any(|rule| match rule.action {
         RuleAction::Snat(named) | RuleAction::SnatTo(named, _) => named == pool,
@@ -122,12 +122,12 @@ fn prefixes(config: &Config, number: usize) -> Vec<Value> {
     numbered.collect()
 }
 
-/// How many prefixes a pool's addresses are.
+/// The number of prefixes that cover a pool's addresses.
 pub(super) fn count_prefixes(pool: &PoolConfig) -> usize {
     pool.addresses.iter().map(|range| split(*range).len()).sum()
 }
 
-/// The fewest prefixes that are a range.
+/// The fewest prefixes that cover a range.
 fn split(range: AddressRange) -> Vec<(u32, u32)> {
     let (mut first, last) = (u64::from(range.first.to_bits()), u64::from(range.last.to_bits()));
     let mut prefixes = Vec::new();
@@ -141,7 +141,7 @@ fn split(range: AddressRange) -> Vec<(u32, u32)> {
     prefixes
 }
 
-/// Who uses a pool: the subscribers of the network if it is their default, and those of rules.
+/// Subscribers of a pool: all of the network if the pool is its default, and the sources of rules.
 fn subscribers(network: &Network<'_>, pool: usize, left_out: &mut Vec<String>) -> Vec<Value> {
     let mut prefixes = Vec::new();
     if network.default_pool == pool {
@@ -197,7 +197,7 @@ fn destinations(network: &Network<'_>, left_out: &mut Vec<String>) -> Vec<Value>
     all
 }
 
-/// What of a pool has no place; said once.
+/// Names the parts of a pool that have no place, once for all realms.
 fn left_out_of_pool(
     config: &Config,
     pool: &PoolConfig,
@@ -238,7 +238,7 @@ fn timers(config: &Config) -> Map<String, Value> {
     if let Some(most) = config.limits.held_ports {
         timers.insert("hold-down-max".into(), most.into());
     }
-    // The list's key is the port alone: of several protocols the first is told.
+    // The list's key is the port alone: the first of several protocols is exported.
     let mut ports = Map::new();
     for one in &config.port_timeouts {
         for port in one.ports.0..=one.ports.1 {
@@ -256,7 +256,7 @@ fn timers(config: &Config) -> Map<String, Value> {
     timers
 }
 
-/// Ports whose timeouts are told one by one.
+/// Most ports with a timeout of their own.
 const MOST_PORTS: usize = 1024;
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ pub fn state(config: &Config, figures: &Figures, mapped: &[MappingState]) -> Exp
     Export { data: module(all.into_iter().map(Value::Object).collect()), left_out }
 }
 
-/// What every natgate can do.
+/// Capabilities, the same for every natgate.
 fn capabilities() -> Value {
     json!({
         "nat-flavor": ["ietf-nat:napt44", "ietf-nat:dst-nat"],

@@ -14,7 +14,7 @@ pub(super) fn serve(settings: &PageSettings, interface: Router) -> Result<Option
         PagePlace::Usual => (PagePlace::USUAL, false),
         PagePlace::At(address) => (address, true),
     };
-    let router = natgate_page::router(interface, &settings.names);
+    let router = natgate_web::router(interface, &settings.names);
     match Server::start(Listen::tcp(address), router) {
         Ok(server) => {
             say(format!("the page is at http://{address}/"));

@@ -3,6 +3,7 @@
 use super::What;
 use serde_json::Value;
 use std::fmt::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A column: its title, the key of what stands in it, its width; numbers stand to the right.
 struct Column {
@@ -211,8 +212,11 @@ fn health(object: &Value) -> String {
         word(&object["version"]),
         if object["ok"] == true { "well" } else { "not well" }
     );
-    for problem in list("problems") {
-        text += &format!("  problem: {}\n", word(&problem));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    for alarm in list("alarms") {
+        let age = duration((now - alarm["since"].as_f64().unwrap_or(now)).max(0.0));
+        let (severity, problem) = (word(&alarm["severity"]), word(&alarm["text"]));
+        text += &format!("  {severity} for {age}, problem: {problem}\n");
     }
     let mut row = |kind: &str, name: String, state: String| {
         text += &format!("{kind:<9} {name:<40} {state}\n");

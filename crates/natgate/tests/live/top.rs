@@ -164,6 +164,14 @@ fn the_gateway_is_seen_live_and_the_terminal_given_back() {
     terminal.await_screen("the pause", |lines| lines[last].starts_with("paused"));
     terminal.press("p");
     terminal.await_screen("the end of the pause", |lines| lines[last].starts_with("q quit"));
+    // The owner of an address is found by what is typed.
+    terminal.press("/");
+    terminal.await_screen("a prompt", |lines| lines[last].starts_with("address or address:port:"));
+    terminal.press(&format!("{subscriber}\r"));
+    terminal.await_screen("its mapping", |lines| {
+        words(lines, "external").contains(&"ports")
+            && words(lines, "203.0.113.").contains(&subscriber.as_str())
+    });
     terminal.press("q");
     assert!(terminal.end().success());
     terminal.assert_restored();

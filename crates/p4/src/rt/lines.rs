@@ -6,7 +6,7 @@
 //! so: it moves who stands behind into the gap.
 
 use super::key::{Packed, Secret};
-use natgate_pages::prefetch;
+use natgate_hugepages::prefetch;
 
 /// Entries of a line.
 const WAYS: usize = 2;

@@ -4,7 +4,7 @@
 
 use crate::ir::Algorithm;
 use crate::machine::{Meter, Rates, externs};
-use natgate_pages::prefetch;
+use natgate_hugepages::prefetch;
 use std::fmt::Debug;
 use std::ops::BitXor;
 

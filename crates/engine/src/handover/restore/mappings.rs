@@ -249,7 +249,7 @@ impl Engine {
         let flags = if overloads { SHARED_EXTERNAL | SHARED_INTERNAL } else { 0 };
         let new = self.new_restored(restoration, fields, internal, external, flags);
         let Some(slot) = self.add_restored(new, fields) else { return Place::NoRoom };
-        self.external.count(index);
+        self.external.count(index, place_of(protocol));
         if let Some(used) = self.used.get_mut(pool) {
             used[place_of(protocol)] += 1;
         }
@@ -302,7 +302,7 @@ impl Engine {
         } else if has_ports(protocol) {
             self.external.drop_port(protocol, index, port, restoration.tick);
         }
-        self.external.uncount(index);
+        self.external.uncount(index, place_of(protocol));
         let pool = self.external.pool_of(index);
         if let Some(used) = self.used.get_mut(pool) {
             used[place_of(protocol)] -= 1;

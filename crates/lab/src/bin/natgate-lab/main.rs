@@ -9,7 +9,7 @@ mod demo;
 
 use clap::{CommandFactory, Parser, Subcommand};
 pub(crate) use natgate_cli::{Failure, manual, memory};
-use natgate_pages::LargePages;
+use natgate_hugepages::LargePages;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -55,13 +55,13 @@ fn sources() -> Sources {
     Sources { view: Box::new(|| Ok(view(1))), rows: Box::new(Nobody), reached: Box::new(Vec::new) }
 }
 
-/// What is answered from these objects alone, and from long tables that are empty.
+/// The answer from these objects alone, with empty long tables.
 fn look_up(all: &BTreeMap<Oid, Value>, request: &Request) -> Bindings {
     let (settings, config, pools) = (settings(), Config::default(), PoolNumbers::default());
-    let about = About::new(&settings, &config, &pools, 0);
-    let mut objects = Objects { short: all, long: None, about: &about };
+    let context = RowContext::new(&settings, &config, &pools, 0);
+    let mut objects = Objects { short: all, long: None, context: &context };
     let alone = objects.look_up(request).expect("there are objects");
-    let mut empty = Long::new(Box::new(Nobody));
+    let mut empty = LongTables::new(Box::new(Nobody));
     objects.long = Some(&mut empty);
     assert_eq!(objects.look_up(request).expect("there are objects"), alone);
     alone
@@ -121,10 +121,10 @@ fn a_walk_finds_every_object_once_and_ends() {
 
 #[test]
 fn a_threshold_is_told_once_until_use_has_fallen_and_the_interval_has_passed() {
-    let (mut watch, begin) = (Watch::default(), Instant::now());
+    let (mut notifier, begin) = (Notifier::default(), Instant::now());
     let mut told = |used, second| {
         let now = begin + Duration::from_secs(second);
-        watch.due(&settings(), &view(used), &PoolNumbers::default(), now).len()
+        notifier.due(&settings(), &view(used), &PoolNumbers::default(), now).len()
     };
     assert_eq!(told(89, 0), 0);
     assert_eq!(told(90, 1), 1);
@@ -135,11 +135,12 @@ fn a_threshold_is_told_once_until_use_has_fallen_and_the_interval_has_passed() {
     assert_eq!(told(95, 99), 0);
 }
 
-/// What is told of pools and subscribers: by second, the numbers of notifications and their values.
+/// Notifications about pools and subscribers: by second, their numbers and values.
 fn told_of_pool(steps: &[(u64, u64)]) -> Vec<(u64, u32, u32)> {
     let pool = PoolConfig { name: "a".into(), thresholds: vec![80], ..PoolConfig::default() };
     let config = Arc::new(Config { pools: vec![pool], ..Config::default() });
-    let (mut watch, mut pools, begin) = (Watch::default(), PoolNumbers::default(), Instant::now());
+    let (mut notifier, mut pools, begin) =
+        (Notifier::default(), PoolNumbers::default(), Instant::now());
     pools.learn(&config, begin);
     let mut told = Vec::new();
     for &(second, used) in steps {
@@ -149,7 +150,7 @@ fn told_of_pool(steps: &[(u64, u64)]) -> Vec<(u64, u32, u32)> {
         figures.pools = vec![PoolFigures { name, addresses: 1, ports, blocks: None }];
         let view = View { config: Arc::clone(&config), figures };
         let now = begin + Duration::from_secs(second);
-        for said in watch.due(&settings(), &view, &pools, now) {
+        for said in notifier.due(&settings(), &view, &pools, now) {
             let [(_, Value::Oid(kind)), (_, Value::Unsigned(value)), ..] = &said[..] else {
                 panic!("{said:?}")
             };
@@ -172,7 +173,7 @@ fn packets_that_turn_out_undeliverable_do_not_make_a_counter_fall() {
         Ok(view)
     };
     let sources = Sources { view: Box::new(shown), ..sources() };
-    let mut work = Work::new(settings(), sources, stopped);
+    let mut work = AgentLoop::new(settings(), sources, stopped);
     let stream = Box::new(Given(Cursor::new(Vec::new())));
     let session = Session { stream, number: 1, packet: 0, uptime: 0, opened: Instant::now() };
     let name = of(&[2, 1, 1, 9, 1]);
@@ -199,7 +200,7 @@ fn of_several_in_an_interval_the_worst_is_told_and_high_use_before_low() {
     // High use is told at once; what comes in the interval at its end, the highest of it.
     let rises = [(0, 85), (1, 50), (2, 82), (3, 50), (4, 99), (5, 50), (6, 90), (19, 50), (20, 50)];
     assert_eq!(told_of_pool(&rises), [(0, 2, 85), (20, 2, 99)]);
-    // Of both in an interval the high use alone, whichever came first.
+    // Of both in an interval the high use alone is notified, in either order.
     assert_eq!(told_of_pool(&[(0, 50), (1, 5), (2, 90), (21, 50), (60, 50)]), [(2, 2, 90)]);
     let both = [(0, 90), (1, 50), (2, 95), (3, 5), (20, 50), (60, 50)];
     assert_eq!(told_of_pool(&both), [(0, 2, 90), (20, 2, 95)]);
@@ -207,31 +208,31 @@ fn of_several_in_an_interval_the_worst_is_told_and_high_use_before_low() {
 
 #[test]
 fn subscribers_are_told_of_each_for_itself_and_not_too_many() {
-    let (mut watch, begin) = (Watch::default(), Instant::now());
+    let (mut notifier, begin) = (Notifier::default(), Instant::now());
     let address = |number: u32| Ipv4Addr::from_bits(0x0a00_0000 + number);
     let at = |second| begin + Duration::from_secs(second);
-    let reach = |watch: &mut Watch, number, mappings, second| {
-        watch.subscriber_reached(&settings(), (0, address(number)), mappings, at(second));
+    let reach = |notifier: &mut Notifier, number, mappings, second| {
+        notifier.subscriber_reached(&settings(), (0, address(number)), mappings, at(second));
     };
-    let due = |watch: &mut Watch, second| {
-        let all = watch.due(&settings(), &view(1), &PoolNumbers::default(), at(second));
+    let due = |notifier: &mut Notifier, second| {
+        let all = notifier.due(&settings(), &view(1), &PoolNumbers::default(), at(second));
         all.iter().map(|said| said[1].1.clone()).collect::<Vec<_>>()
     };
-    reach(&mut watch, 5, 100, 0);
-    reach(&mut watch, 6, 70, 0);
+    reach(&mut notifier, 5, 100, 0);
+    reach(&mut notifier, 6, 70, 0);
     // Subscribers of other realms have no number.
-    watch.subscriber_reached(&settings(), (3, address(7)), 1, at(0));
-    assert_eq!(due(&mut watch, 0).len(), 2);
+    notifier.subscriber_reached(&settings(), (3, address(7)), 1, at(0));
+    assert_eq!(due(&mut notifier, 0).len(), 2);
     for (mappings, second) in [(50, 1), (90, 2), (80, 3)] {
-        reach(&mut watch, 5, mappings, second);
+        reach(&mut notifier, 5, mappings, second);
     }
-    assert_eq!(due(&mut watch, 3), []);
-    assert_eq!(due(&mut watch, 20), [Value::Unsigned(90)]);
+    assert_eq!(due(&mut notifier, 3), []);
+    assert_eq!(due(&mut notifier, 20), [Value::Unsigned(90)]);
     for number in 0..10_000 {
-        reach(&mut watch, number, 1, 50);
+        reach(&mut notifier, number, 1, 50);
     }
-    assert_eq!(due(&mut watch, 50).len(), 4096);
-    assert_eq!(due(&mut watch, 90), []);
+    assert_eq!(due(&mut notifier, 50).len(), 4096);
+    assert_eq!(due(&mut notifier, 90), []);
 }
 
 /// A stream of given bytes.
@@ -269,11 +270,11 @@ fn whatever_a_master_sends_ends_the_session_at_worst() {
     ];
     for bytes in samples {
         let (_stop, stopped) = channel();
-        let mut work = Work::new(settings(), sources(), stopped);
+        let mut work = AgentLoop::new(settings(), sources(), stopped);
         let stream = Box::new(Given(Cursor::new(bytes.clone())));
         let mut session =
             Session { stream, number: 1, packet: 0, uptime: 0, opened: Instant::now() };
-        assert!(matches!(work.serve(&mut session), Err(End::Lost(_))), "{bytes:?}");
+        assert!(matches!(work.serve(&mut session), Err(SessionEnd::Lost(_))), "{bytes:?}");
     }
 }
 

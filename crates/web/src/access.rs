@@ -1,4 +1,4 @@
-//! Who gets an answer: the method, the name that was asked for, and who had the browser ask.
+//! Admission of requests: by the method, the host name, and the website that made the browser ask.
 //!
 //! Names are checked as every server here checks them ([`HostNames`]), against DNS rebinding.
 
@@ -7,33 +7,33 @@ use axum::http::{HeaderName, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use natgate_http::{HostError, HostNames};
 
-/// What browsers say about who makes them ask (Fetch Metadata Request Headers).
+/// The header in which browsers name the origin of a request (Fetch Metadata Request Headers).
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Methods that are shown to whom they did not help are cut off here.
+/// Longest part of a method that an error message shows, characters.
 const LONGEST_SHOWN: usize = 80;
 
-pub(crate) struct Gate {
+pub(crate) struct AccessCheck {
     names: HostNames,
 }
 
-/// Why there is no answer.
+/// The reason why a request is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The method would change something.
     Method(String),
-    /// The host is none of the page's.
+    /// The host is no name of the page.
     Host(HostError),
-    /// Another website had the browser ask.
+    /// Another website made the browser ask.
     Foreign,
 }
 
-impl Gate {
+impl AccessCheck {
     pub(crate) fn new(names: &[String]) -> Self {
         Self { names: HostNames::new(names) }
     }
 
-    /// Whether a request may be answered.
+    /// Admits or refuses a request.
     pub(crate) fn admit(
         &self,
         method: &Method,
@@ -44,7 +44,7 @@ impl Gate {
             return Err(Refusal::Method(shown(method.as_str())));
         }
         self.names.check(uri, headers).map_err(Refusal::Host)?;
-        // A link from elsewhere may lead to the page; its files and figures are the page's alone.
+        // Other websites may link to the page, and may not read its files and figures.
         match headers.get(FETCH_SITE).map(|site| site.as_bytes()) {
             None | Some(b"same-origin" | b"none") => Ok(()),
             Some(_) if uri.path() == "/" => Ok(()),
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     fn ask(host: &[&str], site: Option<&str>, path: &str) -> Result<(), Refusal> {
-        let gate = Gate::new(&["NAT1.example.net".to_owned()]);
+        let gate = AccessCheck::new(&["NAT1.example.net".to_owned()]);
         let mut headers = HeaderMap::new();
         for host in host {
             headers.append(header::HOST, host.parse().unwrap());
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn only_reading_passes() {
-        let gate = Gate::new(&[]);
+        let gate = AccessCheck::new(&[]);
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, "127.0.0.1".parse().unwrap());
         let try_it = |method: &Method| gate.admit(method, &"/v1/clear".parse().unwrap(), &headers);

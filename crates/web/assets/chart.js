@@ -1,8 +1,8 @@
 // The traffic of the last minutes: outbound upwards and inbound downwards from one line, by one scale,
-// and what was dropped in a strip below. Direction is told by place, so colours only help.
+// and drops in a strip below. The place of a line tells its direction; colours only help.
 //
 // The scale grows at once and shrinks late, so that the picture does not jump. The cursor follows the
-// pointer, or the arrow keys; what it shows is written above the chart, in one place.
+// pointer, or the arrow keys; its values are written above the chart, in one place.
 
 import { clock, element, rate, round, write } from "./format.js";
 
@@ -27,7 +27,7 @@ export class Chart {
   #unit = "packets";
   #width = 0;
   #top = { main: 0, strip: 0 };
-  // The sample that is looked at; null: the latest.
+  // The chosen sample; null: the latest.
   #cursor = null;
 
   constructor(holder) {
@@ -62,7 +62,7 @@ export class Chart {
     this.frame.addEventListener("keydown", (event) => this.#key(event));
   }
 
-  // Packets or bits; what was dropped is always packets.
+  // Packets or bits; drops are always packets.
   unit(unit) {
     this.#unit = unit;
     this.#top.main = 0;
@@ -178,7 +178,7 @@ export class Chart {
     this.#mark();
   }
 
-  // What a screen reader hears of the moment looked at.
+  // The text for screen readers about the chosen sample.
   #tell() {
     const sample = this.#cursor ?? this.#samples.at(-1);
     const ago = Math.round(sample.time - this.#samples.at(-1).time);
@@ -192,7 +192,7 @@ export class Chart {
     return rate(this.#of(sample, key), unit);
   }
 
-  // Writes what is looked at, and draws the cursor there.
+  // Writes the values of the chosen sample and draws the cursor there.
   #mark() {
     const sample = this.#cursor ?? this.#samples.at(-1);
     for (const [key] of SERIES) write(this.values[key], sample ? this.#text(sample, key) : "–");

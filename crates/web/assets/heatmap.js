@@ -2,16 +2,16 @@
 // a cell stands for several neighbours, which Enter or a click opens.
 //
 // A grid as screen readers know it: one cell takes part in the tab order, arrows go from cell to cell.
-// What a cell stands for is written below; colour is a help. The fullest ones carry a mark.
+// The text below says what the chosen cell stands for; colour is a help. The fullest cells have a mark.
 
 import { arrange, element, percent, whole, write } from "./format.js";
 
 // Cells that are drawn at most; a power of two.
 const MOST = 512;
-// The least share of each step; what is not used at all is step 0.
+// The least share of each step; an address without use is of step 0.
 export const STEPS = [0, 0, 0.25, 0.5, 0.75, 0.9];
 
-// What addresses may be coloured by.
+// Measures that give addresses their colour.
 export const MEASURES = { tcp: "TCP ports", udp: "UDP ports", icmp: "ICMP ids", blocks: "port blocks" };
 
 export class HeatMap {
@@ -138,7 +138,7 @@ export class HeatMap {
     this.#tell(place);
   }
 
-  // What a cell stands for; without one that of the focus, if it is here.
+  // Writes what a cell stands for; without a cell, what the focused one stands for.
   #tell(place) {
     const focused = this.grid.contains(document.activeElement) ? this.#place : null;
     this.told = place ?? focused;
@@ -192,7 +192,7 @@ function step(share) {
   return STEPS.findLastIndex((least, place) => place > 0 && share >= least);
 }
 
-// What is known of an address, in a line.
+// One line about an address.
 function describe(one) {
   const uses = Object.entries(MEASURES).flatMap(([key, name]) => {
     const use = one.use[key];

@@ -3,6 +3,7 @@
 import { Refused, ask, askPools, follow, onReachable } from "./api.js";
 import { Chart } from "./chart.js";
 import { clock, duration, write } from "./format.js";
+import { Health } from "./health.js";
 import { Directions, Drops, Events, Pools, Subscribers, Tiles, Workers, note } from "./panels.js";
 import { look, start as startSearch } from "./search.js";
 
@@ -10,6 +11,7 @@ const WAYS = ["outbound", "inbound", "hairpin", "local"];
 const SUBSCRIBERS = 10;
 
 const chart = new Chart(document.getElementById("chart"));
+const health = new Health();
 const tiles = new Tiles();
 const directions = new Directions();
 const drops = new Drops();
@@ -63,7 +65,7 @@ function state(status) {
   tiles.subscribers(status.subscribers.now);
 }
 
-// Whether natgate is there: said once, above everything, and the figures are marked as old.
+// Shows once, above everything, that natgate does not answer, and marks the figures as old.
 let gone = null;
 
 function reachable(isUp) {
@@ -77,6 +79,7 @@ function reachable(isUp) {
     return;
   }
   gone ??= Date.now() / 1000;
+  health.unknown("natgate does not answer");
   write(banner, `natgate has not answered since ${clock(gone)}. The figures are from before; ` +
     "the page goes on by itself when it is back. Is natgate running?");
   write(document.getElementById("state-text"), "no answer");
@@ -96,6 +99,8 @@ function start() {
   document.getElementById("unit").addEventListener("change", (event) => chart.unit(event.target.value));
   ask("/drop-reasons.json").then((texts) => drops.meanings(texts), () => {});
   panel("drops", () => ask("/v1/counters"), 1000, counted);
+  const unexamined = (error) => error instanceof Refused && health.unknown(error.message);
+  follow(() => ask("/v1/health"), 2000, (answer) => health.show(answer), unexamined);
   panel("state", () => ask("/v1/status"), 5000, state);
   panel("workers", () => ask("/v1/workers"), 2000, (answer) => workers.show(answer.workers));
   panel("pools", askPools, 5000, (answer) => pools.show(answer));

@@ -1,9 +1,9 @@
-//! POST /v1/trace and GET /v1/capture.
+//! The routes POST /v1/trace and GET /v1/capture.
 
-use crate::filter::Asked;
-use crate::packet::Written;
-use crate::stream::Stream;
-use crate::told;
+use crate::explanation;
+use crate::filter::CaptureRequest;
+use crate::packet::PacketDescription;
+use crate::pcapng::CaptureWriter;
 use axum::body::{Body, Bytes};
 use axum::extract::{Query, State, rejection::QueryRejection};
 use axum::http::header;
@@ -19,64 +19,68 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Between two looks for packets.
+/// Pause between two reads of captured packets.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often something is written even if no packet comes: else nobody would notice that the client has
-/// gone.
+/// Interval of statistics while no packet comes; writing them fails if the client has gone.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 
-/// Captures of clients from other machines: one is left to operators at the Unix socket.
+/// Most captures of clients from other machines: one is left to operators at the Unix socket.
 const MOST_REMOTE: usize = capture::MOST - 1;
 
-/// Pieces of a capture that wait for the client.
+/// Most pieces of a capture that wait for the client.
 const WAITING: usize = 16;
 
-/// What answers are made of: whom to ask, what the time is, and the configuration in force.
+/// The gateway that is asked: its workers, its clock and its configuration in force.
 #[derive(Clone)]
-struct Of {
+struct TracedGateway {
     commander: Commander,
     clock: Clock,
     settings: Arc<dyn Fn() -> Arc<Settings> + Send + Sync>,
-    /// Captures of clients that are no operators at the Unix socket.
+    /// Places for captures of clients that are no operators at the Unix socket.
     captures: Places,
 }
 
-/// The paths, for a gateway whose settings in force `settings` tells.
+/// The routes; `settings` gives the settings in force.
 pub fn router(
     commander: Commander,
     clock: Clock,
     settings: impl Fn() -> Arc<Settings> + Send + Sync + 'static,
 ) -> Router {
     Router::new().route("/v1/trace", post(trace)).route("/v1/capture", get(capture)).with_state(
-        Of { commander, clock, settings: Arc::new(settings), captures: Places::new(MOST_REMOTE) },
+        TracedGateway {
+            commander,
+            clock,
+            settings: Arc::new(settings),
+            captures: Places::new(MOST_REMOTE),
+        },
     )
 }
 
-/// What `/v1/trace` is asked.
+/// The body of a request to `/v1/trace`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TraceRequest {
     packet: String,
 }
 
-async fn trace(State(of): State<Of>, body: Bytes) -> Result<Response, Response> {
+async fn trace(State(of): State<TracedGateway>, body: Bytes) -> Result<Response, Response> {
     blocking(move || of.trace(&body).unwrap_or_else(|failure| failure)).await
 }
 
-impl Of {
+impl TracedGateway {
     fn trace(&self, body: &[u8]) -> Result<Response, Response> {
         let wrong = |message| Response::failure(400, message);
         let TraceRequest { packet } = serde_json::from_slice(body)
             .map_err(|error| wrong(format!("the body is wrong: {error}")))?;
-        let written: Written = packet.parse().map_err(wrong)?;
+        let description: PacketDescription = packet.parse().map_err(wrong)?;
         let settings = (self.settings)();
         let config = &settings.engine;
-        let probe = written.probe(config).map_err(wrong)?;
+        let probe = description.probe(config).map_err(wrong)?;
         let asked = (probe.link, probe.packet.clone());
         let traced = self.commander.trace(probe).map_err(refused)?;
         let (now, workers) = (self.clock.now(), self.commander.workers());
-        Ok(Response::done(told::object((asked.0, &asked.1), &traced, now, config, workers)))
+        Ok(Response::done(explanation::object((asked.0, &asked.1), &traced, now, config, workers)))
     }
 }
 
@@ -85,10 +89,10 @@ fn refused(error: CommandError) -> Response {
 }
 
 async fn capture(
-    State(of): State<Of>,
+    State(of): State<TracedGateway>,
     Extension(role): Extension<Role>,
     Extension(group): Extension<ClientGroup>,
-    asked: Result<Query<Asked>, QueryRejection>,
+    asked: Result<Query<CaptureRequest>, QueryRejection>,
 ) -> Result<HttpResponse, Response> {
     if role < Role::Operate {
         let message = "GET /v1/capture needs the role operate, for it shows what subscribers send; use \
@@ -112,14 +116,14 @@ async fn capture(
     };
     let thread = std::thread::Builder::new().name("capture".into()).spawn(work);
     thread.map_err(|error| Response::failure(503, format!("a thread cannot be made: {error}")))?;
-    let body = Body::from_stream(Pieces(body));
+    let body = Body::from_stream(BodyPieces(body));
     Ok(([(header::CONTENT_TYPE, "application/x-pcapng")], body).into_response())
 }
 
-/// A body that a thread makes.
-pub(crate) struct Pieces(pub(crate) Receiver<Bytes>);
+/// The body of a response, made piece by piece by a thread.
+pub(crate) struct BodyPieces(pub(crate) Receiver<Bytes>);
 
-impl futures_util::Stream for Pieces {
+impl futures_util::Stream for BodyPieces {
     type Item = Result<Bytes, io::Error>;
 
     fn poll_next(
@@ -130,13 +134,13 @@ impl futures_util::Stream for Pieces {
     }
 }
 
-/// Where a capture is written to: pieces for the client.
-struct Output<'s> {
+/// The output of a capture: pieces for the client.
+struct BodyWriter<'s> {
     pieces: &'s Sender<Bytes>,
     piece: Vec<u8>,
 }
 
-impl Write for Output<'_> {
+impl Write for BodyWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.piece.extend_from_slice(bytes);
         Ok(bytes.len())
@@ -147,16 +151,16 @@ impl Write for Output<'_> {
         if piece.is_empty() {
             return Ok(());
         }
-        // While the client is slow the rings fill up, and what finds no room is counted.
+        // While the client is slow the rings fill up, and packets without room are counted.
         self.pieces.blocking_send(piece.into()).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
 
-/// Takes packets to the client until it has gone, has enough, or the time is up. What fails is that the
-/// client has gone.
+/// Sends packets to the client until it has gone, has enough, or the time is up. The only failure is a
+/// client that has gone.
 fn pump(mut capture: Capture, pieces: &Sender<Bytes>, until: Instant, most: u64) {
     let mut write = || -> io::Result<()> {
-        let mut stream = Stream::new(Output { pieces, piece: Vec::new() })?;
+        let mut stream = CaptureWriter::new(BodyWriter { pieces, piece: Vec::new() })?;
         stream.flush()?;
         let mut told = Instant::now();
         while !pieces.is_closed() && !capture.is_over() {

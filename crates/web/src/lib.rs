@@ -1,20 +1,21 @@
-//! The page: what a running gateway does, in a browser.
+//! The web page of a running gateway.
 //!
 //! Everything the page consists of is a file under `assets/` that is compiled in, so that it works
 //! without a network and without anything beside the program. The files are served as they are
-//! written: there is no build step. What they show comes from the interface's paths under `/v1/`,
-//! which are another's; [`router`] puts both on one origin and decides who gets an answer.
+//! written: there is no build step. Their figures come from the interface's paths under `/v1/`, which
+//! the control crate serves; [`router`] puts both on one origin and admits or refuses requests.
 //!
 //! Always true: nothing but GET (and HEAD) passes, so nobody changes anything through the page; a
 //! request is answered only under an address, or a name that the operator has listed, so that a
-//! foreign website cannot become the page's origin by DNS rebinding; what a foreign website has a
-//! browser ask for is refused; and the browser is told to load and run nothing but these files.
+//! foreign website cannot become the page's origin by DNS rebinding; requests that a foreign website
+//! made a browser send are refused; and the browser may load and run nothing but these files.
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod assets;
-mod gate;
 
+use access::AccessCheck;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::header::{self, HeaderMap, HeaderValue};
@@ -22,10 +23,9 @@ use axum::http::{StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any_service;
-use gate::Gate;
 use std::sync::Arc;
 
-/// What the browser may load: these files and the interface, and nothing from elsewhere.
+/// The content security policy: these files and the interface, and nothing from elsewhere.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
@@ -41,13 +41,13 @@ const HEADERS: [(&str, &str); 5] = [
 
 /// The page and the interface it reads, on one origin.
 ///
-/// `api` answers the paths under `/v1/`, as far as somebody with the role `read` may have them.
+/// `api` answers the paths under `/v1/`, for clients with the role `read`.
 /// `names` are host names, besides addresses and `localhost`, under which the page may be asked for.
 pub fn router(api: Router, names: &[String]) -> Router {
-    let gate = Arc::new(Gate::new(names));
+    let access = Arc::new(AccessCheck::new(names));
     let pass = move |request: Request, next: Next| {
-        let gate = Arc::clone(&gate);
-        async move { guarded(&gate, request, next).await }
+        let access = Arc::clone(&access);
+        async move { guarded(&access, request, next).await }
     };
     assets::routes()
         .route("/v1/{*path}", any_service(api))
@@ -55,15 +55,15 @@ pub fn router(api: Router, names: &[String]) -> Router {
         .layer(middleware::from_fn(pass))
 }
 
-/// Answers if the gate lets the request pass; in either case under the page's headers.
-async fn guarded(gate: &Gate, request: Request, next: Next) -> Response {
+/// Answers an admitted request or says why it is refused; both with the page's headers.
+async fn guarded(access: &AccessCheck, request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with("/v1/");
-    let mut response = match gate.admit(request.method(), request.uri(), request.headers()) {
+    let mut response = match access.admit(request.method(), request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     };
     protect(response.headers_mut());
-    // What the gateway does now is never yesterday's.
+    // Figures are of the moment and never come from a cache.
     if is_api {
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }

@@ -1,5 +1,4 @@
-// The panels: each shows one part of the gateway's state, and what stands there instead while there is
-// nothing to show.
+// The panels: each shows one part of the gateway's state, or a note while there is nothing to show.
 
 import { Refused, url } from "./api.js";
 import { arrange, clock, element, fill, percent, rate, short, whole, write } from "./format.js";
@@ -7,7 +6,7 @@ import { HeatMap, MEASURES, STEPS, share } from "./heatmap.js";
 
 const by = (id) => document.getElementById(id);
 
-// Says something in a panel's place for such; nothing hides it.
+// Writes a panel's note; no text hides it.
 export function note(panel, text) {
   const place = document.querySelector(`[data-note="${panel}"]`);
   if (!place) return;
@@ -149,7 +148,7 @@ export class Pools {
     this.fullest(uses.sort((a, b) => b.share - a.share)[0]);
   }
 
-  // What there is to colour by: at first blocks where there are some, else the fullest protocol.
+  // Offers the measures for colours: at first blocks where there are some, else the fullest protocol.
   #offer() {
     const offered = Object.keys(MEASURES).filter((measure) => this.#pools.some((pool) => pool.use[measure]));
     const select = by("measure");
@@ -218,7 +217,7 @@ function legend() {
   return entries;
 }
 
-// The protocol of which the most is used.
+// The protocol with the largest share in use.
 function fullest(pool) {
   const offered = Object.keys(MEASURES).filter((measure) => pool.use[measure] && measure !== "blocks");
   return offered.sort((a, b) => share(pool.use[b]) - share(pool.use[a]))[0] ?? "tcp";
@@ -299,7 +298,7 @@ const EVENTS = {
   block_released: "block released", quota_reached: "quota reached", pool_exhausted: "pool exhausted",
   threshold_reached: "threshold reached", gap: "events missing",
 };
-// What an operator may have to act on.
+// Events that an operator may have to act on.
 const URGENT = ["quota_reached", "pool_exhausted", "threshold_reached", "gap"];
 const MOST_EVENTS = 40;
 const LONGEST_LINE = 1 << 16;
@@ -345,7 +344,7 @@ export class Events {
       await this.#take(answer.body.pipeThrough(new TextDecoderStream()).getReader());
     } catch (error) {
       if (signal.aborted) return;
-      // What natgate refuses now it refuses the next time, too.
+      // A request that natgate refuses now is refused the next time, too.
       if (error instanceof Refused) return note("events", `There are no events: ${error.message}.`);
     }
     setTimeout(() => signal.aborted || this.restart(), 3000);
@@ -381,7 +380,7 @@ function entry(event) {
   return element("li", {}, when, what, element("span", { class: "about" }, about(rest)));
 }
 
-// Who and what, in an order that reads.
+// The subscriber and the other fields of an event, in an order for readers.
 function about(event) {
   if (event.lost) return `${whole(event.lost)} before this, since ${clock(event.from)}`;
   if (event.internal) return `${event.protocol} ${event.internal} → ${event.external}`;

@@ -1,5 +1,5 @@
-//! An explanation in words and as JSON: one object a step, each with its name, a sentence and what the
-//! sentence is about. Sentences are for people and may change; names and fields stay.
+//! Explanations in words and as JSON: one object a step, each with its name, a sentence and the values
+//! in the sentence. Sentences are for people and may change; names and fields stay.
 
 use natgate_engine::{
     Behavior, Config, DropReason, Endpoint, Limit, Match, Rule, RuleAction, Ruling, Side, Snat,
@@ -11,7 +11,8 @@ use natgate_gateway::{Link, Traced};
 use natgate_logs::protocol;
 use serde_json::{Map, Value, json};
 
-/// What a gateway's workers say of a packet, as JSON; `config` is in force, `workers` are there.
+/// The explanation of a packet by a gateway's workers, as JSON; `config` is in force, and there are so
+/// many `workers`.
 pub fn object(
     (from, packet): (Link, &[u8]),
     traced: &[Traced],
@@ -61,7 +62,7 @@ pub fn object(
     Value::Object(object)
 }
 
-/// The same for people, from the object.
+/// The explanation as text for people, from the object.
 pub fn text(object: &Value) -> String {
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut text = String::new();
@@ -137,7 +138,7 @@ fn behavior(behavior: Behavior) -> &'static str {
     }
 }
 
-/// What steps are told by.
+/// Names of realms, pools and rules for the sentences of steps.
 struct Names<'c> {
     config: &'c Config,
     now: Timestamp,
@@ -429,7 +430,7 @@ fn said(step: &str, text: &str) -> Value {
     json!({ "step": step, "text": text })
 }
 
-/// How good a rule is for a packet between these endpoints, if it is about it and translates no
+/// The rank of a rule for a packet between these endpoints, if the rule matches it and translates no
 /// destination.
 fn rank(rule: &Rule, inner: Endpoint, outer: Endpoint) -> Option<(i16, u8, bool, bool)> {
     if matches!(rule.action, RuleAction::Dnat(..) | RuleAction::DnatPrefix(_)) {
@@ -447,7 +448,7 @@ fn rank(rule: &Rule, inner: Endpoint, outer: Endpoint) -> Option<(i16, u8, bool,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::Written;
+    use crate::packet::PacketDescription;
     use natgate_engine::{AddressRange, Engine, Packet, PoolConfig, Prefix};
     use std::net::Ipv4Addr;
 
@@ -469,7 +470,7 @@ mod tests {
     fn trace(text: &str) -> Value {
         let config = config();
         let engine = Engine::new(&config, [1; 32], Timestamp(0)).unwrap();
-        let probe = text.parse::<Written>().unwrap().probe(&config).unwrap();
+        let probe = text.parse::<PacketDescription>().unwrap().probe(&config).unwrap();
         let mut packet = probe.packet.clone();
         let mut explanation = Explanation::new();
         let view = Packet::new(&mut packet, 0);

@@ -1,9 +1,9 @@
-//! The MIB's tables that are as long as the traffic makes them: subscribers, address maps, port maps.
+//! The MIB's tables that grow with the traffic: subscribers, address maps, port maps.
 //!
-//! They are shown by pages. What is asked for comes from the page it is in, or from a page made now that
-//! begins there; of each table one page is kept, for a moment, because managers ask for one row after
-//! another, and column by column. So the longest table takes no more memory here than a page, no worker
-//! is asked for more than a part of a list at a time, and there is no limit to what can be walked.
+//! Rows are read by pages. A row comes from the cached page that it is in, or from a new page that begins
+//! with it. One page of each table is cached for a moment, because managers ask for one row after another,
+//! and column by column. So the longest table takes no more memory here than a page, no worker is asked
+//! for more than a part of a list at a time, and tables of any length can be walked.
 
 use super::SnmpSettings;
 use super::index::{Index, Part};
@@ -15,27 +15,26 @@ use natgate_gateway::{Commander, MappingPlace, Page, SubscriberPlace};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-/// Rows of a page: subscribers are all looked at for each page, mappings are not.
+/// Rows of a page. Each page of subscribers takes a look at all of them; a page of mappings does not.
 const SUBSCRIBERS: usize = 65_536;
 const MAPPINGS: usize = 1024;
 
-/// How long a page is what there is.
+/// Time for which a page is valid.
 const FRESH: Duration = Duration::from_secs(5);
 
 /// Longest name of a realm, octets (SnmpAdminString, as the MIB has it).
 const LONGEST: usize = 32;
 
-/// Where rows come from.
+/// A source of rows.
 pub trait Rows: Send {
-    /// At most so many mappings in the order of protocol number, external address and port, from a place
-    /// on.
+    /// At most so many mappings from a place on, in the order of protocol number, external address and port.
     ///
     /// # Errors
-    /// Why there are none to be had.
+    /// A sentence, if the gateway does not answer.
     fn mappings_from(&self, from: MappingPlace, most: usize) -> Result<Page<MappingInfo>, String>;
 
-    /// At most so many subscribers in the order of a rank that each is given and of their addresses, from
-    /// a place on; those without a rank are left out.
+    /// At most so many subscribers from a place on, in the order of `rank` and of addresses; subscribers
+    /// without a rank are left out.
     ///
     /// # Errors
     /// As [`Rows::mappings_from`].
@@ -72,7 +71,7 @@ impl Rows for Commander {
     }
 }
 
-/// A table, in the order of their names.
+/// A table; the order is that of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Table {
     Subscribers,
@@ -83,7 +82,7 @@ pub(super) enum Table {
 impl Table {
     pub(super) const ALL: [Self; 3] = [Self::Subscribers, Self::AddressMap, Self::PortMap];
 
-    /// What the names of its columns begin with.
+    /// The prefix of the names of its columns.
     //= rfc7659#section-3.3.3-subscribers
     fn head(self) -> Oid {
         let own: &[u32] = match self {
@@ -94,10 +93,10 @@ impl Table {
         [&MIB, own].concat()
     }
 
-    fn columns(self, about: &About<'_>) -> &'static [u32] {
+    fn columns(self, context: &RowContext<'_>) -> &'static [u32] {
         match self {
-            // What a subscriber of a class may have is not said.
-            Self::Subscribers if !about.config.classes.is_empty() => &[2, 3, 4, 5, 6, 7, 14, 17],
+            // The limits of a class have no object.
+            Self::Subscribers if !context.config.classes.is_empty() => &[2, 3, 4, 5, 6, 7, 14, 17],
             Self::Subscribers => &[2, 3, 4, 5, 6, 7, 14, 15, 16, 17],
             Self::AddressMap => &[6, 7, 8, 9, 10, 11, 12],
             Self::PortMap => &[7, 8, 9, 10, 11, 12, 13, 14],
@@ -105,7 +104,7 @@ impl Table {
     }
 }
 
-/// Where a row stands: the rank of the form that its index has, and its own numbers there.
+/// The place of a row: the rank of its form of index, and its own numbers in the index.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     rank: u16,
@@ -118,17 +117,17 @@ enum Row {
     Mapping(MappingInfo),
 }
 
-/// Rows from one on, as they were at a time.
+/// A page of rows.
 #[derive(Debug)]
-struct Kept {
+struct CachedRows {
     from: Key,
-    /// Until where there are no others; to the end.
+    /// The last key of the page; `None`: the page reaches to the end of the table.
     until: Option<Key>,
     rows: Vec<(Key, Row)>,
     made: Instant,
 }
 
-impl Kept {
+impl CachedRows {
     fn covers(&self, key: &Key) -> bool {
         self.made.elapsed() < FRESH
             && self.from <= *key
@@ -140,8 +139,8 @@ impl Kept {
     }
 }
 
-/// What rows are told by.
-pub(super) struct About<'a> {
+/// Configuration and numbers for the values of rows.
+pub(super) struct RowContext<'a> {
     pub(super) settings: &'a SnmpSettings,
     pub(super) config: &'a Config,
     pub(super) pools: &'a PoolNumbers,
@@ -151,7 +150,7 @@ pub(super) struct About<'a> {
     realms: Vec<(u16, String)>,
 }
 
-impl<'a> About<'a> {
+impl<'a> RowContext<'a> {
     pub(super) fn new(
         settings: &'a SnmpSettings,
         config: &'a Config,
@@ -162,12 +161,12 @@ impl<'a> About<'a> {
         let mut realms: Vec<_> =
             numbers.filter_map(|number| Some((number, realm_name(config, number)?))).collect();
         realms.sort_by(|(_, a), (_, b)| (a.len(), a).cmp(&(b.len(), b)));
-        // Of such as are the same as far as they can be told there is the first.
+        // Names may be the same after shortening; the first realm has the name.
         realms.dedup_by(|(_, b), (_, a)| a == b);
         Self { settings, config, pools, discontinuity, realms }
     }
 
-    /// The forms that a table's indexes have, by rank.
+    /// The forms of a table's indexes, by rank.
     fn indexes(&self, table: Table) -> Vec<Index> {
         let instance = Part::Is(INSTANCE);
         match table {
@@ -200,7 +199,7 @@ impl<'a> About<'a> {
         Value::Octets(name.into_bytes())
     }
 
-    /// The number of the pool that has an address; 0: none has.
+    /// The number of the pool of an address; 0: no pool has the address.
     fn pool(&self, address: Ipv4Addr) -> Value {
         let holds =
             |range: &natgate_engine::AddressRange| (range.first..=range.last).contains(&address);
@@ -208,7 +207,7 @@ impl<'a> About<'a> {
         Value::Unsigned(pool.and_then(|pool| self.pools.number(&pool.name)).unwrap_or(0))
     }
 
-    /// How many mappings a subscriber may have of all protocols.
+    /// The quota of a subscriber, over all protocols.
     fn quota(&self) -> u64 {
         let limits = &self.config.limits;
         [limits.tcp_ports, limits.udp_ports, limits.icmp_ports].map(u64::from).iter().sum()
@@ -218,7 +217,7 @@ impl<'a> About<'a> {
 /// An address has one row, for it is paired with one external address.
 const ROW: u32 = 1;
 
-/// What a realm is called; the one without a name as the MIB has it, or natgate where there are several.
+/// The name of a realm. The realm without a name has the MIB's name, or natgate's if there are several.
 fn realm_name(config: &Config, number: u16) -> Option<String> {
     let mut name = match usize::from(number).checked_sub(1) {
         None if config.realms.is_empty() => "internal".to_owned(),
@@ -250,50 +249,54 @@ fn address_of(own: &[u32]) -> Ipv4Addr {
     Ipv4Addr::new(octet(0), octet(1), octet(2), octet(3))
 }
 
-/// The tables, and the pages of them that are kept.
-pub(super) struct Long {
+/// The long tables and their cached pages.
+pub(super) struct LongTables {
     rows: Box<dyn Rows>,
-    kept: [Option<Kept>; Table::ALL.len()],
+    cached: [Option<CachedRows>; Table::ALL.len()],
 }
 
-impl Long {
+impl LongTables {
     pub(super) fn new(rows: Box<dyn Rows>) -> Self {
-        Self { rows, kept: [const { None }; Table::ALL.len()] }
+        Self { rows, cached: [const { None }; Table::ALL.len()] }
     }
 
     pub(super) fn rows(&self) -> &dyn Rows {
         &*self.rows
     }
 
-    /// An object of these tables; `None`: it would be elsewhere.
-    pub(super) fn get(&mut self, about: &About<'_>, name: &[u32]) -> Result<Option<Value>, String> {
+    /// An object of these tables; `None`: the name is of another table.
+    pub(super) fn get(
+        &mut self,
+        context: &RowContext<'_>,
+        name: &[u32],
+    ) -> Result<Option<Value>, String> {
         let is_of = |table: &Table| name.starts_with(&table.head());
         let Some(table) = Table::ALL.into_iter().find(is_of) else { return Ok(None) };
         let tail = &name[table.head().len()..];
         let Some((column, index)) = tail.split_first() else {
             return Ok(Some(Value::NoSuchObject));
         };
-        if !table.columns(about).contains(column) {
+        if !table.columns(context).contains(column) {
             return Ok(Some(Value::NoSuchObject));
         }
-        let indexes = about.indexes(table).into_iter().zip(0..);
+        let indexes = context.indexes(table).into_iter().zip(0..);
         let key =
             indexes.filter_map(|(form, rank)| Some(Key { rank, own: form.own(index)? })).next();
         let Some(key) = key else { return Ok(Some(Value::NoSuchInstance)) };
-        let row = self.row(table, about, &key)?;
-        Ok(Some(row.map_or(Value::NoSuchInstance, |row| value(about, table, &row, *column))))
+        let row = self.row(table, context, &key)?;
+        Ok(Some(row.map_or(Value::NoSuchInstance, |row| value(context, table, &row, *column))))
     }
 
     /// The first object of a table in a range.
     pub(super) fn next(
         &mut self,
         table: Table,
-        about: &About<'_>,
+        context: &RowContext<'_>,
         range: &Range,
     ) -> Result<Option<(Oid, Value)>, String> {
-        let (head, columns) = (table.head(), table.columns(about));
+        let (head, columns) = (table.head(), table.columns(context));
         let Some((first, mut tail)) = place(&head, columns, &range.start) else { return Ok(None) };
-        let (indexes, mut included) = (about.indexes(table), range.included || tail.is_empty());
+        let (indexes, mut included) = (context.indexes(table), range.included || tail.is_empty());
         for column in &columns[first..] {
             let begin = [&head[..], &[*column]].concat();
             if !range.end.is_empty() && begin >= range.end {
@@ -304,10 +307,10 @@ impl Long {
                 .zip(0..)
                 .find_map(|(form, rank)| Some(Key { rank, own: form.first_from(tail, included)? }));
             if let Some(key) = key
-                && let Some((key, row)) = self.row_from(table, about, key)?
+                && let Some((key, row)) = self.row_from(table, context, key)?
             {
                 let index = indexes[usize::from(key.rank)].name(&key.own);
-                let value = value(about, table, &row, *column);
+                let value = value(context, table, &row, *column);
                 return Ok(Some(([begin, index].concat(), value)));
             }
             (tail, included) = (&[], true);
@@ -319,34 +322,41 @@ impl Long {
     fn row_from(
         &mut self,
         table: Table,
-        about: &About<'_>,
+        context: &RowContext<'_>,
         key: Key,
     ) -> Result<Option<(Key, Row)>, String> {
-        let kept = self.kept[table as usize].take().filter(|kept| kept.covers(&key));
-        let kept = match kept {
-            Some(kept) => kept,
-            None => self.page(table, about, key.clone())?,
+        let cached = self.cached[table as usize].take().filter(|cached| cached.covers(&key));
+        let cached = match cached {
+            Some(cached) => cached,
+            None => self.page(table, context, key.clone())?,
         };
-        let row = kept.first_from(&key).cloned();
-        self.kept[table as usize] = Some(kept);
+        let row = cached.first_from(&key).cloned();
+        self.cached[table as usize] = Some(cached);
         Ok(row)
     }
 
-    /// One row: who asks for one seldom asks for the next.
-    fn row(&self, table: Table, about: &About<'_>, key: &Key) -> Result<Option<Row>, String> {
-        if let Some(kept) = self.kept[table as usize].as_ref().filter(|kept| kept.covers(key)) {
-            let row = kept.first_from(key).filter(|(found, _)| found == key);
+    /// One row, without a new page: a request for one row is seldom followed by one for the next.
+    fn row(
+        &self,
+        table: Table,
+        context: &RowContext<'_>,
+        key: &Key,
+    ) -> Result<Option<Row>, String> {
+        if let Some(cached) =
+            self.cached[table as usize].as_ref().filter(|cached| cached.covers(key))
+        {
+            let row = cached.first_from(key).filter(|(found, _)| found == key);
             return Ok(row.map(|(_, row)| *row));
         }
         let subscriber = |realm: u16, address| -> Result<Option<Row>, String> {
             let found = self.rows.subscriber(realm, address)?;
-            let found = found.filter(|info| rank_in(table, about, info).is_some());
+            let found = found.filter(|info| rank_in(table, context, info).is_some());
             Ok(found.map(Row::Subscriber))
         };
         match table {
             Table::Subscribers => subscriber(0, Ipv4Addr::from_bits(key.own[0])),
             Table::AddressMap => {
-                let (realm, _) = about.realms[usize::from(key.rank)];
+                let (realm, _) = context.realms[usize::from(key.rank)];
                 subscriber(realm, address_of(&key.own))
             }
             Table::PortMap => {
@@ -357,10 +367,15 @@ impl Long {
         }
     }
 
-    /// The rows from one on, as many as a page has.
-    fn page(&self, table: Table, about: &About<'_>, from: Key) -> Result<Kept, String> {
+    /// A new page of rows from a key on.
+    fn page(
+        &self,
+        table: Table,
+        context: &RowContext<'_>,
+        from: Key,
+    ) -> Result<CachedRows, String> {
         let subscribers = |address| -> Result<(Vec<_>, bool), String> {
-            let rank = |info: &SubscriberInfo| rank_in(table, about, info);
+            let rank = |info: &SubscriberInfo| rank_in(table, context, info);
             let place = (from.rank, address);
             let Page { entries, is_last } =
                 self.rows.subscribers_from(&rank, place, SUBSCRIBERS)?;
@@ -384,15 +399,15 @@ impl Long {
         };
         let last = rows.last().map(|(key, _): &(Key, Row)| key.clone());
         let until = if is_last { None } else { last };
-        Ok(Kept { from, until, rows, made: Instant::now() })
+        Ok(CachedRows { from, until, rows, made: Instant::now() })
     }
 }
 
-/// The rank that a subscriber's row has in a table, if it has one there.
-fn rank_in(table: Table, about: &About<'_>, info: &SubscriberInfo) -> Option<u16> {
+/// The rank of a subscriber's row in a table, if it has a row there.
+fn rank_in(table: Table, context: &RowContext<'_>, info: &SubscriberInfo) -> Option<u16> {
     match table {
         Table::Subscribers => (info.realm == 0).then_some(0),
-        _ => info.external.and_then(|_| about.rank(info.realm)),
+        _ => info.external.and_then(|_| context.rank(info.realm)),
     }
 }
 
@@ -408,7 +423,7 @@ fn mapping_place(own: &[u32]) -> MappingPlace {
     (protocol, address_of(own.get(1..).unwrap_or_default()), port)
 }
 
-/// Where in a table a name is: the place of the column, and what is behind that; `None`: behind all.
+/// The column of a name and the rest of the name; `None`: the name is after all columns.
 fn place<'n>(head: &[u32], columns: &[u32], name: &'n [u32]) -> Option<(usize, &'n [u32])> {
     if !name.starts_with(head) {
         return (name < head).then_some((0, &[]));
@@ -420,30 +435,30 @@ fn place<'n>(head: &[u32], columns: &[u32], name: &'n [u32]) -> Option<(usize, &
 }
 
 /// The value of a column.
-fn value(about: &About<'_>, table: Table, row: &Row, column: u32) -> Value {
+fn value(context: &RowContext<'_>, table: Table, row: &Row, column: u32) -> Value {
     match (table, row) {
-        (Table::Subscribers, Row::Subscriber(info)) => of_subscriber(about, info, column),
-        (_, Row::Subscriber(info)) => of_address(about, info, column),
-        (_, Row::Mapping(info)) => of_mapping(about, info, column),
+        (Table::Subscribers, Row::Subscriber(info)) => of_subscriber(context, info, column),
+        (_, Row::Subscriber(info)) => of_address(context, info, column),
+        (_, Row::Mapping(info)) => of_mapping(context, info, column),
     }
 }
 
 /// natv2SubscriberTable.
-fn of_subscriber(about: &About<'_>, info: &SubscriberInfo, column: u32) -> Value {
+fn of_subscriber(context: &RowContext<'_>, info: &SubscriberInfo, column: u32) -> Value {
     match column {
-        2 => about.name(info.realm),
+        2 => context.name(info.realm),
         3 => Value::Integer(IPV4),
         4 => octets(info.address),
         5 => Value::Unsigned(32),
         6 => Value::Unsigned(info.external.is_some().into()),
         7 => unsigned(mappings_of(info)),
-        14 => Value::Ticks(about.discontinuity),
-        15 => unsigned(about.quota()),
-        16 => Value::Integer(match about.settings.subscribers {
-            true => threshold(about),
+        14 => Value::Ticks(context.discontinuity),
+        15 => unsigned(context.quota()),
+        16 => Value::Integer(match context.settings.subscribers {
+            true => threshold(context),
             false => OFF,
         }),
-        17 => Value::Unsigned(about.settings.interval.into()),
+        17 => Value::Unsigned(context.settings.interval.into()),
         _ => Value::NoSuchObject,
     }
 }
@@ -453,35 +468,35 @@ pub(super) fn mappings_of(info: &SubscriberInfo) -> u64 {
     info.mappings.iter().map(|count| u64::from(*count)).sum()
 }
 
-/// How many mappings of a subscriber are told of: those at the highest threshold, or at the quota.
-fn threshold(about: &About<'_>) -> i32 {
-    let percent = about.config.limits.thresholds.iter().max().copied().unwrap_or(100);
-    i32::try_from(about.quota() * u64::from(percent) / 100).unwrap_or(i32::MAX)
+/// The number of mappings that managers are notified of: the highest threshold, or the quota.
+fn threshold(context: &RowContext<'_>) -> i32 {
+    let percent = context.config.limits.thresholds.iter().max().copied().unwrap_or(100);
+    i32::try_from(context.quota() * u64::from(percent) / 100).unwrap_or(i32::MAX)
 }
 
 /// natv2AddressMapTable.
-fn of_address(about: &About<'_>, info: &SubscriberInfo, column: u32) -> Value {
+fn of_address(context: &RowContext<'_>, info: &SubscriberInfo, column: u32) -> Value {
     let external = info.external.unwrap_or(Ipv4Addr::UNSPECIFIED);
     match column {
         6 | 9 => Value::Integer(IPV4),
         7 => octets(info.address),
         8 => Value::Octets(OUTSIDE.to_vec()),
         10 => octets(external),
-        11 => about.pool(external),
+        11 => context.pool(external),
         12 => Value::Unsigned(number_of(info.realm, info.address)),
         _ => Value::NoSuchObject,
     }
 }
 
 /// natv2PortMapTable.
-fn of_mapping(about: &About<'_>, info: &MappingInfo, column: u32) -> Value {
+fn of_mapping(context: &RowContext<'_>, info: &MappingInfo, column: u32) -> Value {
     let (realm, internal) = (info.id.realm, info.id.internal);
     match column {
-        7 => about.name(realm),
+        7 => context.name(realm),
         8 | 10 => Value::Integer(IPV4),
         9 | 11 => octets(internal.address),
         12 => Value::Unsigned(internal.port.into()),
-        13 => about.pool(info.id.external.address),
+        13 => context.pool(info.id.external.address),
         14 => Value::Unsigned(number_of(realm, internal.address)),
         _ => Value::NoSuchObject,
     }

@@ -1,16 +1,16 @@
-//! A capture as pcapng: interface 0 is the inside, 1 the outside, packets begin with the IP header. Each
-//! packet says which way it went; one that came in says in a comment what the translator said of it, one
-//! that leaves what it is, and where packets are missing the next one says how many. At the end each
-//! interface has its statistics.
+//! Captures as pcapng: interface 0 is the inside, 1 the outside, packets begin with the IP header. Each
+//! packet has its direction and a comment: the verdict on a packet that came in, the origin of one that
+//! leaves, and the number of packets that are missing before it. At the end each interface has its
+//! statistics.
 
 use natgate_engine::{Side, Verdict};
 use natgate_gateway::capture::{Record, SNAPLEN, Way};
 use natgate_io::pcap::{Direction, Interface, LinkType, Writer};
 use std::io::{self, Write};
 
-/// A capture that is being written.
+/// A writer of one capture.
 #[derive(Debug)]
-pub struct Stream<W> {
+pub struct CaptureWriter<W> {
     writer: Writer<W>,
     /// Packets written, by interface.
     written: [u64; 2],
@@ -18,11 +18,11 @@ pub struct Stream<W> {
     last: u64,
 }
 
-impl<W: Write> Stream<W> {
+impl<W: Write> CaptureWriter<W> {
     /// Begins a capture.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Errors of the output.
     pub fn new(output: W) -> io::Result<Self> {
         let interface = |name: &[u8]| Interface {
             name: Some(name.to_vec()),
@@ -41,12 +41,12 @@ impl<W: Write> Stream<W> {
     /// Writes a packet.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Errors of the output.
     pub fn put(&mut self, record: &Record<'_>) -> io::Result<()> {
         let interface = usize::from(record.side == Side::Outside);
         let direction = if record.way.leaves() { Direction::Outbound } else { Direction::Inbound };
         let mut comment = match record.way {
-            Way::Came => told(record.verdict),
+            Way::Came => comment_of(record.verdict),
             Way::Left => "after translation".to_owned(),
             Way::Made => "made by natgate".to_owned(),
             Way::Released => "after translation; it had waited for the first fragment".to_owned(),
@@ -61,11 +61,10 @@ impl<W: Write> Stream<W> {
         self.writer.packet_told(place, direction, &comment, record.bytes, record.len)
     }
 
-    /// Writes the statistics so far. What is missing is counted at the inside: nobody looked at which
-    /// side it would have been.
+    /// Writes the statistics so far. Missing packets count at the inside, because their side is unknown.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Errors of the output.
     pub fn statistics(&mut self) -> io::Result<()> {
         for (interface, missing) in [(0, self.missing), (1, 0)] {
             let all = self.written[interface as usize] + missing;
@@ -74,10 +73,10 @@ impl<W: Write> Stream<W> {
         Ok(())
     }
 
-    /// Hands on what has been written.
+    /// Flushes the output.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Errors of the output.
     pub fn flush(&mut self) -> io::Result<()> {
         self.writer.flush()
     }
@@ -85,7 +84,7 @@ impl<W: Write> Stream<W> {
     /// Ends the capture with its statistics.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Errors of the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.statistics()?;
         self.writer.flush()?;
@@ -93,7 +92,7 @@ impl<W: Write> Stream<W> {
     }
 }
 
-fn told(verdict: Verdict) -> String {
+fn comment_of(verdict: Verdict) -> String {
     let name = |side| if side == Side::Inside { "inside" } else { "outside" };
     match verdict {
         Verdict::Forward(side) => format!("forward by the {}", name(side)),
@@ -112,7 +111,7 @@ mod tests {
 
     #[test]
     fn packets_come_back_with_what_was_said() {
-        let mut stream = Stream::new(Vec::new()).unwrap();
+        let mut writer = CaptureWriter::new(Vec::new()).unwrap();
         let verdict = Verdict::Drop(DropReason::NoMapping);
         let record = Record {
             time: Timestamp(1_700_000_000_123_456_789),
@@ -123,13 +122,13 @@ mod tests {
             missing: 3,
             bytes: b"1234567",
         };
-        stream.put(&record).unwrap();
+        writer.put(&record).unwrap();
         let verdict = Verdict::Forward(Side::Outside);
-        stream.put(&Record { side: Side::Inside, verdict, missing: 0, len: 7, ..record }).unwrap();
-        stream.put(&Record { way: Way::Made, ..record }).unwrap();
-        stream.put(&Record { way: Way::Released, ..record }).unwrap();
-        assert_eq!(stream.written(), 4);
-        let file = stream.finish().unwrap();
+        writer.put(&Record { side: Side::Inside, verdict, missing: 0, len: 7, ..record }).unwrap();
+        writer.put(&Record { way: Way::Made, ..record }).unwrap();
+        writer.put(&Record { way: Way::Released, ..record }).unwrap();
+        assert_eq!(writer.written(), 4);
+        let file = writer.finish().unwrap();
         let has = |text: &[u8]| file.windows(text.len()).any(|window| window == text);
         assert!(has(b"drop no_mapping") && has(b"3 packets are missing") && has(b"forward by"));
         assert!(has(b"made by natgate") && has(b"had waited for the first fragment"));

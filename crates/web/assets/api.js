@@ -1,13 +1,15 @@
-// The interface's GET paths, and when they are asked. A question that fails is asked again, later and
-// later up to a bound; whether natgate answers at all is known here and told to who wants to know.
+// Requests to the interface's GET paths. A request that fails is repeated, at growing intervals up to a
+// bound. Listeners are told when natgate stops answering and when it answers again.
 
-// How long an answer may usually take, milliseconds.
+// Usual limit of the time for an answer, milliseconds.
 const PATIENCE = 8000;
 
 export class Refused extends Error {
-  constructor(status, message) {
+  // `body`: the answer's object, if it has one.
+  constructor(status, message, body = null) {
     super(message);
     this.status = status;
+    this.body = body;
   }
 }
 
@@ -60,31 +62,32 @@ async function content(answer) {
   if (answer.ok) return body;
   const errors = Array.isArray(body?.errors) ? body.errors.join("; ") : undefined;
   const message = body?.message ?? errors ?? text.trim().slice(0, 200);
-  throw new Refused(answer.status, message || `natgate answers with status ${answer.status}`);
+  throw new Refused(answer.status, message || `natgate answers with status ${answer.status}`, body);
 }
 
 // Addresses that are asked for at most.
 const MOST_ADDRESSES = 8192;
 
-// The pools with their addresses, and of both what is in use of each kind.
+// The pools with their addresses, and the use of each kind of ports in both.
 export async function askPools() {
   const [told, list] = await Promise.all([
     ask("/v1/pools"), ask("/v1/addresses", { limit: MOST_ADDRESSES }),
   ]);
   const pools = told.pools.map((pool) => ({
-    name: pool.name, count: pool.addresses, use: usage(pool, pool.ports), addresses: [],
+    name: pool.name, count: pool.addresses, use: usage(pool), addresses: [],
   }));
   const byName = new Map(pools.map((pool) => [pool.name, pool]));
   for (const one of list.addresses) {
-    byName.get(one.pool)?.addresses.push({ ...one, use: usage(one, one.ports) });
+    byName.get(one.pool)?.addresses.push({ ...one, use: usage(one) });
   }
   return pools;
 }
 
-// What is used of so many ports, and of blocks where there are some.
-function usage({ free, free_blocks: freeBlocks, taken_blocks: taken }, ports) {
-  const of = (left) => ({ used: Math.max(0, ports - left), total: ports });
-  const use = { tcp: of(free.tcp), udp: of(free.udp), icmp: of(free.icmp) };
+// Ports in use of those that mappings have or may have, as the alerts count them: ports in hold-down
+// and reserved ports count on neither side. Blocks in use, where ports are given out in blocks.
+function usage({ used, free, free_blocks: freeBlocks, taken_blocks: taken }) {
+  const of = (protocol) => ({ used: used[protocol], total: used[protocol] + free[protocol] });
+  const use = { tcp: of("tcp"), udp: of("udp"), icmp: of("icmp") };
   const hasBlocks = Number.isFinite(freeBlocks) && Number.isFinite(taken);
   return hasBlocks ? { ...use, blocks: { used: taken, total: taken + freeBlocks } } : use;
 }
@@ -109,7 +112,7 @@ export function follow(question, period, take, fail) {
       fail(error);
     }
     asking = false;
-    // What failed is tried at least every five seconds, so that the page is back soon after natgate.
+    // A failed request is repeated at least every five seconds, so the page is back soon after natgate.
     const wait = failures === 0 ? period : Math.min(Math.max(period, 1000 * failures), 5000);
     clearTimeout(timer);
     if (!document.hidden) timer = setTimeout(turn, Math.max(0, begun + wait - performance.now()));

@@ -1,5 +1,5 @@
-//! What stands for a gateway here: the interface's paths with figures that the test decides, behind
-//! the page, at a port of this machine. It can go and come back at the same port.
+//! A gateway for tests: the interface's paths with figures that the test decides, behind the page, at
+//! a port of this machine. It can stop and start again at the same port.
 
 use axum::body::Bytes;
 use axum::extract::Query;
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
@@ -26,19 +26,24 @@ const POOL: (u32, u32) = (u32::from_be_bytes([203, 0, 113, 0]), 256);
 /// Ports of each protocol that an address has.
 const PORTS: u64 = 64_512;
 
-/// Where the gateway is seen from, and what makes it do something.
+/// Ports of each address of the pool "business" that are reserved for static mappings.
+const RESERVED: u64 = 512;
+
+/// A gateway, its address and its controls.
 pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
     figures: Arc<Figures>,
     server: Option<Server>,
 }
 
-/// What it has done so far.
+/// The state that the figures are made of.
 struct Figures {
     /// Packets a second, outbound.
     rate: AtomicU64,
-    /// Whether there is a pool of more addresses than cells.
+    /// True if there is a pool of more addresses than cells.
     is_large: bool,
+    /// True if a link and two logs have alarms.
+    is_ill: AtomicBool,
     began: Instant,
     /// Packets forwarded outbound, and when that was reckoned.
     sent: Mutex<(f64, Instant)>,
@@ -58,7 +63,8 @@ impl Gateway {
     fn with(rate: u64, is_large: bool) -> Self {
         let now = Instant::now();
         let sent = Mutex::new((0.0, now));
-        let figures = Figures { rate: AtomicU64::new(rate), is_large, began: now, sent };
+        let (rate, is_ill) = (AtomicU64::new(rate), AtomicBool::new(false));
+        let figures = Figures { rate, is_large, is_ill, began: now, sent };
         let figures = Arc::new(figures);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let mut gateway = Self { address, figures, server: None };
@@ -75,6 +81,11 @@ impl Gateway {
         self.figures.rate.store(rate, Ordering::Relaxed);
     }
 
+    /// Raises alarms, or ends them.
+    pub(crate) fn set_ill(&self, is_ill: bool) {
+        self.figures.is_ill.store(is_ill, Ordering::Relaxed);
+    }
+
     /// Goes, with all its connections.
     pub(crate) fn go(&mut self) {
         self.server = None;
@@ -82,7 +93,7 @@ impl Gateway {
 
     /// Comes, where it was before.
     pub(crate) fn come(&mut self) {
-        let router = natgate_page::router(interface(&self.figures), &[]);
+        let router = natgate_web::router(interface(&self.figures), &[]);
         let server = Server::start(Listen::tcp(self.address), router).expect("the port is free");
         self.address = server.address().expect("a TCP port");
         self.server = Some(server);
@@ -112,12 +123,14 @@ fn interface(figures: &Arc<Figures>) -> Router {
         .route("/v1/counters", of(counters))
         .route("/v1/workers", of(workers))
         .route("/v1/status", of(status))
+        .route("/v1/health", of(health))
         .route("/v1/pools", of(pools))
         .route("/v1/addresses", of(addresses))
         .route("/v1/subscribers", of(|_| subscribers()))
         .route("/v1/events", get(events))
         .route("/v1/who", get(who))
-        .route("/v1/mappings", get(mappings));
+        .route("/v1/mappings", get(mappings))
+        .route("/v1/blocks", get(blocks));
     fallbacks(router, "docs/control.md has the list")
 }
 
@@ -154,6 +167,48 @@ fn status(figures: &Figures) -> Value {
     })
 }
 
+/// Two hours before the test's time, so that an alarm has an age.
+const ALARM_AGE: f64 = 7500.0;
+
+fn health(figures: &Figures) -> Value {
+    let is_ill = figures.is_ill.load(Ordering::Relaxed);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
+    let alarm = |severity: &str, text: &str| json!({ "severity": severity, "text": text, "since": now - ALARM_AGE });
+    let alarms = match is_ill {
+        false => vec![],
+        true => vec![
+            alarm("critical", "link ens2f1 (inside) is down"),
+            alarm("critical", "log syslog tcp 192.0.2.9:6514 cannot be written"),
+            alarm("warning", "log ipfix udp 192.0.2.9:4739 is lagging"),
+        ],
+    };
+    let state = |ill: &'static str, well: &'static str| if is_ill { ill } else { well };
+    let log = |name: &str, state: &str| json!({ "name": name, "state": state, "waiting": 3, "lost": 0, "gaps": 0 });
+    let problems: Vec<Value> = alarms.iter().map(|alarm| alarm["text"].clone()).collect();
+    json!({
+        "ok": !is_ill, "problems": problems, "alarms": alarms,
+        "host": "nat1.example.net", "version": "0.1.0", "running_s": 271_000,
+        "links": [
+            { "device": "ens2f0", "state": "up", "side": "outside" },
+            { "device": "ens2f1", "state": state("down", "up"), "side": "inside" },
+        ],
+        "next_hops": [
+            { "address": "192.0.2.1", "state": "resolved", "side": "outside", "mac": "02:00:00:00:00:01" },
+        ],
+        "logs": [
+            log("spool /var/log/natgate", "connected"),
+            log("file /var/log/natgate.jsonl", "connected"),
+            log("syslog tcp 192.0.2.9:6514", state("failed", "connected")),
+            log("ipfix udp 192.0.2.9:4739", state("lagging", "connected")),
+        ],
+        "routes": { "announced": 4, "learnt": null },
+        "workers": [
+            { "worker": 0, "state": "alive", "busy": 0.41 },
+            { "worker": 1, "state": "alive", "busy": 0.63 },
+        ],
+    })
+}
+
 fn workers(figures: &Figures) -> Value {
     let age = figures.began.elapsed().as_nanos() as u64 + 1;
     let worker = |number: u64, busy: u64| {
@@ -168,7 +223,7 @@ fn workers(figures: &Figures) -> Value {
     json!({ "workers": [worker(0, 41), worker(1, 63)] })
 }
 
-/// How full an address is, by its place: fuller ones in the middle, one as good as exhausted.
+/// Thousandths of an address in use, by its place: more in the middle, and one as good as exhausted.
 fn fullness(place: u32) -> u64 {
     match place {
         97 => 998,
@@ -180,10 +235,13 @@ fn fullness(place: u32) -> u64 {
 /// The addresses of all pools: each pool's name, its addresses, whether it has blocks.
 fn addresses(figures: &Figures) -> Value {
     let one = |pool: &str, address: u32, full: u64, blocks: Option<u64>, draining: bool| {
-        let free = |thousandths: u64| PORTS - PORTS * thousandths / 1000;
+        let used = |thousandths: u64| PORTS * thousandths / 1000;
+        let reserved = if pool == "business" { RESERVED } else { 0 };
+        let free = |thousandths: u64| PORTS - reserved - used(thousandths);
         let mut one = json!({
             "address": Ipv4Addr::from(address), "pool": pool, "ports": PORTS, "mappings": full * 90,
             "free": { "tcp": free(full), "udp": free(full / 2), "icmp": free(full / 40), "dccp": free(0) },
+            "used": { "tcp": used(full), "udp": used(full / 2), "icmp": used(full / 40), "dccp": 0 },
             "subscribers": full / 20, "draining": draining,
         });
         one["taken_blocks"] = blocks.map(|all| all * full / 1000).into();
@@ -213,11 +271,13 @@ fn pools(figures: &Figures) -> Value {
             its.iter().filter_map(|one| key(one)).sum()
         };
         let free = |kind: &'static str| sum(&|one| one["free"][kind].as_u64());
+        let used = |kind: &'static str| sum(&|one| one["used"][kind].as_u64());
         let ports = sum(&|one| one["ports"].as_u64());
         let blocks = |key| (name == "default").then(|| sum(&|one| one[key].as_u64()));
         json!({
             "name": name, "addresses": its.len(), "ports": ports,
             "free": { "tcp": free("tcp"), "udp": free("udp"), "icmp": free("icmp"), "dccp": ports },
+            "used": { "tcp": used("tcp"), "udp": used("udp"), "icmp": used("icmp"), "dccp": 0 },
             "free_blocks": blocks("free_blocks"), "taken_blocks": blocks("taken_blocks"),
             "mappings": sum(&|one| one["mappings"].as_u64()),
         })
@@ -272,7 +332,44 @@ async fn mappings(Query(query): Parameters) -> Response {
     Json(json!({ "mappings": found, "more": false })).into_response()
 }
 
-/// Who had an endpoint; what is known of one is that somebody else had it for a while.
+/// The one block that is listed: none of its ports has a mapping.
+fn block() -> Value {
+    json!({
+        "pool": "default", "external": "203.0.113.50", "ports": "2048-2559",
+        "subscriber": "100.64.0.21", "kind": "block", "age_s": 7500.0, "released_in_s": 108.0,
+        "used": { "tcp": 0, "udp": 0, "icmp": 0, "dccp": 0 },
+        "held": { "tcp": 0, "udp": 1, "icmp": 0, "dccp": 0 },
+    })
+}
+
+async fn blocks(Query(query): Parameters) -> Response {
+    let block = block();
+    let is_meant =
+        query.iter().all(|(key, wanted)| key == "limit" || block[key] == wanted.as_str());
+    let found = if is_meant { vec![block] } else { vec![] };
+    Json(json!({ "blocks": found, "more": false })).into_response()
+}
+
+/// Answers about ports that no mapping has but a block or hold-down tells of.
+fn who_without_mapping(external: &str) -> Option<Response> {
+    let resting = json!([{ "protocol": "udp", "for_s": 42.3, "until": 1_772_368_200.0 }]);
+    let mut owner = block();
+    owner["by"] = "block".into();
+    match external {
+        "203.0.113.50:2100" => {}
+        "203.0.113.50:2101" => owner["resting"] = resting,
+        "203.0.113.51:2100" => {
+            let message =
+                format!("{external}: nobody has it now; it is in hold-down for udp, 42 s more");
+            let body = json!({ "answers": [], "message": message, "resting": resting });
+            return Some((StatusCode::NOT_FOUND, Json(body)).into_response());
+        }
+        _ => return None,
+    }
+    Some(Json(json!({ "answers": [owner] })).into_response())
+}
+
+/// The subscriber that had an endpoint at a time; one endpoint had another subscriber then.
 fn who_then(query: &HashMap<String, String>) -> Response {
     let refused = |status: StatusCode, message: &str| {
         (status, Json(json!({ "message": message, "answers": [] }))).into_response()
@@ -300,6 +397,9 @@ fn who_then(query: &HashMap<String, String>) -> Response {
 async fn who(Query(query): Parameters) -> Response {
     if query.contains_key("at") {
         return who_then(&query);
+    }
+    if let Some(answer) = query.get("external").and_then(|one| who_without_mapping(one)) {
+        return answer;
     }
     let held = held();
     let found: Vec<&Value> = held.iter().filter(|one| admits(one, &query)).collect();

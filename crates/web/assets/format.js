@@ -23,7 +23,7 @@ export function rate(value, unit) {
   return /[a-zA-Z]$/.test(text) ? `${text}${unit}` : `${text} ${unit}`;
 }
 
-// The same of a value that has few digits: "2 Mbit/s".
+// A rate without zeros at its end: "2 Mbit/s".
 export function round(value, unit) {
   return rate(value, unit).replace(/(\.\d*?)0+(?=\D)/, "$1").replace(/\.(?=\D)/, "");
 }

@@ -47,6 +47,11 @@ fn numbers_come_and_change_with_the_traffic() {
     let text = browser.text("#state-text");
     assert!(text.starts_with("running for 3 d"), "{text}");
     assert_eq!(browser.text("[data-tile=mappings]"), "245 k");
+    // Reserved ports count on neither side: the first address of "business" has none in use.
+    let first = "document.querySelector('[aria-labelledby=pool-1] [data-place=\"0\"]').ariaLabel";
+    let label = browser.value(first);
+    let label = label.as_str().unwrap();
+    assert!(label.contains("TCP ports 0 of 64\u{202f}000"), "{label}");
     browser.wait_text("#subscribers tbody tr", "100.64.0.5");
     browser.wait_text("#events", "block assigned");
 
@@ -54,6 +59,62 @@ fn numbers_come_and_change_with_the_traffic() {
     browser.click("[name=unit][value=bits]");
     browser.wait_text("#chart .axis", "Gbit/s");
     assert_eq!(browser.complaints(&gateway.url()), Vec::<String>::new());
+}
+
+#[test]
+fn the_strip_of_health_says_what_is_wrong_and_since_when() {
+    let (mut gateway, mut browser) = opened("health", 1000, DESK);
+    browser.wait_text("#health-level", "All is well");
+    assert_eq!(browser.text("#health-host"), "nat1.example.net · natgate 0.1.0");
+    assert!(browser.value("document.title").as_str().unwrap().contains("nat1.example.net"));
+    let part = |name: &str| format!("[data-part={name}]");
+    for (name, text) in [
+        ("links", "Links 2 of 2 up"),
+        ("next_hops", "Next hops 1 of 1 resolved"),
+        ("logs", "Event logs 4 of 4 connected"),
+        ("routes", "Routes 4 announced"),
+        ("workers", "Workers 2 of 2 alive"),
+    ] {
+        assert_eq!(browser.text(&part(name)), format!("\u{2713}{text}"));
+    }
+    assert_eq!(browser.value("document.getElementById('health-alarms').hidden"), true);
+
+    gateway.set_ill(true);
+    browser.wait_text("#health-level", "Needs attention: 3 problems");
+    for (name, text) in [
+        ("links", "\u{2717}Links 1 of 2 up, 1 down"),
+        ("next_hops", "\u{2713}Next hops 1 of 1 resolved"),
+        ("logs", "\u{2717}Event logs 2 of 4 connected, 1 failed, 1 lagging"),
+    ] {
+        assert_eq!(browser.text(&part(name)), text);
+    }
+    let alarms = browser.text("#health-alarms");
+    for text in [
+        "\u{2717}Critical: link ens2f1 (inside) is down since ",
+        "\u{2717}Critical: log syslog tcp 192.0.2.9:6514 cannot be written since ",
+        "!Warning: log ipfix udp 192.0.2.9:4739 is lagging since ",
+        "2 h 5 min ago",
+    ] {
+        assert!(alarms.contains(text), "no {text:?} in {alarms}");
+    }
+    // No level is told by colour alone: each has a symbol and a word.
+    let bare = browser.value(
+        "[...document.querySelectorAll('#health [data-level]')].filter((one) => \
+         one.querySelector('.symbol').textContent === '' || one.querySelector('.text').textContent === '').length",
+    );
+    assert_eq!(bare, 0);
+    assert_eq!(browser.text("#health-symbol"), "\u{2717}");
+    for scheme in ["light", "dark"] {
+        browser.prefer(scheme);
+        check_contrast(&mut browser, scheme);
+    }
+
+    gateway.set_ill(false);
+    browser.wait_text("#health-level", "All is well");
+    gateway.go();
+    browser.wait_text("#health-level", "Not known: natgate does not answer");
+    gateway.come();
+    browser.wait_text("#health-level", "All is well");
 }
 
 #[test]
@@ -85,6 +146,20 @@ fn search_by_click_and_by_keyboard() {
         ("1.2.3.4:70000", "“70000” is no port; write a number up to 65535"),
         ("203.0.113.97 40000 UDP", "203.0.113.97:40000 is 100.64.0.5"),
         ("203.0.113.97:40000 tcp", "Nobody has 203.0.113.97:40000 by tcp now"),
+        ("203.0.113.50:2100", "203.0.113.50:2100 is 100.64.0.21"),
+        ("203.0.113.50:2100", "No mapping has the port now. It is in a block of 100.64.0.21:"),
+        ("203.0.113.50:2100", "203.0.113.50:2048-2559"),
+        ("203.0.113.50:2101", "udp, 42 s more"),
+        ("203.0.113.51:2100", "203.0.113.51:2100: nobody has it now; it is in hold-down for udp"),
+        (
+            "203.0.113.50",
+            "203.0.113.50 is an external address. No mapping has it now. It has 1 block",
+        ),
+        (
+            "100.64.0.21",
+            "100.64.0.21 is a subscriber's address. It has no mapping now, and 1 block",
+        ),
+        ("100.64.0.21:4000", "It has no mapping by that port now, and 1 block"),
         ("<b>x</b>", "“<b>x</b>” is no IPv4 address"),
         ("", "Nothing is typed; write one such as"),
     ] {
@@ -97,7 +172,7 @@ fn search_by_click_and_by_keyboard() {
     browser.click("#search button");
     browser.wait_text("#answer-body", "Nobody has 203.0.113.97:40000 by tcp now");
 
-    // With a time, who had it then.
+    // With a time: the subscriber that had the endpoint then.
     browser.value("document.getElementById('protocol').value = ''");
     for (question, answer) in [
         ("203.0.113.97:40000 2026-03-01T12:30:00Z", "203.0.113.97:40000 was 100.64.0.9"),
@@ -261,7 +336,7 @@ fn a_keyboard_alone_suffices() {
     assert_eq!(browser.complaints(&gateway.url()), Vec::<String>::new());
 }
 
-/// What has the focus, and whether one sees that: a line around it or around what stands for it.
+/// The focused element, and true if its focus is visible: an outline around it or around its label.
 const FOCUS: &str = "(() => { const at = document.activeElement; if (at === document.body) return null; \
     const lines = (one) => one && getComputedStyle(one).outlineStyle !== 'none' && \
       parseFloat(getComputedStyle(one).outlineWidth) > 0; \
@@ -299,6 +374,8 @@ fn light_dark_and_as_the_system_has_it() {
 #[test]
 fn on_a_phone() {
     let (gateway, mut browser) = opened("phone", 900_000, PHONE);
+    gateway.set_ill(true);
+    browser.wait_text("#health-level", "3 problems");
     browser.value("document.querySelector('#never').open = true");
     browser.value("document.getElementById('query').value = '203.0.113.97:40000'");
     browser.click("#search button");
@@ -408,7 +485,7 @@ fn pictures() {
     browser.wait(
         "document.querySelector('path.line.outbound').getAttribute('d').split('L').length > 20",
     );
-    // Those of docs/page.md.
+    // The pictures of docs/page.md.
     browser.prefer("light");
     browser.picture("page-light", false);
     for scheme in ["light", "dark"] {
@@ -420,6 +497,16 @@ fn pictures() {
     browser.wait("innerWidth === 360");
     browser.picture("page-phone", false);
     browser.picture("phone", true);
+    gateway.set_ill(true);
+    browser.wait_text("#health-level", "3 problems");
+    for (name, size) in [("desk", (1280, 800)), ("phone", (390, 844))] {
+        browser.size(size.0, size.1, size.0 < 500);
+        browser.wait(&format!("innerWidth === {}", size.0));
+        for scheme in ["light", "dark"] {
+            browser.prefer(scheme);
+            browser.picture(&format!("health-{name}-{scheme}"), false);
+        }
+    }
     assert_eq!(browser.complaints(&gateway.url()), Vec::<String>::new());
 }
 
@@ -501,7 +588,7 @@ mod plain {
         for start in page.match_indices("=\"/").map(|(at, _)| at + 2) {
             paths.push(page[start..].split('"').next().unwrap().to_owned());
         }
-        for name in ["api", "chart", "format", "heatmap", "panels", "search"] {
+        for name in ["api", "chart", "format", "health", "heatmap", "panels", "search"] {
             paths.push(format!("/{name}.js"));
         }
         let mut size = 0;
@@ -516,7 +603,7 @@ mod plain {
                 assert!(!body.contains(never), "{path} has {never}");
             }
         }
-        assert!(paths.len() >= 11 && size < 100_000, "{size} bytes in {paths:?}");
+        assert!(paths.len() >= 12 && size < 120_000, "{size} bytes in {paths:?}");
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! Notifications: told when a threshold is reached, and again only when use has fallen below it and risen
-//! anew; of one instance, pool or subscriber not more often than the interval allows.
+//! Notifications: sent when a threshold is reached, and again only after the value has fallen below it and
+//! risen anew; about one instance, pool or subscriber at most once in the interval.
 //!
-//! What is reached while the interval has not passed is told at its end, and of several of a kind only
-//! the one with the highest value, or the lowest where a low threshold is meant.
+//! A threshold that is reached within the interval is notified at its end. Subject several notifications of one
+//! kind only the one with the highest value is sent, or the lowest value for a low threshold.
 
-use super::long::number_of;
+use super::long_tables::number_of;
 use super::pools::PoolNumbers;
 use super::tables::{
     INSTANCE, MIB, Oid, Value, mappings_threshold, name, subscriber_name, subscribers_threshold,
@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 /// snmpTrapOID.0.
 const TRAP: [u32; 11] = [1, 3, 6, 1, 6, 3, 1, 1, 4, 1, 0];
 
-/// Subscribers of whom something is told within an interval; of more nothing is.
+/// Most subscribers with notifications within an interval; there are none about further ones.
 const MOST_SUBSCRIBERS: usize = 4096;
 
-/// What is told of, by the number of its notification.
+/// Kinds of notifications, by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Kind {
     /// natv2NotificationPoolUsageLow.
@@ -37,9 +37,9 @@ enum Kind {
     SubscriberHigh = 5,
 }
 
-/// Of what something is told.
+/// The subject of a notification.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Of {
+enum Subject {
     Instance,
     /// By number.
     Pool(u32),
@@ -47,52 +47,52 @@ enum Of {
     Subscriber(u32),
 }
 
-/// What a notification says.
+/// The variable bindings of a notification.
 pub(super) type Bindings = Vec<(Oid, Value)>;
 
-/// What has been told, and what is to be.
+/// Thresholds that are reached, and notifications that wait.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
-    /// Thresholds that use has not been on the right side of since they were reached.
-    reached: HashSet<(Kind, Of)>,
-    /// Pools whose use has been above the low threshold.
+pub(super) struct Notifier {
+    /// Thresholds that are reached.
+    reached: HashSet<(Kind, Subject)>,
+    /// Pools that have been above the low threshold.
     been_above: HashSet<u32>,
-    gates: HashMap<Of, Gate>,
+    limits: HashMap<Subject, RateLimit>,
 }
 
-/// What lets notifications of one thing through.
+/// The rate limit of notifications about one subject.
 #[derive(Debug, Default)]
-struct Gate {
-    /// When the next may be told.
+struct RateLimit {
+    /// The earliest time of the next notification.
     next: Option<Instant>,
-    waiting: Vec<Waiting>,
+    waiting: Vec<PendingNotification>,
 }
 
-/// What is to be told.
+/// A notification that waits.
 #[derive(Debug)]
-struct Waiting {
+struct PendingNotification {
     kind: Kind,
     value: u64,
-    said: Bindings,
+    bindings: Bindings,
     not_before: Instant,
 }
 
-impl Gate {
-    /// Takes something that was reached now.
+impl RateLimit {
+    /// Adds a notification of a threshold that is reached now.
     //= rfc7659#section-4-notify-once
     //= rfc7659#section-4-notify-upper
     fn reach(
         &mut self,
         kind: Kind,
         value: u64,
-        said: Bindings,
+        bindings: Bindings,
         (now, interval): (Instant, Duration),
     ) {
-        let waits = |kind| move |waiting: &Waiting| waiting.kind == kind;
+        let waits = |kind| move |waiting: &PendingNotification| waiting.kind == kind;
         let mut not_before = now;
         match kind {
             Kind::PoolLow if self.waiting.iter().any(waits(Kind::PoolHigh)) => return,
-            // Should the pool fill up within the interval, that alone is told.
+            // If the pool fills up within the interval, only that is notified.
             Kind::PoolLow => not_before = now + interval,
             Kind::PoolHigh => self.waiting.retain(|waiting| waiting.kind != Kind::PoolLow),
             _ => {}
@@ -103,31 +103,31 @@ impl Gate {
         };
         match self.waiting.iter_mut().find(|waiting| waiting.kind == kind) {
             Some(waiting) if is_worse(waiting.value) => {
-                (waiting.value, waiting.said) = (value, said);
+                (waiting.value, waiting.bindings) = (value, bindings);
             }
             Some(_) => {}
-            None => self.waiting.push(Waiting { kind, value, said, not_before }),
+            None => self.waiting.push(PendingNotification { kind, value, bindings, not_before }),
         }
     }
 
-    /// What is to be told now, if anything.
+    /// The notification to send now, if any.
     fn open(&mut self, now: Instant, interval: Duration) -> Option<Bindings> {
         if self.next.is_some_and(|next| now < next) {
             return None;
         }
         let due = self.waiting.iter().position(|waiting| waiting.not_before <= now)?;
         self.next = Some(now + interval);
-        Some(self.waiting.remove(due).said)
+        Some(self.waiting.remove(due).bindings)
     }
 
-    /// Whether it has something to remember.
+    /// True if notifications wait, or the interval has not passed.
     fn is_closed(&self, now: Instant) -> bool {
         !self.waiting.is_empty() || self.next.is_some_and(|next| now < next)
     }
 }
 
-impl Watch {
-    /// What is to be told now.
+impl Notifier {
+    /// The notifications to send now.
     pub(super) fn due(
         &mut self,
         settings: &SnmpSettings,
@@ -138,13 +138,13 @@ impl Watch {
         let pace = (now, Duration::from_secs(settings.interval.into()));
         self.look_at_instance(settings, view, pace);
         self.look_at_pools(settings, view, pools, pace);
-        let due = self.gates.values_mut().filter_map(|gate| gate.open(now, pace.1)).collect();
-        self.gates.retain(|_, gate| gate.is_closed(now));
+        let due = self.limits.values_mut().filter_map(|limit| limit.open(now, pace.1)).collect();
+        self.limits.retain(|_, limit| limit.is_closed(now));
         due
     }
 
     //= rfc7659#section-4-notify-subscriber
-    /// Takes that a subscriber has so many mappings, which is one of its limits or thresholds.
+    /// Adds a notification about a subscriber with so many mappings, a limit or threshold of it.
     pub(super) fn subscriber_reached(
         &mut self,
         settings: &SnmpSettings,
@@ -153,16 +153,16 @@ impl Watch {
         now: Instant,
     ) {
         let number = number_of(realm, address);
-        let of = Of::Subscriber(number);
-        let has_room = self.gates.len() < MOST_SUBSCRIBERS || self.gates.contains_key(&of);
+        let subject = Subject::Subscriber(number);
+        let has_room = self.limits.len() < MOST_SUBSCRIBERS || self.limits.contains_key(&subject);
         if number == 0 || !has_room {
             return;
         }
         let objects = vec![(subscriber_name(7, number), unsigned(mappings))];
         let interval = Duration::from_secs(settings.interval.into());
-        let said = notification(Kind::SubscriberHigh, objects);
-        let gate = self.gates.entry(of).or_default();
-        gate.reach(Kind::SubscriberHigh, mappings, said, (now, interval));
+        let bindings = notification(Kind::SubscriberHigh, objects);
+        let limit = self.limits.entry(subject).or_default();
+        limit.reach(Kind::SubscriberHigh, mappings, bindings, (now, interval));
     }
 
     //= rfc7659#section-4-notify-basic
@@ -188,12 +188,12 @@ impl Watch {
         ];
         for (kind, threshold, used, (entries, creations, made)) in cases {
             let Some(threshold) = threshold else { continue };
-            if self.rises(kind, Of::Instance, threshold > 0 && used >= threshold) {
+            if self.rises(kind, Subject::Instance, threshold > 0 && used >= threshold) {
                 let objects = vec![
                     (name(1, entries, &[INSTANCE]), unsigned(used)),
                     (name(1, creations, &[INSTANCE]), Value::Counter(made)),
                 ];
-                self.reach(kind, Of::Instance, used, objects, pace);
+                self.reach(kind, Subject::Instance, used, objects, pace);
             }
         }
     }
@@ -212,7 +212,7 @@ impl Watch {
             let most = found.and_then(|pool| pool.ports.iter().max_by_key(|(_, usage)| usage.used));
             let Some((name_of_protocol, usage)) = most else { continue };
             let all = usage.free + usage.used;
-            let of = || Of::Pool(number);
+            let subject = || Subject::Pool(number);
             let objects = || {
                 let index = [INSTANCE, number];
                 let protocol = protocol::number(name_of_protocol).unwrap_or(protocol::ICMP);
@@ -224,16 +224,16 @@ impl Watch {
             let at_least =
                 |percent: u8| usage.used > 0 && usage.used * 100 >= all * u64::from(percent);
             let is_high = pool.thresholds.iter().max().is_some_and(|high| at_least(*high));
-            if self.rises(Kind::PoolHigh, of(), is_high) {
-                self.reach(Kind::PoolHigh, of(), usage.used, objects(), pace);
+            if self.rises(Kind::PoolHigh, subject(), is_high) {
+                self.reach(Kind::PoolHigh, subject(), usage.used, objects(), pace);
             }
             let Some(low) = settings.pools_low_threshold else { continue };
             let is_low = usage.used * 100 <= all * u64::from(low);
-            // A pool that nobody has used yet is no news.
+            // A pool that was never used has not fallen.
             let falls =
-                self.rises(Kind::PoolLow, of(), is_low) && self.been_above.contains(&number);
+                self.rises(Kind::PoolLow, subject(), is_low) && self.been_above.contains(&number);
             if falls {
-                self.reach(Kind::PoolLow, of(), usage.used, objects(), pace);
+                self.reach(Kind::PoolLow, subject(), usage.used, objects(), pace);
             }
             if !is_low {
                 self.been_above.insert(number);
@@ -241,12 +241,12 @@ impl Watch {
         }
     }
 
-    /// Whether something is reached now that was not before.
-    fn rises(&mut self, kind: Kind, of: Of, reached: bool) -> bool {
+    /// True if a threshold is reached now and was not before.
+    fn rises(&mut self, kind: Kind, subject: Subject, reached: bool) -> bool {
         match reached {
-            true => self.reached.insert((kind, of)),
+            true => self.reached.insert((kind, subject)),
             false => {
-                self.reached.remove(&(kind, of));
+                self.reached.remove(&(kind, subject));
                 false
             }
         }
@@ -255,12 +255,17 @@ impl Watch {
     fn reach(
         &mut self,
         kind: Kind,
-        of: Of,
+        subject: Subject,
         value: u64,
         objects: Bindings,
         pace: (Instant, Duration),
     ) {
-        self.gates.entry(of).or_default().reach(kind, value, notification(kind, objects), pace);
+        self.limits.entry(subject).or_default().reach(
+            kind,
+            value,
+            notification(kind, objects),
+            pace,
+        );
     }
 }
 

@@ -24,6 +24,7 @@ const FILES: &[(&str, &str, &str)] = &[
     ("/api.js", SCRIPT, include_str!("../assets/api.js")),
     ("/chart.js", SCRIPT, include_str!("../assets/chart.js")),
     ("/format.js", SCRIPT, include_str!("../assets/format.js")),
+    ("/health.js", SCRIPT, include_str!("../assets/health.js")),
     ("/heatmap.js", SCRIPT, include_str!("../assets/heatmap.js")),
     ("/panels.js", SCRIPT, include_str!("../assets/panels.js")),
     ("/search.js", SCRIPT, include_str!("../assets/search.js")),

@@ -1,6 +1,6 @@
-// The search box. An endpoint on the outside has, or had, a subscriber: that is `who`, of now or, with a
-// time, of then. What is somebody's on the inside, or an address without a port, is answered by the
-// mappings that it has.
+// The search box. An external endpoint has, or had, a subscriber: `who` answers for now or, with a
+// time, for then. An internal endpoint, or an address without a port, is answered by its mappings.
+// Where no mapping has the port or the address, the blocks of ports tell the owner.
 
 import { Refused, ask } from "./api.js";
 import { duration, element, fill, moment, whole } from "./format.js";
@@ -8,7 +8,7 @@ import { duration, element, fill, moment, whole } from "./format.js";
 // Mappings that are listed at most.
 const MOST = 50;
 
-// How long a search in the log on disk may take, milliseconds.
+// Time that a search in the log on disk may take, milliseconds.
 const PATIENCE = 60000;
 
 const EXAMPLE = "write one such as 203.0.113.1:40000 or 10.0.0.5";
@@ -63,8 +63,8 @@ function close() {
   if (hadFocus) (came.isConnected ? came : query).focus();
 }
 
-// What is asked: ADDRESS[:PORT] [PORT] [PROTOCOL] [[at] TIME], or `wrong`, a sentence. What a protocol
-// or a time may be, natgate knows.
+// Parses ADDRESS[:PORT] [PORT] [PROTOCOL] [[at] TIME]; `wrong` is a sentence about an error. natgate
+// checks protocols and times.
 export function parse(text) {
   const words = text.trim().split(/\s+/);
   const [first, after] = words.shift().split(/:(.*)/);
@@ -126,12 +126,21 @@ async function find({ address, port }, wanted) {
   if (outside?.mappings.length > 0) return about(`${address} is an external address.`, outside);
   const inside = await list({ subscriber: address }, wanted);
   const own = inside.mappings.filter((one) => port === null || one.internal === endpoint);
-  if (own.length > 0) return about(`${address} is a subscriber's address.`, { ...inside, mappings: own });
+  const isSubscriber = `${address} is a subscriber's address.`;
+  if (own.length > 0) return about(isSubscriber, { ...inside, mappings: own });
+  if (port === null) {
+    const given = await blocks({ external: address });
+    const first = `${address} is an external address. No mapping has it now.`;
+    if (given.blocks.length > 0) return owned(`${first} It has ${many(given)}.`, given);
+  }
+  const had = await blocks({ subscriber: address });
+  const none = port === null ? "no mapping" : "no mapping by that port";
+  if (had.blocks.length > 0) return owned(`${isSubscriber} It has ${none} now, and ${many(had)}.`, had);
   const protocols = wanted === "" ? "" : ` by ${wanted}`;
   return [sentence(`Nobody has ${endpoint}${protocols} now: it is no external endpoint in use, and no subscriber has a mapping by it.`)];
 }
 
-// Who had an external endpoint, by the log on disk; by the configuration where that names nobody.
+// The subscriber that had an external endpoint, by the log on disk, else by the configuration.
 async function findThen({ address, port, at }, wanted) {
   const endpoint = `${address}:${port}`;
   let found;
@@ -155,23 +164,51 @@ function named({ subscriber, realm }) {
   return realm ? `${subscriber} of ${realm}` : subscriber;
 }
 
-// Who has an external endpoint, by each protocol.
+// The subscriber of an external endpoint, by each protocol; nothing if natgate knows of none.
 async function whose(endpoint, wanted) {
   let found;
   try {
     found = await ask("/v1/who", { external: endpoint, protocol: wanted });
   } catch (error) {
-    if (error instanceof Refused && error.status === 404) return [];
-    throw error;
+    if (!(error instanceof Refused && error.status === 404)) throw error;
+    return error.body?.resting ? [sentence(closed(error.message))] : [];
   }
   const names = [...new Set(found.answers.map(named))];
   if (names.length === 0) return [];
   const first = element("p", { class: "verdict" }, `${endpoint} is `, element("strong", {}, names.join(", ")));
+  const owners = found.answers.filter((one) => one.by === "block");
+  if (owners.length > 0) {
+    const owner = `No mapping has the port now. It is in a block of ${names.join(", ")}:`;
+    return [first, ...rest(found.answers), ...owned(owner, { blocks: owners })];
+  }
   const kinds = [...new Set(found.answers.map((one) => one.kind))].join(", ");
   const own = await list({ external: endpoint }, wanted);
   return own.mappings.length > 0
     ? [first, table(own.mappings)]
-    : [first, sentence(`No mapping has it now; by the configuration it can be nobody else's (${kinds}).`)];
+    : [first, sentence(`No mapping has it now; by the configuration it can be nobody else's (${kinds}).`), ...rest(found.answers)];
+}
+
+// The hold-down of a port, if an answer has it.
+function rest(answers) {
+  const resting = answers.find((one) => one.resting)?.resting ?? [];
+  if (resting.length === 0) return [];
+  const each = resting.map((one) => (one.for_s === null ? one.protocol : `${one.protocol}, ${duration(one.for_s)} more`));
+  return [sentence(`The port is in hold-down: ${each.join("; ")}.`)];
+}
+
+async function blocks(filter) {
+  return await ask("/v1/blocks", { ...filter, limit: MOST });
+}
+
+// The number of blocks in words.
+function many({ blocks, more }) {
+  const count = whole(blocks.length);
+  return more ? `more than ${count} blocks of ports` : `${count} ${blocks.length === 1 ? "block" : "blocks"} of ports`;
+}
+
+// Blocks of ports and their owners.
+function owned(first, { blocks }) {
+  return [sentence(first), tabled("Blocks of ports", COLUMNS_BLOCKS, blocks, (one) => `${one.external} ${one.ports}`)];
 }
 
 async function list(filter, wanted) {
@@ -195,6 +232,19 @@ const COLUMNS = [
   { head: "Expires in", n: true, of: (one) => (one.expires_in_s == null ? "never" : duration(one.expires_in_s)) },
   { head: "Packets out", n: true, of: (one) => whole(one.packets_out) },
   { head: "Packets in", n: true, of: (one) => whole(one.packets_in) },
+];
+
+const total = (ports) => Object.values(ports ?? {}).reduce((sum, count) => sum + count, 0);
+
+const COLUMNS_BLOCKS = [
+  { head: "External", of: (one) => element("code", {}, `${one.external}:${one.ports}`) },
+  { head: "Subscriber", of: (one) => element("code", {}, named(one)) },
+  { head: "Pool", of: (one) => one.pool ?? "–" },
+  { head: "Kind", of: (one) => one.kind },
+  { head: "Ports in use", n: true, of: (one) => whole(total(one.used)) },
+  { head: "In hold-down", n: true, of: (one) => whole(total(one.held)) },
+  { head: "Age", n: true, of: (one) => (one.age_s == null ? "–" : duration(one.age_s)) },
+  { head: "Released in", n: true, of: (one) => (one.released_in_s == null ? "–" : duration(one.released_in_s)) },
 ];
 
 function table(mappings) {
