@@ -4,7 +4,7 @@
 
 use super::query::Asked;
 use super::{Answer, Interface, Of, figures};
-use crate::routes::external_prefixes;
+use crate::routes::announced;
 use crate::socket::{Response, blocking};
 use axum::extract::{RawQuery, State};
 use natgate_engine::Side;
@@ -56,10 +56,13 @@ pub(super) async fn health(State(interface): Of, RawQuery(query): RawQuery) -> A
     let workers = interface.workers(answers.is_none().then_some(&before), &mut problems);
     let links = answers.as_ref().map(|all| links(&all.figures, &settings, &mut problems));
     let hops = answers.as_ref().map(|all| next_hops(&all.neighbors, &settings, &mut problems));
-    let is_up = links.as_ref().is_some_and(|all| all.iter().all(|link| link["state"] == "up"));
-    let announced = settings.kernel.announce.as_ref().map(|_| match is_up {
-        true => external_prefixes(&settings.engine).len(),
-        false => 0,
+    let announced = settings.kernel.announce.as_ref().map(|announce| {
+        let routes = announced();
+        if routes.missing > 0 {
+            let (missing, table) = (routes.missing, announce.table);
+            problems.push(format!("{missing} announced routes are missing in table {table}"));
+        }
+        routes.present
     });
     let all = answers.iter().flat_map(|all| &all.figures);
     let learnt = all.map(|one| one.router.learnt_routes).max();

@@ -363,6 +363,19 @@ pub(super) fn reloads(page: &mut Page, figures: &Figures) {
     });
 }
 
+/// Routes that the kernel is to have, where external addresses are announced.
+pub(super) fn announced(page: &mut Page, figures: &Figures) {
+    let Some(routes) = figures.announced else { return };
+    page.gauge("announced_routes", "Routes to external addresses in the kernel.", |series| {
+        series.add(&[("state", "present")], routes.present as f64);
+        series.add(&[("state", "missing")], routes.missing as f64);
+    });
+    let what = "Announced routes that other programs removed and that were put back.";
+    page.counter("announced_routes_restored_total", what, |series| {
+        series.add(&[], routes.restored as f64);
+    });
+}
+
 fn seconds(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
