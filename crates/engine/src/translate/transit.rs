@@ -7,7 +7,7 @@ use crate::config::Refusal;
 use crate::host::Host;
 use crate::packet::{Side, Verdict};
 use crate::parse::{Headers, Kind};
-use crate::respond::{DEFAULT_MTU, Envelope, Message, echo_reply};
+use crate::respond::{Envelope, Message, echo_reply};
 use crate::rewrite::{Rewrite, apply, lower_mss};
 use natgate_wire::tcp::flags::SYN;
 use natgate_wire::{Icmp, icmp};
@@ -154,11 +154,6 @@ impl Engine {
         {
             lower_mss(&mut bytes[usize::from(headers.header_len)..], limit);
         }
-    }
-
-    /// Largest packet that the outside takes, bytes.
-    pub(super) fn outside_mtu(&self) -> u16 {
-        self.config.outside.mtu.unwrap_or(DEFAULT_MTU)
     }
 
     /// The source of ICMP errors that leave by a side, to a realm if by the inside.

@@ -198,6 +198,14 @@ impl Stages {
         (fate == Fate::Ready).then_some((link, frame))
     }
 
+    /// Has the translator go by the MTUs that the router goes by.
+    #[cold]
+    pub(super) fn set_engine_mtus(&mut self) {
+        let Self { engine, router, .. } = self;
+        let mtu = |link| u16::try_from(router.mtu(link)).unwrap_or(u16::MAX);
+        engine.set_mtus(|side, realm| mtu(Link::new(side, realm)));
+    }
+
     /// Finds the way of the packets that live, and sends them.
     pub(super) fn deliver(
         &mut self,

@@ -2,6 +2,7 @@
 
 mod capture;
 mod fragments;
+mod mtu;
 mod realms;
 mod reload;
 mod team;

@@ -104,3 +104,30 @@ fn a_thousand_reloads_under_traffic_lose_nothing_on_flows_that_stay_allowed() {
         "{sent} packets each way during {RELOADS} reloads; {guests} of a guest; {went} mappings went"
     );
 }
+
+#[test]
+fn a_reload_while_a_device_carries_less_is_done_and_the_device_is_followed_on() {
+    let mut world_settings = settings();
+    let (world, commander, _wake) = commanded(&world_settings);
+    let mut world = world;
+    world.outside.set_mtu(900);
+    world.pass(Duration::from_millis(1100));
+    world_settings.engine.timeouts.udp = Duration::from_secs(333);
+    let new = world_settings.clone();
+    let asking = thread::spawn(move || reload(&commander, &settings(), new).map(drop));
+    while !asking.is_finished() {
+        world.pass(Duration::from_millis(1));
+        thread::yield_now();
+    }
+    asking.join().expect("it has not panicked").expect("it is put in force");
+    let mut packet = udp((SUBSCRIBER, 4000), (REMOTE, 53), &[0x5a; 1000]);
+    let mut header = natgate_wire::Ipv4::new_checked(&mut packet[..]).expect("a packet");
+    header.set_fragment_field(0x4000);
+    header.fill_checksum();
+    world.inside.send(&to_inside(&packet));
+    let error = world.next_inside();
+    assert_eq!(
+        view(&error).payload()[..8],
+        [3, 4, view(&error).payload()[2], view(&error).payload()[3], 0, 0, 3, 132]
+    );
+}
