@@ -14,6 +14,7 @@ mod doors;
 mod ending;
 mod handover;
 mod kernel;
+mod links;
 mod locks;
 mod log;
 mod monitoring;
@@ -183,6 +184,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         None => doors.open()?,
     };
     say(format!("running, inside {}, outside {}", settings.inside.device, settings.outside.device));
+    logs[0].begin_links(clock.now(), workers[0].devices());
     let announcer = kernel::announce(&settings, workers[0].devices()).map_err(Failure::from);
     logs[0].announcer = handover::unless_taken(is_taken, announcer)?;
     let withdrawal = logs[0].announcer.as_ref().map(Announcer::withdrawal);
