@@ -3,8 +3,8 @@
 
 use crate::world::*;
 use natgate_engine::DropReason;
-use natgate_wire::link::ETHERNET_LEN;
-use natgate_wire::{Icmp, Ipv4};
+use natgate_wire::Ipv4;
+use natgate_wire::link::{ETHERNET_LEN, ethertype};
 use std::time::Duration;
 
 /// What devices and configuration carry at first, bytes.
@@ -34,13 +34,31 @@ impl Scene {
         Self { world, port }
     }
 
+    fn pass(&mut self, time: Duration) {
+        self.world.pass(time);
+        self.packets();
+        self.world.turn();
+    }
+
     fn carry(&mut self, outside: u32, inside: u32) {
         self.world.outside.set_mtu(outside);
         self.world.inside.set_mtu(inside);
-        self.world.pass(A_WHILE);
-        for wire in [&self.world.outside, &self.world.inside] {
-            while wire.take().is_some() {}
-        }
+        self.pass(A_WHILE);
+    }
+
+    /// IP packets that have come out inside and outside; ARP is answered.
+    fn packets(&mut self) -> [Vec<Vec<u8>>; 2] {
+        let World { inside, outside, .. } = &self.world;
+        [(inside, HOST), (outside, SERVER)].map(|(wire, host)| {
+            let mut packets = Vec::new();
+            while let Some(frame) = wire.take() {
+                match frame[12..14] == ethertype::IPV4.to_be_bytes() {
+                    true => packets.push(frame[ETHERNET_LEN..].to_vec()),
+                    false => drop(wire.send(&answer(&frame, host))),
+                }
+            }
+            packets
+        })
     }
 
     /// Sends a datagram of so many bytes with its headers from one side to the other.
@@ -58,19 +76,17 @@ impl Scene {
             false => self.world.outside.send(&to_outside(&packet)),
         };
         self.world.turn();
+        let [inside, outside] = self.packets();
         let (near, far) = match outbound {
-            true => (&self.world.inside, &self.world.outside),
-            false => (&self.world.outside, &self.world.inside),
+            true => (inside, outside),
+            false => (outside, inside),
         };
-        let read = |frame: Vec<u8>| frame[ETHERNET_LEN..].to_vec();
-        let passed: Vec<_> = std::iter::from_fn(|| far.take()).map(read).collect();
-        let told: Vec<_> = std::iter::from_fn(|| near.take()).map(read).collect();
-        match (&passed[..], &told[..]) {
+        match (&far[..], &near[..]) {
             ([], [error]) => {
-                let message = Icmp::new_checked(view(error).payload()).expect("ICMP");
-                assert_eq!((message.kind(), message.code()), (3, 4));
-                let told = &view(error).payload()[6..8];
-                Result::Refused(u16::from_be_bytes([told[0], told[1]]))
+                let error = view(error);
+                let message = error.payload();
+                assert_eq!(message[..2], [3, 4], "fragmentation needed");
+                Result::Refused(u16::from_be_bytes([message[6], message[7]]))
             }
             (pieces, []) if !pieces.is_empty() => {
                 let payload: usize = pieces.iter().map(|piece| view(piece).payload().len()).sum();
@@ -128,7 +144,7 @@ fn whatever_devices_carry_no_longer_packet_is_sent_and_none_is_lost_in_silence()
         let len = 30 + draw(1471) as usize;
         let most = carried[usize::from(!outbound)].min(USUAL) as usize;
         // Nobody asks faster than errors are made.
-        scene.world.pass(Duration::from_millis(300));
+        scene.pass(Duration::from_millis(300));
         match scene.sends(outbound, len, dont_fragment) {
             Result::Passed(longest) => {
                 assert!(longest <= most && !(dont_fragment && len > most), "{len} by {most}");
