@@ -33,7 +33,7 @@ pub use learnt::{LearntRoutes, MOST_LEARNT, networks};
 pub use neighbors::{
     FEWEST_NEIGHBORS, KNOWN, MOST_HELD, MOST_NEIGHBORS, NeighborInfo, NeighborState, RETRY, TRIES,
 };
-pub use resolution::{NeighborEvent, NeighborReport};
+pub use resolution::{MOST_CHECKED_PER_SECOND, NeighborEvent, NeighborReport};
 
 use crate::Settings;
 use crate::counters::{Losses, Origin};
@@ -124,6 +124,9 @@ pub struct RouterCounters {
     pub neighbor_conflicts: u64,
     /// Neighbours that got another hardware address.
     pub neighbor_changes: u64,
+    /// Packets of hosts without mappings that were refused while the table of subscribers was more
+    /// than half full, because no neighbour entry agreed with their source.
+    pub sources_refused: u64,
     /// ICMP errors sent about packets that could not be delivered.
     pub errors_made: u64,
     /// ICMP errors that were due and not sent, because of their limits, a full queue, or a side

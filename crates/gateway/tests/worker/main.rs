@@ -5,6 +5,7 @@ mod fragments;
 mod mtu;
 mod realms;
 mod reload;
+mod sources;
 mod team;
 mod undelivered;
 mod world;

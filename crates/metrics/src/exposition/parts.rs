@@ -290,6 +290,11 @@ pub(super) fn router(page: &mut Page, figures: &Figures) {
             router.neighbors_refused,
         ),
         (
+            "router_sources_refused_total",
+            "Packets of new sources that no neighbor entry agreed with, in a crowded table.",
+            router.sources_refused,
+        ),
+        (
             "neighbor_conflicts_total",
             "Claims to a neighbor's address that were not believed.",
             router.neighbor_conflicts,

@@ -113,7 +113,8 @@ mod tests {
         links.note(start.plus(Duration::from_secs(30)), "inside", &link("in0", false));
         links.note(start, "outside", &link("out0", true));
         let later = start.plus(Duration::from_secs(60));
-        let told: Vec<String> = links.0.iter_mut().filter_map(|down| down.reminder(later)).collect();
+        let told: Vec<String> =
+            links.0.iter_mut().filter_map(|down| down.reminder(later)).collect();
         assert_eq!(told.len(), 1);
         assert!(told[0].starts_with("warning: inside device in0 has been down for 1 min; "));
         assert_eq!(links.0[0].reminder(later), None);
