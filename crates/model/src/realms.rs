@@ -136,7 +136,10 @@ impl Model {
     /// stayed inside (3.3b).
     pub(crate) fn is_error_that_stays(&self, packet: &Packet, realm: u16) -> bool {
         let bytes = &packet.bytes;
-        if !matches!(icmp_kind(bytes), Some(3 | 4 | 11 | 12)) || check_error(bytes).is_err() {
+        if packet.aimed
+            || !matches!(icmp_kind(bytes), Some(3 | 4 | 11 | 12))
+            || check_error(bytes).is_err()
+        {
             return false;
         }
         let (outer, about) = (ip(bytes), ip(&bytes[ip(bytes).header_len() + 8..]));

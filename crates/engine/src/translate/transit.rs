@@ -57,7 +57,8 @@ impl Engine {
     /// the error.
     pub(super) fn is_error_that_stays(&self, bytes: &[u8], headers: &Headers) -> bool {
         let (realm, destination) = (headers.realm, headers.destination.0);
-        if headers.kind != Kind::IcmpError || !self.is_inside(realm, destination) {
+        let is_candidate = headers.kind == Kind::IcmpError && !headers.is_aimed();
+        if !is_candidate || !self.is_inside(realm, destination) {
             return false;
         }
         let message = &bytes[usize::from(headers.header_len)..];
