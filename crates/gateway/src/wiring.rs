@@ -145,8 +145,8 @@ impl Rewiring {
         !self.sources.iter().any(|source| matches!(source, Source::New(_, None)))
     }
 
-    /// Whether devices carry what the settings say of their links, as far as they are open. A device
-    /// that is kept may have come to carry less than was said of it before.
+    /// Whether devices carry what the settings say of their links, as far as they are open. A
+    /// device that is kept may have come to carry less than was said of it before.
     pub(crate) fn check(&self, settings: &Settings, devices: &Devices) -> Result<(), WorkerError> {
         let unknown = |name: &str| LinkInfo {
             name: name.to_owned(),

@@ -1,7 +1,7 @@
-//! Watches the announced routes: whoever removes or replaces one of them in the kernel's table, the
-//! announcer hears of it.
+//! Watches the announced routes, and tells the announcer when another program may have removed or
+//! replaced one of them in the kernel's table.
 //!
-//! A thread reads the kernel's news of IPv4 routes and looks at nothing but the announced prefixes. It
+//! A thread reads the kernel's news of IPv4 routes and looks at the announced prefixes alone. It
 //! tells only that there is a reason to look: news may be about what the announcer did itself a
 //! moment ago, so the announcer reads the table before it changes anything.
 

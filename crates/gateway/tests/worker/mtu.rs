@@ -1,5 +1,5 @@
-//! A device that comes to carry less, or more, while packets flow: router and translator follow it, up
-//! to what the configuration says.
+//! A device that comes to carry less, or more, while packets flow: router and translator follow
+//! it, up to what the configuration says.
 
 use crate::world::*;
 use natgate_engine::DropReason;
@@ -7,7 +7,7 @@ use natgate_wire::Ipv4;
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
 use std::time::Duration;
 
-/// What devices and configuration carry at first, bytes.
+/// The MTU of devices and configuration at first, bytes.
 const USUAL: u32 = 1500;
 
 /// A second after which devices have been looked after.
@@ -19,7 +19,7 @@ struct Scene {
     port: u16,
 }
 
-/// What came of one packet.
+/// The result of one packet.
 #[derive(Debug, PartialEq, Eq)]
 enum Result {
     /// It left whole or in fragments, each no longer than so many bytes.

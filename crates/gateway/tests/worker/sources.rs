@@ -1,4 +1,5 @@
-//! Packets with forged sources while real subscribers come: forged ones get half of the table at most.
+//! Packets with forged sources while real subscribers come: forged sources get half of the table
+//! at most.
 
 use crate::world::*;
 use natgate_engine::{Direction, Outcome, Prefix, Side};
@@ -28,7 +29,7 @@ fn small() -> Settings {
 struct Scene(World);
 
 impl Scene {
-    /// A world in which the server is a known neighbour and forged sources have taken what they get.
+    /// A world in which the server is a known neighbour, after a thousand forged sources.
     fn flooded() -> Self {
         let mut world = World::with(&small());
         world.inside.send(&to_inside(&udp((SUBSCRIBER, 4000), (REMOTE, 53), b"first")));
@@ -96,7 +97,7 @@ fn forged_sources_get_half_of_the_table_and_newcomers_the_rest() {
 fn a_newcomer_that_has_not_asked_is_asked_for_and_admitted_then() {
     let mut scene = Scene::flooded();
     scene.asked();
-    // What may be asked in a second is used up by the flood.
+    // The flood has used up the ARP requests of this second.
     scene.0.pass(std::time::Duration::from_secs(5));
     scene.asked();
     let (mac, source) = newcomer(1);
@@ -118,7 +119,7 @@ fn only_new_sources_of_the_connected_network_are_looked_into() {
     assert!(!scene.sends(ATTACKER, source), "the neighbour has another hardware address");
     assert_eq!(scene.refused(), refused + 1);
     assert!(scene.sends(mac, source));
-    // Who has a place in the table keeps it, whatever hardware its packets come from.
+    // A host with a record keeps it, whatever hardware its packets come from.
     assert!(scene.sends(ATTACKER, source) && scene.sends(ATTACKER, SUBSCRIBER));
     // Hosts behind routers have the routers' hardware addresses.
     assert!(scene.sends(ATTACKER, BEYOND));

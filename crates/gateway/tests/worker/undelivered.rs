@@ -240,7 +240,7 @@ fn an_error_of_a_router_inside_reaches_the_host_that_it_is_about() {
     let error = ip(ICMP, Ipv4Addr::new(172, 20, 0, 1), SUBSCRIBER, &message);
     world.inside.send(&ethernet(INSIDE, SERVER, &error));
     assert_eq!(world.next_inside(), one_hop_later(error));
-    // What it is not about goes nowhere.
+    // An error to another host goes nowhere.
     let other = ip(ICMP, Ipv4Addr::new(172, 20, 0, 1), OTHER, &message);
     world.inside.send(&ethernet(INSIDE, SERVER, &other));
     world.turn();

@@ -55,7 +55,7 @@ impl DownLinks {
 }
 
 impl DownLink {
-    /// What is due to be told.
+    /// The reminder that is due.
     fn reminder(&mut self, now: Timestamp) -> Option<String> {
         let down_for = now.since(self.since);
         if down_for < due(self.told) {

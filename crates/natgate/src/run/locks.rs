@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const DEVICE: &str = "natgate/device/";
 const ADDRESSES: &str = "natgate/addresses/";
 
-/// What a lock is for.
+/// The subject of a lock.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
     Device(String),
@@ -86,8 +86,8 @@ struct Change {
 }
 
 impl Locks {
-    /// Takes the locks that the settings need. The locks of `predecessor`, the process that this one
-    /// takes over from, become this process's when that one has ended.
+    /// Takes the locks that the settings need. If `predecessor`, the process that this one takes
+    /// over from, has a lock, the lock becomes this process's when `predecessor` has ended.
     ///
     /// # Errors
     /// When another gateway has one of them.
@@ -282,14 +282,14 @@ impl Display for Subject {
     }
 }
 
-/// What the settings need locks for.
+/// The subjects of the locks that the settings need.
 fn subjects(settings: &Settings) -> BTreeSet<Subject> {
     let devices = settings.devices().into_iter().map(|name| Subject::Device(name.to_owned()));
     let ranges = external_ranges(&settings.engine);
     if ranges.len() > MOST_RANGES {
         say(format!(
-            "note: the external addresses are {} ranges; the first {MOST_RANGES} are locked against \
-             a second natgate",
+            "note: the external addresses are {} ranges; the first {MOST_RANGES} are locked \
+             against a second natgate",
             ranges.len()
         ));
     }

@@ -96,13 +96,13 @@ fn announced_routes_that_others_remove_come_back() {
         "warning: another program removed announced routes from table 100: 203.0.113.1/32, \
          203.0.113.2/31, 203.0.113.4/32; 3 of 3 are there again",
     );
-    // A route in the place of one is somebody's, and stays as long as that one leaves it there.
+    // Another program's route in the place of one stays there.
     scene.ip("nat", "route replace unreachable 203.0.113.4/32 table 100 proto 99");
     says("203.0.113.4/32 cannot be announced in table 100: File exists");
     assert_eq!(announced(&scene), lines[..2]);
     scene.ip("nat", "route delete unreachable 203.0.113.4/32 table 100 proto 99");
     wait_until_announced(&scene, &lines);
-    // What natgate itself removes stays away.
+    // Routes that natgate itself withdrew do not come back.
     scene.ip("nat", "link set outside down");
     wait_until_announced(&scene, &[]);
     scene.ip("nat", "route add blackhole 203.0.113.1 table 100 proto 78");

@@ -1,5 +1,5 @@
-//! Two gateways in one network namespace: the second may not have a device or an external address of
-//! the first, whatever their control sockets are.
+//! Two gateways in one network namespace: the second may not have a device or an external address
+//! of the first, whatever their control sockets are.
 
 use crate::scene::{Folder, Gateway, PROGRAM, command, refused};
 use std::path::PathBuf;
@@ -66,7 +66,7 @@ fn a_second_gateway_on_the_same_devices_or_addresses_is_refused() {
         let (code, said) = refused(scene.beside(&config(&other, inside, outside, pool)));
         assert!(code == 1 && said.contains(&scene.says_who_has(what)), "{code} {said}");
     }
-    // What is nobody else's is no matter.
+    // With devices and addresses of its own it runs.
     let other = Folder::new("locks-other");
     let mut second = Gateway::spawn(scene.beside(&config(&other, "in1", "out1", OTHER_POOL)));
     second.hears("running, inside in1, outside out1");
@@ -116,7 +116,7 @@ fn a_reload_to_what_another_gateway_has_is_refused_and_changes_nothing() {
             assert!(code == 2 && said.contains(&scene.says_who_has(what)), "{code} {said}");
         }
     }
-    // What a refused reload would have had is free, and what a reload leaves comes free.
+    // A refused reload has locked nothing, and a lock that a reload does not need comes free.
     let free = "[[pool]]\nname = \"more\"\naddresses = [\"203.0.113.8/29\"]\n";
     assert_eq!(reload(free, &[]).0, 0);
     let locks = || scene.first.asks("grep -o '@natgate/[^ ]*' /proc/net/unix | sort -u");
