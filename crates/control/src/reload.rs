@@ -160,6 +160,11 @@ pub type Logging =
 /// them; what it gives puts them in force.
 pub type Access = Box<dyn Fn(&Settings) -> Result<Box<dyn FnOnce() + Send>, String> + Send + Sync>;
 
+/// Claims what only one gateway may have (devices, external addresses), or says which other gateway
+/// has it; what it gives frees the claims of before.
+pub type Claiming =
+    Box<dyn Fn(&Settings) -> Result<Box<dyn FnOnce() + Send>, String> + Send + Sync>;
+
 /// Reads a gateway's configuration anew.
 pub struct Reloader {
     file: PathBuf,
@@ -178,6 +183,7 @@ pub struct Reloader {
     tell: Option<Told>,
     logging: Option<Logging>,
     access: Option<Access>,
+    claiming: Option<Claiming>,
 }
 
 /// As long as this is there, no other configuration comes into force.
@@ -248,6 +254,7 @@ impl Reloader {
             tell: None,
             logging: None,
             access: None,
+            claiming: None,
         }
     }
 
@@ -304,6 +311,11 @@ impl Reloader {
         Self { access: Some(access), ..self }
     }
 
+    /// Adds claims to what only one gateway may have.
+    pub fn claiming(self, claiming: Claiming) -> Self {
+        Self { claiming: Some(claiming), ..self }
+    }
+
     /// How long the gateway drains before it ends, as the configuration in force says.
     pub fn drain(&self) -> Duration {
         Duration::from_millis(self.drain.load(Ordering::Relaxed))
@@ -346,11 +358,12 @@ impl Reloader {
         let (new, mut prepared, warnings) = self.prepare(&in_force, text)?;
         let changed = changed(&in_force.read, &new.read);
         let access = self.read_access(&new.read)?;
+        let claims = self.claim(&new.complete)?;
         prepared.open(&self.open).map_err(|message| self.wrong(message))?;
         let logs = self.logging.as_ref().map(|open| open(&new.read.logs)).transpose();
         let logs = logs.map_err(|message| self.wrong(message))?;
         let done = self.commander.reconfigure(prepared).map_err(|error| self.not_taken(error))?;
-        for apply in [logs, access].into_iter().flatten() {
+        for apply in [logs, access, claims].into_iter().flatten() {
             apply();
         }
         self.drain.store(millis(&new.read), Ordering::Relaxed);
@@ -391,6 +404,7 @@ impl Reloader {
         let changed = changed(&in_force.read, &new.read);
         // A file that a reload would refuse is refused by a trial, too.
         self.read_access(&new.read)?;
+        self.claim(&new.complete)?;
         let review =
             self.commander.review(prepared, most).map_err(|error| self.not_taken(error))?;
         let (stay, go, named) = (review.stay, review.go, review.named);
@@ -429,6 +443,12 @@ impl Reloader {
     fn read_access(&self, new: &Settings) -> Result<Option<Box<dyn FnOnce() + Send>>, ReloadError> {
         let access = self.access.as_ref().map(|read| read(new)).transpose();
         access.map_err(|message| self.wrong(message))
+    }
+
+    /// Claims what the new settings need and those in force do not.
+    fn claim(&self, new: &Settings) -> Result<Option<Box<dyn FnOnce() + Send>>, ReloadError> {
+        let claims = self.claiming.as_ref().map(|claim| claim(new)).transpose();
+        claims.map_err(|message| self.wrong(message))
     }
 
     fn prepare(

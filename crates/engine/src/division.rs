@@ -167,6 +167,19 @@ impl Engine {
         self.subscribers.find(Host::new(realm, address.to_bits())).is_some()
     }
 
+    /// Whether a host inside has mappings, blocks or static mappings here.
+    pub fn is_established(&self, realm: u16, address: Ipv4Addr) -> bool {
+        let host = Host::new(realm, address.to_bits());
+        self.subscribers.find(host).is_some() || self.static_hosts.binary_search(&host).is_ok()
+    }
+
+    /// Whether more than half of the subscribers that there may be are there.
+    #[inline]
+    pub fn is_crowded(&self) -> bool {
+        let (present, most) = self.subscribers.counts();
+        present > most / 2
+    }
+
     /// Whether a mapping here, or an address that is mapped as a whole, is for a packet from outside of a
     /// protocol without ports.
     pub fn expects(&mut self, packet: &[u8]) -> bool {

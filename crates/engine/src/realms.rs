@@ -13,12 +13,15 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::respond::DEFAULT_MTU;
 use crate::rules::RuleSet;
-use crate::{ConfigError, DropReason};
+use crate::{ConfigError, DropReason, Side};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use change::Closing;
 use core::ops::RangeInclusive;
+
+/// The least MTU that a link of IPv4 may have, bytes (RFC 791 section 3.2).
+const LEAST_MTU: u16 = 68;
 
 impl Config {
     /// Most realms, number 0 among them.
@@ -99,6 +102,9 @@ pub(crate) struct Realms {
     any_destinations: bool,
     /// Whether there is no other than number 0.
     is_alone: bool,
+    /// Largest packet that the outside takes, and each realm's inside, bytes.
+    outside_mtu: u16,
+    inside_mtus: Vec<u16>,
     /// Largest packets: that any realm takes; and, by realm, that all those take whom packets that
     /// turn round there may be for.
     least_mtu: u16,
@@ -117,11 +123,7 @@ impl Realms {
         let rules: Result<Vec<_>, _> =
             config.realms.iter().map(|realm| RuleSet::new(&realm.rules)).collect();
         let mtu = |realm| config.inside_of(realm).mtu.unwrap_or(DEFAULT_MTU);
-        let near = |from: u16| {
-            let met =
-                move |to: &u16| config.may_hairpin(from, *to) || config.may_hairpin(*to, from);
-            config.realm_numbers().filter(met).map(mtu).min().unwrap_or(DEFAULT_MTU)
-        };
+        let inside_mtus: Vec<u16> = config.all_numbers().map(mtu).collect();
         let mut realms = Self {
             rules: rules?,
             plain: Vec::with_capacity(config.realms.len() + 1),
@@ -130,14 +132,30 @@ impl Realms {
             any_by_port: false,
             any_destinations: false,
             is_alone: !config.has_realms(),
-            least_mtu: config.realm_numbers().map(mtu).min().unwrap_or(DEFAULT_MTU),
-            hairpin_mtus: config.all_numbers().map(near).collect(),
+            outside_mtu: config.outside.mtu.unwrap_or(DEFAULT_MTU),
+            least_mtu: DEFAULT_MTU,
+            hairpin_mtus: inside_mtus.clone(),
+            inside_mtus,
             leaving: 0,
             handed_out: 0,
             closing: change::closing(config),
         };
         realms.look_at(zero);
+        realms.measure(config);
         Ok(realms)
+    }
+
+    /// Works out the largest packets that several realms together take.
+    fn measure(&mut self, config: &Config) {
+        let Self { inside_mtus, hairpin_mtus, .. } = self;
+        let mtu = |realm: u16| inside_mtus[usize::from(realm)];
+        let near = |from: u16| {
+            let met =
+                move |to: &u16| config.may_hairpin(from, *to) || config.may_hairpin(*to, from);
+            config.realm_numbers().filter(met).map(mtu).min().unwrap_or(DEFAULT_MTU)
+        };
+        hairpin_mtus.iter_mut().zip(config.all_numbers()).for_each(|(mtu, from)| *mtu = near(from));
+        self.least_mtu = config.realm_numbers().map(mtu).min().unwrap_or(DEFAULT_MTU);
     }
 
     /// Works out what is asked of all rules together.
@@ -324,9 +342,28 @@ impl Engine {
         Ok(())
     }
 
+    /// Sets the largest packets that links take, bytes: `mtu` is asked for the outside and for the
+    /// inside of each realm. They hold until a reconfiguration sets them as it says.
+    pub fn set_mtus(&mut self, mtu: impl Fn(Side, u16) -> u16) {
+        let Self { realms, responder, config, .. } = self;
+        realms.outside_mtu = mtu(Side::Outside, 0).max(LEAST_MTU);
+        responder.fit(Side::Outside, 0, realms.outside_mtu);
+        for (own, realm) in realms.inside_mtus.iter_mut().zip(config.all_numbers()) {
+            *own = mtu(Side::Inside, realm).max(LEAST_MTU);
+            responder.fit(Side::Inside, realm, *own);
+        }
+        realms.measure(config);
+    }
+
+    /// Largest packet that the outside takes, bytes.
+    #[inline]
+    pub(crate) fn outside_mtu(&self) -> u16 {
+        self.realms.outside_mtu
+    }
+
     /// Largest packet that a realm takes, bytes.
     pub(crate) fn inside_mtu(&self, realm: u16) -> u16 {
-        self.config.inside_of(realm).mtu.unwrap_or(DEFAULT_MTU)
+        self.realms.inside_mtus.get(usize::from(realm)).copied().unwrap_or(DEFAULT_MTU)
     }
 
     /// Largest packet that turns round in a realm, bytes, whoever it is for.

@@ -125,6 +125,17 @@ impl Responder {
         core::mem::replace(&mut self.longest_inside, longest_inside)
     }
 
+    /// Makes errors to a link no longer than so many bytes, as long as the link gets errors at all.
+    pub(crate) fn fit(&mut self, side: Side, realm: u16, mtu: u16) {
+        let longest = match side {
+            Side::Inside => self.longest_inside.get_mut(usize::from(realm)),
+            Side::Outside => Some(&mut self.longest_outside),
+        };
+        if let Some(longest) = longest.filter(|longest| **longest > 0) {
+            *longest = ERROR_LEN.min(usize::from(mtu));
+        }
+    }
+
     /// Queues an ICMP error about `quoted`, a packet as received; `false`: the rate or the side
     /// forbids it, or the queue is full.
     pub(crate) fn send(

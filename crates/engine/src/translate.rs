@@ -228,7 +228,7 @@ impl Engine {
             //= rfc6888#REQ-6
             Some(Ruling::Bypass) => return self.bypass(bytes, headers, Side::Inside),
             Some(Ruling::Drop) => return Err(DropReason::Rule),
-            _ if self.stays_inside(headers) => {
+            _ if self.stays_inside(headers) || self.is_error_that_stays(bytes, headers) => {
                 *direction = Direction::Hairpin;
                 return self.route_inside(bytes, headers);
             }

@@ -130,3 +130,19 @@ fn ranges_that_are_not_in_order_are_refused() {
         assert!(refused.is_err_and(|error| error.message.contains("inside routes")));
     }
 }
+
+#[test]
+fn an_error_about_a_packet_that_stayed_inside_reaches_its_sender() {
+    let mut lab = Lab::new(&routed());
+    let sent = udp(SENDER, BRANCH);
+    stays(&mut lab, &sent);
+    let about = |packet: &[u8], to: &str| error("172.20.0.1", to, 3, 1, packet);
+    stays(&mut lab, &about(&sent, "10.0.0.5"));
+    // To nobody but the sender, and about nothing but packets that stayed inside.
+    assert_eq!(lab.refused(Side::Inside, &about(&sent, "10.0.0.6")), DropReason::SameSide);
+    let elsewhere = about(&udp(SENDER, "198.51.100.9:80"), "10.0.0.5");
+    assert_eq!(lab.refused(Side::Inside, &elsewhere), DropReason::SameSide);
+    let no_error = ping("10.0.0.9", "10.0.0.5", 7);
+    assert_eq!(lab.refused(Side::Inside, &no_error), DropReason::SameSide);
+    assert_eq!(lab.engine.totals().mappings, 0);
+}

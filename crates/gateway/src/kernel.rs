@@ -28,6 +28,17 @@ pub struct AnnounceSettings {
     pub protocol: u8,
 }
 
+/// How it stands with the announced routes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AnnouncedRoutes {
+    /// Routes that are in the kernel's table.
+    pub present: u64,
+    /// Routes that should be there and are not.
+    pub missing: u64,
+    /// Routes that other programs removed and that were put back, since the start.
+    pub restored: u64,
+}
+
 /// Where routes are learnt from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LearnSettings {

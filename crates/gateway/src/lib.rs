@@ -38,7 +38,7 @@ pub use command::{
 pub use counters::{Losses, Origin};
 pub use handover::{Division, Known, Legacy, Writing, Written};
 pub use inside_routes::InsideRoutes;
-pub use kernel::{AnnounceSettings, KernelSettings, LearnSettings};
+pub use kernel::{AnnounceSettings, AnnouncedRoutes, KernelSettings, LearnSettings};
 pub use links::Link;
 pub use load::{Load, LoadNow};
 pub use logs::{

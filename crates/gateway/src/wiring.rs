@@ -93,6 +93,8 @@ impl Debug for Source {
 pub(crate) struct Rewiring {
     cables: Cables,
     sources: Vec<Source>,
+    /// Largest packets of the links that devices have now, bytes, by the device's place.
+    former_mtus: Vec<u16>,
 }
 
 impl Rewiring {
@@ -110,7 +112,11 @@ impl Rewiring {
             _ => Source::New(name.to_owned(), None),
         };
         let sources = names.into_iter().enumerate().map(source).collect();
-        Ok(Self { cables: Cables::new(new), sources })
+        let former = Cables::new(in_force);
+        let longest = |place: usize| former.links(place).map(|link| in_force.link(link).mtu).max();
+        let former_mtus = (0..before.len()).map(|place| longest(place).unwrap_or_default());
+        let former_mtus = former_mtus.collect();
+        Ok(Self { cables: Cables::new(new), sources, former_mtus })
     }
 
     /// The devices that are not open yet.
@@ -139,7 +145,8 @@ impl Rewiring {
         !self.sources.iter().any(|source| matches!(source, Source::New(_, None)))
     }
 
-    /// Whether devices carry what the settings say of their links, as far as they are open.
+    /// Whether devices carry what the settings say of their links, as far as they are open. A
+    /// device that is kept may have come to carry less than was said of it before.
     pub(crate) fn check(&self, settings: &Settings, devices: &Devices) -> Result<(), WorkerError> {
         let unknown = |name: &str| LinkInfo {
             name: name.to_owned(),
@@ -149,7 +156,11 @@ impl Rewiring {
             up: false,
         };
         let info = |source: &Source| match source {
-            Source::Kept(place) => devices[*place].link().clone(),
+            Source::Kept(place) => {
+                let link = devices[*place].link();
+                let mtu = link.mtu.max(self.former_mtus[*place].into());
+                LinkInfo { mtu, ..link.clone() }
+            }
             Source::New(name, device) => {
                 device.as_ref().map_or_else(|| unknown(name), |device| device.link().clone())
             }

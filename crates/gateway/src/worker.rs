@@ -282,6 +282,7 @@ impl Worker {
                 team.set_partition(partition, &mut self.stages.engine);
             }
             self.stages.desk.renew(&settings.pcp, self.stages.engine.config(), now);
+            self.follow_mtus_anew();
             observer.reconfigured(settings);
         }
         if self.clerk.is_asked() {
@@ -364,6 +365,29 @@ impl Worker {
                 }
             }
             observer.link(side_of(place), device.link(), &change);
+        }
+        if self.follow_mtus() {
+            self.stages.set_engine_mtus();
+        }
+    }
+
+    /// Has the router go by what the devices carry now; returns true if a link's MTU is another.
+    fn follow_mtus(&mut self) -> bool {
+        let Stages { router, cables, .. } = &mut self.stages;
+        let mut is_other = false;
+        for (place, device) in self.devices.iter().enumerate() {
+            for link in cables.links(place) {
+                is_other |= router.follow_mtu(link, device.link().mtu);
+            }
+        }
+        is_other
+    }
+
+    /// The same when a configuration has set the MTUs of router and translator as it says.
+    fn follow_mtus_anew(&mut self) {
+        self.follow_mtus();
+        if self.stages.router.is_narrowed() {
+            self.stages.set_engine_mtus();
         }
     }
 

@@ -65,8 +65,27 @@ pub fn ask(
 
 /// The process that listens at a Unix socket, as far as the system tells.
 pub fn listener(socket: &Path) -> Option<i32> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    runtime.block_on(async { UnixStream::connect(socket).await.ok()?.peer_cred().ok()?.pid() })
+    owner(socket).ok()?.process
+}
+
+/// The process that listens at a Unix socket, and its user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The number of the user.
+    pub user: u32,
+    /// The number of the process, if this process may know it.
+    pub process: Option<i32>,
+}
+
+/// Finds out which process listens at a Unix socket. A path that begins with a zero byte is an
+/// abstract name.
+///
+/// # Errors
+/// Why the socket cannot be connected to.
+pub fn owner(socket: &Path) -> io::Result<Owner> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let peer = runtime.block_on(async { UnixStream::connect(socket).await?.peer_cred() })?;
+    Ok(Owner { user: peer.uid(), process: peer.pid().filter(|process| *process > 0) })
 }
 
 /// Sends a request, with further header lines, and waits for the head of the answer, whose body is then

@@ -27,7 +27,7 @@ mod tests;
 mod tls;
 
 pub use answer::{Message, Response, fallbacks};
-pub use client::{AskError, Reply, ask, listener, open};
+pub use client::{AskError, Owner, Reply, ask, listener, open, owner};
 pub use clients::{ClientGroup, Peer, Place, Places};
 pub use connection::{MOST_BODY, MOST_HEAD};
 pub use host::{HostError, HostNames};

@@ -9,7 +9,7 @@ mod parts;
 mod series;
 
 use crate::Figures;
-use parts::{devices, engine, logs, pools, reloads, router, workers};
+use parts::{announced, devices, engine, logs, pools, reloads, router, workers};
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{Encoder, TextEncoder};
@@ -31,6 +31,7 @@ pub fn prometheus_text(figures: &Figures) -> (String, &'static str) {
     router(&mut page, figures);
     logs(&mut page, &figures.sinks);
     reloads(&mut page, figures);
+    announced(&mut page, figures);
     let mut families = page.families();
     families.extend(process());
     let mut text = Vec::new();

@@ -4,7 +4,7 @@ mod gather;
 
 use natgate_engine::Counters;
 use natgate_gateway::router::RouterCounters;
-use natgate_gateway::{LoadNow, TimingNow};
+use natgate_gateway::{AnnouncedRoutes, LoadNow, TimingNow};
 use natgate_io::Statistics;
 use std::time::SystemTime;
 
@@ -45,6 +45,8 @@ pub struct Figures {
     pub reloads: Reloads,
     /// Panics of the control plane that were contained.
     pub control_panics: u64,
+    /// Routes to the external addresses, if they are announced.
+    pub announced: Option<AnnouncedRoutes>,
 }
 
 /// A count and its limit.
@@ -155,6 +157,7 @@ impl Figures {
             sinks: Vec::new(),
             reloads: Reloads::default(),
             control_panics: 0,
+            announced: None,
         }
     }
 }

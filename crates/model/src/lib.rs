@@ -387,10 +387,10 @@ impl Model {
             lower_ttl(&mut packet.bytes);
             return Ok(Verdict::Forward(Side::Outside));
         }
-        if !packet.aimed
+        let stays = !packet.aimed
             && !self.is_external(destination)
-            && self.is_routed_inside(realm, destination)
-        {
+            && self.is_routed_inside(realm, destination);
+        if stays || self.is_error_that_stays(packet, realm) {
             packet.direction = Direction::Hairpin; // 3.3b
             packet.exit = realm;
             self.hop(packet, self.inside_mtu(realm))?;

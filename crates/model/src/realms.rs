@@ -1,6 +1,6 @@
 //! Realms (specification, section 15): what a packet's, or a mapping's, means for it.
 
-use crate::bytes::ip;
+use crate::bytes::{check_error, icmp_kind, ip};
 use crate::{Model, Packet};
 use natgate_engine::{Config, Direction, DropReason, Rule, Side, SideConfig};
 use std::net::Ipv4Addr;
@@ -130,6 +130,24 @@ impl Model {
     pub(crate) fn is_routed_inside(&self, realm: u16, address: u32) -> bool {
         let routes = self.config.inside_routes_of(realm);
         routes.iter().any(|range| range.contains(Ipv4Addr::from_bits(address)))
+    }
+
+    /// Whether a packet is an ICMP error to a host of the connected network about a packet that
+    /// stayed inside (3.3b).
+    pub(crate) fn is_error_that_stays(&self, packet: &Packet, realm: u16) -> bool {
+        let bytes = &packet.bytes;
+        if packet.aimed
+            || !matches!(icmp_kind(bytes), Some(3 | 4 | 11 | 12))
+            || check_error(bytes).is_err()
+        {
+            return false;
+        }
+        let (outer, about) = (ip(bytes), ip(&bytes[ip(bytes).header_len() + 8..]));
+        let network = self.config.inside_of(realm).network;
+        network.is_some_and(|network| network.contains(outer.destination()))
+            && about.source() == outer.destination()
+            && self.is_routed_inside(realm, about.destination())
+            && !self.is_external(about.destination())
     }
 
     /// 15.4: the least MTU of the realms that may reach a realm, or that it may reach.

@@ -14,6 +14,8 @@ mod doors;
 mod ending;
 mod handover;
 mod kernel;
+mod links;
+mod locks;
 mod log;
 mod monitoring;
 mod neighbors;
@@ -30,13 +32,14 @@ use devices::Devices;
 use doors::Doors;
 use ending::{Ending, Leaver};
 use handover::Giving;
+use locks::Locks;
 use log::Joining;
 use monitoring::Watched;
 use natgate_control::config::{self, Argument, Configuration, Places};
 use natgate_control::interface::Loads;
 use natgate_control::reload::Reloader;
 use natgate_control::routes::Announcer;
-use natgate_control::socket::DEFAULT_PATH;
+use natgate_control::socket::{DEFAULT_PATH, listener};
 use natgate_engine::{Engine, Side};
 use natgate_gateway::{
     Clock, Commander, SavedPorts, Settings, StateError, Worker, WorkerError, panics, team_commands,
@@ -113,6 +116,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         true => Some(handover::ask(&settings, &control, is_decorated)?),
         false => None,
     };
+    let predecessor = heir.as_ref().and_then(|_| listener(&control));
+    let locks = Locks::take(&settings, predecessor)?;
     let (saved, devices) = match &heir {
         None => (saved_ports(&settings), devices::open(&settings)?),
         Some(heir) => (handover::files(&settings), handover::open(heir, &settings)?),
@@ -142,7 +147,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         loads: Arc::clone(&loads),
     };
     let reloader = args.reloader(read, complete, commander.clone(), crew);
-    let reloader = reloader.telling(control::tell_reloads(manager));
+    let reloader = reloader.telling(control::tell_reloads(manager)).claiming(locks.claiming());
     let own = args.add_files(Places::default()).map_err(Failure::Input)?;
     let access = RemoteAccess::default();
     let reloader = reloader.logging(log::exchange(&written, events, own));
@@ -179,6 +184,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         None => doors.open()?,
     };
     say(format!("running, inside {}, outside {}", settings.inside.device, settings.outside.device));
+    logs[0].begin_links(clock.now(), workers[0].devices());
     let announcer = kernel::announce(&settings, workers[0].devices()).map_err(Failure::from);
     logs[0].announcer = handover::unless_taken(is_taken, announcer)?;
     let withdrawal = logs[0].announcer.as_ref().map(Announcer::withdrawal);

@@ -294,6 +294,39 @@ fn mappings_stay_while_one_natgate_takes_over_from_another() {
     assert!(ends.len() > 20 && scene.events("gap").is_empty());
 }
 
+#[test]
+fn locks_go_over_with_the_devices() {
+    let scene = Scene::new("af-packet", "");
+    let old = scene.first();
+    let heir = take_over(&scene, &old, "heir");
+    old.ends_well();
+    let held = || {
+        let list = ["-o", "@natgate/[^ ]*", "/proc/net/unix"];
+        let output = scene.network.node("nat").run(20, "grep", &list)?;
+        let names = String::from_utf8_lossy(&output.stdout).into_owned();
+        let all = ["@natgate/device/inside", "@natgate/device/outside", "@natgate/addresses/"];
+        Ok(all.iter().all(|name| names.contains(name)).then_some(()))
+    };
+    wait_for("the locks", PATIENCE, held).unwrap();
+    let config = scene.network.file("natgate.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    let socket = scene.network.file("second.sock");
+    let own = text
+        .replace(scene.network.file("control.sock").to_str().unwrap(), socket.to_str().unwrap());
+    let ports = scene.network.file("ports");
+    let own =
+        own.replace(&format!("{ports:?}"), &format!("{:?}", scene.network.file("second-ports")));
+    fs::write(&config, own).unwrap();
+    let mut second = scene.start("second", &[]);
+    assert_eq!(second.ends().code(), Some(1));
+    second.says(&format!("another natgate (process {}) has device inside", heir.child.id()));
+    fs::write(&config, text).unwrap();
+    // Killed, it holds nothing.
+    drop(heir);
+    let next = scene.start("next", &[]);
+    next.says("natgate: running, ");
+}
+
 fn who_cannot_take_over_says_why(scene: &Scene) {
     let mut lonely = scene.start("lonely", &["--take-over"]);
     assert_eq!(lonely.ends().code(), Some(1));

@@ -57,6 +57,7 @@ pub(super) async fn counters(State(interface): Of, RawQuery(query): RawQuery) ->
         "learnt_routes": figures.iter().map(|one| one.router.learnt_routes).max(),
         "neighbors_lost": more(|one| one.router.neighbors_lost),
         "neighbors_refused": more(|one| one.router.neighbors_refused),
+        "sources_refused": more(|one| one.router.sources_refused),
         "neighbor_conflicts": more(|one| one.router.neighbor_conflicts),
         "neighbor_changes": more(|one| one.router.neighbor_changes),
         "errors_made": more(|one| one.router.errors_made),

@@ -9,7 +9,7 @@ mod alarms;
 
 use super::query::Asked;
 use super::{Answer, Interface, Of, figures};
-use crate::routes::external_prefixes;
+use crate::routes::announced;
 use crate::socket::{ClientGroup, Response, blocking};
 use alarms::{Alarm, Alarms};
 use axum::Extension;
@@ -112,10 +112,14 @@ async fn examine(interface: &Arc<Interface>, place: usize) -> Answer {
     let workers = interface.workers(answers.is_none().then_some(&before), &mut alarms);
     let links = answers.as_ref().map(|all| links(&all.figures, &settings, &mut alarms));
     let hops = answers.as_ref().map(|all| next_hops(&all.neighbors, &settings, &mut alarms));
-    let is_up = links.as_ref().is_some_and(|all| all.iter().all(|link| link["state"] == "up"));
-    let announced = settings.kernel.announce.as_ref().map(|_| match is_up {
-        true => external_prefixes(&settings.engine).len(),
-        false => 0,
+    let announced = settings.kernel.announce.as_ref().map(|announce| {
+        let routes = announced();
+        if routes.missing > 0 {
+            let (missing, table) = (routes.missing, announce.table);
+            let text = format!("{missing} announced routes are missing in table {table}");
+            alarms.push(Alarm::critical(text));
+        }
+        routes.present
     });
     let all = answers.iter().flat_map(|all| &all.figures);
     let learnt = all.map(|one| one.router.learnt_routes).max();

@@ -4,17 +4,22 @@
 //! packets from the devices. They are there as long as both sides' links are up, and go when the
 //! gateway ends. The kernel keeps them when the process is killed: nothing that a process leaves
 //! behind in a table goes with it. So a start first removes what has its protocol's number there.
+//!
+//! What another program removes is put back, the later the more often that happens.
 
 use super::netlink::Netlink;
+use super::watch::{Announced, Backoff, Watch};
 use super::{RoutesError, Tell};
-use natgate_engine::{Config, Prefix, Side};
-use natgate_gateway::{AnnounceSettings, panics};
+use natgate_engine::{AddressRange, Config, Prefix, Side};
+use natgate_gateway::{AnnounceSettings, AnnouncedRoutes, panics};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::Ipv4Addr;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Messages that wait; more are not to be expected from links that flap once a second.
 const MOST_WAITING: usize = 64;
@@ -22,7 +27,23 @@ const MOST_WAITING: usize = 64;
 /// Most prefixes that are announced.
 const MOST_ANNOUNCED: usize = 100_000;
 
+/// Most prefixes that a line names.
+const MOST_NAMED: usize = 4;
+
+static PRESENT: AtomicU64 = AtomicU64::new(0);
+static MISSING: AtomicU64 = AtomicU64::new(0);
+static RESTORED: AtomicU64 = AtomicU64::new(0);
+
+/// How it stands with the routes that this process announces.
+pub fn announced() -> AnnouncedRoutes {
+    let [present, missing, restored] =
+        [&PRESENT, &MISSING, &RESTORED].map(|count| count.load(Ordering::Relaxed));
+    AnnouncedRoutes { present, missing, restored }
+}
+
 enum Message {
+    /// Another program may have changed announced routes.
+    Look,
     Link(Side, bool),
     Prefixes(Vec<Prefix>),
     /// No more routes from now on; says when there are none.
@@ -34,6 +55,7 @@ enum Message {
 #[derive(Debug)]
 pub struct Announcer {
     messages: SyncSender<Message>,
+    watch: Option<Watch>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -55,6 +77,12 @@ impl Announcer {
         };
         let netlink = Netlink::open().map_err(failed)?;
         let settings = settings.clone();
+        let watched = Announced::default();
+        let (messages, waiting) = sync_channel(MOST_WAITING);
+        let hints = messages.clone();
+        // Where so many messages wait, another hint follows with the next news.
+        let hint = move || drop(hints.try_send(Message::Look));
+        let watch = Watch::start(settings.table, watched.clone(), hint).map_err(failed)?;
         let mut work = Work {
             leaving: false,
             netlink,
@@ -63,15 +91,17 @@ impl Announcer {
             wanted: sorted(prefixes),
             there: BTreeSet::new(),
             refused: BTreeSet::new(),
+            watched,
+            backoff: Backoff::default(),
+            repair: None,
             tell,
         };
         work.begin().map_err(failed)?;
         work.agree();
-        let (messages, waiting) = sync_channel(MOST_WAITING);
         let thread = thread::Builder::new().name("announcer".into());
         let thread =
             thread.spawn(move || panics::contain(|| work.run(&waiting))).map_err(failed)?;
-        Ok(Self { messages, thread: Some(thread) })
+        Ok(Self { messages, watch: Some(watch), thread: Some(thread) })
     }
 
     /// A side's link went up or down.
@@ -97,6 +127,7 @@ impl Announcer {
 
 impl Drop for Announcer {
     fn drop(&mut self) {
+        self.watch = None;
         self.give(Message::Stop);
         if let Some(thread) = self.thread.take() {
             // It has told everything that it had to.
@@ -130,13 +161,22 @@ struct Work {
     there: BTreeSet<(u32, u8)>,
     /// Those that the kernel would not take, which has been told.
     refused: BTreeSet<(u32, u8)>,
+    /// What the watch looks at: all that should be there.
+    watched: Announced,
+    backoff: Backoff,
+    /// When the table is looked at for what others have removed, if there is a reason.
+    repair: Option<Instant>,
     tell: Tell,
 }
 
 impl Work {
     fn run(&mut self, messages: &Receiver<Message>) {
-        while let Ok(message) = messages.recv() {
+        while let Some(message) = self.next(messages) {
             match message {
+                Message::Look => {
+                    self.plan_repair();
+                    continue;
+                }
                 Message::Link(Side::Inside, up) => self.up[0] = up,
                 Message::Link(Side::Outside, up) => self.up[1] = up,
                 Message::Prefixes(prefixes) => self.wanted = sorted(prefixes),
@@ -152,6 +192,62 @@ impl Work {
         }
         self.wanted.clear();
         self.agree();
+    }
+
+    /// The next message; what is due meanwhile is done.
+    fn next(&mut self, messages: &Receiver<Message>) -> Option<Message> {
+        while let Some(due) = self.repair {
+            match messages.recv_timeout(due.saturating_duration_since(Instant::now())) {
+                Ok(message) => return Some(message),
+                Err(RecvTimeoutError::Timeout) => self.repair(),
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+        messages.recv().ok()
+    }
+
+    fn plan_repair(&mut self) {
+        if self.repair.is_none() {
+            self.repair = Some(self.backoff.next(Instant::now()));
+        }
+    }
+
+    /// Puts back what others have removed.
+    fn repair(&mut self) {
+        self.repair = None;
+        let AnnounceSettings { table, protocol } = self.settings;
+        let routes = match self.netlink.routes(table) {
+            Ok(routes) => routes,
+            Err(error) => {
+                (self.tell)(format!(
+                    "warning: announced routes cannot be looked after: table {table} cannot be \
+                     read: {error}; it is tried again"
+                ));
+                return self.plan_repair();
+            }
+        };
+        let own = routes
+            .iter()
+            .filter(|route| route.protocol == protocol && route.blackhole && route.metric == 0);
+        let present: BTreeSet<_> =
+            own.map(|route| (route.prefix.first(), route.prefix.len())).collect();
+        let removed: BTreeSet<_> = self.there.difference(&present).copied().collect();
+        self.there.retain(|one| present.contains(one));
+        self.agree();
+        let back: Vec<_> = removed.intersection(&self.there).copied().collect();
+        RESTORED.fetch_add(back.len() as u64, Ordering::Relaxed);
+        if !removed.is_empty() {
+            (self.tell)(format!(
+                "warning: another program removed announced routes from table {table}: {}; {} of {} \
+                 are there again",
+                named(&removed),
+                back.len(),
+                removed.len()
+            ));
+        }
+        if back.len() < removed.len() {
+            self.plan_repair();
+        }
     }
 
     /// Takes those routes that have our number for its own if they are wanted, so that routers do not lose
@@ -179,6 +275,7 @@ impl Work {
             [true, true] if !self.leaving => self.wanted.clone(),
             _ => BTreeSet::new(),
         };
+        *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = wanted.clone();
         for gone in self.there.difference(&wanted).copied().collect::<Vec<_>>() {
             match self.netlink.remove_blackhole(prefix(gone), table, protocol) {
                 Ok(_) => {}
@@ -191,11 +288,14 @@ impl Work {
             match self.netlink.add_blackhole(prefix(new), table, protocol) {
                 Ok(()) => {
                     self.there.insert(new);
+                    self.refused.remove(&new);
                 }
                 Err(error) if self.refused.insert(new) => self.complain("announced", new, &error),
                 Err(_) => {}
             }
         }
+        PRESENT.store(self.there.len() as u64, Ordering::Relaxed);
+        MISSING.store(wanted.difference(&self.there).count() as u64, Ordering::Relaxed);
     }
 
     fn complain(&mut self, what: &str, (first, len): (u32, u8), error: &io::Error) {
@@ -212,6 +312,16 @@ impl Work {
     }
 }
 
+/// Prefixes as an operator reads them, the first few.
+fn named(prefixes: &BTreeSet<(u32, u8)>) -> String {
+    let shown = |(first, len): &(u32, u8)| format!("{}/{len}", Ipv4Addr::from_bits(*first));
+    let names: Vec<String> = prefixes.iter().take(MOST_NAMED).map(shown).collect();
+    match prefixes.len().saturating_sub(names.len()) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    }
+}
+
 fn sorted(prefixes: Vec<Prefix>) -> BTreeSet<(u32, u8)> {
     prefixes.into_iter().map(|prefix| (prefix.first(), prefix.len())).collect()
 }
@@ -220,8 +330,8 @@ fn prefix((first, len): (u32, u8)) -> Prefix {
     Prefix::new(Ipv4Addr::from_bits(first), len)
 }
 
-/// The fewest prefixes that hold the external addresses of a configuration and no others.
-pub fn external_prefixes(config: &Config) -> Vec<Prefix> {
+/// The external addresses of a configuration in as few ranges as possible, in order.
+pub fn external_ranges(config: &Config) -> Vec<AddressRange> {
     let pools = config.pools.iter().flat_map(|pool| &pool.addresses);
     let pools = pools.map(|range| (range.first.to_bits(), range.last.to_bits()));
     let statics = config.statics.iter().map(|fixed| fixed.external.0);
@@ -229,13 +339,23 @@ pub fn external_prefixes(config: &Config) -> Vec<Prefix> {
     let single = statics.chain(services).map(|address| (address.to_bits(), address.to_bits()));
     let mut ranges: Vec<(u32, u32)> = pools.chain(single).collect();
     ranges.sort_unstable();
-    let mut prefixes = Vec::new();
+    let mut merged = Vec::new();
     let mut ranges = ranges.into_iter().peekable();
     while let Some((first, mut last)) = ranges.next() {
         while let Some((_, end)) = ranges.next_if(|(next, _)| *next <= last.saturating_add(1)) {
             last = last.max(end);
         }
-        cover(first, last, &mut prefixes);
+        let [first, last] = [first, last].map(Ipv4Addr::from_bits);
+        merged.push(AddressRange { first, last });
+    }
+    merged
+}
+
+/// The fewest prefixes that hold the external addresses of a configuration and no others.
+pub fn external_prefixes(config: &Config) -> Vec<Prefix> {
+    let mut prefixes = Vec::new();
+    for range in external_ranges(config) {
+        cover(range.first.to_bits(), range.last.to_bits(), &mut prefixes);
     }
     prefixes.truncate(MOST_ANNOUNCED);
     prefixes
@@ -260,7 +380,7 @@ fn cover(mut first: u32, last: u32, prefixes: &mut Vec<Prefix>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use natgate_engine::{AddressRange, PoolConfig, StaticMapping};
+    use natgate_engine::{PoolConfig, StaticMapping};
 
     fn shown(ranges: &[([u8; 4], [u8; 4])], fixed: &[[u8; 4]]) -> Vec<String> {
         let addresses = ranges

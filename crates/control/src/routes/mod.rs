@@ -11,8 +11,9 @@ mod announcer;
 mod learner;
 mod netlink;
 mod table;
+mod watch;
 
-pub use announcer::{Announcer, Withdrawal, external_prefixes};
+pub use announcer::{Announcer, Withdrawal, announced, external_prefixes, external_ranges};
 pub use learner::Learner;
 
 use std::io;

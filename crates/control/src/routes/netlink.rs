@@ -29,7 +29,8 @@ const WAITING: usize = 8 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Multicast groups: links (1), IPv4 routes (7), each a bit.
-const GROUPS: u32 = 1 | 1 << 6;
+const GROUPS: u32 = 1 | ROUTES;
+const ROUTES: u32 = 1 << 6;
 
 /// A next hop and the number of its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +90,16 @@ impl Netlink {
 
     /// Opens a socket that news of links and IPv4 routes comes to.
     pub(super) fn listen() -> io::Result<Self> {
-        let netlink = Self::bind(GROUPS)?;
+        Self::listen_to(GROUPS)
+    }
+
+    /// Opens a socket that news of IPv4 routes alone comes to.
+    pub(super) fn listen_to_routes() -> io::Result<Self> {
+        Self::listen_to(ROUTES)
+    }
+
+    fn listen_to(groups: u32) -> io::Result<Self> {
+        let netlink = Self::bind(groups)?;
         // With less, news is lost sooner, and everything is read anew.
         let _ = netlink.socket.set_rx_buf_sz(WAITING as i32);
         Ok(netlink)

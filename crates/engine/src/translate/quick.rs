@@ -15,7 +15,6 @@ use crate::external::{Draw, External, Wish};
 use crate::host::Host;
 use crate::packet::{Direction, Packet, Side, Verdict};
 use crate::parse::is_martian;
-use crate::respond::DEFAULT_MTU;
 use crate::session::{Idle, Segment, State, Way};
 use crate::table::Epoch;
 use crate::timeouts::{SETS, Timers, deadline};
@@ -231,7 +230,7 @@ impl Engine {
         }
         Round {
             mtu: match F::SIDE {
-                Side::Inside => self.config.outside.mtu.unwrap_or(DEFAULT_MTU),
+                Side::Inside => self.outside_mtu(),
                 // To which realm, is not known yet.
                 Side::Outside => self.realms.least_mtu(),
             },

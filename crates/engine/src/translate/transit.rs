@@ -6,8 +6,8 @@ use crate::DropReason;
 use crate::config::Refusal;
 use crate::host::Host;
 use crate::packet::{Side, Verdict};
-use crate::parse::{Headers, Kind};
-use crate::respond::{DEFAULT_MTU, Envelope, Message, echo_reply};
+use crate::parse::{Embedded, Headers, Kind};
+use crate::respond::{Envelope, Message, echo_reply};
 use crate::rewrite::{Rewrite, apply, lower_mss};
 use natgate_wire::tcp::flags::SYN;
 use natgate_wire::{Icmp, icmp};
@@ -52,7 +52,24 @@ impl Engine {
             && self.external.index(destination).is_none()
     }
 
-    /// Forwards a packet from inside to a router of its own realm.
+    /// Whether a packet is an ICMP error to a host of the connected network about a packet that was
+    /// forwarded to a router of the realm: nothing was translated in that packet, and nothing is in
+    /// the error.
+    pub(super) fn is_error_that_stays(&self, bytes: &[u8], headers: &Headers) -> bool {
+        let (realm, destination) = (headers.realm, headers.destination.0);
+        let is_candidate = headers.kind == Kind::IcmpError && !headers.is_aimed();
+        if !is_candidate || !self.is_inside(realm, destination) {
+            return false;
+        }
+        let message = &bytes[usize::from(headers.header_len)..];
+        Embedded::read(message).is_ok_and(|about| {
+            about.source.0 == destination
+                && self.is_routed_inside(realm, about.destination.0)
+                && self.external.index(about.destination.0).is_none()
+        })
+    }
+
+    /// Forwards a packet from inside, or an error about it, within its own realm.
     #[cold]
     pub(super) fn route_inside(&mut self, bytes: &mut [u8], headers: &Headers) -> Fate {
         let mtu = self.inside_mtu(headers.realm);
@@ -154,11 +171,6 @@ impl Engine {
         {
             lower_mss(&mut bytes[usize::from(headers.header_len)..], limit);
         }
-    }
-
-    /// Largest packet that the outside takes, bytes.
-    pub(super) fn outside_mtu(&self) -> u16 {
-        self.config.outside.mtu.unwrap_or(DEFAULT_MTU)
     }
 
     /// The source of ICMP errors that leave by a side, to a realm if by the inside.

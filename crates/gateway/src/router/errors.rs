@@ -73,10 +73,15 @@ impl Errors {
 
     /// Sends them at another rate from now on, and none longer than `mtu`.
     pub(super) fn renew(&mut self, per_second: u32, mtu: usize) {
-        self.longest = LONGEST.min(mtu);
+        self.fit(mtu);
         self.all.spacing = Pace::new(per_second).spacing;
         let share = Pace::new(per_second / 4).spacing;
         self.requesters.iter_mut().for_each(|requester| requester.spacing = share);
+    }
+
+    /// Makes none longer than `mtu` from now on.
+    pub(super) fn fit(&mut self, mtu: usize) {
+        self.longest = LONGEST.min(mtu);
     }
 
     /// Makes the error about a packet that should have left by `link`, if it is one that is

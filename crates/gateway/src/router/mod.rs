@@ -33,7 +33,7 @@ pub use learnt::{LearntRoutes, MOST_LEARNT, networks};
 pub use neighbors::{
     FEWEST_NEIGHBORS, KNOWN, MOST_HELD, MOST_NEIGHBORS, NeighborInfo, NeighborState, RETRY, TRIES,
 };
-pub use resolution::{NeighborEvent, NeighborReport};
+pub use resolution::{MOST_CHECKED_PER_SECOND, NeighborEvent, NeighborReport};
 
 use crate::Settings;
 use crate::counters::{Losses, Origin};
@@ -62,6 +62,9 @@ const ADDRESSES: usize = 12;
 
 /// Most addresses that are announced on a new link; others are found by who asks for them.
 const MOST_ANNOUNCED: usize = 256;
+
+/// The least MTU that a link of IPv4 may have, bytes (RFC 791 section 3.2).
+const LEAST_MTU: usize = 68;
 
 /// What the settings lack to make a router.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -121,6 +124,9 @@ pub struct RouterCounters {
     pub neighbor_conflicts: u64,
     /// Neighbours that got another hardware address.
     pub neighbor_changes: u64,
+    /// Packets of hosts without mappings that were refused while the table of subscribers was more
+    /// than half full, because no neighbour entry agreed with their source.
+    pub sources_refused: u64,
     /// ICMP errors sent about packets that could not be delivered.
     pub errors_made: u64,
     /// ICMP errors that were due and not sent, because of their limits, a full queue, or a side
@@ -173,7 +179,10 @@ struct Port {
     /// What its frames are tagged with.
     vlan: Option<u16>,
     address: Ipv4Addr,
+    /// Largest packet that leaves in one piece, bytes: what the configuration says, or what the
+    /// device carries if that is less.
     mtu: usize,
+    configured_mtu: usize,
     /// Whether no ICMP errors of the gateway's own go there.
     silent: bool,
     owned: Owned,
@@ -402,6 +411,24 @@ impl Router {
         self.ports[index(link.into())].mtu
     }
 
+    /// Goes by what the device of a link carries now, bytes, up to what the configuration says;
+    /// returns true if the link's MTU is another than before.
+    pub fn follow_mtu(&mut self, link: impl Into<Link>, carried: u32) -> bool {
+        let port = &mut self.ports[index(link.into())];
+        let carried = usize::try_from(carried).unwrap_or(usize::MAX).max(LEAST_MTU);
+        let before = std::mem::replace(&mut port.mtu, port.configured_mtu.min(carried));
+        let changed = port.mtu != before;
+        if changed {
+            self.outbox.errors.fit(least_mtu(&self.ports));
+        }
+        changed
+    }
+
+    /// Whether the device of a link carries less than the configuration says.
+    pub fn is_narrowed(&self) -> bool {
+        self.ports.iter().any(|port| port.mtu < port.configured_mtu)
+    }
+
     /// A link's hardware address.
     pub fn mac(&self, link: impl Into<Link>) -> Mac {
         self.ports[index(link.into())].mac
@@ -459,6 +486,7 @@ impl Port {
             vlan: None,
             address: Ipv4Addr::UNSPECIFIED,
             mtu: usize::MAX,
+            configured_mtu: usize::MAX,
             silent: true,
             owned: Owned::none(),
             kernels: Vec::new(),
@@ -504,12 +532,24 @@ impl Port {
         let neighbors = Neighbors::new(settings.most_neighbors(prefix_len), fixed);
         let owned = Owned::new(own, (side == Side::Outside).then_some(&settings.engine));
         let silent = settings.engine_link(link).silent;
-        let (mtu, vlan) = (own.mtu.into(), realm.and_then(|realm| realm.vlan));
+        let (mtu, vlan) = (usize::from(own.mtu), realm.and_then(|realm| realm.vlan));
         let kernels = match link.realm {
             0 => settings.kernel.management(side).to_vec(),
             _ => Vec::new(),
         };
-        Ok(Self { mac, vlan, address, mtu, silent, owned, kernels, routes, neighbors })
+        let configured_mtu = mtu;
+        Ok(Self {
+            mac,
+            vlan,
+            address,
+            mtu,
+            configured_mtu,
+            silent,
+            owned,
+            kernels,
+            routes,
+            neighbors,
+        })
     }
 
     fn write_header(&self, frame: &mut [u8], destination: Mac) {

@@ -154,6 +154,8 @@ pub(super) struct Neighbors {
     next_serial: u64,
     budget: Budget,
     pub(super) verifications: Rate,
+    /// Neighbours that are asked for because a packet claims to be theirs.
+    pub(super) source_checks: Rate,
 }
 
 impl Default for Neighbors {
@@ -178,6 +180,7 @@ impl Neighbors {
             next_serial: 0,
             budget: Budget::default(),
             verifications: Rate::default(),
+            source_checks: Rate::default(),
         };
         neighbors.insert_fixed();
         neighbors

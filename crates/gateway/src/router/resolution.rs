@@ -16,6 +16,9 @@ use std::net::Ipv4Addr;
 /// Most reports about neighbours that wait to be fetched.
 const MOST_REPORTS: usize = 64;
 
+/// Most neighbours that are asked for in a second, a link, because a packet claims to be theirs.
+pub const MOST_CHECKED_PER_SECOND: u32 = 256;
+
 /// What happened to a neighbour's hardware address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeighborEvent {
@@ -62,6 +65,27 @@ impl Router {
     /// The hardware address of a neighbour, if it is known; changes nothing.
     pub fn known(&self, link: Link, address: Ipv4Addr) -> Option<Mac> {
         self.ports.get(index(link))?.neighbors.known(address)
+    }
+
+    /// Whether a packet from a link may be from its source: a source behind a router may be, and a
+    /// source of the link's network if the neighbour with that address has this hardware address.
+    /// A neighbour that is not known is asked for, and the refusal is counted.
+    pub fn vouches(&mut self, now: Timestamp, link: Link, source: Ipv4Addr, mac: Mac) -> bool {
+        let Self { ports, outbox, .. } = self;
+        let port = &mut ports[index(link)];
+        if !port.routes.is_on_link(source) || port.owned.contains(source) {
+            return true;
+        }
+        let known = port.neighbors.known(source);
+        if known == Some(mac) {
+            return true;
+        }
+        outbox.counters.sources_refused += 1;
+        if known.is_none() && port.neighbors.source_checks.take(now, MOST_CHECKED_PER_SECOND) {
+            let asker = port.asker();
+            port.neighbors.ask(now, source, &mut |action| asker.act(action, link, outbox));
+        }
+        false
     }
 
     /// Takes in an Ethernet frame without a tag that carries ARP.

@@ -13,8 +13,9 @@ use crate::worker::MOST_DEVICES;
 use arrayvec::ArrayVec;
 use natgate_engine::{DropReason, Engine, Packet, Side, Timestamp, Verdict};
 use natgate_io::{BATCH, Batch, Frame, Lost, Transmit};
-use natgate_wire::arp;
+use natgate_wire::arp::{self, Mac};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 /// What a batch goes through, in order of the methods.
@@ -62,8 +63,9 @@ impl Stages {
         packets: &mut Packets<'d>,
     ) {
         let from = side_of(place);
+        let is_crowded = from == Side::Inside && self.engine.is_crowded();
         for mut frame in batch.drain(..) {
-            let Some((destination, _, kind)) = arp::read_ethernet(frame.bytes()) else {
+            let Some((destination, source, kind)) = arp::read_ethernet(frame.bytes()) else {
                 self.engine.count_foreign(from, 0);
                 continue;
             };
@@ -101,6 +103,9 @@ impl Stages {
                 let (start, end) = frame.range();
                 frame.set_range(start + header_len, end);
                 let is_kernels = self.router.is_for_the_kernel(link, frame.bytes());
+                if is_crowded && !is_kernels && !self.is_admitted(now, link, source, &frame) {
+                    continue;
+                }
                 if !is_kernels && (self.team.is_none() || self.is_here(now, link, &frame)) {
                     packets.push((frame, realm));
                 }
@@ -108,6 +113,19 @@ impl Stages {
                 self.engine.count_foreign(from, frame.len() - header_len);
             }
         }
+    }
+
+    /// Whether a packet from inside may go to the translator while the table of subscribers is more
+    /// than half full: its host has a place there already, or a neighbour entry agrees with its
+    /// source. So forged sources fill half of the table at most. Another worker's hosts are that
+    /// worker's matter.
+    #[cold]
+    fn is_admitted(&mut self, now: Timestamp, link: Link, mac: Mac, packet: &Frame<'_>) -> bool {
+        let octets = packet.bytes().get(12..16).and_then(|octets| <[u8; 4]>::try_from(octets).ok());
+        let Some(source) = octets.map(Ipv4Addr::from) else { return true };
+        self.team.as_ref().is_some_and(|team| !team.has(link.realm, source))
+            || self.engine.is_established(link.realm, source)
+            || self.router.vouches(now, link, source, mac)
     }
 
     /// Takes packets that came from a side to where they belong.
@@ -196,6 +214,14 @@ impl Stages {
         let link = Link::new(side, realm);
         let fate = self.router.send_error(now, link, &mut frame);
         (fate == Fate::Ready).then_some((link, frame))
+    }
+
+    /// Has the translator go by the MTUs that the router goes by.
+    #[cold]
+    pub(super) fn set_engine_mtus(&mut self) {
+        let Self { engine, router, .. } = self;
+        let mtu = |link| u16::try_from(router.mtu(link)).unwrap_or(u16::MAX);
+        engine.set_mtus(|side, realm| mtu(Link::new(side, realm)));
     }
 
     /// Finds the way of the packets that live, and sends them.

@@ -2,8 +2,10 @@
 
 mod capture;
 mod fragments;
+mod mtu;
 mod realms;
 mod reload;
+mod sources;
 mod team;
 mod undelivered;
 mod world;

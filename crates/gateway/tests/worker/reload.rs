@@ -1,8 +1,10 @@
 //! Settings that change while packets flow: nothing is lost on flows that stay allowed.
 
 use crate::world::*;
-use natgate_engine::{AddressRange, Match, PoolConfig, Prefix, Rule, RuleAction};
-use natgate_gateway::{CommandError, Commander, Prepared, Reconfigured, Settings, commands};
+use natgate_engine::{AddressRange, Match, PoolConfig, Prefix, Rule, RuleAction, Side};
+use natgate_gateway::{
+    CommandError, Commander, InsideRoutes, Prepared, Reconfigured, Route, Settings, commands,
+};
 use natgate_wire::link::ethertype;
 use natgate_wire::{Udp, arp};
 use std::net::Ipv4Addr;
@@ -103,4 +105,70 @@ fn a_thousand_reloads_under_traffic_lose_nothing_on_flows_that_stay_allowed() {
     println!(
         "{sent} packets each way during {RELOADS} reloads; {guests} of a guest; {went} mappings went"
     );
+}
+
+#[test]
+fn a_reload_while_a_device_carries_less_is_done_and_the_device_is_followed_on() {
+    let mut changed = settings();
+    let (mut world, commander, _wake) = commanded(&changed);
+    world.outside.set_mtu(900);
+    world.pass(Duration::from_millis(1100));
+    changed.engine.timeouts.udp = Duration::from_secs(333);
+    let new = changed.clone();
+    let asking = thread::spawn(move || reload(&commander, &settings(), new).map(drop));
+    while !asking.is_finished() {
+        world.pass(Duration::from_millis(1));
+        thread::yield_now();
+    }
+    asking.join().expect("it has not panicked").expect("it is put in force");
+    let mut packet = udp((SUBSCRIBER, 4000), (REMOTE, 53), &[0x5a; 1000]);
+    let mut header = natgate_wire::Ipv4::new_checked(&mut packet[..]).expect("a packet");
+    header.set_fragment_field(0x4000);
+    header.fill_checksum();
+    world.inside.send(&to_inside(&packet));
+    let error = world.next_inside();
+    let error = view(&error);
+    let (kind, mtu) = (&error.payload()[..2], &error.payload()[6..8]);
+    assert_eq!((kind, mtu), (&[3, 4][..], &900_u16.to_be_bytes()[..]));
+}
+
+#[test]
+fn a_reload_decides_whether_inside_routes_hold_for_subscribers() {
+    const BEYOND: Ipv4Addr = Ipv4Addr::new(172, 20, 5, 5);
+    let with = |inside_routes| {
+        let mut settings = settings();
+        let (prefix, via) = (Prefix::new(BEYOND, 16), Ipv4Addr::new(10, 0, 0, 254));
+        settings.routes = vec![
+            Route { prefix, via, side: Side::Inside },
+            Route { prefix: Prefix::new(BEYOND, 8), via: REMOTE, side: Side::Outside },
+        ];
+        settings.inside_routes = inside_routes;
+        settings.derive_inside_routes();
+        settings
+    };
+    let stages = [InsideRoutes::Translate, InsideRoutes::Forward, InsideRoutes::Translate];
+    let (mut world, commander, _wake) = commanded(&with(stages[0]));
+    let sent = udp((SUBSCRIBER, 4000), (BEYOND, 80), b"to the branch");
+    for (number, stage) in stages.into_iter().enumerate() {
+        if number > 0 {
+            let (old, new) = (with(stages[number - 1]), with(stage));
+            let asking = thread::scope(|scope| {
+                let asking = scope.spawn(|| reload(&commander, &old, new).map(drop));
+                while !asking.is_finished() {
+                    world.pass(Duration::from_millis(1));
+                    thread::yield_now();
+                }
+                asking.join().expect("it has not panicked")
+            });
+            asking.expect("it is put in force");
+        }
+        world.inside.send(&to_inside(&sent));
+        let source = match stage {
+            InsideRoutes::Forward => view(&world.next_inside()).source(),
+            InsideRoutes::Translate => view(&world.next_outside()).source(),
+        };
+        let is_translated = stage == InsideRoutes::Translate;
+        let expected = if is_translated { EXTERNAL } else { SUBSCRIBER };
+        assert_eq!(source, expected.to_bits(), "{stage:?}");
+    }
 }

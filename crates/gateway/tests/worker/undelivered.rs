@@ -2,8 +2,10 @@
 //! they understand, and nothing is counted twice.
 
 use crate::world::*;
-use natgate_engine::{Direction, DropReason, Match, Outcome, Prefix, Rule, RuleAction};
+use natgate_engine::{Direction, DropReason, Match, Outcome, Prefix, Rule, RuleAction, Side};
+use natgate_gateway::Route;
 use natgate_wire::link::ETHERNET_LEN;
+use natgate_wire::protocol::ICMP;
 use natgate_wire::{Icmp, Ipv4, Udp, icmp};
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -198,4 +200,49 @@ fn a_flood_to_nowhere_is_answered_at_a_rate() {
     assert_eq!((router.errors_made, router.errors_suppressed), (125, 2000 - 125));
     assert_eq!(world.drops(DropReason::NoRoute), 2000);
     assert_eq!(world.packets(Direction::Inbound, Outcome::Forwarded), 1);
+}
+
+/// A router inside, and a host behind it.
+const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 254);
+const BEYOND: Ipv4Addr = Ipv4Addr::new(172, 20, 5, 5);
+
+fn routed_inside() -> World {
+    let mut settings = settings();
+    settings.routes =
+        vec![Route { prefix: Prefix::new(BEYOND, 16), via: ROUTER, side: Side::Inside }];
+    settings.derive_inside_routes();
+    World::with(&settings)
+}
+
+#[test]
+fn a_host_inside_learns_that_the_router_inside_does_not_answer() {
+    let mut world = routed_inside();
+    world.inside.send(&to_inside(&udp((SUBSCRIBER, 4000), (REMOTE, 53), b"find me")));
+    world.next_outside();
+    let sent = udp((SUBSCRIBER, 4000), (BEYOND, 80), b"to the branch");
+    world.inside.send(&to_inside(&sent));
+    wait_in_vain(&mut world);
+    let error = world.next_inside();
+    assert_eq!(read_error(&error, OWN_INSIDE, SUBSCRIBER), (1, one_hop_later(sent)));
+    assert_eq!(world.packets(Direction::Hairpin, Outcome::Forwarded), 0);
+    assert_eq!(world.drops(DropReason::NoNeighbor), 1);
+}
+
+#[test]
+fn an_error_of_a_router_inside_reaches_the_host_that_it_is_about() {
+    let mut world = routed_inside();
+    let sent = udp((SUBSCRIBER, 4000), (BEYOND, 80), b"to the branch");
+    world.inside.send(&to_inside(&sent));
+    world.next_inside();
+    let mut message = vec![3, 1, 0, 0, 0, 0, 0, 0];
+    message.extend(one_hop_later(sent.clone()));
+    Icmp::new_checked(&mut message[..]).expect("a message").fill_checksum();
+    let error = ip(ICMP, Ipv4Addr::new(172, 20, 0, 1), SUBSCRIBER, &message);
+    world.inside.send(&ethernet(INSIDE, SERVER, &error));
+    assert_eq!(world.next_inside(), one_hop_later(error));
+    // An error to another host goes nowhere.
+    let other = ip(ICMP, Ipv4Addr::new(172, 20, 0, 1), OTHER, &message);
+    world.inside.send(&ethernet(INSIDE, SERVER, &other));
+    world.turn();
+    assert_eq!(world.drops(DropReason::SameSide), 1);
 }

@@ -12,6 +12,9 @@ use std::fmt::{self, Debug, Formatter};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// What links carry at first, bytes.
+const MTU: u32 = 1500;
+
 /// Most frames that wait in a queue.
 pub const QUEUE: usize = 1024;
 
@@ -21,6 +24,7 @@ struct Queues {
     to_device: Vec<VecDeque<Vec<u8>>>,
     from_device: VecDeque<Vec<u8>>,
     up: bool,
+    mtu: u32,
 }
 
 /// Nobody leaves queues half done, so one who panicked is no matter.
@@ -67,11 +71,15 @@ pub fn group(
     count: usize,
     choose: impl Fn(&[u8]) -> usize + Send + Sync + 'static,
 ) -> (Vec<MemoryDevice>, Wire) {
-    let queues =
-        Queues { to_device: vec![VecDeque::new(); count], from_device: VecDeque::new(), up: true };
+    let queues = Queues {
+        to_device: vec![VecDeque::new(); count],
+        from_device: VecDeque::new(),
+        up: true,
+        mtu: MTU,
+    };
     let queues = Arc::new(Mutex::new(queues));
     let device = |number| MemoryDevice {
-        link: LinkInfo { name: name.to_owned(), index: 1, mac, mtu: 1500, up: true },
+        link: LinkInfo { name: name.to_owned(), index: 1, mac, mtu: MTU, up: true },
         receiver: Receiver { queues: queues.clone(), number, lent: Vec::new(), received: 0 },
         transmitter: Transmitter { queues: queues.clone(), sent: 0, full: 0, refused: 0 },
         link_losses: 0,
@@ -102,6 +110,11 @@ impl Wire {
     pub fn set_up(&self, up: bool) {
         lock(&self.queues).up = up;
     }
+
+    /// Has the link carry packets of so many bytes.
+    pub fn set_mtu(&self, mtu: u32) {
+        lock(&self.queues).mtu = mtu;
+    }
 }
 
 impl Device for MemoryDevice {
@@ -125,8 +138,10 @@ impl Device for MemoryDevice {
     }
 
     fn maintain(&mut self) -> Option<Change> {
-        let up = lock(&self.receiver.queues).up;
-        self.link.set_up(up, &mut self.link_losses)
+        let queues = lock(&self.receiver.queues);
+        let now = LinkInfo { up: queues.up, mtu: queues.mtu, ..self.link.clone() };
+        drop(queues);
+        self.link.renew(now, &mut self.link_losses)
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {

@@ -290,6 +290,11 @@ pub(super) fn router(page: &mut Page, figures: &Figures) {
             router.neighbors_refused,
         ),
         (
+            "router_sources_refused_total",
+            "Packets of new sources that no neighbor entry agreed with, in a crowded table.",
+            router.sources_refused,
+        ),
+        (
             "neighbor_conflicts_total",
             "Claims to a neighbor's address that were not believed.",
             router.neighbor_conflicts,
@@ -360,6 +365,19 @@ pub(super) fn reloads(page: &mut Page, figures: &Figures) {
     });
     page.gauge("start_timestamp_seconds", "When the gateway began.", |series| {
         series.add(&[], seconds(figures.began));
+    });
+}
+
+/// Routes that the kernel is to have, where external addresses are announced.
+pub(super) fn announced(page: &mut Page, figures: &Figures) {
+    let Some(routes) = figures.announced else { return };
+    page.gauge("announced_routes", "Routes to external addresses in the kernel.", |series| {
+        series.add(&[("state", "present")], routes.present as f64);
+        series.add(&[("state", "missing")], routes.missing as f64);
+    });
+    let what = "Announced routes that other programs removed and that were put back.";
+    page.counter("announced_routes_restored_total", what, |series| {
+        series.add(&[], routes.restored as f64);
     });
 }
 

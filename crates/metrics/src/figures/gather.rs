@@ -130,6 +130,7 @@ fn add_router(all: &mut RouterCounters, one: &RouterCounters) {
     all.learnt_routes = all.learnt_routes.max(one.learnt_routes);
     all.neighbors_lost += one.neighbors_lost;
     all.neighbors_refused += one.neighbors_refused;
+    all.sources_refused += one.sources_refused;
     all.neighbor_conflicts += one.neighbor_conflicts;
     all.neighbor_changes += one.neighbor_changes;
     all.errors_made += one.errors_made;

@@ -4,6 +4,7 @@
 //! Each worker has a [`Log`]. Its events go into a bounded ring and no further here: `natgate-logs`
 //! puts them in order, formats and writes them in threads of its own.
 
+use super::links::DownLinks;
 use super::neighbors::NeighborLines;
 use super::status::Told;
 use super::{name, say};
@@ -16,7 +17,7 @@ use natgate_control::routes::{Announcer, external_prefixes};
 use natgate_engine::{Event, Side, Timestamp};
 use natgate_gateway::router::NeighborReport;
 use natgate_gateway::{Clock, LogSettings, LogTo, Observer, Settings, Status, Worker};
-use natgate_io::{Change, LinkInfo};
+use natgate_io::{Change, Device, LinkInfo};
 use natgate_logs::{Feed, Gap, Logs, OpenError};
 use natgate_service::{explain, explain_folder};
 use serde_json::Value;
@@ -42,6 +43,10 @@ pub(super) struct Log {
     state: PathBuf,
     ports_written: bool,
     neighbors: NeighborLines,
+    /// Of the worker that tells of links.
+    down: DownLinks,
+    /// When the gateway was looked after last.
+    now: Timestamp,
 }
 
 /// What all workers' logs share.
@@ -211,6 +216,17 @@ impl Log {
             state: settings.state.as_ref().map(|state| state.file.clone()).unwrap_or_default(),
             ports_written: true,
             neighbors: NeighborLines::default(),
+            down: DownLinks::default(),
+            now: Timestamp::default(),
+        }
+    }
+
+    /// Tells which links are down at the start; `devices` in the order of [`Settings::devices`].
+    pub(super) fn begin_links(&mut self, now: Timestamp, devices: &[Box<dyn Device>]) {
+        self.now = now;
+        for (place, device) in devices.iter().enumerate() {
+            let side = if place == 1 { Side::Outside } else { Side::Inside };
+            self.down.begin(now, name(side), device.link());
         }
     }
 }
@@ -239,6 +255,7 @@ impl Observer for Log {
         // All workers see it.
         if self.number == 0 {
             say(format!("{} device {} {what}", name(side), link.name));
+            self.down.note(self.now, name(side), link);
         }
         if let Some(announcer) = self.announcer.as_ref().filter(|_| self.sides.contains(&link.name))
         {
@@ -256,6 +273,7 @@ impl Observer for Log {
 
     fn reconfigured(&mut self, settings: Settings) {
         self.names = json::Names::of(&settings.engine);
+        self.down.keep(&settings.devices());
         // All workers come to it; numbers mean the same before and after.
         (lock(&self.shared).rename)(self.names.clone());
         if let Some(announcer) = &self.announcer {
@@ -284,6 +302,8 @@ impl Observer for Log {
 
     fn passed(&mut self, now: Timestamp) {
         self.feed.passed(now);
+        self.now = now;
+        self.down.remind(now);
     }
 
     fn idle(&mut self) {}

@@ -9,6 +9,7 @@ use axum::extract::RawQuery;
 use axum::routing::get;
 use natgate_control::interface::{Loads, query::Asked};
 use natgate_control::reload::Reloader;
+use natgate_control::routes::announced;
 use natgate_control::socket::{Response, Server, blocking};
 use natgate_engine::{Change, Event, Filter, MappingInfo};
 use natgate_gateway::{CommandError, LogWhat, MetricsPlace, MonitoringSettings, panics};
@@ -136,6 +137,7 @@ impl Watched {
         let mut figures = Figures::gather(&settings.engine, self.began, &told, timings);
         figures.sinks = (self.sinks)();
         figures.control_panics = panics::count();
+        figures.announced = settings.kernel.announce.as_ref().map(|_| announced());
         let tally = self.reloader.tally();
         figures.reloads = Reloads {
             succeeded: tally.succeeded,

@@ -119,6 +119,7 @@ fn object(status: &Status<'_>, names: &json::Names) -> Value {
             "learnt_routes": status.router.learnt_routes,
             "neighbors_lost": status.router.neighbors_lost,
             "neighbors_refused": status.router.neighbors_refused,
+            "sources_refused": status.router.sources_refused,
             "neighbor_conflicts": status.router.neighbor_conflicts,
             "neighbor_changes": status.router.neighbor_changes,
             "errors_made": status.router.errors_made,

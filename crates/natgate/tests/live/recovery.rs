@@ -148,3 +148,30 @@ fn tun_recovers() {
     assert_eq!(status["devices"]["inside"]["link_losses"], 2, "{}", status["devices"]);
     assert_eq!(work.gateway.stop().unwrap().code(), Some(0));
 }
+
+#[test]
+fn a_device_that_carries_less_than_before_is_followed() {
+    let scene = Scene::new();
+    let work = Work::start(&scene, scene.start("af-packet", ""), "sub1");
+    let carry = |mtu: u32| {
+        work.ip("nat", &format!("link set outside mtu {mtu}"));
+        work.ip("router", &format!("link set nat mtu {mtu}"));
+        work.waits_for_words(&format!("and MTU {mtu} now"));
+    };
+    let ping = |from: &str, fragments: &str| {
+        let to = SERVER1.to_string();
+        let arguments = ["-n", "-c", "1", "-W", "3", "-M", fragments, "-s", "1400", &to];
+        scene.network.node(from).run(20, "ping", &arguments)
+    };
+    ping("sub1", "do").unwrap();
+    carry(1300);
+    let said = ping("sub1", "do").unwrap_err().to_string();
+    assert!(said.contains("Frag needed") && said.contains("mtu = 1300"), "{said}");
+    ping("sub2", "dont").unwrap();
+    carry(1500);
+    ping("sub2", "do").unwrap();
+    let status = work.gateway.status().unwrap();
+    assert_eq!(status["devices"]["outside"]["transmit_full"], 0, "{}", status["devices"]);
+    work.recovers("a device that carried less for a while");
+    assert_eq!(work.gateway.stop().unwrap().code(), Some(0));
+}

@@ -75,6 +75,46 @@ fn what_is_announced_changes_with_a_reload_and_conflicts_are_told() {
     assert_eq!(announced(&scene), [""; 0]);
 }
 
+#[test]
+fn announced_routes_that_others_remove_come_back() {
+    let scene = Scene::new();
+    let lines = [
+        "blackhole 203.0.113.1 table 100",
+        "blackhole 203.0.113.2/31 table 100",
+        "blackhole 203.0.113.4 table 100",
+    ];
+    let gateway = scene.start("af-packet", "[announce]\ntable = 100\n");
+    wait_until_announced(&scene, &lines);
+    let says = |words: &str| {
+        let said = || Ok(gateway.log().contains(words).then_some(()));
+        let seen = wait_for(words, PATIENCE, said);
+        assert!(seen.is_ok(), "{words:?} was not said: {}", gateway.log());
+    };
+    scene.ip("nat", "route flush table 100 proto 78");
+    wait_until_announced(&scene, &lines);
+    says(
+        "warning: another program removed announced routes from table 100: 203.0.113.1/32, \
+         203.0.113.2/31, 203.0.113.4/32; 3 of 3 are there again",
+    );
+    // Another program's route in the place of one stays there.
+    scene.ip("nat", "route replace unreachable 203.0.113.4/32 table 100 proto 99");
+    says("203.0.113.4/32 cannot be announced in table 100: File exists");
+    assert_eq!(announced(&scene), lines[..2]);
+    scene.ip("nat", "route delete unreachable 203.0.113.4/32 table 100 proto 99");
+    wait_until_announced(&scene, &lines);
+    // Routes that natgate itself withdrew do not come back.
+    scene.ip("nat", "link set outside down");
+    wait_until_announced(&scene, &[]);
+    scene.ip("nat", "route add blackhole 203.0.113.1 table 100 proto 78");
+    scene.ip("nat", "route flush table 100 proto 78");
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(announced(&scene), [""; 0]);
+    scene.ip("nat", "link set outside up");
+    wait_until_announced(&scene, &lines);
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+    assert_eq!(announced(&scene), [""; 0]);
+}
+
 fn learnt(gateway: &Gateway) -> u64 {
     let status: Value = gateway.status().unwrap();
     status["router"]["learnt_routes"].as_u64().expect("a number")

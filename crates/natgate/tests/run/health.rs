@@ -22,6 +22,20 @@ fn shown(folder: &Folder, what: &str) -> String {
 }
 
 #[test]
+fn a_link_that_is_down_at_the_start_is_told_at_once() {
+    let folder = Folder::new("down");
+    let down = "ip link set in1 down; until ip link show in0 | grep -q LOWERLAYERDOWN; do
+        sleep 0.01; done";
+    let gateway = Gateway::start(command(down, &folder.config(""), &[]));
+    let said = gateway.hears("warning: inside device in0 is down; no packet passes it until");
+    assert!(said.ends_with("`ip link set in0 up` switches it on"), "{said}");
+    shown(&folder, "problem: link in0 (inside) is down\n");
+    gateway.asks("ip link set in1 up");
+    gateway.hears("inside device in0 is up");
+    shown(&folder, ": well\n");
+}
+
+#[test]
 fn health_tells_what_is_down_and_what_is_well_again() {
     let folder = Folder::new("health");
     // Nobody is at the collector's address, and there is no way to it.

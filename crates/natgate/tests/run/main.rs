@@ -7,6 +7,7 @@
 
 mod changes;
 mod health;
+mod locks;
 #[path = "../machine/mod.rs"]
 mod machine;
 mod mistakes;

@@ -70,12 +70,21 @@ fn a_second_gateway_by_hand_beside_the_first_is_refused() {
     // The usual place for control sockets, but nobody else's.
     let mut first = Gateway::start(command("mount -t tmpfs none /run", &config, &[]));
     let told = folder.file("told");
-    first.asks(&format!(
-        "code=0; timeout 20 {PROGRAM} run -c {} 2>{} || code=$?; [ $code = 1 ]",
-        text(&config),
-        text(&told)
-    ));
-    let said = fs::read_to_string(&told).expect("it was told");
+    let refusal = |config: &Path| {
+        first.asks(&format!(
+            "code=0; timeout 20 {PROGRAM} run -c {} 2>{} || code=$?; [ $code = 1 ]",
+            text(config),
+            text(&told)
+        ));
+        fs::read_to_string(&told).expect("it was told")
+    };
+    let said = refusal(&config);
+    let expected = format!("another natgate (process {}) has device in0", first.id());
+    assert!(said.contains(&expected), "{said}");
+    // With devices and addresses of its own it lacks a control socket.
+    let own =
+        GOOD.replace("in0", "in1").replace("out0", "out1").replace("203.0.113.1", "203.0.113.2");
+    let said = refusal(&folder.write(&own));
     assert!(
         said.contains(
             "another natgate runs in this network already, with the control socket \

@@ -160,7 +160,11 @@ impl<'e> Walk<'e> {
         let snat = match ruling {
             Some(Ruling::Bypass) => return self.bypass(Side::Inside),
             Some(Ruling::Drop) => return Err(DropReason::Rule),
-            _ if engine.stays_inside(&self.headers) => return self.route_inside(),
+            _ if engine.stays_inside(&self.headers)
+                || engine.is_error_that_stays(self.bytes, &self.headers) =>
+            {
+                return self.route_inside();
+            }
             Some(Ruling::Snat(snat)) => snat,
             None => {
                 let is_subscriber = engine.is_subscriber(self.headers.host());

@@ -1,0 +1,181 @@
+//! Watches the announced routes, and tells the announcer when another program may have removed or
+//! replaced one of them in the kernel's table.
+//!
+//! A thread reads the kernel's news of IPv4 routes and looks at the announced prefixes alone. It
+//! tells only that there is a reason to look: news may be about what the announcer did itself a
+//! moment ago, so the announcer reads the table before it changes anything.
+
+use super::netlink::{KernelRoute, Netlink, News, Place};
+use natgate_gateway::panics;
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How long to wait at most for news, and after trouble.
+const TURN: Duration = Duration::from_secs(60);
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Prefixes that are announced now, by first address and length.
+pub(super) type Announced = Arc<Mutex<BTreeSet<(u32, u8)>>>;
+
+/// A thread that watches; ends when it is dropped.
+#[derive(Debug)]
+pub(super) struct Watch {
+    /// Its closing wakes the thread.
+    stop: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    /// Watches the announced prefixes in a table; `hint` is called when there is a reason to look.
+    pub(super) fn start(
+        table: u32,
+        announced: Announced,
+        hint: impl Fn() + Send + 'static,
+    ) -> io::Result<Self> {
+        let (stop, stopped) = UnixStream::pair()?;
+        let mut work = Work { table, announced, news: Netlink::listen_to_routes()?, stopped };
+        let thread = thread::Builder::new().name("route watch".into());
+        let thread = thread.spawn(move || panics::contain(|| work.run(&hint)))?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has been told.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Work {
+    table: u32,
+    announced: Announced,
+    news: Netlink,
+    /// Closed at the other end when it is time to end.
+    stopped: UnixStream,
+}
+
+impl Work {
+    fn run(&mut self, hint: &dyn Fn()) {
+        loop {
+            let waited = natgate_io::wait(&[self.news.readiness(), self.stopped.as_fd()], TURN);
+            let looked = waited.and_then(|_| self.is_concerned());
+            let pause = if looked.is_ok() { Duration::ZERO } else { RETRY };
+            // Where news cannot be read, there is a reason as well.
+            if looked.unwrap_or(true) {
+                hint();
+            }
+            // Nothing is ever written: only the end makes it readable, which counts as trouble.
+            if matches!(natgate_io::wait(&[self.stopped.as_fd()], pause), Ok(true)) {
+                return;
+            }
+        }
+    }
+
+    /// Takes the news; returns true if an announced prefix may be concerned.
+    fn is_concerned(&mut self) -> io::Result<bool> {
+        let Self { table, announced, news, .. } = self;
+        let announced = announced.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_concerned = false;
+        news.news(|one| is_concerned |= concerns(&one, *table, &announced))?;
+        Ok(is_concerned)
+    }
+}
+
+/// Whether news may be about an announced route that is gone.
+fn concerns(news: &News, table: u32, announced: &BTreeSet<(u32, u8)>) -> bool {
+    let is_place = |route: &KernelRoute| {
+        route.table == table
+            && route.metric == 0
+            && announced.contains(&(route.prefix.first(), route.prefix.len()))
+    };
+    match news {
+        News::Went(route) => is_place(route),
+        News::Came(route, Place::Instead) => is_place(route),
+        News::Came(..) => false,
+        News::Unknown => true,
+    }
+}
+
+/// When routes are put back: at once, and the later the more often others remove them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Backoff {
+    last: Option<Instant>,
+    pause: Duration,
+}
+
+impl Backoff {
+    /// A flush is over by then.
+    pub(super) const FIRST: Duration = Duration::from_millis(100);
+    const SECOND: Duration = Duration::from_secs(1);
+    const LONGEST: Duration = Duration::from_secs(60);
+
+    /// After so long without trouble it begins anew.
+    const CALM: Duration = Duration::from_secs(300);
+
+    /// When the next attempt is due.
+    pub(super) fn next(&mut self, now: Instant) -> Instant {
+        let is_calm = self.last.is_none_or(|last| now.saturating_duration_since(last) > Self::CALM);
+        self.pause = match is_calm {
+            true => Self::FIRST,
+            false => (self.pause * 2).clamp(Self::SECOND, Self::LONGEST),
+        };
+        let due = now + self.pause;
+        self.last = Some(due);
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use natgate_engine::Prefix;
+
+    fn route(table: u32, address: [u8; 4], len: u8, metric: u32) -> KernelRoute {
+        KernelRoute {
+            prefix: Prefix::new(address.into(), len),
+            table,
+            protocol: 78,
+            metric,
+            blackhole: true,
+            general: true,
+            hops: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn only_news_of_announced_prefixes_is_a_reason_to_look() {
+        let own = [203, 0, 113, 0];
+        let announced = BTreeSet::from([(u32::from_be_bytes(own), 24)]);
+        let concerns = |news: News| concerns(&news, 100, &announced);
+        assert!(concerns(News::Went(route(100, own, 24, 0))));
+        assert!(concerns(News::Came(route(100, own, 24, 0), Place::Instead)));
+        assert!(concerns(News::Unknown));
+        for other in [route(101, own, 24, 0), route(100, own, 25, 0), route(100, own, 24, 7)] {
+            assert!(!concerns(News::Went(other.clone())), "{other:?}");
+        }
+        assert!(!concerns(News::Came(route(100, own, 24, 0), Place::Behind)));
+    }
+
+    #[test]
+    fn attempts_come_the_later_the_more_often_routes_are_removed() {
+        let (mut backoff, mut now) = (Backoff::default(), Instant::now());
+        let mut pauses = Vec::new();
+        for _ in 0..10 {
+            let due = backoff.next(now);
+            pauses.push((due - now).as_millis());
+            now = due;
+        }
+        assert_eq!(pauses, [100, 1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000, 60_000]);
+        now += Backoff::CALM + Duration::from_secs(1);
+        assert_eq!(backoff.next(now) - now, Backoff::FIRST);
+    }
+}

@@ -1,0 +1,127 @@
+//! Packets with forged sources while real subscribers come: forged sources get half of the table
+//! at most.
+
+use crate::world::*;
+use natgate_engine::{Direction, Outcome, Prefix, Side};
+use natgate_gateway::{Route, Settings};
+use natgate_wire::arp::{Mac, Operation, Repr};
+use natgate_wire::link::{ETHERNET_LEN, ethertype};
+use std::net::Ipv4Addr;
+
+const ATTACKER: Mac = Mac([2, 0, 0, 0, 6, 6]);
+
+/// Subscribers that there may be.
+const MOST: u32 = 64;
+
+/// A router inside, and a host behind it.
+const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 254);
+const BEYOND: Ipv4Addr = Ipv4Addr::new(172, 20, 5, 5);
+
+fn small() -> Settings {
+    let mut settings = settings();
+    settings.engine.limits.subscribers = Some(MOST);
+    settings.routes =
+        vec![Route { prefix: Prefix::new(BEYOND, 16), via: ROUTER, side: Side::Inside }];
+    settings.derive_inside_routes();
+    settings
+}
+
+struct Scene(World);
+
+impl Scene {
+    /// A world in which the server is a known neighbour, after a thousand forged sources.
+    fn flooded() -> Self {
+        let mut world = World::with(&small());
+        world.inside.send(&to_inside(&udp((SUBSCRIBER, 4000), (REMOTE, 53), b"first")));
+        world.next_outside();
+        let mut scene = Self(world);
+        for number in 0..1000 {
+            scene.sends(ATTACKER, Ipv4Addr::from_bits(0x0a01_0000 + number));
+        }
+        scene
+    }
+
+    /// Sends a packet from a source and hardware address; returns true if it leaves outside.
+    fn sends(&mut self, mac: Mac, source: Ipv4Addr) -> bool {
+        let before = self.0.packets(Direction::Outbound, Outcome::Forwarded);
+        let packet = udp((source, 4000), (REMOTE, 53), b"hello");
+        self.0.inside.send(&ethernet(INSIDE, mac, &packet));
+        self.0.turn();
+        self.0.packets(Direction::Outbound, Outcome::Forwarded) > before
+    }
+
+    /// Asks for the gateway by ARP, as a host does before its first packet.
+    fn asks_for_gateway(&mut self, mac: Mac, source: Ipv4Addr) {
+        let request = Repr {
+            operation: Operation::Request,
+            sender_mac: mac,
+            sender: source,
+            target_mac: Mac::default(),
+            target: OWN_INSIDE,
+        };
+        self.0.inside.send(&request.frame(Mac::BROADCAST));
+        self.0.turn();
+    }
+
+    fn refused(&mut self) -> u64 {
+        self.0.worker.status(self.0.now).router.sources_refused
+    }
+
+    /// Hosts that the gateway asks for by ARP, all of whom are silent.
+    fn asked(&mut self) -> Vec<Vec<u8>> {
+        let frames = std::iter::from_fn(|| self.0.inside.take());
+        frames.filter(|frame| frame[12..14] == ethertype::ARP.to_be_bytes()).collect()
+    }
+}
+
+fn newcomer(number: u8) -> (Mac, Ipv4Addr) {
+    (Mac([2, 0, 0, 0, 7, number]), Ipv4Addr::new(10, 2, 0, number))
+}
+
+#[test]
+fn forged_sources_get_half_of_the_table_and_newcomers_the_rest() {
+    let mut scene = Scene::flooded();
+    let half = u64::from(MOST) / 2 + 1;
+    assert_eq!(scene.0.packets(Direction::Outbound, Outcome::Forwarded), half);
+    assert_eq!(scene.refused(), 1001 - half);
+    for number in 0..MOST as u8 / 2 - 2 {
+        let (mac, source) = newcomer(number);
+        scene.asks_for_gateway(mac, source);
+        assert!(scene.sends(mac, source), "newcomer {number}");
+        // The flood goes on.
+        assert!(!scene.sends(ATTACKER, Ipv4Addr::new(10, 3, 0, number)));
+    }
+}
+
+#[test]
+fn a_newcomer_that_has_not_asked_is_asked_for_and_admitted_then() {
+    let mut scene = Scene::flooded();
+    scene.asked();
+    // The flood has used up the ARP requests of this second.
+    scene.0.pass(std::time::Duration::from_secs(5));
+    scene.asked();
+    let (mac, source) = newcomer(1);
+    assert!(!scene.sends(mac, source));
+    let asked = scene.asked();
+    let [request] = &asked[..] else { panic!("{} requests", asked.len()) };
+    assert_eq!(request[ETHERNET_LEN + 24..][..4], source.octets());
+    scene.0.inside.send(&answer(request, mac));
+    scene.0.turn();
+    assert!(scene.sends(mac, source));
+}
+
+#[test]
+fn only_new_sources_of_the_connected_network_are_looked_into() {
+    let mut scene = Scene::flooded();
+    let refused = scene.refused();
+    let (mac, source) = newcomer(1);
+    scene.asks_for_gateway(mac, source);
+    assert!(!scene.sends(ATTACKER, source), "the neighbour has another hardware address");
+    assert_eq!(scene.refused(), refused + 1);
+    assert!(scene.sends(mac, source));
+    // A host with a record keeps it, whatever hardware its packets come from.
+    assert!(scene.sends(ATTACKER, source) && scene.sends(ATTACKER, SUBSCRIBER));
+    // Hosts behind routers have the routers' hardware addresses.
+    assert!(scene.sends(ATTACKER, BEYOND));
+    assert_eq!(scene.refused(), refused + 1);
+}

@@ -1,0 +1,401 @@
+//! Locks of devices and external addresses: two gateways of one network namespace never share them.
+//!
+//! Two gateways on one device send each packet twice, and two gateways that announce the same
+//! addresses remove each other's routes. So each device and each range of external addresses has a
+//! lock: an abstract Unix socket. The kernel keeps such names for each network namespace, gives a
+//! name to one socket only, and frees it when the process ends, however the process ends. `ss -xlp`
+//! shows the locks as `@natgate/...`.
+//!
+//! Always true: a process of another user cannot keep the gateway from its start, although every
+//! process may take every name; the operator is told of such a process.
+
+use super::say;
+use anyhow::{Context, anyhow};
+use natgate_control::reload::Claiming;
+use natgate_control::routes::external_ranges;
+use natgate_control::socket;
+use natgate_gateway::{Settings, panics};
+use nix::unistd::Uid;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fmt::{self, Display, Formatter};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::net::Ipv4Addr;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::Path;
+use std::process;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Builder};
+use std::time::{Duration, Instant};
+
+/// Most ranges of external addresses that are locked: each lock is an open file.
+const MOST_RANGES: usize = 256;
+
+/// How often a lock is tried that seems to come free, and the pause between.
+const TRIES: usize = 5;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long the locks of the process before may stay taken until the operator is told.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const DEVICE: &str = "natgate/device/";
+const ADDRESSES: &str = "natgate/addresses/";
+
+/// The subject of a lock.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Subject {
+    Device(String),
+    Addresses { first: Ipv4Addr, last: Ipv4Addr },
+}
+
+/// The process that has a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holder {
+    /// This process.
+    Own,
+    /// Another gateway; its process, if that is known.
+    Gateway(Option<i32>),
+    /// A process of a user that runs no gateway here.
+    Stranger,
+    /// No process can have it: the name is too long, or the system has no such sockets.
+    Impossible,
+}
+
+/// The locks of this process.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Locks(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    held: BTreeMap<Subject, UnixListener>,
+    /// Locks that the process before still has.
+    awaited: BTreeSet<Subject>,
+    /// The process that this one takes over from.
+    predecessor: Option<i32>,
+}
+
+/// Locks for other settings, in force with [`Change::apply`]; new ones come free if it is dropped.
+struct Change {
+    locks: Locks,
+    wanted: BTreeSet<Subject>,
+    held: BTreeMap<Subject, UnixListener>,
+    awaited: BTreeSet<Subject>,
+}
+
+impl Locks {
+    /// Takes the locks that the settings need. If `predecessor`, the process that this one takes
+    /// over from, has a lock, the lock becomes this process's when `predecessor` has ended.
+    ///
+    /// # Errors
+    /// When another gateway has one of them.
+    pub(super) fn take(settings: &Settings, predecessor: Option<i32>) -> anyhow::Result<Self> {
+        let locks = Self::default();
+        locks.state().predecessor = predecessor;
+        locks.prepare(subjects(settings)).map_err(|refusal| anyhow!("{refusal}"))?.apply();
+        if !locks.state().awaited.is_empty() {
+            let waiting = locks.clone();
+            let wait = move || panics::contain(|| waiting.wait());
+            Builder::new().name("locks".into()).spawn(wait).context("a thread cannot be made")?;
+        }
+        Ok(locks)
+    }
+
+    /// Takes the locks of other settings at a reload.
+    pub(super) fn claiming(&self) -> Claiming {
+        let locks = self.clone();
+        Box::new(move |settings| {
+            let change = locks.prepare(subjects(settings))?;
+            Ok(Box::new(move || change.apply()))
+        })
+    }
+
+    /// Takes the locks that are wanted and not there yet.
+    fn prepare(&self, wanted: BTreeSet<Subject>) -> Result<Change, String> {
+        let (mut held, mut awaited) = (BTreeMap::new(), BTreeSet::new());
+        let state = self.state();
+        let is_there = |one: &Subject| state.held.contains_key(one) || state.awaited.contains(one);
+        for subject in wanted.iter().filter(|subject| !is_there(subject)) {
+            match subject.lock() {
+                Ok(lock) => {
+                    held.insert(subject.clone(), lock);
+                }
+                Err(Holder::Gateway(process)) => match process {
+                    Some(_) if process == state.predecessor => {
+                        awaited.insert(subject.clone());
+                    }
+                    _ => return Err(refusal(subject, process)),
+                },
+                Err(Holder::Stranger) => say(format!(
+                    "warning: {subject} cannot be locked against a second natgate: a process of \
+                     another user has the name; `ss -xlp | grep {}` shows the process",
+                    subject.name()
+                )),
+                Err(Holder::Own | Holder::Impossible) => {}
+            }
+        }
+        // Both of two gateways that start at the same time see each other here.
+        for other in others(held.keys()) {
+            match other.holder() {
+                Some(Holder::Gateway(process))
+                    if process.is_none() || process != state.predecessor =>
+                {
+                    return Err(refusal(&other, process));
+                }
+                _ => {}
+            }
+        }
+        drop(state);
+        Ok(Change { locks: self.clone(), wanted, held, awaited })
+    }
+
+    /// Waits until the process before has ended, and takes its locks.
+    fn wait(&self) {
+        let (began, mut is_told) = (Instant::now(), false);
+        while !self.state().take_awaited() {
+            if began.elapsed() > PATIENCE && !is_told {
+                is_told = true;
+                say("warning: the locks of the process before are still taken, so a second natgate \
+                     may start on the same devices; `ss -xlp | grep natgate/` shows the processes"
+                    .to_owned());
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// No change is left half done.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Takes what has come free; returns true if nothing is awaited any more.
+    fn take_awaited(&mut self) -> bool {
+        for subject in std::mem::take(&mut self.awaited) {
+            match subject.bind() {
+                Ok(lock) => {
+                    self.held.insert(subject, lock);
+                }
+                Err(_) => {
+                    self.awaited.insert(subject);
+                }
+            }
+        }
+        if self.awaited.is_empty() {
+            self.predecessor = None;
+        }
+        self.awaited.is_empty()
+    }
+}
+
+impl Change {
+    /// Keeps the new locks, and frees those that are not wanted any more.
+    fn apply(self) {
+        let mut state = self.locks.state();
+        state.held.retain(|subject, _| self.wanted.contains(subject));
+        state.awaited.retain(|subject| self.wanted.contains(subject));
+        state.held.extend(self.held);
+        state.awaited.extend(self.awaited);
+    }
+}
+
+impl Subject {
+    /// The name of the lock in the kernel.
+    fn name(&self) -> String {
+        match self {
+            Self::Device(device) => format!("{DEVICE}{device}"),
+            Self::Addresses { first, last } => format!("{ADDRESSES}{first}-{last}"),
+        }
+    }
+
+    /// The subject of a lock with this name, if it is a lock's.
+    fn of_name(name: &str) -> Option<Self> {
+        if let Some(device) = name.strip_prefix(DEVICE) {
+            return Some(Self::Device(device.to_owned()));
+        }
+        let (first, last) = name.strip_prefix(ADDRESSES)?.split_once('-')?;
+        Some(Self::Addresses { first: first.parse().ok()?, last: last.parse().ok()? })
+    }
+
+    /// Whether two ranges of addresses have addresses in common.
+    fn overlaps(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::Addresses { first, last },
+                Self::Addresses { first: other_first, last: other_last },
+            ) => first <= other_last && other_first <= last,
+            _ => false,
+        }
+    }
+
+    fn bind(&self) -> io::Result<UnixListener> {
+        UnixListener::bind_addr(&SocketAddr::from_abstract_name(self.name())?)
+    }
+
+    /// Takes the lock, or tells which process has it.
+    fn lock(&self) -> Result<UnixListener, Holder> {
+        for _ in 0..TRIES {
+            match self.bind() {
+                Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+                bound => return bound.map_err(|_| Holder::Impossible),
+            }
+            if let Some(holder) = self.holder() {
+                return Err(holder);
+            }
+            // It came free between, or is only being made.
+            thread::sleep(PAUSE);
+        }
+        // A gateway listens at once.
+        Err(Holder::Stranger)
+    }
+
+    /// The process that has the lock, if a process listens.
+    fn holder(&self) -> Option<Holder> {
+        let path = [b"\0", self.name().as_bytes()].concat();
+        let owner = match socket::owner(Path::new(OsStr::from_bytes(&path))) {
+            Ok(owner) => owner,
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => return None,
+            // Too many have asked the process already.
+            Err(_) => return Some(Holder::Gateway(None)),
+        };
+        let is_trusted = owner.user == 0 || owner.user == Uid::effective().as_raw();
+        Some(match owner.process {
+            Some(process) if u32::try_from(process) == Ok(process::id()) => Holder::Own,
+            process if is_trusted => Holder::Gateway(process),
+            _ => Holder::Stranger,
+        })
+    }
+}
+
+impl Display for Subject {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device(device) => write!(f, "device {device}"),
+            Self::Addresses { first, last } if first == last => {
+                write!(f, "external address {first}")
+            }
+            Self::Addresses { first, last } => write!(f, "external addresses {first} to {last}"),
+        }
+    }
+}
+
+/// The subjects of the locks that the settings need.
+fn subjects(settings: &Settings) -> BTreeSet<Subject> {
+    let devices = settings.devices().into_iter().map(|name| Subject::Device(name.to_owned()));
+    let ranges = external_ranges(&settings.engine);
+    if ranges.len() > MOST_RANGES {
+        say(format!(
+            "note: the external addresses are {} ranges; the first {MOST_RANGES} are locked \
+             against a second natgate",
+            ranges.len()
+        ));
+    }
+    let ranges = ranges.into_iter().take(MOST_RANGES);
+    let ranges = ranges.map(|range| Subject::Addresses { first: range.first, last: range.last });
+    devices.chain(ranges).collect()
+}
+
+/// Locks in this network namespace that are not among these and have addresses in common with them.
+fn others<'a>(own: impl Iterator<Item = &'a Subject> + Clone) -> BTreeSet<Subject> {
+    // Without the list, only equal ranges are found.
+    let text = fs::read("/proc/net/unix").unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let names = text.lines().filter_map(|line| line.split_whitespace().last()?.strip_prefix('@'));
+    let is_other = |other: &Subject| {
+        own.clone().any(|one| one.overlaps(other)) && own.clone().all(|one| one != other)
+    };
+    names.filter_map(Subject::of_name).filter(is_other).collect()
+}
+
+/// Why this process may not have it.
+fn refusal(subject: &Subject, process: Option<i32>) -> String {
+    let process = process.map_or_else(
+        || format!("`ss -xlp | grep {}` shows its process", subject.name()),
+        |process| format!("process {process}"),
+    );
+    format!(
+        "another natgate ({process}) has {subject} in this network already; stop that one, or give \
+         each devices and external addresses of its own"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(first: [u8; 4], last: [u8; 4]) -> Subject {
+        Subject::Addresses { first: first.into(), last: last.into() }
+    }
+
+    /// A device that no other test and no gateway has.
+    fn device(name: &str) -> Subject {
+        Subject::Device(format!("{name}-{}", process::id()))
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for subject in [device("eth0.5"), addresses([203, 0, 113, 1], [203, 0, 113, 4])] {
+            assert_eq!(Subject::of_name(&subject.name()), Some(subject));
+        }
+        for name in ["", "natgate", "natgate/addresses/1.2.3.4", "natgate/addresses/a-b"] {
+            assert_eq!(Subject::of_name(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn ranges_overlap_where_they_have_an_address_in_common() {
+        let one = addresses([203, 0, 113, 4], [203, 0, 113, 7]);
+        for (first, last, expected) in
+            [(0, 3, false), (0, 4, true), (5, 6, true), (7, 9, true), (8, 9, false), (0, 255, true)]
+        {
+            let other = addresses([203, 0, 113, first], [203, 0, 113, last]);
+            assert_eq!(one.overlaps(&other), expected, "{other}");
+            assert_eq!(other.overlaps(&one), expected, "{other}");
+        }
+        assert!(!one.overlaps(&device("eth0")));
+    }
+
+    #[test]
+    fn a_change_takes_effect_whole_or_not_at_all() {
+        let [old, new] = ["old", "new"].map(device);
+        let locks = Locks::default();
+        let prepare = |wanted: &Subject| locks.prepare(BTreeSet::from([wanted.clone()])).unwrap();
+        let is_free = |subject: &Subject| subject.bind().is_ok();
+        prepare(&old).apply();
+        assert!(!is_free(&old));
+        let change = prepare(&new);
+        assert!(!is_free(&old) && !is_free(&new));
+        drop(change);
+        assert!(!is_free(&old) && is_free(&new), "nothing has changed");
+        prepare(&new).apply();
+        assert!(is_free(&old) && !is_free(&new));
+        assert_eq!(new.holder(), Some(Holder::Own));
+        drop(locks);
+        assert!(is_free(&new));
+        assert_eq!(new.holder(), None);
+    }
+
+    #[test]
+    fn ranges_of_others_are_found_by_their_names() {
+        // Addresses of documentation that no other test locks.
+        let theirs = addresses([192, 0, 2, 200], [192, 0, 2, 203]);
+        let _lock = theirs.bind().unwrap();
+        let mine = addresses([192, 0, 2, 203], [192, 0, 2, 210]);
+        assert_eq!(others([&mine].into_iter()), BTreeSet::from([theirs.clone()]));
+        assert_eq!(others([&theirs].into_iter()), BTreeSet::new());
+    }
+
+    #[test]
+    fn locks_of_the_process_before_are_taken_when_they_come_free() {
+        let (subject, locks) = (device("before"), Locks::default());
+        let before = subject.bind().unwrap();
+        locks.state().awaited.insert(subject.clone());
+        assert!(!locks.state().take_awaited());
+        drop(before);
+        assert!(locks.state().take_awaited());
+        assert_eq!(subject.holder(), Some(Holder::Own));
+    }
+}

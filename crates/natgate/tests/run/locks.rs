@@ -1,0 +1,153 @@
+//! Two gateways in one network namespace: the second may not have a device or an external address
+//! of the first, whatever their control sockets are.
+
+use crate::scene::{Folder, Gateway, PROGRAM, command, refused};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// A gateway on in0 and out0, with a realm on more0, in a namespace with a third link.
+struct Scene {
+    _folder: Folder,
+    first: Gateway,
+}
+
+impl Scene {
+    fn start(test: &str) -> Self {
+        let folder = Folder::new(test);
+        let third = "ip link add name more0 type veth peer name more1
+            ip link set more0 up; ip link set more1 up";
+        let realm = "[[realm]]\nname = \"red\"\ndevice = \"more0\"\naddress = \"10.0.0.1/8\"\n";
+        let first = Gateway::start(command(third, &folder.config(realm), &[]));
+        Self { _folder: folder, first }
+    }
+
+    /// Another gateway in the namespace of the first.
+    fn beside(&self, config: &PathBuf) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--net", "--mount", "--target", &self.first.id().to_string(), PROGRAM]);
+        command.args(["run", "-c"]).arg(config);
+        command.stderr(Stdio::piped()).stdout(Stdio::piped());
+        for name in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "JOURNAL_STREAM"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    fn says_who_has(&self, what: &str) -> String {
+        format!("another natgate (process {}) has {what} in this network already", self.first.id())
+    }
+}
+
+/// A configuration with a control socket of its own.
+fn config(folder: &Folder, inside: &str, outside: &str, pool: &str) -> PathBuf {
+    folder.write(&format!(
+        "[inside]\ndevice = {inside:?}\naddress = \"10.0.0.1/8\"\n\
+         [outside]\ndevice = {outside:?}\naddress = \"192.0.2.1/24\"\n\
+         [[pool]]\naddresses = [{pool:?}]\n[control]\nsocket = {:?}\n",
+        folder.socket()
+    ))
+}
+
+const OTHER_POOL: &str = "198.51.100.0/28";
+
+#[test]
+fn a_second_gateway_on_the_same_devices_or_addresses_is_refused() {
+    let mut scene = Scene::start("locks");
+    for (inside, outside, pool, what) in [
+        ("in0", "out1", OTHER_POOL, "device in0"),
+        ("in1", "out0", OTHER_POOL, "device out0"),
+        // The device of a realm.
+        ("more0", "out1", OTHER_POOL, "device more0"),
+        ("in1", "out1", "203.0.113.1", "external address 203.0.113.1"),
+        // Another range that has it, too.
+        ("in1", "out1", "203.0.113.0/24", "external address 203.0.113.1"),
+    ] {
+        let other = Folder::new("locks-other");
+        let (code, said) = refused(scene.beside(&config(&other, inside, outside, pool)));
+        assert!(code == 1 && said.contains(&scene.says_who_has(what)), "{code} {said}");
+    }
+    // With devices and addresses of its own it runs.
+    let other = Folder::new("locks-other");
+    let mut second = Gateway::spawn(scene.beside(&config(&other, "in1", "out1", OTHER_POOL)));
+    second.hears("running, inside in1, outside out1");
+    for gateway in [&mut second, &mut scene.first] {
+        gateway.signal("TERM");
+        assert_eq!(gateway.ends(), 0);
+    }
+}
+
+#[test]
+fn a_gateway_that_was_killed_holds_nothing() {
+    let scene = Scene::start("locks-killed");
+    let other = Folder::new("locks-heir");
+    let file = config(&other, "in0", "out0", "203.0.113.1");
+    let (program, file, said) = (PROGRAM, file.display(), other.file("said"));
+    let (process, said) = (scene.first.id(), said.display());
+    scene.first.asks(&format!(
+        "kill -KILL {process}
+        until grep -q '^State:.Z' /proc/{process}/status; do sleep 0.01; done
+        timeout 60 {program} run -c {file} 2>{said} & second=$!
+        until grep -q 'running, inside in0' {said}; do sleep 0.05; kill -0 $second; done
+        kill -TERM $second; wait $second"
+    ));
+}
+
+#[test]
+fn a_reload_to_what_another_gateway_has_is_refused_and_changes_nothing() {
+    let scene = Scene::start("locks-reload");
+    let other = Folder::new("locks-reloaded");
+    let mut second = Gateway::spawn(scene.beside(&config(&other, "in1", "out1", OTHER_POOL)));
+    second.hears("running");
+    let reload = |more: &str, arguments: &[&str]| {
+        let file = config(&other, "in1", "out1", OTHER_POOL);
+        let text = std::fs::read_to_string(&file).expect("it is ours");
+        std::fs::write(&file, text + more).expect("it is ours");
+        let mut command = Command::new(PROGRAM);
+        let output = command.args(["reload", "--socket"]).arg(other.socket()).args(arguments);
+        let output = output.output().expect("natgate runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code().expect("an exit code"), said)
+    };
+    let realm = "[[realm]]\nname = \"red\"\ndevice = \"more0\"\naddress = \"10.0.0.9/8\"\n";
+    let pool = "[[pool]]\nname = \"more\"\naddresses = [\"203.0.113.0/29\"]\n";
+    for (more, what) in [(realm, "device more0"), (pool, "external address 203.0.113.1")] {
+        for arguments in [&["--dry-run"][..], &[]] {
+            let (code, said) = reload(more, arguments);
+            assert!(code == 2 && said.contains(&scene.says_who_has(what)), "{code} {said}");
+        }
+    }
+    // A refused reload has locked nothing, and a lock that a reload does not need comes free.
+    let free = "[[pool]]\nname = \"more\"\naddresses = [\"203.0.113.8/29\"]\n";
+    assert_eq!(reload(free, &[]).0, 0);
+    let locks = || scene.first.asks("grep -o '@natgate/[^ ]*' /proc/net/unix | sort -u");
+    assert!(locks().contains("@natgate/addresses/203.0.113.8-203.0.113.15\n"), "{}", locks());
+    assert_eq!(reload("", &[]).0, 0);
+    assert_eq!(
+        locks(),
+        "@natgate/addresses/198.51.100.0-198.51.100.15\n\
+         @natgate/addresses/203.0.113.1-203.0.113.1\n@natgate/device/in0\n@natgate/device/in1\n\
+         @natgate/device/more0\n@natgate/device/out0\n@natgate/device/out1\n"
+    );
+    second.signal("TERM");
+    assert_eq!(second.ends(), 0);
+}
+
+#[test]
+fn a_process_of_another_user_that_has_a_lock_is_told_and_does_not_keep_the_gateway_from_its_start()
+{
+    let folder = Folder::new("locks-stranger");
+    let setup = "setpriv --reuid=65534 --regid=65534 --clear-groups /usr/bin/python3 -c '
+import socket, time
+taken = socket.socket(socket.AF_UNIX)
+taken.bind(\"\\0natgate/device/in0\")
+taken.listen()
+time.sleep(60)' >/dev/null 2>&1 &
+        until grep -q @natgate/device/in0 /proc/net/unix; do sleep 0.01; done";
+    let mut gateway = Gateway::spawn(command(setup, &folder.config(""), &[]));
+    let said = gateway.hears("device in0 cannot be locked against a second natgate");
+    assert!(said.contains("`ss -xlp | grep natgate/device/in0` shows the process"), "{said}");
+    gateway.hears("running, inside in0, outside out0");
+    gateway.asks("kill $(ss -xlpH | grep natgate/device/in0 | grep -o 'pid=[0-9]*' | cut -d= -f2)");
+    gateway.signal("TERM");
+    assert_eq!(gateway.ends(), 0);
+}
