@@ -2,6 +2,7 @@
 
 mod capture;
 mod fragments;
+mod pcp;
 mod realms;
 mod reload;
 mod team;
