@@ -334,7 +334,13 @@ fn saved_ports(settings: &Settings) -> Result<Option<Vec<SavedPorts>>, StateErro
     // Each has all ports that there were.
     for (number, saved) in saved.iter().flatten().enumerate() {
         let (path, hold_down) = (saved.path().display(), settings.engine.timeouts.hold_down);
+        let before = saved.generation_before();
         match (saved.damage(), saved.ports()) {
+            (Some(what), _) if let Some(before) = before => say(format!(
+                "warning: state.file {path} is damaged ({what}), so ports that were in use before \
+                 are taken from {}, which is one writing older, and held for {hold_down:?}",
+                before.display()
+            )),
             (Some(what), _) => say(format!(
                 "warning: state.file {path} is damaged ({what}), so ports that were in use before \
                  may be given out at once"
