@@ -41,6 +41,8 @@ pub struct Figures {
     pub workers: Vec<WorkerFigures>,
     /// Of each event log.
     pub sinks: Vec<SinkFigures>,
+    /// Of each TCP port that limits its connections.
+    pub listeners: Vec<ListenerFigures>,
     /// Readings of the configuration.
     pub reloads: Reloads,
     /// Panics of the control plane, after each of which it went on.
@@ -123,6 +125,15 @@ pub struct SinkFigures {
     pub up: bool,
 }
 
+/// A TCP port that limits its connections.
+#[derive(Clone, Copy, Debug)]
+pub struct ListenerFigures {
+    /// What it serves.
+    pub name: &'static str,
+    /// Connections that were closed at once because there were too many.
+    pub refused: u64,
+}
+
 /// Readings of the configuration since the gateway began.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reloads {
@@ -153,6 +164,7 @@ impl Figures {
             devices: Vec::new(),
             workers: Vec::new(),
             sinks: Vec::new(),
+            listeners: Vec::new(),
             reloads: Reloads::default(),
             control_panics: 0,
         }

@@ -44,6 +44,7 @@ use natgate_gateway::{
 use natgate_io::decorate::Faults;
 use natgate_logs::Logs;
 use natgate_service::Manager;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signals::{Ear, Signals};
 use std::io;
 use std::path::PathBuf;
@@ -101,6 +102,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     memory::return_what_is_freed();
+    allow_many_descriptors();
     // This thread waits for the workers, and what it does before that they rely on.
     panics::enter_data_plane();
     panics::install(natgate_service::say);
@@ -223,6 +225,14 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     log::told_of_ports(&settings, saved)?;
     devices::finish(tap)?;
     finished
+}
+
+/// Raises the limit of open descriptors to the hardest one, before anything is opened. Servers
+/// limit their connections to a share of it, so that descriptors are left for everything else.
+fn allow_many_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    // Should it stay, fewer connections are taken.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// The interface's paths that look into the workers and into the event logs.
