@@ -22,7 +22,8 @@ mod signals;
 mod status;
 mod threads;
 
-use crate::{Failure, memory};
+use crate::Failure;
+use crate::memory::{self, Stage};
 use access::RemoteAccess;
 use anyhow::Context;
 use axum::Router;
@@ -40,6 +41,7 @@ use natgate_control::socket::DEFAULT_PATH;
 use natgate_engine::{Engine, Side};
 use natgate_gateway::{
     Clock, Commander, SavedPorts, Settings, StateError, Worker, WorkerError, panics, team_commands,
+    team_memory,
 };
 use natgate_io::decorate::Faults;
 use natgate_logs::Logs;
@@ -115,6 +117,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         true => Some(handover::ask(&settings, &control, is_decorated)?),
         false => None,
     };
+    memory::enter(Stage::Devices);
     let (saved, devices) = match &heir {
         None => (saved_ports(&settings), devices::open(&settings)?),
         Some(heir) => (handover::files(&settings), handover::open(heir, &settings)?),
@@ -124,12 +127,15 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let (devices, tap) = devices::decorate(devices, &names, args.inject, args.tap.as_deref())?;
     let clock = heir.as_ref().map_or_else(Clock::new, |heir| heir.clock());
     let (events, status) = (args.events.as_deref(), args.status_file.as_deref());
+    memory::enter(Stage::Logs);
     let (written, mut logs) = log::open(events, status, &settings, clock, heir.is_some())?;
 
     let (manager, ending) = (Manager::of_environment(), Ending::catch()?);
     let signals =
         Arc::new(Signals::catch(settings.workers.count).context("signals cannot be caught")?);
+    memory::enter(Stage::Tables);
     let mut workers = args.workers(&settings, devices, saved, &signals, clock)?;
+    memory::enter(Stage::Rest);
     let wakers = signals.wakers().map_err(anyhow::Error::from)?;
     let (commander, commands) = team_commands(wakers);
     workers.iter_mut().zip(commands).for_each(|(worker, commands)| worker.obey(commands));
@@ -175,6 +181,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         None => None,
     };
     // From here on this is the only gateway, if it has taken over: what fails is said, and packets flow.
+    if heir.is_some() {
+        memory::enter(Stage::Running);
+    }
     let is_taken = taken.is_some();
     let doors = match heir {
         Some(heir) => doors.open_when_gone(heir),
@@ -198,6 +207,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     for (((worker, log), ear), core) in workers.into_iter().zip(logs).zip(ears).zip(cores) {
         starter.start(One { worker, log, ear, core })?;
     }
+    memory::enter(Stage::Running);
     tell_ready(manager);
     if let Some(taken) = &taken {
         handover::tell(taken);
@@ -267,7 +277,8 @@ impl Args {
                 "inside.device and outside.device are both {device:?}; give each side its own device"
             )));
         }
-        memory::require(Engine::memory(&settings.engine), "the configuration").map_err(|lack| {
+        let needed = Engine::memory(&settings.engine) + team_memory(&settings);
+        memory::require(needed, "the configuration").map_err(|lack| {
             self.input(format!("{lack}; lower limits.mappings or limits.extra_sessions"))
         })?;
         devices::require(&settings).map_err(|lack| self.input(lack))?;
