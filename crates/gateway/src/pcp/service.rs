@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn a_desk_that_goes_on_for_another_has_its_epoch() {
+    fn a_service_that_goes_on_for_another_has_its_epoch() {
         let settings = PcpSettings { enabled: true, ..PcpSettings::default() };
         let mut service = PcpService::new(&settings, &config(1), at(500));
         service.go_on(at(10), &addresses(&config(1)), at(500));
