@@ -1,7 +1,7 @@
 //! A door in the gateway's own inside address: one TCP port whose packets the program around the gateway
 //! takes, which has a TCP of its own. Nothing from outside comes in by it.
 
-use crate::pcp::Taken;
+use crate::pcp::Admission;
 use natgate_wire::{Ipv4, protocol};
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -33,15 +33,15 @@ impl Door {
     }
 
     /// Takes a packet to the gateway itself from realm 0, whose own address is given, if it is for the door.
-    pub(crate) fn take(&mut self, packet: &[u8], own: Option<Ipv4Addr>) -> Taken {
+    pub(crate) fn take(&mut self, packet: &[u8], own: Option<Ipv4Addr>) -> Admission {
         if !self.port.is_some_and(|port| is_for(port, own, packet)) {
-            return Taken::Not;
+            return Admission::NoRequest;
         }
         if self.packets.len() == ROOM {
-            return Taken::Refused;
+            return Admission::Refused;
         }
         self.packets.push_back(packet.to_vec());
-        Taken::Kept
+        Admission::Waiting
     }
 }
 
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn what_is_for_the_port_waits_and_no_more_than_there_is_room_for() {
         let mut door = Door::default();
-        assert_eq!(door.take(&segment(), Some(OWN)), Taken::Not, "it is closed");
+        assert_eq!(door.take(&segment(), Some(OWN)), Admission::NoRequest, "it is closed");
         door.open(9464);
         let with = |at: usize, value: u8| {
             let mut bytes = segment();
@@ -86,15 +86,15 @@ mod tests {
             bytes
         };
         for (at, value) in [(6, 0x20), (9, protocol::UDP), (19, 2), (23, 1)] {
-            assert_eq!(door.take(&with(at, value), Some(OWN)), Taken::Not, "byte {at}");
+            assert_eq!(door.take(&with(at, value), Some(OWN)), Admission::NoRequest, "byte {at}");
         }
-        assert_eq!(door.take(&segment(), None), Taken::Not);
+        assert_eq!(door.take(&segment(), None), Admission::NoRequest);
         for _ in 0..ROOM {
-            assert_eq!(door.take(&segment(), Some(OWN)), Taken::Kept);
+            assert_eq!(door.take(&segment(), Some(OWN)), Admission::Waiting);
             assert!(door.has_next());
         }
-        assert_eq!(door.take(&segment(), Some(OWN)), Taken::Refused);
+        assert_eq!(door.take(&segment(), Some(OWN)), Admission::Refused);
         assert_eq!(door.next(), Some(segment()));
-        assert_eq!(door.take(&segment(), Some(OWN)), Taken::Kept);
+        assert_eq!(door.take(&segment(), Some(OWN)), Admission::Waiting);
     }
 }

@@ -8,6 +8,7 @@ mod clock;
 mod command;
 mod counters;
 mod door;
+mod folder_owner;
 mod fragment;
 mod handover;
 mod inside_routes;
@@ -36,6 +37,7 @@ pub use command::{
     CommandError, Commander, Commands, Numbered, Prepared, Reconfigured, commands, team_commands,
 };
 pub use counters::{Losses, Origin};
+pub use folder_owner::give_to_folder_owner;
 pub use handover::{Division, Known, Legacy, Writing, Written};
 pub use inside_routes::InsideRoutes;
 pub use kernel::{AnnounceSettings, AnnouncedRoutes, KernelSettings, LearnSettings};

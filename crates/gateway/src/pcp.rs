@@ -1,19 +1,21 @@
 //! Requests for mappings: PCP and NAT-PMP at the gateway's own inside addresses (docs/pcp.md).
 //!
-//! The translator drops what is addressed to the gateway itself. Of that, requests are put by, as many
-//! as there is room for and as each client and all together may send a second; the worker serves some
-//! of them each turn, between batches. So a flood costs packets no more than the same datagrams to
-//! any other port would. The worker of the host whose mapping it is to be serves a request. Nothing
+//! The translator drops what is addressed to the gateway itself. Of that, requests wait, as many as
+//! there is room for and as each client may send a second; the worker serves some of them each turn,
+//! between batches, and no more in a second than the configuration says. Senders that natgate knows
+//! are served first (`queue`). So a flood costs packets no more than the same datagrams to any other
+//! port would, and real clients get their answers beside it. The worker of the host whose mapping it is to be serves a request. Nothing
 //! that came from outside gets here.
 
 mod announce;
 mod datagram;
-mod desk;
+mod queue;
+mod service;
 
 pub(crate) use announce::Announcer;
-pub(crate) use datagram::Letter;
+pub(crate) use datagram::Datagram;
 pub use datagram::write as write_datagram;
-pub(crate) use desk::{Desk, Next, Taken};
+pub(crate) use service::{Admission, Next, PcpService, Sender};
 
 use natgate_engine::Prefix;
 pub use natgate_pcp::{ResultCode, SERVER_PORT as PCP_PORT};

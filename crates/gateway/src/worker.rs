@@ -16,7 +16,7 @@ use crate::command::{Clerk, Commands};
 use crate::door::Door;
 use crate::links::Link;
 use crate::load::{Load, LoadNow, add};
-use crate::pcp::{Desk, PcpCounters};
+use crate::pcp::{PcpCounters, PcpService};
 use crate::router::{Fate, NeighborInfo, Router, RouterCounters, RouterError};
 use crate::state::Keeper;
 use crate::team::{Kind, Member, Parcel};
@@ -177,7 +177,7 @@ impl Worker {
                 team: None,
                 load: Arc::default(),
                 captures: Captures::default(),
-                desk: Desk::new(&settings.pcp, &settings.engine, now),
+                pcp: PcpService::new(&settings.pcp, &settings.engine, now),
                 door: Door::default(),
             },
             devices,
@@ -212,7 +212,7 @@ impl Worker {
         let mut worker = Self::new(&own, seed, devices, now)?;
         member.divide(&mut worker.stages.engine);
         if member.number() != 0 {
-            worker.stages.desk.be_silent();
+            worker.stages.pcp.be_silent();
         }
         worker.stages.team = Some(member);
         Ok(worker)
@@ -281,7 +281,7 @@ impl Worker {
             if let Some((team, partition)) = self.stages.team.as_mut().zip(partition) {
                 team.set_partition(partition, &mut self.stages.engine);
             }
-            self.stages.desk.renew(&settings.pcp, self.stages.engine.config(), now);
+            self.stages.pcp.renew(&settings.pcp, self.stages.engine.config(), now);
             self.follow_mtus_anew();
             observer.reconfigured(settings);
         }
@@ -341,7 +341,7 @@ impl Worker {
             self.stages.router.next_deadline(),
             self.keeper.as_ref().map(Keeper::next_deadline),
             self.stages.team.as_ref().and_then(Member::next_deadline),
-            self.stages.desk.next_deadline(),
+            self.stages.pcp.next_deadline(),
             self.clerk.is_busy().then_some(Timestamp(0)),
         ];
         deadlines.into_iter().flatten().fold(self.next_maintenance, Timestamp::min)
@@ -417,7 +417,7 @@ impl Worker {
             sides,
             realms,
             load: self.stages.load.now(),
-            pcp: self.stages.desk.counters,
+            pcp: self.stages.pcp.counters,
             member: self.stages.team.as_ref(),
         }
     }

@@ -7,6 +7,8 @@ use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::unix::UCred;
 use tokio::net::{TcpListener, TcpStream, UnixListener};
@@ -18,6 +20,15 @@ pub struct Listen {
     role: Role,
     protocol: Protocol,
     group: Option<ClientGroup>,
+    limit: Option<ConnectionLimit>,
+}
+
+/// The greatest number of connections at a time, where further ones are refused.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectionLimit {
+    pub(crate) most: usize,
+    /// Counts the connections that were refused.
+    pub(crate) refused: Arc<AtomicU64>,
 }
 
 /// How requests come in.
@@ -45,6 +56,7 @@ impl Listen {
             role: Role::Operate,
             protocol: Protocol::Whole,
             group: None,
+            limit: None,
         }
     }
 
@@ -55,13 +67,21 @@ impl Listen {
             role: Role::Read,
             protocol: Protocol::Whole,
             group: None,
+            limit: None,
         }
     }
 
     /// At a TCP port with TLS, for those who have a certificate; what they may do it says.
     pub fn tls(address: SocketAddr, tls: Tls) -> Self {
         let place = Place::Tls(address, tls);
-        Self { place, role: Role::Read, protocol: Protocol::Whole, group: None }
+        Self { place, role: Role::Read, protocol: Protocol::Whole, group: None, limit: None }
+    }
+
+    /// With at most this number of connections at a time. Further connections are closed at once
+    /// and counted in `refused`; without a limit they wait.
+    #[must_use]
+    pub fn at_most(self, most: usize, refused: Arc<AtomicU64>) -> Self {
+        Self { limit: Some(ConnectionLimit { most, refused }), ..self }
     }
 
     /// With another role for those who come.
@@ -105,6 +125,10 @@ impl Listen {
 
     pub(crate) fn protocol(&self) -> Protocol {
         self.protocol
+    }
+
+    pub(crate) fn limit(&self) -> Option<&ConnectionLimit> {
+        self.limit.as_ref()
     }
 
     pub(crate) fn role_of_all(&self) -> Role {

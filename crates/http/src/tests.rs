@@ -6,10 +6,12 @@ use axum::{Extension, Router};
 use serde_json::json;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -137,6 +139,34 @@ fn silent_clients_keep_nobody_out_for_long() {
         .collect();
     assert!(get_echo(&path).is_ok());
     drop(silent);
+}
+
+#[test]
+fn connections_beyond_a_limit_are_closed_at_once_and_counted() {
+    let (most, more) = (5, 7);
+    let refused = Arc::new(AtomicU64::new(0));
+    let listen = Listen::tcp("127.0.0.1:0".parse().expect("an address"));
+    let server = Server::start(listen.at_most(most, Arc::clone(&refused)), echo());
+    let server = server.expect("a free port");
+    let address = server.address().expect("it is TCP");
+    let connect = || TcpStream::connect(address).expect("the server listens");
+    let idle: Vec<TcpStream> = (0..most).map(|_| connect()).collect();
+    for _ in 0..more {
+        let mut surplus = connect();
+        let read = surplus.read(&mut [0; 16]);
+        assert!(matches!(read, Ok(0) | Err(_)), "it is closed at once: {read:?}");
+    }
+    assert_eq!(refused.load(Ordering::Relaxed), more);
+    // Connections that say nothing are closed after a time, and their places are free again.
+    for mut silent in idle {
+        assert!(silent.read_to_end(&mut Vec::new()).is_ok());
+    }
+    let mut asking = connect();
+    let request = b"GET /v1/echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    asking.write_all(request).expect("it is taken");
+    let mut answer = String::new();
+    asking.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }
 
 #[test]

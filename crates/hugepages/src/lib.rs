@@ -13,6 +13,7 @@ use libc::{
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
+use std::sync::OnceLock;
 
 /// A huge page, bytes.
 pub const HUGE_PAGE: usize = 2 << 20;
@@ -23,6 +24,30 @@ pub const LARGE: usize = 2 * HUGE_PAGE;
 /// The allocator; a program makes it its own with `#[global_allocator]`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LargePages;
+
+/// Called with the size of an allocation that failed, bytes, before the program learns of it.
+static EXHAUSTED: OnceLock<fn(usize)> = OnceLock::new();
+
+/// Has a function called when an allocation fails, with its size in bytes. The function may end the
+/// process; it must not allocate. Further calls change nothing.
+pub fn on_exhaustion(call: fn(usize)) {
+    let _ = EXHAUSTED.set(call);
+}
+
+/// The block, after the function for failed allocations was called if there is none.
+fn checked(block: *mut u8, layout: Layout) -> *mut u8 {
+    if block.is_null() {
+        exhausted(layout.size());
+    }
+    block
+}
+
+#[cold]
+fn exhausted(size: usize) {
+    if let Some(call) = EXHAUSTED.get() {
+        call(size);
+    }
+}
 
 /// Whether an allocation is this allocator's business. It depends on the layout alone, so that
 /// freeing knows what allocating did.
@@ -72,18 +97,18 @@ fn rounded(size: usize) -> Option<usize> {
 unsafe impl GlobalAlloc for LargePages {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_large(layout) {
-            return map(layout.size());
+            return checked(map(layout.size()), layout);
         }
         // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
+        checked(unsafe { System.alloc(layout) }, layout)
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if is_large(layout) {
-            return map(layout.size());
+            return checked(map(layout.size()), layout);
         }
         // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc_zeroed(layout) }
+        checked(unsafe { System.alloc_zeroed(layout) }, layout)
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {

@@ -15,6 +15,7 @@ use natgate_http::{
     BindError, ClientGroup, HostNames, Listen, Response, Server, blocking, fallbacks,
 };
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,14 +25,22 @@ const FRESH: Duration = Duration::from_millis(500);
 /// The source of figures. It may wait; its error says why there are none.
 pub type Source = Arc<dyn Fn() -> Result<Figures, String> + Send + Sync>;
 
+/// Connections of the server at a time; further ones are closed at once.
+pub const MOST_SCRAPERS: usize = 64;
+
 /// Serves the page at a TCP port until the server that is returned is dropped.
 ///
 /// `names` are host names, besides addresses and `localhost`, under which the page may be asked
-/// for.
+/// for. `refused` counts the connections beyond [`MOST_SCRAPERS`].
 ///
 /// # Errors
 /// [`BindError`].
-pub fn export(address: SocketAddr, names: &[String], source: Source) -> Result<Server, BindError> {
+pub fn export(
+    address: SocketAddr,
+    names: &[String],
+    source: Source,
+    refused: Arc<AtomicU64>,
+) -> Result<Server, BindError> {
     let cache = Arc::new(PageCache { source, latest: Mutex::new(None) });
     let page = move || {
         let cache = Arc::clone(&cache);
@@ -59,7 +68,8 @@ pub fn export(address: SocketAddr, names: &[String], source: Source) -> Result<S
         }
     };
     let router = fallbacks(router, "metrics are at /metrics").layer(from_fn(check));
-    Server::start(Listen::tcp(address).clients(ClientGroup::Metrics), router)
+    let listen = Listen::tcp(address).clients(ClientGroup::Metrics);
+    Server::start(listen.at_most(MOST_SCRAPERS, refused), router)
 }
 
 /// A page and its type.

@@ -9,7 +9,7 @@ mod parts;
 mod series;
 
 use crate::Figures;
-use parts::{announced, devices, engine, logs, pools, reloads, router, workers};
+use parts::{announced, devices, engine, listeners, logs, pools, reloads, router, workers};
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{Encoder, TextEncoder};
@@ -30,6 +30,7 @@ pub fn prometheus_text(figures: &Figures) -> (String, &'static str) {
     devices(&mut page, &figures.devices);
     router(&mut page, figures);
     logs(&mut page, &figures.sinks);
+    listeners(&mut page, &figures.listeners);
     reloads(&mut page, figures);
     announced(&mut page, figures);
     let mut families = page.families();

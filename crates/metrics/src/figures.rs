@@ -41,6 +41,8 @@ pub struct Figures {
     pub workers: Vec<WorkerFigures>,
     /// Event logs.
     pub sinks: Vec<SinkFigures>,
+    /// TCP ports that limit their connections.
+    pub listeners: Vec<ListenerFigures>,
     /// Reloads of the configuration.
     pub reloads: Reloads,
     /// Panics of the control plane that were contained.
@@ -125,6 +127,15 @@ pub struct SinkFigures {
     pub up: bool,
 }
 
+/// A TCP port that limits its connections.
+#[derive(Clone, Copy, Debug)]
+pub struct ListenerFigures {
+    /// The server at the port.
+    pub name: &'static str,
+    /// Connections that were closed at once because there were too many.
+    pub refused: u64,
+}
+
 /// Reloads of the configuration since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reloads {
@@ -155,6 +166,7 @@ impl Figures {
             devices: Vec::new(),
             workers: Vec::new(),
             sinks: Vec::new(),
+            listeners: Vec::new(),
             reloads: Reloads::default(),
             control_panics: 0,
             announced: None,

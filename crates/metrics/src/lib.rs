@@ -14,8 +14,9 @@ mod figures;
 pub mod snmp;
 pub mod yang;
 
-pub use exporter::{Source, export};
+pub use exporter::{MOST_SCRAPERS, Source, export};
 pub use exposition::prometheus_text;
 pub use figures::{
-    DeviceFigures, Figures, Filled, PoolFigures, PortFigures, Reloads, SinkFigures, WorkerFigures,
+    DeviceFigures, Figures, Filled, ListenerFigures, PoolFigures, PortFigures, Reloads,
+    SinkFigures, WorkerFigures,
 };

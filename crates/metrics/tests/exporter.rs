@@ -24,7 +24,7 @@ fn ask_under(host: &str, address: SocketAddr, request: &str) -> String {
 fn start(source: Source) -> (natgate_http::Server, SocketAddr) {
     let names = ["nat1.example.net".to_owned()];
     let place = "127.0.0.1:0".parse().expect("an address");
-    let server = export(place, &names, source).expect("a free port");
+    let server = export(place, &names, source, Arc::default()).expect("a free port");
     let address = server.address().expect("it is TCP");
     (server, address)
 }

@@ -63,6 +63,7 @@ fn figures_are_found_where_they_belong() {
         r#"natgate_device_up{device="eth1",side="inside"} 1"#,
         r#"natgate_device_lost_frames_total{device="eth0",reason="transmit_full",side="outside"} 2"#,
         r#"natgate_log_gaps_total{sink="syslog \"a\""} 1"#,
+        r#"natgate_connections_refused_total{listener="page"} 6"#,
         r#"natgate_reloads_total{result="failure"} 2"#,
         "natgate_reload_last_success_timestamp_seconds 1700000005",
     ] {

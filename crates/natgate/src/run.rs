@@ -24,7 +24,8 @@ mod signals;
 mod status;
 mod threads;
 
-use crate::{Failure, memory};
+use crate::Failure;
+use crate::memory::{self, Stage};
 use access::RemoteAccess;
 use anyhow::Context;
 use axum::Router;
@@ -43,10 +44,12 @@ use natgate_control::socket::{DEFAULT_PATH, listener};
 use natgate_engine::{Engine, Side};
 use natgate_gateway::{
     Clock, Commander, SavedPorts, Settings, StateError, Worker, WorkerError, panics, team_commands,
+    team_memory,
 };
 use natgate_io::decorate::Faults;
 use natgate_logs::Logs;
 use natgate_service::Manager;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signals::{Ear, Signals};
 use std::io;
 use std::path::PathBuf;
@@ -104,6 +107,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     memory::return_what_is_freed();
+    allow_many_descriptors();
     // This thread waits for the workers, and what it does before that they rely on.
     panics::enter_data_plane();
     panics::install(natgate_service::say);
@@ -118,6 +122,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     };
     let predecessor = heir.as_ref().and_then(|_| listener(&control));
     let locks = Locks::take(&settings, predecessor)?;
+    memory::enter(Stage::Devices);
     let (saved, devices) = match &heir {
         None => (saved_ports(&settings), devices::open(&settings)?),
         Some(heir) => (handover::files(&settings), handover::open(heir, &settings)?),
@@ -127,12 +132,15 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let (devices, tap) = devices::decorate(devices, &names, args.inject, args.tap.as_deref())?;
     let clock = heir.as_ref().map_or_else(Clock::new, |heir| heir.clock());
     let (events, status) = (args.events.as_deref(), args.status_file.as_deref());
+    memory::enter(Stage::Logs);
     let (written, mut logs) = log::open(events, status, &settings, clock, heir.is_some())?;
 
     let (manager, ending) = (Manager::of_environment(), Ending::catch()?);
     let signals =
         Arc::new(Signals::catch(settings.workers.count).context("signals cannot be caught")?);
+    memory::enter(Stage::Tables);
     let mut workers = args.workers(&settings, devices, saved, &signals, clock)?;
+    memory::enter(Stage::Rest);
     let wakers = signals.wakers().map_err(anyhow::Error::from)?;
     let (commander, commands) = team_commands(wakers);
     workers.iter_mut().zip(commands).for_each(|(worker, commands)| worker.obey(commands));
@@ -178,6 +186,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         None => None,
     };
     // From here on this is the only gateway, if it has taken over: what fails is said, and packets flow.
+    if heir.is_some() {
+        memory::enter(Stage::Running);
+    }
     let is_taken = taken.is_some();
     let doors = match heir {
         Some(heir) => doors.open_when_gone(heir),
@@ -202,6 +213,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     for (((worker, log), ear), core) in workers.into_iter().zip(logs).zip(ears).zip(cores) {
         starter.start(One { worker, log, ear, core })?;
     }
+    memory::enter(Stage::Running);
     tell_ready(manager);
     if let Some(taken) = &taken {
         handover::tell(taken);
@@ -229,6 +241,14 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     log::told_of_ports(&settings, saved)?;
     devices::finish(tap)?;
     finished
+}
+
+/// Raises the limit of open descriptors to the hardest one, before anything is opened. Servers
+/// limit their connections to a share of it, so that descriptors are left for everything else.
+fn allow_many_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    // Should it stay, fewer connections are taken.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// The interface's paths that look into the workers and into the event logs.
@@ -263,7 +283,8 @@ impl Args {
                 "inside.device and outside.device are both {device:?}; give each side its own device"
             )));
         }
-        memory::require(Engine::memory(&settings.engine), "the configuration").map_err(|lack| {
+        let needed = Engine::memory(&settings.engine) + team_memory(&settings);
+        memory::require(needed, "the configuration").map_err(|lack| {
             self.input(format!("{lack}; lower limits.mappings or limits.extra_sessions"))
         })?;
         devices::require(&settings).map_err(|lack| self.input(lack))?;
@@ -340,7 +361,13 @@ fn saved_ports(settings: &Settings) -> Result<Option<Vec<SavedPorts>>, StateErro
     // Each has all ports that there were.
     for (number, saved) in saved.iter().flatten().enumerate() {
         let (path, hold_down) = (saved.path().display(), settings.engine.timeouts.hold_down);
+        let before = saved.generation_before();
         match (saved.damage(), saved.ports()) {
+            (Some(what), _) if let Some(before) = before => say(format!(
+                "warning: state.file {path} is damaged ({what}), so ports that were in use before \
+                 are taken from {}, which is one writing older, and held for {hold_down:?}",
+                before.display()
+            )),
             (Some(what), _) => say(format!(
                 "warning: state.file {path} is damaged ({what}), so ports that were in use before \
                  may be given out at once"

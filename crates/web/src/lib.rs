@@ -25,6 +25,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any_service;
 use std::sync::Arc;
 
+/// Connections of the page at a time; further ones are closed at once.
+pub const MOST_BROWSERS: usize = 64;
+
 /// The content security policy: these files and the interface, and nothing from elsewhere.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; \

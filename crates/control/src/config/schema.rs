@@ -246,7 +246,7 @@ const fn place(
 /// other key is read as one.
 pub const PLACES: &[PlaceKey] = &[
     PlaceKey {
-        beside: &[".new", ".lock"],
+        beside: &[".new", ".old", ".lock"],
         ..place("state", "file", PlaceKind::Written, "/var/lib/natgate/ports")
     },
     PlaceKey {

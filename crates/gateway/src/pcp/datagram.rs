@@ -14,7 +14,7 @@ const TTL: u8 = 64;
 
 /// A request, and where its answer goes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Letter {
+pub(crate) struct Datagram {
     /// The realm that it came from.
     pub(crate) realm: u16,
     /// Who sent it.
@@ -27,7 +27,7 @@ pub(crate) struct Letter {
     bytes: [u8; KEPT],
 }
 
-impl Letter {
+impl Datagram {
     /// The request in a packet from a realm, if it is one to this address.
     pub(crate) fn read(realm: u16, packet: &[u8], own: Option<Ipv4Addr>) -> Option<Self> {
         let ip = Ipv4::new_checked(packet).ok()?;
@@ -132,11 +132,11 @@ mod tests {
 
     #[test]
     fn a_request_is_read_and_answered() {
-        let letter = Letter::read(3, &request(b"hello"), Some(OWN)).unwrap();
-        assert_eq!((letter.realm, letter.client, letter.asked), (3, CLIENT, OWN));
-        assert_eq!(letter.request(), b"hello");
+        let datagram = Datagram::read(3, &request(b"hello"), Some(OWN)).unwrap();
+        assert_eq!((datagram.realm, datagram.client, datagram.asked), (3, CLIENT, OWN));
+        assert_eq!(datagram.request(), b"hello");
         let mut bytes = [0; 100];
-        let len = letter.reply(b"yes", &mut bytes);
+        let len = datagram.reply(b"yes", &mut bytes);
         let ip = Ipv4::new_checked(&bytes[..len]).unwrap();
         assert!(ip.checksum_valid());
         assert_eq!((ip.source(), ip.destination()), (OWN.to_bits(), CLIENT.0.to_bits()));
@@ -144,9 +144,9 @@ mod tests {
         assert_eq!(sum((ip.source(), ip.destination()), &bytes[20..len]), 0);
         // As another worker gets it.
         let mut handed = [0; 1500];
-        let len = letter.packet(&mut handed);
-        let again = Letter::read(3, &handed[..len], Some(OWN)).unwrap();
-        assert_eq!((again.client, again.request()), (CLIENT, letter.request()));
+        let len = datagram.packet(&mut handed);
+        let again = Datagram::read(3, &handed[..len], Some(OWN)).unwrap();
+        assert_eq!((again.client, again.request()), (CLIENT, datagram.request()));
     }
 
     //= test rfc6886#section-3.3-inside
@@ -154,22 +154,22 @@ mod tests {
     fn what_is_no_request_to_us() {
         let good = request(b"hello");
         let other = Some(Ipv4Addr::new(192, 0, 2, 1));
-        assert!(Letter::read(0, &good, other).is_none(), "to another address of ours");
-        assert!(Letter::read(0, &good, None).is_none());
+        assert!(Datagram::read(0, &good, other).is_none(), "to another address of ours");
+        assert!(Datagram::read(0, &good, None).is_none());
         let with = |at: usize, value: u8| {
             let mut bytes = good.clone();
             bytes[at] = value;
-            Letter::read(0, &bytes, Some(OWN))
+            Datagram::read(0, &bytes, Some(OWN))
         };
         assert!(with(6, 0x20).is_none(), "a fragment");
         assert!(with(9, 6).is_none(), "TCP");
         assert!(with(23, 1).is_none(), "another port");
         assert!(with(30, 1).is_none(), "damaged on the way");
-        assert!(Letter::read(0, &good[..27], Some(OWN)).is_none());
+        assert!(Datagram::read(0, &good[..27], Some(OWN)).is_none());
         let mut long = good.clone();
         long[25] = 200;
-        assert!(Letter::read(0, &long, Some(OWN)).is_none(), "longer than its packet");
-        let long = Letter::read(0, &request(&[7; 1300]), Some(OWN)).unwrap();
+        assert!(Datagram::read(0, &long, Some(OWN)).is_none(), "longer than its packet");
+        let long = Datagram::read(0, &request(&[7; 1300]), Some(OWN)).unwrap();
         assert_eq!(long.request().len(), 1104, "enough to see that it is too long");
     }
 }

@@ -2,14 +2,16 @@
 //!
 //! It is replaced as a whole: written under another name beside it, brought to the disk, renamed.
 //! So whatever happens there is either the old one or the new one. What an unfinished writing
-//! leaves behind is overwritten by the next. Nobody but the gateway's user may read it: it tells
-//! which ports are open.
+//! leaves behind is overwritten by the next. The generation before stays beside the file under a
+//! third name, for the case that the disk spoils the newest; a damaged file never takes its place.
+//! Nobody but the gateway's user may read the files: they tell which ports are open.
 
-use super::format::{Record, Writer};
+use super::format::{self, Record, Writer};
+use crate::folder_owner::give_to_folder_owner;
 use std::ffi::OsString;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// More than the file can be, bytes: all ports of all addresses that can be configured.
@@ -57,6 +59,7 @@ impl<'a> Replacement<'a> {
     pub(super) fn finish(self) -> io::Result<()> {
         let file = self.writer.finish()?.into_inner()?;
         file.sync_all()?;
+        keep_generation(self.path)?;
         fs::rename(beside(self.path), self.path)?;
         match self.path.parent() {
             // So that the name, too, is there after a loss of power.
@@ -74,16 +77,40 @@ pub(super) fn discard(path: &Path) {
     let _ = fs::remove_file(beside(path));
 }
 
+/// Makes the file the generation before, if there is one and it is whole.
+fn keep_generation(path: &Path) -> io::Result<()> {
+    match File::open(path).and_then(|file| format::is_whole(&file)) {
+        Ok(true) => fs::rename(path, generation_before(path)),
+        Ok(false) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// A new file, whatever had the name before: nobody can have a link there followed.
 fn create(path: &Path) -> io::Result<File> {
     const OWNER_ONLY: u32 = 0o600;
-    let file = File::create(path)?;
-    file.set_permissions(Permissions::from_mode(OWNER_ONLY))?;
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = File::options().write(true).create_new(true).mode(OWNER_ONLY).open(path)?;
+    give_to_folder_owner(&file, path)?;
     Ok(file)
 }
 
 /// The name under which the next file is written.
 fn beside(path: &Path) -> PathBuf {
+    with_suffix(path, ".new")
+}
+
+/// The name of the generation before.
+pub(super) fn generation_before(path: &Path) -> PathBuf {
+    with_suffix(path, ".old")
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
-    name.push(".new");
+    name.push(suffix);
     name.into()
 }

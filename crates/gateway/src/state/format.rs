@@ -14,7 +14,8 @@
 //! checks everything before anything is believed.
 
 use crc32fast::Hasher;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::net::Ipv4Addr;
 
 /// Words of a bitmap of all ports.
@@ -99,17 +100,56 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<Record>, FormatError> {
         VERSION => {}
         version => return Err(FormatError::Version(version)),
     }
-    let (body, sum) = bytes.split_last_chunk().ok_or(ENDS_EARLY)?;
-    if crc32fast::hash(body) != u32::from_be_bytes(*sum) {
+    if !is_summed(bytes) {
         return Err(FormatError::Damaged("its checksum is wrong"));
     }
-    let end = input.0.len().checked_sub(sum.len()).ok_or(ENDS_EARLY)?;
+    let end = input.0.len().checked_sub(size_of::<u32>()).ok_or(ENDS_EARLY)?;
     input.0 = &input.0[..end];
     let mut records = Vec::new();
     while !input.0.is_empty() {
         records.push(input.record().ok_or(ENDS_EARLY)?);
     }
     Ok(records)
+}
+
+/// True if the last bytes are the checksum of all bytes before.
+pub(super) fn is_summed(bytes: &[u8]) -> bool {
+    let sum = bytes.split_last_chunk();
+    sum.is_some_and(|(body, sum)| crc32fast::hash(body) == u32::from_be_bytes(*sum))
+}
+
+/// True if a file's checksum is right, as far as its name and version are those of this format. The
+/// file is not read into memory.
+pub(super) fn is_whole(mut file: &File) -> io::Result<bool> {
+    const SUM: u64 = size_of::<u32>() as u64;
+    let Some(body) = file.metadata()?.len().checked_sub(SUM) else { return Ok(false) };
+    let mut start = [0; MAGIC.len() + size_of::<u16>()];
+    if body < start.len() as u64 {
+        return Ok(false);
+    }
+    file.read_exact(&mut start)?;
+    let mut sum = Sum(Hasher::new());
+    sum.0.update(&start);
+    io::copy(&mut file.take(body - start.len() as u64), &mut sum)?;
+    let mut expected = [0; SUM as usize];
+    file.read_exact(&mut expected)?;
+    let (magic, version) = start.split_at(MAGIC.len());
+    let is_ours = magic == MAGIC && version == VERSION.to_be_bytes();
+    Ok(is_ours && sum.0.finalize() == u32::from_be_bytes(expected))
+}
+
+/// Takes bytes and remembers nothing but their checksum.
+struct Sum(Hasher);
+
+impl Write for Sum {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Bytes that are still to be read.

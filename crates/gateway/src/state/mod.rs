@@ -7,6 +7,9 @@
 //! so once more when the gateway stops. At the start all that the file names are held for the
 //! hold-down. A gateway that is killed forgets what it gave out since the last writing.
 //!
+//! The file of the writing before stays beside it. If the newest one is damaged or lost, the ports
+//! are taken from there.
+//!
 //! The file's form is in `format`, how it is replaced in `file`. What a port is held for is the
 //! translator's business.
 
@@ -21,7 +24,7 @@ pub(crate) use keeper::Keeper;
 use crate::Settings;
 use crate::team::MOST_WORKERS;
 use format::{FormatError, Record};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,9 +41,7 @@ pub struct StateSettings {
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The file is there and cannot be read.
-    #[error(
-        "state.file {} cannot be read: {error}; make it readable, remove it, or name another", .path.display()
-    )]
+    #[error("state.file {} cannot be read: {error}; {}", .path.display(), readable(path, error))]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -88,6 +89,29 @@ pub struct SavedPorts {
     settings: StateSettings,
     records: Vec<Record>,
     damage: Option<&'static str>,
+    origin: Origin,
+}
+
+/// Where remembered ports come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// From the file, as far as it could be read.
+    Newest,
+    /// From the generation before.
+    Before,
+}
+
+/// What makes a file readable.
+fn readable(path: &Path, error: &io::Error) -> String {
+    let folder = path.parent().unwrap_or(Path::new("/")).display();
+    match error.kind() {
+        ErrorKind::PermissionDenied => format!(
+            "it belongs to another user, perhaps because natgate ran as root: run \
+             `chown --reference={folder} {}*` as root",
+            path.display()
+        ),
+        _ => "make it readable, remove it, or name another".to_owned(),
+    }
 }
 
 /// The file of a worker.
@@ -115,22 +139,33 @@ impl SavedPorts {
             return Ok(None);
         }
         let path = || own.file.clone();
-        let found = file::read(&own.file)
-            .map_err(|error| StateError::Unreadable { path: path(), error })?;
-        let (records, damage) = match found.as_deref().map(format::read) {
-            None => (Vec::new(), None),
-            Some(Ok(records)) => (records, None),
-            Some(Err(FormatError::Damaged(what))) => (Vec::new(), Some(what)),
-            Some(Err(FormatError::Foreign)) => {
-                return Err(StateError::Foreign { path: path() });
+        let newest = Content::read(&own.file)?;
+        // Only if the newest one is of no use, the generation before is looked at.
+        let before = match newest {
+            Content::Records(_) | Content::Version(_) => Content::Missing,
+            _ => Content::read(&file::generation_before(&own.file)).unwrap_or(Content::Missing),
+        };
+        let (records, damage, origin) = match (newest, before) {
+            (Content::Missing, Content::Records(records)) => {
+                (records, Some("it is not there"), Origin::Before)
             }
-            Some(Err(FormatError::Version(version))) => {
+            (Content::Foreign | Content::OtherVersion(_), Content::Records(records)) => {
+                (records, Some("its first bytes are wrong"), Origin::Before)
+            }
+            (Content::Damaged(what), Content::Records(records)) => {
+                (records, Some(what), Origin::Before)
+            }
+            (Content::Missing, _) => (Vec::new(), None, Origin::Newest),
+            (Content::Records(records), _) => (records, None, Origin::Newest),
+            (Content::Damaged(what), _) => (Vec::new(), Some(what), Origin::Newest),
+            (Content::Foreign, _) => return Err(StateError::Foreign { path: path() }),
+            (Content::Version(version) | Content::OtherVersion(version), _) => {
                 return Err(StateError::Version { path: path(), version });
             }
         };
         file::try_write(&own.file)
             .map_err(|error| StateError::Unwritable { path: path(), error })?;
-        Ok(Some(Self { settings: own.clone(), records, damage }))
+        Ok(Some(Self { settings: own.clone(), records, damage, origin }))
     }
 
     /// The same for each of several workers, each of which writes a file of its own, but reads all that
@@ -143,7 +178,8 @@ impl SavedPorts {
         let mut all = Vec::new();
         for number in 0..MOST_WORKERS {
             let file = file_of(&own.file, number);
-            if number >= settings.workers.count && !file.exists() {
+            let is_there = file.exists() || file::generation_before(&file).exists();
+            if number >= settings.workers.count && !is_there {
                 continue;
             }
             let state = StateSettings { file, ..own.clone() };
@@ -189,9 +225,45 @@ impl SavedPorts {
         self.damage
     }
 
+    /// The file of the writing before, if the ports come from there because of the
+    /// [`damage`](Self::damage).
+    pub fn generation_before(&self) -> Option<PathBuf> {
+        let path = || file::generation_before(&self.settings.file);
+        (self.origin == Origin::Before).then(path)
+    }
+
     /// Ports that were in use, over all addresses and protocols.
     pub fn ports(&self) -> u64 {
         let ports = self.records.iter().flat_map(|record| record.ports.iter());
         ports.map(|word| u64::from(word.count_ones())).sum()
+    }
+}
+
+/// What a file holds.
+enum Content {
+    Missing,
+    Records(Vec<Record>),
+    Damaged(&'static str),
+    Foreign,
+    /// Another version of this program wrote it: its checksum is right.
+    Version(u16),
+    /// It names another version, and its checksum is not the one that this version would write.
+    OtherVersion(u16),
+}
+
+impl Content {
+    fn read(path: &Path) -> Result<Self, StateError> {
+        let bytes = file::read(path)
+            .map_err(|error| StateError::Unreadable { path: path.to_owned(), error })?;
+        let Some(bytes) = bytes else { return Ok(Self::Missing) };
+        Ok(match format::read(&bytes) {
+            Ok(records) => Self::Records(records),
+            Err(FormatError::Damaged(what)) => Self::Damaged(what),
+            Err(FormatError::Foreign) => Self::Foreign,
+            Err(FormatError::Version(version)) if format::is_summed(&bytes) => {
+                Self::Version(version)
+            }
+            Err(FormatError::Version(version)) => Self::OtherVersion(version),
+        })
     }
 }

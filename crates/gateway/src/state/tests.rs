@@ -9,7 +9,7 @@ use natgate_engine::{
 use natgate_wire::{Ipv4, protocol};
 use std::fs;
 use std::net::Ipv4Addr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::time::Instant;
 
 const HOLD_DOWN: Duration = Duration::from_secs(120);
@@ -104,6 +104,10 @@ impl Folder {
         self.0.join("ports")
     }
 
+    fn old(&self) -> PathBuf {
+        self.0.join("ports.old")
+    }
+
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).expect("the folder can be read");
         let name = |entry: io::Result<fs::DirEntry>| entry.map(|e| e.file_name());
@@ -192,6 +196,116 @@ fn a_damaged_file_is_told_and_not_used() {
         let saved = open(&settings(folder.file()));
         assert_eq!((saved.damage(), saved.ports()), (Some(what), 0));
     }
+}
+
+/// A folder whose file names two ports, and the generation before one.
+fn two_generations(test: &str) -> (Folder, Vec<u8>) {
+    let folder = Folder::new(test);
+    let before = written(&[record(0xcb00_7101, 17, &[5000])]);
+    let newest = written(&[record(0xcb00_7101, 17, &[5000, 5001])]);
+    fs::write(folder.file(), &newest).expect("the file can be written");
+    fs::write(folder.old(), before).expect("the file can be written");
+    (folder, newest)
+}
+
+#[test]
+fn wherever_the_newest_file_is_cut_or_changed_the_generation_before_counts() {
+    let (folder, newest) = two_generations("generations");
+    let settings = settings(folder.file());
+    let saved = open(&settings);
+    assert_eq!((saved.damage(), saved.ports(), saved.generation_before()), (None, 2, None));
+    let cuts = (0..newest.len()).map(|end| newest[..end].to_vec());
+    let flips = (0..newest.len()).map(|at| {
+        let mut changed = newest.clone();
+        changed[at] ^= 0x41;
+        changed
+    });
+    for (number, bytes) in cuts.chain(flips).enumerate() {
+        fs::write(folder.file(), &bytes).expect("the file can be written");
+        let saved = open(&settings);
+        assert!(saved.damage().is_some(), "case {number}");
+        assert_eq!((saved.ports(), saved.generation_before()), (1, Some(folder.old())));
+    }
+    fs::remove_file(folder.file()).expect("it is there");
+    let saved = open(&settings);
+    assert_eq!((saved.damage(), saved.ports()), (Some("it is not there"), 1));
+    // Both are of no use: that is told, and nothing is held.
+    for bytes in [&newest[..20], b"", b"[inside]"] {
+        fs::write(folder.file(), &newest[..30]).expect("the file can be written");
+        fs::write(folder.old(), bytes).expect("the file can be written");
+        let saved = open(&settings);
+        assert!(saved.damage().is_some() && saved.generation_before().is_none());
+        assert_eq!(saved.ports(), 0);
+    }
+}
+
+#[test]
+fn a_file_of_another_version_is_refused_though_there_is_a_generation_before() {
+    let (folder, mut newest) = two_generations("version");
+    let end = newest.len() - 4;
+    newest[9] = 2;
+    let sum = crc32fast::hash(&newest[..end]).to_be_bytes();
+    newest[end..].copy_from_slice(&sum);
+    fs::write(folder.file(), newest).expect("the file can be written");
+    assert!(refusal(&settings(folder.file())).contains("is of version 2"));
+}
+
+#[test]
+fn a_damaged_file_does_not_become_the_generation_before() {
+    let (folder, newest) = two_generations("replaced");
+    let settings = settings(folder.file());
+    fs::write(folder.file(), &newest[..newest.len() - 1]).expect("the file can be written");
+    let before = fs::read(folder.old()).expect("it is there");
+    let mut gateway = Gateway::start(&settings, 1, at(0));
+    gateway.pass(at(10)).expect("the file can be written");
+    assert_eq!(fs::read(folder.old()).expect("it is there"), before);
+    let first = fs::read(folder.file()).expect("it is there");
+    assert_eq!(open(&settings).ports(), 1);
+    // A whole one does.
+    gateway.send(at(11), protocol::TCP, 1).expect("a port");
+    gateway.pass(at(20)).expect("the file can be written");
+    assert_eq!(fs::read(folder.old()).expect("it is there"), first);
+    assert_eq!(open(&settings).ports(), 2);
+    // One that was spoiled since it was written does not.
+    fs::write(folder.file(), b"NATPORTS").expect("the file can be written");
+    gateway.stop();
+    assert_eq!(fs::read(folder.old()).expect("it is there"), first);
+    assert_eq!((open(&settings).damage(), open(&settings).ports()), (None, 2));
+}
+
+#[test]
+fn new_files_belong_to_the_owner_of_their_folder() {
+    const OTHER: u32 = 12_345;
+    let folder = Folder::new("owner");
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root {
+        chown(&folder.0, Some(OTHER), Some(OTHER)).expect("root may do that");
+    }
+    let settings = settings(folder.file());
+    Gateway::start(&settings, 1, at(0)).stop();
+    let file = fs::metadata(folder.file()).expect("it is there");
+    let expected = if is_root { OTHER } else { rustix::process::geteuid().as_raw() };
+    assert_eq!((file.uid(), file.mode() & 0o777), (expected, 0o600));
+}
+
+#[test]
+fn a_link_in_the_place_of_the_next_file_is_not_followed() {
+    let folder = Folder::new("link");
+    let victim = folder.0.join("victim");
+    fs::write(&victim, b"dear").expect("the file can be written");
+    std::os::unix::fs::symlink(&victim, folder.0.join("ports.new")).expect("a link");
+    Gateway::start(&settings(folder.file()), 1, at(0)).stop();
+    assert_eq!(fs::read(&victim).expect("it is there"), b"dear");
+    assert_eq!(open(&settings(folder.file())).damage(), None);
+}
+
+#[test]
+fn a_file_of_another_user_is_told_with_the_command_that_mends_it() {
+    let path = PathBuf::from("/var/lib/natgate/ports");
+    let error = io::Error::from(ErrorKind::PermissionDenied);
+    let said = StateError::Unreadable { path, error }.to_string();
+    let command = "`chown --reference=/var/lib/natgate /var/lib/natgate/ports*` as root";
+    assert!(said.ends_with(command), "{said}");
 }
 
 // ---- restarts ----

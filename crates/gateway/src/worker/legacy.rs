@@ -28,8 +28,8 @@ impl Worker {
         let first = self.stages.team.as_ref().filter(|team| team.number() == 0);
         Legacy {
             known: self.stages.router.acquaintances(),
-            epochs: vec![self.stages.desk.epoch()],
-            addresses: self.stages.desk.addresses().to_vec(),
+            epochs: vec![self.stages.pcp.epoch()],
+            addresses: self.stages.pcp.addresses().to_vec(),
             division: first.and_then(|team| team.partition().division()),
         }
     }
@@ -64,7 +64,7 @@ impl Worker {
         addresses: &[AddressRange],
         now: Timestamp,
     ) {
-        self.stages.desk.go_on(epoch, addresses, now);
+        self.stages.pcp.go_on(epoch, addresses, now);
     }
 
     /// Exchanges its devices.

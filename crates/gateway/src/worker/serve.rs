@@ -3,11 +3,15 @@
 use super::Worker;
 use super::stages::{Stages, transmitters};
 use crate::links::Link;
-use crate::pcp::{Letter, Next, write_datagram};
+use crate::pcp::{Datagram, Next, Sender, write_datagram};
+use crate::router::{Onward, Router};
 use crate::team::Way;
-use natgate_engine::{Side, Timestamp};
-use natgate_io::HEADROOM;
+use natgate_engine::{Cursor, Engine, Filter, Prefix, Side, SubscriberInfo, Timestamp};
+use natgate_io::{Frame, HEADROOM};
 use natgate_pcp::{ALL_HOSTS, CLIENT_PORT, SERVER_PORT};
+use natgate_wire::arp::{self, Mac};
+use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN};
+use std::net::Ipv4Addr;
 
 /// Requests that are served in one turn. One asks for up to a port set; packets wait for them.
 const BUDGET: usize = 2;
@@ -17,16 +21,16 @@ const ONE_LINK: u8 = 1;
 impl Worker {
     /// Serves some requests, and tells hosts what they should know.
     pub(super) fn serve(&mut self, now: Timestamp) {
-        if !self.stages.desk.is_open() {
+        if !self.stages.pcp.is_open() {
             return;
         }
         let Self { stages, devices, scratch, .. } = self;
-        stages.desk.watch(&stages.engine, now);
+        stages.pcp.watch(&stages.engine, now);
         for _ in 0..BUDGET {
-            let Some(letter) = stages.desk.next() else { break };
-            let len = stages.answer(now, &letter, &mut scratch[HEADROOM..]);
+            let Some(datagram) = stages.pcp.next(now) else { break };
+            let len = stages.answer(now, &datagram, &mut scratch[HEADROOM..]);
             if len > 0 {
-                let link = Link::inside(letter.realm);
+                let link = Link::inside(datagram.realm);
                 stages.send_own(now, link, (scratch, len), &mut transmitters(devices));
             }
         }
@@ -37,31 +41,31 @@ impl Worker {
 impl Stages {
     /// Deals with a request; writes the packet that answers it to the front of a buffer and returns its
     /// length, 0 if there is none.
-    fn answer(&mut self, now: Timestamp, letter: &Letter, into: &mut [u8]) -> usize {
-        let answer = match self.desk.read(letter, now) {
+    fn answer(&mut self, now: Timestamp, datagram: &Datagram, into: &mut [u8]) -> usize {
+        let answer = match self.pcp.read(datagram, now) {
             Next::Nothing => return 0,
             Next::Answer(answer) => answer,
             Next::Ask(request) => {
                 if request.is_third_party
-                    && !letter.is_here
+                    && !datagram.is_here
                     && let Some(team) = &mut self.team
                 {
-                    let len = letter.packet(into);
-                    let host = (letter.realm, request.host);
+                    let len = datagram.packet(into);
+                    let host = (datagram.realm, request.host);
                     if team.dispatch_request(&self.engine, host, &into[..len]) != Way::Here {
                         return 0;
                     }
                 }
-                self.desk.carry_out(&mut self.engine, letter, &request, now)
+                self.pcp.carry_out(&mut self.engine, datagram, &request, now)
             }
         };
-        letter.reply(&answer, into)
+        datagram.reply(&answer, into)
     }
 
     /// Tells all hosts inside that mappings may have been lost.
     //= rfc6887#section-14.1.3-inform
     fn announce(&mut self, now: Timestamp, scratch: &mut [u8]) {
-        let Some(announcement) = self.desk.announcement(now) else { return };
+        let Some(announcement) = self.pcp.announcement(now) else { return };
         let further: Vec<u16> = self.cables.further().collect();
         for realm in std::iter::once(0).chain(further) {
             let link = Link::new(Side::Inside, realm);
@@ -76,4 +80,45 @@ impl Stages {
             }
         }
     }
+}
+
+/// What is known of the client that a request from a realm names as its source; `hardware`: see
+/// [`Sender::hardware`].
+pub(super) fn sender(
+    (router, engine): (&Router, &Engine),
+    realm: u16,
+    hardware: Option<Mac>,
+    client: Ipv4Addr,
+) -> Sender {
+    let link = Link::inside(realm);
+    let (hop, expected) = match router.onward(link, client, 0, false) {
+        Onward::Hop { address, mac, .. } => (Some(address), mac),
+        Onward::NoRoute | Onward::Everybody => (None, None),
+    };
+    let agrees = expected.is_some() && (hardware.is_none() || hardware == expected);
+    let is_neighbor = hop == Some(client);
+    let is_known = agrees && (is_neighbor || is_subscriber(engine, realm, client));
+    let is_routed = agrees && !is_neighbor;
+    let prefix = (is_routed || hardware.is_none()).then(|| client.to_bits() >> 8);
+    Sender { is_known, hardware, prefix }
+}
+
+/// The source of the Ethernet frame to `own` that a packet came in; `None`: another worker has
+/// handed the packet over without the frame's header.
+pub(super) fn source(frame: &mut Frame<'_>, own: Mac) -> Option<Mac> {
+    let (start, _) = frame.range();
+    [ETHERNET_LEN, ETHERNET_LEN + VLAN_LEN].into_iter().find_map(|len| {
+        let header = frame.buffer_mut().get(start.checked_sub(len)?..start)?;
+        let (destination, source, _) = arp::read_ethernet(header)?;
+        (destination == own).then_some(source)
+    })
+}
+
+/// True if a host has mappings.
+fn is_subscriber(engine: &Engine, realm: u16, host: Ipv4Addr) -> bool {
+    let subscriber = Some(Prefix::new(host, 32));
+    let filter = Filter { realm: Some(realm), subscriber, ..Filter::default() };
+    let mut found: Vec<SubscriberInfo> = Vec::with_capacity(1);
+    engine.scan_subscribers(&mut Cursor::default(), 1, &filter, &mut found);
+    !found.is_empty()
 }

@@ -1,11 +1,12 @@
 //! What a batch goes through: sorted, translated, routed, sent.
 
+use super::serve;
 use crate::capture::{Captures, Moment};
 use crate::counters::Origin;
 use crate::door::Door;
 use crate::links::{Header, Link};
 use crate::load::Load;
-use crate::pcp::{Desk, Taken};
+use crate::pcp::{Admission, PcpService};
 use crate::router::{Fate, Router};
 use crate::team::Member;
 use crate::wiring::{Cables, Devices, side_of};
@@ -31,7 +32,7 @@ pub(super) struct Stages {
     /// Who wants copies of packets.
     pub(super) captures: Captures,
     /// Where requests for mappings are served.
-    pub(super) desk: Desk,
+    pub(super) pcp: PcpService,
     /// Where packets wait for the program.
     pub(super) door: Door,
 }
@@ -240,7 +241,7 @@ impl Stages {
                 Verdict::Forward(side) => (side, Origin::forwarded(from, side, len)),
                 Verdict::Reply(side) => (side, Origin::replied(len)),
                 Verdict::Drop(DropReason::LocalUnsupported) if from == Side::Inside => {
-                    self.take_own(now, realm, frame.bytes());
+                    self.take_own(now, realm, &mut frame);
                     continue;
                 }
                 Verdict::Drop(_) | Verdict::Held | Verdict::HandOver => continue,
@@ -266,19 +267,24 @@ impl Stages {
     /// for a mapping or for the program.
     //= rfc6887#section-8.2-interface
     #[cold]
-    fn take_own(&mut self, now: Timestamp, realm: u16, packet: &[u8]) {
+    fn take_own(&mut self, now: Timestamp, realm: u16, frame: &mut Frame<'_>) {
+        let hardware = serve::source(frame, self.router.mac(Link::inside(realm)));
+        let packet = frame.bytes();
         let own = self.engine.config().inside_of(realm).address;
-        let mut taken = Taken::Not;
-        if self.desk.is_open() {
-            taken = self.desk.take(now, realm, packet, own);
+        let mut taken = Admission::NoRequest;
+        if self.pcp.is_open() {
+            let known = (&self.router, &self.engine);
+            taken = self.pcp.take(now, realm, packet, own, |client| {
+                serve::sender(known, realm, hardware, client)
+            });
         }
-        if realm == 0 && taken == Taken::Not {
+        if realm == 0 && taken == Admission::NoRequest {
             taken = self.door.take(packet, own);
         }
         let other = match taken {
-            Taken::Not => return,
-            Taken::Kept => None,
-            Taken::Refused => Some(DropReason::RequestLimit),
+            Admission::NoRequest => return,
+            Admission::Waiting => None,
+            Admission::Refused => Some(DropReason::RequestLimit),
         };
         self.engine.count_local(other, packet.len());
     }

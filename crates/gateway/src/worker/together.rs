@@ -166,7 +166,7 @@ impl Stages {
                     Kind::Packet(Link { side: Side::Outside, .. }) => outside.push((frame, 0)),
                     Kind::Turned(realm) => turned.push((frame, realm)),
                     Kind::Error(realm) => self.unpack_error(now, (frame, realm), transmitters),
-                    Kind::Request(realm, _) => self.desk.take_over(realm, frame.bytes()),
+                    Kind::Request(realm, _) => self.pcp.take_over(realm, frame.bytes()),
                     Kind::Arp(_) => {}
                 }
             }

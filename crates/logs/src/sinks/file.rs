@@ -7,6 +7,7 @@ use crate::drive::Sink;
 use crate::json::{self, Names};
 use crate::record::Record;
 use natgate_engine::Timestamp;
+use natgate_gateway::give_to_folder_owner;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -49,7 +50,15 @@ impl Sink for FileSink {
         if self.file.is_some() && !self.is_elsewhere() {
             return Ok(());
         }
-        let file = File::options().create(true).append(true).mode(MODE).open(&self.path)?;
+        let mut options = File::options();
+        let file = match options.append(true).mode(MODE).open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let file = options.create(true).open(&self.path)?;
+                give_to_folder_owner(&file, &self.path)?;
+                file
+            }
+            opened => opened?,
+        };
         let about = file.metadata()?;
         self.file = Some((file, about.is_file().then(|| (about.dev(), about.ino()))));
         Ok(())

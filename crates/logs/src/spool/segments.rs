@@ -8,6 +8,7 @@
 
 use super::format::{Entry, Note, frame, segment_header};
 use natgate_engine::Timestamp;
+use natgate_gateway::give_to_folder_owner;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
@@ -173,7 +174,8 @@ impl Writer {
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
         let mut run = list(folder)?.last_run() + 1;
         let note = loop {
-            match new_file().read(true).write(true).open(note_path(folder, run)) {
+            let options = &mut File::options();
+            match new_file(options.read(true).write(true), &note_path(folder, run)) {
                 Ok(file) => break file,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => run += 1,
                 Err(error) => return Err(error),
@@ -247,7 +249,7 @@ impl Writer {
             let (run, number, from) = (self.run, self.segments, first.0);
             let name = format!("{run:010}-{number:010}-{from:020}.{EXTENSION}");
             let path = self.folder.join(name);
-            match new_file().append(true).open(&path) {
+            match new_file(File::options().append(true), &path) {
                 Ok(file) => break (file, path),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.segments += 1,
                 Err(error) => return Err(error),
@@ -311,9 +313,9 @@ fn note_path(folder: &Path, run: u64) -> PathBuf {
     folder.join(format!("{run:010}.{NOTE_EXTENSION}"))
 }
 
-/// How files of a spool are made.
-fn new_file() -> OpenOptions {
-    let mut options = File::options();
-    options.create_new(true).mode(FILE_MODE);
-    options
+/// Makes a file of the spool.
+fn new_file(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = options.create_new(true).mode(FILE_MODE).open(path)?;
+    give_to_folder_owner(&file, path)?;
+    Ok(file)
 }

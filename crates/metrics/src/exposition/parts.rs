@@ -1,7 +1,7 @@
 //! The families of each part of the gateway.
 
 use super::series::Page;
-use crate::{DeviceFigures, Figures, PoolFigures, SinkFigures, WorkerFigures};
+use crate::{DeviceFigures, Figures, ListenerFigures, PoolFigures, SinkFigures, WorkerFigures};
 use natgate_engine::{Direction, DropReason, Outcome};
 use natgate_gateway::{Durations, TimingNow};
 use natgate_io::Statistics;
@@ -344,6 +344,16 @@ pub(super) fn logs(page: &mut Page, sinks: &[SinkFigures]) {
     page.gauge("log_up", "Whether what a log writes to takes events.", |series| {
         for sink in sinks {
             series.add(&[("sink", &sink.name)], f64::from(u8::from(sink.up)));
+        }
+    });
+}
+
+/// TCP ports that limit their connections.
+pub(super) fn listeners(page: &mut Page, listeners: &[ListenerFigures]) {
+    let help = "Connections closed at once because there were too many, by what the port serves.";
+    page.counter("connections_refused_total", help, |series| {
+        for listener in listeners {
+            series.add(&[("listener", listener.name)], listener.refused as f64);
         }
     });
 }

@@ -4,7 +4,8 @@ use natgate_engine::{Direction, DropReason, Outcome};
 use natgate_gateway::{LoadNow, TimingNow};
 use natgate_io::Statistics;
 use natgate_metrics::{
-    DeviceFigures, Figures, Filled, PoolFigures, PortFigures, Reloads, SinkFigures, WorkerFigures,
+    DeviceFigures, Figures, Filled, ListenerFigures, PoolFigures, PortFigures, Reloads,
+    SinkFigures, WorkerFigures,
 };
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -41,6 +42,7 @@ pub(crate) fn figures() -> Figures {
     // A name that has to be escaped.
     let name = "syslog \"a\"".to_owned();
     figures.sinks = vec![SinkFigures { name, written: 10, lost: 3, gaps: 1, waiting: 2, up: true }];
+    figures.listeners = vec![ListenerFigures { name: "page", refused: 6 }];
     let last_success = Some(began + Duration::from_secs(5));
     figures.reloads = Reloads { succeeded: 1, failed: 2, last_success };
     figures

@@ -8,7 +8,7 @@
 use crate::Failure;
 use anyhow::{Context, anyhow};
 use natgate_control::socket::DEFAULT_PATH;
-use natgate_gateway::{LogTo, Settings};
+use natgate_gateway::{LogTo, Settings, give_to_folder_owner};
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -57,8 +57,7 @@ pub(super) fn claim(settings: &Settings) -> Result<Claims, Failure> {
 fn places(settings: &Settings) -> Vec<(&'static str, &Path, PathBuf)> {
     let spools = settings.logs.iter().filter_map(|log| match &log.to {
         LogTo::Spool(spool) => {
-            // It is made later; if it cannot be, that is said then.
-            let _ = DirBuilder::new().recursive(true).mode(0o750).create(&spool.folder);
+            make_folder(&spool.folder);
             Some(("log spool", &*spool.folder, spool.folder.join(".lock")))
         }
         _ => None,
@@ -71,10 +70,23 @@ fn places(settings: &Settings) -> Vec<(&'static str, &Path, PathBuf)> {
     spools.chain(state).collect()
 }
 
+/// Makes a spool's folder unless it is there. If that fails, the spool says so later.
+fn make_folder(folder: &Path) {
+    let is_new = !folder.exists();
+    let made = DirBuilder::new().recursive(true).mode(0o750).create(folder);
+    if is_new && made.is_ok() {
+        let _ = File::open(folder).and_then(|file| give_to_folder_owner(&file, folder));
+    }
+}
+
 /// Nobody else may open it: who can read a file can lock it.
 fn open(lock: &Path) -> io::Result<File> {
     let mut options = File::options();
-    options.create(true).read(true).write(true).truncate(false).mode(0o600).open(lock)
+    options.create(true).read(true).write(true).truncate(false).mode(0o600);
+    let file = options.open(lock)?;
+    // Otherwise no other user can lock it after a run as root.
+    let _ = give_to_folder_owner(&file, lock);
+    Ok(file)
 }
 
 /// Says who has it. Should that fail, it is locked all the same.

@@ -13,7 +13,6 @@ use natgate_control::socket::{self, BindError, Listen, Role, Server, Tls, Validi
 use natgate_gateway::{ControlSettings, RemoteSettings, panics};
 use natgate_service::{Manager, Minder};
 use nix::unistd::Group;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::Signals;
 use std::fmt::Display;
@@ -43,7 +42,6 @@ pub(super) fn listen(
     access: &RemoteAccess,
     router: Router,
 ) -> Result<Vec<Server>, Failure> {
-    allow_many_files();
     let path = settings.socket.as_deref().unwrap_or(Path::new(socket::DEFAULT_PATH));
     let listen = of_group(Listen::unix(path), "control.group", settings.group.as_deref())?;
     let mut servers = Vec::new();
@@ -139,13 +137,6 @@ fn of_group(listen: Listen, key: &str, name: Option<&str>) -> Result<Listen, Fai
              name another"
         )])),
     }
-}
-
-/// A thousand clients take a thousand files; many systems begin with a limit just above that.
-fn allow_many_files() {
-    let limit = getrlimit(Resource::Nofile);
-    // Should it stay, further clients wait.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Reloads the configuration whenever SIGHUP comes, in a thread of its own, and has logs begin the files

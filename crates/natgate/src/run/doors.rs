@@ -5,14 +5,14 @@
 
 use super::access::RemoteAccess;
 use super::handover::{Giving, unless_taken, wait_until_free};
-use super::monitoring::Watched;
-use super::{control, page};
+use super::monitoring::{Listener, Watched};
+use super::{control, page, say};
 use crate::Failure;
 use axum::Router;
 use natgate_control::socket::Server;
 use natgate_gateway::Settings;
 use natgate_handover::{Giver, Heir};
-use std::thread::{self, JoinHandle};
+use std::thread::{Builder, JoinHandle};
 
 /// What it takes to open them.
 pub(super) struct Doors {
@@ -58,7 +58,13 @@ impl Doors {
             wait_until_free(&self.giving.control);
             self.open_as(true).unwrap_or_default()
         };
-        Open { _late: Some(Late { thread: Some(thread::spawn(open)) }), ..Open::default() }
+        match Builder::new().name("listeners".into()).spawn(open) {
+            Ok(thread) => Open { _late: Some(Late { thread: Some(thread) }), ..Open::default() },
+            Err(error) => {
+                say(format!("warning: no commands are taken: a thread cannot be made: {error}"));
+                Open::default()
+            }
+        }
     }
 
     fn open_as(&self, is_taken: bool) -> Result<Open, Failure> {
@@ -66,7 +72,11 @@ impl Doors {
         let control = unless_taken(is_taken, control)?;
         // Whose control socket is another's is not to be found by it.
         let giver = if control.is_empty() { None } else { self.giving.listen() };
-        let page = page::serve(&self.settings.page, self.interface.clone());
+        let page = page::serve(
+            &self.settings.page,
+            self.interface.clone(),
+            self.watched.refused(Listener::Page),
+        );
         let page = unless_taken(is_taken, page)?;
         let metrics = unless_taken(is_taken, self.watched.serve(&self.settings.monitoring))?;
         Ok(Open { _control: control, _page: page, _metrics: metrics, _giver: giver, _late: None })

@@ -16,8 +16,9 @@ use natgate_gateway::{CommandError, LogWhat, MetricsPlace, MonitoringSettings, p
 use natgate_logs::{Record, SinkMetrics, Subscribers};
 use natgate_metrics::snmp::{Agent, Reached, Sources, View};
 use natgate_metrics::yang::{Export, MappingState, state};
-use natgate_metrics::{Figures, Reloads, SinkFigures, export};
+use natgate_metrics::{Figures, ListenerFigures, Reloads, SinkFigures, export};
 use serde_json::json;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -38,6 +39,28 @@ pub(super) struct Watched {
     loads: Loads,
     began: SystemTime,
     sinks: Sinks,
+    /// Connections that were too many, by [`Listener`].
+    refused: [Arc<AtomicU64>; Listener::ALL.len()],
+}
+
+/// A TCP port that limits its connections.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Listener {
+    /// The page for browsers.
+    Page,
+    /// The page for Prometheus.
+    Metrics,
+}
+
+impl Listener {
+    const ALL: [Self; 2] = [Self::Page, Self::Metrics];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Page => "page",
+            Self::Metrics => "metrics",
+        }
+    }
 }
 
 /// Tells of the event logs.
@@ -59,7 +82,12 @@ pub(super) fn sinks(metrics: impl Fn() -> Vec<SinkMetrics> + Send + Sync + 'stat
 impl Watched {
     pub(super) fn new(reloader: &Arc<Reloader>, loads: &Loads, sinks: Sinks) -> Self {
         let (reloader, loads) = (Arc::clone(reloader), Arc::clone(loads));
-        Self { reloader, loads, began: SystemTime::now(), sinks }
+        Self { reloader, loads, began: SystemTime::now(), sinks, refused: <_>::default() }
+    }
+
+    /// Counts the connections of a listener that were too many.
+    pub(super) fn refused(&self, listener: Listener) -> Arc<AtomicU64> {
+        Arc::clone(&self.refused[listener as usize])
     }
 
     /// Connects to an SNMP agent, if there is to be one. Whoever drops it waits for the workers' answers.
@@ -116,6 +144,7 @@ impl Watched {
             address,
             &settings.metrics_names,
             Arc::new(move || Ok(watched.view()?.figures)),
+            self.refused(Listener::Metrics),
         ) {
             Ok(server) => Ok(Some(server)),
             Err(error) if is_named => {
@@ -136,6 +165,11 @@ impl Watched {
         let timings = loads.iter().map(|load| load.timing());
         let mut figures = Figures::gather(&settings.engine, self.began, &told, timings);
         figures.sinks = (self.sinks)();
+        let listener = |listener: Listener| ListenerFigures {
+            name: listener.name(),
+            refused: self.refused[listener as usize].load(Ordering::Relaxed),
+        };
+        figures.listeners = Listener::ALL.map(listener).to_vec();
         figures.control_panics = panics::count();
         figures.announced = settings.kernel.announce.as_ref().map(|_| announced());
         let tally = self.reloader.tally();

@@ -5,17 +5,26 @@ use crate::Failure;
 use axum::Router;
 use natgate_control::socket::{Listen, Server};
 use natgate_gateway::{PagePlace, PageSettings};
+use natgate_web::MOST_BROWSERS;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Serves the page, and the interface as far as the page may ask it; a place that the configuration does
 /// not name may be missing.
-pub(super) fn serve(settings: &PageSettings, interface: Router) -> Result<Option<Server>, Failure> {
+/// `refused` counts the connections that are too many.
+pub(super) fn serve(
+    settings: &PageSettings,
+    interface: Router,
+    refused: Arc<AtomicU64>,
+) -> Result<Option<Server>, Failure> {
     let (address, is_named) = match settings.place {
         PagePlace::Nowhere => return Ok(None),
         PagePlace::Usual => (PagePlace::USUAL, false),
         PagePlace::At(address) => (address, true),
     };
     let router = natgate_web::router(interface, &settings.names);
-    match Server::start(Listen::tcp(address), router) {
+    let listen = Listen::tcp(address).at_most(MOST_BROWSERS, refused);
+    match Server::start(listen, router) {
         Ok(server) => {
             say(format!("the page is at http://{address}/"));
             Ok(Some(server))

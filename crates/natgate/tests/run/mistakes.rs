@@ -4,7 +4,7 @@
 use crate::scene::{Folder, GOOD, Gateway, PATIENCE, PROGRAM, command, natgate, refusal, refused};
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::time::Instant;
 
@@ -127,6 +127,65 @@ fn folders_and_files_of_others_are_told_with_the_remedy() {
         let (code, line) = refused(command(setup, &folder.config(&more), &[]));
         assert!(code == 1 && line.lines().count() == 1 && line.contains(&said), "{line}");
     }
+}
+
+#[test]
+fn files_of_a_run_by_hand_as_root_are_the_next_users() {
+    const NOBODYS: u32 = 65_534;
+    let folder = Folder::new("by-root");
+    chown(folder.path(), Some(NOBODYS), Some(NOBODYS)).expect("root may do that");
+    let more = format!(
+        "[state]\nfile = {:?}\n[[log]]\nkind = \"spool\"\nfolder = {:?}\n\
+         [[log]]\nkind = \"file\"\npath = {:?}\n",
+        folder.file("ports"),
+        folder.file("spool"),
+        folder.file("events")
+    );
+    let config = folder.config(&more);
+    let as_nobody = format!("exec {NOBODY} \"$@\"");
+    for setup in ["", &as_nobody, "", &as_nobody] {
+        let mut gateway = Gateway::start(command(setup, &config, &[]));
+        gateway.signal("TERM");
+        assert_eq!(gateway.ends(), 0);
+    }
+    // What an earlier version left is told with the command that mends it.
+    chown(folder.file("ports"), Some(0), Some(0)).expect("root may do that");
+    let (code, said) = refused(command(&as_nobody, &config, &[]));
+    let mends =
+        format!("chown --reference={} {}*", text(folder.path()), text(&folder.file("ports")));
+    assert!(code == 1 && said.contains(&mends), "{said}");
+}
+
+#[test]
+fn a_limit_of_memory_ends_the_start_with_a_sentence() {
+    const STEP: u64 = 40 << 20;
+    const MOST: u64 = 64;
+    let folder = Folder::new("memory");
+    let config = folder.config("[[log]]\nkind = \"file\"\npath = \"/dev/null\"\n");
+    for refusals in 0..MOST {
+        let limit = (refusals + 1) * STEP;
+        let setup = format!("exec prlimit --as={limit} \"$@\"");
+        let mut gateway = Gateway::spawn(command(&setup, &config, &[]));
+        let mut lines = Vec::new();
+        let runs = loop {
+            match gateway.said.recv_timeout(PATIENCE) {
+                Ok(line) if line.starts_with("natgate: running") => break true,
+                Ok(line) => lines.push(line),
+                Err(_) => break false,
+            }
+        };
+        if runs {
+            gateway.signal("TERM");
+            assert_eq!(gateway.ends(), 0);
+            assert!(refusals >= 2, "{limit} bytes are enough for a gateway");
+            return;
+        }
+        // Not by a signal: that would have another code.
+        let (code, said) = (gateway.ends(), lines.join("\n"));
+        assert!((1..=2).contains(&code), "{limit} bytes: code {code}: {said}");
+        assert!(said.contains("memory"), "{limit} bytes: {said}");
+    }
+    panic!("{} bytes are not enough for a gateway", MOST * STEP);
 }
 
 /// Hosts behind both links, in namespaces of their own that end with the gateway; their processes'

@@ -1,6 +1,7 @@
-//! Where requests wait, are read and carried out.
+//! The service: admits requests, reads them and carries them out.
 
-use super::{Announcer, Letter, PcpCounters, PcpSettings};
+use super::queue::{Pushed, Waiting};
+use super::{Announcer, Datagram, PcpCounters, PcpSettings};
 use natgate_engine::{
     AddressRange, Config, Endpoint, Engine, Explicit, ExplicitError, MapRequest, PeerRequest,
     RemoteFilter, Timestamp, Wanted,
@@ -9,13 +10,11 @@ use natgate_pcp::{
     Answer, Granted, Map, Operation, Peer, Policy, Read, Refusal, Request, ResultCode, Server,
     Unmap, announcement, nat_pmp_announcement,
 };
-use std::collections::VecDeque;
+use natgate_wire::arp::Mac;
 use std::hash::{BuildHasher, RandomState};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// Requests that wait.
-const ROOM: usize = 64;
 /// Clients are told apart by so many counts.
 const COUNTS: usize = 4096;
 const SECOND: u64 = 1_000_000_000;
@@ -32,22 +31,44 @@ struct Rate {
 impl Rate {
     /// Whether one more is within the rate; if so it counts.
     fn spend(&mut self, now: u64, per_second: u32) -> bool {
-        let spacing = SECOND / u64::from(per_second.max(1));
-        let permitted = self.due <= now + SECOND - spacing;
+        let permitted = self.next(per_second) <= now;
         if permitted {
-            self.due = self.due.max(now) + spacing;
+            self.due = self.due.max(now) + spacing(per_second);
         }
         permitted
     }
+
+    /// When one more is within the rate.
+    fn next(self, per_second: u32) -> u64 {
+        (self.due + spacing(per_second)).saturating_sub(SECOND)
+    }
+}
+
+/// The time between events at a rate, nanoseconds.
+fn spacing(per_second: u32) -> u64 {
+    SECOND / u64::from(per_second.max(1))
+}
+
+/// What is known of the sender of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender {
+    /// True if the sender is a neighbour and the frame has the neighbour's hardware address, or if
+    /// the frame comes from the next hop towards the sender, which is a subscriber that has
+    /// mappings. Forged requests are not of this kind, unless the forger has that hardware.
+    pub(crate) is_known: bool,
+    /// The frame's source, if the frame's header is at hand.
+    pub(crate) hardware: Option<Mac>,
+    /// The first 24 bits of the sender's address, if hardware does not tell senders apart.
+    pub(crate) prefix: Option<u32>,
 }
 
 /// What has become of a packet to the gateway itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum Admission {
     /// It is no request.
-    Not,
+    NoRequest,
     /// It waits.
-    Kept,
+    Waiting,
     /// There are too many.
     Refused,
 }
@@ -65,12 +86,14 @@ pub(crate) enum Next {
 
 /// Where requests are served, of one worker.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct PcpService {
     settings: PcpSettings,
     server: Server,
-    letters: VecDeque<Letter>,
+    waiting: Waiting,
     hasher: RandomState,
+    /// Requests of clients, spread over the counts.
     counts: Vec<Rate>,
+    /// Requests that were served.
     all: Rate,
     /// When mappings were lost last, or the beginning.
     epoch: Timestamp,
@@ -84,13 +107,13 @@ pub(crate) struct Desk {
     pub(crate) counters: PcpCounters,
 }
 
-impl Desk {
-    /// A desk that opens now.
+impl PcpService {
+    /// A service that opens now.
     pub(crate) fn new(settings: &PcpSettings, config: &Config, now: Timestamp) -> Self {
-        let mut desk = Self {
+        let mut service = Self {
             settings: settings.clone(),
             server: Server::new(policy(settings)),
-            letters: VecDeque::with_capacity(ROOM),
+            waiting: Waiting::default(),
             hasher: RandomState::new(),
             counts: vec![Rate::default(); COUNTS],
             all: Rate::default(),
@@ -101,8 +124,8 @@ impl Desk {
             speaks: true,
             counters: PcpCounters::default(),
         };
-        desk.begin_announcing(now);
-        desk
+        service.begin_announcing(now);
+        service
     }
 
     /// Leaves it to another worker to tell of what happens to all.
@@ -130,9 +153,12 @@ impl Desk {
 
     /// When something is to be done next.
     pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
-        match self.letters.is_empty() {
+        match self.waiting.is_empty() || !self.is_open() {
             true => self.announcer.next(),
-            false => Some(Timestamp(0)),
+            false => {
+                let request = Timestamp(self.all.next(self.settings.requests_per_second.1));
+                Some(self.announcer.next().map_or(request, |next| next.min(request)))
+            }
         }
     }
 
@@ -148,7 +174,7 @@ impl Desk {
         &self.addresses
     }
 
-    /// Goes on as another desk did that lost no mapping since then: nobody need be told, unless its
+    /// Goes on as another service did that lost no mapping since then: nobody need be told, unless its
     /// external addresses were others.
     pub(crate) fn go_on(&mut self, epoch: Timestamp, addresses: &[AddressRange], now: Timestamp) {
         if self.addresses == addresses {
@@ -208,47 +234,61 @@ impl Desk {
         realm: u16,
         packet: &[u8],
         own: Option<Ipv4Addr>,
-    ) -> Taken {
-        let Some(letter) = Letter::read(realm, packet, own) else { return Taken::Not };
-        let count = self.hasher.hash_one((realm, letter.client.0)) as usize % COUNTS;
-        let (each, all) = self.settings.requests_per_second;
+        sender: impl FnOnce(Ipv4Addr) -> Sender,
+    ) -> Admission {
+        let Some(datagram) = Datagram::read(realm, packet, own) else {
+            return Admission::NoRequest;
+        };
+        let client = datagram.client.0;
+        let Sender { is_known, hardware, prefix } = sender(client);
+        // Requests with a client's address and other hardware do not use up the client's own rate.
+        let count = self.hasher.hash_one((realm, client, is_known)) as usize % COUNTS;
+        let group = self.hasher.hash_one((realm, hardware, prefix)) as u8;
+        let queue = self.waiting.of(is_known);
         //= rfc6887#section-8.2-overload
-        let served = self.letters.len() < ROOM
-            && self.counts[count].spend(now.0, each)
-            && self.all.spend(now.0, all);
+        let served = queue.has_room(group)
+            && self.counts[count].spend(now.0, self.settings.requests_per_second.0);
         if !served {
             self.counters.dropped += 1;
-            return Taken::Refused;
+            return Admission::Refused;
         }
-        self.letters.push_back(letter);
-        Taken::Kept
+        self.wait(is_known, group, &datagram);
+        Admission::Waiting
     }
 
     /// Takes a request that another worker has handed over, for it is about a host of this one.
     pub(crate) fn take_over(&mut self, realm: u16, packet: &[u8]) {
         let own = natgate_wire::Ipv4::new_checked(packet).ok().map(|ip| ip.destination());
-        let letter = Letter::read(realm, packet, own.map(Ipv4Addr::from_bits));
-        match letter.filter(|_| self.letters.len() < ROOM) {
-            Some(mut letter) => {
-                letter.is_here = true;
-                self.letters.push_back(letter);
-            }
-            None => self.counters.dropped += 1,
-        }
+        let Some(mut datagram) = Datagram::read(realm, packet, own.map(Ipv4Addr::from_bits)) else {
+            self.counters.dropped += 1;
+            return;
+        };
+        datagram.is_here = true;
+        // That worker has admitted it.
+        let group = self.hasher.hash_one((realm, datagram.client.0)) as u8;
+        self.wait(true, group, &datagram);
     }
 
-    /// The next request.
-    pub(crate) fn next(&mut self) -> Option<Letter> {
-        self.letters.pop_front()
+    fn wait(&mut self, is_known: bool, group: u8, datagram: &Datagram) {
+        let pushed = self.waiting.of(is_known).push(group, datagram);
+        self.counters.dropped += u64::from(pushed != Pushed::Waits);
+    }
+
+    /// The next request, if one more may be served now.
+    pub(crate) fn next(&mut self, now: Timestamp) -> Option<Datagram> {
+        if self.waiting.is_empty() || !self.all.spend(now.0, self.settings.requests_per_second.1) {
+            return None;
+        }
+        self.waiting.next()
     }
 
     /// What is to be done with it.
-    pub(crate) fn read(&mut self, letter: &Letter, now: Timestamp) -> Next {
-        let client = letter.client.0;
+    pub(crate) fn read(&mut self, datagram: &Datagram, now: Timestamp) -> Next {
+        let client = datagram.client.0;
         //= rfc6887#section-13.1-permitted
         let trusted = self.settings.third_party.iter();
         let is_trusted = trusted.into_iter().any(|prefix| prefix.contains(client.to_bits()));
-        match self.server.read(letter.request(), client, is_trusted, self.seconds(now)) {
+        match self.server.read(datagram.request(), client, is_trusted, self.seconds(now)) {
             Read::Silence(_) => {
                 self.counters.ignored += 1;
                 Next::Nothing
@@ -270,11 +310,11 @@ impl Desk {
     pub(crate) fn carry_out(
         &mut self,
         engine: &mut Engine,
-        letter: &Letter,
+        datagram: &Datagram,
         request: &Request,
         now: Timestamp,
     ) -> Answer {
-        let (realm, host) = (letter.realm, request.host);
+        let (realm, host) = (datagram.realm, request.host);
         let done = match &request.operation {
             Operation::Map(map) => grant_map(engine, now, (realm, host), map),
             Operation::Unmap(unmap) => give_back(engine, now, (realm, host), unmap),
@@ -287,7 +327,7 @@ impl Desk {
             }
             Operation::Address => tell_address(engine, now, (realm, host)),
         };
-        let (bytes, epoch) = (letter.request(), self.seconds(now));
+        let (bytes, epoch) = (datagram.request(), self.seconds(now));
         self.count(done.map_or_else(|refusal| refusal.code, |_| ResultCode::Success));
         match done {
             Ok(granted) => request.grant(bytes, &granted, epoch),
@@ -515,25 +555,25 @@ mod tests {
     #[test]
     fn the_epoch_begins_anew_with_other_addresses() {
         let settings = PcpSettings { enabled: true, ..PcpSettings::default() };
-        let mut desk = Desk::new(&settings, &config(1), at(10));
-        while desk.announcer.next().is_some_and(|next| desk.announcer.is_due(next)) {}
-        desk.renew(&settings, &config(1), at(300));
-        assert_eq!((desk.seconds(at(310)), desk.announcer.next()), (300, None));
-        desk.renew(&settings, &config(2), at(400));
-        assert_eq!((desk.seconds(at(410)), desk.announcer.next()), (10, Some(at(400))));
-        desk.be_silent();
-        assert!(desk.announcement(at(411)).is_none());
+        let mut service = PcpService::new(&settings, &config(1), at(10));
+        while service.announcer.next().is_some_and(|next| service.announcer.is_due(next)) {}
+        service.renew(&settings, &config(1), at(300));
+        assert_eq!((service.seconds(at(310)), service.announcer.next()), (300, None));
+        service.renew(&settings, &config(2), at(400));
+        assert_eq!((service.seconds(at(410)), service.announcer.next()), (10, Some(at(400))));
+        service.be_silent();
+        assert!(service.announcement(at(411)).is_none());
     }
 
     #[test]
-    fn a_desk_that_goes_on_for_another_has_its_epoch() {
+    fn a_service_that_goes_on_for_another_has_its_epoch() {
         let settings = PcpSettings { enabled: true, ..PcpSettings::default() };
-        let mut desk = Desk::new(&settings, &config(1), at(500));
-        desk.go_on(at(10), &addresses(&config(1)), at(500));
-        assert_eq!((desk.seconds(at(510)), desk.announcer.next()), (500, None));
-        let mut desk = Desk::new(&settings, &config(2), at(500));
-        desk.go_on(at(10), &addresses(&config(1)), at(500));
-        assert_eq!((desk.seconds(at(510)), desk.announcer.next()), (10, Some(at(500))));
+        let mut service = PcpService::new(&settings, &config(1), at(500));
+        service.go_on(at(10), &addresses(&config(1)), at(500));
+        assert_eq!((service.seconds(at(510)), service.announcer.next()), (500, None));
+        let mut service = PcpService::new(&settings, &config(2), at(500));
+        service.go_on(at(10), &addresses(&config(1)), at(500));
+        assert_eq!((service.seconds(at(510)), service.announcer.next()), (10, Some(at(500))));
     }
 
     #[test]
