@@ -477,7 +477,12 @@ impl Engine {
             && (F::WAY == Way::In
                 || internal == glance.internal() && mapping.protocol == glance.protocol);
         let connected = session.is(State::Established);
-        let stays = session.is(State::Open) || connected && glance.flags & (SYN | RST | FIN) == 0;
+        let open = match F::WAY {
+            Way::Out => session.is_open_for_inside(),
+            // The first answer to an unanswered session takes the complete way.
+            Way::In => session.is(State::Open),
+        };
+        let stays = open || connected && glance.flags & (SYN | RST | FIN) == 0;
         let expires = match round.by_port {
             true => {
                 let time = self.timeouts.of_open(set, glance.protocol, remote.1);
