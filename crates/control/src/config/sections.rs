@@ -64,7 +64,8 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
     let room = pools::read_room(&limits);
     config.limits.external_addresses = room.as_ref().map(|room| room.value);
     let neighbors_limit = neighbors::read_limit(&limits);
-    let mappings_place = limits.get("mappings").map_or(limits.place, |value| value.place);
+    let mappings_place =
+        limits.get("mappings").map_or_else(|| limits.place.clone(), |value| value.place);
     read_timeouts(&root.section("timeouts", "timeouts"), &mut config.timeouts);
     let (subscribers, no_subscribers) = read_subscribers(&nat, &config.subscribers);
     read_nat(&nat, &mut config);
