@@ -124,8 +124,8 @@ fn admission_that_has_no_effect_or_is_off_is_warned_of() {
         &[
             "10:23 limits.unanswered_give_way: lets forged requests by PCP keep the places of all \
              subscribers for a lifetime; leave it true unless others check source addresses",
-            "11:16 limits.asking_share: has no effect, because unanswered_give_way is false; take it \
-             out",
+            "11:16 limits.asking_share: has no effect, because unanswered_give_way is false; take \
+             it out",
         ],
     );
 }

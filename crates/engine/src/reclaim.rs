@@ -2,8 +2,9 @@
 //! blocks get scarce, unanswered subscribers give way, the oldest first, for their addresses may be
 //! forged. Answered subscribers keep everything.
 //!
-//! It happens before a batch and before a request, never in the middle of one. So packets of a batch
-//! find the tables as they were when the batch began. The queues are in `subscriber/unanswered.rs`.
+//! It happens before a batch and before a request, never in the middle of a batch: the stages of a
+//! batch look ahead at records, mappings and ports, and none of these may go under them. The queues
+//! are in `subscriber/unanswered.rs`.
 
 use crate::engine::{Engine, Rest, place_of};
 use crate::external::PROTOCOLS;
@@ -20,7 +21,7 @@ const GRACE: u64 = 250_000_000;
 /// Mappings and sessions that are removed at most before one batch, save that the last mapping goes
 /// with all its sessions: as many as the largest batch can begin.
 const MOST_WORK: u32 = Engine::MAX_BATCH as u32;
-/// How many times as much as is free unanswered subscribers have when it is scarce.
+/// A thing is scarce if unanswered subscribers have more than this many times what is free.
 const SCARCE: u64 = 15;
 
 /// True if too little is free beside what unanswered subscribers have.
@@ -37,8 +38,8 @@ impl Engine {
         self.make_room()
     }
 
-    /// The same at the present time. Nothing can be scarce that was not before, unless something was
-    /// taken since.
+    /// The same at the present time. It looks at nothing unless something was taken since it last
+    /// found nothing scarce.
     #[inline(always)]
     pub(crate) fn make_room(&mut self) -> bool {
         self.may_be_short && self.reclaim_some()
@@ -61,12 +62,7 @@ impl Engine {
 
     /// Takes the latest mapping of the oldest of a queue, one after another, until something is not
     /// scarce. Returns whether more are to go at this time.
-    fn relieve(
-        &mut self,
-        queue: Queue,
-        work: &mut u32,
-        is_scarce: impl Fn(&Self) -> bool,
-    ) -> bool {
+    fn relieve(&mut self, queue: Queue, work: &mut u32, is_scarce: impl Fn(&Self) -> bool) -> bool {
         while is_scarce(self) {
             // Should it be too early, or this be enough for now, the next batch goes on.
             self.may_be_short = true;
@@ -122,8 +118,9 @@ impl Engine {
         u64::from(asking) > share || is_scarce(self.holds.count_free(), asking)
     }
 
-    /// True if ports or blocks of a pool are scarce. Where ports follow from the subscriber's
-    /// address, others' ports are of no use; where ports are shared, nobody need give one back.
+    /// True if ports or blocks of a pool are scarce. A deterministic pool is left out, because a
+    /// port of one subscriber is of no use to another; a pool that overloads ports, because it
+    /// shares them instead.
     fn pool_is_scarce(&self, pool: usize) -> bool {
         let unanswered = &self.subscribers.unanswered;
         let Some(used) = self.used.get(pool).filter(|_| unanswered.count(Queue::All) > 0) else {

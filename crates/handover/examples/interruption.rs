@@ -60,11 +60,8 @@ fn settings(mappings: u32) -> Settings {
         ..PoolConfig::default()
     };
     // Nobody answers here, and the table is to be full.
-    let limits = Limits {
-        mappings: Some(mappings + 1000),
-        unanswered_give_way: false,
-        ..Limits::default()
-    };
+    let limits =
+        Limits { mappings: Some(mappings + 1000), unanswered_give_way: false, ..Limits::default() };
     let engine = Config {
         inside: of_inside,
         outside: of_outside,

@@ -373,7 +373,7 @@ impl Names<'_> {
             }
             Step::Reclaim => said(
                 "reclaim",
-                "something is scarce; unanswered subscribers would give way first, the oldest first",
+                "something is scarce; the oldest unanswered subscribers would give way first",
             ),
             Step::Port(port) => json!({ "step": "port", "port": port,
                 "text": port.map_or("the port would be drawn".to_owned(),

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 /// How old a record is at least that gives way (18.4).
 const GRACE: Duration = Duration::from_millis(250);
-/// How many times as much as is free unanswered subscribers have when it is scarce (18.3).
+/// A thing is scarce if unanswered subscribers have more than this many times what is free (18.3).
 const SCARCE: usize = 15;
 
-/// What is known of an unanswered subscriber (18.1).
+/// The record of an unanswered subscriber (18.1).
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     /// Counts up from one to the next.
@@ -24,7 +24,7 @@ pub(crate) struct Waiting {
     asking: Option<u64>,
 }
 
-/// What of an unanswered subscriber makes a difference from now on.
+/// The state of an unanswered subscriber that makes a difference from now on.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Ahead {
     host: Host,
@@ -83,8 +83,8 @@ impl Model {
             && self.unanswered.contains_key(&key.host())
     }
 
-    /// Of the unanswered subscribers, the oldest first, what makes a difference from now on: how
-    /// old each is, which asked first, and its mappings, the latest last.
+    /// The state of the unanswered subscribers that makes a difference from now on, the oldest
+    /// subscriber first.
     pub(crate) fn unanswered_ahead(&self) -> Vec<Ahead> {
         let mut all: Vec<(&Host, &Waiting)> = self.unanswered.iter().collect();
         all.sort_by_key(|(_, waiting)| waiting.number);
@@ -112,8 +112,8 @@ impl Model {
 
     // ---- what is scarce ----
 
-    /// 18.3: has unanswered subscribers give way, before a batch or a request; all at once, whatever
-    /// 18.5 says.
+    /// 18.3: has unanswered subscribers give way, before a batch or a request. The bound of 18.5 is
+    /// left out: all give way in one call.
     pub fn reclaim(&mut self, now: Timestamp) -> Made {
         self.see(now);
         if self.config.limits.unanswered_give_way {

@@ -1,9 +1,9 @@
 //! Unanswered subscribers: nobody has answered one of their packets yet, so their source addresses
 //! may be forged (section 18 of the specification). They stand in two queues, the oldest first: one
-//! of all, and one of those that have asked for mappings. Each has a list of its mappings. Queues and
-//! lists are changed without a search.
+//! of all, and one of those that have asked for mappings. Each has a list of its mappings. No
+//! change of a queue or of a list needs a search.
 //!
-//! When the oldest are reclaimed, `reclaim.rs` decides.
+//! `reclaim.rs` decides when the oldest give way.
 
 use alloc::vec;
 use alloc::vec::Vec;
