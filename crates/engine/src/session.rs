@@ -210,11 +210,15 @@ impl Session {
         }
     }
 
-    /// True if it is open, answered or not. Packets from inside need no more; those from outside
-    /// ask [`Session::is`], which an unanswered session is not.
+    /// True if a packet that goes this way finds the session open, or established. To a packet
+    /// from outside an unanswered session is neither; to one from inside it makes no difference.
     #[inline(always)]
-    pub(crate) fn is_open_for_inside(&self) -> bool {
-        self.state_known & 0x7 == State::Open as u8
+    pub(crate) fn is_towards(&self, way: Way, state: State) -> bool {
+        let mask = match way {
+            Way::Out => 0xf & !UNANSWERED,
+            Way::In => 0xf,
+        };
+        self.state_known & mask == state as u8
     }
 
     /// True if it was marked by [`Session::mark_unanswered`] and nothing has answered it.

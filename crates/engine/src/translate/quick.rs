@@ -476,12 +476,9 @@ impl Engine {
             && (session.remote_address, session.remote_port) == remote
             && (F::WAY == Way::In
                 || internal == glance.internal() && mapping.protocol == glance.protocol);
-        let connected = session.is(State::Established);
-        let open = match F::WAY {
-            Way::Out => session.is_open_for_inside(),
-            // The first answer to an unanswered session takes the complete way.
-            Way::In => session.is(State::Open),
-        };
+        // The first answer to an unanswered session takes the complete way.
+        let connected = session.is_towards(F::WAY, State::Established);
+        let open = session.is_towards(F::WAY, State::Open);
         let stays = open || connected && glance.flags & (SYN | RST | FIN) == 0;
         let expires = match round.by_port {
             true => {
