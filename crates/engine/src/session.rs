@@ -188,11 +188,6 @@ impl Session {
         Some(())
     }
 
-    #[inline(always)]
-    pub(crate) fn is(&self, state: State) -> bool {
-        self.state_known & 0xf == state as u8
-    }
-
     pub(crate) fn state(&self) -> State {
         const OPEN: u8 = State::Open as u8 | UNANSWERED;
         const OPENING: u8 = State::OpeningOut as u8 | UNANSWERED;
