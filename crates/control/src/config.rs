@@ -8,6 +8,7 @@
 //! Besides the links of paths ([`places`]) nothing is looked up outside the file: no device, no
 //! name, no clock.
 
+mod admission;
 mod checks;
 mod control;
 mod devices;

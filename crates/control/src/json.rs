@@ -36,6 +36,8 @@ pub fn counters(counters: &Counters) -> Value {
         "errors_suppressed": counters.errors_suppressed,
         "events_lost": counters.events_lost,
         "clock_backwards": counters.clock_backwards,
+        "subscribers_reclaimed": counters.subscribers_reclaimed,
+        "mappings_reclaimed": counters.mappings_reclaimed,
     })
 }
 

@@ -107,6 +107,30 @@ fn what_cannot_be_is_said() {
 }
 
 #[test]
+fn admission_that_has_no_effect_or_is_off_is_warned_of() {
+    let warned = |tables: &str, expected: &[&str]| {
+        let read = read_text(&format!("{HEAD}{tables}"), "t").expect("it is right");
+        assert_eq!(texts(&read.warnings), expected, "{tables}");
+    };
+    let pcp = "[pcp]\nenabled = true\n";
+    warned(&format!("{pcp}[limits]\nasking_share = 10\n"), &[]);
+    warned("[limits]\nunanswered_give_way = false\n", &[]);
+    warned(
+        "[limits]\nasking_share = 10\n",
+        &["8:16 limits.asking_share: has no effect, because [pcp] is off; take it out"],
+    );
+    warned(
+        &format!("{pcp}[limits]\nunanswered_give_way = false\nasking_share = 10\n"),
+        &[
+            "10:23 limits.unanswered_give_way: lets forged requests by PCP keep the places of all \
+             subscribers for a lifetime; leave it true unless others check source addresses",
+            "11:16 limits.asking_share: has no effect, because unanswered_give_way is false; take \
+             it out",
+        ],
+    );
+}
+
+#[test]
 fn what_only_a_restart_brings_is_said() {
     let old = parse(&format!("{HEAD}[pcp]\n"), "t").unwrap();
     let new = parse(&format!("{HEAD}[pcp]\nenabled = true\n"), "t").unwrap();

@@ -130,6 +130,8 @@ mappings = 7
 extra_sessions = 0
 fragment_memory = "64KiB"
 held_ports = 8
+unanswered_give_way = false
+asking_share = 7
 extra_sessions_per_subscriber = 9
 twice_sessions = 10
 [timeouts]
@@ -252,6 +254,8 @@ fn everything() -> Settings {
     limits.extra_sessions = Some(0);
     limits.fragment_memory = 65_536;
     limits.held_ports = Some(8);
+    limits.unanswered_give_way = false;
+    limits.asking_share = 7;
     limits.extra_sessions_per_subscriber = Some(9);
     limits.twice_sessions = Some(10);
     let timeouts = &mut engine.timeouts;

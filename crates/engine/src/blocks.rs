@@ -753,9 +753,24 @@ impl Blocks {
     /// Takes from its subscriber one block that is due at a tick; returns both.
     pub(crate) fn release(&mut self, tick: u32) -> Option<(u32, Host)> {
         let block = self.calendar.head(tick, 0);
-        if block == NONE {
-            return None;
-        }
+        (block != NONE).then(|| self.take_back(block))
+    }
+
+    /// Takes the block of a port from its subscriber, if somebody has it and it is empty; returns
+    /// both.
+    pub(crate) fn release_empty(
+        &mut self,
+        pool: usize,
+        index: u32,
+        port: u16,
+    ) -> Option<(u32, Host)> {
+        let block = self.find(pool, index, port)?;
+        let entry = &self.entries[block as usize];
+        (entry.owner != NOBODY && entry.busy == 0).then(|| self.take_back(block))
+    }
+
+    /// Takes an empty block from its subscriber; returns both.
+    fn take_back(&mut self, block: u32) -> (u32, Host) {
         self.calendar.take(&mut Timers(&mut self.entries), block);
         let Entry { owner, pool, next, .. } = self.entries[block as usize];
         let head = self.head(owner, pool as usize).expect("the owner of a block has blocks");
@@ -775,7 +790,7 @@ impl Blocks {
         self.rows[(block / self.stride) as usize].owned -= 1;
         self.by_realm[usize::from(owner.realm())] -= 1;
         self.mark(block);
-        Some((block, owner))
+        (block, owner)
     }
 }
 

@@ -337,6 +337,10 @@ pub struct Limits {
     pub explicit_mappings: u32,
     /// The same of one subscriber.
     pub explicit_per_subscriber: u32,
+    /// True if unanswered subscribers give way, the oldest first, when something gets scarce.
+    pub unanswered_give_way: bool,
+    /// Percentage of `subscribers` that may be unanswered ones that ask for mappings: 1 to 100.
+    pub asking_share: u8,
     /// Percentages of a subscriber's quotas and sessions that are told of, ascending; see
     /// [`Thresholds`].
     pub thresholds: Vec<u8>,
@@ -362,6 +366,8 @@ impl Default for Limits {
             held_ports: None,
             explicit_mappings: 0,
             explicit_per_subscriber: 64,
+            unanswered_give_way: true,
+            asking_share: 25,
             thresholds: Vec::new(),
         }
     }

@@ -90,6 +90,9 @@ pub struct Engine {
     events: Events,
     /// Blocks assigned at the start, last first, of which nobody has been told yet.
     pub(crate) pinned: Vec<u32>,
+    /// True if something was taken since unanswered subscribers last made room, so that it may be
+    /// scarce.
+    pub(crate) may_be_short: bool,
     /// Whether several engines share the work.
     pub(crate) is_divided: bool,
     /// Whether the packet that was handed out last turns round.
@@ -206,6 +209,15 @@ impl WholeStatics {
     }
 }
 
+/// What becomes of the port of a mapping that goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// It is held, if its protocol's ports are.
+    HoldDown,
+    /// It is free at once.
+    Free,
+}
+
 /// The flags of a static mapping whose sessions are begun there.
 pub(crate) fn flags_of(begun: Begun) -> u8 {
     match begun {
@@ -277,6 +289,7 @@ impl Engine {
             made: [0; 3],
             gone: [0; 3],
             used: vec![[0; 5]; config.pools.len()],
+            may_be_short: true,
             started: now,
             base: now.0 - now.0 % nanos(TICK),
             now: now.0,
@@ -542,14 +555,20 @@ impl Engine {
     #[inline(always)]
     pub(crate) fn note_made(&mut self, protocol: u8, index: u32) {
         self.made[quota_class(protocol)] += 1;
+        self.may_be_short = true;
         if let Some(used) = self.used.get_mut(self.external.pool_of(index)) {
             used[place_of(protocol)] += 1;
         }
     }
 
-    //= rfc7857#section-11
     /// Removes a mapping that has no session left.
     pub(crate) fn remove_mapping(&mut self, slot: u32, time: u64) {
+        self.remove_mapping_to(slot, time, Rest::HoldDown);
+    }
+
+    //= rfc7857#section-11
+    /// Removes a mapping that has no session left, and says what becomes of its port.
+    pub(crate) fn remove_mapping_to(&mut self, slot: u32, time: u64, rest: Rest) {
         let mapping = self.table.remove(slot);
         if mapping.is_explicit() {
             self.holds.remove_all(mapping.host(), slot);
@@ -571,8 +590,13 @@ impl Engine {
                 self.external.hand_over(protocol, index, port, heir);
             }
         } else if has_ports(protocol) {
-            let release = self.deadline(time, self.timeouts.hold_down);
-            self.external.give(protocol, index, port, release, self.tick);
+            match rest {
+                Rest::HoldDown => {
+                    let release = self.deadline(time, self.timeouts.hold_down);
+                    self.external.give(protocol, index, port, release, self.tick);
+                }
+                Rest::Free => self.external.give_at_once(protocol, index, port, self.tick),
+            }
         }
         self.external.uncount(index, place_of(protocol));
         let pool = self.external.pool_of(index);
@@ -581,7 +605,7 @@ impl Engine {
         if let Some(used) = self.used.get_mut(pool) {
             used[place_of(protocol)] -= 1;
         }
-        self.subscribers.release(mapping.host(), pool, kind);
+        self.subscribers.release(mapping.host(), slot, pool, kind);
         if self.external.told(protocol, index, port) == Told::Mapping {
             let is_explicit = mapping.is_explicit();
             let kind = if is_explicit { MappingKind::Pcp } else { MappingKind::Dynamic };

@@ -147,7 +147,7 @@ impl Engine {
         now: Timestamp,
         request: &MapRequest<'_>,
     ) -> Result<Explicit, ExplicitError> {
-        self.observe(now);
+        self.reclaim(now);
         let MapRequest { protocol, realm, wanted, .. } = *request;
         let (host, port) = self.check_host(protocol, realm, request.internal)?;
         let found = self.find_for_all(protocol, (host, port));
@@ -180,6 +180,7 @@ impl Engine {
             }
             None => self.make_for_all(protocol, (host, port), snat, wanted)?,
         };
+        self.note_asking(host);
         let until = self.until(slot, request.lifetime);
         //= rfc6887#section-15-active
         //= rfc6887#section-15.1-closing

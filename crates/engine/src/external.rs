@@ -561,8 +561,7 @@ impl External {
         let ports = &mut self.ports[place];
         //= rfc6888#REQ-8a
         if ports.hold == 0 || self.most_held == 0 {
-            ports.owner[Self::entry(index, port)] = EMPTY;
-            self.put_back(place, index, port, now + 1);
+            self.give_at_once(protocol, index, port, now);
             return;
         }
         //= rfc6888#REQ-8
@@ -570,6 +569,13 @@ impl External {
         self.count_held(place, index, true);
         //= rfc6888#REQ-8-configurable
         self.limit_held(now);
+    }
+
+    /// Takes a port from its mapping: it is free at once.
+    pub(crate) fn give_at_once(&mut self, protocol: u8, index: u32, port: u16, now: u32) {
+        let place = protocol_index(protocol);
+        self.ports[place].owner[Self::entry(index, port)] = EMPTY;
+        self.put_back(place, index, port, now + 1);
     }
 
     /// Counts a port more, or less, that is held; the protocol is given by its place.

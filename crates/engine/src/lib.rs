@@ -37,6 +37,7 @@ mod pools;
 mod prefetch;
 mod random;
 mod realms;
+mod reclaim;
 mod reconfigure;
 mod respond;
 mod rewrite;

@@ -194,6 +194,10 @@ pub struct Counters {
     pub events_lost: u64,
     /// Timestamps that went back and were clamped.
     pub clock_backwards: u64,
+    /// Unanswered subscribers that gave way to others.
+    pub subscribers_reclaimed: u64,
+    /// Mappings of unanswered subscribers that gave way.
+    pub mappings_reclaimed: u64,
 }
 
 impl Default for Counters {
@@ -207,6 +211,8 @@ impl Default for Counters {
             errors_suppressed: 0,
             events_lost: 0,
             clock_backwards: 0,
+            subscribers_reclaimed: 0,
+            mappings_reclaimed: 0,
         }
     }
 }
@@ -228,6 +234,8 @@ impl Counters {
         self.errors_suppressed += other.errors_suppressed;
         self.events_lost += other.events_lost;
         self.clock_backwards += other.clock_backwards;
+        self.subscribers_reclaimed += other.subscribers_reclaimed;
+        self.mappings_reclaimed += other.mappings_reclaimed;
     }
 
     /// Counts one packet of `len` bytes.

@@ -45,6 +45,7 @@ impl Engine {
             realm.default_pool = new.default_pool;
         }
         self.config.allocation = config.allocation;
+        self.may_be_short = true;
         self.broadcasts = broadcasts(&self.config, &self.external);
         self.pool_watches = PoolWatches::new(&self.config, &self.external);
     }
@@ -92,6 +93,7 @@ impl Engine {
         if !self.external.step() {
             return false;
         }
+        self.may_be_short = true;
         let addresses = self.external.count_addresses();
         self.identifications.grow(addresses, &mut self.generator);
         if self.pools_settled() {

@@ -276,6 +276,7 @@ impl Engine {
             _timeouts: timeouts,
             _longest_inside: longest_inside,
         };
+        self.may_be_short = true;
         self.switch_pools();
         self.begin_sweep(permits);
         self.sweep.sets = sets;

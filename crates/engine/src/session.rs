@@ -95,6 +95,16 @@ impl Segment {
     }
 }
 
+/// Added to the state of a session that an unanswered subscriber began, until a packet from outside
+/// answers it: that packet takes the complete way and is noticed there.
+const UNANSWERED: u8 = 8;
+
+const _: () = assert!(
+    State::Open as u8 | UNANSWERED > State::Transitory as u8
+        && State::OpeningOut as u8 | UNANSWERED > State::Transitory as u8
+        && State::Established as u8 | UNANSWERED > State::Transitory as u8
+);
+
 /// Set while the inside's window is a SYN's and so not scaled; the bit above, the outside's.
 const UNSCALED: u8 = 0x40;
 
@@ -118,8 +128,9 @@ pub(crate) struct Session {
     pub(crate) remote_port: u16,
     /// Window scale shifts: low half inside's, high half outside's; 15: no such option seen.
     scales: u8,
-    /// Low four bits: [`State`]; then one bit each: something is known of what inside, outside
-    /// expects; the window of inside, outside is a SYN's and so not scaled.
+    /// Low four bits: [`State`], with [`UNANSWERED`] or without; then one bit each: something is
+    /// known of what inside, outside expects; the window of inside, outside is a SYN's and so not
+    /// scaled.
     state_known: u8,
 }
 
@@ -163,7 +174,7 @@ impl Session {
 
     pub(crate) fn parts(&self) -> Parts {
         let Self { expects, window, scales, state_known, .. } = *self;
-        Parts { expects, window, scales, state: state_known & 0xf, known: state_known >> 4 }
+        Parts { expects, window, scales, state: self.state() as u8, known: state_known >> 4 }
     }
 
     /// Becomes what the parts of another say; `None`: there is no such state, or it means none.
@@ -177,18 +188,16 @@ impl Session {
         Some(())
     }
 
-    #[inline(always)]
-    pub(crate) fn is(&self, state: State) -> bool {
-        self.state_known & 0xf == state as u8
-    }
-
     pub(crate) fn state(&self) -> State {
+        const OPEN: u8 = State::Open as u8 | UNANSWERED;
+        const OPENING: u8 = State::OpeningOut as u8 | UNANSWERED;
+        const ESTABLISHED: u8 = State::Established as u8 | UNANSWERED;
         match self.state_known & 0xf {
             0 => State::None,
-            1 => State::Open,
-            2 => State::OpeningOut,
+            1 | OPEN => State::Open,
+            2 | OPENING => State::OpeningOut,
             3 => State::OpeningIn,
-            4 => State::Established,
+            4 | ESTABLISHED => State::Established,
             5 => State::FinOut,
             6 => State::FinIn,
             7 => State::Closed,
@@ -196,6 +205,32 @@ impl Session {
         }
     }
 
+    /// True if a packet that goes this way finds the session open, or established. To a packet
+    /// from outside an unanswered session is neither; to one from inside it makes no difference.
+    #[inline(always)]
+    pub(crate) fn is_towards(&self, way: Way, state: State) -> bool {
+        let mask = match way {
+            Way::Out => 0xf & !UNANSWERED,
+            Way::In => 0xf,
+        };
+        self.state_known & mask == state as u8
+    }
+
+    /// True if it was marked by [`Session::mark_unanswered`] and nothing has answered it.
+    #[inline(always)]
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.state_known & 0xf > State::Transitory as u8
+    }
+
+    /// Marks a session that the inside has begun as unanswered; one in another state stays as it
+    /// is.
+    pub(crate) fn mark_unanswered(&mut self) {
+        if matches!(self.state(), State::Open | State::OpeningOut | State::Established) {
+            self.state_known |= UNANSWERED;
+        }
+    }
+
+    /// Sets the state; an unanswered session counts as answered from then on.
     pub(crate) fn set_state(&mut self, state: State) {
         self.state_known = self.state_known & 0xf0 | state as u8;
     }

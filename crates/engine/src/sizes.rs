@@ -76,13 +76,18 @@ impl Sizes {
             config.limits.external_addresses,
             (2 * addresses).clamp(LEAST_ADDRESSES, MAX_ADDRESSES),
         );
+        let room = Room { dynamic, fixed: fixed + fixed.max(MORE_STATICS), further, shared };
         Self {
             addresses,
             address_room,
-            room: Room { dynamic, fixed: fixed + fixed.max(MORE_STATICS), further, shared },
+            room,
             further_each: further_each(further, &config.limits),
             twice: limit(config.limits.twice_sessions, (dynamic / 4).max(LEAST_TWICE)),
-            subscribers: SubscriberRoom { subscribers, records: subscribers * config.pools.len() },
+            subscribers: SubscriberRoom {
+                subscribers,
+                records: subscribers * config.pools.len(),
+                slots: room.dynamic + room.fixed,
+            },
         }
     }
 }
@@ -174,6 +179,9 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
     let limits = &config.limits;
     if limits.new_mappings_per_second == 0 || limits.icmp_errors_per_second == 0 {
         return fail("a rate of limits is 0: give at least 1 a second".into());
+    }
+    if !(1..=100).contains(&limits.asking_share) {
+        return fail("limits.asking_share must be 1 to 100 percent".into());
     }
     if timeouts.fragment.is_zero() || timeouts.fragment > Duration::from_secs(3600) {
         return fail("timeouts.fragment must be above zero and at most one hour".into());

@@ -5,6 +5,8 @@
 //! A subscriber whom rules send to several pools is paired with one address of each: further records
 //! of the kind [`Subscribers::paired`] asks for hold the pairs beyond the first.
 
+mod unanswered;
+
 use crate::DropReason;
 use crate::class::{Classes, Holding, KINDS};
 use crate::host::Host;
@@ -14,6 +16,8 @@ use crate::random::HashKey;
 use crate::threshold::Watch;
 use alloc::vec;
 use alloc::vec::Vec;
+pub(crate) use unanswered::Queue;
+use unanswered::Unanswered;
 
 /// A subscriber's record.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +38,8 @@ pub(crate) struct Subscriber {
     pub(crate) class: u16,
     /// The same as all records' if its class is one of those there are.
     epoch: u8,
+    /// True until somebody answers one of its packets; never in a further record.
+    is_unanswered: bool,
     /// When a refusal was last reported, nanoseconds; all ones: never.
     pub(crate) reported: u64,
 }
@@ -53,6 +59,7 @@ impl Subscriber {
         next: NONE,
         class: 0,
         epoch: 0,
+        is_unanswered: false,
         reported: Self::NEVER,
     };
 
@@ -150,6 +157,7 @@ pub(crate) struct Subscribers {
     by_bucket: Vec<u32>,
     /// How many are paired with each external address.
     tenants: Vec<u32>,
+    pub(crate) unanswered: Unanswered,
 }
 
 /// How many there may be.
@@ -159,6 +167,8 @@ pub(crate) struct SubscriberRoom {
     pub(crate) subscribers: usize,
     /// Their records, one a pool that they have mappings of.
     pub(crate) records: usize,
+    /// Slots of mappings.
+    pub(crate) slots: usize,
 }
 
 impl Subscribers {
@@ -183,6 +193,7 @@ impl Subscribers {
             made: 0,
             by_bucket: vec![0; 256],
             tenants: vec![0; addresses],
+            unanswered: Unanswered::new(room.records, room.slots),
         }
     }
 
@@ -190,6 +201,26 @@ impl Subscribers {
     pub(crate) fn memory(room: SubscriberRoom) -> u64 {
         (room.records * (size_of::<Subscriber>() + size_of::<Watch>())) as u64
             + Index::memory(room.records)
+            + Unanswered::memory(room.records, room.slots)
+    }
+
+    /// True if nobody has answered a subscriber yet.
+    #[inline(always)]
+    pub(crate) fn is_unanswered(&self, at: u32) -> bool {
+        self.records[at as usize].is_unanswered
+    }
+
+    /// Takes note that somebody has answered a subscriber.
+    pub(crate) fn answer(&mut self, at: u32) {
+        if core::mem::take(&mut self.records[at as usize].is_unanswered) {
+            self.unanswered.leave(at);
+        }
+    }
+
+    /// Takes note that a host without a record has one now, and that nobody has answered it.
+    pub(crate) fn enter_unanswered(&mut self, at: u32, now: u64) {
+        self.records[at as usize].is_unanswered = true;
+        self.unanswered.enter(at, now);
     }
 
     fn hash(&self, host: Host, further: u32) -> u64 {
@@ -517,9 +548,13 @@ impl Subscribers {
         at
     }
 
-    /// Notes that a subscriber has a mapping of a pool less; forgets it when that was the last.
-    pub(crate) fn release(&mut self, host: Host, pool: usize, kind: usize) {
+    /// Notes that a subscriber has a mapping of a pool less, which was in a slot; forgets it when
+    /// that was the last.
+    pub(crate) fn release(&mut self, host: Host, slot: u32, pool: usize, kind: usize) {
         let at = self.find(host).expect("a mapping's subscriber has a record");
+        if self.records[at as usize].is_unanswered {
+            self.unanswered.remove_mapping(at, slot);
+        }
         self.settle(at);
         let class = self.records[at as usize].class;
         self.classes.release(class, kind);
@@ -542,6 +577,9 @@ impl Subscribers {
         record.has.mappings[kind] -= 1;
         if record.has.mappings == [0; KINDS] {
             let (host, further) = (record.host, record.further);
+            if core::mem::take(&mut record.is_unanswered) {
+                self.unanswered.leave(at);
+            }
             record.next = core::mem::replace(&mut self.free, at);
             self.used -= 1;
             if further == NONE {

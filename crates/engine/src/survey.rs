@@ -14,6 +14,7 @@ use crate::Engine;
 use crate::external::{PROTOCOLS, protocol_index};
 use crate::host::Host;
 use crate::parse::has_ports;
+use crate::subscriber::Queue;
 use crate::table::SessionRef;
 use crate::{Endpoint, MappingInfo, Prefix, SessionInfo};
 use alloc::vec::Vec;
@@ -103,6 +104,8 @@ pub struct SubscriberInfo {
     pub mappings: [u32; 3],
     /// Its sessions.
     pub sessions: u32,
+    /// True until somebody outside answers one of its packets.
+    pub is_unanswered: bool,
     /// The external address that it is paired with, in the pool of its first mapping.
     pub external: Option<Ipv4Addr>,
 }
@@ -137,6 +140,8 @@ pub struct Totals {
     pub mappings: u64,
     /// Subscribers that have some.
     pub subscribers: u64,
+    /// Subscribers of which nobody has answered a packet yet.
+    pub unanswered: u64,
     /// Sessions beyond the first of each mapping.
     pub further_sessions: u64,
     /// How many of each there may be.
@@ -158,6 +163,7 @@ impl Totals {
     pub fn add(&mut self, other: &Self) {
         self.mappings += other.mappings;
         self.subscribers += other.subscribers;
+        self.unanswered += other.unanswered;
         self.further_sessions += other.further_sessions;
         self.most_mappings += other.most_mappings;
         self.most_subscribers += other.most_subscribers;
@@ -178,6 +184,7 @@ impl Engine {
         Totals {
             mappings: mappings as u64,
             subscribers: subscribers as u64,
+            unanswered: self.subscribers.unanswered.count(Queue::All).into(),
             further_sessions: further as u64,
             most_mappings: most_mappings as u64,
             most_subscribers: most_subscribers as u64,
@@ -445,6 +452,7 @@ impl Engine {
             address: host.ip(),
             mappings: has.mappings,
             sessions: has.sessions(),
+            is_unanswered: self.subscribers.is_unanswered(record),
             external: paired.map(|index| Ipv4Addr::from_bits(self.external.address(index))),
         })
     }

@@ -81,6 +81,7 @@ impl Engine {
             self.counters.clock_backwards += 1;
         }
         self.observe(now);
+        self.make_room();
         match from {
             Side::Inside => self.take_batch::<quick::Inside>(packets, verdicts),
             Side::Outside => self.take_batch::<quick::Outside>(packets, verdicts),

@@ -59,7 +59,9 @@ fn settings(mappings: u32) -> Settings {
         addresses: vec![AddressRange { first, last }],
         ..PoolConfig::default()
     };
-    let limits = Limits { mappings: Some(mappings + 1000), ..Limits::default() };
+    // Nobody answers here, and the table is to be full.
+    let limits =
+        Limits { mappings: Some(mappings + 1000), unanswered_give_way: false, ..Limits::default() };
     let engine = Config {
         inside: of_inside,
         outside: of_outside,

@@ -372,6 +372,10 @@ impl Names<'_> {
             Step::Overload => {
                 said("overload", "no port is free; one that is in use would be shared")
             }
+            Step::Reclaim => said(
+                "reclaim",
+                "something is scarce; the oldest unanswered subscribers would give way first",
+            ),
             Step::Port(port) => json!({ "step": "port", "port": port,
                 "text": port.map_or("the port would be drawn".to_owned(),
                     |port| format!("port {port}, the internal one, is free")) }),

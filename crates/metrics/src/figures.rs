@@ -27,6 +27,8 @@ pub struct Figures {
     pub sessions: Filled,
     /// Subscribers with mappings and their limit.
     pub subscribers: Filled,
+    /// Subscribers of which nobody has answered a packet yet.
+    pub unanswered: u64,
     /// Dynamic mappings made so far: TCP, UDP, all other protocols.
     pub made: [u64; 3],
     /// Dynamic mappings that have ended, by protocol as `made`.
@@ -159,6 +161,7 @@ impl Figures {
             mappings: Filled::default(),
             sessions: Filled::default(),
             subscribers: Filled::default(),
+            unanswered: 0,
             made: [0; 3],
             gone: [0; 3],
             subscribers_made: 0,

@@ -200,6 +200,7 @@ fn subscriber(realm: u16, number: u32) -> Option<SubscriberInfo> {
         address: Ipv4Addr::from_bits(first_internal() + 7 * number),
         mappings: [1, number, 2],
         sessions: 9,
+        is_unanswered: false,
         external: Some(Ipv4Addr::from_bits(first_external() + number % 5)),
     })
 }

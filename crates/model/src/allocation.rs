@@ -99,7 +99,9 @@ impl Model {
             self.tell_block(pool);
         }
         let (_, remote) = ends(&packet.received, Side::Inside);
+        self.note_newcomer(key);
         let mapping = Mapping {
+            number: self.next_number(),
             external,
             kind: self.kind_of(key, pool, external),
             permanent: false,

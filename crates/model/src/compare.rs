@@ -136,6 +136,7 @@ impl Pair {
         from: Side,
         packets: &[(u16, Vec<u8>)],
     ) -> Result<(Vec<Done>, Vec<Transmit>), Divergence> {
+        self.reclaim(now)?;
         let may_refresh = from == Side::Inside || self.config.inbound_refresh;
         let before: Vec<MappingInfo> =
             if may_refresh { Vec::new() } else { self.engine.mappings().collect() };
@@ -192,6 +193,7 @@ impl Pair {
     /// # Errors
     /// Where they part.
     pub fn map(&mut self, now: Timestamp, request: &MapRequest<'_>) -> Result<(), Divergence> {
+        self.reclaim(now)?;
         let got = self.engine.map(now, request);
         let choice = got.ok().map(|explicit| explicit.external);
         let expected = self.model.map(now, request, choice);
@@ -219,11 +221,25 @@ impl Pair {
     /// # Errors
     /// Where they part.
     pub fn peer(&mut self, now: Timestamp, request: &PeerRequest) -> Result<(), Divergence> {
+        self.reclaim(now)?;
         let got = self.engine.peer(now, request);
         let choice = got.ok().map(|explicit| explicit.external);
         let expected = self.model.peer(now, request, choice);
         same("the session that was asked for", &got, &expected)?;
         self.asked()
+    }
+
+    /// Has unanswered subscribers of both give way, as a batch and a request do first, and all that
+    /// have to. What the engine explains of a packet is then what becomes of the packet.
+    fn reclaim(&mut self, now: Timestamp) -> Result<(), Divergence> {
+        let mut made = Made::default();
+        while self.engine.reclaim(now) {
+            self.drain(&mut made)?;
+        }
+        self.drain(&mut made)?;
+        let expected = self.model.reclaim(now);
+        same("events of what gives way", &made.events, &expected.events)?;
+        same("counters", self.engine.counters(), self.model.counters())
     }
 
     /// What else a request has brought about.

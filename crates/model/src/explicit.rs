@@ -82,6 +82,7 @@ impl Model {
             self.make(key, pool, external, UNSPECIFIED, true);
         }
         let present = self.now;
+        self.note_asking(key.host());
         let mapping = self.mappings.get_mut(&key).expect("there, or just made");
         let latest = mapping.sessions.values().map(|session| session.expires).max();
         let until = present.plus(request.lifetime).max(latest.unwrap_or(Timestamp(0)));
@@ -159,7 +160,7 @@ impl Model {
             self.begin_for(key, remote, request, (source, wanted), choice)?;
         }
         let present = self.now;
-        let mapping = self.mappings.get_mut(&key).expect("there, or just made");
+        let mapping = &self.mappings[&key];
         let (external, natural) = (mapping.external, mapping.sessions[&remote].expires);
         if lifetime.is_zero() {
             if mapping.holds.contains_key(&Some(remote)) {
@@ -167,7 +168,9 @@ impl Model {
             }
             return Ok(Explicit { external, lifetime: Some(self.time_to(natural)) });
         }
+        self.note_asking(key.host());
         let until = present.plus(lifetime).max(natural);
+        let mapping = self.mappings.get_mut(&key).expect("there, or just made");
         mapping.holds.insert(Some(remote), Hold { nonce, until, filters: Vec::new() });
         Ok(Explicit { external, lifetime: Some(self.time_to(until)) })
     }
@@ -424,7 +427,9 @@ impl Model {
         if has_ports(key.protocol) && self.use_block(key.host(), external) {
             self.tell_block(pool);
         }
+        self.note_newcomer(key);
         let mapping = Mapping {
+            number: self.next_number(),
             external,
             kind: self.kind_of(key, pool, external),
             permanent: false,

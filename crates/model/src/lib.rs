@@ -26,6 +26,7 @@ mod lookup;
 mod overload;
 mod pools;
 mod realms;
+mod reclaim;
 mod reconfigure;
 mod services;
 mod sessions;
@@ -85,6 +86,10 @@ pub struct Model {
     /// Of each pool the ports that somebody may get, if they are not all.
     given: Vec<Option<BTreeSet<Endpoint>>>,
     mapping_rate: BTreeMap<Whose, u64>,
+    /// Subscribers that nobody has answered (18.1), and the latest number given to one or to a
+    /// mapping.
+    unanswered: BTreeMap<Host, reclaim::Waiting>,
+    numbers: u64,
     /// Further sessions that there is room for: settled at the start (14.7).
     further_room: usize,
     /// Holds that there is room for, as well.
@@ -117,6 +122,8 @@ struct Key {
 
 #[derive(Clone, Debug)]
 struct Mapping {
+    /// Counts up from mapping to mapping of subscribers.
+    number: u64,
     external: Endpoint,
     kind: MappingKind,
     /// Of a static mapping with ports: it needs no sessions.
@@ -142,6 +149,8 @@ struct Session {
     /// When its time runs out, not yet moved to a tick.
     expires: Timestamp,
     connection: Connection,
+    /// An unanswered subscriber has begun it, and nobody has answered (18.2).
+    is_unanswered: bool,
     packets_out: u64,
     packets_in: u64,
 }
@@ -258,6 +267,8 @@ impl Model {
             room: most_mappings(config),
             given: config.pools.iter().map(|pool| shares::given(config, pool)).collect(),
             mapping_rate: BTreeMap::new(),
+            unanswered: BTreeMap::new(),
+            numbers: 0,
             further_room: 0,
             holds_room: config.limits.explicit_mappings as usize,
             errors: ErrorRates::default(),

@@ -137,6 +137,7 @@ impl Model {
         let beside = (fixed.begun == Begun::Outside).then_some(external); // 3.8a
         let key = Key { protocol, realm: fixed.realm, internal, remote, beside };
         self.mappings.entry(key).or_insert(Mapping {
+            number: 0,
             external,
             kind: MappingKind::Static,
             permanent: false,

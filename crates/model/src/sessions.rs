@@ -129,6 +129,7 @@ impl Model {
         let (out, into) = if from == Side::Inside { (1, 0) } else { (0, 1) };
         session.packets_out += out;
         session.packets_in += into;
+        self.note_answer(key, remote, from);
     }
 
     /// Makes a session; returns when its time ends at the latest, if that is not its own affair
@@ -148,6 +149,7 @@ impl Model {
             made_from: from,
             expires: Timestamp(0),
             connection: Connection::default(),
+            is_unanswered: self.begins_unanswered(key, from),
             packets_out: 0,
             packets_in: 0,
         };

@@ -414,6 +414,21 @@ impl Model {
         }
     }
 
+    /// 18.5: releases the block of a port, if it is in one and that is empty.
+    pub(crate) fn release_empty(&mut self, end: Endpoint) {
+        let Some((start, config)) = self.block_of(end) else { return };
+        let Some(block) = self.blocks.get(&start).filter(|block| !block.pinned) else { return };
+        let used = self.dynamic().any(|(key, mapping)| {
+            has_ports(key.protocol) && is_in(mapping.external, start, config)
+        });
+        let held = self.held.keys().any(|(_, end)| is_in(*end, start, config));
+        if !used && !held {
+            let id = self.block_id(start, block.subscriber);
+            self.blocks.remove(&start);
+            self.raise(self.now, Change::BlockReleased(id));
+        }
+    }
+
     /// Notes which blocks are empty; those that were not have been since then.
     pub(crate) fn note_empty(&mut self, since: Timestamp) {
         for start in self.blocks.keys().copied().collect::<Vec<_>>() {

@@ -39,6 +39,7 @@ impl Model {
     /// where more ports would be held than may be; without it the first are free.
     pub fn advance(&mut self, now: Timestamp, still_held: Option<StillHeld<'_>>) -> Made {
         self.see(now);
+        self.settle_pools(); // What gave way (18) may have been the last that kept an address.
         while let Some(time) = self.next_tick().filter(|time| *time <= self.now) {
             // Of what is due at one time sessions go first: they no longer explain a SYN.
             self.expire_sessions(time);
@@ -88,6 +89,7 @@ impl Model {
                 let due = tick(session.expires) <= time;
                 if due && session.connection.state == Some(State::Established) {
                     session.connection.state = Some(State::Transitory); // 9.3
+                    session.is_unanswered = false; // 18.2
                     session.expires = time.plus(closing);
                     return true;
                 }
@@ -133,7 +135,7 @@ impl Model {
     }
 
     /// 10: sessions have ended.
-    fn tell_ended(&mut self, ended: Vec<SessionId>, time: Timestamp) {
+    pub(crate) fn tell_ended(&mut self, ended: Vec<SessionId>, time: Timestamp) {
         if self.config.session_events {
             ended.into_iter().for_each(|id| self.raise(time, Change::SessionRemoved(id)));
         }
@@ -178,6 +180,7 @@ impl Model {
             self.quota_reported.remove(&subscriber);
             self.mapping_rate.remove(&subscriber);
             self.told_of.remove(&subscriber);
+            self.unanswered.remove(&key.host());
         }
     }
 

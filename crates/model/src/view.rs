@@ -131,11 +131,13 @@ impl Model {
                 (remote, ahead(hold.until)).hash(&mut hash);
             }
             for (remote, session) in sessions {
-                let Session { connection, expires, made_from, seen, .. } = session;
+                let Session { connection, expires, made_from, seen, is_unanswered, .. } = session;
                 (remote, seen, connection, ahead(*expires), *made_from == Side::Inside)
                     .hash(&mut hash);
+                is_unanswered.hash(&mut hash);
             }
         }
+        self.unanswered_ahead().hash(&mut hash);
         for (held, until) in &self.held {
             (held, ahead(*until)).hash(&mut hash);
         }

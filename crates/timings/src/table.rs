@@ -152,6 +152,8 @@ fn config(room: u32) -> Config {
         limits: Limits {
             new_mappings_per_second: 1_000_000_000,
             mappings: Some(room),
+            // Nobody answers here, and the table is to be full.
+            unanswered_give_way: false,
             // What is set aside for more is memory, too, where there is no operating system.
             external_addresses: Some(addresses),
             ..Limits::default()

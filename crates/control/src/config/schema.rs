@@ -92,6 +92,8 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "twice_sessions",
             "fragment_memory",
             "held_ports",
+            "unanswered_give_way",
+            "asking_share",
             "thresholds",
             "neighbors",
         ],

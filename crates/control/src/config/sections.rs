@@ -3,6 +3,7 @@
 //! Each value is checked for itself here; defaults are those of `natgate_engine::Config`. Whether
 //! values agree with each other is [`super::checks`]' question.
 
+use super::admission;
 use super::control;
 use super::devices;
 use super::draft::{Draft, PoolDraft, RouteDraft, RuleDraft, SideDraft};
@@ -59,14 +60,17 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
     let nat = root.section("nat", "nat");
     let limits = root.section("limits", "limits");
     let quota_place = read_limits(&limits, &mut config.limits);
+    admission::read(&limits, &mut config.limits);
     let room = pools::read_room(&limits);
     config.limits.external_addresses = room.as_ref().map(|room| room.value);
     let neighbors_limit = neighbors::read_limit(&limits);
-    let mappings_place = limits.get("mappings").map_or(limits.place, |value| value.place);
+    let mappings_place =
+        limits.get("mappings").map_or_else(|| limits.place.clone(), |value| value.place);
     read_timeouts(&root.section("timeouts", "timeouts"), &mut config.timeouts);
     let (subscribers, no_subscribers) = read_subscribers(&nat, &config.subscribers);
     read_nat(&nat, &mut config);
     let pcp = pcp::read(&root.section("pcp", "pcp"), &mut config.limits);
+    admission::warn(&limits, &config.limits);
     Draft {
         inside: read_side(root, Side::Inside),
         outside: read_side(root, Side::Outside),

@@ -27,9 +27,11 @@ impl Sum {
         let (mut counters, mut totals) = (Counters::default(), TableTotals::default());
         for one in all {
             counters.add(&one.counters);
-            let TableTotals { mappings, subscribers, further_sessions, .. } = one.totals;
+            let TableTotals { mappings, subscribers, unanswered, further_sessions, .. } =
+                one.totals;
             totals.mappings += mappings;
             totals.subscribers += subscribers;
+            totals.unanswered += unanswered;
             totals.further_sessions += further_sessions;
             totals.most_mappings += one.totals.most_mappings;
             totals.most_subscribers += one.totals.most_subscribers;
@@ -83,6 +85,7 @@ pub(super) async fn status(State(interface): Of, RawQuery(query): RawQuery) -> A
     let TableTotals {
         mappings,
         subscribers,
+        unanswered,
         further_sessions,
         most_mappings,
         most_subscribers,
@@ -96,7 +99,9 @@ pub(super) async fn status(State(interface): Of, RawQuery(query): RawQuery) -> A
         "running_s": began.elapsed().as_secs_f64(),
         "workers": figures.len(),
         "mappings": { "now": mappings, "most": most_mappings },
-        "subscribers": { "now": subscribers, "most": most_subscribers },
+        "subscribers": {
+            "now": subscribers, "most": most_subscribers, "unanswered": unanswered,
+        },
         "further_sessions": { "now": further_sessions, "most": most_further_sessions },
         "devices": devices(&figures, &settings),
     })))

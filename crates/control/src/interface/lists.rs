@@ -83,6 +83,7 @@ pub(super) fn subscriber(info: &SubscriberInfo, names: &Names) -> Value {
     let mut object = json!({
         "subscriber": info.address,
         "external": info.external,
+        "answered": !info.is_unanswered,
         "mappings": { "tcp": tcp, "udp": udp, "other": other },
         "sessions": info.sessions,
     });

@@ -95,6 +95,7 @@ mod tests {
             address: Ipv4Addr::new(10, 0, 0, host),
             mappings,
             sessions: 0,
+            is_unanswered: false,
             external: None,
         };
         let mut best =

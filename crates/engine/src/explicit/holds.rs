@@ -120,6 +120,11 @@ impl Holds {
         self.room > 0
     }
 
+    /// How many holds there is room for besides those that there are.
+    pub(crate) fn count_free(&self) -> usize {
+        self.room - self.used
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.used >= self.room
     }

@@ -28,7 +28,7 @@ impl Engine {
         let pair = (snat.pool, snat.address.is_none().then_some(index));
         let kind = quota_class(protocol);
         self.note_made(protocol, index);
-        let record = self.subscribers.count(record, internal.0, pair, kind, self.now);
+        let record = self.count_mapping(record, internal.0, pair, kind);
         let new = NewMapping {
             protocol,
             internal,
@@ -42,6 +42,9 @@ impl Engine {
         let created = self.present_tick();
         let slot = self.table.add(new, |_| (), created, hash).expect("the table has room");
         self.external.take(protocol, index, port, slot);
+        if self.subscribers.is_unanswered(record) {
+            self.note_unanswered(record, slot);
+        }
         if self.external.told(protocol, index, port) == Told::Mapping {
             let id = self.id_of(protocol, internal, external, MappingKind::Pcp);
             self.raise(self.now, Change::MappingCreated(id));

@@ -26,7 +26,7 @@ impl Engine {
         now: Timestamp,
         request: &PeerRequest,
     ) -> Result<Explicit, ExplicitError> {
-        self.observe(now);
+        self.reclaim(now);
         let PeerRequest { protocol, realm, wanted, .. } = *request;
         let wanted = Wanted { strict: true, ..wanted };
         let internal = self.check_host(protocol, realm, request.internal)?;
@@ -64,6 +64,7 @@ impl Engine {
             return Ok(Explicit { external, lifetime: Some(self.time_to(natural)) });
         }
         //= rfc6887#section-15-sooner
+        self.note_asking(internal.0);
         let until = self.until_at_least(natural, request.lifetime);
         self.table.set_permanent(slot, true);
         let (host, nonce, filters) = (internal.0, request.nonce, Filters::default());

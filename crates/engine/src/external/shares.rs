@@ -339,13 +339,28 @@ impl External {
 
     /// Takes one block that is due at a tick from its subscriber.
     pub(crate) fn release_block(&mut self, tick: u32) -> Option<BlockId> {
-        let (block, owner) = self.blocks.release(tick)?;
+        let released = self.blocks.release(tick)?;
+        Some(self.note_released(released))
+    }
+
+    /// Takes the block of a port from its subscriber, if it is in one and that is empty.
+    pub(crate) fn release_empty(&mut self, index: u32, port: u16) -> Option<BlockId> {
+        let released = self.blocks.release_empty(self.pool_of(index), index, port)?;
+        Some(self.note_released(released))
+    }
+
+    fn note_released(&mut self, (block, owner): (u32, Host)) -> BlockId {
         let (index, _) = self.blocks.place_of(block);
         let slot = &self.slots[index as usize];
         if slot.pool != slot.target && slot.all_mappings() == 0 && self.blocks.are_nobodys(index) {
             self.work.moves(index);
         }
-        Some(self.name_block(block, owner))
+        self.name_block(block, owner)
+    }
+
+    /// True if the ports of a pool's subscribers follow from their addresses.
+    pub(crate) fn is_deterministic(&self, pool: usize) -> bool {
+        self.pools[pool].mode == Mode::Deterministic
     }
 
     /// A block as events name it.

@@ -254,6 +254,8 @@ pub enum Step {
     Block,
     /// A port that is in use would be shared.
     Overload,
+    /// Something is scarce: unanswered subscribers would give way before the packet is looked at.
+    Reclaim,
     /// The external port of a new mapping; `None`: it would be drawn.
     Port(Option<u16>),
     /// A session would be made.
@@ -342,6 +344,10 @@ impl Engine {
     pub fn explain(&self, now: Timestamp, from: Side, packet: &Packet<'_>, into: &mut Explanation) {
         into.steps.clear();
         (into.becomes, into.is_certain) = (None, true);
+        if self.would_reclaim(self.now.max(now.0)) {
+            into.steps.push(Step::Reclaim);
+            into.is_certain = false;
+        }
         into.direction = crate::engine::direction_from(from);
         let realm = if from == Side::Inside { packet.realm() } else { 0 };
         let fate = parse(packet.bytes()).and_then(|headers| {

@@ -316,7 +316,6 @@ impl Engine {
     ) -> Result<(), DropReason> {
         self.subscribers.check(record, subscriber, quota_class(protocol), self.now)?;
         //= rfc6888#REQ-11a
-        //= rfc6888#REQ-11d
         if self.table.is_full(protocol) || !known && self.subscribers.is_full(record.is_none()) {
             return Err(DropReason::MappingTableFull);
         }
@@ -337,7 +336,7 @@ impl Engine {
         let pair = (pool, (!fixed).then_some(index));
         let kind = quota_class(protocol);
         self.note_made(protocol, index);
-        let record = self.subscribers.count(record, internal.0, pair, kind, self.now);
+        let record = self.count_mapping(record, internal.0, pair, kind);
         let new = NewMapping {
             protocol,
             internal,
@@ -348,6 +347,9 @@ impl Engine {
             flags: if overloads { SHARED_EXTERNAL | SHARED_INTERNAL } else { 0 },
         };
         let slot = self.install(new, hash, open);
+        if self.subscribers.is_unanswered(record) {
+            self.note_unanswered(record, slot);
+        }
         if self.external.told(protocol, index, port) == Told::Mapping {
             let id = self.id_of(protocol, internal, (index, port), MappingKind::Dynamic);
             self.raise(self.now, Change::MappingCreated(id));
@@ -356,6 +358,22 @@ impl Engine {
             self.watch_mapping(record, protocol, index, overloads);
         }
         slot
+    }
+
+    /// Counts a mapping of a subscriber more; a host without a record gets one, and is unanswered.
+    #[inline(always)]
+    pub(crate) fn count_mapping(
+        &mut self,
+        record: Option<u32>,
+        host: Host,
+        pair: (usize, Option<u32>),
+        kind: usize,
+    ) -> u32 {
+        let at = self.subscribers.count(record, host, pair, kind, self.now);
+        if record.is_none() {
+            self.subscribers.enter_unanswered(at, self.now);
+        }
+        at
     }
 
     pub(crate) fn choose_external(
@@ -659,6 +677,9 @@ impl Engine {
             }
         }
         self.table.schedule(session, self.tick);
+        if way == Way::Out && subscriber.is_some_and(|at| self.subscribers.is_unanswered(at)) {
+            self.table.session_mut(session).mark_unanswered();
+        }
         if session == SessionRef::First(slot) {
             let answers = way == Way::Out || self.first_answers(slot);
             self.table.set_answers(slot, answers);
@@ -687,22 +708,26 @@ impl Engine {
         let session = self.table.session_mut(at);
         session.count(way);
         let before = session.state();
+        let was_unanswered = session.is_unanswered();
         let idle = match headers.kind {
             Kind::Tcp => session.take_segment(way, headers.segment),
             Kind::Dccp => session.take_dccp(way, headers.segment),
             _ => Idle::Established,
         };
+        if was_unanswered {
+            self.note_answer(at, way);
+        }
         //= rfc4787#REQ-6
         //= rfc4787#REQ-6a
         let refreshes = way == Way::Out || self.config.inbound_refresh || idle == Idle::Closing;
         if idle == Idle::Keep || !refreshes {
             if before == State::Transitory {
                 // Only the inside brings back what is about to go.
-                session.set_state(before);
+                self.table.session_mut(at).set_state(before);
             }
             return;
         }
-        let remote_port = session.remote_port;
+        let remote_port = self.table.session(at).remote_port;
         let timeouts = self.table.mapping(self.table.mapping_of(at)).timeouts();
         let timeout = self.timeouts.of(timeouts, idle, headers.protocol, remote_port);
         let expires = self.deadline(self.now, timeout);

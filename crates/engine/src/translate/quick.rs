@@ -475,8 +475,10 @@ impl Engine {
             && (session.remote_address, session.remote_port) == remote
             && (F::WAY == Way::In
                 || internal == glance.internal() && mapping.protocol == glance.protocol);
-        let connected = session.is(State::Established);
-        let stays = session.is(State::Open) || connected && glance.flags & (SYN | RST | FIN) == 0;
+        // The first answer to an unanswered session takes the complete way.
+        let connected = session.is_towards(F::WAY, State::Established);
+        let open = session.is_towards(F::WAY, State::Open);
+        let stays = open || connected && glance.flags & (SYN | RST | FIN) == 0;
         let expires = match round.by_port {
             true => {
                 let time = self.timeouts.of_open(set, glance.protocol, remote.1);

@@ -3,7 +3,10 @@
 
 use crate::common::*;
 use crate::world::*;
-use natgate_engine::{Behavior, Change, Config, DropReason, Side, Verdict};
+use natgate_engine::{
+    Allocation, Behavior, BlockConfig, Change, Config, DropReason, Endpoint, Engine, MapRequest,
+    Packet, Side, Verdict, Wanted,
+};
 use natgate_wire::protocol;
 use std::time::Duration;
 
@@ -112,6 +115,199 @@ fn an_empty_pool_leaves_alone_those_who_have_ports() {
     // Of TCP: UDP and ICMP have their own.
     lab.out(&udp(VICTIM, REMOTE));
     lab.out(&ping("10.0.0.5", "198.51.100.7", 7));
+}
+
+/// What becomes of real subscribers under a flood of forged sources.
+struct Flood {
+    /// Real subscribers that began a flow, and those whose answer came in.
+    began: u32,
+    served: u32,
+}
+
+/// Two seconds of 100,000 packets a second from as many forged sources, in batches as a worker has
+/// them, while a real subscriber begins every 5 ms. Each real packet is answered after 30 ms.
+fn flood_with_newcomers(lab: &mut Lab) -> Flood {
+    const STEPS: u32 = 400;
+    const FORGED_A_STEP: u32 = 500;
+    const ANSWER_STEPS: usize = 6;
+    let mut flood = Flood { began: 0, served: 0 };
+    let mut forged = 0_u32;
+    let mut waiting: std::collections::VecDeque<Option<String>> = Default::default();
+    // Steps of 5 ms.
+    for step in 0..STEPS + ANSWER_STEPS as u32 {
+        if step < STEPS {
+            let mut batch: Vec<Vec<u8>> =
+                (forged..forged + FORGED_A_STEP).map(forged_packet).collect();
+            forged += FORGED_A_STEP;
+            for some in batch.chunks_mut(Engine::MAX_BATCH) {
+                pass_together(lab, some);
+                lab.wait(Duration::ZERO);
+                lab.events.clear();
+            }
+            let real = format!("10.0.{}.{}:4000", 1 + step / 200, 1 + step % 200);
+            flood.began += 1;
+            let (verdict, bytes) = lab.pass(Side::Inside, &udp(&real, REMOTE));
+            let went = matches!(verdict, Verdict::Forward(_));
+            waiting.push_back(went.then(|| ends(&bytes).0));
+        } else {
+            waiting.push_back(None);
+        }
+        lab.wait(Duration::from_millis(5));
+        if waiting.len() > ANSWER_STEPS
+            && let Some(Some(external)) = waiting.pop_front()
+        {
+            flood.served += u32::from(passes(lab, Side::Outside, &udp(REMOTE, &external)));
+        }
+    }
+    flood
+}
+
+/// Packets from inside in one batch.
+fn pass_together(lab: &mut Lab, batch: &mut [Vec<u8>]) {
+    let mut packets: Vec<Packet<'_>> =
+        batch.iter_mut().map(|bytes| Packet::new(bytes, 0)).collect();
+    let mut verdicts = vec![Verdict::Held; packets.len()];
+    lab.engine.process(lab.now, Side::Inside, &mut packets, &mut verdicts);
+}
+
+/// A packet of a forged source, one of many all over 10.128.0.0/9.
+fn forged_packet(number: u32) -> Vec<u8> {
+    let source = number.wrapping_mul(0x9e37_79b1) >> 9;
+    let [_, b, c, d] = source.to_be_bytes();
+    udp(&format!("10.{}.{c}.{d}:4000", 128 + b), REMOTE)
+}
+
+/// Forged sources use something up, and the oldest of them give way: at least 99 of 100 real
+/// subscribers are served at the first try, and an answered connection goes on.
+#[track_caller]
+fn newcomers_are_served_under_a_flood(config: &Config) {
+    let (mut lab, external) = established(config);
+    let flood = flood_with_newcomers(&mut lab);
+    println!("{} of {} newcomers served under forged sources", flood.served, flood.began);
+    assert!(flood.served * 100 >= flood.began * 99, "{} of {}", flood.served, flood.began);
+    assert!(lab.engine.counters().subscribers_reclaimed > 0, "nothing was used up");
+    assert_eq!(lab.engine.counters().events_lost, 0);
+    lab.out(&tcp(VICTIM, REMOTE, "A", 101, 501));
+    lab.inward(&tcp(REMOTE, &external, "A", 501, 101));
+}
+
+/// Room for as many subscribers as there are by default, and ports for all of them.
+#[test]
+fn forged_sources_leave_newcomers_room() {
+    let mut config = hasty();
+    config.pools = vec![pool("203.0.113.1", "203.0.113.4", (1024, 65_535))];
+    newcomers_are_served_under_a_flood(&config);
+}
+
+/// A single address, of which the forged sources take every port that they can.
+#[test]
+fn forged_sources_leave_newcomers_ports() {
+    let mut config = hasty();
+    config.limits.subscribers = Some(200_000);
+    config.limits.mappings = Some(200_000);
+    newcomers_are_served_under_a_flood(&config);
+}
+
+/// A table of mappings that is smaller than all else.
+#[test]
+fn forged_sources_leave_newcomers_mappings() {
+    let mut config = hasty();
+    config.limits.mappings = Some(40_000);
+    newcomers_are_served_under_a_flood(&config);
+}
+
+/// Blocks of ports, of which each forged source takes one.
+#[test]
+fn forged_sources_leave_newcomers_blocks() {
+    let mut config = hasty();
+    config.pools = vec![pool("203.0.113.1", "203.0.113.10", (1024, 65_535))];
+    config.limits.subscribers = Some(200_000);
+    config.allocation = Allocation::Block(BlockConfig { size: 16, ..BlockConfig::default() });
+    newcomers_are_served_under_a_flood(&config);
+}
+
+/// Without that, as RFC 6888 has it, the first have everything until their time is over, and
+/// everything that an answered subscriber has is its own either way.
+//= test rfc6888#REQ-11d
+#[test]
+fn forged_sources_keep_what_they_have_where_nobody_gives_way() {
+    let mut config = hasty();
+    config.limits.subscribers = Some(1000);
+    config.limits.unanswered_give_way = false;
+    let (mut lab, external) = established(&config);
+    let flood = flood_with_newcomers(&mut lab);
+    assert!(flood.served <= 1, "{} of {}", flood.served, flood.began);
+    let counters = lab.engine.counters();
+    assert_eq!((counters.subscribers_reclaimed, counters.mappings_reclaimed), (0, 0));
+    lab.inward(&tcp(REMOTE, &external, "A", 501, 101));
+}
+
+/// The oldest goes first, not before 250 ms, and what it had is free at once. One that was answered
+/// stays, however old it is.
+#[test]
+fn the_oldest_unanswered_subscriber_gives_way_first() {
+    let mut config = hasty();
+    config.limits.subscribers = Some(3);
+    let mut lab = Lab::new(&config);
+    let answered = lab.external_of(&udp("10.0.0.9:4000", REMOTE));
+    lab.inward(&udp(REMOTE, &answered));
+    let [old, young] = ["10.0.0.2:4000", "10.0.0.3:4000"].map(|host| {
+        lab.wait(Duration::from_millis(100));
+        lab.external_of(&udp(host, REMOTE))
+    });
+    lab.wait(Duration::from_millis(149));
+    let newcomer = udp("10.0.0.4:4000", REMOTE);
+    assert_eq!(lab.refused(Side::Inside, &newcomer), DropReason::MappingTableFull);
+    // The oldest is 250 ms old, the other one is not.
+    lab.wait(Duration::from_millis(1));
+    lab.out(&newcomer);
+    assert!(!passes(&mut lab, Side::Outside, &udp(REMOTE, &old)));
+    let removed =
+        lab.removed().iter().map(|id| id.internal.address.to_string()).collect::<Vec<_>>();
+    assert_eq!(removed, ["10.0.0.2"]);
+    lab.inward(&udp(REMOTE, &young));
+    lab.inward(&udp(REMOTE, &answered));
+}
+
+/// Requests for mappings from forged hosts, with the longest lifetimes, end where their share does,
+/// and are the first to go: newcomers that send packets and newcomers that ask are served.
+#[test]
+fn forged_requests_for_mappings_leave_newcomers_room() {
+    let mut config = hasty();
+    config.limits.explicit_mappings = 10_000;
+    config.limits.subscribers = Some(1000);
+    let mut lab = Lab::new(&config);
+    let ask = |lab: &mut Lab, host: u32| {
+        let request = MapRequest {
+            protocol: protocol::UDP,
+            realm: 0,
+            internal: Endpoint::new(0x0a80_0000 + host, 4000),
+            wanted: Wanted::default(),
+            lifetime: Duration::from_secs(86_400),
+            nonce: [1; 12],
+            replaces_filters: false,
+            filters: &[],
+        };
+        let now = lab.now;
+        lab.engine.map(now, &request).is_ok()
+    };
+    // 960 a second for 75 seconds.
+    let mut host = 0;
+    for _ in 0..750 {
+        for _ in 0..96 {
+            ask(&mut lab, host * 7);
+            host += 1;
+        }
+        lab.wait(Duration::from_millis(100));
+    }
+    // A quarter, and what came within the last 250 ms.
+    let asking = lab.engine.mappings().count();
+    assert!(asking <= 250 + 4 * 96, "{asking} of 1000 subscribers are forged ones that asked");
+    for n in 1..=5 {
+        lab.out(&udp(&format!("10.0.1.{n}:4000"), REMOTE));
+        assert!(ask(&mut lab, 0x7f_0000 + n));
+        lab.wait_s(0.3);
+    }
 }
 
 /// Scanners outside open sessions with a subscriber's endpoint until it has all it may have: the

@@ -105,6 +105,8 @@ impl Scheme {
             limits: Limits {
                 mappings: Some(mappings.clamp(1000, most) as u32),
                 subscribers: Some(self.subscribers),
+                // Nobody answers here, and the table is to be full.
+                unanswered_give_way: false,
                 ..Limits::default()
             },
             ..Config::default()

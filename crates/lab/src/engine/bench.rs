@@ -308,6 +308,8 @@ pub(super) fn config(sessions: u64) -> Config {
             udp_ports: u32::MAX,
             new_mappings_per_second: 1_000_000_000,
             mappings: Some(sessions as u32),
+            // Nobody answers here, and the table is to be full.
+            unanswered_give_way: false,
             ..Limits::default()
         },
         ..Config::default()

@@ -295,6 +295,8 @@ fn config(capacity: u64, ports: u64) -> Config {
             udp_ports: u32::MAX,
             new_mappings_per_second: 1_000_000_000,
             mappings: Some(capacity as u32),
+            // Nobody answers here, and the table is to be full.
+            unanswered_give_way: false,
             extra_sessions: Some(0),
             ..Limits::default()
         },

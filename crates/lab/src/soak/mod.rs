@@ -241,6 +241,8 @@ fn config(mappings: u64, universe: Universe) -> Config {
         limits: Limits {
             new_mappings_per_second: 1_000_000,
             mappings: Some(mappings as u32),
+            // Every mapping is to last its time, answered or not.
+            unanswered_give_way: false,
             tcp_ports: quota,
             udp_ports: quota,
             ..Limits::default()

@@ -46,6 +46,16 @@ pub(super) fn engine(page: &mut Page, figures: &Figures) {
             "Events lost between translator and logs; 0 unless something is broken.",
             counters.events_lost,
         ),
+        (
+            "subscribers_reclaimed_total",
+            "Subscribers whose packets nobody had answered and that gave way to others.",
+            counters.subscribers_reclaimed,
+        ),
+        (
+            "mappings_reclaimed_total",
+            "Mappings of such subscribers that were removed.",
+            counters.mappings_reclaimed,
+        ),
         ("clock_steps_back_total", "Times that went back and were held.", counters.clock_backwards),
     ];
     for (name, help, value) in further {
@@ -65,6 +75,10 @@ fn tables(page: &mut Page, figures: &Figures) {
         let (name, help) = (format!("{name}_limit"), format!("{what}: the most there may be."));
         page.gauge(&name, &help, |series| series.add(&[], filled.limit as f64));
     }
+    let help = "Subscribers that have mappings and whose packets nobody has answered yet.";
+    page.gauge("subscribers_unanswered", help, |series| {
+        series.add(&[], figures.unanswered as f64);
+    });
     let kinds = [
         (
             "mappings_created_total",

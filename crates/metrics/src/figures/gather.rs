@@ -44,6 +44,7 @@ impl Figures {
         add_filled(&mut self.mappings, totals.mappings, totals.most_mappings);
         add_filled(&mut self.sessions, sessions, most_sessions);
         add_filled(&mut self.subscribers, totals.subscribers, totals.most_subscribers);
+        self.unanswered += totals.unanswered;
         for kind in 0..self.made.len() {
             self.made[kind] += totals.made[kind];
             self.gone[kind] += totals.gone[kind];

@@ -74,10 +74,15 @@ impl Model {
             made_from: Side::Inside,
             expires: now.plus(self.config.timeouts.udp),
             connection: Connection::default(),
+            is_unanswered: true,
             packets_out: 1,
             packets_in: 0,
         };
+        let internal = first.internal;
+        let key = Key { protocol: UDP, realm: 0, internal, remote: None, beside: None };
+        self.note_newcomer(key);
         let mapping = Mapping {
+            number: self.next_number(),
             external,
             kind: MappingKind::Dynamic,
             permanent: false,
@@ -89,8 +94,6 @@ impl Model {
         };
         let host = (0, first.internal.address);
         self.paired.entry((host, self.config.default_pool)).or_insert(external.address);
-        let internal = first.internal;
-        let key = Key { protocol: UDP, realm: 0, internal, remote: None, beside: None };
         self.mappings.insert(key, mapping);
         self.counters.count(Direction::Outbound, Outcome::Forwarded, len);
     }

@@ -254,7 +254,10 @@ impl Engine {
             used[place_of(protocol)] += 1;
         }
         // At a time long past: the rate of new mappings is not touched. Pairs come by themselves.
-        self.subscribers.count(record, internal.0, (pool, None), kind, 0);
+        let record = self.subscribers.count(record, internal.0, (pool, None), kind, 0);
+        // It was answered elsewhere, or nobody can tell.
+        self.subscribers.answer(record);
+        self.may_be_short = true;
         if joins {
             self.join_port(protocol, external, slot);
             if !overloads {
@@ -307,6 +310,6 @@ impl Engine {
         if let Some(used) = self.used.get_mut(pool) {
             used[place_of(protocol)] -= 1;
         }
-        self.subscribers.release(mapping.host(), pool, quota_class(protocol));
+        self.subscribers.release(mapping.host(), slot, pool, quota_class(protocol));
     }
 }

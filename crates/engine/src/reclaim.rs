@@ -1,0 +1,195 @@
+//! Admission under pressure (section 18 of the specification): when records, mappings, ports or
+//! blocks get scarce, unanswered subscribers give way, the oldest first, for their addresses may be
+//! forged. Answered subscribers keep everything.
+//!
+//! It happens before a batch and before a request, never in the middle of a batch: the stages of a
+//! batch look ahead at records, mappings and ports, and none of these may go under them. The queues
+//! are in `subscriber/unanswered.rs`.
+
+use crate::engine::{Engine, Rest, place_of};
+use crate::external::PROTOCOLS;
+use crate::host::Host;
+use crate::parse::has_ports;
+use crate::session::{State, Way};
+use crate::subscriber::Queue;
+use crate::table::SessionRef;
+use crate::{Change, Timestamp};
+
+/// An unanswered subscriber's record is at least this old when it gives way, nanoseconds: the time
+/// of a long round trip.
+const GRACE: u64 = 250_000_000;
+/// Mappings and sessions that are removed at most before one batch, save that the last mapping goes
+/// with all its sessions: as many as the largest batch can begin.
+const MOST_WORK: u32 = Engine::MAX_BATCH as u32;
+/// A thing is scarce if unanswered subscribers have more than this many times what is free.
+const SCARCE: u64 = 15;
+
+/// True if too little is free beside what unanswered subscribers have.
+fn is_scarce(free: usize, unanswered: u32) -> bool {
+    free as u64 * SCARCE < u64::from(unanswered)
+}
+
+impl Engine {
+    /// Has unanswered subscribers give way if something is scarce, but only so many that the events
+    /// fit their queue. Returns whether more have to: drain the queue and call again.
+    /// [`Engine::process`], [`Engine::map`] and [`Engine::peer`] begin with one such call.
+    pub fn reclaim(&mut self, now: Timestamp) -> bool {
+        self.observe(now);
+        self.make_room()
+    }
+
+    /// The same at the present time. It looks at nothing unless something was taken since it last
+    /// found nothing scarce.
+    #[inline(always)]
+    pub(crate) fn make_room(&mut self) -> bool {
+        self.may_be_short && self.reclaim_some()
+    }
+
+    #[cold]
+    fn reclaim_some(&mut self) -> bool {
+        self.may_be_short = false;
+        if !self.config.limits.unanswered_give_way {
+            return false;
+        }
+        let mut work = 0;
+        let mut more = self.relieve(Queue::All, &mut work, Self::tables_are_scarce);
+        more |= self.relieve(Queue::Asking, &mut work, Self::askers_are_too_many);
+        for pool in 0..self.config.pools.len() {
+            more |= self.relieve(Queue::All, &mut work, |engine| engine.pool_is_scarce(pool));
+        }
+        more
+    }
+
+    /// Takes the latest mapping of the oldest of a queue, one after another, until something is not
+    /// scarce. Returns whether more are to go at this time.
+    fn relieve(&mut self, queue: Queue, work: &mut u32, is_scarce: impl Fn(&Self) -> bool) -> bool {
+        while is_scarce(self) {
+            // Should it be too early, or this be enough for now, the next batch goes on.
+            self.may_be_short = true;
+            let oldest = self.subscribers.unanswered.oldest(queue);
+            let Some(at) = oldest.filter(|&at| self.gives_way(at, self.now)) else {
+                return false;
+            };
+            if *work >= MOST_WORK || !self.has_room_for_events() {
+                return true;
+            }
+            let slot = self.subscribers.unanswered.latest_mapping(at);
+            *work += u32::from(self.table.mapping(slot).sessions).max(1);
+            self.reclaim_mapping(slot);
+            self.counters.subscribers_reclaimed += u64::from(!self.subscribers.is_unanswered(at));
+        }
+        false
+    }
+
+    /// True if a batch at a time would have somebody give way.
+    pub(crate) fn would_reclaim(&self, now: u64) -> bool {
+        let has_any = |queue| {
+            let oldest = self.subscribers.unanswered.oldest(queue);
+            oldest.is_some_and(|at| self.gives_way(at, now))
+        };
+        let of_pools = || (0..self.config.pools.len()).any(|pool| self.pool_is_scarce(pool));
+        self.may_be_short
+            && self.config.limits.unanswered_give_way
+            && (has_any(Queue::All) && (self.tables_are_scarce() || of_pools())
+                || has_any(Queue::Asking) && self.askers_are_too_many())
+    }
+
+    /// True if a subscriber has been unanswered for long enough.
+    fn gives_way(&self, at: u32, now: u64) -> bool {
+        now.saturating_sub(self.subscribers.unanswered.made(at)) >= GRACE
+    }
+
+    /// True if subscribers' records or mappings are scarce.
+    fn tables_are_scarce(&self) -> bool {
+        let unanswered = &self.subscribers.unanswered;
+        let (present, most) = self.subscribers.counts();
+        let (mappings, _, room, _) = self.table.counts();
+        is_scarce(most.saturating_sub(present), unanswered.count(Queue::All))
+            || is_scarce(room.saturating_sub(mappings), unanswered.mappings())
+    }
+
+    /// True if unanswered subscribers that ask for mappings are more than their share, or holds are
+    /// scarce.
+    fn askers_are_too_many(&self) -> bool {
+        let asking = self.subscribers.unanswered.count(Queue::Asking);
+        let (_, most) = self.subscribers.counts();
+        let percent = u64::from(self.config.limits.asking_share);
+        let share = (most as u64 * percent / 100).max(1);
+        u64::from(asking) > share || is_scarce(self.holds.count_free(), asking)
+    }
+
+    /// True if ports or blocks of a pool are scarce. A deterministic pool is left out, because a
+    /// port of one subscriber is of no use to another; a pool that overloads ports, because it
+    /// shares them instead.
+    fn pool_is_scarce(&self, pool: usize) -> bool {
+        let unanswered = &self.subscribers.unanswered;
+        let Some(used) = self.used.get(pool).filter(|_| unanswered.count(Queue::All) > 0) else {
+            return false;
+        };
+        if self.config.pools[pool].overloading || self.external.is_deterministic(pool) {
+            return false;
+        }
+        let at_most = |all: u32, used: u64| all.min(u32::try_from(used).unwrap_or(u32::MAX));
+        let of = |thing| self.external.free_of(pool, thing) as usize;
+        if self.external.has_blocks(pool) {
+            let used = PROTOCOLS.iter().map(|&protocol| used[place_of(protocol)]).sum();
+            return is_scarce(of(PROTOCOLS.len()), at_most(unanswered.count(Queue::All), used));
+        }
+        PROTOCOLS.iter().enumerate().any(|(place, &protocol)| {
+            is_scarce(of(place), at_most(unanswered.mappings(), used[place_of(protocol)]))
+        })
+    }
+
+    /// Removes a mapping of an unanswered subscriber. Its port is free at once, for nobody has ever
+    /// sent anything to it; so is its block, should it be empty.
+    fn reclaim_mapping(&mut self, slot: u32) {
+        while let Some(session) = self.table.last_session(slot) {
+            self.tell_ended(session, slot, self.now);
+            self.drop_session(session, slot, self.tick);
+        }
+        self.end_session_holds(slot);
+        let mapping = *self.table.mapping(slot);
+        self.remove_mapping_to(slot, self.now, Rest::Free);
+        self.counters.mappings_reclaimed += 1;
+        let (index, port) = mapping.external();
+        if has_ports(mapping.protocol)
+            && let Some(block) = self.external.release_empty(index, port)
+        {
+            self.raise(self.now, Change::BlockReleased(block));
+        }
+    }
+
+    // ---- answers ----
+
+    /// Takes note of a new mapping of an unanswered subscriber, and of its first session.
+    #[cold]
+    pub(crate) fn note_unanswered(&mut self, record: u32, slot: u32) {
+        self.subscribers.unanswered.add_mapping(record, slot);
+        self.table.mapping_mut(slot).first.mark_unanswered();
+    }
+
+    /// Takes note that a host has got a mapping that it asked for, if nobody has answered the host.
+    pub(crate) fn note_asking(&mut self, host: Host) {
+        self.may_be_short = true;
+        let record = self.subscribers.find(host);
+        if let Some(at) = record.filter(|&at| self.subscribers.is_unanswered(at)) {
+            self.subscribers.unanswered.ask(at);
+        }
+    }
+
+    /// Looks at an unanswered session that a packet has just gone through: one from outside answers
+    /// it, unless it did not open the connection.
+    #[cold]
+    pub(crate) fn note_answer(&mut self, at: SessionRef, way: Way) {
+        let session = self.table.session_mut(at);
+        if way == Way::Out || session.state() == State::OpeningOut {
+            session.mark_unanswered();
+            return;
+        }
+        session.set_state(session.state());
+        let host = self.table.mapping(self.table.mapping_of(at)).host();
+        if let Some(record) = self.subscribers.find(host) {
+            self.subscribers.answer(record);
+        }
+    }
+}
