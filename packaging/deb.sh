@@ -143,6 +143,7 @@ Depends: natgate (= $version), $(libraries natgate-lab)
 Suggests: iproute2, ethtool, iputils-ping, traceroute, iperf3, curl, nftables, valgrind
 Description: laboratory of the carrier-grade network address translator natgate
  Benchmarks (natgate bench), conformance tests of any NAT against the RFCs
- (natgate conform) and a demonstration between network namespaces (natgate demo).
+ (natgate conform) and a demonstration between network namespaces
+ (natgate demo).
 END
 pack natgate-lab

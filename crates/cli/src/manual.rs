@@ -71,6 +71,33 @@ pub fn pages(args: &ManArgs, command: Command, top: bool, without: &[&str]) -> R
     Ok(())
 }
 
+/// Writes the page of the program that `command` describes, without pages of its subcommands: `user` is the
+/// program that starts this one, and whose pages describe them.
+///
+/// # Errors
+/// The page cannot be written.
+pub fn overview(args: &ManArgs, command: Command, user: &str) -> Result<(), Failure> {
+    let names: Vec<String> =
+        visible(&command).map(|below| format!("{user}-{}(1)", below.get_name())).collect();
+    let page = Man::new(command.clone())
+        .manual("natgate")
+        .source(concat!("natgate ", env!("CARGO_PKG_VERSION")));
+    let mut text = Vec::new();
+    let mut render = || {
+        page.render_title(&mut text)?;
+        page.render_name_section(&mut text)?;
+        page.render_synopsis_section(&mut text)?;
+        page.render_description_section(&mut text)?;
+        let mut see = Roff::new();
+        see.control("SH", ["SEE ALSO"]);
+        see.text([roman(names.join(", "))]);
+        see.to_writer(&mut text)
+    };
+    render().context("a page cannot be written")?;
+    let path = args.directory.join(page.get_filename());
+    Ok(fs::write(&path, text).with_context(|| format!("{} cannot be written", path.display()))?)
+}
+
 /// Writes the page of a command, and those of the commands under it.
 fn write_pages(command: &Command, directory: &Path) -> anyhow::Result<()> {
     for below in visible(command) {

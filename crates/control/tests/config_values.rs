@@ -131,6 +131,7 @@ extra_sessions = 0
 fragment_memory = "64KiB"
 held_ports = 8
 unanswered_give_way = false
+unanswered_kept = 6
 asking_share = 7
 extra_sessions_per_subscriber = 9
 twice_sessions = 10
@@ -255,6 +256,7 @@ fn everything() -> Settings {
     limits.fragment_memory = 65_536;
     limits.held_ports = Some(8);
     limits.unanswered_give_way = false;
+    limits.unanswered_kept = 6;
     limits.asking_share = 7;
     limits.extra_sessions_per_subscriber = Some(9);
     limits.twice_sessions = Some(10);

@@ -339,6 +339,9 @@ pub struct Limits {
     pub explicit_per_subscriber: u32,
     /// True if unanswered subscribers give way, the oldest first, when something gets scarce.
     pub unanswered_give_way: bool,
+    /// Records, mappings, ports or blocks that unanswered subscribers keep however little is free: a
+    /// network that small is its own quota.
+    pub unanswered_kept: u32,
     /// Percentage of `subscribers` that may be unanswered ones that ask for mappings: 1 to 100.
     pub asking_share: u8,
     /// Percentages of a subscriber's quotas and sessions that are told of, ascending; see
@@ -367,6 +370,7 @@ impl Default for Limits {
             explicit_mappings: 0,
             explicit_per_subscriber: 64,
             unanswered_give_way: true,
+            unanswered_kept: 1024,
             asking_share: 25,
             thresholds: Vec::new(),
         }

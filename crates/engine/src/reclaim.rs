@@ -24,11 +24,6 @@ const MOST_WORK: u32 = Engine::MAX_BATCH as u32;
 /// A thing is scarce if unanswered subscribers have more than this many times what is free.
 const SCARCE: u64 = 15;
 
-/// True if too little is free beside what unanswered subscribers have.
-fn is_scarce(free: usize, unanswered: u32) -> bool {
-    free as u64 * SCARCE < u64::from(unanswered)
-}
-
 impl Engine {
     /// Has unanswered subscribers give way if something is scarce, but only so many that the events
     /// fit their queue. Returns whether more have to: drain the queue and call again.
@@ -99,13 +94,19 @@ impl Engine {
         now.saturating_sub(self.subscribers.unanswered.made(at)) >= GRACE
     }
 
+    /// True if too little is free beside what unanswered subscribers have.
+    fn is_scarce(&self, free: usize, unanswered: u32) -> bool {
+        unanswered > self.config.limits.unanswered_kept
+            && free as u64 * SCARCE < u64::from(unanswered)
+    }
+
     /// True if subscribers' records or mappings are scarce.
     fn tables_are_scarce(&self) -> bool {
         let unanswered = &self.subscribers.unanswered;
         let (present, most) = self.subscribers.counts();
         let (mappings, _, room, _) = self.table.counts();
-        is_scarce(most.saturating_sub(present), unanswered.count(Queue::All))
-            || is_scarce(room.saturating_sub(mappings), unanswered.mappings())
+        self.is_scarce(most.saturating_sub(present), unanswered.count(Queue::All))
+            || self.is_scarce(room.saturating_sub(mappings), unanswered.mappings())
     }
 
     /// True if unanswered subscribers that ask for mappings are more than their share, or holds are
@@ -115,7 +116,8 @@ impl Engine {
         let (_, most) = self.subscribers.counts();
         let percent = u64::from(self.config.limits.asking_share);
         let share = (most as u64 * percent / 100).max(1);
-        u64::from(asking) > share || is_scarce(self.holds.count_free(), asking)
+        let share = share.max(self.config.limits.unanswered_kept.into());
+        u64::from(asking) > share || self.is_scarce(self.holds.count_free(), asking)
     }
 
     /// True if ports or blocks of a pool are scarce. A deterministic pool is left out, because a
@@ -133,10 +135,11 @@ impl Engine {
         let of = |thing| self.external.free_of(pool, thing) as usize;
         if self.external.has_blocks(pool) {
             let used = PROTOCOLS.iter().map(|&protocol| used[place_of(protocol)]).sum();
-            return is_scarce(of(PROTOCOLS.len()), at_most(unanswered.count(Queue::All), used));
+            return self
+                .is_scarce(of(PROTOCOLS.len()), at_most(unanswered.count(Queue::All), used));
         }
         PROTOCOLS.iter().enumerate().any(|(place, &protocol)| {
-            is_scarce(of(place), at_most(unanswered.mappings(), used[place_of(protocol)]))
+            self.is_scarce(of(place), at_most(unanswered.mappings(), used[place_of(protocol)]))
         })
     }
 

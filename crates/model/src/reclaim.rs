@@ -153,11 +153,17 @@ impl Model {
         (age >= GRACE).then_some(*oldest)
     }
 
+    /// 18.3: whether too little is free beside what unanswered subscribers have.
+    fn is_scarce(&self, free: usize, unanswered: usize) -> bool {
+        unanswered > self.config.limits.unanswered_kept as usize && free * SCARCE < unanswered
+    }
+
     fn tables_are_scarce(&self) -> bool {
         let hosts: BTreeSet<Host> = self.dynamic().map(|(key, _)| key.host()).collect();
         let free = self.room_for_subscribers().saturating_sub(hosts.len());
         let mappings = self.room.saturating_sub(self.dynamic().count());
-        is_scarce(free, self.unanswered.len()) || is_scarce(mappings, self.unanswered_mappings())
+        self.is_scarce(free, self.unanswered.len())
+            || self.is_scarce(mappings, self.unanswered_mappings())
     }
 
     /// 18.6.
@@ -165,8 +171,9 @@ impl Model {
         let asking = self.unanswered.values().filter(|waiting| waiting.asking.is_some()).count();
         let percent = usize::from(self.config.limits.asking_share);
         let share = (self.room_for_subscribers() * percent / 100).max(1);
+        let share = share.max(self.config.limits.unanswered_kept as usize);
         let held: usize = self.mappings.values().map(|mapping| mapping.holds.len()).sum();
-        asking > share || is_scarce(self.holds_room - held, asking)
+        asking > share || self.is_scarce(self.holds_room - held, asking)
     }
 
     fn pool_is_scarce(&self, pool: usize) -> bool {
@@ -184,11 +191,11 @@ impl Model {
         if matches!(allocation, Allocation::Block(_)) {
             let used: usize = protocols.into_iter().map(of_pool).sum();
             let (taken, all) = self.use_of_blocks(pool).unwrap_or_default();
-            return is_scarce((all - taken) as usize, self.unanswered.len().min(used));
+            return self.is_scarce((all - taken) as usize, self.unanswered.len().min(used));
         }
         protocols.into_iter().any(|protocol| {
             let free = self.pool_usage(pool, protocol).free as usize;
-            is_scarce(free, self.unanswered_mappings().min(of_pool(protocol)))
+            self.is_scarce(free, self.unanswered_mappings().min(of_pool(protocol)))
         })
     }
 
@@ -219,9 +226,4 @@ impl Model {
             self.release_empty(external);
         }
     }
-}
-
-/// 18.3: whether too little is free beside what unanswered subscribers have.
-fn is_scarce(free: usize, unanswered: usize) -> bool {
-    free * SCARCE < unanswered
 }

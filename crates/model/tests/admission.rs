@@ -78,6 +78,7 @@ fn config() -> impl Strategy<Value = Config> {
                     explicit_mappings,
                     asking_share,
                     held_ports,
+                    unanswered_kept: more,
                     ..base.limits.clone()
                 },
                 pooling,
@@ -204,7 +205,7 @@ proptest! {
 #[test]
 fn subscribers_give_way_in_both() -> Result<(), Divergence> {
     let base = common::config();
-    let limits = Limits { subscribers: Some(4), ..base.limits.clone() };
+    let limits = Limits { subscribers: Some(4), unanswered_kept: 0, ..base.limits.clone() };
     let operations: Vec<Operation> = (0..HOSTS)
         .flat_map(|host| [Operation::Begin(vec![(false, host, 5000)]), Operation::Wait(250)])
         .collect();

@@ -8,6 +8,10 @@ pub(super) fn read(section: &Section<'_>, limits: &mut Limits) {
     if let Some(gives_way) = section.get("unanswered_give_way").and_then(|value| value.boolean()) {
         limits.unanswered_give_way = gives_way;
     }
+    let kept = section.get("unanswered_kept").and_then(|value| value.integer(0..=1 << 30));
+    if let Some(kept) = kept.and_then(|kept| u32::try_from(kept).ok()) {
+        limits.unanswered_kept = kept;
+    }
     let share = section.get("asking_share").and_then(|value| value.integer(1..=100));
     if let Some(share) = share.and_then(|share| u8::try_from(share).ok()) {
         limits.asking_share = share;

@@ -93,6 +93,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "fragment_memory",
             "held_ports",
             "unanswered_give_way",
+            "unanswered_kept",
             "asking_share",
             "thresholds",
             "neighbors",

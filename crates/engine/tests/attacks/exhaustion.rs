@@ -248,6 +248,7 @@ fn forged_sources_keep_what_they_have_where_nobody_gives_way() {
 fn the_oldest_unanswered_subscriber_gives_way_first() {
     let mut config = hasty();
     config.limits.subscribers = Some(3);
+    config.limits.unanswered_kept = 0;
     let mut lab = Lab::new(&config);
     let answered = lab.external_of(&udp("10.0.0.9:4000", REMOTE));
     lab.inward(&udp(REMOTE, &answered));
@@ -276,6 +277,7 @@ fn forged_requests_for_mappings_leave_newcomers_room() {
     let mut config = hasty();
     config.limits.explicit_mappings = 10_000;
     config.limits.subscribers = Some(1000);
+    config.limits.unanswered_kept = 100;
     let mut lab = Lab::new(&config);
     let ask = |lab: &mut Lab, host: u32| {
         let request = MapRequest {

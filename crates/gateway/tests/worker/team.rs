@@ -493,6 +493,7 @@ fn a_worker_that_runs_short_of_ports_borrows_from_the_other() {
         let mut settings = with_pool(addresses, ports);
         settings.engine.limits.udp_ports = 4000;
         settings.engine.limits.new_mappings_per_second = 100_000;
+        settings.engine.limits.unanswered_give_way = false;
         settings.engine.pooling = natgate_engine::Pooling::Arbitrary;
         settings.engine.port_parity = false;
         let mut team = Team::new(&settings, 2);

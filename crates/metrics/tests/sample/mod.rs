@@ -1,7 +1,7 @@
 //! Figures of a gateway that has one of everything, for tests.
 
 use natgate_engine::{Direction, DropReason, Outcome};
-use natgate_gateway::{LoadNow, TimingNow};
+use natgate_gateway::{AnnouncedRoutes, LoadNow, TimingNow};
 use natgate_io::Statistics;
 use natgate_metrics::{
     DeviceFigures, Figures, Filled, ListenerFigures, PoolFigures, PortFigures, Reloads,
@@ -43,6 +43,7 @@ pub(crate) fn figures() -> Figures {
     let name = "syslog \"a\"".to_owned();
     figures.sinks = vec![SinkFigures { name, written: 10, lost: 3, gaps: 1, waiting: 2, up: true }];
     figures.listeners = vec![ListenerFigures { name: "page", refused: 6 }];
+    figures.announced = Some(AnnouncedRoutes { present: 12, missing: 8, restored: 14 });
     let last_success = Some(began + Duration::from_secs(5));
     figures.reloads = Reloads { succeeded: 1, failed: 2, last_success };
     figures

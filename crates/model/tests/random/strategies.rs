@@ -384,13 +384,17 @@ fn limits() -> impl Strategy<Value = Limits> {
     let subscribers = prop_oneof![4 => Just(None), 1 => (1u32..4).prop_map(Some)];
     let twice = prop_oneof![4 => Just(None), 1 => (0u32..4).prop_map(Some)];
     let asked = prop_oneof![1 => Just((0u32, 4u32)), 3 => Just((64, 8)), 1 => (1u32..4, 1u32..3)];
-    let gives_way = (prop::bool::weighted(0.9), prop::sample::select(vec![25, 100, 1]));
+    let gives_way = (
+        prop::bool::weighted(0.9),
+        prop::sample::select(vec![25, 100, 1]),
+        prop_oneof![4 => Just(0_u32), 1 => 1_u32..5],
+    );
     let table = (table(), subscribers, twice, asked, gives_way);
     (few(), few(), few(), (sessions, extra, each), rates, table, held).prop_map(
         |(tcp, udp, icmp, (sessions, extra, each), rates, table, held_ports)| {
             let (mapping_rate, error_rate) = rates;
             let (mappings, subscribers, twice_sessions, asked, gives_way) = table;
-            let (unanswered_give_way, asking_share) = gives_way;
+            let (unanswered_give_way, asking_share, unanswered_kept) = gives_way;
             let (explicit_mappings, explicit_per_subscriber) = asked;
             Limits {
                 tcp_ports: tcp,
@@ -409,6 +413,7 @@ fn limits() -> impl Strategy<Value = Limits> {
                 explicit_mappings,
                 explicit_per_subscriber,
                 unanswered_give_way,
+                unanswered_kept,
                 asking_share,
                 ..Limits::default()
             }

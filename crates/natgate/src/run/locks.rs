@@ -34,8 +34,9 @@ use std::time::{Duration, Instant};
 /// Most ranges of external addresses that are locked: each lock is an open file.
 const MOST_RANGES: usize = 256;
 
-/// How often a lock is tried that seems to come free, and the pause between.
-const TRIES: usize = 5;
+/// How often a lock is tried that seems to come free, and the pause between: a second in all, in which
+/// a process that was killed closes its files.
+const TRIES: usize = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// How long the locks of the process before may stay taken until the operator is told.
@@ -264,10 +265,20 @@ impl Subject {
         let is_trusted = owner.user == 0 || owner.user == Uid::effective().as_raw();
         Some(match owner.process {
             Some(process) if u32::try_from(process) == Ok(process::id()) => Holder::Own,
+            Some(process) if is_ending(process) => return None,
             process if is_trusted => Holder::Gateway(process),
             _ => Holder::Stranger,
         })
     }
+}
+
+/// Whether a process has been killed and is about to close its files.
+fn is_ending(process: i32) -> bool {
+    // The state is the field behind the name, which ends with the last parenthesis.
+    let line = fs::read_to_string(format!("/proc/{process}/stat"));
+    line.is_ok_and(|line| {
+        line.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']))
+    })
 }
 
 impl Display for Subject {

@@ -331,6 +331,7 @@ mod tests {
     fn health_is_told_in_words_with_problems_first() {
         let object = json!({
             "ok": false, "problems": ["log spool /x cannot be written"], "host": "nat1",
+            "alarms": [{ "severity": "critical", "text": "log spool /x cannot be written" }],
             "version": "1.2.3", "running_s": 7.4,
             "links": [{ "device": "eth1", "side": "inside", "state": "up" }],
             "next_hops": [{ "address": "192.0.2.9", "side": "outside", "state": "resolved" }],
@@ -344,7 +345,7 @@ mod tests {
             .collect();
         let expected = [
             "nat1: natgate 1.2.3, running for 7 s: not well",
-            "problem: log spool /x cannot be written",
+            "critical for 0.0s, problem: log spool /x cannot be written",
             "link eth1 inside up",
             "next hop 192.0.2.9 outside resolved",
             "log spool /x failed, 3 wait, 0 lost",

@@ -138,6 +138,10 @@ fn tun_recovers() {
     work.waits_for_words("inside device subscriber is down");
     switch_on();
     work.recovers("a device that was switched off");
+    // Packets may pass before natgate has heard that the link is up, and a link that was not up is not lost.
+    let up = "inside device subscriber is up";
+    let again = || Ok((work.gateway.log().matches(up).count() >= 2).then_some(()));
+    wait_for("the link is up again", PATIENCE, again).unwrap();
     work.ip("nat", "link delete subscriber");
     work.waits_for_words("inside device subscriber is gone");
     work.waits_for_words("inside device subscriber is back");

@@ -216,16 +216,22 @@ fn the_page_is_served_to_those_who_ask_by_its_address() {
 #[test]
 fn a_page_whose_port_is_taken() {
     let folder = Folder::new("page-taken");
-    let mut gateway = Gateway::spawn(command("ip link set lo up", &folder.config(""), &[]));
+    let setup = "ip link set lo up
+        ip link add in2 type veth peer name in3
+        ip link add out2 type veth peer name out3
+        for device in in2 in3 out2 out3; do ip link set $device up; done";
+    let mut gateway = Gateway::spawn(command(setup, &folder.config(""), &[]));
     gateway.hears("running");
     let program = PROGRAM;
-    let second = |text: &str| {
+    let second = |more: &str| {
+        // Devices and external addresses are locked by the first.
+        let text = GOOD.replace("in0", "in2").replace("out0", "out2").replace("113.1", "113.2");
         let path = folder.file("second.toml");
-        fs::write(&path, text).expect("the file can be written");
+        fs::write(&path, text + more).expect("the file can be written");
         path.display().to_string()
     };
     // A place that is named must be had.
-    let named = second(&format!("{GOOD}[page]\nlisten = \"127.0.0.1:9465\"\n"));
+    let named = second("[page]\nlisten = \"127.0.0.1:9465\"\n");
     let told = folder.file("told").display().to_string();
     gateway.asks(&format!(
         "code=0; timeout 20 {program} run -c {named} 2>{told} || code=$?; [ $code = 1 ]"
@@ -235,7 +241,7 @@ fn a_page_whose_port_is_taken() {
                   listens there";
     assert!(said.contains(&format!("page.listen cannot be used: {reason}")), "{said}");
     // The usual place need not.
-    let usual = second(GOOD);
+    let usual = second("");
     gateway.asks(&format!(
         "timeout 20 {program} run -c {usual} 2>{told} & \
          until grep -q running, {told}; do kill -0 $!; sleep 0.05; done; kill $!; wait $!"

@@ -44,7 +44,11 @@ fn main() -> ExitCode {
         Command::Completions(args) => {
             manual::completions(&args, "natgate-lab", Cli::command().name("natgate-lab"))
         }
-        Command::Man(args) => manual::pages(&args, Cli::command(), false, &["completions", "man"]),
+        Command::Man(args) => {
+            let own = Cli::command().name("natgate-lab").bin_name("natgate-lab");
+            let pages = manual::pages(&args, Cli::command(), false, &["completions", "man"]);
+            pages.and_then(|()| manual::overview(&args, own, "natgate"))
+        }
     })
 }
 
