@@ -33,8 +33,8 @@ impl Engine {
         self.make_room()
     }
 
-    /// The same at the present time. It looks at nothing unless something was taken since it last
-    /// found nothing scarce.
+    /// The same at the present time. It looks at nothing unless something was taken, or a mapping went,
+    /// since it last found nothing scarce.
     #[inline(always)]
     pub(crate) fn make_room(&mut self) -> bool {
         self.may_be_short && self.reclaim_some()
@@ -131,16 +131,21 @@ impl Engine {
         if self.config.pools[pool].overloading || self.external.is_deterministic(pool) {
             return false;
         }
-        let at_most = |all: u32, used: u64| all.min(u32::try_from(used).unwrap_or(u32::MAX));
+        // Mappings that answered subscribers have in all pools may be this pool's: only those beyond are
+        // surely of unanswered ones.
+        let (all, _, _, _) = self.table.counts();
+        let answered = (all as u64).saturating_sub(unanswered.mappings().into());
+        let surely = |used: u64| u32::try_from(used.saturating_sub(answered)).unwrap_or(u32::MAX);
         let of = |thing| self.external.free_of(pool, thing) as usize;
         if self.external.has_blocks(pool) {
             let used = PROTOCOLS.iter().map(|&protocol| used[place_of(protocol)]).sum();
-            return self
-                .is_scarce(of(PROTOCOLS.len()), at_most(unanswered.count(Queue::All), used));
+            let subscribers = unanswered.count(Queue::All).min(surely(used));
+            return self.is_scarce(of(PROTOCOLS.len()), subscribers);
         }
-        PROTOCOLS.iter().enumerate().any(|(place, &protocol)| {
-            self.is_scarce(of(place), at_most(unanswered.mappings(), used[place_of(protocol)]))
-        })
+        PROTOCOLS
+            .iter()
+            .enumerate()
+            .any(|(place, &protocol)| self.is_scarce(of(place), surely(used[place_of(protocol)])))
     }
 
     /// Removes a mapping of an unanswered subscriber. Its port is free at once, for nobody has ever

@@ -188,14 +188,18 @@ impl Model {
             addresses.filter(|address| self.pool_of(*address) == Some(pool)).count()
         };
         let protocols = [TCP, UDP, ICMP, DCCP];
+        let answered = self.dynamic().count() - self.unanswered_mappings();
         if matches!(allocation, Allocation::Block(_)) {
             let used: usize = protocols.into_iter().map(of_pool).sum();
             let (taken, all) = self.use_of_blocks(pool).unwrap_or_default();
-            return self.is_scarce((all - taken) as usize, self.unanswered.len().min(used));
+            return self.is_scarce(
+                (all - taken) as usize,
+                self.unanswered.len().min(used.saturating_sub(answered)),
+            );
         }
         protocols.into_iter().any(|protocol| {
             let free = self.pool_usage(pool, protocol).free as usize;
-            self.is_scarce(free, self.unanswered_mappings().min(of_pool(protocol)))
+            self.is_scarce(free, of_pool(protocol).saturating_sub(answered))
         })
     }
 

@@ -29,7 +29,7 @@ const OUTSIDE: Mac = Mac([2, 0, 0, 0, 0, 2]);
 const CONFIGURATION: &str = "\
 [inside]\ndevice = \"in\"\naddress = \"10.0.0.1/8\"\n\
 [outside]\ndevice = \"out\"\naddress = \"192.0.2.1/24\"\ngateway = \"192.0.2.254\"\n\
-[limits]\nsubscribers = 300000\nunanswered_give_way = false\n\
+[limits]\nsubscribers = 600000\nunanswered_give_way = false\n\
 [[pool]]\nname = \"default\"\naddresses = [\"203.0.113.0/27\"]\n\
 [[route]]\nprefix = \"10.200.0.0/16\"\nvia = \"10.0.0.9\"\nside = \"inside\"\n\
 [[static]]\ninternal = \"10.0.0.80:80\"\nexternal = \"203.0.113.1:80\"\nprotocol = \"tcp\"\n\

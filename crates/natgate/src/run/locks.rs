@@ -34,9 +34,9 @@ use std::time::{Duration, Instant};
 /// Most ranges of external addresses that are locked: each lock is an open file.
 const MOST_RANGES: usize = 256;
 
-/// How often a lock is tried that seems to come free, and the pause between: a second in all, in which
-/// a process that was killed closes its files.
-const TRIES: usize = 50;
+/// How long locks are tried that seem to come free, and the pause between: a process that was killed
+/// closes its files meanwhile.
+const CLOSING: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// How long the locks of the process before may stay taken until the operator is told.
@@ -96,7 +96,9 @@ impl Locks {
         let locks = Self::default();
         locks.state().predecessor = predecessor;
         locks.prepare(subjects(settings)).map_err(|refusal| anyhow!("{refusal}"))?.apply();
-        if !locks.state().awaited.is_empty() {
+        if locks.state().awaited.is_empty() {
+            locks.state().predecessor = None;
+        } else {
             let waiting = locks.clone();
             let wait = move || panics::contain(|| waiting.wait());
             Builder::new().name("locks".into()).spawn(wait).context("a thread cannot be made")?;
@@ -116,10 +118,11 @@ impl Locks {
     /// Takes the locks that are wanted and not there yet.
     fn prepare(&self, wanted: BTreeSet<Subject>) -> Result<Change, String> {
         let (mut held, mut awaited) = (BTreeMap::new(), BTreeSet::new());
+        let deadline = Instant::now() + CLOSING;
         let state = self.state();
         let is_there = |one: &Subject| state.held.contains_key(one) || state.awaited.contains(one);
         for subject in wanted.iter().filter(|subject| !is_there(subject)) {
-            match subject.lock() {
+            match subject.lock(deadline) {
                 Ok(lock) => {
                     held.insert(subject.clone(), lock);
                 }
@@ -236,9 +239,10 @@ impl Subject {
         UnixListener::bind_addr(&SocketAddr::from_abstract_name(self.name())?)
     }
 
-    /// Takes the lock, or tells which process has it.
-    fn lock(&self) -> Result<UnixListener, Holder> {
-        for _ in 0..TRIES {
+    /// Takes the lock, or tells which process has it. A lock that seems to come free is tried until the
+    /// deadline.
+    fn lock(&self, deadline: Instant) -> Result<UnixListener, Holder> {
+        loop {
             match self.bind() {
                 Err(error) if error.kind() == ErrorKind::AddrInUse => {}
                 bound => return bound.map_err(|_| Holder::Impossible),
@@ -247,10 +251,12 @@ impl Subject {
                 return Err(holder);
             }
             // It came free between, or is only being made.
+            if Instant::now() >= deadline {
+                // A gateway listens at once.
+                return Err(Holder::Stranger);
+            }
             thread::sleep(PAUSE);
         }
-        // A gateway listens at once.
-        Err(Holder::Stranger)
     }
 
     /// The process that has the lock, if a process listens.
@@ -259,8 +265,9 @@ impl Subject {
         let owner = match socket::owner(Path::new(OsStr::from_bytes(&path))) {
             Ok(owner) => owner,
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => return None,
-            // Too many have asked the process already.
-            Err(_) => return Some(Holder::Gateway(None)),
+            // A process whose user cannot be known is not trusted to be a gateway: a gateway's queue is
+            // full only if a local user filled it.
+            Err(_) => return Some(Holder::Stranger),
         };
         let is_trusted = owner.user == 0 || owner.user == Uid::effective().as_raw();
         Some(match owner.process {
