@@ -12,8 +12,8 @@ use core::time::Duration;
 pub use policy::{Class, ClassLimits, PortTimeout, Thresholds, TimeoutSet, Totals};
 pub use statics::{Affinity, Begun, Server, Service, StaticMapping};
 
-/// An IPv4 prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// An IPv4 prefix. Prefixes are in the order of their addresses, then of their lengths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
     address: u32,
     len: u8,
@@ -339,8 +339,8 @@ pub struct Limits {
     pub explicit_per_subscriber: u32,
     /// True if unanswered subscribers give way, the oldest first, when something gets scarce.
     pub unanswered_give_way: bool,
-    /// Records, mappings, ports or blocks that unanswered subscribers keep however little is free: a
-    /// network that small is its own quota.
+    /// Records, mappings, ports or blocks that unanswered subscribers keep however little is free:
+    /// a network that small is its own quota.
     pub unanswered_kept: u32,
     /// Percentage of `subscribers` that may be unanswered ones that ask for mappings: 1 to 100.
     pub asking_share: u8,

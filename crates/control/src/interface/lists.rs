@@ -4,6 +4,7 @@
 
 use super::query::Asked;
 use super::{Answer, Interface, Of, top, wants_lines};
+use crate::config::show_prefix;
 use crate::json::{self, Names};
 use crate::socket::{ClientGroup, Response, pieces};
 use axum::Extension;
@@ -163,7 +164,7 @@ fn rule(rule: &Rule, realm: u16, settings: &Settings, names: &Names) -> Value {
         Match::Destination(prefix, port) => ("destination", prefix, port),
     };
     let pool = |number: usize| settings.engine.pools.get(number).map(|pool| &pool.name[..]);
-    let mut object = json!({ "match": { end: shown(prefix), "port": port } });
+    let mut object = json!({ "match": { end: show_prefix(prefix), "port": port } });
     object["priority"] = rule.priority.into();
     if let Some(realm) = names.realm(realm) {
         object["realm"] = realm.into();
@@ -177,7 +178,7 @@ fn rule(rule: &Rule, realm: u16, settings: &Settings, names: &Names) -> Value {
         RuleAction::Dnat(address, Some(port)) => {
             ("dnat", json!({ "to": format!("{address}:{port}") }))
         }
-        RuleAction::DnatPrefix(to) => ("dnat", json!({ "to": shown(to) })),
+        RuleAction::DnatPrefix(to) => ("dnat", json!({ "to": show_prefix(to) })),
         RuleAction::Bypass => ("bypass", json!({})),
         RuleAction::Drop => ("drop", json!({})),
     };
@@ -186,10 +187,6 @@ fn rule(rule: &Rule, realm: u16, settings: &Settings, names: &Names) -> Value {
         object[key] = value.clone();
     }
     object
-}
-
-fn shown(prefix: Prefix) -> String {
-    format!("{}/{}", std::net::Ipv4Addr::from_bits(prefix.first()), prefix.len())
 }
 
 pub(super) async fn routes(
@@ -258,7 +255,7 @@ fn object(route: &Route, origin: &str, realm: Option<&str>) -> Value {
         Side::Outside => "outside",
     };
     let mut object = json!({
-        "prefix": shown(route.prefix), "via": route.via, "side": side, "origin": origin,
+        "prefix": show_prefix(route.prefix), "via": route.via, "side": side, "origin": origin,
     });
     if let Some(realm) = realm {
         object["realm"] = realm.into();

@@ -7,9 +7,11 @@
 //!
 //! What another program removes is put back, the later the more often that happens.
 
+use super::follower::Follower;
 use super::netlink::Netlink;
-use super::watch::{Announced, Backoff, Watch};
+use super::watch::{Announced, Backoff, watch};
 use super::{RoutesError, Tell};
+use crate::config::show_prefix;
 use natgate_engine::{AddressRange, Config, Prefix, Side};
 use natgate_gateway::{AnnounceSettings, AnnouncedRoutes, panics};
 use std::collections::BTreeSet;
@@ -55,7 +57,7 @@ enum Message {
 #[derive(Debug)]
 pub struct Announcer {
     messages: SyncSender<Message>,
-    watch: Option<Watch>,
+    watch: Option<Follower>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -82,13 +84,13 @@ impl Announcer {
         let hints = messages.clone();
         // Where so many messages wait, another hint follows with the next news.
         let hint = move || drop(hints.try_send(Message::Look));
-        let watch = Watch::start(settings.table, watched.clone(), hint).map_err(failed)?;
+        let watch = watch(settings.table, watched.clone(), hint).map_err(failed)?;
         let mut work = Work {
             leaving: false,
             netlink,
             settings: settings.clone(),
             up,
-            wanted: sorted(prefixes),
+            wanted: prefixes.into_iter().collect(),
             there: BTreeSet::new(),
             refused: BTreeSet::new(),
             watched,
@@ -157,10 +159,10 @@ struct Work {
     netlink: Netlink,
     settings: AnnounceSettings,
     up: [bool; 2],
-    wanted: BTreeSet<(u32, u8)>,
-    there: BTreeSet<(u32, u8)>,
+    wanted: BTreeSet<Prefix>,
+    there: BTreeSet<Prefix>,
     /// Those that the kernel would not take, which has been told.
-    refused: BTreeSet<(u32, u8)>,
+    refused: BTreeSet<Prefix>,
     /// What the watch looks at: all that should be there.
     watched: Announced,
     backoff: Backoff,
@@ -179,7 +181,7 @@ impl Work {
                 }
                 Message::Link(Side::Inside, up) => self.up[0] = up,
                 Message::Link(Side::Outside, up) => self.up[1] = up,
-                Message::Prefixes(prefixes) => self.wanted = sorted(prefixes),
+                Message::Prefixes(prefixes) => self.wanted = prefixes.into_iter().collect(),
                 Message::Withdraw(done) => {
                     self.leaving = true;
                     self.agree();
@@ -229,8 +231,7 @@ impl Work {
         let own = routes
             .iter()
             .filter(|route| route.protocol == protocol && route.blackhole && route.metric == 0);
-        let present: BTreeSet<_> =
-            own.map(|route| (route.prefix.first(), route.prefix.len())).collect();
+        let present: BTreeSet<_> = own.map(|route| route.prefix).collect();
         let removed: BTreeSet<_> = self.there.difference(&present).copied().collect();
         self.there.retain(|one| present.contains(one));
         self.agree();
@@ -258,7 +259,7 @@ impl Work {
             if route.protocol != protocol || !route.blackhole || route.metric != 0 {
                 continue;
             }
-            let one = (route.prefix.first(), route.prefix.len());
+            let one = route.prefix;
             if self.up == [true, true] && self.wanted.contains(&one) {
                 self.there.insert(one);
             } else {
@@ -277,7 +278,7 @@ impl Work {
         };
         *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = wanted.clone();
         for gone in self.there.difference(&wanted).copied().collect::<Vec<_>>() {
-            match self.netlink.remove_blackhole(prefix(gone), table, protocol) {
+            match self.netlink.remove_blackhole(gone, table, protocol) {
                 Ok(_) => {}
                 Err(error) => self.complain("withdrawn", gone, &error),
             }
@@ -285,7 +286,7 @@ impl Work {
         }
         self.refused.retain(|one| wanted.contains(one));
         for new in wanted.difference(&self.there).copied().collect::<Vec<_>>() {
-            match self.netlink.add_blackhole(prefix(new), table, protocol) {
+            match self.netlink.add_blackhole(new, table, protocol) {
                 Ok(()) => {
                     self.there.insert(new);
                     self.refused.remove(&new);
@@ -298,36 +299,28 @@ impl Work {
         MISSING.store(wanted.difference(&self.there).count() as u64, Ordering::Relaxed);
     }
 
-    fn complain(&mut self, what: &str, (first, len): (u32, u8), error: &io::Error) {
-        let (address, table) = (Ipv4Addr::from_bits(first), self.settings.table);
+    fn complain(&mut self, what: &str, prefix: Prefix, error: &io::Error) {
+        let (prefix, table) = (show_prefix(prefix), self.settings.table);
         let remedy = match error.kind() {
             io::ErrorKind::AlreadyExists => {
-                format!("; `ip route show table {table} {address}/{len}` shows whose it is")
+                format!("; `ip route show table {table} {prefix}` shows whose it is")
             }
             _ => String::new(),
         };
         (self.tell)(format!(
-            "warning: {address}/{len} cannot be {what} in table {table}: {error}{remedy}"
+            "warning: {prefix} cannot be {what} in table {table}: {error}{remedy}"
         ));
     }
 }
 
 /// Prefixes as an operator reads them, the first few.
-fn named(prefixes: &BTreeSet<(u32, u8)>) -> String {
-    let shown = |(first, len): &(u32, u8)| format!("{}/{len}", Ipv4Addr::from_bits(*first));
-    let names: Vec<String> = prefixes.iter().take(MOST_NAMED).map(shown).collect();
+fn named(prefixes: &BTreeSet<Prefix>) -> String {
+    let names: Vec<String> =
+        prefixes.iter().take(MOST_NAMED).map(|prefix| show_prefix(*prefix)).collect();
     match prefixes.len().saturating_sub(names.len()) {
         0 => names.join(", "),
         more => format!("{} and {more} more", names.join(", ")),
     }
-}
-
-fn sorted(prefixes: Vec<Prefix>) -> BTreeSet<(u32, u8)> {
-    prefixes.into_iter().map(|prefix| (prefix.first(), prefix.len())).collect()
-}
-
-fn prefix((first, len): (u32, u8)) -> Prefix {
-    Prefix::new(Ipv4Addr::from_bits(first), len)
 }
 
 /// The external addresses of a configuration in as few ranges as possible, in order.
@@ -393,9 +386,7 @@ mod tests {
         });
         let config = Config { pools: vec![pool], statics: fixed.collect(), ..Config::default() };
         let prefixes = external_prefixes(&config);
-        let shown =
-            |prefix: &Prefix| format!("{}/{}", Ipv4Addr::from(prefix.first()), prefix.len());
-        prefixes.iter().map(shown).collect()
+        prefixes.into_iter().map(show_prefix).collect()
     }
 
     #[test]

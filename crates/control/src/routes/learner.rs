@@ -5,17 +5,16 @@
 //! the longer that takes. Whatever may have made the copy differ from the kernel's table (a link
 //! that changed, news that was lost) has it read from the beginning.
 
+use super::follower::{Follower, Stop};
 use super::netlink::{Netlink, News};
 use super::table::Table;
 use super::{RoutesError, Tell};
 use natgate_gateway::router::{LearntRoutes, networks};
-use natgate_gateway::{CommandError, Commander, LearnSettings, Route, Settings, panics};
+use natgate_gateway::{CommandError, Commander, LearnSettings, Route, Settings};
 use natgate_io::kernel_index;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How long news is collected.
@@ -33,9 +32,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// A thread that learns; ends when it is dropped.
 #[derive(Debug)]
 pub struct Learner {
-    /// Its closing wakes the thread.
-    stop: Option<UnixStream>,
-    thread: Option<JoinHandle<()>>,
+    _follower: Follower,
 }
 
 impl Learner {
@@ -54,37 +51,27 @@ impl Learner {
             let table = learn.table;
             RoutesError { what: format!("learn: table {table} of the kernel's routes"), error }
         };
-        let (stop, stopped) = UnixStream::pair().map_err(failed)?;
-        // First the news, then the table: so nothing falls between.
-        let news = Netlink::listen().map_err(failed)?;
-        let mut work = Work {
-            table_number: learn.table,
-            devices: [&settings.inside, &settings.outside].map(|side| side.device.clone()),
-            numbers: [None; 2],
-            networks: networks(settings),
-            news,
-            questions: Netlink::open().map_err(failed)?,
-            stopped,
-            table: Table::default(),
-            useful: Vec::new(),
-            commander,
-            tell,
-            told: None,
-        };
-        work.read().map_err(failed)?;
-        let thread = thread::Builder::new().name("learner".into());
-        let thread = thread.spawn(move || panics::contain(|| work.run())).map_err(failed)?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for Learner {
-    fn drop(&mut self) {
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            // It has told everything that it had to.
-            let _ = thread.join();
-        }
+        let follower = Follower::start("learner", |stop| {
+            // First the news, then the table: so nothing falls between.
+            let news = Netlink::listen()?;
+            let mut work = Work {
+                table_number: learn.table,
+                devices: [&settings.inside, &settings.outside].map(|side| side.device.clone()),
+                numbers: [None; 2],
+                networks: networks(settings),
+                news,
+                questions: Netlink::open()?,
+                stop,
+                table: Table::default(),
+                useful: Vec::new(),
+                commander,
+                tell,
+                told: None,
+            };
+            work.read()?;
+            Ok(move || work.run())
+        });
+        Ok(Self { _follower: follower.map_err(failed)? })
     }
 }
 
@@ -98,8 +85,7 @@ struct Work {
     news: Netlink,
     /// Asks for the whole table; open from the start, so that no descriptor is needed later.
     questions: Netlink,
-    /// Closed at the other end when it is time to end.
-    stopped: UnixStream,
+    stop: Stop,
     table: Table,
     /// What the gateway goes by.
     useful: Vec<Route>,
@@ -121,7 +107,7 @@ impl Work {
                 Ok(false) => {}
                 Err(error) => self.complain(&error),
             }
-            if self.is_stopped_within(pause) {
+            if self.stop.comes_within(pause) {
                 return;
             }
             let begin = Instant::now();
@@ -136,7 +122,7 @@ impl Work {
                     self.complain(&error);
                     // It is read from the beginning when that works again.
                     last_read = begin.checked_sub(REREAD).unwrap_or(begin);
-                    if self.is_stopped_within(RETRY) {
+                    if self.stop.comes_within(RETRY) {
                         return;
                     }
                 }
@@ -146,13 +132,8 @@ impl Work {
 
     /// Waits for news; returns whether to end.
     fn wait(&self, timeout: Duration) -> io::Result<bool> {
-        natgate_io::wait(&[self.news.readiness(), self.stopped.as_fd()], timeout)?;
-        Ok(self.is_stopped_within(Duration::ZERO))
-    }
-
-    fn is_stopped_within(&self, time: Duration) -> bool {
-        // Nothing is ever written: only the end makes it readable, which counts as trouble.
-        matches!(natgate_io::wait(&[self.stopped.as_fd()], time), Ok(true))
+        natgate_io::wait(&[self.news.readiness(), self.stop.as_fd()], timeout)?;
+        Ok(self.stop.comes_within(Duration::ZERO))
     }
 
     /// Takes the news; returns whether everything was read.

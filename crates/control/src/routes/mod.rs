@@ -8,6 +8,7 @@
 //! What a daemon does with the routes is its own business: natgate speaks no routing protocol.
 
 mod announcer;
+mod follower;
 mod learner;
 mod netlink;
 mod table;

@@ -5,76 +5,53 @@
 //! tells only that there is a reason to look: news may be about what the announcer did itself a
 //! moment ago, so the announcer reads the table before it changes anything.
 
+use super::follower::{Follower, Stop};
 use super::netlink::{KernelRoute, Netlink, News, Place};
-use natgate_gateway::panics;
+use natgate_engine::Prefix;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How long to wait at most for news, and after trouble.
 const TURN: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Prefixes that are announced now, by first address and length.
-pub(super) type Announced = Arc<Mutex<BTreeSet<(u32, u8)>>>;
+/// Prefixes that are announced now.
+pub(super) type Announced = Arc<Mutex<BTreeSet<Prefix>>>;
 
-/// A thread that watches; ends when it is dropped.
-#[derive(Debug)]
-pub(super) struct Watch {
-    /// Its closing wakes the thread.
-    stop: Option<UnixStream>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Watch {
-    /// Watches the announced prefixes in a table; `hint` is called when there is a reason to look.
-    pub(super) fn start(
-        table: u32,
-        announced: Announced,
-        hint: impl Fn() + Send + 'static,
-    ) -> io::Result<Self> {
-        let (stop, stopped) = UnixStream::pair()?;
-        let mut work = Work { table, announced, news: Netlink::listen_to_routes()?, stopped };
-        let thread = thread::Builder::new().name("route watch".into());
-        let thread = thread.spawn(move || panics::contain(|| work.run(&hint)))?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been told.
-            let _ = thread.join();
-        }
-    }
+/// Watches the announced prefixes in a table until the follower is dropped; `hint` is called when
+/// there is a reason to look.
+pub(super) fn watch(
+    table: u32,
+    announced: Announced,
+    hint: impl Fn() + Send + 'static,
+) -> io::Result<Follower> {
+    Follower::start("route watch", |stop| {
+        let mut work = Work { table, announced, news: Netlink::listen_to_routes()?, stop };
+        Ok(move || work.run(&hint))
+    })
 }
 
 struct Work {
     table: u32,
     announced: Announced,
     news: Netlink,
-    /// Closed at the other end when it is time to end.
-    stopped: UnixStream,
+    stop: Stop,
 }
 
 impl Work {
     fn run(&mut self, hint: &dyn Fn()) {
         loop {
-            let waited = natgate_io::wait(&[self.news.readiness(), self.stopped.as_fd()], TURN);
+            let waited = natgate_io::wait(&[self.news.readiness(), self.stop.as_fd()], TURN);
             let looked = waited.and_then(|_| self.is_concerned());
             let pause = if looked.is_ok() { Duration::ZERO } else { RETRY };
             // Where news cannot be read, there is a reason as well.
             if looked.unwrap_or(true) {
                 hint();
             }
-            // Nothing is ever written: only the end makes it readable, which counts as trouble.
-            if matches!(natgate_io::wait(&[self.stopped.as_fd()], pause), Ok(true)) {
+            if self.stop.comes_within(pause) {
                 return;
             }
         }
@@ -91,11 +68,9 @@ impl Work {
 }
 
 /// Whether news may be about an announced route that is gone.
-fn concerns(news: &News, table: u32, announced: &BTreeSet<(u32, u8)>) -> bool {
+fn concerns(news: &News, table: u32, announced: &BTreeSet<Prefix>) -> bool {
     let is_place = |route: &KernelRoute| {
-        route.table == table
-            && route.metric == 0
-            && announced.contains(&(route.prefix.first(), route.prefix.len()))
+        route.table == table && route.metric == 0 && announced.contains(&route.prefix)
     };
     match news {
         News::Went(route) => is_place(route),
@@ -137,7 +112,6 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use natgate_engine::Prefix;
 
     fn route(table: u32, address: [u8; 4], len: u8, metric: u32) -> KernelRoute {
         KernelRoute {
@@ -154,7 +128,7 @@ mod tests {
     #[test]
     fn only_news_of_announced_prefixes_is_a_reason_to_look() {
         let own = [203, 0, 113, 0];
-        let announced = BTreeSet::from([(u32::from_be_bytes(own), 24)]);
+        let announced = BTreeSet::from([Prefix::new(own.into(), 24)]);
         let concerns = |news: News| concerns(&news, 100, &announced);
         assert!(concerns(News::Went(route(100, own, 24, 0))));
         assert!(concerns(News::Came(route(100, own, 24, 0), Place::Instead)));
