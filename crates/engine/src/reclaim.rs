@@ -33,8 +33,8 @@ impl Engine {
         self.make_room()
     }
 
-    /// The same at the present time. It looks at nothing unless something was taken, or a mapping went,
-    /// since it last found nothing scarce.
+    /// The same at the present time. It looks at nothing unless something was taken, or a mapping
+    /// went, since it last found nothing scarce.
     #[inline(always)]
     pub(crate) fn make_room(&mut self) -> bool {
         self.may_be_short && self.reclaim_some()
@@ -43,7 +43,11 @@ impl Engine {
     #[cold]
     fn reclaim_some(&mut self) -> bool {
         self.may_be_short = false;
-        if !self.config.limits.unanswered_give_way {
+        // Nothing else can be more than their mappings: the usual case looks at one number.
+        let limits = &self.config.limits;
+        if !limits.unanswered_give_way
+            || self.subscribers.unanswered.mappings() <= limits.unanswered_kept
+        {
             return false;
         }
         let mut work = 0;
@@ -115,8 +119,8 @@ impl Engine {
         let asking = self.subscribers.unanswered.count(Queue::Asking);
         let (_, most) = self.subscribers.counts();
         let percent = u64::from(self.config.limits.asking_share);
-        let share = (most as u64 * percent / 100).max(1);
-        let share = share.max(self.config.limits.unanswered_kept.into());
+        let kept = u64::from(self.config.limits.unanswered_kept).max(1);
+        let share = (most as u64 * percent / 100).max(kept);
         u64::from(asking) > share || self.is_scarce(self.holds.count_free(), asking)
     }
 
@@ -125,14 +129,12 @@ impl Engine {
     /// shares them instead.
     fn pool_is_scarce(&self, pool: usize) -> bool {
         let unanswered = &self.subscribers.unanswered;
-        let Some(used) = self.used.get(pool).filter(|_| unanswered.count(Queue::All) > 0) else {
-            return false;
-        };
+        let Some(used) = self.used.get(pool) else { return false };
         if self.config.pools[pool].overloading || self.external.is_deterministic(pool) {
             return false;
         }
-        // Mappings that answered subscribers have in all pools may be this pool's: only those beyond are
-        // surely of unanswered ones.
+        // Mappings that answered subscribers have in all pools may be this pool's: only those
+        // beyond are surely of unanswered ones.
         let (all, _, _, _) = self.table.counts();
         let answered = (all as u64).saturating_sub(unanswered.mappings().into());
         let surely = |used: u64| u32::try_from(used.saturating_sub(answered)).unwrap_or(u32::MAX);
@@ -148,8 +150,8 @@ impl Engine {
             .any(|(place, &protocol)| self.is_scarce(of(place), surely(used[place_of(protocol)])))
     }
 
-    /// Removes a mapping of an unanswered subscriber. Its port is free at once, for nobody has ever
-    /// sent anything to it; so is its block, should it be empty.
+    /// Removes a mapping of an unanswered subscriber. Its port is free at once, so that a forger
+    /// cannot put the pool to rest; so is its block if the block is empty.
     fn reclaim_mapping(&mut self, slot: u32) {
         while let Some(session) = self.table.last_session(slot) {
             self.tell_ended(session, slot, self.now);
