@@ -23,8 +23,11 @@ const QUIET: Duration = Duration::from_secs(300);
 /// An episode ends after so long in any case, so that each day's log says of it.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// The first pause between two events of an episode that are written, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(3600));
+/// The first pause between two events of an episode that are written.
+const FIRST_PAUSE: Duration = Duration::from_secs(60);
+
+/// The longest pause between two events of an episode that are written.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
 /// Episodes of subscribers that are remembered at most.
 const MOST_EPISODES: usize = 16_384;
@@ -147,8 +150,10 @@ pub struct Summary {
     pub(crate) time: Timestamp,
     /// Events of the episode.
     pub(crate) count: u32,
-    /// The first event and the last, milliseconds before `time`.
-    pub(crate) ago: (u32, u32),
+    /// The first event, milliseconds before `time`.
+    pub(crate) first_ago: u32,
+    /// The last event, milliseconds before `time`.
+    pub(crate) last_ago: u32,
 }
 
 impl Summary {
@@ -157,18 +162,18 @@ impl Summary {
             let millis = time.since(at).as_millis();
             u32::try_from(millis).unwrap_or(u32::MAX)
         };
-        let ago = (before(episode.first), before(episode.last));
-        Self { subject, time, count: episode.count, ago }
+        let (first_ago, last_ago) = (before(episode.first), before(episode.last));
+        Self { subject, time, count: episode.count, first_ago, last_ago }
     }
 
     /// The time of the first event, to the millisecond.
     pub(crate) fn from(&self) -> Timestamp {
-        self.before(self.ago.0)
+        self.before(self.first_ago)
     }
 
     /// The time of the last event, to the millisecond.
     pub(crate) fn to(&self) -> Timestamp {
-        self.before(self.ago.1)
+        self.before(self.last_ago)
     }
 
     fn before(&self, millis: u32) -> Timestamp {
@@ -191,9 +196,8 @@ struct Episode {
 
 impl Episode {
     fn new(time: Timestamp) -> Self {
-        let (pause, _) = PAUSES;
-        let next = time.plus(pause);
-        Self { first: time, last: time, next, pause: pause * 2, count: 1, written: 1 }
+        let next = time.plus(FIRST_PAUSE);
+        Self { first: time, last: time, next, pause: FIRST_PAUSE * 2, count: 1, written: 1 }
     }
 
     /// Counts an event; returns whether it is to be written.
@@ -202,9 +206,8 @@ impl Episode {
         self.count = self.count.saturating_add(1);
         let is_due = time >= self.next;
         if is_due {
-            let (_, longest) = PAUSES;
             self.next = time.plus(self.pause);
-            self.pause = longest.min(self.pause * 2);
+            self.pause = LONGEST_PAUSE.min(self.pause * 2);
             self.written += 1;
         }
         is_due

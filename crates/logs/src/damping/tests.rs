@@ -194,9 +194,9 @@ impl List {
         let (subject, all) = self.episodes.remove(place);
         if written(&all).len() < all.len() {
             let millis = |at: Timestamp| (time.since(at).as_millis()) as u32;
-            let ago = (millis(all[0]), millis(all[all.len() - 1]));
+            let (first_ago, last_ago) = (millis(all[0]), millis(all[all.len() - 1]));
             let count = all.len() as u32;
-            self.out.push(Record::Summary(Summary { subject, time, count, ago }));
+            self.out.push(Record::Summary(Summary { subject, time, count, first_ago, last_ago }));
         }
     }
 
