@@ -78,6 +78,19 @@ $1 ($version) stable; urgency=medium
 END
 }
 
+# fields NAME: what the control files of the packages have in common.
+fields() {
+	cat <<END
+Package: $1
+Version: $version
+Architecture: $architecture
+Maintainer: $maintainer
+Section: net
+Priority: optional
+Installed-Size: $(du -sk "$root" --exclude=DEBIAN | cut -f1)
+END
+}
+
 # pack NAME: makes the package of all that is below $root.
 pack() {
 	(cd "$root" && find . -type f ! -path './DEBIAN/*' -printf '%P\0' | LC_ALL=C sort -z | xargs -0 md5sum) \
@@ -101,13 +114,7 @@ changelog natgate
 
 mkdir -p "$root/DEBIAN"
 cat >"$root/DEBIAN/control" <<END
-Package: natgate
-Version: $version
-Architecture: $architecture
-Maintainer: $maintainer
-Section: net
-Priority: optional
-Installed-Size: $(du -sk "$root" --exclude=DEBIAN | cut -f1)
+$(fields natgate)
 Depends: $(libraries natgate)
 Suggests: iproute2, ethtool, natgate-lab
 Description: carrier-grade network address translator
@@ -132,13 +139,7 @@ install_program "$laboratory" natgate-lab
 install_copyright
 changelog natgate-lab
 cat >"$root/DEBIAN/control" <<END
-Package: natgate-lab
-Version: $version
-Architecture: $architecture
-Maintainer: $maintainer
-Section: net
-Priority: optional
-Installed-Size: $(du -sk "$root" --exclude=DEBIAN | cut -f1)
+$(fields natgate-lab)
 Depends: natgate (= $version), $(libraries natgate-lab)
 Suggests: iproute2, ethtool, iputils-ping, traceroute, iperf3, curl, nftables, valgrind
 Description: laboratory of the carrier-grade network address translator natgate

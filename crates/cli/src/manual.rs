@@ -49,11 +49,10 @@ pub fn completions(
     Ok(io::stdout().write_all(&text).context("standard output cannot be written")?)
 }
 
-/// Writes the page of the program that `command` describes, if `top`, and those of its subcommands but
-/// for the ones in `without`.
+/// Writes the page of the program that `command` describes, if `top`, and those of its subcommands
+/// but for the ones in `without`.
 ///
-/// # Errors
-/// The directory does not exist, or a page cannot be written.
+/// # Errors The directory does not exist, or a page cannot be written.
 pub fn pages(args: &ManArgs, command: Command, top: bool, without: &[&str]) -> Result<(), Failure> {
     let directory = &args.directory;
     if !directory.is_dir() {
@@ -71,23 +70,17 @@ pub fn pages(args: &ManArgs, command: Command, top: bool, without: &[&str]) -> R
     Ok(())
 }
 
-/// Writes the page of the program that `command` describes, without pages of its subcommands: `user` is the
-/// program that starts this one, and whose pages describe them.
+/// Writes the page of the program that `command` describes, without pages of its subcommands:
+/// `user` is the program that starts this one, and whose pages describe them.
 ///
-/// # Errors
-/// The page cannot be written.
+/// # Errors The page cannot be written.
 pub fn overview(args: &ManArgs, command: Command, user: &str) -> Result<(), Failure> {
     let names: Vec<String> =
         visible(&command).map(|below| format!("{user}-{}(1)", below.get_name())).collect();
-    let page = Man::new(command.clone())
-        .manual("natgate")
-        .source(concat!("natgate ", env!("CARGO_PKG_VERSION")));
+    let page = page_of(command.clone());
     let mut text = Vec::new();
     let mut render = || {
-        page.render_title(&mut text)?;
-        page.render_name_section(&mut text)?;
-        page.render_synopsis_section(&mut text)?;
-        page.render_description_section(&mut text)?;
+        render_head(&page, &mut text)?;
         let mut see = Roff::new();
         see.control("SH", ["SEE ALSO"]);
         see.text([roman(names.join(", "))]);
@@ -112,20 +105,27 @@ fn visible(command: &Command) -> impl Iterator<Item = &Command> {
 }
 
 fn write_page(command: &Command, directory: &Path) -> anyhow::Result<()> {
-    let page = Man::new(command.clone())
-        .manual("natgate")
-        .source(concat!("natgate ", env!("CARGO_PKG_VERSION")));
+    let page = page_of(command.clone());
     let path = directory.join(page.get_filename());
     let text = render(command, &page).context("a page cannot be written")?;
     fs::write(&path, text).with_context(|| format!("{} cannot be written", path.display()))
 }
 
+fn page_of(command: Command) -> Man {
+    Man::new(command).manual("natgate").source(concat!("natgate ", env!("CARGO_PKG_VERSION")))
+}
+
+/// The sections that every page begins with.
+fn render_head(page: &Man, text: &mut Vec<u8>) -> io::Result<()> {
+    page.render_title(text)?;
+    page.render_name_section(text)?;
+    page.render_synopsis_section(text)?;
+    page.render_description_section(text)
+}
+
 fn render(command: &Command, page: &Man) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    page.render_title(&mut text)?;
-    page.render_name_section(&mut text)?;
-    page.render_synopsis_section(&mut text)?;
-    page.render_description_section(&mut text)?;
+    render_head(page, &mut text)?;
     if command.get_arguments().any(|argument| !argument.is_hide_set()) {
         page.render_options_section(&mut text)?;
     }

@@ -1,9 +1,10 @@
 //! Builds the test programs of the workspace and runs them side by side.
 //!
-//! `cargo test` runs one test program after the other, so a program that waits, or that has one long
-//! test, leaves the other processors idle. Here as many programs run as there are processors, the
-//! longest first. A program that fails prints all that it wrote; documentation tests follow. Arguments
-//! are passed to `cargo test` (packages, features); without any the whole workspace is tested.
+//! `cargo test` runs one test program after the other, so a program that waits, or that has one
+//! long test, leaves the other processors idle. Here as many programs run as there are processors,
+//! the longest first. A program that fails prints all that it wrote; documentation tests follow.
+//! Arguments are passed to `cargo test` (packages, features); without any the whole workspace is
+//! tested.
 
 use anyhow::{Context, bail};
 use serde_json::Value;
@@ -16,7 +17,7 @@ use std::thread;
 use std::time::Instant;
 
 /// Test programs that take minutes, longest first. All others follow in the order of the build.
-const LONG: [&str; 6] = ["tiny_world", "bench", "natgate_p4runtime", "boot", "live", "random"];
+const LONG: [&str; 6] = ["bench", "tiny_world", "live", "boot", "random", "package"];
 
 /// One test program.
 struct Program {
