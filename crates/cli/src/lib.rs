@@ -1,8 +1,9 @@
 //! Parts that natgate's programs share at the command line.
 //!
-//! A command returns a [`Failure`]; [`exit`] prints it and gives the exit code. [`manual`] writes man
-//! pages and shell completions from the description that `--help` prints. [`memory`] compares the
-//! memory that a command needs with the memory of the machine. [`beside`] finds the other program.
+//! A command returns a [`Failure`]; [`exit`] prints it and gives the exit code. [`manual`] writes
+//! man pages and shell completions from the description that `--help` prints. [`memory`] compares
+//! the memory that a command needs with the memory of the machine. [`beside`] finds the other
+//! program.
 
 pub mod manual;
 pub mod memory;
@@ -13,7 +14,8 @@ use std::process::ExitCode;
 /// Reason why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The user's input is wrong (arguments, configuration, capture): exit code 2. One message a line.
+    /// The user's input is wrong (arguments, configuration, capture): exit code 2. One message a
+    /// line.
     Input(Vec<String>),
     /// An operation failed at run time: exit code 1.
     Runtime(anyhow::Error),

@@ -116,9 +116,9 @@ fn write_sentence(text: &mut [u8], stage: Stage, size: usize) -> usize {
     room - rest.len()
 }
 
-/// Has every large piece of memory go back to the machine as soon as it is freed. By itself the C library
-/// comes to keep pieces of the size that was freed last, for each thread, so that a daemon whose
-/// configuration is exchanged now and then has 10 MiB more or less for no visible reason.
+/// Has every large piece of memory go back to the machine as soon as it is freed. By itself the C
+/// library comes to keep pieces of the size that was freed last, for each thread, so that a daemon
+/// whose configuration is exchanged now and then has 10 MiB more or less for no visible reason.
 pub fn return_what_is_freed() {
     #[cfg(target_env = "gnu")]
     {

@@ -55,8 +55,8 @@ pub(crate) fn lane(element: u32) -> usize {
 /// The ring of list heads.
 #[derive(Clone, Debug)]
 pub(crate) struct Calendar {
-    /// Heads with all bits inverted. So an empty list is zero, and the memory of ticks that never had
-    /// an element stays untouched.
+    /// Heads with all bits inverted. So an empty list is zero, and the memory of ticks that never
+    /// had an element stays untouched.
     inverted: Vec<[u32; LANES]>,
     /// A bit for each tick that has elements.
     occupied: Vec<u64>,

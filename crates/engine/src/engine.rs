@@ -584,7 +584,8 @@ impl Engine {
             }
             return;
         }
-        // With fewer mappings of answered subscribers, more of a pool's are surely of unanswered ones.
+        // With fewer mappings of answered subscribers, more of a pool's are surely of unanswered
+        // ones.
         self.may_be_short = true;
         if let Some(heir) = self.rings.leave(slot) {
             // The port is free when the last that has it goes.

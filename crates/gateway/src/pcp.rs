@@ -1,11 +1,11 @@
 //! Requests for mappings: PCP and NAT-PMP at the gateway's own inside addresses (docs/pcp.md).
 //!
 //! The translator drops what is addressed to the gateway itself. Of that, requests wait, as many as
-//! there is room for and as each client may send a second; the worker serves some of them each turn,
-//! between batches, and no more in a second than the configuration says. Senders that natgate knows
-//! are served first (`queue`). So a flood costs packets no more than the same datagrams to any other
-//! port would, and real clients get their answers beside it. The worker of the host whose mapping it is to be serves a request. Nothing
-//! that came from outside gets here.
+//! there is room for and as each client may send a second; the worker serves some of them each
+//! turn, between batches, and no more in a second than the configuration says. Senders that natgate
+//! knows are served first (`queue`). So a flood costs packets no more than the same datagrams to
+//! any other port would, and real clients get their answers beside it. The worker of the host whose
+//! mapping it is to be serves a request. Nothing that came from outside gets here.
 
 mod announce;
 mod datagram;

@@ -156,8 +156,8 @@ impl Write for BodyWriter<'_> {
     }
 }
 
-/// Sends packets to the client until it has gone, has enough, or the time is up. The only failure is a
-/// client that has gone.
+/// Sends packets to the client until it has gone, has enough, or the time is up. The only failure
+/// is a client that has gone.
 fn pump(mut capture: Capture, pieces: &Sender<Bytes>, until: Instant, most: u64) {
     let mut write = || -> io::Result<()> {
         let mut stream = CaptureWriter::new(BodyWriter { pieces, piece: Vec::new() })?;

@@ -1,6 +1,7 @@
 //! GET /v1/events: events from now on, one JSON object a line, for as long as the client listens.
 //!
-//! Each listener has a queue of its own, of bounded length: a slow client reads how many events are missing.
+//! Each listener has a queue of its own, of bounded length: a slow client reads how many events are
+//! missing.
 
 use crate::api::BodyPieces;
 use axum::body::{Body, Bytes};

@@ -1,5 +1,5 @@
-//! Explanations in words and as JSON: one object a step, each with its name, a sentence and the values
-//! in the sentence. Sentences are for people and may change; names and fields stay.
+//! Explanations in words and as JSON: one object a step, each with its name, a sentence and the
+//! values in the sentence. Sentences are for people and may change; names and fields stay.
 
 use natgate_engine::{
     Behavior, Config, DropReason, Endpoint, Limit, Match, Rule, RuleAction, Ruling, Side, Snat,
@@ -11,8 +11,8 @@ use natgate_gateway::{Link, Traced};
 use natgate_logs::protocol;
 use serde_json::{Map, Value, json};
 
-/// The explanation of a packet by a gateway's workers, as JSON; `config` is in force, and there are so
-/// many `workers`.
+/// The explanation of a packet by a gateway's workers, as JSON; `config` is in force, and there are
+/// so many `workers`.
 pub fn object(
     (from, packet): (Link, &[u8]),
     traced: &[Traced],
@@ -434,8 +434,8 @@ fn said(step: &str, text: &str) -> Value {
     json!({ "step": step, "text": text })
 }
 
-/// The rank of a rule for a packet between these endpoints, if the rule matches it and translates no
-/// destination.
+/// The rank of a rule for a packet between these endpoints, if the rule matches it and translates
+/// no destination.
 fn rank(rule: &Rule, inner: Endpoint, outer: Endpoint) -> Option<(i16, u8, bool, bool)> {
     if matches!(rule.action, RuleAction::Dnat(..) | RuleAction::DnatPrefix(_)) {
         return None;

@@ -1,5 +1,5 @@
-//! Descriptions of packets: `udp 10.0.0.5:4000 > 192.0.2.1:53`, or bytes in hexadecimal, with options
-//! after them.
+//! Descriptions of packets: `udp 10.0.0.5:4000 > 192.0.2.1:53`, or bytes in hexadecimal, with
+//! options after them.
 
 use natgate_engine::{Config, Side};
 use natgate_gateway::{Link, Probe};
@@ -277,11 +277,10 @@ fn end(text: &str, has_port: bool) -> Result<(Ipv4Addr, u16), String> {
 }
 
 impl PacketDescription {
-    /// The packet with the link that it comes in by. If the description names no side, packets with the
-    /// source address of a subscriber or of an inside network come from inside.
+    /// The packet with the link that it comes in by. If the description names no side, packets with
+    /// the source address of a subscriber or of an inside network come from inside.
     ///
-    /// # Errors
-    /// A sentence if there is no such realm.
+    /// # Errors A sentence if there is no such realm.
     pub fn probe(self, config: &Config) -> Result<Probe, String> {
         let Self { packet, from, realm } = self;
         let source = u32::from_be_bytes([packet[12], packet[13], packet[14], packet[15]]);

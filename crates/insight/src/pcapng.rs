@@ -1,7 +1,7 @@
-//! Captures as pcapng: interface 0 is the inside, 1 the outside, packets begin with the IP header. Each
-//! packet has its direction and a comment: the verdict on a packet that came in, the origin of one that
-//! leaves, and the number of packets that are missing before it. At the end each interface has its
-//! statistics.
+//! Captures as pcapng: interface 0 is the inside, 1 the outside, packets begin with the IP header.
+//! Each packet has its direction and a comment: the verdict on a packet that came in, the origin of
+//! one that leaves, and the number of packets that are missing before it. At the end each interface
+//! has its statistics.
 
 use natgate_engine::{Side, Verdict};
 use natgate_gateway::capture::{Record, SNAPLEN, Way};
@@ -61,10 +61,10 @@ impl<W: Write> CaptureWriter<W> {
         self.writer.packet_told(place, direction, &comment, record.bytes, record.len)
     }
 
-    /// Writes the statistics so far. Missing packets count at the inside, because their side is unknown.
+    /// Writes the statistics so far. Missing packets count at the inside, because their side is
+    /// unknown.
     ///
-    /// # Errors
-    /// Errors of the output.
+    /// # Errors Errors of the output.
     pub fn statistics(&mut self) -> io::Result<()> {
         for (interface, missing) in [(0, self.missing), (1, 0)] {
             let all = self.written[interface as usize] + missing;

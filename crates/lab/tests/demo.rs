@@ -1,6 +1,6 @@
 //! The demonstration, as people see it: with the program, and with the image that boots without an
-//! operating system in an emulator. Needs root and the programs that `make test` installs, and fails
-//! without them.
+//! operating system in an emulator. Needs root and the programs that `make test` installs, and
+//! fails without them.
 
 use natgate_testnet::{terminate, wait_for};
 use std::path::{Path, PathBuf};

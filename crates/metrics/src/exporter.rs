@@ -1,8 +1,8 @@
-//! The HTTP server of the page for Prometheus at `/metrics`. It answers every client under an address,
-//! `localhost`, or a name that the configuration lists.
+//! The HTTP server of the page for Prometheus at `/metrics`. It answers every client under an
+//! address, `localhost`, or a name that the configuration lists.
 //!
-//! Figures are asked for at a request and are then valid for a moment, so that the number of requests to
-//! the gateway does not grow with the number of scrapers.
+//! Figures are asked for at a request and are then valid for a moment, so that the number of
+//! requests to the gateway does not grow with the number of scrapers.
 
 use crate::{Figures, prometheus_text};
 use axum::Router;

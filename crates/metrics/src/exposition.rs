@@ -1,9 +1,9 @@
-//! The page for Prometheus: text format 0.0.4, every name with the prefix `natgate_`, units seconds and
-//! bytes, `_total` for counters.
+//! The page for Prometheus: text format 0.0.4, every name with the prefix `natgate_`, units seconds
+//! and bytes, `_total` for counters.
 //!
-//! Values of labels come from the configuration or from closed lists: directions, verdicts, drop reasons,
-//! pools, protocols, devices, workers, logs. No label names a subscriber. Each drop reason has a series
-//! from the start, so that rate() sees the first drop.
+//! Values of labels come from the configuration or from closed lists: directions, verdicts, drop
+//! reasons, pools, protocols, devices, workers, logs. No label names a subscriber. Each drop reason
+//! has a series from the start, so that rate() sees the first drop.
 
 mod parts;
 mod series;

@@ -1,9 +1,9 @@
-//! A gateway's configuration and state as data of the YANG module `ietf-nat` (RFC 8512), in JSON as RFC 7951
-//! has it. The folder `yang` has the module's text and its origin.
+//! A gateway's configuration and state as data of the YANG module `ietf-nat` (RFC 8512), in JSON as
+//! RFC 7951 has it. The folder `yang` has the module's text and its origin.
 //!
-//! The gateway is instance 1; each realm after the first is an instance of its own, with the next number,
-//! and has its subscribers, rules and static mappings. Each pool is a policy. Parts of a configuration
-//! without a place in the module are left out, and named in [`Export::left_out`].
+//! The gateway is instance 1; each realm after the first is an instance of its own, with the next
+//! number, and has its subscribers, rules and static mappings. Each pool is a policy. Parts of a
+//! configuration without a place in the module are left out, and named in [`Export::left_out`].
 
 mod mappings;
 mod policy;

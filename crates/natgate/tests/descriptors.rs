@@ -1,7 +1,7 @@
 //! A gateway with few descriptors, whose page and metrics are crowded with idle connections.
 //!
-//! The network is that of the demonstration (`natgate-testnet`). Needs root, prlimit, curl and ping,
-//! and fails without.
+//! The network is that of the demonstration (`natgate-testnet`). Needs root, prlimit, curl and
+//! ping, and fails without.
 
 use natgate_testnet::{
     Gateway, Network, SERVER1, config, is_root, raise_open_files, remove_leftovers, wait_for,

@@ -19,18 +19,17 @@ pub struct Minder {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The interval of checks. A sign of life may be late by one turn of a second, and the next check must
-/// still come in time.
+/// The interval of checks. A sign of life may be late by one turn of a second, and the next check
+/// must still come in time.
 pub fn interval(watchdog: Option<Duration>) -> Duration {
     watchdog.map_or(USUAL, |watchdog| USUAL.min(watchdog / 4)).max(Duration::from_millis(10))
 }
 
 impl Minder {
-    /// Starts the thread; `look` gives the workers' counts and a status. Without a service manager no
-    /// thread is started.
+    /// Starts the thread; `look` gives the workers' counts and a status. Without a service manager
+    /// no thread is started.
     ///
-    /// # Errors
-    /// The system refuses a thread.
+    /// # Errors The system refuses a thread.
     pub fn start(
         manager: Manager,
         look: impl FnMut() -> (Vec<u64>, String) + Send + 'static,

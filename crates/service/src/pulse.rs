@@ -1,8 +1,8 @@
 //! Progress of workers.
 //!
-//! Each worker has a count that moves with every turn of its loop, at least once a second even if no
-//! packet comes. A check compares the counts with those of the last check at which all had moved.
-//! The rate of checks does not matter: two checks within one turn are no false alarm.
+//! Each worker has a count that moves with every turn of its loop, at least once a second even if
+//! no packet comes. A check compares the counts with those of the last check at which all had
+//! moved. The rate of checks does not matter: two checks within one turn are no false alarm.
 
 /// The counts of workers at the last check at which all had moved.
 #[derive(Debug, Default)]

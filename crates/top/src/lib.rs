@@ -2,9 +2,9 @@
 //! subscribers with the most mappings, workers, blocks of ports with their owners.
 //!
 //! A thread asks the control socket once an interval ([`source`]) and brings [`Snapshot`]s; two of
-//! them make rates. [`App`] is the state of the screen; [`draw`] puts it on any terminal and [`page`]
-//! on a page of text. Nothing here changes the gateway, and no title or cell is cut at the edge of a
-//! screen: columns are shown whole or left out.
+//! them make rates. [`App`] is the state of the screen; [`draw`] puts it on any terminal and
+//! [`page`] on a page of text. Nothing here changes the gateway, and no title or cell is cut at the
+//! edge of a screen: columns are shown whole or left out.
 
 #![forbid(unsafe_code)]
 

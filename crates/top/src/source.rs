@@ -64,8 +64,8 @@ fn done(Response { status, body }: Response) -> Result<Value, AskError> {
     if status == 200 { Ok(body) } else { Err(refused(&body)) }
 }
 
-/// The owners that a search finds: of an endpoint by its mapping, its block or the configuration, of an
-/// address by blocks and then by mappings.
+/// The owners that a search finds: of an endpoint by its mapping, its block or the configuration,
+/// of an address by blocks and then by mappings.
 fn owners(socket: &Path, search: &str) -> Result<Owners, AskError> {
     let answer = |entries, message| {
         let search = search.to_owned();
@@ -107,7 +107,8 @@ fn owners(socket: &Path, search: &str) -> Result<Owners, AskError> {
     message(format!("no block of ports and no mapping is {search}'s, inside or outside"))
 }
 
-/// An entry of a list in the form of an owner: a mapping's external endpoint is an address and a port.
+/// An entry of a list in the form of an owner: a mapping's external endpoint is an address and a
+/// port.
 fn owned(mut entry: Value) -> Value {
     let external = entry["external"].as_str().and_then(|external| external.split_once(':'));
     let external = external.map(|(address, port)| (address.to_owned(), port.to_owned()));

@@ -74,8 +74,8 @@ fn drops(app: &App, now: &Snapshot) -> Table {
     Table { columns, rows }
 }
 
-/// The share of a pool's ports in use, of the protocol with the largest share. The gateway counts it
-/// as alerts do: ports in hold-down and reserved ports are in nobody's use.
+/// The share of a pool's ports in use, of the protocol with the largest share. The gateway counts
+/// it as alerts do: ports in hold-down and reserved ports are in nobody's use.
 fn fullness(pool: &Value) -> f64 {
     let shares = pool["in_use"].as_object().into_iter().flatten();
     shares.filter_map(|(_, share)| share.as_f64()).fold(0.0, f64::max)

@@ -2,13 +2,15 @@
 //!
 //! Everything the page consists of is a file under `assets/` that is compiled in, so that it works
 //! without a network and without anything beside the program. The files are served as they are
-//! written: there is no build step. Their figures come from the interface's paths under `/v1/`, which
-//! the control crate serves; [`router`] puts both on one origin and admits or refuses requests.
+//! written: there is no build step. Their figures come from the interface's paths under `/v1/`,
+//! which the control crate serves; [`router`] puts both on one origin and admits or refuses
+//! requests.
 //!
 //! Always true: nothing but GET (and HEAD) passes, so nobody changes anything through the page; a
 //! request is answered only under an address, or a name that the operator has listed, so that a
-//! foreign website cannot become the page's origin by DNS rebinding; requests that a foreign website
-//! made a browser send are refused; and the browser may load and run nothing but these files.
+//! foreign website cannot become the page's origin by DNS rebinding; requests that a foreign
+//! website made a browser send are refused; and the browser may load and run nothing but these
+//! files.
 
 #![forbid(unsafe_code)]
 

@@ -2,8 +2,8 @@
 //! gateway it is. Each part has a state in one word. Every part that needs an operator raises an
 //! alarm: a sentence, how severe it is, and since when it holds.
 //!
-//! A thread examines the gateway every few seconds even when no client asks, so that an alarm's time
-//! is right for the first client that asks.
+//! A thread examines the gateway every few seconds even when no client asks, so that an alarm's
+//! time is right for the first client that asks.
 
 mod alarms;
 

@@ -58,9 +58,9 @@ fn by_protocol(ports: [u64; 4]) -> Value {
     )
 }
 
-/// Share of ports in use by protocol: of the ports that mappings have and those that a new mapping may
-/// take, the part that mappings have. Ports in hold-down and reserved ports count on neither side, as
-/// in the alert of `contrib/prometheus`. `null`: there are no such ports.
+/// Share of ports in use by protocol: of the ports that mappings have and those that a new mapping
+/// may take, the part that mappings have. Ports in hold-down and reserved ports count on neither
+/// side, as in the alert of `contrib/prometheus`. `null`: there are no such ports.
 fn in_use(used: [u64; 4], free: [u64; 4]) -> Value {
     let share = |place: usize| {
         let all = used[place] + free[place];

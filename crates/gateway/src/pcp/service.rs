@@ -174,8 +174,8 @@ impl PcpService {
         &self.addresses
     }
 
-    /// Goes on as another service did that lost no mapping since then: nobody need be told, unless its
-    /// external addresses were others.
+    /// Goes on as another service did that lost no mapping since then: nobody need be told, unless
+    /// its external addresses were others.
     pub(crate) fn go_on(&mut self, epoch: Timestamp, addresses: &[AddressRange], now: Timestamp) {
         if self.addresses == addresses {
             self.epoch = epoch.min(now);

@@ -11,8 +11,8 @@ use std::time::SystemTime;
 const PROTOCOLS: [&str; 4] = ["tcp", "udp", "icmp", "dccp"];
 
 impl Figures {
-    /// Sums the reports of workers. `began` is the start of the gateway; `timings` are the durations of
-    /// each worker.
+    /// Sums the reports of workers. `began` is the start of the gateway; `timings` are the
+    /// durations of each worker.
     pub fn gather(
         config: &Config,
         began: SystemTime,

@@ -46,8 +46,8 @@ pub struct View {
     pub figures: Figures,
 }
 
-/// Gives the subscribers, by realm and address, that have reached a limit or its highest threshold since
-/// the call before.
+/// Gives the subscribers, by realm and address, that have reached a limit or its highest threshold
+/// since the call before.
 pub type Reached = Box<dyn FnMut() -> Vec<(u16, Ipv4Addr)> + Send>;
 
 /// Sources of the tables.
@@ -141,7 +141,8 @@ struct AgentLoop {
     source: Box<dyn Fn() -> Result<View, String> + Send>,
     reached: Reached,
     view: Option<(Instant, View)>,
-    /// The highest count of translated packets: packets that are undeliverable later are subtracted.
+    /// The highest count of translated packets: packets that are undeliverable later are
+    /// subtracted.
     translated: u64,
     pools: PoolNumbers,
     long: LongTables,

@@ -1,7 +1,7 @@
 //! Indexes of rows: numbers that name a row, some of which are the same for all rows.
 //!
-//! Managers ask for the row after any name, even one that no row can have. [`Index::first_from`] gives the
-//! first row that is possible there, without knowledge of the rows.
+//! Managers ask for the row after any name, even one that no row can have. [`Index::first_from`]
+//! gives the first row that is possible there, without knowledge of the rows.
 
 /// A number of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

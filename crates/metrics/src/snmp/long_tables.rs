@@ -1,9 +1,10 @@
 //! The MIB's tables that grow with the traffic: subscribers, address maps, port maps.
 //!
-//! Rows are read by pages. A row comes from the cached page that it is in, or from a new page that begins
-//! with it. One page of each table is cached for a moment, because managers ask for one row after another,
-//! and column by column. So the longest table takes no more memory here than a page, no worker is asked
-//! for more than a part of a list at a time, and tables of any length can be walked.
+//! Rows are read by pages. A row comes from the cached page that it is in, or from a new page that
+//! begins with it. One page of each table is cached for a moment, because managers ask for one row
+//! after another, and column by column. So the longest table takes no more memory here than a page,
+//! no worker is asked for more than a part of a list at a time, and tables of any length can be
+//! walked.
 
 use super::SnmpSettings;
 use super::index::{Index, Part};
@@ -15,7 +16,8 @@ use natgate_gateway::{Commander, MappingPlace, Page, SubscriberPlace};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-/// Rows of a page. Each page of subscribers takes a look at all of them; a page of mappings does not.
+/// Rows of a page. Each page of subscribers takes a look at all of them; a page of mappings does
+/// not.
 const SUBSCRIBERS: usize = 65_536;
 const MAPPINGS: usize = 1024;
 
@@ -27,17 +29,16 @@ const LONGEST: usize = 32;
 
 /// A source of rows.
 pub trait Rows: Send {
-    /// At most so many mappings from a place on, in the order of protocol number, external address and port.
+    /// At most so many mappings from a place on, in the order of protocol number, external address
+    /// and port.
     ///
-    /// # Errors
-    /// A sentence, if the gateway does not answer.
+    /// # Errors A sentence, if the gateway does not answer.
     fn mappings_from(&self, from: MappingPlace, most: usize) -> Result<Page<MappingInfo>, String>;
 
-    /// At most so many subscribers from a place on, in the order of `rank` and of addresses; subscribers
-    /// without a rank are left out.
+    /// At most so many subscribers from a place on, in the order of `rank` and of addresses;
+    /// subscribers without a rank are left out.
     ///
-    /// # Errors
-    /// As [`Rows::mappings_from`].
+    /// # Errors As [`Rows::mappings_from`].
     fn subscribers_from(
         &self,
         rank: &dyn Fn(&SubscriberInfo) -> Option<u16>,
@@ -217,7 +218,8 @@ impl<'a> RowContext<'a> {
 /// An address has one row, for it is paired with one external address.
 const ROW: u32 = 1;
 
-/// The name of a realm. The realm without a name has the MIB's name, or natgate's if there are several.
+/// The name of a realm. The realm without a name has the MIB's name, or natgate's if there are
+/// several.
 fn realm_name(config: &Config, number: u16) -> Option<String> {
     let mut name = match usize::from(number).checked_sub(1) {
         None if config.realms.is_empty() => "internal".to_owned(),

@@ -1,8 +1,9 @@
-//! Notifications: sent when a threshold is reached, and again only after the value has fallen below it and
-//! risen anew; about one instance, pool or subscriber at most once in the interval.
+//! Notifications: sent when a threshold is reached, and again only after the value has fallen below
+//! it and risen anew; about one instance, pool or subscriber at most once in the interval.
 //!
-//! A threshold that is reached within the interval is notified at its end. Subject several notifications of one
-//! kind only the one with the highest value is sent, or the lowest value for a low threshold.
+//! A threshold that is reached within the interval is notified at its end. Subject several
+//! notifications of one kind only the one with the highest value is sent, or the lowest value for a
+//! low threshold.
 
 use super::long_tables::number_of;
 use super::pools::PoolNumbers;

@@ -1,7 +1,8 @@
-//! AgentX's messages (RFC 2741 sections 5 and 6), as far as a subagent needs them: bytes in, bytes out.
+//! AgentX's messages (RFC 2741 sections 5 and 6), as far as a subagent needs them: bytes in, bytes
+//! out.
 //!
-//! Received messages are in the byte order that their header names; sent messages are in network byte
-//! order. A message that cannot be read is [`Malformed`] and ends the session.
+//! Received messages are in the byte order that their header names; sent messages are in network
+//! byte order. A message that cannot be read is [`Malformed`] and ends the session.
 
 use super::tables::{Oid, Value};
 

@@ -34,8 +34,8 @@ use std::time::{Duration, Instant};
 /// Most ranges of external addresses that are locked: each lock is an open file.
 const MOST_RANGES: usize = 256;
 
-/// How long locks are tried that seem to come free, and the pause between: a process that was killed
-/// closes its files meanwhile.
+/// How long locks are tried that seem to come free, and the pause between: a process that was
+/// killed closes its files meanwhile.
 const CLOSING: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -239,8 +239,8 @@ impl Subject {
         UnixListener::bind_addr(&SocketAddr::from_abstract_name(self.name())?)
     }
 
-    /// Takes the lock, or tells which process has it. A lock that seems to come free is tried until the
-    /// deadline.
+    /// Takes the lock, or tells which process has it. A lock that seems to come free is tried until
+    /// the deadline.
     fn lock(&self, deadline: Instant) -> Result<UnixListener, Holder> {
         loop {
             match self.bind() {
@@ -265,8 +265,8 @@ impl Subject {
         let owner = match socket::owner(Path::new(OsStr::from_bytes(&path))) {
             Ok(owner) => owner,
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => return None,
-            // A process whose user cannot be known is not trusted to be a gateway: a gateway's queue is
-            // full only if a local user filled it.
+            // A process whose user cannot be known is not trusted to be a gateway: a gateway's
+            // queue is full only if a local user filled it.
             Err(_) => return Some(Holder::Stranger),
         };
         let is_trusted = owner.user == 0 || owner.user == Uid::effective().as_raw();

@@ -1,5 +1,5 @@
-//! A gateway for tests: the interface's paths with figures that the test decides, behind the page, at
-//! a port of this machine. It can stop and start again at the same port.
+//! A gateway for tests: the interface's paths with figures that the test decides, behind the page,
+//! at a port of this machine. It can stop and start again at the same port.
 
 use axum::body::Bytes;
 use axum::extract::Query;
@@ -223,7 +223,8 @@ fn workers(figures: &Figures) -> Value {
     json!({ "workers": [worker(0, 41), worker(1, 63)] })
 }
 
-/// Thousandths of an address in use, by its place: more in the middle, and one as good as exhausted.
+/// Thousandths of an address in use, by its place: more in the middle, and one as good as
+/// exhausted.
 fn fullness(place: u32) -> u64 {
     match place {
         97 => 998,

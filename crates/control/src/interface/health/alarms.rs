@@ -49,8 +49,8 @@ impl Alarm {
 pub(super) struct Alarms(Mutex<BTreeMap<String, SystemTime>>);
 
 impl Alarms {
-    /// Alarms as objects with their start (`since`, seconds since 1970). Alarms that do not hold any
-    /// more are forgotten, unless the examination was incomplete (`keep`).
+    /// Alarms as objects with their start (`since`, seconds since 1970). Alarms that do not hold
+    /// any more are forgotten, unless the examination was incomplete (`keep`).
     pub(super) fn dated(&self, alarms: &[Alarm], keep: bool, now: SystemTime) -> Vec<Value> {
         let mut starts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !keep {

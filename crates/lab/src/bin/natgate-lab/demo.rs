@@ -1,7 +1,8 @@
 //! `natgate demo`: the translator at work, for everybody to see.
 //!
-//! Builds a small network of its own out of network namespaces, starts `natgate run` in the middle of it, lets the kernels at its ends talk through it with the usual programs
-//! (ping, curl, traceroute, iperf3) and with sockets of its own, and reports.
+//! Builds a small network of its own out of network namespaces, starts `natgate run` in the middle
+//! of it, lets the kernels at its ends talk through it with the usual programs (ping, curl,
+//! traceroute, iperf3) and with sockets of its own, and reports.
 //!
 //! The network itself is made in `natgate-testnet`, what is done in it stands in [`steps`], how it
 //! is told in [`report`]. Whatever way this ends, the namespaces, the processes in them and the

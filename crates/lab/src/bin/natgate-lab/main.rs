@@ -1,7 +1,7 @@
 //! The laboratory: experiments, conformance tests and the demonstration.
 //!
-//! `natgate bench`, `natgate conform` and `natgate demo` start this program. It runs gateways by the
-//! program natgate, which is beside it.
+//! `natgate bench`, `natgate conform` and `natgate demo` start this program. It runs gateways by
+//! the program natgate, which is beside it.
 
 mod bench;
 mod conform;

@@ -18,7 +18,8 @@ const TOOLS: [(&str, &str); 5] = [
     ("nft", "nftables"),
 ];
 
-/// Makes sure of all of it, and of these programs besides; returns the path of the gateway's program.
+/// Makes sure of all of it, and of these programs besides; returns the path of the gateway's
+/// program.
 pub(super) fn prepare(more: &[(&str, &str)]) -> Result<PathBuf, Failure> {
     if !is_root() {
         return Err(anyhow!("network namespaces need root: run it as root, such as by sudo").into());
